@@ -1,0 +1,576 @@
+/* ir: what a program is. The table of contents of this folder, and of the words in ../shared terms that all others use.
+ *
+ *   arena.c   memory by phase; growing vectors; text under construction
+ *   diag.c    user mistakes: diagnostics with source, caret, note, hint
+ *   type.c    element types, shapes, checked arithmetic
+ *   layout.c  how a tensor lies on the ranks: digits of the rank number
+ *   box.c     index ranges; who holds, who owns, what moves where (closed formulas, no lists of ranks)
+ *   ops.def   the operator table; rule.c: shape inference and factors; adjoint.c: gradients; graph.c: building
+ *   verify.c  what must hold of a graph between passes
+ *   plan.c    programs, roles, steps; print.c and read.c: the text form, both ways
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#if defined(__GNUC__)
+#define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
+#else
+#define PRINTF_LIKE(f, a)
+#endif
+
+/* Exit codes of pcc and prun. */
+enum { EXIT_DONE = 0, EXIT_REJECTED = 1, EXIT_USAGE = 2, EXIT_ENVIRONMENT = 3, EXIT_MISMATCH = 4, EXIT_INTERNAL = 70 };
+
+/* ---------------------------------------------------------------- arena.c */
+
+/* Memory of one phase: freed all at once. Allocation never fails for its caller: when the system has no memory left,
+ * the program ends with one message and EXIT_ENVIRONMENT (the one exception to "functions do not exit"). */
+typedef struct Arena {
+    struct ArenaBlock *block; /* newest block first */
+    size_t used_bytes;        /* handed out since arena_init */
+} Arena;
+void arena_init(Arena *arena);
+void arena_finish(Arena *arena);
+void *arena_alloc(Arena *arena, size_t bytes); /* zeroed, aligned for any type */
+char *arena_copy(Arena *arena, const char *text, size_t length); /* a NUL-terminated copy */
+char *arena_printf(Arena *arena, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* A growing array in an arena: VEC(int) v = {0}; vec_push(arena, &v, 7); v.at[0], v.n. */
+#define VEC(T) \
+    struct { \
+        T *at; \
+        int n, cap; \
+    }
+#define vec_push(arena, v, ...) \
+    ((v)->n == (v)->cap ? (void)((v)->at = vec_grow((arena), (v)->at, &(v)->cap, (v)->n, sizeof *(v)->at)) : (void)0, \
+     (v)->at[(v)->n++] = __VA_ARGS__)
+void *vec_grow(Arena *arena, const void *at, int *cap, int n, size_t item_bytes);
+
+/* Text under construction, on the heap; NUL-terminated after every call. text_finish frees it. */
+typedef struct Text {
+    char *at;
+    size_t n, cap;
+} Text;
+void text_printf(Text *text, const char *format, ...) PRINTF_LIKE(2, 3);
+void text_append(Text *text, const char *bytes, size_t n);
+void text_finish(Text *text);
+
+/* A failure of the environment (file, memory, MPI, ...): what failed and what to try. Functions that can fail so return
+ * bool and fill one. code is an exit code. */
+typedef struct Error {
+    int code;
+    char text[1024];
+} Error;
+bool error_set(Error *error, int code, const char *format, ...) PRINTF_LIKE(3, 4); /* returns false */
+
+/* Whole file in the arena, NUL after it; fails over max_bytes. */
+bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, size_t *n, Error *error);
+/* Writes path.tmp, flushes, renames: nothing half-written is ever seen under path. */
+bool file_write(const char *path, const char *text, size_t n, Error *error);
+
+/* ---------------------------------------------------------------- diag.c */
+
+/* A place in a source file: 1-based line and column (bytes), length in bytes of the text meant. line 0: no place. */
+typedef struct Span {
+    int file; /* index into Diags.files */
+    int line, column, length;
+} Span;
+
+typedef struct SourceFile {
+    const char *name, *text;
+    size_t n;
+} SourceFile;
+
+typedef enum { DIAG_ERROR, DIAG_WARNING, DIAG_NOTE, DIAG_HINT } DiagKind;
+typedef struct Diag {
+    DiagKind kind;
+    Span span;
+    const char *text;
+} Diag;
+
+enum { DIAG_MAX_ERRORS = 20 };
+/* The diagnostics of a run, in order; a note or hint belongs to the error or warning before it. */
+typedef struct Diags {
+    Arena *arena;
+    VEC(SourceFile) files;
+    VEC(Diag) items;
+    int nerrors, nwarnings;
+} Diags;
+void diags_init(Diags *diags, Arena *arena);
+int diags_add_file(Diags *diags, const char *name, const char *text, size_t n); /* the Span.file of it */
+void diag_error(Diags *diags, Span span, const char *format, ...) PRINTF_LIKE(3, 4);
+void diag_warning(Diags *diags, Span span, const char *format, ...) PRINTF_LIKE(3, 4);
+void diag_note(Diags *diags, Span span, const char *format, ...) PRINTF_LIKE(3, 4);
+void diag_hint(Diags *diags, const char *format, ...) PRINTF_LIKE(2, 3);
+/* All of them as DESIGN 10 shows: file:line:column: error: text, the source line, the span underlined. */
+void diags_print(const Diags *diags, FILE *out);
+/* The line of the source that span is in, without its end; "" where there is none. */
+const char *diags_line(const Diags *diags, Span span, int *length);
+/* The candidate nearest to name by edit distance, or NULL when none is near (distance over a third of the length). */
+const char *name_nearest(const char *name, const char *const *candidates, int n);
+
+/* ---------------------------------------------------------------- type.c */
+
+typedef enum { F32, F64, I32, NDTYPES } DType;
+enum { MAX_NDIM = 9 }; /* 8 of the user's, and the hidden leading one */
+extern const char *const dtype_name[NDTYPES];   /* "f32" */
+extern const char *const dtype_title[NDTYPES];  /* "Float32" */
+extern const int dtype_bytes[NDTYPES];
+bool dtype_parse(const char *name, DType *dtype);
+
+typedef struct Shape {
+    int ndim;
+    int64_t dim[MAX_NDIM];
+} Shape;
+
+/* A tensor's global type. hidden: dimension 0 is the hidden one of mode data_parallel (DESIGN 5), which operators act
+ * along slice by slice; shape.ndim counts it. */
+typedef struct TensorType {
+    DType dtype;
+    bool hidden;
+    Shape shape;
+} TensorType;
+
+bool mul_checked(int64_t a, int64_t b, int64_t *product);   /* false on overflow */
+bool shape_count(const Shape *shape, int64_t *elements);    /* false on overflow */
+int64_t shape_elements(const Shape *shape);                 /* of a shape known to fit */
+bool shape_equal(const Shape *a, const Shape *b);
+bool type_equal(const TensorType *a, const TensorType *b);
+void shape_print(Text *text, const Shape *shape);           /* "[16, 32]" */
+void type_print(Text *text, const TensorType *type);        /* "f32[16, 32]", hidden: "f32[8 | 16, 32]" */
+int64_t gcd64(int64_t a, int64_t b);
+
+/* ---------------------------------------------------------------- layout.c  (PLAN.md 1) */
+
+/* s@t: of rank r, (r / t) mod s. */
+typedef struct Digit {
+    int32_t size, stride;
+} Digit;
+
+typedef enum { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, NREDUCTIONS } Reduction;
+extern const char *const reduction_name[NREDUCTIONS];
+
+enum { MAX_DIGITS = 40 };
+/* How one tensor lies on the ranks. List i of digits, major first: i < ndim divides dimension i; i = ndim + reduction
+ * are the digits over which the value is partial (descending strides). Digits in no list: whole. No digit twice. */
+typedef struct Layout {
+    int ndim;
+    uint8_t start[MAX_NDIM + NREDUCTIONS + 1]; /* list i is digit[start[i]] .. digit[start[i + 1] - 1] */
+    Digit digit[MAX_DIGITS];
+} Layout;
+
+void layout_init(Layout *layout, int ndim);                       /* whole everywhere */
+bool layout_append(Layout *layout, int list, Digit digit);        /* as the minor digit of the list; false: no room. Size 1 is dropped */
+static inline int layout_count(const Layout *l, int list) { return l->start[list + 1] - l->start[list]; }
+static inline const Digit *layout_list(const Layout *l, int list) { return l->digit + l->start[list]; }
+int64_t layout_split(const Layout *layout, int list);             /* product of the sizes in a list */
+bool layout_is_partial(const Layout *layout);
+bool layout_is_whole(const Layout *layout);
+void layout_complete(const Layout *from, Layout *to);             /* from without its partial digits (to may be from) */
+/* Digits are >= 2, s*t divides nranks, no two overlap, products fit. False with the reason. */
+bool layout_valid(const Layout *layout, int nranks, const char **why);
+bool digits_compatible(Digit a, Digit b);                         /* can stand in one layout */
+/* Neighbours merged where no box changes, partial digits sorted: equal layouts compare equal with layout_equal. */
+void layout_canonical(Layout *layout, const Shape *shape);
+bool layout_equal(const Layout *a, const Layout *b);              /* digit by digit */
+bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nranks); /* equal, or the same boxes and terms on every rank */
+uint64_t layout_hash(const Layout *layout);
+static inline int digit_of(Digit d, int rank) { return (rank / d.stride) % d.size; }
+/* "[2@4.2@1 -] +sum(2@8)"; hidden: "[8@1 | - -]". */
+void layout_print(Text *text, const Layout *layout, bool hidden);
+/* Reads what layout_print writes from *at, advances it. */
+bool layout_read(const char **at, Layout *layout, bool *hidden);
+/* The digits of a mesh with these sizes, last axis fastest, over product(sizes) * inner ranks. */
+void mesh_digits(const int32_t *sizes, int naxes, int32_t inner, Digit *digits);
+/* Splits all digits of both layouts at each other's boundaries, so that any two digits are equal or disjoint. False when they
+ * belong to meshes that cannot be refined together (2x3 against 3x2). */
+bool layout_refine(Layout *a, Layout *b);
+
+/* ---------------------------------------------------------------- box.c  (PLAN.md 1 and 2) */
+
+/* Half-open index ranges of a global tensor; empty where any begin == end. */
+typedef struct Box {
+    int ndim;
+    int64_t begin[MAX_NDIM], end[MAX_NDIM];
+} Box;
+int64_t box_elements(const Box *box);
+bool box_intersect(const Box *a, const Box *b, Box *result); /* false: empty */
+/* The box of rank under layout: each dimension divided by its digits one after the other into balanced parts, first ones one larger. */
+void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box);
+void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local);
+int64_t layout_max_elements(const Layout *layout, const Shape *shape); /* of the largest box of any rank: rank 0's */
+/* Members of the group of rank along the given digits: ranks that differ from it only there; in the order of the digits' mixed radix
+ * (major first). members has room for the product of the sizes. Returns their number; *position is rank's own. */
+int group_members(const Digit *digits, int n, int rank, int *members, int *position);
+int group_leader(const Digit *digits, int n, int rank); /* the member with all digits 0 */
+
+typedef enum { COMM_ALL_REDUCE, COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_TO_ALL, COMM_EXCHANGE, COMM_STRIDED_SLICE, NCOMMS } CommKind;
+extern const char *const comm_name[NCOMMS];   /* "all_reduce" */
+extern const char *const comm_title[NCOMMS];  /* "AllReduce", as MindSpore's dumps write it */
+
+/* One thing that rank `to` receives: the elements [first, first + count) in row-major order of box, from rank `from`'s source buffer
+ * (round 0) or from what `from` has added up (round 1). term: which of the partial terms, 0 when not partial. from == to: a local copy,
+ * moves nothing. */
+typedef struct Piece {
+    int from, to, round, term;
+    Box box;
+    int64_t first, count;
+} Piece;
+typedef bool PieceFn(void *context, const Piece *piece); /* false stops the enumeration */
+
+/* Everything that `rank` receives (and copies locally) when a tensor of this shape goes from layout `from` to `to`, in a fixed order:
+ * round 0 before round 1, per element terms ascending. Not partial: one round; the holder of a piece has the source digits of that piece
+ * and agrees with rank in every other digit. Partial: owners divide each piece, add its terms, the other needers gather (round 1).
+ * The partial digits of `to` must be among those of `from`. Returns false when fn stopped it. */
+bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
+/* Everything that `rank` sends (from == rank, to != rank), by enumerating the receivers. */
+bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
+
+/* ---------------------------------------------------------------- ops.def, rule.c */
+
+enum { MAX_IN = 4, MAX_OUT = 2, MAX_ATTRS = 4, MAX_FACTORS = 12 };
+
+typedef enum { ATTR_NONE, ATTR_BOOL, ATTR_INT, ATTR_FLOAT, ATTR_INTS, ATTR_TEXT } AttrKind;
+typedef struct AttrSpec {
+    const char *name;
+    AttrKind kind;
+    bool required;       /* else the value of a left-out one is 0, 0.0, [], "" with given = false */
+} AttrSpec;
+typedef struct Attr {
+    bool given;          /* written by the user or a pass */
+    int64_t i;           /* ATTR_BOOL, ATTR_INT */
+    double f;            /* ATTR_FLOAT */
+    int n;               /* ATTR_INTS: length */
+    int64_t ints[MAX_NDIM];
+    const char *text;    /* ATTR_TEXT */
+} Attr;
+
+/* A letter of an operator's rule. */
+typedef struct Factor {
+    int64_t size;
+    bool whole;          /* must not be split */
+    bool divides;        /* a split must divide the size (reshape) */
+} Factor;
+
+/* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
+ * whole). A factor that no result has is contracted: splitting it makes the results partial sums. */
+typedef struct Rule {
+    int nfactors;
+    Factor factor[MAX_FACTORS];
+    int8_t in[MAX_IN][MAX_NDIM];
+    int8_t out[MAX_OUT][MAX_NDIM];
+    TensorType result[MAX_OUT];
+} Rule;
+
+typedef struct RuleError {
+    int operand;         /* the operand at fault, -1: the node as a whole */
+    int attr;            /* the attribute at fault, or -1 */
+    char text[512];      /* "contracted sizes differ: %0 has 32, %1 has 31": %0.. stand for operand names */
+    char hint[256];      /* or "" */
+} RuleError;
+/* Operand types (hidden dimension already taken off), attributes -> rule. */
+typedef bool RuleFn(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
+
+/* Which operands may be partial sums, the result then being one over the same digits. */
+typedef enum {
+    LINEAR_NONE,         /* none */
+    LINEAR_JOINT,        /* all of them together, over the same digits */
+    LINEAR_EACH,         /* exactly one */
+    LINEAR_OPERAND_0,    /* only operand 0 */
+    LINEAR_OPERAND_1,    /* only operand 1 */
+} Linear;
+
+typedef enum { OP_CLASS_USER, OP_CLASS_INTERNAL, OP_CLASS_LEAF, OP_CLASS_UPDATE, OP_CLASS_COMM } OpClass;
+enum { DTYPES_FLOAT = 1 << F32 | 1 << F64, DTYPES_ANY = DTYPES_FLOAT | 1 << I32 };
+
+typedef struct Graph Graph;
+typedef struct Node Node;
+/* Adds to the graph the nodes that compute the gradient of each operand, given the gradients dy[] of the results. dx[i] = -1: none. */
+typedef void AdjointFn(Graph *graph, int node, const int *dy, int *dx);
+/* Adds the nodes that a composite stands for; returns the value that replaces its result. */
+typedef int ExpandFn(Graph *graph, const Node *node);
+
+typedef struct Op {
+    const char *name, *title;  /* "matmul", "MatMul" as dumps write it */
+    OpClass op_class;
+    const char *ins, *outs;    /* names: "a, b"; outs NULL: one result */
+    int nin, nout;             /* filled in by the macro user: see op_table */
+    AttrSpec attrs[MAX_ATTRS];
+    unsigned dtypes;           /* accepted element types */
+    const char *letters;       /* "...->..."; or: */
+    RuleFn *rule;
+    Linear linear;
+    AdjointFn *adjoint;        /* NULL: no gradient */
+    ExpandFn *expand;          /* composite: rewritten before autodiff */
+    int flops;                 /* per point of the factors' index space */
+    bool in_place;             /* the result may overwrite operand 0 of the same box (elementwise) */
+    bool boundary;             /* replicate, replica_sum: sees the hidden dimension */
+    const char *samples;       /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
+    const char *help;          /* one line for --list-ops */
+} Op;
+
+typedef enum OpCode {
+#define OP(name, ...) OP_##name,
+#include "ops.def"
+#undef OP
+    NOPS
+} OpCode;
+extern const Op op_table[NOPS];
+int op_find(const char *name);               /* OpCode, or -1 */
+int op_attr(OpCode op, const char *name);    /* index, or -1 */
+int op_nin(OpCode op);
+int op_nout(OpCode op);
+void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a" */
+/* Shape inference and factors of an operator on global operand types, hidden dimension included: it becomes factor 0 of every operand
+ * and result. */
+bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
+bool rule_contracted(const Rule *rule, int nout, int factor); /* no result has it */
+bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
+/* Product of all factor sizes times the row's flops. */
+double rule_flops(OpCode op, const Rule *rule);
+
+/* ---------------------------------------------------------------- graph.c */
+
+/* Which digits each factor of a node is split by, major first. */
+typedef struct Digits {
+    int n;
+    Digit at[10];
+} Digits;
+typedef struct Strategy {
+    int nfactors;
+    Digits factor[MAX_FACTORS];
+} Strategy;
+typedef enum { STRATEGY_NONE, STRATEGY_USER, STRATEGY_PROPAGATED, STRATEGY_BATCH, STRATEGY_ORIGIN, STRATEGY_WHOLE } StrategyFrom;
+extern const char *const strategy_from_name[]; /* "none", "user", "propagated", "batch", "origin", "whole" */
+
+/* What a user wrote after `shard`: per operand, per dimension either a count (tuple) or axis names. */
+typedef struct HintDim {
+    Span span;
+    int64_t split;               /* tuple form: the number; named form: 0 */
+    int naxes;                   /* named form: axes, major first; 0 with named: "-" */
+    const char *axis[8];
+} HintDim;
+typedef struct HintTuple {
+    Span span;
+    int ndim;
+    HintDim dim[MAX_NDIM];
+} HintTuple;
+typedef struct Hint {
+    Span span;                   /* the whole shard clause */
+    bool named;
+    int nin;                     /* tuples given; may be wrong: checked in strategies */
+    HintTuple in[8];
+    int nout;                    /* 0 or 1: "-> (8, 1)" */
+    HintTuple out;
+} Hint;
+
+struct Node {
+    OpCode op;
+    int nin, nout;
+    int in[MAX_IN], out[MAX_OUT];  /* value ids */
+    Attr attr[MAX_ATTRS];
+    const Rule *rule;
+    const char *name;              /* unique, readable: the name of its first result, or "matmul_3" */
+    Span span;
+    int origin;                    /* the forward node whose strategy a gradient node reuses; its own id otherwise */
+    int8_t origin_factor[MAX_FACTORS]; /* for each own factor that of the origin, or -1: whole */
+    const Hint *hint;              /* or NULL */
+    StrategyFrom from;
+    const Strategy *strategy;      /* NULL until propagate */
+    const double *data;            /* op constant: elements in row-major order, or NULL: all equal to attr value */
+    int state;                     /* op read, write: state id; op input: input id; else -1 */
+    int version;                   /* op read: 0 before the step's write of that state, 1 after it */
+    CommKind comm;                 /* op convert: which; from and to are the layouts of in[0] and out[0] */
+};
+
+typedef struct Value {
+    const char *name;
+    TensorType type;               /* global */
+    int node, index;               /* its producer and which of its results */
+    const Layout *layout;          /* interned in the graph; NULL until assign */
+} Value;
+
+typedef enum { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_LITERAL, INIT_FILE } InitKind;
+typedef struct Init {
+    InitKind kind;
+    double a, b;                   /* normal: mean 0 -> a = standard deviation; uniform: [a, b) */
+    const double *data;            /* literal: all elements, row-major */
+    const char *file;              /* INIT_FILE: .npy, as written in the source; relative to the plan's directory of compilation */
+} Init;
+
+/* A value that outlives a step. */
+typedef struct State {
+    const char *name;              /* "w"; optimizer slots "w.momentum" */
+    TensorType type;               /* never hidden */
+    Init init;
+    bool trainable;                /* a parameter */
+    int parameter;                 /* for a slot: the state id of its parameter; else its own id */
+    Span span;
+    const Hint *hint;              /* user's storage strategy: hint->in[0] */
+    const Layout *layout;          /* storage layout, NULL until assign */
+} State;
+
+typedef struct Input {
+    const char *name;
+    TensorType type;               /* global, hidden in data_parallel */
+    Span span;
+    const Hint *hint;
+    const Layout *layout;          /* as delivered by the data source; NULL until assign */
+    const double *per_rank;        /* per_rank: replicas x elements of one, in order of the hidden dimension; else NULL */
+} Input;
+
+typedef struct Axis {
+    const char *name;
+    int32_t size;
+    Digit digit;
+} Axis;
+
+typedef enum { MODE_STAND_ALONE, MODE_DATA_PARALLEL, MODE_SEMI_AUTO, MODE_AUTO, NMODES } Mode;
+typedef enum { DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH, DATASET_EXPLICIT } Dataset;
+typedef enum { DATA_NONE, DATA_NUMPY_RAND, DATA_PER_RANK } DataKind;
+typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM } OptimizerKind;
+extern const char *const mode_name[NMODES];
+
+/* What the train and parallel blocks say, after flags and defaults. */
+typedef struct Settings {
+    Mode mode;
+    const char *search;            /* "sharding_propagation" */
+    Dataset dataset;
+    const Hint *dataset_hint;      /* DATASET_EXPLICIT: hint->in[i] for input i */
+    Span dataset_span;
+    bool gradients_mean;           /* data_parallel: mean (else sum) */
+    VEC(Axis) mesh;                /* the named mesh, if any */
+    Span mesh_span;
+    DataKind data;
+    int64_t data_seed, data_rows;  /* numpy_rand; rows 0: as many as the batch */
+    uint64_t seed;                 /* of initial values */
+    OptimizerKind optimizer;
+    double lr, momentum;
+    int64_t epochs, steps, log_every; /* log_every 0: every step, MindSpore's line */
+    bool strict_divide;
+} Settings;
+
+typedef struct Dim {
+    const char *name;
+    int64_t size;
+} Dim;
+
+struct Graph {
+    Arena *arena;
+    const char *name;              /* of the net */
+    const char *file;              /* source file name as given */
+    int nranks;
+    int replicas;                  /* size of the hidden dimension; 0: no hidden dimension */
+    VEC(Dim) dims;
+    Settings settings;
+    VEC(State) states;
+    VEC(Input) inputs;
+    VEC(Node) nodes;               /* in program order: operands come first */
+    VEC(Value) values;
+    VEC(const Layout *) layouts;   /* interned; see graph_layout */
+    struct LayoutIndex *layout_index;
+    int loss;                      /* value id, -1: none */
+    int nforward;                  /* nodes[0 .. nforward) existed before autodiff; 0 before it has run */
+};
+
+void graph_init(Graph *graph, Arena *arena);
+int graph_add_state(Graph *graph, State state);
+int graph_add_input(Graph *graph, Input input);
+/* Adds a node: infers its rule and result types and makes its result values, named `name` (and name.1). Returns the node id, or -1 with
+ * *error filled when the operator's rule rejects the operands. attr may be NULL. */
+int graph_add(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span, RuleError *error);
+/* The same for operands known to fit (passes): asserts; returns the first result's value id. */
+int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span);
+int graph_read_state(Graph *graph, int state, int version, const char *name, Span span); /* value id */
+int graph_write_state(Graph *graph, int state, int value, Span span);     /* node id */
+int graph_input(Graph *graph, int input);                                 /* value id of a new input node */
+int graph_constant(Graph *graph, TensorType type, const double *data, double splat, const char *name, Span span); /* value id */
+/* A gradient node of `forward`. Each operand and the result play the part of one of forward's tensors: part < MAX_IN is operand `part`,
+ * part >= MAX_IN is result part - MAX_IN, PART_NONE is none of them. origin_factor follows from the parts. Returns the value id. */
+enum { PART_OUT = MAX_IN, PART_NONE = -1 };
+int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, const int *in_part, int nin, int out_part, const Attr *attr, const char *name);
+/* Interns: equal layouts give the same pointer. The layout is made canonical for shape first. */
+const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape);
+int graph_layout_number(const Graph *graph, const Layout *layout);        /* its position in graph->layouts */
+/* The layouts that a strategy asks of operand i, or gives result i (partial sums included). */
+void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
+void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout);
+/* The strategy of a node by way of its origin's. */
+void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy);
+/* Number of users of each value (graph->loss counts as one), in the arena. */
+int *graph_uses(const Graph *graph, Arena *arena);
+
+/* xxh64 of the net: the lowered graph, states, sources, replicas; not of ranks, strategies, -O. Computed from text by print.c. */
+uint64_t graph_hash(const Graph *graph);
+
+/* ---------------------------------------------------------------- verify.c */
+
+/* What must hold between passes: operands before users, types as the rules say, factors mapped to the origin's, layouts valid, conversions
+ * only of layouts. stage names the pass in the message. A failure is a bug of pcc (or of a plan): *error says where. */
+bool graph_verify(const Graph *graph, const char *stage, Error *error);
+
+/* ---------------------------------------------------------------- plan.c  (PLAN.md 3) */
+
+typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT } Place;
+extern const char *const place_name[];
+/* A named value of the graph in a stated layout, and where it lies. */
+typedef struct Instance {
+    int value;                     /* graph value id */
+    const Layout *layout;
+    Place place;
+    int64_t at;                    /* arena: offset in bytes; state, input: id; constant: graph node id */
+    int version;                   /* PLACE_STATE: which version of the state, 0 or 1 */
+} Instance;
+
+typedef enum { STEP_KERNEL, STEP_LOCAL, STEP_START, STEP_WAIT, STEP_WRITE } StepKind;
+enum { MAX_STEP_NODES = 4 };
+typedef struct Step {
+    StepKind kind;
+    OpCode op;                     /* kernel: the operator */
+    int nnodes, node[MAX_STEP_NODES]; /* the graph nodes that it computes; none for a communication */
+    CommKind comm;                 /* local, start, wait */
+    int request;                   /* start, wait: number that pairs them */
+    int nin, nout;
+    int in[MAX_IN], out[MAX_OUT];  /* instances; start: source and target; wait: the same; write: in[0] */
+    int state;                     /* write: state id */
+    int stream;                    /* 0 compute, 1 communication */
+} Step;
+
+typedef struct Role {
+    int first_rank, last_rank;
+    int64_t arena_bytes;
+    VEC(Instance) instances;
+    VEC(Step) steps;
+} Role;
+
+typedef struct Program {
+    const char *name;              /* "train" */
+    int loss;                      /* instance id in every role, or -1 */
+    VEC(Role) roles;
+} Program;
+
+/* The thing between pcc and prun. graph is the unsharded graph after simplification, forward and backward, its states and inputs with
+ * their storage layouts; its settings say epochs, steps, data. */
+typedef struct Plan {
+    int format;                    /* 1 */
+    const char *options;           /* one line, for people: mode, search, -O, ... */
+    uint64_t net_hash;
+    Graph graph;
+    VEC(Program) programs;
+    const char *certificate;       /* one line, NULL: none */
+} Plan;
+
+void plan_init(Plan *plan, Arena *arena);
+/* The whole text with certificate and checksum. The same bytes for the same plan. */
+void plan_print(Text *text, const Plan *plan);
+/* Reads and checks what can be checked without a proof: version, checksum, grammar, ids in range, types by the rules, layouts valid,
+ * sizes sane. name is for messages: "net.plan:12: unknown key 'foo'". flags: PLAN_IGNORE_CHECKSUM. */
+enum { PLAN_IGNORE_CHECKSUM = 1 };
+bool plan_read(Plan *plan, Arena *arena, const char *name, const char *text, size_t n, int flags, Error *error);
+/* The SPMD form of a stage: header, states, inputs, layouts and the graph with its layouts and strategies, in the plan's grammar. */
+void graph_print(Text *text, const Graph *graph);
+bool graph_read(Graph *graph, Arena *arena, const char *name, const char *text, size_t n, Error *error);
+void attr_print(Text *text, OpCode op, const Node *node);      /* "{transpose_b: 1}" or "" */

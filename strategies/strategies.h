@@ -1,0 +1,79 @@
+/* strategies: graph + hints -> strategies, layouts; and how one layout becomes another.
+ *
+ *   redistribute.c  conversions between layouts: steps, received elements, lower bound
+ *   candidates.c    which strategies an operator may have; hints checked and read
+ *   cost.c          bytes and FLOPs of a choice
+ *   propagate.c     sharding_propagation and batch split: every forward node gets a strategy
+ */
+#pragma once
+#include "ir/ir.h"
+
+/* ---------------------------------------------------------------- redistribute.c  (PLAN.md 2) */
+
+typedef enum { REDISTRIBUTE_AUTO, REDISTRIBUTE_BOUND, REDISTRIBUTE_CANONICAL } RedistributePolicy;
+
+enum { MAX_CONVERSION_STEPS = 2 * MAX_NDIM + NREDUCTIONS + 2 };
+/* One step of a conversion: `kind` brings the value into layout `to`. */
+typedef struct ConversionStep {
+    CommKind kind;
+    Layout to;
+} ConversionStep;
+
+/* Elements, global or per worst rank. */
+typedef struct Traffic {
+    int64_t total, max;
+} Traffic;
+
+typedef struct Conversion {
+    int nsteps;
+    ConversionStep step[MAX_CONVERSION_STEPS];
+    Traffic received, sent; /* what these steps move */
+    Traffic bound;          /* the least that any algorithm must let be received */
+    int rounds;
+    int64_t peak_elements;  /* largest source + target + staging of a rank */
+} Conversion;
+
+/* Plans the conversion of a tensor. policy canonical: AllReduce the partials, AllGather each dimension from the first digit that differs,
+ * StridedSlice; bound: the fewest received elements; auto: a library collective where its pattern is exactly the one needed and boxes are
+ * even, else the exchange. False with *why when `to` owes sums that `from` does not. Equal layouts: no steps. */
+bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
+                  Conversion *conversion, const char **why);
+/* Received and sent elements of one step, from box.c's formulas without enumerating all ranks where symmetry allows. */
+void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent);
+/* Received elements of the direct exchange between two layouts (no partial digits), total over all ranks; memoised by the caller. */
+int64_t traffic_exchange(const Layout *from, const Layout *to, const Shape *shape, int nranks);
+void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *bound);
+
+/* ---------------------------------------------------------------- candidates.c */
+
+/* The strategies that a forward node may have on nranks ranks: every ordered factorisation of nranks over its splittable factors, none
+ * larger than its factor (or not dividing it where it must); if there is none, of the largest divisor of nranks that has one, the rest left
+ * over as the last, fastest digit. In lexicographic order of the split tuple, the first factor most significant. */
+typedef struct Candidates {
+    int n;
+    Strategy *at;
+} Candidates;
+Candidates candidates(const Node *node, int nranks, Arena *arena);
+int64_t candidates_count(const Node *node, int nranks); /* by the same rule, counting only */
+/* Splits per factor (1: whole) to a strategy: a mesh of the factors in order, ranks left over last. */
+void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strategy *strategy);
+/* A user's hint on a node to its strategy; checks everything in facts/mindspore.md 1.8 and 5.3. False after diagnostics. */
+bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, bool strict_divide, Strategy *strategy, Diags *diags);
+/* A user's tuple on a tensor (parameter, input, dataset, output strategy) to a layout. leftover_first: dataset strategies. */
+bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, const TensorType *type, const char *what, bool leftover_first,
+                      bool strict_divide, Layout *layout, Diags *diags);
+/* The strategy that splits the node's batch (DESIGN 5), or whole. */
+void strategy_batch(const Graph *graph, const Node *node, Strategy *strategy);
+/* "((2, 4), (4, 1))": per operand, per dimension the split; false when a tuple cannot say it (several digits of other meshes). */
+bool strategy_print(Text *text, const Node *node, const Graph *graph, const Strategy *strategy);
+
+/* ---------------------------------------------------------------- propagate.c */
+
+/* Before: a verified graph as lowered or simplified, types inferred, composite operators expanded; hints on nodes, inputs, states.
+ * After: every forward node (nodes[0 .. nforward), all when nforward is 0) that is not a leaf has strategy and from; conversions caused by an
+ * output strategy are in out_layout[node] (NULL: none), in the graph's arena. Modes as DESIGN 5; search as DESIGN 7. Warns of conflicting
+ * hints, says when there was no hint. False after diagnostics. */
+typedef struct Propagation {
+    const Layout **out_layout; /* per node: the layout to which its result is converted by `-> (..)`, or NULL */
+} Propagation;
+bool propagate(Graph *graph, Propagation *propagation, Diags *diags);
