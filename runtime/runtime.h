@@ -1,0 +1,147 @@
+/* runtime: prun. Executes plans; knows nothing of the compiler.
+ *
+ *   main.c     the command line, checks before training, reports
+ *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
+ *   state.c    states: storage, initial values, files
+ *   data.c     inputs: numpy_rand, per_rank
+ *   verify.c   --verify: a one-rank plan of the same net beside the run
+ *   cpu/       the CPU backend: a kernel per operator
+ *   comm/      communicators: local (all ranks in one process) and mpi
+ */
+#pragma once
+#include "ir/ir.h"
+
+/* ---------------------------------------------------------------- backends */
+
+/* An operand or result as a kernel sees it: this rank's box of a global tensor, contiguous, row-major. Hidden dimensions are taken off by the
+ * executor, which calls the kernel once per slice (boundary operators see them). */
+typedef struct Operand {
+    void *data;
+    DType dtype;
+    Shape local;     /* sizes of the box */
+    Shape global;    /* sizes of the whole tensor */
+    Box box;         /* where the box lies in it */
+} Operand;
+
+typedef struct KernelCall {
+    OpCode op;
+    const Attr *attr;
+    int nin, nout;
+    Operand in[MAX_IN], out[MAX_OUT];
+    int nthreads;
+    const Rule *rule; /* letters of operands and results, hidden dimension taken off: einsum, sum_to, ... */
+} KernelCall;
+typedef bool KernelFn(const KernelCall *call, Error *error);
+
+/* Where tensors live and kernels run. Buffers are bytes. */
+typedef struct Backend {
+    const char *name;
+    bool (*open)(void **context, int rank, int local_rank, int nthreads, Error *error);
+    void (*close)(void *context);
+    void *(*alloc)(void *context, int64_t bytes, Error *error);
+    void (*free)(void *context, void *data);
+    bool (*upload)(void *context, void *to, const void *from, int64_t bytes, Error *error);
+    bool (*download)(void *context, void *to, const void *from, int64_t bytes, Error *error);
+    bool (*copy)(void *context, void *to, const void *from, int64_t bytes, Error *error);
+    bool (*sync)(void *context, Error *error);
+    KernelFn *const *kernels;   /* by OpCode; a plain loop for each */
+} Backend;
+extern const Backend backend_cpu;
+/* The plain kernels, obviously right, that backend_cpu's fast ones are checked against. */
+extern KernelFn *const cpu_reference_kernels[NOPS];
+
+/* ---------------------------------------------------------------- communicators */
+
+/* One tensor to be brought from one layout into another; kind is the plan's word for the pattern. */
+typedef struct Transfer {
+    CommKind kind;
+    DType dtype;
+    Shape shape;             /* global */
+    const Layout *from, *to;
+    const char *name;        /* of the value, for messages */
+} Transfer;
+
+typedef struct Comm Comm;
+typedef struct CommRequest CommRequest;
+typedef enum { COMM_FAILED = -1, COMM_PENDING = 0, COMM_COMPLETE = 1 } CommStatus;
+
+typedef struct CommCounters {
+    int64_t sent_bytes, received_bytes, messages; /* counted where data is moved */
+} CommCounters;
+
+/* A communicator drives one rank of the job (mpi) or all of them (local). Every collective call is made once for each driven rank. */
+typedef struct CommTable {
+    const char *name;
+    /* Prepares a group of transfers that run together, once, before the first step: groups, peers, staging. Collective over all ranks, in
+     * the same order. Owned by the communicator. NULL and *error on failure. */
+    CommRequest *(*prepare)(Comm *comm, const Transfer *transfers, int n, Error *error);
+    /* Driven rank `driven` enters: source[i], target[i] are its local buffers of transfer i (from's box, to's box). */
+    bool (*start)(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error);
+    /* COMM_PENDING only where other driven ranks must start first (local). */
+    CommStatus (*wait)(Comm *comm, CommRequest *request, int driven, Error *error);
+    bool (*barrier)(Comm *comm, Error *error);
+    /* From rank 0 to all processes; sizes agree. */
+    bool (*broadcast)(Comm *comm, void *data, int64_t bytes, Error *error);
+    /* One 64-bit word and one line of text of every process to rank 0 (or to all for words): checks and reports. words: nprocesses of them. */
+    bool (*all_gather_words)(Comm *comm, uint64_t word, uint64_t *words, Error *error);
+    /* text of process p arrives in texts[p] on rank 0, each up to width bytes, NUL-terminated; texts may be NULL elsewhere. */
+    bool (*gather_text)(Comm *comm, const char *text, int width, char *texts, Error *error);
+    /* Ends the whole job, naming this rank, with exit code. Does not return. */
+    void (*abort)(Comm *comm, int code);
+    void (*destroy)(Comm *comm);
+} CommTable;
+
+struct Comm {
+    const CommTable *table;
+    int nranks;              /* of the job */
+    int nprocesses, process; /* MPI processes and this one's number; 1 and 0 for local */
+    int ndriven;             /* ranks that this process drives */
+    int first_driven;        /* they are first_driven .. first_driven + ndriven - 1 */
+    int local_rank, nlocal;  /* on this node */
+    char node[256];
+    CommCounters *counters;  /* per driven rank */
+};
+Comm *comm_local_create(int nranks, Error *error);
+/* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on. prun --ranks N never calls it. */
+Comm *comm_mpi_create(int *argc, char ***argv, Error *error);
+/* Copies between a rank's buffer in a layout and a packed message: elements [first, first + count) of the row-major order of piece->box. */
+void piece_pack(const Piece *piece, const Box *source_box, const void *source, int element_bytes, void *packed);
+void piece_unpack(const Piece *piece, const Box *target_box, void *target, int element_bytes, const void *packed);
+/* target += packed (or max, min) over the piece. */
+void piece_reduce(const Piece *piece, const Box *target_box, void *target, DType dtype, Reduction reduction, const void *packed);
+
+/* ---------------------------------------------------------------- state.c, data.c */
+
+/* Fills the elements of `box` of a state's initial value, as the state's dtype: a function of (seed, name, global index), so the same on any
+ * number of ranks. Files: .npy, little-endian f4/f8/i4, C order, with the state's shape. plan_directory: where to look after the current one. */
+bool state_initial(const Graph *graph, const State *state, const Box *box, const char *plan_directory, void *data, Error *error);
+/* Fills the elements of `box` of input number `input` for one step. */
+typedef struct DataSource DataSource;
+DataSource *data_open(const Graph *graph, Error *error);
+bool data_fill(DataSource *data, int input, int64_t epoch, int64_t step, const Box *box, void *to, Error *error);
+bool data_changes(const DataSource *data); /* false: every step's batch is the same */
+void data_close(DataSource *data);
+/* numpy's legacy generator: RandomState(seed).random_sample(). */
+typedef struct Mt19937 {
+    uint32_t word[624];
+    int next;
+} Mt19937;
+void mt19937_seed(Mt19937 *mt, uint32_t seed);
+double mt19937_double(Mt19937 *mt); /* 53 bits, [0, 1) */
+/* Reads a .npy file's elements as doubles, shape in *shape. */
+bool npy_read(const char *path, Arena *arena, Shape *shape, DType *dtype, double **data, Error *error);
+
+/* ---------------------------------------------------------------- exec.c */
+
+/* A program being executed: the ranks of one communicator that this process drives. */
+typedef struct Executor Executor;
+Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error);
+void executor_destroy(Executor *executor);
+/* One step of training on every driven rank. */
+bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error);
+/* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1). */
+int executor_losses(Executor *executor, int driven, const double **losses);
+/* A state's elements under the layout stored by a driven rank. */
+void *executor_state(Executor *executor, int driven, int state, Box *box);
+/* The whole tensor of a state on every driven rank's process (collective), as doubles, in the arena. */
+bool executor_gather_state(Executor *executor, int state, Arena *arena, double **whole, Error *error);
