@@ -1,0 +1,12 @@
+#!/bin/sh
+# All tests on a bare machine: installs what is missing, builds plainly and with sanitizers, runs every test in both.
+set -eu
+cd "$(dirname "$0")/.."
+tools/setup.sh --tests
+. tools/mpi.sh
+tools/build.sh build-test -Dtests=enabled -Dwerror=true
+tools/build.sh build-sanitize -Dtests=enabled -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+meson test -C build-test --no-rebuild --print-errorlogs --timeout-multiplier 4
+# OpenMPI and its helpers keep memory to the end of the process: leaks are looked for in pcc and the units only.
+meson test -C build-sanitize --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite sanitize
+echo "all tests passed"
