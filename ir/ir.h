@@ -306,7 +306,7 @@ typedef struct Op {
     AdjointFn *adjoint;        /* NULL: no gradient */
     ExpandFn *expand;          /* composite: rewritten before autodiff */
     int flops;                 /* per point of the factors' index space */
-    bool in_place;             /* the result may overwrite operand 0 of the same box (elementwise) */
+    bool in_place;             /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
     bool boundary;             /* replicate, replica_sum: sees the hidden dimension */
     const char *samples;       /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
     const char *help;          /* one line for --list-ops */
@@ -549,6 +549,7 @@ typedef struct Role {
 typedef struct Program {
     const char *name;              /* "train" */
     int loss;                      /* instance id in every role, or -1 */
+    int64_t sent_bytes;            /* per step by a rank: the sum over all communications of what its busiest rank sends (traffic_step) */
     VEC(Role) roles;
 } Program;
 
