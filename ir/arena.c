@@ -1,0 +1,190 @@
+#include "ir/ir.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct ArenaBlock {
+    struct ArenaBlock *next; /* older */
+    size_t used, cap;        /* bytes of data */
+    alignas(max_align_t) unsigned char data[];
+} ArenaBlock;
+
+enum { BLOCK_FIRST_BYTES = 16 << 10, BLOCK_MAX_BYTES = 4 << 20 };
+
+static _Noreturn void out_of_memory(size_t bytes) {
+    fprintf(stderr, "error: out of memory: %zu more bytes were needed; use a smaller network or a machine with more memory\n", bytes);
+    exit(EXIT_ENVIRONMENT);
+}
+
+void arena_init(Arena *arena) { *arena = (Arena){0}; }
+
+void arena_finish(Arena *arena) {
+    for (ArenaBlock *block = arena->block; block;) {
+        ArenaBlock *next = block->next;
+        free(block);
+        block = next;
+    }
+    *arena = (Arena){0};
+}
+
+void *arena_alloc(Arena *arena, size_t bytes) {
+    const size_t align = alignof(max_align_t);
+    if (bytes > SIZE_MAX / 4) out_of_memory(bytes);
+    bytes = (bytes + align - 1) / align * align;
+    ArenaBlock *block = arena->block;
+    if (!block || block->cap - block->used < bytes) {
+        /* Blocks double, so that a small phase stays small and a large one makes few calls. */
+        size_t cap = block ? block->cap * 2 : BLOCK_FIRST_BYTES;
+        if (cap > BLOCK_MAX_BYTES) cap = BLOCK_MAX_BYTES;
+        if (cap < bytes) cap = bytes;
+        ArenaBlock *fresh = malloc(sizeof *fresh + cap);
+        if (!fresh) out_of_memory(bytes);
+        fresh->used = 0;
+        fresh->cap = cap;
+        fresh->next = block;
+        arena->block = block = fresh;
+    }
+    void *result = block->data + block->used;
+    block->used += bytes;
+    arena->used_bytes += bytes;
+    return memset(result, 0, bytes);
+}
+
+char *arena_copy(Arena *arena, const char *text, size_t length) {
+    char *copy = arena_alloc(arena, length + 1);
+    if (length) memcpy(copy, text, length);
+    return copy;
+}
+
+char *arena_printf(Arena *arena, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    assert(n >= 0);
+    char *text = arena_alloc(arena, (size_t)n + 1);
+    vsnprintf(text, (size_t)n + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+void *vec_grow(Arena *arena, const void *at, int *cap, int n, size_t item_bytes) {
+    if (*cap > INT_MAX / 2) out_of_memory(SIZE_MAX);
+    int grown = *cap ? *cap * 2 : 8;
+    if (item_bytes > SIZE_MAX / 4 / (size_t)grown) out_of_memory(SIZE_MAX);
+    void *result = arena_alloc(arena, (size_t)grown * item_bytes);
+    if (n) memcpy(result, at, (size_t)n * item_bytes);
+    *cap = grown;
+    return result;
+}
+
+/* Room for n more bytes and the NUL. */
+static void text_reserve(Text *text, size_t n) {
+    if (n >= SIZE_MAX / 4 - text->n) out_of_memory(n);
+    size_t need = text->n + n + 1;
+    if (need <= text->cap) return;
+    size_t cap = text->cap ? text->cap : 256;
+    while (cap < need) cap *= 2;
+    char *grown = realloc(text->at, cap);
+    if (!grown) out_of_memory(cap);
+    text->at = grown;
+    text->cap = cap;
+}
+
+void text_printf(Text *text, const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    text_reserve(text, 64);
+    int n = vsnprintf(text->at + text->n, text->cap - text->n, format, args);
+    va_end(args);
+    assert(n >= 0);
+    if ((size_t)n >= text->cap - text->n) {
+        text_reserve(text, (size_t)n);
+        vsnprintf(text->at + text->n, text->cap - text->n, format, again);
+    }
+    va_end(again);
+    text->n += (size_t)n;
+}
+
+void text_append(Text *text, const char *bytes, size_t n) {
+    text_reserve(text, n);
+    if (n) memcpy(text->at + text->n, bytes, n);
+    text->n += n;
+    text->at[text->n] = '\0';
+}
+
+void text_finish(Text *text) {
+    free(text->at);
+    *text = (Text){0};
+}
+
+bool error_set(Error *error, int code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    error->code = code;
+    return false;
+}
+
+bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, size_t *n, Error *error) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return error_set(error, EXIT_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
+    /* Read until the end instead of asking for the size: pipes have none, and files grow. */
+    Text read = {0};
+    bool ok = true;
+    while (ok) {
+        text_reserve(&read, 64 << 10);
+        errno = 0;
+        size_t got = fread(read.at + read.n, 1, read.cap - read.n - 1, file);
+        read.n += got;
+        if (read.n > max_bytes)
+            ok = error_set(error, EXIT_ENVIRONMENT, "%s has more than the %zu bytes that are read at most", path, max_bytes);
+        else if (ferror(file))
+            ok = error_set(error, EXIT_ENVIRONMENT, "cannot read %s: %s", path, strerror(errno));
+        else if (got == 0)
+            break;
+    }
+    fclose(file);
+    if (ok) {
+        *text = arena_copy(arena, read.at, read.n);
+        *n = read.n;
+    }
+    text_finish(&read);
+    return ok;
+}
+
+/* Writes to the open file and closes it, always. */
+static bool write_and_close(FILE *file, const char *text, size_t n, bool sync) {
+    bool ok = fwrite(text, 1, n, file) == n && fflush(file) == 0 && (!sync || fsync(fileno(file)) == 0);
+    int saved = errno;
+    if (fclose(file) != 0 && ok) return false;
+    errno = saved;
+    return ok;
+}
+
+bool file_write(const char *path, const char *text, size_t n, Error *error) {
+    struct stat status;
+    /* A device or pipe (/dev/stdout) cannot be replaced by a renamed file: it is written to. */
+    bool direct = stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+    Text temporary = {0};
+    text_printf(&temporary, direct ? "%s" : "%s.tmp", path);
+    FILE *file = fopen(temporary.at, "wb");
+    bool ok = file && write_and_close(file, text, n, !direct);
+    if (ok && !direct) ok = rename(temporary.at, path) == 0;
+    if (!ok) {
+        error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+        if (file && !direct) remove(temporary.at);
+    }
+    text_finish(&temporary);
+    return ok;
+}
