@@ -97,7 +97,8 @@ typedef struct Diags {
     Arena *arena;
     VEC(SourceFile) files;
     VEC(Diag) items;
-    int nerrors, nwarnings;
+    int nerrors, nwarnings; /* of either the first DIAG_MAX_ERRORS are kept, with their notes */
+    bool dropped;           /* the last error or warning was beyond that: so are its notes and hints */
 } Diags;
 void diags_init(Diags *diags, Arena *arena);
 int diags_add_file(Diags *diags, const char *name, const char *text, size_t n); /* the Span.file of it */
@@ -186,8 +187,17 @@ bool layout_read(const char **at, Layout *layout, bool *hidden);
 /* The digits of a mesh with these sizes, last axis fastest, over product(sizes) * inner ranks. */
 void mesh_digits(const int32_t *sizes, int naxes, int32_t inner, Digit *digits);
 /* Splits all digits of both layouts at each other's boundaries, so that any two digits are equal or disjoint. False when they
- * belong to meshes that cannot be refined together (2x3 against 3x2). */
+ * belong to meshes that cannot be refined together (2x3 against 3x2). For the arithmetic of ranks: where a split is uneven, the boxes
+ * of a refined layout are others (6 by 4@1: 2 2 1 1; by 2@2.2@1: 2 1 2 1). */
 bool layout_refine(Layout *a, Layout *b);
+bool digit_within(Digit part, Digit whole); /* part is what a split of whole at some boundaries contains */
+/* Completes the digits a and b (b may be NULL) to one mixed radix of nranks, major first: every given digit is a run of neighbours in
+ * chain. nranks 0: only up to the highest digit. Returns the number of digits, -1 when they do not fit together. chain: MAX_DIGITS. */
+int digits_chain(const Digit *a, int na, const Digit *b, int nb, int nranks, Digit *chain);
+/* The digits whose terms are added up when a value goes from `from` to `to`: from's partial digits less to's, descending. Returns
+ * their number, and in *kind how they are joined; -1 when a partial digit of `to` is none of `from`, or two kinds would have to be
+ * joined at once. digits: MAX_DIGITS. */
+int layout_summed(const Layout *from, const Layout *to, Digit *digits, Reduction *kind);
 
 /* ---------------------------------------------------------------- box.c  (PLAN.md 1 and 2) */
 
