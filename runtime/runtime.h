@@ -89,6 +89,12 @@ typedef struct CommTable {
     /* Ends the whole job, naming this rank, with exit code. Does not return. */
     void (*abort)(Comm *comm, int code);
     void (*destroy)(Comm *comm);
+    /* Memory for tensors that peers may read in place (shared by the processes of a node where there are several), aligned to 64 bytes, not
+     * zeroed; at least one byte. Not collective. Where these are not NULL the executor takes the arenas, states and inputs of its driven ranks
+     * from here, before it prepares requests; any other memory works as source and target too, at the price of a copy. NULL and *error when there
+     * is none left. What was not freed goes with the communicator. */
+    void *(*alloc)(Comm *comm, int64_t bytes, Error *error);
+    void (*free)(Comm *comm, void *data);
 } CommTable;
 
 struct Comm {
@@ -99,7 +105,8 @@ struct Comm {
     int first_driven;        /* they are first_driven .. first_driven + ndriven - 1 */
     int local_rank, nlocal;  /* on this node */
     char node[256];
-    CommCounters *counters;  /* per driven rank */
+    CommCounters *counters;  /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */
+    char transport[64];      /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages" */
 };
 Comm *comm_local_create(int nranks, Error *error);
 /* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on. prun --ranks N never calls it. */
