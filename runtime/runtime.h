@@ -1,15 +1,33 @@
 /* runtime: prun. Executes plans; knows nothing of the compiler.
  *
- *   main.c     the command line, checks before training, reports
+ *   main.c     the command line
+ *   run.c      one run: loading, checks before training, the loop, the reports
+ *   print.c    losses and parameters as people read them
+ *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
- *   state.c    states: storage, initial values, files
+ *   state.c    initial values, by global index; npy.c: files
  *   data.c     inputs: numpy_rand, per_rank
+ *   pool.c     threads that share one loop
  *   verify.c   --verify: a one-rank plan of the same net beside the run
  *   cpu/       the CPU backend: a kernel per operator
  *   comm/      communicators: local (all ranks in one process) and mpi
  */
 #pragma once
 #include "ir/ir.h"
+
+/* ---------------------------------------------------------------- pool.c */
+
+/* Threads that wait for loops to share. */
+typedef struct Pool Pool;
+/* fn on [begin, end): called with disjoint ranges that cover the whole, at the same time. */
+typedef void PoolFn(void *context, int64_t begin, int64_t end);
+/* nthreads counts the caller's. NULL and *error when threads cannot be started. */
+Pool *pool_create(int nthreads, Error *error);
+void pool_destroy(Pool *pool); /* takes NULL */
+int pool_threads(const Pool *pool); /* 1 for NULL */
+/* Runs fn over [0, n) in ranges of at least `grain` items (balanced, in order, one a thread). Small loops and a NULL pool run on the caller's
+ * thread. Not reentrant: fn must not call it. */
+void pool_run(Pool *pool, int64_t n, int64_t grain, PoolFn *fn, void *context);
 
 /* ---------------------------------------------------------------- backends */
 
@@ -30,12 +48,14 @@ typedef struct KernelCall {
     Operand in[MAX_IN], out[MAX_OUT];
     int nthreads;
     const Rule *rule; /* letters of operands and results, hidden dimension taken off: einsum, sum_to, ... */
+    void *context;    /* the backend's, from open; NULL: no threads */
 } KernelCall;
 typedef bool KernelFn(const KernelCall *call, Error *error);
 
 /* Where tensors live and kernels run. Buffers are bytes. */
 typedef struct Backend {
     const char *name;
+    bool host;                  /* its buffers are ordinary memory of the process */
     bool (*open)(void **context, int rank, int local_rank, int nthreads, Error *error);
     void (*close)(void *context);
     void *(*alloc)(void *context, int64_t bytes, Error *error);
@@ -152,3 +172,52 @@ int executor_losses(Executor *executor, int driven, const double **losses);
 void *executor_state(Executor *executor, int driven, int state, Box *box);
 /* The whole tensor of a state on every driven rank's process (collective), as doubles, in the arena. */
 bool executor_gather_state(Executor *executor, int state, Arena *arena, double **whole, Error *error);
+/* Sets a state of every driven rank from a whole tensor: each takes its box. */
+bool executor_set_state(Executor *executor, int state, const double *whole, Error *error);
+/* Hidden slice (of the global hidden dimension) that loss number 0 of a driven rank belongs to; 0 in global modes. */
+int executor_first_slice(const Executor *executor, int driven);
+/* Bytes that a driven rank has sent in executor_step so far (not in gathering states), counted by the communicator. */
+int64_t executor_sent_bytes(const Executor *executor, int driven);
+/* Memory of a rank's role, in bytes: arena, states, inputs and constants. Needs no executor. */
+typedef struct ExecutorMemory {
+    int64_t arena_bytes, state_bytes, input_bytes;
+} ExecutorMemory;
+void executor_memory(const Plan *plan, const char *program, int rank, ExecutorMemory *memory);
+/* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
+ * failed keeps its error text (with "rank N: " before it unless all failed), the others' become empty: one message a mistake. */
+bool comm_agree(Comm *comm, bool ok, Error *error);
+
+/* ---------------------------------------------------------------- print.c */
+
+/* A number as Python's repr of a float writes it: the shortest digits that read back, exponent form below 1e-4 and from 1e16. */
+enum { NUMBER_MAX = 40 };
+void number_print(char text[NUMBER_MAX], double number);
+/* "[[2.0000], [3.0000]]"; over 1,000 elements only the first and last three of each dimension. */
+void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data);
+
+/* ---------------------------------------------------------------- verify.c */
+
+/* The one-rank plan of the same net, run in lock step with the run that it checks. */
+typedef struct Verifier Verifier;
+/* Collective over comm; reads the plan file on the process of rank 0 and runs it there. Fails (EXIT_REJECTED) when the nets differ. */
+Verifier *verifier_create(const Plan *plan, const char *path, Executor *executor, Comm *comm, int nthreads, Error *error);
+void verifier_destroy(Verifier *verifier);
+/* Before a step of the executor: its states become the reference's. After it: the reference takes the step too, and the losses and all states
+ * are compared. Both collective. after fails with EXIT_MISMATCH naming value, step, index and both numbers. */
+bool verifier_before(Verifier *verifier, Error *error);
+bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *error);
+/* One line: what was compared, and the largest difference as a share of its tolerance. */
+void verifier_report(const Verifier *verifier, Text *text);
+
+/* ---------------------------------------------------------------- run.c */
+
+typedef struct RunOptions {
+    const char *plan;              /* path */
+    int nranks;                    /* --ranks; 0: as the launcher says */
+    const char *verify;            /* --verify, or NULL */
+    int nprints;
+    const char *const *prints;     /* --print: names of parameters */
+    bool all_ranks, verbose;
+} RunOptions;
+/* Does it all; returns the exit code after saying on stderr what went wrong. */
+int run(const RunOptions *options, int *argc, char ***argv);
