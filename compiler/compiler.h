@@ -1,0 +1,150 @@
+/* compiler: pcc. From text to a proved plan; the pipeline is one table in pipeline.c.
+ *
+ *   main.c         the command line            commands.h   the subcommands: redistribute, check
+ *   pipeline.c     the table of passes; verification, time and dumps after each
+ *   simplify.c     composites expanded, common and dead nodes removed, exact identities
+ *   grad.c         gradients of the loss, optimizer updates, writes of the new states
+ *   assign.c       strategies -> layouts of every operand, result, state and input
+ *   reshard.c      conversions where a value is needed in another layout, in canonical form
+ *   localize.c     boxes: what one rank holds and computes
+ *   collectives.c  -O2: the conversions of a value replanned together
+ *   schedule.c     the order of steps; starts early, waits late
+ *   memory.c       where every value lies
+ *   emit.c         the plan, its text, its proof, the file
+ *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
+ *   stats.c        --stats and the one-line summary
+ */
+#pragma once
+#include "frontend/frontend.h"
+#include "ir/ir.h"
+#include "proof/proof.h"
+#include "strategies/strategies.h"
+
+/* ---------------------------------------------------------------- options */
+
+/* What the command line says. */
+typedef struct Options {
+    const char *input, *output;            /* the .dsl file; the plan's file */
+    int optimize;                          /* 0, 1, 2: see docs/ir.md */
+    bool dump;                             /* --dump-ir */
+    const char *dump_directory;
+    int ndump_ranks;                       /* -1: all */
+    const int *dump_ranks;
+    bool prove, stats;
+    RedistributePolicy redistribution;     /* what `collectives` asks for at -O2 */
+    Overrides overrides;
+} Options;
+
+/* ---------------------------------------------------------------- the program of all ranks */
+
+/* One entry of the order of execution: a node of the SPMD graph, or the wait of a communication whose start is an earlier entry. */
+typedef struct Item {
+    int node;
+    bool wait;
+} Item;
+
+/* Where a value of the SPMD graph lies; the fields are Instance's. */
+typedef struct Location {
+    Place place;
+    int64_t at;
+    int version;
+} Location;
+
+enum { MAX_PASSES = 16 };
+
+/* One compilation: everything lives in the arena. Passes read what earlier ones wrote, in the order of the table in pipeline.c. */
+typedef struct Compilation {
+    Arena *arena;
+    const Options *options;
+    Diags *diags;
+    Error error;                           /* of a pass that returns false without diagnostics */
+
+    Graph graph;                           /* parse .. assign: the unsharded graph */
+    uint64_t net_hash;                     /* parse */
+    Propagation propagation;               /* propagate */
+    const Layout **home;                   /* assign: per value, the layout that it is brought into once it is computed; never partial */
+    const Layout *(*need)[MAX_IN];         /* assign: per node and operand, the layout that the node's strategy asks for */
+    const Layout *loss_need;               /* assign: the layout in which the loss is reported */
+
+    Graph spmd;                            /* reshard: the same values (ids kept) with layouts, and convert nodes with values of their own */
+    VEC(int) whole_node;                   /* reshard: per node of spmd the graph's node, -1: a convert */
+    VEC(int) whole_value;                  /* reshard: per value of spmd the graph's value */
+    bool localized;                        /* localize: from here a rank's view shows local shapes */
+    int64_t *box_bytes;                    /* localize, collectives: per value of spmd, bytes of the largest box of any rank */
+    struct ConversionMemo *memo;           /* reshard.c: conversions already planned */
+
+    VEC(Item) order;                       /* schedule */
+    Location *location;                    /* memory: per value of spmd */
+    int64_t arena_bytes;                   /* memory: of a rank */
+
+    Plan plan;                             /* emit */
+    Text text;                             /* emit, prove: the plan's bytes; on the heap */
+    Proof proof;                           /* prove */
+
+    int npasses;                           /* passes run so far, with the time each took */
+    struct {
+        const char *name;
+        double seconds;
+    } pass[MAX_PASSES];
+    double seconds;                        /* of all of them */
+} Compilation;
+
+/* ---------------------------------------------------------------- passes: false after diagnostics or with c->error */
+
+bool pass_parse(Compilation *c);
+bool pass_simplify(Compilation *c);
+bool pass_autodiff(Compilation *c);
+bool pass_prune(Compilation *c);
+bool pass_propagate(Compilation *c);
+bool pass_assign(Compilation *c);
+bool pass_reshard(Compilation *c);
+bool pass_localize(Compilation *c);
+bool pass_collectives(Compilation *c);
+bool pass_schedule(Compilation *c);
+bool pass_memory(Compilation *c);
+bool pass_emit(Compilation *c);
+bool pass_prove(Compilation *c);
+bool pass_write(Compilation *c);
+
+/* Runs the table; text is the source. False: c->error.code, or EXIT_REJECTED with diagnostics in c->diags. */
+bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n);
+void compilation_finish(Compilation *c); /* frees the plan's text */
+
+/* ---------------------------------------------------------------- simplify.c, grad.c: on any graph */
+
+enum { SIMPLIFY_EXPAND = 1, SIMPLIFY_IDENTITIES = 2, SIMPLIFY_SHARE = 4, SIMPLIFY_DEAD = 8, SIMPLIFY_ALL = 15 };
+/* Rewrites the graph: composites into their expansion, x * 1 into x and the like, equal nodes into one, unused nodes away. Ids change. */
+void graph_simplify(Graph *graph, int what);
+/* Adds the gradient of the loss by every trainable state that it depends on, the optimizer's update of it and the writes. Sets nforward. */
+void graph_differentiate(Graph *graph);
+
+/* ---------------------------------------------------------------- reshard.c: rewriting the SPMD graph */
+
+/* An SPMD graph being rebuilt: nodes are copied in order, converts are added before their first user. */
+typedef struct Rebuild {
+    Compilation *c;
+    Graph old;                             /* what is copied from: c->graph or the former c->spmd */
+    int *node;                             /* per old node: its new id, -1 not yet copied */
+    struct ConvertIndex *index;            /* converts made: (source, kind, layout) -> value */
+} Rebuild;
+/* Starts c->spmd anew from `old`, whose values up to nvalues keep their ids. */
+void rebuild_begin(Rebuild *r, Compilation *c, const Graph *old, int nvalues);
+void rebuild_node(Rebuild *r, int node, const int *in); /* copies an old node, with these operands */
+int rebuild_convert(Rebuild *r, int source, CommKind kind, const Layout *to); /* the value; equal converts are one */
+/* The conversion of a value of this type, memoised. Asserts that there is one: targets here never owe sums. */
+const Conversion *conversion_plan(Compilation *c, const Layout *from, const Layout *to, const TensorType *type, RedistributePolicy policy);
+/* The digits along which the ranks of a collective differ, major first: all that its source and target treat differently. Their number. */
+int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *digits, int *dim);
+
+/* ---------------------------------------------------------------- dump.c, stats.c */
+
+/* Writes the stage's dumps under options->dump_directory. number: of the pass in the table. */
+bool dump_stage(Compilation *c, const char *stage, int number);
+/* What rank sees, in MindSpore's form (docs/ir.md). */
+void dump_rank(Text *text, const Compilation *c, const char *stage, int rank);
+void stats_print(Text *text, const Compilation *c);
+/* "net.plan: 8 ranks, 42 steps, 5 communications, 1.2 KiB/rank/step sent, proved in 0.8 ms" */
+void stats_summary(Text *text, const Compilation *c);
+/* Bytes that the busiest rank sends per step: Program.sent_bytes. */
+int64_t stats_sent_bytes(const Compilation *c);
+double now_seconds(void);                  /* monotonic */
