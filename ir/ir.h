@@ -307,7 +307,6 @@ typedef struct Op {
     const char *name, *title;  /* "matmul", "MatMul" as dumps write it */
     OpClass op_class;
     const char *ins, *outs;    /* names: "a, b"; outs NULL: one result */
-    int nin, nout;             /* filled in by the macro user: see op_table */
     AttrSpec attrs[MAX_ATTRS];
     unsigned dtypes;           /* accepted element types */
     const char *letters;       /* "...->..."; or: */

@@ -1,0 +1,381 @@
+#include "ir/rules.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+const Op op_table[NOPS] = {
+#define OP(name, ...) [OP_##name] = {#name, __VA_ARGS__},
+#include "ir/ops.def"
+#undef OP
+};
+
+int op_find(const char *name) {
+    for (int op = 0; op < NOPS; op++)
+        if (strcmp(op_table[op].name, name) == 0)
+            return op;
+    return -1;
+}
+
+static int op_nattrs(OpCode op) {
+    int n = 0;
+    while (n < MAX_ATTRS && op_table[op].attrs[n].name)
+        n++;
+    return n;
+}
+
+int op_attr(OpCode op, const char *name) {
+    for (int i = 0; i < op_nattrs(op); i++)
+        if (strcmp(op_table[op].attrs[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* Entries of a list such as "a, b". */
+static int list_count(const char *list) {
+    int n = *list != '\0';
+    for (; *list; list++)
+        n += *list == ',';
+    return n;
+}
+
+int op_nin(OpCode op) { return list_count(op_table[op].ins); }
+
+int op_nout(OpCode op) { return op_table[op].outs ? list_count(op_table[op].outs) : 1; }
+
+void op_in_name(OpCode op, int operand, char *name, size_t n) {
+    const char *at = op_table[op].ins;
+    for (; operand > 0; operand--) {
+        at = strchr(at, ',');
+        assert(at);
+        at += 1 + (at[1] == ' ');
+    }
+    snprintf(name, n, "%.*s", (int)strcspn(at, ","), at);
+}
+
+bool rule_reject(RuleError *error, int operand, int attr, const char *format, ...) {
+    if (!error)
+        return false;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    error->operand = operand;
+    error->attr = attr;
+    error->hint[0] = '\0';
+    return false;
+}
+
+void rule_hint(RuleError *error, const char *format, ...) {
+    if (!error)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->hint, sizeof error->hint, format, args);
+    va_end(args);
+}
+
+const char *shape_text(const Shape *shape, char text[SHAPE_TEXT_BYTES]) {
+    size_t n = 0;
+    text[n++] = '[';
+    for (int d = 0; d < shape->ndim; d++)
+        n += (size_t)snprintf(text + n, SHAPE_TEXT_BYTES - n, "%s%" PRId64, d ? ", " : "", shape->dim[d]);
+    text[n++] = ']';
+    text[n] = '\0';
+    return text;
+}
+
+int rule_add_factor(Rule *rule, int64_t size) {
+    assert(rule->nfactors < MAX_FACTORS);
+    rule->factor[rule->nfactors] = (Factor){.size = size};
+    return rule->nfactors++;
+}
+
+static void rule_init(Rule *rule) {
+    memset(rule, 0, sizeof *rule);
+    memset(rule->in, -1, sizeof rule->in);
+    memset(rule->out, -1, sizeof rule->out);
+}
+
+void rule_of_leaf(const TensorType *type, Rule *rule) {
+    rule_init(rule);
+    rule->result[0] = *type;
+    for (int d = 0; d < type->shape.ndim; d++)
+        rule->out[0][d] = (int8_t)rule_add_factor(rule, type->shape.dim[d]);
+}
+
+bool rule_leaf(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)in, (void)nin, (void)attr, (void)rule;
+    return rule_reject(error, -1, -1, "a leaf's type is not inferred");
+}
+
+/* ---------------------------------------------------------------- letters */
+
+/* One operand or result of letters: `before` letters, then perhaps "...", then the rest. */
+typedef struct Term {
+    int n, before;
+    bool ellipsis;
+    char letter[MAX_NDIM];
+} Term;
+
+/* Reads one term at *at up to ',' '-' or the end; notes the letters marked '!' in whole. */
+static Term term_read(const char **at, bool whole[26]) {
+    Term term = {0};
+    const char *p = *at;
+    for (; *p && *p != ',' && *p != '-'; p++) {
+        if (*p == ' ')
+            continue;
+        if (*p == '.') {
+            assert(p[1] == '.' && p[2] == '.' && !term.ellipsis);
+            term.ellipsis = true;
+            term.before = term.n;
+            p += 2;
+            continue;
+        }
+        if (*p == '!')
+            whole[*++p - 'a'] = true;
+        assert(*p >= 'a' && *p <= 'z' && term.n < MAX_NDIM);
+        term.letter[term.n++] = *p;
+    }
+    if (!term.ellipsis)
+        term.before = term.n;
+    *at = *p == ',' ? p + 1 : *p == '-' ? p + 2 : p;
+    return term;
+}
+
+/* The sizes of the dimensions that "..." stands for, aligned at the right. */
+static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool broadcast, int ndim, int64_t *size, RuleError *error) {
+    for (int e = 0; e < ndim; e++)
+        size[e] = 1;
+    int reference = -1;
+    for (int i = 0; i < nin; i++) {
+        if (!term[i].ellipsis)
+            continue;
+        int n = in[i].shape.ndim - term[i].n;
+        bool fits = broadcast || n == ndim;
+        for (int d = 0; d < n && fits; d++) {
+            int64_t own = in[i].shape.dim[term[i].before + d], *common = &size[ndim - n + d];
+            if (reference < 0 || (broadcast && *common == 1))
+                *common = own;
+            fits = own == *common || (broadcast && own == 1);
+        }
+        if (!fits) {
+            /* The one before that has a size of its own there: the first that differs from this one. */
+            int other = reference;
+            for (int j = 0; broadcast && j < i; j++)
+                for (int d = 1; d <= n && d <= in[j].shape.ndim; d++) {
+                    int64_t a = in[j].shape.dim[in[j].shape.ndim - d], b = in[i].shape.dim[in[i].shape.ndim - d];
+                    if (a != b && a != 1 && b != 1)
+                        other = j;
+                }
+            const Shape *a = &in[other].shape, *b = &in[i].shape;
+            char a_text[SHAPE_TEXT_BYTES], b_text[SHAPE_TEXT_BYTES];
+            rule_reject(error, i, -1, "%s: %%%d is %s, %%%d is %s", broadcast ? "sizes do not broadcast" : "shapes differ", other,
+                        shape_text(a, a_text), i, shape_text(b, b_text));
+            /* A vector meant for the leading dimension is the usual mistake. */
+            const Shape *low = a->ndim < b->ndim ? a : b, *high = low == a ? b : a;
+            Shape fixed = {high->ndim, {0}};
+            bool leads = broadcast && low->ndim > 0 && low->ndim < high->ndim;
+            for (int d = 0; d < high->ndim; d++) {
+                fixed.dim[d] = d < low->ndim ? low->dim[d] : 1;
+                leads = leads && (d >= low->ndim || low->dim[d] == high->dim[d]);
+            }
+            if (leads)
+                rule_hint(error, "sizes align at the right: reshape %s to %s", shape_text(low, a_text), shape_text(&fixed, b_text));
+            return false;
+        }
+        if (reference < 0)
+            reference = i;
+    }
+    return true;
+}
+
+/* Rows with letters. broadcast: "..." lets size 1, or no dimension, stand for any size. */
+static bool rule_letters(const char *letters, bool broadcast, const TensorType *in, int nin, int nout, Rule *rule, RuleError *error) {
+    Term term[MAX_IN + MAX_OUT];
+    bool whole[26] = {false};
+    for (int i = 0; i < nin + nout; i++)
+        term[i] = term_read(&letters, whole);
+    int ellipsis = 0;
+    for (int i = 0; i < nin; i++) {
+        int ndim = in[i].shape.ndim;
+        if (ndim < term[i].n || (ndim > term[i].n && !term[i].ellipsis))
+            return rule_reject(error, i, -1, "%%%d has %d dimension%s, needs %s%d", i, ndim, ndim == 1 ? "" : "s",
+                               term[i].ellipsis ? "at least " : "", term[i].n);
+        if (term[i].ellipsis && ndim - term[i].n > ellipsis)
+            ellipsis = ndim - term[i].n;
+    }
+    int64_t size[MAX_NDIM];
+    if (!ellipsis_sizes(term, in, nin, broadcast, ellipsis, size, error))
+        return false;
+
+    int8_t of_letter[26];
+    memset(of_letter, -1, sizeof of_letter);
+    int first = -1; /* factor of the leading dimension of "..." */
+    for (int i = 0; i < nin; i++) {
+        const Shape *shape = &in[i].shape;
+        int skipped = shape->ndim - term[i].n; /* dimensions of this operand's "..." */
+        for (int k = 0, d = 0; k <= term[i].n; k++) {
+            if (k == term[i].before && term[i].ellipsis) {
+                for (int e = 0; first < 0 && e < ellipsis; e++)
+                    rule_add_factor(rule, size[e]);
+                if (first < 0)
+                    first = rule->nfactors - ellipsis;
+                for (int e = ellipsis - skipped; e < ellipsis; e++, d++)
+                    rule->in[i][d] = (int8_t)(shape->dim[d] == size[e] ? first + e : -1);
+            }
+            if (k == term[i].n)
+                break;
+            int8_t *f = &of_letter[term[i].letter[k] - 'a'];
+            if (*f < 0) {
+                *f = (int8_t)rule_add_factor(rule, shape->dim[d]);
+                rule->factor[*f].whole = whole[term[i].letter[k] - 'a'];
+            }
+            if (rule->factor[*f].size != shape->dim[d])
+                return rule_reject(error, i, -1, "%%%d has size %" PRId64 " in dimension %d, needs %" PRId64, i, shape->dim[d], d,
+                                   rule->factor[*f].size);
+            rule->in[i][d++] = *f;
+        }
+    }
+    for (int o = 0; o < nout; o++) {
+        const Term *t = &term[nin + o];
+        TensorType *result = &rule->result[o];
+        result->dtype = in[0].dtype;
+        for (int k = 0; k <= t->n; k++) {
+            for (int e = 0; k == t->before && t->ellipsis && e < ellipsis; e++)
+                rule->out[o][result->shape.ndim++] = (int8_t)(first + e);
+            if (k < t->n)
+                rule->out[o][result->shape.ndim++] = of_letter[t->letter[k] - 'a'];
+        }
+        for (int d = 0; d < result->shape.ndim; d++)
+            result->shape.dim[d] = rule->factor[rule->out[o][d]].size;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- rule_infer */
+
+/* "f32 or f64" */
+static const char *dtypes_text(unsigned dtypes, char text[64]) {
+    size_t n = 0;
+    text[0] = '\0';
+    for (int t = 0; t < NDTYPES; t++)
+        if (dtypes & 1u << t)
+            n += (size_t)snprintf(text + n, 64 - n, "%s%s", n ? " or " : "", dtype_name[t]);
+    return text;
+}
+
+static bool operands_fit(OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error) {
+    const Op *row = &op_table[op];
+    int want = op_nin(op);
+    if (nin != want)
+        return rule_reject(error, -1, -1, "takes %d operand%s (%s), given %d", want, want == 1 ? "" : "s", row->ins, nin);
+    for (int i = 1; i < nin; i++)
+        if (in[i].dtype != in[0].dtype)
+            return rule_reject(error, i, -1, "operand types differ: %%0 is %s, %%%d is %s", dtype_name[in[0].dtype], i, dtype_name[in[i].dtype]);
+    if (nin > 0 && !(row->dtypes & 1u << in[0].dtype)) {
+        char text[64];
+        return rule_reject(error, 0, -1, "%%0 is %s, %s takes %s", dtype_name[in[0].dtype], row->name, dtypes_text(row->dtypes, text));
+    }
+    for (int a = 0; a < op_nattrs(op); a++)
+        if (row->attrs[a].required && !attr[a].given)
+            return rule_reject(error, -1, a, "%s is missing", row->attrs[a].name);
+    return true;
+}
+
+/* Makes the hidden dimension of `replicas` factor 0 of everything. */
+static void rule_hide(Rule *rule, int64_t replicas, int nin, int nout) {
+    assert(rule->nfactors < MAX_FACTORS);
+    memmove(rule->factor + 1, rule->factor, sizeof *rule->factor * (size_t)rule->nfactors++);
+    rule->factor[0] = (Factor){.size = replicas};
+    for (int i = 0; i < nin + nout; i++) {
+        int8_t *map = i < nin ? rule->in[i] : rule->out[i - nin];
+        for (int d = MAX_NDIM - 1; d > 0; d--)
+            map[d] = (int8_t)(map[d - 1] < 0 ? -1 : map[d - 1] + 1);
+        map[0] = 0;
+    }
+    for (int o = 0; o < nout; o++) {
+        Shape *shape = &rule->result[o].shape;
+        assert(shape->ndim < MAX_NDIM);
+        memmove(shape->dim + 1, shape->dim, sizeof *shape->dim * (size_t)shape->ndim++);
+        shape->dim[0] = replicas;
+        rule->result[o].hidden = true;
+    }
+}
+
+bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    static const Attr none[MAX_ATTRS];
+    const Op *row = &op_table[op];
+    int nout = op_nout(op);
+    if (!attr)
+        attr = none;
+    rule_init(rule);
+    if (!operands_fit(op, in, nin, attr, error))
+        return false;
+
+    bool hidden = nin > 0 && in[0].hidden && !row->boundary;
+    TensorType slice[MAX_IN];
+    for (int i = 0; hidden && i < nin; i++) {
+        if (!in[i].hidden || in[i].shape.dim[0] != in[0].shape.dim[0])
+            return rule_reject(error, i, -1, "%%%d does not have the replicas of %%0", i);
+        slice[i] = (TensorType){.dtype = in[i].dtype, .shape.ndim = in[i].shape.ndim - 1};
+        memcpy(slice[i].shape.dim, in[i].shape.dim + 1, sizeof *in[i].shape.dim * (size_t)slice[i].shape.ndim);
+    }
+    for (int i = 1; !hidden && i < nin; i++)
+        if (in[i].hidden)
+            return rule_reject(error, i, -1, "%%%d has replicas, %%0 has not", i);
+
+    /* Only the user's operators broadcast: an update must not change its state's shape, a gradient is its forward's shape. */
+    const TensorType *types = hidden ? slice : in;
+    if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER, types, nin, nout, rule, error)
+                     : !row->rule(types, nin, attr, rule, error))
+        return false;
+    if (hidden)
+        rule_hide(rule, in[0].shape.dim[0], nin, nout);
+    for (int o = 0; o < nout; o++) {
+        int64_t elements;
+        if (!shape_count(&rule->result[o].shape, &elements) || elements > MAX_ELEMENTS) {
+            char text[SHAPE_TEXT_BYTES];
+            return rule_reject(error, -1, -1, "the result %s would have more than 2^48 elements", shape_text(&rule->result[o].shape, text));
+        }
+    }
+    return true;
+}
+
+bool rule_contracted(const Rule *rule, int nout, int factor) {
+    for (int o = 0; o < nout; o++)
+        for (int d = 0; d < rule->result[o].shape.ndim; d++)
+            if (rule->out[o][d] == factor)
+                return false;
+    return true;
+}
+
+bool rule_in_has(const Rule *rule, int operand, int ndim, int factor) {
+    for (int d = 0; d < ndim; d++)
+        if (rule->in[operand][d] == factor)
+            return true;
+    return false;
+}
+
+double rule_flops(OpCode op, const Rule *rule) {
+    double flops = op_table[op].flops;
+    for (int f = 0; f < rule->nfactors; f++)
+        flops *= (double)rule->factor[f].size;
+    return flops;
+}
+
+bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout) {
+    if (a->nfactors != b->nfactors)
+        return false;
+    for (int f = 0; f < a->nfactors; f++)
+        if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole || a->factor[f].divides != b->factor[f].divides)
+            return false;
+    for (int i = 0; i < nin; i++)
+        if (memcmp(a->in[i], b->in[i], (size_t)in[i].shape.ndim) != 0)
+            return false;
+    for (int o = 0; o < nout; o++)
+        if (!type_equal(&a->result[o], &b->result[o]) || memcmp(a->out[o], b->out[o], (size_t)a->result[o].shape.ndim) != 0)
+            return false;
+    return true;
+}

@@ -1,0 +1,52 @@
+/* The functions that ops.def names. Rules: RuleFn of ir.h, on operand types without the hidden dimension; attributes by their position in
+ * the row. Adjoints and expansions: AdjointFn, ExpandFn of ir.h.
+ *
+ *   rule.c     the table, letters, rule_infer
+ *   shapes.c   rules that depend on attributes
+ *   adjoint.c  gradients, expansions
+ */
+#pragma once
+#include "ir/ir.h"
+
+/* Dimensions that a user's tensor may have: the hidden one needs room too. */
+enum { MAX_USER_NDIM = MAX_NDIM - 1 };
+/* Elements of a tensor, at most: 2^48. */
+#define MAX_ELEMENTS ((int64_t)1 << 48)
+
+/* ---- rule.c */
+
+/* Fills *error (NULL: nobody asks) and returns false. operand, attr: what is at fault, or -1. %%0 in format is "%0" in the text. */
+bool rule_reject(RuleError *error, int operand, int attr, const char *format, ...) PRINTF_LIKE(4, 5);
+/* Adds a hint to a filled *error. */
+void rule_hint(RuleError *error, const char *format, ...) PRINTF_LIKE(2, 3);
+/* "[16, 32]" in text, which it returns. */
+enum { SHAPE_TEXT_BYTES = 24 * MAX_NDIM };
+const char *shape_text(const Shape *shape, char text[SHAPE_TEXT_BYTES]);
+/* Adds a factor, returns its number. */
+int rule_add_factor(Rule *rule, int64_t size);
+/* The rule of a leaf: every dimension, the hidden one too, is a factor. */
+void rule_of_leaf(const TensorType *type, Rule *rule);
+/* Whether two rules for nodes with these numbers of operands say the same, result types included. */
+bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout);
+
+RuleFn rule_leaf;      /* -> nothing: graph_input, graph_constant, graph_read_state know the type and call rule_of_leaf */
+
+/* ---- shapes.c */
+
+RuleFn rule_matmul;      /* a: [batch.., m, k], b: [batch.., k, n] -> [batch.., m, n]; factors batch.., m, k, n; batch broadcasts */
+RuleFn rule_reduce;      /* {axes, keep_dims}: x -> x without the axes; factors are x's dimensions, those of the axes contracted */
+RuleFn rule_transpose;   /* {perm}: result dimension i is x's dimension perm[i]; factors are x's dimensions */
+RuleFn rule_reshape;     /* {shape}: minimal groups of dimensions with equal products; a group of one dimension is a factor, of another group
+                            the greatest common divisor of the leading sizes is, and a split must divide it */
+RuleFn rule_mse;         /* {reduction}: x, target of one shape -> scalar */
+RuleFn rule_einsum;      /* {spec}: "mk,kn->mn"; factors in order of first appearance; a letter of size 1 in one operand only is none */
+RuleFn rule_expand;      /* {axes, shape}: dy of a reduction over axes, dimensions kept or not -> shape; factors are shape's dimensions */
+RuleFn rule_sum_to;      /* {shape}: the dual of broadcasting shape to x; factors are x's dimensions */
+RuleFn rule_replicate;   /* {replicas, mean}: x -> hidden x; factor 0 is the hidden dimension */
+RuleFn rule_replica_sum; /* {mean}: hidden x -> x; factor 0, the hidden dimension, is contracted */
+
+/* ---- adjoint.c */
+
+AdjointFn adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg, adjoint_relu, adjoint_tanh, adjoint_exp, adjoint_log,
+    adjoint_sqrt, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate;
+ExpandFn expand_mse;
