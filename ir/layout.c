@@ -1,0 +1,361 @@
+#include "ir/ir.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+const char *const reduction_name[NREDUCTIONS] = {[REDUCE_SUM] = "sum", [REDUCE_MAX] = "max", [REDUCE_MIN] = "min"};
+
+void layout_init(Layout *layout, int ndim) {
+    assert(ndim >= 0 && ndim <= MAX_NDIM);
+    *layout = (Layout){.ndim = ndim};
+}
+
+static int list_count(const Layout *layout) { return layout->ndim + NREDUCTIONS; }
+static int digit_count(const Layout *layout) { return layout->start[list_count(layout)]; }
+static int64_t digit_top(Digit d) { return (int64_t)d.size * d.stride; }
+
+bool layout_append(Layout *layout, int list, Digit digit) {
+    assert(list >= 0 && list < list_count(layout));
+    if (digit.size == 1) return true;
+    int n = digit_count(layout);
+    if (n == MAX_DIGITS) return false;
+    int at = layout->start[list + 1];
+    /* The order of partial digits says nothing: keep them as the canonical form has them. */
+    if (list >= layout->ndim)
+        while (at > layout->start[list] && layout->digit[at - 1].stride < digit.stride) at--;
+    memmove(&layout->digit[at + 1], &layout->digit[at], (size_t)(n - at) * sizeof(Digit));
+    layout->digit[at] = digit;
+    for (int i = list + 1; i <= list_count(layout); i++) layout->start[i]++;
+    return true;
+}
+
+int64_t layout_split(const Layout *layout, int list) {
+    int64_t split = 1;
+    for (int i = 0; i < layout_count(layout, list); i++) split *= layout_list(layout, list)[i].size;
+    return split;
+}
+
+bool layout_is_partial(const Layout *layout) { return digit_count(layout) > layout->start[layout->ndim]; }
+bool layout_is_whole(const Layout *layout) { return digit_count(layout) == 0; }
+
+void layout_complete(const Layout *from, Layout *to) {
+    Layout result;
+    layout_init(&result, from->ndim);
+    memcpy(result.start, from->start, (size_t)from->ndim + 1);
+    int n = from->start[from->ndim];
+    memcpy(result.digit, from->digit, (size_t)n * sizeof(Digit));
+    for (int i = from->ndim + 1; i <= list_count(from); i++) result.start[i] = (uint8_t)n;
+    *to = result;
+}
+
+bool digits_compatible(Digit a, Digit b) { return b.stride % digit_top(a) == 0 || a.stride % digit_top(b) == 0; }
+
+bool digit_within(Digit part, Digit whole) { return part.stride % whole.stride == 0 && digit_top(whole) % digit_top(part) == 0; }
+
+bool layout_valid(const Layout *layout, int nranks, const char **why) {
+    const char *unused;
+    if (!why) why = &unused;
+    *why = NULL;
+    if (layout->ndim < 0 || layout->ndim > MAX_NDIM) return *why = "too many dimensions", false;
+    if (layout->start[0] != 0 || digit_count(layout) > MAX_DIGITS) return *why = "too many digits", false;
+    for (int i = 0; i < list_count(layout); i++)
+        if (layout->start[i] > layout->start[i + 1]) return *why = "lists of digits overlap", false;
+    int n = digit_count(layout);
+    for (int i = 0; i < n; i++) {
+        Digit d = layout->digit[i];
+        if (d.size < 2) return *why = "a digit has a size below 2", false;
+        if (d.stride < 1) return *why = "a digit has a stride below 1", false;
+        if (digit_top(d) > nranks || nranks % digit_top(d) != 0) return *why = "a digit does not divide the number of ranks", false;
+        for (int j = 0; j < i; j++)
+            if (!digits_compatible(d, layout->digit[j])) return *why = "two digits overlap or belong to different meshes", false;
+    }
+    return true;
+}
+
+/* Whether n cells, divided into a balanced parts and each into b, make the parts that a * b make at once. */
+static bool merges(int64_t n, int64_t a, int64_t b) {
+    if (n % (a * b) == 0) return true;
+    int64_t outer = n / a, outer_rest = n % a, once = n / (a * b), once_rest = n % (a * b);
+    for (int64_t i = 0; i < a; i++) {
+        int64_t size = outer + (i < outer_rest);
+        /* Both number the longer parts first within a part of the major digit, so it is enough to count them there. */
+        int64_t longer = once_rest - i * b;
+        longer = longer < 0 ? 0 : longer > b ? b : longer;
+        if (size != once * b + longer) return false;
+    }
+    return true;
+}
+
+/* Appends digit to the list under construction at out[0 .. n), merging it into its predecessors where that changes no box of a
+ * dimension of this size (-1: no dimension, a list of partial digits). Returns the new n. */
+static int append_merged(Digit *out, int n, Digit digit, int64_t size) {
+    out[n++] = digit;
+    while (n >= 2 && out[n - 2].stride == digit_top(out[n - 1])) {
+        Digit a = out[n - 2], b = out[n - 1];
+        if (size >= 0) {
+            /* Balanced parts of balanced parts have at most two sizes: part, and part + 1 where something was left over. */
+            int64_t part = size;
+            bool longer = false;
+            for (int i = 0; i < n - 2; i++) {
+                longer = longer || part % out[i].size != 0;
+                part /= out[i].size;
+            }
+            bool same = merges(part, a.size, b.size) && (!longer || merges(part + 1, a.size, b.size));
+            if (!same) break;
+        }
+        out[n - 2] = (Digit){a.size * b.size, b.stride};
+        n--;
+    }
+    return n;
+}
+
+void layout_canonical(Layout *layout, const Shape *shape) {
+    assert(shape->ndim == layout->ndim);
+    Layout sorted, result;
+    layout_init(&sorted, layout->ndim);
+    layout_init(&result, layout->ndim);
+    int n = 0;
+    for (int list = 0; list < list_count(layout); list++) {
+        for (int i = 0; i < layout_count(layout, list); i++) layout_append(&sorted, list, layout_list(layout, list)[i]);
+        int merged = 0;
+        for (int i = 0; i < layout_count(&sorted, list); i++)
+            merged = append_merged(result.digit + n, merged, layout_list(&sorted, list)[i], list < layout->ndim ? shape->dim[list] : -1);
+        n += merged;
+        result.start[list + 1] = (uint8_t)n;
+    }
+    /* What append_merged used and gave back. */
+    memset(result.digit + n, 0, (size_t)(MAX_DIGITS - n) * sizeof(Digit));
+    *layout = result;
+}
+
+bool layout_equal(const Layout *a, const Layout *b) {
+    if (a->ndim != b->ndim || memcmp(a->start, b->start, (size_t)list_count(a) + 1) != 0) return false;
+    for (int i = 0; i < digit_count(a); i++)
+        if (a->digit[i].size != b->digit[i].size || a->digit[i].stride != b->digit[i].stride) return false;
+    return true;
+}
+
+bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nranks) {
+    if (a->ndim != b->ndim) return false;
+    Layout ca = *a, cb = *b;
+    layout_canonical(&ca, shape);
+    layout_canonical(&cb, shape);
+    if (layout_equal(&ca, &cb)) return true;
+    /* Merged and sorted partial digits are unique: other digits are other terms. */
+    for (int list = a->ndim; list < list_count(a); list++) {
+        int n = layout_count(&ca, list);
+        if (n != layout_count(&cb, list)) return false;
+        for (int i = 0; i < n; i++) {
+            Digit da = layout_list(&ca, list)[i], db = layout_list(&cb, list)[i];
+            if (da.size != db.size || da.stride != db.stride) return false;
+        }
+    }
+    for (int rank = 0; rank < nranks; rank++) {
+        Box box_a, box_b;
+        layout_box(&ca, shape, rank, &box_a);
+        layout_box(&cb, shape, rank, &box_b);
+        bool empty = box_elements(&box_a) == 0;
+        if (empty != (box_elements(&box_b) == 0)) return false;
+        for (int i = 0; !empty && i < shape->ndim; i++)
+            if (box_a.begin[i] != box_b.begin[i] || box_a.end[i] != box_b.end[i]) return false;
+    }
+    return true;
+}
+
+/* FNV-1a over what layout_equal compares. */
+uint64_t layout_hash(const Layout *layout) {
+    uint64_t hash = 14695981039346656037u;
+    const uint64_t prime = 1099511628211u;
+    hash = (hash ^ (uint64_t)layout->ndim) * prime;
+    for (int i = 0; i <= list_count(layout); i++) hash = (hash ^ layout->start[i]) * prime;
+    for (int i = 0; i < digit_count(layout); i++) {
+        hash = (hash ^ (uint64_t)(uint32_t)layout->digit[i].size) * prime;
+        hash = (hash ^ (uint64_t)(uint32_t)layout->digit[i].stride) * prime;
+    }
+    return hash ^ hash >> 29; /* the low bits of a product know little of the high ones of its factors */
+}
+
+static void list_print(Text *text, const Layout *layout, int list) {
+    for (int i = 0; i < layout_count(layout, list); i++) {
+        Digit d = layout_list(layout, list)[i];
+        text_printf(text, "%s%" PRId32 "@%" PRId32, i ? "." : "", d.size, d.stride);
+    }
+}
+
+void layout_print(Text *text, const Layout *layout, bool hidden) {
+    text_printf(text, "[");
+    for (int i = 0; i < layout->ndim; i++) {
+        if (i) text_printf(text, " ");
+        if (layout_count(layout, i) == 0) text_printf(text, "-");
+        list_print(text, layout, i);
+        if (hidden && i == 0) text_printf(text, " |");
+    }
+    text_printf(text, "]");
+    for (int kind = 0; kind < NREDUCTIONS; kind++) {
+        if (layout_count(layout, layout->ndim + kind) == 0) continue;
+        text_printf(text, " +%s(", reduction_name[kind]);
+        list_print(text, layout, layout->ndim + kind);
+        text_printf(text, ")");
+    }
+}
+
+static const char *skip_spaces(const char *p) {
+    while (*p == ' ') p++;
+    return p;
+}
+
+static bool read_number(const char **at, int32_t *number) {
+    const char *p = *at;
+    int64_t value = 0;
+    if (*p < '1' || *p > '9') return false;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        value = value * 10 + (*p - '0');
+        if (value > INT32_MAX) return false;
+    }
+    *at = p;
+    *number = (int32_t)value;
+    return true;
+}
+
+/* Digits joined by dots. */
+static bool read_list(const char **at, Layout *layout, int list) {
+    for (;; ++*at) {
+        Digit d;
+        if (!read_number(at, &d.size) || *(*at)++ != '@' || !read_number(at, &d.stride)) return false;
+        if (!layout_append(layout, list, d)) return false;
+        if (**at != '.') return true;
+    }
+}
+
+static bool read_dims(const char **at, Layout *layout, bool *hidden) {
+    /* The number of dimensions is known only at the end: count them first, the lists of digits come after the others otherwise. */
+    int ndim = 0;
+    const char *p = *at;
+    bool inside = false;
+    for (; *p && *p != ']'; p++) {
+        bool word = *p != ' ' && *p != '|';
+        if (word && !inside && ++ndim > MAX_NDIM) return false;
+        inside = word;
+    }
+    layout_init(layout, ndim);
+    *hidden = false;
+    p = skip_spaces(*at);
+    for (int i = 0; i < ndim; i++) {
+        if (*p == '-')
+            p++;
+        else if (!read_list(&p, layout, i))
+            return false;
+        if (*p != ' ' && *p != '|' && *p != ']') return false;
+        p = skip_spaces(p);
+        if (i == 0 && *p == '|') {
+            *hidden = true;
+            p = skip_spaces(p + 1);
+        }
+    }
+    if (*p != ']') return false;
+    *at = p + 1;
+    return true;
+}
+
+bool layout_read(const char **at, Layout *layout, bool *hidden) {
+    const char *p = skip_spaces(*at);
+    if (*p++ != '[' || !read_dims(&p, layout, hidden)) return false;
+    for (;;) {
+        const char *q = skip_spaces(p);
+        if (*q++ != '+') break;
+        int kind = 0;
+        size_t length = 0;
+        for (; kind < NREDUCTIONS; kind++) {
+            length = strlen(reduction_name[kind]);
+            if (strncmp(q, reduction_name[kind], length) == 0 && q[length] == '(') break;
+        }
+        if (kind == NREDUCTIONS || layout_count(layout, layout->ndim + kind) > 0) return false;
+        q += length + 1;
+        if (!read_list(&q, layout, layout->ndim + kind) || *q++ != ')') return false;
+        p = q;
+    }
+    *at = p;
+    return true;
+}
+
+void mesh_digits(const int32_t *sizes, int naxes, int32_t inner, Digit *digits) {
+    int32_t stride = inner;
+    for (int i = naxes - 1; i >= 0; i--) {
+        digits[i] = (Digit){sizes[i], stride};
+        stride *= sizes[i];
+    }
+}
+
+/* Puts value into the ascending set at[0 .. n). */
+static int set_add(int64_t *at, int n, int64_t value) {
+    int i = n;
+    while (i > 0 && at[i - 1] > value) i--;
+    if (i > 0 && at[i - 1] == value) return n;
+    memmove(at + i + 1, at + i, (size_t)(n - i) * sizeof *at);
+    at[i] = value;
+    return n + 1;
+}
+
+int digits_chain(const Digit *a, int na, const Digit *b, int nb, int nranks, Digit *chain) {
+    assert(na <= MAX_DIGITS && nb <= MAX_DIGITS);
+    int64_t bound[4 * MAX_DIGITS + 2];
+    int n = set_add(bound, 0, 1);
+    for (int i = 0; i < na + nb; i++) {
+        Digit d = i < na ? a[i] : b[i - na];
+        n = set_add(bound, n, d.stride);
+        n = set_add(bound, n, digit_top(d));
+    }
+    if (nranks > 0) n = set_add(bound, n, nranks);
+    if (nranks > 0 && bound[n - 1] != nranks) return -1;
+    for (int i = 1; i < n; i++) {
+        if (bound[i] % bound[i - 1] != 0 || bound[i] > INT32_MAX) return -1;
+        /* A chain of divisors below 2^31 has at most 31 members, so there is room. */
+        chain[n - 1 - i] = (Digit){(int32_t)(bound[i] / bound[i - 1]), (int32_t)bound[i - 1]};
+    }
+    return n - 1;
+}
+
+static bool refine_by(Layout *layout, const Digit *chain, int n) {
+    Layout result;
+    layout_init(&result, layout->ndim);
+    for (int list = 0; list < list_count(layout); list++)
+        for (int i = 0; i < layout_count(layout, list); i++)
+            for (int k = 0; k < n; k++)
+                if (digit_within(chain[k], layout_list(layout, list)[i]) && !layout_append(&result, list, chain[k])) return false;
+    *layout = result;
+    return true;
+}
+
+bool layout_refine(Layout *a, Layout *b) {
+    Digit chain[MAX_DIGITS];
+    int n = digits_chain(a->digit, digit_count(a), b->digit, digit_count(b), 0, chain);
+    return n >= 0 && refine_by(a, chain, n) && refine_by(b, chain, n);
+}
+
+static bool within_any(Digit d, const Digit *digits, int n) {
+    for (int i = 0; i < n; i++)
+        if (digit_within(d, digits[i])) return true;
+    return false;
+}
+
+int layout_summed(const Layout *from, const Layout *to, Digit *digits, Reduction *kind) {
+    assert(from->ndim == to->ndim);
+    int n = 0;
+    *kind = REDUCE_SUM;
+    for (int k = 0; k < NREDUCTIONS; k++) {
+        int list = from->ndim + k, nf = layout_count(from, list), nt = layout_count(to, list);
+        const Digit *owed = layout_list(from, list), *kept = layout_list(to, list);
+        Digit chain[MAX_DIGITS];
+        int nchain = digits_chain(owed, nf, kept, nt, 0, chain), before = n;
+        if (nchain < 0) return -1;
+        for (int i = 0; i < nchain; i++) {
+            bool in_from = within_any(chain[i], owed, nf), in_to = within_any(chain[i], kept, nt);
+            if (in_to && !in_from) return -1;
+            if (in_from && !in_to) digits[n++] = chain[i];
+        }
+        if (n > before && before > 0) return -1;
+        if (n > before) *kind = (Reduction)k;
+    }
+    return n;
+}
