@@ -1,0 +1,402 @@
+/* Boxes, and what moves between two layouts. No function here looks at a list of ranks: each computes on the digits of rank
+ * numbers, and enumerates only those digits in which the ranks concerned can differ. */
+#include "ir/ir.h"
+
+#include <assert.h>
+#include <string.h>
+
+const char *const comm_name[NCOMMS] = {
+    [COMM_ALL_REDUCE] = "all_reduce", [COMM_ALL_GATHER] = "all_gather", [COMM_REDUCE_SCATTER] = "reduce_scatter",
+    [COMM_ALL_TO_ALL] = "all_to_all", [COMM_EXCHANGE] = "exchange",     [COMM_STRIDED_SLICE] = "strided_slice",
+};
+const char *const comm_title[NCOMMS] = {
+    [COMM_ALL_REDUCE] = "AllReduce", [COMM_ALL_GATHER] = "AllGather", [COMM_REDUCE_SCATTER] = "ReduceScatter",
+    [COMM_ALL_TO_ALL] = "AllToAll",  [COMM_EXCHANGE] = "Exchange",    [COMM_STRIDED_SLICE] = "StridedSlice",
+};
+
+int64_t box_elements(const Box *box) {
+    int64_t elements = 1;
+    for (int i = 0; i < box->ndim; i++) {
+        if (box->end[i] <= box->begin[i]) return 0;
+        elements *= box->end[i] - box->begin[i];
+    }
+    return elements;
+}
+
+bool box_intersect(const Box *a, const Box *b, Box *result) {
+    assert(a->ndim == b->ndim);
+    bool some = true;
+    result->ndim = a->ndim;
+    for (int i = 0; i < a->ndim; i++) {
+        result->begin[i] = a->begin[i] > b->begin[i] ? a->begin[i] : b->begin[i];
+        result->end[i] = a->end[i] < b->end[i] ? a->end[i] : b->end[i];
+        if (result->end[i] <= result->begin[i]) some = false;
+    }
+    return some;
+}
+
+/* Part number `part` of [*begin, *end) in `parts` balanced parts, the first ones one longer. */
+static void divide(int64_t *begin, int64_t *end, int64_t parts, int64_t part) {
+    int64_t size = *end - *begin, each = size / parts, rest = size % parts;
+    *begin += part * each + (part < rest ? part : rest);
+    *end = *begin + each + (part < rest);
+}
+
+/* The range of a dimension that the ranks hold whose digits of that dimension are those of `number`. */
+static void dim_range(const Layout *layout, int dim, int64_t size, int number, int64_t *begin, int64_t *end) {
+    *begin = 0;
+    *end = size;
+    for (int i = 0; i < layout_count(layout, dim); i++) {
+        Digit d = layout_list(layout, dim)[i];
+        divide(begin, end, d.size, digit_of(d, number));
+    }
+}
+
+void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
+    assert(layout->ndim == shape->ndim);
+    box->ndim = shape->ndim;
+    for (int i = 0; i < shape->ndim; i++) dim_range(layout, i, shape->dim[i], rank, &box->begin[i], &box->end[i]);
+}
+
+void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local) {
+    Box box;
+    layout_box(layout, shape, rank, &box);
+    *local = (Shape){.ndim = shape->ndim};
+    for (int i = 0; i < shape->ndim; i++) local->dim[i] = box.end[i] - box.begin[i];
+}
+
+int64_t layout_max_elements(const Layout *layout, const Shape *shape) {
+    Box box;
+    layout_box(layout, shape, 0, &box);
+    return box_elements(&box);
+}
+
+/* The number whose given digits, major first, spell index, and whose other digits are 0. */
+static int number_of(const Digit *digits, int n, int64_t index) {
+    int64_t number = 0;
+    for (int i = n - 1; i >= 0; i--) {
+        number += index % digits[i].size * digits[i].stride;
+        index /= digits[i].size;
+    }
+    return (int)number;
+}
+
+/* The inverse: what the given digits of number spell. */
+static int index_of(const Digit *digits, int n, int number) {
+    int64_t index = 0;
+    for (int i = 0; i < n; i++) index = index * digits[i].size + digit_of(digits[i], number);
+    return (int)index;
+}
+
+/* number with all digits but the given ones set to 0. */
+static int only(const Digit *digits, int n, int number) {
+    int64_t kept = 0;
+    for (int i = 0; i < n; i++) kept += (int64_t)digit_of(digits[i], number) * digits[i].stride;
+    return (int)kept;
+}
+
+static int combinations(const Digit *digits, int n) {
+    int64_t product = 1;
+    for (int i = 0; i < n; i++) product *= digits[i].size;
+    return (int)product;
+}
+
+int group_members(const Digit *digits, int n, int rank, int *members, int *position) {
+    int count = combinations(digits, n), leader = group_leader(digits, n, rank);
+    for (int i = 0; i < count; i++) members[i] = leader + number_of(digits, n, i);
+    *position = index_of(digits, n, rank);
+    return count;
+}
+
+int group_leader(const Digit *digits, int n, int rank) { return rank - only(digits, n, rank); }
+
+/* ---------------------------------------------------------------- redistribution */
+
+/* A set of ranks in ascending order: those that agree with base in all digits but the free ones; or, where no such digits exist
+ * (layouts of different meshes), a list. */
+typedef struct Ranks {
+    int count, base;
+    int nfree;
+    Digit free[MAX_DIGITS]; /* descending strides */
+    const int *list;        /* or NULL */
+} Ranks;
+
+static int ranks_at(const Ranks *ranks, int i) { return ranks->list ? ranks->list[i] : ranks->base + number_of(ranks->free, ranks->nfree, i); }
+
+/* The position of rank among ranks, -1 when it is not there. */
+static int ranks_find(const Ranks *ranks, int rank) {
+    if (!ranks->list) {
+        int i = index_of(ranks->free, ranks->nfree, rank);
+        return i < ranks->count && ranks_at(ranks, i) == rank ? i : -1;
+    }
+    int low = 0, high = ranks->count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (ranks->list[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < ranks->count && ranks->list[low] == rank ? low : -1;
+}
+
+/* One redistribution, prepared. The digits of the source are those that divide dimensions in `from`; those of the target are all that
+ * decide what a rank wants: the ones that divide dimensions in `to`, and the partial ones that stay owed. */
+typedef struct Move {
+    const Layout *from, *to;
+    const Shape *shape;
+    int nranks;
+    const Digit *source, *target;
+    int nsource, ntarget;
+    Digit summed[MAX_DIGITS]; /* descending strides */
+    int nsummed, nterms;
+    Digit other[MAX_DIGITS]; /* what completes target to a mixed radix of nranks: ranks that want the same differ only there */
+    int nother;
+    Digit chain[MAX_DIGITS]; /* source and target, completed together; nchain < 0: they do not fit together */
+    int nchain;
+    Arena arena;             /* of list */
+    int *list;               /* room for all ranks that want the same; only where nchain < 0 */
+} Move;
+
+static bool within_any(Digit d, const Digit *digits, int n) {
+    for (int i = 0; i < n; i++)
+        if (digit_within(d, digits[i])) return true;
+    return false;
+}
+
+static void move_init(Move *m, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
+    assert(from->ndim == shape->ndim && to->ndim == shape->ndim);
+    *m = (Move){.from = from, .to = to, .shape = shape, .nranks = nranks, .source = from->digit, .target = to->digit};
+    Reduction kind;
+    m->nsource = from->start[from->ndim];
+    m->ntarget = to->start[to->ndim + NREDUCTIONS];
+    m->nsummed = layout_summed(from, to, m->summed, &kind);
+    assert(m->nsummed >= 0);
+    m->nterms = combinations(m->summed, m->nsummed);
+    if (m->nterms == 1) return;
+
+    Digit radix[MAX_DIGITS];
+    int n = digits_chain(m->target, m->ntarget, NULL, 0, nranks, radix);
+    assert(n >= 0);
+    for (int i = 0; i < n; i++)
+        if (!within_any(radix[i], m->target, m->ntarget)) m->other[m->nother++] = radix[i];
+    m->nchain = digits_chain(m->source, m->nsource, m->target, m->ntarget, nranks, m->chain);
+    arena_init(&m->arena);
+    if (m->nchain < 0) m->list = arena_alloc(&m->arena, (size_t)combinations(m->other, m->nother) * sizeof(int));
+}
+
+/* The ranks that want what rank wants. */
+static void needers(const Move *m, int rank, Ranks *ranks) {
+    *ranks = (Ranks){.count = combinations(m->other, m->nother), .base = group_leader(m->other, m->nother, rank), .nfree = m->nother};
+    memcpy(ranks->free, m->other, sizeof m->other);
+}
+
+/* The owners of a piece: of the ranks that want what rank wants, those whose source digits are those of part, that is, who hold a term
+ * of it; all, when there is none. */
+static void owners(const Move *m, int rank, int part, Ranks *ranks) {
+    if (m->nchain < 0) {
+        needers(m, rank, ranks);
+        int count = 0;
+        for (int i = 0; i < ranks->count; i++) {
+            int other = ranks_at(ranks, i);
+            if (only(m->source, m->nsource, other) == part) m->list[count++] = other;
+        }
+        if (count > 0) *ranks = (Ranks){.count = count, .list = m->list};
+        return;
+    }
+    *ranks = (Ranks){0};
+    for (int i = 0; i < m->nchain; i++) {
+        Digit d = m->chain[i];
+        bool in_target = within_any(d, m->target, m->ntarget), in_source = within_any(d, m->source, m->nsource);
+        if (in_target && in_source && digit_of(d, rank) != digit_of(d, part)) {
+            needers(m, rank, ranks);
+            return;
+        }
+        if (in_target || in_source)
+            ranks->base += digit_of(d, in_target ? rank : part) * d.stride;
+        else
+            ranks->free[ranks->nfree++] = d;
+    }
+    ranks->count = combinations(ranks->free, ranks->nfree);
+}
+
+/* The share of owner i of n in a piece; false when it is empty. */
+static bool share(Piece *piece, int n, int i) {
+    int64_t begin = 0, end = box_elements(&piece->box);
+    divide(&begin, &end, n, i);
+    piece->first = begin;
+    piece->count = end - begin;
+    return piece->count > 0;
+}
+
+/* A walk over the parts of the source that a box meets, in row-major order: boxes that are pieces of the box. */
+typedef struct Parts {
+    int ndim;
+    int first[MAX_NDIM], last[MAX_NDIM], at[MAX_NDIM]; /* part numbers of each dimension; last is inclusive */
+    Box within, box;                                   /* box: the present piece */
+    int number[MAX_NDIM];                              /* a rank number with the digits of the present part */
+    int part;                                          /* their sum */
+} Parts;
+
+/* Moves dimension dim to its first non-empty part from `at` on; false when there is none up to last. */
+static bool parts_settle(Parts *p, const Move *m, int dim, int at) {
+    for (; at <= p->last[dim]; at++) {
+        int64_t begin, end;
+        int number = number_of(layout_list(m->from, dim), layout_count(m->from, dim), at);
+        dim_range(m->from, dim, m->shape->dim[dim], number, &begin, &end);
+        if (begin < p->within.begin[dim]) begin = p->within.begin[dim];
+        if (end > p->within.end[dim]) end = p->within.end[dim];
+        if (begin >= end) continue;
+        p->at[dim] = at;
+        p->box.begin[dim] = begin;
+        p->box.end[dim] = end;
+        p->part += number - p->number[dim];
+        p->number[dim] = number;
+        return true;
+    }
+    return false;
+}
+
+/* The least part of a dimension whose range ends after cell. */
+static int part_after(const Move *m, int dim, int64_t cell) {
+    const Digit *digits = layout_list(m->from, dim);
+    int n = layout_count(m->from, dim), low = 0, high = combinations(digits, n);
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        int64_t begin, end;
+        dim_range(m->from, dim, m->shape->dim[dim], number_of(digits, n, middle), &begin, &end);
+        if (end > cell)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* False when box is empty. */
+static bool parts_begin(Parts *p, const Move *m, const Box *box) {
+    if (box_elements(box) == 0) return false;
+    *p = (Parts){.ndim = box->ndim, .within = *box, .box = {.ndim = box->ndim}};
+    for (int i = 0; i < box->ndim; i++) {
+        p->first[i] = part_after(m, i, box->begin[i]);
+        p->last[i] = part_after(m, i, box->end[i] - 1);
+        bool some = parts_settle(p, m, i, p->first[i]);
+        assert(some);
+        (void)some;
+    }
+    return true;
+}
+
+static bool parts_next(Parts *p, const Move *m) {
+    for (int i = p->ndim - 1; i >= 0; i--) {
+        if (parts_settle(p, m, i, p->at[i] + 1)) return true;
+        parts_settle(p, m, i, p->first[i]);
+    }
+    return false;
+}
+
+/* The rank that holds term `term` of a part and agrees with rank in every other digit. */
+static int holder(const Move *m, int rank, int part, int term) {
+    return rank - only(m->source, m->nsource, rank) + part - only(m->summed, m->nsummed, rank) + number_of(m->summed, m->nsummed, term);
+}
+
+/* Round 0 of a rank: the terms of one piece, or of its share when terms are added up. */
+static bool receive_terms(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
+    Piece piece = {.to = rank, .box = parts->box, .count = box_elements(&parts->box)};
+    if (m->nterms > 1) {
+        Ranks own;
+        owners(m, rank, parts->part, &own);
+        int i = ranks_find(&own, rank);
+        if (i < 0 || !share(&piece, own.count, i)) return true;
+    }
+    for (piece.term = 0; piece.term < m->nterms; piece.term++) {
+        piece.from = holder(m, rank, parts->part, piece.term);
+        if (!fn(context, &piece)) return false;
+    }
+    return true;
+}
+
+/* Round 1 of a rank: the other owners' shares of one piece. */
+static bool receive_shares(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
+    Piece piece = {.to = rank, .round = 1, .box = parts->box};
+    Ranks own;
+    owners(m, rank, parts->part, &own);
+    for (int i = 0; i < own.count && share(&piece, own.count, i); i++) {
+        piece.from = ranks_at(&own, i);
+        if (piece.from != rank && !fn(context, &piece)) return false;
+    }
+    return true;
+}
+
+bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context) {
+    Move m;
+    move_init(&m, from, to, shape, nranks);
+    Box wanted;
+    layout_box(to, shape, rank, &wanted);
+    Parts parts;
+    bool more = true;
+    for (int round = 0; more && round < (m.nterms > 1 ? 2 : 1); round++)
+        for (bool some = parts_begin(&parts, &m, &wanted); more && some; some = parts_next(&parts, &m))
+            more = (round ? receive_shares : receive_terms)(&m, &parts, rank, fn, context);
+    arena_finish(&m.arena);
+    return more;
+}
+
+/* Round 0 of a sender: what it holds goes, as the holder that it is, to ranks that differ from it in source and summed digits only. */
+static bool send_terms(const Move *m, int rank, PieceFn *fn, void *context) {
+    Box held, wanted;
+    layout_box(m->from, m->shape, rank, &held);
+    if (box_elements(&held) == 0) return true;
+    Digit chain[MAX_DIGITS], differ[MAX_DIGITS];
+    int ndiffer = 0, n = digits_chain(m->source, m->nsource, m->summed, m->nsummed, m->nranks, chain);
+    assert(n >= 0);
+    for (int i = 0; i < n; i++)
+        if (within_any(chain[i], m->source, m->nsource) || within_any(chain[i], m->summed, m->nsummed)) differ[ndiffer++] = chain[i];
+
+    Piece piece = {.from = rank, .term = index_of(m->summed, m->nsummed, rank)};
+    int part = only(m->source, m->nsource, rank), leader = group_leader(differ, ndiffer, rank);
+    for (int i = 0; i < combinations(differ, ndiffer); i++) {
+        piece.to = leader + number_of(differ, ndiffer, i);
+        layout_box(m->to, m->shape, piece.to, &wanted);
+        if (piece.to == rank || !box_intersect(&held, &wanted, &piece.box)) continue;
+        if (m->nterms > 1) {
+            Ranks own;
+            owners(m, piece.to, part, &own);
+            int at = ranks_find(&own, piece.to);
+            if (at < 0 || !share(&piece, own.count, at)) continue;
+        } else {
+            piece.count = box_elements(&piece.box);
+        }
+        if (!fn(context, &piece)) return false;
+    }
+    return true;
+}
+
+/* Round 1 of a sender: its share of a piece goes to all others that want it. */
+static bool send_shares(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
+    Piece piece = {.from = rank, .round = 1, .box = parts->box};
+    Ranks own, all;
+    owners(m, rank, parts->part, &own);
+    int at = ranks_find(&own, rank);
+    if (at < 0 || !share(&piece, own.count, at)) return true;
+    needers(m, rank, &all);
+    for (int i = 0; i < all.count; i++) {
+        piece.to = ranks_at(&all, i);
+        if (piece.to != rank && !fn(context, &piece)) return false;
+    }
+    return true;
+}
+
+bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context) {
+    Move m;
+    move_init(&m, from, to, shape, nranks);
+    Box wanted;
+    layout_box(to, shape, rank, &wanted);
+    Parts parts;
+    bool more = send_terms(&m, rank, fn, context);
+    if (m.nterms > 1)
+        for (bool some = parts_begin(&parts, &m, &wanted); more && some; some = parts_next(&parts, &m))
+            more = send_shares(&m, &parts, rank, fn, context);
+    arena_finish(&m.arena);
+    return more;
+}
