@@ -112,7 +112,7 @@ typedef struct CommTable {
     /* Memory for tensors that peers may read in place (shared by the processes of a node where there are several), aligned to 64 bytes, not
      * zeroed; at least one byte. Not collective. Where these are not NULL the executor takes the arenas, states and inputs of its driven ranks
      * from here, before it prepares requests; any other memory works as source and target too, at the price of a copy. NULL and *error when there
-     * is none left. What was not freed goes with the communicator. */
+     * is none left. Freed before the communicator is destroyed. */
     void *(*alloc)(Comm *comm, int64_t bytes, Error *error);
     void (*free)(Comm *comm, void *data);
 } CommTable;
