@@ -481,6 +481,7 @@ struct Graph {
     VEC(Value) values;
     VEC(const Layout *) layouts;   /* interned; see graph_layout */
     struct LayoutIndex *layout_index;
+    struct NameIndex *name_index;  /* names of values, so that graph_add can keep them unique */
     int loss;                      /* value id, -1: none */
     int nforward;                  /* nodes[0 .. nforward) existed before autodiff; 0 before it has run */
 };
@@ -488,8 +489,10 @@ struct Graph {
 void graph_init(Graph *graph, Arena *arena);
 int graph_add_state(Graph *graph, State state);
 int graph_add_input(Graph *graph, Input input);
-/* Adds a node: infers its rule and result types and makes its result values, named `name` (and name.1). Returns the node id, or -1 with
- * *error filled when the operator's rule rejects the operands. attr may be NULL. */
+/* Adds a node: infers its rule and result types and makes its result values, named `name` (and name.1; NULL: the operator's name; a name
+ * that a value has already gets a number: "h.grad_2"). Returns the node id, or -1 with *error filled when the operator's rule rejects the
+ * operands. attr and error may be NULL; texts of attributes must live as long as the graph, the name is copied. Not for leaves. Pointers
+ * into graph->nodes and graph->values do not survive it. */
 int graph_add(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span, RuleError *error);
 /* The same for operands known to fit (passes): asserts; returns the first result's value id. */
 int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span);

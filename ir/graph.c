@@ -1,0 +1,291 @@
+#include "ir/rules.h"
+
+#include <assert.h>
+#include <string.h>
+
+const char *const strategy_from_name[] = {"none", "user", "propagated", "batch", "origin", "whole"};
+const char *const mode_name[NMODES] = {"stand_alone", "data_parallel", "semi_auto", "auto"};
+
+/* ---------------------------------------------------------------- indexes */
+
+typedef struct NameEntry {
+    const char *name;
+    int last; /* the number that its last namesake got */
+} NameEntry;
+
+/* Open addressing, capacity a power of two, at most half full. */
+struct NameIndex {
+    size_t n, cap;
+    NameEntry *at;
+};
+
+struct LayoutIndex {
+    size_t cap;
+    int *at; /* number in graph->layouts + 1, 0: free */
+};
+
+static uint64_t name_hash(const char *name) { /* FNV-1a */
+    uint64_t hash = 14695981039346656037u;
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 1099511628211u;
+    return hash ^ hash >> 32;
+}
+
+static NameEntry *name_slot(const struct NameIndex *index, const char *name) {
+    size_t i = (size_t)name_hash(name) & (index->cap - 1);
+    while (index->at[i].name && strcmp(index->at[i].name, name) != 0)
+        i = (i + 1) & (index->cap - 1);
+    return &index->at[i];
+}
+
+static const char *name_insert(Graph *graph, const char *name) {
+    struct NameIndex *index = graph->name_index;
+    if (2 * (index->n + 1) > index->cap) {
+        struct NameIndex old = *index;
+        index->cap = old.cap ? 2 * old.cap : 64;
+        index->at = arena_alloc(graph->arena, index->cap * sizeof *index->at);
+        for (size_t i = 0; i < old.cap; i++)
+            if (old.at[i].name)
+                *name_slot(index, old.at[i].name) = old.at[i];
+    }
+    *name_slot(index, name) = (NameEntry){name, 1};
+    index->n++;
+    return name;
+}
+
+/* name if no value has it, else name_2, name_3, ... */
+static const char *name_unique(Graph *graph, const char *name) {
+    struct NameIndex *index = graph->name_index;
+    NameEntry *entry = index->cap ? name_slot(index, name) : NULL;
+    if (!entry || !entry->name)
+        return name_insert(graph, arena_copy(graph->arena, name, strlen(name)));
+    const char *numbered;
+    do
+        numbered = arena_printf(graph->arena, "%s_%d", name, ++entry->last);
+    while (name_slot(index, numbered)->name);
+    return name_insert(graph, numbered);
+}
+
+/* The slot of an equal layout, or the free one where it would go. */
+static size_t layout_slot(const Graph *graph, const Layout *layout) {
+    const struct LayoutIndex *index = graph->layout_index;
+    size_t i = (size_t)layout_hash(layout) & (index->cap - 1);
+    while (index->at[i] && !layout_equal(graph->layouts.at[index->at[i] - 1], layout))
+        i = (i + 1) & (index->cap - 1);
+    return i;
+}
+
+const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape) {
+    struct LayoutIndex *index = graph->layout_index;
+    Layout canonical = *layout;
+    layout_canonical(&canonical, shape);
+    if (2 * ((size_t)graph->layouts.n + 1) > index->cap) {
+        index->cap = index->cap ? 2 * index->cap : 64;
+        index->at = arena_alloc(graph->arena, index->cap * sizeof *index->at);
+        for (int i = 0; i < graph->layouts.n; i++)
+            index->at[layout_slot(graph, graph->layouts.at[i])] = i + 1;
+    }
+    size_t slot = layout_slot(graph, &canonical);
+    if (!index->at[slot]) {
+        Layout *copy = arena_alloc(graph->arena, sizeof *copy);
+        *copy = canonical;
+        vec_push(graph->arena, &graph->layouts, copy);
+        index->at[slot] = graph->layouts.n;
+    }
+    return graph->layouts.at[index->at[slot] - 1];
+}
+
+int graph_layout_number(const Graph *graph, const Layout *layout) {
+    return graph->layout_index->cap ? graph->layout_index->at[layout_slot(graph, layout)] - 1 : -1;
+}
+
+/* ---------------------------------------------------------------- building */
+
+void graph_init(Graph *graph, Arena *arena) {
+    memset(graph, 0, sizeof *graph);
+    graph->arena = arena;
+    graph->loss = -1;
+    graph->layout_index = arena_alloc(arena, sizeof *graph->layout_index);
+    graph->name_index = arena_alloc(arena, sizeof *graph->name_index);
+}
+
+int graph_add_state(Graph *graph, State state) {
+    if (state.trainable || state.parameter < 0)
+        state.parameter = graph->states.n;
+    vec_push(graph->arena, &graph->states, state);
+    return graph->states.n - 1;
+}
+
+int graph_add_input(Graph *graph, Input input) {
+    vec_push(graph->arena, &graph->inputs, input);
+    return graph->inputs.n - 1;
+}
+
+static int node_push(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const Rule *rule, const char *name, Span span) {
+    Node node = {.op = op, .nin = nin, .nout = op_nout(op), .rule = rule, .span = span, .origin = graph->nodes.n, .state = -1};
+    for (int i = 0; i < nin; i++)
+        node.in[i] = in[i];
+    for (int a = 0; attr && a < MAX_ATTRS && op_table[op].attrs[a].name; a++)
+        node.attr[a] = attr[a];
+    for (int f = 0; f < MAX_FACTORS; f++)
+        node.origin_factor[f] = (int8_t)(f < rule->nfactors ? f : -1);
+    for (int o = 0; o < node.nout; o++) {
+        const char *wanted = name ? name : op_table[op].name;
+        Value value = {.type = rule->result[o], .node = graph->nodes.n, .index = o};
+        value.name = name_unique(graph, o ? arena_printf(graph->arena, "%s.%d", wanted, o) : wanted);
+        node.out[o] = graph->values.n;
+        if (o == 0)
+            node.name = value.name;
+        vec_push(graph->arena, &graph->values, value);
+    }
+    vec_push(graph->arena, &graph->nodes, node);
+    return graph->nodes.n - 1;
+}
+
+int graph_add(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span, RuleError *error) {
+    TensorType types[MAX_IN];
+    for (int i = 0; i < nin && i < MAX_IN; i++) {
+        assert(in[i] >= 0 && in[i] < graph->values.n);
+        types[i] = graph->values.at[in[i]].type;
+    }
+    Rule rule;
+    if (!rule_infer(op, types, nin, attr, &rule, error))
+        return -1;
+    Rule *kept = arena_alloc(graph->arena, sizeof *kept);
+    *kept = rule;
+    return node_push(graph, op, in, nin, attr, kept, name, span);
+}
+
+int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span) {
+    int node = graph_add(graph, op, in, nin, attr, name, span, NULL);
+    assert(node >= 0);
+    return graph->nodes.at[node].out[0];
+}
+
+/* A node without operands; returns its id. */
+static int leaf_add(Graph *graph, OpCode op, const TensorType *type, const Attr *attr, const char *name, Span span) {
+    Rule *rule = arena_alloc(graph->arena, sizeof *rule);
+    rule_of_leaf(type, rule);
+    return node_push(graph, op, NULL, 0, attr, rule, name, span);
+}
+
+int graph_read_state(Graph *graph, int state, int version, const char *name, Span span) {
+    assert(state >= 0 && state < graph->states.n && (version == 0 || version == 1));
+    const State *from = &graph->states.at[state];
+    Node *node = &graph->nodes.at[leaf_add(graph, OP_read, &from->type, NULL, name ? name : from->name, span)];
+    node->state = state;
+    node->version = version;
+    return node->out[0];
+}
+
+int graph_write_state(Graph *graph, int state, int value, Span span) {
+    assert(state >= 0 && state < graph->states.n);
+    const char *name = arena_printf(graph->arena, "%s.new", graph->states.at[state].name);
+    int node = graph_add(graph, OP_write, &value, 1, NULL, name, span, NULL);
+    assert(node >= 0);
+    graph->nodes.at[node].state = state;
+    return node;
+}
+
+int graph_input(Graph *graph, int input) {
+    assert(input >= 0 && input < graph->inputs.n);
+    const Input *from = &graph->inputs.at[input];
+    Node *node = &graph->nodes.at[leaf_add(graph, OP_input, &from->type, NULL, from->name, from->span)];
+    node->state = input;
+    return node->out[0];
+}
+
+int graph_constant(Graph *graph, TensorType type, const double *data, double splat, const char *name, Span span) {
+    Attr attr[MAX_ATTRS] = {{.given = !data, .f = data ? 0 : splat}};
+    Node *node = &graph->nodes.at[leaf_add(graph, OP_constant, &type, attr, name, span)];
+    node->data = data;
+    return node->out[0];
+}
+
+/* Notes for each factor of a tensor of `node` which factor of the origin runs over the same dimension of the tensor whose part it plays. */
+static void map_part(const Graph *graph, Node *node, const Node *origin, const int8_t *own, int value, int part) {
+    if (part == PART_NONE)
+        return;
+    int ndim = graph->values.at[value].type.shape.ndim;
+    bool is_result = part >= MAX_IN;
+    int played = is_result ? origin->out[part - MAX_IN] : origin->in[part];
+    assert(graph->values.at[played].type.shape.ndim == ndim);
+    (void)played;
+    const int8_t *theirs = is_result ? origin->rule->out[part - MAX_IN] : origin->rule->in[part];
+    for (int d = 0; d < ndim; d++) {
+        if (own[d] < 0 || theirs[d] < 0)
+            continue;
+        assert(node->rule->factor[own[d]].size == origin->rule->factor[theirs[d]].size);
+        assert(node->origin_factor[own[d]] < 0 || node->origin_factor[own[d]] == theirs[d]);
+        node->origin_factor[own[d]] = theirs[d];
+    }
+}
+
+int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, const int *in_part, int nin, int out_part, const Attr *attr,
+                        const char *name) {
+    int value = graph_emit(graph, op, in, nin, attr, name, graph->nodes.at[forward].span);
+    Node *node = &graph->nodes.at[graph->values.at[value].node];
+    const Node *origin = &graph->nodes.at[forward];
+    node->origin = forward;
+    memset(node->origin_factor, -1, sizeof node->origin_factor);
+    for (int i = 0; i < nin; i++)
+        map_part(graph, node, origin, node->rule->in[i], in[i], in_part[i]);
+    map_part(graph, node, origin, node->rule->out[0], value, out_part);
+    return value;
+}
+
+/* ---------------------------------------------------------------- layouts of a strategy */
+
+static void append_digits(Layout *layout, int list, const Digits *digits) {
+    for (int i = 0; i < digits->n; i++) {
+        bool room = layout_append(layout, list, digits->at[i]);
+        assert(room);
+        (void)room;
+    }
+}
+
+void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout) {
+    layout_init(layout, ndim);
+    for (int d = 0; d < ndim; d++)
+        if (node->rule->in[operand][d] >= 0)
+            append_digits(layout, d, &strategy->factor[node->rule->in[operand][d]]);
+}
+
+void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout) {
+    layout_init(layout, ndim);
+    for (int d = 0; d < ndim; d++)
+        if (node->rule->out[result][d] >= 0)
+            append_digits(layout, d, &strategy->factor[node->rule->out[result][d]]);
+    Digits owed = {0};
+    for (int f = 0; f < node->rule->nfactors; f++)
+        if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))
+            for (int i = 0; i < strategy->factor[f].n; i++) {
+                assert(owed.n < (int)(sizeof owed.at / sizeof *owed.at));
+                int at = owed.n++;
+                for (; at > 0 && owed.at[at - 1].stride < strategy->factor[f].at[i].stride; at--)
+                    owed.at[at] = owed.at[at - 1];
+                owed.at[at] = strategy->factor[f].at[i];
+            }
+    append_digits(layout, ndim + REDUCE_SUM, &owed);
+}
+
+void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy) {
+    strategy->nfactors = node->rule->nfactors;
+    for (int f = 0; f < strategy->nfactors; f++) {
+        int from = node->origin_factor[f];
+        if (from >= 0)
+            strategy->factor[f] = origin->factor[from];
+        else
+            strategy->factor[f].n = 0;
+    }
+}
+
+int *graph_uses(const Graph *graph, Arena *arena) {
+    int *uses = arena_alloc(arena, sizeof *uses * (size_t)(graph->values.n + 1));
+    for (int i = 0; i < graph->nodes.n; i++)
+        for (int k = 0; k < graph->nodes.at[i].nin; k++)
+            uses[graph->nodes.at[i].in[k]]++;
+    if (graph->loss >= 0)
+        uses[graph->loss]++;
+    return uses;
+}
