@@ -1,0 +1,359 @@
+/* The compositional proof (PROOF.md 1), by induction over the steps of each role: every instance is the named value of the graph in the stated layout.
+ * Before: a plan as plan_read gives it (types and ids in range). Linear in the size of the plan. */
+#include "proof/internal.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { NEVER = 1 << 30 };
+
+/* What is known of one role while its steps are walked. Per instance: the step from which it may be written, the step after which it may be read,
+ * the last step that reads it. Per state: the step that overwrites its storage, the step `write`. */
+typedef struct Walk {
+    const Plan *plan;
+    const Program *program;
+    const Role *role;
+    Proof *proof;
+    Error *error;
+    int *defined, *readable, *last;
+    bool *in_place;
+    int *overwritten, *written;   /* per state; -1: not */
+    bool *computed;               /* per graph node */
+    int *pending;                 /* per request: its start step, -1 none, -2 waited for */
+    int step;
+} Walk;
+
+static bool reject(const Walk *walk, const char *format, ...) PRINTF_LIKE(2, 3);
+static bool reject(const Walk *walk, const char *format, ...) {
+    char text[700];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (walk->step >= 0) return error_set(walk->error, EXIT_INTERNAL, "program %s, step %d: %s", walk->program->name, walk->step, text);
+    return error_set(walk->error, EXIT_INTERNAL, "program %s: %s", walk->program->name, text);
+}
+
+static const Value *value_of(const Walk *walk, int instance) { return &walk->plan->graph.values.at[walk->role->instances.at[instance].value]; }
+
+/* Leaves: what an instance that no step computes must be. */
+static bool leaf_check(Walk *walk, int i) {
+    const Graph *graph = &walk->plan->graph;
+    const Instance *instance = &walk->role->instances.at[i];
+    const Value *value = &graph->values.at[instance->value];
+    const Node *node = &graph->nodes.at[value->node];
+    switch (instance->place) {
+    case PLACE_ARENA: return true;
+    case PLACE_INPUT:
+        if (node->op != OP_input || node->state != instance->at) return reject(walk, "value %d (%s) is not input %d", i, value->name, (int)instance->at);
+        if (!layout_equal(instance->layout, graph->inputs.at[instance->at].layout)) return reject(walk, "value %d (%s) is not in its input's layout", i, value->name);
+        break;
+    case PLACE_CONSTANT:
+        if (node->op != OP_constant || value->node != instance->at) return reject(walk, "value %d (%s) is not constant %d", i, value->name, (int)instance->at);
+        break;
+    case PLACE_STATE:
+        if (!graph->states.at[instance->at].layout || !layout_equal(instance->layout, graph->states.at[instance->at].layout))
+            return reject(walk, "value %d (%s) is not in the storage layout of state %s", i, value->name, graph->states.at[instance->at].name);
+        if (node->op == OP_read) {
+            if (node->state != instance->at || node->version != instance->version)
+                return reject(walk, "value %d (%s) is not version %d of state %s", i, value->name, instance->version, graph->states.at[instance->at].name);
+        } else if (instance->version != 1) {
+            return reject(walk, "value %d (%s) is computed, and placed over the old version of state %s", i, value->name, graph->states.at[instance->at].name);
+        } else {
+            return true; /* computed by a step, in its state's storage */
+        }
+        break;
+    }
+    if (layout_is_partial(instance->layout)) return reject(walk, "value %d (%s) is partial before anything was computed", i, value->name);
+    walk->defined[i] = walk->readable[i] = -1;
+    return true;
+}
+
+static bool use(Walk *walk, int i, int until) {
+    if (walk->readable[i] >= walk->step) return reject(walk, "value %d (%s) is read before it is there", i, value_of(walk, i)->name);
+    const Instance *instance = &walk->role->instances.at[i];
+    if (instance->place == PLACE_STATE) {
+        int overwritten = walk->overwritten[instance->at];
+        const Node *node = &walk->plan->graph.nodes.at[value_of(walk, i)->node];
+        if (instance->version == 0 && overwritten >= 0) return reject(walk, "the old version of state %s is read after it was overwritten", walk->plan->graph.states.at[instance->at].name);
+        if (instance->version == 1 && node->op == OP_read && walk->written[instance->at] < 0)
+            return reject(walk, "the new version of state %s is read before it is written", walk->plan->graph.states.at[instance->at].name);
+    }
+    if (walk->last[i] < until) walk->last[i] = until;
+    return true;
+}
+
+static bool define(Walk *walk, int i, int readable) {
+    if (walk->defined[i] != NEVER) return reject(walk, "value %d (%s) is computed twice", i, value_of(walk, i)->name);
+    const Instance *instance = &walk->role->instances.at[i];
+    walk->defined[i] = walk->step;
+    walk->readable[i] = readable;
+    if (walk->last[i] < walk->step) walk->last[i] = walk->step;
+    if (instance->place == PLACE_STATE) {
+        if (walk->overwritten[instance->at] >= 0) return reject(walk, "state %s is overwritten twice", walk->plan->graph.states.at[instance->at].name);
+        walk->overwritten[instance->at] = walk->step;
+    } else if (instance->place != PLACE_ARENA) {
+        return reject(walk, "value %d (%s) is computed into an %s", i, value_of(walk, i)->name, place_name[instance->place]);
+    }
+    return true;
+}
+
+static bool kernel_step(Walk *walk, const Step *step) {
+    const Graph *graph = &walk->plan->graph;
+    const Role *role = walk->role;
+    char why[512];
+    if (step->nnodes != 1) return reject(walk, "a step of %d graph nodes: fused steps cannot be shown yet", step->nnodes);
+    const Node *node = &graph->nodes.at[step->node[0]];
+    if (node->op != step->op) return reject(walk, "the kernel is %s, graph node %d is %s", op_table[step->op].name, step->node[0], op_table[node->op].name);
+    if (step->nin != node->nin || step->nout != node->nout) return reject(walk, "%s: wrong number of operands or results", op_table[step->op].name);
+    const Layout *in[MAX_IN], *out[MAX_OUT];
+    for (int k = 0; k < step->nin; k++) {
+        const Instance *instance = &role->instances.at[step->in[k]];
+        if (instance->value != node->in[k]) return reject(walk, "%s: operand %d is %s, not %s", node->name, k, value_of(walk, step->in[k])->name, graph->values.at[node->in[k]].name);
+        if (!use(walk, step->in[k], walk->step)) return false;
+        in[k] = instance->layout;
+    }
+    for (int k = 0; k < step->nout; k++) {
+        const Instance *instance = &role->instances.at[step->out[k]];
+        if (instance->value != node->out[k]) return reject(walk, "%s: result %d is %s, not %s", node->name, k, value_of(walk, step->out[k])->name, graph->values.at[node->out[k]].name);
+        out[k] = instance->layout;
+    }
+    Letters letters;
+    if (!node_letters(graph, node, &letters, why, sizeof why) || !kernel_check(graph, node, &letters, in, out, why, sizeof why))
+        return reject(walk, "%s (%s): %s", node->name, op_table[node->op].name, why);
+    for (int k = 0; k < step->nout; k++) {
+        const Instance *result = &role->instances.at[step->out[k]];
+        const Value *value = value_of(walk, step->out[k]);
+        bool may = false;
+        for (int i = 0; i < step->nin; i++) {
+            const Instance *operand = &role->instances.at[step->in[i]];
+            bool same = operand->place == result->place && operand->at == result->at && layout_equal(operand->layout, result->layout) &&
+                        type_equal(&value_of(walk, step->in[i])->type, &value->type);
+            /* What a kernel reads it may not write, unless element by element. */
+            if (result->place == PLACE_STATE && operand->place == PLACE_STATE && operand->at == result->at && !(same && letters.elementwise))
+                return reject(walk, "%s: overwrites the state that it reads", node->name);
+            may = may || same;
+        }
+        walk->in_place[step->out[k]] = may && letters.elementwise;
+        if (!define(walk, step->out[k], walk->step)) return false;
+    }
+    walk->computed[step->node[0]] = true;
+    walk->proof->kernels++;
+    return true;
+}
+
+/* A table of the distinct communications that have been shown. */
+typedef struct Shown {
+    CommKind kind;
+    const Layout *from, *to;
+    Shape shape;
+    bool used;
+} Shown;
+typedef struct ShownTable {
+    Shown *at;
+    int cap, n;
+} ShownTable;
+
+static uint64_t shown_hash(CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
+    uint64_t h = layout_hash(from) * 0x9e3779b97f4a7c15u ^ (to ? layout_hash(to) : 7u) ^ (uint64_t)kind << 56;
+    for (int d = 0; d < shape->ndim; d++) h = (h ^ (uint64_t)shape->dim[d]) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+/* True when it was already there. */
+static bool shown_before(ShownTable *table, CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
+    if (2 * table->n >= table->cap) {
+        ShownTable bigger = {.cap = table->cap ? 2 * table->cap : 256};
+        bigger.at = calloc((size_t)bigger.cap, sizeof *bigger.at);
+        if (!bigger.at) return false; /* shown again: slower, never wrong */
+        for (int i = 0; i < table->cap; i++)
+            if (table->at[i].used) shown_before(&bigger, table->at[i].kind, table->at[i].from, table->at[i].to, &table->at[i].shape);
+        free(table->at);
+        *table = bigger;
+    }
+    uint64_t at = shown_hash(kind, from, to, shape) & (uint64_t)(table->cap - 1);
+    for (; table->at[at].used; at = (at + 1) & (uint64_t)(table->cap - 1)) {
+        const Shown *s = &table->at[at];
+        if (s->kind == kind && layout_equal(s->from, from) && (!to == !s->to) && (!to || layout_equal(s->to, to)) && shape_equal(&s->shape, shape)) return true;
+    }
+    table->at[at] = (Shown){.kind = kind, .from = from, .to = to, .shape = *shape, .used = true};
+    table->n++;
+    return false;
+}
+
+static bool conversion_step(Walk *walk, const Step *step, const Sample *sample, ShownTable *shown) {
+    char why[512];
+    if (step->nin != 1 || step->nout != 1) return reject(walk, "%s: one source and one target are needed", comm_name[step->comm]);
+    const Instance *from = &walk->role->instances.at[step->in[0]], *to = &walk->role->instances.at[step->out[0]];
+    const Value *value = value_of(walk, step->in[0]);
+    if (from->value != to->value) return reject(walk, "%s: turns %s into %s", comm_name[step->comm], value->name, value_of(walk, step->out[0])->name);
+    walk->proof->communications += step->kind != STEP_LOCAL;
+    if (shown_before(shown, step->comm, from->layout, to->layout, &value->type.shape)) return true;
+    if (step->kind != STEP_LOCAL) walk->proof->distinct_communications++;
+    if (!conversion_check(step->comm, from->layout, to->layout, &value->type.shape, walk->plan->graph.nranks, sample, why, sizeof why))
+        return reject(walk, "%s of %s: %s", comm_name[step->comm], value->name, why);
+    return true;
+}
+
+static bool write_step(Walk *walk, const Step *step) {
+    const Graph *graph = &walk->plan->graph;
+    const Instance *instance = &walk->role->instances.at[step->in[0]];
+    const State *state = &graph->states.at[step->state];
+    bool found = false;
+    for (int k = 0; k < step->nnodes; k++) {
+        const Node *node = &graph->nodes.at[step->node[k]];
+        if (node->op != OP_write || node->state != step->state || node->in[0] != instance->value) return reject(walk, "write of state %s: graph node %d writes something else", state->name, step->node[k]);
+        if (walk->computed[step->node[k]]) return reject(walk, "state %s is written twice", state->name);
+        walk->computed[step->node[k]] = found = true;
+    }
+    if (!found) return reject(walk, "write of state %s names no graph node", state->name);
+    if (walk->written[step->state] >= 0) return reject(walk, "state %s is written twice", state->name);
+    if (!use(walk, step->in[0], walk->step)) return false;
+    if (!state->layout || !layout_equal(instance->layout, state->layout)) return reject(walk, "state %s is written in another layout than it is stored in", state->name);
+    if (instance->place == PLACE_STATE) {
+        if (instance->at != step->state || instance->version != 1) return reject(walk, "state %s is written from another state's storage", state->name);
+    } else {
+        if (walk->overwritten[step->state] >= 0) return reject(walk, "state %s is overwritten twice", state->name);
+        walk->overwritten[step->state] = walk->step;
+    }
+    walk->written[step->state] = walk->step;
+    return true;
+}
+
+static bool steps_check(Walk *walk, const Sample *sample, ShownTable *shown) {
+    const Role *role = walk->role;
+    for (walk->step = 0; walk->step < role->steps.n; walk->step++) {
+        const Step *step = &role->steps.at[walk->step];
+        walk->proof->steps++;
+        switch (step->kind) {
+        case STEP_KERNEL:
+            if (!kernel_step(walk, step)) return false;
+            break;
+        case STEP_LOCAL:
+            if (step->comm != COMM_STRIDED_SLICE) return reject(walk, "%s is not a local step", comm_name[step->comm]);
+            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], walk->step)) return false;
+            break;
+        case STEP_START:
+            if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] != -1) return reject(walk, "request %d is started twice", step->request);
+            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], NEVER)) return false;
+            walk->pending[step->request] = walk->step;
+            break;
+        case STEP_WAIT: {
+            if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] < 0) return reject(walk, "waits for request %d, which is not under way", step->request);
+            const Step *start = &role->steps.at[walk->pending[step->request]];
+            /* The source must last until here; the result is there from here. The old version of a state must not have been overwritten meanwhile. */
+            if (!use(walk, start->in[0], walk->step)) return false;
+            walk->readable[start->out[0]] = walk->step;
+            if (walk->last[start->out[0]] < walk->step) walk->last[start->out[0]] = walk->step;
+            walk->pending[step->request] = -2;
+            break;
+        }
+        case STEP_WRITE:
+            if (!write_step(walk, step)) return false;
+            break;
+        }
+    }
+    walk->step = -1;
+    for (int r = 0; r < role->steps.n; r++)
+        if (walk->pending[r] >= 0) return reject(walk, "request %d is never waited for", r);
+    return true;
+}
+
+/* What a step of training must have left behind: the loss where every rank can report it, every state of the graph written. */
+static bool outputs_check(Walk *walk) {
+    const Graph *graph = &walk->plan->graph;
+    for (int i = 0; i < graph->nodes.n; i++)
+        if (graph->nodes.at[i].op == OP_write && !walk->computed[i]) return reject(walk, "state %s is not written", graph->states.at[graph->nodes.at[i].state].name);
+    for (int s = 0; s < graph->states.n; s++)
+        if (walk->overwritten[s] >= 0 && walk->written[s] < 0) return reject(walk, "state %s is overwritten, not written", graph->states.at[s].name);
+    if (graph->loss < 0) return walk->program->loss < 0 || reject(walk, "a loss that the graph does not have");
+    if (walk->program->loss < 0) return reject(walk, "the loss is not reported");
+    const Instance *loss = &walk->role->instances.at[walk->program->loss];
+    if (loss->value != graph->loss) return reject(walk, "reports %s as the loss", value_of(walk, walk->program->loss)->name);
+    walk->step = walk->role->steps.n;
+    if (!use(walk, walk->program->loss, walk->step)) return false;
+    walk->step = -1;
+    int first = graph->values.at[graph->loss].type.hidden ? 1 : 0;
+    for (int list = first; list < loss->layout->ndim + NREDUCTIONS; list++)
+        if (layout_count(loss->layout, list)) return reject(walk, "the loss is not whole where it is reported");
+    return true;
+}
+
+static bool role_check(Walk *walk, const Sample *sample, ShownTable *shown) {
+    const Graph *graph = &walk->plan->graph;
+    const Role *role = walk->role;
+    char why[512];
+    size_t n = (size_t)role->instances.n, nsteps = (size_t)role->steps.n, nstates = (size_t)graph->states.n;
+    int *ints = malloc((3 * n + nsteps + 2 * nstates + 1) * sizeof *ints);
+    bool *flags = calloc(n + (size_t)graph->nodes.n + 1, sizeof *flags);
+    bool ok = ints && flags;
+    walk->step = -1;
+    if (!ok) reject(walk, "out of memory in the proof");
+    if (ok) {
+        walk->defined = ints;
+        walk->readable = ints + n;
+        walk->last = ints + 2 * n;
+        walk->pending = ints + 3 * n;
+        walk->overwritten = walk->pending + nsteps;
+        walk->written = walk->overwritten + nstates;
+        walk->in_place = flags;
+        walk->computed = flags + n;
+        for (size_t i = 0; i < n; i++) {
+            walk->defined[i] = walk->readable[i] = NEVER;
+            walk->last[i] = -1;
+        }
+        for (size_t i = 0; i < nsteps + 2 * nstates; i++) walk->pending[i] = -1;
+    }
+    for (int i = 0; ok && i < role->instances.n; i++) {
+        const Instance *instance = &role->instances.at[i];
+        const Value *value = &graph->values.at[instance->value];
+        const char *invalid = NULL;
+        if (!own_layout_valid(instance->layout, value->type.shape.ndim, graph->nranks, &invalid)) ok = reject(walk, "value %d (%s): %s", i, value->name, invalid);
+        ok = ok && leaf_check(walk, i);
+        if (ok && !shown_before(shown, NCOMMS, instance->layout, NULL, &value->type.shape)) {
+            walk->proof->boxes += sample->n;
+            if (!box_check(instance->layout, &value->type.shape, sample, why, sizeof why)) ok = reject(walk, "value %d (%s): %s", i, value->name, why);
+        }
+        walk->proof->instances++;
+    }
+    ok = ok && steps_check(walk, sample, shown) && outputs_check(walk);
+    if (ok && !memory_check(walk->plan, role, walk->defined, walk->last, walk->in_place, why, sizeof why)) ok = reject(walk, "%s", why);
+    free(ints);
+    free(flags);
+    return ok;
+}
+
+bool proof_check(const Plan *plan, Proof *proof, Error *error) {
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    memset(proof, 0, sizeof *proof);
+    Sample sample;
+    sample_ranks(plan->graph.nranks, &sample);
+    proof->ranks_checked = sample.n;
+    ShownTable shown = {0};
+    bool ok = true;
+    int programs = 0;
+    for (int p = 0; ok && p < plan->programs.n; p++, programs++) {
+        Walk walk = {.plan = plan, .program = &plan->programs.at[p], .proof = proof, .error = error, .step = -1};
+        /* One role on all ranks: every rank issues the same communications in the same order, each is waited for after it was started, so none can
+         * wait for another in a cycle. */
+        if (walk.program->roles.n != 1 || walk.program->roles.at[0].first_rank != 0 || walk.program->roles.at[0].last_rank != plan->graph.nranks - 1) {
+            ok = reject(&walk, "several roles, or ranks without one: that cannot be shown yet");
+            break;
+        }
+        walk.role = &walk.program->roles.at[0];
+        ok = role_check(&walk, &sample, &shown);
+    }
+    if (ok && !programs) ok = error_set(error, EXIT_INTERNAL, "the plan has no program");
+    free(shown.at);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    proof->seconds = (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+    if (ok)
+        snprintf(proof->certificate, sizeof proof->certificate,
+                 "compositional: %lld steps (%lld kernels, %lld communications, %lld distinct), %lld values; boxes, senders and owners compared on %lld of %d ranks; not run: numeric",
+                 (long long)proof->steps, (long long)proof->kernels, (long long)proof->communications, (long long)proof->distinct_communications,
+                 (long long)proof->instances, (long long)proof->ranks_checked, plan->graph.nranks);
+    return ok;
+}

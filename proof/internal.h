@@ -1,0 +1,61 @@
+/* What the files of proof/ share. Nothing here is used outside the folder. */
+#pragma once
+#include "proof/proof.h"
+
+/* ---------------------------------------------------------------- layout.c: boxes, sets of digits, conversions, in this folder's own words */
+
+/* A set of digits as disjoint intervals of strides: [low, high) stands for the digit (high / low)@low. Ascending. */
+typedef struct DigitSet {
+    int n;
+    int32_t low[MAX_DIGITS];
+    int64_t high[MAX_DIGITS];
+} DigitSet;
+bool set_add(DigitSet *set, Digit digit);                    /* false: overlaps what is there, or cannot stand beside it */
+bool set_add_list(DigitSet *set, const Layout *layout, int list);
+bool set_add_set(DigitSet *set, const DigitSet *other);
+bool set_equal(const DigitSet *a, const DigitSet *b);
+bool set_subtract(const DigitSet *a, const DigitSet *b, DigitSet *rest); /* false: b is not within a */
+void set_print(Text *text, const DigitSet *set);
+
+/* Digits of the layout are sound on nranks ranks: each >= 2 and within nranks, none used twice. */
+bool own_layout_valid(const Layout *layout, int ndim, int nranks, const char **why);
+void own_box(const Layout *layout, const Shape *shape, int rank, Box *box);
+int64_t own_max_elements(const Layout *layout, const Shape *shape);
+/* Two lists of digits divide a dimension of this size into the same parts on the same ranks. */
+bool own_list_same(const Layout *a, int list_a, const Layout *b, int list_b, int64_t size);
+
+/* The ranks on which per-rank formulas are compared: all up to 64, else 64 seeded ones and those with the extreme digits. */
+typedef struct Sample {
+    int n;
+    int rank[160];
+} Sample;
+void sample_ranks(int nranks, Sample *sample);
+
+/* A communication of this kind brings a tensor from `from` to `to`: its pattern is that of the kind, its partial digits are from's less to's,
+ * and what ir/box.c tells each rank to receive and send is complete, disjoint, held by the sender, each term once and in order. */
+bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n);
+/* ir/box.c's box of every sampled rank is this folder's. */
+bool box_check(const Layout *layout, const Shape *shape, const Sample *sample, char *why, size_t n);
+
+/* ---------------------------------------------------------------- operators.c: what each operator means for layouts */
+
+typedef enum { PASS_NONE, PASS_ALL, PASS_ONE, PASS_FIRST, PASS_SECOND } Pass; /* which operands may be partial */
+
+/* The index structure of one node: which letter each dimension runs over, -1 where it is a size 1 that is repeated. */
+typedef struct Letters {
+    int n;
+    int64_t size[32];
+    int8_t in[MAX_IN][MAX_NDIM], out[MAX_OUT][MAX_NDIM];
+    Pass pass;
+    bool reshape;                /* dimensions correspond by row-major position, not by letters */
+    bool elementwise;            /* each result element needs just the operand elements of the same index */
+} Letters;
+bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
+/* Operands in these layouts give results in those, by the node's letters. */
+bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out, char *why, size_t n);
+
+/* ---------------------------------------------------------------- memory.c */
+
+/* No two instances alive at once overlap; arena bounds; states overwritten only when their old version is dead. defined[i] and last[i] are the
+ * steps between which instance i is alive (-1: before the first). */
+bool memory_check(const Plan *plan, const Role *role, const int *defined, const int *last, const bool *in_place, char *why, size_t n);

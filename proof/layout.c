@@ -1,0 +1,523 @@
+/* Boxes, sets of digits and conversions in this folder's own words; and the comparison of ir/box.c with them. */
+#include "proof/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- sets of digits */
+
+bool set_add(DigitSet *set, Digit digit) {
+    int64_t low = digit.stride, high = (int64_t)digit.stride * digit.size;
+    int at = 0;
+    while (at < set->n && set->low[at] < low) at++;
+    /* What lies below must end before low and divide it; what lies above must start at a multiple of high. */
+    if (at > 0 && (set->high[at - 1] > low || low % set->high[at - 1])) return false;
+    if (at < set->n && (high > set->low[at] || set->low[at] % high)) return false;
+    bool below = at > 0 && set->high[at - 1] == low, above = at < set->n && set->low[at] == high;
+    if (below && above) {
+        set->high[at - 1] = set->high[at];
+        memmove(set->low + at, set->low + at + 1, (size_t)(set->n - at - 1) * sizeof *set->low);
+        memmove(set->high + at, set->high + at + 1, (size_t)(set->n - at - 1) * sizeof *set->high);
+        set->n--;
+    } else if (below) {
+        set->high[at - 1] = high;
+    } else if (above) {
+        set->low[at] = (int32_t)low;
+    } else {
+        if (set->n == MAX_DIGITS) return false;
+        memmove(set->low + at + 1, set->low + at, (size_t)(set->n - at) * sizeof *set->low);
+        memmove(set->high + at + 1, set->high + at, (size_t)(set->n - at) * sizeof *set->high);
+        set->low[at] = (int32_t)low;
+        set->high[at] = high;
+        set->n++;
+    }
+    return true;
+}
+
+bool set_add_list(DigitSet *set, const Layout *layout, int list) {
+    for (int i = 0; i < layout_count(layout, list); i++)
+        if (!set_add(set, layout_list(layout, list)[i])) return false;
+    return true;
+}
+
+bool set_add_set(DigitSet *set, const DigitSet *other) {
+    for (int i = 0; i < other->n; i++)
+        if (!set_add(set, (Digit){.size = (int32_t)(other->high[i] / other->low[i]), .stride = other->low[i]})) return false;
+    return true;
+}
+
+bool set_equal(const DigitSet *a, const DigitSet *b) {
+    if (a->n != b->n) return false;
+    for (int i = 0; i < a->n; i++)
+        if (a->low[i] != b->low[i] || a->high[i] != b->high[i]) return false;
+    return true;
+}
+
+bool set_subtract(const DigitSet *a, const DigitSet *b, DigitSet *rest) {
+    rest->n = 0;
+    int k = 0;
+    for (int i = 0; i < a->n; i++) {
+        int64_t low = a->low[i];
+        for (; k < b->n && b->high[k] <= a->high[i]; k++) {
+            if (b->low[k] < low || b->low[k] % low || a->high[i] % b->high[k]) return false;
+            if (b->low[k] > low && !set_add(rest, (Digit){.size = (int32_t)(b->low[k] / low), .stride = (int32_t)low})) return false;
+            low = b->high[k];
+        }
+        if (low < a->high[i] && !set_add(rest, (Digit){.size = (int32_t)(a->high[i] / low), .stride = (int32_t)low})) return false;
+    }
+    return k == b->n;
+}
+
+void set_print(Text *text, const DigitSet *set) {
+    text_printf(text, "{");
+    for (int i = set->n - 1; i >= 0; i--) text_printf(text, "%s%d@%d", i < set->n - 1 ? ", " : "", (int)(set->high[i] / set->low[i]), (int)set->low[i]);
+    text_printf(text, "}");
+}
+
+/* ---------------------------------------------------------------- layouts and boxes */
+
+bool own_layout_valid(const Layout *layout, int ndim, int nranks, const char **why) {
+    DigitSet all = {0};
+    if (layout->ndim != ndim) return *why = "the layout has another number of dimensions than its tensor", false;
+    for (int list = 0; list < ndim + NREDUCTIONS; list++) {
+        for (int i = 0; i < layout_count(layout, list); i++) {
+            Digit d = layout_list(layout, list)[i];
+            if (d.size < 2 || d.stride < 1 || (int64_t)d.size * d.stride > nranks || nranks % ((int64_t)d.size * d.stride))
+                return *why = "a digit that the number of ranks does not have", false;
+            if (!set_add(&all, d)) return *why = "two digits of one layout overlap", false;
+        }
+    }
+    return true;
+}
+
+/* The range of part `index` (mixed radix of the list's digits, major first) of a dimension. */
+static void part_range(const Digit *digit, int n, const int *value, int64_t size, int64_t *begin, int64_t *end) {
+    int64_t low = 0, high = size;
+    for (int i = 0; i < n; i++) {
+        int64_t length = high - low, parts = digit[i].size, each = length / parts, longer = length - each * parts, v = value[i];
+        /* parts 0 .. longer - 1 have one more */
+        int64_t b = v <= longer ? v * (each + 1) : longer * (each + 1) + (v - longer) * each;
+        high = low + b + each + (v < longer ? 1 : 0);
+        low += b;
+    }
+    *begin = low;
+    *end = high;
+}
+
+void own_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
+    box->ndim = shape->ndim;
+    for (int d = 0; d < shape->ndim; d++) {
+        int value[MAX_DIGITS], n = layout_count(layout, d);
+        const Digit *digit = layout_list(layout, d);
+        for (int i = 0; i < n; i++) value[i] = rank / digit[i].stride % digit[i].size;
+        part_range(digit, n, value, shape->dim[d], &box->begin[d], &box->end[d]);
+    }
+}
+
+int64_t own_max_elements(const Layout *layout, const Shape *shape) {
+    Box box;
+    own_box(layout, shape, 0, &box); /* rank 0 has digit 0 everywhere, and first parts are the longest */
+    int64_t n = 1;
+    for (int d = 0; d < box.ndim; d++) n *= box.end[d] - box.begin[d];
+    return n;
+}
+
+bool own_list_same(const Layout *a, int list_a, const Layout *b, int list_b, int64_t size) {
+    int na = layout_count(a, list_a), nb = layout_count(b, list_b);
+    const Digit *da = layout_list(a, list_a), *db = layout_list(b, list_b);
+    if (na == nb && !memcmp(da, db, (size_t)na * sizeof *da)) return true;
+    int64_t parts = layout_split(a, list_a);
+    if (parts != layout_split(b, list_b) || parts > 1 << 16) return false;
+    /* The same ranks' parts: compare over all values of the digits of a, at a rank number made of them. */
+    DigitSet sa = {0}, sb = {0};
+    if (!set_add_list(&sa, a, list_a) || !set_add_list(&sb, b, list_b) || !set_equal(&sa, &sb)) return false;
+    for (int64_t p = 0; p < parts; p++) {
+        int va[MAX_DIGITS], vb[MAX_DIGITS];
+        int64_t rank = 0, rest = p, begin[2], end[2];
+        for (int i = na - 1; i >= 0; i--) {
+            va[i] = (int)(rest % da[i].size);
+            rest /= da[i].size;
+            rank += (int64_t)va[i] * da[i].stride;
+        }
+        for (int i = 0; i < nb; i++) vb[i] = (int)(rank / db[i].stride % db[i].size);
+        part_range(da, na, va, size, &begin[0], &end[0]);
+        part_range(db, nb, vb, size, &begin[1], &end[1]);
+        if (begin[0] != begin[1] || end[0] != end[1]) return false;
+    }
+    return true;
+}
+
+static uint64_t mix(uint64_t *seed) { /* SplitMix64 */
+    uint64_t z = *seed += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+void sample_ranks(int nranks, Sample *sample) {
+    sample->n = 0;
+    if (nranks <= 64) {
+        for (int r = 0; r < nranks; r++) sample->rank[sample->n++] = r;
+        return;
+    }
+    uint64_t seed = (uint64_t)nranks;
+    for (int i = 0; i < 64; i++) sample->rank[sample->n++] = (int)(mix(&seed) % (uint64_t)nranks);
+    sample->rank[sample->n++] = 0;
+    sample->rank[sample->n++] = nranks - 1;
+    for (int t = 1; t < nranks && sample->n < 158; t *= 2) { /* the first and last values of digits of every stride */
+        sample->rank[sample->n++] = t;
+        sample->rank[sample->n++] = nranks - 1 - t;
+    }
+}
+
+static bool box_equal(const Box *a, const Box *b) {
+    for (int d = 0; d < a->ndim; d++)
+        if (a->begin[d] != b->begin[d] || a->end[d] != b->end[d]) return false;
+    return a->ndim == b->ndim;
+}
+
+static bool box_within(const Box *inner, const Box *outer) {
+    for (int d = 0; d < inner->ndim; d++)
+        if (inner->begin[d] < outer->begin[d] || inner->end[d] > outer->end[d]) return false;
+    return true;
+}
+
+static int64_t volume(const Box *box) {
+    int64_t n = 1;
+    for (int d = 0; d < box->ndim; d++) n *= box->end[d] > box->begin[d] ? box->end[d] - box->begin[d] : 0;
+    return n;
+}
+
+bool box_check(const Layout *layout, const Shape *shape, const Sample *sample, char *why, size_t n) {
+    for (int i = 0; i < sample->n; i++) {
+        Box own, theirs;
+        own_box(layout, shape, sample->rank[i], &own);
+        layout_box(layout, shape, sample->rank[i], &theirs);
+        if (!box_equal(&own, &theirs)) {
+            snprintf(why, n, "rank %d's box differs from the one that prun would use", sample->rank[i]);
+            return false;
+        }
+    }
+    if (layout_max_elements(layout, shape) != own_max_elements(layout, shape)) {
+        snprintf(why, n, "the largest box differs from the one that prun would allocate");
+        return false;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- patterns of the kinds */
+
+static bool prefix(const Layout *shorter, const Layout *longer, int list) {
+    int n = layout_count(shorter, list);
+    return n <= layout_count(longer, list) && !memcmp(layout_list(shorter, list), layout_list(longer, list), (size_t)n * sizeof(Digit));
+}
+
+/* Every box of `fine` lies in the box of `coarse` of the same rank: each dimension's digits refine the other's. */
+static bool refines(const Layout *coarse, const Layout *fine, const Shape *shape) {
+    for (int d = 0; d < shape->ndim; d++) {
+        if (prefix(coarse, fine, d)) continue;
+        /* Merged digits hide a prefix ([8@1] is [2@4.4@1]): compare the ranges over all values of the finer list. */
+        DigitSet c = {0}, f = {0}, rest;
+        int64_t parts = layout_split(fine, d);
+        if (parts > 1 << 16 || !set_add_list(&c, coarse, d) || !set_add_list(&f, fine, d) || !set_subtract(&f, &c, &rest)) return false;
+        int nf = layout_count(fine, d), nc = layout_count(coarse, d);
+        const Digit *df = layout_list(fine, d), *dc = layout_list(coarse, d);
+        for (int64_t p = 0; p < parts; p++) {
+            int vf[MAX_DIGITS], vc[MAX_DIGITS];
+            int64_t rank = 0, left = p, begin[2], end[2];
+            for (int i = nf - 1; i >= 0; i--) {
+                vf[i] = (int)(left % df[i].size);
+                left /= df[i].size;
+                rank += (int64_t)vf[i] * df[i].stride;
+            }
+            for (int i = 0; i < nc; i++) vc[i] = (int)(rank / dc[i].stride % dc[i].size);
+            part_range(df, nf, vf, shape->dim[d], &begin[0], &end[0]);
+            part_range(dc, nc, vc, shape->dim[d], &begin[1], &end[1]);
+            if (begin[0] < end[0] && (begin[0] < begin[1] || end[0] > end[1])) return false;
+        }
+    }
+    return true;
+}
+
+/* The digits over which sums (or maxima, minima) are completed; *reduction tells which. */
+static bool removed_digits(const Layout *from, const Layout *to, DigitSet *removed, DigitSet *kept, char *why, size_t n) {
+    int ndim = from->ndim, kinds = 0;
+    removed->n = kept->n = 0;
+    for (int r = 0; r < NREDUCTIONS; r++) {
+        DigitSet a = {0}, b = {0}, rest;
+        if (!set_add_list(&a, from, ndim + r) || !set_add_list(&b, to, ndim + r) || !set_subtract(&a, &b, &rest)) {
+            snprintf(why, n, "the target owes %ss that the source does not", reduction_name[r]);
+            return false;
+        }
+        kinds += rest.n > 0;
+        if (!set_add_set(removed, &rest) || !set_add_set(kept, &b)) {
+            snprintf(why, n, "digits are partial in two ways");
+            return false;
+        }
+    }
+    if (kinds > 1) {
+        snprintf(why, n, "two kinds of partial values are completed at once");
+        return false;
+    }
+    return true;
+}
+
+static bool pattern_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, const DigitSet *removed, char *why, size_t n) {
+    bool down = refines(from, to, shape), up = refines(to, from, shape);
+    bool ok = false;
+    switch (kind) {
+    case COMM_ALL_REDUCE: ok = removed->n && down && up; break;
+    case COMM_ALL_GATHER: ok = !removed->n && up; break;
+    case COMM_REDUCE_SCATTER: ok = removed->n && down; break;
+    case COMM_STRIDED_SLICE: ok = !removed->n && down; break;
+    case COMM_ALL_TO_ALL: {
+        DigitSet a = {0}, b = {0};
+        ok = !removed->n;
+        for (int d = 0; d < shape->ndim; d++) ok = ok && set_add_list(&a, from, d) && set_add_list(&b, to, d);
+        ok = ok && set_equal(&a, &b);
+        break;
+    }
+    case COMM_EXCHANGE: ok = true; break;
+    case NCOMMS: break;
+    }
+    if (!ok) snprintf(why, n, "the layouts are not those of %s", kind < NCOMMS ? comm_name[kind] : "a communication");
+    return ok;
+}
+
+/* ---------------------------------------------------------------- pieces */
+
+typedef struct Pieces {
+    Piece *at;
+    int n, cap;
+    bool overflow;
+} Pieces;
+
+static bool collect(void *context, const Piece *piece) {
+    Pieces *pieces = context;
+    if (pieces->n == pieces->cap) {
+        int cap = pieces->cap ? 2 * pieces->cap : 64;
+        Piece *at = cap <= 1 << 24 ? realloc(pieces->at, (size_t)cap * sizeof *at) : NULL;
+        if (!at) return pieces->overflow = true, false;
+        pieces->at = at;
+        pieces->cap = cap;
+    }
+    pieces->at[pieces->n++] = *piece;
+    return true;
+}
+
+static int set_value(const DigitSet *set, int rank) { /* mixed radix, the largest stride first */
+    int value = 0;
+    for (int i = set->n - 1; i >= 0; i--) value = (int)(value * (set->high[i] / set->low[i]) + rank / set->low[i] % (set->high[i] / set->low[i]));
+    return value;
+}
+
+static int without_digits(const Layout *layout, int rank) { /* the rank with all of the layout's digits 0 */
+    int rest = rank;
+    for (int i = 0; i < layout->start[layout->ndim + NREDUCTIONS]; i++) rest -= rank / layout->digit[i].stride % layout->digit[i].size * layout->digit[i].stride;
+    return rest;
+}
+
+typedef struct ConversionView {
+    const Layout *from, *to;
+    const Shape *shape;
+    int nranks;
+    DigitSet removed, kept;
+    int terms;
+    const Box *source, *target; /* of every rank; only where there are sums to complete */
+} ConversionView;
+
+static bool refuse(char *why, size_t n, int rank, const char *text) {
+    snprintf(why, n, "rank %d: %s", rank, text);
+    return false;
+}
+
+/* Round 0 piece: the sender agrees with the receiver in every digit that the source does not use, and in what stays partial; it holds the box. */
+static bool sender_check(const ConversionView *v, const Piece *p, char *why, size_t n) {
+    Box held;
+    if (p->from < 0 || p->from >= v->nranks) return refuse(why, n, p->to, "receives from a rank that does not exist");
+    if (without_digits(v->from, p->from) != without_digits(v->from, p->to)) return refuse(why, n, p->to, "receives from a rank that differs in an unrelated digit");
+    if (set_value(&v->kept, p->from) != set_value(&v->kept, p->to)) return refuse(why, n, p->to, "receives another term of what stays partial");
+    own_box(v->from, v->shape, p->from, &held);
+    return box_within(&p->box, &held) ? true : refuse(why, n, p->to, "is sent what its sender does not hold");
+}
+
+static int compare_ranks(const void *a, const void *b) { return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b); }
+
+/* No sums to complete: one whole piece from each of several distinct holders, which together fill the target. Distinct holders differ in a digit
+ * of the source, so their boxes, and the pieces, are disjoint. */
+static bool plain_check(const ConversionView *v, int rank, const Pieces *pieces, char *why, size_t n) {
+    Box need;
+    own_box(v->to, v->shape, rank, &need);
+    int64_t covered = 0;
+    int *holders = malloc(((size_t)pieces->n + 1) * sizeof *holders);
+    if (!holders) return refuse(why, n, rank, "out of memory in the proof");
+    bool ok = true;
+    for (int i = 0; ok && i < pieces->n; i++) {
+        const Piece *p = &pieces->at[i];
+        ok = p->to == rank && p->round == 0 && p->term == 0 && p->first == 0 && p->count == volume(&p->box) && p->count > 0;
+        if (!ok) refuse(why, n, rank, "receives a piece that is not a whole box");
+        ok = ok && sender_check(v, p, why, n);
+        if (ok && !box_within(&p->box, &need)) ok = refuse(why, n, rank, "receives what it does not need");
+        covered += p->count;
+        holders[i] = p->from;
+    }
+    if (ok) qsort(holders, (size_t)pieces->n, sizeof *holders, compare_ranks);
+    for (int i = 1; ok && i < pieces->n; i++)
+        if (holders[i] == holders[i - 1]) ok = refuse(why, n, rank, "receives twice from one holder");
+    free(holders);
+    if (ok && covered != volume(&need)) ok = refuse(why, n, rank, "does not receive all that it needs");
+    return ok;
+}
+
+/* Owners of a piece that `rank` needs, ascending, in owners (room for nranks). */
+static int piece_owners(const ConversionView *v, const Box *piece, int rank, int *owners) {
+    int nneed = 0, nhold = 0, kept = set_value(&v->kept, rank);
+    for (int pass = 0; pass < 2; pass++) {
+        nneed = 0;
+        for (int r = 0; r < v->nranks; r++) {
+            if (!box_within(piece, &v->target[r]) || (v->kept.n && set_value(&v->kept, r) != kept)) continue;
+            bool holds = box_within(piece, &v->source[r]);
+            if (pass == 0) nhold += holds;
+            else if (holds || !nhold) owners[nneed++] = r;
+        }
+    }
+    return nneed;
+}
+
+/* Sums to complete: in round 0 the rank receives every term, ascending, of the shares that it owns; in round 1 the other shares of the same boxes
+ * from their owners. The boxes are disjoint (they differ in a source digit) and fill the target; the shares of a box are its even division. */
+static bool partial_check(const ConversionView *v, int rank, const Pieces *pieces, int *owners, char *why, size_t n) {
+    Box need;
+    own_box(v->to, v->shape, rank, &need);
+    int64_t covered = 0;
+    int i = 0, first_round1 = 0;
+    while (first_round1 < pieces->n && pieces->at[first_round1].round == 0) first_round1++;
+    for (i = 0; i < pieces->n; i++) {
+        const Piece *p = &pieces->at[i];
+        if (p->to != rank || p->count <= 0 || p->first < 0 || p->first + p->count > volume(&p->box)) return refuse(why, n, rank, "receives an impossible share");
+        if (p->round != (i >= first_round1)) return refuse(why, n, rank, "receives round 0 after round 1");
+        if (!box_within(&p->box, &need)) return refuse(why, n, rank, "receives what it does not need");
+    }
+    for (i = 0; i < first_round1;) { /* its own shares */
+        const Piece *share = &pieces->at[i];
+        for (int term = 0; term < v->terms; term++, i++) {
+            if (i >= first_round1) return refuse(why, n, rank, "a term of a sum is missing");
+            const Piece *p = &pieces->at[i];
+            if (!box_equal(&p->box, &share->box) || p->first != share->first || p->count != share->count) return refuse(why, n, rank, "a term of a sum is missing");
+            if (p->term != term || set_value(&v->removed, p->from) != term) return refuse(why, n, rank, "terms of a sum are not added once each in order");
+            if (!sender_check(v, p, why, n)) return false;
+        }
+        int k = piece_owners(v, &share->box, rank, owners), at = 0;
+        int64_t all = volume(&share->box);
+        while (at < k && owners[at] != rank) at++;
+        if (at == k) return refuse(why, n, rank, "adds up what another rank owns");
+        int64_t begin = all / k * at + (at < all % k ? at : all % k), count = all / k + (at < all % k);
+        if (share->first != begin || share->count != count) return refuse(why, n, rank, "owns another share than its own");
+        covered += share->count;
+        for (int j = 0; j < i - v->terms; j += v->terms)
+            if (box_equal(&pieces->at[j].box, &share->box)) return refuse(why, n, rank, "owns a share twice");
+    }
+    for (; i < pieces->n;) { /* the shares of others, box by box, owners ascending */
+        const Piece *first = &pieces->at[i];
+        int k = piece_owners(v, &first->box, rank, owners);
+        int64_t all = volume(&first->box);
+        for (int at = 0; at < k; at++) {
+            int64_t begin = all / k * at + (at < all % k ? at : all % k), count = all / k + (at < all % k);
+            if (owners[at] == rank || count == 0) continue;
+            if (i >= pieces->n) return refuse(why, n, rank, "a share of a sum is missing");
+            const Piece *p = &pieces->at[i++];
+            if (!box_equal(&p->box, &first->box) || p->from != owners[at] || p->first != begin || p->count != count)
+                return refuse(why, n, rank, "gathers a share from a rank that does not own it");
+            covered += p->count;
+        }
+    }
+    return covered == volume(&need) ? true : refuse(why, n, rank, "does not receive all that it needs");
+}
+
+static bool piece_equal(const Piece *a, const Piece *b) {
+    return a->from == b->from && a->to == b->to && a->round == b->round && a->term == b->term && a->first == b->first && a->count == b->count && box_equal(&a->box, &b->box);
+}
+
+/* What the senders believe that they send to `rank` is what it receives, in the same order per sender. */
+static bool sends_check(const ConversionView *v, int rank, const Pieces *received, char *why, size_t n) {
+    bool ok = true;
+    int checked = 0;
+    for (int i = 0; ok && i < received->n && checked < 8; i++) {
+        int sender = received->at[i].from;
+        bool seen = sender == rank;
+        for (int j = 0; j < i && !seen; j++) seen = received->at[j].from == sender;
+        if (seen) continue;
+        checked++;
+        Pieces sent = {0};
+        pieces_sent(v->from, v->to, v->shape, v->nranks, sender, collect, &sent);
+        int at = 0;
+        for (int j = 0; ok && j < received->n; j++) {
+            if (received->at[j].from != sender) continue;
+            while (at < sent.n && sent.at[at].to != rank) at++;
+            ok = at < sent.n && piece_equal(&sent.at[at], &received->at[j]);
+            at++;
+        }
+        while (ok && at < sent.n) ok = sent.at[at++].to != rank;
+        free(sent.at);
+        if (!ok) snprintf(why, n, "rank %d does not send what rank %d waits for", sender, rank);
+    }
+    return ok;
+}
+
+/* The library's groups: members in the order of the digits, each with these digits and the rank's own others. */
+static bool group_check(const DigitSet *set, const Sample *sample, char *why, size_t n) {
+    Digit digit[MAX_DIGITS];
+    int64_t size = 1;
+    for (int i = 0; i < set->n; i++) {
+        digit[set->n - 1 - i] = (Digit){.size = (int32_t)(set->high[i] / set->low[i]), .stride = set->low[i]};
+        size *= digit[set->n - 1 - i].size;
+    }
+    int *members = malloc((size_t)size * sizeof *members);
+    if (!members) return refuse(why, n, 0, "out of memory in the proof");
+    bool ok = true;
+    for (int i = 0; ok && i < sample->n; i++) {
+        int rank = sample->rank[i], position = -1, count = group_members(digit, set->n, rank, members, &position);
+        ok = count == size && position >= 0 && position < count && members[position] == rank;
+        for (int m = 0; ok && m < count; m++) {
+            int base = rank;
+            for (int d = 0; d < set->n; d++) base += (members[m] / digit[d].stride % digit[d].size - rank / digit[d].stride % digit[d].size) * digit[d].stride;
+            ok = base == members[m] && set_value(set, members[m]) == m;
+        }
+        if (!ok) refuse(why, n, rank, "its group is not the ranks that differ from it in the communication's digits");
+    }
+    free(members);
+    return ok;
+}
+
+bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n) {
+    ConversionView v = {.from = from, .to = to, .shape = shape, .nranks = nranks, .terms = 1};
+    if (!removed_digits(from, to, &v.removed, &v.kept, why, n) || !pattern_check(kind, from, to, shape, &v.removed, why, n)) return false;
+    for (int i = 0; i < v.removed.n; i++) v.terms *= (int)(v.removed.high[i] / v.removed.low[i]);
+    if (!group_check(&v.removed, sample, why, n)) return false;
+    int *owners = malloc((size_t)nranks * sizeof *owners);
+    Box *boxes = v.removed.n ? malloc(2 * (size_t)nranks * sizeof *boxes) : NULL;
+    bool ok = owners && (boxes || !v.removed.n);
+    if (!ok) refuse(why, n, 0, "out of memory in the proof");
+    for (int r = 0; ok && boxes && r < nranks; r++) {
+        own_box(from, shape, r, &boxes[r]);
+        own_box(to, shape, r, &boxes[nranks + r]);
+    }
+    v.source = boxes;
+    v.target = boxes + (boxes ? nranks : 0);
+    for (int i = 0; ok && i < sample->n; i++) {
+        int rank = sample->rank[i];
+        Pieces pieces = {0};
+        pieces_received(from, to, shape, nranks, rank, collect, &pieces);
+        ok = !pieces.overflow || refuse(why, n, rank, "out of memory in the proof");
+        ok = ok && (v.removed.n ? partial_check(&v, rank, &pieces, owners, why, n) : plain_check(&v, rank, &pieces, why, n));
+        if (ok && kind == COMM_STRIDED_SLICE)
+            for (int j = 0; ok && j < pieces.n; j++)
+                if (pieces.at[j].from != rank) ok = refuse(why, n, rank, "a local slice needs another rank");
+        /* A sender enumerates all receivers: beyond 64 ranks only where that stays small. */
+        if (ok && (nranks <= 64 || (i < 8 && (int64_t)pieces.n * nranks < 1 << 17))) ok = sends_check(&v, rank, &pieces, why, n);
+        free(pieces.at);
+    }
+    free(owners);
+    free(boxes);
+    return ok;
+}

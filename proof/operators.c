@@ -1,0 +1,383 @@
+/* What each operator means for layouts: written from the operators' definitions, never derived from ir's table of rules, so that a mistake there
+ * does not prove itself. */
+#include "proof/internal.h"
+
+#include <string.h>
+
+static bool fail(char *why, size_t n, const char *text) {
+    snprintf(why, n, "%s", text);
+    return false;
+}
+
+/* Operand and result types without the hidden dimension. */
+typedef struct Plain {
+    int hidden; /* 1 where dimension 0 is the hidden one */
+    int ndim;
+    const int64_t *dim;
+} Plain;
+
+static Plain plain_of(const Graph *graph, int value) {
+    const TensorType *type = &graph->values.at[value].type;
+    Plain p = {.hidden = type->hidden, .ndim = type->shape.ndim - type->hidden, .dim = type->shape.dim + type->hidden};
+    return p;
+}
+
+static int letter_new(Letters *letters, int64_t size) {
+    if (letters->n == 32) return -1;
+    letters->size[letters->n] = size;
+    return letters->n++;
+}
+
+/* Every result dimension is a letter; operands align right and repeat where their size is 1. */
+static bool broadcast(const Graph *graph, const Node *node, Letters *letters, bool exact, char *why, size_t n) {
+    Plain y = plain_of(graph, node->nout ? node->out[0] : node->in[0]);
+    int first = letters->n;
+    for (int d = 0; d < y.ndim; d++) letter_new(letters, y.dim[d]);
+    for (int k = 0; k < node->nout; k++) {
+        Plain out = plain_of(graph, node->out[k]);
+        if (out.ndim != y.ndim) return fail(why, n, "results of different shapes");
+        for (int d = 0; d < y.ndim; d++) {
+            if (out.dim[d] != y.dim[d]) return fail(why, n, "results of different shapes");
+            letters->out[k][out.hidden + d] = (int8_t)(first + d);
+        }
+    }
+    for (int i = 0; i < node->nin; i++) {
+        Plain x = plain_of(graph, node->in[i]);
+        if (x.ndim > y.ndim || (exact && x.ndim != y.ndim)) return fail(why, n, "operand has another number of dimensions than the result");
+        for (int d = 0; d < x.ndim; d++) {
+            int at = d + y.ndim - x.ndim;
+            if (x.dim[d] == y.dim[at]) letters->in[i][x.hidden + d] = (int8_t)(first + at);
+            else if (x.dim[d] != 1 || exact) return fail(why, n, "operand does not broadcast to the result");
+        }
+    }
+    return true;
+}
+
+static bool contraction(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    Plain a = plain_of(graph, node->in[0]), b = plain_of(graph, node->in[1]), y = plain_of(graph, node->out[0]);
+    if (a.ndim < 2 || b.ndim < 2 || y.ndim < 2) return fail(why, n, "a matrix product of something with fewer than 2 dimensions");
+    bool ta = node->attr[0].i != 0, tb = node->attr[1].i != 0;
+    int am = a.ndim - (ta ? 1 : 2), ak = a.ndim - (ta ? 2 : 1), bk = b.ndim - (tb ? 1 : 2), bn = b.ndim - (tb ? 2 : 1);
+    if (a.dim[ak] != b.dim[bk] || y.dim[y.ndim - 2] != a.dim[am] || y.dim[y.ndim - 1] != b.dim[bn]) return fail(why, n, "sizes of the matrix product differ");
+    int m = letter_new(letters, a.dim[am]), k = letter_new(letters, a.dim[ak]), c = letter_new(letters, b.dim[bn]);
+    letters->in[0][a.hidden + am] = (int8_t)m;
+    letters->in[0][a.hidden + ak] = (int8_t)k;
+    letters->in[1][b.hidden + bk] = (int8_t)k;
+    letters->in[1][b.hidden + bn] = (int8_t)c;
+    letters->out[0][y.hidden + y.ndim - 2] = (int8_t)m;
+    letters->out[0][y.hidden + y.ndim - 1] = (int8_t)c;
+    int nbatch = y.ndim - 2;
+    const Plain operand[2] = {a, b};
+    for (int d = 0; d < nbatch; d++) {
+        int letter = letter_new(letters, y.dim[d]);
+        letters->out[0][y.hidden + d] = (int8_t)letter;
+        for (int i = 0; i < 2; i++) {
+            int at = d - (nbatch - (operand[i].ndim - 2));
+            if (at < 0) continue;
+            if (operand[i].dim[at] == y.dim[d]) letters->in[i][operand[i].hidden + at] = (int8_t)letter;
+            else if (operand[i].dim[at] != 1) return fail(why, n, "batch sizes of the matrix product differ");
+        }
+    }
+    return a.ndim <= y.ndim && b.ndim <= y.ndim ? true : fail(why, n, "the result has too few batch dimensions");
+}
+
+static bool einsum(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    int of[256];
+    for (int i = 0; i < 256; i++) of[i] = -1;
+    const char *at = node->attr[0].text;
+    if (!at) return fail(why, n, "einsum without a spec");
+    for (int part = 0; part <= node->nin; part++) {
+        Plain x = plain_of(graph, part < node->nin ? node->in[part] : node->out[0]);
+        int8_t *map = part < node->nin ? letters->in[part] : letters->out[0];
+        for (int d = 0; d < x.ndim; d++, at++) {
+            if (*at < 'a' || *at > 'z') return fail(why, n, "einsum's spec does not fit its operands");
+            int *letter = &of[(unsigned char)*at];
+            if (*letter < 0) {
+                if (part == node->nin) return fail(why, n, "einsum's result has a letter that no operand has");
+                *letter = letter_new(letters, x.dim[d]);
+            }
+            if (*letter < 0 || letters->size[*letter] != x.dim[d]) return fail(why, n, "einsum: one letter, two sizes");
+            for (int e = 0; e < d; e++)
+                if (map[x.hidden + e] == *letter) return fail(why, n, "einsum: a letter twice in one tensor");
+            map[x.hidden + d] = (int8_t)*letter;
+        }
+        const char *separator = part < node->nin - 1 ? "," : part == node->nin - 1 ? "->" : "";
+        if (strncmp(at, separator, strlen(separator))) return fail(why, n, "einsum's spec does not fit its operands");
+        at += strlen(separator);
+    }
+    return *at ? fail(why, n, "einsum's spec does not fit its operands") : true;
+}
+
+/* Which dimensions of x (without the hidden one) are reduced. */
+static bool axes_of(const Attr *axes, int ndim, bool *reduced) {
+    for (int d = 0; d < ndim; d++) reduced[d] = !axes->given;
+    for (int i = 0; axes->given && i < axes->n; i++) {
+        int64_t d = axes->ints[i] < 0 ? axes->ints[i] + ndim : axes->ints[i];
+        if (d < 0 || d >= ndim || reduced[d]) return false;
+        reduced[d] = true;
+    }
+    return true;
+}
+
+/* wide has every dimension, narrow lacks the reduced ones (or has them as 1). */
+static bool reduction(const Attr *axes, Plain wide, Plain narrow, Letters *letters, int8_t *wide_map, int8_t *narrow_map, char *why, size_t n) {
+    bool reduced[MAX_NDIM];
+    if (!axes_of(axes, wide.ndim, reduced)) return fail(why, n, "axes out of range");
+    bool kept = narrow.ndim == wide.ndim;
+    int at = 0;
+    for (int d = 0; d < wide.ndim; d++) {
+        int letter = letter_new(letters, wide.dim[d]);
+        wide_map[wide.hidden + d] = (int8_t)letter;
+        if (reduced[d] && !kept) continue;
+        if (at >= narrow.ndim || narrow.dim[at] != (reduced[d] ? 1 : wide.dim[d])) return fail(why, n, "shapes of the reduction do not fit");
+        if (!reduced[d]) narrow_map[narrow.hidden + at] = (int8_t)letter;
+        at++;
+    }
+    return at == narrow.ndim ? true : fail(why, n, "shapes of the reduction do not fit");
+}
+
+static bool permutation(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    Plain x = plain_of(graph, node->in[0]), y = plain_of(graph, node->out[0]);
+    const Attr *perm = &node->attr[0];
+    bool seen[MAX_NDIM] = {false};
+    if (x.ndim != y.ndim || (perm->given && perm->n != x.ndim)) return fail(why, n, "perm does not fit");
+    for (int d = 0; d < x.ndim; d++) letters->in[0][x.hidden + d] = (int8_t)letter_new(letters, x.dim[d]);
+    for (int d = 0; d < y.ndim; d++) {
+        int64_t from = perm->given ? perm->ints[d] : x.ndim - 1 - d;
+        if (from < 0) from += x.ndim;
+        if (from < 0 || from >= x.ndim || seen[from] || x.dim[from] != y.dim[d]) return fail(why, n, "perm does not fit");
+        seen[from] = true;
+        letters->out[0][y.hidden + d] = letters->in[0][x.hidden + from];
+    }
+    return true;
+}
+
+static bool narrowing(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    Plain x = plain_of(graph, node->in[0]), y = plain_of(graph, node->out[0]);
+    if (y.ndim > x.ndim) return fail(why, n, "sum_to a shape with more dimensions");
+    for (int d = 0; d < x.ndim; d++) {
+        int letter = letter_new(letters, x.dim[d]), at = d - (x.ndim - y.ndim);
+        letters->in[0][x.hidden + d] = (int8_t)letter;
+        if (at < 0) continue;
+        if (y.dim[at] == x.dim[d]) letters->out[0][y.hidden + at] = (int8_t)letter;
+        else if (y.dim[at] != 1) return fail(why, n, "sum_to a shape that does not broadcast back");
+    }
+    return true;
+}
+
+/* replicate and replica_sum: the hidden dimension is a letter of one side only. */
+static bool crossing(const Graph *graph, int plain_value, int hidden_value, Letters *letters, int8_t *plain_map, int8_t *hidden_map, char *why, size_t n) {
+    const TensorType *p = &graph->values.at[plain_value].type, *h = &graph->values.at[hidden_value].type;
+    if (p->hidden || !h->hidden || h->shape.ndim != p->shape.ndim + 1) return fail(why, n, "not between a plain and a hidden tensor");
+    hidden_map[0] = (int8_t)letter_new(letters, h->shape.dim[0]);
+    for (int d = 0; d < p->shape.ndim; d++) {
+        if (p->shape.dim[d] != h->shape.dim[d + 1]) return fail(why, n, "shapes differ beyond the hidden dimension");
+        plain_map[d] = hidden_map[d + 1] = (int8_t)letter_new(letters, p->shape.dim[d]);
+    }
+    return true;
+}
+
+bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    letters->n = 0;
+    letters->reshape = letters->elementwise = false;
+    letters->pass = PASS_NONE;
+    memset(letters->in, -1, sizeof letters->in);
+    memset(letters->out, -1, sizeof letters->out);
+    static const int8_t arity[NOPS][2] = {
+        [OP_write] = {1, 0},    [OP_matmul] = {2, 1},    [OP_add] = {2, 1},       [OP_sub] = {2, 1},       [OP_mul] = {2, 1},
+        [OP_div] = {2, 1},      [OP_neg] = {1, 1},       [OP_relu] = {1, 1},      [OP_tanh] = {1, 1},      [OP_exp] = {1, 1},
+        [OP_log] = {1, 1},      [OP_sqrt] = {1, 1},      [OP_sum] = {1, 1},       [OP_mean] = {1, 1},      [OP_transpose] = {1, 1},
+        [OP_reshape] = {1, 1},  [OP_replicate] = {1, 1}, [OP_replica_sum] = {1, 1}, [OP_einsum] = {2, 1},  [OP_relu_grad] = {2, 1},
+        [OP_tanh_grad] = {2, 1}, [OP_sqrt_grad] = {2, 1}, [OP_sum_grad] = {1, 1}, [OP_mean_grad] = {1, 1}, [OP_sum_to] = {1, 1},
+        [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},
+    };
+    if (node->nin != arity[node->op][0] || (node->op != OP_write && node->nout != arity[node->op][1])) return fail(why, n, "wrong number of operands or results");
+
+    bool boundary = node->op == OP_replicate || node->op == OP_replica_sum;
+    DType dtype = graph->values.at[node->in[0]].type.dtype;
+    bool hidden = graph->values.at[node->in[0]].type.hidden;
+    int64_t replicas = hidden ? graph->values.at[node->in[0]].type.shape.dim[0] : 0;
+    for (int i = 0; i < node->nin + node->nout; i++) {
+        const TensorType *type = &graph->values.at[i < node->nin ? node->in[i] : node->out[i - node->nin]].type;
+        if (type->dtype != dtype) return fail(why, n, "operands and results of different types");
+        if (!boundary && (type->hidden != hidden || (hidden && type->shape.dim[0] != replicas))) return fail(why, n, "hidden and plain tensors mixed");
+    }
+    if (!boundary && hidden) {
+        int h = letter_new(letters, replicas);
+        for (int i = 0; i < node->nin; i++) letters->in[i][0] = (int8_t)h;
+        for (int i = 0; i < node->nout; i++) letters->out[i][0] = (int8_t)h;
+    }
+
+    switch (node->op) {
+    case OP_add: case OP_sub:
+        letters->pass = PASS_ALL;
+        letters->elementwise = true;
+        return broadcast(graph, node, letters, false, why, n);
+    case OP_mul:
+        letters->pass = PASS_ONE;
+        letters->elementwise = true;
+        return broadcast(graph, node, letters, false, why, n);
+    case OP_div:
+        letters->pass = PASS_FIRST;
+        letters->elementwise = true;
+        return broadcast(graph, node, letters, false, why, n);
+    case OP_neg:
+        letters->pass = PASS_ALL;
+        letters->elementwise = true;
+        return broadcast(graph, node, letters, true, why, n);
+    case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sgd: case OP_momentum: case OP_write:
+        letters->elementwise = true;
+        return broadcast(graph, node, letters, true, why, n);
+    case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad:
+        letters->pass = PASS_SECOND;
+        letters->elementwise = true;
+        return broadcast(graph, node, letters, true, why, n);
+    case OP_matmul:
+        letters->pass = PASS_ONE;
+        return contraction(graph, node, letters, why, n);
+    case OP_einsum:
+        letters->pass = PASS_ONE;
+        return einsum(graph, node, letters, why, n);
+    case OP_sum: case OP_mean:
+        letters->pass = PASS_ALL;
+        return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
+    case OP_sum_grad: case OP_mean_grad:
+        letters->pass = PASS_ALL;
+        return reduction(&node->attr[0], plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0], why, n);
+    case OP_sum_to:
+        letters->pass = PASS_ALL;
+        return narrowing(graph, node, letters, why, n);
+    case OP_transpose:
+        letters->pass = PASS_ALL;
+        return permutation(graph, node, letters, why, n);
+    case OP_reshape:
+        letters->pass = PASS_ALL;
+        letters->reshape = true;
+        if (shape_elements(&graph->values.at[node->in[0]].type.shape) != shape_elements(&graph->values.at[node->out[0]].type.shape))
+            return fail(why, n, "a reshape to another number of elements");
+        return true;
+    case OP_replicate:
+        letters->pass = PASS_ALL;
+        return crossing(graph, node->in[0], node->out[0], letters, letters->in[0], letters->out[0], why, n);
+    case OP_replica_sum:
+        letters->pass = PASS_ALL;
+        return crossing(graph, node->out[0], node->in[0], letters, letters->out[0], letters->in[0], why, n);
+    case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_convert: case NOPS:
+        break;
+    }
+    return fail(why, n, "no kernel computes this operator");
+}
+
+/* A reshape keeps every rank's elements where they are: dimensions fall into groups of equal products; in each only the leading dimensions may be
+ * divided, by the same digits, at the same elements. */
+static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, const Layout *out, char *why, size_t n) {
+    int xd[MAX_NDIM], yd[MAX_NDIM], nx = 0, ny = 0; /* the dimensions that are not 1 */
+    for (int d = 0; d < x->ndim; d++) {
+        if (x->dim[d] != 1) xd[nx++] = d;
+        else if (layout_count(in, d)) return fail(why, n, "reshape: a dimension of size 1 is split");
+    }
+    for (int d = 0; d < y->ndim; d++) {
+        if (y->dim[d] != 1) yd[ny++] = d;
+        else if (layout_count(out, d)) return fail(why, n, "reshape: a dimension of size 1 is split");
+    }
+    int i = 0, j = 0;
+    while (i < nx && j < ny) {
+        int i0 = xd[i], j0 = yd[j];
+        int64_t a = x->dim[xd[i++]], b = y->dim[yd[j++]];
+        while (a != b) {
+            if ((a < b && i == nx) || (a > b && j == ny)) return fail(why, n, "reshape: dimensions do not group");
+            int d = a < b ? xd[i++] : yd[j++];
+            if (layout_count(a < b ? in : out, d)) return fail(why, n, "reshape: an inner dimension of a group is split");
+            if (a < b) a *= x->dim[d];
+            else b *= y->dim[d];
+        }
+        if (x->dim[i0] == y->dim[j0]) {
+            if (!own_list_same(in, i0, out, j0, x->dim[i0])) return fail(why, n, "reshape: split differently on the two sides");
+            continue;
+        }
+        int ni = layout_count(in, i0), nj = layout_count(out, j0);
+        if (ni != nj || memcmp(layout_list(in, i0), layout_list(out, j0), (size_t)ni * sizeof(Digit))) return fail(why, n, "reshape: split by different digits");
+        int64_t parts = layout_split(in, i0);
+        if (x->dim[i0] % parts || y->dim[j0] % parts) return fail(why, n, "reshape: a split that does not divide both sizes");
+    }
+    return i == nx && j == ny ? true : fail(why, n, "reshape: dimensions do not group");
+}
+
+bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out, char *why, size_t n) {
+    DigitSet all = {0}, contracted = {0}, partial = {0};
+    if (letters->reshape) {
+        if (!reshape_check(&graph->values.at[node->in[0]].type.shape, &graph->values.at[node->out[0]].type.shape, in[0], out[0], why, n)) return false;
+    }
+
+    /* One list of digits a letter, wherever it stands. */
+    const Layout *where[32] = {NULL};
+    int list[32];
+    for (int part = 0; part < node->nin + node->nout && !letters->reshape; part++) {
+        bool result = part >= node->nin;
+        int k = result ? part - node->nin : part;
+        const Layout *layout = result ? out[k] : in[k];
+        const int8_t *map = result ? letters->out[k] : letters->in[k];
+        for (int d = 0; d < layout->ndim; d++) {
+            int letter = map[d];
+            if (letter < 0) {
+                if (layout_count(layout, d)) return fail(why, n, "a dimension that must be whole is split");
+                continue;
+            }
+            if (!where[letter]) {
+                where[letter] = layout;
+                list[letter] = d;
+                if (!set_add_list(&all, layout, d)) return fail(why, n, "one digit divides two index letters");
+            } else if (!own_list_same(where[letter], list[letter], layout, d, letters->size[letter])) {
+                snprintf(why, n, "%s %d is split otherwise along a shared index than another tensor of the operator", result ? "result" : "operand", k);
+                return false;
+            }
+        }
+    }
+    for (int letter = 0; letter < letters->n && !letters->reshape && node->nout; letter++) {
+        bool kept = false;
+        for (int d = 0; d < MAX_NDIM; d++) kept = kept || letters->out[0][d] == letter;
+        if (!kept && where[letter] && !set_add_list(&contracted, where[letter], list[letter])) return fail(why, n, "a digit contracted twice");
+    }
+
+    /* Sums still owed: which operands may owe them, and what the result then owes. */
+    int npartial = 0, which = -1;
+    DigitSet owed[MAX_IN];
+    memset(owed, 0, sizeof owed);
+    for (int i = 0; i < node->nin; i++) {
+        for (int r = 0; r < NREDUCTIONS; r++) {
+            if (r != REDUCE_SUM && layout_count(in[i], in[i]->ndim + r)) return fail(why, n, "a partial maximum or minimum enters an operator");
+            if (r == REDUCE_SUM && !set_add_list(&owed[i], in[i], in[i]->ndim + r)) return fail(why, n, "a digit is partial twice");
+        }
+        if (owed[i].n) {
+            npartial++;
+            which = i;
+        }
+    }
+    if (npartial) {
+        bool legal = letters->pass == PASS_ALL || (letters->pass == PASS_ONE && npartial == 1) || (letters->pass == PASS_FIRST && npartial == 1 && which == 0) ||
+                     (letters->pass == PASS_SECOND && npartial == 1 && which == 1);
+        if (!legal) return fail(why, n, "a partial sum enters an operator that is not linear in it");
+        if (letters->pass == PASS_ALL)
+            for (int i = 0; i < node->nin; i++)
+                if (!set_equal(&owed[i], &owed[which])) return fail(why, n, "a partial sum is combined with a value that is not partial over the same digits");
+        partial = owed[which];
+        if (!letters->reshape && !set_add_set(&all, &partial)) return fail(why, n, "a digit is both partial and divides an index");
+    }
+    if (!set_add_set(&partial, &contracted)) return fail(why, n, "a digit is both partial and contracted");
+    for (int k = 0; k < node->nout; k++) {
+        DigitSet result = {0};
+        for (int r = 0; r < NREDUCTIONS; r++)
+            if (r != REDUCE_SUM && layout_count(out[k], out[k]->ndim + r)) return fail(why, n, "the result is marked a partial maximum or minimum");
+        if (!set_add_list(&result, out[k], out[k]->ndim + REDUCE_SUM)) return fail(why, n, "a digit is partial twice");
+        if (!set_equal(&result, &partial)) {
+            Text has = {0}, is = {0};
+            set_print(&has, &partial);
+            set_print(&is, &result);
+            snprintf(why, n, "the result owes sums over %s, its layout says %s", has.at, is.at);
+            text_finish(&has);
+            text_finish(&is);
+            return false;
+        }
+    }
+    return true;
+}
