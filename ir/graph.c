@@ -236,9 +236,9 @@ int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, con
 
 /* ---------------------------------------------------------------- layouts of a strategy */
 
-static void append_digits(Layout *layout, int list, const Digits *digits) {
-    for (int i = 0; i < digits->n; i++) {
-        bool room = layout_append(layout, list, digits->at[i]);
+static void append_digits(Layout *layout, int list, const Digit *digits, int n) {
+    for (int i = 0; i < n; i++) {
+        bool room = layout_append(layout, list, digits[i]);
         assert(room);
         (void)room;
     }
@@ -247,26 +247,31 @@ static void append_digits(Layout *layout, int list, const Digits *digits) {
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout) {
     layout_init(layout, ndim);
     for (int d = 0; d < ndim; d++)
-        if (node->rule->in[operand][d] >= 0)
-            append_digits(layout, d, &strategy->factor[node->rule->in[operand][d]]);
+        if (node->rule->in[operand][d] >= 0) {
+            const Digits *digits = &strategy->factor[node->rule->in[operand][d]];
+            append_digits(layout, d, digits->at, digits->n);
+        }
 }
 
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout) {
     layout_init(layout, ndim);
     for (int d = 0; d < ndim; d++)
-        if (node->rule->out[result][d] >= 0)
-            append_digits(layout, d, &strategy->factor[node->rule->out[result][d]]);
-    Digits owed = {0};
+        if (node->rule->out[result][d] >= 0) {
+            const Digits *digits = &strategy->factor[node->rule->out[result][d]];
+            append_digits(layout, d, digits->at, digits->n);
+        }
+    Digit owed[MAX_DIGITS];
+    int n = 0;
     for (int f = 0; f < node->rule->nfactors; f++)
         if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))
             for (int i = 0; i < strategy->factor[f].n; i++) {
-                assert(owed.n < (int)(sizeof owed.at / sizeof *owed.at));
-                int at = owed.n++;
-                for (; at > 0 && owed.at[at - 1].stride < strategy->factor[f].at[i].stride; at--)
-                    owed.at[at] = owed.at[at - 1];
-                owed.at[at] = strategy->factor[f].at[i];
+                assert(n < MAX_DIGITS);
+                int at = n++;
+                for (; at > 0 && owed[at - 1].stride < strategy->factor[f].at[i].stride; at--)
+                    owed[at] = owed[at - 1];
+                owed[at] = strategy->factor[f].at[i];
             }
-    append_digits(layout, ndim + REDUCE_SUM, &owed);
+    append_digits(layout, ndim + REDUCE_SUM, owed, n);
 }
 
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy) {

@@ -1,0 +1,187 @@
+/* Gradients by operator: each function adds the nodes that turn the results' gradients into the operands'. Every node goes through
+ * graph_emit_gradient with the parts that its tensors play, so that its factors are the forward operator's: a value of the result's shape
+ * plays the result (PART_OUT), one of an operand's shape the operand. Attributes speak of shapes without the hidden dimension. */
+#include "ir/rules.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* The shape of a value without its hidden dimension, as an attribute. */
+static Attr shape_attr(const Graph *graph, int value) {
+    const TensorType *type = &graph->values.at[value].type;
+    Attr attr = {.given = true, .n = type->shape.ndim - type->hidden};
+    memcpy(attr.ints, type->shape.dim + type->hidden, sizeof *attr.ints * (size_t)attr.n);
+    return attr;
+}
+
+/* "h.grad" for operand h. */
+static const char *grad_name(const Graph *graph, int node, int operand) {
+    return arena_printf(graph->arena, "%s.grad", graph->values.at[graph->nodes.at[node].in[operand]].name);
+}
+
+/* A node of one operand. */
+static int emit1(Graph *graph, int node, OpCode op, int x, int x_part, int out_part, const Attr *attr, const char *name) {
+    return graph_emit_gradient(graph, node, op, &x, &x_part, 1, out_part, attr, name);
+}
+
+static int emit2(Graph *graph, int node, OpCode op, int a, int a_part, int b, int b_part, int out_part, const char *name) {
+    return graph_emit_gradient(graph, node, op, (int[]){a, b}, (int[]){a_part, b_part}, 2, out_part, NULL, name);
+}
+
+/* A value of the result's shape summed to the shape of an operand that was broadcast; itself where it was not. */
+static int unbroadcast(Graph *graph, int node, int value, int operand) {
+    int target = graph->nodes.at[node].in[operand];
+    if (shape_equal(&graph->values.at[value].type.shape, &graph->values.at[target].type.shape))
+        return value;
+    Attr attr[MAX_ATTRS] = {shape_attr(graph, target)};
+    return emit1(graph, node, OP_sum_to, value, PART_OUT, operand, attr, grad_name(graph, node, operand));
+}
+
+/* ---------------------------------------------------------------- elementwise */
+
+void adjoint_add(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = unbroadcast(graph, node, dy[0], 0);
+    dx[1] = unbroadcast(graph, node, dy[0], 1);
+}
+
+void adjoint_sub(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = unbroadcast(graph, node, dy[0], 0);
+    int sum = unbroadcast(graph, node, dy[0], 1); /* first: negating the smaller one is cheaper */
+    dx[1] = emit1(graph, node, OP_neg, sum, 1, 1, NULL, grad_name(graph, node, 1));
+}
+
+void adjoint_mul(Graph *graph, int node, const int *dy, int *dx) {
+    int a = graph->nodes.at[node].in[0], b = graph->nodes.at[node].in[1];
+    dx[0] = unbroadcast(graph, node, emit2(graph, node, OP_mul, dy[0], PART_OUT, b, 1, PART_OUT, grad_name(graph, node, 0)), 0);
+    if (a == b)
+        dx[1] = dx[0];
+    else
+        dx[1] = unbroadcast(graph, node, emit2(graph, node, OP_mul, dy[0], PART_OUT, a, 0, PART_OUT, grad_name(graph, node, 1)), 1);
+}
+
+/* y = a / b: da = dy / b, db = -dy y / b. */
+void adjoint_div(Graph *graph, int node, const int *dy, int *dx) {
+    int b = graph->nodes.at[node].in[1], y = graph->nodes.at[node].out[0];
+    int scaled = emit2(graph, node, OP_div, dy[0], PART_OUT, b, 1, PART_OUT, grad_name(graph, node, 0));
+    dx[0] = unbroadcast(graph, node, scaled, 0);
+    int product = emit2(graph, node, OP_mul, scaled, PART_OUT, y, PART_OUT, PART_OUT, grad_name(graph, node, 1));
+    dx[1] = emit1(graph, node, OP_neg, unbroadcast(graph, node, product, 1), 1, 1, NULL, grad_name(graph, node, 1));
+}
+
+void adjoint_neg(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = emit1(graph, node, OP_neg, dy[0], PART_OUT, 0, NULL, grad_name(graph, node, 0));
+}
+
+/* Gradients that need the result: op(y, dy). */
+static int adjoint_of_result(Graph *graph, int node, OpCode op, int dy) {
+    int y = graph->nodes.at[node].out[0];
+    return emit2(graph, node, op, y, PART_OUT, dy, PART_OUT, 0, grad_name(graph, node, 0));
+}
+
+void adjoint_relu(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_result(graph, node, OP_relu_grad, dy[0]); }
+
+void adjoint_tanh(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_result(graph, node, OP_tanh_grad, dy[0]); }
+
+void adjoint_sqrt(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_result(graph, node, OP_sqrt_grad, dy[0]); }
+
+void adjoint_exp(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]); }
+
+void adjoint_log(Graph *graph, int node, const int *dy, int *dx) {
+    int x = graph->nodes.at[node].in[0];
+    dx[0] = emit2(graph, node, OP_div, dy[0], PART_OUT, x, 0, 0, grad_name(graph, node, 0));
+}
+
+/* ---------------------------------------------------------------- reductions, movement */
+
+static int adjoint_of_reduction(Graph *graph, int node, OpCode op, int dy) {
+    const Node *forward = &graph->nodes.at[node];
+    Attr attr[MAX_ATTRS] = {forward->attr[0], shape_attr(graph, forward->in[0])};
+    return emit1(graph, node, op, dy, PART_OUT, 0, attr, grad_name(graph, node, 0));
+}
+
+void adjoint_sum(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_reduction(graph, node, OP_sum_grad, dy[0]); }
+
+void adjoint_mean(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_reduction(graph, node, OP_mean_grad, dy[0]); }
+
+void adjoint_transpose(Graph *graph, int node, const int *dy, int *dx) {
+    const Attr *perm = &graph->nodes.at[node].attr[0];
+    Attr attr[MAX_ATTRS] = {*perm}; /* left out: reversed, which is its own inverse */
+    for (int d = 0; d < perm->n; d++)
+        attr[0].ints[perm->ints[d] < 0 ? perm->ints[d] + perm->n : perm->ints[d]] = d;
+    dx[0] = emit1(graph, node, OP_transpose, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
+}
+
+void adjoint_reshape(Graph *graph, int node, const int *dy, int *dx) {
+    Attr attr[MAX_ATTRS] = {shape_attr(graph, graph->nodes.at[node].in[0])};
+    dx[0] = emit1(graph, node, OP_reshape, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
+}
+
+/* A parameter used by every replica: its gradient sums theirs. */
+void adjoint_replicate(Graph *graph, int node, const int *dy, int *dx) {
+    Attr attr[MAX_ATTRS] = {graph->nodes.at[node].attr[1]};
+    dx[0] = emit1(graph, node, OP_replica_sum, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
+}
+
+/* ---------------------------------------------------------------- products */
+
+/* The letters of a tensor's dimensions by its factors; a dimension without one (size 1, broadcast) gets a letter of its own from *fresh,
+ * or is left out where fresh is NULL. Returns the end. */
+static char *spec_letters(char *at, const int8_t *factor, const TensorType *type, char *fresh) {
+    for (int d = type->hidden; d < type->shape.ndim; d++) {
+        if (factor[d] >= 0)
+            *at++ = (char)('a' + factor[d]);
+        else if (fresh)
+            *at++ = (*fresh)++;
+    }
+    return at;
+}
+
+/* The gradient of operand `wanted` of a product of two operands: the einsum of dy with the other one that keeps the wanted one's letters,
+ * which sums over batch dimensions where the wanted one was broadcast. */
+static int product_grad(Graph *graph, int node, int wanted, int dy) {
+    const Node *forward = &graph->nodes.at[node];
+    const Rule *rule = forward->rule;
+    int other = forward->in[1 - wanted], target = forward->in[wanted];
+    const TensorType *dy_type = &graph->values.at[dy].type, *other_type = &graph->values.at[other].type,
+                     *target_type = &graph->values.at[target].type;
+
+    /* Operands stay on their side: da = dy b, db = a dy. */
+    bool dy_first = wanted == 0;
+    char spec[3 * MAX_NDIM + 4], *at = spec, fresh = (char)('a' + rule->nfactors);
+    const int8_t *dy_factor = rule->out[0], *other_factor = rule->in[1 - wanted];
+    at = spec_letters(at, dy_first ? dy_factor : other_factor, dy_first ? dy_type : other_type, &fresh);
+    *at++ = ',';
+    at = spec_letters(at, dy_first ? other_factor : dy_factor, dy_first ? other_type : dy_type, &fresh);
+    *at++ = '-';
+    *at++ = '>';
+    char *result = at;
+    at = spec_letters(at, rule->in[wanted], target_type, NULL);
+    bool complete = at - result == target_type->shape.ndim - target_type->hidden;
+
+    Attr attr[MAX_ATTRS] = {{.given = true, .text = arena_copy(graph->arena, spec, (size_t)(at - spec))}};
+    const char *name = grad_name(graph, node, wanted);
+    int in[2] = {dy_first ? dy : other, dy_first ? other : dy};
+    int part[2] = {dy_first ? PART_OUT : 1 - wanted, dy_first ? 1 - wanted : PART_OUT};
+    int value = graph_emit_gradient(graph, node, OP_einsum, in, part, 2, complete ? wanted : PART_NONE, attr, name);
+    if (complete)
+        return value;
+    Attr shape[MAX_ATTRS] = {shape_attr(graph, target)}; /* puts the dimensions of size 1 back */
+    return emit1(graph, node, OP_reshape, value, PART_NONE, wanted, shape, name);
+}
+
+void adjoint_einsum(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = product_grad(graph, node, 0, dy[0]);
+    dx[1] = product_grad(graph, node, 1, dy[0]);
+}
+
+/* ---------------------------------------------------------------- composites */
+
+int expand_mse(Graph *graph, const Node *node) {
+    int in[2] = {node->in[0], node->in[1]};
+    const char *name = node->name;
+    Span span = node->span;
+    bool sum = node->attr[0].given && node->attr[0].text && strcmp(node->attr[0].text, "sum") == 0;
+    int diff = graph_emit(graph, OP_sub, in, 2, NULL, arena_printf(graph->arena, "%s.diff", name), span);
+    int square = graph_emit(graph, OP_mul, (int[]){diff, diff}, 2, NULL, arena_printf(graph->arena, "%s.square", name), span);
+    return graph_emit(graph, sum ? OP_sum : OP_mean, &square, 1, NULL, name, span);
+}
