@@ -183,5 +183,9 @@ int expand_mse(Graph *graph, const Node *node) {
     bool sum = node->attr[0].given && node->attr[0].text && strcmp(node->attr[0].text, "sum") == 0;
     int diff = graph_emit(graph, OP_sub, in, 2, NULL, arena_printf(graph->arena, "%s.diff", name), span);
     int square = graph_emit(graph, OP_mul, (int[]){diff, diff}, 2, NULL, arena_printf(graph->arena, "%s.square", name), span);
-    return graph_emit(graph, sum ? OP_sum : OP_mean, &square, 1, NULL, name, span);
+    int loss = graph_emit(graph, sum ? OP_sum : OP_mean, &square, 1, NULL, arena_printf(graph->arena, sum ? "%s.sum" : "%s.mean", name), span);
+    /* It replaces the composite, name included. */
+    graph->values.at[loss].name = name;
+    graph->nodes.at[graph->values.at[loss].node].name = name;
+    return loss;
 }
