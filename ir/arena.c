@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdalign.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -63,16 +62,26 @@ char *arena_copy(Arena *arena, const char *text, size_t length) {
     return copy;
 }
 
-char *arena_printf(Arena *arena, const char *format, ...) {
-    va_list args, again;
-    va_start(args, format);
+char *arena_vprintf(Arena *arena, const char *format, va_list args) {
+    char brief[128]; /* most texts are: they are formatted once */
+    va_list again;
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
+    int n = vsnprintf(brief, sizeof brief, format, again);
+    va_end(again);
     assert(n >= 0);
     char *text = arena_alloc(arena, (size_t)n + 1);
-    vsnprintf(text, (size_t)n + 1, format, again);
-    va_end(again);
+    if ((size_t)n < sizeof brief)
+        memcpy(text, brief, (size_t)n);
+    else
+        vsnprintf(text, (size_t)n + 1, format, args);
+    return text;
+}
+
+char *arena_printf(Arena *arena, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *text = arena_vprintf(arena, format, args);
+    va_end(args);
     return text;
 }
 

@@ -1,8 +1,5 @@
 #include "ir/ir.h"
 
-#include <assert.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { EXCERPT_BYTES = 120, NAME_BYTES = 64 };
@@ -30,13 +27,7 @@ static void diag_add(Diags *diags, DiagKind kind, Span span, const char *format,
     }
     diags->dropped = !keep;
     if (!keep) return;
-    va_list again;
-    va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    assert(n >= 0);
-    char *text = arena_alloc(diags->arena, (size_t)n + 1);
-    vsnprintf(text, (size_t)n + 1, format, args);
+    const char *text = arena_vprintf(diags->arena, format, args);
     vec_push(diags->arena, &diags->items, (Diag){.kind = kind, .span = span, .text = text});
 }
 

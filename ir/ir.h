@@ -10,6 +10,7 @@
  *   plan.c    programs, roles, steps; print.c and read.c: the text form, both ways
  */
 #pragma once
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +38,7 @@ void arena_finish(Arena *arena);
 void *arena_alloc(Arena *arena, size_t bytes); /* zeroed, aligned for any type */
 char *arena_copy(Arena *arena, const char *text, size_t length); /* a NUL-terminated copy */
 char *arena_printf(Arena *arena, const char *format, ...) PRINTF_LIKE(2, 3);
+char *arena_vprintf(Arena *arena, const char *format, va_list args);
 
 /* A growing array in an arena: VEC(int) v = {0}; vec_push(arena, &v, 7); v.at[0], v.n. */
 #define VEC(T) \
