@@ -1,0 +1,444 @@
+#include "tests/ir/random.h"
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Layout parsed(const char *text) {
+    Layout layout;
+    bool hidden;
+    cr_assert(layout_read(&text, &layout, &hidden));
+    return layout;
+}
+
+/* ---------------------------------------------------------------- boxes */
+
+Test(box, intersections_and_elements) {
+    Box a = {2, {0, 2}, {4, 6}}, b = {2, {3, 0}, {9, 3}}, c = {2, {4, 2}, {5, 6}}, r;
+    cr_assert(box_intersect(&a, &b, &r));
+    cr_assert(r.begin[0] == 3 && r.end[0] == 4 && r.begin[1] == 2 && r.end[1] == 3);
+    cr_assert_eq(box_elements(&r), 1);
+    cr_assert_not(box_intersect(&a, &c, &r));
+    cr_assert_eq(box_elements(&r), 0);
+    cr_assert_eq(box_elements(&(Box){.ndim = 0}), 1);
+}
+
+static void check_parts(const char *text, int64_t size, int nranks, const int64_t *sizes) {
+    Layout l = parsed(text);
+    Shape shape = {1, {size}};
+    int64_t begin = 0;
+    for (int rank = 0; rank < nranks; rank++) {
+        Box box;
+        Shape local;
+        layout_box(&l, &shape, rank, &box);
+        layout_local_shape(&l, &shape, rank, &local);
+        cr_assert_eq(box.begin[0], begin);
+        cr_assert_eq(box.end[0] - begin, sizes[rank], "%s of %lld, rank %d", text, (long long)size, rank);
+        cr_assert_eq(local.dim[0], sizes[rank]);
+        begin = box.end[0];
+    }
+    cr_assert_eq(begin, size);
+    cr_assert_eq(layout_max_elements(&l, &shape), sizes[0]);
+}
+
+Test(box, dimensions_are_divided_one_digit_after_the_other) {
+    check_parts("[4@1]", 8, 4, (const int64_t[]){2, 2, 2, 2});
+    check_parts("[4@1]", 6, 4, (const int64_t[]){2, 2, 1, 1});
+    check_parts("[2@2.2@1]", 6, 4, (const int64_t[]){2, 1, 2, 1});
+    check_parts("[4@1]", 2, 4, (const int64_t[]){1, 1, 0, 0});
+    check_parts("[2@2.2@1]", 2, 4, (const int64_t[]){1, 0, 1, 0});
+    check_parts("[3@1]", 0, 3, (const int64_t[]){0, 0, 0});
+}
+
+/* Which part of a dimension a cell is in, told from the cell: does not use boxes. */
+static bool holds(const Layout *l, const Shape *shape, int rank, const int64_t *cell) {
+    for (int i = 0; i < shape->ndim; i++) {
+        int64_t c = cell[i], n = shape->dim[i];
+        for (int k = 0; k < layout_count(l, i); k++) {
+            Digit d = layout_list(l, i)[k];
+            int64_t q = n / d.size, r = n % d.size, edge = r * (q + 1);
+            int64_t part = c < edge ? c / (q + 1) : r + (c - edge) / q;
+            if (part != digit_of(d, rank)) return false;
+            c -= c < edge ? part * (q + 1) : edge + (part - r) * q;
+            n = q + (part < r);
+        }
+    }
+    return true;
+}
+
+Test(box, groups_are_in_the_order_of_the_mixed_radix) {
+    const Digit digits[] = {{2, 1}, {3, 4}}; /* major first, so stride 1 counts more */
+    int members[6], position;
+    cr_assert_eq(group_members(digits, 2, 11, members, &position), 6);
+    const int expected[] = {2, 6, 10, 3, 7, 11};
+    for (int i = 0; i < 6; i++) cr_assert_eq(members[i], expected[i]);
+    cr_assert_eq(position, 5);
+    cr_assert_eq(group_leader(digits, 2, 11), 2);
+    cr_assert_eq(group_members(NULL, 0, 7, members, &position), 1);
+    cr_assert(members[0] == 7 && position == 0);
+}
+
+Test(box, groups_partition_the_ranks) {
+    uint64_t seed = 3;
+    for (int trial = 0; trial < 300; trial++) {
+        int nranks = 2 + random_below(&seed, 23), seen[25] = {0}, members[25], position;
+        Digit digits[MAX_DIGITS];
+        int n = random_mesh(&seed, nranks, digits);
+        n = random_below(&seed, n + 1);
+        for (int rank = 0; rank < nranks; rank++) {
+            int count = group_members(digits, n, rank, members, &position);
+            cr_assert_eq(members[position], rank);
+            cr_assert_eq(members[0], group_leader(digits, n, rank));
+            for (int i = 0; i < count; i++) seen[members[i]]++;
+            if (rank == nranks - 1)
+                for (int i = 0; i < nranks; i++) cr_assert_eq(seen[i], count);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- redistribution, cell by cell */
+
+enum { RANKS = 24, CELLS = 8 * 8 * 8 };
+
+typedef struct Trial {
+    Layout from, to;
+    Shape shape;
+    int nranks;
+    uint64_t seed; /* to print */
+    int ncells;
+    int64_t cell[CELLS][MAX_NDIM];
+    Digit summed[MAX_DIGITS];
+    int nsummed, nterms;
+    uint64_t sum[RANKS][CELLS];   /* what has arrived at a rank */
+    int next[RANKS][CELLS];       /* terms that have */
+    bool done[RANKS][CELLS];      /* the completed value has */
+    int64_t received[RANKS];      /* elements, copies not counted */
+    VEC(Piece) pieces;
+    Arena arena;
+} Trial;
+
+static void complain(const Trial *t, const char *what, const Piece *piece) {
+    Text text = {0};
+    text_printf(&text, "%s: seed %llu, %d ranks, shape ", what, (unsigned long long)t->seed, t->nranks);
+    shape_print(&text, &t->shape);
+    text_printf(&text, ", ");
+    layout_print(&text, &t->from, false);
+    text_printf(&text, " -> ");
+    layout_print(&text, &t->to, false);
+    if (piece) text_printf(&text, "; piece from %d to %d round %d term %d", piece->from, piece->to, piece->round, piece->term);
+    cr_assert_fail("%s", text.at);
+}
+
+static uint64_t mixed(uint64_t x) { return random_next(&x); }
+
+static int spelled(const Digit *digits, int n, int rank) {
+    int index = 0;
+    for (int i = 0; i < n; i++) index = index * digits[i].size + digit_of(digits[i], rank);
+    return index;
+}
+
+/* A number that tells a rank's values of the partial digits of `to`, the terms that stay apart. */
+static uint64_t kept(const Trial *t, int rank) {
+    return (uint64_t)spelled(t->to.digit + t->to.start[t->to.ndim], layout_count(&t->to, t->to.ndim) + layout_count(&t->to, t->to.ndim + 1) + layout_count(&t->to, t->to.ndim + 2), rank);
+}
+
+/* The value of a cell in the source buffer of a rank: replicas have equal ones. */
+static uint64_t term_value(int cell, int term, uint64_t owed) { return mixed((uint64_t)cell * 1000003 + (uint64_t)term * 1009 + owed * 7919); }
+
+static int cell_at(const Trial *t, const Box *box, int64_t index) {
+    int64_t offset[MAX_NDIM] = {0};
+    for (int i = t->shape.ndim - 1; i >= 0; i--) {
+        int64_t extent = box->end[i] - box->begin[i];
+        offset[i] = index % extent;
+        index /= extent;
+    }
+    int cell = 0;
+    for (int i = 0; i < t->shape.ndim; i++) cell = cell * (int)t->shape.dim[i] + (int)(box->begin[i] + offset[i]);
+    return cell;
+}
+
+static bool collect(void *context, const Piece *piece) {
+    Trial *t = context;
+    vec_push(&t->arena, &t->pieces, *piece);
+    return true;
+}
+
+static void play(Trial *t, const Piece *p) {
+    if (p->count < 1 || p->first < 0 || p->first + p->count > box_elements(&p->box)) complain(t, "a share outside its box", p);
+    if (p->from < 0 || p->from >= t->nranks || p->to < 0 || p->to >= t->nranks) complain(t, "no such rank", p);
+    if (p->from != p->to) t->received[p->to] += p->count;
+    for (int64_t i = p->first; i < p->first + p->count; i++) {
+        int cell = cell_at(t, &p->box, i);
+        if (!holds(&t->to, &t->shape, p->to, t->cell[cell])) complain(t, "a cell that is not wanted", p);
+        if (t->done[p->to][cell]) complain(t, "a cell twice", p);
+        if (p->round == 0) {
+            if (!holds(&t->from, &t->shape, p->from, t->cell[cell])) complain(t, "a cell from a rank that has it not", p);
+            if (spelled(t->summed, t->nsummed, p->from) != p->term) complain(t, "a term from a rank that holds another", p);
+            if (t->next[p->to][cell]++ != p->term) complain(t, "terms not ascending", p);
+            t->sum[p->to][cell] += term_value(cell, p->term, kept(t, p->from));
+            t->done[p->to][cell] = p->term == t->nterms - 1;
+        } else {
+            if (p->from == p->to || t->next[p->from][cell] != t->nterms) complain(t, "a sum from a rank that has not added it", p);
+            t->sum[p->to][cell] = t->sum[p->from][cell];
+            t->done[p->to][cell] = true;
+        }
+    }
+}
+
+/* PLAN.md 2, counted from who holds and who needs each cell. */
+static void check_bound(const Trial *t) {
+    int64_t bound = 0, total = 0;
+    for (int rank = 0; rank < t->nranks; rank++) total += t->received[rank];
+    for (int cell = 0; cell < t->ncells; cell++) {
+        bool counted[RANKS] = {false};
+        for (int rank = 0; rank < t->nranks; rank++) {
+            if (counted[rank] || !holds(&t->to, &t->shape, rank, t->cell[cell])) continue;
+            int needers = 0, hold = 0;
+            for (int other = 0; other < t->nranks; other++) {
+                if (kept(t, other) != kept(t, rank) || !holds(&t->to, &t->shape, other, t->cell[cell])) continue;
+                counted[other] = true;
+                needers++;
+                hold += holds(&t->from, &t->shape, other, t->cell[cell]);
+            }
+            if (t->nterms == 1)
+                bound += needers - hold;
+            else
+                bound += t->nterms + needers - (hold ? 2 : 1);
+        }
+    }
+    if (total != bound) {
+        fprintf(stderr, "received %lld, bound %lld\n", (long long)total, (long long)bound);
+        complain(t, "not at the bound", NULL);
+    }
+    if (t->nterms > 1) return;
+    /* Nothing to add up: every rank for itself is at its bound. */
+    for (int rank = 0; rank < t->nranks; rank++) {
+        int64_t lacks = 0;
+        for (int cell = 0; cell < t->ncells; cell++) lacks += holds(&t->to, &t->shape, rank, t->cell[cell]) && !holds(&t->from, &t->shape, rank, t->cell[cell]);
+        if (t->received[rank] != lacks) complain(t, "a rank not at its bound", NULL);
+    }
+}
+
+static int piece_order(const Piece *a, const Piece *b) {
+    if (a->from != b->from) return a->from - b->from;
+    if (a->to != b->to) return a->to - b->to;
+    return a->round - b->round;
+}
+
+/* Merge sort: keeps the order of what compares equal, which is what sender and receiver must agree on. */
+static void sort_pieces(Piece *at, int n, Piece *spare) {
+    if (n < 2) return;
+    int half = n / 2;
+    sort_pieces(at, half, spare);
+    sort_pieces(at + half, n - half, spare);
+    int i = 0, j = half, k = 0;
+    while (k < n) spare[k++] = j == n || (i < half && piece_order(&at[i], &at[j]) <= 0) ? at[i++] : at[j++];
+    memcpy(at, spare, (size_t)n * sizeof *at);
+}
+
+static bool same_piece(const Piece *a, const Piece *b) {
+    if (piece_order(a, b) != 0 || a->term != b->term || a->first != b->first || a->count != b->count || a->box.ndim != b->box.ndim) return false;
+    for (int i = 0; i < a->box.ndim; i++)
+        if (a->box.begin[i] != b->box.begin[i] || a->box.end[i] != b->box.end[i]) return false;
+    return true;
+}
+
+/* What all send, in the order in which each sends it to each, is what all receive. */
+static void check_sent(Trial *t) {
+    int n = 0;
+    for (int i = 0; i < t->pieces.n; i++)
+        if (t->pieces.at[i].from != t->pieces.at[i].to) t->pieces.at[n++] = t->pieces.at[i];
+    Piece *received = t->pieces.at, *spare = arena_alloc(&t->arena, (size_t)(n + 1) * 2 * sizeof *spare);
+    t->pieces.at = NULL;
+    t->pieces.n = t->pieces.cap = 0;
+    for (int rank = 0; rank < t->nranks; rank++) {
+        int before = t->pieces.n;
+        cr_assert(pieces_sent(&t->from, &t->to, &t->shape, t->nranks, rank, collect, t));
+        for (int i = before; i < t->pieces.n; i++)
+            if (t->pieces.at[i].from != rank || t->pieces.at[i].to == rank) complain(t, "a piece that is not the sender's", &t->pieces.at[i]);
+    }
+    if (t->pieces.n != n) complain(t, "sent and received differ in number", NULL);
+    sort_pieces(received, n, spare);
+    sort_pieces(t->pieces.at, n, spare);
+    for (int i = 0; i < n; i++)
+        if (!same_piece(&received[i], &t->pieces.at[i])) complain(t, "sent and received differ", &received[i]);
+}
+
+static void simulate(Trial *t) {
+    Reduction kind;
+    t->nsummed = layout_summed(&t->from, &t->to, t->summed, &kind);
+    cr_assert_geq(t->nsummed, 0);
+    t->nterms = 1;
+    for (int i = 0; i < t->nsummed; i++) t->nterms *= t->summed[i].size;
+    t->ncells = (int)shape_elements(&t->shape);
+    cr_assert_leq(t->ncells, CELLS);
+    for (int cell = 0; cell < t->ncells; cell++)
+        for (int i = t->shape.ndim - 1, rest = cell; i >= 0; rest /= (int)t->shape.dim[i], i--) t->cell[cell][i] = rest % t->shape.dim[i];
+    memset(t->received, 0, sizeof t->received);
+    for (int rank = 0; rank < t->nranks; rank++) {
+        memset(t->sum[rank], 0, (size_t)t->ncells * sizeof t->sum[rank][0]);
+        memset(t->next[rank], 0, (size_t)t->ncells * sizeof t->next[rank][0]);
+        memset(t->done[rank], 0, (size_t)t->ncells * sizeof t->done[rank][0]);
+    }
+    arena_init(&t->arena);
+    t->pieces.at = NULL;
+    t->pieces.n = t->pieces.cap = 0;
+    for (int rank = 0; rank < t->nranks; rank++) {
+        int before = t->pieces.n;
+        cr_assert(pieces_received(&t->from, &t->to, &t->shape, t->nranks, rank, collect, t));
+        for (int i = before; i < t->pieces.n; i++) {
+            if (t->pieces.at[i].to != rank) complain(t, "a piece for another rank", &t->pieces.at[i]);
+            if (i > before && t->pieces.at[i].round < t->pieces.at[i - 1].round) complain(t, "round 1 before round 0", &t->pieces.at[i]);
+        }
+    }
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < t->pieces.n; i++)
+            if (t->pieces.at[i].round == round) play(t, &t->pieces.at[i]);
+    for (int rank = 0; rank < t->nranks; rank++)
+        for (int cell = 0; cell < t->ncells; cell++) {
+            if (!holds(&t->to, &t->shape, rank, t->cell[cell])) continue;
+            uint64_t expected = 0;
+            for (int term = 0; term < t->nterms; term++) expected += term_value(cell, term, kept(t, rank));
+            if (!t->done[rank][cell] || t->sum[rank][cell] != expected) complain(t, "a cell is missing or wrong", NULL);
+        }
+    check_bound(t);
+    check_sent(t);
+    arena_finish(&t->arena);
+}
+
+/* A random pair of layouts; partial: `from` owes a reduction, and `to` may keep some of it. */
+static void random_trial(Trial *t, uint64_t *seed, bool partial) {
+    const int ranks[] = {1, 2, 3, 4, 6, 8, 12, 16, 24};
+    t->seed = *seed;
+    t->nranks = ranks[random_below(seed, 9)];
+    int ndim = random_below(seed, 4);
+    t->shape.ndim = ndim;
+    for (int i = 0; i < ndim; i++) t->shape.dim[i] = random_below(seed, 20) ? 1 + random_below(seed, ndim == 3 ? 6 : 8) : 0;
+    Digit digits[MAX_DIGITS], owed[MAX_DIGITS], kept_digits[MAX_DIGITS];
+    int n = random_mesh(seed, t->nranks, digits), nowed = 0, nkept = 0;
+    layout_init(&t->from, ndim);
+    layout_init(&t->to, ndim);
+    Reduction kind = (Reduction)random_below(seed, NREDUCTIONS);
+    for (int i = 0; partial && i < n;) {
+        if (random_below(seed, 2)) {
+            owed[nowed++] = digits[i];
+            digits[i] = digits[--n];
+        } else {
+            i++;
+        }
+    }
+    random_assign(seed, digits, n, &t->from, ndim);
+    for (int i = 0; i < nowed; i++) layout_append(&t->from, ndim + (int)kind, owed[i]);
+    bool keep = random_below(seed, 3) == 0;
+    for (int i = 0; i < nowed; i++) {
+        /* Of a composite digit also its major half alone may be kept. */
+        Digit d = owed[i];
+        if (!keep || random_below(seed, 2)) continue;
+        if (d.size % 2 == 0 && d.size > 2 && random_below(seed, 2)) d = (Digit){d.size / 2, d.stride * 2};
+        kept_digits[nkept++] = d;
+        layout_append(&t->to, ndim + (int)kind, d);
+    }
+    n = random_mesh(seed, t->nranks, digits);
+    int usable = 0;
+    for (int i = 0; i < n; i++) {
+        bool fits = true;
+        for (int k = 0; k < nkept; k++) fits = fits && digits_compatible(digits[i], kept_digits[k]);
+        if (fits) digits[usable++] = digits[i];
+    }
+    random_assign(seed, digits, usable, &t->to, ndim);
+    if (!layout_valid(&t->from, t->nranks, NULL) || !layout_valid(&t->to, t->nranks, NULL)) complain(t, "the trial itself is wrong", NULL);
+}
+
+static void simulate_many(uint64_t seed, int trials, bool partial) {
+    Trial *t = calloc(1, sizeof *t);
+    for (int i = 0; i < trials; i++) {
+        random_trial(t, &seed, partial);
+        simulate(t);
+    }
+    free(t);
+}
+
+Test(pieces, without_sums_every_cell_arrives_once_at_the_bound) { simulate_many(1, 3000, false); }
+
+Test(pieces, sums_are_complete_equal_and_at_the_bound) { simulate_many(2, 3000, true); }
+
+static void simulate_one(const char *from, const char *to, Shape shape, int nranks) {
+    Trial *t = calloc(1, sizeof *t);
+    t->from = parsed(from);
+    t->to = parsed(to);
+    t->shape = shape;
+    t->nranks = nranks;
+    simulate(t);
+    free(t);
+}
+
+Test(pieces, named_cases_are_at_the_bound) {
+    simulate_one("[- -] +sum(4@1)", "[- -]", (Shape){2, {8, 8}}, 8);                       /* AllReduce beside replicas */
+    simulate_one("[- -] +sum(4@2)", "[4@2 -]", (Shape){2, {8, 8}}, 8);                     /* ReduceScatter */
+    simulate_one("[2@6 3@2]", "[3@2 2@6]", (Shape){2, {7, 5}}, 12);                        /* 2x3x2 */
+    simulate_one("[2@3 -] +sum(3@1)", "[3@2 2@1]", (Shape){2, {5, 7}}, 6);                 /* 2x3 against 3x2 */
+    simulate_one("[2@3 -] +max(3@1)", "[2@1 -]", (Shape){2, {2, 7}}, 6);
+    simulate_one("[] +sum(6@1)", "[]", (Shape){0, {0}}, 6);                                /* one element, many owners */
+    simulate_one("[8@1] +sum(3@8)", "[2@12]", (Shape){1, {3}}, 24);                        /* empty boxes */
+    simulate_one("[2@1] +sum(4@2)", "[2@1] +sum(2@4)", (Shape){1, {8}}, 8);                /* partly owed still */
+    simulate_one("[-] +sum(2@2) +max(2@1)", "[2@2] +max(2@1)", (Shape){1, {5}}, 4);        /* another reduction stays owed */
+    simulate_one("[2@1] +sum(2@2)", "[-] +sum(2@2)", (Shape){1, {5}}, 4);                  /* an exchange of partial values */
+}
+
+typedef struct Count {
+    int pieces, stop;
+    int64_t elements;
+} Count;
+
+static bool count(void *context, const Piece *piece) {
+    Count *c = context;
+    c->pieces++;
+    if (piece->from != piece->to) c->elements += piece->count;
+    return c->pieces != c->stop;
+}
+
+Test(pieces, enumeration_stops_when_told) {
+    Layout from = parsed("[4@1]"), to = parsed("[-]"), sum = parsed("[-] +sum(4@1)");
+    Shape shape = {1, {8}};
+    Count c = {.stop = 2};
+    cr_assert_not(pieces_received(&from, &to, &shape, 4, 1, count, &c));
+    cr_assert_eq(c.pieces, 2);
+    c = (Count){.stop = 5};
+    cr_assert_not(pieces_received(&sum, &to, &shape, 4, 1, count, &c));
+    cr_assert_eq(c.pieces, 5);
+    c = (Count){.stop = 1};
+    cr_assert_not(pieces_sent(&sum, &to, &shape, 4, 1, count, &c));
+    cr_assert_eq(c.pieces, 1);
+}
+
+Test(pieces, what_nobody_needs_to_move_does_not) {
+    Layout whole = parsed("[- -]"), split = parsed("[4@2 2@1]");
+    Shape shape = {2, {8, 8}};
+    for (int rank = 0; rank < 8; rank++) {
+        Count c = {0};
+        cr_assert(pieces_received(&whole, &split, &shape, 8, rank, count, &c));
+        cr_assert_eq(c.pieces, 1, "one local copy");
+        cr_assert_eq(c.elements, 0);
+        cr_assert(pieces_sent(&whole, &split, &shape, 8, rank, count, &c));
+        cr_assert_eq(c.pieces, 1);
+    }
+}
+
+Test(pieces, one_rank_of_4096_finds_its_pieces) {
+    Shape shape = {2, {4096, 4096}};
+    const struct {
+        const char *from, *to;
+        int64_t received;
+    } cases[] = {
+        {"[4096@1 -]", "[- 4096@1]", 4096 - 1},
+        {"[- -] +sum(4096@1)", "[- -]", 2 * 4095 * 4096},
+        {"[2048@1 -] +sum(2@2048)", "[- -]", 4096 * 4096 / 4096 + 4096 * 4096 - 4096},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Layout from = parsed(cases[i].from), to = parsed(cases[i].to);
+        Count received = {0}, sent = {0};
+        cr_assert(pieces_received(&from, &to, &shape, 4096, 1234, count, &received));
+        cr_assert(pieces_sent(&from, &to, &shape, 4096, 1234, count, &sent));
+        cr_assert_eq(received.elements, cases[i].received, "%s: %lld", cases[i].from, (long long)received.elements);
+        cr_assert_eq(sent.elements, received.elements);
+    }
+}
