@@ -162,17 +162,18 @@ int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr
     return graph->nodes.at[node].out[0];
 }
 
-/* A node without operands; returns its id. */
-static int leaf_add(Graph *graph, OpCode op, const TensorType *type, const Attr *attr, const char *name, Span span) {
+/* A node without operands. */
+static Node *leaf_add(Graph *graph, OpCode op, const TensorType *type, const Attr *attr, const char *name, Span span) {
     Rule *rule = arena_alloc(graph->arena, sizeof *rule);
     rule_of_leaf(type, rule);
-    return node_push(graph, op, NULL, 0, attr, rule, name, span);
+    int node = node_push(graph, op, NULL, 0, attr, rule, name, span);
+    return &graph->nodes.at[node];
 }
 
 int graph_read_state(Graph *graph, int state, int version, const char *name, Span span) {
     assert(state >= 0 && state < graph->states.n && (version == 0 || version == 1));
     const State *from = &graph->states.at[state];
-    Node *node = &graph->nodes.at[leaf_add(graph, OP_read, &from->type, NULL, name ? name : from->name, span)];
+    Node *node = leaf_add(graph, OP_read, &from->type, NULL, name ? name : from->name, span);
     node->state = state;
     node->version = version;
     return node->out[0];
@@ -190,14 +191,14 @@ int graph_write_state(Graph *graph, int state, int value, Span span) {
 int graph_input(Graph *graph, int input) {
     assert(input >= 0 && input < graph->inputs.n);
     const Input *from = &graph->inputs.at[input];
-    Node *node = &graph->nodes.at[leaf_add(graph, OP_input, &from->type, NULL, from->name, from->span)];
+    Node *node = leaf_add(graph, OP_input, &from->type, NULL, from->name, from->span);
     node->state = input;
     return node->out[0];
 }
 
 int graph_constant(Graph *graph, TensorType type, const double *data, double splat, const char *name, Span span) {
     Attr attr[MAX_ATTRS] = {{.given = !data, .f = data ? 0 : splat}};
-    Node *node = &graph->nodes.at[leaf_add(graph, OP_constant, &type, attr, name, span)];
+    Node *node = leaf_add(graph, OP_constant, &type, attr, name, span);
     node->data = data;
     return node->out[0];
 }
