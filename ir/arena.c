@@ -22,7 +22,9 @@ static _Noreturn void out_of_memory(size_t bytes) {
     exit(EXIT_ENVIRONMENT);
 }
 
-void arena_init(Arena *arena) { *arena = (Arena){0}; }
+void arena_init(Arena *arena) {
+    *arena = (Arena){0};
+}
 
 void arena_finish(Arena *arena) {
     for (ArenaBlock *block = arena->block; block;) {
@@ -101,7 +103,8 @@ static void text_reserve(Text *text, size_t n) {
     size_t need = text->n + n + 1;
     if (need <= text->cap) return;
     size_t cap = text->cap ? text->cap : 256;
-    while (cap < need) cap *= 2;
+    while (cap < need)
+        cap *= 2;
     char *grown = realloc(text->at, cap);
     if (!grown) out_of_memory(cap);
     text->at = grown;

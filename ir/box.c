@@ -55,14 +55,16 @@ static void dim_range(const Layout *layout, int dim, int64_t size, int number, i
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
     assert(layout->ndim == shape->ndim);
     box->ndim = shape->ndim;
-    for (int i = 0; i < shape->ndim; i++) dim_range(layout, i, shape->dim[i], rank, &box->begin[i], &box->end[i]);
+    for (int i = 0; i < shape->ndim; i++)
+        dim_range(layout, i, shape->dim[i], rank, &box->begin[i], &box->end[i]);
 }
 
 void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local) {
     Box box;
     layout_box(layout, shape, rank, &box);
     *local = (Shape){.ndim = shape->ndim};
-    for (int i = 0; i < shape->ndim; i++) local->dim[i] = box.end[i] - box.begin[i];
+    for (int i = 0; i < shape->ndim; i++)
+        local->dim[i] = box.end[i] - box.begin[i];
 }
 
 int64_t layout_max_elements(const Layout *layout, const Shape *shape) {
@@ -84,31 +86,37 @@ static int number_of(const Digit *digits, int n, int64_t index) {
 /* The inverse: what the given digits of number spell. */
 static int index_of(const Digit *digits, int n, int number) {
     int64_t index = 0;
-    for (int i = 0; i < n; i++) index = index * digits[i].size + digit_of(digits[i], number);
+    for (int i = 0; i < n; i++)
+        index = index * digits[i].size + digit_of(digits[i], number);
     return (int)index;
 }
 
 /* number with all digits but the given ones set to 0. */
 static int only(const Digit *digits, int n, int number) {
     int64_t kept = 0;
-    for (int i = 0; i < n; i++) kept += (int64_t)digit_of(digits[i], number) * digits[i].stride;
+    for (int i = 0; i < n; i++)
+        kept += (int64_t)digit_of(digits[i], number) * digits[i].stride;
     return (int)kept;
 }
 
 static int combinations(const Digit *digits, int n) {
     int64_t product = 1;
-    for (int i = 0; i < n; i++) product *= digits[i].size;
+    for (int i = 0; i < n; i++)
+        product *= digits[i].size;
     return (int)product;
 }
 
 int group_members(const Digit *digits, int n, int rank, int *members, int *position) {
     int count = combinations(digits, n), leader = group_leader(digits, n, rank);
-    for (int i = 0; i < count; i++) members[i] = leader + number_of(digits, n, i);
+    for (int i = 0; i < count; i++)
+        members[i] = leader + number_of(digits, n, i);
     *position = index_of(digits, n, rank);
     return count;
 }
 
-int group_leader(const Digit *digits, int n, int rank) { return rank - only(digits, n, rank); }
+int group_leader(const Digit *digits, int n, int rank) {
+    return rank - only(digits, n, rank);
+}
 
 /* ---------------------------------------------------------------- redistribution */
 
@@ -121,7 +129,9 @@ typedef struct Ranks {
     const int *list;        /* or NULL */
 } Ranks;
 
-static int ranks_at(const Ranks *ranks, int i) { return ranks->list ? ranks->list[i] : ranks->base + number_of(ranks->free, ranks->nfree, i); }
+static int ranks_at(const Ranks *ranks, int i) {
+    return ranks->list ? ranks->list[i] : ranks->base + number_of(ranks->free, ranks->nfree, i);
+}
 
 /* The position of rank among ranks, -1 when it is not there. */
 static int ranks_find(const Ranks *ranks, int rank) {
@@ -154,8 +164,8 @@ typedef struct Move {
     int nother;
     Digit chain[MAX_DIGITS]; /* source and target, completed together; nchain < 0: they do not fit together */
     int nchain;
-    Arena arena;             /* of list */
-    int *list;               /* room for all ranks that want the same; only where nchain < 0 */
+    Arena arena; /* of list */
+    int *list;   /* room for all ranks that want the same; only where nchain < 0 */
 } Move;
 
 static bool within_any(Digit d, const Digit *digits, int n) {

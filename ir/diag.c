@@ -20,10 +20,16 @@ int diags_add_file(Diags *diags, const char *name, const char *text, size_t n) {
 static void diag_add(Diags *diags, DiagKind kind, Span span, const char *format, va_list args) {
     bool keep = true;
     switch (kind) {
-    case DIAG_ERROR: keep = diags->nerrors++ < DIAG_MAX_ERRORS; break;
-    case DIAG_WARNING: keep = diags->nwarnings++ < DIAG_MAX_ERRORS; break;
+    case DIAG_ERROR:
+        keep = diags->nerrors++ < DIAG_MAX_ERRORS;
+        break;
+    case DIAG_WARNING:
+        keep = diags->nwarnings++ < DIAG_MAX_ERRORS;
+        break;
     case DIAG_NOTE:
-    case DIAG_HINT: keep = !diags->dropped; break;
+    case DIAG_HINT:
+        keep = !diags->dropped;
+        break;
     }
     diags->dropped = !keep;
     if (!keep) return;
@@ -77,7 +83,9 @@ const char *diags_line(const Diags *diags, Span span, int *length) {
     return at;
 }
 
-static bool is_continuation(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+static bool is_continuation(char c) {
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
 
 /* The source line and the underline below it. Of a long line only the surroundings of the span; control characters, which could
  * steer a terminal, as '?'; one caret column per UTF-8 character. */
@@ -90,8 +98,10 @@ static void print_excerpt(const Diags *diags, Span span, FILE *out) {
     if (n > EXCERPT_BYTES) {
         first = column > EXCERPT_BYTES / 2 ? column - EXCERPT_BYTES / 2 : 0;
         last = n - first > EXCERPT_BYTES ? first + EXCERPT_BYTES : n;
-        while (first < column && is_continuation(line[first])) first++;
-        while (last < n && last > column && is_continuation(line[last])) last--;
+        while (first < column && is_continuation(line[first]))
+            first++;
+        while (last < n && last > column && is_continuation(line[last]))
+            last--;
     }
     const char *lead = first > 0 ? "..." : "", *trail = last < n ? "..." : "";
     fprintf(out, "%5d | %s", span.line, lead);
@@ -129,7 +139,8 @@ void diags_print(const Diags *diags, FILE *out) {
 static int edit_distance(const char *a, int na, const char *b, int nb) {
     int rows[3][NAME_BYTES + 1];
     int *before = rows[0], *previous = rows[1], *row = rows[2];
-    for (int j = 0; j <= nb; j++) previous[j] = before[j] = j;
+    for (int j = 0; j <= nb; j++)
+        previous[j] = before[j] = j;
     for (int i = 1; i <= na; i++) {
         row[0] = i;
         for (int j = 1; j <= nb; j++) {

@@ -11,9 +11,15 @@ void layout_init(Layout *layout, int ndim) {
     *layout = (Layout){.ndim = ndim};
 }
 
-static int list_count(const Layout *layout) { return layout->ndim + NREDUCTIONS; }
-static int digit_count(const Layout *layout) { return layout->start[list_count(layout)]; }
-static int64_t digit_top(Digit d) { return (int64_t)d.size * d.stride; }
+static int list_count(const Layout *layout) {
+    return layout->ndim + NREDUCTIONS;
+}
+static int digit_count(const Layout *layout) {
+    return layout->start[list_count(layout)];
+}
+static int64_t digit_top(Digit d) {
+    return (int64_t)d.size * d.stride;
+}
 
 bool layout_append(Layout *layout, int list, Digit digit) {
     assert(list >= 0 && list < list_count(layout));
@@ -23,21 +29,28 @@ bool layout_append(Layout *layout, int list, Digit digit) {
     int at = layout->start[list + 1];
     /* The order of partial digits says nothing: keep them as the canonical form has them. */
     if (list >= layout->ndim)
-        while (at > layout->start[list] && layout->digit[at - 1].stride < digit.stride) at--;
+        while (at > layout->start[list] && layout->digit[at - 1].stride < digit.stride)
+            at--;
     memmove(&layout->digit[at + 1], &layout->digit[at], (size_t)(n - at) * sizeof(Digit));
     layout->digit[at] = digit;
-    for (int i = list + 1; i <= list_count(layout); i++) layout->start[i]++;
+    for (int i = list + 1; i <= list_count(layout); i++)
+        layout->start[i]++;
     return true;
 }
 
 int64_t layout_split(const Layout *layout, int list) {
     int64_t split = 1;
-    for (int i = 0; i < layout_count(layout, list); i++) split *= layout_list(layout, list)[i].size;
+    for (int i = 0; i < layout_count(layout, list); i++)
+        split *= layout_list(layout, list)[i].size;
     return split;
 }
 
-bool layout_is_partial(const Layout *layout) { return digit_count(layout) > layout->start[layout->ndim]; }
-bool layout_is_whole(const Layout *layout) { return digit_count(layout) == 0; }
+bool layout_is_partial(const Layout *layout) {
+    return digit_count(layout) > layout->start[layout->ndim];
+}
+bool layout_is_whole(const Layout *layout) {
+    return digit_count(layout) == 0;
+}
 
 void layout_complete(const Layout *from, Layout *to) {
     Layout result;
@@ -45,13 +58,18 @@ void layout_complete(const Layout *from, Layout *to) {
     memcpy(result.start, from->start, (size_t)from->ndim + 1);
     int n = from->start[from->ndim];
     memcpy(result.digit, from->digit, (size_t)n * sizeof(Digit));
-    for (int i = from->ndim + 1; i <= list_count(from); i++) result.start[i] = (uint8_t)n;
+    for (int i = from->ndim + 1; i <= list_count(from); i++)
+        result.start[i] = (uint8_t)n;
     *to = result;
 }
 
-bool digits_compatible(Digit a, Digit b) { return b.stride % digit_top(a) == 0 || a.stride % digit_top(b) == 0; }
+bool digits_compatible(Digit a, Digit b) {
+    return b.stride % digit_top(a) == 0 || a.stride % digit_top(b) == 0;
+}
 
-bool digit_within(Digit part, Digit whole) { return part.stride % whole.stride == 0 && digit_top(whole) % digit_top(part) == 0; }
+bool digit_within(Digit part, Digit whole) {
+    return part.stride % whole.stride == 0 && digit_top(whole) % digit_top(part) == 0;
+}
 
 bool layout_valid(const Layout *layout, int nranks, const char **why) {
     const char *unused;
@@ -117,7 +135,8 @@ void layout_canonical(Layout *layout, const Shape *shape) {
     layout_init(&result, layout->ndim);
     int n = 0;
     for (int list = 0; list < list_count(layout); list++) {
-        for (int i = 0; i < layout_count(layout, list); i++) layout_append(&sorted, list, layout_list(layout, list)[i]);
+        for (int i = 0; i < layout_count(layout, list); i++)
+            layout_append(&sorted, list, layout_list(layout, list)[i]);
         int merged = 0;
         for (int i = 0; i < layout_count(&sorted, list); i++)
             merged = append_merged(result.digit + n, merged, layout_list(&sorted, list)[i], list < layout->ndim ? shape->dim[list] : -1);
@@ -168,7 +187,8 @@ uint64_t layout_hash(const Layout *layout) {
     uint64_t hash = 14695981039346656037u;
     const uint64_t prime = 1099511628211u;
     hash = (hash ^ (uint64_t)layout->ndim) * prime;
-    for (int i = 0; i <= list_count(layout); i++) hash = (hash ^ layout->start[i]) * prime;
+    for (int i = 0; i <= list_count(layout); i++)
+        hash = (hash ^ layout->start[i]) * prime;
     for (int i = 0; i < digit_count(layout); i++) {
         hash = (hash ^ (uint64_t)(uint32_t)layout->digit[i].size) * prime;
         hash = (hash ^ (uint64_t)(uint32_t)layout->digit[i].stride) * prime;
@@ -201,7 +221,8 @@ void layout_print(Text *text, const Layout *layout, bool hidden) {
 }
 
 static const char *skip_spaces(const char *p) {
-    while (*p == ' ') p++;
+    while (*p == ' ')
+        p++;
     return p;
 }
 
@@ -290,7 +311,8 @@ void mesh_digits(const int32_t *sizes, int naxes, int32_t inner, Digit *digits) 
 /* Puts value into the ascending set at[0 .. n). */
 static int set_add(int64_t *at, int n, int64_t value) {
     int i = n;
-    while (i > 0 && at[i - 1] > value) i--;
+    while (i > 0 && at[i - 1] > value)
+        i--;
     if (i > 0 && at[i - 1] == value) return n;
     memmove(at + i + 1, at + i, (size_t)(n - i) * sizeof *at);
     at[i] = value;

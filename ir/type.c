@@ -70,7 +70,9 @@ static void dims_print(Text *text, const Shape *shape, bool hidden) {
     text_printf(text, "]");
 }
 
-void shape_print(Text *text, const Shape *shape) { dims_print(text, shape, false); }
+void shape_print(Text *text, const Shape *shape) {
+    dims_print(text, shape, false);
+}
 
 void type_print(Text *text, const TensorType *type) {
     text_printf(text, "%s", dtype_name[type->dtype]);

@@ -13,11 +13,13 @@ Test(arena, memory_is_zeroed_aligned_and_separate) {
         size_t bytes = (size_t)i * 37;
         blocks[i] = arena_alloc(&arena, bytes);
         cr_assert_eq((uintptr_t)blocks[i] % _Alignof(max_align_t), 0);
-        for (size_t k = 0; k < bytes; k++) cr_assert_eq(blocks[i][k], 0);
+        for (size_t k = 0; k < bytes; k++)
+            cr_assert_eq(blocks[i][k], 0);
         memset(blocks[i], i + 1, bytes);
     }
     for (int i = 0; i < 200; i++)
-        for (size_t k = 0; k < (size_t)i * 37; k++) cr_assert_eq(blocks[i][k], (unsigned char)(i + 1));
+        for (size_t k = 0; k < (size_t)i * 37; k++)
+            cr_assert_eq(blocks[i][k], (unsigned char)(i + 1));
     cr_assert_geq(arena.used_bytes, (size_t)37 * 199 * 100);
     arena_finish(&arena);
     cr_assert_eq(arena.used_bytes, 0);
@@ -45,15 +47,18 @@ Test(vec, pushing_keeps_what_is_there) {
     Arena arena;
     arena_init(&arena);
     VEC(int) v = {0};
-    for (int i = 0; i < 1000; i++) vec_push(&arena, &v, i * i);
+    for (int i = 0; i < 1000; i++)
+        vec_push(&arena, &v, i * i);
     cr_assert_eq(v.n, 1000);
-    for (int i = 0; i < 1000; i++) cr_assert_eq(v.at[i], i * i);
+    for (int i = 0; i < 1000; i++)
+        cr_assert_eq(v.at[i], i * i);
     arena_finish(&arena);
 }
 
 Test(text, grows_and_ends_with_nul) {
     Text text = {0};
-    for (int i = 0; i < 1000; i++) text_printf(&text, "%d,", i % 10);
+    for (int i = 0; i < 1000; i++)
+        text_printf(&text, "%d,", i % 10);
     cr_assert_eq(text.n, 2000);
     cr_assert_eq(strlen(text.at), 2000);
     char wide[5000];
@@ -94,7 +99,8 @@ Test(file, what_is_written_is_read_back) {
     for (int version = 0; version < 2; version++) {
         size_t size = version ? 300000 : 5;
         char *bytes = arena_alloc(&arena, size);
-        for (size_t i = 0; i < size; i++) bytes[i] = (char)(i * 7);
+        for (size_t i = 0; i < size; i++)
+            bytes[i] = (char)(i * 7);
         cr_assert(file_write(path, bytes, size, &error), "%s", error.text);
         cr_assert(file_read(&arena, path, 300000, &text, &n, &error), "%s", error.text);
         cr_assert_eq(n, size);

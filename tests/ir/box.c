@@ -70,7 +70,8 @@ Test(box, groups_are_in_the_order_of_the_mixed_radix) {
     int members[6], position;
     cr_assert_eq(group_members(digits, 2, 11, members, &position), 6);
     const int expected[] = {2, 6, 10, 3, 7, 11};
-    for (int i = 0; i < 6; i++) cr_assert_eq(members[i], expected[i]);
+    for (int i = 0; i < 6; i++)
+        cr_assert_eq(members[i], expected[i]);
     cr_assert_eq(position, 5);
     cr_assert_eq(group_leader(digits, 2, 11), 2);
     cr_assert_eq(group_members(NULL, 0, 7, members, &position), 1);
@@ -88,9 +89,11 @@ Test(box, groups_partition_the_ranks) {
             int count = group_members(digits, n, rank, members, &position);
             cr_assert_eq(members[position], rank);
             cr_assert_eq(members[0], group_leader(digits, n, rank));
-            for (int i = 0; i < count; i++) seen[members[i]]++;
+            for (int i = 0; i < count; i++)
+                seen[members[i]]++;
             if (rank == nranks - 1)
-                for (int i = 0; i < nranks; i++) cr_assert_eq(seen[i], count);
+                for (int i = 0; i < nranks; i++)
+                    cr_assert_eq(seen[i], count);
         }
     }
 }
@@ -108,10 +111,10 @@ typedef struct Trial {
     int64_t cell[CELLS][MAX_NDIM];
     Digit summed[MAX_DIGITS];
     int nsummed, nterms;
-    uint64_t sum[RANKS][CELLS];   /* what has arrived at a rank */
-    int next[RANKS][CELLS];       /* terms that have */
-    bool done[RANKS][CELLS];      /* the completed value has */
-    int64_t received[RANKS];      /* elements, copies not counted */
+    uint64_t sum[RANKS][CELLS]; /* what has arrived at a rank */
+    int next[RANKS][CELLS];     /* terms that have */
+    bool done[RANKS][CELLS];    /* the completed value has */
+    int64_t received[RANKS];    /* elements, copies not counted */
     VEC(Piece) pieces;
     Arena arena;
 } Trial;
@@ -128,21 +131,28 @@ static void complain(const Trial *t, const char *what, const Piece *piece) {
     cr_assert_fail("%s", text.at);
 }
 
-static uint64_t mixed(uint64_t x) { return random_next(&x); }
+static uint64_t mixed(uint64_t x) {
+    return random_next(&x);
+}
 
 static int spelled(const Digit *digits, int n, int rank) {
     int index = 0;
-    for (int i = 0; i < n; i++) index = index * digits[i].size + digit_of(digits[i], rank);
+    for (int i = 0; i < n; i++)
+        index = index * digits[i].size + digit_of(digits[i], rank);
     return index;
 }
 
 /* A number that tells a rank's values of the partial digits of `to`, the terms that stay apart. */
 static uint64_t kept(const Trial *t, int rank) {
-    return (uint64_t)spelled(t->to.digit + t->to.start[t->to.ndim], layout_count(&t->to, t->to.ndim) + layout_count(&t->to, t->to.ndim + 1) + layout_count(&t->to, t->to.ndim + 2), rank);
+    return (uint64_t)spelled(t->to.digit + t->to.start[t->to.ndim],
+                             layout_count(&t->to, t->to.ndim) + layout_count(&t->to, t->to.ndim + 1) + layout_count(&t->to, t->to.ndim + 2),
+                             rank);
 }
 
 /* The value of a cell in the source buffer of a rank: replicas have equal ones. */
-static uint64_t term_value(int cell, int term, uint64_t owed) { return mixed((uint64_t)cell * 1000003 + (uint64_t)term * 1009 + owed * 7919); }
+static uint64_t term_value(int cell, int term, uint64_t owed) {
+    return mixed((uint64_t)cell * 1000003 + (uint64_t)term * 1009 + owed * 7919);
+}
 
 static int cell_at(const Trial *t, const Box *box, int64_t index) {
     int64_t offset[MAX_NDIM] = {0};
@@ -152,7 +162,8 @@ static int cell_at(const Trial *t, const Box *box, int64_t index) {
         index /= extent;
     }
     int cell = 0;
-    for (int i = 0; i < t->shape.ndim; i++) cell = cell * (int)t->shape.dim[i] + (int)(box->begin[i] + offset[i]);
+    for (int i = 0; i < t->shape.ndim; i++)
+        cell = cell * (int)t->shape.dim[i] + (int)(box->begin[i] + offset[i]);
     return cell;
 }
 
@@ -187,7 +198,8 @@ static void play(Trial *t, const Piece *p) {
 /* PLAN.md 2, counted from who holds and who needs each cell. */
 static void check_bound(const Trial *t) {
     int64_t bound = 0, total = 0;
-    for (int rank = 0; rank < t->nranks; rank++) total += t->received[rank];
+    for (int rank = 0; rank < t->nranks; rank++)
+        total += t->received[rank];
     for (int cell = 0; cell < t->ncells; cell++) {
         bool counted[RANKS] = {false};
         for (int rank = 0; rank < t->nranks; rank++) {
@@ -213,7 +225,8 @@ static void check_bound(const Trial *t) {
     /* Nothing to add up: every rank for itself is at its bound. */
     for (int rank = 0; rank < t->nranks; rank++) {
         int64_t lacks = 0;
-        for (int cell = 0; cell < t->ncells; cell++) lacks += holds(&t->to, &t->shape, rank, t->cell[cell]) && !holds(&t->from, &t->shape, rank, t->cell[cell]);
+        for (int cell = 0; cell < t->ncells; cell++)
+            lacks += holds(&t->to, &t->shape, rank, t->cell[cell]) && !holds(&t->from, &t->shape, rank, t->cell[cell]);
         if (t->received[rank] != lacks) complain(t, "a rank not at its bound", NULL);
     }
 }
@@ -231,12 +244,14 @@ static void sort_pieces(Piece *at, int n, Piece *spare) {
     sort_pieces(at, half, spare);
     sort_pieces(at + half, n - half, spare);
     int i = 0, j = half, k = 0;
-    while (k < n) spare[k++] = j == n || (i < half && piece_order(&at[i], &at[j]) <= 0) ? at[i++] : at[j++];
+    while (k < n)
+        spare[k++] = j == n || (i < half && piece_order(&at[i], &at[j]) <= 0) ? at[i++] : at[j++];
     memcpy(at, spare, (size_t)n * sizeof *at);
 }
 
 static bool same_piece(const Piece *a, const Piece *b) {
-    if (piece_order(a, b) != 0 || a->term != b->term || a->first != b->first || a->count != b->count || a->box.ndim != b->box.ndim) return false;
+    if (piece_order(a, b) != 0 || a->term != b->term || a->first != b->first || a->count != b->count || a->box.ndim != b->box.ndim)
+        return false;
     for (int i = 0; i < a->box.ndim; i++)
         if (a->box.begin[i] != b->box.begin[i] || a->box.end[i] != b->box.end[i]) return false;
     return true;
@@ -254,7 +269,8 @@ static void check_sent(Trial *t) {
         int before = t->pieces.n;
         cr_assert(pieces_sent(&t->from, &t->to, &t->shape, t->nranks, rank, collect, t));
         for (int i = before; i < t->pieces.n; i++)
-            if (t->pieces.at[i].from != rank || t->pieces.at[i].to == rank) complain(t, "a piece that is not the sender's", &t->pieces.at[i]);
+            if (t->pieces.at[i].from != rank || t->pieces.at[i].to == rank)
+                complain(t, "a piece that is not the sender's", &t->pieces.at[i]);
     }
     if (t->pieces.n != n) complain(t, "sent and received differ in number", NULL);
     sort_pieces(received, n, spare);
@@ -268,11 +284,13 @@ static void simulate(Trial *t) {
     t->nsummed = layout_summed(&t->from, &t->to, t->summed, &kind);
     cr_assert_geq(t->nsummed, 0);
     t->nterms = 1;
-    for (int i = 0; i < t->nsummed; i++) t->nterms *= t->summed[i].size;
+    for (int i = 0; i < t->nsummed; i++)
+        t->nterms *= t->summed[i].size;
     t->ncells = (int)shape_elements(&t->shape);
     cr_assert_leq(t->ncells, CELLS);
     for (int cell = 0; cell < t->ncells; cell++)
-        for (int i = t->shape.ndim - 1, rest = cell; i >= 0; rest /= (int)t->shape.dim[i], i--) t->cell[cell][i] = rest % t->shape.dim[i];
+        for (int i = t->shape.ndim - 1, rest = cell; i >= 0; rest /= (int)t->shape.dim[i], i--)
+            t->cell[cell][i] = rest % t->shape.dim[i];
     memset(t->received, 0, sizeof t->received);
     for (int rank = 0; rank < t->nranks; rank++) {
         memset(t->sum[rank], 0, (size_t)t->ncells * sizeof t->sum[rank][0]);
@@ -297,7 +315,8 @@ static void simulate(Trial *t) {
         for (int cell = 0; cell < t->ncells; cell++) {
             if (!holds(&t->to, &t->shape, rank, t->cell[cell])) continue;
             uint64_t expected = 0;
-            for (int term = 0; term < t->nterms; term++) expected += term_value(cell, term, kept(t, rank));
+            for (int term = 0; term < t->nterms; term++)
+                expected += term_value(cell, term, kept(t, rank));
             if (!t->done[rank][cell] || t->sum[rank][cell] != expected) complain(t, "a cell is missing or wrong", NULL);
         }
     check_bound(t);
@@ -312,7 +331,8 @@ static void random_trial(Trial *t, uint64_t *seed, bool partial) {
     t->nranks = ranks[random_below(seed, 9)];
     int ndim = random_below(seed, 4);
     t->shape.ndim = ndim;
-    for (int i = 0; i < ndim; i++) t->shape.dim[i] = random_below(seed, 20) ? 1 + random_below(seed, ndim == 3 ? 6 : 8) : 0;
+    for (int i = 0; i < ndim; i++)
+        t->shape.dim[i] = random_below(seed, 20) ? 1 + random_below(seed, ndim == 3 ? 6 : 8) : 0;
     Digit digits[MAX_DIGITS], owed[MAX_DIGITS], kept_digits[MAX_DIGITS];
     int n = random_mesh(seed, t->nranks, digits), nowed = 0, nkept = 0;
     layout_init(&t->from, ndim);
@@ -327,7 +347,8 @@ static void random_trial(Trial *t, uint64_t *seed, bool partial) {
         }
     }
     random_assign(seed, digits, n, &t->from, ndim);
-    for (int i = 0; i < nowed; i++) layout_append(&t->from, ndim + (int)kind, owed[i]);
+    for (int i = 0; i < nowed; i++)
+        layout_append(&t->from, ndim + (int)kind, owed[i]);
     bool keep = random_below(seed, 3) == 0;
     for (int i = 0; i < nowed; i++) {
         /* Of a composite digit also its major half alone may be kept. */
@@ -341,7 +362,8 @@ static void random_trial(Trial *t, uint64_t *seed, bool partial) {
     int usable = 0;
     for (int i = 0; i < n; i++) {
         bool fits = true;
-        for (int k = 0; k < nkept; k++) fits = fits && digits_compatible(digits[i], kept_digits[k]);
+        for (int k = 0; k < nkept; k++)
+            fits = fits && digits_compatible(digits[i], kept_digits[k]);
         if (fits) digits[usable++] = digits[i];
     }
     random_assign(seed, digits, usable, &t->to, ndim);
@@ -357,9 +379,13 @@ static void simulate_many(uint64_t seed, int trials, bool partial) {
     free(t);
 }
 
-Test(pieces, without_sums_every_cell_arrives_once_at_the_bound) { simulate_many(1, 3000, false); }
+Test(pieces, without_sums_every_cell_arrives_once_at_the_bound) {
+    simulate_many(1, 3000, false);
+}
 
-Test(pieces, sums_are_complete_equal_and_at_the_bound) { simulate_many(2, 3000, true); }
+Test(pieces, sums_are_complete_equal_and_at_the_bound) {
+    simulate_many(2, 3000, true);
+}
 
 static void simulate_one(const char *from, const char *to, Shape shape, int nranks) {
     Trial *t = calloc(1, sizeof *t);
@@ -372,16 +398,16 @@ static void simulate_one(const char *from, const char *to, Shape shape, int nran
 }
 
 Test(pieces, named_cases_are_at_the_bound) {
-    simulate_one("[- -] +sum(4@1)", "[- -]", (Shape){2, {8, 8}}, 8);                       /* AllReduce beside replicas */
-    simulate_one("[- -] +sum(4@2)", "[4@2 -]", (Shape){2, {8, 8}}, 8);                     /* ReduceScatter */
-    simulate_one("[2@6 3@2]", "[3@2 2@6]", (Shape){2, {7, 5}}, 12);                        /* 2x3x2 */
-    simulate_one("[2@3 -] +sum(3@1)", "[3@2 2@1]", (Shape){2, {5, 7}}, 6);                 /* 2x3 against 3x2 */
+    simulate_one("[- -] +sum(4@1)", "[- -]", (Shape){2, {8, 8}}, 8);       /* AllReduce beside replicas */
+    simulate_one("[- -] +sum(4@2)", "[4@2 -]", (Shape){2, {8, 8}}, 8);     /* ReduceScatter */
+    simulate_one("[2@6 3@2]", "[3@2 2@6]", (Shape){2, {7, 5}}, 12);        /* 2x3x2 */
+    simulate_one("[2@3 -] +sum(3@1)", "[3@2 2@1]", (Shape){2, {5, 7}}, 6); /* 2x3 against 3x2 */
     simulate_one("[2@3 -] +max(3@1)", "[2@1 -]", (Shape){2, {2, 7}}, 6);
-    simulate_one("[] +sum(6@1)", "[]", (Shape){0, {0}}, 6);                                /* one element, many owners */
-    simulate_one("[8@1] +sum(3@8)", "[2@12]", (Shape){1, {3}}, 24);                        /* empty boxes */
-    simulate_one("[2@1] +sum(4@2)", "[2@1] +sum(2@4)", (Shape){1, {8}}, 8);                /* partly owed still */
-    simulate_one("[-] +sum(2@2) +max(2@1)", "[2@2] +max(2@1)", (Shape){1, {5}}, 4);        /* another reduction stays owed */
-    simulate_one("[2@1] +sum(2@2)", "[-] +sum(2@2)", (Shape){1, {5}}, 4);                  /* an exchange of partial values */
+    simulate_one("[] +sum(6@1)", "[]", (Shape){0, {0}}, 6);                         /* one element, many owners */
+    simulate_one("[8@1] +sum(3@8)", "[2@12]", (Shape){1, {3}}, 24);                 /* empty boxes */
+    simulate_one("[2@1] +sum(4@2)", "[2@1] +sum(2@4)", (Shape){1, {8}}, 8);         /* partly owed still */
+    simulate_one("[-] +sum(2@2) +max(2@1)", "[2@2] +max(2@1)", (Shape){1, {5}}, 4); /* another reduction stays owed */
+    simulate_one("[2@1] +sum(2@2)", "[-] +sum(2@2)", (Shape){1, {5}}, 4);           /* an exchange of partial values */
 }
 
 typedef struct Count {

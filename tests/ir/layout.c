@@ -43,12 +43,14 @@ Test(layout, appending_keeps_lists_apart_and_drops_size_1) {
     cr_assert(layout_is_partial(&l));
     layout_complete(&l, &l);
     check_printed(&l, false, "[4@8.3@32 2@1]");
-    for (int i = 0; i < MAX_DIGITS - 3; i++) cr_assert(layout_append(&l, 1, (Digit){2, 1}));
+    for (int i = 0; i < MAX_DIGITS - 3; i++)
+        cr_assert(layout_append(&l, 1, (Digit){2, 1}));
     cr_assert_not(layout_append(&l, 1, (Digit){2, 1}), "no room");
 }
 
 Test(layout, text_is_read_back) {
-    const char *const texts[] = {"[]", "[] +sum(8@1)", "[-]", "[2@4.2@1 -] +sum(2@2)", "[- - 3@2 -] +sum(2@6) +max(2@1) +min(2@12)", "[4@2.2@1 - 2@8] +sum(2@16)"};
+    const char *const texts[] = {
+        "[]", "[] +sum(8@1)", "[-]", "[2@4.2@1 -] +sum(2@2)", "[- - 3@2 -] +sum(2@6) +max(2@1) +min(2@12)", "[4@2.2@1 - 2@8] +sum(2@16)"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         Layout l = parsed(texts[i]);
         check_printed(&l, false, texts[i]);
@@ -70,8 +72,32 @@ Test(layout, text_is_read_back) {
 }
 
 Test(layout, text_that_is_none_is_refused) {
-    const char *const texts[] = {"", "[", "]", "[2]", "[2@]", "[@1]", "[2@1", "[2@1.]", "[2@1 x]", "[2@1-]", "[--]", "[0@1]", "[2@0]", "[-2@1]", "[99999999999@1]", "[2@1 | - | -]", "[| -]",
-                                 "[- - - - - - - - - -]", "[-] +", "[-] +sum", "[-] +sum()", "[-] +sum(2@1", "[-] +mul(2@1)", "[-] +sum(2@1) +sum(2@2)", "[2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1]"};
+    const char *const texts[] = {"",
+                                 "[",
+                                 "]",
+                                 "[2]",
+                                 "[2@]",
+                                 "[@1]",
+                                 "[2@1",
+                                 "[2@1.]",
+                                 "[2@1 x]",
+                                 "[2@1-]",
+                                 "[--]",
+                                 "[0@1]",
+                                 "[2@0]",
+                                 "[-2@1]",
+                                 "[99999999999@1]",
+                                 "[2@1 | - | -]",
+                                 "[| -]",
+                                 "[- - - - - - - - - -]",
+                                 "[-] +",
+                                 "[-] +sum",
+                                 "[-] +sum()",
+                                 "[-] +sum(2@1",
+                                 "[-] +mul(2@1)",
+                                 "[-] +sum(2@1) +sum(2@2)",
+                                 "[2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1."
+                                 "2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1.2@1]"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const char *at = texts[i];
         Layout l;
@@ -89,7 +115,7 @@ Test(layout, canonical_merges_neighbours_only_where_no_box_changes) {
     check_canonical("[2@2.2@1]", (Shape){1, {6}}, "[2@2.2@1]"); /* 2 1 2 1, not 2 2 1 1 */
     check_canonical("[2@2.2@1]", (Shape){1, {7}}, "[4@1]");     /* 2 2 2 1 both ways */
     check_canonical("[2@2.2@1]", (Shape){1, {1}}, "[4@1]");
-    check_canonical("[2@2.2@1]", (Shape){1, {2}}, "[2@2.2@1]"); /* 1 0 1 0 */
+    check_canonical("[2@2.2@1]", (Shape){1, {2}}, "[2@2.2@1]");          /* 1 0 1 0 */
     check_canonical("[2@8.2@2.2@1]", (Shape){1, {13}}, "[2@8.2@2.2@1]"); /* 7: yes, 6: no */
     check_canonical("[2@8.2@2.2@1]", (Shape){1, {15}}, "[2@8.4@1]");     /* 8 and 7: yes */
     check_canonical("[- -] +sum(2@2.2@8.2@1.2@4)", (Shape){2, {3, 3}}, "[- -] +sum(16@1)");
@@ -117,7 +143,8 @@ Test(layout, canonical_keeps_every_box_and_term_and_is_its_own_canonical) {
             Box a, b;
             layout_box(&l, &shape, rank, &a);
             layout_box(&c, &shape, rank, &b);
-            for (int i = 0; i < 2; i++) cr_assert(a.begin[i] == b.begin[i] && a.end[i] == b.end[i], "trial %d", trial);
+            for (int i = 0; i < 2; i++)
+                cr_assert(a.begin[i] == b.begin[i] && a.end[i] == b.end[i], "trial %d", trial);
         }
         cr_assert_eq(layout_split(&l, 2), layout_split(&c, 2));
         Layout again = c;
@@ -185,7 +212,9 @@ Test(layout, invalid_ones_are_refused_with_the_reason) {
     const struct {
         const char *text;
         int nranks;
-    } bad[] = {{"[2@4]", 4}, {"[3@1]", 8}, {"[2@3]", 8}, {"[2@1 2@1]", 8}, {"[4@1 2@2]", 8}, {"[2@3 2@1]", 6}, {"[2@1] +sum(2@1)", 8}, {"[2147483647@2147483647]", 8}, {"[2@1073741824]", 8}};
+    } bad[] = {{"[2@4]", 4},         {"[3@1]", 8},     {"[2@3]", 8},           {"[2@1 2@1]", 8},
+               {"[4@1 2@2]", 8},     {"[2@3 2@1]", 6}, {"[2@1] +sum(2@1)", 8}, {"[2147483647@2147483647]", 8},
+               {"[2@1073741824]", 8}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         Layout l = parsed(bad[i].text);
         why = NULL;
@@ -236,7 +265,8 @@ Test(layout, chains_are_mixed_radices_of_the_ranks) {
     Digit chain[MAX_DIGITS];
     const Digit a[] = {{2, 2}}, b[] = {{4, 1}}, c[] = {{3, 4}};
     cr_assert_eq(digits_chain(a, 1, b, 1, 24, chain), 3);
-    cr_assert(chain[0].size == 6 && chain[0].stride == 4 && chain[1].size == 2 && chain[1].stride == 2 && chain[2].size == 2 && chain[2].stride == 1);
+    cr_assert(chain[0].size == 6 && chain[0].stride == 4 && chain[1].size == 2 && chain[1].stride == 2 && chain[2].size == 2 &&
+              chain[2].stride == 1);
     cr_assert_eq(digits_chain(c, 1, NULL, 0, 24, chain), 3);
     cr_assert(chain[0].size == 2 && chain[1].size == 3 && chain[2].size == 4);
     cr_assert_eq(digits_chain(NULL, 0, NULL, 0, 1, chain), 0);
@@ -247,7 +277,8 @@ Test(layout, chains_are_mixed_radices_of_the_ranks) {
 Test(layout, summed_digits_are_those_no_longer_owed) {
     Digit d[MAX_DIGITS];
     Reduction kind;
-    Layout from = parsed("[2@8] +sum(4@1)"), whole = parsed("[-]"), keeps = parsed("[2@1] +sum(2@2)"), other = parsed("[-] +sum(2@4)"), max = parsed("[-] +max(2@1)");
+    Layout from = parsed("[2@8] +sum(4@1)"), whole = parsed("[-]"), keeps = parsed("[2@1] +sum(2@2)"), other = parsed("[-] +sum(2@4)"),
+           max = parsed("[-] +max(2@1)");
     cr_assert_eq(layout_summed(&from, &whole, d, &kind), 1);
     cr_assert(d[0].size == 4 && d[0].stride == 1 && kind == REDUCE_SUM);
     cr_assert_eq(layout_summed(&from, &keeps, d, &kind), 1);

@@ -9,7 +9,9 @@ static inline uint64_t random_next(uint64_t *seed) {
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
-static inline int random_below(uint64_t *seed, int n) { return (int)(random_next(seed) % (uint64_t)n); }
+static inline int random_below(uint64_t *seed, int n) {
+    return (int)(random_next(seed) % (uint64_t)n);
+}
 
 /* A mixed radix of nranks in random order, major first; digits may be products of primes. Returns their number. */
 static inline int random_mesh(uint64_t *seed, int nranks, Digit *digits) {
@@ -17,7 +19,8 @@ static inline int random_mesh(uint64_t *seed, int nranks, Digit *digits) {
     int n = 0;
     for (int rest = nranks; rest > 1;) {
         int size = 2 + random_below(seed, rest - 1);
-        while (rest % size != 0) size--;
+        while (rest % size != 0)
+            size--;
         if (size == 1) size = rest;
         sizes[n++] = size;
         rest /= size;

@@ -16,7 +16,23 @@ Test(type, names_of_element_types_are_read_back) {
 }
 
 Test(type, products_are_exact_or_refused) {
-    const int64_t values[] = {0, 1, -1, 2, -2, 3, 7, -7, 1 << 20, (int64_t)1 << 31, (int64_t)1 << 32, -((int64_t)1 << 32), INT64_MAX, INT64_MIN, INT64_MAX / 2, INT64_MIN / 2, INT64_MAX / 3};
+    const int64_t values[] = {0,
+                              1,
+                              -1,
+                              2,
+                              -2,
+                              3,
+                              7,
+                              -7,
+                              1 << 20,
+                              (int64_t)1 << 31,
+                              (int64_t)1 << 32,
+                              -((int64_t)1 << 32),
+                              INT64_MAX,
+                              INT64_MIN,
+                              INT64_MAX / 2,
+                              INT64_MIN / 2,
+                              INT64_MAX / 3};
     const int n = sizeof values / sizeof *values;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) {
