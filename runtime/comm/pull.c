@@ -76,16 +76,10 @@ static bool piece_add(void *context, const Piece *piece)
 /* The kind of partial sum that the transfer completes; at most one at a time. */
 static bool reduction_find(const Transfer *transfer, Reduction *reduction, Error *error)
 {
-    int n = 0;
+    Digit summed[MAX_DIGITS];
     *reduction = REDUCE_SUM;
-    for (int r = 0; r < NREDUCTIONS; r++) {
-        int list = transfer->shape.ndim + r;
-        if (layout_split(transfer->from, list) == layout_split(transfer->to, list)) continue;
-        *reduction = (Reduction)r;
-        n++;
-    }
-    if (n <= 1) return true;
-    return error_set(error, EXIT_INTERNAL, "%s %s completes partial values of several kinds (sum, max, min) at once; the plan must take them one by one",
+    if (layout_summed(transfer->from, transfer->to, summed, reduction) >= 0) return true;
+    return error_set(error, EXIT_INTERNAL, "%s of %s: its target is partial where its source is not, or it completes partial values of several kinds at once",
                      comm_name[transfer->kind], transfer->name ? transfer->name : "?");
 }
 
