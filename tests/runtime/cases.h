@@ -1,0 +1,44 @@
+/* Redistributions with known results, for tests of communicators. Nothing here calls ir/box.c: who holds which cell, what it must be, and
+ * how much must move follow from the definitions of PLAN.md 1 and 2, cell by cell. */
+#pragma once
+#include "runtime/runtime.h"
+
+enum { MAX_ATOMS = 4 };
+enum { ROLE_WHOLE = -1, ROLE_PARTIAL = MAX_NDIM }; /* else the dimension that the digit splits */
+
+/* One layout: what each digit of a mesh does. */
+typedef struct Side {
+    int natoms;
+    Digit atom[MAX_ATOMS];
+    int role[MAX_ATOMS];
+    bool reversed;          /* digits of one dimension in the opposite order */
+} Side;
+
+typedef struct Case {
+    int nranks;
+    Shape shape;
+    DType dtype;
+    Reduction reduction;    /* of the partial digits */
+    Side from, to;          /* the digits that are partial in `to` are digits of `from` and partial there */
+    CommKind kind;
+    const char *name;
+} Case;
+
+void side_layout(const Case *c, const Side *side, Layout *layout);
+/* The index ranges that rank holds: begin[d], end[d]. Returns the number of cells. */
+int64_t side_box(const Case *c, const Side *side, int rank, int64_t *begin, int64_t *end);
+/* What rank's source holds at the cell in use number `use`, and what its target must hold. */
+double case_source(const Case *c, int rank, int64_t cell, int use);
+double case_target(const Case *c, int rank, int64_t cell, int use);
+/* Cells that must be received by all ranks together: the bound of PLAN.md 2. */
+int64_t case_bound(const Case *c);
+void case_print(Text *text, const Case *c);
+
+/* Calls fn for every pair of layouts that the meshes allow (each given by its axis sizes, 0 ends it), the target's partial digits among the
+ * source's. Returns the number of calls. */
+typedef void CaseFn(void *context, const Case *c);
+int64_t cases_all(int nranks, const int32_t *from_mesh, const int32_t *to_mesh, const Shape *shape, CaseFn *fn, void *context);
+
+/* Runs n cases together as one request, `uses` times, on every rank that comm drives, and checks every cell and the bytes that were counted.
+ * Collective. memory: from the communicator (else from malloc). False with *error saying which cell is wrong. */
+bool cases_run(Comm *comm, const Case *cases, int n, int uses, bool memory, Error *error);
