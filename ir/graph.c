@@ -75,24 +75,28 @@ static size_t layout_slot(const Graph *graph, const Layout *layout) {
     return i;
 }
 
-const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape) {
+const Layout *graph_layout_exact(Graph *graph, const Layout *layout) {
     struct LayoutIndex *index = graph->layout_index;
-    Layout canonical = *layout;
-    layout_canonical(&canonical, shape);
     if (2 * ((size_t)graph->layouts.n + 1) > index->cap) {
         index->cap = index->cap ? 2 * index->cap : 64;
         index->at = arena_alloc(graph->arena, index->cap * sizeof *index->at);
         for (int i = 0; i < graph->layouts.n; i++)
             index->at[layout_slot(graph, graph->layouts.at[i])] = i + 1;
     }
-    size_t slot = layout_slot(graph, &canonical);
+    size_t slot = layout_slot(graph, layout);
     if (!index->at[slot]) {
         Layout *copy = arena_alloc(graph->arena, sizeof *copy);
-        *copy = canonical;
+        *copy = *layout;
         vec_push(graph->arena, &graph->layouts, copy);
         index->at[slot] = graph->layouts.n;
     }
     return graph->layouts.at[index->at[slot] - 1];
+}
+
+const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape) {
+    Layout canonical = *layout;
+    layout_canonical(&canonical, shape);
+    return graph_layout_exact(graph, &canonical);
 }
 
 int graph_layout_number(const Graph *graph, const Layout *layout) {

@@ -508,6 +508,8 @@ enum { PART_OUT = MAX_IN, PART_NONE = -1 };
 int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, const int *in_part, int nin, int out_part, const Attr *attr, const char *name);
 /* Interns: equal layouts give the same pointer. The layout is made canonical for shape first. */
 const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape);
+/* The same without making it canonical: for the plan reader, where no shape is at hand. */
+const Layout *graph_layout_exact(Graph *graph, const Layout *layout);
 int graph_layout_number(const Graph *graph, const Layout *layout);        /* its position in graph->layouts */
 /* The layouts that a strategy asks of operand i, or gives result i (partial sums included). */
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
@@ -585,6 +587,8 @@ void plan_print(Text *text, const Plan *plan);
  * sizes sane. name is for messages: "net.plan:12: unknown key 'foo'". flags: PLAN_IGNORE_CHECKSUM. */
 enum { PLAN_IGNORE_CHECKSUM = 1 };
 bool plan_read(Plan *plan, Arena *arena, const char *name, const char *text, size_t n, int flags, Error *error);
+/* The text of a plan after an edit by hand: without its certificate, with a new checksum. Checks only that it is a plan of this format. */
+bool plan_renew(Text *renewed, const char *name, const char *text, size_t n, Error *error);
 /* The SPMD form of a stage: header, states, inputs, layouts and the graph with its layouts and strategies, in the plan's grammar. */
 void graph_print(Text *text, const Graph *graph);
 bool graph_read(Graph *graph, Arena *arena, const char *name, const char *text, size_t n, Error *error);

@@ -1,0 +1,429 @@
+#include "ir/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <xxhash.h>
+
+const char *const place_name[] = {"arena", "state", "input", "constant"};
+const char *const step_name[] = {"kernel", "local", "start", "wait", "write"};
+
+enum { MAX_PROGRAMS = 16 };
+
+void plan_init(Plan *plan, Arena *arena) {
+    *plan = (Plan){.format = PLAN_FORMAT};
+    graph_init(&plan->graph, arena);
+}
+
+/* ---------------------------------------------------------------- print */
+
+static void print_instance(Printing *printing, int id, const Instance *instance) {
+    Text *text = printing->text;
+    put(text, "    value ");
+    put_int(text, id);
+    put(text, " ");
+    put_value(printing, instance->value);
+    put(text, " layout=");
+    put_int(text, printing_layout(printing, instance->layout));
+    put(text, " ");
+    put(text, place_name[instance->place]);
+    put(text, " ");
+    put_int(text, instance->at);
+    if (instance->place == PLACE_STATE) {
+        put(text, " version ");
+        put_int(text, instance->version);
+    }
+    put(text, "\n");
+}
+
+static void print_step(Text *text, const Step *step) {
+    put(text, "    ");
+    put(text, step_name[step->kind]);
+    put(text, " ");
+    switch (step->kind) {
+    case STEP_KERNEL: put(text, op_table[step->op].name); break;
+    case STEP_LOCAL: put(text, comm_name[step->comm]); break;
+    case STEP_START:
+    case STEP_WAIT:
+        put(text, comm_name[step->comm]);
+        put(text, " ");
+        put_int(text, step->request);
+        break;
+    case STEP_WRITE: put_int(text, step->state); break;
+    }
+    put(text, " ");
+    put_ints(text, step->in, step->nin);
+    if (step->nout) {
+        put(text, " -> ");
+        put_ints(text, step->out, step->nout);
+    }
+    if (step->nnodes) {
+        put(text, " nodes=");
+        put_ints(text, step->node, step->nnodes);
+    }
+    if (step->stream) {
+        put(text, " stream=");
+        put_int(text, step->stream);
+    }
+    put(text, "\n");
+}
+
+static void print_program(Printing *printing, const Program *program) {
+    Text *text = printing->text;
+    put(text, "program ");
+    put_word(text, program->name);
+    put(text, " loss=");
+    if (program->loss < 0)
+        put(text, "none");
+    else
+        put_int(text, program->loss);
+    text_printf(text, " sent=%" PRId64 "\n", program->sent_bytes);
+    for (int r = 0; r < program->roles.n; r++) {
+        const Role *role = &program->roles.at[r];
+        text_printf(text, "  role %d-%d arena=%" PRId64 "\n", role->first_rank, role->last_rank, role->arena_bytes);
+        for (int i = 0; i < role->instances.n; i++) print_instance(printing, i, &role->instances.at[i]);
+        for (int i = 0; i < role->steps.n; i++) print_step(text, &role->steps.at[i]);
+    }
+}
+
+static void print_checksum(Text *text, uint64_t checksum) { text_printf(text, "checksum %016" PRIx64 "\n", checksum); }
+
+void plan_print(Text *text, const Plan *plan) {
+    size_t begin = text->n;
+    Printing printing;
+    printing_init(&printing, text, &plan->graph);
+    text_printf(text, "pcc-plan %d\n", plan->format);
+    print_head(&printing);
+    put(text, "options ");
+    put_quoted(text, plan->options);
+    text_printf(text, "\nhash %016" PRIx64 "\n", plan->net_hash);
+    printing_layouts(&printing);
+    for (int p = 0; p < plan->programs.n; p++)
+        for (int r = 0; r < plan->programs.at[p].roles.n; r++) {
+            const Role *role = &plan->programs.at[p].roles.at[r];
+            for (int i = 0; i < role->instances.n; i++) printing_layout(&printing, role->instances.at[i].layout);
+        }
+    print_sections(&printing);
+    for (int p = 0; p < plan->programs.n; p++) print_program(&printing, &plan->programs.at[p]);
+    printing_finish(&printing);
+    uint64_t checksum = XXH64(text->at + begin, text->n - begin, 0);
+    if (plan->certificate) {
+        put(text, "certificate ");
+        put_quoted(text, plan->certificate);
+        put(text, "\n");
+    }
+    print_checksum(text, checksum);
+}
+
+/* ---------------------------------------------------------------- read: programs */
+
+/* Of the largest box of any rank. The type has at most MAX_TENSOR_BYTES, so this fits. */
+static int64_t instance_bytes(const Graph *graph, const Instance *instance) {
+    const TensorType *type = &graph->values.at[instance->value].type;
+    return layout_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
+}
+
+static bool same_tensor(const TensorType *a, const TensorType *b) { return a->dtype == b->dtype && shape_equal(&a->shape, &b->shape); }
+
+/* An instance in the storage of a state or input: of its type, and no larger. */
+static bool check_storage(Reading *reading, const Instance *instance, const char *what, const TensorType *type, const Layout *storage) {
+    const TensorType *own = &reading->graph->values.at[instance->value].type;
+    if (!same_tensor(own, type)) return scan_fail(&reading->scan, "value %%%d has another type than %s %d", instance->value, what, (int)instance->at);
+    if (layout_max_elements(instance->layout, &own->shape) == layout_max_elements(storage, &own->shape)) return true;
+    return scan_fail(&reading->scan, "value %%%d in this layout has another size than the storage of %s %d", instance->value, what, (int)instance->at);
+}
+
+static bool read_place(Reading *reading, const Role *role, Instance *instance) {
+    Scan *scan = &reading->scan;
+    const Graph *graph = reading->graph;
+    int place;
+    if (!scan_choice(scan, "place", place_name, NPLACES, &place)) return false;
+    instance->place = (Place)place;
+    switch (instance->place) {
+    case PLACE_ARENA: {
+        int64_t bytes = instance_bytes(graph, instance);
+        if (!scan_integer(scan, "the offset", 0, MAX_TENSOR_BYTES, &instance->at)) return false;
+        if (instance->at % ARENA_ALIGNMENT) return scan_fail(scan, "the offset %" PRId64 " is no multiple of %d", instance->at, ARENA_ALIGNMENT);
+        if (bytes <= role->arena_bytes - instance->at) return true;
+        return scan_fail(scan, "%" PRId64 " bytes at offset %" PRId64 " reach beyond the arena of %" PRId64, bytes, instance->at, role->arena_bytes);
+    }
+    case PLACE_STATE:
+        if (!scan_integer(scan, "a state", 0, graph->states.n - 1, &instance->at) || !scan_keyword(scan, "version") ||
+            !scan_int(scan, "a version", 0, 1, &instance->version))
+            return false;
+        return check_storage(reading, instance, "state", &graph->states.at[instance->at].type, graph->states.at[instance->at].layout);
+    case PLACE_INPUT:
+        if (!scan_integer(scan, "an input", 0, graph->inputs.n - 1, &instance->at)) return false;
+        return check_storage(reading, instance, "input", &graph->inputs.at[instance->at].type, graph->inputs.at[instance->at].layout);
+    case PLACE_CONSTANT:
+        if (!scan_integer(scan, "a node", 0, graph->nodes.n - 1, &instance->at)) return false;
+        if (graph->nodes.at[instance->at].op != OP_constant) return scan_fail(scan, "node %d is no constant", (int)instance->at);
+        if (graph->nodes.at[instance->at].out[0] == instance->value) return true;
+        return scan_fail(scan, "value %%%d is not the result of node %d", instance->value, (int)instance->at);
+    }
+    return false;
+}
+
+static bool read_instances(Reading *reading, Role *role) {
+    Scan *scan = &reading->scan;
+    const Graph *graph = reading->graph;
+    while (scan_is_keyword(scan, "value")) {
+        Instance instance = {0};
+        int id;
+        if (!scan_int(scan, "the number of a value", role->instances.n, role->instances.n, &id) || !scan_char(scan, '%') ||
+            !scan_int(scan, "a value of the graph", 0, graph->values.n - 1, &instance.value) || !scan_key(scan, "layout") ||
+            !read_layout_number(reading, graph->values.at[instance.value].type.shape.ndim, &instance.layout) ||
+            !read_place(reading, role, &instance) || !scan_end(scan))
+            return false;
+        vec_push(scan->arena, &role->instances, instance);
+    }
+    return true;
+}
+
+static const TensorType *instance_type(const Reading *reading, const Role *role, int instance) {
+    return &reading->graph->values.at[role->instances.at[instance].value].type;
+}
+
+static bool check_kernel(Reading *reading, const Role *role, const Step *step) {
+    Scan *scan = &reading->scan;
+    const Graph *graph = reading->graph;
+    const Op *op = &op_table[step->op];
+    if (step->op == OP_write || op->op_class == OP_CLASS_LEAF || op->op_class == OP_CLASS_COMM || op->expand)
+        return scan_fail(scan, "%s is no kernel", op->name);
+    if (step->nin != op_nin(step->op) || step->nout != op_nout(step->op))
+        return scan_fail(scan, "%s has %d operands and %d results, not %d and %d", op->name, op_nin(step->op), op_nout(step->op), step->nin, step->nout);
+    if (step->nnodes == 0) return scan_fail(scan, "a kernel without nodes=(..)");
+    if (step->nnodes > 1) return true;
+    const Node *node = &graph->nodes.at[step->node[0]];
+    if (node->op != step->op) return scan_fail(scan, "node %d is %s, not %s", step->node[0], op_table[node->op].name, op->name);
+    for (int i = 0; i < step->nin; i++)
+        if (!type_equal(instance_type(reading, role, step->in[i]), &graph->values.at[node->in[i]].type))
+            return scan_fail(scan, "operand %d has another type than operand %d of node %d", step->in[i], i, step->node[0]);
+    for (int o = 0; o < step->nout; o++)
+        if (!type_equal(instance_type(reading, role, step->out[o]), &graph->values.at[node->out[o]].type))
+            return scan_fail(scan, "result %d has another type than result %d of node %d", step->out[o], o, step->node[0]);
+    return true;
+}
+
+/* What a reader needs in order to touch only memory that is there; the rest is the proof's. */
+static bool check_step(Reading *reading, const Role *role, const Step *step) {
+    Scan *scan = &reading->scan;
+    const State *state;
+    switch (step->kind) {
+    case STEP_KERNEL: return check_kernel(reading, role, step);
+    case STEP_LOCAL:
+    case STEP_START:
+    case STEP_WAIT:
+        if (step->nin != 1 || step->nout != 1) return scan_fail(scan, "%s has one operand and one result", step_name[step->kind]);
+        if (type_equal(instance_type(reading, role, step->in[0]), instance_type(reading, role, step->out[0]))) return true;
+        return scan_fail(scan, "values %d and %d differ in type", step->in[0], step->out[0]);
+    case STEP_WRITE:
+        if (step->nin != 1 || step->nout != 0) return scan_fail(scan, "write has one operand and no result");
+        state = &reading->graph->states.at[step->state];
+        if (!same_tensor(instance_type(reading, role, step->in[0]), &state->type))
+            return scan_fail(scan, "value %d has another type than state %d", step->in[0], step->state);
+        if (layout_max_elements(role->instances.at[step->in[0]].layout, &state->type.shape) == layout_max_elements(state->layout, &state->type.shape))
+            return true;
+        return scan_fail(scan, "value %d has another size than the storage of state %d", step->in[0], step->state);
+    }
+    return false;
+}
+
+static bool read_step(Reading *reading, Role *role, StepKind kind) {
+    Scan *scan = &reading->scan;
+    const Graph *graph = reading->graph;
+    Step step = {.kind = kind};
+    char name[32];
+    int op, comm = 0;
+    switch (kind) {
+    case STEP_KERNEL:
+        if (!scan_name(scan, name, sizeof name)) return false;
+        op = op_find(name);
+        if (op < 0) return scan_fail(scan, "unknown operator '%s'", name);
+        step.op = (OpCode)op;
+        break;
+    case STEP_LOCAL:
+        if (!scan_choice(scan, "communication", comm_name, NCOMMS, &comm)) return false;
+        break;
+    case STEP_START:
+    case STEP_WAIT:
+        if (!scan_choice(scan, "communication", comm_name, NCOMMS, &comm) || !scan_int(scan, "a request", 0, INT32_MAX, &step.request)) return false;
+        break;
+    case STEP_WRITE:
+        if (!scan_int(scan, "a state", 0, graph->states.n - 1, &step.state)) return false;
+        break;
+    }
+    step.comm = (CommKind)comm;
+    if (!read_ids(reading, "value", "", role->instances.n, MAX_IN, step.in, &step.nin)) return false;
+    if (scan_is_arrow(scan) && !read_ids(reading, "value", "", role->instances.n, MAX_OUT, step.out, &step.nout)) return false;
+    if (scan_is_key(scan, "nodes") && !read_ids(reading, "node", "", graph->nodes.n, MAX_STEP_NODES, step.node, &step.nnodes)) return false;
+    if (scan_is_key(scan, "stream") && !scan_int(scan, "a stream", 0, 1, &step.stream)) return false;
+    if (!check_step(reading, role, &step) || !scan_end(scan)) return false;
+    vec_push(scan->arena, &role->steps, step);
+    return true;
+}
+
+static bool read_steps(Reading *reading, Role *role) {
+    for (bool more = true; more;) {
+        more = false;
+        for (int kind = 0; kind < NSTEPS; kind++)
+            if (scan_is_keyword(&reading->scan, step_name[kind])) {
+                if (!read_step(reading, role, (StepKind)kind)) return false;
+                more = true;
+                break;
+            }
+    }
+    for (int i = 0; i < role->steps.n; i++)
+        if (role->steps.at[i].request >= role->steps.n)
+            return scan_fail(&reading->scan, "request %d in a role of %d steps", role->steps.at[i].request, role->steps.n);
+    return true;
+}
+
+/* Roles come in the order of their ranks and cover all: so each rank has exactly one. */
+static bool read_role(Reading *reading, Program *program, int first, int *next) {
+    Scan *scan = &reading->scan;
+    Role role = {.first_rank = first};
+    int nranks = reading->graph->nranks;
+    if (first == nranks) return scan_fail(scan, "a role after all %d ranks have one", nranks);
+    bool ok = scan_int(scan, "the first rank", first, first, &role.first_rank) && scan_char(scan, '-') &&
+              scan_int(scan, "the last rank", first, nranks - 1, &role.last_rank) && scan_key(scan, "arena") &&
+              scan_integer(scan, "the size of the arena", 0, MAX_TENSOR_BYTES, &role.arena_bytes) && scan_end(scan) &&
+              read_instances(reading, &role) && read_steps(reading, &role);
+    if (!ok) return false;
+    if (program->loss >= role.instances.n) return scan_fail(scan, "the loss %d is no value of the role that ends here", program->loss);
+    *next = role.last_rank + 1;
+    vec_push(scan->arena, &program->roles, role);
+    return true;
+}
+
+static bool read_program(Reading *reading, Plan *plan) {
+    Scan *scan = &reading->scan;
+    Program program = {.loss = -1};
+    if (plan->programs.n == MAX_PROGRAMS) return scan_fail(scan, "more than %d programs", MAX_PROGRAMS);
+    if (!scan_word(scan, &program.name) || !scan_key(scan, "loss")) return false;
+    for (int p = 0; p < plan->programs.n; p++)
+        if (strcmp(plan->programs.at[p].name, program.name) == 0) return scan_fail(scan, "program '%.40s' is there a second time", program.name);
+    if (!scan_is_keyword(scan, "none") && !scan_int(scan, "the loss", 0, INT32_MAX, &program.loss)) return false;
+    if (!scan_key(scan, "sent") || !scan_integer(scan, "the bytes sent", 0, INT64_MAX, &program.sent_bytes) || !scan_end(scan)) return false;
+    int next = 0;
+    while (scan_is_keyword(scan, "role"))
+        if (!read_role(reading, &program, next, &next)) return false;
+    if (next != plan->graph.nranks) return scan_fail(scan, "the roles of program '%.40s' end before rank %d", program.name, next);
+    vec_push(scan->arena, &plan->programs, program);
+    return true;
+}
+
+/* prun lays out every state and input before it looks at who uses them. */
+static bool check_storages(Reading *reading) {
+    const Graph *graph = reading->graph;
+    for (int i = 0; i < graph->states.n; i++)
+        if (!graph->states.at[i].layout) return scan_fail(&reading->scan, "state %d '%.60s' has no layout", i, graph->states.at[i].name);
+    for (int i = 0; i < graph->inputs.n; i++)
+        if (!graph->inputs.at[i].layout) return scan_fail(&reading->scan, "input %d '%.60s' has no layout", i, graph->inputs.at[i].name);
+    return true;
+}
+
+/* ---------------------------------------------------------------- read: the envelope */
+
+/* Where the parts of a plan's text are. */
+typedef struct Envelope {
+    size_t body;        /* bytes that the checksum covers */
+    size_t certificate; /* where its line begins; body when there is none */
+    size_t checksum;    /* where its line begins; n when there is none */
+} Envelope;
+
+enum { CHECKSUM_LINE_BYTES = 9 + 16 + 1 };
+
+static bool begins(const char *text, size_t n, const char *word) { return n >= strlen(word) && memcmp(text, word, strlen(word)) == 0; }
+
+/* The start of the line that ends at text[n - 1]. */
+static size_t line_start(const char *text, size_t n) {
+    while (n > 0 && text[n - 1] != '\n') n--;
+    return n;
+}
+
+/* The format in the first line, or a message about what this is instead. */
+static bool check_first_line(const char *name, const char *text, size_t n, Error *error) {
+    const char *magic = "pcc-plan ";
+    size_t at = strlen(magic);
+    if (n == 0) return error_set(error, EXIT_REJECTED, "%s: not a plan: it is empty", name);
+    if (begins(text, n, "pcc-graph "))
+        return error_set(error, EXIT_REJECTED, "%s: not a plan: it is the dump of a graph; prun reads what pcc writes to -o", name);
+    if (!begins(text, n, magic))
+        return error_set(error, EXIT_REJECTED, "%s: not a plan: its first line is not 'pcc-plan %d'; a net is compiled by pcc first", name, PLAN_FORMAT);
+    long format = 0;
+    size_t digits = 0;
+    for (; at < n && text[at] >= '0' && text[at] <= '9' && digits < 6; at++, digits++) format = format * 10 + (text[at] - '0');
+    if (digits == 0 || at == n || text[at] != '\n')
+        return error_set(error, EXIT_REJECTED, "%s:1: not a plan: its first line is not 'pcc-plan %d'", name, PLAN_FORMAT);
+    if (format == PLAN_FORMAT) return true;
+    return error_set(error, EXIT_REJECTED, "%s:1: this plan has format %ld; format %d is read here: compile the net again with this pcc", name, format,
+                     PLAN_FORMAT);
+}
+
+static bool read_envelope(const char *name, const char *text, size_t n, Envelope *envelope, Error *error) {
+    if (n > INT32_MAX) return error_set(error, EXIT_REJECTED, "%s: too large for a plan: %zu bytes", name, n);
+    if (!check_first_line(name, text, n, error)) return false;
+    envelope->checksum = n ? line_start(text, n - 1) : 0;
+    if (text[n - 1] != '\n' || n - envelope->checksum != CHECKSUM_LINE_BYTES || !begins(text + envelope->checksum, n - envelope->checksum, "checksum "))
+        return error_set(error, EXIT_REJECTED, "%s: truncated: no checksum line at its end; compile the net again or copy the plan again", name);
+    envelope->certificate = line_start(text, envelope->checksum - 1);
+    if (!begins(text + envelope->certificate, n - envelope->certificate, "certificate ")) envelope->certificate = envelope->checksum;
+    envelope->body = envelope->certificate;
+    return true;
+}
+
+static bool check_checksum(const Scan *start, const char *text, const Envelope *envelope, int flags, Error *error) {
+    Scan scan = *start;
+    uint64_t stored, actual = XXH64(text, envelope->body, 0);
+    scan.at = start->at + envelope->checksum;
+    for (size_t i = 0; i < envelope->checksum; i++) scan.line += text[i] == '\n';
+    if (!scan_keyword(&scan, "checksum") || !scan_unsigned(&scan, "a checksum", 16, &stored) || !scan_end(&scan)) return false;
+    if (stored == actual || flags & PLAN_IGNORE_CHECKSUM) return true;
+    return error_set(error, EXIT_REJECTED,
+                     "%s: checksum differs: the plan says %016" PRIx64 ", its bytes give %016" PRIx64
+                     ": it was damaged or edited; after an edit by hand run `pcc check --update`",
+                     start->name, stored, actual);
+}
+
+bool plan_read(Plan *plan, Arena *arena, const char *name, const char *text, size_t n, int flags, Error *error) {
+    plan_init(plan, arena);
+    Envelope envelope;
+    if (!read_envelope(name, text, n, &envelope, error)) return false;
+    const char *copy = arena_copy(arena, text, n);
+    Reading reading = {.scan = {arena, name, copy, copy + n, 1, error}, .graph = &plan->graph};
+    Scan *scan = &reading.scan;
+    if (!check_checksum(scan, text, &envelope, flags, error)) return false;
+    scan->end = copy + envelope.checksum;
+    bool ok = scan_keyword(scan, "pcc-plan") && scan_int(scan, "the format", PLAN_FORMAT, PLAN_FORMAT, &plan->format) && scan_end(scan) &&
+              read_head(&reading) && scan_keyword(scan, "options") && scan_word(scan, &plan->options) && scan_end(scan) &&
+              scan_keyword(scan, "hash") && scan_unsigned(scan, "the hash of the net", 16, &plan->net_hash) && scan_end(scan) &&
+              read_sections(&reading);
+    if (!ok) return false;
+    bool checked = false;
+    while (scan_is_keyword(scan, "program")) {
+        if (!checked && !check_storages(&reading)) return false;
+        checked = true;
+        if (!read_program(&reading, plan)) return false;
+    }
+    if (scan_is_keyword(scan, "certificate") && (!scan_word(scan, &plan->certificate) || !scan_end(scan))) return false;
+    return scan->at == scan->end || scan_unexpected(scan, "a program, a role, a value, a step, or the certificate");
+}
+
+bool plan_renew(Text *renewed, const char *name, const char *text, size_t n, Error *error) {
+    if (n > INT32_MAX) return error_set(error, EXIT_REJECTED, "%s: too large for a plan: %zu bytes", name, n);
+    if (!check_first_line(name, text, n, error)) return false;
+    /* An editor may have added blank lines, or left the last line without its end. */
+    for (;;) {
+        size_t end = n;
+        while (end > 0 && text[end - 1] == '\n') end--;
+        size_t last = line_start(text, end);
+        n = end < n ? end + 1 : end;
+        if (!begins(text + last, end - last, "checksum ") && !begins(text + last, end - last, "certificate ")) break;
+        n = last;
+    }
+    size_t begin = renewed->n;
+    text_append(renewed, text, n);
+    if (renewed->at[renewed->n - 1] != '\n') put(renewed, "\n");
+    print_checksum(renewed, XXH64(renewed->at + begin, renewed->n - begin, 0));
+    return true;
+}

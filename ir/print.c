@@ -1,0 +1,460 @@
+#include "ir/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+const char *const init_name[] = {"zeros", "ones", "normal", "uniform", "literal", "file"};
+const char *const dataset_name[] = {"auto", "data_parallel", "full_batch", "explicit"};
+const char *const data_name[] = {"none", "numpy_rand", "per_rank"};
+const char *const optimizer_name[] = {"none", "sgd", "momentum"};
+
+/* ---------------------------------------------------------------- tokens */
+
+void put(Text *text, const char *word) { text_append(text, word, strlen(word)); }
+
+void put_int(Text *text, int64_t value) {
+    char digits[24];
+    char *at = digits + sizeof digits;
+    uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    do {
+        *--at = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
+    if (value < 0) *--at = '-';
+    text_append(text, at, (size_t)(digits + sizeof digits - at));
+}
+
+void put_double(Text *text, double value) {
+    if (isnan(value)) {
+        put(text, "nan");
+        return;
+    }
+    if (fabs(value) < 1e15 && value == (double)(int64_t)value && !(value == 0 && signbit(value))) {
+        put_int(text, (int64_t)value);
+        return;
+    }
+    char digits[40];
+    for (int precision = 15; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if (strtod(digits, NULL) == value) break;
+    }
+    put(text, digits);
+}
+
+void put_quoted(Text *text, const char *word) {
+    put(text, "\"");
+    for (const char *at = word ? word : ""; *at;) {
+        const char *plain = at;
+        while ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\' && *at != 0x7f) at++;
+        text_append(text, plain, (size_t)(at - plain));
+        if (*at == '"' || *at == '\\')
+            text_append(text, (char[]){'\\', *at}, 2);
+        else if (*at)
+            text_printf(text, "\\x%02x", (unsigned char)*at);
+        if (*at) at++;
+    }
+    put(text, "\"");
+}
+
+void put_word(Text *text, const char *word) {
+    const char *bare = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+    size_t n = word ? strspn(word, bare) : 0;
+    if (n == 0 || word[n] != '\0')
+        put_quoted(text, word);
+    else
+        text_append(text, word, n);
+}
+
+/* As type_print, without printf: there is one on every line. */
+void put_type(Text *text, const TensorType *type) {
+    put(text, dtype_name[type->dtype]);
+    put(text, "[");
+    for (int i = 0; i < type->shape.ndim; i++) {
+        if (i) put(text, type->hidden && i == 1 ? " " : ", ");
+        put_int(text, type->shape.dim[i]);
+        if (type->hidden && i == 0) put(text, " |");
+    }
+    put(text, "]");
+}
+
+void put_ints(Text *text, const int *at, int n) {
+    put(text, "(");
+    for (int i = 0; i < n; i++) {
+        if (i) put(text, ", ");
+        put_int(text, at[i]);
+    }
+    put(text, ")");
+}
+
+static void put_key(Text *text, const char *key, int64_t value) {
+    put(text, " ");
+    put(text, key);
+    put(text, "=");
+    put_int(text, value);
+}
+
+static void put_doubles(Text *text, const double *at, int64_t n) {
+    put(text, "(");
+    for (int64_t i = 0; i < n; i++) {
+        if (i) put(text, ", ");
+        put_double(text, at[i]);
+    }
+    put(text, ")");
+}
+
+static void put_digits(Text *text, const Digit *at, int n) {
+    if (n == 0) put(text, "-");
+    for (int i = 0; i < n; i++) {
+        if (i) put(text, ".");
+        put_int(text, at[i].size);
+        put(text, "@");
+        put_int(text, at[i].stride);
+    }
+}
+
+void attr_print(Text *text, OpCode op, const Node *node) {
+    int n = 0;
+    for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++) {
+        const Attr *attr = &node->attr[a];
+        if (!attr->given) continue;
+        put(text, n++ ? ", " : "{");
+        put(text, op_table[op].attrs[a].name);
+        put(text, ": ");
+        switch (op_table[op].attrs[a].kind) {
+        case ATTR_NONE: break;
+        case ATTR_BOOL:
+        case ATTR_INT: put_int(text, attr->i); break;
+        case ATTR_FLOAT: put_double(text, attr->f); break;
+        case ATTR_INTS:
+            put(text, "[");
+            for (int i = 0; i < attr->n; i++) {
+                if (i) put(text, ", ");
+                put_int(text, attr->ints[i]);
+            }
+            put(text, "]");
+            break;
+        case ATTR_TEXT: put_quoted(text, attr->text); break;
+        }
+    }
+    if (n) put(text, "}");
+}
+
+/* ---------------------------------------------------------------- numbers of values and layouts */
+
+void printing_init(Printing *printing, Text *text, const Graph *graph) {
+    *printing = (Printing){.text = text, .graph = graph};
+    arena_init(&printing->arena);
+    /* Passes may leave values without a node, or out of order; in the text they are dense and in order of definition. */
+    printing->value = arena_alloc(&printing->arena, sizeof *printing->value * ((size_t)graph->values.n + 1));
+    for (int v = 0; v < graph->values.n; v++) printing->value[v] = -1;
+    int next = 0;
+    for (int i = 0; i < graph->nodes.n; i++)
+        for (int o = 0; o < graph->nodes.at[i].nout; o++) printing->value[graph->nodes.at[i].out[o]] = next++;
+}
+
+void printing_finish(Printing *printing) { arena_finish(&printing->arena); }
+
+static size_t layout_slot(const Printing *printing, const Layout *layout) {
+    const LayoutNumbers *numbers = &printing->layouts;
+    size_t i = (size_t)layout_hash(layout) & (numbers->cap - 1);
+    while (numbers->slot[i] && numbers->at.at[numbers->slot[i] - 1] != layout && !layout_equal(numbers->at.at[numbers->slot[i] - 1], layout))
+        i = (i + 1) & (numbers->cap - 1);
+    return i;
+}
+
+int printing_layout(Printing *printing, const Layout *layout) {
+    LayoutNumbers *numbers = &printing->layouts;
+    if (2 * ((size_t)numbers->at.n + 1) > numbers->cap) {
+        numbers->cap = numbers->cap ? 2 * numbers->cap : 64;
+        numbers->slot = arena_alloc(&printing->arena, numbers->cap * sizeof *numbers->slot);
+        for (int i = 0; i < numbers->at.n; i++) numbers->slot[layout_slot(printing, numbers->at.at[i])] = i + 1;
+    }
+    size_t slot = layout_slot(printing, layout);
+    if (!numbers->slot[slot]) {
+        vec_push(&printing->arena, &numbers->at, layout);
+        numbers->slot[slot] = numbers->at.n;
+    }
+    return numbers->slot[slot] - 1;
+}
+
+static void put_layout(Printing *printing, const Layout *layout) {
+    if (layout && !printing->net) put_key(printing->text, "layout", printing_layout(printing, layout));
+}
+
+void put_value(const Printing *printing, int value) {
+    put(printing->text, "%");
+    if (value < 0 || value >= printing->graph->values.n || printing->value[value] < 0)
+        put(printing->text, "?"); /* of a graph that would not verify: shown, not read back */
+    else
+        put_int(printing->text, printing->value[value]);
+}
+
+static void put_span(const Printing *printing, Span span) {
+    if (printing->net || span.line <= 0 || span.file != 0) return;
+    put(printing->text, " @");
+    put_int(printing->text, span.line);
+    put(printing->text, ":");
+    put_int(printing->text, span.column);
+}
+
+/* ---------------------------------------------------------------- sections */
+
+void print_head(Printing *printing) {
+    Text *text = printing->text;
+    const Graph *graph = printing->graph;
+    put(text, "net ");
+    put_word(text, graph->name);
+    put(text, "\nfile ");
+    put_quoted(text, graph->file);
+    text_printf(text, "\nranks %d\nreplicas %d\n", graph->nranks, graph->replicas);
+}
+
+static void print_settings(const Printing *printing) {
+    Text *text = printing->text;
+    const Settings *settings = &printing->graph->settings;
+    if (!printing->net) {
+        text_printf(text, "parallel mode=%s search=", mode_name[settings->mode]);
+        put_word(text, settings->search);
+        text_printf(text, " dataset=%s gradients=%s%s\n", dataset_name[settings->dataset], settings->gradients_mean ? "mean" : "sum",
+                    settings->strict_divide ? " strict_divide" : "");
+    }
+    put(text, "train");
+    put_key(text, "epochs", settings->epochs);
+    put_key(text, "steps", settings->steps);
+    if (!printing->net) put_key(text, "log_every", settings->log_every);
+    text_printf(text, " seed=%llu optimizer=%s lr=", (unsigned long long)settings->seed, optimizer_name[settings->optimizer]);
+    put_double(text, settings->lr);
+    put(text, " momentum=");
+    put_double(text, settings->momentum);
+    put(text, "\n");
+}
+
+static void print_dims(const Printing *printing) {
+    Text *text = printing->text;
+    for (int i = 0; i < printing->graph->dims.n; i++) {
+        put(text, "dim ");
+        put_word(text, printing->graph->dims.at[i].name);
+        put(text, " ");
+        put_int(text, printing->graph->dims.at[i].size);
+        put(text, "\n");
+    }
+    for (int i = 0; i < printing->graph->settings.mesh.n; i++) {
+        const Axis *axis = &printing->graph->settings.mesh.at[i];
+        put(text, "mesh ");
+        put_word(text, axis->name);
+        text_printf(text, " %d@%d\n", (int)axis->digit.size, (int)axis->digit.stride);
+    }
+}
+
+static void print_init(Text *text, const Init *init, const TensorType *type) {
+    put(text, " init=");
+    put(text, init_name[init->kind]);
+    switch (init->kind) {
+    case INIT_ZEROS:
+    case INIT_ONES: break;
+    case INIT_NORMAL: put_doubles(text, &init->a, 1); break;
+    case INIT_UNIFORM: put_doubles(text, (double[]){init->a, init->b}, 2); break;
+    case INIT_LITERAL: put_doubles(text, init->data, shape_elements(&type->shape)); break;
+    case INIT_FILE:
+        put(text, "(");
+        put_quoted(text, init->file);
+        put(text, ")");
+        break;
+    }
+}
+
+static void print_states(Printing *printing) {
+    Text *text = printing->text;
+    for (int i = 0; i < printing->graph->states.n; i++) {
+        const State *state = &printing->graph->states.at[i];
+        text_printf(text, "state %d ", i);
+        put_word(text, state->name);
+        put(text, " ");
+        put_type(text, &state->type);
+        print_init(text, &state->init, &state->type);
+        put_layout(printing, state->layout);
+        if (state->trainable) put(text, " trainable");
+        if (state->parameter != i) put_key(text, "parameter", state->parameter);
+        put_span(printing, state->span);
+        put(text, "\n");
+    }
+}
+
+static void print_inputs(Printing *printing) {
+    Text *text = printing->text;
+    const Settings *settings = &printing->graph->settings;
+    for (int i = 0; i < printing->graph->inputs.n; i++) {
+        const Input *input = &printing->graph->inputs.at[i];
+        text_printf(text, "input %d ", i);
+        put_word(text, input->name);
+        put(text, " ");
+        put_type(text, &input->type);
+        put_layout(printing, input->layout);
+        if (input->per_rank) {
+            put(text, " per_rank=");
+            put_doubles(text, input->per_rank, shape_elements(&input->type.shape));
+        }
+        put_span(printing, input->span);
+        put(text, "\n");
+    }
+    text_printf(text, "data %s", data_name[settings->data]);
+    if (settings->data == DATA_NUMPY_RAND) {
+        put_key(text, "seed", settings->data_seed);
+        put_key(text, "rows", settings->data_rows);
+    }
+    put(text, "\n");
+}
+
+static void print_strategy(Text *text, const Node *node) {
+    if (node->from == STRATEGY_NONE && !node->strategy) return;
+    put(text, " strategy=");
+    put(text, strategy_from_name[node->from]);
+    if (!node->strategy) return;
+    put(text, "(");
+    for (int f = 0; f < node->strategy->nfactors; f++) {
+        if (f) put(text, ", ");
+        put_digits(text, node->strategy->factor[f].at, node->strategy->factor[f].n);
+    }
+    put(text, ")");
+}
+
+static void print_origin(Text *text, const Node *node, int id) {
+    if (node->origin == id) return;
+    put_key(text, "origin", node->origin);
+    put(text, " factors=(");
+    for (int f = 0; f < node->rule->nfactors; f++) {
+        if (f) put(text, ", ");
+        if (node->origin_factor[f] < 0)
+            put(text, "-");
+        else
+            put_int(text, node->origin_factor[f]);
+    }
+    put(text, ")");
+}
+
+/* Whether the node has the name that its first result gives it. */
+static bool is_named_by_result(const Graph *graph, const Node *node) {
+    const char *own = node->name ? node->name : "";
+    const char *result = node->nout && graph->values.at[node->out[0]].name ? graph->values.at[node->out[0]].name : "";
+    return own == result || strcmp(own, result) == 0;
+}
+
+static void print_node(Printing *printing, int id) {
+    Text *text = printing->text;
+    const Graph *graph = printing->graph;
+    const Node *node = &graph->nodes.at[id];
+    put(text, "  node ");
+    put_int(text, id);
+    put(text, " ");
+    put(text, op_table[node->op].name);
+    if (node->state >= 0) put_key(text, node->op == OP_input ? "input" : "state", node->state);
+    if (node->op == OP_read) put_key(text, "version", node->version);
+    if (node->op == OP_convert) {
+        put(text, " kind=");
+        put(text, comm_name[node->comm]);
+    }
+    put(text, node->nin ? " (" : "");
+    for (int i = 0; i < node->nin; i++) {
+        if (i) put(text, ", ");
+        put_value(printing, node->in[i]);
+    }
+    put(text, node->nin ? ")" : "");
+    for (int o = 0; o < node->nout; o++) {
+        const Value *value = &graph->values.at[node->out[o]];
+        put(text, o ? ", " : " -> ");
+        put_value(printing, node->out[o]);
+        put(text, " ");
+        put_word(text, value->name);
+        put(text, " ");
+        put_type(text, &value->type);
+        put_layout(printing, value->layout);
+    }
+    size_t before = text->n;
+    put(text, " ");
+    attr_print(text, node->op, node);
+    if (text->n == before + 1) text->at[--text->n] = '\0';
+    if (node->op == OP_constant && node->data) {
+        put(text, " data=");
+        put_doubles(text, node->data, shape_elements(&graph->values.at[node->out[0]].type.shape));
+    }
+    if (!printing->net) {
+        print_strategy(text, node);
+        print_origin(text, node, id);
+    }
+    if (!is_named_by_result(graph, node)) {
+        put(text, " name=");
+        put_word(text, node->name);
+    }
+    put_span(printing, node->span);
+    put(text, "\n");
+}
+
+static void print_nodes(Printing *printing) {
+    Text *text = printing->text;
+    const Graph *graph = printing->graph;
+    put(text, "graph loss=");
+    if (graph->loss < 0)
+        put(text, "none");
+    else
+        put_value(printing, graph->loss);
+    if (!printing->net) put_key(text, "forward", graph->nforward);
+    put(text, "\n");
+    for (int i = 0; i < graph->nodes.n; i++) print_node(printing, i);
+}
+
+void printing_layouts(Printing *printing) {
+    const Graph *graph = printing->graph;
+    for (int i = 0; i < graph->states.n; i++)
+        if (graph->states.at[i].layout) printing_layout(printing, graph->states.at[i].layout);
+    for (int i = 0; i < graph->inputs.n; i++)
+        if (graph->inputs.at[i].layout) printing_layout(printing, graph->inputs.at[i].layout);
+    for (int i = 0; i < graph->nodes.n; i++)
+        for (int o = 0; o < graph->nodes.at[i].nout; o++) {
+            const Layout *layout = graph->values.at[graph->nodes.at[i].out[o]].layout;
+            if (layout) printing_layout(printing, layout);
+        }
+}
+
+static void print_layouts(Printing *printing) {
+    for (int i = 0; i < printing->layouts.at.n; i++) {
+        text_printf(printing->text, "layout %d ", i);
+        layout_print(printing->text, printing->layouts.at.at[i], false);
+        put(printing->text, "\n");
+    }
+}
+
+void print_sections(Printing *printing) {
+    print_settings(printing);
+    if (!printing->net) {
+        print_dims(printing);
+        print_layouts(printing);
+    }
+    print_states(printing);
+    print_inputs(printing);
+    print_nodes(printing);
+}
+
+void graph_print(Text *text, const Graph *graph) {
+    Printing printing;
+    printing_init(&printing, text, graph);
+    text_printf(text, "pcc-graph %d\n", PLAN_FORMAT);
+    print_head(&printing);
+    printing_layouts(&printing);
+    print_sections(&printing);
+    printing_finish(&printing);
+}
+
+uint64_t graph_hash(const Graph *graph) {
+    Text text = {0};
+    Printing printing;
+    printing_init(&printing, &text, graph);
+    printing.net = true;
+    text_printf(&text, "replicas %d\n", graph->replicas);
+    print_sections(&printing);
+    uint64_t hash = XXH64(text.at, text.n, 0);
+    printing_finish(&printing);
+    text_finish(&text);
+    return hash;
+}

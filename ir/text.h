@@ -1,0 +1,95 @@
+/* text: what print.c, read.c, plan.c share of the plan's text form (docs/plan.md): appending tokens, scanning them, and the sections that
+ * a plan and a graph have in common. Nothing here is used outside ir/. */
+#pragma once
+#include "ir/ir.h"
+
+enum { PLAN_FORMAT = 1, MAX_RANKS = 1 << 20, ARENA_ALIGNMENT = 8 };
+#define MAX_TENSOR_BYTES ((int64_t)1 << 56) /* of a type, an arena: sums of a few still fit an int64_t */
+
+extern const char *const step_name[]; /* by StepKind: "kernel", "local", "start", "wait", "write" */
+enum { NSTEPS = STEP_WRITE + 1, NPLACES = PLACE_CONSTANT + 1 };
+
+/* ---------------------------------------------------------------- print.c: tokens */
+
+void put(Text *text, const char *word);
+void put_int(Text *text, int64_t value);
+void put_double(Text *text, double value);    /* the shortest decimal that reads back as value */
+void put_quoted(Text *text, const char *word); /* NULL as "" */
+void put_word(Text *text, const char *word);  /* bare where it is letters, digits, _ . / -, else quoted */
+void put_type(Text *text, const TensorType *type);
+void put_ints(Text *text, const int *at, int n); /* "(1, 2)" */
+
+/* ---------------------------------------------------------------- print.c: sections */
+
+/* Numbers of layouts in the text: by first use, so that the text does not depend on what passes interned before. */
+typedef struct LayoutNumbers {
+    VEC(const Layout *) at;
+    size_t cap;               /* of slot, a power of two; at most half full */
+    int *slot;                /* number + 1; 0: free */
+} LayoutNumbers;
+
+/* A text being printed. finish frees its memory, not the text. */
+typedef struct Printing {
+    Text *text;
+    const Graph *graph;
+    bool net;                 /* only what the hash of the net covers */
+    Arena arena;
+    int *value;               /* by value id: its number in the text (order of definition), -1: no node makes it */
+    LayoutNumbers layouts;
+} Printing;
+void printing_init(Printing *printing, Text *text, const Graph *graph);
+void printing_finish(Printing *printing);
+int printing_layout(Printing *printing, const Layout *layout); /* its number, a new one at first use */
+void put_value(const Printing *printing, int value); /* "%12" */
+void printing_layouts(Printing *printing); /* numbers those of the sections, in the order of their use; before print_sections */
+void print_head(Printing *printing);     /* net, file, ranks, replicas */
+void print_sections(Printing *printing); /* parallel .. graph */
+
+/* ---------------------------------------------------------------- scan.c */
+
+/* A position in a NUL-terminated text. Every function but the four that only look returns false after filling *error with "name:line: ...". */
+typedef struct Scan {
+    Arena *arena;
+    const char *name;         /* of the file, for messages */
+    const char *at, *end;
+    int line;                 /* of at, 1-based */
+    Error *error;
+} Scan;
+bool scan_fail(Scan *scan, const char *format, ...) PRINTF_LIKE(2, 3);
+bool scan_unexpected(Scan *scan, const char *expected); /* fails: says what stands here */
+bool scan_is_keyword(Scan *scan, const char *keyword);  /* looks; consumes it if it is there */
+bool scan_is_key(Scan *scan, const char *key);          /* "key=" likewise */
+bool scan_is_char(Scan *scan, char c);                  /* likewise */
+bool scan_is_arrow(Scan *scan);                         /* likewise */
+bool scan_is_end(Scan *scan);                           /* of the line; looks only */
+bool scan_keyword(Scan *scan, const char *keyword);
+bool scan_key(Scan *scan, const char *key);
+bool scan_char(Scan *scan, char c);
+bool scan_end(Scan *scan);                              /* of the line: goes to the next */
+bool scan_integer(Scan *scan, const char *what, int64_t min, int64_t max, int64_t *value);
+bool scan_int(Scan *scan, const char *what, int min, int max, int *value);
+bool scan_unsigned(Scan *scan, const char *what, int base, uint64_t *value); /* base 10 or 16 (0-9a-f) */
+bool scan_double(Scan *scan, const char *what, double *value);
+bool scan_arrow(Scan *scan);                            /* "->" */
+bool scan_word(Scan *scan, const char **word);          /* bare or quoted; in the arena */
+bool scan_name(Scan *scan, char *name, size_t n);       /* [a-z0-9_]+ shorter than n */
+bool scan_choice(Scan *scan, const char *what, const char *const *names, int n, int *choice);
+bool scan_type(Scan *scan, TensorType *type);
+bool scan_digit(Scan *scan, int nranks, Digit *digit);  /* s@t, s >= 1, s*t divides nranks (0: not asked) */
+bool scan_span(Scan *scan, Span *span);                 /* "@9:5", or nothing */
+
+/* ---------------------------------------------------------------- read.c */
+
+/* A plan or graph being read. */
+typedef struct Reading {
+    Scan scan;
+    Graph *graph;
+    VEC(const Layout *) layouts; /* by their number in the text */
+} Reading;
+bool read_head(Reading *reading);
+bool read_sections(Reading *reading);
+bool read_layout_number(Reading *reading, int ndim, const Layout **layout);
+/* "(1, 2)", each 0 .. limit - 1, at most max. what: "instance". */
+bool read_ids(Reading *reading, const char *what, const char *prefix, int limit, int max, int *at, int *n);
+
+extern const char *const dataset_name[], *const optimizer_name[], *const data_name[], *const init_name[];
