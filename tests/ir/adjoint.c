@@ -1,0 +1,408 @@
+/* Gradients against central differences: an interpreter of plain loops, written here, runs the nodes that adjoints emit. */
+#include "ir/rules.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPLICAS = 3, MAX_VALUES = 64 };
+
+typedef struct Case {
+    OpCode op;
+    const char *shapes; /* "8x6, 6x4" */
+    Attr attr[2];
+} Case;
+
+#define YES {.given = true, .i = 1}
+#define INTS(count, ...) {.given = true, .n = (count), .ints = {__VA_ARGS__}}
+static const Case cases[] = {
+    {OP_matmul, "4x3, 3x5", {{0}}},
+    {OP_matmul, "3x4, 3x5", {YES}},
+    {OP_matmul, "4x3, 5x3", {{0}, YES}},
+    {OP_matmul, "3x4, 5x3", {YES, YES}},
+    {OP_matmul, "2x4x3, 3x5", {{0}}},
+    {OP_matmul, "4x3, 2x3x5", {{0}}},
+    {OP_matmul, "2x4x3, 2x3x5", {{0}}},
+    {OP_matmul, "1x4x3, 2x3x5", {{0}}},
+    {OP_matmul, "2x1x4x3, 1x3x3x5", {{0}}},
+    {OP_matmul, "1x4x3, 1x3x1", {{0}}},
+    {OP_matmul, "2x1x3x4, 3x5x3", {YES, YES}},
+    {OP_add, "4x3, 4x3", {{0}}},
+    {OP_add, "4x3, 3", {{0}}},
+    {OP_sub, "4x1, 4x3", {{0}}},
+    {OP_sub, "3, 4x3", {{0}}},
+    {OP_mul, "4x3, 4x3", {{0}}},
+    {OP_mul, "4x3, 4x1", {{0}}},
+    {OP_mul, "3, 2x4x3", {{0}}},
+    {OP_mul, "4x1, 1x3", {{0}}},
+    {OP_div, "4x3, 4x3", {{0}}},
+    {OP_div, "4x3, 3", {{0}}},
+    {OP_div, "1x3, 4x3", {{0}}},
+    {OP_neg, "4x3", {{0}}},
+    {OP_relu, "4x3", {{0}}},
+    {OP_tanh, "4x3", {{0}}},
+    {OP_exp, "4x3", {{0}}},
+    {OP_log, "4x3", {{0}}},
+    {OP_sqrt, "4x3", {{0}}},
+    {OP_sum, "4x3", {{0}}},
+    {OP_sum, "2x4x3", {INTS(2, 0, -1)}},
+    {OP_sum, "2x4x3", {INTS(1, 1), YES}},
+    {OP_mean, "4x3", {{0}}},
+    {OP_mean, "2x4x3", {INTS(1, -2)}},
+    {OP_mean, "2x1x3", {INTS(2, 0, 1), YES}},
+    {OP_transpose, "2x4x3", {{0}}},
+    {OP_transpose, "2x4x3", {INTS(3, 1, -1, 0)}},
+    {OP_reshape, "4x6", {INTS(3, 2, -1, 3)}},
+    {OP_reshape, "4x1x6", {INTS(2, 4, 6)}},
+    {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}}},
+    {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}, YES}},
+};
+enum { NCASES = sizeof cases / sizeof *cases };
+
+/* ---------------------------------------------------------------- the interpreter */
+
+typedef struct Tensor {
+    Shape shape;
+    double *at;
+} Tensor;
+
+static int64_t count(const Shape *shape) {
+    int64_t n = 1;
+    for (int d = 0; d < shape->ndim; d++)
+        n *= shape->dim[d];
+    return n;
+}
+
+static void unravel(const Shape *shape, int64_t i, int64_t *index) {
+    for (int d = shape->ndim - 1; d >= 0; d--) {
+        index[d] = i % shape->dim[d];
+        i /= shape->dim[d];
+    }
+}
+
+/* The element of t at an index of ndim dimensions, aligned at the right; size 1 stands for any. */
+static double *aligned(const Tensor *t, const int64_t *index, int ndim) {
+    int64_t i = 0;
+    for (int d = 0; d < t->shape.ndim; d++)
+        i = i * t->shape.dim[d] + (t->shape.dim[d] == 1 ? 0 : index[ndim - t->shape.ndim + d]);
+    return &t->at[i];
+}
+
+static void run_einsum(const char *spec, const Tensor *in, Tensor *out) {
+    int64_t size[26], value[26] = {0};
+    const char *result = strchr(spec, '>') + 1, *second = strchr(spec, ',') + 1;
+    for (int c = 0; c < 26; c++)
+        size[c] = 1;
+    for (int d = 0; d < in[0].shape.ndim; d++)
+        size[spec[d] - 'a'] = in[0].shape.dim[d];
+    for (int d = 0; d < in[1].shape.ndim; d++)
+        size[second[d] - 'a'] = in[1].shape.dim[d];
+    for (bool more = true; more;) {
+        const Tensor *tensors[3] = {&in[0], &in[1], out};
+        const char *terms[3] = {spec, second, result};
+        int64_t at[3] = {0};
+        for (int t = 0; t < 3; t++)
+            for (int d = 0; d < tensors[t]->shape.ndim; d++)
+                at[t] = at[t] * tensors[t]->shape.dim[d] + value[terms[t][d] - 'a'];
+        out->at[at[2]] += in[0].at[at[0]] * in[1].at[at[1]];
+        more = false;
+        for (int c = 0; c < 26 && !more; c++) {
+            more = ++value[c] < size[c];
+            if (!more)
+                value[c] = 0;
+        }
+    }
+}
+
+static void run_matmul(const Attr *attr, const Tensor *in, Tensor *out) {
+    int ndim = out->shape.ndim, na = in[0].shape.ndim;
+    int64_t ksize = in[0].shape.dim[na - (attr[0].i ? 2 : 1)];
+    for (int64_t i = 0; i < count(&out->shape); i++)
+        for (int64_t k = 0; k < ksize; k++) {
+            int64_t index[MAX_NDIM], a[MAX_NDIM], b[MAX_NDIM];
+            unravel(&out->shape, i, index);
+            memcpy(a, index, sizeof a);
+            memcpy(b, index, sizeof b);
+            a[ndim - (attr[0].i ? 1 : 2)] = index[ndim - 2];
+            a[ndim - (attr[0].i ? 2 : 1)] = k;
+            b[ndim - (attr[1].i ? 1 : 2)] = k;
+            b[ndim - (attr[1].i ? 2 : 1)] = index[ndim - 1];
+            out->at[i] += *aligned(&in[0], a, ndim) * *aligned(&in[1], b, ndim);
+        }
+}
+
+/* sum, mean and their gradients: `whole` is the tensor with all dimensions, `part` the reduced one. back: from part to whole. */
+static void run_reduction(const Attr *axes, bool mean, bool back, const Tensor *whole, const Tensor *part) {
+    bool reduced[MAX_NDIM];
+    int ndim = whole->shape.ndim;
+    for (int d = 0; d < ndim; d++)
+        reduced[d] = !axes->given;
+    for (int i = 0; i < axes->n; i++)
+        reduced[axes->ints[i] < 0 ? axes->ints[i] + ndim : axes->ints[i]] = true;
+    double n = (double)count(&whole->shape) / (double)count(&part->shape);
+    for (int64_t i = 0; i < count(&whole->shape); i++) {
+        int64_t index[MAX_NDIM], at = 0;
+        unravel(&whole->shape, i, index);
+        for (int d = 0; d < ndim; d++)
+            if (!reduced[d])
+                at = at * whole->shape.dim[d] + index[d];
+        if (back)
+            whole->at[i] = part->at[at] / (mean ? n : 1);
+        else
+            part->at[at] += whole->at[i] / (mean ? n : 1);
+    }
+}
+
+static double binary(OpCode op, double a, double b) {
+    switch ((int)op) {
+    case OP_add: return a + b;
+    case OP_sub: return a - b;
+    case OP_mul: return a * b;
+    case OP_div: return a / b;
+    case OP_neg: return -a;
+    case OP_relu: return a > 0 ? a : 0;
+    case OP_tanh: return tanh(a);
+    case OP_exp: return exp(a);
+    case OP_log: return log(a);
+    case OP_sqrt: return sqrt(a);
+    case OP_relu_grad: return a > 0 ? b : 0;
+    case OP_tanh_grad: return (1 - a * a) * b;
+    case OP_sqrt_grad: return b / (2 * a);
+    }
+    cr_assert_fail("no formula for %s", op_table[op].name);
+    return 0;
+}
+
+/* One operator on tensors without the hidden dimension; out is zero. */
+static void run_slice(OpCode op, const Attr *attr, const Tensor *in, Tensor *out) {
+    int64_t n = count(&out->shape), index[MAX_NDIM];
+    if (op == OP_matmul)
+        run_matmul(attr, in, out);
+    else if (op == OP_einsum)
+        run_einsum(attr[0].text, in, out);
+    else if (op == OP_sum || op == OP_mean)
+        run_reduction(&attr[0], op == OP_mean, false, &in[0], out);
+    else if (op == OP_sum_grad || op == OP_mean_grad)
+        run_reduction(&attr[0], op == OP_mean_grad, true, out, &in[0]);
+    else if (op == OP_sum_to)
+        for (int64_t i = 0; i < count(&in[0].shape); i++) {
+            unravel(&in[0].shape, i, index);
+            *aligned(out, index, in[0].shape.ndim) += in[0].at[i];
+        }
+    else if (op == OP_reshape)
+        memcpy(out->at, in[0].at, sizeof *out->at * (size_t)n);
+    else if (op == OP_transpose)
+        for (int64_t i = 0; i < n; i++) {
+            int64_t from[MAX_NDIM], ndim = out->shape.ndim;
+            unravel(&out->shape, i, index);
+            for (int d = 0; d < ndim; d++)
+                from[attr[0].given ? (attr[0].ints[d] + ndim) % ndim : ndim - 1 - d] = index[d];
+            out->at[i] = *aligned(&in[0], from, (int)ndim);
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            unravel(&out->shape, i, index);
+            double a = *aligned(&in[0], index, out->shape.ndim);
+            out->at[i] = binary(op, a, op_nin(op) > 1 ? *aligned(&in[1], index, out->shape.ndim) : 0);
+        }
+}
+
+static Tensor slice_of(const Graph *graph, int value, double *const *data, int replica) {
+    const TensorType *type = &graph->values.at[value].type;
+    Tensor t = {.shape.ndim = type->shape.ndim - type->hidden};
+    memcpy(t.shape.dim, type->shape.dim + type->hidden, sizeof *t.shape.dim * (size_t)t.shape.ndim);
+    t.at = data[value] + replica * (type->hidden ? count(&t.shape) : 0);
+    return t;
+}
+
+/* Computes every value that is not a leaf. */
+static void run_graph(const Graph *graph, double *const *data) {
+    for (int id = 0; id < graph->nodes.n; id++) {
+        const Node *node = &graph->nodes.at[id];
+        if (node->nin == 0)
+            continue;
+        const TensorType *out = &graph->values.at[node->out[0]].type, *in = &graph->values.at[node->in[0]].type;
+        memset(data[node->out[0]], 0, sizeof(double) * (size_t)count(&out->shape));
+        bool crosses = node->op == OP_replicate || node->op == OP_replica_sum;
+        for (int r = 0; r < (out->hidden || in->hidden ? REPLICAS : 1); r++) {
+            Tensor x[MAX_IN], y = slice_of(graph, node->out[0], data, r);
+            for (int i = 0; i < node->nin; i++)
+                x[i] = slice_of(graph, node->in[i], data, r);
+            double scale = node->op == OP_replica_sum && node->attr[0].i ? 1.0 / REPLICAS : 1;
+            for (int64_t i = 0; crosses && i < count(&y.shape); i++)
+                y.at[i] += x[0].at[i] * scale;
+            if (!crosses)
+                run_slice(node->op, node->attr, x, &y);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- the check */
+
+static TensorType type_parse(const char **at, bool hidden) {
+    TensorType type = {.dtype = F64, .hidden = hidden};
+    if (hidden)
+        type.shape.dim[type.shape.ndim++] = REPLICAS;
+    while (**at && **at != ',') {
+        type.shape.dim[type.shape.ndim++] = strtoll(*at, (char **)at, 10);
+        *at += **at == 'x';
+    }
+    *at += strspn(*at, ", ");
+    return type;
+}
+
+static void fill(double *data, int64_t n, bool positive, uint64_t *seed) {
+    for (int64_t i = 0; i < n; i++) {
+        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+        double u = 0.5 + (double)(*seed >> 40) / (double)(1 << 24);
+        data[i] = !positive && (*seed >> 20 & 1) ? -u : u;
+    }
+}
+
+static double dot(const double *a, const double *b, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static void check_gradient(const Case *c, bool hidden) {
+    Arena arena;
+    arena_init(&arena);
+    Graph graph;
+    graph_init(&graph, &arena);
+    graph.nranks = 1;
+    Span span = {0};
+    int x[MAX_IN], nin = op_nin(c->op);
+    const char *shapes = c->shapes;
+    for (int i = 0; i < nin; i++) {
+        Input input = {.name = i ? "b" : "a", .type = type_parse(&shapes, hidden)};
+        x[i] = graph_input(&graph, graph_add_input(&graph, input));
+    }
+    Attr attr[MAX_ATTRS] = {c->attr[0], c->attr[1]};
+    RuleError error;
+    int node = graph_add(&graph, c->op, x, nin, attr, "y", span, &error);
+    cr_assert(node >= 0, "%s", error.text);
+    int y = graph.nodes.at[node].out[0];
+    Input given = {.name = "dy", .type = graph.values.at[y].type};
+    int dy = graph_input(&graph, graph_add_input(&graph, given));
+    int first = graph.nodes.n, dx[MAX_IN] = {-1, -1, -1, -1};
+    op_table[c->op].adjoint(&graph, node, &dy, dx);
+
+    Error verify_error = {0};
+    cr_assert(graph_verify(&graph, "adjoint", &verify_error), "%s %s: %s", op_table[c->op].name, c->shapes, verify_error.text);
+    for (int id = first; id < graph.nodes.n; id++) {
+        const Node *n = &graph.nodes.at[id], *forward = &graph.nodes.at[node];
+        cr_assert_eq(n->origin, node);
+        for (int f = 0; f < n->rule->nfactors; f++) {
+            int o = n->origin_factor[f];
+            cr_assert(o >= 0, "%s %s: factor %d of %s has no origin", op_table[c->op].name, c->shapes, f, op_table[n->op].name);
+            cr_assert_eq(n->rule->factor[f].size, forward->rule->factor[o].size);
+        }
+    }
+
+    double *data[MAX_VALUES];
+    uint64_t seed = 1;
+    cr_assert_lt(graph.values.n, MAX_VALUES);
+    for (int v = 0; v < graph.values.n; v++) {
+        int64_t n = count(&graph.values.at[v].type.shape);
+        data[v] = arena_alloc(&arena, sizeof(double) * (size_t)n);
+        fill(data[v], n, c->op == OP_log || c->op == OP_sqrt, &seed);
+    }
+    for (int i = 0; i < nin; i++) {
+        run_graph(&graph, data);
+        cr_assert(type_equal(&graph.values.at[dx[i]].type, &graph.values.at[x[i]].type));
+        int64_t n = count(&graph.values.at[x[i]].type.shape), ny = count(&graph.values.at[y].type.shape);
+        double *got = arena_alloc(&arena, sizeof(double) * (size_t)n);
+        memcpy(got, data[dx[i]], sizeof(double) * (size_t)n);
+        for (int64_t k = 0; k < n; k++) {
+            const double h = 1e-5, saved = data[x[i]][k];
+            data[x[i]][k] = saved + h;
+            run_graph(&graph, data);
+            double high = dot(data[y], data[dy], ny);
+            data[x[i]][k] = saved - h;
+            run_graph(&graph, data);
+            double want = (high - dot(data[y], data[dy], ny)) / (2 * h);
+            data[x[i]][k] = saved;
+            if (c->op == OP_replicate && c->attr[1].i)
+                want /= REPLICAS; /* "mean" is of the gradient only: the value itself is copied */
+            cr_assert_float_eq(got[k], want, 1e-6 * (1 + fabs(want)), "%s %s%s: operand %d element %d: %.9g, not %.9g", op_table[c->op].name,
+                               c->shapes, hidden ? " hidden" : "", i, (int)k, got[k], want);
+        }
+    }
+    arena_finish(&arena);
+}
+
+Test(adjoint, gradients_are_those_of_central_differences) {
+    for (int i = 0; i < NCASES; i++)
+        check_gradient(&cases[i], false);
+}
+
+Test(adjoint, gradients_with_a_hidden_dimension_are_slice_by_slice) {
+    for (int i = 0; i < NCASES; i++)
+        if (!op_table[cases[i].op].boundary)
+            check_gradient(&cases[i], true);
+}
+
+Test(adjoint, every_operator_with_an_adjoint_is_checked) {
+    for (int op = 0; op < NOPS; op++) {
+        bool checked = op_table[op].adjoint == NULL;
+        for (int i = 0; i < NCASES; i++)
+            checked = checked || cases[i].op == (OpCode)op;
+        cr_assert(checked, "%s", op_table[op].name);
+    }
+}
+
+Test(adjoint, the_users_differentiable_operators_have_an_adjoint_or_an_expansion) {
+    for (int op = 0; op < NOPS; op++)
+        if (op_table[op].op_class == OP_CLASS_USER)
+            cr_assert(op_table[op].adjoint || op_table[op].expand, "%s", op_table[op].name);
+}
+
+Test(adjoint, a_square_is_multiplied_once) {
+    Arena arena;
+    arena_init(&arena);
+    Graph graph;
+    graph_init(&graph, &arena);
+    Input input = {.name = "x", .type = {.dtype = F32, .shape = {1, {4}}}};
+    int x = graph_input(&graph, graph_add_input(&graph, input)), dx[MAX_IN], n;
+    int y = graph_emit(&graph, OP_mul, (int[]){x, x}, 2, NULL, "y", (Span){0});
+    n = graph.nodes.n;
+    op_table[OP_mul].adjoint(&graph, graph.values.at[y].node, &y, dx);
+    cr_assert_eq(graph.nodes.n, n + 1);
+    cr_assert_eq(dx[0], dx[1]);
+    arena_finish(&arena);
+}
+
+Test(adjoint, mse_expands_to_the_mean_or_sum_of_squares_and_keeps_its_name) {
+    for (int sum = 0; sum < 2; sum++) {
+        Arena arena;
+        arena_init(&arena);
+        Graph graph;
+        graph_init(&graph, &arena);
+        Input input = {.name = "x", .type = {.dtype = F64, .shape = {2, {2, 2}}}};
+        int in[2] = {graph_input(&graph, graph_add_input(&graph, input)), graph_input(&graph, graph_add_input(&graph, input))};
+        Attr attr[MAX_ATTRS] = {{.given = true, .text = sum ? "sum" : "mean"}};
+        int loss = graph_emit(&graph, OP_mse, in, 2, attr, "loss", (Span){0});
+        Node composite = graph.nodes.at[graph.values.at[loss].node];
+        int value = op_table[OP_mse].expand(&graph, &composite);
+        cr_assert_eq(graph.nodes.at[graph.values.at[value].node].op, sum ? OP_sum : OP_mean);
+        cr_assert_str_eq(graph.values.at[value].name, "loss");
+        cr_assert(type_equal(&graph.values.at[value].type, &graph.values.at[loss].type));
+
+        /* (1-0)^2 + (2-0)^2 + (3-1)^2 + (4-1)^2 = 18 */
+        double x[] = {1, 2, 3, 4}, target[] = {0, 0, 1, 1}, unused, diff[4], square[4], result;
+        double *data[] = {x, target, &unused, diff, square, &result};
+        for (int id = 3; id < graph.nodes.n; id++) {
+            const Node *node = &graph.nodes.at[id];
+            Tensor out = slice_of(&graph, node->out[0], data, 0), operands[2];
+            memset(out.at, 0, sizeof(double) * (size_t)count(&out.shape));
+            for (int i = 0; i < node->nin; i++)
+                operands[i] = slice_of(&graph, node->in[i], data, 0);
+            run_slice(node->op, node->attr, operands, &out);
+        }
+        cr_assert_float_eq(result, sum ? 18 : 4.5, 1e-12);
+        arena_finish(&arena);
+    }
+}

@@ -1,0 +1,200 @@
+#include "ir/rules.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static TensorType type(DType dtype, int ndim, const int64_t *dim) {
+    TensorType t = {.dtype = dtype, .shape.ndim = ndim};
+    memcpy(t.shape.dim, dim, sizeof *dim * (size_t)ndim);
+    return t;
+}
+#define T(dtype, ...) type(dtype, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
+
+static void expect_map(const int8_t *map, int n, const char *want) {
+    char text[64] = "";
+    for (int d = 0; d < n; d++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", d ? " " : "", map[d]);
+    cr_assert_str_eq(text, want);
+}
+
+static void expect_shape(const TensorType *t, const char *want) {
+    char text[SHAPE_TEXT_BYTES];
+    cr_assert_str_eq(shape_text(&t->shape, text), want);
+}
+
+Test(rule, every_row_is_complete) {
+    for (int op = 0; op < NOPS; op++) {
+        const Op *row = &op_table[op];
+        cr_assert(row->name && row->title && row->ins && row->dtypes, "row %d", op);
+        cr_assert((row->letters == NULL) != (row->rule == NULL), "%s", row->name);
+        cr_assert_leq(op_nin((OpCode)op), MAX_IN);
+        cr_assert_leq(op_nout((OpCode)op), MAX_OUT);
+        cr_assert_eq(op_find(row->name), op);
+        if (row->op_class == OP_CLASS_USER)
+            cr_assert(row->samples && row->help, "%s", row->name);
+    }
+}
+
+Test(rule, operators_attributes_and_operands_are_found_by_name) {
+    cr_assert_eq(op_find("matmul"), OP_matmul);
+    cr_assert_eq(op_find("matmull"), -1);
+    cr_assert_eq(op_attr(OP_matmul, "transpose_b"), 1);
+    cr_assert_eq(op_attr(OP_matmul, "axes"), -1);
+    cr_assert_eq(op_nin(OP_momentum), 3);
+    cr_assert_eq(op_nout(OP_momentum), 2);
+    cr_assert_eq(op_nin(OP_input), 0);
+    char name[8];
+    op_in_name(OP_momentum, 2, name, sizeof name);
+    cr_assert_str_eq(name, "g");
+    op_in_name(OP_mse, 1, name, sizeof name);
+    cr_assert_str_eq(name, "target");
+}
+
+Test(rule, elementwise_factors_are_the_results_dimensions) {
+    TensorType in[] = {T(F32, 8, 1), T(F32, 6)};
+    Rule rule;
+    RuleError error;
+    cr_assert(rule_infer(OP_mul, in, 2, NULL, &rule, &error));
+    expect_shape(&rule.result[0], "[8, 6]");
+    cr_assert_eq(rule.nfactors, 2);
+    expect_map(rule.in[0], 2, "0 -1");
+    expect_map(rule.in[1], 1, "1");
+    expect_map(rule.out[0], 2, "0 1");
+}
+
+Test(rule, a_size_1_result_dimension_is_a_factor_of_size_1) {
+    TensorType in[] = {T(F32, 8, 1), T(F32, 1)};
+    Rule rule;
+    cr_assert(rule_infer(OP_add, in, 2, NULL, &rule, NULL));
+    cr_assert_eq(rule.factor[1].size, 1);
+    expect_map(rule.in[0], 2, "0 1");
+    expect_map(rule.in[1], 1, "1");
+}
+
+Test(rule, sizes_that_do_not_broadcast_are_an_error_that_names_both) {
+    TensorType in[] = {T(F32, 8, 6), T(F32, 8)};
+    Rule rule;
+    RuleError error;
+    cr_assert_not(rule_infer(OP_add, in, 2, NULL, &rule, &error));
+    cr_assert_eq(error.operand, 1);
+    cr_assert_str_eq(error.text, "sizes do not broadcast: %0 is [8, 6], %1 is [8]");
+    cr_assert_str_eq(error.hint, "sizes align at the right: reshape [8] to [8, 1]");
+    in[1] = T(F32, 8, 5);
+    cr_assert_not(rule_infer(OP_add, in, 2, NULL, &rule, &error));
+    cr_assert_str_eq(error.hint, "");
+}
+
+Test(rule, updates_and_gradients_do_not_broadcast) {
+    TensorType in[] = {T(F32, 8, 6), T(F32, 6)};
+    Attr lr[MAX_ATTRS] = {{.given = true, .f = 0.1}};
+    Rule rule;
+    RuleError error;
+    cr_assert_not(rule_infer(OP_sgd, in, 2, lr, &rule, &error));
+    cr_assert_str_eq(error.text, "shapes differ: %0 is [8, 6], %1 is [6]");
+    cr_assert_not(rule_infer(OP_relu_grad, in, 2, NULL, &rule, &error));
+}
+
+Test(rule, operand_types_agree_and_are_those_of_the_row) {
+    TensorType in[] = {T(F32, 8), T(I32, 8)};
+    Rule rule;
+    RuleError error;
+    cr_assert_not(rule_infer(OP_add, in, 2, NULL, &rule, &error));
+    cr_assert_str_eq(error.text, "operand types differ: %0 is f32, %1 is i32");
+    in[0] = in[1];
+    cr_assert(rule_infer(OP_add, in, 2, NULL, &rule, &error));
+    cr_assert_eq(rule.result[0].dtype, I32);
+    cr_assert_not(rule_infer(OP_div, in, 2, NULL, &rule, &error));
+    cr_assert_str_eq(error.text, "%0 is i32, div takes f32 or f64");
+}
+
+Test(rule, operands_and_required_attributes_are_counted) {
+    TensorType in[] = {T(F32, 8)};
+    Rule rule;
+    RuleError error;
+    cr_assert_not(rule_infer(OP_add, in, 1, NULL, &rule, &error));
+    cr_assert_str_eq(error.text, "takes 2 operands (a, b), given 1");
+    cr_assert_not(rule_infer(OP_reshape, in, 1, NULL, &rule, &error));
+    cr_assert_str_eq(error.text, "shape is missing");
+    cr_assert_eq(error.attr, 0);
+}
+
+Test(rule, several_results_have_the_types_of_the_first_operand) {
+    TensorType in[] = {T(F64, 8, 6), T(F64, 8, 6), T(F64, 8, 6)};
+    Attr attr[MAX_ATTRS] = {{.given = true}, {.given = true}};
+    Rule rule;
+    cr_assert(rule_infer(OP_momentum, in, 3, attr, &rule, NULL));
+    expect_shape(&rule.result[1], "[8, 6]");
+    cr_assert_eq(rule.result[1].dtype, F64);
+    expect_map(rule.out[1], 2, "0 1");
+}
+
+Test(rule, the_hidden_dimension_is_factor_0_of_everything) {
+    TensorType in[] = {T(F32, 4, 8, 6), T(F32, 4, 6, 5)};
+    in[0].hidden = in[1].hidden = true;
+    Rule rule;
+    cr_assert(rule_infer(OP_matmul, in, 2, NULL, &rule, NULL));
+    cr_assert_eq(rule.nfactors, 4);
+    cr_assert_eq(rule.factor[0].size, 4);
+    cr_assert(rule.result[0].hidden);
+    expect_shape(&rule.result[0], "[4, 8, 5]");
+    expect_map(rule.in[0], 3, "0 1 2");
+    expect_map(rule.in[1], 3, "0 2 3");
+    expect_map(rule.out[0], 3, "0 1 3");
+    cr_assert(rule_infer(OP_sum, in, 1, NULL, &rule, NULL));
+    expect_shape(&rule.result[0], "[4]");
+    cr_assert_not(rule_contracted(&rule, 1, 0));
+    cr_assert(rule_contracted(&rule, 1, 1));
+}
+
+Test(rule, all_operands_are_hidden_or_none) {
+    TensorType in[] = {T(F32, 4, 8), T(F32, 4, 8)};
+    in[1].hidden = true;
+    Rule rule;
+    RuleError error;
+    cr_assert_not(rule_infer(OP_add, in, 2, NULL, &rule, &error));
+    in[0] = in[1];
+    in[1].hidden = false;
+    cr_assert_not(rule_infer(OP_add, in, 2, NULL, &rule, &error));
+    in[1] = T(F32, 3, 8);
+    in[1].hidden = true;
+    cr_assert_not(rule_infer(OP_add, in, 2, NULL, &rule, &error));
+    cr_assert_str_eq(error.text, "%1 does not have the replicas of %0");
+}
+
+Test(rule, results_over_2_to_the_48_elements_are_an_error) {
+    TensorType in[] = {T(F32, (int64_t)1 << 31, 1), T(F32, 1, (int64_t)1 << 31)};
+    Rule rule;
+    RuleError error;
+    cr_assert_not(rule_infer(OP_add, in, 2, NULL, &rule, &error));
+    cr_assert(strstr(error.text, "more than 2^48 elements"));
+    cr_assert_not(rule_infer(OP_matmul, in, 2, NULL, &rule, &error));
+}
+
+Test(rule, flops_are_the_points_of_the_factors_times_the_rows) {
+    TensorType in[] = {T(F32, 8, 6), T(F32, 6, 4)};
+    Rule rule;
+    cr_assert(rule_infer(OP_matmul, in, 2, NULL, &rule, NULL));
+    cr_assert_eq(rule_flops(OP_matmul, &rule), 2 * 8 * 6 * 4);
+    cr_assert(rule_in_has(&rule, 0, 2, 1));
+    cr_assert_not(rule_in_has(&rule, 0, 2, 2));
+}
+
+Test(rule, a_leaf_splits_along_every_dimension) {
+    TensorType t = T(F32, 4, 8);
+    Rule rule;
+    rule_of_leaf(&t, &rule);
+    expect_map(rule.out[0], 2, "0 1");
+    cr_assert_eq(rule.factor[1].size, 8);
+    cr_assert_not(rule_infer(OP_input, NULL, 0, NULL, &rule, NULL));
+}
+
+Test(rule, rules_are_equal_when_they_say_the_same) {
+    TensorType in[] = {T(F32, 8, 6), T(F32, 6, 6)};
+    Attr attr[MAX_ATTRS] = {{0}, {.given = true, .i = 1}};
+    Rule a, b;
+    cr_assert(rule_infer(OP_matmul, in, 2, NULL, &a, NULL));
+    cr_assert(rule_infer(OP_matmul, in, 2, NULL, &b, NULL));
+    cr_assert(rule_equal(&a, &b, in, 2, 1));
+    cr_assert(rule_infer(OP_matmul, in, 2, attr, &b, NULL));
+    cr_assert_not(rule_equal(&a, &b, in, 2, 1));
+}
