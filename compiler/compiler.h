@@ -58,6 +58,8 @@ typedef struct Compilation {
     const Options *options;
     Diags *diags;
     Error error;                           /* of a pass that returns false without diagnostics */
+    const char *source;                    /* the text of options->input, owned by the caller */
+    size_t source_bytes;
 
     Graph graph;                           /* parse .. assign: the unsharded graph */
     uint64_t net_hash;                     /* parse */
@@ -87,6 +89,7 @@ typedef struct Compilation {
         double seconds;
     } pass[MAX_PASSES];
     double seconds;                        /* of all of them */
+    double verify_seconds;                 /* of the verification after them */
 } Compilation;
 
 /* ---------------------------------------------------------------- passes: false after diagnostics or with c->error */
@@ -124,10 +127,11 @@ void graph_differentiate(Graph *graph);
 typedef struct Rebuild {
     Compilation *c;
     Graph old;                             /* what is copied from: c->graph or the former c->spmd */
+    const int *whole_node;                 /* per old node: the graph's; NULL: old is c->graph */
     int *node;                             /* per old node: its new id, -1 not yet copied */
     struct ConvertIndex *index;            /* converts made: (source, kind, layout) -> value */
 } Rebuild;
-/* Starts c->spmd anew from `old`, whose values up to nvalues keep their ids. */
+/* Starts c->spmd anew from `old` (c->graph, or a copy of the former c->spmd), whose values up to nvalues keep their ids. */
 void rebuild_begin(Rebuild *r, Compilation *c, const Graph *old, int nvalues);
 void rebuild_node(Rebuild *r, int node, const int *in); /* copies an old node, with these operands */
 int rebuild_convert(Rebuild *r, int source, CommKind kind, const Layout *to); /* the value; equal converts are one */

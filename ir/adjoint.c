@@ -31,8 +31,7 @@ static int emit2(Graph *graph, int node, OpCode op, int a, int a_part, int b, in
 /* A value of the result's shape summed to the shape of an operand that was broadcast; itself where it was not. */
 static int unbroadcast(Graph *graph, int node, int value, int operand) {
     int target = graph->nodes.at[node].in[operand];
-    if (shape_equal(&graph->values.at[value].type.shape, &graph->values.at[target].type.shape))
-        return value;
+    if (shape_equal(&graph->values.at[value].type.shape, &graph->values.at[target].type.shape)) return value;
     Attr attr[MAX_ATTRS] = {shape_attr(graph, target)};
     return emit1(graph, node, OP_sum_to, value, PART_OUT, operand, attr, grad_name(graph, node, operand));
 }
@@ -78,13 +77,21 @@ static int adjoint_of_result(Graph *graph, int node, OpCode op, int dy) {
     return emit2(graph, node, op, y, PART_OUT, dy, PART_OUT, 0, grad_name(graph, node, 0));
 }
 
-void adjoint_relu(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_result(graph, node, OP_relu_grad, dy[0]); }
+void adjoint_relu(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_result(graph, node, OP_relu_grad, dy[0]);
+}
 
-void adjoint_tanh(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_result(graph, node, OP_tanh_grad, dy[0]); }
+void adjoint_tanh(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_result(graph, node, OP_tanh_grad, dy[0]);
+}
 
-void adjoint_sqrt(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_result(graph, node, OP_sqrt_grad, dy[0]); }
+void adjoint_sqrt(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_result(graph, node, OP_sqrt_grad, dy[0]);
+}
 
-void adjoint_exp(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]); }
+void adjoint_exp(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]);
+}
 
 void adjoint_log(Graph *graph, int node, const int *dy, int *dx) {
     int x = graph->nodes.at[node].in[0];
@@ -99,9 +106,13 @@ static int adjoint_of_reduction(Graph *graph, int node, OpCode op, int dy) {
     return emit1(graph, node, op, dy, PART_OUT, 0, attr, grad_name(graph, node, 0));
 }
 
-void adjoint_sum(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_reduction(graph, node, OP_sum_grad, dy[0]); }
+void adjoint_sum(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_reduction(graph, node, OP_sum_grad, dy[0]);
+}
 
-void adjoint_mean(Graph *graph, int node, const int *dy, int *dx) { dx[0] = adjoint_of_reduction(graph, node, OP_mean_grad, dy[0]); }
+void adjoint_mean(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_reduction(graph, node, OP_mean_grad, dy[0]);
+}
 
 void adjoint_transpose(Graph *graph, int node, const int *dy, int *dx) {
     const Attr *perm = &graph->nodes.at[node].attr[0];
@@ -163,8 +174,7 @@ static int product_grad(Graph *graph, int node, int wanted, int dy) {
     int in[2] = {dy_first ? dy : other, dy_first ? other : dy};
     int part[2] = {dy_first ? PART_OUT : 1 - wanted, dy_first ? 1 - wanted : PART_OUT};
     int value = graph_emit_gradient(graph, node, OP_einsum, in, part, 2, complete ? wanted : PART_NONE, attr, name);
-    if (complete)
-        return value;
+    if (complete) return value;
     Attr shape[MAX_ATTRS] = {shape_attr(graph, target)}; /* puts the dimensions of size 1 back */
     return emit1(graph, node, OP_reshape, value, PART_NONE, wanted, shape, name);
 }
@@ -183,7 +193,8 @@ int expand_mse(Graph *graph, const Node *node) {
     bool sum = node->attr[0].given && node->attr[0].text && strcmp(node->attr[0].text, "sum") == 0;
     int diff = graph_emit(graph, OP_sub, in, 2, NULL, arena_printf(graph->arena, "%s.diff", name), span);
     int square = graph_emit(graph, OP_mul, (int[]){diff, diff}, 2, NULL, arena_printf(graph->arena, "%s.square", name), span);
-    int loss = graph_emit(graph, sum ? OP_sum : OP_mean, &square, 1, NULL, arena_printf(graph->arena, sum ? "%s.sum" : "%s.mean", name), span);
+    int loss =
+        graph_emit(graph, sum ? OP_sum : OP_mean, &square, 1, NULL, arena_printf(graph->arena, sum ? "%s.sum" : "%s.mean", name), span);
     /* It replaces the composite, name included. */
     graph->values.at[loss].name = name;
     graph->nodes.at[graph->values.at[loss].node].name = name;

@@ -45,8 +45,7 @@ static const char *name_insert(Graph *graph, const char *name) {
         index->cap = old.cap ? 2 * old.cap : 64;
         index->at = arena_alloc(graph->arena, index->cap * sizeof *index->at);
         for (size_t i = 0; i < old.cap; i++)
-            if (old.at[i].name)
-                *name_slot(index, old.at[i].name) = old.at[i];
+            if (old.at[i].name) *name_slot(index, old.at[i].name) = old.at[i];
     }
     *name_slot(index, name) = (NameEntry){name, 1};
     index->n++;
@@ -57,8 +56,7 @@ static const char *name_insert(Graph *graph, const char *name) {
 static const char *name_unique(Graph *graph, const char *name) {
     struct NameIndex *index = graph->name_index;
     NameEntry *entry = index->cap ? name_slot(index, name) : NULL;
-    if (!entry || !entry->name)
-        return name_insert(graph, arena_copy(graph->arena, name, strlen(name)));
+    if (!entry || !entry->name) return name_insert(graph, arena_copy(graph->arena, name, strlen(name)));
     const char *numbered;
     do
         numbered = arena_printf(graph->arena, "%s_%d", name, ++entry->last);
@@ -114,8 +112,7 @@ void graph_init(Graph *graph, Arena *arena) {
 }
 
 int graph_add_state(Graph *graph, State state) {
-    if (state.trainable || state.parameter < 0)
-        state.parameter = graph->states.n;
+    if (state.trainable || state.parameter < 0) state.parameter = graph->states.n;
     vec_push(graph->arena, &graph->states, state);
     return graph->states.n - 1;
 }
@@ -138,8 +135,7 @@ static int node_push(Graph *graph, OpCode op, const int *in, int nin, const Attr
         Value value = {.type = rule->result[o], .node = graph->nodes.n, .index = o};
         value.name = name_unique(graph, o ? arena_printf(graph->arena, "%s.%d", wanted, o) : wanted);
         node.out[o] = graph->values.n;
-        if (o == 0)
-            node.name = value.name;
+        if (o == 0) node.name = value.name;
         vec_push(graph->arena, &graph->values, value);
     }
     vec_push(graph->arena, &graph->nodes, node);
@@ -153,8 +149,7 @@ int graph_add(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr,
         types[i] = graph->values.at[in[i]].type;
     }
     Rule rule;
-    if (!rule_infer(op, types, nin, attr, &rule, error))
-        return -1;
+    if (!rule_infer(op, types, nin, attr, &rule, error)) return -1;
     Rule *kept = arena_alloc(graph->arena, sizeof *kept);
     *kept = rule;
     return node_push(graph, op, in, nin, attr, kept, name, span);
@@ -209,8 +204,7 @@ int graph_constant(Graph *graph, TensorType type, const double *data, double spl
 
 /* Notes for each factor of a tensor of `node` which factor of the origin runs over the same dimension of the tensor whose part it plays. */
 static void map_part(const Graph *graph, Node *node, const Node *origin, const int8_t *own, int value, int part) {
-    if (part == PART_NONE)
-        return;
+    if (part == PART_NONE) return;
     int ndim = graph->values.at[value].type.shape.ndim;
     bool is_result = part >= MAX_IN;
     int played = is_result ? origin->out[part - MAX_IN] : origin->in[part];
@@ -218,8 +212,7 @@ static void map_part(const Graph *graph, Node *node, const Node *origin, const i
     (void)played;
     const int8_t *theirs = is_result ? origin->rule->out[part - MAX_IN] : origin->rule->in[part];
     for (int d = 0; d < ndim; d++) {
-        if (own[d] < 0 || theirs[d] < 0)
-            continue;
+        if (own[d] < 0 || theirs[d] < 0) continue;
         assert(node->rule->factor[own[d]].size == origin->rule->factor[theirs[d]].size);
         assert(node->origin_factor[own[d]] < 0 || node->origin_factor[own[d]] == theirs[d]);
         node->origin_factor[own[d]] = theirs[d];
@@ -295,7 +288,6 @@ int *graph_uses(const Graph *graph, Arena *arena) {
     for (int i = 0; i < graph->nodes.n; i++)
         for (int k = 0; k < graph->nodes.at[i].nin; k++)
             uses[graph->nodes.at[i].in[k]]++;
-    if (graph->loss >= 0)
-        uses[graph->loss]++;
+    if (graph->loss >= 0) uses[graph->loss]++;
     return uses;
 }

@@ -13,8 +13,7 @@ const Op op_table[NOPS] = {
 
 int op_find(const char *name) {
     for (int op = 0; op < NOPS; op++)
-        if (strcmp(op_table[op].name, name) == 0)
-            return op;
+        if (strcmp(op_table[op].name, name) == 0) return op;
     return -1;
 }
 
@@ -27,8 +26,7 @@ static int op_nattrs(OpCode op) {
 
 int op_attr(OpCode op, const char *name) {
     for (int i = 0; i < op_nattrs(op); i++)
-        if (strcmp(op_table[op].attrs[i].name, name) == 0)
-            return i;
+        if (strcmp(op_table[op].attrs[i].name, name) == 0) return i;
     return -1;
 }
 
@@ -40,9 +38,13 @@ static int list_count(const char *list) {
     return n;
 }
 
-int op_nin(OpCode op) { return list_count(op_table[op].ins); }
+int op_nin(OpCode op) {
+    return list_count(op_table[op].ins);
+}
 
-int op_nout(OpCode op) { return op_table[op].outs ? list_count(op_table[op].outs) : 1; }
+int op_nout(OpCode op) {
+    return op_table[op].outs ? list_count(op_table[op].outs) : 1;
+}
 
 void op_in_name(OpCode op, int operand, char *name, size_t n) {
     const char *at = op_table[op].ins;
@@ -55,8 +57,7 @@ void op_in_name(OpCode op, int operand, char *name, size_t n) {
 }
 
 bool rule_reject(RuleError *error, int operand, int attr, const char *format, ...) {
-    if (!error)
-        return false;
+    if (!error) return false;
     va_list args;
     va_start(args, format);
     vsnprintf(error->text, sizeof error->text, format, args);
@@ -68,8 +69,7 @@ bool rule_reject(RuleError *error, int operand, int attr, const char *format, ..
 }
 
 void rule_hint(RuleError *error, const char *format, ...) {
-    if (!error)
-        return;
+    if (!error) return;
     va_list args;
     va_start(args, format);
     vsnprintf(error->hint, sizeof error->hint, format, args);
@@ -124,8 +124,7 @@ static Term term_read(const char **at, bool whole[26]) {
     Term term = {0};
     const char *p = *at;
     for (; *p && *p != ',' && *p != '-'; p++) {
-        if (*p == ' ')
-            continue;
+        if (*p == ' ') continue;
         if (*p == '.') {
             assert(p[1] == '.' && p[2] == '.' && !term.ellipsis);
             term.ellipsis = true;
@@ -133,13 +132,11 @@ static Term term_read(const char **at, bool whole[26]) {
             p += 2;
             continue;
         }
-        if (*p == '!')
-            whole[*++p - 'a'] = true;
+        if (*p == '!') whole[*++p - 'a'] = true;
         assert(*p >= 'a' && *p <= 'z' && term.n < MAX_NDIM);
         term.letter[term.n++] = *p;
     }
-    if (!term.ellipsis)
-        term.before = term.n;
+    if (!term.ellipsis) term.before = term.n;
     *at = *p == ',' ? p + 1 : *p == '-' ? p + 2 : p;
     return term;
 }
@@ -150,14 +147,12 @@ static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool
         size[e] = 1;
     int reference = -1;
     for (int i = 0; i < nin; i++) {
-        if (!term[i].ellipsis)
-            continue;
+        if (!term[i].ellipsis) continue;
         int n = in[i].shape.ndim - term[i].n;
         bool fits = broadcast || n == ndim;
         for (int d = 0; d < n && fits; d++) {
             int64_t own = in[i].shape.dim[term[i].before + d], *common = &size[ndim - n + d];
-            if (reference < 0 || (broadcast && *common == 1))
-                *common = own;
+            if (reference < 0 || (broadcast && *common == 1)) *common = own;
             fits = own == *common || (broadcast && own == 1);
         }
         if (!fits) {
@@ -166,8 +161,7 @@ static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool
             for (int j = 0; broadcast && j < i; j++)
                 for (int d = 1; d <= n && d <= in[j].shape.ndim; d++) {
                     int64_t a = in[j].shape.dim[in[j].shape.ndim - d], b = in[i].shape.dim[in[i].shape.ndim - d];
-                    if (a != b && a != 1 && b != 1)
-                        other = j;
+                    if (a != b && a != 1 && b != 1) other = j;
                 }
             const Shape *a = &in[other].shape, *b = &in[i].shape;
             char a_text[SHAPE_TEXT_BYTES], b_text[SHAPE_TEXT_BYTES];
@@ -181,12 +175,10 @@ static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool
                 fixed.dim[d] = d < low->ndim ? low->dim[d] : 1;
                 leads = leads && (d >= low->ndim || low->dim[d] == high->dim[d]);
             }
-            if (leads)
-                rule_hint(error, "sizes align at the right: reshape %s to %s", shape_text(low, a_text), shape_text(&fixed, b_text));
+            if (leads) rule_hint(error, "sizes align at the right: reshape %s to %s", shape_text(low, a_text), shape_text(&fixed, b_text));
             return false;
         }
-        if (reference < 0)
-            reference = i;
+        if (reference < 0) reference = i;
     }
     return true;
 }
@@ -203,12 +195,10 @@ static bool rule_letters(const char *letters, bool broadcast, const TensorType *
         if (ndim < term[i].n || (ndim > term[i].n && !term[i].ellipsis))
             return rule_reject(error, i, -1, "%%%d has %d dimension%s, needs %s%d", i, ndim, ndim == 1 ? "" : "s",
                                term[i].ellipsis ? "at least " : "", term[i].n);
-        if (term[i].ellipsis && ndim - term[i].n > ellipsis)
-            ellipsis = ndim - term[i].n;
+        if (term[i].ellipsis && ndim - term[i].n > ellipsis) ellipsis = ndim - term[i].n;
     }
     int64_t size[MAX_NDIM];
-    if (!ellipsis_sizes(term, in, nin, broadcast, ellipsis, size, error))
-        return false;
+    if (!ellipsis_sizes(term, in, nin, broadcast, ellipsis, size, error)) return false;
 
     int8_t of_letter[26];
     memset(of_letter, -1, sizeof of_letter);
@@ -220,13 +210,11 @@ static bool rule_letters(const char *letters, bool broadcast, const TensorType *
             if (k == term[i].before && term[i].ellipsis) {
                 for (int e = 0; first < 0 && e < ellipsis; e++)
                     rule_add_factor(rule, size[e]);
-                if (first < 0)
-                    first = rule->nfactors - ellipsis;
+                if (first < 0) first = rule->nfactors - ellipsis;
                 for (int e = ellipsis - skipped; e < ellipsis; e++, d++)
                     rule->in[i][d] = (int8_t)(shape->dim[d] == size[e] ? first + e : -1);
             }
-            if (k == term[i].n)
-                break;
+            if (k == term[i].n) break;
             int8_t *f = &of_letter[term[i].letter[k] - 'a'];
             if (*f < 0) {
                 *f = (int8_t)rule_add_factor(rule, shape->dim[d]);
@@ -245,8 +233,7 @@ static bool rule_letters(const char *letters, bool broadcast, const TensorType *
         for (int k = 0; k <= t->n; k++) {
             for (int e = 0; k == t->before && t->ellipsis && e < ellipsis; e++)
                 rule->out[o][result->shape.ndim++] = (int8_t)(first + e);
-            if (k < t->n)
-                rule->out[o][result->shape.ndim++] = of_letter[t->letter[k] - 'a'];
+            if (k < t->n) rule->out[o][result->shape.ndim++] = of_letter[t->letter[k] - 'a'];
         }
         for (int d = 0; d < result->shape.ndim; d++)
             result->shape.dim[d] = rule->factor[rule->out[o][d]].size;
@@ -261,26 +248,24 @@ static const char *dtypes_text(unsigned dtypes, char text[64]) {
     size_t n = 0;
     text[0] = '\0';
     for (int t = 0; t < NDTYPES; t++)
-        if (dtypes & 1u << t)
-            n += (size_t)snprintf(text + n, 64 - n, "%s%s", n ? " or " : "", dtype_name[t]);
+        if (dtypes & 1u << t) n += (size_t)snprintf(text + n, 64 - n, "%s%s", n ? " or " : "", dtype_name[t]);
     return text;
 }
 
 static bool operands_fit(OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error) {
     const Op *row = &op_table[op];
     int want = op_nin(op);
-    if (nin != want)
-        return rule_reject(error, -1, -1, "takes %d operand%s (%s), given %d", want, want == 1 ? "" : "s", row->ins, nin);
+    if (nin != want) return rule_reject(error, -1, -1, "takes %d operand%s (%s), given %d", want, want == 1 ? "" : "s", row->ins, nin);
     for (int i = 1; i < nin; i++)
         if (in[i].dtype != in[0].dtype)
-            return rule_reject(error, i, -1, "operand types differ: %%0 is %s, %%%d is %s", dtype_name[in[0].dtype], i, dtype_name[in[i].dtype]);
+            return rule_reject(error, i, -1, "operand types differ: %%0 is %s, %%%d is %s", dtype_name[in[0].dtype], i,
+                               dtype_name[in[i].dtype]);
     if (nin > 0 && !(row->dtypes & 1u << in[0].dtype)) {
         char text[64];
         return rule_reject(error, 0, -1, "%%0 is %s, %s takes %s", dtype_name[in[0].dtype], row->name, dtypes_text(row->dtypes, text));
     }
     for (int a = 0; a < op_nattrs(op); a++)
-        if (row->attrs[a].required && !attr[a].given)
-            return rule_reject(error, -1, a, "%s is missing", row->attrs[a].name);
+        if (row->attrs[a].required && !attr[a].given) return rule_reject(error, -1, a, "%s is missing", row->attrs[a].name);
     return true;
 }
 
@@ -308,11 +293,9 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
     static const Attr none[MAX_ATTRS];
     const Op *row = &op_table[op];
     int nout = op_nout(op);
-    if (!attr)
-        attr = none;
+    if (!attr) attr = none;
     rule_init(rule);
-    if (!operands_fit(op, in, nin, attr, error))
-        return false;
+    if (!operands_fit(op, in, nin, attr, error)) return false;
 
     bool hidden = nin > 0 && in[0].hidden && !row->boundary;
     TensorType slice[MAX_IN];
@@ -323,16 +306,14 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
         memcpy(slice[i].shape.dim, in[i].shape.dim + 1, sizeof *in[i].shape.dim * (size_t)slice[i].shape.ndim);
     }
     for (int i = 1; !hidden && i < nin; i++)
-        if (in[i].hidden)
-            return rule_reject(error, i, -1, "%%%d has replicas, %%0 has not", i);
+        if (in[i].hidden) return rule_reject(error, i, -1, "%%%d has replicas, %%0 has not", i);
 
     /* Only the user's operators broadcast: an update must not change its state's shape, a gradient is its forward's shape. */
     const TensorType *types = hidden ? slice : in;
     if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER, types, nin, nout, rule, error)
                      : !row->rule(types, nin, attr, rule, error))
         return false;
-    if (hidden)
-        rule_hide(rule, in[0].shape.dim[0], nin, nout);
+    if (hidden) rule_hide(rule, in[0].shape.dim[0], nin, nout);
     for (int o = 0; o < nout; o++) {
         int64_t elements;
         if (!shape_count(&rule->result[o].shape, &elements) || elements > MAX_ELEMENTS) {
@@ -346,15 +327,13 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
 bool rule_contracted(const Rule *rule, int nout, int factor) {
     for (int o = 0; o < nout; o++)
         for (int d = 0; d < rule->result[o].shape.ndim; d++)
-            if (rule->out[o][d] == factor)
-                return false;
+            if (rule->out[o][d] == factor) return false;
     return true;
 }
 
 bool rule_in_has(const Rule *rule, int operand, int ndim, int factor) {
     for (int d = 0; d < ndim; d++)
-        if (rule->in[operand][d] == factor)
-            return true;
+        if (rule->in[operand][d] == factor) return true;
     return false;
 }
 
@@ -366,16 +345,14 @@ double rule_flops(OpCode op, const Rule *rule) {
 }
 
 bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout) {
-    if (a->nfactors != b->nfactors)
-        return false;
+    if (a->nfactors != b->nfactors) return false;
     for (int f = 0; f < a->nfactors; f++)
-        if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole || a->factor[f].divides != b->factor[f].divides)
+        if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||
+            a->factor[f].divides != b->factor[f].divides)
             return false;
     for (int i = 0; i < nin; i++)
-        if (memcmp(a->in[i], b->in[i], (size_t)in[i].shape.ndim) != 0)
-            return false;
+        if (memcmp(a->in[i], b->in[i], (size_t)in[i].shape.ndim) != 0) return false;
     for (int o = 0; o < nout; o++)
-        if (!type_equal(&a->result[o], &b->result[o]) || memcmp(a->out[o], b->out[o], (size_t)a->result[o].shape.ndim) != 0)
-            return false;
+        if (!type_equal(&a->result[o], &b->result[o]) || memcmp(a->out[o], b->out[o], (size_t)a->result[o].shape.ndim) != 0) return false;
     return true;
 }

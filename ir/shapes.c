@@ -52,8 +52,7 @@ bool rule_matmul(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
         int64_t common = size[0] == 1 ? size[1] : size[0];
         int f = rule_add_factor(rule, common);
         for (int i = 0; i < 2; i++)
-            if (own[i] >= 0 && size[i] == common)
-                rule->in[i][own[i]] = (int8_t)f;
+            if (own[i] >= 0 && size[i] == common) rule->in[i][own[i]] = (int8_t)f;
         add_result_dim(rule, f, common);
     }
     int fm = rule_add_factor(rule, m), fk = rule_add_factor(rule, ka), fn = rule_add_factor(rule, n);
@@ -77,8 +76,7 @@ bool rule_einsum(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
         term[i] = at;
         unsigned seen = 0;
         for (; *at >= 'a' && *at <= 'z'; at++) {
-            if (seen & 1u << (*at - 'a'))
-                return rule_reject(error, -1, 0, "spec \"%s\" repeats %c in one operand", spec, *at);
+            if (seen & 1u << (*at - 'a')) return rule_reject(error, -1, 0, "spec \"%s\" repeats %c in one operand", spec, *at);
             seen |= 1u << (*at - 'a');
         }
         length[i] = (int)(at - term[i]);
@@ -89,8 +87,8 @@ bool rule_einsum(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     }
     for (int i = 0; i < nin; i++) {
         if (length[i] != in[i].shape.ndim)
-            return rule_reject(error, i, 0, "%%%d has %d dimension%s, spec \"%s\" gives it %d letters", i, DIMENSIONS(in[i].shape.ndim), spec,
-                               length[i]);
+            return rule_reject(error, i, 0, "%%%d has %d dimension%s, spec \"%s\" gives it %d letters", i, DIMENSIONS(in[i].shape.ndim),
+                               spec, length[i]);
         for (int d = 0; d < length[i]; d++) {
             int c = term[i][d] - 'a';
             if (uses[c]++ > 0 && size[c] != in[i].shape.dim[d])
@@ -98,12 +96,10 @@ bool rule_einsum(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
             size[c] = in[i].shape.dim[d];
         }
     }
-    if (length[nin] > MAX_USER_NDIM)
-        return rule_reject(error, -1, 0, "the result would have more than %d dimensions", MAX_USER_NDIM);
+    if (length[nin] > MAX_USER_NDIM) return rule_reject(error, -1, 0, "the result would have more than %d dimensions", MAX_USER_NDIM);
     for (int d = 0; d < length[nin]; d++) {
         int c = term[nin][d] - 'a';
-        if (uses[c] == 0)
-            return rule_reject(error, -1, 0, "spec \"%s\": no operand has %c", spec, term[nin][d]);
+        if (uses[c] == 0) return rule_reject(error, -1, 0, "spec \"%s\": no operand has %c", spec, term[nin][d]);
         in_result[c] = true;
     }
 
@@ -141,12 +137,10 @@ static bool axes_read(const Attr *axes, int ndim, bool reduced[MAX_NDIM], RuleEr
         int64_t axis = axes->ints[i] < 0 ? axes->ints[i] + ndim : axes->ints[i];
         if (axis < 0 || axis >= ndim) {
             rule_reject(error, -1, 0, "axis %" PRId64 " is out of range: %%0 has %d dimension%s", axes->ints[i], DIMENSIONS(ndim));
-            if (ndim > 0)
-                rule_hint(error, "axes are %d to %d", -ndim, ndim - 1);
+            if (ndim > 0) rule_hint(error, "axes are %d to %d", -ndim, ndim - 1);
             return false;
         }
-        if (reduced[axis])
-            return rule_reject(error, -1, 0, "axis %" PRId64 " is given twice", axes->ints[i]);
+        if (reduced[axis]) return rule_reject(error, -1, 0, "axis %" PRId64 " is given twice", axes->ints[i]);
         reduced[axis] = true;
     }
     return true;
@@ -155,8 +149,7 @@ static bool axes_read(const Attr *axes, int ndim, bool reduced[MAX_NDIM], RuleEr
 bool rule_reduce(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     (void)nin;
     bool reduced[MAX_NDIM];
-    if (!axes_read(&attr[0], in[0].shape.ndim, reduced, error))
-        return false;
+    if (!axes_read(&attr[0], in[0].shape.ndim, reduced, error)) return false;
     factors_of_operand(rule, &in[0]);
     bool keep_dims = attr[1].i != 0;
     for (int d = 0; d < in[0].shape.ndim; d++) {
@@ -171,13 +164,11 @@ bool rule_reduce(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
 /* A shape attribute without -1. */
 static bool shape_read(const Attr *attr, int index, Shape *shape, RuleError *error) {
     const Attr *a = &attr[index];
-    if (a->n > MAX_USER_NDIM)
-        return rule_reject(error, -1, index, "shape has %d dimensions, at most %d are possible", a->n, MAX_USER_NDIM);
+    if (a->n > MAX_USER_NDIM) return rule_reject(error, -1, index, "shape has %d dimensions, at most %d are possible", a->n, MAX_USER_NDIM);
     shape->ndim = a->n;
     for (int d = 0; d < a->n; d++) {
         shape->dim[d] = a->ints[d];
-        if (a->ints[d] < 1)
-            return rule_reject(error, -1, index, "size %" PRId64 " in shape is not positive", a->ints[d]);
+        if (a->ints[d] < 1) return rule_reject(error, -1, index, "size %" PRId64 " in shape is not positive", a->ints[d]);
     }
     int64_t elements;
     if (!shape_count(shape, &elements) || elements > MAX_ELEMENTS)
@@ -189,8 +180,7 @@ bool rule_expand(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     (void)nin;
     Shape shape;
     bool reduced[MAX_NDIM];
-    if (!shape_read(attr, 1, &shape, error) || !axes_read(&attr[0], shape.ndim, reduced, error))
-        return false;
+    if (!shape_read(attr, 1, &shape, error) || !axes_read(&attr[0], shape.ndim, reduced, error)) return false;
     int left = 0;
     for (int d = 0; d < shape.ndim; d++)
         left += !reduced[d];
@@ -201,8 +191,7 @@ bool rule_expand(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     for (int d = 0, own = 0; d < shape.ndim; d++) {
         int f = rule_add_factor(rule, shape.dim[d]);
         add_result_dim(rule, f, shape.dim[d]);
-        if (reduced[d] && !kept)
-            continue;
+        if (reduced[d] && !kept) continue;
         int64_t want = reduced[d] ? 1 : shape.dim[d];
         if (in[0].shape.dim[own] != want)
             return rule_reject(error, 0, 1, "%%0 has size %" PRId64 " in dimension %d, needs %" PRId64, in[0].shape.dim[own], own, want);
@@ -214,15 +203,15 @@ bool rule_expand(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
 bool rule_sum_to(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     (void)nin;
     Shape shape;
-    if (!shape_read(attr, 0, &shape, error))
-        return false;
+    if (!shape_read(attr, 0, &shape, error)) return false;
     int missing = in[0].shape.ndim - shape.ndim;
     bool fits = missing >= 0;
     for (int d = 0; d < shape.ndim && fits; d++)
         fits = shape.dim[d] == 1 || shape.dim[d] == in[0].shape.dim[missing + d];
     if (!fits) {
         char from[SHAPE_TEXT_BYTES], to[SHAPE_TEXT_BYTES];
-        return rule_reject(error, 0, 0, "%s does not broadcast to %%0, which is %s", shape_text(&shape, to), shape_text(&in[0].shape, from));
+        return rule_reject(error, 0, 0, "%s does not broadcast to %%0, which is %s", shape_text(&shape, to),
+                           shape_text(&in[0].shape, from));
     }
     factors_of_operand(rule, &in[0]);
     for (int d = 0; d < shape.ndim; d++)
@@ -256,12 +245,12 @@ bool rule_transpose(const TensorType *in, int nin, const Attr *attr, Rule *rule,
     for (int d = 0; d < ndim; d++) {
         int64_t from = !attr[0].given ? ndim - 1 - d : attr[0].ints[d] < 0 ? attr[0].ints[d] + ndim : attr[0].ints[d];
         if (from < 0 || from >= ndim) {
-            rule_reject(error, -1, 0, "perm has %" PRId64 ", which is out of range: %%0 has %d dimension%s", attr[0].ints[d], DIMENSIONS(ndim));
+            rule_reject(error, -1, 0, "perm has %" PRId64 ", which is out of range: %%0 has %d dimension%s", attr[0].ints[d],
+                        DIMENSIONS(ndim));
             rule_hint(error, "dimensions are %d to %d", -ndim, ndim - 1);
             return false;
         }
-        if (used[from])
-            return rule_reject(error, -1, 0, "perm names dimension %" PRId64 " twice", from);
+        if (used[from]) return rule_reject(error, -1, 0, "perm names dimension %" PRId64 " twice", from);
         used[from] = true;
         add_result_dim(rule, (int)from, in[0].shape.dim[from]);
     }
@@ -273,16 +262,14 @@ static bool reshape_target(const Shape *from, const Attr *attr, Shape *to, RuleE
     if (attr->n > MAX_USER_NDIM)
         return rule_reject(error, -1, 0, "shape has %d dimensions, at most %d are possible", attr->n, MAX_USER_NDIM);
     int64_t have, known = 1;
-    if (!shape_count(from, &have))
-        return rule_reject(error, 0, -1, "%%0 has more than 2^48 elements");
+    if (!shape_count(from, &have)) return rule_reject(error, 0, -1, "%%0 has more than 2^48 elements");
     int open = -1;
     bool fits = true;
     to->ndim = attr->n;
     for (int d = 0; d < attr->n; d++) {
         to->dim[d] = attr->ints[d];
         if (attr->ints[d] == -1) {
-            if (open >= 0)
-                return rule_reject(error, -1, 0, "shape has more than one -1");
+            if (open >= 0) return rule_reject(error, -1, 0, "shape has more than one -1");
             open = d;
         } else if (attr->ints[d] < 1)
             return rule_reject(error, -1, 0, "size %" PRId64 " in shape is not positive", attr->ints[d]);
@@ -290,8 +277,7 @@ static bool reshape_target(const Shape *from, const Attr *attr, Shape *to, RuleE
             fits = fits && mul_checked(known, attr->ints[d], &known);
     }
     char text[SHAPE_TEXT_BYTES];
-    if (!fits)
-        return rule_reject(error, 0, 0, "%%0 has %" PRId64 " elements, shape %s more than 2^48", have, shape_text(to, text));
+    if (!fits) return rule_reject(error, 0, 0, "%%0 has %" PRId64 " elements, shape %s more than 2^48", have, shape_text(to, text));
     if (open >= 0) {
         if (have % known != 0)
             return rule_reject(error, 0, 0, "%%0 has %" PRId64 " elements, no multiple of the %" PRId64 " in shape %s", have, known,
@@ -313,8 +299,7 @@ bool rule_reshape(const TensorType *in, int nin, const Attr *attr, Rule *rule, R
     (void)nin;
     const Shape *from = &in[0].shape;
     Shape *to = &rule->result[0].shape;
-    if (!reshape_target(from, &attr[0], to, error))
-        return false;
+    if (!reshape_target(from, &attr[0], to, error)) return false;
     rule->result[0].dtype = in[0].dtype;
     for (int i = 0, o = 0; i < from->ndim || o < to->ndim;) {
         if (i < from->ndim && from->dim[i] == 1) {
@@ -336,8 +321,7 @@ bool rule_reshape(const TensorType *in, int nin, const Attr *attr, Rule *rule, R
                 size_out *= to->dim[o++];
         }
         int64_t size = gcd64(from->dim[lead_in], to->dim[lead_out]);
-        if (size == 1)
-            continue;
+        if (size == 1) continue;
         int f = rule_add_factor(rule, size);
         rule->factor[f].divides = !single;
         rule->in[0][lead_in] = (int8_t)f;
@@ -350,10 +334,8 @@ bool rule_reshape(const TensorType *in, int nin, const Attr *attr, Rule *rule, R
 
 bool rule_replicate(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     (void)nin;
-    if (in[0].hidden || in[0].shape.ndim > MAX_USER_NDIM)
-        return rule_reject(error, 0, -1, "%%0 has replicas already");
-    if (attr[0].i < 1)
-        return rule_reject(error, -1, 0, "%" PRId64 " replicas", attr[0].i);
+    if (in[0].hidden || in[0].shape.ndim > MAX_USER_NDIM) return rule_reject(error, 0, -1, "%%0 has replicas already");
+    if (attr[0].i < 1) return rule_reject(error, -1, 0, "%" PRId64 " replicas", attr[0].i);
     add_result_dim(rule, rule_add_factor(rule, attr[0].i), attr[0].i);
     factors_of_operand(rule, &in[0]);
     rule->result[0].hidden = true;
@@ -364,8 +346,7 @@ bool rule_replicate(const TensorType *in, int nin, const Attr *attr, Rule *rule,
 
 bool rule_replica_sum(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     (void)nin, (void)attr;
-    if (!in[0].hidden)
-        return rule_reject(error, 0, -1, "%%0 has no replicas");
+    if (!in[0].hidden) return rule_reject(error, 0, -1, "%%0 has no replicas");
     factors_of_operand(rule, &in[0]);
     for (int d = 1; d < in[0].shape.ndim; d++)
         add_result_dim(rule, rule->in[0][d], in[0].shape.dim[d]);

@@ -34,18 +34,19 @@ static bool node_fail(const Check *check, int id, const char *format, ...) {
     return fail(check, "node %d (%s %s): %s", id, op, node->name ? node->name : "?", text);
 }
 
-static const TensorType *type_of(const Graph *graph, int value) { return &graph->values.at[value].type; }
+static const TensorType *type_of(const Graph *graph, int value) {
+    return &graph->values.at[value].type;
+}
 
 /* Operands exist before the node, results are its own. */
 static bool check_edges(const Check *check, int id) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
-    if ((unsigned)node->op >= NOPS)
-        return node_fail(check, id, "no such operator");
+    if ((unsigned)node->op >= NOPS) return node_fail(check, id, "no such operator");
     if (node->nin != op_nin(node->op) || node->nout != op_nout(node->op))
-        return node_fail(check, id, "%d operands and %d results, not %d and %d", node->nin, node->nout, op_nin(node->op), op_nout(node->op));
-    if (!node->name || !node->rule)
-        return node_fail(check, id, "no name or no rule");
+        return node_fail(check, id, "%d operands and %d results, not %d and %d", node->nin, node->nout, op_nin(node->op),
+                         op_nout(node->op));
+    if (!node->name || !node->rule) return node_fail(check, id, "no name or no rule");
     for (int i = 0; i < node->nin; i++) {
         if (node->in[i] < 0 || node->in[i] >= graph->values.n)
             return node_fail(check, id, "operand %d is value %d of %d", i, node->in[i], graph->values.n);
@@ -68,8 +69,7 @@ static bool check_leaf_type(const Check *check, int id, const TensorType *type) 
     bool sane = (unsigned)type->dtype < NDTYPES && type->shape.ndim >= type->hidden && type->shape.ndim <= MAX_USER_NDIM + type->hidden;
     for (int d = 0; sane && d < type->shape.ndim; d++)
         sane = type->shape.dim[d] >= 1;
-    if (!sane || !shape_count(&type->shape, &elements) || elements > MAX_ELEMENTS)
-        return node_fail(check, id, "no such type");
+    if (!sane || !shape_count(&type->shape, &elements) || elements > MAX_ELEMENTS) return node_fail(check, id, "no such type");
     return true;
 }
 
@@ -83,13 +83,11 @@ static bool check_rule(const Check *check, int id) {
     Rule rule;
     RuleError error;
     if (op_table[node->op].op_class == OP_CLASS_LEAF) {
-        if (!check_leaf_type(check, id, type_of(graph, node->out[0])))
-            return false;
+        if (!check_leaf_type(check, id, type_of(graph, node->out[0]))) return false;
         rule_of_leaf(type_of(graph, node->out[0]), &rule);
     } else if (!rule_infer(node->op, in, node->nin, node->attr, &rule, &error))
         return node_fail(check, id, "the rule rejects it: %s", error.text);
-    if (!rule_equal(&rule, node->rule, in, node->nin, node->nout))
-        return node_fail(check, id, "its rule is not the one of its operands");
+    if (!rule_equal(&rule, node->rule, in, node->nin, node->nout)) return node_fail(check, id, "its rule is not the one of its operands");
     for (int o = 0; o < node->nout; o++)
         if (!type_equal(&rule.result[o], type_of(graph, node->out[o])))
             return node_fail(check, id, "result %s has another type than the rule gives", graph->values.at[node->out[o]].name);
@@ -99,11 +97,9 @@ static bool check_rule(const Check *check, int id) {
 static bool check_origin(const Check *check, int id) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
-    if (node->origin < 0 || node->origin >= graph->nodes.n)
-        return node_fail(check, id, "origin is node %d", node->origin);
+    if (node->origin < 0 || node->origin >= graph->nodes.n) return node_fail(check, id, "origin is node %d", node->origin);
     const Rule *origin = graph->nodes.at[node->origin].rule;
-    if (!origin)
-        return node_fail(check, id, "origin %d has no rule", node->origin);
+    if (!origin) return node_fail(check, id, "origin %d has no rule", node->origin);
     for (int f = 0; f < node->rule->nfactors; f++) {
         int o = node->origin_factor[f];
         if (o < -1 || o >= origin->nfactors)
@@ -118,8 +114,7 @@ static bool check_origin(const Check *check, int id) {
 static bool check_strategy(const Check *check, int id) {
     const Node *node = &check->graph->nodes.at[id];
     const Strategy *strategy = node->strategy;
-    if (!strategy)
-        return true;
+    if (!strategy) return true;
     if (strategy->nfactors != node->rule->nfactors)
         return node_fail(check, id, "a strategy for %d factors, the rule has %d", strategy->nfactors, node->rule->nfactors);
     Layout all;
@@ -129,24 +124,21 @@ static bool check_strategy(const Check *check, int id) {
             return node_fail(check, id, "the strategy splits factor %d, which must be whole", f);
         int64_t split = 1;
         for (int i = 0; i < strategy->factor[f].n; i++) {
-            if (!layout_append(&all, 0, strategy->factor[f].at[i]))
-                return node_fail(check, id, "the strategy has too many digits");
+            if (!layout_append(&all, 0, strategy->factor[f].at[i])) return node_fail(check, id, "the strategy has too many digits");
             split *= strategy->factor[f].at[i].size;
         }
         if (node->rule->factor[f].divides && (split < 1 || node->rule->factor[f].size % split != 0))
             return node_fail(check, id, "the strategy splits factor %d unevenly", f);
     }
     const char *why;
-    if (!layout_valid(&all, check->graph->nranks, &why))
-        return node_fail(check, id, "the strategy: %s", why);
+    if (!layout_valid(&all, check->graph->nranks, &why)) return node_fail(check, id, "the strategy: %s", why);
     return true;
 }
 
 static bool check_state_type(const Check *check, int id, const TensorType *type) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
-    if (node->state < 0 || node->state >= graph->states.n)
-        return node_fail(check, id, "no state %d", node->state);
+    if (node->state < 0 || node->state >= graph->states.n) return node_fail(check, id, "no state %d", node->state);
     if (!type_equal(type, &graph->states.at[node->state].type))
         return node_fail(check, id, "another type than state %s", graph->states.at[node->state].name);
     return true;
@@ -157,12 +149,9 @@ static bool check_convert(const Check *check, int id) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
     const Layout *from = graph->values.at[node->in[0]].layout, *to = graph->values.at[node->out[0]].layout;
-    if (!from || !to)
-        return node_fail(check, id, "a conversion without layouts");
-    if ((unsigned)node->comm >= NCOMMS)
-        return node_fail(check, id, "no such communication");
-    if (!layout_is_partial(to))
-        return true;
+    if (!from || !to) return node_fail(check, id, "a conversion without layouts");
+    if ((unsigned)node->comm >= NCOMMS) return node_fail(check, id, "no such communication");
+    if (!layout_is_partial(to)) return true;
     Layout a = *from, b = *to;
     bool fits = layout_refine(&a, &b);
     for (int r = b.ndim; fits && r < b.ndim + NREDUCTIONS; r++)
@@ -175,25 +164,22 @@ static bool check_convert(const Check *check, int id) {
     return fits || node_fail(check, id, "the result owes sums that the operand does not");
 }
 
-/* What only leaves, writes and conversions must hold. A read names a version: the old one before the state's write, the new one after it. */
+/* What only leaves, writes and conversions must hold. A read names a version: the old one before the state's write, the new one after it.
+ */
 static bool check_special(const Check *check, int id) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
     if (node->op == OP_read) {
-        if (!check_state_type(check, id, type_of(graph, node->out[0])))
-            return false;
+        if (!check_state_type(check, id, type_of(graph, node->out[0]))) return false;
         if (node->version != check->written[node->state])
             return node_fail(check, id, "reads version %d of %s %s its write", node->version, graph->states.at[node->state].name,
                              check->written[node->state] ? "after" : "before");
     } else if (node->op == OP_write) {
-        if (!check_state_type(check, id, type_of(graph, node->in[0])))
-            return false;
-        if (check->written[node->state])
-            return node_fail(check, id, "a second write of %s", graph->states.at[node->state].name);
+        if (!check_state_type(check, id, type_of(graph, node->in[0]))) return false;
+        if (check->written[node->state]) return node_fail(check, id, "a second write of %s", graph->states.at[node->state].name);
         check->written[node->state] = true;
     } else if (node->op == OP_input) {
-        if (node->state < 0 || node->state >= graph->inputs.n)
-            return node_fail(check, id, "no input %d", node->state);
+        if (node->state < 0 || node->state >= graph->inputs.n) return node_fail(check, id, "no input %d", node->state);
         if (!type_equal(type_of(graph, node->out[0]), &graph->inputs.at[node->state].type))
             return node_fail(check, id, "another type than input %s", graph->inputs.at[node->state].name);
     } else if (node->op == OP_convert)
@@ -202,8 +188,7 @@ static bool check_special(const Check *check, int id) {
 }
 
 static bool check_layout(const Check *check, const Layout *layout, const TensorType *type, const char *what, const char *name) {
-    if (!layout)
-        return true;
+    if (!layout) return true;
     if (layout->ndim != type->shape.ndim)
         return fail(check, "the layout of %s %s has %d dimensions, the tensor %d", what, name, layout->ndim, type->shape.ndim);
     int number = graph_layout_number(check->graph, layout);
@@ -216,17 +201,13 @@ static bool check_layouts(const Check *check) {
     const Graph *graph = check->graph;
     const char *why;
     for (int i = 0; i < graph->layouts.n; i++)
-        if (!layout_valid(graph->layouts.at[i], graph->nranks, &why))
-            return fail(check, "layout %d: %s", i, why);
+        if (!layout_valid(graph->layouts.at[i], graph->nranks, &why)) return fail(check, "layout %d: %s", i, why);
     for (int v = 0; v < graph->values.n; v++)
-        if (!check_layout(check, graph->values.at[v].layout, type_of(graph, v), "value", graph->values.at[v].name))
-            return false;
+        if (!check_layout(check, graph->values.at[v].layout, type_of(graph, v), "value", graph->values.at[v].name)) return false;
     for (int s = 0; s < graph->states.n; s++)
-        if (!check_layout(check, graph->states.at[s].layout, &graph->states.at[s].type, "state", graph->states.at[s].name))
-            return false;
+        if (!check_layout(check, graph->states.at[s].layout, &graph->states.at[s].type, "state", graph->states.at[s].name)) return false;
     for (int i = 0; i < graph->inputs.n; i++)
-        if (!check_layout(check, graph->inputs.at[i].layout, &graph->inputs.at[i].type, "input", graph->inputs.at[i].name))
-            return false;
+        if (!check_layout(check, graph->inputs.at[i].layout, &graph->inputs.at[i].type, "input", graph->inputs.at[i].name)) return false;
     return true;
 }
 
@@ -239,16 +220,14 @@ bool graph_verify(const Graph *graph, const char *stage, Error *error) {
     for (int s = 0; s < graph->states.n && good; s++) {
         const State *state = &graph->states.at[s];
         good = state->parameter >= 0 && state->parameter < graph->states.n && !state->type.hidden;
-        if (!good)
-            fail(&check, "state %d (%s) belongs to no parameter, or has replicas", s, state->name);
+        if (!good) fail(&check, "state %d (%s) belongs to no parameter, or has replicas", s, state->name);
     }
     for (int id = 0; id < graph->nodes.n && good; id++) {
         good = check_edges(&check, id) && check_rule(&check, id) && check_origin(&check, id) && check_strategy(&check, id) &&
                check_special(&check, id);
         nvalues += graph->nodes.at[id].nout;
     }
-    if (good && nvalues != graph->values.n)
-        good = fail(&check, "%d values, of which nodes make %d", graph->values.n, nvalues);
+    if (good && nvalues != graph->values.n) good = fail(&check, "%d values, of which nodes make %d", graph->values.n, nvalues);
     if (good && (graph->loss < -1 || graph->loss >= graph->values.n))
         good = fail(&check, "the loss is value %d of %d", graph->loss, graph->values.n);
     if (good && graph->loss >= 0) {

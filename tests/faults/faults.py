@@ -30,7 +30,7 @@ FAULTS = [
           "        if (piece.to == rank || !box_intersect(&held, &wanted, &piece.box)) continue;",
           "        if (piece.to <= rank || !box_intersect(&held, &wanted, &piece.box)) continue;", PROOF),
     fault("an uneven boundary", "ir/box.c",
-          "*begin += part * each + (part < rest ? part : rest);", "*begin += part * each + (part <= rest ? part : rest);", PROOF),
+          "*begin += part * each + (part < rest ? part : rest);", "*begin += part * each + (part < rest ? part : 0);", PROOF),
     fault("the last parts one longer", "ir/box.c",
           "    *end = *begin + each + (part < rest);", "    *end = *begin + each + (part >= parts - rest);", PROOF),
     fault("a piece outside its box", "ir/box.c",

@@ -14,8 +14,12 @@ typedef struct Case {
     Attr attr[2];
 } Case;
 
-#define YES {.given = true, .i = 1}
-#define INTS(count, ...) {.given = true, .n = (count), .ints = {__VA_ARGS__}}
+#define YES                                                                                                                                \
+    { .given = true, .i = 1 }
+#define INTS(count, ...)                                                                                                                   \
+    {                                                                                                                                      \
+        .given = true, .n = (count), .ints = { __VA_ARGS__ }                                                                               \
+    }
 static const Case cases[] = {
     {OP_matmul, "4x3, 3x5", {{0}}},
     {OP_matmul, "3x4, 3x5", {YES}},
@@ -109,8 +113,7 @@ static void run_einsum(const char *spec, const Tensor *in, Tensor *out) {
         more = false;
         for (int c = 0; c < 26 && !more; c++) {
             more = ++value[c] < size[c];
-            if (!more)
-                value[c] = 0;
+            if (!more) value[c] = 0;
         }
     }
 }
@@ -145,8 +148,7 @@ static void run_reduction(const Attr *axes, bool mean, bool back, const Tensor *
         int64_t index[MAX_NDIM], at = 0;
         unravel(&whole->shape, i, index);
         for (int d = 0; d < ndim; d++)
-            if (!reduced[d])
-                at = at * whole->shape.dim[d] + index[d];
+            if (!reduced[d]) at = at * whole->shape.dim[d] + index[d];
         if (back)
             whole->at[i] = part->at[at] / (mean ? n : 1);
         else
@@ -156,19 +158,32 @@ static void run_reduction(const Attr *axes, bool mean, bool back, const Tensor *
 
 static double binary(OpCode op, double a, double b) {
     switch ((int)op) {
-    case OP_add: return a + b;
-    case OP_sub: return a - b;
-    case OP_mul: return a * b;
-    case OP_div: return a / b;
-    case OP_neg: return -a;
-    case OP_relu: return a > 0 ? a : 0;
-    case OP_tanh: return tanh(a);
-    case OP_exp: return exp(a);
-    case OP_log: return log(a);
-    case OP_sqrt: return sqrt(a);
-    case OP_relu_grad: return a > 0 ? b : 0;
-    case OP_tanh_grad: return (1 - a * a) * b;
-    case OP_sqrt_grad: return b / (2 * a);
+    case OP_add:
+        return a + b;
+    case OP_sub:
+        return a - b;
+    case OP_mul:
+        return a * b;
+    case OP_div:
+        return a / b;
+    case OP_neg:
+        return -a;
+    case OP_relu:
+        return a > 0 ? a : 0;
+    case OP_tanh:
+        return tanh(a);
+    case OP_exp:
+        return exp(a);
+    case OP_log:
+        return log(a);
+    case OP_sqrt:
+        return sqrt(a);
+    case OP_relu_grad:
+        return a > 0 ? b : 0;
+    case OP_tanh_grad:
+        return (1 - a * a) * b;
+    case OP_sqrt_grad:
+        return b / (2 * a);
     }
     cr_assert_fail("no formula for %s", op_table[op].name);
     return 0;
@@ -220,8 +235,7 @@ static Tensor slice_of(const Graph *graph, int value, double *const *data, int r
 static void run_graph(const Graph *graph, double *const *data) {
     for (int id = 0; id < graph->nodes.n; id++) {
         const Node *node = &graph->nodes.at[id];
-        if (node->nin == 0)
-            continue;
+        if (node->nin == 0) continue;
         const TensorType *out = &graph->values.at[node->out[0]].type, *in = &graph->values.at[node->in[0]].type;
         memset(data[node->out[0]], 0, sizeof(double) * (size_t)count(&out->shape));
         bool crosses = node->op == OP_replicate || node->op == OP_replica_sum;
@@ -232,8 +246,7 @@ static void run_graph(const Graph *graph, double *const *data) {
             double scale = node->op == OP_replica_sum && node->attr[0].i ? 1.0 / REPLICAS : 1;
             for (int64_t i = 0; crosses && i < count(&y.shape); i++)
                 y.at[i] += x[0].at[i] * scale;
-            if (!crosses)
-                run_slice(node->op, node->attr, x, &y);
+            if (!crosses) run_slice(node->op, node->attr, x, &y);
         }
     }
 }
@@ -242,8 +255,7 @@ static void run_graph(const Graph *graph, double *const *data) {
 
 static TensorType type_parse(const char **at, bool hidden) {
     TensorType type = {.dtype = F64, .hidden = hidden};
-    if (hidden)
-        type.shape.dim[type.shape.ndim++] = REPLICAS;
+    if (hidden) type.shape.dim[type.shape.ndim++] = REPLICAS;
     while (**at && **at != ',') {
         type.shape.dim[type.shape.ndim++] = strtoll(*at, (char **)at, 10);
         *at += **at == 'x';
@@ -325,10 +337,9 @@ static void check_gradient(const Case *c, bool hidden) {
             run_graph(&graph, data);
             double want = (high - dot(data[y], data[dy], ny)) / (2 * h);
             data[x[i]][k] = saved;
-            if (c->op == OP_replicate && c->attr[1].i)
-                want /= REPLICAS; /* "mean" is of the gradient only: the value itself is copied */
-            cr_assert_float_eq(got[k], want, 1e-6 * (1 + fabs(want)), "%s %s%s: operand %d element %d: %.9g, not %.9g", op_table[c->op].name,
-                               c->shapes, hidden ? " hidden" : "", i, (int)k, got[k], want);
+            if (c->op == OP_replicate && c->attr[1].i) want /= REPLICAS; /* "mean" is of the gradient only: the value itself is copied */
+            cr_assert_float_eq(got[k], want, 1e-6 * (1 + fabs(want)), "%s %s%s: operand %d element %d: %.9g, not %.9g",
+                               op_table[c->op].name, c->shapes, hidden ? " hidden" : "", i, (int)k, got[k], want);
         }
     }
     arena_finish(&arena);
@@ -341,8 +352,7 @@ Test(adjoint, gradients_are_those_of_central_differences) {
 
 Test(adjoint, gradients_with_a_hidden_dimension_are_slice_by_slice) {
     for (int i = 0; i < NCASES; i++)
-        if (!op_table[cases[i].op].boundary)
-            check_gradient(&cases[i], true);
+        if (!op_table[cases[i].op].boundary) check_gradient(&cases[i], true);
 }
 
 Test(adjoint, every_operator_with_an_adjoint_is_checked) {
@@ -356,8 +366,7 @@ Test(adjoint, every_operator_with_an_adjoint_is_checked) {
 
 Test(adjoint, the_users_differentiable_operators_have_an_adjoint_or_an_expansion) {
     for (int op = 0; op < NOPS; op++)
-        if (op_table[op].op_class == OP_CLASS_USER)
-            cr_assert(op_table[op].adjoint || op_table[op].expand, "%s", op_table[op].name);
+        if (op_table[op].op_class == OP_CLASS_USER) cr_assert(op_table[op].adjoint || op_table[op].expand, "%s", op_table[op].name);
 }
 
 Test(adjoint, a_square_is_multiplied_once) {

@@ -12,7 +12,9 @@ static void start(void) {
     graph_init(&graph, &arena);
     graph.nranks = 8;
 }
-static void stop(void) { arena_finish(&arena); }
+static void stop(void) {
+    arena_finish(&arena);
+}
 TestSuite(graph, .init = start, .fini = stop);
 
 static int input(const char *name, int64_t rows, int64_t columns) {
@@ -20,7 +22,9 @@ static int input(const char *name, int64_t rows, int64_t columns) {
     return graph_input(&graph, graph_add_input(&graph, in));
 }
 
-static Node *producer(int value) { return &graph.nodes.at[graph.values.at[value].node]; }
+static Node *producer(int value) {
+    return &graph.nodes.at[graph.values.at[value].node];
+}
 
 static void expect_layout(const Layout *layout, const char *want) {
     Text text = {0};
@@ -172,8 +176,7 @@ Test(graph, equal_layouts_are_one_pointer_and_have_a_number) {
                 layout_append(&layout, 0, (Digit){2, 1 << i});
                 layout_append(&layout, 1, (Digit){3, 1 << (12 + j)});
                 const Layout *kept = graph_layout(&graph, &layout, &shape);
-                if (round == 0)
-                    first[n] = kept;
+                if (round == 0) first[n] = kept;
                 cr_assert_eq(kept, first[n]);
                 cr_assert_eq(graph_layout_number(&graph, kept), n);
                 n++;

@@ -30,8 +30,7 @@ Test(rule, every_row_is_complete) {
         cr_assert_leq(op_nin((OpCode)op), MAX_IN);
         cr_assert_leq(op_nout((OpCode)op), MAX_OUT);
         cr_assert_eq(op_find(row->name), op);
-        if (row->op_class == OP_CLASS_USER)
-            cr_assert(row->samples && row->help, "%s", row->name);
+        if (row->op_class == OP_CLASS_USER) cr_assert(row->samples && row->help, "%s", row->name);
     }
 }
 

@@ -41,8 +41,7 @@ static bool infer(OpCode op, const char *shapes, const Attr *attr, Text *text) {
     text_printf(text, " -> ");
     tensor_text(text, &rule.result[0].shape, rule.out[0]);
     for (int f = 0; f < rule.nfactors; f++)
-        if (rule.factor[f].divides)
-            text_printf(text, " %d|%d", f, (int)rule.factor[f].size);
+        if (rule.factor[f].divides) text_printf(text, " %d|%d", f, (int)rule.factor[f].size);
     return true;
 }
 
@@ -60,8 +59,12 @@ static void expect_error(OpCode op, const char *shapes, const Attr *attr, const 
     text_finish(&text);
 }
 
-#define YES {.given = true, .i = 1}
-#define INTS(...) {.given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = {__VA_ARGS__}}
+#define YES                                                                                                                                \
+    { .given = true, .i = 1 }
+#define INTS(...)                                                                                                                          \
+    {                                                                                                                                      \
+        .given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = { __VA_ARGS__ }                             \
+    }
 #define ATTRS(...) ((Attr[MAX_ATTRS]){__VA_ARGS__})
 
 Test(shapes, matmul_contracts_the_last_two_dimensions) {
@@ -125,8 +128,7 @@ Test(shapes, splits_of_a_reshape_cut_both_sides_into_the_same_elements) {
         cr_assert(rule_infer(OP_reshape, &in, 1, attr, &rule, NULL));
         cr_assert(rule.nfactors == 1 && rule.in[0][0] == 0 && rule.out[0][0] == 0);
         for (int s = 2; s <= rule.factor[0].size; s++) {
-            if (rule.factor[0].size % s != 0)
-                continue;
+            if (rule.factor[0].size % s != 0) continue;
             for (int rank = 0; rank < s; rank++) {
                 Layout layout;
                 Box from, to;
@@ -143,7 +145,8 @@ Test(shapes, splits_of_a_reshape_cut_both_sides_into_the_same_elements) {
 
 Test(shapes, reshape_errors_count_the_elements) {
     expect_error(OP_reshape, "8x6", ATTRS(INTS(7, 7)), "%0 has 48 elements, shape [7, 7] has 49");
-    expect_error(OP_reshape, "8x6", ATTRS(INTS(4, 7)), "%0 has 48 elements, shape [4, 7] has 28; -1 in place of the last size would make it 12");
+    expect_error(OP_reshape, "8x6", ATTRS(INTS(4, 7)),
+                 "%0 has 48 elements, shape [4, 7] has 28; -1 in place of the last size would make it 12");
     expect_error(OP_reshape, "8x6", ATTRS(INTS(7, -1)), "%0 has 48 elements, no multiple of the 7 in shape [7, -1]");
     expect_error(OP_reshape, "8x6", ATTRS(INTS(-1, -1)), "shape has more than one -1");
     expect_error(OP_reshape, "8x6", ATTRS(INTS(0, 48)), "size 0 in shape is not positive");

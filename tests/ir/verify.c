@@ -27,10 +27,14 @@ static void start(void) {
     updated = graph_emit(&graph, OP_sgd, (int[]){w, g}, 2, lr, "w.sgd", nowhere);
     write_node = graph_write_state(&graph, 0, updated, nowhere);
 }
-static void stop(void) { arena_finish(&arena); }
+static void stop(void) {
+    arena_finish(&arena);
+}
 TestSuite(verify, .init = start, .fini = stop);
 
-static Node *producer(int value) { return &graph.nodes.at[graph.values.at[value].node]; }
+static Node *producer(int value) {
+    return &graph.nodes.at[graph.values.at[value].node];
+}
 
 static void expect_good(void) {
     Error error = {0};
@@ -52,7 +56,9 @@ static Layout layout_of(int ndim, int list, Digit digit) {
     return layout;
 }
 
-Test(verify, a_graph_as_built_is_good) { expect_good(); }
+Test(verify, a_graph_as_built_is_good) {
+    expect_good();
+}
 
 Test(verify, operands_come_before_their_users) {
     producer(h)->in[0] = updated;

@@ -1,0 +1,332 @@
+/* exec: runs a program's steps. Every driven rank has a cursor; one that waits for a communication lets the next one go on. Under MPI there is one cursor and
+ * waits block; under comm/local all ranks move in lock step, and when none can move any more that is a deadlock, which is reported. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/exec.h"
+
+void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n)
+{
+    const Step *at = &cursor->role->steps.at[step];
+    const Graph *graph = &executor->plan->graph;
+    const char *what = at->kind == STEP_KERNEL ? op_table[at->op].name : at->kind == STEP_WRITE ? "write" : comm_name[at->comm];
+    const char *name = "";
+    int line = 0;
+    if (at->kind == STEP_WRITE) {
+        name = graph->states.at[at->state].name;
+        line = graph->states.at[at->state].span.line;
+    } else {
+        const Value *value = &graph->values.at[cursor->role->instances.at[at->kind == STEP_KERNEL ? at->out[0] : at->in[0]].value];
+        name = value->name;
+        line = graph->nodes.at[value->node].span.line;
+    }
+    int used = snprintf(text, n, "rank %d, step %d (%s of %s)", cursor->rank, step, what, name);
+    if (line > 0 && graph->file && used > 0 && (size_t)used < n) snprintf(text + used, n - (size_t)used, ", %s:%d", graph->file, line);
+}
+
+bool comm_agree(Comm *comm, bool ok, Error *error)
+{
+    if (comm->nprocesses == 1) return ok;
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    Error failure;
+    if (!comm->table->all_gather_words(comm, ok ? 0 : (uint64_t)error->code, words, &failure)) {
+        free(words);
+        *error = failure;
+        return false;
+    }
+    int first = -1, nfailed = 0;
+    for (int p = comm->nprocesses - 1; p >= 0; p--)
+        if (words[p] != 0) first = p, nfailed++;
+    int code = first >= 0 ? (int)words[first] : EXIT_DONE;
+    free(words);
+    if (nfailed == 0) return true;
+    if (comm->process != first) return error_set(error, code, "%s", "");
+    if (nfailed == comm->nprocesses) return false;
+    failure = *error;
+    return error_set(error, code, "rank %d (%s): %.900s", comm->first_driven, comm->node, failure.text);
+}
+
+Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error)
+{
+    Executor *executor = calloc(1, sizeof *executor);
+    if (!executor) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return NULL;
+    }
+    arena_init(&executor->arena);
+    executor->plan = plan;
+    for (int i = 0; i < plan->programs.n; i++)
+        if (strcmp(plan->programs.at[i].name, program) == 0) executor->program = &plan->programs.at[i];
+    executor->backend = backend;
+    executor->comm = comm;
+    executor->plan_directory = plan_directory;
+    executor->nthreads = nthreads < 1 ? 1 : nthreads;
+    executor->cursors = arena_alloc(&executor->arena, (size_t)comm->ndriven * sizeof *executor->cursors);
+    executor->gathers = arena_alloc(&executor->arena, (size_t)plan->graph.states.n * sizeof *executor->gathers);
+    executor->gathered_bytes = arena_alloc(&executor->arena, (size_t)comm->ndriven * sizeof *executor->gathered_bytes);
+    /* What one rank cannot do alone must not leave the others waiting in a collective. */
+    bool ok = comm_agree(comm, load_local(executor, error), error);
+    ok = ok && comm_agree(comm, load_requests(executor, error), error);
+    for (int i = 0; ok && i < comm->ndriven; i++) {
+        Cursor *cursor = &executor->cursors[i];
+        int loss = executor->program->loss;
+        cursor->nlosses = loss < 0 ? 0 : (int)box_elements(&cursor->box[loss]);
+        cursor->losses = arena_alloc(&executor->arena, (size_t)cursor->nlosses * sizeof *cursor->losses);
+    }
+    if (ok) return executor;
+    executor_destroy(executor);
+    return NULL;
+}
+
+void executor_destroy(Executor *executor)
+{
+    if (!executor) return;
+    load_finish(executor);
+    data_close(executor->data);
+    if (executor->context) executor->backend->close(executor->context);
+    arena_finish(&executor->arena);
+    free(executor);
+}
+
+/* ---------------------------------------------------------------- one step of training */
+
+static bool fail(const Executor *executor, const Cursor *cursor, const Action *action, Error *error)
+{
+    char place[256];
+    Error failure = *error;
+    where(executor, cursor, action->step, place, sizeof place);
+    return error_set(error, failure.code, "%s: %.700s", place, failure.text);
+}
+
+/* Runs until the rank is done or has to wait; *moved: it did something. False on failure. */
+static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *error)
+{
+    Comm *comm = executor->comm;
+    for (; cursor->next < cursor->actions.n; cursor->next++, *moved = true) {
+        const Action *action = &cursor->actions.at[cursor->next];
+        bool ok = true;
+        switch (action->kind) {
+        case ACTION_CALLS:
+            for (int i = 0; ok && i < action->ncalls; i++) {
+                const Call *call = &cursor->calls.at[action->first_call + i];
+                ok = call->fn(&call->call, error);
+            }
+            break;
+        case ACTION_COPY: ok = executor->backend->copy(executor->context, action->to, action->from, action->bytes, error); break;
+        case ACTION_START: ok = comm->table->start(comm, action->request, cursor->driven, action->source, action->target, error); break;
+        case ACTION_WAIT: {
+            CommStatus status = comm->table->wait(comm, action->request, cursor->driven, error);
+            if (status == COMM_PENDING) return true;
+            ok = status == COMM_COMPLETE;
+            break;
+        }
+        }
+        if (!ok) return fail(executor, cursor, action, error);
+    }
+    return true;
+}
+
+static bool report_deadlock(const Executor *executor, Error *error)
+{
+    Text text = {0};
+    for (int i = 0; i < executor->comm->ndriven; i++) {
+        const Cursor *cursor = &executor->cursors[i];
+        char place[256];
+        if (cursor->next >= cursor->actions.n) continue;
+        where(executor, cursor, cursor->actions.at[cursor->next].step, place, sizeof place);
+        text_printf(&text, "%s%s", text.n ? "; " : "", place);
+    }
+    error_set(error, EXIT_INTERNAL, "deadlock: every rank waits: %.900s", text.at);
+    text_finish(&text);
+    return false;
+}
+
+static bool fill_inputs(Executor *executor, int64_t epoch, int64_t step, Error *error)
+{
+    if (executor->filled && !data_changes(executor->data)) return true;
+    const Graph *graph = &executor->plan->graph;
+    for (int c = 0; c < executor->comm->ndriven; c++)
+        for (int i = 0; i < graph->inputs.n; i++) {
+            const Input *input = &graph->inputs.at[i];
+            Cursor *cursor = &executor->cursors[c];
+            Box box;
+            layout_box(input->layout, &input->type.shape, cursor->rank, &box);
+            int64_t bytes = box_elements(&box) * dtype_bytes[input->type.dtype];
+            if (bytes == 0) continue;
+            void *to = executor->backend->host ? cursor->input[i] : malloc((size_t)bytes);
+            if (!to) return error_set(error, EXIT_ENVIRONMENT, "out of memory for input %s", input->name);
+            bool ok = data_fill(executor->data, i, epoch, step, &box, to, error);
+            if (!executor->backend->host) {
+                ok = ok && executor->backend->upload(executor->context, cursor->input[i], to, bytes, error);
+                free(to);
+            }
+            if (!ok) return false;
+        }
+    executor->filled = true;
+    return true;
+}
+
+bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error)
+{
+    if (!fill_inputs(executor, epoch, step, error)) return false;
+    int n = executor->comm->ndriven, ndone = 0;
+    for (int i = 0; i < n; i++) executor->cursors[i].next = 0;
+    while (ndone < n) {
+        bool moved = false;
+        ndone = 0;
+        for (int i = 0; i < n; i++) {
+            if (!cursor_run(executor, &executor->cursors[i], &moved, error)) return false;
+            ndone += executor->cursors[i].next == executor->cursors[i].actions.n;
+        }
+        if (ndone < n && !moved) return report_deadlock(executor, error);
+    }
+    return executor->backend->sync(executor->context, error);
+}
+
+/* ---------------------------------------------------------------- losses and states */
+
+static double element_at(const void *data, DType dtype, int64_t i)
+{
+    switch (dtype) {
+    case F32: return ((const float *)data)[i];
+    case F64: return ((const double *)data)[i];
+    case I32: return ((const int32_t *)data)[i];
+    case NDTYPES: break;
+    }
+    return 0;
+}
+
+static void element_put(void *data, DType dtype, int64_t i, double value)
+{
+    switch (dtype) {
+    case F32: ((float *)data)[i] = (float)value; return;
+    case F64: ((double *)data)[i] = value; return;
+    case I32: ((int32_t *)data)[i] = (int32_t)value; return;
+    case NDTYPES: return;
+    }
+}
+
+static DType loss_dtype(const Executor *executor, const Cursor *cursor)
+{
+    return executor->plan->graph.values.at[cursor->role->instances.at[executor->program->loss].value].type.dtype;
+}
+
+int executor_losses(Executor *executor, int driven, const double **losses)
+{
+    Cursor *cursor = &executor->cursors[driven];
+    *losses = cursor->losses;
+    if (cursor->nlosses == 0) return 0;
+    DType dtype = loss_dtype(executor, cursor);
+    const void *at = cursor->at[executor->program->loss];
+    for (int i = 0; i < cursor->nlosses; i++) {
+        double item; /* room for any element */
+        Error error;
+        if (!executor->backend->download(executor->context, &item, (const char *)at + i * dtype_bytes[dtype], dtype_bytes[dtype], &error)) return 0;
+        cursor->losses[i] = element_at(&item, dtype, 0);
+    }
+    return cursor->nlosses;
+}
+
+int executor_first_slice(const Executor *executor, int driven)
+{
+    const Cursor *cursor = &executor->cursors[driven];
+    int loss = executor->program->loss;
+    return loss >= 0 && cursor->box[loss].ndim > 0 ? (int)cursor->box[loss].begin[0] : 0;
+}
+
+void *executor_state(Executor *executor, int driven, int state, Box *box)
+{
+    Cursor *cursor = &executor->cursors[driven];
+    const State *of = &executor->plan->graph.states.at[state];
+    layout_box(of->layout, &of->type.shape, cursor->rank, box);
+    return cursor->state[state];
+}
+
+/* Copies between a box's elements (in `local`, row-major) and the whole tensor. */
+static void copy_box(const TensorType *type, const Box *box, void *local, double *whole, bool to_whole)
+{
+    int64_t index[MAX_NDIM];
+    memcpy(index, box->begin, sizeof index);
+    for (int64_t i = 0, n = box_elements(box); i < n; i++) {
+        int64_t at = 0;
+        for (int d = 0; d < box->ndim; d++) at = at * type->shape.dim[d] + index[d];
+        if (to_whole) whole[at] = element_at(local, type->dtype, i);
+        else element_put(local, type->dtype, i, whole[at]);
+        for (int d = box->ndim - 1; d >= 0 && ++index[d] == box->end[d]; d--) index[d] = box->begin[d];
+    }
+}
+
+/* Runs one request on every driven rank: from its box of the state to `target`, the whole. Under MPI there is one. */
+static bool gather_transfer(Executor *executor, int state, void *target, Error *error)
+{
+    Comm *comm = executor->comm;
+    const State *of = &executor->plan->graph.states.at[state];
+    if (!executor->gathers[state]) {
+        Layout *whole = arena_alloc(&executor->arena, sizeof *whole);
+        layout_init(whole, of->type.shape.ndim);
+        Transfer transfer = {COMM_EXCHANGE, of->type.dtype, of->type.shape, of->layout, whole, of->name};
+        executor->gathers[state] = comm->table->prepare(comm, &transfer, 1, error);
+        if (!executor->gathers[state]) return false;
+    }
+    if (!comm->table->barrier(comm, error)) return false; /* what was sent so far is counted */
+    int64_t before = comm->counters[0].sent_bytes;
+    const void *source = executor->cursors[0].state[state];
+    CommStatus status = COMM_PENDING;
+    if (!comm->table->start(comm, executor->gathers[state], 0, &source, &target, error)) return false;
+    while (status == COMM_PENDING) status = comm->table->wait(comm, executor->gathers[state], 0, error);
+    if (status != COMM_COMPLETE || !comm->table->barrier(comm, error)) return false;
+    executor->gathered_bytes[0] += comm->counters[0].sent_bytes - before;
+    return true;
+}
+
+bool executor_gather_state(Executor *executor, int state, Arena *arena, double **whole, Error *error)
+{
+    Comm *comm = executor->comm;
+    const State *of = &executor->plan->graph.states.at[state];
+    int64_t n = shape_elements(&of->type.shape);
+    *whole = arena_alloc(arena, (size_t)n * sizeof **whole);
+    Box box = {.ndim = of->type.shape.ndim};
+    memcpy(box.end, of->type.shape.dim, sizeof box.end);
+    if (comm->ndriven == comm->nranks || layout_is_whole(of->layout)) { /* everything is in this process */
+        for (int i = 0; i < comm->ndriven; i++) {
+            void *local = executor_state(executor, i, state, &box);
+            int64_t bytes = box_elements(&box) * dtype_bytes[of->type.dtype];
+            void *copy = executor->backend->host ? local : malloc(bytes > 0 ? (size_t)bytes : 1);
+            if (!copy) return error_set(error, EXIT_ENVIRONMENT, "out of memory for %s", of->name);
+            bool ok = executor->backend->host || executor->backend->download(executor->context, copy, local, bytes, error);
+            if (ok) copy_box(&of->type, &box, copy, *whole, true);
+            if (copy != local) free(copy);
+            if (!ok) return false;
+        }
+        return true;
+    }
+    void *target = tensor_alloc(executor, n * dtype_bytes[of->type.dtype], error);
+    if (!target) return false;
+    bool ok = gather_transfer(executor, state, target, error);
+    if (ok) copy_box(&of->type, &box, target, *whole, true);
+    tensor_free(executor, target);
+    return ok;
+}
+
+bool executor_set_state(Executor *executor, int state, const double *whole, Error *error)
+{
+    const State *of = &executor->plan->graph.states.at[state];
+    for (int i = 0; i < executor->comm->ndriven; i++) {
+        Box box;
+        void *local = executor_state(executor, i, state, &box);
+        int64_t bytes = box_elements(&box) * dtype_bytes[of->type.dtype];
+        void *copy = executor->backend->host ? local : malloc(bytes > 0 ? (size_t)bytes : 1);
+        if (!copy) return error_set(error, EXIT_ENVIRONMENT, "out of memory for %s", of->name);
+        copy_box(&of->type, &box, copy, (double *)whole, false);
+        bool ok = copy == local || executor->backend->upload(executor->context, local, copy, bytes, error);
+        if (copy != local) free(copy);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+int64_t executor_sent_bytes(const Executor *executor, int driven)
+{
+    return executor->comm->counters[driven].sent_bytes - executor->gathered_bytes[driven];
+}

@@ -1,0 +1,141 @@
+/* pool: threads that share one loop at a time. A worker that has just worked looks for more for a short while before it sleeps, because
+ * the loops of a training step follow each other within microseconds; it yields while it looks. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/runtime.h"
+
+enum { LOOKS_BEFORE_SLEEP = 400, MAX_THREADS = 256 };
+
+typedef struct Worker {
+    Pool *pool;
+    int index; /* 1 .. nthreads - 1; the caller is 0 */
+    pthread_t thread;
+} Worker;
+
+struct Pool {
+    int nthreads;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake, done;
+    atomic_uint turn;    /* counts loops; a change means work */
+    atomic_int left;     /* workers that have not finished the loop */
+    bool stop;
+    int parts;           /* ranges of this loop */
+    int64_t n;
+    PoolFn *fn;
+    void *context;
+    int nworkers;
+    Worker worker[MAX_THREADS];
+};
+
+static void run_part(const Pool *pool, int part)
+{
+    if (part >= pool->parts) return;
+    int64_t size = pool->n / pool->parts, rest = pool->n % pool->parts;
+    int64_t begin = part * size + (part < rest ? part : rest);
+    pool->fn(pool->context, begin, begin + size + (part < rest));
+}
+
+/* Waits until the turn is no longer `seen`; the turn seen then. */
+static unsigned wait_for_turn(Pool *pool, unsigned seen)
+{
+    for (int i = 0; i < LOOKS_BEFORE_SLEEP; i++) {
+        if (atomic_load_explicit(&pool->turn, memory_order_acquire) != seen) return seen + 1;
+        sched_yield();
+    }
+    pthread_mutex_lock(&pool->mutex);
+    while (atomic_load_explicit(&pool->turn, memory_order_acquire) == seen) pthread_cond_wait(&pool->wake, &pool->mutex);
+    pthread_mutex_unlock(&pool->mutex);
+    return seen + 1;
+}
+
+static void *work(void *argument)
+{
+    Worker *worker = argument;
+    Pool *pool = worker->pool;
+    for (unsigned turn = 0;;) {
+        turn = wait_for_turn(pool, turn);
+        if (pool->stop) return NULL;
+        run_part(pool, worker->index);
+        if (atomic_fetch_sub_explicit(&pool->left, 1, memory_order_acq_rel) == 1) {
+            pthread_mutex_lock(&pool->mutex);
+            pthread_cond_signal(&pool->done);
+            pthread_mutex_unlock(&pool->mutex);
+        }
+    }
+}
+
+static void next_turn(Pool *pool)
+{
+    pthread_mutex_lock(&pool->mutex);
+    atomic_fetch_add_explicit(&pool->turn, 1, memory_order_acq_rel);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+Pool *pool_create(int nthreads, Error *error)
+{
+    Pool *pool = calloc(1, sizeof *pool);
+    if (!pool) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory for threads");
+        return NULL;
+    }
+    pool->nthreads = nthreads < 1 ? 1 : nthreads > MAX_THREADS ? MAX_THREADS : nthreads;
+    pthread_mutex_init(&pool->mutex, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->done, NULL);
+    for (int i = 1; i < pool->nthreads; i++) {
+        Worker *worker = &pool->worker[i];
+        *worker = (Worker){.pool = pool, .index = i};
+        int failed = pthread_create(&worker->thread, NULL, work, worker);
+        if (failed) {
+            error_set(error, EXIT_ENVIRONMENT, "cannot start thread %d of %d: %s", i + 1, pool->nthreads, strerror(failed));
+            pool_destroy(pool);
+            return NULL;
+        }
+        pool->nworkers++;
+    }
+    return pool;
+}
+
+void pool_destroy(Pool *pool)
+{
+    if (!pool) return;
+    pool->stop = true;
+    next_turn(pool);
+    for (int i = 1; i <= pool->nworkers; i++) pthread_join(pool->worker[i].thread, NULL);
+    pthread_cond_destroy(&pool->done);
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool);
+}
+
+int pool_threads(const Pool *pool) { return pool ? pool->nthreads : 1; }
+
+void pool_run(Pool *pool, int64_t n, int64_t grain, PoolFn *fn, void *context)
+{
+    if (n <= 0) return;
+    if (grain < 1) grain = 1;
+    int64_t parts = n / grain;
+    if (!pool || pool->nworkers == 0 || parts < 2) {
+        fn(context, 0, n);
+        return;
+    }
+    pool->parts = parts < pool->nworkers + 1 ? (int)parts : pool->nworkers + 1;
+    pool->n = n;
+    pool->fn = fn;
+    pool->context = context;
+    atomic_store_explicit(&pool->left, pool->nworkers, memory_order_release);
+    next_turn(pool);
+    run_part(pool, 0);
+    for (int i = 0; i < LOOKS_BEFORE_SLEEP; i++) {
+        if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0) return;
+        sched_yield();
+    }
+    pthread_mutex_lock(&pool->mutex);
+    while (atomic_load_explicit(&pool->left, memory_order_acquire) != 0) pthread_cond_wait(&pool->done, &pool->mutex);
+    pthread_mutex_unlock(&pool->mutex);
+}
