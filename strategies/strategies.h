@@ -1,8 +1,9 @@
 /* strategies: graph + hints -> strategies, layouts; and how one layout becomes another.
  *
  *   redistribute.c  conversions between layouts: steps, received elements, lower bound
- *   candidates.c    which strategies an operator may have; hints checked and read
- *   cost.c          bytes and FLOPs of a choice
+ *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits
+ *   candidates.c    which strategies an operator may have; hints.c: what the user wrote, checked and read
+ *   cost.c          bytes and FLOPs of a choice, each conversion counted once
  *   propagate.c     sharding_propagation and batch split: every forward node gets a strategy
  */
 #pragma once
@@ -27,15 +28,17 @@ typedef struct Traffic {
 typedef struct Conversion {
     int nsteps;
     ConversionStep step[MAX_CONVERSION_STEPS];
-    Traffic received, sent; /* what these steps move */
+    Traffic received, sent; /* what these steps move; max: the sum over the steps of each one's worst rank */
     Traffic bound;          /* the least that any algorithm must let be received */
     int rounds;
-    int64_t peak_elements;  /* largest source + target + staging of a rank */
+    int64_t peak_elements;  /* of the worst step: largest source + target + staging (what its worst rank receives or sends) */
 } Conversion;
 
 /* Plans the conversion of a tensor. policy canonical: AllReduce the partials, AllGather each dimension from the first digit that differs,
- * StridedSlice; bound: the fewest received elements; auto: a library collective where its pattern is exactly the one needed and boxes are
- * even, else the exchange. False with *why when `to` owes sums that `from` does not. Equal layouts: no steps. */
+ * StridedSlice; bound: one step that lets the fewest elements be received; auto: that too, or a chain of gathers that lets equally many be
+ * received with fewer messages. A step is named after a library's collective where that is exactly what it does, the boxes that it joins
+ * are even and it receives no more than the exchange. False with *why when `to` owes sums that `from` does not, or values of two reductions would have
+ * to be completed at once. Equal layouts: no steps. */
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   Conversion *conversion, const char **why);
 /* Received and sent elements of one step, from box.c's formulas without enumerating all ranks where symmetry allows. */
@@ -62,6 +65,9 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
 /* A user's tuple on a tensor (parameter, input, dataset, output strategy) to a layout. leftover_first: dataset strategies. */
 bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, const TensorType *type, const char *what, bool leftover_first,
                       bool strict_divide, Layout *layout, Diags *diags);
+/* The layout in which an input is delivered where its hint, the dataset setting or mode data_parallel says so; *given false: it is free. False after
+ * diagnostics. */
+bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Diags *diags);
 /* The strategy that splits the node's batch (DESIGN 5), or whole. */
 void strategy_batch(const Graph *graph, const Node *node, Strategy *strategy);
 /* "((2, 4), (4, 1))": per operand, per dimension the split; false when a tuple cannot say it (several digits of other meshes). */
@@ -70,8 +76,9 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
 /* ---------------------------------------------------------------- propagate.c */
 
 /* Before: a verified graph as lowered or simplified, types inferred, composite operators expanded; hints on nodes, inputs, states.
- * After: every forward node (nodes[0 .. nforward), all when nforward is 0) that is not a leaf has strategy and from; conversions caused by an
- * output strategy are in out_layout[node] (NULL: none), in the graph's arena. Modes as DESIGN 5; search as DESIGN 7. Warns of conflicting
+ * After: every forward node (nodes[0 .. nforward), all when nforward is 0) that is not a leaf has strategy and from; inputs and states whose
+ * layout the user or the dataset fixes have it; conversions caused by an output strategy are in out_layout[node] (NULL: none), in the graph's
+ * arena. Modes as DESIGN 5; search as DESIGN 7. Warns of conflicting
  * hints, says when there was no hint. False after diagnostics. */
 typedef struct Propagation {
     const Layout **out_layout; /* per node: the layout to which its result is converted by `-> (..)`, or NULL */

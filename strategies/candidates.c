@@ -1,0 +1,157 @@
+/* Which strategies an operator may have, and how they are written: DESIGN 5 and 7. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "strategies/choice.h"
+
+static bool split_fits(const Factor *factor, int64_t split, bool strict) {
+    if (split == 1) return true;
+    if (factor->whole || split > factor->size) return false;
+    return factor->size % split == 0 || !(factor->divides || strict);
+}
+
+/* ---- enumeration */
+
+typedef struct Walk {
+    const Rule *rule;
+    bool strict;
+    int32_t split[MAX_FACTORS];
+    Arena *arena;      /* NULL: count only */
+    int64_t count;
+    VEC(int32_t) rows;
+} Walk;
+
+/* All ways to split factors f.. over `ranks` ranks, ascending. */
+static void walk_factor(Walk *walk, int f, int32_t ranks) {
+    if (f == walk->rule->nfactors) {
+        if (ranks != 1) return;
+        walk->count++;
+        for (int i = 0; walk->arena && i < f; i++) vec_push(walk->arena, &walk->rows, walk->split[i]);
+        return;
+    }
+    const Factor *factor = &walk->rule->factor[f];
+    for (int32_t split = 1; split <= ranks; split++) {
+        if (split > 1 && (factor->whole || split > factor->size)) break;
+        if (ranks % split != 0 || !split_fits(factor, split, walk->strict)) continue;
+        walk->split[f] = split;
+        walk_factor(walk, f + 1, ranks / split);
+    }
+}
+
+/* The largest divisor of nranks that can be split over the factors decides. */
+static void walk_all(Walk *walk, int nranks) {
+    for (int32_t used = nranks; used >= 1; used--) {
+        if (nranks % used != 0) continue;
+        walk_factor(walk, 0, used);
+        if (walk->count > 0) return;
+    }
+}
+
+Splits candidate_splits(const Rule *rule, int nranks, bool strict, Arena *arena) {
+    Walk walk = {.rule = rule, .strict = strict, .arena = arena};
+    walk_all(&walk, nranks);
+    return (Splits){.n = (int)walk.count, .nfactors = rule->nfactors, .at = walk.rows.at};
+}
+
+int64_t candidates_count(const Node *node, int nranks) {
+    Walk walk = {.rule = node->rule};
+    walk_all(&walk, nranks);
+    return walk.count;
+}
+
+Candidates candidates(const Node *node, int nranks, Arena *arena) {
+    Splits splits = candidate_splits(node->rule, nranks, false, arena);
+    Candidates result = {.n = splits.n, .at = arena_alloc(arena, (size_t)splits.n * sizeof *result.at)};
+    for (int i = 0; i < splits.n; i++) strategy_from_splits(splits.at + (size_t)i * splits.nfactors, splits.nfactors, nranks, &result.at[i]);
+    return result;
+}
+
+void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strategy *strategy) {
+    *strategy = (Strategy){.nfactors = nfactors};
+    int32_t used = 1;
+    for (int i = 0; i < nfactors; i++) used *= splits[i];
+    Digit digits[MAX_FACTORS];
+    mesh_digits(splits, nfactors, nranks / used, digits);
+    for (int i = 0; i < nfactors; i++)
+        if (splits[i] > 1) strategy->factor[i] = (Digits){.n = 1, .at = {digits[i]}};
+}
+
+/* ---- the batch */
+
+int32_t split_largest(const Factor *factor, int nranks, bool strict) {
+    int32_t split = nranks;
+    while (nranks % split != 0 || !split_fits(factor, split, strict)) split--;
+    return split;
+}
+
+bool *values_batched(const Graph *graph, Arena *arena) {
+    bool *batched = arena_alloc(arena, (size_t)graph->values.n * sizeof *batched + 1);
+    for (int n = 0; n < graph->nodes.n; n++) {
+        const Node *node = &graph->nodes.at[n];
+        bool depends = node->op == OP_input;
+        for (int i = 0; i < node->nin; i++) depends = depends || batched[node->in[i]];
+        for (int i = 0; i < node->nout; i++) batched[node->out[i]] = depends;
+    }
+    return batched;
+}
+
+int batch_factor(const Graph *graph, const Node *node, const bool *batched) {
+    for (int i = 0; i < node->nin; i++) {
+        if (!batched[node->in[i]]) continue;
+        if (graph->values.at[node->in[i]].type.shape.ndim == 0) return -1;
+        int factor = node->rule->in[i][0];
+        return factor >= 0 && !node->rule->factor[factor].whole ? factor : -1;
+    }
+    return -1;
+}
+
+void strategy_batch(const Graph *graph, const Node *node, Strategy *strategy) {
+    Arena arena;
+    arena_init(&arena);
+    int32_t splits[MAX_FACTORS];
+    for (int f = 0; f < MAX_FACTORS; f++) splits[f] = 1;
+    int batch = batch_factor(graph, node, values_batched(graph, &arena));
+    if (batch >= 0) splits[batch] = split_largest(&node->rule->factor[batch], graph->nranks, graph->settings.strict_divide);
+    strategy_from_splits(splits, node->rule->nfactors, graph->nranks, strategy);
+    arena_finish(&arena);
+}
+
+/* ---- text */
+
+void splits_print(Text *text, const Graph *graph, const Node *node, const int32_t *splits) {
+    text_printf(text, "(");
+    for (int i = 0; i < node->nin; i++) {
+        text_printf(text, "%s(", i ? ", " : "");
+        for (int d = 0; d < graph->values.at[node->in[i]].type.shape.ndim; d++) {
+            int factor = node->rule->in[i][d];
+            text_printf(text, "%s%" PRId32, d ? ", " : "", factor < 0 ? 1 : splits[factor]);
+        }
+        text_printf(text, ")");
+    }
+    text_printf(text, ")");
+}
+
+bool strategy_print(Text *text, const Node *node, const Graph *graph, const Strategy *strategy) {
+    int32_t splits[MAX_FACTORS] = {0};
+    int64_t used = 1;
+    for (int f = 0; f < strategy->nfactors; f++) {
+        splits[f] = 1;
+        for (int i = 0; i < strategy->factor[f].n; i++) splits[f] *= strategy->factor[f].at[i].size;
+        used *= splits[f];
+    }
+    splits_print(text, graph, node, splits);
+    if (used > graph->nranks || graph->nranks % used != 0) return false;
+    /* The tuple stands for the digits of its own mesh: others are other layouts. */
+    Strategy read;
+    strategy_from_splits(splits, strategy->nfactors, graph->nranks, &read);
+    for (int f = 0; f < strategy->nfactors; f++) {
+        Layout a, b;
+        Shape shape = {.ndim = 1, .dim = {node->rule->factor[f].size}};
+        layout_init(&a, 1), layout_init(&b, 1);
+        for (int i = 0; i < strategy->factor[f].n; i++) layout_append(&a, 0, strategy->factor[f].at[i]);
+        for (int i = 0; i < read.factor[f].n; i++) layout_append(&b, 0, read.factor[f].at[i]);
+        layout_canonical(&a, &shape), layout_canonical(&b, &shape);
+        if (!layout_equal(&a, &b)) return false;
+    }
+    return true;
+}

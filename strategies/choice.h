@@ -1,0 +1,31 @@
+/* Internal to strategies/: candidates as numbers, and what choosing among them costs. */
+#pragma once
+#include "strategies/strategies.h"
+
+/* Splits per factor of several strategies, in lexicographic order: row i at at[i * nfactors]. */
+typedef struct Splits {
+    int n, nfactors;
+    int32_t *at;
+} Splits;
+/* The candidates of an operator with this rule (strategies.h); strict: a split must divide its factor. */
+Splits candidate_splits(const Rule *rule, int nranks, bool strict, Arena *arena);
+/* The splits of a strategy that splits `factor` alone, as far as its size and nranks go (DESIGN 5, batch). */
+int32_t split_largest(const Factor *factor, int nranks, bool strict);
+/* Whether the value of each id depends on an input (and not on parameters and constants alone). */
+bool *values_batched(const Graph *graph, Arena *arena);
+/* The factor of the node's batch, -1: none that may be split. */
+int batch_factor(const Graph *graph, const Node *node, const bool *batched);
+/* Splits as "((2, 4), (4, 1))". */
+void splits_print(Text *text, const Graph *graph, const Node *node, const int32_t *splits);
+
+/* ---- cost.c: layouts and conversions of one propagation, each looked at once */
+
+typedef struct CostMemo CostMemo;
+CostMemo *cost_memo_create(Arena *arena, int nranks);
+/* Number of a layout of a tensor of this shape, made canonical and without partial digits. */
+int cost_layout(CostMemo *memo, const Layout *layout, const Shape *shape);
+const Layout *cost_layout_at(const CostMemo *memo, int number);
+/* Elements received, by all ranks, when a tensor goes from one layout to another; both numbers are of the same shape. */
+int64_t cost_convert(CostMemo *memo, int from, int to);
+/* FLOPs of the busiest rank. */
+double cost_flops(OpCode op, const Rule *rule, const int32_t *splits);

@@ -1,0 +1,456 @@
+/* propagate: every forward operator gets a strategy (DESIGN 5 and 7; MindSpore's sharding_propagation, made exact).
+ *
+ * Before: a verified graph with composites expanded; hints on nodes, inputs, states, the dataset. After: see strategies.h.
+ *
+ * Breadth-first from the hints, in program order, through operands and users; an operator is decided once, when it is first reached. All
+ * that is compared is known by number: candidates and their layouts are made once per distinct operator, conversions counted once per pair
+ * of layouts, so a thousand equal layers cost little more than one. */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "ir/rules.h"
+#include "strategies/choice.h"
+
+/* The candidates of all nodes with one operator, rule and operand types. */
+typedef struct Class {
+    OpCode op;
+    const Rule *rule;
+    int nin, nout;
+    TensorType in[MAX_IN];
+    Splits splits;
+    int *layout;           /* row i: numbers of the layouts of operands, then results, under candidate i */
+    double *flops;
+    int64_t *completion;   /* bytes to complete the results; -1: not asked for yet */
+    const Strategy **strategy;
+    struct Class *next;    /* in the same slot */
+} Class;
+
+enum { CLASS_SLOTS = 512 };
+
+typedef struct Propagator {
+    Graph *graph;
+    Propagation *result;
+    Diags *diags;
+    Arena arena;           /* until propagate returns */
+    CostMemo *memo;
+    int nnodes;            /* forward nodes */
+    Class *classes[CLASS_SLOTS];
+    int *value_layout;     /* per value: number of the layout in which its users find it, -1: free or not decided */
+    int (*need)[MAX_IN];   /* per decided node and operand: number of the layout that it asks for */
+    int *hint_of;          /* per node: the hinted node from which it was reached, -1: none */
+    int *first_user, *user; /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
+    int *user_operand;
+    bool *batched;
+} Propagator;
+
+static const TensorType *value_type(const Propagator *p, int value) { return &p->graph->values.at[value].type; }
+
+static bool is_operator(const Node *node) { return op_table[node->op].op_class != OP_CLASS_LEAF; }
+
+/* ---- classes */
+
+static Class *class_make(Propagator *p, const Node *node) {
+    Class *class = arena_alloc(&p->arena, sizeof *class);
+    *class = (Class){.op = node->op, .rule = node->rule, .nin = node->nin, .nout = node->nout};
+    for (int i = 0; i < node->nin; i++) class->in[i] = *value_type(p, node->in[i]);
+    class->splits = candidate_splits(node->rule, p->graph->nranks, p->graph->settings.strict_divide, &p->arena);
+    size_t n = (size_t)class->splits.n;
+    int columns = node->nin + node->nout;
+    class->layout = arena_alloc(&p->arena, n * (size_t)columns * sizeof *class->layout);
+    class->flops = arena_alloc(&p->arena, n * sizeof *class->flops);
+    class->completion = arena_alloc(&p->arena, n * sizeof *class->completion);
+    class->strategy = arena_alloc(&p->arena, n * sizeof *class->strategy);
+    for (size_t i = 0; i < n; i++) {
+        const int32_t *splits = class->splits.at + i * (size_t)class->splits.nfactors;
+        Strategy strategy;
+        strategy_from_splits(splits, class->splits.nfactors, p->graph->nranks, &strategy);
+        class->flops[i] = cost_flops(node->op, node->rule, splits);
+        class->completion[i] = -1;
+        for (int c = 0; c < columns; c++) {
+            const TensorType *type = c < node->nin ? &class->in[c] : &node->rule->result[c - node->nin];
+            Layout layout;
+            if (c < node->nin)
+                strategy_in_layout(node, &strategy, c, type->shape.ndim, &layout);
+            else
+                strategy_out_layout(node, &strategy, c - node->nin, type->shape.ndim, &layout);
+            class->layout[i * (size_t)columns + (size_t)c] = cost_layout(p->memo, &layout, &type->shape);
+        }
+    }
+    return class;
+}
+
+static Class *class_of_node(Propagator *p, const Node *node) {
+    uint64_t hash = (uint64_t)node->op;
+    for (int f = 0; f < node->rule->nfactors; f++) hash = (hash ^ (uint64_t)node->rule->factor[f].size) * 0x9E3779B97F4A7C15u;
+    Class **slot = &p->classes[(hash ^ (hash >> 32)) % CLASS_SLOTS];
+    for (Class *class = *slot; class; class = class->next) {
+        bool same = class->op == node->op && class->nin == node->nin && class->nout == node->nout;
+        for (int i = 0; same && i < node->nin; i++) same = type_equal(&class->in[i], value_type(p, node->in[i]));
+        if (same && rule_equal(class->rule, node->rule, class->in, node->nin, node->nout)) return class;
+    }
+    Class *class = class_make(p, node);
+    class->next = *slot;
+    return *slot = class;
+}
+
+/* Bytes received to complete the results of a candidate. */
+static int64_t class_completion(Propagator *p, Class *class, const Node *node, int candidate) {
+    if (class->completion[candidate] >= 0) return class->completion[candidate];
+    Strategy strategy;
+    strategy_from_splits(class->splits.at + (size_t)candidate * (size_t)class->splits.nfactors, class->splits.nfactors, p->graph->nranks, &strategy);
+    int64_t bytes = 0;
+    for (int o = 0; o < class->nout; o++) {
+        const TensorType *type = &class->rule->result[o];
+        Layout partial, whole;
+        strategy_out_layout(node, &strategy, o, type->shape.ndim, &partial);
+        if (!layout_is_partial(&partial)) continue;
+        layout_complete(&partial, &whole);
+        Traffic bound;
+        traffic_bound(&partial, &whole, &type->shape, p->graph->nranks, &bound);
+        bytes += bound.total * dtype_bytes[type->dtype];
+    }
+    return class->completion[candidate] = bytes;
+}
+
+/* Lexicographic order of the tuples of two candidates. */
+static int tuple_compare(const Class *class, int a, int b) {
+    const int32_t *x = class->splits.at + (size_t)a * (size_t)class->splits.nfactors;
+    const int32_t *y = class->splits.at + (size_t)b * (size_t)class->splits.nfactors;
+    for (int i = 0; i < class->nin; i++)
+        for (int d = 0; d < class->in[i].shape.ndim; d++) {
+            int f = class->rule->in[i][d];
+            if (f >= 0 && x[f] != y[f]) return x[f] < y[f] ? -1 : 1;
+        }
+    return a < b ? -1 : a > b;
+}
+
+/* ---- decisions */
+
+/* One conversion that a candidate of a node causes: between column `column` of its layouts and a decided neighbour's layout. */
+typedef struct Term {
+    int column, value, other;
+    bool towards;          /* from other to the node; else from the node to other */
+} Term;
+
+typedef struct Terms {
+    int n;
+    Term *at;
+} Terms;
+
+static Terms terms_of(Propagator *p, const Node *node) {
+    int room = node->nin;
+    for (int o = 0; o < node->nout; o++) room += p->first_user[node->out[o] + 1] - p->first_user[node->out[o]];
+    Terms terms = {.at = arena_alloc(&p->arena, (size_t)room * sizeof *terms.at + 1)};
+    for (int i = 0; i < node->nin; i++)
+        if (p->value_layout[node->in[i]] >= 0)
+            terms.at[terms.n++] = (Term){.column = i, .value = node->in[i], .other = p->value_layout[node->in[i]], .towards = true};
+    for (int o = 0; o < node->nout; o++) {
+        int before = terms.n;
+        for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++) {
+            int other = p->need[p->user[k]][p->user_operand[k]];
+            bool known = other < 0;
+            for (int t = before; t < terms.n && !known; t++) known = terms.at[t].other == other;
+            if (!known) terms.at[terms.n++] = (Term){.column = node->nin + o, .value = node->out[o], .other = other};
+        }
+    }
+    return terms;
+}
+
+/* Bytes that the conversions of one candidate let be received; beyond `limit` any number above it. */
+static int64_t terms_bytes(Propagator *p, const Terms *terms, const int *layout, int64_t limit) {
+    int64_t bytes = 0;
+    for (int t = 0; t < terms->n && bytes <= limit; t++) {
+        const Term *term = &terms->at[t];
+        bool repeated = false; /* one value asked for twice in the same layout is converted once */
+        for (int u = 0; u < t && term->towards && !repeated; u++)
+            repeated = terms->at[u].towards && terms->at[u].value == term->value && layout[terms->at[u].column] == layout[term->column];
+        if (repeated) continue;
+        int own = layout[term->column];
+        int64_t elements = term->towards ? cost_convert(p->memo, term->other, own) : cost_convert(p->memo, own, term->other);
+        bytes += elements * dtype_bytes[value_type(p, term->value)->dtype];
+    }
+    return bytes;
+}
+
+/* Remembers what a decided node asks for and makes. */
+static void decided(Propagator *p, int id) {
+    const Node *node = &p->graph->nodes.at[id];
+    for (int i = 0; i < node->nin; i++) {
+        Layout layout;
+        const Shape *shape = &value_type(p, node->in[i])->shape;
+        strategy_in_layout(node, node->strategy, i, shape->ndim, &layout);
+        p->need[id][i] = cost_layout(p->memo, &layout, shape);
+    }
+    for (int o = 0; o < node->nout; o++) {
+        Layout layout;
+        const Shape *shape = &value_type(p, node->out[o])->shape;
+        strategy_out_layout(node, node->strategy, o, shape->ndim, &layout);
+        if (o == 0 && p->result->out_layout[id]) layout = *p->result->out_layout[id];
+        p->value_layout[node->out[o]] = cost_layout(p->memo, &layout, shape);
+    }
+}
+
+static void decide_splits(Propagator *p, int id, const int32_t *splits, StrategyFrom from) {
+    Node *node = &p->graph->nodes.at[id];
+    Strategy *strategy = arena_alloc(p->graph->arena, sizeof *strategy);
+    strategy_from_splits(splits, node->rule->nfactors, p->graph->nranks, strategy);
+    node->strategy = strategy;
+    node->from = from;
+}
+
+/* Splits one factor as far as it goes; factor -1: whole. */
+static void decide_factor(Propagator *p, int id, int factor, StrategyFrom from) {
+    const Rule *rule = p->graph->nodes.at[id].rule;
+    int32_t splits[MAX_FACTORS];
+    for (int f = 0; f < MAX_FACTORS; f++) splits[f] = 1;
+    if (factor >= 0) splits[factor] = split_largest(&rule->factor[factor], p->graph->nranks, p->graph->settings.strict_divide);
+    decide_splits(p, id, splits, factor >= 0 && splits[factor] > 1 ? from : STRATEGY_WHOLE);
+}
+
+/* The best candidate by the four keys of DESIGN 7. */
+static void decide_best(Propagator *p, int id) {
+    Node *node = &p->graph->nodes.at[id];
+    Class *class = class_of_node(p, node);
+    Terms terms = terms_of(p, node);
+    int columns = class->nin + class->nout, best = -1;
+    int64_t best_bytes = INT64_MAX;
+    for (int i = 0; i < class->splits.n; i++) {
+        int64_t bytes = terms_bytes(p, &terms, class->layout + (size_t)i * (size_t)columns, best_bytes);
+        bool better = bytes < best_bytes;
+        if (bytes == best_bytes) {
+            if (class->flops[i] != class->flops[best]) {
+                better = class->flops[i] < class->flops[best];
+            } else {
+                int64_t mine = class_completion(p, class, node, i), other = class_completion(p, class, node, best);
+                better = mine != other ? mine < other : tuple_compare(class, i, best) < 0;
+            }
+        }
+        if (better) best = i, best_bytes = bytes;
+    }
+    assert(best >= 0);
+    if (!class->strategy[best]) {
+        decide_splits(p, id, class->splits.at + (size_t)best * (size_t)class->splits.nfactors, STRATEGY_PROPAGATED);
+        class->strategy[best] = node->strategy;
+    }
+    node->strategy = class->strategy[best];
+    node->from = STRATEGY_PROPAGATED;
+}
+
+/* ---- hints */
+
+static bool read_hints(Propagator *p) {
+    Graph *graph = p->graph;
+    int before = p->diags->nerrors;
+    for (int id = 0; id < p->nnodes; id++) {
+        Node *node = &graph->nodes.at[id];
+        if (!node->hint) continue;
+        Strategy *strategy = arena_alloc(graph->arena, sizeof *strategy);
+        if (strategy_from_hint(graph, node, node->hint, graph->settings.strict_divide, strategy, p->diags)) {
+            node->strategy = strategy;
+            node->from = STRATEGY_USER;
+            p->hint_of[id] = id;
+        }
+        if (node->hint->nout == 0 || !is_operator(node)) continue;
+        const TensorType *type = value_type(p, node->out[0]);
+        const char *what = arena_printf(&p->arena, "%s: output strategy", op_table[node->op].name);
+        Layout layout;
+        if (layout_from_hint(graph, &node->hint->out, node->hint->named, type, what, false, graph->settings.strict_divide, &layout, p->diags))
+            p->result->out_layout[id] = graph_layout(graph, &layout, &type->shape);
+    }
+    return p->diags->nerrors == before;
+}
+
+bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Diags *diags) {
+    const Input *in = &graph->inputs.at[input];
+    const Settings *settings = &graph->settings;
+    layout_init(layout, in->type.shape.ndim);
+    *given = true;
+    if (in->hint && !in->type.hidden)
+        return layout_from_hint(graph, &in->hint->in[0], in->hint->named, &in->type, in->name, true, settings->strict_divide, layout, diags);
+    if (!in->type.hidden && settings->dataset == DATASET_EXPLICIT && settings->dataset_hint && input < settings->dataset_hint->nin)
+        return layout_from_hint(graph, &settings->dataset_hint->in[input], settings->dataset_hint->named, &in->type, in->name, true,
+                                settings->strict_divide, layout, diags);
+    if (in->type.hidden || settings->dataset == DATASET_DATA_PARALLEL) {
+        if (in->type.shape.ndim == 0) return true;
+        Factor batch = {.size = in->type.shape.dim[0]};
+        int32_t split = split_largest(&batch, graph->nranks, settings->strict_divide);
+        layout_append(layout, 0, (Digit){.size = split, .stride = graph->nranks / split});
+        return true;
+    }
+    *given = settings->dataset == DATASET_FULL_BATCH;
+    return true;
+}
+
+/* Inputs and states whose layout the user or the dataset fixes. */
+static bool read_leaves(Propagator *p) {
+    Graph *graph = p->graph;
+    int before = p->diags->nerrors;
+    const Hint *dataset = graph->settings.dataset == DATASET_EXPLICIT ? graph->settings.dataset_hint : NULL;
+    if (dataset && dataset->nin != graph->inputs.n && graph->nranks > 1) {
+        diag_error(p->diags, dataset->span, "the dataset strategy has %d tuple%s, the net has %d input%s", dataset->nin, dataset->nin == 1 ? "" : "s",
+                   graph->inputs.n, graph->inputs.n == 1 ? "" : "s");
+        diag_hint(p->diags, "one tuple an input, in the order of their declaration");
+    }
+    for (int i = 0; i < graph->inputs.n; i++) {
+        Layout layout;
+        bool given;
+        if (input_layout(graph, i, &layout, &given, p->diags) && given) graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
+    }
+    for (int s = 0; s < graph->states.n; s++) {
+        State *state = &graph->states.at[s];
+        Layout layout;
+        if (state->hint && graph->settings.mode != MODE_DATA_PARALLEL &&
+            layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false, graph->settings.strict_divide, &layout,
+                             p->diags))
+            state->layout = graph_layout(graph, &layout, &state->type.shape);
+    }
+    for (int id = 0; id < p->nnodes; id++) {
+        const Node *node = &graph->nodes.at[id];
+        const Layout *layout = node->op == OP_input ? graph->inputs.at[node->state].layout : node->op == OP_read ? graph->states.at[node->state].layout : NULL;
+        if (layout) p->value_layout[node->out[0]] = cost_layout(p->memo, layout, &value_type(p, node->out[0])->shape);
+    }
+    return p->diags->nerrors == before;
+}
+
+/* ---- the walk */
+
+/* Decides one neighbour, unless that has been done, and queues it. */
+static void reach(Propagator *p, int id, int hint, int *queue, int *nqueue) {
+    Node *node = &p->graph->nodes.at[id];
+    if (id >= p->nnodes || !is_operator(node) || node->strategy) return;
+    decide_best(p, id);
+    decided(p, id);
+    p->hint_of[id] = hint;
+    queue[(*nqueue)++] = id;
+}
+
+static void walk_from_hints(Propagator *p) {
+    int *queue = arena_alloc(&p->arena, (size_t)p->nnodes * sizeof *queue + 1);
+    int nqueue = 0;
+    for (int id = 0; id < p->nnodes; id++)
+        if (p->hint_of[id] == id) queue[nqueue++] = id;
+    for (int i = 0; i < nqueue; i++) {
+        const Node *node = &p->graph->nodes.at[queue[i]];
+        int hint = p->hint_of[queue[i]];
+        int producer[MAX_IN], nproducers = 0;
+        for (int k = 0; k < node->nin; k++) {
+            int id = p->graph->values.at[node->in[k]].node, at = nproducers++;
+            for (; at > 0 && producer[at - 1] > id; at--) producer[at] = producer[at - 1];
+            producer[at] = id;
+        }
+        for (int k = 0; k < nproducers; k++) reach(p, producer[k], hint, queue, &nqueue);
+        for (int o = 0; o < node->nout; o++)
+            for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++) reach(p, p->user[k], hint, queue, &nqueue);
+    }
+}
+
+/* Where what followed from two hints meets and does not fit: said once for each pair. */
+static void warn_conflicts(Propagator *p) {
+    const Graph *graph = p->graph;
+    VEC(int) said = {0};
+    for (int id = 0; id < p->nnodes; id++) {
+        const Node *node = &graph->nodes.at[id];
+        for (int i = 0; i < node->nin && is_operator(node); i++) {
+            int producer = graph->values.at[node->in[i]].node;
+            int a = p->hint_of[producer], b = p->hint_of[id];
+            if (a < 0 || b < 0 || a == b) continue;
+            int have = p->value_layout[node->in[i]], want = p->need[id][i];
+            int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];
+            bool known = bytes == 0;
+            for (int k = 0; k < said.n && !known; k += 2) known = (said.at[k] == a && said.at[k + 1] == b) || (said.at[k] == b && said.at[k + 1] == a);
+            if (known) continue;
+            vec_push(&p->arena, &said, a);
+            vec_push(&p->arena, &said, b);
+            Text from = {0}, to = {0};
+            layout_print(&from, cost_layout_at(p->memo, have), false);
+            layout_print(&to, cost_layout_at(p->memo, want), false);
+            const Node *later = &graph->nodes.at[a > b ? a : b], *earlier = &graph->nodes.at[a > b ? b : a];
+            diag_warning(p->diags, later->hint->span,
+                         "two hints do not fit together: %s is made as %s and needed as %s by %s; the conversion lets %" PRId64 " bytes be received a step",
+                         graph->values.at[node->in[i]].name, from.at, to.at, node->name, bytes);
+            diag_note(p->diags, earlier->hint->span, "the other hint");
+            text_finish(&from);
+            text_finish(&to);
+        }
+    }
+}
+
+/* ---- propagate */
+
+static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Diags *diags) {
+    memset(p, 0, sizeof *p);
+    p->graph = graph, p->result = result, p->diags = diags;
+    arena_init(&p->arena);
+    p->memo = cost_memo_create(&p->arena, graph->nranks);
+    p->nnodes = graph->nforward ? graph->nforward : graph->nodes.n;
+    result->out_layout = arena_alloc(graph->arena, (size_t)(graph->nodes.n + 1) * sizeof *result->out_layout);
+    int nvalues = graph->values.n;
+    p->value_layout = arena_alloc(&p->arena, (size_t)nvalues * sizeof *p->value_layout + 1);
+    p->need = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->need + 1);
+    p->hint_of = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->hint_of + 1);
+    p->first_user = arena_alloc(&p->arena, (size_t)(nvalues + 2) * sizeof *p->first_user);
+    for (int v = 0; v < nvalues; v++) p->value_layout[v] = -1;
+    int nuses = 0;
+    for (int id = 0; id < graph->nodes.n; id++) {
+        p->hint_of[id] = -1;
+        for (int i = 0; i < MAX_IN; i++) p->need[id][i] = -1;
+        if (id < p->nnodes)
+            for (int i = 0; i < graph->nodes.at[id].nin; i++, nuses++) p->first_user[graph->nodes.at[id].in[i] + 2]++;
+    }
+    for (int v = 0; v < nvalues; v++) p->first_user[v + 2] += p->first_user[v + 1];
+    p->user = arena_alloc(&p->arena, (size_t)nuses * sizeof *p->user + 1);
+    p->user_operand = arena_alloc(&p->arena, (size_t)nuses * sizeof *p->user_operand + 1);
+    for (int id = 0; id < p->nnodes; id++)
+        for (int i = 0; i < graph->nodes.at[id].nin; i++) {
+            int at = p->first_user[graph->nodes.at[id].in[i] + 1]++;
+            p->user[at] = id;
+            p->user_operand[at] = i;
+        }
+    p->batched = values_batched(graph, &p->arena);
+}
+
+/* The factor of the hidden dimension of mode data_parallel, -1: the node has none. */
+static int hidden_factor(const Propagator *p, const Node *node) {
+    for (int i = 0; i < node->nin; i++)
+        if (value_type(p, node->in[i])->hidden) return node->rule->in[i][0];
+    for (int o = 0; o < node->nout; o++)
+        if (value_type(p, node->out[o])->hidden) return node->rule->out[o][0];
+    return -1;
+}
+
+static bool propagate_all(Propagator *p) {
+    Graph *graph = p->graph;
+    bool sharded = graph->nranks > 1 && (graph->settings.mode == MODE_SEMI_AUTO || graph->settings.mode == MODE_AUTO);
+    if (sharded && !read_hints(p)) return false;
+    if (!read_leaves(p)) return false;
+    bool any_hint = false;
+    for (int id = 0; id < p->nnodes; id++)
+        if (p->hint_of[id] == id) {
+            any_hint = true;
+            decided(p, id);
+        }
+    if (sharded && graph->settings.mode == MODE_AUTO) {
+        if (any_hint) walk_from_hints(p);
+        else diag_note(p->diags, (Span){0}, "no operator has a strategy (shard): every operator splits its batch");
+    }
+    for (int id = 0; id < p->nnodes; id++) {
+        const Node *node = &graph->nodes.at[id];
+        if (!is_operator(node) || node->strategy) continue;
+        int factor = -1;
+        if (graph->settings.mode == MODE_DATA_PARALLEL) factor = hidden_factor(p, node);
+        else if (sharded) factor = batch_factor(graph, node, p->batched);
+        decide_factor(p, id, factor, STRATEGY_BATCH);
+        decided(p, id);
+    }
+    if (sharded) warn_conflicts(p);
+    return true;
+}
+
+bool propagate(Graph *graph, Propagation *propagation, Diags *diags) {
+    Propagator p;
+    propagator_init(&p, graph, propagation, diags);
+    bool done = propagate_all(&p);
+    arena_finish(&p.arena);
+    return done;
+}

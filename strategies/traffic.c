@@ -1,0 +1,307 @@
+/* What a conversion moves, and the least that must move: PLAN.md 2 as counts over pairs of layouts. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/pair.h"
+
+static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Size of part `position` of `cells` divided among `n`, first ones one larger. */
+static int64_t share(int64_t cells, int64_t n, int64_t position) { return cells / n + (position < cells % n); }
+
+/* The total that any algorithm lets be received. */
+static int64_t bound_total(const Pair *pair) {
+    int64_t overlap = pair_overlap_total(pair);
+    if (pair->terms == 1) return pair->cells * pair->needers - overlap;
+    /* A piece that a needer holds a term of is held by `owners` needers: each of its cells was counted that often. */
+    return pair->cells * (pair->terms + pair->needers - 1) - overlap / pair->owners;
+}
+
+/* ---- counting the pieces themselves: for what the formulas below leave out */
+
+typedef struct PieceCount {
+    int64_t *received, *sent;
+} PieceCount;
+
+static bool piece_count(void *context, const Piece *piece) {
+    PieceCount *count = context;
+    if (piece->from == piece->to) return true;
+    count->received[piece->to] += piece->count;
+    count->sent[piece->from] += piece->count;
+    return true;
+}
+
+static void traffic_by_pieces(const Pair *pair, Traffic *received, Traffic *sent) {
+    PieceCount count = {0};
+    count.received = calloc((size_t)pair->nranks * 2, sizeof *count.received);
+    if (!count.received) abort();
+    count.sent = count.received + pair->nranks;
+    for (int rank = 0; rank < pair->nranks; rank++) pieces_received(pair->from, pair->to, pair->shape, pair->nranks, rank, piece_count, &count);
+    *received = *sent = (Traffic){0};
+    for (int rank = 0; rank < pair->nranks; rank++) {
+        received->total += count.received[rank];
+        sent->total += count.sent[rank];
+        received->max = max64(received->max, count.received[rank]);
+        sent->max = max64(sent->max, count.sent[rank]);
+    }
+    free(count.received);
+}
+
+/* ---- exchange without partial sums */
+
+static bool link_is_fixed(const Pair *pair, int from_atom, int to_atom) {
+    (void)from_atom;
+    return !pair->in_from[to_atom];
+}
+
+/* Cells that a rank sends to the ranks that differ from it in source digits alone (itself included), where it sends to any. */
+static int64_t sendable_aligned(const Pair *pair) {
+    int64_t cells = pair_part(pair);
+    bool free_atom[MAX_ATOMS];
+    memcpy(free_atom, pair->in_from, sizeof free_atom);
+    for (int d = 0; d <= pair->shape->ndim; d++)
+        for (int i = 0; i < pair->list[0][d].n && i < pair->list[1][d].n; i++) free_atom[pair->list[1][d].at[i]] = false;
+    for (int i = 0; i < pair->natoms; i++)
+        if (free_atom[i]) cells *= pair->atom[i].size;
+    return cells;
+}
+
+static int64_t range_common(int64_t a0, int64_t a1, int64_t b0, int64_t b1) {
+    int64_t begin = a0 > b0 ? a0 : b0, end = a1 < b1 ? a1 : b1;
+    return end > begin ? end - begin : 0;
+}
+
+/* The same for one rank and any sizes: over the values of the source digits that dimension d of the target uses. */
+static int64_t sendable_dim(const Pair *pair, int d, int rank, const Box *held) {
+    bool set[MAX_ATOMS] = {false};
+    bool all = true;
+    for (int i = 0; i < pair->list[1][d].n; i++) {
+        int atom = pair->list[1][d].at[i];
+        set[atom] = pair->in_from[atom];
+        all = all && set[atom];
+    }
+    if (all) return held->end[d] - held->begin[d];
+    int64_t cells = 0;
+    int base = rank;
+    for (int i = 0; i < pair->natoms; i++)
+        if (set[i]) base -= digit_of(pair->atom[i], rank) * pair->atom[i].stride;
+    for (AtomCounter c = atoms_first(pair, set); !c.done; atoms_next(&c)) {
+        Box needed;
+        layout_box(pair->to, pair->shape, base + c.rank, &needed);
+        cells += range_common(held->begin[d], held->end[d], needed.begin[d], needed.end[d]);
+    }
+    return cells;
+}
+
+/* Worst ranks of an exchange of any sizes: all combinations of the values of the atoms that occur. */
+static void exchange_max(const Pair *pair, int64_t *received, int64_t *sent) {
+    bool set[MAX_ATOMS];
+    int64_t unused = 1; /* source digits that the target does not use */
+    for (int i = 0; i < pair->natoms; i++) {
+        set[i] = pair->in_from[i] || pair->in_to[i];
+        if (pair->in_from[i] && !pair->in_to[i]) unused *= pair->atom[i].size;
+    }
+    for (AtomCounter c = atoms_first(pair, set); !c.done; atoms_next(&c)) {
+        Box held, needed, both;
+        layout_box(pair->from, pair->shape, c.rank, &held);
+        layout_box(pair->to, pair->shape, c.rank, &needed);
+        int64_t overlap = box_intersect(&held, &needed, &both) ? box_elements(&both) : 0;
+        *received = max64(*received, box_elements(&needed) - overlap);
+        if (!sent) continue;
+        int64_t sendable = unused;
+        for (int d = 0; d < pair->shape->ndim && sendable > 0; d++) sendable *= sendable_dim(pair, d, c.rank, &held);
+        *sent = max64(*sent, sendable - overlap);
+    }
+}
+
+static void exchange_plain(const Pair *pair, Traffic *received, Traffic *sent) {
+    *received = (Traffic){.total = bound_total(pair)};
+    if (sent) *sent = (Traffic){.total = received->total};
+    if (received->total == 0) return;
+    if (!pair->aligned) {
+        exchange_max(pair, &received->max, sent ? &sent->max : NULL);
+        return;
+    }
+    int64_t part = pair_part(pair), solutions = pair_solutions(pair, NULL), atoms = 1;
+    for (int i = 0; i < pair->natoms; i++) atoms *= pair->atom[i].size;
+    received->max = solutions < atoms ? pair->needed : pair->needed - part;
+    if (sent) sent->max = sendable_aligned(pair) - (pair_solutions(pair, link_is_fixed) == solutions ? part : 0);
+}
+
+/* ---- exchange with partial sums: owners add up, the other needers gather */
+
+/* The rank without the digits in `set`. */
+static int rank_without(const Pair *pair, const bool *set, int rank) {
+    int base = rank;
+    for (int i = 0; i < pair->natoms; i++)
+        if (set[i]) base -= digit_of(pair->atom[i], rank) * pair->atom[i].stride;
+    return base;
+}
+
+/* The most that one of the owners of a piece of `cells` sends, where the reduced digits are used by nothing else: its share to the other
+ * needers, and to each owner that differs from it in the reduced digits that owner's share. */
+static int64_t owner_sent_max(const Pair *pair, int64_t cells) {
+    bool common[MAX_ATOMS];
+    for (int i = 0; i < pair->natoms; i++) common[i] = pair->in_from[i] || pair->in_to[i];
+    int64_t *group = calloc((size_t)pair->nranks, sizeof *group); /* by rank without reduced digits: the shares of those owners */
+    if (!group) abort();
+    int64_t worst = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t position = 0;
+        for (int rank = 0; rank < pair->nranks; rank++) {
+            if (rank_without(pair, common, rank) != rank) continue;
+            int64_t own = share(cells, pair->owners, position++);
+            int64_t *shares = &group[rank_without(pair, pair->is_reduced, rank)];
+            if (pass == 0)
+                *shares += own;
+            else
+                worst = max64(worst, *shares + (pair->needers - 2) * own);
+        }
+    }
+    free(group);
+    return worst;
+}
+
+static bool link_is_kept(const Pair *pair, int from_atom, int to_atom) {
+    (void)from_atom;
+    return !pair->is_reduced[to_atom];
+}
+
+/* Worst ranks of an exchange in place, all common parts of one size that the owners divide evenly. */
+static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
+    int64_t part = pair_part(pair), each = part / pair->owners;
+    received->max = pair->needed + (pair->terms - 2) * each;
+    /* A rank sends its share of what it holds of the target box of each rank that differs in the reduced digits alone. */
+    int64_t reach = each;
+    for (int i = 0; i < pair->natoms; i++) {
+        if (!pair->is_reduced[i]) continue;
+        bool met = false; /* in the target, at a place that the source divides too: one value alone meets the rank's own box */
+        for (int d = 0; d <= pair->shape->ndim; d++)
+            for (int k = 0; k < pair->list[0][d].n && k < pair->list[1][d].n; k++) met = met || pair->list[1][d].at[k] == i;
+        if (!met) reach *= pair->atom[i].size;
+    }
+    sent->max = reach + (pair->needers - 2) * each;
+    if (pair_solutions(pair, link_is_kept) != pair_solutions(pair, NULL)) sent->max = max64(sent->max, reach);
+}
+
+/* The same where the reduced digits divide nothing in the target: the owners of a piece are all that hold a term of it. */
+static void reduce_whole(const Pair *pair, Traffic *received, Traffic *sent) {
+    bool set[MAX_ATOMS];
+    for (int i = 0; i < pair->natoms; i++) set[i] = pair->in_from[i] || pair->in_to[i];
+    int64_t seen[32];
+    int nseen = 0;
+    for (AtomCounter c = atoms_first(pair, set); !c.done; atoms_next(&c)) {
+        Box held, needed, both;
+        layout_box(pair->from, pair->shape, c.rank, &held);
+        layout_box(pair->to, pair->shape, c.rank, &needed);
+        int64_t cells = box_intersect(&held, &needed, &both) ? box_elements(&both) : 0;
+        received->max = max64(received->max, box_elements(&needed) + (pair->terms - 2) * share(cells, pair->owners, 0));
+        bool known = cells == 0;
+        for (int i = 0; i < nseen && !known; i++) known = seen[i] == cells;
+        if (known) continue;
+        if (nseen < 32) seen[nseen++] = cells;
+        sent->max = max64(sent->max, owner_sent_max(pair, cells));
+    }
+}
+
+static void exchange_partial(const Pair *pair, Traffic *received, Traffic *sent) {
+    bool reduced_in_target = false;
+    for (int i = 0; i < pair->natoms; i++) reduced_in_target = reduced_in_target || (pair->is_reduced[i] && pair->in_to[i]);
+    bool in_place = pair->refined && pair_in_place(pair);
+    *received = *sent = (Traffic){0};
+    if (in_place && pair->aligned && pair_part(pair) % pair->owners == 0) {
+        reduce_aligned(pair, received, sent);
+    } else if (in_place && !reduced_in_target) {
+        reduce_whole(pair, received, sent);
+    } else {
+        traffic_by_pieces(pair, received, sent);
+        return;
+    }
+    received->total = sent->total = bound_total(pair);
+}
+
+static void exchange_traffic(const Pair *pair, Traffic *received, Traffic *sent) {
+    if (pair->terms > 1) {
+        exchange_partial(pair, received, sent);
+    } else if (pair->refined) {
+        exchange_plain(pair, received, sent);
+    } else {
+        traffic_by_pieces(pair, received, sent);
+    }
+}
+
+/* ---- the library's collectives: every group of ranks along the reduced digits for itself */
+
+static void all_reduce_traffic(const Pair *pair, Traffic *received, Traffic *sent) {
+    int64_t t = pair->terms;
+    int64_t groups = pair->nranks / t, from_ranks = pair->kept;
+    for (int d = 0; d < pair->shape->ndim; d++) from_ranks *= layout_split(pair->from, d);
+    int64_t copies = groups / from_ranks; /* groups that add up the same cells */
+    received->total = 2 * (t - 1) * pair->cells * copies;
+    received->max = t == 1 ? 0 : pair->needed + (t - 2) * share(pair->needed, t, 0);
+    *sent = *received;
+}
+
+static void reduce_scatter_traffic(const Pair *pair, Traffic *received, Traffic *sent) {
+    int64_t t = pair->terms;
+    received->total = sent->total = (t - 1) * pair->cells * pair->needers;
+    received->max = (t - 1) * pair->needed;
+    /* The rank of the largest source box with the smallest share. */
+    int rank = 0;
+    for (int list = pair->shape->ndim; list < pair->shape->ndim + NREDUCTIONS; list++)
+        for (int i = 0; i < layout_count(pair->from, list); i++) {
+            Digit digit = layout_list(pair->from, list)[i];
+            bool kept = false;
+            for (int k = 0; k < layout_count(pair->to, list); k++)
+                kept = kept || (layout_list(pair->to, list)[k].stride == digit.stride && layout_list(pair->to, list)[k].size == digit.size);
+            if (!kept) rank += (digit.size - 1) * digit.stride;
+        }
+    Box held, needed;
+    layout_box(pair->from, pair->shape, rank, &held);
+    layout_box(pair->to, pair->shape, rank, &needed);
+    sent->max = box_elements(&held) - box_elements(&needed);
+}
+
+void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent) {
+    *received = *sent = (Traffic){0};
+    if (kind == COMM_STRIDED_SLICE) return;
+    Pair pair;
+    bool legal = pair_init(&pair, from, to, shape, nranks, NULL);
+    assert(legal);
+    if (!legal) return;
+    switch (kind) {
+    case COMM_ALL_REDUCE: all_reduce_traffic(&pair, received, sent); break;
+    case COMM_REDUCE_SCATTER: reduce_scatter_traffic(&pair, received, sent); break;
+    case COMM_ALL_GATHER:
+    case COMM_ALL_TO_ALL:
+    case COMM_EXCHANGE: exchange_traffic(&pair, received, sent); break;
+    case COMM_STRIDED_SLICE:
+    case NCOMMS: break;
+    }
+}
+
+int64_t traffic_exchange(const Layout *from, const Layout *to, const Shape *shape, int nranks) {
+    Pair pair;
+    bool legal = pair_init(&pair, from, to, shape, nranks, NULL);
+    assert(legal && pair.terms == 1);
+    return legal ? bound_total(&pair) : 0;
+}
+
+void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *bound) {
+    Pair pair;
+    *bound = (Traffic){0};
+    bool legal = pair_init(&pair, from, to, shape, nranks, NULL);
+    assert(legal);
+    if (!legal) return;
+    Traffic sent;
+    if (pair.terms == 1) {
+        exchange_traffic(&pair, bound, &sent);
+    } else if (pair.refined) {
+        bound->total = bound_total(&pair);
+        bound->max = max64(pair.needed, (bound->total + nranks - 1) / nranks);
+    } else {
+        exchange_traffic(&pair, bound, &sent);
+        bound->max = max64(pair.needed, (bound->total + nranks - 1) / nranks);
+    }
+}
