@@ -1,0 +1,176 @@
+/* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | kill | abort | options].
+ * Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
+#include "tests/runtime/cases.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static void must(Comm *comm, bool ok, const Error *error)
+{
+    if (ok) return;
+    fprintf(stderr, "commtest: rank %d: %s\n", comm->process, error->text);
+    comm->table->abort(comm, error->code ? error->code : EXIT_INTERNAL);
+}
+
+/* ---------------------------------------------------------------- sweep: layouts by layouts */
+
+enum { TOGETHER = 3 };
+typedef struct Sweep {
+    Comm *comm;
+    int64_t number, every, ran;
+    Case waiting[TOGETHER];
+    int nwaiting;
+} Sweep;
+
+static void sweep_flush(Sweep *sweep)
+{
+    Error error = {0};
+    if (sweep->nwaiting > 0) must(sweep->comm, cases_run(sweep->comm, sweep->waiting, sweep->nwaiting, 3, sweep->ran % 2 == 0, &error), &error);
+    sweep->ran += sweep->nwaiting;
+    sweep->nwaiting = 0;
+}
+
+static void sweep_one(void *context, const Case *c)
+{
+    Sweep *sweep = context;
+    int64_t number = sweep->number++;
+    /* A fixed choice, spread over the roles. */
+    if ((uint64_t)(number * INT64_C(2654435761)) % 4294967296u % (uint64_t)sweep->every != 0) return;
+    Case *next = &sweep->waiting[sweep->nwaiting++];
+    *next = *c;
+    next->dtype = (DType)(sweep->ran % NDTYPES);
+    next->reduction = (Reduction)(number % NREDUCTIONS);
+    if (sweep->nwaiting == TOGETHER) sweep_flush(sweep);
+}
+
+static int64_t sweep(Comm *comm)
+{
+    static const int32_t meshes[][MAX_ATOMS + 1] = {{1}, {2}, {3}, {4}, {2, 2}, {6}, {2, 3}, {3, 2}, {8}, {2, 4}, {4, 2}, {2, 2, 2}};
+    static const Shape shapes[] = {{2, {8, 8}}, {2, {5, 7}}, {2, {1, 3}}, {3, {3, 2, 9}}, {1, {1000}}};
+    enum { NMESHES = sizeof meshes / sizeof *meshes, NSHAPES = sizeof shapes / sizeof *shapes };
+    Sweep s = {.comm = comm, .every = comm->nranks < 4 ? 2 : comm->nranks < 8 ? 67 : 1499};
+    for (int a = 0; a < NMESHES; a++)
+        for (int b = 0; b < NMESHES; b++)
+            for (int i = 0; i < NSHAPES; i++) {
+                int na = 1, nb = 1;
+                for (int k = 0; meshes[a][k]; k++) na *= meshes[a][k];
+                for (int k = 0; meshes[b][k]; k++) nb *= meshes[b][k];
+                if (na == comm->nranks && nb == comm->nranks && na > 1) cases_all(na, meshes[a], meshes[b], &shapes[i], sweep_one, &s);
+            }
+    sweep_flush(&s);
+    return s.ran;
+}
+
+/* ---------------------------------------------------------------- kinds */
+
+/* All ranks along one digit, or its minor half where there is one. */
+static Case kind_case(CommKind kind, int nranks, Shape shape, DType dtype)
+{
+    int major = nranks % 2 == 0 && nranks > 2 ? 2 : 1;
+    Case c = {.nranks = nranks, .shape = shape, .dtype = dtype, .kind = kind, .name = comm_name[kind]};
+    c.from = c.to = (Side){.natoms = 2, .atom = {{major, nranks / major}, {nranks / major, 1}}, .role = {0, ROLE_WHOLE}};
+    switch (kind) {
+    case COMM_ALL_REDUCE: c.from.role[1] = ROLE_PARTIAL; break;
+    case COMM_ALL_GATHER: c.from.role[1] = 1; break;
+    case COMM_REDUCE_SCATTER: c.from.role[1] = ROLE_PARTIAL, c.to.role[1] = 1; break;
+    case COMM_ALL_TO_ALL: c.from.role[1] = 0, c.to.role[1] = 1; break;
+    case COMM_EXCHANGE: c.from.role[0] = 1, c.from.role[1] = 0, c.to.role[1] = 1; break;
+    case COMM_STRIDED_SLICE: c.to.role[1] = 1; break;
+    case NCOMMS: break;
+    }
+    return c;
+}
+
+static int64_t kinds(Comm *comm, const Shape *shapes, int nshapes, int uses)
+{
+    Error error = {0};
+    int64_t ran = 0;
+    for (int i = 0; i < nshapes; i++) {
+        Case all[NCOMMS];
+        for (int k = 0; k < NCOMMS; k++) {
+            all[k] = kind_case((CommKind)k, comm->nranks, shapes[i], (DType)(k % NDTYPES));
+            must(comm, cases_run(comm, &all[k], 1, uses, (i + k) % 2 == 0, &error), &error);
+        }
+        must(comm, cases_run(comm, all, NCOMMS, uses, i % 2 == 0, &error), &error);
+        ran += 2 * NCOMMS;
+    }
+    return ran;
+}
+
+/* ---------------------------------------------------------------- the rest of the table */
+
+static void collectives(Comm *comm)
+{
+    Error error = {0};
+    char text[32] = "", *texts = calloc((size_t)comm->nprocesses, 16);
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    if (comm->process == 0) snprintf(text, sizeof text, "from rank 0");
+    must(comm, comm->table->broadcast(comm, text, sizeof text, &error), &error);
+    must(comm, strcmp(text, "from rank 0") == 0 || error_set(&error, EXIT_MISMATCH, "broadcast gave '%s'", text), &error);
+    must(comm, comm->table->all_gather_words(comm, (uint64_t)comm->process * 3 + 1, words, &error), &error);
+    for (int i = 0; i < comm->nprocesses; i++)
+        must(comm, words[i] == (uint64_t)i * 3 + 1 || error_set(&error, EXIT_MISMATCH, "word %d is wrong", i), &error);
+    snprintf(text, sizeof text, "rank %d, and more than fits", comm->process);
+    must(comm, comm->table->gather_text(comm, text, 7, texts, &error), &error);
+    for (int i = 0; i < comm->nprocesses && comm->process == 0; i++) {
+        char expected[32];
+        snprintf(expected, sizeof expected, "rank %d,", i);
+        must(comm, strncmp(texts + 7 * i, expected, 6) == 0 || error_set(&error, EXIT_MISMATCH, "text %d is '%s'", i, texts + 7 * i), &error);
+    }
+    must(comm, comm->table->barrier(comm, &error), &error);
+    free(words);
+    free(texts);
+}
+
+/* Rank 1 does not come (late), dies (kill), or gives up (abort), while all others wait for it. */
+static void misbehave(Comm *comm, const char *how)
+{
+    Error error = {0};
+    Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
+    c.from.role[0] = c.to.role[0] = ROLE_WHOLE;
+    must(comm, cases_run(comm, &c, 1, 1, true, &error), &error);
+    if (comm->process == 1) {
+        struct timespec a_moment = {.tv_nsec = 300000000};
+        nanosleep(&a_moment, NULL);
+        if (strcmp(how, "kill") == 0) raise(SIGKILL);
+        if (strcmp(how, "abort") == 0) comm->table->abort(comm, EXIT_MISMATCH);
+        sleep(60);
+    }
+    Layout from, to;
+    side_layout(&c, &c.from, &from);
+    side_layout(&c, &c.to, &to);
+    static float source[64], target[64];
+    Transfer transfer = {.kind = c.kind, .dtype = F32, .shape = c.shape, .from = &from, .to = &to, .name = "gradient"};
+    CommRequest *request = comm->table->prepare(comm, &transfer, 1, &error);
+    must(comm, request != NULL, &error);
+    must(comm, comm->table->start(comm, request, 0, (const void *[]){source}, (void *[]){target}, &error), &error);
+    must(comm, comm->table->wait(comm, request, 0, &error) == COMM_COMPLETE, &error);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "sweep";
+    Error error = {0};
+    Comm *comm = comm_mpi_create(&argc, &argv, &error);
+    if (!comm) {
+        fprintf(stderr, "commtest: %s\n", error.text);
+        return error.code;
+    }
+    static const Shape small[] = {{2, {8, 8}}, {2, {16, 24}}, {2, {7, 9}}, {2, {1, 2}}, {2, {2, 100}}};
+    static const Shape large[] = {{2, {256, 256}}, {2, {77, 1001}}, {2, {2, 50000}}};
+    int64_t ran = 0;
+    if (strcmp(what, "sweep") == 0)
+        ran = sweep(comm);
+    else if (strcmp(what, "kinds") == 0)
+        ran = kinds(comm, small, 5, 4);
+    else if (strcmp(what, "large") == 0)
+        ran = kinds(comm, large, 3, 3);
+    else
+        misbehave(comm, what);
+    collectives(comm);
+    if (comm->process == 0) printf("commtest: %lld communications right on %d ranks through %s\n", (long long)ran, comm->nranks, comm->transport);
+    comm->table->destroy(comm);
+    return EXIT_DONE;
+}
