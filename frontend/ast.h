@@ -1,0 +1,170 @@
+/* The syntax tree: what the parser builds from the text of one net, before any name or type is looked at.
+ *
+ * One kind of expression serves all places: sizes, tensors, attributes, literals, settings and strategies. What an expression may be is
+ * the business of the place that it stands in, so that a mistake there gets a message of that place. Everything lives in the arena. */
+#pragma once
+#include "ir/ir.h"
+
+enum {
+    MAX_SOURCE_BYTES = 16 << 20, /* of a source file */
+    MAX_BRACKETS = 256,          /* open at a place */
+    MAX_EXPR_DEPTH = 1000,       /* levels of an expression, a chain of infix operators included */
+    MAX_EXPRS = 4 << 20,         /* of a source file */
+    MAX_NAME_BYTES = 120,        /* of a name */
+};
+
+/* A piece of the source: [begin, end) in bytes; 1-based line and column of begin. */
+typedef struct Loc {
+    int begin, end;
+    int line, column;
+} Loc;
+
+typedef enum {
+    EXPR_INT,     /* integer */
+    EXPR_FLOAT,   /* real */
+    EXPR_STRING,  /* text */
+    EXPR_NAME,    /* text */
+    EXPR_LIST,    /* [items] */
+    EXPR_TUPLE,   /* (items); one item without a comma after it is an ordinary pair of brackets */
+    EXPR_CALL,    /* text(items); KEYWORDs among them */
+    EXPR_KEYWORD, /* text = item, in a call */
+    EXPR_NEG,     /* - item */
+    EXPR_BINARY,  /* item op item */
+    EXPR_DASH,    /* a lone "-" in a strategy: not split */
+    EXPR_PATH,    /* text . text ...: axes in a strategy; the items are NAMEs */
+} ExprKind;
+
+typedef struct Expr {
+    uint8_t kind;  /* ExprKind */
+    char op;       /* EXPR_BINARY: + - * / % */
+    bool comma;    /* EXPR_TUPLE: the last item is followed by a comma */
+    uint16_t depth;
+    int nitems;
+    Loc loc;       /* EXPR_CALL and EXPR_KEYWORD begin with their name */
+    union {
+        int64_t integer;
+        double real;
+        const char *text;
+    };
+    struct Expr *items, *last; /* first and last child */
+    struct Expr *next;         /* the next child of the same parent */
+} Expr;
+
+/* `shard in -> out`. */
+typedef struct Shard {
+    Loc loc;   /* the whole clause */
+    Expr *in;  /* a TUPLE or LIST as written */
+    Expr *out; /* or NULL */
+} Shard;
+
+typedef struct TypeExpr {
+    Loc loc;
+    const char *dtype;
+    Loc dtype_loc;
+    Expr *dims; /* LIST; NULL for a scalar written without brackets */
+} TypeExpr;
+
+typedef enum { STATEMENT_INPUT, STATEMENT_PARAM, STATEMENT_CONST, STATEMENT_ASSIGN, STATEMENT_LOSS } StatementKind;
+typedef struct Statement {
+    StatementKind kind;
+    const char *name; /* NULL: loss */
+    Loc name_loc;     /* of the name; of `loss` */
+    TypeExpr *type;   /* declarations; NULL when left out */
+    Expr *value;      /* NULL when left out */
+    Shard *shard;     /* or NULL */
+    struct Statement *next;
+} Statement;
+
+/* `name = value;` in a block (or in the head of a net, between commas). `mesh (dp = 2);` has the CALL as its value. */
+typedef struct Entry {
+    const char *name;
+    Loc name_loc;
+    Expr *value;
+    struct Entry *next;
+} Entry;
+
+typedef enum { BLOCK_NET, BLOCK_TRAIN, BLOCK_PARALLEL, NBLOCKS } BlockKind;
+typedef struct Block {
+    BlockKind kind;
+    Loc loc;          /* the keyword */
+    const char *name; /* of a net */
+    Loc name_loc;
+    Entry *entries;   /* of train and parallel; the numbers in the head of a net */
+    Statement *statements;
+    struct Block *next;
+} Block;
+
+/* Lists under construction keep their last member, so that appending is constant time. */
+typedef struct StatementList {
+    Statement *first, *last;
+} StatementList;
+typedef struct EntryList {
+    Entry *first, *last;
+} EntryList;
+
+/* One run of lexer and parser over one text. */
+typedef struct Parse {
+    Arena *arena;
+    Diags *diags;
+    int file;         /* Span.file */
+    const char *text;
+    size_t n;
+    bool value_only;  /* the text is one value (a flag such as --mode), not a file */
+
+    Block *blocks, *last_block; /* results */
+    Expr *value;
+
+    bool stopped;     /* an error after which nothing sensible can follow: the lexer says end of file, the parser nothing */
+    bool begun;       /* the lexer has returned the token that selects the grammar */
+    int offset, line, line_begin; /* the lexer's place */
+    Loc current, previous; /* the last token returned, and the one before it */
+    int bad_end;      /* end of the last bytes that were no token */
+    int nexprs;
+    int nopen;        /* brackets open now, outermost first */
+    struct OpenBracket {
+        Loc loc;
+        char kind;
+    } open[MAX_BRACKETS];
+    bool unclosed;    /* the current token ends a statement inside this bracket */
+    Loc unclosed_loc;
+    char unclosed_kind;
+} Parse;
+
+/* Parses a whole file into parse->blocks, or, value_only, one value into parse->value. False after diagnostics. */
+bool parse_run(Parse *parse, Arena *arena, Diags *diags, int file, bool value_only);
+Span span_of(int file, Loc loc);
+
+/* What the actions of the grammar call. */
+Loc loc_join(Loc first, Loc last);
+Expr *expr_new(Parse *parse, ExprKind kind, Loc loc);
+Expr *expr_text(Parse *parse, ExprKind kind, Loc loc, const char *text);
+Expr *expr_add(Parse *parse, Expr *parent, Expr *item); /* returns parent */
+Expr *expr_binary(Parse *parse, char op, Expr *left, Expr *right);
+Expr *expr_unary(Parse *parse, Loc loc, Expr *operand);
+Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out);
+TypeExpr *type_new(Parse *parse, Loc loc, const char *dtype, Loc dtype_loc, Expr *dims);
+Statement *statement_new(Parse *parse, StatementKind kind, const char *name, Loc name_loc);
+StatementList statement_append(StatementList list, Statement *statement);
+Entry *entry_new(Parse *parse, const char *name, Loc name_loc, Expr *value);
+EntryList entry_append(EntryList list, Entry *entry);
+void block_add(Parse *parse, BlockKind kind, Loc loc, const char *name, Loc name_loc, EntryList entries, StatementList statements);
+
+/* What the lexer calls (syntax.c). */
+void lex_advance(Parse *parse, Loc *loc, const char *text, int n);
+int lex_token(Parse *parse, const Loc *loc, int kind);          /* notes the token; returns kind */
+int lex_open(Parse *parse, const Loc *loc, char kind);          /* ( [ { */
+int lex_close(Parse *parse, const Loc *loc, char kind);         /* ) ] }: the closer that was meant; 0: none, reported */
+int lex_end_statement(Parse *parse, const Loc *loc);            /* ; */
+int lex_end_file(Parse *parse, Loc *loc);
+int64_t lex_integer(Parse *parse, const Loc *loc, const char *text);
+double lex_real(Parse *parse, const Loc *loc, const char *text);
+void lex_bad_number(Parse *parse, const Loc *loc, const char *text);
+void lex_bad_name(Parse *parse, const Loc *loc, int n);
+void lex_bad_string(Parse *parse, const Loc *loc);
+void lex_bad_comment(Parse *parse, const Loc *loc);
+void lex_bad_operator(Parse *parse, const Loc *loc, const char *text);
+int lex_other(Parse *parse, const Loc *loc, const char *text, int n); /* bytes that start no token: the token that was meant, 0: white space, -1: none */
+
+/* What the parser calls (syntax.c): token names as the grammar declares them. */
+void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int nexpected);
+void syntax_too_deep(Parse *parse, Loc loc);

@@ -1,0 +1,142 @@
+/* Lowering: the syntax tree -> Graph. What the files of it share; frontend.h is what the rest of the compiler sees.
+ *
+ *   names.c     names of numbers and tensors
+ *   number.c    numbers: sizes, attributes, settings
+ *   types.c     types, literals, initial values
+ *   shard.c     strategies as written -> Hint; the mesh
+ *   express.c   tensor expressions -> nodes
+ *   parallel.c  the parallel block, and the flags that override it
+ *   train.c     the train block
+ *   lower.c     the net; frontend_compile
+ *
+ * A function that returns bool returns false after a diagnostic. */
+#pragma once
+#include "frontend/ast.h"
+#include "frontend/frontend.h"
+
+typedef struct Number {
+    bool real;
+    int64_t i; /* not real */
+    double f;  /* the value, in either case */
+} Number;
+
+typedef enum {
+    SYMBOL_AHEAD,  /* some statement below defines it */
+    SYMBOL_FAILED, /* its definition was an error: nothing more is said of it */
+    SYMBOL_NUMBER,
+    SYMBOL_INPUT,
+    SYMBOL_PARAM,
+    SYMBOL_CONST,
+    SYMBOL_VALUE,
+} SymbolKind;
+
+typedef struct Symbol {
+    const char *name;
+    SymbolKind kind;
+    Number number; /* SYMBOL_NUMBER */
+    int value;     /* tensors: value id, as operators see it (hidden in data_parallel) */
+    Span span;     /* of the name in its definition; SYMBOL_AHEAD: of the first one */
+} Symbol;
+
+/* Open addressing, capacity a power of two, at most half full; at[i].name NULL: free. Pointers to symbols last until the next insertion. */
+typedef struct Names {
+    Symbol *at;
+    size_t n, cap;
+} Names;
+
+typedef struct Lower {
+    Graph *graph;
+    Arena *arena;
+    Diags *diags;
+    const Overrides *overrides;
+    int file;            /* that is being lowered: the source, or the text of a flag */
+    const char *text;    /* of the source */
+    const char *directory; /* of the source, with its '/', or "" */
+    Names names;
+    const Expr *dataset;   /* explicit dataset strategy, read after the inputs are known; NULL: none */
+    int dataset_file;
+    bool hidden;           /* mode data_parallel */
+    bool warned_shard;     /* that strategies have no effect in this mode */
+    Span loss_span;        /* line 0: no loss yet */
+} Lower;
+
+static inline Span lower_span(const Lower *lower, Loc loc) { return span_of(lower->file, loc); }
+
+/* ---------------------------------------------------------------- names.c */
+
+Symbol *names_find(const Names *names, const char *name); /* or NULL */
+Symbol *names_insert(Names *names, Arena *arena, const char *name); /* a name that is not there; SYMBOL_AHEAD */
+/* Defines name; false when it has a definition already. The symbol is SYMBOL_FAILED until the caller says what it is. */
+bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol);
+/* The definition that a name in an expression stands for, or NULL after a diagnostic (none for SYMBOL_FAILED). */
+const Symbol *names_use(Lower *lower, const char *name, Loc loc);
+void note_defined(Lower *lower, const Symbol *symbol); /* "w is declared f32[31, 16] here" */
+/* The value of an enumeration as the user wrote it, or -1 after a diagnostic with the nearest and all that there are.
+ * what: "mode". value: a NAME. */
+int choice(Lower *lower, const char *what, const Expr *value, const char *const *names, int n);
+
+/* ---------------------------------------------------------------- number.c */
+
+/* An expression of numbers and names of numbers. Integers stay integers; their division must be exact. */
+bool number_eval(Lower *lower, const Expr *expr, Number *number);
+bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, Number *number); /* EXPR_BINARY */
+bool number_negate(Lower *lower, const Expr *expr, Number *number);
+/* The same within limits; what: "steps", for messages. */
+bool integer_eval(Lower *lower, const Expr *expr, const char *what, int64_t least, int64_t most, int64_t *value);
+bool real_eval(Lower *lower, const Expr *expr, const char *what, double least, double most, double *value);
+bool number_fits(Lower *lower, const Expr *expr, Number number, DType dtype); /* an element of a tensor of dtype */
+const char *number_text(Arena *arena, Number number);
+const Expr *unbracket(const Expr *expr); /* without brackets that only group */
+bool is_number(const Lower *lower, const Expr *expr); /* a literal, a number's name, or made of such; no diagnostic */
+
+/* ---------------------------------------------------------------- types.c */
+
+bool type_eval(Lower *lower, const TypeExpr *expr, const char *what, TensorType *type);
+/* The elements of a nested list, row-major, into data (room for the shape's elements). */
+bool literal_eval(Lower *lower, const Expr *expr, const TensorType *type, double *data);
+bool init_eval(Lower *lower, const Expr *expr, const TensorType *type, Init *init);
+/* A constant's elements: *data, or *splat where data is NULL. */
+bool constant_eval(Lower *lower, const Expr *expr, const TensorType *type, const double **data, double *splat);
+const char *type_text(Lower *lower, const TensorType *type); /* without the hidden dimension */
+
+/* ---------------------------------------------------------------- shard.c */
+
+/* A strategy clause to a hint. tensors: the number of tuples that it must have, 0: any (an operator's); what: "operator", "parameter",
+ * "input": for messages. NULL after a diagnostic. */
+const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char *what);
+const Hint *hint_of_dataset(Lower *lower, const Expr *value); /* one tuple an input */
+bool mesh_eval(Lower *lower, const Expr *value);
+/* Whether strategies count in this mode; warns once when not. */
+bool shard_counts(Lower *lower, Loc loc);
+
+/* ---------------------------------------------------------------- express.c */
+
+/* Lowers the expression of a statement. name: of its outermost result; shard: of its outermost operator, or NULL. Fills in symbol's kind
+ * and value (or number). */
+bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol);
+/* In data_parallel the value as operators see it: through a `replicate` node. Else the value itself. */
+/* Each node costs about two kilobytes: a text of 16 MiB must not make millions of them. */
+enum { MAX_NODES = 100000 };
+bool room_for_node(Lower *lower, Loc loc);
+int replicate(Lower *lower, int value, const char *name, Span span);
+
+/* ---------------------------------------------------------------- parallel.c, train.c */
+
+bool parallel_lower(Lower *lower, const Block *block); /* NULL: there is none. Before the net */
+bool dataset_lower(Lower *lower);                      /* after the net */
+bool train_lower(Lower *lower, const Block *block);    /* after the net */
+
+/* One setting of a block. */
+typedef struct Setting {
+    const char *name;
+    bool (*eval)(Lower *lower, const Expr *value); /* NULL: known, not built yet */
+} Setting;
+/* Finds each entry among the settings and evaluates it; unknown, doubled and misplaced ones are errors. elsewhere: the settings of the
+ * other block. given[i]: set for a setting that is there. */
+bool settings_lower(Lower *lower, const Block *block, const char *what, const Setting *settings, int n, const Setting *elsewhere, int nelsewhere,
+                    const char *other, bool *given);
+extern const Setting parallel_settings[], train_settings[];
+extern const int nparallel_settings, ntrain_settings;
+
+/* Arguments of a call of a built-in with fixed parameters: normal(0.01), numpy_rand(seed = 1). arguments[i]: of parameter i, or NULL. */
+bool call_arguments(Lower *lower, const Expr *call, const char *const *parameters, int n, int nrequired, const Expr **arguments);

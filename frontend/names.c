@@ -1,0 +1,113 @@
+#include "frontend/lower.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+static size_t slot_of(const Names *names, const char *name) {
+    size_t i = (size_t)XXH3_64bits(name, strlen(name)) & (names->cap - 1);
+    while (names->at[i].name && strcmp(names->at[i].name, name) != 0) i = (i + 1) & (names->cap - 1);
+    return i;
+}
+
+Symbol *names_find(const Names *names, const char *name) {
+    if (!names->cap) return NULL;
+    Symbol *symbol = &names->at[slot_of(names, name)];
+    return symbol->name ? symbol : NULL;
+}
+
+Symbol *names_insert(Names *names, Arena *arena, const char *name) {
+    if (2 * (names->n + 1) > names->cap) {
+        Names old = *names;
+        names->cap = old.cap ? 2 * old.cap : 64;
+        names->at = arena_alloc(arena, names->cap * sizeof *names->at);
+        for (size_t i = 0; i < old.cap; i++)
+            if (old.at[i].name) names->at[slot_of(names, old.at[i].name)] = old.at[i];
+    }
+    Symbol *symbol = &names->at[slot_of(names, name)];
+    *symbol = (Symbol){.name = name, .kind = SYMBOL_AHEAD, .value = -1};
+    names->n++;
+    return symbol;
+}
+
+void note_defined(Lower *lower, const Symbol *symbol) {
+    switch (symbol->kind) {
+    case SYMBOL_AHEAD:
+    case SYMBOL_FAILED: diag_note(lower->diags, symbol->span, "%s is defined here", symbol->name); break;
+    case SYMBOL_NUMBER: diag_note(lower->diags, symbol->span, "%s is the number %s", symbol->name, number_text(lower->arena, symbol->number)); break;
+    case SYMBOL_INPUT:
+    case SYMBOL_PARAM:
+    case SYMBOL_CONST:
+    case SYMBOL_VALUE: {
+        const TensorType *type = &lower->graph->values.at[symbol->value].type;
+        diag_note(lower->diags, symbol->span, "%s is %s %s here", symbol->name, symbol->kind == SYMBOL_VALUE ? "defined as" : "declared",
+                  type_text(lower, type));
+        break;
+    }
+    }
+}
+
+bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
+    static const char *const reserved[] = {"true", "false"};
+    Symbol *found = names_find(&lower->names, name);
+    if (!found) found = names_insert(&lower->names, lower->arena, name);
+    *symbol = found;
+    if (found->kind != SYMBOL_AHEAD) {
+        diag_error(lower->diags, lower_span(lower, loc), "%s is defined twice", name);
+        diag_note(lower->diags, found->span, "the first definition is here");
+        diag_hint(lower->diags, "each name stands for one thing: give this one another name");
+        return false;
+    }
+    found->kind = SYMBOL_FAILED;
+    found->span = lower_span(lower, loc);
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (!strcmp(name, reserved[i])) {
+            diag_error(lower->diags, found->span, "%s is a value of the language and cannot be a name", name);
+            return false;
+        }
+    return true;
+}
+
+const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
+    const Symbol *symbol = names_find(&lower->names, name);
+    Span span = lower_span(lower, loc);
+    if (symbol && symbol->kind == SYMBOL_FAILED) return NULL;
+    if (symbol && symbol->kind != SYMBOL_AHEAD) return symbol;
+    if (symbol) {
+        diag_error(lower->diags, span, "%s is used before its definition", name);
+        diag_note(lower->diags, symbol->span, "%s is defined here", name);
+        return NULL;
+    }
+    int op = op_find(name);
+    if (op >= 0 && op_table[op].op_class == OP_CLASS_USER) {
+        diag_error(lower->diags, span, "%s is an operator; it needs operands: %s(%s)", name, name, op_table[op].ins);
+        return NULL;
+    }
+    VEC(const char *) known = {0};
+    for (size_t i = 0; i < lower->names.cap; i++)
+        if (lower->names.at[i].name && lower->names.at[i].kind != SYMBOL_AHEAD) vec_push(lower->arena, &known, lower->names.at[i].name);
+    const char *nearest = name_nearest(name, known.at, known.n);
+    diag_error(lower->diags, span, "unknown name '%s'", name);
+    if (nearest) {
+        diag_hint(lower->diags, "did you mean %s?", nearest);
+        note_defined(lower, names_find(&lower->names, nearest));
+    } else {
+        diag_hint(lower->diags, "a tensor is declared with input, param or const, or computed: %s = ...;", name);
+    }
+    return NULL;
+}
+
+int choice(Lower *lower, const char *what, const Expr *value, const char *const *names, int n) {
+    const char *list = names[0];
+    for (int i = 1; i < n; i++) list = arena_printf(lower->arena, "%s, %s", list, names[i]);
+    if (value->kind != EXPR_NAME) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "%s is one of: %s", what, list);
+        return -1;
+    }
+    for (int i = 0; i < n; i++)
+        if (!strcmp(names[i], value->text)) return i;
+    const char *nearest = name_nearest(value->text, names, n);
+    diag_error(lower->diags, lower_span(lower, value->loc), "unknown %s '%s'", what, value->text);
+    if (nearest) diag_hint(lower->diags, "did you mean %s? There are: %s", nearest, list);
+    else diag_hint(lower->diags, "there are: %s", list);
+    return -1;
+}

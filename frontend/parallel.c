@@ -1,0 +1,178 @@
+#include "frontend/lower.h"
+
+#include <string.h>
+
+static bool eval_mode(Lower *lower, const Expr *value) {
+    int mode = choice(lower, "mode", value, mode_name, NMODES);
+    if (mode < 0) return false;
+    lower->graph->settings.mode = (Mode)mode;
+    int nranks = lower->graph->nranks;
+    if (mode == MODE_STAND_ALONE && nranks > 1) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "mode stand_alone is for one rank, and this run has %d", nranks);
+        diag_hint(lower->diags, "--ranks 1, or another mode: data_parallel, semi_auto, auto");
+        return false;
+    }
+    return true;
+}
+
+static bool eval_search(Lower *lower, const Expr *value) {
+    static const char *const names[] = {"sharding_propagation", "recursive_programming", "dynamic_programming"};
+    int search = choice(lower, "search", value, names, 3);
+    if (search < 0) return false;
+    lower->graph->settings.search = names[search];
+    if (search == 0) return true;
+    diag_error(lower->diags, lower_span(lower, value->loc), "search %s is not built yet", names[search]);
+    diag_hint(lower->diags, "search = sharding_propagation;");
+    return false;
+}
+
+static bool eval_dataset(Lower *lower, const Expr *value) {
+    static const char *const names[] = {[DATASET_AUTO] = "auto", [DATASET_DATA_PARALLEL] = "data_parallel", [DATASET_FULL_BATCH] = "full_batch"};
+    Settings *settings = &lower->graph->settings;
+    settings->dataset_span = lower_span(lower, value->loc);
+    if (value->kind == EXPR_TUPLE || value->kind == EXPR_LIST) {
+        settings->dataset = DATASET_EXPLICIT;
+        lower->dataset = value;
+        lower->dataset_file = lower->file;
+        return true;
+    }
+    int dataset = choice(lower, "dataset", value, names, 3);
+    if (dataset < 0) {
+        diag_hint(lower->diags, "or a strategy: one tuple an input, ((8, 1), (8, 1))");
+        return false;
+    }
+    settings->dataset = (Dataset)dataset;
+    return true;
+}
+
+static bool eval_gradients(Lower *lower, const Expr *value) {
+    static const char *const names[] = {"sum", "mean"};
+    int gradients = choice(lower, "gradients", value, names, 2);
+    lower->graph->settings.gradients_mean = gradients == 1;
+    return gradients >= 0;
+}
+
+/* In the order in which they are read: the mesh is judged by the mode. */
+enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, NPARALLEL = 6 };
+const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},         [SEARCH] = {"search", eval_search}, [GRADIENTS] = {"gradients", eval_gradients},
+                                     [MESH] = {"mesh", mesh_eval},         [DATASET] = {"dataset", eval_dataset}, [5] = {"bucket", NULL}};
+const int nparallel_settings = NPARALLEL;
+
+static const Setting *setting_find(const Setting *settings, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (!strcmp(settings[i].name, name)) return &settings[i];
+    return NULL;
+}
+
+static bool unknown_setting(Lower *lower, const Entry *entry, const char *what, const Setting *settings, int n, const Setting *elsewhere,
+                            int nelsewhere, const char *other) {
+    Span span = lower_span(lower, entry->name_loc);
+    if (setting_find(elsewhere, nelsewhere, entry->name)) {
+        diag_error(lower->diags, span, "%s belongs into the %s block, not into %s", entry->name, other, what);
+        return false;
+    }
+    const char *names[16], *list = "";
+    for (int i = 0; i < n; i++) {
+        names[i] = settings[i].name;
+        if (settings[i].eval) list = arena_printf(lower->arena, "%s%s%s", list, i ? ", " : "", names[i]);
+    }
+    const char *nearest = name_nearest(entry->name, names, n);
+    diag_error(lower->diags, span, "%s has no setting '%s'", what, entry->name);
+    if (nearest) diag_hint(lower->diags, "did you mean %s? There are: %s", nearest, list);
+    else if (!strcmp(entry->name, "lr") || !strcmp(entry->name, "learning_rate") || !strcmp(entry->name, "momentum"))
+        diag_hint(lower->diags, "it belongs to the optimizer: optimizer = momentum(lr = 0.1, momentum = 0.9);");
+    else diag_hint(lower->diags, "there are: %s", list);
+    return false;
+}
+
+bool settings_lower(Lower *lower, const Block *block, const char *what, const Setting *settings, int n, const Setting *elsewhere, int nelsewhere,
+                    const char *other, bool *given) {
+    const Entry *entries[16] = {0};
+    bool ok = true;
+    for (const Entry *entry = block->entries; entry; entry = entry->next) {
+        const Setting *setting = setting_find(settings, n, entry->name);
+        if (!setting) {
+            ok = unknown_setting(lower, entry, what, settings, n, elsewhere, nelsewhere, other);
+            continue;
+        }
+        const Entry **place = &entries[setting - settings];
+        if (*place) {
+            diag_error(lower->diags, lower_span(lower, entry->name_loc), "%s is set twice", entry->name);
+            diag_note(lower->diags, lower_span(lower, (*place)->name_loc), "the first time is here");
+            ok = false;
+        } else {
+            *place = entry;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (!entries[i] || given[i]) continue;
+        given[i] = true;
+        if (settings[i].eval) {
+            ok &= settings[i].eval(lower, entries[i]->value);
+            continue;
+        }
+        diag_error(lower->diags, lower_span(lower, entries[i]->name_loc), "%s is not built yet", settings[i].name);
+        ok = false;
+    }
+    return ok;
+}
+
+/* A flag's text is a value of the language; its diagnostics name the flag as their file. */
+static bool flag_lower(Lower *lower, const char *flag, const char *text, bool (*eval)(Lower *lower, const Expr *value)) {
+    if (!text) return true;
+    Parse parse;
+    int source = lower->file;
+    lower->file = diags_add_file(lower->diags, flag, text, strlen(text));
+    bool ok = parse_run(&parse, lower->arena, lower->diags, lower->file, true) && eval(lower, parse.value);
+    lower->file = source;
+    return ok;
+}
+
+/* In data_parallel the hidden size: --replicas, else one for each rank. */
+static bool replicas_lower(Lower *lower) {
+    Graph *graph = lower->graph;
+    int replicas = lower->overrides->replicas, nranks = graph->nranks;
+    lower->hidden = graph->settings.mode == MODE_DATA_PARALLEL;
+    if (!lower->hidden) {
+        if (replicas <= 0) return true;
+        diag_error(lower->diags, (Span){0}, "--replicas %d is for mode data_parallel, and this is mode %s", replicas, mode_name[graph->settings.mode]);
+        return false;
+    }
+    graph->replicas = replicas > 0 ? replicas : nranks;
+    if (graph->replicas >= nranks) return true;
+    diag_error(lower->diags, (Span){0}, "%d replica%s on %d ranks: some ranks would have none", replicas, replicas == 1 ? "" : "s", nranks);
+    diag_hint(lower->diags, "--replicas is at least the number of ranks; a rank may have several");
+    return false;
+}
+
+bool parallel_lower(Lower *lower, const Block *block) {
+    const Overrides *flags = lower->overrides;
+    Settings *settings = &lower->graph->settings;
+    settings->mode = MODE_AUTO;
+    settings->search = "sharding_propagation";
+    settings->dataset = DATASET_AUTO;
+    settings->gradients_mean = true;
+    settings->strict_divide = flags->strict_divide;
+    bool given[NPARALLEL] = {[MODE] = flags->mode, [SEARCH] = flags->search, [DATASET] = flags->dataset, [GRADIENTS] = flags->gradients};
+    bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);
+    ok &= flag_lower(lower, "--search", flags->search, eval_search);
+    ok &= flag_lower(lower, "--gradients", flags->gradients, eval_gradients);
+    if (block)
+        ok &= settings_lower(lower, block, "parallel", parallel_settings, nparallel_settings, train_settings, ntrain_settings, "train", given);
+    ok &= flag_lower(lower, "--dataset", flags->dataset, eval_dataset);
+    return replicas_lower(lower) && ok;
+}
+
+bool dataset_lower(Lower *lower) {
+    Settings *settings = &lower->graph->settings;
+    if (!lower->dataset) return true;
+    if (settings->mode == MODE_STAND_ALONE || settings->mode == MODE_DATA_PARALLEL) {
+        settings->dataset = DATASET_AUTO; /* each rank has its own data, whole */
+        return true;
+    }
+    int source = lower->file;
+    lower->file = lower->dataset_file;
+    settings->dataset_hint = hint_of_dataset(lower, lower->dataset);
+    lower->file = source;
+    return settings->dataset_hint != NULL;
+}

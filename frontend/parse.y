@@ -1,0 +1,262 @@
+/* The grammar. It is wide on purpose: what a user may well write by mistake parses, and gets its message where its meaning is known.
+ * After a syntax error it goes on at the next ';' or '}', so that one run shows several. */
+%code requires {
+#include "frontend/ast.h"
+#define YYLTYPE Loc
+#define YYMAXDEPTH 4000
+typedef void *yyscan_t;
+}
+
+%define api.pure full
+%define api.location.type {Loc}
+%define parse.error custom
+%define parse.lac full
+%locations
+%lex-param {yyscan_t scanner}
+%parse-param {yyscan_t scanner} {Parse *parse}
+%initial-action { @$ = (Loc){0, 0, 1, 1}; }
+
+%union {
+    int64_t integer;
+    double real;
+    const char *text;
+    Expr *expr;
+    Shard *shard;
+    TypeExpr *type;
+    Statement *statement;
+    StatementList statements;
+    Entry *entry;
+    EntryList entries;
+    StatementKind kind;
+}
+
+%token START_FILE START_VALUE
+%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" LOSS "'loss'" SHARD "'shard'" TRAIN "'train'" PARALLEL "'parallel'"
+%token <text> NOT_BUILT "a construct that is not built yet" NAME "a name" STRING "a text"
+%token <integer> INTEGER "a number"
+%token <real> REAL "a real number"
+%token ARROW "'->'"
+
+%type <expr> expr unary postfix primary path items item arguments argument argument_list init tuple list
+%type <shard> shard
+%type <type> type
+%type <statement> statement
+%type <statements> statements
+%type <entry> entry head_entry
+%type <entries> entries head head_list
+%type <kind> declarer
+
+%left '+' '-'
+%left '*' '/' '%'
+
+%code {
+int yylex(YYSTYPE *value, YYLTYPE *loc, yyscan_t scanner);
+static void yyerror(YYLTYPE *loc, yyscan_t scanner, Parse *parse, const char *message);
+#define YYLLOC_DEFAULT(current, rhs, n) \
+    ((current) = (n) ? loc_join(YYRHSLOC(rhs, 1), YYRHSLOC(rhs, n)) : (Loc){YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).line, YYRHSLOC(rhs, 0).column})
+#define STOP_IF_STOPPED do { if (parse->stopped) YYABORT; } while (0)
+}
+
+%%
+
+start
+    : START_FILE blocks
+    | START_VALUE expr { parse->value = $2; }
+    ;
+
+blocks
+    : %empty
+    | blocks block { STOP_IF_STOPPED; }
+    | blocks ';'
+    ;
+
+block
+    : NET NAME head '{' statements '}' { block_add(parse, BLOCK_NET, @1, $2, @2, $3, $5); }
+    | NET NAME head '{' statements error '}' { block_add(parse, BLOCK_NET, @1, $2, @2, $3, $5); yyerrok; }
+    | TRAIN '{' entries '}' { block_add(parse, BLOCK_TRAIN, @1, NULL, @1, $3, (StatementList){0}); }
+    | TRAIN '{' entries error '}' { block_add(parse, BLOCK_TRAIN, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
+    | PARALLEL '{' entries '}' { block_add(parse, BLOCK_PARALLEL, @1, NULL, @1, $3, (StatementList){0}); }
+    | PARALLEL '{' entries error '}' { block_add(parse, BLOCK_PARALLEL, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
+    | error '}' { yyerrok; }
+    ;
+
+head
+    : %empty { $$ = (EntryList){0}; }
+    | '(' ')' { $$ = (EntryList){0}; }
+    | '(' head_list ')' { $$ = $2; }
+    | '(' head_list ',' ')' { $$ = $2; }
+    ;
+
+head_list
+    : head_entry { $$ = entry_append((EntryList){0}, $1); }
+    | head_list ',' head_entry { $$ = entry_append($1, $3); }
+    ;
+
+head_entry
+    : NAME '=' expr { $$ = entry_new(parse, $1, @1, $3); }
+    | NAME { $$ = entry_new(parse, $1, @1, NULL); }
+    ;
+
+entries
+    : %empty { $$ = (EntryList){0}; }
+    | entries entry { STOP_IF_STOPPED; $$ = entry_append($1, $2); }
+    | entries ';'
+    | entries error ';' { STOP_IF_STOPPED; yyerrok; $$ = $1; }
+    ;
+
+entry
+    : NAME '=' expr ';' { $$ = entry_new(parse, $1, @1, $3); }
+    | NAME arguments ';' {
+        Expr *call = $2;
+        call->text = $1;
+        call->loc = loc_join(@1, @2);
+        $$ = entry_new(parse, $1, @1, call);
+    }
+    ;
+
+statements
+    : %empty { $$ = (StatementList){0}; }
+    | statements statement { STOP_IF_STOPPED; $$ = statement_append($1, $2); }
+    | statements ';'
+    | statements error ';' { STOP_IF_STOPPED; yyerrok; $$ = $1; }
+    ;
+
+statement
+    : declarer NAME type init shard ';' {
+        $$ = statement_new(parse, $1, $2, @2);
+        $$->type = $3;
+        $$->value = $4;
+        $$->shard = $5;
+    }
+    | NAME '=' expr shard ';' {
+        $$ = statement_new(parse, STATEMENT_ASSIGN, $1, @1);
+        $$->value = $3;
+        $$->shard = $4;
+    }
+    | LOSS expr shard ';' {
+        $$ = statement_new(parse, STATEMENT_LOSS, NULL, @1);
+        $$->value = $2;
+        $$->shard = $3;
+    }
+    ;
+
+declarer
+    : INPUT { $$ = STATEMENT_INPUT; }
+    | PARAM { $$ = STATEMENT_PARAM; }
+    | CONST { $$ = STATEMENT_CONST; }
+    ;
+
+type
+    : %empty { $$ = NULL; }
+    | ':' NAME { $$ = type_new(parse, @2, $2, @2, NULL); }
+    | ':' NAME list { $$ = type_new(parse, loc_join(@2, @3), $2, @2, $3); }
+    ;
+
+init
+    : %empty { $$ = NULL; }
+    | '=' expr { $$ = $2; }
+    ;
+
+shard
+    : %empty { $$ = NULL; }
+    | SHARD primary { $$ = shard_new(parse, @$, $2, NULL); }
+    | SHARD primary ARROW primary { $$ = shard_new(parse, @$, $2, $4); }
+    ;
+
+expr
+    : unary
+    | expr '+' expr { $$ = expr_binary(parse, '+', $1, $3); STOP_IF_STOPPED; }
+    | expr '-' expr { $$ = expr_binary(parse, '-', $1, $3); STOP_IF_STOPPED; }
+    | expr '*' expr { $$ = expr_binary(parse, '*', $1, $3); STOP_IF_STOPPED; }
+    | expr '/' expr { $$ = expr_binary(parse, '/', $1, $3); STOP_IF_STOPPED; }
+    | expr '%' expr { $$ = expr_binary(parse, '%', $1, $3); STOP_IF_STOPPED; }
+    ;
+
+unary
+    : postfix
+    | '-' unary { $$ = expr_unary(parse, @$, $2); STOP_IF_STOPPED; }
+    | '+' unary { $$ = $2; }
+    ;
+
+postfix
+    : primary
+    | path
+    ;
+
+path
+    : NAME '.' NAME {
+        $$ = expr_new(parse, EXPR_PATH, @$);
+        expr_add(parse, $$, expr_text(parse, EXPR_NAME, @1, $1));
+        expr_add(parse, $$, expr_text(parse, EXPR_NAME, @3, $3));
+    }
+    | path '.' NAME { $$ = expr_add(parse, $1, expr_text(parse, EXPR_NAME, @3, $3)); $$->loc = @$; }
+    ;
+
+primary
+    : INTEGER { $$ = expr_new(parse, EXPR_INT, @1); $$->integer = $1; STOP_IF_STOPPED; }
+    | REAL { $$ = expr_new(parse, EXPR_FLOAT, @1); $$->real = $1; STOP_IF_STOPPED; }
+    | STRING { $$ = expr_text(parse, EXPR_STRING, @1, $1); STOP_IF_STOPPED; }
+    | NAME { $$ = expr_text(parse, EXPR_NAME, @1, $1); STOP_IF_STOPPED; }
+    | NAME arguments { $$ = $2; $$->text = $1; $$->loc = @$; STOP_IF_STOPPED; }
+    | tuple
+    | list
+    ;
+
+tuple
+    : '(' ')' { $$ = expr_new(parse, EXPR_TUPLE, @$); }
+    | '(' items ')' { $$ = $2; $$->kind = EXPR_TUPLE; $$->loc = @$; }
+    | '(' items ',' ')' { $$ = $2; $$->kind = EXPR_TUPLE; $$->loc = @$; $$->comma = true; }
+    ;
+
+list
+    : '[' ']' { $$ = expr_new(parse, EXPR_LIST, @$); }
+    | '[' items ']' { $$ = $2; $$->loc = @$; }
+    | '[' items ',' ']' { $$ = $2; $$->loc = @$; }
+    ;
+
+items
+    : item { $$ = expr_add(parse, expr_new(parse, EXPR_LIST, @1), $1); }
+    | items ',' item { $$ = expr_add(parse, $1, $3); }
+    ;
+
+item
+    : expr
+    | '-' { $$ = expr_new(parse, EXPR_DASH, @1); }
+    ;
+
+arguments
+    : '(' ')' { $$ = expr_text(parse, EXPR_CALL, @$, ""); }
+    | '(' argument_list ')' { $$ = $2; }
+    | '(' argument_list ',' ')' { $$ = $2; }
+    ;
+
+argument_list
+    : argument { $$ = expr_add(parse, expr_text(parse, EXPR_CALL, @1, ""), $1); }
+    | argument_list ',' argument { $$ = expr_add(parse, $1, $3); }
+    ;
+
+argument
+    : expr
+    | NAME '=' expr { $$ = expr_add(parse, expr_text(parse, EXPR_KEYWORD, @$, $1), $3); }
+    ;
+
+%%
+
+static int yyreport_syntax_error(const yypcontext_t *context, yyscan_t scanner, Parse *parse) {
+    (void)scanner;
+    enum { MAX_EXPECTED = 64 };
+    yysymbol_kind_t kinds[MAX_EXPECTED];
+    const char *expected[MAX_EXPECTED];
+    int n = yypcontext_expected_tokens(context, kinds, MAX_EXPECTED);
+    if (n < 0) return n;
+    for (int i = 0; i < n; i++) expected[i] = yysymbol_name(kinds[i]);
+    syntax_error(parse, *yypcontext_location(context), yysymbol_name(yypcontext_token(context)), expected, n);
+    return 0;
+}
+
+/* Only called when the parser's stack is exhausted: syntax errors go to yyreport_syntax_error. */
+static void yyerror(YYLTYPE *loc, yyscan_t scanner, Parse *parse, const char *message) {
+    (void)scanner;
+    (void)message;
+    syntax_too_deep(parse, *loc);
+}

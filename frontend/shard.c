@@ -1,0 +1,242 @@
+#include "frontend/lower.h"
+
+#include <string.h>
+
+enum { MAX_TUPLES = sizeof(((Hint *)0)->in) / sizeof(HintTuple), MAX_AXES = sizeof(((HintDim *)0)->axis) / sizeof(const char *) };
+
+/* What a strategy was written with so far: mixing counts and axes is an error at the second kind. */
+typedef struct Form {
+    const Expr *count, *axis; /* the first of either; NULL: none yet */
+} Form;
+
+static const Axis *axis_find(const Lower *lower, const char *name) {
+    for (int i = 0; i < lower->graph->settings.mesh.n; i++)
+        if (!strcmp(lower->graph->settings.mesh.at[i].name, name)) return &lower->graph->settings.mesh.at[i];
+    return NULL;
+}
+
+static bool axis_eval(Lower *lower, const Expr *name, HintDim *dim) {
+    Span span = lower_span(lower, name->loc);
+    if (dim->naxes == MAX_AXES) {
+        diag_error(lower->diags, span, "a dimension is split by at most %d axes", (int)MAX_AXES);
+        return false;
+    }
+    const Axis *axis = axis_find(lower, name->text);
+    if (axis) {
+        dim->axis[dim->naxes++] = axis->name;
+        return true;
+    }
+    const Settings *settings = &lower->graph->settings;
+    if (settings->mesh.n == 0) {
+        diag_error(lower->diags, span, "'%s' is no axis: there is no mesh", name->text);
+        diag_hint(lower->diags, "name the axes in the parallel block: mesh (dp = 2, tp = 4);");
+        return false;
+    }
+    const char *names[MAX_DIGITS];
+    for (int i = 0; i < settings->mesh.n; i++) names[i] = settings->mesh.at[i].name;
+    const char *nearest = name_nearest(name->text, names, settings->mesh.n);
+    diag_error(lower->diags, span, "the mesh has no axis '%s'", name->text);
+    if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
+    diag_note(lower->diags, settings->mesh_span, "the mesh is here");
+    return false;
+}
+
+static bool mixed(Lower *lower, const Expr *expr, const Form *form) {
+    if (!form->count || !form->axis) return false;
+    diag_error(lower->diags, lower_span(lower, expr->loc), "a strategy is written with counts or with axes, not with both");
+    diag_note(lower->diags, lower_span(lower, (expr == form->count ? form->axis : form->count)->loc), "the other kind is here");
+    diag_hint(lower->diags, "with axes '-' is a dimension that is not split, with counts it is 1");
+    return true;
+}
+
+/* One dimension: a count, an axis, axes joined by '.', or '-'. */
+static bool dim_eval(Lower *lower, const Expr *expr, Form *form, HintDim *dim) {
+    expr = unbracket(expr);
+    *dim = (HintDim){.span = lower_span(lower, expr->loc)};
+    bool is_axis = expr->kind == EXPR_DASH || expr->kind == EXPR_PATH || (expr->kind == EXPR_NAME && !is_number(lower, expr)) ||
+                   (expr->kind == EXPR_NAME && axis_find(lower, expr->text));
+    const Expr **first = is_axis ? &form->axis : &form->count;
+    bool begins = !*first;
+    if (begins) *first = expr;
+    if (begins && mixed(lower, expr, form)) return false;
+    if (!is_axis) return integer_eval(lower, expr, "a split", 1, INT32_MAX, &dim->split);
+    if (expr->kind == EXPR_DASH) return true;
+    if (expr->kind == EXPR_NAME) return axis_eval(lower, expr, dim);
+    for (const Expr *name = expr->items; name; name = name->next)
+        if (!axis_eval(lower, name, dim)) return false;
+    return true;
+}
+
+static bool is_tuple(const Expr *expr) { return expr->kind == EXPR_TUPLE || expr->kind == EXPR_LIST; }
+
+static bool round_brackets(Lower *lower, const Expr *expr) {
+    if (expr->kind == EXPR_TUPLE) return true;
+    diag_error(lower->diags, lower_span(lower, expr->loc), "strategies are written in round brackets");
+    diag_hint(lower->diags, "one tuple an operand, one number a dimension: shard ((2, 4), (4, 1));");
+    return false;
+}
+
+static bool tuple_eval(Lower *lower, const Expr *expr, Form *form, HintTuple *tuple) {
+    *tuple = (HintTuple){.span = lower_span(lower, expr->loc)};
+    if (!round_brackets(lower, expr)) return false;
+    if (expr->nitems > MAX_NDIM - 1) {
+        diag_error(lower->diags, tuple->span, "%d splits; a tensor has at most %d dimensions", expr->nitems, MAX_NDIM - 1);
+        return false;
+    }
+    for (const Expr *item = expr->items; item; item = item->next)
+        if (!dim_eval(lower, item, form, &tuple->dim[tuple->ndim++])) return false;
+    return true;
+}
+
+/* How many of a tuple's items are tuples themselves. */
+static int count_tuples(const Expr *expr) {
+    int n = 0;
+    for (const Expr *item = expr->items; item; item = item->next) n += is_tuple(item);
+    return n;
+}
+
+/* The tuples of ((2, 4), (4, 1)), of (((2, 4), (4, 1))), and (2, 4) as the one tuple that it is. */
+static bool tuples_eval(Lower *lower, const Expr *expr, Form *form, HintTuple *tuples, int *n) {
+    Span span = lower_span(lower, expr->loc);
+    if (!is_tuple(expr)) {
+        diag_error(lower->diags, span, "a strategy is one tuple an operand: shard ((2, 4), (4, 1));");
+        return false;
+    }
+    if (!round_brackets(lower, expr)) return false;
+    if (expr->nitems == 1 && is_tuple(expr->items) && expr->items->nitems > 0 && count_tuples(expr->items) == expr->items->nitems) expr = expr->items;
+    if (!round_brackets(lower, expr)) return false;
+    int nested = count_tuples(expr);
+    *n = 0;
+    if (nested == 0 && expr->nitems > 0) return tuple_eval(lower, expr, form, &tuples[(*n)++]);
+    if (expr->nitems == 0) {
+        diag_error(lower->diags, span, "the strategy is empty");
+        diag_hint(lower->diags, "one tuple an operand, one number a dimension: shard ((2, 4), (4, 1));");
+        return false;
+    }
+    if (expr->nitems > MAX_TUPLES) {
+        diag_error(lower->diags, span, "%d tuples; a strategy has at most %d", expr->nitems, (int)MAX_TUPLES);
+        return false;
+    }
+    for (const Expr *item = expr->items; item; item = item->next) {
+        if (!is_tuple(item)) {
+            diag_error(lower->diags, lower_span(lower, item->loc), "this is no tuple, and others here are");
+            diag_hint(lower->diags, "one tuple an operand, one number a dimension: ((2, 4), (4, 1)); a tuple of one number is (4)");
+            return false;
+        }
+        for (const Expr *dim = item->items; dim; dim = dim->next)
+            if (is_tuple(dim) && (dim->kind == EXPR_LIST || is_tuple(unbracket(dim)))) {
+                diag_error(lower->diags, lower_span(lower, dim->loc), "too many brackets: a strategy is a tuple of tuples of numbers");
+                return false;
+            }
+        if (!tuple_eval(lower, item, form, &tuples[(*n)++])) return false;
+    }
+    return true;
+}
+
+bool shard_counts(Lower *lower, Loc loc) {
+    Mode mode = lower->graph->settings.mode;
+    if (mode == MODE_SEMI_AUTO || mode == MODE_AUTO) return true;
+    if (!lower->warned_shard) {
+        diag_warning(lower->diags, lower_span(lower, loc), "shard has no effect in mode %s: only semi_auto and auto look at strategies", mode_name[mode]);
+        lower->warned_shard = true;
+    }
+    return false;
+}
+
+const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char *what) {
+    Hint *hint = arena_alloc(lower->arena, sizeof *hint);
+    Form form = {0};
+    hint->span = lower_span(lower, shard->loc);
+    if (!tuples_eval(lower, shard->in, &form, hint->in, &hint->nin)) return NULL;
+    if (tensors > 0 && hint->nin != tensors) {
+        diag_error(lower->diags, hint->span, "%d tuples for one %s", hint->nin, what);
+        diag_hint(lower->diags, "one number a dimension: shard (4, 1);");
+        return NULL;
+    }
+    if (shard->out && tensors > 0) {
+        diag_error(lower->diags, lower_span(lower, shard->out->loc), "only an operator has an output strategy");
+        return NULL;
+    }
+    HintTuple out[MAX_TUPLES];
+    if (shard->out && !tuples_eval(lower, shard->out, &form, out, &hint->nout)) return NULL;
+    if (hint->nout > 1) {
+        diag_error(lower->diags, lower_span(lower, shard->out->loc), "%d output strategies; an operator has one result: -> (8, 1)", hint->nout);
+        return NULL;
+    }
+    if (hint->nout) hint->out = out[0];
+    hint->named = form.axis != NULL;
+    return hint;
+}
+
+const Hint *hint_of_dataset(Lower *lower, const Expr *value) {
+    Hint *hint = arena_alloc(lower->arena, sizeof *hint);
+    Form form = {0};
+    hint->span = lower_span(lower, value->loc);
+    int ninputs = lower->graph->inputs.n;
+    if (ninputs > MAX_TUPLES) {
+        diag_error(lower->diags, hint->span, "a dataset strategy is for at most %d inputs; this net has %d", (int)MAX_TUPLES, ninputs);
+        diag_hint(lower->diags, "write shard at each input instead");
+        return NULL;
+    }
+    if (!tuples_eval(lower, value, &form, hint->in, &hint->nin)) return NULL;
+    if (hint->nin != ninputs) {
+        diag_error(lower->diags, hint->span, "%d tuple%s, but the net has %d input%s", hint->nin, hint->nin == 1 ? "" : "s", ninputs, ninputs == 1 ? "" : "s");
+        diag_hint(lower->diags, "one tuple an input, in the order of their declaration");
+        for (int i = 0; i < ninputs; i++) diag_note(lower->diags, lower->graph->inputs.at[i].span, "input %s", lower->graph->inputs.at[i].name);
+        return NULL;
+    }
+    hint->named = form.axis != NULL;
+    return hint;
+}
+
+/* ---------------------------------------------------------------- the mesh */
+
+bool mesh_eval(Lower *lower, const Expr *value) {
+    Settings *settings = &lower->graph->settings;
+    settings->mesh_span = lower_span(lower, value->loc);
+    if (value->kind != EXPR_CALL || value->nitems == 0) {
+        diag_error(lower->diags, settings->mesh_span, "a mesh is a list of axes: mesh (dp = 2, tp = 4);");
+        return false;
+    }
+    int64_t product = 1;
+    int32_t sizes[MAX_DIGITS];
+    for (const Expr *item = value->items; item; item = item->next) {
+        Span span = lower_span(lower, item->loc);
+        int64_t size;
+        if (item->kind != EXPR_KEYWORD) {
+            diag_error(lower->diags, span, "an axis has a name and a size: dp = 2");
+            return false;
+        }
+        if (axis_find(lower, item->text)) {
+            diag_error(lower->diags, span, "the mesh has an axis '%s' already", item->text);
+            return false;
+        }
+        if (settings->mesh.n == MAX_DIGITS) {
+            diag_error(lower->diags, span, "a mesh has at most %d axes", (int)MAX_DIGITS);
+            return false;
+        }
+        if (!integer_eval(lower, item->items, "the size of an axis", 1, INT32_MAX, &size)) return false;
+        if (!mul_checked(product, size, &product) || product > INT32_MAX) {
+            diag_error(lower->diags, settings->mesh_span, "the mesh has more than %lld ranks", (long long)INT32_MAX);
+            return false;
+        }
+        sizes[settings->mesh.n] = (int32_t)size;
+        vec_push(lower->arena, &settings->mesh, (Axis){.name = item->text, .size = (int32_t)size});
+    }
+    int nranks = lower->graph->nranks;
+    if (product > nranks || nranks % product != 0) {
+        /* The strategies that name its axes do not count in the other modes, and one rank is what every net is compared with. */
+        if (settings->mode == MODE_STAND_ALONE || settings->mode == MODE_DATA_PARALLEL) {
+            settings->mesh.n = 0;
+            return true;
+        }
+        diag_error(lower->diags, settings->mesh_span, "the mesh has %lld ranks, which does not divide the %d rank%s of this run", (long long)product, nranks,
+                   nranks == 1 ? "" : "s");
+        diag_hint(lower->diags, "--ranks %lld would fit; --mode stand_alone --ranks 1 ignores strategies", (long long)product);
+        return false;
+    }
+    Digit digits[MAX_DIGITS];
+    mesh_digits(sizes, settings->mesh.n, (int32_t)(nranks / product), digits);
+    for (int i = 0; i < settings->mesh.n; i++) settings->mesh.at[i].digit = digits[i];
+    return true;
+}

@@ -1,0 +1,317 @@
+/* Syntax errors: the lexer's brackets and its messages, and what the parser says about a token that it cannot take. */
+#include "frontend/ast.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUOTE_BYTES = 40 }; /* of source text quoted in a message */
+
+static Span here(const Parse *parse, Loc loc) { return span_of(parse->file, loc); }
+
+static char closer_of(char opener) { return opener == '(' ? ')' : opener == '[' ? ']' : '}'; }
+
+/* The first bytes of the source at loc: one line, for a message. */
+static const char *quote(const Parse *parse, Loc loc) {
+    int n = loc.end - loc.begin;
+    const char *at = parse->text + loc.begin;
+    bool cut = n > QUOTE_BYTES;
+    if (cut) n = QUOTE_BYTES;
+    const char *newline = memchr(at, '\n', (size_t)n);
+    if (newline) n = (int)(newline - at);
+    return arena_printf(parse->arena, "'%.*s%s'", n, at, cut ? "..." : "");
+}
+
+static void note_opened(const Parse *parse, Loc loc, char kind) {
+    diag_note(parse->diags, here(parse, loc), "'%c' was opened here", kind);
+}
+
+/* ---------------------------------------------------------------- for the lexer */
+
+void lex_advance(Parse *parse, Loc *loc, const char *text, int n) {
+    *loc = (Loc){.begin = parse->offset, .end = parse->offset + n, .line = parse->line, .column = parse->offset - parse->line_begin + 1};
+    const char *at = text, *end = text + n;
+    while ((at = memchr(at, '\n', (size_t)(end - at)))) {
+        at++;
+        parse->line++;
+        parse->line_begin = parse->offset + (int)(at - text);
+    }
+    parse->offset += n;
+}
+
+int lex_token(Parse *parse, const Loc *loc, int kind) {
+    parse->previous = parse->current;
+    parse->current = *loc;
+    parse->unclosed = false;
+    /* Nobody reads the twenty-first error: what follows is usually noise. */
+    if (parse->diags->nerrors >= DIAG_MAX_ERRORS) parse->stopped = true;
+    return parse->stopped ? 0 : kind;
+}
+
+int lex_open(Parse *parse, const Loc *loc, char kind) {
+    if (parse->nopen == MAX_BRACKETS) {
+        diag_error(parse->diags, here(parse, *loc), "brackets nest more than %d deep", (int)MAX_BRACKETS);
+        note_opened(parse, parse->open[0].loc, parse->open[0].kind);
+        parse->stopped = true;
+        return 0;
+    }
+    parse->open[parse->nopen].loc = *loc;
+    parse->open[parse->nopen++].kind = kind;
+    return lex_token(parse, loc, kind);
+}
+
+/* Leaves all round and square brackets inside the innermost braces: the token at loc ends a statement. */
+static void leave_brackets(Parse *parse) {
+    int innermost = parse->nopen - 1;
+    while (parse->nopen > 0 && parse->open[parse->nopen - 1].kind != '{') parse->nopen--;
+    parse->unclosed = innermost >= parse->nopen;
+    if (!parse->unclosed) return;
+    parse->unclosed_loc = parse->open[innermost].loc;
+    parse->unclosed_kind = parse->open[innermost].kind;
+}
+
+int lex_close(Parse *parse, const Loc *loc, char kind) {
+    char opener = parse->nopen > 0 ? parse->open[parse->nopen - 1].kind : 0;
+    if (kind == '}' && opener) {
+        int token = lex_token(parse, loc, kind);
+        leave_brackets(parse);
+        if (parse->nopen > 0) parse->nopen--;
+        return token;
+    }
+    if (!opener || (opener == '{' && kind != '}')) {
+        diag_error(parse->diags, here(parse, *loc), "'%c' closes nothing: no '%c' is open here", kind, kind == ')' ? '(' : kind == ']' ? '[' : '{');
+        return 0;
+    }
+    char wanted = closer_of(opener);
+    if (kind != wanted) {
+        diag_error(parse->diags, here(parse, *loc), "expected '%c', found '%c'", wanted, kind);
+        note_opened(parse, parse->open[parse->nopen - 1].loc, opener);
+    }
+    parse->nopen--;
+    return lex_token(parse, loc, wanted);
+}
+
+int lex_end_statement(Parse *parse, const Loc *loc) {
+    int token = lex_token(parse, loc, ';');
+    leave_brackets(parse);
+    return token;
+}
+
+int lex_end_file(Parse *parse, Loc *loc) {
+    lex_advance(parse, loc, "", 0);
+    lex_token(parse, loc, 0);
+    leave_brackets(parse);
+    if (!parse->unclosed && parse->nopen > 0) {
+        parse->unclosed = true;
+        parse->unclosed_loc = parse->open[parse->nopen - 1].loc;
+        parse->unclosed_kind = parse->open[parse->nopen - 1].kind;
+    }
+    return 0;
+}
+
+int64_t lex_integer(Parse *parse, const Loc *loc, const char *text) {
+    errno = 0;
+    long long value = strtoll(text, NULL, 10);
+    if (errno != ERANGE) return value;
+    diag_error(parse->diags, here(parse, *loc), "number out of range: an integer is at most %lld", (long long)INT64_MAX);
+    return 1;
+}
+
+double lex_real(Parse *parse, const Loc *loc, const char *text) {
+    double value = strtod(text, NULL);
+    if (isfinite(value) && (value > 0 || strspn(text, "0.") >= strcspn(text, "eE"))) return value;
+    diag_error(parse->diags, here(parse, *loc), "number out of range: it is too %s for a 64-bit float", isfinite(value) ? "small" : "large");
+    return 1;
+}
+
+void lex_bad_number(Parse *parse, const Loc *loc, const char *text) {
+    diag_error(parse->diags, here(parse, *loc), "%s is not a number", quote(parse, *loc));
+    if (strstr(text, "..")) diag_hint(parse->diags, "ranges and loops are not built yet");
+    else if (strchr(text, '_')) diag_hint(parse->diags, "digits are written without '_'");
+    else if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) diag_hint(parse->diags, "numbers are decimal");
+    else diag_hint(parse->diags, "numbers are written 12, 0.5 or 1e-3; names start with a letter");
+}
+
+void lex_bad_name(Parse *parse, const Loc *loc, int n) {
+    diag_error(parse->diags, here(parse, *loc), "a name of %d bytes; a name has at most %d", n, (int)MAX_NAME_BYTES);
+}
+
+void lex_bad_string(Parse *parse, const Loc *loc) {
+    Loc opener = *loc;
+    opener.end = opener.begin + 1;
+    diag_error(parse->diags, here(parse, opener), "this text is not closed: expected '\"' before the end of the line");
+}
+
+void lex_bad_comment(Parse *parse, const Loc *loc) {
+    Loc opener = *loc;
+    opener.end = opener.begin + 2;
+    diag_error(parse->diags, here(parse, opener), "comments start with '#' and go to the end of the line");
+}
+
+void lex_bad_operator(Parse *parse, const Loc *loc, const char *text) {
+    diag_error(parse->diags, here(parse, *loc), "'%s' is not an operator of the language", text);
+    if (!strcmp(text, "@")) diag_hint(parse->diags, "a matrix product is matmul(a, b)");
+    else if (!strcmp(text, ":=")) diag_hint(parse->diags, "write '='");
+    else if (!strcmp(text, "=>")) diag_hint(parse->diags, "an output strategy follows '->'");
+    else if (!strcmp(text, "**") || !strcmp(text, "^")) diag_hint(parse->diags, "there are + - * / and %%; a square is x * x");
+    else diag_hint(parse->diags, "there are + - * / and %%, and '=' gives a name its value");
+}
+
+/* Characters that look like one of ours: typed with a foreign keyboard, or pasted from a document. */
+static const struct {
+    const char *text;
+    char meant; /* ' ': white space; 0: none that we could go on with */
+    const char *hint;
+} lookalikes[] = {
+    {"\xef\xbb\xbf", ' ', NULL}, /* byte order mark */
+    {"\xc2\xa0", ' ', NULL},     /* no-break space */
+    {"\xe3\x80\x80", ' ', NULL}, /* ideographic space */
+    {"\xe2\x80\x8b", ' ', NULL}, /* zero width space */
+    {"\xef\xbc\x8c", ',', ","},  {"\xe3\x80\x81", ',', ","}, {"\xef\xbc\x9b", ';', ";"},  {"\xef\xbc\x9a", ':', ":"},
+    {"\xef\xbc\x88", '(', "("},  {"\xef\xbc\x89", ')', ")"}, {"\xef\xbc\xbb", '[', "["},  {"\xef\xbc\xbd", ']', "]"},
+    {"\xe3\x80\x90", '[', "["},  {"\xe3\x80\x91", ']', "]"}, {"\xef\xbd\x9b", '{', "{"},  {"\xef\xbd\x9d", '}', "}"},
+    {"\xef\xbc\x9d", '=', "="},  {"\xef\xbc\x8b", '+', "+"}, {"\xef\xbc\x8d", '-', "-"},  {"\xe2\x88\x92", '-', "-"},
+    {"\xe2\x80\x93", '-', "-"},  {"\xe2\x80\x94", '-', "-"}, {"\xc3\x97", '*', "*"},      {"\xe2\x88\x97", '*', "*"},
+    {"\xc3\xb7", '/', "/"},      {"\xef\xbc\x8f", '/', "/"}, {"\xef\xbc\x8e", '.', "."},  {"\xc2\xb7", '.', "."},
+    {"\xe2\x86\x92", 0, "->"},   {"\xe2\x80\x9c", 0, "\""},  {"\xe2\x80\x9d", 0, "\""},  {"\xe2\x80\x98", 0, "\""},
+    {"\xe2\x80\x99", 0, "\""},
+};
+
+int lex_other(Parse *parse, const Loc *loc, const char *text, int n) {
+    for (size_t i = 0; i < sizeof lookalikes / sizeof lookalikes[0]; i++) {
+        if (strlen(lookalikes[i].text) != (size_t)n || memcmp(lookalikes[i].text, text, (size_t)n)) continue;
+        if (lookalikes[i].meant == ' ') return 0;
+        diag_error(parse->diags, here(parse, *loc), "'%s' is not '%s'", lookalikes[i].text, lookalikes[i].hint);
+        diag_hint(parse->diags, "type the ASCII character %s", lookalikes[i].hint);
+        parse->bad_end = loc->end;
+        return lookalikes[i].meant ? lookalikes[i].meant : -1;
+    }
+    bool again = parse->bad_end == loc->begin && loc->begin > 0;
+    parse->bad_end = loc->end;
+    if (parse->diags->nerrors >= DIAG_MAX_ERRORS) parse->stopped = true;
+    if (again || parse->stopped) return -1;
+    unsigned char c = (unsigned char)text[0];
+    if (c == 0) {
+        diag_error(parse->diags, here(parse, *loc), "a NUL byte: this is not a text file");
+        parse->stopped = true;
+    } else if (c < 0x20 || c == 0x7f) {
+        diag_error(parse->diags, here(parse, *loc), "a control character (byte 0x%02x): this is not a text file", c);
+    } else if (c < 0x80) {
+        diag_error(parse->diags, here(parse, *loc), "'%c' is not part of the language", c);
+        if (c == '\'') diag_hint(parse->diags, "texts stand in double quotes: file(\"w.npy\")");
+    } else if (n > 1 && n <= 4 && c >= 0xc2) {
+        diag_error(parse->diags, here(parse, *loc), "'%.*s' is not part of the language", n, text);
+        diag_hint(parse->diags, "names are made of the letters a to z and A to Z, digits and '_'");
+    } else {
+        diag_error(parse->diags, here(parse, *loc), "byte 0x%02x is not UTF-8 text", c);
+    }
+    return -1;
+}
+
+/* ---------------------------------------------------------------- for the parser */
+
+void syntax_too_deep(Parse *parse, Loc loc) {
+    if (parse->stopped) return;
+    parse->stopped = true;
+    diag_error(parse->diags, here(parse, loc), "this expression nests too deeply (more than %d levels)", (int)MAX_EXPR_DEPTH);
+    diag_hint(parse->diags, "give parts of it names of their own");
+}
+
+static bool among(const char *const *names, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (!strcmp(names[i], name)) return true;
+    return false;
+}
+
+static bool is_keyword(const char *token) { return token[0] == '\'' && token[1] >= 'a' && token[1] <= 'z'; }
+
+/* "'=' or ';'": the tokens that could stand here, at most four; expressions and infix operators each as one. */
+static const char *list_expected(const Parse *parse, const char *const *expected, int n) {
+    static const char *const starts[] = {"a number", "a real number", "a text", "'('", "'['", "'-'", "'+'"};
+    static const char *const infix[] = {"'+'", "'-'", "'*'", "'/'", "'%'", "'.'", "'('"};
+    bool expression = among(expected, n, "a number"), operators = !expression && among(expected, n, "'*'");
+    const char *words[64];
+    int nwords = 0;
+    if (expression) words[nwords++] = "an expression";
+    for (int i = 0; i < n && nwords < 64; i++) {
+        const char *word = expected[i];
+        if (expression && (!strcmp(word, "a name") || among(starts, sizeof starts / sizeof *starts, word))) continue;
+        if (operators && among(infix, sizeof infix / sizeof *infix, word)) continue;
+        if (!strcmp(word, "'shard'") && n > 2) continue;
+        if (!strcmp(word, "end of file") || !strcmp(word, "a construct that is not built yet")) continue;
+        if (!strcmp(word, "';'") && n > 4 && among(expected, n, "'param'")) continue; /* a lone ';' says nothing */
+        words[nwords++] = word;
+    }
+    if (among(expected, n, "'param'")) return "a statement (input, param, const, loss, or a name) or '}'";
+    if (among(expected, n, "'net'")) return "'net', 'train' or 'parallel'";
+    if (nwords == 0) return "an infix operator";
+    const char *list = words[0];
+    for (int i = 1; i < nwords && i < 4; i++) list = arena_printf(parse->arena, "%s%s%s", list, i == nwords - 1 || i == 3 ? " or " : ", ", words[i]);
+    return list;
+}
+
+/* What newcomers write, and what they should. */
+static void hint_for(const Parse *parse, const char *unexpected, const char *const *expected, int n) {
+    Loc previous = parse->previous;
+    const char *before = parse->text + previous.begin;
+    int nbefore = previous.end - previous.begin;
+    bool wants_equals = among(expected, n, "'='");
+    if (wants_equals && !strcmp(unexpected, "':'"))
+        diag_hint(parse->diags, "a declaration starts with input, param or const; a setting is written name = value;");
+    else if (wants_equals && !strcmp(unexpected, "'('"))
+        diag_hint(parse->diags, "give the result a name: h = %.*s(...);", nbefore, before);
+    else if (wants_equals && !strcmp(unexpected, "a name"))
+        diag_hint(parse->diags, "a statement gives a name its value: h = relu(x);");
+    else if (nbefore == 4 && !memcmp(before, "loss", 4) && !strcmp(unexpected, "'='"))
+        diag_hint(parse->diags, "loss takes no '=': loss mse(y, label);");
+    else if (among(expected, n, "'net'"))
+        diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }");
+}
+
+void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int n) {
+    if (parse->stopped) return;
+    bool at_end = !strcmp(unexpected, "end of file");
+    bool ends = at_end || !strcmp(unexpected, "';'") || !strcmp(unexpected, "'}'");
+    const char *found = at_end ? (parse->value_only ? "the end of the value" : "the end of the file") : quote(parse, loc);
+    if (at_end && parse->previous.end > 0) loc = parse->previous;
+    Span span = here(parse, loc);
+
+    if (!strcmp(unexpected, "a construct that is not built yet")) {
+        diag_error(parse->diags, span, "%s is not built yet", found);
+        diag_hint(parse->diags, "write the statements out, in one file");
+        parse->stopped = true;
+        return;
+    }
+    if (ends && parse->unclosed) {
+        diag_error(parse->diags, span, "expected '%c' before %s", closer_of(parse->unclosed_kind), found);
+        note_opened(parse, parse->unclosed_loc, parse->unclosed_kind);
+        return;
+    }
+    bool starts_block = !strcmp(unexpected, "'net'") || !strcmp(unexpected, "'train'") || !strcmp(unexpected, "'parallel'");
+    if (starts_block && among(expected, n, "'}'") && parse->nopen > 0) {
+        diag_error(parse->diags, span, "expected '}' before %s", found);
+        note_opened(parse, parse->open[parse->nopen - 1].loc, parse->open[parse->nopen - 1].kind);
+        parse->stopped = true; /* the braces of all that follows would be off by one */
+        return;
+    }
+    if (!strcmp(unexpected, "'shard'") && !among(expected, n, unexpected)) {
+        diag_error(parse->diags, span, "shard belongs at the end of a statement");
+        diag_hint(parse->diags, "it shards the outermost operator; give an inner one a name: h = matmul(x, w) shard ((2, 4), (4, 1));");
+        return;
+    }
+    if (is_keyword(unexpected) && among(expected, n, "a name") && !among(expected, n, "'param'")) {
+        diag_error(parse->diags, span, "%s is a keyword and cannot be a name", found);
+        return;
+    }
+    bool next_line = loc.line > parse->previous.line && parse->previous.line > 0;
+    if (among(expected, n, "';'") && !among(expected, n, "'param'") && (next_line || at_end || !strcmp(unexpected, "'}'"))) {
+        Loc after = parse->previous;
+        diag_error(parse->diags, here(parse, after), "expected ';' after %s", quote(parse, after));
+        return;
+    }
+    diag_error(parse->diags, span, "expected %s, found %s", list_expected(parse, expected, n), found);
+    if (parse->nopen > 0 && parse->open[parse->nopen - 1].kind != '{' && !strcmp(unexpected, "'{'"))
+        note_opened(parse, parse->open[parse->nopen - 1].loc, parse->open[parse->nopen - 1].kind);
+    hint_for(parse, unexpected, expected, n);
+}
