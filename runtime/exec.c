@@ -228,11 +228,51 @@ int executor_losses(Executor *executor, int driven, const double **losses)
     return cursor->nlosses;
 }
 
-int executor_first_slice(const Executor *executor, int driven)
+/* The loss's instance; every role has it under the same number. */
+static const Instance *loss_instance(const Executor *executor)
 {
-    const Cursor *cursor = &executor->cursors[driven];
     int loss = executor->program->loss;
-    return loss >= 0 && cursor->box[loss].ndim > 0 ? (int)cursor->box[loss].begin[0] : 0;
+    return loss < 0 ? NULL : &executor->program->roles.at[0].instances.at[loss];
+}
+
+int executor_slices(const Executor *executor, int rank, int *first)
+{
+    const Instance *loss = loss_instance(executor);
+    Box box;
+    *first = 0;
+    if (!loss) return 0;
+    layout_box(loss->layout, &executor->plan->graph.values.at[loss->value].type.shape, rank, &box);
+    if (box.ndim > 0) *first = (int)box.begin[0];
+    return (int)box_elements(&box);
+}
+
+int executor_most_slices(const Executor *executor)
+{
+    const Instance *loss = loss_instance(executor);
+    return loss ? (int)layout_max_elements(loss->layout, &executor->plan->graph.values.at[loss->value].type.shape) : 0;
+}
+
+bool executor_gather_losses(Executor *executor, double *losses, Error *error)
+{
+    Comm *comm = executor->comm;
+    int most = executor_most_slices(executor);
+    const double *own;
+    for (int i = 0; i < comm->ndriven; i++) {
+        int n = executor_losses(executor, i, &own);
+        if (n > 0) memcpy(losses + (int64_t)(comm->first_driven + i) * most, own, (size_t)n * sizeof *own);
+    }
+    if (comm->nprocesses == 1) return true;
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    bool ok = true;
+    for (int k = 0; ok && k < most; k++) {
+        uint64_t bits;
+        memcpy(&bits, &losses[(int64_t)comm->first_driven * most + k], sizeof bits);
+        ok = comm->table->all_gather_words(comm, bits, words, error);
+        for (int p = 0; ok && p < comm->nprocesses; p++) memcpy(&losses[(int64_t)p * most + k], &words[p], sizeof bits);
+    }
+    free(words);
+    return ok;
 }
 
 void *executor_state(Executor *executor, int driven, int state, Box *box)

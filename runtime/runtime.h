@@ -174,8 +174,11 @@ void *executor_state(Executor *executor, int driven, int state, Box *box);
 bool executor_gather_state(Executor *executor, int state, Arena *arena, double **whole, Error *error);
 /* Sets a state of every driven rank from a whole tensor: each takes its box. */
 bool executor_set_state(Executor *executor, int state, const double *whole, Error *error);
-/* Hidden slice (of the global hidden dimension) that loss number 0 of a driven rank belongs to; 0 in global modes. */
-int executor_first_slice(const Executor *executor, int driven);
+/* The number of losses of any rank; *first: the hidden slice that the first of them belongs to (0 in global modes). */
+int executor_slices(const Executor *executor, int rank, int *first);
+int executor_most_slices(const Executor *executor); /* of any rank */
+/* The losses of all ranks, on every process: those of rank r begin at losses[r * most slices]. Collective. */
+bool executor_gather_losses(Executor *executor, double *losses, Error *error);
 /* Bytes that a driven rank has sent in executor_step so far (not in gathering states), counted by the communicator. */
 int64_t executor_sent_bytes(const Executor *executor, int driven);
 /* Memory of a rank's role, in bytes: arena, states, inputs and constants. Needs no executor. */

@@ -1,0 +1,83 @@
+/* prun: the command line. */
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/runtime.h"
+
+static const char usage[] =
+    "usage: prun [options] net.plan\n"
+    "       mpirun -n RANKS prun [options] net.plan\n"
+    "\n"
+    "Trains the net of a plan that pcc wrote.\n"
+    "\n"
+    "  --ranks N           all N ranks in this one process, without MPI\n"
+    "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
+    "  --print NAME        print a parameter at the end (may be repeated)\n"
+    "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
+    "  -v, --verbose       say where each rank runs, and what was proved of the plan\n"
+    "  -h, --help          this text\n"
+    "  --version           prun's version\n"
+    "\n"
+    "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
+
+enum { OPTION_RANKS = 256, OPTION_VERIFY, OPTION_PRINT, OPTION_ALL_RANKS, OPTION_VERSION };
+static const struct option long_options[] = {
+    {"ranks", required_argument, NULL, OPTION_RANKS}, {"verify", required_argument, NULL, OPTION_VERIFY}, {"print", required_argument, NULL, OPTION_PRINT},
+    {"all-ranks", no_argument, NULL, OPTION_ALL_RANKS}, {"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, OPTION_VERSION}, {0},
+};
+
+enum { MAX_RANKS = 4096 };
+
+static bool read_count(const char *text, int *count)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || value < 1 || value > MAX_RANKS) return false;
+    *count = (int)value;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    RunOptions options = {0};
+    const char **prints = calloc((size_t)argc, sizeof *prints);
+    if (!prints) return EXIT_ENVIRONMENT;
+    int code = -1;
+    for (int option; code < 0 && (option = getopt_long(argc, argv, "hv", long_options, NULL)) != -1;) {
+        switch (option) {
+        case OPTION_RANKS:
+            if (!read_count(optarg, &options.nranks)) {
+                fprintf(stderr, "prun: --ranks takes a number from 1 to %d, not '%s'\n", MAX_RANKS, optarg);
+                code = EXIT_USAGE;
+            }
+            break;
+        case OPTION_VERIFY: options.verify = optarg; break;
+        case OPTION_PRINT: prints[options.nprints++] = optarg; break;
+        case OPTION_ALL_RANKS: options.all_ranks = true; break;
+        case 'v': options.verbose = true; break;
+        case 'h': code = fputs(usage, stdout) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE; break;
+        case OPTION_VERSION: code = printf("prun %s\n", PCC_VERSION) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE; break;
+        default: /* getopt has said what is wrong */
+            fputs("try 'prun --help'\n", stderr);
+            code = EXIT_USAGE;
+        }
+    }
+    if (code < 0 && optind != argc - 1) {
+        if (optind == argc) fputs("prun: which plan? try 'prun --help'\n", stderr);
+        else fprintf(stderr, "prun: one plan at a time, '%s' is the second\n", argv[optind + 1]);
+        code = EXIT_USAGE;
+    }
+    if (code < 0) {
+        options.plan = argv[optind];
+        options.prints = prints;
+        code = run(&options, &argc, &argv);
+    }
+    free(prints);
+    if (fflush(stdout) != 0 && code == EXIT_DONE) {
+        fputs("prun: cannot write the output\n", stderr);
+        code = EXIT_ENVIRONMENT;
+    }
+    return code;
+}

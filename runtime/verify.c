@@ -1,0 +1,258 @@
+/* verify: the plan of the same net for one rank, run in lock step with the run that it checks. The reference begins every step from the run's own states, so that
+ * differences are those of one step.
+ *
+ * How much may they differ? Sums are added in another order, which is an error of about one rounding of each operand: so the reference takes every step a
+ * second time with each element of its states moved by at most one rounding, and what that changes in a tensor (its largest element difference) measures how much
+ * the tensor depends on roundings. Tolerance of a tensor = (8 + sqrt(longest sum of the net)) * (that change + epsilon * its largest element). A step at which a
+ * value crosses a kink (relu at 0) within rounding can exceed it. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/runtime.h"
+
+struct Verifier {
+    const Plan *plan;      /* of the run */
+    Executor *executor;    /* the run */
+    Comm *comm;
+    bool leads;            /* the process of rank 0: the reference is here */
+    const char *path;
+    Arena arena;
+    Plan reference_plan;
+    Comm *reference_comm;
+    Executor *reference;
+    int *state;            /* per state of the run: the reference's of the same name */
+    double **before;       /* per state: the run's values before the step */
+    Arena step_arena;      /* of before */
+    double length;         /* of the longest sum */
+    int64_t nsteps, ncompared;
+    double worst;          /* largest difference / tolerance */
+};
+
+enum { MAX_PLAN_BYTES = 1 << 30 };
+
+/* The most points that an operator adds up for one element of its result. */
+static double longest_sum(const Graph *graph)
+{
+    double longest = 1;
+    for (int i = 0; i < graph->nodes.n; i++) {
+        const Node *node = &graph->nodes.at[i];
+        double length = 1;
+        for (int f = 0; node->nin > 0 && node->rule && f < node->rule->nfactors; f++)
+            if (rule_contracted(node->rule, node->nout, f)) length *= (double)node->rule->factor[f].size;
+        longest = fmax(longest, length);
+    }
+    return longest;
+}
+
+static bool match_states(Verifier *verifier, Error *error)
+{
+    const Graph *graph = &verifier->plan->graph, *other = &verifier->reference_plan.graph;
+    for (int i = 0; i < graph->states.n; i++) {
+        verifier->state[i] = -1;
+        for (int k = 0; k < other->states.n; k++)
+            if (strcmp(graph->states.at[i].name, other->states.at[k].name) == 0 && type_equal(&graph->states.at[i].type, &other->states.at[k].type))
+                verifier->state[i] = k;
+        if (verifier->state[i] < 0) return error_set(error, EXIT_REJECTED, "%s has no state %s", verifier->path, graph->states.at[i].name);
+    }
+    return true;
+}
+
+static bool load_reference(Verifier *verifier, int nthreads, Error *error)
+{
+    Plan *plan = &verifier->reference_plan;
+    char *text;
+    size_t n;
+    if (!file_read(&verifier->arena, verifier->path, MAX_PLAN_BYTES, &text, &n, error)) return false;
+    if (!plan_read(plan, &verifier->arena, verifier->path, text, n, 0, error)) return false;
+    if (plan->graph.nranks != 1)
+        return error_set(error, EXIT_REJECTED, "--verify: %s is for %d ranks: compile the net with --ranks 1", verifier->path, plan->graph.nranks);
+    if (plan->net_hash != verifier->plan->net_hash)
+        return error_set(error, EXIT_REJECTED, "--verify: %s is of another net (hash %016llx, this plan's is %016llx): compile the same source with --ranks 1",
+                         verifier->path, (unsigned long long)plan->net_hash, (unsigned long long)verifier->plan->net_hash);
+    if (!match_states(verifier, error)) return false;
+    const char *slash = strrchr(verifier->path, '/');
+    const char *directory = slash ? arena_copy(&verifier->arena, verifier->path, (size_t)(slash - verifier->path)) : ".";
+    verifier->reference_comm = comm_local_create(1, error);
+    if (!verifier->reference_comm) return false;
+    verifier->reference = executor_create(plan, "train", &backend_cpu, verifier->reference_comm, directory, nthreads, error);
+    return verifier->reference != NULL;
+}
+
+Verifier *verifier_create(const Plan *plan, const char *path, Executor *executor, Comm *comm, int nthreads, Error *error)
+{
+    Verifier *verifier = calloc(1, sizeof *verifier);
+    if (!verifier) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return NULL;
+    }
+    *verifier = (Verifier){.plan = plan, .executor = executor, .comm = comm, .leads = comm->first_driven == 0, .path = path};
+    arena_init(&verifier->arena);
+    arena_init(&verifier->step_arena);
+    verifier->state = arena_alloc(&verifier->arena, (size_t)plan->graph.states.n * sizeof *verifier->state);
+    verifier->before = arena_alloc(&verifier->arena, (size_t)plan->graph.states.n * sizeof *verifier->before);
+    verifier->length = longest_sum(&plan->graph);
+    bool ok = !verifier->leads || load_reference(verifier, nthreads, error);
+    int code = ok ? 0 : error->code;
+    char text[sizeof error->text];
+    if (!ok) snprintf(text, sizeof text, "%s", error->text);
+    if (comm_agree(comm, ok, error)) return verifier;
+    if (!ok) error_set(error, code, "%s", text); /* rank 0's file: no need to name the rank */
+    verifier_destroy(verifier);
+    return NULL;
+}
+
+void verifier_destroy(Verifier *verifier)
+{
+    if (!verifier) return;
+    executor_destroy(verifier->reference);
+    if (verifier->reference_comm) verifier->reference_comm->table->destroy(verifier->reference_comm);
+    arena_finish(&verifier->step_arena);
+    arena_finish(&verifier->arena);
+    free(verifier);
+}
+
+bool verifier_before(Verifier *verifier, Error *error)
+{
+    arena_finish(&verifier->step_arena);
+    arena_init(&verifier->step_arena);
+    for (int i = 0; i < verifier->plan->graph.states.n; i++)
+        if (!executor_gather_state(verifier->executor, i, &verifier->step_arena, &verifier->before[i], error)) return false;
+    return true;
+}
+
+/* ---------------------------------------------------------------- the reference's step */
+
+/* What a step left: losses and states. */
+typedef struct Outcome {
+    int nlosses;
+    double *losses;
+    double **states;
+} Outcome;
+
+static uint64_t mix(uint64_t x) /* splitmix64 */
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+static double epsilon_of(DType dtype) { return dtype == F64 ? DBL_EPSILON : dtype == F32 ? FLT_EPSILON : 0; }
+
+/* Takes the step from the run's states before it, each element moved by at most `roundings` of them. */
+static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, double roundings, Arena *arena, Outcome *outcome, Error *error)
+{
+    const Graph *graph = &verifier->plan->graph;
+    for (int i = 0; i < graph->states.n; i++) {
+        const State *state = &graph->states.at[i];
+        int64_t n = shape_elements(&state->type.shape);
+        double *moved = arena_alloc(arena, (size_t)n * sizeof *moved);
+        for (int64_t k = 0; k < n; k++) {
+            double share = (double)(mix((uint64_t)k ^ (uint64_t)i << 40) >> 11) * 0x1p-52 - 1; /* [-1, 1) */
+            moved[k] = verifier->before[i][k] * (1 + roundings * epsilon_of(state->type.dtype) * share);
+        }
+        if (!executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;
+    }
+    if (!executor_step(verifier->reference, epoch, step, error)) return false;
+    const double *losses;
+    outcome->nlosses = executor_losses(verifier->reference, 0, &losses);
+    outcome->losses = arena_alloc(arena, (size_t)outcome->nlosses * sizeof *losses);
+    if (outcome->nlosses > 0) memcpy(outcome->losses, losses, (size_t)outcome->nlosses * sizeof *losses);
+    outcome->states = arena_alloc(arena, (size_t)graph->states.n * sizeof *outcome->states);
+    for (int i = 0; i < graph->states.n; i++)
+        if (!executor_gather_state(verifier->reference, verifier->state[i], arena, &outcome->states[i], error)) return false;
+    return true;
+}
+
+/* ---------------------------------------------------------------- comparing */
+
+/* A tensor of the run against the reference's; moved: the reference's after the step from moved states. Both nan is equal. */
+static bool compare(Verifier *verifier, const char *name, const TensorType *type, const double *mine, const double *theirs, const double *moved, int64_t n,
+                    int64_t epoch, int64_t step, Error *error)
+{
+    double change = 0, largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (isfinite(moved[i]) && isfinite(theirs[i])) change = fmax(change, fabs(moved[i] - theirs[i]));
+        if (isfinite(theirs[i])) largest = fmax(largest, fabs(theirs[i]));
+    }
+    double tolerance = (8 + sqrt(verifier->length)) * (change + epsilon_of(type->dtype) * largest);
+    for (int64_t i = 0; i < n; i++) {
+        verifier->ncompared++;
+        if (mine[i] == theirs[i] || (isnan(mine[i]) && isnan(theirs[i]))) continue;
+        double difference = fabs(mine[i] - theirs[i]);
+        if (tolerance > 0) verifier->worst = fmax(verifier->worst, difference / tolerance);
+        if (difference <= tolerance) continue;
+        char a[NUMBER_MAX], b[NUMBER_MAX];
+        Text index = {0};
+        int64_t left = i, at[MAX_NDIM];
+        for (int d = type->shape.ndim - 1; d >= 0; d--) at[d] = left % type->shape.dim[d], left /= type->shape.dim[d];
+        for (int d = 0; d < type->shape.ndim; d++) text_printf(&index, "%s%lld", d ? ", " : "", (long long)at[d]);
+        number_print(a, mine[i]);
+        number_print(b, theirs[i]);
+        error_set(error, EXIT_MISMATCH, "--verify: %s[%s] differs after epoch %lld step %lld: %s, one rank has %s (difference %.3g, tolerance %.3g)", name,
+                  index.at ? index.at : "", (long long)epoch, (long long)step, a, b, difference, tolerance);
+        text_finish(&index);
+        return false;
+    }
+    return true;
+}
+
+/* The losses of the whole hidden dimension: one number a slice (global modes: one). */
+static bool gather_losses(Verifier *verifier, int nlosses, double *losses, Arena *arena, Error *error)
+{
+    int most = executor_most_slices(verifier->executor), nranks = verifier->comm->nranks, first;
+    double *all = arena_alloc(arena, (size_t)most * (size_t)nranks * sizeof *all);
+    if (!executor_gather_losses(verifier->executor, all, error)) return false;
+    for (int r = nranks - 1; r >= 0; r--)
+        for (int k = executor_slices(verifier->executor, r, &first) - 1; k >= 0; k--)
+            if (first + k < nlosses) losses[first + k] = all[(int64_t)r * most + k];
+    return true;
+}
+
+static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double *const *states, const double *losses, int nlosses, Arena *arena, Error *error)
+{
+    const Graph *graph = &verifier->plan->graph;
+    Outcome exact, moved;
+    if (!reference_step(verifier, epoch, step, 1, arena, &moved, error) || !reference_step(verifier, epoch, step, 0, arena, &exact, error)) return false;
+    if (exact.nlosses != nlosses) return error_set(error, EXIT_MISMATCH, "--verify: %d losses, one rank has %d", nlosses, exact.nlosses);
+    if (nlosses > 0) {
+        const TensorType *type = &graph->values.at[graph->loss].type;
+        if (!compare(verifier, "loss", type, losses, exact.losses, moved.losses, nlosses, epoch, step, error)) return false;
+    }
+    for (int i = 0; i < graph->states.n; i++) {
+        const TensorType *type = &graph->states.at[i].type;
+        int64_t n = shape_elements(&type->shape);
+        if (!compare(verifier, graph->states.at[i].name, type, states[i], exact.states[i], moved.states[i], n, epoch, step, error)) return false;
+    }
+    verifier->nsteps++;
+    return true;
+}
+
+bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *error)
+{
+    const Graph *graph = &verifier->plan->graph;
+    Arena arena;
+    arena_init(&arena);
+    double **states = arena_alloc(&arena, (size_t)graph->states.n * sizeof *states);
+    bool ok = true;
+    for (int i = 0; ok && i < graph->states.n; i++) ok = executor_gather_state(verifier->executor, i, &arena, &states[i], error);
+    int nlosses = graph->loss < 0 ? 0 : (int)shape_elements(&graph->values.at[graph->loss].type.shape);
+    double *losses = arena_alloc(&arena, (size_t)nlosses * sizeof *losses);
+    ok = ok && gather_losses(verifier, nlosses, losses, &arena, error);
+    if (ok && verifier->leads) ok = compare_step(verifier, epoch, step, states, losses, nlosses, &arena, error);
+    arena_finish(&arena);
+    Error own = *error;
+    int code = ok ? 0 : error->code;
+    if (comm_agree(verifier->comm, ok, error)) return true;
+    if (!ok && code == EXIT_MISMATCH) *error = own; /* found by rank 0 for all: it is not rank 0 that failed */
+    return false;
+}
+
+void verifier_report(const Verifier *verifier, Text *text)
+{
+    if (!verifier->leads) return;
+    text_printf(text, "verified: %lld steps, %lld numbers equal one rank's; largest difference %.2g of its tolerance\n", (long long)verifier->nsteps,
+                (long long)verifier->ncompared, verifier->worst);
+}
