@@ -1,6 +1,7 @@
 /* compiler: pcc. From text to a proved plan; the pipeline is one table in pipeline.c.
  *
- *   main.c         the command line            commands.h   the subcommands: redistribute, check
+ *   main.c         the command line
+ *   commands.h     the subcommands: redistribute.c, check.c
  *   pipeline.c     the table of passes; verification, time and dumps after each
  *   simplify.c     composites expanded, common and dead nodes removed, exact identities
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
@@ -137,6 +138,11 @@ void rebuild_node(Rebuild *r, int node, const int *in); /* copies an old node, w
 int rebuild_convert(Rebuild *r, int source, CommKind kind, const Layout *to); /* the value; equal converts are one */
 /* The conversion of a value of this type, memoised. Asserts that there is one: targets here never owe sums. */
 const Conversion *conversion_plan(Compilation *c, const Layout *from, const Layout *to, const TensorType *type, RedistributePolicy policy);
+/* What a rank receives and sends in one step, and the least that it must receive; elements, memoised. */
+typedef struct StepTraffic {
+    Traffic received, sent, bound;
+} StepTraffic;
+StepTraffic convert_traffic(Compilation *c, CommKind kind, const Layout *from, const Layout *to, const TensorType *type);
 /* The digits along which the ranks of a collective differ, major first: all that its source and target treat differently. Their number. */
 int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *digits, int *dim);
 
@@ -146,9 +152,9 @@ int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *d
 bool dump_stage(Compilation *c, const char *stage, int number);
 /* What rank sees, in MindSpore's form (docs/ir.md). */
 void dump_rank(Text *text, const Compilation *c, const char *stage, int rank);
-void stats_print(Text *text, const Compilation *c);
+void stats_print(Text *text, Compilation *c);
 /* "net.plan: 8 ranks, 42 steps, 5 communications, 1.2 KiB/rank/step sent, proved in 0.8 ms" */
-void stats_summary(Text *text, const Compilation *c);
+void stats_summary(Text *text, Compilation *c);
 /* Bytes that the busiest rank sends per step: Program.sent_bytes. */
-int64_t stats_sent_bytes(const Compilation *c);
+int64_t stats_sent_bytes(Compilation *c);
 double now_seconds(void);                  /* monotonic */

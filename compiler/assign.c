@@ -1,0 +1,225 @@
+/* assign: strategies become layouts.
+ *
+ * Before: every forward node that is no leaf has a strategy (propagate). After:
+ * - every other node has one too: a gradient node its forward node's letters and their axes (DESIGN 6), an update or a write the storage
+ *   layout of its state, a leaf the layout in which it is delivered;
+ * - states and inputs have their layouts: the given one, else what the first consumer needs; a slot lies as its parameter does;
+ * - values[v].layout is what the producer makes, partial sums included; home[v] what it is brought into at once: without the sums that
+ *   are owed, in the layout that the user asked of the result, if any. No operand is taken as a partial sum here: pass `collectives` sees
+ *   the way from the partial sum to what its users need as one conversion anyway;
+ * - need[n][i] is the layout that node n asks of operand i, loss_need the one in which the loss is reported.
+ * One linear walk over the nodes for each of these. */
+#include <assert.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+
+static const TensorType *type_of(const Graph *g, int value) { return &g->values.at[value].type; }
+
+/* Splits the first dimension over all ranks, or over as many as it is long: as a batch is split (DESIGN 5). */
+static void layout_split_first(const Graph *g, const TensorType *type, Layout *layout) {
+    layout_init(layout, type->shape.ndim);
+    if (type->shape.ndim == 0)
+        return;
+    int32_t size = g->nranks;
+    while (size > type->shape.dim[0] || g->nranks % size != 0)
+        size--;
+    if (size > 1)
+        layout_append(layout, 0, (Digit){size, g->nranks / size});
+}
+
+/* The strategy under which the node's tensors lie as `layout` says, read off its result 0 (a leaf, an elementwise operator). */
+static const Strategy *strategy_of_layout(const Graph *g, const Node *node, const Layout *layout) {
+    Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
+    strategy->nfactors = node->rule->nfactors;
+    for (int d = 0; d < layout->ndim; d++) {
+        int factor = node->rule->out[0][d];
+        assert(factor >= 0 || layout_count(layout, d) == 0);
+        for (int i = 0; i < layout_count(layout, d); i++) {
+            Digits *digits = &strategy->factor[factor];
+            assert(digits->n < (int)(sizeof digits->at / sizeof digits->at[0]));
+            digits->at[digits->n++] = layout_list(layout, d)[i];
+        }
+    }
+    return strategy;
+}
+
+/* ---------------------------------------------------------------- states and inputs */
+
+/* Layouts that the user or the data source fixes; the others follow from their consumers. */
+static bool given_layouts(Compilation *c) {
+    Graph *g = &c->graph;
+    const Settings *settings = &g->settings;
+    Layout layout;
+    int before = c->diags->nerrors;
+    for (int s = 0; s < g->states.n; s++) {
+        State *state = &g->states.at[s];
+        if (state->layout != NULL || state->hint == NULL)
+            continue;
+        if (layout_from_hint(g, &state->hint->in[0], state->hint->named, &state->type, state->name, false, settings->strict_divide, &layout, c->diags))
+            state->layout = graph_layout(g, &layout, &state->type.shape);
+    }
+    for (int i = 0; i < g->inputs.n; i++) {
+        Input *input = &g->inputs.at[i];
+        if (input->layout != NULL)
+            continue;
+        bool explicit = settings->dataset == DATASET_EXPLICIT && settings->dataset_hint != NULL && i < settings->dataset_hint->nin;
+        const HintTuple *tuple = input->hint != NULL ? &input->hint->in[0] : explicit ? &settings->dataset_hint->in[i] : NULL;
+        bool named = input->hint != NULL ? input->hint->named : explicit && settings->dataset_hint->named;
+        if (tuple != NULL) {
+            if (!layout_from_hint(g, tuple, named, &input->type, input->name, true, settings->strict_divide, &layout, c->diags))
+                continue;
+        } else if (input->type.hidden || settings->dataset == DATASET_DATA_PARALLEL) {
+            layout_split_first(g, &input->type, &layout);
+        } else if (settings->dataset == DATASET_FULL_BATCH) {
+            layout_init(&layout, input->type.shape.ndim);
+        } else {
+            continue;
+        }
+        input->layout = graph_layout(g, &layout, &input->type.shape);
+    }
+    return c->diags->nerrors == before;
+}
+
+/* The first consumer's wish is the layout of a state or input that has none yet. */
+static void leaf_wish(Graph *g, const Node *leaf, const Layout *need) {
+    if (leaf->op == OP_read && g->states.at[leaf->state].layout == NULL)
+        g->states.at[leaf->state].layout = need;
+    if (leaf->op == OP_input && g->inputs.at[leaf->state].layout == NULL)
+        g->inputs.at[leaf->state].layout = need;
+}
+
+static const Layout *whole_layout(Graph *g, const Shape *shape) {
+    Layout layout;
+    layout_init(&layout, shape->ndim);
+    return graph_layout(g, &layout, shape);
+}
+
+/* What no one asked for is whole; slots lie as their parameters. */
+static void default_layouts(Graph *g) {
+    for (int i = 0; i < g->inputs.n; i++)
+        if (g->inputs.at[i].layout == NULL)
+            g->inputs.at[i].layout = whole_layout(g, &g->inputs.at[i].type.shape);
+    for (int s = 0; s < g->states.n; s++)
+        if (g->states.at[s].layout == NULL && g->states.at[s].parameter == s)
+            g->states.at[s].layout = whole_layout(g, &g->states.at[s].type.shape);
+    for (int s = 0; s < g->states.n; s++)
+        if (g->states.at[s].layout == NULL)
+            g->states.at[s].layout = g->states.at[g->states.at[s].parameter].layout;
+}
+
+/* ---------------------------------------------------------------- nodes */
+
+/* The state whose storage layout an update follows: the one that its first operand reads; a write's own. */
+static int updated_state(const Graph *g, const Node *node) {
+    if (node->op == OP_write)
+        return node->state;
+    const Node *read = &g->nodes.at[g->values.at[node->in[0]].node];
+    assert(read->op == OP_read);
+    return read->state;
+}
+
+static void give_strategy(Graph *g, int id) {
+    Node *node = &g->nodes.at[id];
+    const Node *origin = &g->nodes.at[node->origin];
+    if (node->strategy != NULL)
+        return;
+    if (op_table[node->op].op_class == OP_CLASS_UPDATE) {
+        node->strategy = strategy_of_layout(g, node, g->states.at[updated_state(g, node)].layout);
+        node->from = STRATEGY_ORIGIN;
+    } else if (node->op == OP_read || node->op == OP_input) {
+        node->strategy = strategy_of_layout(g, node, node->op == OP_read ? g->states.at[node->state].layout : g->inputs.at[node->state].layout);
+        node->from = STRATEGY_ORIGIN;
+    } else {
+        Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
+        strategy->nfactors = node->rule->nfactors;
+        bool reuses = node->origin != id && origin->strategy != NULL;
+        if (reuses)
+            strategy_from_origin(node, origin->strategy, strategy);
+        node->strategy = strategy;
+        node->from = reuses ? STRATEGY_ORIGIN : STRATEGY_WHOLE;
+    }
+}
+
+static void node_needs(Compilation *c, int id) {
+    Graph *g = &c->graph;
+    const Node *node = &g->nodes.at[id];
+    for (int i = 0; i < node->nin; i++) {
+        Layout layout;
+        const Shape *shape = &type_of(g, node->in[i])->shape;
+        strategy_in_layout(node, node->strategy, i, shape->ndim, &layout);
+        c->need[id][i] = graph_layout(g, &layout, shape);
+    }
+}
+
+/* A constant costs nothing to make in any layout: in the one that all its users need, or whole where they differ. */
+static void constant_layouts(Compilation *c) {
+    Graph *g = &c->graph;
+    const Layout **wish = arena_alloc(g->arena, sizeof *wish * (size_t)(g->values.n + 1));
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++) {
+            int value = g->nodes.at[n].in[i];
+            if (g->nodes.at[g->values.at[value].node].op != OP_constant)
+                continue;
+            if (wish[value] == NULL)
+                wish[value] = c->need[n][i];
+            else if (wish[value] != c->need[n][i])
+                wish[value] = whole_layout(g, &type_of(g, value)->shape);
+        }
+    for (int n = 0; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        if (node->op != OP_constant)
+            continue;
+        const Layout *layout = wish[node->out[0]];
+        node->strategy = strategy_of_layout(g, node, layout != NULL ? layout : whole_layout(g, &type_of(g, node->out[0])->shape));
+        node->from = STRATEGY_ORIGIN;
+    }
+}
+
+static void node_results(Compilation *c, int id) {
+    Graph *g = &c->graph;
+    const Node *node = &g->nodes.at[id];
+    for (int k = 0; k < node->nout; k++) {
+        Value *value = &g->values.at[node->out[k]];
+        Layout layout, complete;
+        strategy_out_layout(node, node->strategy, k, value->type.shape.ndim, &layout);
+        value->layout = graph_layout(g, &layout, &value->type.shape);
+        layout_complete(&layout, &complete);
+        const Layout *asked = k == 0 && id < g->nforward && c->propagation.out_layout != NULL ? c->propagation.out_layout[id] : NULL;
+        c->home[node->out[k]] = graph_layout(g, asked != NULL ? asked : &complete, &value->type.shape);
+    }
+}
+
+bool pass_propagate(Compilation *c) { return propagate(&c->graph, &c->propagation, c->diags); }
+
+bool pass_assign(Compilation *c) {
+    Graph *g = &c->graph;
+    if (!given_layouts(c))
+        return false;
+    c->home = arena_alloc(c->arena, sizeof *c->home * (size_t)(g->values.n + 1));
+    c->need = arena_alloc(c->arena, sizeof *c->need * (size_t)(g->nodes.n + 1));
+    for (int n = 0; n < g->nforward; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (op_table[node->op].op_class == OP_CLASS_LEAF)
+            continue;
+        assert(node->strategy != NULL);
+        node_needs(c, n);
+        for (int i = 0; i < node->nin; i++)
+            leaf_wish(g, &g->nodes.at[g->values.at[node->in[i]].node], c->need[n][i]);
+    }
+    default_layouts(g);
+    for (int n = 0; n < g->nodes.n; n++) {
+        if (g->nodes.at[n].op == OP_constant)
+            continue;
+        give_strategy(g, n);
+        node_needs(c, n);
+    }
+    constant_layouts(c);
+    for (int n = 0; n < g->nodes.n; n++)
+        node_results(c, n);
+    if (g->loss >= 0) {
+        const TensorType *type = type_of(g, g->loss);
+        c->loss_need = type->hidden ? c->home[g->loss] : whole_layout(g, &type->shape);
+    }
+    return true;
+}

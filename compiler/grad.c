@@ -1,0 +1,153 @@
+/* grad: reverse-mode differentiation of the unsharded graph, and the optimizer.
+ *
+ * Before: a verified forward graph without composites; graph->loss is a scalar (of each hidden slice in mode data_parallel).
+ * After: nforward is the number of forward nodes; behind them stand, for every trainable state that the loss depends on, the nodes of its
+ * gradient (each with the forward node whose strategy it will reuse), one update and the writes of state and slots. A state that the loss
+ * does not depend on gets no update. No optimizer: nothing is added. */
+#include <assert.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+
+/* Which values depend on a trainable state through operators that have a gradient. */
+static bool *active_values(const Graph *g) {
+    bool *active = arena_alloc(g->arena, (size_t)g->values.n + 1);
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        bool on = node->op == OP_read && g->states.at[node->state].trainable;
+        for (int i = 0; i < node->nin; i++)
+            on |= op_table[node->op].adjoint != NULL && active[node->in[i]];
+        for (int k = 0; k < node->nout; k++)
+            active[node->out[k]] = on;
+    }
+    return active;
+}
+
+/* grad[value] += dy. The sum plays the part of the value it is a gradient of. */
+static void accumulate(Graph *g, int *grad, int value, int dy) {
+    if (grad[value] < 0) {
+        grad[value] = dy;
+        return;
+    }
+    int part = PART_OUT + g->values.at[value].index;
+    char name[256];
+    snprintf(name, sizeof name, "d_%s", g->values.at[value].name);
+    grad[value] = graph_emit_gradient(g, g->values.at[value].node, OP_add, (int[]){grad[value], dy}, (int[]){part, part}, 2, part, NULL, name);
+}
+
+static void backward(Graph *g, const bool *active, int *grad) {
+    for (int n = g->nforward - 1; n >= 0; n--) {
+        Node node = g->nodes.at[n]; /* a copy: adjoints add nodes */
+        int dy[MAX_OUT], dx[MAX_IN];
+        bool reached = false;
+        for (int k = 0; k < node.nout; k++) {
+            dy[k] = active[node.out[k]] ? grad[node.out[k]] : -1;
+            reached |= dy[k] >= 0;
+        }
+        if (!reached || op_table[node.op].adjoint == NULL)
+            continue;
+        assert(node.nout == 1); /* an operator of several results needs zeros for the gradients that nobody gave */
+        for (int i = 0; i < MAX_IN; i++)
+            dx[i] = -1;
+        op_table[node.op].adjoint(g, n, dy, dx);
+        for (int i = 0; i < node.nin; i++)
+            if (dx[i] >= 0 && active[node.in[i]])
+                accumulate(g, grad, node.in[i], dx[i]);
+    }
+}
+
+/* ---------------------------------------------------------------- optimizers */
+
+static Attr attr_float(double f) { return (Attr){.given = true, .f = f}; }
+
+/* The slot of a parameter, which lies as its parameter does; added on first use. */
+static int slot_of(Graph *g, int state, const char *suffix) {
+    const char *name = arena_printf(g->arena, "%s.%s", g->states.at[state].name, suffix);
+    for (int s = 0; s < g->states.n; s++)
+        if (g->states.at[s].parameter == state && s != state && strcmp(g->states.at[s].name, name) == 0)
+            return s;
+    State slot = {.name = name, .type = g->states.at[state].type, .init = {.kind = INIT_ZEROS}, .parameter = state, .span = g->states.at[state].span};
+    return graph_add_state(g, slot);
+}
+
+static void update(Graph *g, int state, int read, int gradient) {
+    Attr attr[MAX_ATTRS] = {{0}};
+    Span span = g->states.at[state].span;
+    switch (g->settings.optimizer) {
+    case OPTIMIZER_NONE:
+        return;
+    case OPTIMIZER_SGD: {
+        attr[op_attr(OP_sgd, "lr")] = attr_float(g->settings.lr);
+        int w = graph_emit(g, OP_sgd, (int[]){read, gradient}, 2, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name), span);
+        graph_write_state(g, state, w, span);
+        return;
+    }
+    case OPTIMIZER_MOMENTUM: {
+        attr[op_attr(OP_momentum, "lr")] = attr_float(g->settings.lr);
+        attr[op_attr(OP_momentum, "momentum")] = attr_float(g->settings.momentum);
+        int slot = slot_of(g, state, "momentum");
+        int v = graph_read_state(g, slot, 0, g->states.at[slot].name, span);
+        int w = graph_emit(g, OP_momentum, (int[]){read, v, gradient}, 3, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name), span);
+        int new_v = g->nodes.at[g->values.at[w].node].out[1];
+        graph_write_state(g, state, w, span);
+        graph_write_state(g, slot, new_v, span);
+        return;
+    }
+    }
+}
+
+/* The gradient of a state: of all the values that read it. *read is the first of them; -1: the loss does not depend on the state. */
+static int state_gradient(Graph *g, const int *grad, int state, const int *first_read, const int *next_read, int *read) {
+    int sum = -1;
+    for (int n = first_read[state]; n >= 0; n = next_read[n]) {
+        int value = g->nodes.at[n].out[0];
+        if (grad[value] < 0)
+            continue;
+        if (sum < 0) {
+            *read = value;
+            sum = grad[value];
+        } else {
+            sum = graph_emit_gradient(g, n, OP_add, (int[]){sum, grad[value]}, (int[]){PART_OUT, PART_OUT}, 2, PART_OUT, NULL,
+                                      arena_printf(g->arena, "d_%s", g->states.at[state].name));
+        }
+    }
+    return sum;
+}
+
+void graph_differentiate(Graph *g) {
+    g->nforward = g->nodes.n;
+    if (g->loss < 0 || g->settings.optimizer == OPTIMIZER_NONE)
+        return;
+    int nvalues = g->values.n, nstates = g->states.n;
+    const bool *active = active_values(g);
+    if (!active[g->loss])
+        return;
+    int *grad = arena_alloc(g->arena, sizeof *grad * (size_t)nvalues);
+    for (int v = 0; v < nvalues; v++)
+        grad[v] = -1;
+    grad[g->loss] = graph_constant(g, g->values.at[g->loss].type, NULL, 1, "d_loss", g->nodes.at[g->values.at[g->loss].node].span);
+    backward(g, active, grad);
+
+    int *first_read = arena_alloc(g->arena, sizeof *first_read * (size_t)(nstates + 1));
+    int *next_read = arena_alloc(g->arena, sizeof *next_read * (size_t)(g->nforward + 1));
+    for (int s = 0; s < nstates; s++)
+        first_read[s] = -1;
+    for (int n = g->nforward - 1; n >= 0; n--) {
+        const Node *node = &g->nodes.at[n];
+        if (node->op == OP_read) {
+            next_read[n] = first_read[node->state];
+            first_read[node->state] = n;
+        }
+    }
+    for (int s = 0; s < nstates; s++) {
+        int read = -1;
+        int gradient = g->states.at[s].trainable ? state_gradient(g, grad, s, first_read, next_read, &read) : -1;
+        if (gradient >= 0)
+            update(g, s, read, gradient);
+    }
+}
+
+bool pass_autodiff(Compilation *c) {
+    graph_differentiate(&c->graph);
+    return true;
+}

@@ -1,0 +1,333 @@
+/* pcc: the command line. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/commands.h"
+#include "compiler/compiler.h"
+
+enum { MAX_RANKS = 1 << 20, MAX_SOURCE_BYTES = 1 << 26 };
+
+/* ---------------------------------------------------------------- options */
+
+typedef enum {
+    OPT_RANKS, OPT_REPLICAS, OPT_OUTPUT, OPT_DEFINE, OPT_MODE, OPT_SEARCH, OPT_DATASET, OPT_GRADIENTS, OPT_STRICT, OPT_REDISTRIBUTION,
+    OPT_OPTIMIZE, OPT_DUMP, OPT_DUMP_RANKS, OPT_STATS, OPT_NO_PROOF, OPT_LIST_OPS, OPT_HELP, OPT_VERSION, NOPTIONS
+} OptionId;
+typedef enum { ARGUMENT_NONE, ARGUMENT_REQUIRED, ARGUMENT_OPTIONAL } Argument;
+
+static const struct OptionSpec {
+    const char *name;      /* with its dashes; those of one dash take their argument directly behind them or as the next word */
+    Argument argument;
+    const char *shown, *help;
+} specs[NOPTIONS] = {
+    [OPT_RANKS] = {"--ranks", ARGUMENT_REQUIRED, "--ranks N", "number of ranks (default 1)"},
+    [OPT_REPLICAS] = {"--replicas", ARGUMENT_REQUIRED, "--replicas N", "mode data_parallel: number of replicas (default: the ranks)"},
+    [OPT_OUTPUT] = {"-o", ARGUMENT_REQUIRED, "-o FILE", "write the plan to FILE (default: the net's name with .plan)"},
+    [OPT_DEFINE] = {"-D", ARGUMENT_REQUIRED, "-D name=value", "a number of the net's head"},
+    [OPT_MODE] = {"--mode", ARGUMENT_REQUIRED, "--mode MODE", "stand_alone, data_parallel, semi_auto, auto"},
+    [OPT_SEARCH] = {"--search", ARGUMENT_REQUIRED, "--search NAME", "how operators without a strategy get one: sharding_propagation"},
+    [OPT_DATASET] = {"--dataset", ARGUMENT_REQUIRED, "--dataset HOW", "how inputs arrive: data_parallel, full_batch, auto"},
+    [OPT_GRADIENTS] = {"--gradients", ARGUMENT_REQUIRED, "--gradients HOW", "mode data_parallel: mean or sum over the replicas"},
+    [OPT_STRICT] = {"--strict-divide", ARGUMENT_NONE, "--strict-divide", "a split that does not divide a size is an error"},
+    [OPT_REDISTRIBUTION] = {"--redistribution", ARGUMENT_REQUIRED, "--redistribution P", "at -O2: auto, bound (fewest bytes), canonical (MindSpore's)"},
+    [OPT_OPTIMIZE] = {"-O", ARGUMENT_REQUIRED, "-O0, -O1, -O2", "0: canonical communication, in order; 1: and overlap, in place;\n"
+                      "                        2 (default): and conversions replanned"},
+    [OPT_DUMP] = {"--dump-ir", ARGUMENT_OPTIONAL, "--dump-ir[=DIR]", "write the IR after every pass (default DIR: FILE without .plan, and _ir)"},
+    [OPT_DUMP_RANKS] = {"--dump-ranks", ARGUMENT_REQUIRED, "--dump-ranks LIST", "which ranks' views: 0,3 or all (default 0); implies --dump-ir"},
+    [OPT_STATS] = {"--stats", ARGUMENT_NONE, "--stats", "communication, memory, FLOPs, time of each pass"},
+    [OPT_NO_PROOF] = {"--no-proof", ARGUMENT_NONE, "--no-proof", "do not prove the plan"},
+    [OPT_LIST_OPS] = {"--list-ops", ARGUMENT_NONE, "--list-ops", "print the operators"},
+    [OPT_HELP] = {"--help", ARGUMENT_NONE, "--help", "this text"},
+    [OPT_VERSION] = {"--version", ARGUMENT_NONE, "--version", "the version"},
+};
+
+static void help(FILE *out) {
+    fputs("usage: pcc NET.dsl [OPTION...]\n"
+          "       pcc redistribute [OPTION...]   plan one change of layout (pcc redistribute --help)\n"
+          "       pcc check [--update] PLAN      prove a plan again\n"
+          "Compiles a net to the plan that prun runs.\n",
+          out);
+    for (int i = 0; i < NOPTIONS; i++)
+        fprintf(out, "  %-20s  %s\n", specs[i].shown, specs[i].help);
+    fputs("Exit codes: 0 done, 1 net rejected, 2 usage, 3 environment, 70 internal.\n", out);
+}
+
+static void list_ops(void) {
+    for (int op = 0; op < NOPS; op++) {
+        const Op *row = &op_table[op];
+        if (row->op_class != OP_CLASS_USER)
+            continue;
+        Text call = {0};
+        text_printf(&call, "%s(%s", row->name, row->ins);
+        for (int a = 0; a < MAX_ATTRS && row->attrs[a].name != NULL; a++)
+            text_printf(&call, row->attrs[a].required ? ", %s" : ", [%s]", row->attrs[a].name);
+        text_printf(&call, ")");
+        printf("%-40s %s%s\n", call.at, row->help != NULL ? row->help : "",
+               row->adjoint == NULL && row->expand == NULL ? " (no gradient)" : "");
+        text_finish(&call);
+    }
+}
+
+/* ---------------------------------------------------------------- reading the command line */
+
+typedef struct CommandLine {
+    Arena *arena;
+    Options options;
+    VEC(const char *) define_name;
+    VEC(int64_t) define_value;
+    VEC(int) ranks;
+    bool list_ops, help, version;
+} CommandLine;
+
+static bool usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
+static bool usage_error(const char *format, ...) { /* returns false */
+    va_list args;
+    va_start(args, format);
+    fputs("pcc: ", stderr);
+    vfprintf(stderr, format, args);
+    fputs("\n", stderr);
+    va_end(args);
+    return false;
+}
+
+static bool read_number(const char *text, int64_t low, int64_t high, int64_t *value) {
+    char *end;
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    *value = n;
+    return *text != '\0' && *end == '\0' && errno == 0 && n >= low && n <= high;
+}
+
+static bool read_count(const char *option, const char *text, int *count) {
+    int64_t value;
+    if (!read_number(text, 1, MAX_RANKS, &value))
+        return usage_error("%s takes a number from 1 to %d, not '%s'", option, MAX_RANKS, text);
+    *count = (int)value;
+    return true;
+}
+
+static bool read_define(CommandLine *line, const char *text) {
+    const char *equals = strchr(text, '=');
+    int64_t value;
+    if (equals == NULL || equals == text || !read_number(equals + 1, INT64_MIN, INT64_MAX, &value))
+        return usage_error("-D takes name=value with a whole number, not '%s'", text);
+    vec_push(line->arena, &line->define_name, arena_copy(line->arena, text, (size_t)(equals - text)));
+    vec_push(line->arena, &line->define_value, value);
+    return true;
+}
+
+static bool read_ranks(CommandLine *line, const char *text) {
+    line->options.dump = true;
+    if (strcmp(text, "all") == 0) {
+        line->options.ndump_ranks = -1;
+        return true;
+    }
+    line->ranks.n = 0;
+    for (const char *at = text;; at++) {
+        size_t n = strcspn(at, ",");
+        int64_t rank;
+        if (!read_number(arena_copy(line->arena, at, n), 0, MAX_RANKS - 1, &rank))
+            return usage_error("--dump-ranks takes ranks such as 0,3 or all, not '%s'", text);
+        vec_push(line->arena, &line->ranks, (int)rank);
+        at += n;
+        if (*at == '\0')
+            break;
+    }
+    line->options.ndump_ranks = line->ranks.n;
+    return true;
+}
+
+static bool read_policy(const char *text, RedistributePolicy *policy) {
+    static const char *const name[] = {[REDISTRIBUTE_AUTO] = "auto", [REDISTRIBUTE_BOUND] = "bound", [REDISTRIBUTE_CANONICAL] = "canonical"};
+    for (int p = 0; p < 3; p++)
+        if (strcmp(text, name[p]) == 0) {
+            *policy = (RedistributePolicy)p;
+            return true;
+        }
+    return usage_error("--redistribution takes auto, bound or canonical, not '%s'", text);
+}
+
+static bool take(CommandLine *line, OptionId id, const char *value) {
+    Options *options = &line->options;
+    switch (id) {
+    case OPT_RANKS:
+        return read_count("--ranks", value, &options->overrides.nranks);
+    case OPT_REPLICAS:
+        return read_count("--replicas", value, &options->overrides.replicas);
+    case OPT_OUTPUT:
+        options->output = value;
+        return true;
+    case OPT_DEFINE:
+        return read_define(line, value);
+    case OPT_MODE:
+        options->overrides.mode = value;
+        return true;
+    case OPT_SEARCH:
+        options->overrides.search = value;
+        return true;
+    case OPT_DATASET:
+        options->overrides.dataset = value;
+        return true;
+    case OPT_GRADIENTS:
+        options->overrides.gradients = value;
+        return true;
+    case OPT_STRICT:
+        return options->overrides.strict_divide = true;
+    case OPT_REDISTRIBUTION:
+        return read_policy(value, &options->redistribution);
+    case OPT_OPTIMIZE:
+        if (strlen(value) != 1 || *value < '0' || *value > '2')
+            return usage_error("-O takes 0, 1 or 2, not '%s'", value);
+        options->optimize = *value - '0';
+        return true;
+    case OPT_DUMP:
+        options->dump = true;
+        options->dump_directory = value;
+        return true;
+    case OPT_DUMP_RANKS:
+        return read_ranks(line, value);
+    case OPT_STATS:
+        return options->stats = true;
+    case OPT_NO_PROOF:
+        options->prove = false;
+        return true;
+    case OPT_LIST_OPS:
+        return line->list_ops = true;
+    case OPT_HELP:
+        return line->help = true;
+    case OPT_VERSION:
+        return line->version = true;
+    case NOPTIONS:
+        break;
+    }
+    return false;
+}
+
+static bool unknown_option(const char *word, size_t n) {
+    const char *names[NOPTIONS];
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)n, word);
+    for (int i = 0; i < NOPTIONS; i++)
+        names[i] = specs[i].name;
+    const char *nearest = name_nearest(name, names, NOPTIONS);
+    return nearest != NULL ? usage_error("unknown option '%s'; did you mean '%s'?", name, nearest)
+                           : usage_error("unknown option '%s'; pcc --help lists them", name);
+}
+
+/* One option at argv[*i], its argument behind '=', directly behind it (-O2), or the next word. */
+static bool read_option(CommandLine *line, int argc, char **argv, int *i) {
+    const char *word = argv[*i];
+    bool is_short = word[1] != '-';
+    size_t n = is_short ? 2 : strcspn(word, "=");
+    int id = 0;
+    while (id < NOPTIONS && (strlen(specs[id].name) != n || strncmp(specs[id].name, word, n) != 0))
+        id++;
+    if (id == NOPTIONS)
+        return unknown_option(word, is_short ? strlen(word) : n);
+    const char *value = word[n] == '\0' ? NULL : word + n + !is_short;
+    if (value != NULL && specs[id].argument == ARGUMENT_NONE)
+        return usage_error("%s takes no argument", specs[id].name);
+    if (value == NULL && specs[id].argument == ARGUMENT_REQUIRED) {
+        if (*i + 1 >= argc)
+            return usage_error("%s takes an argument: %s", specs[id].name, specs[id].shown);
+        value = argv[++*i];
+    }
+    return take(line, (OptionId)id, value);
+}
+
+static bool read_command_line(CommandLine *line, int argc, char **argv) {
+    Options *options = &line->options;
+    *options = (Options){.optimize = 2, .prove = true, .redistribution = REDISTRIBUTE_AUTO, .ndump_ranks = 1, .overrides.nranks = 1};
+    vec_push(line->arena, &line->ranks, 0);
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1] != '\0') {
+            if (!read_option(line, argc, argv, &i))
+                return false;
+        } else if (options->input != NULL) {
+            return usage_error("one net at a time, not '%s' too", argv[i]);
+        } else {
+            options->input = argv[i];
+        }
+    }
+    options->dump_ranks = line->ranks.at;
+    options->overrides.ndefines = line->define_name.n;
+    options->overrides.define_name = line->define_name.at;
+    options->overrides.define_value = line->define_value.at;
+    for (int r = 0; options->ndump_ranks > 0 && r < line->ranks.n; r++)
+        if (line->ranks.at[r] >= options->overrides.nranks)
+            return usage_error("--dump-ranks: there is no rank %d of %d", line->ranks.at[r], options->overrides.nranks);
+    return true;
+}
+
+/* name without directory and, if it has it, without ending; then suffix. */
+static const char *renamed(Arena *arena, const char *name, bool keep_directory, const char *ending, const char *suffix) {
+    const char *slash = strrchr(name, '/');
+    const char *begin = keep_directory || slash == NULL ? name : slash + 1;
+    size_t n = strlen(begin), e = strlen(ending);
+    if (n > e && strcmp(begin + n - e, ending) == 0)
+        n -= e;
+    return arena_printf(arena, "%.*s%s", (int)n, begin, suffix);
+}
+
+/* ---------------------------------------------------------------- one compilation */
+
+static int run(const Options *options, Arena *arena) {
+    Diags diags;
+    Compilation c;
+    Error error = {0};
+    char *source;
+    size_t n;
+    if (!file_read(arena, options->input, MAX_SOURCE_BYTES, &source, &n, &error)) {
+        fprintf(stderr, "pcc: %s\n", error.text);
+        return error.code;
+    }
+    diags_init(&diags, arena);
+    bool done = compile(&c, arena, options, &diags, source, n);
+    diags_print(&diags, stderr);
+    if (!done && c.error.text[0] != '\0')
+        fprintf(stderr, "pcc: %s: %s\n", options->input, c.error.text);
+    if (done) {
+        Text text = {0};
+        stats_summary(&text, &c);
+        if (options->stats)
+            stats_print(&text, &c);
+        fwrite(text.at, 1, text.n, stdout);
+        text_finish(&text);
+    }
+    compilation_finish(&c);
+    return done ? EXIT_DONE : c.error.code;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "redistribute") == 0)
+        return redistribute_command(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "check") == 0)
+        return check_command(argc - 1, argv + 1);
+    Arena arena;
+    arena_init(&arena);
+    CommandLine line = {.arena = &arena};
+    int code = EXIT_DONE;
+    if (!read_command_line(&line, argc, argv)) {
+        code = EXIT_USAGE;
+    } else if (line.help) {
+        help(stdout);
+    } else if (line.version) {
+        puts("pcc " PCC_VERSION);
+    } else if (line.list_ops) {
+        list_ops();
+    } else if (line.options.input == NULL) {
+        help(stderr);
+        code = EXIT_USAGE;
+    } else {
+        Options *options = &line.options;
+        if (options->output == NULL)
+            options->output = renamed(&arena, options->input, false, ".dsl", ".plan");
+        if (options->dump_directory == NULL)
+            options->dump_directory = renamed(&arena, options->output, true, ".plan", "_ir");
+        code = run(options, &arena);
+    }
+    arena_finish(&arena);
+    return code;
+}

@@ -1,0 +1,212 @@
+/* memory: where every value lies.
+ *
+ * Before: c->order. After: location[v] of every value of c->spmd that a step names, and arena_bytes:
+ * - inputs, constants and the old version of states are read where they are, without a copy;
+ * - a new state lies in its state's storage, and its write costs nothing, where it has the storage layout and the old version is dead when
+ *   it is computed, or dies in an elementwise kernel that may overwrite it (not at -O0);
+ * - everything else in one arena a rank: a value has the room of the largest box of any rank, from the step that begins to write it to the
+ *   last that reads it, for a communication its wait; blocks of 64 bytes, best fit, an elementwise result over an operand that dies (not
+ *   at -O0). */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+
+enum { ALIGNMENT = 64 };
+
+/* A free part of the arena. The list is sorted by begin; no two parts touch. */
+typedef struct Hole {
+    int64_t begin, end;
+} Hole;
+
+typedef struct Allocator {
+    Compilation *c;
+    VEC(Hole) holes;
+    int64_t top;          /* everything from here on is free */
+    int *def, *last;      /* per value: index in c->order of the step that begins to write it, of the last one that reads it */
+    int *first_dying, *next_dying; /* per step the values whose last step it is */
+    bool *moved;          /* its memory belongs to a later value */
+} Allocator;
+
+static bool is_leaf(const Node *node) { return op_table[node->op].op_class == OP_CLASS_LEAF; }
+static int64_t room(const Compilation *c, int value) { return (c->box_bytes[value] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* ---------------------------------------------------------------- the arena */
+
+static int64_t allocate(Allocator *a, int64_t bytes) {
+    int best = -1;
+    for (int i = 0; i < a->holes.n; i++) {
+        int64_t size = a->holes.at[i].end - a->holes.at[i].begin;
+        if (size >= bytes && (best < 0 || size < a->holes.at[best].end - a->holes.at[best].begin))
+            best = i;
+    }
+    int64_t at;
+    if (best >= 0) {
+        at = a->holes.at[best].begin;
+        a->holes.at[best].begin += bytes;
+        if (a->holes.at[best].begin == a->holes.at[best].end) {
+            a->holes.n--;
+            memmove(a->holes.at + best, a->holes.at + best + 1, sizeof *a->holes.at * (size_t)(a->holes.n - best));
+        }
+        return at;
+    }
+    at = a->top;
+    a->top += bytes;
+    if (a->top > a->c->arena_bytes)
+        a->c->arena_bytes = a->top;
+    return at;
+}
+
+static void release(Allocator *a, int64_t begin, int64_t bytes) {
+    if (bytes == 0)
+        return;
+    int low = 0, high = a->holes.n;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (a->holes.at[middle].begin < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    vec_push(a->c->arena, &a->holes, (Hole){0, 0});
+    memmove(a->holes.at + low + 1, a->holes.at + low, sizeof *a->holes.at * (size_t)(a->holes.n - 1 - low));
+    a->holes.at[low] = (Hole){begin, begin + bytes};
+    for (int i = low; i >= low - 1 && i >= 0; i--) /* joins with the next one, then with the one before */
+        if (i + 1 < a->holes.n && a->holes.at[i].end == a->holes.at[i + 1].begin) {
+            a->holes.at[i].end = a->holes.at[i + 1].end;
+            a->holes.n--;
+            memmove(a->holes.at + i + 1, a->holes.at + i + 2, sizeof *a->holes.at * (size_t)(a->holes.n - i - 1));
+        }
+    if (a->holes.n > 0 && a->holes.at[a->holes.n - 1].end == a->top)
+        a->top = a->holes.at[--a->holes.n].begin;
+}
+
+/* ---------------------------------------------------------------- lifetimes */
+
+static void lifetimes(Allocator *a) {
+    Compilation *c = a->c;
+    const Graph *g = &c->spmd;
+    for (int v = 0; v < g->values.n; v++)
+        a->def[v] = a->last[v] = -1;
+    for (int i = 0; i < c->order.n; i++) {
+        const Node *node = &g->nodes.at[c->order.at[i].node];
+        for (int k = 0; k < node->nin; k++)
+            a->last[node->in[k]] = i; /* a communication's wait comes later than its start: the source lasts until then */
+        for (int k = 0; k < node->nout; k++) {
+            if (a->def[node->out[k]] < 0)
+                a->def[node->out[k]] = i;
+            a->last[node->out[k]] = i;
+        }
+    }
+    if (g->loss >= 0)
+        a->last[g->loss] = c->order.n; /* read after the last step */
+    for (int v = g->values.n - 1; v >= 0; v--)
+        if (a->def[v] >= 0 && a->last[v] < c->order.n) {
+            a->next_dying[v] = a->first_dying[a->last[v]];
+            a->first_dying[a->last[v]] = v;
+        }
+}
+
+/* ---------------------------------------------------------------- places outside the arena */
+
+static void place_leaves(Compilation *c) {
+    const Graph *g = &c->spmd;
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (!is_leaf(node))
+            continue;
+        Location *location = &c->location[node->out[0]];
+        if (node->op == OP_read)
+            *location = (Location){PLACE_STATE, node->state, node->version};
+        else if (node->op == OP_input)
+            *location = (Location){PLACE_INPUT, node->state, 0};
+        else
+            *location = (Location){PLACE_CONSTANT, c->whole_node.at[n], 0};
+    }
+}
+
+/* Whether node's result k may be computed over its operand k. */
+static bool may_overwrite(const Graph *g, const Node *node, int k) {
+    if (!op_table[node->op].in_place || k >= node->nin)
+        return false;
+    const Value *from = &g->values.at[node->in[k]], *to = &g->values.at[node->out[k]];
+    return from->layout == to->layout && type_equal(&from->type, &to->type);
+}
+
+/* New states into the storage of the old ones, where those are dead by then. */
+static void place_states(Allocator *a) {
+    Compilation *c = a->c;
+    const Graph *g = &c->spmd;
+    int *last_read = arena_alloc(c->arena, sizeof *last_read * (size_t)(g->states.n + 1)); /* last step that reads the old version */
+    for (int s = 0; s < g->states.n; s++)
+        last_read[s] = -1;
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node->op == OP_read && a->last[node->out[0]] > last_read[node->state])
+            last_read[node->state] = a->last[node->out[0]];
+    }
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *write = &g->nodes.at[n];
+        if (write->op != OP_write)
+            continue;
+        int value = write->in[0];
+        const Value *v = &g->values.at[value];
+        const Node *maker = &g->nodes.at[v->node];
+        if (is_leaf(maker) || maker->op == OP_convert || v->layout != g->states.at[write->state].layout)
+            continue;
+        bool over = may_overwrite(g, maker, v->index);
+        if (over) {
+            const Node *old = &g->nodes.at[g->values.at[maker->in[v->index]].node];
+            over = old->op == OP_read && old->state == write->state;
+        }
+        if (last_read[write->state] < a->def[value] || (over && last_read[write->state] == a->def[value]))
+            c->location[value] = (Location){PLACE_STATE, write->state, 1};
+    }
+}
+
+/* ---------------------------------------------------------------- the walk */
+
+/* Takes over the memory of operand k, which dies in this step. */
+static bool take_over(Allocator *a, const Node *node, int k, int step) {
+    Compilation *c = a->c;
+    int from = node->in[k];
+    if (!may_overwrite(&c->spmd, node, k) || c->location[from].place != PLACE_ARENA || a->last[from] != step || a->def[from] < 0 || a->moved[from])
+        return false;
+    c->location[node->out[k]] = c->location[from];
+    a->moved[from] = true;
+    return true;
+}
+
+bool pass_memory(Compilation *c) {
+    const Graph *g = &c->spmd;
+    Allocator a = {.c = c};
+    size_t values = (size_t)g->values.n + 1, steps = (size_t)c->order.n + 1;
+    c->location = arena_alloc(c->arena, sizeof *c->location * values);
+    c->arena_bytes = 0;
+    a.def = arena_alloc(c->arena, sizeof *a.def * values);
+    a.last = arena_alloc(c->arena, sizeof *a.last * values);
+    a.moved = arena_alloc(c->arena, values);
+    a.next_dying = arena_alloc(c->arena, sizeof *a.next_dying * values);
+    a.first_dying = arena_alloc(c->arena, sizeof *a.first_dying * steps);
+    memset(a.first_dying, -1, sizeof *a.first_dying * steps);
+    lifetimes(&a);
+    place_leaves(c);
+    bool reuse = c->options->optimize > 0;
+    if (reuse)
+        place_states(&a);
+    for (int i = 0; i < c->order.n; i++) {
+        const Node *node = &g->nodes.at[c->order.at[i].node];
+        bool makes = !c->order.at[i].wait && node->op != OP_write;
+        for (int k = 0; makes && k < node->nout; k++) {
+            int value = node->out[k];
+            if (c->location[value].place != PLACE_ARENA || (reuse && take_over(&a, node, k, i)))
+                continue;
+            c->location[value].at = allocate(&a, room(c, value));
+        }
+        for (int v = a.first_dying[i]; v >= 0; v = a.next_dying[v])
+            if (c->location[v].place == PLACE_ARENA && !a.moved[v] && g->nodes.at[g->values.at[v].node].op != OP_write)
+                release(&a, c->location[v].at, room(c, v));
+    }
+    return true;
+}

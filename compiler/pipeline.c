@@ -1,0 +1,83 @@
+/* pipeline: the passes in their order. After each: the graph is verified, the time is noted, its dump is written (--dump-ir). */
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+#include "compiler/compiler.h"
+
+/* What a pass leaves behind that is verified and dumped. */
+typedef enum { LEAVES_GRAPH, LEAVES_SPMD, LEAVES_PLAN } Leaves;
+
+typedef struct Pass {
+    const char *name;    /* in --stats */
+    bool (*run)(Compilation *c);
+    Leaves leaves;
+    const char *dump;    /* the stage's name in file names; NULL: no dump */
+} Pass;
+
+static const Pass passes[] = {
+    {"parse",       pass_parse,       LEAVES_GRAPH, "parse"},
+    {"simplify",    pass_simplify,    LEAVES_GRAPH, "simplify"},
+    {"autodiff",    pass_autodiff,    LEAVES_GRAPH, "autodiff"},
+    {"prune",       pass_prune,       LEAVES_GRAPH, "prune"},
+    {"propagate",   pass_propagate,   LEAVES_GRAPH, "propagate"},
+    {"assign",      pass_assign,      LEAVES_GRAPH, "step_parallel_begin"},
+    {"reshard",     pass_reshard,     LEAVES_SPMD,  "reshard"},
+    {"localize",    pass_localize,    LEAVES_SPMD,  "step_parallel_end"},
+    {"collectives", pass_collectives, LEAVES_SPMD,  "collectives"},
+    {"schedule",    pass_schedule,    LEAVES_SPMD,  "execute"},
+    {"memory",      pass_memory,      LEAVES_SPMD,  "memory"},
+    {"emit",        pass_emit,        LEAVES_PLAN,  NULL},
+    {"prove",       pass_prove,       LEAVES_PLAN,  NULL},
+    {"write",       pass_write,       LEAVES_PLAN,  NULL},
+};
+enum { NPASSES = sizeof passes / sizeof *passes };
+static_assert((int)NPASSES <= (int)MAX_PASSES, "room for the times");
+
+double now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+bool pass_parse(Compilation *c) {
+    if (!frontend_compile(c->options->input, c->source, c->source_bytes, &c->options->overrides, &c->graph, c->arena, c->diags))
+        return false;
+    c->net_hash = graph_hash(&c->graph);
+    return true;
+}
+
+static bool run_pass(Compilation *c, int number) {
+    const Pass *pass = &passes[number];
+    double begin = now_seconds();
+    bool done = pass->run(c);
+    c->pass[number].name = pass->name;
+    c->pass[number].seconds = now_seconds() - begin;
+    c->seconds += c->pass[number].seconds;
+    c->npasses = number + 1;
+    if (!done)
+        return false;
+    begin = now_seconds();
+    if (pass->leaves != LEAVES_PLAN && !graph_verify(pass->leaves == LEAVES_SPMD ? &c->spmd : &c->graph, pass->name, &c->error))
+        return false;
+    c->verify_seconds += now_seconds() - begin;
+    return !c->options->dump || pass->dump == NULL || dump_stage(c, pass->dump, number);
+}
+
+bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n) {
+    memset(c, 0, sizeof *c);
+    c->arena = arena;
+    c->options = options;
+    c->diags = diags;
+    c->source = text;
+    c->source_bytes = n;
+    for (int p = 0; p < NPASSES; p++)
+        if (!run_pass(c, p)) {
+            if (c->error.code == 0)
+                c->error.code = EXIT_REJECTED;
+            return false;
+        }
+    return true;
+}
+
+void compilation_finish(Compilation *c) { text_finish(&c->text); }

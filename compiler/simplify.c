@@ -1,0 +1,294 @@
+/* simplify: fewer nodes, the same results.
+ *
+ * Before: a verified graph, forward only or with gradients. After: the same outputs (loss, writes) bit for bit; no composite, no two equal
+ * nodes, no node that no output needs, no identity. A node that the user gave a strategy stays as it is: a hint is a request.
+ * Only rewrites that are exact in floating point: x * 1, x / 1, x - 0, --x; x + 0 is not (-0 + 0 is +0) but on integers. */
+#include <assert.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+
+/* The graph being built, and where the old one's nodes and values went. */
+typedef struct Rewrite {
+    Graph *graph, old;
+    int *value, *node;   /* old id -> new id */
+    int *bucket, *next;  /* hash chains over the new nodes */
+    unsigned mask;
+    int next_cap;
+} Rewrite;
+
+/* ---------------------------------------------------------------- equal nodes */
+
+static uint64_t mix(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t node_hash(const Node *node) {
+    uint64_t hash = mix(7, (uint64_t)node->op);
+    for (int i = 0; i < node->nin; i++)
+        hash = mix(hash, (uint64_t)node->in[i]);
+    hash = mix(hash, (uint64_t)(node->state * 2 + node->version));
+    for (int a = 0; a < MAX_ATTRS; a++) {
+        uint64_t bits;
+        memcpy(&bits, &node->attr[a].f, sizeof bits);
+        hash = mix(hash, bits ^ (uint64_t)node->attr[a].i);
+        for (int i = 0; i < node->attr[a].n; i++)
+            hash = mix(hash, (uint64_t)node->attr[a].ints[i]);
+    }
+    return hash;
+}
+
+static bool attr_equal(const Attr *a, const Attr *b) {
+    bool text = (a->text == NULL) == (b->text == NULL) && (a->text == NULL || strcmp(a->text, b->text) == 0);
+    return a->given == b->given && a->i == b->i && memcmp(&a->f, &b->f, sizeof a->f) == 0 && a->n == b->n &&
+           memcmp(a->ints, b->ints, sizeof a->ints[0] * (size_t)a->n) == 0 && text;
+}
+
+/* Whether b may stand for a. A gradient node gets its strategy from its origin, so that is part of what it is. */
+static bool node_equal(const Graph *graph, const Node *a, const Node *b) {
+    if (a->op != b->op || a->nin != b->nin || a->state != b->state || a->version != b->version || a->hint != b->hint || a->data != b->data)
+        return false;
+    if (!type_equal(&graph->values.at[a->out[0]].type, &graph->values.at[b->out[0]].type))
+        return false;
+    for (int i = 0; i < a->nin; i++)
+        if (a->in[i] != b->in[i])
+            return false;
+    for (int i = 0; i < MAX_ATTRS; i++)
+        if (!attr_equal(&a->attr[i], &b->attr[i]))
+            return false;
+    return a->origin == b->origin || (a->origin == (int)(a - graph->nodes.at) && b->origin == (int)(b - graph->nodes.at));
+}
+
+/* The last node of the new graph, unless an earlier one is equal: then that one, and the last is taken back. */
+static int share_last(Rewrite *r) {
+    Graph *g = r->graph;
+    int last = g->nodes.n - 1;
+    const Node *node = &g->nodes.at[last];
+    if (op_table[node->op].op_class == OP_CLASS_UPDATE)
+        return last;
+    int *bucket = &r->bucket[node_hash(node) & r->mask];
+    for (int i = *bucket; i >= 0; i = r->next[i])
+        if (node_equal(g, &g->nodes.at[i], node)) {
+            g->nodes.n--;
+            g->values.n -= node->nout;
+            return i;
+        }
+    assert(last < r->next_cap);
+    r->next[last] = *bucket;
+    *bucket = last;
+    return last;
+}
+
+/* ---------------------------------------------------------------- identities */
+
+static const Node *producer(const Graph *g, int value) { return &g->nodes.at[g->values.at[value].node]; }
+
+static bool is_constant(const Graph *g, int value, double what) {
+    const Node *node = producer(g, value);
+    return node->op == OP_constant && node->data == NULL && node->attr[0].f == what;
+}
+
+/* The value that x o y is, when one of them is o's neutral element and the other has the result's type; else -1. */
+static int neutral(const Graph *g, const Node *node) {
+    const TensorType *type = &node->rule->result[0];
+    int a = node->in[0], b = node->nin > 1 ? node->in[1] : -1;
+    bool keeps_a = type_equal(&g->values.at[a].type, type), keeps_b = b >= 0 && type_equal(&g->values.at[b].type, type);
+    if ((node->op == OP_mul || node->op == OP_div) && keeps_a && is_constant(g, b, 1))
+        return a;
+    if (node->op == OP_mul && keeps_b && is_constant(g, a, 1))
+        return b;
+    if ((node->op == OP_sub || (node->op == OP_add && type->dtype == I32)) && keeps_a && is_constant(g, b, 0))
+        return a;
+    if (node->op == OP_add && type->dtype == I32 && keeps_b && is_constant(g, a, 0))
+        return b;
+    if (node->op == OP_reshape && keeps_a)
+        return a;
+    return -1;
+}
+
+static int permutation(const Node *node, int ndim, int i) {
+    const Attr *perm = &node->attr[0];
+    return perm->given && perm->n > 0 ? (int)perm->ints[i] : ndim - 1 - i;
+}
+
+/* The operand of an inverse pair: --x, and a transpose undone by another; else -1. */
+static int inverse(const Graph *g, const Node *node) {
+    if (node->op != OP_neg && node->op != OP_transpose)
+        return -1;
+    const Node *inner = producer(g, node->in[0]);
+    if (inner->op != node->op || inner->hint != NULL)
+        return -1;
+    if (node->op == OP_neg)
+        return inner->in[0];
+    const TensorType *type = &g->values.at[inner->in[0]].type;
+    int ndim = type->shape.ndim - type->hidden;
+    for (int i = 0; i < ndim; i++)
+        if (permutation(inner, ndim, permutation(node, ndim, i)) != i)
+            return -1;
+    return inner->in[0];
+}
+
+/* The value that an old node, its operands already those of the new graph, is equal to; -1: none. */
+static int identity(const Graph *g, const Node *node) {
+    if (node->hint != NULL || node->nin == 0)
+        return -1;
+    int value = neutral(g, node);
+    return value >= 0 ? value : inverse(g, node);
+}
+
+/* A reshape of a reshape is one reshape. */
+static void merge(Graph *g, Node *node) {
+    if (node->hint != NULL || node->nin != 1)
+        return;
+    const Node *inner = producer(g, node->in[0]);
+    if (node->op != OP_reshape || inner->op != OP_reshape || inner->hint != NULL || inner->origin != (int)(inner - g->nodes.at))
+        return;
+    RuleError error;
+    Rule *rule = arena_alloc(g->arena, sizeof *rule);
+    TensorType from = g->values.at[inner->in[0]].type;
+    Attr attr[MAX_ATTRS];
+    memcpy(attr, node->attr, sizeof attr);
+    const TensorType *to = &node->rule->result[0];
+    attr[0].n = to->shape.ndim - to->hidden; /* -1 in the attribute was of the other operand */
+    for (int i = 0; i < attr[0].n; i++)
+        attr[0].ints[i] = to->shape.dim[i + to->hidden];
+    if (!rule_infer(OP_reshape, &from, 1, attr, rule, &error))
+        return;
+    memcpy(node->attr, attr, sizeof attr);
+    node->in[0] = inner->in[0];
+    node->rule = rule;
+}
+
+/* ---------------------------------------------------------------- the rewriting */
+
+static void begin(Rewrite *r, Graph *graph) {
+    r->graph = graph;
+    r->old = *graph;
+    r->value = arena_alloc(graph->arena, sizeof *r->value * (size_t)(r->old.values.n + 1));
+    r->node = arena_alloc(graph->arena, sizeof *r->node * (size_t)(r->old.nodes.n + 1));
+    memset(&graph->nodes, 0, sizeof graph->nodes);
+    memset(&graph->values, 0, sizeof graph->values);
+    graph->loss = -1;
+    graph->nforward = 0;
+    unsigned buckets = 64;
+    while (buckets < 2 * (unsigned)r->old.nodes.n)
+        buckets *= 2;
+    r->mask = buckets - 1;
+    r->bucket = arena_alloc(graph->arena, sizeof *r->bucket * buckets);
+    memset(r->bucket, -1, sizeof *r->bucket * buckets);
+    r->next_cap = r->old.nodes.n + 1;
+    r->next = arena_alloc(graph->arena, sizeof *r->next * (size_t)r->next_cap);
+}
+
+/* Which old nodes an output needs. Without a loss there is no output yet: all are. */
+static bool *live_nodes(const Graph *g) {
+    bool *live = arena_alloc(g->arena, (size_t)g->nodes.n + 1);
+    if (g->loss < 0) {
+        memset(live, 1, (size_t)g->nodes.n);
+        return live;
+    }
+    live[g->values.at[g->loss].node] = true;
+    for (int n = g->nodes.n - 1; n >= 0; n--) {
+        const Node *node = &g->nodes.at[n];
+        live[n] |= node->op == OP_write;
+        for (int i = 0; live[n] && i < node->nin; i++)
+            live[g->values.at[node->in[i]].node] = true;
+    }
+    return live;
+}
+
+/* Appends a copy of an old node whose operands are already the new ones. */
+static int append(Rewrite *r, const Node *node, int old_id) {
+    Graph *g = r->graph;
+    Node copy = *node;
+    int id = g->nodes.n;
+    copy.origin = node->origin == old_id ? id : r->node[node->origin];
+    for (int k = 0; k < node->nout; k++) {
+        Value value = r->old.values.at[node->out[k]];
+        value.node = id;
+        copy.out[k] = g->values.n;
+        vec_push(g->arena, &g->values, value);
+    }
+    vec_push(g->arena, &g->nodes, copy);
+    return id;
+}
+
+/* The expansion takes the composite's place; a strategy given to the composite is one of its first node of as many operands. */
+static int expand(Rewrite *r, const Node *node) {
+    Graph *g = r->graph;
+    int first = g->nodes.n;
+    int value = op_table[node->op].expand(g, node);
+    for (int n = first; node->hint != NULL && n < g->nodes.n; n++)
+        if (g->nodes.at[n].nin == node->nin && g->nodes.at[n].hint == NULL) {
+            g->nodes.at[n].hint = node->hint;
+            break;
+        }
+    return value;
+}
+
+static void rewrite_node(Rewrite *r, int id, int what) {
+    Graph *g = r->graph;
+    Node node = r->old.nodes.at[id];
+    for (int i = 0; i < node.nin; i++)
+        node.in[i] = r->value[node.in[i]];
+    if ((what & SIMPLIFY_EXPAND) && op_table[node.op].expand != NULL) {
+        int value = expand(r, &node);
+        r->value[r->old.nodes.at[id].out[0]] = value;
+        r->node[id] = g->values.at[value].node;
+        return;
+    }
+    if (what & SIMPLIFY_IDENTITIES) {
+        int value = identity(g, &node);
+        if (value >= 0) {
+            r->value[node.out[0]] = value;
+            r->node[id] = g->values.at[value].node;
+            return;
+        }
+        merge(g, &node);
+    }
+    int made = append(r, &node, id);
+    if (what & SIMPLIFY_SHARE)
+        made = share_last(r);
+    r->node[id] = made;
+    for (int k = 0; k < node.nout; k++)
+        r->value[node.out[k]] = g->nodes.at[made].out[k];
+}
+
+static void rewrite(Graph *graph, int what) {
+    Rewrite r;
+    begin(&r, graph);
+    const bool *live = what & SIMPLIFY_DEAD ? live_nodes(&r.old) : NULL;
+    for (int n = 0; n < r.old.nodes.n; n++) {
+        if (live == NULL || live[n])
+            rewrite_node(&r, n, what);
+        if (n + 1 == r.old.nforward)
+            graph->nforward = graph->nodes.n;
+    }
+    if (r.old.loss >= 0)
+        graph->loss = r.value[r.old.loss];
+}
+
+void graph_simplify(Graph *graph, int what) {
+    bool composites = false;
+    for (int n = 0; n < graph->nodes.n; n++)
+        composites |= op_table[graph->nodes.at[n].op].expand != NULL;
+    if (composites && (what & SIMPLIFY_EXPAND))
+        rewrite(graph, SIMPLIFY_EXPAND);
+    what &= ~SIMPLIFY_EXPAND;
+    if (what & ~SIMPLIFY_DEAD)
+        rewrite(graph, what & ~SIMPLIFY_DEAD);
+    if (what & SIMPLIFY_DEAD)
+        rewrite(graph, SIMPLIFY_DEAD);
+}
+
+bool pass_simplify(Compilation *c) {
+    graph_simplify(&c->graph, SIMPLIFY_ALL);
+    return true;
+}
+
+/* After autodiff: gradients that nobody needs, and what the adjoints wrote twice. Forward nodes are simple already. */
+bool pass_prune(Compilation *c) {
+    graph_simplify(&c->graph, SIMPLIFY_SHARE | SIMPLIFY_DEAD);
+    return true;
+}
