@@ -234,9 +234,9 @@ int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, con
 
 /* ---------------------------------------------------------------- layouts of a strategy */
 
-static void append_digits(Layout *layout, int list, const Digit *digits, int n) {
-    for (int i = 0; i < n; i++) {
-        bool room = layout_append(layout, list, digits[i]);
+static void append_digits(Layout *layout, int list, const Digits *digits) {
+    for (int i = 0; i < digits->n; i++) {
+        bool room = layout_append(layout, list, digits->at[i]);
         assert(room);
         (void)room;
     }
@@ -245,31 +245,16 @@ static void append_digits(Layout *layout, int list, const Digit *digits, int n) 
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout) {
     layout_init(layout, ndim);
     for (int d = 0; d < ndim; d++)
-        if (node->rule->in[operand][d] >= 0) {
-            const Digits *digits = &strategy->factor[node->rule->in[operand][d]];
-            append_digits(layout, d, digits->at, digits->n);
-        }
+        if (node->rule->in[operand][d] >= 0) append_digits(layout, d, &strategy->factor[node->rule->in[operand][d]]);
 }
 
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout) {
     layout_init(layout, ndim);
     for (int d = 0; d < ndim; d++)
-        if (node->rule->out[result][d] >= 0) {
-            const Digits *digits = &strategy->factor[node->rule->out[result][d]];
-            append_digits(layout, d, digits->at, digits->n);
-        }
-    Digit owed[MAX_DIGITS];
-    int n = 0;
+        if (node->rule->out[result][d] >= 0) append_digits(layout, d, &strategy->factor[node->rule->out[result][d]]);
     for (int f = 0; f < node->rule->nfactors; f++)
         if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))
-            for (int i = 0; i < strategy->factor[f].n; i++) {
-                assert(n < MAX_DIGITS);
-                int at = n++;
-                for (; at > 0 && owed[at - 1].stride < strategy->factor[f].at[i].stride; at--)
-                    owed[at] = owed[at - 1];
-                owed[at] = strategy->factor[f].at[i];
-            }
-    append_digits(layout, ndim + REDUCE_SUM, owed, n);
+            append_digits(layout, ndim + REDUCE_SUM, &strategy->factor[f]);
 }
 
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy) {

@@ -384,6 +384,24 @@ Test(adjoint, a_square_is_multiplied_once) {
     arena_finish(&arena);
 }
 
+Test(adjoint, product_gradients_keep_operands_on_their_side) {
+    Arena arena;
+    arena_init(&arena);
+    Graph graph;
+    graph_init(&graph, &arena);
+    Input a = {.name = "a", .type = {.dtype = F32, .shape = {2, {8, 6}}}}, b = {.name = "b", .type = {.dtype = F32, .shape = {2, {6, 4}}}};
+    int in[2] = {graph_input(&graph, graph_add_input(&graph, a)), graph_input(&graph, graph_add_input(&graph, b))}, dx[MAX_IN];
+    int y = graph_emit(&graph, OP_matmul, in, 2, NULL, "y", (Span){0});
+    op_table[OP_matmul].adjoint(&graph, graph.values.at[y].node, &y, dx);
+    const Node *da = &graph.nodes.at[graph.values.at[dx[0]].node], *db = &graph.nodes.at[graph.values.at[dx[1]].node];
+    cr_assert_str_eq(da->attr[0].text, "ac,bc->ab"); /* dy b^T */
+    cr_assert(da->in[0] == y && da->in[1] == in[1]);
+    cr_assert_str_eq(db->attr[0].text, "ab,ac->bc"); /* a^T dy */
+    cr_assert(db->in[0] == in[0] && db->in[1] == y);
+    cr_assert_str_eq(graph.values.at[dx[1]].name, "b.grad");
+    arena_finish(&arena);
+}
+
 Test(adjoint, mse_expands_to_the_mean_or_sum_of_squares_and_keeps_its_name) {
     for (int sum = 0; sum < 2; sum++) {
         Arena arena;

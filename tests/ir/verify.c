@@ -75,6 +75,23 @@ Test(verify, results_are_their_nodes_own) {
     expect_wrong("result 0 (h) belongs to node 0");
 }
 
+Test(verify, results_exist) {
+    producer(h)->out[0] = -1;
+    expect_wrong("result 0 is value -1");
+}
+
+Test(verify, nodes_have_an_operator_a_name_and_a_rule) {
+    Node *node = producer(h), saved = *node;
+    node->op = NOPS;
+    expect_wrong("no such operator");
+    *node = saved;
+    node->name = NULL;
+    expect_wrong("no name or no rule");
+    *node = saved;
+    node->rule = NULL;
+    expect_wrong("no name or no rule");
+}
+
 Test(verify, every_value_is_a_nodes) {
     Value stray = {.name = "stray"};
     vec_push(&arena, &graph.values, stray);
@@ -114,6 +131,9 @@ Test(verify, gradient_factors_have_their_origins_sizes) {
     expect_wrong("factor 5 of 3");
     producer(g)->origin = 99;
     expect_wrong("origin is node 99");
+    producer(g)->origin = write_node;
+    graph.nodes.at[write_node].rule = NULL;
+    expect_wrong("has no rule");
 }
 
 Test(verify, strategies_are_for_the_rules_factors) {
@@ -132,6 +152,17 @@ Test(verify, digits_of_a_strategy_can_stand_together) {
     expect_wrong("the strategy: ");
     strategy.factor[1].at[0] = (Digit){3, 1};
     expect_wrong("the strategy: ");
+}
+
+Test(verify, strategies_have_no_more_digits_than_a_layout) {
+    TensorType type = {.dtype = F32, .shape = {5, {2, 2, 2, 2, 2}}};
+    Strategy strategy = {.nfactors = 5};
+    for (int f = 0; f < 5; f++)
+        for (int i = 0; i < 10; i++)
+            strategy.factor[f].at[strategy.factor[f].n++] = (Digit){2, 1};
+    int c = graph_constant(&graph, type, NULL, 1, "c", nowhere);
+    producer(c)->strategy = &strategy;
+    expect_wrong("the strategy has too many digits");
 }
 
 Test(verify, reshape_is_split_evenly) {
@@ -172,6 +203,9 @@ Test(verify, conversions_have_layouts_and_owe_nothing_new) {
     expect_good();
     graph.values.at[c].layout = graph_layout(&graph, &less, shape);
     expect_good();
+    producer(c)->comm = NCOMMS;
+    expect_wrong("no such communication");
+    producer(c)->comm = COMM_EXCHANGE;
     graph.values.at[h].layout = graph_layout(&graph, &whole, shape);
     expect_wrong("the result owes sums that the operand does not");
     graph.values.at[h].layout = graph_layout(&graph, &less, shape);
@@ -200,6 +234,9 @@ Test(verify, inputs_and_states_exist) {
     producer(x)->state = 3;
     expect_wrong("no input 3");
     producer(x)->state = 0;
+    graph.inputs.at[0].type.dtype = F64;
+    expect_wrong("another type than input x");
+    graph.inputs.at[0].type.dtype = F32;
     graph.nodes.at[write_node].state = -1;
     expect_wrong("no state -1");
 }
