@@ -16,7 +16,7 @@ typedef struct Walk {
     const Rule *rule;
     bool strict;
     int32_t split[MAX_FACTORS];
-    Arena *arena;      /* NULL: count only */
+    Arena *arena; /* NULL: count only */
     int64_t count;
     VEC(int32_t) rows;
 } Walk;
@@ -26,7 +26,8 @@ static void walk_factor(Walk *walk, int f, int32_t ranks) {
     if (f == walk->rule->nfactors) {
         if (ranks != 1) return;
         walk->count++;
-        for (int i = 0; walk->arena && i < f; i++) vec_push(walk->arena, &walk->rows, walk->split[i]);
+        for (int i = 0; walk->arena && i < f; i++)
+            vec_push(walk->arena, &walk->rows, walk->split[i]);
         return;
     }
     const Factor *factor = &walk->rule->factor[f];
@@ -62,14 +63,16 @@ int64_t candidates_count(const Node *node, int nranks) {
 Candidates candidates(const Node *node, int nranks, Arena *arena) {
     Splits splits = candidate_splits(node->rule, nranks, false, arena);
     Candidates result = {.n = splits.n, .at = arena_alloc(arena, (size_t)splits.n * sizeof *result.at)};
-    for (int i = 0; i < splits.n; i++) strategy_from_splits(splits.at + (size_t)i * splits.nfactors, splits.nfactors, nranks, &result.at[i]);
+    for (int i = 0; i < splits.n; i++)
+        strategy_from_splits(splits.at + (size_t)i * splits.nfactors, splits.nfactors, nranks, &result.at[i]);
     return result;
 }
 
 void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strategy *strategy) {
     *strategy = (Strategy){.nfactors = nfactors};
     int32_t used = 1;
-    for (int i = 0; i < nfactors; i++) used *= splits[i];
+    for (int i = 0; i < nfactors; i++)
+        used *= splits[i];
     Digit digits[MAX_FACTORS];
     mesh_digits(splits, nfactors, nranks / used, digits);
     for (int i = 0; i < nfactors; i++)
@@ -80,7 +83,8 @@ void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strat
 
 int32_t split_largest(const Factor *factor, int nranks, bool strict) {
     int32_t split = nranks;
-    while (nranks % split != 0 || !split_fits(factor, split, strict)) split--;
+    while (nranks % split != 0 || !split_fits(factor, split, strict))
+        split--;
     return split;
 }
 
@@ -89,8 +93,10 @@ bool *values_batched(const Graph *graph, Arena *arena) {
     for (int n = 0; n < graph->nodes.n; n++) {
         const Node *node = &graph->nodes.at[n];
         bool depends = node->op == OP_input;
-        for (int i = 0; i < node->nin; i++) depends = depends || batched[node->in[i]];
-        for (int i = 0; i < node->nout; i++) batched[node->out[i]] = depends;
+        for (int i = 0; i < node->nin; i++)
+            depends = depends || batched[node->in[i]];
+        for (int i = 0; i < node->nout; i++)
+            batched[node->out[i]] = depends;
     }
     return batched;
 }
@@ -109,7 +115,8 @@ void strategy_batch(const Graph *graph, const Node *node, Strategy *strategy) {
     Arena arena;
     arena_init(&arena);
     int32_t splits[MAX_FACTORS];
-    for (int f = 0; f < MAX_FACTORS; f++) splits[f] = 1;
+    for (int f = 0; f < MAX_FACTORS; f++)
+        splits[f] = 1;
     int batch = batch_factor(graph, node, values_batched(graph, &arena));
     if (batch >= 0) splits[batch] = split_largest(&node->rule->factor[batch], graph->nranks, graph->settings.strict_divide);
     strategy_from_splits(splits, node->rule->nfactors, graph->nranks, strategy);
@@ -136,7 +143,8 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
     int64_t used = 1;
     for (int f = 0; f < strategy->nfactors; f++) {
         splits[f] = 1;
-        for (int i = 0; i < strategy->factor[f].n; i++) splits[f] *= strategy->factor[f].at[i].size;
+        for (int i = 0; i < strategy->factor[f].n; i++)
+            splits[f] *= strategy->factor[f].at[i].size;
         used *= splits[f];
     }
     splits_print(text, graph, node, splits);
@@ -148,8 +156,10 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
         Layout a, b;
         Shape shape = {.ndim = 1, .dim = {node->rule->factor[f].size}};
         layout_init(&a, 1), layout_init(&b, 1);
-        for (int i = 0; i < strategy->factor[f].n; i++) layout_append(&a, 0, strategy->factor[f].at[i]);
-        for (int i = 0; i < read.factor[f].n; i++) layout_append(&b, 0, read.factor[f].at[i]);
+        for (int i = 0; i < strategy->factor[f].n; i++)
+            layout_append(&a, 0, strategy->factor[f].at[i]);
+        for (int i = 0; i < read.factor[f].n; i++)
+            layout_append(&b, 0, read.factor[f].at[i]);
         layout_canonical(&a, &shape), layout_canonical(&b, &shape);
         if (!layout_equal(&a, &b)) return false;
     }

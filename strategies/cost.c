@@ -10,7 +10,7 @@ typedef struct MemoLayout {
 } MemoLayout;
 
 typedef struct MemoConversion {
-    int from, to;          /* from 0: free */
+    int from, to; /* from 0: free */
     int64_t elements;
 } MemoConversion;
 
@@ -18,7 +18,7 @@ struct CostMemo {
     Arena *arena;
     int nranks;
     VEC(MemoLayout *) layouts;
-    int *layout_slot;      /* number + 1, 0: free; open addressing, a power of two */
+    int *layout_slot; /* number + 1, 0: free; open addressing, a power of two */
     int nlayout_slots;
     MemoConversion *conversion;
     int nconversions, nconversion_slots;
@@ -34,7 +34,8 @@ CostMemo *cost_memo_create(Arena *arena, int nranks) {
 
 static uint64_t memo_hash(const Layout *layout, const Shape *shape) {
     uint64_t hash = layout_hash(layout);
-    for (int d = 0; d < shape->ndim; d++) hash = (hash ^ (uint64_t)shape->dim[d]) * 0x9E3779B97F4A7C15u;
+    for (int d = 0; d < shape->ndim; d++)
+        hash = (hash ^ (uint64_t)shape->dim[d]) * 0x9E3779B97F4A7C15u;
     return hash ^ (hash >> 29);
 }
 
@@ -52,7 +53,8 @@ static int *layout_find(const CostMemo *memo, const Layout *layout, const Shape 
 static void layouts_grow(CostMemo *memo) {
     memo->nlayout_slots *= 2;
     memo->layout_slot = arena_alloc(memo->arena, (size_t)memo->nlayout_slots * sizeof *memo->layout_slot);
-    for (int i = 0; i < memo->layouts.n; i++) *layout_find(memo, &memo->layouts.at[i]->layout, &memo->layouts.at[i]->shape) = i + 1;
+    for (int i = 0; i < memo->layouts.n; i++)
+        *layout_find(memo, &memo->layouts.at[i]->layout, &memo->layouts.at[i]->shape) = i + 1;
 }
 
 int cost_layout(CostMemo *memo, const Layout *layout, const Shape *shape) {
@@ -72,7 +74,9 @@ int cost_layout(CostMemo *memo, const Layout *layout, const Shape *shape) {
     return memo->layouts.n - 1;
 }
 
-const Layout *cost_layout_at(const CostMemo *memo, int number) { return &memo->layouts.at[number]->layout; }
+const Layout *cost_layout_at(const CostMemo *memo, int number) {
+    return &memo->layouts.at[number]->layout;
+}
 
 static MemoConversion *conversion_find(const CostMemo *memo, int from, int to) {
     uint64_t hash = ((uint64_t)from * 0x9E3779B97F4A7C15u) ^ ((uint64_t)to * 0xC2B2AE3D27D4EB4Fu);
@@ -109,6 +113,7 @@ int64_t cost_convert(CostMemo *memo, int from, int to) {
 
 double cost_flops(OpCode op, const Rule *rule, const int32_t *splits) {
     double flops = op_table[op].flops;
-    for (int f = 0; f < rule->nfactors; f++) flops *= (double)((rule->factor[f].size + splits[f] - 1) / splits[f]);
+    for (int f = 0; f < rule->nfactors; f++)
+        flops *= (double)((rule->factor[f].size + splits[f] - 1) / splits[f]);
     return flops;
 }

@@ -8,7 +8,7 @@
 /* One hint under examination. */
 typedef struct Check {
     const Graph *graph;
-    const char *what;      /* begins every message: "matmul", "w" */
+    const char *what; /* begins every message: "matmul", "w" */
     bool named, strict;
     Diags *diags;
 } Check;
@@ -41,7 +41,8 @@ static bool check_split(const Check *check, const HintDim *dim, int64_t split, i
         return reject_split(check, dim, size, divides, reason);
     }
     if (split > 1 && split > size) {
-        snprintf(reason, sizeof reason, "%s has %" PRId64 " element%s, it cannot be split %" PRId64 " ways", place, size, size == 1 ? "" : "s", split);
+        snprintf(reason, sizeof reason, "%s has %" PRId64 " element%s, it cannot be split %" PRId64 " ways", place, size,
+                 size == 1 ? "" : "s", split);
         return reject_split(check, dim, size, divides, reason);
     }
     if (divides && size % split != 0) {
@@ -101,7 +102,8 @@ static bool check_axes_once(const Check *check, const HintTuple *tuple) {
             for (int e = 0; e <= d; e++)
                 for (int k = 0; k < (e < d ? tuple->dim[e].naxes : i); k++) {
                     if (strcmp(tuple->dim[d].axis[i], tuple->dim[e].axis[k]) != 0) continue;
-                    diag_error(check->diags, tuple->dim[d].span, "%s: axis %s is used twice in one tensor", check->what, tuple->dim[d].axis[i]);
+                    diag_error(check->diags, tuple->dim[d].span, "%s: axis %s is used twice in one tensor", check->what,
+                               tuple->dim[d].axis[i]);
                     if (e < d) diag_note(check->diags, tuple->dim[e].span, "here first");
                     diag_hint(check->diags, "an axis divides one dimension of a tensor at most; - leaves a dimension whole");
                     return false;
@@ -113,12 +115,14 @@ static bool check_ndim(const Check *check, const HintTuple *tuple, const char *t
     if (tuple->ndim == type->shape.ndim) return true;
     Text shape = {0};
     type_print(&shape, type);
-    diag_error(check->diags, tuple->span, "%s: %s is %s, with %d dimension%s; its tuple has %d", check->what, tensor, shape.at, type->shape.ndim,
-               type->shape.ndim == 1 ? "" : "s", tuple->ndim);
+    diag_error(check->diags, tuple->span, "%s: %s is %s, with %d dimension%s; its tuple has %d", check->what, tensor, shape.at,
+               type->shape.ndim, type->shape.ndim == 1 ? "" : "s", tuple->ndim);
     text_finish(&shape);
     Text example = {0};
-    for (int d = 0; d < type->shape.ndim; d++) text_printf(&example, "%s%s", d ? ", " : "", check->named ? "-" : "1");
-    diag_hint(check->diags, "one %s a dimension: (%s) leaves it whole", check->named ? "axis, a.b or -" : "number", example.at ? example.at : "");
+    for (int d = 0; d < type->shape.ndim; d++)
+        text_printf(&example, "%s%s", d ? ", " : "", check->named ? "-" : "1");
+    diag_hint(check->diags, "one %s a dimension: (%s) leaves it whole", check->named ? "axis, a.b or -" : "number",
+              example.at ? example.at : "");
     text_finish(&example);
     return false;
 }
@@ -134,7 +138,8 @@ static void hint_nearest(const Check *check, const Node *node, const int64_t *wa
     int best = 0, best_score = -1;
     for (int i = 0; i < all.n; i++) {
         int score = 0;
-        for (int f = 0; f < all.nfactors; f++) score += all.at[(size_t)i * all.nfactors + f] == wanted[f];
+        for (int f = 0; f < all.nfactors; f++)
+            score += all.at[(size_t)i * all.nfactors + f] == wanted[f];
         if (score > best_score) best = i, best_score = score;
     }
     Text text = {0};
@@ -166,20 +171,25 @@ static bool digits_equal(const Digits *a, const Digits *b) {
     return true;
 }
 
-static const char *operand_text(const Graph *graph, const Node *node, int operand) { return graph->values.at[node->in[operand]].name; }
+static const char *operand_text(const Graph *graph, const Node *node, int operand) {
+    return graph->values.at[node->in[operand]].name;
+}
 
-static bool factor_conflict(const Check *check, const Node *node, const Hint *hint, int factor, const Use *first, int operand, int dim, int64_t split) {
+static bool factor_conflict(const Check *check, const Node *node, const Hint *hint, int factor, const Use *first, int operand, int dim,
+                            int64_t split) {
     const char *name = factor_name(node, factor);
     const char *a = operand_text(check->graph, node, first->operand), *b = operand_text(check->graph, node, operand);
     const HintDim *here = &hint->in[operand].dim[dim];
     if (check->named && split == first->split)
-        diag_error(check->diags, here->span, "%s: dimension %d of %s and dimension %d of %s run over the same index, but on other axes", check->what,
-                   first->dim, a, dim, b);
+        diag_error(check->diags, here->span, "%s: dimension %d of %s and dimension %d of %s run over the same index, but on other axes",
+                   check->what, first->dim, a, dim, b);
     else if (name)
-        diag_error(check->diags, here->span, "%s: %s is split %" PRId64 " along %s, %s %" PRId64, check->what, a, first->split, name, b, split);
+        diag_error(check->diags, here->span, "%s: %s is split %" PRId64 " along %s, %s %" PRId64, check->what, a, first->split, name, b,
+                   split);
     else
-        diag_error(check->diags, here->span, "%s: dimension %d of %s is split %" PRId64 ", dimension %d of %s, which runs over the same index, %" PRId64,
-                   check->what, first->dim, a, first->split, dim, b, split);
+        diag_error(check->diags, here->span,
+                   "%s: dimension %d of %s is split %" PRId64 ", dimension %d of %s, which runs over the same index, %" PRId64, check->what,
+                   first->dim, a, first->split, dim, b, split);
     diag_note(check->diags, hint->in[first->operand].dim[first->dim].span, "%s is split here", a);
     if (!check->named) diag_hint(check->diags, "both must be split alike: %" PRId64 " here, or %" PRId64 " there", first->split, split);
     return false;
@@ -214,7 +224,8 @@ static bool check_operands(const Check *check, const Node *node, const Hint *hin
             }
             /* A factor of a reshape can be shorter than the dimension that it leads. */
             int64_t size = f ? f->size : type->shape.dim[d];
-            if (f && f->divides && f->size < type->shape.dim[d]) snprintf(place, sizeof place, "dimension %d of %s can be split like %" PRId64 ", which", d, tensor, f->size);
+            if (f && f->divides && f->size < type->shape.dim[d])
+                snprintf(place, sizeof place, "dimension %d of %s can be split like %" PRId64 ", which", d, tensor, f->size);
             if (!check_split(check, &tuple->dim[d], split, size, f && (f->divides || check->strict), place)) {
                 good = false;
                 continue;
@@ -239,9 +250,11 @@ static bool check_axes_of_factors(const Check *check, const Node *node, const Hi
                     const HintDim *here = &hint->in[use[f].operand].dim[use[f].dim], *there = &hint->in[use[g].operand].dim[use[g].dim];
                     const char *axis = "";
                     for (int a = 0; a < check->graph->settings.mesh.n; a++)
-                        if (check->graph->settings.mesh.at[a].size > 1 && check->graph->settings.mesh.at[a].digit.stride == use[f].digits.at[i].stride)
+                        if (check->graph->settings.mesh.at[a].size > 1 &&
+                            check->graph->settings.mesh.at[a].digit.stride == use[f].digits.at[i].stride)
                             axis = check->graph->settings.mesh.at[a].name;
-                    diag_error(check->diags, here->span, "%s: axis %s splits two different indices of %s", check->what, axis, op_table[node->op].name);
+                    diag_error(check->diags, here->span, "%s: axis %s splits two different indices of %s", check->what, axis,
+                               op_table[node->op].name);
                     diag_note(check->diags, there->span, "here the other one");
                     diag_hint(check->diags, "give one of them another axis, or -");
                     return false;
@@ -256,8 +269,9 @@ static void note_uneven(const Check *check, const Node *node, const Hint *hint, 
         if (!use[f].used || size % split == 0) continue;
         int64_t most = size / split + 1;
         diag_note(check->diags, hint->in[use[f].operand].dim[use[f].dim].span,
-                  "%s: %" PRId64 " does not divide %" PRId64 ": the largest part is %" PRId64 ", the smallest %" PRId64 " (%.0f %% over the average)", check->what, split,
-                  size, most, size / split, 100.0 * ((double)most * (double)split / (double)size - 1));
+                  "%s: %" PRId64 " does not divide %" PRId64 ": the largest part is %" PRId64 ", the smallest %" PRId64
+                  " (%.0f %% over the average)",
+                  check->what, split, size, most, size / split, 100.0 * ((double)most * (double)split / (double)size - 1));
     }
 }
 
@@ -270,8 +284,8 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
         return false;
     }
     if (hint->nin != node->nin) {
-        diag_error(diags, hint->span, "%s takes %d operand%s (%s), the strategy has %d tuple%s", op->name, node->nin, node->nin == 1 ? "" : "s", op->ins,
-                   hint->nin, hint->nin == 1 ? "" : "s");
+        diag_error(diags, hint->span, "%s takes %d operand%s (%s), the strategy has %d tuple%s", op->name, node->nin,
+                   node->nin == 1 ? "" : "s", op->ins, hint->nin, hint->nin == 1 ? "" : "s");
         int64_t none[MAX_FACTORS] = {0};
         hint_nearest(&check, node, none);
         return false;
@@ -290,10 +304,11 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
     }
     if (over || used > graph->nranks || graph->nranks % used != 0) {
         if (over || used > graph->nranks)
-            diag_error(diags, hint->span, "%s: the strategy needs %s%" PRId64 " ranks, there %s %d", op->name, over ? "more than " : "", over ? (int64_t)INT32_MAX : used,
-                       graph->nranks == 1 ? "is" : "are", graph->nranks);
+            diag_error(diags, hint->span, "%s: the strategy needs %s%" PRId64 " ranks, there %s %d", op->name, over ? "more than " : "",
+                       over ? (int64_t)INT32_MAX : used, graph->nranks == 1 ? "is" : "are", graph->nranks);
         else
-            diag_error(diags, hint->span, "%s: the strategy needs %" PRId64 " ranks, which does not divide %d", op->name, used, graph->nranks);
+            diag_error(diags, hint->span, "%s: the strategy needs %" PRId64 " ranks, which does not divide %d", op->name, used,
+                       graph->nranks);
         hint_nearest(&check, node, wanted);
         return false;
     }
@@ -303,7 +318,8 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
         return true;
     }
     *strategy = (Strategy){.nfactors = node->rule->nfactors};
-    for (int f = 0; f < node->rule->nfactors; f++) strategy->factor[f] = use[f].digits;
+    for (int f = 0; f < node->rule->nfactors; f++)
+        strategy->factor[f] = use[f].digits;
     return true;
 }
 
@@ -323,7 +339,8 @@ bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, co
         char place[32];
         snprintf(place, sizeof place, "dimension %d", d);
         int64_t split;
-        if (!dim_digits(&check, &tuple->dim[d], &digits[d], &split) || !check_split(&check, &tuple->dim[d], split, type->shape.dim[d], strict_divide, place)) {
+        if (!dim_digits(&check, &tuple->dim[d], &digits[d], &split) ||
+            !check_split(&check, &tuple->dim[d], split, type->shape.dim[d], strict_divide, place)) {
             good = false;
             continue;
         }
@@ -333,8 +350,8 @@ bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, co
     if (!good) return false;
     if (over || used > graph->nranks || graph->nranks % used != 0) {
         if (over || used > graph->nranks)
-            diag_error(diags, tuple->span, "%s: the layout needs %s%" PRId64 " ranks, there are %d", what, over ? "more than " : "", over ? (int64_t)INT32_MAX : used,
-                       graph->nranks);
+            diag_error(diags, tuple->span, "%s: the layout needs %s%" PRId64 " ranks, there are %d", what, over ? "more than " : "",
+                       over ? (int64_t)INT32_MAX : used, graph->nranks);
         else
             diag_error(diags, tuple->span, "%s: the layout needs %" PRId64 " ranks, which does not divide %d", what, used, graph->nranks);
         diag_hint(diags, "the product of the numbers must divide %d; the ranks left over hold copies", graph->nranks);
@@ -343,9 +360,11 @@ bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, co
     if (!named) {
         Digit mesh[MAX_NDIM];
         mesh_digits(sizes, tuple->ndim, leftover_first ? 1 : (int32_t)(graph->nranks / used), mesh);
-        for (int d = 0; d < tuple->ndim; d++) digits[d] = (Digits){.n = 1, .at = {mesh[d]}};
+        for (int d = 0; d < tuple->ndim; d++)
+            digits[d] = (Digits){.n = 1, .at = {mesh[d]}};
     }
     for (int d = 0; d < tuple->ndim; d++)
-        for (int i = 0; i < digits[d].n; i++) layout_append(layout, d, digits[d].at[i]);
+        for (int i = 0; i < digits[d].n; i++)
+            layout_append(layout, d, digits[d].at[i]);
     return true;
 }

@@ -26,7 +26,8 @@ static bool list_has(const AtomList *list, int atom) {
 
 static int64_t list_size(const Pair *pair, const AtomList *list) {
     int64_t size = 1;
-    for (int i = 0; i < list->n; i++) size *= pair->atom[list->at[i]].size;
+    for (int i = 0; i < list->n; i++)
+        size *= pair->atom[list->at[i]].size;
     return size;
 }
 
@@ -48,7 +49,8 @@ static bool atom_cut(Pair *pair, int atom, int32_t major) {
     AtomList *lists[2 * (MAX_NDIM + 1) + 1];
     int nlists = 0;
     for (int side = 0; side < 2; side++)
-        for (int d = 0; d <= pair->shape->ndim; d++) lists[nlists++] = &pair->list[side][d];
+        for (int d = 0; d <= pair->shape->ndim; d++)
+            lists[nlists++] = &pair->list[side][d];
     lists[nlists++] = &pair->reduced;
     for (int i = 0; i < nlists; i++) {
         for (int k = 0; k < lists[i]->n; k++) {
@@ -85,10 +87,13 @@ static void pair_members(Pair *pair) {
     memset(pair->in_to, 0, sizeof pair->in_to);
     memset(pair->is_reduced, 0, sizeof pair->is_reduced);
     for (int d = 0; d <= pair->shape->ndim; d++) {
-        for (int i = 0; i < pair->list[0][d].n; i++) pair->in_from[pair->list[0][d].at[i]] = true;
-        for (int i = 0; i < pair->list[1][d].n; i++) pair->in_to[pair->list[1][d].at[i]] = true;
+        for (int i = 0; i < pair->list[0][d].n; i++)
+            pair->in_from[pair->list[0][d].at[i]] = true;
+        for (int i = 0; i < pair->list[1][d].n; i++)
+            pair->in_to[pair->list[1][d].at[i]] = true;
     }
-    for (int i = 0; i < pair->reduced.n; i++) pair->is_reduced[pair->reduced.at[i]] = true;
+    for (int i = 0; i < pair->reduced.n; i++)
+        pair->is_reduced[pair->reduced.at[i]] = true;
 }
 
 /* The atoms of two layouts whose digits have been refined. False: too many. */
@@ -115,7 +120,8 @@ static bool pair_fill(Pair *pair, const Layout *from, const Layout *to) {
 /* Why layout_summed has no answer. */
 static const char *layout_why(const Layout *from, const Layout *to) {
     int kinds = 0;
-    for (int list = from->ndim; list < from->ndim + NREDUCTIONS; list++) kinds += layout_count(from, list) > 0 && layout_count(to, list) == 0;
+    for (int list = from->ndim; list < from->ndim + NREDUCTIONS; list++)
+        kinds += layout_count(from, list) > 0 && layout_count(to, list) == 0;
     if (kinds > 1) return "values of two reductions cannot be completed at once: complete one of them first";
     return "the target is partial over ranks over which the source is not: a sum cannot be taken apart again";
 }
@@ -134,8 +140,10 @@ bool pair_init(Pair *pair, const Layout *from, const Layout *to, const Shape *sh
     }
     if (pair->refined) pair->refined = pair_fill(pair, &a, &b);
     pair->terms = 1, pair->kept = 1;
-    for (int i = 0; i < nsummed; i++) pair->terms *= summed[i].size;
-    for (int list = shape->ndim; list < shape->ndim + NREDUCTIONS; list++) pair->kept *= layout_split(to, list);
+    for (int i = 0; i < nsummed; i++)
+        pair->terms *= summed[i].size;
+    for (int list = shape->ndim; list < shape->ndim + NREDUCTIONS; list++)
+        pair->kept *= layout_split(to, list);
     pair->cells = shape_elements(shape) * pair->kept;
     int64_t target_ranks = pair->kept;
     pair->even = true;
@@ -159,7 +167,8 @@ bool pair_init(Pair *pair, const Layout *from, const Layout *to, const Shape *sh
 }
 
 static int class_of(int *parent, int atom) {
-    while (parent[atom] != atom) atom = parent[atom] = parent[parent[atom]];
+    while (parent[atom] != atom)
+        atom = parent[atom] = parent[parent[atom]];
     return atom;
 }
 
@@ -199,7 +208,8 @@ bool pair_in_place(const Pair *pair) {
         /* Uneven splits: only equal digits as written divide equally. */
         int same = 0;
         if (d == pair->shape->ndim || pair->even) {
-            while (same < pair->list[0][d].n && same < pair->list[1][d].n && pair->list[0][d].at[same] == pair->list[1][d].at[same]) same++;
+            while (same < pair->list[0][d].n && same < pair->list[1][d].n && pair->list[0][d].at[same] == pair->list[1][d].at[same])
+                same++;
         } else {
             int64_t size = 1, common = 1;
             for (int i = 0; i < layout_count(pair->from, d) && i < layout_count(pair->to, d); i++) {
@@ -207,7 +217,8 @@ bool pair_in_place(const Pair *pair) {
                 if (f.size != t.size || f.stride != t.stride) break;
                 common *= f.size;
             }
-            while (size < common) size *= pair->atom[pair->list[0][d].at[same++]].size;
+            while (size < common)
+                size *= pair->atom[pair->list[0][d].at[same++]].size;
         }
         for (int i = same; i < pair->list[0][d].n; i++)
             if (pair->in_to[pair->list[0][d].at[i]]) return false;
@@ -232,14 +243,17 @@ void atoms_next(AtomCounter *counter) {
     counter->done = true;
 }
 
-/* A dimension whose atoms, beyond equal leading digits, are used nowhere else: over all their values the common parts cover it exactly once. */
+/* A dimension whose atoms, beyond equal leading digits, are used nowhere else: over all their values the common parts cover it exactly
+ * once. */
 static bool dim_is_free(const Pair *pair, int d) {
     int same = 0;
     int nf = layout_count(pair->from, d), nt = layout_count(pair->to, d);
     const Digit *f = layout_list(pair->from, d), *t = layout_list(pair->to, d);
     int64_t common = 1, size = 1;
-    for (int i = 0; i < nf && i < nt && f[i].size == t[i].size && f[i].stride == t[i].stride; i++) common *= f[i].size;
-    while (size < common) size *= pair->atom[pair->list[0][d].at[same++]].size;
+    for (int i = 0; i < nf && i < nt && f[i].size == t[i].size && f[i].stride == t[i].stride; i++)
+        common *= f[i].size;
+    while (size < common)
+        size *= pair->atom[pair->list[0][d].at[same++]].size;
     for (int side = 0; side < 2; side++)
         for (int i = same; i < pair->list[side][d].n; i++) {
             int atom = pair->list[side][d].at[i];
@@ -266,12 +280,14 @@ static int64_t overlap_of(const Pair *pair, int rank, const bool *skip) {
 int64_t pair_overlap_total(const Pair *pair) {
     int64_t total = 0;
     if (!pair->refined) {
-        for (int rank = 0; rank < pair->nranks; rank++) total += overlap_of(pair, rank, NULL);
+        for (int rank = 0; rank < pair->nranks; rank++)
+            total += overlap_of(pair, rank, NULL);
         return total;
     }
     int64_t atoms = 1;
     if (pair->aligned) {
-        for (int i = 0; i < pair->natoms; i++) atoms *= pair->atom[i].size;
+        for (int i = 0; i < pair->natoms; i++)
+            atoms *= pair->atom[i].size;
         return pair_part(pair) * pair_solutions(pair, NULL) * (pair->nranks / atoms);
     }
     bool set[MAX_ATOMS] = {false}, skip[MAX_NDIM] = {false};
@@ -280,7 +296,8 @@ int64_t pair_overlap_total(const Pair *pair) {
         skip[d] = dim_is_free(pair, d);
         if (skip[d]) free_cells *= pair->shape->dim[d];
         for (int side = 0; side < 2 && !skip[d]; side++)
-            for (int i = 0; i < pair->list[side][d].n; i++) set[pair->list[side][d].at[i]] = true;
+            for (int i = 0; i < pair->list[side][d].n; i++)
+                set[pair->list[side][d].at[i]] = true;
     }
     for (int d = 0; d < pair->shape->ndim; d++)
         for (int side = 0; side < 2 && skip[d]; side++)
@@ -291,7 +308,9 @@ int64_t pair_overlap_total(const Pair *pair) {
             }
     int64_t counted = 1;
     AtomCounter counter = atoms_first(pair, set);
-    for (int i = 0; i < counter.n; i++) counted *= counter.atom[i].size;
-    for (; !counter.done; atoms_next(&counter)) total += overlap_of(pair, counter.rank, skip);
+    for (int i = 0; i < counter.n; i++)
+        counted *= counter.atom[i].size;
+    for (; !counter.done; atoms_next(&counter))
+        total += overlap_of(pair, counter.rank, skip);
     return total * free_cells * (pair->nranks / (counted * free_ranks));
 }

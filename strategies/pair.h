@@ -2,8 +2,8 @@
  *
  * Every digit of both layouts is cut where a digit of the other begins or ends, so that two atoms are equal or disjoint. A dimension's
  * index is then a mixed radix number twice: once by the atoms of `from`, once by those of `to`. Where all splits divide and the radices can
- * be aligned, a rank holds part of what it needs exactly when the aligned atoms have equal values (a "link"), and every such common part has
- * the same size: sums over all ranks are products over classes of linked atoms. Everything else is enumerated over the values of the
+ * be aligned, a rank holds part of what it needs exactly when the aligned atoms have equal values (a "link"), and every such common part
+ * has the same size: sums over all ranks are products over classes of linked atoms. Everything else is enumerated over the values of the
  * atoms that occur, never over ranks that differ in none of them. */
 #pragma once
 #include "strategies/strategies.h"
@@ -15,24 +15,24 @@ typedef struct AtomList {
 } AtomList;
 
 typedef struct Pair {
-    const Layout *from, *to;   /* as given */
+    const Layout *from, *to; /* as given */
     const Shape *shape;
     int nranks;
-    bool refined;              /* the digits can be refined together; all below holds only then */
+    bool refined; /* the digits can be refined together; all below holds only then */
     int natoms;
     Digit atom[MAX_ATOMS];
     /* Atoms per dimension, major first; list ndim: partial digits that both layouts keep, as if they were one more dimension. */
-    AtomList list[2][MAX_NDIM + 1]; /* [0] from, [1] to */
-    AtomList reduced;          /* partial digits that `to` no longer has */
+    AtomList list[2][MAX_NDIM + 1];                                   /* [0] from, [1] to */
+    AtomList reduced;                                                 /* partial digits that `to` no longer has */
     bool in_from[MAX_ATOMS], in_to[MAX_ATOMS], is_reduced[MAX_ATOMS]; /* in_*: in one of list[*] */
-    bool even;                 /* every split divides its dimension */
-    bool aligned;              /* even, and the radices of both sides of every dimension are the same as far as both go */
-    int64_t terms;             /* product of the reduced digits' sizes */
-    int64_t kept;              /* product of the partial digits that are kept */
-    int64_t cells;             /* elements x kept */
-    int64_t needers;           /* ranks that need one cell */
-    int64_t owners;            /* ranks that agree in all atoms of in_from and in_to */
-    int64_t needed;            /* cells that rank 0 needs: the most of any rank */
+    bool even;                                                        /* every split divides its dimension */
+    bool aligned;    /* even, and the radices of both sides of every dimension are the same as far as both go */
+    int64_t terms;   /* product of the reduced digits' sizes */
+    int64_t kept;    /* product of the partial digits that are kept */
+    int64_t cells;   /* elements x kept */
+    int64_t needers; /* ranks that need one cell */
+    int64_t owners;  /* ranks that agree in all atoms of in_from and in_to */
+    int64_t needed;  /* cells that rank 0 needs: the most of any rank */
 } Pair;
 
 /* False when `to` is partial over digits that `from` is not; *why says so. */
@@ -43,8 +43,8 @@ int64_t pair_overlap_total(const Pair *pair);
 int64_t pair_solutions(const Pair *pair, bool (*use)(const Pair *pair, int from_atom, int to_atom));
 /* Cells of a common part where all links hold; aligned pairs only. */
 int64_t pair_part(const Pair *pair);
-/* Whether every atom that both sides use is at the same place of both: then a piece that some needer holds is one that every needer with the
- * source's atoms holds. */
+/* Whether every atom that both sides use is at the same place of both: then a piece that some needer holds is one that every needer with
+ * the source's atoms holds. */
 bool pair_in_place(const Pair *pair);
 
 /* The values of some atoms, one combination after the other, as the number of a rank that has them and zeros elsewhere:

@@ -19,11 +19,11 @@ typedef struct Class {
     int nin, nout;
     TensorType in[MAX_IN];
     Splits splits;
-    int *layout;           /* row i: numbers of the layouts of operands, then results, under candidate i */
+    int *layout; /* row i: numbers of the layouts of operands, then results, under candidate i */
     double *flops;
-    int64_t *completion;   /* bytes to complete the results; -1: not asked for yet */
+    int64_t *completion; /* bytes to complete the results; -1: not asked for yet */
     const Strategy **strategy;
-    struct Class *next;    /* in the same slot */
+    struct Class *next; /* in the same slot */
 } Class;
 
 enum { CLASS_SLOTS = 512 };
@@ -32,37 +32,42 @@ typedef struct Propagator {
     Graph *graph;
     Propagation *result;
     Diags *diags;
-    Arena arena;           /* until propagate returns */
+    Arena arena; /* until propagate returns */
     CostMemo *memo;
-    int nnodes;            /* forward nodes */
+    int nnodes; /* forward nodes */
     Class *classes[CLASS_SLOTS];
-    int *value_layout;     /* per value: number of the layout in which its users find it, -1: free or not decided */
-    int (*need)[MAX_IN];   /* per decided node and operand: number of the layout that it asks for */
-    int *hint_of;          /* per node: the hinted node from which it was reached, -1: none */
+    int *value_layout;      /* per value: number of the layout in which its users find it, -1: free or not decided */
+    int (*need)[MAX_IN];    /* per decided node and operand: number of the layout that it asks for */
+    int *hint_of;           /* per node: the hinted node from which it was reached, -1: none */
     int *first_user, *user; /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
     int *user_operand;
     bool *batched;
 } Propagator;
 
-static const TensorType *value_type(const Propagator *p, int value) { return &p->graph->values.at[value].type; }
+static const TensorType *value_type(const Propagator *p, int value) {
+    return &p->graph->values.at[value].type;
+}
 
-static bool is_operator(const Node *node) { return op_table[node->op].op_class != OP_CLASS_LEAF; }
+static bool is_operator(const Node *node) {
+    return op_table[node->op].op_class != OP_CLASS_LEAF;
+}
 
 /* ---- classes */
 
 static Class *class_make(Propagator *p, const Node *node) {
     Class *class = arena_alloc(&p->arena, sizeof *class);
     *class = (Class){.op = node->op, .rule = node->rule, .nin = node->nin, .nout = node->nout};
-    for (int i = 0; i < node->nin; i++) class->in[i] = *value_type(p, node->in[i]);
+    for (int i = 0; i < node->nin; i++)
+        class->in[i] = *value_type(p, node->in[i]);
     class->splits = candidate_splits(node->rule, p->graph->nranks, p->graph->settings.strict_divide, &p->arena);
-    size_t n = (size_t)class->splits.n;
+    size_t n = (size_t) class->splits.n;
     int columns = node->nin + node->nout;
     class->layout = arena_alloc(&p->arena, n * (size_t)columns * sizeof *class->layout);
     class->flops = arena_alloc(&p->arena, n * sizeof *class->flops);
     class->completion = arena_alloc(&p->arena, n * sizeof *class->completion);
     class->strategy = arena_alloc(&p->arena, n * sizeof *class->strategy);
     for (size_t i = 0; i < n; i++) {
-        const int32_t *splits = class->splits.at + i * (size_t)class->splits.nfactors;
+        const int32_t *splits = class->splits.at + i * (size_t) class->splits.nfactors;
         Strategy strategy;
         strategy_from_splits(splits, class->splits.nfactors, p->graph->nranks, &strategy);
         class->flops[i] = cost_flops(node->op, node->rule, splits);
@@ -82,11 +87,13 @@ static Class *class_make(Propagator *p, const Node *node) {
 
 static Class *class_of_node(Propagator *p, const Node *node) {
     uint64_t hash = (uint64_t)node->op;
-    for (int f = 0; f < node->rule->nfactors; f++) hash = (hash ^ (uint64_t)node->rule->factor[f].size) * 0x9E3779B97F4A7C15u;
+    for (int f = 0; f < node->rule->nfactors; f++)
+        hash = (hash ^ (uint64_t)node->rule->factor[f].size) * 0x9E3779B97F4A7C15u;
     Class **slot = &p->classes[(hash ^ (hash >> 32)) % CLASS_SLOTS];
     for (Class *class = *slot; class; class = class->next) {
         bool same = class->op == node->op && class->nin == node->nin && class->nout == node->nout;
-        for (int i = 0; same && i < node->nin; i++) same = type_equal(&class->in[i], value_type(p, node->in[i]));
+        for (int i = 0; same && i < node->nin; i++)
+            same = type_equal(&class->in[i], value_type(p, node->in[i]));
         if (same && rule_equal(class->rule, node->rule, class->in, node->nin, node->nout)) return class;
     }
     Class *class = class_make(p, node);
@@ -98,7 +105,8 @@ static Class *class_of_node(Propagator *p, const Node *node) {
 static int64_t class_completion(Propagator *p, Class *class, const Node *node, int candidate) {
     if (class->completion[candidate] >= 0) return class->completion[candidate];
     Strategy strategy;
-    strategy_from_splits(class->splits.at + (size_t)candidate * (size_t)class->splits.nfactors, class->splits.nfactors, p->graph->nranks, &strategy);
+    strategy_from_splits(class->splits.at + (size_t)candidate * (size_t) class->splits.nfactors, class->splits.nfactors, p->graph->nranks,
+                         &strategy);
     int64_t bytes = 0;
     for (int o = 0; o < class->nout; o++) {
         const TensorType *type = &class->rule->result[o];
@@ -115,8 +123,8 @@ static int64_t class_completion(Propagator *p, Class *class, const Node *node, i
 
 /* Lexicographic order of the tuples of two candidates. */
 static int tuple_compare(const Class *class, int a, int b) {
-    const int32_t *x = class->splits.at + (size_t)a * (size_t)class->splits.nfactors;
-    const int32_t *y = class->splits.at + (size_t)b * (size_t)class->splits.nfactors;
+    const int32_t *x = class->splits.at + (size_t)a * (size_t) class->splits.nfactors;
+    const int32_t *y = class->splits.at + (size_t)b * (size_t) class->splits.nfactors;
     for (int i = 0; i < class->nin; i++)
         for (int d = 0; d < class->in[i].shape.ndim; d++) {
             int f = class->rule->in[i][d];
@@ -130,7 +138,7 @@ static int tuple_compare(const Class *class, int a, int b) {
 /* One conversion that a candidate of a node causes: between column `column` of its layouts and a decided neighbour's layout. */
 typedef struct Term {
     int column, value, other;
-    bool towards;          /* from other to the node; else from the node to other */
+    bool towards; /* from other to the node; else from the node to other */
 } Term;
 
 typedef struct Terms {
@@ -140,7 +148,8 @@ typedef struct Terms {
 
 static Terms terms_of(Propagator *p, const Node *node) {
     int room = node->nin;
-    for (int o = 0; o < node->nout; o++) room += p->first_user[node->out[o] + 1] - p->first_user[node->out[o]];
+    for (int o = 0; o < node->nout; o++)
+        room += p->first_user[node->out[o] + 1] - p->first_user[node->out[o]];
     Terms terms = {.at = arena_alloc(&p->arena, (size_t)room * sizeof *terms.at + 1)};
     for (int i = 0; i < node->nin; i++)
         if (p->value_layout[node->in[i]] >= 0)
@@ -150,7 +159,8 @@ static Terms terms_of(Propagator *p, const Node *node) {
         for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++) {
             int other = p->need[p->user[k]][p->user_operand[k]];
             bool known = other < 0;
-            for (int t = before; t < terms.n && !known; t++) known = terms.at[t].other == other;
+            for (int t = before; t < terms.n && !known; t++)
+                known = terms.at[t].other == other;
             if (!known) terms.at[terms.n++] = (Term){.column = node->nin + o, .value = node->out[o], .other = other};
         }
     }
@@ -203,7 +213,8 @@ static void decide_splits(Propagator *p, int id, const int32_t *splits, Strategy
 static void decide_factor(Propagator *p, int id, int factor, StrategyFrom from) {
     const Rule *rule = p->graph->nodes.at[id].rule;
     int32_t splits[MAX_FACTORS];
-    for (int f = 0; f < MAX_FACTORS; f++) splits[f] = 1;
+    for (int f = 0; f < MAX_FACTORS; f++)
+        splits[f] = 1;
     if (factor >= 0) splits[factor] = split_largest(&rule->factor[factor], p->graph->nranks, p->graph->settings.strict_divide);
     decide_splits(p, id, splits, factor >= 0 && splits[factor] > 1 ? from : STRATEGY_WHOLE);
 }
@@ -230,7 +241,7 @@ static void decide_best(Propagator *p, int id) {
     }
     assert(best >= 0);
     if (!class->strategy[best]) {
-        decide_splits(p, id, class->splits.at + (size_t)best * (size_t)class->splits.nfactors, STRATEGY_PROPAGATED);
+        decide_splits(p, id, class->splits.at + (size_t)best * (size_t) class->splits.nfactors, STRATEGY_PROPAGATED);
         class->strategy[best] = node->strategy;
     }
     node->strategy = class->strategy[best];
@@ -255,7 +266,8 @@ static bool read_hints(Propagator *p) {
         const TensorType *type = value_type(p, node->out[0]);
         const char *what = arena_printf(&p->arena, "%s: output strategy", op_table[node->op].name);
         Layout layout;
-        if (layout_from_hint(graph, &node->hint->out, node->hint->named, type, what, false, graph->settings.strict_divide, &layout, p->diags))
+        if (layout_from_hint(graph, &node->hint->out, node->hint->named, type, what, false, graph->settings.strict_divide, &layout,
+                             p->diags))
             p->result->out_layout[id] = graph_layout(graph, &layout, &type->shape);
     }
     return p->diags->nerrors == before;
@@ -267,7 +279,8 @@ bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Di
     layout_init(layout, in->type.shape.ndim);
     *given = true;
     if (in->hint && !in->type.hidden)
-        return layout_from_hint(graph, &in->hint->in[0], in->hint->named, &in->type, in->name, true, settings->strict_divide, layout, diags);
+        return layout_from_hint(graph, &in->hint->in[0], in->hint->named, &in->type, in->name, true, settings->strict_divide, layout,
+                                diags);
     if (!in->type.hidden && settings->dataset == DATASET_EXPLICIT && settings->dataset_hint && input < settings->dataset_hint->nin)
         return layout_from_hint(graph, &settings->dataset_hint->in[input], settings->dataset_hint->named, &in->type, in->name, true,
                                 settings->strict_divide, layout, diags);
@@ -288,26 +301,29 @@ static bool read_leaves(Propagator *p) {
     int before = p->diags->nerrors;
     const Hint *dataset = graph->settings.dataset == DATASET_EXPLICIT ? graph->settings.dataset_hint : NULL;
     if (dataset && dataset->nin != graph->inputs.n && graph->nranks > 1) {
-        diag_error(p->diags, dataset->span, "the dataset strategy has %d tuple%s, the net has %d input%s", dataset->nin, dataset->nin == 1 ? "" : "s",
-                   graph->inputs.n, graph->inputs.n == 1 ? "" : "s");
+        diag_error(p->diags, dataset->span, "the dataset strategy has %d tuple%s, the net has %d input%s", dataset->nin,
+                   dataset->nin == 1 ? "" : "s", graph->inputs.n, graph->inputs.n == 1 ? "" : "s");
         diag_hint(p->diags, "one tuple an input, in the order of their declaration");
     }
     for (int i = 0; i < graph->inputs.n; i++) {
         Layout layout;
         bool given;
-        if (input_layout(graph, i, &layout, &given, p->diags) && given) graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
+        if (input_layout(graph, i, &layout, &given, p->diags) && given)
+            graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
     }
     for (int s = 0; s < graph->states.n; s++) {
         State *state = &graph->states.at[s];
         Layout layout;
         if (state->hint && graph->settings.mode != MODE_DATA_PARALLEL &&
-            layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false, graph->settings.strict_divide, &layout,
-                             p->diags))
+            layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false,
+                             graph->settings.strict_divide, &layout, p->diags))
             state->layout = graph_layout(graph, &layout, &state->type.shape);
     }
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
-        const Layout *layout = node->op == OP_input ? graph->inputs.at[node->state].layout : node->op == OP_read ? graph->states.at[node->state].layout : NULL;
+        const Layout *layout = node->op == OP_input  ? graph->inputs.at[node->state].layout
+                               : node->op == OP_read ? graph->states.at[node->state].layout
+                                                     : NULL;
         if (layout) p->value_layout[node->out[0]] = cost_layout(p->memo, layout, &value_type(p, node->out[0])->shape);
     }
     return p->diags->nerrors == before;
@@ -336,12 +352,15 @@ static void walk_from_hints(Propagator *p) {
         int producer[MAX_IN], nproducers = 0;
         for (int k = 0; k < node->nin; k++) {
             int id = p->graph->values.at[node->in[k]].node, at = nproducers++;
-            for (; at > 0 && producer[at - 1] > id; at--) producer[at] = producer[at - 1];
+            for (; at > 0 && producer[at - 1] > id; at--)
+                producer[at] = producer[at - 1];
             producer[at] = id;
         }
-        for (int k = 0; k < nproducers; k++) reach(p, producer[k], hint, queue, &nqueue);
+        for (int k = 0; k < nproducers; k++)
+            reach(p, producer[k], hint, queue, &nqueue);
         for (int o = 0; o < node->nout; o++)
-            for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++) reach(p, p->user[k], hint, queue, &nqueue);
+            for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++)
+                reach(p, p->user[k], hint, queue, &nqueue);
     }
 }
 
@@ -358,7 +377,8 @@ static void warn_conflicts(Propagator *p) {
             int have = p->value_layout[node->in[i]], want = p->need[id][i];
             int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];
             bool known = bytes == 0;
-            for (int k = 0; k < said.n && !known; k += 2) known = (said.at[k] == a && said.at[k + 1] == b) || (said.at[k] == b && said.at[k + 1] == a);
+            for (int k = 0; k < said.n && !known; k += 2)
+                known = (said.at[k] == a && said.at[k + 1] == b) || (said.at[k] == b && said.at[k + 1] == a);
             if (known) continue;
             vec_push(&p->arena, &said, a);
             vec_push(&p->arena, &said, b);
@@ -367,7 +387,8 @@ static void warn_conflicts(Propagator *p) {
             layout_print(&to, cost_layout_at(p->memo, want), false);
             const Node *later = &graph->nodes.at[a > b ? a : b], *earlier = &graph->nodes.at[a > b ? b : a];
             diag_warning(p->diags, later->hint->span,
-                         "two hints do not fit together: %s is made as %s and needed as %s by %s; the conversion lets %" PRId64 " bytes be received a step",
+                         "two hints do not fit together: %s is made as %s and needed as %s by %s; the conversion lets %" PRId64
+                         " bytes be received a step",
                          graph->values.at[node->in[i]].name, from.at, to.at, node->name, bytes);
             diag_note(p->diags, earlier->hint->span, "the other hint");
             text_finish(&from);
@@ -390,15 +411,19 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
     p->need = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->need + 1);
     p->hint_of = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->hint_of + 1);
     p->first_user = arena_alloc(&p->arena, (size_t)(nvalues + 2) * sizeof *p->first_user);
-    for (int v = 0; v < nvalues; v++) p->value_layout[v] = -1;
+    for (int v = 0; v < nvalues; v++)
+        p->value_layout[v] = -1;
     int nuses = 0;
     for (int id = 0; id < graph->nodes.n; id++) {
         p->hint_of[id] = -1;
-        for (int i = 0; i < MAX_IN; i++) p->need[id][i] = -1;
+        for (int i = 0; i < MAX_IN; i++)
+            p->need[id][i] = -1;
         if (id < p->nnodes)
-            for (int i = 0; i < graph->nodes.at[id].nin; i++, nuses++) p->first_user[graph->nodes.at[id].in[i] + 2]++;
+            for (int i = 0; i < graph->nodes.at[id].nin; i++, nuses++)
+                p->first_user[graph->nodes.at[id].in[i] + 2]++;
     }
-    for (int v = 0; v < nvalues; v++) p->first_user[v + 2] += p->first_user[v + 1];
+    for (int v = 0; v < nvalues; v++)
+        p->first_user[v + 2] += p->first_user[v + 1];
     p->user = arena_alloc(&p->arena, (size_t)nuses * sizeof *p->user + 1);
     p->user_operand = arena_alloc(&p->arena, (size_t)nuses * sizeof *p->user_operand + 1);
     for (int id = 0; id < p->nnodes; id++)
@@ -431,15 +456,19 @@ static bool propagate_all(Propagator *p) {
             decided(p, id);
         }
     if (sharded && graph->settings.mode == MODE_AUTO) {
-        if (any_hint) walk_from_hints(p);
-        else diag_note(p->diags, (Span){0}, "no operator has a strategy (shard): every operator splits its batch");
+        if (any_hint)
+            walk_from_hints(p);
+        else
+            diag_note(p->diags, (Span){0}, "no operator has a strategy (shard): every operator splits its batch");
     }
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
         if (!is_operator(node) || node->strategy) continue;
         int factor = -1;
-        if (graph->settings.mode == MODE_DATA_PARALLEL) factor = hidden_factor(p, node);
-        else if (sharded) factor = batch_factor(graph, node, p->batched);
+        if (graph->settings.mode == MODE_DATA_PARALLEL)
+            factor = hidden_factor(p, node);
+        else if (sharded)
+            factor = batch_factor(graph, node, p->batched);
         decide_factor(p, id, factor, STRATEGY_BATCH);
         decided(p, id);
     }

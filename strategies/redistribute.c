@@ -1,15 +1,20 @@
 /* How one layout becomes another: PLAN.md 2.
  *
- * A single exchange attains the lower bound of the total, so nothing is ever planned that receives more, except in the canonical form, which
- * exists to be read beside MindSpore's (facts/mindspore.md 3). Where an exchange happens to be what a library's collective does, and the boxes
- * are even, the step is named after that collective. A chain of gathers receives what one exchange receives but needs fewer messages. */
+ * A single exchange attains the lower bound of the total, so nothing is ever planned that receives more, except in the canonical form,
+ * which exists to be read beside MindSpore's (facts/mindspore.md 3). Where an exchange happens to be what a library's collective does, and
+ * the boxes are even, the step is named after that collective. A chain of gathers receives what one exchange receives but needs fewer
+ * messages. */
 #include <string.h>
 
 #include "strategies/pair.h"
 
-static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t max64(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
 
-static bool digit_equal(Digit a, Digit b) { return a.size == b.size && a.stride == b.stride; }
+static bool digit_equal(Digit a, Digit b) {
+    return a.size == b.size && a.stride == b.stride;
+}
 
 /* ---- plans under construction */
 
@@ -19,13 +24,16 @@ static void conversion_step(Conversion *conversion, CommKind kind, const Layout 
 
 static int step_rounds(CommKind kind, const Layout *from, const Layout *to, int nranks) {
     switch (kind) {
-    case COMM_ALL_REDUCE: return 2;
+    case COMM_ALL_REDUCE:
+        return 2;
     case COMM_ALL_GATHER:
     case COMM_REDUCE_SCATTER:
-    case COMM_ALL_TO_ALL: return 1;
+    case COMM_ALL_TO_ALL:
+        return 1;
     case COMM_EXCHANGE: {
         int64_t splits = 1, kept = 1, owed = 1;
-        for (int list = 0; list < to->ndim; list++) splits *= layout_split(to, list);
+        for (int list = 0; list < to->ndim; list++)
+            splits *= layout_split(to, list);
         for (int list = to->ndim; list < to->ndim + NREDUCTIONS; list++) {
             kept *= layout_split(to, list);
             owed *= layout_split(from, list);
@@ -33,7 +41,8 @@ static int step_rounds(CommKind kind, const Layout *from, const Layout *to, int 
         return owed > kept && splits * kept < nranks ? 2 : 1; /* owners add up, the other needers gather */
     }
     case COMM_STRIDED_SLICE:
-    case NCOMMS: break;
+    case NCOMMS:
+        break;
     }
     return 0;
 }
@@ -65,7 +74,8 @@ static void conversion_measure(Conversion *conversion, const Layout *from, const
 static void complete_towards(const Layout *layout, const Layout *to, Layout *result) {
     layout_complete(layout, result);
     for (int list = to->ndim; list < to->ndim + NREDUCTIONS; list++)
-        for (int i = 0; i < layout_count(to, list); i++) layout_append(result, list, layout_list(to, list)[i]);
+        for (int i = 0; i < layout_count(to, list); i++)
+            layout_append(result, list, layout_list(to, list)[i]);
 }
 
 /* The same with the digits of dimension d replaced. */
@@ -99,7 +109,7 @@ static bool dim_even(const Layout *from, const Layout *to, const Shape *shape, i
 
 /* What remains of both sides of each dimension after the digits that they begin with. */
 typedef struct Rest {
-    int ndiffer, dim[MAX_NDIM];    /* dimensions that differ */
+    int ndiffer, dim[MAX_NDIM]; /* dimensions that differ */
     int nfrom[MAX_NDIM], nto[MAX_NDIM];
     Digit from[MAX_NDIM][MAX_DIGITS], to[MAX_NDIM][MAX_DIGITS];
     Digit common[MAX_NDIM][MAX_DIGITS];
@@ -113,8 +123,10 @@ static void rest_init(Rest *rest, const Layout *from, const Layout *to, const Sh
         Layout a = *from, b = *to;
         if (dim_even(from, to, shape, d) && !layout_refine(&a, &b)) a = *from, b = *to;
         rest->nfrom[d] = rest->nto[d] = 0;
-        for (int i = rest->ncommon[d]; i < layout_count(&a, d); i++) rest->from[d][rest->nfrom[d]++] = layout_list(&a, d)[i];
-        for (int i = rest->ncommon[d]; i < layout_count(&b, d); i++) rest->to[d][rest->nto[d]++] = layout_list(&b, d)[i];
+        for (int i = rest->ncommon[d]; i < layout_count(&a, d); i++)
+            rest->from[d][rest->nfrom[d]++] = layout_list(&a, d)[i];
+        for (int i = rest->ncommon[d]; i < layout_count(&b, d); i++)
+            rest->to[d][rest->nto[d]++] = layout_list(&b, d)[i];
         if (rest->nfrom[d] + rest->nto[d] > 0) rest->dim[rest->ndiffer++] = d;
     }
 }
@@ -133,8 +145,10 @@ static bool collective_of(const Layout *from, const Layout *to, const Shape *sha
         /* The same digits in the same order, however they are cut. */
         Layout a, b;
         layout_init(&a, 1), layout_init(&b, 1);
-        for (int i = 0; i < nsummed; i++) layout_append(&a, 0, summed[i]);
-        for (int i = 0; i < rest.nto[d]; i++) layout_append(&b, 0, rest.to[d][i]);
+        for (int i = 0; i < nsummed; i++)
+            layout_append(&a, 0, summed[i]);
+        for (int i = 0; i < rest.nto[d]; i++)
+            layout_append(&b, 0, rest.to[d][i]);
         Shape any = {.ndim = 1, .dim = {layout_split(&a, 0) * layout_split(&b, 0)}};
         layout_canonical(&a, &any), layout_canonical(&b, &any);
         return layout_equal(&a, &b) ? (*kind = COMM_REDUCE_SCATTER, true) : false;
@@ -179,7 +193,8 @@ static void plan_canonical(const Layout *from, const Layout *to, const Shape *sh
 }
 
 /* One step that receives no more than the bound. */
-static void plan_direct(const Layout *from, const Layout *to, const Shape *shape, int nranks, const Traffic *bound, Conversion *conversion) {
+static void plan_direct(const Layout *from, const Layout *to, const Shape *shape, int nranks, const Traffic *bound,
+                        Conversion *conversion) {
     CommKind kind = COMM_EXCHANGE;
     if (bound->total == 0) {
         kind = COMM_STRIDED_SLICE;
@@ -203,7 +218,8 @@ static bool count_message(void *context, const Piece *piece) {
 
 static double log2_ceil(int64_t n) {
     double steps = 0;
-    for (int64_t reach = 1; reach < n; reach *= 2) steps++;
+    for (int64_t reach = 1; reach < n; reach *= 2)
+        steps++;
     return steps;
 }
 
@@ -213,19 +229,23 @@ static double step_latency(CommKind kind, const Layout *from, const Layout *to, 
     switch (kind) {
     case COMM_ALL_REDUCE:
     case COMM_REDUCE_SCATTER:
-        for (int list = shape->ndim; list < shape->ndim + NREDUCTIONS; list++) group *= layout_split(from, list) / layout_split(to, list);
+        for (int list = shape->ndim; list < shape->ndim + NREDUCTIONS; list++)
+            group *= layout_split(from, list) / layout_split(to, list);
         return ALPHA_S * log2_ceil(group) * (kind == COMM_ALL_REDUCE ? 2 : 1);
     case COMM_ALL_GATHER:
-        for (int d = 0; d < shape->ndim; d++) group = max64(group, layout_split(from, d) / layout_split(to, d));
+        for (int d = 0; d < shape->ndim; d++)
+            group = max64(group, layout_split(from, d) / layout_split(to, d));
         return ALPHA_S * log2_ceil(group);
     case COMM_ALL_TO_ALL:
-        for (int d = 0; d < shape->ndim; d++) group = max64(group, layout_split(from, d) / layout_split(to, d));
+        for (int d = 0; d < shape->ndim; d++)
+            group = max64(group, layout_split(from, d) / layout_split(to, d));
         return ALPHA_S * (double)(group - 1);
     case COMM_EXCHANGE: /* rank 0 for all: its part is as large as any */
         pieces_received(from, to, shape, nranks, 0, count_message, &messages);
         return ALPHA_S * (double)messages;
     case COMM_STRIDED_SLICE:
-    case NCOMMS: break;
+    case NCOMMS:
+        break;
     }
     return 0;
 }

@@ -5,10 +5,14 @@
 
 #include "strategies/pair.h"
 
-static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t max64(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
 
 /* Size of part `position` of `cells` divided among `n`, first ones one larger. */
-static int64_t share(int64_t cells, int64_t n, int64_t position) { return cells / n + (position < cells % n); }
+static int64_t share(int64_t cells, int64_t n, int64_t position) {
+    return cells / n + (position < cells % n);
+}
 
 /* The total that any algorithm lets be received. */
 static int64_t bound_total(const Pair *pair) {
@@ -37,7 +41,8 @@ static void traffic_by_pieces(const Pair *pair, Traffic *received, Traffic *sent
     count.received = calloc((size_t)pair->nranks * 2, sizeof *count.received);
     if (!count.received) abort();
     count.sent = count.received + pair->nranks;
-    for (int rank = 0; rank < pair->nranks; rank++) pieces_received(pair->from, pair->to, pair->shape, pair->nranks, rank, piece_count, &count);
+    for (int rank = 0; rank < pair->nranks; rank++)
+        pieces_received(pair->from, pair->to, pair->shape, pair->nranks, rank, piece_count, &count);
     *received = *sent = (Traffic){0};
     for (int rank = 0; rank < pair->nranks; rank++) {
         received->total += count.received[rank];
@@ -61,7 +66,8 @@ static int64_t sendable_aligned(const Pair *pair) {
     bool free_atom[MAX_ATOMS];
     memcpy(free_atom, pair->in_from, sizeof free_atom);
     for (int d = 0; d <= pair->shape->ndim; d++)
-        for (int i = 0; i < pair->list[0][d].n && i < pair->list[1][d].n; i++) free_atom[pair->list[1][d].at[i]] = false;
+        for (int i = 0; i < pair->list[0][d].n && i < pair->list[1][d].n; i++)
+            free_atom[pair->list[1][d].at[i]] = false;
     for (int i = 0; i < pair->natoms; i++)
         if (free_atom[i]) cells *= pair->atom[i].size;
     return cells;
@@ -110,7 +116,8 @@ static void exchange_max(const Pair *pair, int64_t *received, int64_t *sent) {
         *received = max64(*received, box_elements(&needed) - overlap);
         if (!sent) continue;
         int64_t sendable = unused;
-        for (int d = 0; d < pair->shape->ndim && sendable > 0; d++) sendable *= sendable_dim(pair, d, c.rank, &held);
+        for (int d = 0; d < pair->shape->ndim && sendable > 0; d++)
+            sendable *= sendable_dim(pair, d, c.rank, &held);
         *sent = max64(*sent, sendable - overlap);
     }
 }
@@ -124,7 +131,8 @@ static void exchange_plain(const Pair *pair, Traffic *received, Traffic *sent) {
         return;
     }
     int64_t part = pair_part(pair), solutions = pair_solutions(pair, NULL), atoms = 1;
-    for (int i = 0; i < pair->natoms; i++) atoms *= pair->atom[i].size;
+    for (int i = 0; i < pair->natoms; i++)
+        atoms *= pair->atom[i].size;
     received->max = solutions < atoms ? pair->needed : pair->needed - part;
     if (sent) sent->max = sendable_aligned(pair) - (pair_solutions(pair, link_is_fixed) == solutions ? part : 0);
 }
@@ -143,7 +151,8 @@ static int rank_without(const Pair *pair, const bool *set, int rank) {
  * needers, and to each owner that differs from it in the reduced digits that owner's share. */
 static int64_t owner_sent_max(const Pair *pair, int64_t cells) {
     bool common[MAX_ATOMS];
-    for (int i = 0; i < pair->natoms; i++) common[i] = pair->in_from[i] || pair->in_to[i];
+    for (int i = 0; i < pair->natoms; i++)
+        common[i] = pair->in_from[i] || pair->in_to[i];
     int64_t *group = calloc((size_t)pair->nranks, sizeof *group); /* by rank without reduced digits: the shares of those owners */
     if (!group) abort();
     int64_t worst = 0;
@@ -178,7 +187,8 @@ static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
         if (!pair->is_reduced[i]) continue;
         bool met = false; /* in the target, at a place that the source divides too: one value alone meets the rank's own box */
         for (int d = 0; d <= pair->shape->ndim; d++)
-            for (int k = 0; k < pair->list[0][d].n && k < pair->list[1][d].n; k++) met = met || pair->list[1][d].at[k] == i;
+            for (int k = 0; k < pair->list[0][d].n && k < pair->list[1][d].n; k++)
+                met = met || pair->list[1][d].at[k] == i;
         if (!met) reach *= pair->atom[i].size;
     }
     sent->max = reach + (pair->needers - 2) * each;
@@ -188,7 +198,8 @@ static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
 /* The same where the reduced digits divide nothing in the target: the owners of a piece are all that hold a term of it. */
 static void reduce_whole(const Pair *pair, Traffic *received, Traffic *sent) {
     bool set[MAX_ATOMS];
-    for (int i = 0; i < pair->natoms; i++) set[i] = pair->in_from[i] || pair->in_to[i];
+    for (int i = 0; i < pair->natoms; i++)
+        set[i] = pair->in_from[i] || pair->in_to[i];
     int64_t seen[32];
     int nseen = 0;
     for (AtomCounter c = atoms_first(pair, set); !c.done; atoms_next(&c)) {
@@ -198,7 +209,8 @@ static void reduce_whole(const Pair *pair, Traffic *received, Traffic *sent) {
         int64_t cells = box_intersect(&held, &needed, &both) ? box_elements(&both) : 0;
         received->max = max64(received->max, box_elements(&needed) + (pair->terms - 2) * share(cells, pair->owners, 0));
         bool known = cells == 0;
-        for (int i = 0; i < nseen && !known; i++) known = seen[i] == cells;
+        for (int i = 0; i < nseen && !known; i++)
+            known = seen[i] == cells;
         if (known) continue;
         if (nseen < 32) seen[nseen++] = cells;
         sent->max = max64(sent->max, owner_sent_max(pair, cells));
@@ -207,7 +219,8 @@ static void reduce_whole(const Pair *pair, Traffic *received, Traffic *sent) {
 
 static void exchange_partial(const Pair *pair, Traffic *received, Traffic *sent) {
     bool reduced_in_target = false;
-    for (int i = 0; i < pair->natoms; i++) reduced_in_target = reduced_in_target || (pair->is_reduced[i] && pair->in_to[i]);
+    for (int i = 0; i < pair->natoms; i++)
+        reduced_in_target = reduced_in_target || (pair->is_reduced[i] && pair->in_to[i]);
     bool in_place = pair->refined && pair_in_place(pair);
     *received = *sent = (Traffic){0};
     if (in_place && pair->aligned && pair_part(pair) % pair->owners == 0) {
@@ -236,7 +249,8 @@ static void exchange_traffic(const Pair *pair, Traffic *received, Traffic *sent)
 static void all_reduce_traffic(const Pair *pair, Traffic *received, Traffic *sent) {
     int64_t t = pair->terms;
     int64_t groups = pair->nranks / t, from_ranks = pair->kept;
-    for (int d = 0; d < pair->shape->ndim; d++) from_ranks *= layout_split(pair->from, d);
+    for (int d = 0; d < pair->shape->ndim; d++)
+        from_ranks *= layout_split(pair->from, d);
     int64_t copies = groups / from_ranks; /* groups that add up the same cells */
     received->total = 2 * (t - 1) * pair->cells * copies;
     received->max = t == 1 ? 0 : pair->needed + (t - 2) * share(pair->needed, t, 0);
@@ -271,13 +285,20 @@ void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Sha
     assert(legal);
     if (!legal) return;
     switch (kind) {
-    case COMM_ALL_REDUCE: all_reduce_traffic(&pair, received, sent); break;
-    case COMM_REDUCE_SCATTER: reduce_scatter_traffic(&pair, received, sent); break;
+    case COMM_ALL_REDUCE:
+        all_reduce_traffic(&pair, received, sent);
+        break;
+    case COMM_REDUCE_SCATTER:
+        reduce_scatter_traffic(&pair, received, sent);
+        break;
     case COMM_ALL_GATHER:
     case COMM_ALL_TO_ALL:
-    case COMM_EXCHANGE: exchange_traffic(&pair, received, sent); break;
+    case COMM_EXCHANGE:
+        exchange_traffic(&pair, received, sent);
+        break;
     case COMM_STRIDED_SLICE:
-    case NCOMMS: break;
+    case NCOMMS:
+        break;
     }
 }
 

@@ -1,0 +1,284 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "strategies/strategies.h"
+#include "tests/strategies/nets.h"
+
+static const int64_t sizes[4] = {16, 32, 16, 16};
+
+#define expect_strategy(net, value, text) cr_expect_str_eq(net_strategy(net, value), text)
+
+static void quickstart(Quickstart *q, const char *first, const char *second, Dataset dataset) {
+    quickstart_init(q, 8, sizes, first, second, dataset);
+    Propagation propagation;
+    cr_assert(propagate(&q->net.graph, &propagation, &q->net.diags), "%s", net_diagnostics(&q->net));
+}
+
+Test(propagate, hint_on_first_matmul_reaches_relu_and_second_matmul) {
+    Quickstart q;
+    quickstart(&q, "((2, 4), (4, 1))", NULL, DATASET_DATA_PARALLEL);
+    expect_strategy(&q.net, q.h, "((2, 4), (4, 1))");
+    expect_strategy(&q.net, q.a, "((2, 4))");
+    expect_strategy(&q.net, q.y, "((2, 4), (4, 1))");
+    cr_expect_eq(net_node(&q.net, q.h)->from, STRATEGY_USER);
+    cr_expect_eq(net_node(&q.net, q.a)->from, STRATEGY_PROPAGATED);
+    cr_expect_eq(net_node(&q.net, q.y)->from, STRATEGY_PROPAGATED);
+    cr_expect_eq(q.net.diags.items.n, 0);
+    net_finish(&q.net);
+}
+
+Test(propagate, hint_on_second_matmul_counts_the_dataset_layout) {
+    Quickstart q;
+    quickstart(&q, NULL, "((2, 4), (4, 1))", DATASET_DATA_PARALLEL);
+    expect_strategy(&q.net, q.a, "((2, 4))");
+    expect_strategy(&q.net, q.h, "((8, 1), (1, 1))");
+    net_finish(&q.net);
+}
+
+Test(propagate, hint_on_second_matmul_with_a_free_dataset) {
+    Quickstart q;
+    quickstart(&q, NULL, "((2, 4), (4, 1))", DATASET_AUTO);
+    expect_strategy(&q.net, q.a, "((2, 4))");
+    expect_strategy(&q.net, q.h, "((2, 1), (1, 4))");
+    net_finish(&q.net);
+}
+
+Test(propagate, the_same_with_other_sizes) {
+    static const int64_t others[][4] = {{32, 64, 8, 4}, {24, 20, 12, 8}, {256, 1024, 512, 128}, {16, 16, 16, 100}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        Quickstart q;
+        Propagation propagation;
+        quickstart_init(&q, 8, others[i], "((2, 4), (4, 1))", NULL, DATASET_DATA_PARALLEL);
+        cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags));
+        expect_strategy(&q.net, q.a, "((2, 4))");
+        expect_strategy(&q.net, q.y, "((2, 4), (4, 1))");
+        net_finish(&q.net);
+        quickstart_init(&q, 8, others[i], NULL, "((2, 4), (4, 1))", DATASET_DATA_PARALLEL);
+        cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags));
+        expect_strategy(&q.net, q.a, "((2, 4))");
+        expect_strategy(&q.net, q.h, "((8, 1), (1, 1))");
+        net_finish(&q.net);
+        quickstart_init(&q, 8, others[i], NULL, "((2, 4), (4, 1))", DATASET_AUTO);
+        cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags));
+        expect_strategy(&q.net, q.a, "((2, 4))");
+        expect_strategy(&q.net, q.h, "((2, 1), (1, 4))");
+        net_finish(&q.net);
+    }
+}
+
+Test(propagate, no_hint_splits_the_batch_and_says_so) {
+    Quickstart q;
+    quickstart(&q, NULL, NULL, DATASET_DATA_PARALLEL);
+    expect_strategy(&q.net, q.h, "((8, 1), (1, 1))");
+    expect_strategy(&q.net, q.a, "((8, 1))");
+    expect_strategy(&q.net, q.loss, "((8, 1))");
+    cr_expect_eq(net_node(&q.net, q.h)->from, STRATEGY_BATCH);
+    cr_assert_eq(q.net.diags.items.n, 1);
+    cr_expect_eq(q.net.diags.items.at[0].kind, DIAG_NOTE);
+    net_finish(&q.net);
+}
+
+Test(propagate, semi_auto_splits_the_batch_of_operators_without_a_hint) {
+    Quickstart q;
+    quickstart_init(&q, 8, sizes, "((2, 4), (4, 1))", NULL, DATASET_DATA_PARALLEL);
+    q.net.graph.settings.mode = MODE_SEMI_AUTO;
+    Propagation propagation;
+    cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags));
+    expect_strategy(&q.net, q.h, "((2, 4), (4, 1))");
+    expect_strategy(&q.net, q.a, "((8, 1))");
+    expect_strategy(&q.net, q.y, "((8, 1), (1, 1))");
+    cr_expect_eq(q.net.diags.items.n, 0);
+    net_finish(&q.net);
+}
+
+Test(propagate, one_rank_leaves_all_whole_whatever_the_hints_say) {
+    Quickstart q;
+    quickstart_init(&q, 1, sizes, "((2, 4), (4, 1))", NULL, DATASET_DATA_PARALLEL);
+    Propagation propagation;
+    cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags));
+    expect_strategy(&q.net, q.h, "((1, 1), (1, 1))");
+    cr_expect_eq(net_node(&q.net, q.h)->from, STRATEGY_WHOLE);
+    cr_expect_eq(q.net.diags.items.n, 0);
+    net_finish(&q.net);
+}
+
+Test(propagate, a_batch_shorter_than_the_ranks_is_split_by_a_divisor) {
+    Quickstart q;
+    quickstart_init(&q, 8, (int64_t[]){6, 32, 16, 16}, NULL, NULL, DATASET_AUTO);
+    Propagation propagation;
+    cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags));
+    expect_strategy(&q.net, q.h, "((4, 1), (1, 1))");
+    net_finish(&q.net);
+}
+
+Test(propagate, operators_out_of_reach_split_their_batch) {
+    Net net;
+    net_init(&net, 4);
+    int x = net_input(&net, "x", 2, (int64_t[]){8, 8});
+    int a = net_op(&net, OP_relu, x, -1, "a"), b = net_op(&net, OP_tanh, x, -1, "b"), c = net_op(&net, OP_exp, b, -1, "c");
+    net_node(&net, a)->hint = net_hint(&net, "((1, 4))");
+    Propagation propagation;
+    cr_assert(propagate(&net.graph, &propagation, &net.diags));
+    expect_strategy(&net, a, "((1, 4))");
+    expect_strategy(&net, b, "((4, 1))");
+    expect_strategy(&net, c, "((4, 1))");
+    cr_expect_eq(net_node(&net, b)->from, STRATEGY_BATCH);
+    net_finish(&net);
+}
+
+Test(propagate, the_smaller_conversion_wins) {
+    /* x is smaller than h: moving x from the dataset's layout costs less than moving h to the one that relu needs. */
+    Quickstart q;
+    Propagation propagation;
+    quickstart_init(&q, 8, (int64_t[]){16, 16, 64, 16}, NULL, "((2, 4), (4, 1))", DATASET_DATA_PARALLEL);
+    cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags));
+    expect_strategy(&q.net, q.h, "((2, 4), (4, 1))");
+    net_finish(&q.net);
+}
+
+Test(propagate, a_hint_goes_through_transpose_and_broadcast) {
+    Net net;
+    net_init(&net, 8);
+    int x = net_input(&net, "x", 2, (int64_t[]){8, 16}), bias = net_parameter(&net, "bias", 1, (int64_t[]){16});
+    int sum = net_op(&net, OP_add, x, bias, "sum"), turned = net_op(&net, OP_transpose, sum, -1, "turned"), y = net_op(&net, OP_relu, turned, -1, "y");
+    net_node(&net, y)->hint = net_hint(&net, "((8, 1))");
+    Propagation propagation;
+    cr_assert(propagate(&net.graph, &propagation, &net.diags));
+    expect_strategy(&net, turned, "((1, 8))");
+    expect_strategy(&net, sum, "((1, 8), (8))");
+    net_finish(&net);
+}
+
+Test(propagate, hints_that_do_not_fit_are_a_warning_at_both_places) {
+    Net net;
+    net_init(&net, 16);
+    int x = net_input(&net, "x", 2, (int64_t[]){64, 64});
+    int a = net_op(&net, OP_relu, x, -1, "a"), b = net_op(&net, OP_tanh, a, -1, "b"), c = net_op(&net, OP_exp, b, -1, "c");
+    net_node(&net, a)->hint = net_hint(&net, "((4, 4))");
+    net_node(&net, c)->hint = net_hint(&net, "((8, 2))");
+    Propagation propagation;
+    cr_assert(propagate(&net.graph, &propagation, &net.diags));
+    expect_strategy(&net, a, "((4, 4))");
+    expect_strategy(&net, c, "((8, 2))");
+    cr_expect_eq(net.diags.nwarnings, 1);
+    const char *text = net_diagnostics(&net);
+    /* From 16 x 16 to 8 x 32 of 64 x 64: half of every needed box is missing on half of the ranks at least. */
+    Layout from, to;
+    strategy_out_layout(net_node(&net, a), net_node(&net, a)->strategy, 0, 2, &from);
+    strategy_in_layout(net_node(&net, c), net_node(&net, c)->strategy, 0, 2, &to);
+    char bytes[32];
+    snprintf(bytes, sizeof bytes, " %lld bytes", (long long)(4 * traffic_exchange(&from, &to, &net.graph.values.at[a].type.shape, 16)));
+    cr_expect(strstr(text, bytes) != NULL, "%s", text);
+    cr_expect(strstr(text, "the other hint") != NULL, "%s", text);
+    net_finish(&net);
+}
+
+Test(propagate, hints_that_fit_are_no_warning) {
+    Quickstart q;
+    quickstart(&q, "((2, 1), (1, 4))", "((2, 4), (4, 1))", DATASET_AUTO);
+    expect_strategy(&q.net, q.a, "((2, 4))");
+    cr_expect_eq(q.net.diags.items.n, 0, "%s", net_diagnostics(&q.net));
+    net_finish(&q.net);
+}
+
+Test(propagate, an_output_strategy_converts_the_result) {
+    Quickstart q;
+    quickstart_init(&q, 8, sizes, "((2, 4), (4, 1)) -> (8, 1)", NULL, DATASET_AUTO);
+    Propagation propagation;
+    cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags), "%s", net_diagnostics(&q.net));
+    int node = q.net.graph.values.at[q.h].node;
+    cr_assert_not_null(propagation.out_layout[node]);
+    Text text = {0};
+    layout_print(&text, propagation.out_layout[node], false);
+    cr_expect_str_eq(text.at, "[8@1 -]");
+    text_finish(&text);
+    expect_strategy(&q.net, q.a, "((8, 1))");
+    net_finish(&q.net);
+}
+
+Test(propagate, an_explicit_dataset_strategy_leaves_the_first_digit_over) {
+    Quickstart q;
+    quickstart_init(&q, 8, sizes, "((2, 4), (4, 1))", NULL, DATASET_EXPLICIT);
+    q.net.graph.settings.dataset_hint = net_hint(&q.net, "((2, 1), (4, 1))");
+    Propagation propagation;
+    cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags), "%s", net_diagnostics(&q.net));
+    Text text = {0};
+    layout_print(&text, q.net.graph.inputs.at[0].layout, false);
+    layout_print(&text, q.net.graph.inputs.at[1].layout, false);
+    cr_expect_str_eq(text.at, "[2@1 -][4@1 -]");
+    text_finish(&text);
+    net_finish(&q.net);
+}
+
+Test(propagate, a_storage_hint_of_a_parameter_counts) {
+    Quickstart q;
+    quickstart_init(&q, 8, sizes, NULL, "((2, 4), (4, 1))", DATASET_AUTO);
+    q.net.graph.states.at[0].hint = net_hint(&q.net, "((8, 1))");
+    Propagation propagation;
+    cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags), "%s", net_diagnostics(&q.net));
+    /* Everything else would move w; a free w gives ((2, 1), (1, 4)), as above. */
+    expect_strategy(&q.net, q.h, "((1, 8), (8, 1))");
+    Text text = {0};
+    layout_print(&text, q.net.graph.states.at[0].layout, false);
+    cr_expect_str_eq(text.at, "[8@1 -]");
+    text_finish(&text);
+    net_finish(&q.net);
+}
+
+Test(propagate, data_parallel_splits_the_hidden_dimension) {
+    Net net;
+    net_init(&net, 4);
+    net.graph.settings.mode = MODE_DATA_PARALLEL;
+    net.graph.replicas = 4;
+    TensorType type = {.dtype = F32, .hidden = true, .shape = {.ndim = 3, .dim = {4, 2, 3}}};
+    int x = graph_input(&net.graph, graph_add_input(&net.graph, (Input){.name = "x", .type = type}));
+    int w = net_parameter(&net, "w", 2, (int64_t[]){3, 5});
+    Attr attr[MAX_ATTRS] = {{.given = true, .i = 4}};
+    int each = net_op_attr(&net, OP_replicate, w, attr, "w.each"), y = net_op(&net, OP_matmul, x, each, "y");
+    Propagation propagation;
+    cr_assert(propagate(&net.graph, &propagation, &net.diags));
+    Layout layout;
+    Text text = {0};
+    strategy_out_layout(net_node(&net, y), net_node(&net, y)->strategy, 0, 3, &layout);
+    layout_print(&text, &layout, true);
+    strategy_out_layout(net_node(&net, each), net_node(&net, each)->strategy, 0, 3, &layout);
+    layout_print(&text, &layout, true);
+    strategy_in_layout(net_node(&net, each), net_node(&net, each)->strategy, 0, 2, &layout);
+    layout_print(&text, &layout, false);
+    layout_print(&text, net.graph.inputs.at[0].layout, true);
+    cr_expect_str_eq(text.at, "[4@1 | - -][4@1 | - -][- -][4@1 | - -]");
+    text_finish(&text);
+    net_finish(&net);
+}
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+Test(propagate, a_thousand_layers_agree_with_each_other) {
+    static const int ranks[] = {8, 4096};
+    for (int r = 0; r < 2; r++) {
+        Net net;
+        net_init(&net, ranks[r]);
+        int at = net_input(&net, "x", 2, (int64_t[]){512, 512}), first = -1, last = -1;
+        for (int i = 0; i < 1000; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "w%d", i);
+            int w = net_parameter(&net, arena_copy(&net.arena, name, strlen(name)), 2, (int64_t[]){512, 512});
+            last = net_op(&net, OP_matmul, at, w, "h");
+            if (i == 0) first = last;
+            at = net_op(&net, OP_relu, last, -1, "a");
+        }
+        net_node(&net, first)->hint = net_hint(&net, ranks[r] == 8 ? "((2, 4), (4, 1))" : "((64, 64), (64, 1))");
+        Propagation propagation;
+        double begin = now_s();
+        cr_assert(propagate(&net.graph, &propagation, &net.diags));
+        fprintf(stderr, "1000 layers, %d ranks: propagate in %.1f ms\n", ranks[r], 1e3 * (now_s() - begin));
+        expect_strategy(&net, last, ranks[r] == 8 ? "((2, 4), (4, 1))" : "((64, 64), (64, 1))");
+        net_finish(&net);
+    }
+}
