@@ -5,7 +5,7 @@
  *   type.c    element types, shapes, checked arithmetic
  *   layout.c  how a tensor lies on the ranks: digits of the rank number
  *   box.c     index ranges; who holds, who owns, what moves where (closed formulas, no lists of ranks)
- *   ops.def   the operator table; rule.c: shape inference and factors; adjoint.c: gradients; graph.c: building
+ *   ops.def   the operator table; rule.c, shapes.c: shape inference and factors; adjoint.c: gradients; graph.c: building
  *   verify.c  what must hold of a graph between passes
  *   plan.c    programs, roles, steps; print.c and read.c: the text form, both ways
  */
