@@ -119,6 +119,8 @@ void compilation_finish(Compilation *c); /* frees the plan's text */
 enum { SIMPLIFY_EXPAND = 1, SIMPLIFY_IDENTITIES = 2, SIMPLIFY_SHARE = 4, SIMPLIFY_DEAD = 8, SIMPLIFY_ALL = 15 };
 /* Rewrites the graph: composites into their expansion, x * 1 into x and the like, equal nodes into one, unused nodes away. Ids change. */
 void graph_simplify(Graph *graph, int what);
+/* Empties a graph's nodes and values, with room for as many: rebuilt graphs are large, and growing them would leave copies behind. */
+void graph_reserve(Graph *graph, int nnodes, int nvalues);
 /* Adds the gradient of the loss by every trainable state that it depends on, the optimizer's update of it and the writes. Sets nforward. */
 void graph_differentiate(Graph *graph);
 

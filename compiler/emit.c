@@ -23,6 +23,7 @@ static void plan_graph(Compilation *c) {
     g->settings = from->settings;
     g->loss = from->loss;
     g->nforward = from->nforward;
+    graph_reserve(g, from->nodes.n, from->values.n);
     for (int s = 0; s < from->states.n; s++) {
         State state = from->states.at[s];
         state.layout = graph_layout(g, state.layout, &state.type.shape);

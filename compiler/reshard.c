@@ -88,8 +88,7 @@ typedef struct ConvertIndex {
 void rebuild_begin(Rebuild *r, Compilation *c, const Graph *old, int nvalues) {
     *r = (Rebuild){.c = c, .old = *old, .whole_node = c->whole_node.at};
     c->spmd = *old;
-    memset(&c->spmd.nodes, 0, sizeof c->spmd.nodes);
-    memset(&c->spmd.values, 0, sizeof c->spmd.values);
+    graph_reserve(&c->spmd, old->nodes.n + old->nodes.n / 2, old->values.n + old->values.n / 2);
     memset(&c->whole_node, 0, sizeof c->whole_node);
     memset(&c->whole_value, 0, sizeof c->whole_value);
     c->spmd.nforward = 0;

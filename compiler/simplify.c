@@ -15,6 +15,7 @@ typedef struct Rewrite {
     int *bucket, *next;  /* hash chains over the new nodes */
     unsigned mask;
     int next_cap;
+    bool identities;     /* some node was replaced by another value: what it alone used is dead now */
 } Rewrite;
 
 /* ---------------------------------------------------------------- equal nodes */
@@ -163,12 +164,10 @@ static void merge(Graph *g, Node *node) {
 /* ---------------------------------------------------------------- the rewriting */
 
 static void begin(Rewrite *r, Graph *graph) {
-    r->graph = graph;
-    r->old = *graph;
+    *r = (Rewrite){.graph = graph, .old = *graph};
     r->value = arena_alloc(graph->arena, sizeof *r->value * (size_t)(r->old.values.n + 1));
     r->node = arena_alloc(graph->arena, sizeof *r->node * (size_t)(r->old.nodes.n + 1));
-    memset(&graph->nodes, 0, sizeof graph->nodes);
-    memset(&graph->values, 0, sizeof graph->values);
+    graph_reserve(graph, r->old.nodes.n, r->old.values.n);
     graph->loss = -1;
     graph->nforward = 0;
     unsigned buckets = 64;
@@ -241,6 +240,7 @@ static void rewrite_node(Rewrite *r, int id, int what) {
     if (what & SIMPLIFY_IDENTITIES) {
         int value = identity(g, &node);
         if (value >= 0) {
+            r->identities = true;
             r->value[node.out[0]] = value;
             r->node[id] = g->values.at[value].node;
             return;
@@ -255,7 +255,8 @@ static void rewrite_node(Rewrite *r, int id, int what) {
         r->value[node.out[k]] = g->nodes.at[made].out[k];
 }
 
-static void rewrite(Graph *graph, int what) {
+/* Returns whether an identity was found. */
+static bool rewrite(Graph *graph, int what) {
     Rewrite r;
     begin(&r, graph);
     const bool *live = what & SIMPLIFY_DEAD ? live_nodes(&r.old) : NULL;
@@ -267,6 +268,15 @@ static void rewrite(Graph *graph, int what) {
     }
     if (r.old.loss >= 0)
         graph->loss = r.value[r.old.loss];
+    return r.identities;
+}
+
+void graph_reserve(Graph *graph, int nnodes, int nvalues) {
+    graph->nodes.n = graph->values.n = 0;
+    graph->nodes.cap = nnodes;
+    graph->nodes.at = arena_alloc(graph->arena, sizeof *graph->nodes.at * (size_t)(nnodes + 1));
+    graph->values.cap = nvalues;
+    graph->values.at = arena_alloc(graph->arena, sizeof *graph->values.at * (size_t)(nvalues + 1));
 }
 
 void graph_simplify(Graph *graph, int what) {
@@ -276,9 +286,7 @@ void graph_simplify(Graph *graph, int what) {
     if (composites && (what & SIMPLIFY_EXPAND))
         rewrite(graph, SIMPLIFY_EXPAND);
     what &= ~SIMPLIFY_EXPAND;
-    if (what & ~SIMPLIFY_DEAD)
-        rewrite(graph, what & ~SIMPLIFY_DEAD);
-    if (what & SIMPLIFY_DEAD)
+    if (what != 0 && rewrite(graph, what) && (what & SIMPLIFY_DEAD))
         rewrite(graph, SIMPLIFY_DEAD);
 }
 
