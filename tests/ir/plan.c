@@ -1,0 +1,252 @@
+#include "ir/text.h"
+#include "tests/ir/sample.h"
+
+#include <criterion/criterion.h>
+
+static char *sample_text(Arena *arena) {
+    Plan plan;
+    Text text = {0};
+    sample_plan(&plan, arena);
+    plan_print(&text, &plan);
+    char *copy = arena_copy(arena, text.at, text.n);
+    text_finish(&text);
+    return copy;
+}
+
+static bool reads(Arena *arena, const char *text, size_t n, Error *error) {
+    Plan plan;
+    *error = (Error){0};
+    return plan_read(&plan, arena, "net.plan", text, n, 0, error);
+}
+
+static char *renewed(Arena *arena, const char *text) {
+    Text fresh = {0};
+    Error error = {0};
+    cr_assert(plan_renew(&fresh, "net.plan", text, strlen(text), &error), "%s", error.text);
+    char *copy = arena_copy(arena, fresh.at, fresh.n);
+    text_finish(&fresh);
+    return copy;
+}
+
+Test(plan, what_was_printed_prints_the_same) {
+    Arena arena;
+    arena_init(&arena);
+    char *text = sample_text(&arena);
+    Plan plan;
+    Error error = {0};
+    cr_assert(plan_read(&plan, &arena, "net.plan", text, strlen(text), 0, &error), "%s", error.text);
+    Text again = {0};
+    plan_print(&again, &plan);
+    cr_assert_str_eq(again.at, text);
+    cr_assert_str_eq(plan.certificate, "compositional: 4 steps");
+    cr_assert_eq(plan.net_hash, graph_hash(&plan.graph));
+    const Role *role = &plan.programs.at[0].roles.at[0];
+    cr_assert_eq(role->steps.at[1].stream, 1);
+    cr_assert_eq(role->steps.at[2].kind, STEP_WAIT);
+    cr_assert_eq(role->instances.at[5].version, 1);
+    cr_assert_eq(role->instances.at[2].layout, plan.graph.values.at[4].layout);
+    text_finish(&again);
+    arena_finish(&arena);
+}
+
+Test(plan, several_roles_and_programs_come_back) {
+    Arena arena;
+    arena_init(&arena);
+    Plan plan, read;
+    sample_plan(&plan, &arena);
+    Role second = plan.programs.at[0].roles.at[0];
+    plan.programs.at[0].roles.at[0].last_rank = 2;
+    second.first_rank = 3;
+    vec_push(&arena, &plan.programs.at[0].roles, second);
+    Program eval = plan.programs.at[0];
+    eval.name = "eval";
+    eval.loss = -1;
+    vec_push(&arena, &plan.programs, eval);
+    plan.certificate = NULL;
+    Text text = {0}, again = {0};
+    plan_print(&text, &plan);
+    Error error = {0};
+    cr_assert(plan_read(&read, &arena, "net.plan", text.at, text.n, 0, &error), "%s", error.text);
+    plan_print(&again, &read);
+    cr_assert_str_eq(again.at, text.at);
+    cr_assert_eq(read.programs.at[1].roles.at[1].first_rank, 3);
+    text_finish(&text);
+    text_finish(&again);
+    arena_finish(&arena);
+}
+
+Test(plan, a_plan_cut_short_is_truncated_wherever_it_is_cut) {
+    Arena arena;
+    arena_init(&arena);
+    char *text = sample_text(&arena);
+    Error error;
+    cr_assert_not(reads(&arena, text, 0, &error));
+    cr_assert_str_eq(error.text, "net.plan: not a plan: it is empty");
+    for (size_t n = 1, end = strlen(text); n < end; n++) {
+        cr_assert_not(reads(&arena, text, n, &error));
+        const char *expected = n < strlen("pcc-plan 1\n") ? "not a plan" : "net.plan: truncated: no checksum line";
+        cr_assert(strstr(error.text, expected), "%zu: %s", n, error.text);
+        cr_assert_eq(error.code, EXIT_REJECTED);
+    }
+    arena_finish(&arena);
+}
+
+Test(plan, every_changed_byte_outside_the_certificate_is_noticed) {
+    Arena arena;
+    arena_init(&arena);
+    char *text = sample_text(&arena);
+    size_t n = strlen(text), certificate = (size_t)(strstr(text, "certificate") - text), checksum = (size_t)(strstr(text, "checksum") - text);
+    for (size_t i = 0; i < n; i++) {
+        Error error;
+        text[i] ^= 1;
+        bool accepted = reads(&arena, text, n, &error);
+        text[i] ^= 1;
+        if (i < certificate || i >= checksum) cr_assert_not(accepted, "byte %zu", i);
+        if (i > strlen("pcc-plan 1\n") && i < certificate) cr_assert(strstr(error.text, "checksum differs: "), "byte %zu: %s", i, error.text);
+    }
+    arena_finish(&arena);
+}
+
+Test(plan, the_checksum_covers_all_but_the_certificate) {
+    Arena arena;
+    arena_init(&arena);
+    char *text = sample_text(&arena), *other = sample_replace(&arena, text, "4 steps", "5 steps");
+    Error error;
+    cr_assert(reads(&arena, other, strlen(other), &error), "%s", error.text);
+    other = sample_replace(&arena, text, "certificate \"compositional: 4 steps\"\n", "");
+    cr_assert(reads(&arena, other, strlen(other), &error), "%s", error.text);
+    arena_finish(&arena);
+}
+
+Test(plan, an_edited_plan_is_refused_until_renewed) {
+    Arena arena;
+    arena_init(&arena);
+    char *edited = sample_replace(&arena, sample_text(&arena), "epochs=5", "epochs=6");
+    Error error;
+    Plan plan;
+    cr_assert_not(reads(&arena, edited, strlen(edited), &error));
+    cr_assert(strstr(error.text, "checksum differs") && strstr(error.text, "pcc check --update"), "%s", error.text);
+    cr_assert(plan_read(&plan, &arena, "net.plan", edited, strlen(edited), PLAN_IGNORE_CHECKSUM, &error), "%s", error.text);
+    char *fresh = renewed(&arena, edited);
+    cr_assert(plan_read(&plan, &arena, "net.plan", fresh, strlen(fresh), 0, &error), "%s", error.text);
+    cr_assert_null(plan.certificate);
+    cr_assert_eq(plan.graph.settings.epochs, 6);
+    cr_assert_str_eq(renewed(&arena, fresh), fresh);
+    char *messy = arena_printf(&arena, "%s\n\n", fresh);
+    cr_assert_str_eq(renewed(&arena, messy), fresh);
+    fresh[strlen(fresh) - 1] = '\0';
+    cr_assert_eq(strncmp(renewed(&arena, fresh), fresh, strlen(fresh)), 0);
+    Text text = {0};
+    cr_assert_not(plan_renew(&text, "a.dsl", "net x() {}", 10, &error));
+    cr_assert_str_eq(error.text, "a.dsl: not a plan: its first line is not 'pcc-plan 1'; a net is compiled by pcc first");
+    text_finish(&text);
+    arena_finish(&arena);
+}
+
+Test(plan, other_files_and_formats_are_named) {
+    Arena arena;
+    arena_init(&arena);
+    static const char *const cases[][2] = {
+        {"pcc-plan 2\n", "net.plan:1: this plan has format 2; format 1 is read here: compile the net again with this pcc"},
+        {"pcc-plan 123456789\n", "net.plan:1: not a plan"},
+        {"pcc-plan x\n", "net.plan:1: not a plan"},
+        {"pcc-graph 1\n", "net.plan: not a plan: it is the dump of a graph"},
+        {"\x7f" "ELF", "net.plan: not a plan: its first line is not 'pcc-plan 1'"},
+        {"\n\n\n", "net.plan: not a plan"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error error;
+        cr_assert_not(reads(&arena, cases[i][0], strlen(cases[i][0]), &error));
+        cr_assert(strstr(error.text, cases[i][1]), "%s", error.text);
+    }
+    arena_finish(&arena);
+}
+
+/* Each edit of the sample, renewed, is refused with this message. */
+static const struct { const char *old, *fresh, *message; } refused[] = {
+    {"options", "optoins", "net.plan:6: unknown key 'optoins'; expected 'options'"},
+    {"hash ", "hash x", "expected the hash of the net"},
+    {"program train", "programme train", "unknown key 'programme'"},
+    {"program train loss=2", "program train loss=6", "the loss 6 is no value of the role that ends here"},
+    {"role 0-7", "role 0-6", "the roles of program 'train' end before rank 7"},
+    {"role 0-7", "role 1-7", "the first rank is 1; it must be 0 to 0"},
+    {"role 0-7", "role 0-8", "the last rank is 8; it must be 0 to 7"},
+    {"  role 0-7 arena=128\n", "", "the roles of program 'train' end before rank 0"},
+    {"loss=2 sent=96\n  role 0-7", "loss=none sent=96\n  role 0-3 arena=0\n  role 3-7", "the first rank is 3; it must be 4 to 4"},
+    {"role 0-7 arena=128", "role 0-7 arena=8 foo=3", "unknown key 'foo'"},
+    {"arena=128", "arena=67", "4 bytes at offset 64 reach beyond the arena of 67"},
+    {"arena=128", "arena=-1", "the size of the arena is -1"},
+    {"arena 64", "arena 65", "the offset 65 is no multiple of 8"},
+    {"arena 64", "arena 9223372036854775807", "the offset is 9223372036854775807"},
+    {"arena 64", "moon 64", "unknown place 'moon'"},
+    {"value 3 %3 layout=4", "value 3 %14 layout=4", "a value of the graph is 14; it must be 0 to 13"},
+    {"value 3 %3 layout=4", "value 4 %3 layout=4", "the number of a value is 4; it must be 3 to 3"},
+    {"value 3 %3 layout=4", "value 3 %3 layout=5", "the number of a layout is 5; it must be 0 to 4"},
+    {"value 3 %3 layout=4", "value 3 %3 layout=3", "layout 3 has 0 dimensions, the tensor has 2"},
+    {"state 0 version 0", "state 5 version 0", "a state is 5; it must be 0 to 4"},
+    {"state 0 version 0", "state 0 version 2", "a version is 2"},
+    {"state 0 version 0", "state 2 version 0", "value %1 has another type than state 2"},
+    {"value 1 %1 layout=0", "value 1 %1 layout=1", "value %1 in this layout has another size than the storage of state 0"},
+    {"constant 5", "constant 6", "node 6 is no constant"},
+    {"constant 5", "constant 8", "value %5 is not the result of node 8"},
+    {"input 0\n", "input 1\n", "an input is 1; it must be 0 to 0"},
+    {"kernel matmul (0, 1)", "kernel matmul (0, 6)", "value is 6; it must be 0 to 5"},
+    {"kernel matmul (0, 1)", "kernel matmul (0)", "matmul has 2 operands and 1 results, not 1 and 1"},
+    {"kernel matmul (0, 1)", "kernel matmul (1, 0)", "operand 1 has another type than operand 0 of node 3"},
+    {"kernel matmul", "kernel constant", "constant is no kernel"},
+    {"kernel matmul", "kernel einsum", "node 3 is matmul, not einsum"},
+    {"kernel matmul", "kernel foo", "unknown operator 'foo'"},
+    {" nodes=(3)", "", "a kernel without nodes=(..)"},
+    {" nodes=(3)", " nodes=(13)", "node is 13; it must be 0 to 12"},
+    {" nodes=(3)", " nodes=(3, 3, 3, 3, 3)", "more than 4 nodes"},
+    {"stream=1", "stream=2", "a stream is 2"},
+    {"start exchange 0", "start exchange 5", "request 5 in a role of 5 steps"},
+    {"start exchange", "start teleport", "unknown communication 'teleport'"},
+    {"start exchange 0 (2)", "start exchange 0 (0)", "values 0 and 3 differ in type"},
+    {"strided_slice (2) -> (3)", "strided_slice (2)", "local has one operand and one result"},
+    {"write 0 (5)", "write 5 (5)", "a state is 5; it must be 0 to 4"},
+    {"write 0 (5)", "write 0 (5) -> (5)", "write has one operand and no result"},
+    {"write 0 (5)", "write 0 (2)", "value 2 has another type than state 0"},
+    {"init=normal(0.01) layout=0", "init=normal(0.01)", "state 0 'layer.0.w' has no layout"},
+    {"@2:11\ndata", "@2:11 \ndata numpy_rand seed=1 rows=2\ndata", "'data' is out of place here"},
+};
+
+Test(plan, every_mistake_is_refused_with_its_line) {
+    Arena arena;
+    arena_init(&arena);
+    char *text = sample_text(&arena);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        char *bad = renewed(&arena, sample_replace(&arena, text, refused[i].old, refused[i].fresh));
+        Error error;
+        cr_expect_not(reads(&arena, bad, strlen(bad), &error), "accepted: %s", refused[i].fresh);
+        cr_expect(strstr(error.text, refused[i].message), "%s: saw \"%s\"", refused[i].fresh, error.text);
+        cr_expect(strncmp(error.text, "net.plan:", 9) == 0 && error.text[9] >= '0' && error.text[9] <= '9', "no line: %s", error.text);
+    }
+    arena_finish(&arena);
+}
+
+Test(plan, a_program_comes_once) {
+    Arena arena;
+    arena_init(&arena);
+    char *text = sample_text(&arena), *from = strstr(text, "program train"), *to = strstr(text, "certificate");
+    char *twice = renewed(&arena, arena_printf(&arena, "%.*s%.*s", (int)(to - text), text, (int)(to - from), from));
+    Error error;
+    cr_assert_not(reads(&arena, twice, strlen(twice), &error));
+    cr_assert(strstr(error.text, "program 'train' is there a second time"), "%s", error.text);
+    arena_finish(&arena);
+}
+
+Test(plan, memory_follows_the_text_not_the_sizes_in_it) {
+    Arena arena, own;
+    arena_init(&arena);
+    arena_init(&own);
+    char *text = sample_text(&arena);
+    char *huge = sample_replace(&arena, text, "state 3 u f32[2, 2]", "state 3 u f32[1048576, 1073741824]");
+    huge = sample_replace(&arena, huge, "arena=128", "arena=1152921504606846");
+    huge = renewed(&arena, huge);
+    Error error;
+    cr_assert(reads(&own, huge, strlen(huge), &error), "%s", error.text);
+    cr_assert_lt(own.used_bytes, 64u << 10);
+    arena_finish(&own);
+    arena_finish(&arena);
+}
