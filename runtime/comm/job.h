@@ -37,6 +37,8 @@ typedef struct Pause {
 /* Lets others run. False after PRUN_TIMEOUT. */
 bool pause_turn(MpiComm *job, Pause *pause);
 void pause_end(MpiComm *job, Pause *pause);
+/* Waits for one request of MPI's, giving way to others, with an eye on the clock. */
+bool mpi_wait(MpiComm *job, MPI_Request *request, const char *what, Error *error);
 /* Wakes the processes of the node with these numbers that sleep. */
 void wake(MpiComm *job, const int *node_ranks, int n);
 /* What rank (number in node) did last, in words. */

@@ -110,8 +110,7 @@ void rank_describe(MpiComm *job, int node_rank, Text *text)
 
 /* ---------------------------------------------------------------- collectives of processes */
 
-/* Waits for one request of MPI's, giving way to others, with an eye on the clock. */
-static bool mpi_wait(MpiComm *job, MPI_Request *request, const char *what, Error *error)
+bool mpi_wait(MpiComm *job, MPI_Request *request, const char *what, Error *error)
 {
     Pause pause = {.messages = true};
     for (;;) {

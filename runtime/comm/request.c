@@ -173,7 +173,9 @@ static bool control_open(MpiComm *job, CommRequest *request, Error *error)
         at = (char *)request->control - job->heap.base[job->node_self];
     }
     int64_t *all = arena_alloc(&request->arena, sizeof *all * (size_t)job->nnode);
-    if (!mpi_check(MPI_Allgather(&at, 1, MPI_INT64_T, all, 1, MPI_INT64_T, job->node), "preparing a communication", error)) return false;
+    MPI_Request gather;
+    if (!mpi_check(MPI_Iallgather(&at, 1, MPI_INT64_T, all, 1, MPI_INT64_T, job->node, &gather), "preparing a communication", error)) return false;
+    if (!mpi_wait(job, &gather, "preparing a communication", error)) return false;
     request->peer = arena_alloc(&request->arena, sizeof *request->peer * (size_t)job->nnode);
     request->shared = true;
     for (int i = 0; i < job->nnode; i++) {

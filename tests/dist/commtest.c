@@ -1,4 +1,5 @@
-/* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | kill | abort | options].
+/* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | kill | abort | fault-cell |
+ * fault-bytes].
  * Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
 #include "tests/runtime/cases.h"
 #include <signal.h>
@@ -10,7 +11,7 @@
 static void must(Comm *comm, bool ok, const Error *error)
 {
     if (ok) return;
-    fprintf(stderr, "commtest: rank %d: %s\n", comm->process, error->text);
+    fprintf(stderr, "commtest: %s\n", error->text);
     comm->table->abort(comm, error->code ? error->code : EXIT_INTERNAL);
 }
 
@@ -131,13 +132,6 @@ static void misbehave(Comm *comm, const char *how)
     Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
     c.from.role[0] = c.to.role[0] = ROLE_WHOLE;
     must(comm, cases_run(comm, &c, 1, 1, true, &error), &error);
-    if (comm->process == 1) {
-        struct timespec a_moment = {.tv_nsec = 300000000};
-        nanosleep(&a_moment, NULL);
-        if (strcmp(how, "kill") == 0) raise(SIGKILL);
-        if (strcmp(how, "abort") == 0) comm->table->abort(comm, EXIT_MISMATCH);
-        sleep(60);
-    }
     Layout from, to;
     side_layout(&c, &c.from, &from);
     side_layout(&c, &c.to, &to);
@@ -145,8 +139,23 @@ static void misbehave(Comm *comm, const char *how)
     Transfer transfer = {.kind = c.kind, .dtype = F32, .shape = c.shape, .from = &from, .to = &to, .name = "gradient"};
     CommRequest *request = comm->table->prepare(comm, &transfer, 1, &error);
     must(comm, request != NULL, &error);
+    if (comm->process == 1) {
+        struct timespec a_moment = {.tv_nsec = 300000000};
+        nanosleep(&a_moment, NULL);
+        if (strcmp(how, "kill") == 0) raise(SIGKILL);
+        if (strcmp(how, "abort") == 0) comm->table->abort(comm, EXIT_MISMATCH);
+        sleep(60);
+    }
     must(comm, comm->table->start(comm, request, 0, (const void *[]){source}, (void *[]){target}, &error), &error);
     must(comm, comm->table->wait(comm, request, 0, &error) == COMM_COMPLETE, &error);
+}
+
+static void fault(Comm *comm, Fault which)
+{
+    Error error = {0};
+    Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
+    c.fault = which;
+    must(comm, cases_run(comm, &c, 1, 1, true, &error), &error);
 }
 
 int main(int argc, char **argv)
@@ -159,7 +168,7 @@ int main(int argc, char **argv)
         return error.code;
     }
     static const Shape small[] = {{2, {8, 8}}, {2, {16, 24}}, {2, {7, 9}}, {2, {1, 2}}, {2, {2, 100}}};
-    static const Shape large[] = {{2, {256, 256}}, {2, {77, 1001}}, {2, {2, 50000}}};
+    static const Shape large[] = {{2, {200, 200}}, {2, {77, 601}}, {2, {2, 30000}}};
     int64_t ran = 0;
     if (strcmp(what, "sweep") == 0)
         ran = sweep(comm);
@@ -167,6 +176,8 @@ int main(int argc, char **argv)
         ran = kinds(comm, small, 5, 4);
     else if (strcmp(what, "large") == 0)
         ran = kinds(comm, large, 3, 3);
+    else if (strncmp(what, "fault-", 6) == 0)
+        fault(comm, strcmp(what, "fault-cell") == 0 ? FAULT_CELL : FAULT_BYTES);
     else
         misbehave(comm, what);
     collectives(comm);

@@ -103,37 +103,44 @@ double case_target(const Case *c, int rank, int64_t cell, int use)
     return result;
 }
 
-static void cell_index(const Shape *shape, int64_t cell, int64_t *index)
+/* Every rank's box, for many questions. */
+typedef struct Boxes {
+    int64_t begin[MAX_NDIM], end[MAX_NDIM];
+} Boxes;
+
+static Boxes *side_boxes(const Case *c, const Side *side)
 {
-    for (int d = shape->ndim - 1; d >= 0; d--) {
-        index[d] = cell % shape->dim[d];
-        cell /= shape->dim[d];
-    }
+    Boxes *boxes = calloc((size_t)c->nranks, sizeof *boxes);
+    for (int r = 0; r < c->nranks; r++) side_box(c, side, r, boxes[r].begin, boxes[r].end);
+    return boxes;
 }
 
-static bool side_holds(const Case *c, const Side *side, int rank, int64_t cell)
+static bool holds(const Boxes *box, const int64_t *index, int ndim)
 {
-    int64_t begin[MAX_NDIM], end[MAX_NDIM], index[MAX_NDIM];
-    side_box(c, side, rank, begin, end);
-    cell_index(&c->shape, cell, index);
-    for (int d = 0; d < c->shape.ndim; d++)
-        if (index[d] < begin[d] || index[d] >= end[d]) return false;
+    for (int d = 0; d < ndim; d++)
+        if (index[d] < box->begin[d] || index[d] >= box->end[d]) return false;
     return true;
 }
 
 int64_t case_bound(const Case *c)
 {
     int64_t bound = 0, cells = shape_elements(&c->shape);
-    int terms = 1;
+    int terms = 1, ndim = c->shape.ndim;
     for (int i = 0; i < c->from.natoms; i++)
         if (c->from.role[i] == ROLE_PARTIAL && !still_partial(c, c->from.atom[i])) terms *= c->from.atom[i].size;
-    for (int64_t cell = 0; cell < cells; cell++)
+    Boxes *from = side_boxes(c, &c->from), *to = side_boxes(c, &c->to);
+    for (int64_t cell = 0; cell < cells; cell++) {
+        int64_t index[MAX_NDIM], rest = cell;
+        for (int d = ndim - 1; d >= 0; d--) {
+            index[d] = rest % c->shape.dim[d];
+            rest /= c->shape.dim[d];
+        }
         for (int owed = 0; owed < c->nranks; owed++) { /* what stays partial in the target is a value of its own */
             int needers = 0, without = 0;
             for (int r = 0; r < c->nranks; r++) {
-                if (partial_number(&c->to, r) != owed || !side_holds(c, &c->to, r, cell)) continue;
+                if (partial_number(&c->to, r) != owed || !holds(&to[r], index, ndim)) continue;
                 needers++;
-                without += !side_holds(c, &c->from, r, cell);
+                without += !holds(&from[r], index, ndim);
             }
             if (needers == 0) continue;
             if (terms == 1)
@@ -141,6 +148,9 @@ int64_t case_bound(const Case *c)
             else
                 bound += without < needers ? terms - 1 + needers - 1 : terms + needers - 1;
         }
+    }
+    free(from);
+    free(to);
     return bound;
 }
 
@@ -298,7 +308,9 @@ static bool use_run(Comm *comm, CommRequest *request, const Case *cases, int n, 
             int64_t begin[MAX_NDIM], end[MAX_NDIM];
             int64_t cells = side_box(&cases[i], &cases[i].to, comm->first_driven + r, begin, end);
             memset(target[r * n + i], 0x5a, (size_t)(cells * dtype_bytes[cases[i].dtype]));
-            box_visit(&cases[i], &cases[i].from, comm->first_driven + r, use, source[r * n + i], false, error);
+            bool holds_any = box_visit(&cases[i], &cases[i].from, comm->first_driven + r, use, source[r * n + i], false, error) &&
+                             side_box(&cases[i], &cases[i].from, comm->first_driven + r, begin, end) > 0;
+            if (cases[i].fault == FAULT_CELL && holds_any && comm->first_driven + r == cases[i].nranks - 1) value_set(source[r * n + i], cases[i].dtype, 0, 4711);
         }
         if (!comm->table->start(comm, request, r, (const void *const *)source + (ptrdiff_t)r * n, target + (ptrdiff_t)r * n, error)) return false;
     }
@@ -342,7 +354,7 @@ bool cases_run(Comm *comm, const Case *cases, int n, int uses, bool memory, Erro
     uint64_t sent[2] = {0}, received[2] = {0};
     CommRequest *request = ok ? comm->table->prepare(comm, transfers, n, error) : NULL;
     ok = request && counters_total(comm, &sent[0], &received[0], error);
-    for (int use = 0; use < uses && ok; use++) ok = use_run(comm, request, cases, n, use, source, target, error);
+    for (int use = 0; use < uses + (cases[0].fault == FAULT_BYTES) && ok; use++) ok = use_run(comm, request, cases, n, use, source, target, error);
     ok = ok && counters_total(comm, &sent[1], &received[1], error);
     uint64_t expected = (uint64_t)bound * (uint64_t)uses;
     if (ok && (sent[1] - sent[0] != expected || received[1] - received[0] != expected)) {

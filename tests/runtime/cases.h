@@ -14,6 +14,9 @@ typedef struct Side {
     bool reversed;          /* digits of one dimension in the opposite order */
 } Side;
 
+/* Mistakes made on purpose, to see that the checks find them. */
+typedef enum { FAULT_NONE, FAULT_CELL /* one cell of the last rank's source is wrong */, FAULT_BYTES /* one use more than was asked for */ } Fault;
+
 typedef struct Case {
     int nranks;
     Shape shape;
@@ -22,6 +25,7 @@ typedef struct Case {
     Side from, to;          /* the digits that are partial in `to` are digits of `from` and partial there */
     CommKind kind;
     const char *name;
+    Fault fault;
 } Case;
 
 void side_layout(const Case *c, const Side *side, Layout *layout);

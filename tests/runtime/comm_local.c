@@ -141,6 +141,23 @@ Test(comm_local, bytes_are_counted_for_the_rank_that_sends_them)
     comm->table->destroy(comm);
 }
 
+Test(comm_local, the_checks_find_faults)
+{
+    for (int kind = 0; kind < NCOMMS; kind++) {
+        if (kind == COMM_STRIDED_SLICE) continue; /* moves nothing */
+        Error error = {0};
+        Comm *comm = comm_local_create(8, &error);
+        Case wrong = kind_case((CommKind)kind, 8, 8);
+        wrong.fault = FAULT_CELL;
+        cr_assert_not(cases_run(comm, &wrong, 1, 1, false, &error));
+        cr_assert(strstr(error.text, "cell ") != NULL, "%s", error.text);
+        wrong.fault = FAULT_BYTES;
+        cr_assert_not(cases_run(comm, &wrong, 1, 1, false, &error));
+        cr_assert(strstr(error.text, "bytes sent") != NULL, "%s", error.text);
+        comm->table->destroy(comm);
+    }
+}
+
 /* Ranks 0-1 and 2-3 gather separately: a wait is pending until its own group has started, and only its own. */
 Test(comm_local, wait_is_pending_until_the_group_has_started)
 {
