@@ -1,0 +1,335 @@
+/* The proof refuses wrong plans: every plan here is compiled, proved, then changed in memory in one way at a time, and must be refused. */
+#include "compiler/compiler.h"
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Case {
+    char file[64];
+    int nranks, optimize;
+    char mode[24];
+} Case;
+static const Case cases[] = {
+    {"samples/quickstart.dsl", 8, 2, ""},  {"samples/quickstart.dsl", 8, 0, ""},   {"samples/elementwise.dsl", 6, 2, "semi_auto"},
+    {"samples/mesh.dsl", 8, 2, ""},        {"samples/output.dsl", 8, 2, ""},       {"samples/oneflow_ddp.dsl", 2, 2, ""},
+    {"samples/elementwise.dsl", 4, 2, ""}, {"samples/reductions.dsl", 4, 0, ""},
+};
+enum { NCASES = sizeof cases / sizeof *cases };
+
+/* Reads the plan that pcc writes for a case. */
+static void load(const Case *which, Arena *arena, Plan *plan) {
+    Error error = {0};
+    char *text;
+    size_t n;
+    cr_assert(file_read(arena, which->file, 1 << 20, &text, &n, &error), "%s (run from the source folder)", error.text);
+    Diags diags;
+    diags_init(&diags, arena);
+    diags_add_file(&diags, which->file, text, n);
+    Options options = {.input = which->file, .output = "/dev/null", .optimize = which->optimize, .prove = true};
+    options.overrides.nranks = which->nranks;
+    options.overrides.mode = *which->mode ? which->mode : NULL;
+    Compilation c;
+    bool ok = compile(&c, arena, &options, &diags, text, n);
+    if (!ok) diags_print(&diags, stderr);
+    cr_assert(ok, "%s: %s", which->file, c.error.text);
+    cr_assert(plan_read(plan, arena, "plan", c.text.at, c.text.n, 0, &error), "%s", error.text);
+    compilation_finish(&c);
+}
+
+static Role *role_of(Plan *plan) { return &plan->programs.at[0].roles.at[0]; }
+
+static int tried, refused;
+static char last[1024]; /* why the last one was refused */
+
+static bool proved(const Plan *plan) {
+    Proof proof;
+    Error error = {0};
+    bool ok = proof_check(plan, &proof, &error);
+    snprintf(last, sizeof last, "%s", error.text);
+    return ok;
+}
+
+/* The changed plan must be refused. */
+static void refuse(const Case *which, const Plan *plan, const char *what, int at) {
+    tried++;
+    bool ok = proved(plan);
+    refused += !ok;
+    cr_expect_not(ok, "%s on %d ranks, -O%d: proved although %s %d", which->file, which->nranks, which->optimize, what, at);
+}
+
+/* Runs change on every case; a change puts back what it changed. */
+static void on_all(void (*change)(const Case *, Plan *), int least) {
+    tried = refused = 0;
+    for (int i = 0; i < NCASES; i++) {
+        Arena arena;
+        arena_init(&arena);
+        Plan plan;
+        load(&cases[i], &arena, &plan);
+        cr_assert(proved(&plan), "%s: %s", cases[i].file, last);
+        change(&cases[i], &plan);
+        cr_assert(proved(&plan), "%s: the change was not undone: %s", cases[i].file, last);
+        arena_finish(&arena);
+    }
+    printf("%d of %d wrong plans refused\n", refused, tried);
+    cr_assert_geq(tried, least, "only %d plans tried", tried);
+}
+
+static void remove_step(Role *role, int at, Step *saved) {
+    *saved = role->steps.at[at];
+    memmove(role->steps.at + at, role->steps.at + at + 1, (size_t)(--role->steps.n - at) * sizeof *saved);
+}
+static void insert_step(Role *role, int at, Step step) { /* after a removal: there is room */
+    memmove(role->steps.at + at + 1, role->steps.at + at, (size_t)(role->steps.n++ - at) * sizeof step);
+    role->steps.at[at] = step;
+}
+
+static void each_step_dropped(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->steps.n; i++) {
+        Step step;
+        remove_step(role, i, &step);
+        refuse(which, plan, "a step was dropped:", i);
+        insert_step(role, i, step);
+    }
+}
+Test(proof_check, a_plan_without_one_of_its_steps_is_refused) { on_all(each_step_dropped, 200); }
+
+/* The communication is gone, and its source is used in place of its target. */
+static void each_communication_skipped(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    Step *copy = malloc((size_t)role->steps.n * sizeof *copy);
+    int n = role->steps.n;
+    memcpy(copy, role->steps.at, (size_t)n * sizeof *copy);
+    for (int i = 0; i < n; i++) {
+        if (copy[i].kind != STEP_START && copy[i].kind != STEP_LOCAL) continue;
+        role->steps.n = 0;
+        for (int k = 0; k < n; k++) {
+            Step step = copy[k];
+            if (k == i || (step.kind == STEP_WAIT && copy[i].kind == STEP_START && step.request == copy[i].request)) continue;
+            for (int j = 0; j < step.nin; j++)
+                if (step.in[j] == copy[i].out[0]) step.in[j] = copy[i].in[0];
+            role->steps.at[role->steps.n++] = step;
+        }
+        int loss = plan->programs.at[0].loss;
+        if (loss == copy[i].out[0]) plan->programs.at[0].loss = copy[i].in[0];
+        refuse(which, plan, "a communication was skipped: step", i);
+        plan->programs.at[0].loss = loss;
+    }
+    memcpy(role->steps.at, copy, (size_t)n * sizeof *copy);
+    role->steps.n = n;
+    free(copy);
+}
+Test(proof_check, a_plan_without_one_of_its_communications_is_refused) { on_all(each_communication_skipped, 50); }
+
+static void each_step_doubled(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    Step *room = malloc((size_t)(role->steps.n + 1) * sizeof *room), *own = role->steps.at;
+    int n = role->steps.n;
+    role->steps.at = room;
+    for (int i = 0; i < n; i++) {
+        memcpy(room, own, (size_t)n * sizeof *room);
+        role->steps.n = n;
+        insert_step(role, i, own[i]);
+        refuse(which, plan, "a step is there twice:", i);
+    }
+    role->steps.at = own;
+    role->steps.n = n;
+    free(room);
+}
+Test(proof_check, a_plan_with_a_step_twice_is_refused) { on_all(each_step_doubled, 200); }
+
+static bool feeds(const Step *a, const Step *b) {
+    if (a->kind == STEP_START && b->kind == STEP_WAIT) return a->request == b->request;
+    for (int i = 0; a->kind != STEP_START && i < a->nout; i++)
+        for (int j = 0; b->kind != STEP_WAIT && j < b->nin; j++)
+            if (a->out[i] == b->in[j]) return true;
+    return false;
+}
+/* Two neighbours of which the second needs the first change places: a wait after its user, a kernel before its operand. */
+static void each_dependence_reversed(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i + 1 < role->steps.n; i++) {
+        Step *a = &role->steps.at[i], *b = a + 1, swap = *a;
+        if (!feeds(a, b)) continue;
+        *a = *b;
+        *b = swap;
+        refuse(which, plan, "two dependent steps changed places:", i);
+        *b = *a;
+        *a = swap;
+    }
+}
+Test(proof_check, a_value_read_before_it_is_there_is_refused) { on_all(each_dependence_reversed, 100); }
+
+static void each_layout_changed(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->instances.n; i++) {
+        Instance *instance = &role->instances.at[i];
+        const Layout *own = instance->layout;
+        const Shape *shape = &plan->graph.values.at[instance->value].type.shape;
+        for (int k = 0; k < plan->graph.layouts.n; k++) {
+            const Layout *other = plan->graph.layouts.at[k];
+            if (other->ndim != own->ndim || layout_same(own, other, shape, plan->graph.nranks)) continue;
+            instance->layout = other;
+            refuse(which, plan, "another layout is claimed for value", i);
+        }
+        instance->layout = own;
+    }
+}
+Test(proof_check, a_value_in_another_layout_is_refused) { on_all(each_layout_changed, 500); }
+
+static void each_storage_layout_changed(const Case *which, Plan *plan) {
+    for (int i = 0; i < plan->graph.states.n; i++) {
+        State *state = &plan->graph.states.at[i];
+        const Layout *own = state->layout;
+        for (int k = 0; k < plan->graph.layouts.n; k++) {
+            const Layout *other = plan->graph.layouts.at[k];
+            if (other->ndim != own->ndim || layout_same(own, other, &state->type.shape, plan->graph.nranks)) continue;
+            state->layout = other;
+            refuse(which, plan, "another storage layout is claimed for state", i);
+        }
+        state->layout = own;
+    }
+    for (int i = 0; i < plan->graph.inputs.n; i++) {
+        Input *input = &plan->graph.inputs.at[i];
+        const Layout *own = input->layout;
+        for (int k = 0; k < plan->graph.layouts.n; k++) {
+            const Layout *other = plan->graph.layouts.at[k];
+            if (other->ndim != own->ndim || layout_same(own, other, &input->type.shape, plan->graph.nranks)) continue;
+            input->layout = other;
+            refuse(which, plan, "another layout is claimed for input", i);
+        }
+        input->layout = own;
+    }
+}
+Test(proof_check, a_state_or_input_in_another_layout_is_refused) { on_all(each_storage_layout_changed, 20); }
+
+static void each_operand_changed(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->steps.n; i++) {
+        Step *step = &role->steps.at[i];
+        for (int k = 0; k < step->nin; k++) {
+            int own = step->in[k];
+            if (step->kind == STEP_WAIT) continue; /* it says again what its start says */
+            for (int other = 0; other < role->instances.n; other++) {
+                if (role->instances.at[other].value == role->instances.at[own].value) continue;
+                step->in[k] = other;
+                refuse(which, plan, "an operand was exchanged in step", i);
+            }
+            step->in[k] = own;
+        }
+    }
+}
+Test(proof_check, a_step_on_another_operand_is_refused) { on_all(each_operand_changed, 1000); }
+
+static void each_node_changed(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->steps.n; i++) {
+        Step *step = &role->steps.at[i];
+        if (step->nnodes == 0) continue;
+        int own = step->node[0];
+        OpCode op = step->op;
+        for (int other = 0; other < plan->graph.nodes.n; other++) {
+            if (other == own) continue;
+            step->node[0] = other;
+            refuse(which, plan, "another graph node is claimed for step", i);
+        }
+        step->node[0] = own;
+        for (int other = 0; step->kind == STEP_KERNEL && other < NOPS; other++) {
+            if (other == (int)op) continue;
+            step->op = (OpCode)other;
+            refuse(which, plan, "another kernel runs in step", i);
+        }
+        step->op = op;
+    }
+}
+Test(proof_check, a_step_that_computes_something_else_is_refused) { on_all(each_node_changed, 1000); }
+
+/* An operand is laid over another one of the same kernel: both are alive there. */
+static void each_overlap(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->steps.n; i++) {
+        const Step *step = &role->steps.at[i];
+        if (step->kind != STEP_KERNEL) continue;
+        for (int k = 0; k < step->nin; k++) {
+            Instance *a = &role->instances.at[step->in[k]], *b = &role->instances.at[step->in[0]];
+            if (step->in[k] == step->in[0] || a->place != PLACE_ARENA || b->place != PLACE_ARENA) continue;
+            int64_t own = a->at;
+            a->at = b->at;
+            refuse(which, plan, "two operands overlap in step", i);
+            a->at = own;
+        }
+    }
+    for (int i = 0; i < role->instances.n; i++) {
+        Instance *instance = &role->instances.at[i];
+        if (instance->place != PLACE_ARENA) continue;
+        int64_t own = instance->at;
+        instance->at = role->arena_bytes;
+        refuse(which, plan, "it lies outside the arena: value", i);
+        instance->at = own;
+    }
+}
+Test(proof_check, values_that_overlap_are_refused) { on_all(each_overlap, 100); }
+
+static void each_state_confused(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->instances.n; i++) {
+        Instance *instance = &role->instances.at[i];
+        if (instance->place != PLACE_STATE) continue;
+        instance->version = !instance->version;
+        refuse(which, plan, "another version of its state is claimed for value", i);
+        instance->version = !instance->version;
+        int64_t own = instance->at;
+        for (int s = 0; s < plan->graph.states.n; s++) {
+            if (s == own || !type_equal(&plan->graph.states.at[s].type, &plan->graph.states.at[own].type)) continue;
+            instance->at = s;
+            refuse(which, plan, "another state is claimed for value", i);
+        }
+        instance->at = own;
+    }
+    int loss = plan->programs.at[0].loss;
+    for (int i = 0; i < role->instances.n; i++) {
+        if (role->instances.at[i].value == role->instances.at[loss].value && layout_equal(role->instances.at[i].layout, role->instances.at[loss].layout)) continue;
+        plan->programs.at[0].loss = i;
+        refuse(which, plan, "the loss is read from value", i);
+    }
+    plan->programs.at[0].loss = loss;
+}
+Test(proof_check, states_and_losses_confused_are_refused) { on_all(each_state_confused, 200); }
+
+/* A collective under another's name, where the layouts are not that one's pattern. */
+static void each_kind_changed(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->steps.n; i++) {
+        Step *step = &role->steps.at[i];
+        if (step->kind != STEP_START && step->kind != STEP_LOCAL) continue;
+        static const CommKind others[NCOMMS] = {
+            [COMM_ALL_REDUCE] = COMM_ALL_GATHER, [COMM_REDUCE_SCATTER] = COMM_ALL_TO_ALL, [COMM_ALL_GATHER] = COMM_REDUCE_SCATTER,
+            [COMM_ALL_TO_ALL] = COMM_ALL_REDUCE, [COMM_EXCHANGE] = COMM_STRIDED_SLICE,   [COMM_STRIDED_SLICE] = COMM_ALL_GATHER,
+        };
+        CommKind own = step->comm;
+        step->comm = others[own];
+        refuse(which, plan, "another collective is claimed for step", i);
+        step->comm = own;
+    }
+}
+Test(proof_check, a_collective_under_another_name_is_refused) { on_all(each_kind_changed, 50); }
+
+Test(proof_check, requests_must_be_waited_for_once) {
+    Arena arena;
+    arena_init(&arena);
+    Plan plan;
+    load(&cases[0], &arena, &plan);
+    Role *role = role_of(&plan);
+    for (int i = 0; i < role->steps.n; i++) {
+        if (role->steps.at[i].kind != STEP_WAIT) continue;
+        role->steps.at[i].request++;
+        cr_expect_not(proved(&plan), "a wait for another request, step %d", i);
+        role->steps.at[i].request--;
+    }
+    role->last_rank--;
+    cr_expect_not(proved(&plan), "a rank without a role");
+    role->last_rank++;
+    cr_assert(proved(&plan));
+    arena_finish(&arena);
+}
