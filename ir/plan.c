@@ -387,7 +387,7 @@ static bool check_checksum(const Scan *start, const char *text, const Envelope *
 
 bool plan_read(Plan *plan, Arena *arena, const char *name, const char *text, size_t n, int flags, Error *error) {
     plan_init(plan, arena);
-    Envelope envelope;
+    Envelope envelope = {0};
     if (!read_envelope(name, text, n, &envelope, error)) return false;
     const char *copy = arena_copy(arena, text, n);
     Reading reading = {.scan = {arena, name, copy, copy + n, 1, error}, .graph = &plan->graph};
