@@ -7,7 +7,7 @@
  *   box.c     index ranges; who holds, who owns, what moves where (closed formulas, no lists of ranks)
  *   ops.def   the operator table; rule.c, shapes.c: shape inference and factors; adjoint.c: gradients; graph.c: building
  *   verify.c  what must hold of a graph between passes
- *   plan.c    programs, roles, steps; print.c and read.c: the text form, both ways
+ *   plan.c    programs, roles, steps; print.c, scan.c, read.c: the text form, both ways (docs/plan.md)
  */
 #pragma once
 #include <stdarg.h>
