@@ -161,6 +161,7 @@ double lex_real(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_name(Parse *parse, const Loc *loc, int n);
 void lex_bad_string(Parse *parse, const Loc *loc);
+void lex_bad_quotes(Parse *parse, const Loc *loc);
 void lex_bad_comment(Parse *parse, const Loc *loc);
 void lex_bad_operator(Parse *parse, const Loc *loc, const char *text);
 int lex_other(Parse *parse, const Loc *loc, const char *text, int n); /* bytes that start no token: the token that was meant, 0: white space, -1: none */

@@ -18,7 +18,7 @@ static bool define_find(const Overrides *flags, const char *name, int64_t *value
 
 static bool head_entry_lower(Lower *lower, const Entry *entry) {
     Symbol *symbol;
-    int64_t value;
+    int64_t value = 0;
     if (!names_define(lower, entry->name, entry->name_loc, &symbol)) return false;
     bool defined = define_find(lower->overrides, entry->name, &value);
     Number number = {.i = value, .f = (double)value};
@@ -200,7 +200,7 @@ static bool net_lower(Lower *lower, const Block *net) {
 
 /* ---------------------------------------------------------------- the file */
 
-/* One net, at most one of each other block: blocks[kind], NULL where there is none. */
+/* One net, one train block, at most one parallel block: blocks[kind], NULL where there is none. */
 static bool blocks_find(Lower *lower, const Parse *parse, const Block **blocks) {
     static const char *const names[NBLOCKS] = {"net", "train", "parallel"};
     bool ok = true;
@@ -223,17 +223,18 @@ static bool blocks_find(Lower *lower, const Parse *parse, const Block **blocks) 
         diag_error(lower->diags, lower_span(lower, blocks[BLOCK_NET]->name_loc), "there is no train block: neither data nor an optimizer for net %s",
                    blocks[BLOCK_NET]->name);
         diag_hint(lower->diags, "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 10; }");
-        return false;
+        ok = false;
     }
     return ok;
 }
 
 static bool file_lower(Lower *lower, const Parse *parse) {
     const Block *blocks[NBLOCKS] = {0};
-    if (!blocks_find(lower, parse, blocks)) return false;
+    bool ok = blocks_find(lower, parse, blocks);
     const Block *net = blocks[BLOCK_NET];
+    if (!net) return false;
     lower->graph->name = net->name;
-    bool ok = check_defines(lower, net);
+    ok &= check_defines(lower, net);
     for (const Entry *entry = net->entries; entry; entry = entry->next) ok &= head_entry_lower(lower, entry);
     /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */
     if (!parallel_lower(lower, blocks[BLOCK_PARALLEL])) return false;

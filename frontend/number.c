@@ -12,7 +12,9 @@ const Expr *unbracket(const Expr *expr) {
 static Number integer(int64_t i) { return (Number){.i = i, .f = (double)i}; }
 
 const char *number_text(Arena *arena, Number number) {
-    return number.real ? arena_printf(arena, "%.10g", number.f) : arena_printf(arena, "%lld", (long long)number.i);
+    if (!number.real) return arena_printf(arena, "%lld", (long long)number.i);
+    const char *text = arena_printf(arena, "%.10g", number.f);
+    return strpbrk(text, ".e") ? text : arena_printf(arena, "%s.0", text);
 }
 
 bool is_number(const Lower *lower, const Expr *expr) {

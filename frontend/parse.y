@@ -10,7 +10,7 @@ typedef void *yyscan_t;
 %define api.pure full
 %define api.location.type {Loc}
 %define parse.error custom
-%define parse.lac full
+%define lr.type canonical-lr
 %locations
 %lex-param {yyscan_t scanner}
 %parse-param {yyscan_t scanner} {Parse *parse}

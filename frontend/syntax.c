@@ -143,6 +143,11 @@ void lex_bad_string(Parse *parse, const Loc *loc) {
     diag_error(parse->diags, here(parse, opener), "this text is not closed: expected '\"' before the end of the line");
 }
 
+void lex_bad_quotes(Parse *parse, const Loc *loc) {
+    diag_error(parse->diags, here(parse, *loc), "texts stand in double quotes");
+    diag_hint(parse->diags, "file(\"w.npy\")");
+}
+
 void lex_bad_comment(Parse *parse, const Loc *loc) {
     Loc opener = *loc;
     opener.end = opener.begin + 2;
@@ -199,8 +204,7 @@ int lex_other(Parse *parse, const Loc *loc, const char *text, int n) {
         diag_error(parse->diags, here(parse, *loc), "a control character (byte 0x%02x): this is not a text file", c);
     } else if (c < 0x80) {
         diag_error(parse->diags, here(parse, *loc), "'%c' is not part of the language", c);
-        if (c == '\'') diag_hint(parse->diags, "texts stand in double quotes: file(\"w.npy\")");
-    } else if (n > 1 && n <= 4 && c >= 0xc2) {
+    } else if (n > 1) {
         diag_error(parse->diags, here(parse, *loc), "'%.*s' is not part of the language", n, text);
         diag_hint(parse->diags, "names are made of the letters a to z and A to Z, digits and '_'");
     } else {
@@ -239,6 +243,7 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         if (expression && (!strcmp(word, "a name") || among(starts, sizeof starts / sizeof *starts, word))) continue;
         if (operators && among(infix, sizeof infix / sizeof *infix, word)) continue;
         if (!strcmp(word, "'shard'") && n > 2) continue;
+        if (!strcmp(word, "'('") && among(expected, n, "'='")) continue; /* mesh alone is written with brackets */
         if (!strcmp(word, "end of file") || !strcmp(word, "a construct that is not built yet")) continue;
         if (!strcmp(word, "';'") && n > 4 && among(expected, n, "'param'")) continue; /* a lone ';' says nothing */
         words[nwords++] = word;
@@ -257,8 +262,10 @@ static void hint_for(const Parse *parse, const char *unexpected, const char *con
     const char *before = parse->text + previous.begin;
     int nbefore = previous.end - previous.begin;
     bool wants_equals = among(expected, n, "'='");
-    if (wants_equals && !strcmp(unexpected, "':'"))
-        diag_hint(parse->diags, "a declaration starts with input, param or const; a setting is written name = value;");
+    if (wants_equals && among(expected, n, "'('"))
+        diag_hint(parse->diags, "a setting is written name = value;");
+    else if (wants_equals && !strcmp(unexpected, "':'"))
+        diag_hint(parse->diags, "a declaration starts with input, param or const: input x : f32[16, 32];");
     else if (wants_equals && !strcmp(unexpected, "'('"))
         diag_hint(parse->diags, "give the result a name: h = %.*s(...);", nbefore, before);
     else if (wants_equals && !strcmp(unexpected, "a name"))

@@ -1,0 +1,110 @@
+#include "compile.h"
+
+static void compile_settings(Compiled *c, const char *settings, const Overrides *flags) {
+    char text[1024];
+    snprintf(text, sizeof text, NET("") "parallel {\n%s\n}\n", settings);
+    compile_with(c, text, strlen(text), flags);
+}
+
+static const Overrides eight = {.nranks = 8};
+
+Test(parallel, without_a_block_the_mode_is_auto) {
+    Compiled c;
+    compile(&c, NET(""), 8);
+    expect_accepted(&c);
+    const Settings *settings = &c.graph.settings;
+    cr_assert_eq(settings->mode, MODE_AUTO);
+    cr_assert_str_eq(settings->search, "sharding_propagation");
+    cr_assert_eq(settings->dataset, DATASET_AUTO);
+    cr_assert(settings->gradients_mean);
+    cr_assert_not(settings->strict_divide);
+    cr_assert_eq(c.graph.replicas, 0);
+    compiled_finish(&c);
+}
+
+Test(parallel, settings_are_read) {
+    Compiled c;
+    compile_settings(&c, "mode = semi_auto; dataset = full_batch; gradients = sum; search = sharding_propagation;", &eight);
+    expect_accepted(&c);
+    cr_assert_eq(c.graph.settings.mode, MODE_SEMI_AUTO);
+    cr_assert_eq(c.graph.settings.dataset, DATASET_FULL_BATCH);
+    cr_assert_not(c.graph.settings.gradients_mean);
+    compiled_finish(&c);
+}
+
+Test(parallel, flags_override_the_block) {
+    Compiled c;
+    Overrides flags = {.nranks = 8, .mode = "semi_auto", .dataset = "((4, 1), (2, 4))", .gradients = "sum", .strict_divide = true};
+    compile_settings(&c, "mode = auto; dataset = auto; gradients = mean;", &flags);
+    expect_accepted(&c);
+    cr_assert_eq(c.graph.settings.mode, MODE_SEMI_AUTO);
+    cr_assert_eq(c.graph.settings.dataset, DATASET_EXPLICIT);
+    cr_assert_eq(c.graph.settings.dataset_hint->in[1].dim[1].split, 4);
+    cr_assert_not(c.graph.settings.gradients_mean);
+    cr_assert(c.graph.settings.strict_divide);
+    compiled_finish(&c);
+}
+
+Test(parallel, mistakes_in_flags_name_the_flag) {
+    Compiled c;
+    Overrides flags = {.nranks = 8, .mode = "atuo"};
+    compile_settings(&c, "", &flags);
+    expect_error(&c, 1, 1, "unknown mode 'atuo'");
+    cr_assert_str_eq(c.diags.files.at[c.diags.items.at[0].span.file].name, "--mode");
+    compiled_finish(&c);
+}
+
+Test(parallel, the_dataset_strategy_has_a_tuple_for_each_input) {
+    Compiled c;
+    compile_settings(&c, "dataset = ((8, 1), (8, 1));", &eight);
+    expect_accepted(&c);
+    cr_assert_eq(c.graph.settings.dataset_hint->nin, 2);
+    compiled_finish(&c);
+    compile_settings(&c, "dataset = (8, 1);", &eight);
+    expect_error(&c, 9, 11, "1 tuple, but the net has 2 inputs");
+    compiled_finish(&c);
+}
+
+Test(parallel, mistakes_are_diagnosed_where_they_are) {
+    static const struct {
+        const char *settings;
+        int column;
+        const char *error;
+    } cases[] = {{"mode = fast;", 8, "unknown mode 'fast'"},
+                 {"mode = 3;", 8, "mode is one of"},
+                 {"mode = stand_alone;", 8, "for one rank, and this run has 8"},
+                 {"search = recursive_programming;", 10, "not built yet"},
+                 {"dataset = half;", 11, "unknown dataset 'half'"},
+                 {"gradients = max;", 13, "unknown gradients 'max'"},
+                 {"mesh (dp = 3);", 1, "does not divide the 8 ranks"},
+                 {"mesh (dp = 0);", 12, "the size of an axis is 1 to"},
+                 {"mesh (dp = 2, dp = 2);", 15, "has an axis 'dp' already"},
+                 {"mesh (2, 4);", 7, "an axis has a name and a size"},
+                 {"mesh ();", 1, "a mesh is a list of axes"},
+                 {"mesh (a = 65536, b = 65536);", 1, "more than 2147483647 ranks"},
+                 {"mod = auto;", 1, "parallel has no setting 'mod'"},
+                 {"epochs = 3;", 1, "epochs belongs into the train block"},
+                 {"bucket = 3;", 1, "bucket is not built yet"},
+                 {"mode = auto; mode = auto;", 14, "mode is set twice"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        compile_settings(&c, cases[i].settings, &eight);
+        expect_error(&c, 9, cases[i].column, cases[i].error);
+        compiled_finish(&c);
+    }
+}
+
+Test(parallel, replicas_are_those_of_data_parallel_and_not_fewer_than_ranks) {
+    static const struct {
+        const char *mode;
+        int nranks, replicas, want; /* want 0: rejected */
+    } cases[] = {{"data_parallel", 8, 0, 8}, {"data_parallel", 8, 12, 12}, {"data_parallel", 1, 8, 8}, {"data_parallel", 8, 7, 0}, {"auto", 8, 8, 0}, {"stand_alone", 1, 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        Overrides flags = {.nranks = cases[i].nranks, .replicas = cases[i].replicas, .mode = cases[i].mode};
+        compile_settings(&c, "", &flags);
+        cr_assert_eq(c.accepted, cases[i].want > 0, "%s %d %d", cases[i].mode, cases[i].nranks, cases[i].replicas);
+        if (c.accepted) cr_assert_eq(c.graph.replicas, cases[i].want);
+        compiled_finish(&c);
+    }
+}

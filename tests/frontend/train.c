@@ -1,0 +1,106 @@
+#include "compile.h"
+
+static void compile_settings(Compiled *c, const char *settings) {
+    char text[1024];
+    snprintf(text, sizeof text, HEAD TAIL "train {\n%s\n}\n", settings);
+    compile(c, text, 8);
+}
+
+#define DATA "data = numpy_rand(seed = 1);"
+#define OPTIMIZER "optimizer = sgd(lr = 0.1);"
+
+Test(train, settings_are_read) {
+    Compiled c;
+    compile_settings(&c, "data = numpy_rand(seed = batch, rows = 2); optimizer = momentum(momentum = 0.5, lr = 1 / 4.0); epochs = 3; steps = 7; log_every = 50; seed = 9;");
+    expect_accepted(&c);
+    const Settings *settings = &c.graph.settings;
+    cr_assert_eq(settings->data, DATA_NUMPY_RAND);
+    cr_assert_eq(settings->data_seed, 16);
+    cr_assert_eq(settings->data_rows, 2);
+    cr_assert_eq(settings->optimizer, OPTIMIZER_MOMENTUM);
+    cr_assert_float_eq(settings->lr, 0.25, 0);
+    cr_assert_float_eq(settings->momentum, 0.5, 0);
+    cr_assert_eq(settings->epochs, 3);
+    cr_assert_eq(settings->steps, 7);
+    cr_assert_eq(settings->log_every, 50);
+    cr_assert_eq(settings->seed, 9);
+    compiled_finish(&c);
+}
+
+Test(train, defaults_are_one_step_of_one_epoch_every_loss_printed) {
+    Compiled c;
+    compile_settings(&c, DATA "optimizer = sgd(0.1);");
+    expect_accepted(&c);
+    cr_assert_eq(c.graph.settings.epochs, 1);
+    cr_assert_eq(c.graph.settings.steps, 1);
+    cr_assert_eq(c.graph.settings.log_every, 0);
+    cr_assert_eq(c.graph.settings.data_rows, 0);
+    cr_assert_eq(c.graph.settings.optimizer, OPTIMIZER_SGD);
+    cr_assert_float_eq(c.graph.settings.lr, 0.1, 0);
+    compiled_finish(&c);
+}
+
+Test(train, mistakes_are_diagnosed_where_they_are) {
+    static const struct {
+        const char *settings;
+        int line, column;
+        const char *error;
+    } cases[] = {{OPTIMIZER, 7, 1, "where the data comes from"},
+                 {DATA, 7, 1, "train has no optimizer"},
+                 {"data = numpy_rand();" OPTIMIZER, 8, 8, "numpy_rand needs seed"},
+                 {"data = numpy_rand(seed = -1);" OPTIMIZER, 8, 26, "seed is 0 to 4294967295"},
+                 {"data = numpy_rand(seed = 1, rows = 17);" OPTIMIZER, 8, 36, "17 rows are more than input x has: 16"},
+                 {"data = numpy_rand;" OPTIMIZER, 8, 8, "numpy_rand needs its arguments"},
+                 {"data = npy(x = \"x.npy\");" OPTIMIZER, 8, 8, "npy is not built yet"},
+                 {"data = random(1);" OPTIMIZER, 8, 8, "unknown data source"},
+                 {"data = 3;" OPTIMIZER, 8, 8, "this is no data source"},
+                 {"data = per_rank(x = [1], t = [1]);" OPTIMIZER, 8, 8, "per_rank is for mode data_parallel"},
+                 {DATA "optimizer = sgd(lr = -1);", 8, 50, "lr is at least 0"},
+                 {DATA "optimizer = sgd();", 8, 41, "sgd needs lr"},
+                 {DATA "optimizer = sgd(lr = 1, lr = 2);", 8, 53, "lr is given twice"},
+                 {DATA "optimizer = momentum(lr = 1, momentum = 2);", 8, 69, "momentum is 0 to 1"},
+                 {DATA "optimizer = adam(lr = 1);", 8, 41, "adam is not built yet"},
+                 {DATA OPTIMIZER "steps = 0;", 8, 63, "steps is 1 to"},
+                 {DATA OPTIMIZER "seed = -1;", 8, 62, "seed is at least 0"},
+                 {DATA OPTIMIZER "mode = auto;", 8, 55, "mode belongs into the parallel block"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        compile_settings(&c, cases[i].settings);
+        expect_error(&c, cases[i].line, cases[i].column, cases[i].error);
+        compiled_finish(&c);
+    }
+}
+
+#define DDP(data) \
+    "net q {\n input x : f32[2, 1];\n input y : f32;\n param w : f32[1] = ones;\n loss mean(x * w) - y;\n}\nparallel { mode = data_parallel; }\ntrain {\n" data "\n" OPTIMIZER "}\n"
+
+Test(train, per_rank_gives_every_replica_of_every_input_its_literal) {
+    Compiled c;
+    compile(&c, DDP("data = per_rank(y = [5, 6, 7], x = [[[1], [2]], [[3], [4]], [[-1], [0.5]]]);"), 3);
+    expect_accepted(&c);
+    const double want_x[] = {1, 2, 3, 4, -1, 0.5}, want_y[] = {5, 6, 7};
+    for (int i = 0; i < 6; i++) cr_assert_float_eq(c.graph.inputs.at[0].per_rank[i], want_x[i], 0);
+    for (int i = 0; i < 3; i++) cr_assert_float_eq(c.graph.inputs.at[1].per_rank[i], want_y[i], 0);
+    cr_assert_eq(c.graph.settings.data, DATA_PER_RANK);
+    compiled_finish(&c);
+}
+
+Test(train, per_rank_is_checked) {
+    static const struct {
+        const char *text;
+        int column;
+        const char *error;
+    } cases[] = {{DDP("data = per_rank(x = [[[1], [2]]], y = [1, 2]);"), 21, "a list of 2 literals, one a replica; there is 1"},
+                 {DDP("data = per_rank(x = 3, y = [1, 2]);"), 21, "a list of 2 literals"},
+                 {DDP("data = per_rank(x = [[[1], [2]], [[1], [2, 3]]], y = [1, 2]);"), 40, "2 elements, but dimension 1 of f32[2, 1]"},
+                 {DDP("data = per_rank(y = [1, 2]);"), 8, "per_rank does not give input x"},
+                 {DDP("data = per_rank(z = [1, 2]);"), 17, "the net has no input 'z'"},
+                 {DDP("data = per_rank(y = [1, 2], y = [1, 2]);"), 29, "input y is given twice"},
+                 {DDP("data = per_rank([1, 2]);"), 17, "takes the inputs by name"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        compile(&c, cases[i].text, 2);
+        expect_error(&c, 9, cases[i].column, cases[i].error);
+        compiled_finish(&c);
+    }
+}

@@ -1,0 +1,3 @@
+train {
+    optimizer = sgd(lr = 0.1);
+}

@@ -1,0 +1,2 @@
+net q {
+    input x : f32[2];

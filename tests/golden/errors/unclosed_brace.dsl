@@ -1,0 +1,4 @@
+net q {
+    input x : f32[2];
+train {
+}
