@@ -178,6 +178,9 @@ static void job_abort(Comm *comm, int code)
     fflush(stdout);
     fprintf(stderr, "prun: rank %d on %s ends the job with exit code %d\n", comm->process, comm->node, code);
     fflush(stderr);
+    /* mpirun takes seconds to end a job that several ranks abort in the same moment: whoever comes later is usually killed while it sleeps. */
+    int turn = comm->local_rank < 20 ? comm->local_rank : 20;
+    nanosleep(&(struct timespec){.tv_nsec = turn * 20000000L}, NULL);
     MPI_Abort(job->world, code);
     _Exit(code); /* MPI_Abort may return when the job is already being ended */
 }
@@ -349,7 +352,7 @@ static bool job_open(MpiComm *job, Error *error)
     char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
     int length = 0;
     MPI_Get_processor_name(name, &length);
-    snprintf(comm->node, sizeof comm->node, "%s", name);
+    snprintf(comm->node, sizeof comm->node, "%.255s", name);
     if (!nodes_find(job, &options, error)) return false;
     job->crowded = comm->nlocal > sysconf(_SC_NPROCESSORS_ONLN);
     if (job->nnode > 1 && !options.messages) {
