@@ -21,9 +21,9 @@ int replicate(Lower *lower, int value, const char *name, Span span) {
 
 bool room_for_node(Lower *lower, Loc loc) {
     if (lower->graph->nodes.n < MAX_NODES) return true;
-    /* Said once: every later statement fails the same way. */
-    if (lower->diags->nerrors == 0) diag_error(lower->diags, lower_span(lower, loc), "the net has more than %d operators", (int)MAX_NODES);
-    else lower->diags->nerrors++, lower->diags->dropped = true;
+    /* Said once: all that follows fails the same way. */
+    if (!lower->full) diag_error(lower->diags, lower_span(lower, loc), "the net has more than %d operators", (int)MAX_NODES);
+    lower->full = true;
     return false;
 }
 

@@ -190,7 +190,7 @@ static bool net_lower(Lower *lower, const Block *net) {
     }
     for (const Statement *statement = net->statements; statement; statement = statement->next) {
         ok &= statement_lower(lower, statement);
-        if (lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
+        if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
     }
     if (lower->loss_span.line) return ok;
     diag_error(lower->diags, lower_span(lower, net->name_loc), "net %s has no loss", net->name);

@@ -56,6 +56,7 @@ typedef struct Lower {
     const Expr *dataset;   /* explicit dataset strategy, read after the inputs are known; NULL: none */
     int dataset_file;
     bool hidden;           /* mode data_parallel */
+    bool full;             /* the net has as many nodes as it may have */
     bool warned_shard;     /* that strategies have no effect in this mode */
     Span loss_span;        /* line 0: no loss yet */
 } Lower;

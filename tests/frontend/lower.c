@@ -137,10 +137,10 @@ Test(lower, a_file_has_one_net_and_one_train_block) {
     expect_error(&c, 1, 5, "there is no train block");
     compiled_finish(&c);
     compile(&c, NET("") "net r { }", 2);
-    expect_error(&c, 8, 1, "a second net block");
+    expect_error(&c, 9, 1, "a second net block");
     compiled_finish(&c);
     compile(&c, NET("") "parallel { }\nparallel { }", 2);
-    expect_error(&c, 9, 1, "a second parallel block");
+    expect_error(&c, 10, 1, "a second parallel block");
     compiled_finish(&c);
 }
 

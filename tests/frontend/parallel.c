@@ -61,7 +61,7 @@ Test(parallel, the_dataset_strategy_has_a_tuple_for_each_input) {
     cr_assert_eq(c.graph.settings.dataset_hint->nin, 2);
     compiled_finish(&c);
     compile_settings(&c, "dataset = (8, 1);", &eight);
-    expect_error(&c, 9, 11, "1 tuple, but the net has 2 inputs");
+    expect_error(&c, 10, 11, "1 tuple, but the net has 2 inputs");
     compiled_finish(&c);
 }
 
@@ -89,7 +89,7 @@ Test(parallel, mistakes_are_diagnosed_where_they_are) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         compile_settings(&c, cases[i].settings, &eight);
-        expect_error(&c, 9, cases[i].column, cases[i].error);
+        expect_error(&c, 10, cases[i].column, cases[i].error);
         compiled_finish(&c);
     }
 }

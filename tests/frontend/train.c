@@ -45,24 +45,24 @@ Test(train, mistakes_are_diagnosed_where_they_are) {
         const char *settings;
         int line, column;
         const char *error;
-    } cases[] = {{OPTIMIZER, 7, 1, "where the data comes from"},
-                 {DATA, 7, 1, "train has no optimizer"},
-                 {"data = numpy_rand();" OPTIMIZER, 8, 8, "numpy_rand needs seed"},
-                 {"data = numpy_rand(seed = -1);" OPTIMIZER, 8, 26, "seed is 0 to 4294967295"},
-                 {"data = numpy_rand(seed = 1, rows = 17);" OPTIMIZER, 8, 36, "17 rows are more than input x has: 16"},
-                 {"data = numpy_rand;" OPTIMIZER, 8, 8, "numpy_rand needs its arguments"},
-                 {"data = npy(x = \"x.npy\");" OPTIMIZER, 8, 8, "npy is not built yet"},
-                 {"data = random(1);" OPTIMIZER, 8, 8, "unknown data source"},
-                 {"data = 3;" OPTIMIZER, 8, 8, "this is no data source"},
-                 {"data = per_rank(x = [1], t = [1]);" OPTIMIZER, 8, 8, "per_rank is for mode data_parallel"},
-                 {DATA "optimizer = sgd(lr = -1);", 8, 50, "lr is at least 0"},
-                 {DATA "optimizer = sgd();", 8, 41, "sgd needs lr"},
-                 {DATA "optimizer = sgd(lr = 1, lr = 2);", 8, 53, "lr is given twice"},
-                 {DATA "optimizer = momentum(lr = 1, momentum = 2);", 8, 69, "momentum is 0 to 1"},
-                 {DATA "optimizer = adam(lr = 1);", 8, 41, "adam is not built yet"},
-                 {DATA OPTIMIZER "steps = 0;", 8, 63, "steps is 1 to"},
-                 {DATA OPTIMIZER "seed = -1;", 8, 62, "seed is at least 0"},
-                 {DATA OPTIMIZER "mode = auto;", 8, 55, "mode belongs into the parallel block"}};
+    } cases[] = {{OPTIMIZER, 8, 1, "where the data comes from"},
+                 {DATA, 8, 1, "train has no optimizer"},
+                 {"data = numpy_rand();" OPTIMIZER, 9, 8, "numpy_rand needs seed"},
+                 {"data = numpy_rand(seed = -1);" OPTIMIZER, 9, 26, "seed is 0 to 4294967295"},
+                 {"data = numpy_rand(seed = 1, rows = 17);" OPTIMIZER, 9, 36, "17 rows are more than input x has: 16"},
+                 {"data = numpy_rand;" OPTIMIZER, 9, 8, "numpy_rand needs its arguments"},
+                 {"data = npy(x = \"x.npy\");" OPTIMIZER, 9, 8, "npy is not built yet"},
+                 {"data = random(1);" OPTIMIZER, 9, 8, "unknown data source"},
+                 {"data = 3;" OPTIMIZER, 9, 8, "this is no data source"},
+                 {"data = per_rank(x = [1], t = [1]);" OPTIMIZER, 9, 8, "per_rank is for mode data_parallel"},
+                 {DATA "optimizer = sgd(lr = -1);", 9, 50, "lr is at least 0"},
+                 {DATA "optimizer = sgd();", 9, 41, "sgd needs lr"},
+                 {DATA "optimizer = sgd(lr = 1, lr = 2);", 9, 53, "lr is given twice"},
+                 {DATA "optimizer = momentum(lr = 1, momentum = 2);", 9, 69, "momentum is 0 to 1"},
+                 {DATA "optimizer = adam(lr = 1);", 9, 41, "adam is not built yet"},
+                 {DATA OPTIMIZER "steps = 0;", 9, 63, "steps is 1 to"},
+                 {DATA OPTIMIZER "seed = -1;", 9, 62, "seed is at least 0"},
+                 {DATA OPTIMIZER "mode = auto;", 9, 55, "mode belongs into the parallel block"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         compile_settings(&c, cases[i].settings);

@@ -1,0 +1,117 @@
+/* The frontend on any bytes: it accepts or refuses, never crashes, hangs, or uses more memory than a multiple of the text; it refuses with a
+ * diagnostic; what it accepts is a verified graph that prints and reads back to the same print.
+ *
+ * With -DPCC_LIBFUZZER: an entry for libFuzzer. Else a main that replays the files given as arguments. A file whose name contains
+ * ".valid." must be accepted in mode auto, one with ".hostile." refused in every mode. */
+#include "frontend/frontend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of memory for a byte of text, and for an empty one. "x=--------a;" is a node, a rule and a value for each "-", 2.5 KiB together, in
+ * vectors that double. */
+enum { MEMORY_PER_BYTE = 4000, MEMORY_BASE = 64 << 10 };
+
+static void require(bool holds, const char *what) {
+    if (holds) return;
+    fprintf(stderr, "frontend_compile: %s\n", what);
+    abort();
+}
+
+static void require_graph(const Graph *graph) {
+    Arena arena;
+    Graph again;
+    Error error = {0};
+    Text first = {0}, second = {0};
+    arena_init(&arena);
+    bool verified = graph_verify(graph, "lower", &error);
+    if (!verified) fprintf(stderr, "%s\n", error.text);
+    require(verified, "accepted what does not verify");
+    graph_print(&first, graph);
+    bool same = graph_read(&again, &arena, "printed", first.at, first.n, &error);
+    if (!same) fprintf(stderr, "%s\n%s", error.text, first.at);
+    require(same, "what it printed does not read back");
+    graph_print(&second, &again);
+    require(first.n == second.n && memcmp(first.at, second.at, first.n) == 0, "what it printed prints otherwise");
+    text_finish(&first);
+    text_finish(&second);
+    arena_finish(&arena);
+}
+
+static bool try_compile(const char *text, size_t n, const Overrides *flags) {
+    Arena arena;
+    Diags diags;
+    Graph graph;
+    arena_init(&arena);
+    diags_init(&diags, &arena);
+    bool accepted = frontend_compile("fuzz.dsl", text, n, flags, &graph, &arena, &diags);
+    require(accepted == (diags.nerrors == 0), "refused without a diagnostic, or accepted with one");
+    require(arena.used_bytes <= MEMORY_BASE + MEMORY_PER_BYTE * n, "used more memory than a multiple of the text");
+    char *said = NULL;
+    size_t nsaid;
+    FILE *out = open_memstream(&said, &nsaid);
+    diags_print(&diags, out);
+    fclose(out);
+    free(said);
+    if (accepted) require_graph(&graph);
+    arena_finish(&arena);
+    return accepted;
+}
+
+/* In the modes that take different ways. Returns whether one accepted it; *automatic: mode auto did. */
+static bool try_modes(const char *text, size_t n, bool *automatic) {
+    static const char *const names[] = {"batch"};
+    static const int64_t values[] = {24};
+    static const Overrides modes[] = {{.nranks = 8},
+                                      {.nranks = 8, .mode = "auto"},
+                                      {.nranks = 2, .mode = "data_parallel", .gradients = "sum"},
+                                      {.nranks = 1, .mode = "stand_alone", .ndefines = 1, .define_name = names, .define_value = values}};
+    bool any = false;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        bool accepted = try_compile(text, n, &modes[i]);
+        if (i == 1) *automatic = accepted;
+        any |= accepted;
+    }
+    return any;
+}
+
+#ifdef PCC_LIBFUZZER
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+    bool automatic;
+    if (n > 1 << 16) return -1;
+    /* A copy of exactly n bytes: a read beyond the text is one beyond the allocation. */
+    char *text = malloc(n ? n : 1);
+    if (n) memcpy(text, data, n);
+    try_modes(text, n, &automatic);
+    free(text);
+    return 0;
+}
+
+#else
+
+int main(int argc, char **argv) {
+    int failures = argc < 2;
+    for (int i = 1; i < argc; i++) {
+        Arena arena;
+        Error error;
+        char *text;
+        size_t n;
+        bool automatic;
+        arena_init(&arena);
+        if (!file_read(&arena, argv[i], 1 << 24, &text, &n, &error)) {
+            fprintf(stderr, "%s\n", error.text);
+            return EXIT_ENVIRONMENT;
+        }
+        bool any = try_modes(text, n, &automatic);
+        if ((strstr(argv[i], ".valid.") && !automatic) || (strstr(argv[i], ".hostile.") && any)) {
+            fprintf(stderr, "%s: %s\n", argv[i], any ? "accepted" : "refused");
+            failures++;
+        }
+        arena_finish(&arena);
+    }
+    return failures > 0;
+}
+
+#endif

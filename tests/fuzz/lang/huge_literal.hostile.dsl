@@ -1,0 +1,1 @@
+net q { const c : f32[281474976710656] = [1]; loss mean(c); } train { optimizer = sgd(lr = 1); }

@@ -1,0 +1,1 @@
+net q { param c : f32[9223372036854775807, 9223372036854775807] = zeros; loss mean(c); } train { optimizer = sgd(lr = 1); }
