@@ -3,6 +3,7 @@
  * Both layouts may name axes of meshes of their own: all that is planned is digits of rank numbers. */
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,10 +40,14 @@ typedef struct Request {
     bool json, help;
 } Request;
 
-static int fail_usage(const char *format, const char *text) {
+static int fail_usage(const char *format, ...) PRINTF_LIKE(1, 2);
+static int fail_usage(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
     fprintf(stderr, "pcc redistribute: ");
-    fprintf(stderr, format, text);
+    vfprintf(stderr, format, args);
     fprintf(stderr, "\npcc redistribute --help shows the options\n");
+    va_end(args);
     return EXIT_USAGE;
 }
 
@@ -81,9 +86,8 @@ static int request_read(int argc, char **argv, Request *request) {
         }
         if (known) continue;
         const char *nearest = name_nearest(argv[i], names, (int)(sizeof names / sizeof names[0]));
-        if (!nearest) return fail_usage("unknown argument '%s'", argv[i]);
-        fprintf(stderr, "pcc redistribute: unknown argument '%s'; did you mean %s?\n", argv[i], nearest);
-        return EXIT_USAGE;
+        return fail_usage("unknown argument '%s'%s%s%s", argv[i], nearest ? "; did you mean " : "", nearest ? nearest : "",
+                          nearest ? "?" : "");
     }
     for (int k = 0; k < 4; k++)
         if (!*values[k]) return fail_usage("%s is missing", names[k]);

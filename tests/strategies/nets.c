@@ -16,11 +16,14 @@ void net_init(Net *net, int nranks) {
     net->graph.settings.search = "sharding_propagation";
 }
 
-void net_finish(Net *net) { arena_finish(&net->arena); }
+void net_finish(Net *net) {
+    arena_finish(&net->arena);
+}
 
 static TensorType type_make(int ndim, const int64_t *dim) {
     TensorType type = {.dtype = F32, .shape = {.ndim = ndim}};
-    for (int d = 0; d < ndim; d++) type.shape.dim[d] = dim[d];
+    for (int d = 0; d < ndim; d++)
+        type.shape.dim[d] = dim[d];
     return type;
 }
 
@@ -38,13 +41,17 @@ int net_op(Net *net, OpCode op, int a, int b, const char *name) {
     return graph_emit(&net->graph, op, in, b < 0 ? 1 : 2, NULL, name, (Span){0});
 }
 
-int net_op_attr(Net *net, OpCode op, int a, const Attr *attr, const char *name) { return graph_emit(&net->graph, op, &a, 1, attr, name, (Span){0}); }
+int net_op_attr(Net *net, OpCode op, int a, const Attr *attr, const char *name) {
+    return graph_emit(&net->graph, op, &a, 1, attr, name, (Span){0});
+}
 
 static Span span_make(int file, const char *text, const char *begin, const char *end) {
     return (Span){.file = file, .line = 1, .column = (int)(begin - text) + 1, .length = (int)(end - begin)};
 }
 
-static void skip(const char **at) { *at += strspn(*at, " ,"); }
+static void skip(const char **at) {
+    *at += strspn(*at, " ,");
+}
 
 static void read_dim(Net *net, int file, const char *text, const char **at, Hint *hint, HintDim *dim) {
     const char *begin = *at;
@@ -66,7 +73,8 @@ static void read_dim(Net *net, int file, const char *text, const char **at, Hint
 
 static void read_tuple(Net *net, int file, const char *text, const char **at, Hint *hint, HintTuple *tuple) {
     const char *begin = (*at)++;
-    for (skip(at); **at != ')'; skip(at)) read_dim(net, file, text, at, hint, &tuple->dim[tuple->ndim++]);
+    for (skip(at); **at != ')'; skip(at))
+        read_dim(net, file, text, at, hint, &tuple->dim[tuple->ndim++]);
     ++*at;
     tuple->span = span_make(file, text, begin, *at);
 }
@@ -75,7 +83,8 @@ const Hint *net_hint(Net *net, const char *text) {
     int file = diags_add_file(&net->diags, "net.dsl", text, strlen(text));
     Hint *hint = arena_alloc(&net->arena, sizeof *hint);
     const char *at = text + 1;
-    for (skip(&at); *at == '('; skip(&at)) read_tuple(net, file, text, &at, hint, &hint->in[hint->nin++]);
+    for (skip(&at); *at == '('; skip(&at))
+        read_tuple(net, file, text, &at, hint, &hint->in[hint->nin++]);
     at++;
     at += strspn(at, " ");
     if (*at == '-') {
@@ -87,7 +96,9 @@ const Hint *net_hint(Net *net, const char *text) {
     return hint;
 }
 
-Node *net_node(Net *net, int value) { return &net->graph.nodes.at[net->graph.values.at[value].node]; }
+Node *net_node(Net *net, int value) {
+    return &net->graph.nodes.at[net->graph.values.at[value].node];
+}
 
 const char *net_strategy(Net *net, int value) {
     const Node *node = net_node(net, value);

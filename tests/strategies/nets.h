@@ -17,7 +17,7 @@ int net_op(Net *net, OpCode op, int a, int b, const char *name);             /* 
 int net_op_attr(Net *net, OpCode op, int a, const Attr *attr, const char *name);
 /* "((2, 4), (4, 1)) -> (8, 1)": a hint with spans into a line that is that text; axis names where letters stand. */
 const Hint *net_hint(Net *net, const char *text);
-Node *net_node(Net *net, int value); /* the producer of a value */
+Node *net_node(Net *net, int value);           /* the producer of a value */
 const char *net_strategy(Net *net, int value); /* its strategy as a tuple, "none" without one */
 /* All diagnostics as pcc prints them, in the arena. */
 const char *net_diagnostics(Net *net);

@@ -142,7 +142,8 @@ Test(propagate, a_hint_goes_through_transpose_and_broadcast) {
     Net net;
     net_init(&net, 8);
     int x = net_input(&net, "x", 2, (int64_t[]){8, 16}), bias = net_parameter(&net, "bias", 1, (int64_t[]){16});
-    int sum = net_op(&net, OP_add, x, bias, "sum"), turned = net_op(&net, OP_transpose, sum, -1, "turned"), y = net_op(&net, OP_relu, turned, -1, "y");
+    int sum = net_op(&net, OP_add, x, bias, "sum"), turned = net_op(&net, OP_transpose, sum, -1, "turned"),
+        y = net_op(&net, OP_relu, turned, -1, "y");
     net_node(&net, y)->hint = net_hint(&net, "((8, 1))");
     Propagation propagation;
     cr_assert(propagate(&net.graph, &propagation, &net.diags));
