@@ -286,8 +286,9 @@ static int run(const Options *options, Arena *arena) {
     diags_init(&diags, arena);
     bool done = compile(&c, arena, options, &diags, source, n);
     diags_print(&diags, stderr);
-    if (!done && c.error.text[0] != '\0')
-        fprintf(stderr, "pcc: %s: %s\n", options->input, c.error.text);
+    if (!done && c.error.text[0] != '\0') /* the environment's failures name their file; a bug of pcc is about this net */
+        fprintf(stderr, "pcc: %s%s%s\n", c.error.code == EXIT_INTERNAL ? options->input : "", c.error.code == EXIT_INTERNAL ? ": internal error: " : "",
+                c.error.text);
     if (done) {
         Text text = {0};
         stats_summary(&text, &c);
