@@ -15,7 +15,7 @@ typedef struct Rewrite {
     int *bucket, *next;  /* hash chains over the new nodes */
     unsigned mask;
     int next_cap;
-    bool identities;     /* some node was replaced by another value: what it alone used is dead now */
+    bool identities;     /* some node no longer uses what it used: that may be dead now */
 } Rewrite;
 
 /* ---------------------------------------------------------------- equal nodes */
@@ -138,13 +138,13 @@ static int identity(const Graph *g, const Node *node) {
     return value >= 0 ? value : inverse(g, node);
 }
 
-/* A reshape of a reshape is one reshape. */
-static void merge(Graph *g, Node *node) {
+/* A reshape of a reshape is one reshape: true when node was made it. */
+static bool merge(Graph *g, Node *node) {
     if (node->hint != NULL || node->nin != 1)
-        return;
+        return false;
     const Node *inner = producer(g, node->in[0]);
     if (node->op != OP_reshape || inner->op != OP_reshape || inner->hint != NULL || inner->origin != (int)(inner - g->nodes.at))
-        return;
+        return false;
     RuleError error;
     Rule *rule = arena_alloc(g->arena, sizeof *rule);
     TensorType from = g->values.at[inner->in[0]].type;
@@ -155,10 +155,11 @@ static void merge(Graph *g, Node *node) {
     for (int i = 0; i < attr[0].n; i++)
         attr[0].ints[i] = to->shape.dim[i + to->hidden];
     if (!rule_infer(OP_reshape, &from, 1, attr, rule, &error))
-        return;
+        return false;
     memcpy(node->attr, attr, sizeof attr);
     node->in[0] = inner->in[0];
     node->rule = rule;
+    return true;
 }
 
 /* ---------------------------------------------------------------- the rewriting */
@@ -245,7 +246,7 @@ static void rewrite_node(Rewrite *r, int id, int what) {
             r->node[id] = g->values.at[value].node;
             return;
         }
-        merge(g, &node);
+        r->identities |= merge(g, &node);
     }
     int made = append(r, &node, id);
     if (what & SIMPLIFY_SHARE)

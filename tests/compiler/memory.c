@@ -1,0 +1,107 @@
+#include "compile.h"
+
+typedef struct Life {
+    int from, to; /* steps */
+} Life;
+
+/* By brute force: what a step begins to write, and until which step someone reads it. */
+static Life *lives(const Compiled *x) {
+    const Graph *g = &x->c.spmd;
+    Life *life = malloc(sizeof *life * (size_t)g->values.n);
+    for (int v = 0; v < g->values.n; v++) {
+        life[v] = (Life){x->c.order.n + 1, -1};
+        for (int i = 0; i < x->c.order.n; i++) {
+            const Node *node = &g->nodes.at[x->c.order.at[i].node];
+            bool in = false, out = false;
+            for (int k = 0; k < node->nin; k++)
+                in |= node->in[k] == v;
+            for (int k = 0; k < node->nout; k++)
+                out |= node->out[k] == v && node->op != OP_write;
+            if (out && i < life[v].from)
+                life[v].from = i;
+            if (in || out)
+                life[v].to = i;
+        }
+        if (g->loss == v)
+            life[v].to = x->c.order.n;
+    }
+    return life;
+}
+
+/* b is made over a, elementwise, in the step in which a dies. */
+static bool made_over(const Compiled *x, int a, int b) {
+    const Node *node = &x->c.spmd.nodes.at[x->c.spmd.values.at[b].node];
+    for (int k = 0; k < node->nout && k < node->nin; k++)
+        if (node->out[k] == b && node->in[k] == a)
+            return op_table[node->op].in_place && x->c.spmd.values.at[a].layout == x->c.spmd.values.at[b].layout;
+    return false;
+}
+
+Test(memory, no_two_values_alive_at_once_overlap) {
+    for (int i = 0; i < NNETS; i++)
+        for (int o = 0; o <= 2; o++) {
+            Compiled x;
+            compiled(&x, nets[i], 4, o);
+            Life *life = lives(&x);
+            int checked = 0;
+            for (int a = 0; a < x.c.spmd.values.n; a++)
+                for (int b = 0; b < x.c.spmd.values.n; b++) {
+                    const Location *p = &x.c.location[a], *q = &x.c.location[b];
+                    bool used = a != b && life[a].to >= 0 && life[b].to >= 0 && p->place == PLACE_ARENA && q->place == PLACE_ARENA;
+                    if (!used || life[a].from > life[b].from || life[b].from > life[a].to || x.c.box_bytes[a] == 0 || x.c.box_bytes[b] == 0)
+                        continue;
+                    bool apart = p->at + x.c.box_bytes[a] <= q->at || q->at + x.c.box_bytes[b] <= p->at;
+                    bool over = life[b].from == life[a].to && made_over(&x, a, b) && o > 0;
+                    cr_expect(apart || over, "net %d -O%d: %s and %s", i, o, x.c.spmd.values.at[a].name, x.c.spmd.values.at[b].name);
+                    checked++;
+                }
+            cr_expect_gt(checked, 5);
+            free(life);
+            compiled_finish(&x);
+        }
+}
+
+Test(memory, offsets_are_aligned_and_within_the_arena) {
+    for (int i = 0; i < NNETS; i++) {
+        Compiled x;
+        compiled(&x, nets[i], 4, 2);
+        for (int v = 0; v < x.c.spmd.values.n; v++)
+            if (x.c.location[v].place == PLACE_ARENA) {
+                cr_expect_eq(x.c.location[v].at % 64, 0);
+                cr_expect_leq(x.c.location[v].at + (x.c.spmd.nodes.at[x.c.spmd.values.at[v].node].op == OP_write ? 0 : x.c.box_bytes[v]), x.c.arena_bytes);
+            }
+        compiled_finish(&x);
+    }
+}
+
+Test(memory, new_parameters_and_slots_lie_in_the_storage_of_the_old) {
+    Compiled x;
+    compiled(&x, quickstart, 8, 2);
+    for (int n = 0; n < x.c.spmd.nodes.n; n++) {
+        const Node *node = &x.c.spmd.nodes.at[n];
+        if (node->op != OP_write)
+            continue;
+        cr_expect_eq(x.c.location[node->in[0]].place, PLACE_STATE);
+        cr_expect_eq(x.c.location[node->in[0]].at, node->state);
+        cr_expect_eq(x.c.location[node->in[0]].version, 1);
+    }
+    compiled_finish(&x);
+}
+
+Test(memory, inputs_and_parameters_are_read_where_they_are) {
+    Compiled x;
+    compiled(&x, quickstart, 8, 2);
+    cr_expect_eq(x.c.location[value_named(&x.c.spmd, "w")].place, PLACE_STATE);
+    cr_expect_eq(x.c.location[value_named(&x.c.spmd, "label")].place, PLACE_INPUT);
+    compiled_finish(&x);
+}
+
+Test(memory, an_elementwise_result_takes_the_place_of_its_dying_operand_but_not_at_O0) {
+    for (int o = 0; o <= 2; o++) {
+        Compiled x;
+        compiled(&x, quickstart, 8, o);
+        const Node *relu = &x.c.spmd.nodes.at[x.c.spmd.values.at[value_named(&x.c.spmd, "a")].node];
+        cr_expect_eq(x.c.location[relu->out[0]].at == x.c.location[relu->in[0]].at, o > 0, "-O%d", o);
+        compiled_finish(&x);
+    }
+}

@@ -1,0 +1,61 @@
+#include "compile.h"
+
+Test(pipeline, a_wrong_net_is_rejected_with_diagnostics) {
+    Compiled x;
+    compiled_init(&x, 8, 2);
+    cr_expect(!compiled_run(&x, "net n() { loss relu(nothing); }"));
+    cr_expect_eq(x.c.error.code, EXIT_REJECTED);
+    cr_expect_gt(x.diags.nerrors, 0);
+    cr_expect_neq(access(x.output, F_OK), 0);
+    compiled_finish(&x);
+}
+
+Test(pipeline, every_pass_is_timed) {
+    Compiled x;
+    compiled(&x, quickstart, 8, 2);
+    cr_expect_gt(x.c.npasses, 10);
+    cr_expect_str_eq(x.c.pass[x.c.npasses - 1].name, "write");
+    for (int p = 0; p < x.c.npasses; p++)
+        cr_expect_geq(x.c.pass[p].seconds, 0);
+    compiled_finish(&x);
+}
+
+Test(pipeline, all_levels_and_policies_prove) {
+    for (int i = 0; i < NNETS; i++)
+        for (int o = 0; o <= 2; o++)
+            for (int p = 0; p < 3; p++)
+                for (int nranks = 4; nranks <= 12; nranks += 4) {
+                    Compiled x;
+                    compiled_init(&x, nranks, o);
+                    x.options.redistribution = (RedistributePolicy)p;
+                    cr_expect(compiled_run(&x, nets[i]), "net %d, -O%d, policy %d, %d ranks: %s", i, o, p, nranks, x.c.error.text);
+                    compiled_finish(&x);
+                }
+}
+
+Test(pipeline, the_dumped_stages_read_back) {
+    Compiled x;
+    char directory[] = "/tmp/pcc-dump-XXXXXX", path[128], command[128];
+    cr_assert(mkdtemp(directory) != NULL);
+    compiled_init(&x, 8, 2);
+    x.options.dump = true;
+    x.options.dump_directory = directory;
+    x.options.ndump_ranks = 1;
+    x.options.dump_ranks = (int[]){5};
+    cr_assert(compiled_run(&x, quickstart), "%s", x.c.error.text);
+    static const char *const stages[] = {"00_parse", "05_step_parallel_begin", "07_step_parallel_end", "09_execute"};
+    for (int i = 0; i < 4; i++) {
+        Graph graph;
+        Error error;
+        char *text;
+        size_t n;
+        snprintf(path, sizeof path, "%s/%s.spmd", directory, stages[i]);
+        cr_assert(file_read(&x.arena, path, 1 << 24, &text, &n, &error), "%s", error.text);
+        cr_expect(graph_read(&graph, &x.arena, path, text, n, &error), "%s", error.text);
+    }
+    snprintf(path, sizeof path, "%s/rank_5/09_execute_0009.ir", directory);
+    cr_expect_eq(access(path, F_OK), 0);
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    cr_expect_eq(system(command), 0);
+    compiled_finish(&x);
+}

@@ -1,0 +1,138 @@
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/commands.h"
+#include "ir/ir.h"
+
+enum { MAX_ARGS = 24, OUTPUT_BYTES = 8192 };
+
+/* Runs `pcc redistribute` with the words of a line ('_' inside a word stands for a space); what it says on both streams is in out. */
+static int run(const char *line, char out[OUTPUT_BYTES]) {
+    char words[1024], *argv[MAX_ARGS] = {"redistribute"};
+    int argc = 1;
+    snprintf(words, sizeof words, "%s", line);
+    for (char *word = strtok(words, " "); word && argc < MAX_ARGS; word = strtok(NULL, " ")) {
+        for (char *c = word; *c; c++)
+            if (*c == '_') *c = ' ';
+        argv[argc++] = word;
+    }
+    cr_redirect_stdout();
+    cr_redirect_stderr();
+    int code = redistribute_command(argc, argv);
+    fflush(stdout);
+    fflush(stderr);
+    size_t n = fread(out, 1, OUTPUT_BYTES / 2, cr_get_redirected_stdout());
+    n += fread(out + n, 1, OUTPUT_BYTES / 2 - 1, cr_get_redirected_stderr());
+    out[n] = '\0';
+    return code;
+}
+
+static void expect_failure(const char *line, int code, const char *message) {
+    char out[OUTPUT_BYTES];
+    int got = run(line, out);
+    cr_expect_eq(got, code, "%s: exit code %d, expected %d\n%s", line, got, code, out);
+    cr_expect(strstr(out, message) != NULL, "%s: no '%s' in\n%s", line, message, out);
+}
+
+static double number(const cJSON *json, const char *name, const char *part) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
+    if (part) item = cJSON_GetObjectItemCaseSensitive(item, part);
+    cr_assert(cJSON_IsNumber(item), "no number %s %s", name, part ? part : "");
+    return item->valuedouble;
+}
+
+#define TENSOR "--mesh x=4,y=2,z=4 --shape 16x8x8 "
+
+Test(redistribute_command, json_has_the_figures_in_elements) {
+    char out[OUTPUT_BYTES];
+    cr_assert_eq(run(TENSOR "--from [-_y.x_-] --to [x_-_y] --json", out), EXIT_DONE, "%s", out);
+    cJSON *json = cJSON_Parse(out);
+    cr_assert_not_null(json, "%s", out);
+    /* 32 ranks need 4 x 8 x 4 = 128 elements each; they hold 16 x 1 x 8. Of what a rank needs it holds 4 x 1 x 4. */
+    cr_expect_eq(number(json, "received", "total"), 32 * (128 - 16));
+    cr_expect_eq(number(json, "received", "max"), 112);
+    cr_expect_eq(number(json, "sent", "total"), 32 * 112);
+    cr_expect_eq(number(json, "sent", "max"), 112);
+    cr_expect_eq(number(json, "bound", "total"), 32 * 112);
+    cr_expect_eq(number(json, "bound", "max"), 112);
+    cr_expect_eq(number(json, "rounds", NULL), 1);
+    cr_expect_eq(number(json, "peak", NULL), 128 + 128 + 112);
+    const cJSON *steps = cJSON_GetObjectItemCaseSensitive(json, "steps");
+    cr_assert_eq(cJSON_GetArraySize(steps), 1);
+    cr_expect_str_eq(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(steps, 0), "kind")->valuestring, "exchange");
+    cJSON_Delete(json);
+}
+
+Test(redistribute_command, text_shows_steps_groups_and_figures) {
+    char out[OUTPUT_BYTES];
+    cr_assert_eq(run("--mesh x=2,y=4 --shape 16x16 --from=[x_-]_+sum(y) --to=[x_y] --redistribution=canonical", out), EXIT_DONE, "%s", out);
+    cr_expect(strstr(out, "f32[16, 16] on 8 ranks: [2@4 -] +sum(4@1) -> [2@4 4@1]") != NULL, "%s", out);
+    cr_expect(strstr(out, "1. all_reduce") != NULL, "%s", out);
+    cr_expect(strstr(out, "groups 0-1-2-3, 4-5-6-7") != NULL, "%s", out);
+    cr_expect(strstr(out, "2. strided_slice") != NULL, "%s", out);
+    cr_expect(strstr(out, "rounds    2") != NULL, "%s", out);
+}
+
+Test(redistribute_command, meshes_of_the_two_sides_may_differ) {
+    char out[OUTPUT_BYTES];
+    cr_assert_eq(run("--mesh x=2,y=3 --to-mesh a=3,b=2 --shape 7x5 --from [x_y] --to [a_b] --dtype f64", out), EXIT_DONE, "%s", out);
+    cr_expect(strstr(out, "attained in all") != NULL, "%s", out);
+}
+
+Test(redistribute_command, equal_layouts_need_nothing) {
+    char out[OUTPUT_BYTES];
+    cr_assert_eq(run("--mesh x=2,y=4 --to-mesh a=8 --shape 16 --from [x.y] --to [a]", out), EXIT_DONE, "%s", out);
+    cr_expect(strstr(out, "nothing to do") != NULL, "%s", out);
+}
+
+Test(redistribute_command, missing_and_unknown_arguments_are_usage_errors) {
+    expect_failure("--mesh x=2", EXIT_USAGE, "--shape is missing");
+}
+Test(redistribute_command, unknown_arguments_name_the_nearest) {
+    expect_failure("--mehs x=2", EXIT_USAGE, "did you mean --mesh?");
+}
+Test(redistribute_command, a_value_must_follow) {
+    expect_failure("--mesh", EXIT_USAGE, "--mesh needs a value");
+}
+Test(redistribute_command, unknown_dtype) {
+    expect_failure(TENSOR "--from [-_-_-] --to [-_-_-] --dtype f16", EXIT_USAGE, "f32, f64 or i32");
+}
+Test(redistribute_command, unknown_policy) {
+    expect_failure(TENSOR "--from [-_-_-] --to [-_-_-] --redistribution=best", EXIT_USAGE, "auto, bound or canonical");
+}
+Test(redistribute_command, unknown_axis) {
+    expect_failure(TENSOR "--from [-_yy.x_-] --to [-_-_-]", EXIT_REJECTED, "the mesh has no axis yy");
+}
+Test(redistribute_command, axis_used_twice) {
+    expect_failure(TENSOR "--from [x_y.x_-] --to [-_-_-]", EXIT_REJECTED, "used already");
+}
+Test(redistribute_command, unclosed_bracket) {
+    expect_failure(TENSOR "--from [-_-_- --to [-_-_-]", EXIT_USAGE, "expected ']'");
+}
+Test(redistribute_command, too_few_dimensions) {
+    expect_failure(TENSOR "--from [-_-] --to [-_-_-]", EXIT_REJECTED, "fewer dimensions than the shape");
+}
+Test(redistribute_command, too_many_dimensions) {
+    expect_failure(TENSOR "--from [-_-_-_x] --to [-_-_-]", EXIT_REJECTED, "more dimensions than the shape");
+}
+Test(redistribute_command, a_sum_that_the_source_does_not_owe) {
+    expect_failure(TENSOR "--from [-_-_-] --to [-_-_-]_+sum(x)", EXIT_REJECTED, "a sum cannot be taken apart");
+}
+Test(redistribute_command, an_unknown_reduction) {
+    expect_failure(TENSOR "--from [-_-_-]_+mean(x) --to [-_-_-]", EXIT_USAGE, "expected sum(axes)");
+}
+Test(redistribute_command, meshes_of_other_ranks) {
+    expect_failure("--mesh x=4 --to-mesh a=2 --shape 8 --from [x] --to [a]", EXIT_REJECTED, "they must be the same ranks");
+}
+Test(redistribute_command, absurd_meshes) {
+    expect_failure("--mesh x=99999,y=99999 --shape 8 --from [x] --to [x]", EXIT_REJECTED, "at most 65536 ranks");
+}
+Test(redistribute_command, absurd_shapes) {
+    expect_failure("--mesh x=4 --shape 4000000000x4000000000 --from [x_-] --to [x_-]", EXIT_REJECTED, "the tensor is too large");
+}
+Test(redistribute_command, malformed_shapes) {
+    expect_failure("--mesh x=4 --shape 8x --from [x] --to [x]", EXIT_USAGE, "expected sizes of at least 1");
+}

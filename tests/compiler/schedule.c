@@ -1,0 +1,83 @@
+#include "compile.h"
+
+enum { NOT_YET, STARTED, DONE };
+
+static void check_order(const Compiled *x, const char *what) {
+    const Graph *g = &x->c.spmd;
+    char *state = calloc((size_t)g->nodes.n, 1);
+    for (int i = 0; i < x->c.order.n; i++) {
+        Item item = x->c.order.at[i];
+        const Node *node = &g->nodes.at[item.node];
+        bool communicates = node->op == OP_convert && node->comm != COMM_STRIDED_SLICE;
+        cr_expect_eq(state[item.node], item.wait ? STARTED : NOT_YET, "%s: %s", what, node->name);
+        state[item.node] = communicates && !item.wait ? STARTED : DONE;
+        for (int k = 0; k < node->nin; k++) {
+            const Node *from = &g->nodes.at[g->values.at[node->in[k]].node];
+            cr_expect(op_table[from->op].op_class == OP_CLASS_LEAF || state[g->values.at[node->in[k]].node] == DONE, "%s: %s is not ready for %s", what,
+                      from->name, node->name);
+        }
+        if (x->options.optimize == 0 && communicates && !item.wait)
+            cr_expect(i + 1 < x->c.order.n && x->c.order.at[i + 1].node == item.node, "-O0 waits at once");
+    }
+    for (int n = 0; n < g->nodes.n; n++)
+        cr_expect(op_table[g->nodes.at[n].op].op_class == OP_CLASS_LEAF || state[n] == DONE, "%s: %s never runs", what, g->nodes.at[n].name);
+    free(state);
+}
+
+Test(schedule, every_node_runs_once_after_its_operands_at_every_level) {
+    for (int i = 0; i < NNETS; i++)
+        for (int o = 0; o <= 2; o++) {
+            Compiled x;
+            char what[32];
+            compiled(&x, nets[i], 4, o);
+            snprintf(what, sizeof what, "net %d -O%d", i, o);
+            check_order(&x, what);
+            compiled_finish(&x);
+        }
+}
+
+/* A chain is long enough for updates to move between the gradients. */
+static char *chain(int layers) {
+    Text text = {0};
+    text_printf(&text, "net chain() { input x : f32[8, 8]; input label : f32[8, 8];\n");
+    for (int i = 0; i < layers; i++)
+        text_printf(&text, "param w%d : f32[8, 8] = normal(0.1);\n", i);
+    text_printf(&text, "h0 = matmul(x, w0) shard ((2, 2), (2, 1));\n");
+    for (int i = 1; i < layers; i++)
+        text_printf(&text, "h%d = matmul(relu(h%d), w%d);\n", i, i - 1, i);
+    text_printf(&text, "loss mse(h%d, label); }\n" TRAIN_MOMENTUM "parallel { mode = auto; }\n", layers - 1);
+    return text.at;
+}
+
+Test(schedule, updates_follow_their_gradients_and_free_them) {
+    char *text = chain(40);
+    Compiled x;
+    compiled(&x, text, 4, 2);
+    check_order(&x, "chain");
+    int first_update = -1, last_gradient = -1;
+    for (int i = 0; i < x.c.order.n; i++) {
+        const Node *node = &x.c.spmd.nodes.at[x.c.order.at[i].node];
+        if (node->op == OP_momentum && first_update < 0)
+            first_update = i;
+        if (node->op == OP_einsum)
+            last_gradient = i;
+    }
+    cr_expect_lt(first_update, last_gradient);
+    compiled_finish(&x);
+    free(text);
+}
+
+Test(schedule, other_work_runs_between_start_and_wait_of_a_gradient) {
+    char *text = chain(40);
+    Compiled x;
+    compiled(&x, text, 4, 2);
+    int overlapped = 0, communications = 0;
+    for (int i = 0; i < x.c.order.n; i++)
+        if (x.c.order.at[i].wait) {
+            communications++;
+            overlapped += x.c.order.at[i - 1].node != x.c.order.at[i].node;
+        }
+    cr_expect_geq(overlapped, 40, "%d of %d", overlapped, communications);
+    compiled_finish(&x);
+    free(text);
+}
