@@ -214,26 +214,13 @@ static int append(Rewrite *r, const Node *node, int old_id) {
     return id;
 }
 
-/* The expansion takes the composite's place; a strategy given to the composite is one of its first node of as many operands. */
-static int expand(Rewrite *r, const Node *node) {
-    Graph *g = r->graph;
-    int first = g->nodes.n;
-    int value = op_table[node->op].expand(g, node);
-    for (int n = first; node->hint != NULL && n < g->nodes.n; n++)
-        if (g->nodes.at[n].nin == node->nin && g->nodes.at[n].hint == NULL) {
-            g->nodes.at[n].hint = node->hint;
-            break;
-        }
-    return value;
-}
-
 static void rewrite_node(Rewrite *r, int id, int what) {
     Graph *g = r->graph;
     Node node = r->old.nodes.at[id];
     for (int i = 0; i < node.nin; i++)
         node.in[i] = r->value[node.in[i]];
     if ((what & SIMPLIFY_EXPAND) && op_table[node.op].expand != NULL) {
-        int value = expand(r, &node);
+        int value = op_table[node.op].expand(g, &node);
         r->value[r->old.nodes.at[id].out[0]] = value;
         r->node[id] = g->values.at[value].node;
         return;

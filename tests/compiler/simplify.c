@@ -84,16 +84,3 @@ Test(simplify, what_no_output_needs_is_gone) {
     cr_expect_eq(count_op(&x.c.graph, OP_matmul), 1);
     compiled_finish(&x);
 }
-
-Test(simplify, a_hint_on_a_composite_goes_to_its_first_operator) {
-    Compiled x;
-    simplified(&x, NET("l = mse(matmul(x, w), x) shard ((1, 1), (1, 1)); loss l;"), SIMPLIFY_EXPAND);
-    int hinted = 0;
-    for (int n = 0; n < x.c.graph.nodes.n; n++)
-        if (x.c.graph.nodes.at[n].hint != NULL) {
-            cr_expect_eq(x.c.graph.nodes.at[n].op, OP_sub);
-            hinted++;
-        }
-    cr_expect_eq(hinted, 1);
-    compiled_finish(&x);
-}
