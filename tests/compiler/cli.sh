@@ -1,0 +1,83 @@
+#!/bin/sh
+# The command line of pcc: exit codes, messages, what is written and what is not.
+#   cli.sh PCC
+set -u
+pcc=$(realpath "$1")
+samples=$(realpath "$(dirname "$0")/../../samples")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+cp "$samples/quickstart.dsl" net.dsl
+failed=0
+
+# expect CODE TEXT ARGUMENT..: pcc with these arguments ends with CODE and says TEXT, on stdout or stderr.
+expect() {
+    code=$1
+    text=$2
+    shift 2
+    "$pcc" "$@" >said 2>&1
+    got=$?
+    if [ $got -ne "$code" ] || ! grep -qF -- "$text" said; then
+        echo "pcc $*: expected exit $code and '$text', saw exit $got and:" >&2
+        cat said >&2
+        failed=1
+    fi
+}
+absent() {
+    for file in "$@"; do
+        [ ! -e "$file" ] || { echo "$file was written" >&2; failed=1; }
+    done
+}
+present() {
+    for file in "$@"; do
+        [ -e "$file" ] || { echo "$file was not written" >&2; failed=1; }
+    done
+}
+
+expect 2 "usage: pcc NET.dsl"
+expect 0 "usage: pcc NET.dsl" --help
+expect 0 "pcc " --version
+expect 0 "matmul(a, b, [transpose_a], [transpose_b])" --list-ops
+expect 2 "unknown option '--rank'; did you mean '--ranks'?" net.dsl --rank 8
+expect 2 "unknown option '--dump_ir'; did you mean '--dump-ir'?" net.dsl --dump_ir=x
+expect 2 "unknown option '-x'" net.dsl -x
+expect 2 "--ranks takes an argument" net.dsl --ranks
+expect 2 "--ranks takes a number from 1 to 1048576, not '0'" net.dsl --ranks 0
+expect 2 "not '8x'" net.dsl --ranks=8x
+expect 2 "-O takes 0, 1 or 2, not '3'" net.dsl -O3
+expect 2 "-D takes name=value" net.dsl -D batch
+expect 2 "--redistribution takes auto, bound or canonical" net.dsl --redistribution=best
+expect 2 "--stats takes no argument" net.dsl --stats=yes
+expect 2 "there is no rank 8 of 8" net.dsl --ranks 8 --dump-ranks 0,8
+expect 2 "one net at a time" net.dsl net.dsl
+expect 3 "cannot open missing.dsl" missing.dsl
+expect 1 "error:" net.dsl --ranks 8 -D batch=0
+absent net.plan
+expect 3 "cannot write missing/net.plan" net.dsl --ranks 8 -o missing/net.plan
+absent missing
+
+expect 0 "net.plan: 8 ranks, 35 steps, 8 communications, 2.5 KiB/rank/step sent, proved in" net.dsl --ranks 8 --dump-ir
+present net.plan net_ir/rank_0/05_step_parallel_begin_0005.ir net_ir/07_step_parallel_end.spmd
+absent net_ir/rank_1 net.plan.tmp
+expect 0 "8 ranks" net.dsl --ranks=8 -oother.plan --dump-ranks=1,7 -O0 -Dbatch=32
+present other.plan other_ir/rank_1 other_ir/rank_7
+absent other_ir/rank_0
+expect 0 "not proved" net.dsl --ranks 8 --no-proof -o unproved.plan
+expect 0 "reduce_scatter     2" net.dsl --ranks 8 --stats
+
+expect 2 "usage: pcc check" check
+expect 2 "unknown option '--udpate'" check --udpate net.plan
+expect 3 "missing.plan" check missing.plan
+expect 0 "net.plan: proved in" check net.plan
+sed 's/ 0.4, momentum/ 0.5, momentum/' net.plan >edited.plan
+expect 1 "pcc check --update" check edited.plan
+expect 0 "checksum renewed, certificate dropped" check --update edited.plan
+expect 0 "edited.plan: proved in" check edited.plan
+! grep -q '^certificate' edited.plan || { echo "the certificate was kept" >&2; failed=1; }
+# A matmul that reads the parameter where its operand should be split: the checksum can be renewed, the proof fails.
+sed 's/^layout 2 .*/layout 2 [4@2 2@1]/' net.plan >wrong.plan
+expect 1 "not proved" check --update wrong.plan
+head -n 40 net.plan >cut.plan
+expect 1 "cut.plan" check cut.plan
+
+exit $failed
