@@ -84,7 +84,7 @@ typedef struct ReduceRun {
     }
 REDUCE(f32, float, double, (float)(acc / run->divisor))
 REDUCE(f64, double, double, acc / run->divisor)
-REDUCE(i32, int32_t, int64_t, i32_saturate(acc))
+REDUCE(i32, int32_t, int64_t, i32_saturate(acc / (int64_t)run->divisor)) /* divided only by replica_sum */
 
 /* Sums in[0] over the dimensions that out[0] does not have and divides by divisor. nest: as nest_reduce gives it, not merged. */
 static bool reduce(const KernelCall *call, Nest *nest, double divisor)

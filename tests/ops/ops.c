@@ -1,0 +1,308 @@
+/* Walks the operator table. Every operator of the language, with every strategy that it may have on 2, 3, 4, 6 and 8 ranks, on even and uneven sizes: its
+ * result and its gradients are what one rank computes. The number of strategies is compared with a count made here, and gradients with finite differences.
+ *
+ * The net around an operator is   loss sum(op(a, b) * c)   with a, b and c parameters and sgd(lr = 1), so one step leaves a - da, b - db and c - op(a, b):
+ * results and gradients, all elements of them, are read off the parameters. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/ops/net.h"
+
+/* Attributes to try beside none at all. An operator that is not here is tried without. */
+typedef struct Variant {
+    OpCode op;
+    const char *attrs;
+    const char *samples; /* instead of the table's; NULL: the table's */
+} Variant;
+static const Variant variants[] = {
+    {OP_matmul, "", NULL},
+    {OP_matmul, ", transpose_a = true", "6x8, 6x4; 2x5x7, 2x5x3"},
+    {OP_matmul, ", transpose_b = true", "8x6, 4x6; 7x5, 3x5"},
+    {OP_matmul, ", transpose_a = true, transpose_b = true", "6x8, 4x6; 5x7, 3x5"},
+    {OP_sum, "", NULL},
+    {OP_sum, ", axes = 0", NULL},
+    {OP_sum, ", axes = [0, 1], keep_dims = true", NULL},
+    {OP_mean, "", NULL},
+    {OP_mean, ", axes = -1", NULL},
+    {OP_mean, ", axes = 0, keep_dims = true", NULL},
+    {OP_transpose, "", NULL},
+    {OP_transpose, ", perm = [1, 2, 0]", "4x6x3; 5x2x7"},
+    {OP_reshape, ", shape = [-1]", NULL},
+    {OP_reshape, ", shape = [2, 4, 6]", "8x6"},
+    {OP_reshape, ", shape = [12, 6]", "4x3x6; 6x2x6"},
+    {OP_mse, "", "8x6, 8x6; 7x5, 7x5"},
+    {OP_mse, ", reduction = sum", "8x6, 8x6; 7x5, 7x5"},
+};
+
+static const int rank_counts[] = {2, 3, 4, 6, 8};
+enum { NRANK_COUNTS = sizeof rank_counts / sizeof *rank_counts };
+
+static bool executed[NOPS]; /* a kernel of this operator ran on split operands */
+
+/* One sample: "8x6, 6x4" -> operand sizes. Advances *at past "; ". */
+static int read_sample(const char **at, Shape *shapes)
+{
+    int n = 0;
+    while (**at && **at != ';') {
+        Shape *shape = &shapes[n++];
+        for (shape->ndim = 0;; (*at)++) {
+            char *end;
+            shape->dim[shape->ndim++] = strtol(*at, &end, 10);
+            *at = end;
+            if (*end != 'x') break;
+        }
+        while (**at == ',' || **at == ' ') (*at)++;
+    }
+    while (**at == ';' || **at == ' ') (*at)++;
+    return n;
+}
+
+/* The net around an operator; shard: " shard (...)" or "". Operands away from the kinks and poles of log, sqrt, div. A composite has no strategy of its
+ * own: what computes its first operand has it, and mode auto carries it on. */
+static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, const char *shard)
+{
+    const char *range = op == OP_log || op == OP_sqrt || op == OP_div ? "uniform(0.5, 2)" : "uniform(-1, 1)";
+    text_printf(text, "net t() {\n");
+    for (int i = 0; i <= n; i++) {
+        const Shape *shape = i < n ? &shapes[i] : result;
+        text_printf(text, "param %c : f64", i < n ? 'a' + i : 'r');
+        if (shape->ndim > 0) shape_print(text, shape);
+        text_printf(text, " = %s;\n", range);
+    }
+    bool composite = op_table[op].expand != NULL;
+    if (composite) text_printf(text, "h = -a%s;\n", shard);
+    text_printf(text, "y = %s(%c", op_table[op].name, composite ? 'h' : 'a');
+    for (int i = 1; i < n; i++) text_printf(text, ", %c", 'a' + i);
+    text_printf(text, "%s)%s;\nloss sum(y * r);\n}\n", attrs, composite ? "" : shard);
+    text_printf(text, "train { optimizer = sgd(lr = 1.0); epochs = 1; steps = 1; }\nparallel { mode = %s; }\n", composite ? "auto" : "semi_auto");
+}
+
+static const Node *find_node(const Graph *graph, const char *name)
+{
+    for (int i = 0; i < graph->nodes.n; i++)
+        for (int o = 0; o < graph->nodes.at[i].nout; o++)
+            if (strcmp(graph->values.at[graph->nodes.at[i].out[o]].name, name) == 0) return &graph->nodes.at[i];
+    return NULL;
+}
+
+/* The strategies of a rule by trying all tuples of divisors: those with the product n; the largest divisor of nranks that has any. */
+static int64_t count_tuples(const Rule *rule, int factor, int64_t left)
+{
+    if (factor == rule->nfactors) return left == 1;
+    int64_t count = 0;
+    const Factor *f = &rule->factor[factor];
+    for (int64_t split = 1; split <= left; split++)
+        if (left % split == 0 && split <= f->size && (split == 1 || !f->whole) && (!f->divides || f->size % split == 0))
+            count += count_tuples(rule, factor + 1, left / split);
+    return count;
+}
+
+static int64_t count_strategies(const Rule *rule, int nranks)
+{
+    for (int used = nranks;; used--) {
+        int64_t count = nranks % used == 0 ? count_tuples(rule, 0, used) : 0;
+        if (count > 0) return count;
+    }
+}
+
+/* The graph before passes: operators as written. */
+static bool lower(Net *net, const char *text)
+{
+    memset(net, 0, sizeof *net);
+    arena_init(&net->arena);
+    diags_init(&net->diags, &net->arena);
+    graph_init(&net->plan.graph, &net->arena);
+    Overrides overrides = {.nranks = 1};
+    return frontend_compile("net.dsl", text, strlen(text), &overrides, &net->plan.graph, &net->arena, &net->diags);
+}
+
+static void note_executed(const Net *net)
+{
+    const Role *role = &net->plan.programs.at[0].roles.at[0];
+    for (int s = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        if (step->kind != STEP_KERNEL) continue;
+        for (int i = 0; i < step->nin; i++)
+            if (!layout_is_whole(role->instances.at[step->in[i]].layout)) executed[step->op] = true;
+    }
+}
+
+static void compare_states(Net *one, Net *many, const char *what)
+{
+    for (int s = 0; s < one->plan.graph.states.n; s++) {
+        const State *state = &one->plan.graph.states.at[s];
+        double *expected = net_values(one, state->name), *actual = net_values(many, state->name);
+        cr_assert(expected && actual, "%s: %s", what, many->error.text);
+        for (int64_t i = 0, n = shape_elements(&state->type.shape); i < n; i++)
+            cr_assert(fabs(actual[i] - expected[i]) <= 1e-11 * (1 + fabs(expected[i])), "%s\n%s[%lld] is %.17g, one rank has %.17g", what, state->name,
+                      (long long)i, actual[i], expected[i]);
+    }
+    cr_assert_float_eq(net_loss(many), net_loss(one), 1e-11 * (1 + fabs(net_loss(one))), "%s\nloss", what);
+}
+
+static void run_step(Net *net, const char *text, int nranks, int replicas, int optimize)
+{
+    cr_assert(net_open(net, text, nranks, replicas, optimize), "%d ranks, -O%d: %s\n%s", nranks, optimize, net->error.text, text);
+    cr_assert(executor_step(net->executor, 1, 1, &net->error), "%d ranks, -O%d: %s\n%s", nranks, optimize, net->error.text, text);
+}
+
+/* All strategies of one operator on one sample; returns their number. */
+static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes, int n)
+{
+    Text text = {0};
+    Net parsed, one;
+    Shape result;
+    /* The result's shape: that of a net whose last parameter broadcasts to anything. */
+    net_text(&text, op, attrs, shapes, n, &(Shape){0}, "");
+    cr_assert(lower(&parsed, text.at), "%s", text.at);
+    const Node *node = find_node(&parsed.plan.graph, "y");
+    cr_assert(node);
+    result = node->rule->result[0].shape;
+    if (op_table[op].expand) node = find_node(&parsed.plan.graph, "h");
+    text_finish(&text);
+    text = (Text){0};
+    net_text(&text, op, attrs, shapes, n, &result, "");
+    run_step(&one, text.at, 1, 0, 2);
+    text_finish(&text);
+    int64_t tried = 0;
+    for (int c = 0; c < NRANK_COUNTS; c++) {
+        int nranks = rank_counts[c];
+        parsed.plan.graph.nranks = nranks;
+        Candidates all = candidates(node, nranks, &parsed.arena);
+        cr_assert_eq(all.n, count_strategies(node->rule, nranks), "%s on %d ranks: %d candidates, there are %lld strategies", op_table[op].name, nranks, all.n,
+                     (long long)count_strategies(node->rule, nranks));
+        cr_assert_eq(all.n, candidates_count(node, nranks));
+        for (int k = 0; k < all.n; k++) {
+            Text hint = {0}, net = {0};
+            Net many;
+            text_printf(&hint, " shard ");
+            cr_assert(strategy_print(&hint, node, &parsed.plan.graph, &all.at[k]), "%s: no tuple says candidate %d", op_table[op].name, k);
+            net_text(&net, op, attrs, shapes, n, &result, hint.at);
+            run_step(&many, net.at, nranks, 0, k % 3);
+            note_executed(&many);
+            Text what = {0};
+            text_printf(&what, "%d ranks, -O%d\n%s", nranks, k % 3, net.at);
+            compare_states(&one, &many, what.at);
+            text_finish(&what);
+            net_close(&many);
+            text_finish(&hint);
+            text_finish(&net);
+            tried++;
+        }
+    }
+    net_close(&one);
+    arena_finish(&parsed.arena);
+    return tried;
+}
+
+typedef int64_t SampleFn(OpCode op, const char *attrs, const Shape *shapes, int n);
+
+static int64_t each_sample(OpCode op, SampleFn *fn)
+{
+    int64_t sum = 0;
+    bool listed = false;
+    for (size_t v = 0; v <= sizeof variants / sizeof *variants; v++) {
+        bool is_last = v == sizeof variants / sizeof *variants;
+        const Variant *variant = is_last ? &(Variant){op, "", NULL} : &variants[v];
+        if (variant->op != op || (is_last && listed)) continue;
+        listed = true;
+        const char *at = variant->samples ? variant->samples : op_table[op].samples;
+        cr_assert(at, "%s has no samples", op_table[op].name);
+        while (*at) {
+            Shape shapes[MAX_IN];
+            int n = read_sample(&at, shapes);
+            sum += fn(op, variant->attrs, shapes, n);
+        }
+    }
+    return sum;
+}
+
+/* Mode data_parallel and the optimizers: the operators that no one writes. */
+static void try_replicas(void)
+{
+    static const char *const net = "net t() { input x : f64[6, 4]; input label : f64[6, 3]; param w : f64[4, 3] = uniform(-1, 1); param b : f64[3] = uniform(-1, 1);\n"
+                                   "loss mse(tanh(matmul(x, w) + b), label); }\n"
+                                   "train { data = numpy_rand(seed = 3); optimizer = %s; epochs = 1; steps = 2; }\n"
+                                   "parallel { mode = data_parallel; gradients = %s; }\n";
+    static const char *const optimizers[] = {"sgd(lr = 0.5)", "momentum(lr = 0.5, momentum = 0.9)"}, *const gradients[] = {"mean", "sum"};
+    for (int o = 0; o < 2; o++)
+        for (int g = 0; g < 2; g++)
+            for (int c = 0; c < NRANK_COUNTS; c++)
+                for (int replicas = rank_counts[c]; replicas <= 2 * rank_counts[c]; replicas++) {
+                    Text text = {0}, what = {0};
+                    Net one, many;
+                    text_printf(&text, net, optimizers[o], gradients[g]);
+                    run_step(&one, text.at, 1, replicas, 2);
+                    run_step(&many, text.at, rank_counts[c], replicas, 2);
+                    note_executed(&many);
+                    text_printf(&what, "%d replicas on %d ranks\n%s", replicas, rank_counts[c], text.at);
+                    compare_states(&one, &many, what.at);
+                    net_close(&one);
+                    net_close(&many);
+                    text_finish(&text);
+                    text_finish(&what);
+                }
+}
+
+Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does)
+{
+    for (int op = 0; op < NOPS; op++) {
+        if (op_table[op].op_class != OP_CLASS_USER) continue;
+        int64_t tried = each_sample((OpCode)op, try_strategies);
+        printf("%-10s %5lld strategies tried on 2, 3, 4, 6 and 8 ranks\n", op_table[op].name, (long long)tried);
+        cr_assert_gt(tried, 0);
+    }
+    try_replicas();
+    for (int op = 0; op < NOPS; op++) {
+        bool computes = op_table[op].op_class != OP_CLASS_LEAF && op_table[op].op_class != OP_CLASS_COMM && !op_table[op].expand && op != OP_write;
+        cr_assert(!computes || executed[op], "no strategy has run %s on split operands", op_table[op].name);
+    }
+}
+
+/* (L(x + h) - L(x - h)) / 2h for every element of every parameter. */
+static int64_t check_gradients(OpCode op, const char *attrs, const Shape *shapes, int n)
+{
+    Text text = {0};
+    Net parsed, net;
+    net_text(&text, op, attrs, shapes, n, &(Shape){0}, "");
+    cr_assert(lower(&parsed, text.at), "%s", text.at);
+    Shape result = find_node(&parsed.plan.graph, "y")->rule->result[0].shape;
+    text_finish(&text);
+    arena_finish(&parsed.arena);
+    text = (Text){0};
+    net_text(&text, op, attrs, shapes, n, &result, "");
+    cr_assert(net_open(&net, text.at, 1, 0, 2), "%s", net.error.text);
+    const Graph *graph = &net.plan.graph;
+    double *start[MAX_IN + 1], *end[MAX_IN + 1];
+    for (int s = 0; s < graph->states.n; s++) start[s] = net_values(&net, graph->states.at[s].name);
+    cr_assert(executor_step(net.executor, 1, 1, &net.error));
+    for (int s = 0; s < graph->states.n; s++) end[s] = net_values(&net, graph->states.at[s].name);
+    const double h = 1e-5;
+    int64_t checked = 0;
+    for (int s = 0; s < graph->states.n; s++)
+        for (int64_t i = 0, size = shape_elements(&graph->states.at[s].type.shape); i < size; i++, checked++) {
+            double loss[2], at = start[s][i];
+            for (int side = 0; side < 2; side++) {
+                start[s][i] = side ? at + h : at - h;
+                for (int k = 0; k < graph->states.n; k++) cr_assert(executor_set_state(net.executor, k, start[k], &net.error));
+                cr_assert(executor_step(net.executor, 1, 1, &net.error));
+                loss[side] = net_loss(&net);
+            }
+            start[s][i] = at;
+            double gradient = at - end[s][i], difference = (loss[1] - loss[0]) / (2 * h);
+            bool at_kink = op == OP_relu && fabs(at) < 2 * h;
+            cr_assert(at_kink || fabs(gradient - difference) <= 1e-7 * (1 + fabs(difference)), "%s\nd loss / d %s[%lld] is %.12g, by differences %.12g", text.at,
+                      graph->states.at[s].name, (long long)i, gradient, difference);
+        }
+    net_close(&net);
+    text_finish(&text);
+    return checked;
+}
+
+Test(ops, gradients_are_finite_differences)
+{
+    for (int op = 0; op < NOPS; op++)
+        if (op_table[op].op_class == OP_CLASS_USER) cr_assert_gt(each_sample((OpCode)op, check_gradients), 0);
+}

@@ -1,0 +1,337 @@
+/* The CPU backend's kernels against the plain ones: the same calls, every element type, with and without threads, results in their operands'
+ * storage where that is allowed, boxes that are parts of tensors. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cpu/cpu.h"
+
+static uint64_t next_random(uint64_t *state) /* splitmix64 */
+{
+    uint64_t x = *state += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+static double get(const Operand *o, int64_t i)
+{
+    return o->dtype == F32 ? (double)((float *)o->data)[i] : o->dtype == F64 ? ((double *)o->data)[i] : (double)((int32_t *)o->data)[i];
+}
+
+static void put(const Operand *o, int64_t i, double value)
+{
+    if (o->dtype == F32) ((float *)o->data)[i] = (float)value;
+    else if (o->dtype == F64) ((double *)o->data)[i] = value;
+    else ((int32_t *)o->data)[i] = (int32_t)value;
+}
+
+/* One operator on operands of these shapes. whole: the boxes are the tensors; else each factor's box is a part of it. */
+typedef struct Trial {
+    OpCode op;
+    DType dtype;
+    Attr attr[MAX_ATTRS];
+    int nin;
+    Shape in[MAX_IN];
+    bool hidden; /* of operand 0, for replica_sum */
+    bool positive;
+} Trial;
+
+/* A factor of a reshape stands for so many equal parts of a dimension. */
+static void operand_of(Operand *o, const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end)
+{
+    *o = (Operand){.dtype = type->dtype, .global = type->shape, .box.ndim = type->shape.ndim, .local.ndim = type->shape.ndim};
+    for (int d = 0; d < type->shape.ndim; d++) {
+        bool has = map && map[d] >= 0;
+        int64_t each = has ? type->shape.dim[d] / rule->factor[map[d]].size : 1;
+        o->box.begin[d] = has ? begin[map[d]] * each : 0;
+        o->box.end[d] = has ? end[map[d]] * each : type->shape.dim[d];
+        o->local.dim[d] = o->box.end[d] - o->box.begin[d];
+    }
+    int64_t n = shape_elements(&o->local);
+    o->data = malloc((size_t)(n > 0 ? n : 1) * 8);
+}
+
+static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random)
+{
+    TensorType types[MAX_IN];
+    Rule rule;
+    RuleError failure;
+    for (int i = 0; i < t->nin; i++) types[i] = (TensorType){t->dtype, t->hidden && i == 0, t->in[i]};
+    cr_assert(rule_infer(t->op, types, t->nin, t->attr, &rule, &failure), "%s: %s", op_table[t->op].name, failure.text);
+
+    int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
+    for (int f = 0; f < rule.nfactors; f++) {
+        int64_t size = rule.factor[f].size;
+        bool cut = !whole && !rule.factor[f].whole;
+        begin[f] = cut ? (int64_t)(next_random(random) % (uint64_t)size) : 0;
+        end[f] = cut ? begin[f] + (int64_t)(next_random(random) % (uint64_t)(size - begin[f] + 1)) : size;
+    }
+    CpuContext context = {pool};
+    KernelCall fast = {.op = t->op, .attr = t->attr, .nin = t->nin, .nout = op_nout(t->op), .nthreads = 1, .rule = &rule, .context = &context};
+    for (int i = 0; i < t->nin; i++) {
+        operand_of(&fast.in[i], &types[i], &rule, rule.in[i], begin, end);
+        for (int64_t k = 0, n = shape_elements(&fast.in[i].local); k < n; k++) {
+            double value = (double)(int64_t)(next_random(random) % 2000) / 1000 - (t->positive ? -0.01 : 1);
+            put(&fast.in[i], k, t->dtype == I32 ? floor(value * 50) : value);
+        }
+    }
+    KernelCall plain = fast;
+    for (int o = 0; o < fast.nout; o++) {
+        operand_of(&fast.out[o], &rule.result[o], &rule, rule.out[o], begin, end);
+        operand_of(&plain.out[o], &rule.result[o], &rule, rule.out[o], begin, end);
+    }
+    Error error = {0};
+    cr_assert(cpu_reference_kernels[t->op](&plain, &error), "%s: %s", op_table[t->op].name, error.text);
+    cr_assert(backend_cpu.kernels[t->op](&fast, &error), "%s: %s", op_table[t->op].name, error.text);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int o = 0; o < fast.nout; o++)
+            for (int64_t k = 0, n = shape_elements(&fast.out[o].local); k < n; k++) {
+                double a = get(&fast.out[o], k), b = get(&plain.out[o], k);
+                double tolerance = t->dtype == I32 ? 0 : (t->dtype == F32 ? 1e-4 : 1e-11) * (1 + fabs(b));
+                cr_assert(fabs(a - b) <= tolerance || (isnan(a) && isnan(b)), "%s %s result %d element %lld%s: %.17g, plainly %.17g", op_table[t->op].name,
+                          dtype_name[t->dtype], o, (long long)k, pass ? " in place" : "", a, b);
+            }
+        /* Once more with the results in the operands' storage. */
+        bool same = op_table[t->op].in_place && shape_equal(&fast.in[0].local, &fast.out[0].local);
+        if (pass == 1 || !same) break;
+        for (int o = 0; o < fast.nout; o++) {
+            free(fast.out[o].data);
+            fast.out[o].data = fast.in[o].data;
+        }
+        cr_assert(backend_cpu.kernels[t->op](&fast, &error), "%s", error.text);
+    }
+    for (int o = 0; o < fast.nout; o++) {
+        free(plain.out[o].data);
+        bool shared = fast.out[o].data == fast.in[o].data;
+        if (!shared) free(fast.out[o].data);
+    }
+    for (int i = 0; i < fast.nin; i++) free(fast.in[i].data);
+}
+
+static void check(const Trial *trial)
+{
+    Error error;
+    uint64_t random = 7;
+    Pool *pools[2] = {NULL, pool_create(3, &error)};
+    for (int dtype = 0; dtype < NDTYPES; dtype++) {
+        if (!(op_table[trial->op].dtypes & 1u << dtype)) continue;
+        for (int p = 0; p < 2; p++)
+            for (int repeat = 0; repeat < 4; repeat++) {
+                Trial t = *trial;
+                t.dtype = (DType)dtype;
+                check_trial(&t, repeat == 0, pools[p], &random);
+            }
+    }
+    pool_destroy(pools[1]);
+}
+
+#define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
+static const Shape scalar = {0};
+#define INTS(...) {.given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = {__VA_ARGS__}}
+
+Test(kernels, unary_equal_the_plain_ones)
+{
+    const OpCode ops[] = {OP_neg, OP_relu, OP_tanh, OP_exp, OP_log, OP_sqrt};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        bool positive = ops[i] == OP_log || ops[i] == OP_sqrt;
+        check(&(Trial){.op = ops[i], .nin = 1, .in = {SHAPE(7, 5)}, .positive = positive});
+        check(&(Trial){.op = ops[i], .nin = 1, .in = {SHAPE(301, 211)}, .positive = positive});
+        check(&(Trial){.op = ops[i], .nin = 1, .in = {scalar}, .positive = positive});
+    }
+}
+
+Test(kernels, binary_broadcast_as_the_plain_ones)
+{
+    const OpCode ops[] = {OP_add, OP_sub, OP_mul, OP_div};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        const Shape pairs[][2] = {{SHAPE(8, 6), SHAPE(8, 6)}, {SHAPE(8, 6), SHAPE(6)}, {SHAPE(6), SHAPE(8, 6)}, {SHAPE(8, 6), SHAPE(8, 1)},
+                                  {SHAPE(8, 1), SHAPE(1, 6)}, {SHAPE(4, 1, 3), SHAPE(5, 1)}, {scalar, SHAPE(3, 2)}, {SHAPE(3, 2), scalar},
+                                  {scalar, scalar}, {SHAPE(300, 200), SHAPE(200)}, {SHAPE(70000), SHAPE(70000)}, {SHAPE(200, 300), SHAPE(200, 1)}};
+        for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
+            check(&(Trial){.op = ops[i], .nin = 2, .in = {pairs[p][0], pairs[p][1]}, .positive = ops[i] == OP_div});
+    }
+}
+
+Test(kernels, gradients_of_unary_equal_the_plain_ones)
+{
+    const OpCode ops[] = {OP_relu_grad, OP_tanh_grad, OP_sqrt_grad};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        check(&(Trial){.op = ops[i], .nin = 2, .in = {SHAPE(7, 5), SHAPE(7, 5)}, .positive = ops[i] == OP_sqrt_grad});
+        check(&(Trial){.op = ops[i], .nin = 2, .in = {SHAPE(60000), SHAPE(60000)}, .positive = ops[i] == OP_sqrt_grad});
+    }
+}
+
+Test(kernels, reductions_equal_the_plain_ones)
+{
+    const OpCode ops[] = {OP_sum, OP_mean};
+    const Shape x[] = {SHAPE(8, 6), SHAPE(4, 6, 3), SHAPE(300, 200), SHAPE(2, 3, 4, 5)};
+    for (int op = 0; op < 2; op++)
+        for (size_t s = 0; s < sizeof x / sizeof *x; s++)
+            for (int axes = 0; axes < 1 << x[s].ndim; axes++) /* every set of axes; none given: all */
+                for (int keep = 0; keep < 2; keep++) {
+                    Trial t = {.op = ops[op], .nin = 1, .in = {x[s]}, .attr = {[1] = {.given = keep, .i = keep}}};
+                    t.attr[0].given = axes != 0;
+                    for (int d = 0; d < x[s].ndim; d++)
+                        if (axes & 1 << d) t.attr[0].ints[t.attr[0].n++] = d;
+                    check(&t);
+                }
+}
+
+Test(kernels, expansions_equal_the_plain_ones)
+{
+    const OpCode ops[] = {OP_sum_grad, OP_mean_grad};
+    for (int op = 0; op < 2; op++) {
+        check(&(Trial){.op = ops[op], .nin = 1, .in = {scalar}, .attr = {{0}, INTS(8, 6)}});
+        check(&(Trial){.op = ops[op], .nin = 1, .in = {SHAPE(6)}, .attr = {INTS(0), INTS(8, 6)}});
+        check(&(Trial){.op = ops[op], .nin = 1, .in = {SHAPE(8, 1)}, .attr = {INTS(1), INTS(8, 6)}});
+        check(&(Trial){.op = ops[op], .nin = 1, .in = {SHAPE(300)}, .attr = {INTS(1), INTS(300, 200)}});
+    }
+    check(&(Trial){.op = OP_sum_to, .nin = 1, .in = {SHAPE(8, 6)}, .attr = {INTS(6)}});
+    check(&(Trial){.op = OP_sum_to, .nin = 1, .in = {SHAPE(8, 6)}, .attr = {INTS(8, 1)}});
+    check(&(Trial){.op = OP_sum_to, .nin = 1, .in = {SHAPE(5, 8, 6)}, .attr = {INTS(1, 6)}});
+    check(&(Trial){.op = OP_sum_to, .nin = 1, .in = {SHAPE(600, 100)}, .attr = {INTS(100)}});
+}
+
+Test(kernels, movements_equal_the_plain_ones)
+{
+    check(&(Trial){.op = OP_transpose, .nin = 1, .in = {SHAPE(8, 6)}});
+    check(&(Trial){.op = OP_transpose, .nin = 1, .in = {SHAPE(301, 203)}});
+    const int64_t perms[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (int p = 0; p < 6; p++) {
+        check(&(Trial){.op = OP_transpose, .nin = 1, .in = {SHAPE(4, 6, 3)}, .attr = {INTS(perms[p][0], perms[p][1], perms[p][2])}});
+        check(&(Trial){.op = OP_transpose, .nin = 1, .in = {SHAPE(40, 50, 33)}, .attr = {INTS(perms[p][0], perms[p][1], perms[p][2])}});
+    }
+    check(&(Trial){.op = OP_reshape, .nin = 1, .in = {SHAPE(4, 6, 3)}, .attr = {INTS(8, 9)}});
+    check(&(Trial){.op = OP_reshape, .nin = 1, .in = {SHAPE(400, 300)}, .attr = {INTS(-1)}});
+    check(&(Trial){.op = OP_replicate, .nin = 1, .in = {SHAPE(4, 6)}, .attr = {{.given = true, .i = 5}}});
+    for (int mean = 0; mean < 2; mean++)
+        check(&(Trial){.op = OP_replica_sum, .nin = 1, .in = {SHAPE(5, 4, 6)}, .hidden = true, .attr = {{.given = mean, .i = mean}}});
+}
+
+Test(kernels, products_equal_the_plain_ones)
+{
+    const Shape pairs[][2] = {{SHAPE(8, 6), SHAPE(6, 4)}, {SHAPE(2, 8, 6), SHAPE(6, 4)}, {SHAPE(2, 8, 6), SHAPE(2, 6, 4)}, {SHAPE(7, 5), SHAPE(5, 3)},
+                              {SHAPE(1, 6), SHAPE(6, 4)}, {SHAPE(8, 6), SHAPE(6, 1)}, {SHAPE(3, 1, 4, 6), SHAPE(2, 6, 5)}, {SHAPE(200, 100), SHAPE(100, 150)},
+                              {SHAPE(16, 30, 40), SHAPE(16, 40, 50)}, {SHAPE(1, 1), SHAPE(1, 1)}};
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
+        for (int ta = 0; ta < 2; ta++)
+            for (int tb = 0; tb < 2; tb++) {
+                Trial t = {.op = OP_matmul, .nin = 2, .in = {pairs[p][0], pairs[p][1]}, .attr = {{.given = ta, .i = ta}, {.given = tb, .i = tb}}};
+                for (int i = 0; i < 2; i++) { /* the same product of transposed operands */
+                    Shape *s = &t.in[i];
+                    int64_t last = s->dim[s->ndim - 1];
+                    if (!(i == 0 ? ta : tb)) continue;
+                    s->dim[s->ndim - 1] = s->dim[s->ndim - 2];
+                    s->dim[s->ndim - 2] = last;
+                }
+                check(&t);
+            }
+}
+
+/* Random specs: any two operands over up to five letters, every arrangement of them, results over any of the letters. */
+Test(kernels, einsum_of_any_letters_equals_the_plain_one)
+{
+    uint64_t random = 11;
+    int tried = 0;
+    for (int trial = 0; trial < 2000; trial++) {
+        int64_t size[5];
+        char text[2][6] = {"", ""}, result[6] = "", spec[24];
+        bool seen[5] = {false};
+        Trial t = {.op = OP_einsum, .dtype = F64, .nin = 2};
+        for (int l = 0; l < 5; l++) size[l] = 1 + (int64_t)(next_random(&random) % 5);
+        for (int i = 0; i < 2; i++) {
+            bool used[5] = {false};
+            for (int n = (int)(next_random(&random) % 5); n > 0; n--) {
+                int l = (int)(next_random(&random) % 5);
+                if (used[l]) continue;
+                used[l] = seen[l] = true;
+                t.in[i].dim[t.in[i].ndim++] = size[l];
+                text[i][strlen(text[i])] = (char)('a' + l);
+            }
+        }
+        for (int n = (int)(next_random(&random) % 5); n > 0; n--) {
+            int l = (int)(next_random(&random) % 5);
+            if (seen[l] && !strchr(result, 'a' + l)) result[strlen(result)] = (char)('a' + l);
+        }
+        snprintf(spec, sizeof spec, "%s,%s->%s", text[0], text[1], result);
+        t.attr[0] = (Attr){.given = true, .text = spec};
+        TensorType types[2] = {{t.dtype, false, t.in[0]}, {t.dtype, false, t.in[1]}};
+        Rule rule;
+        if (!rule_infer(OP_einsum, types, 2, t.attr, &rule, NULL)) continue;
+        tried++;
+        check_trial(&t, trial % 2 == 0, NULL, &random);
+    }
+    cr_assert_gt(tried, 1000);
+}
+
+Test(kernels, updates_are_the_textbook_formulas)
+{
+    double w[3] = {1, 2, 3}, v[3] = {0.5, -1, 0}, g[3] = {10, 20, -30}, new_w[3], new_v[3];
+    Attr attr[MAX_ATTRS] = {{.given = true, .f = 0.1}, {.given = true, .f = 0.9}};
+    Operand shape = {.dtype = F64, .local = SHAPE(3), .global = SHAPE(3)};
+    KernelCall call = {.op = OP_momentum, .attr = attr, .nin = 3, .nout = 2, .in = {shape, shape, shape}, .out = {shape, shape}};
+    void *in[3] = {w, v, g}, *out[2] = {new_w, new_v};
+    for (int i = 0; i < 3; i++) call.in[i].data = in[i];
+    for (int i = 0; i < 2; i++) call.out[i].data = out[i];
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_momentum](&call, &error));
+    for (int i = 0; i < 3; i++) {
+        cr_assert_float_eq(new_v[i], 0.9 * v[i] + g[i], 1e-12);
+        cr_assert_float_eq(new_w[i], w[i] - 0.1 * (0.9 * v[i] + g[i]), 1e-12);
+    }
+    call.op = OP_sgd;
+    call.in[1].data = g;
+    cr_assert(backend_cpu.kernels[OP_sgd](&call, &error));
+    for (int i = 0; i < 3; i++) cr_assert_float_eq(new_w[i], w[i] - 0.1 * g[i], 1e-12);
+    check(&(Trial){.op = OP_sgd, .nin = 2, .in = {SHAPE(300, 200), SHAPE(300, 200)}, .attr = {{.given = true, .f = 0.1}}});
+    check(&(Trial){.op = OP_momentum, .nin = 3, .in = {SHAPE(300, 200), SHAPE(300, 200), SHAPE(300, 200)},
+                   .attr = {{.given = true, .f = 0.1}, {.given = true, .f = 0.9}}});
+}
+
+Test(kernels, integer_sums_stop_at_the_ends_of_the_range)
+{
+    int32_t a[2] = {INT32_MAX, INT32_MIN}, b[2] = {1, -1}, out[2];
+    Operand shape = {.dtype = I32, .local = SHAPE(2), .global = SHAPE(2)};
+    KernelCall call = {.op = OP_add, .nin = 2, .nout = 1, .in = {shape, shape}, .out = {shape}};
+    call.in[0].data = a;
+    call.in[1].data = b;
+    call.out[0].data = out;
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_add](&call, &error));
+    cr_assert_eq(out[0], INT32_MAX);
+    cr_assert_eq(out[1], INT32_MIN);
+}
+
+Test(kernels, long_f32_sums_are_added_in_double)
+{
+    enum { N = 1 << 20 };
+    float *x = malloc(N * sizeof *x), sum;
+    for (int i = 0; i < N; i++) x[i] = 0.1f;
+    Rule rule;
+    TensorType type = {F32, false, SHAPE(N)};
+    cr_assert(rule_infer(OP_sum, &type, 1, NULL, &rule, NULL));
+    KernelCall call = {.op = OP_sum, .nin = 1, .nout = 1, .rule = &rule, .in = {{x, F32, type.shape, type.shape, {0}}}, .out = {{&sum, F32, scalar, scalar, {0}}}};
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_sum](&call, &error));
+    cr_assert_eq(sum, (float)((double)0.1f * N)); /* f32 additions would give 100958.3 */
+    free(x);
+}
+
+/* The slice [2, 5) x [1, 3) of a box that begins at (1, 0). */
+Test(kernels, convert_takes_the_box_out_of_the_box)
+{
+    float in[4 * 6], out[3 * 2];
+    for (int i = 0; i < 24; i++) in[i] = (float)i;
+    KernelCall call = {.op = OP_convert, .nin = 1, .nout = 1,
+                       .in = {{in, F32, SHAPE(4, 6), SHAPE(9, 6), {2, {1, 0}, {5, 6}}}},
+                       .out = {{out, F32, SHAPE(3, 2), SHAPE(9, 6), {2, {2, 1}, {5, 3}}}}};
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_convert](&call, &error), "%s", error.text);
+    const float expected[] = {7, 8, 13, 14, 19, 20};
+    cr_assert_arr_eq(out, expected, sizeof expected);
+    call.out[0].box.end[0] = 6;
+    call.out[0].local.dim[0] = 4;
+    cr_assert_not(backend_cpu.kernels[OP_convert](&call, &error), "a slice outside its operand");
+}

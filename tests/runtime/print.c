@@ -1,0 +1,44 @@
+/* Numbers as Python prints them. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "runtime/runtime.h"
+
+typedef struct Known {
+    double number;
+    const char *text;
+} Known;
+
+/* Python 3: repr(number) */
+Test(print, numbers_are_pythons_repr)
+{
+    const Known known[] = {
+        {0.367389976978302, "0.367389976978302"}, {4.547473508864641e-12, "4.547473508864641e-12"}, {6e-05, "6e-05"}, {0.0001, "0.0001"},
+        {0.00025336415274068713, "0.00025336415274068713"}, {0, "0.0"}, {-0.0, "-0.0"}, {1, "1.0"}, {-2.5, "-2.5"}, {100, "100.0"},
+        {123456789.125, "123456789.125"}, {1e15, "1000000000000000.0"}, {9999999999999998, "9999999999999998.0"}, {1e16, "1e+16"}, {1.5e300, "1.5e+300"},
+        {5e-324, "5e-324"}, {1.7976931348623157e308, "1.7976931348623157e+308"}, {0.1, "0.1"}, {1.0 / 3, "0.3333333333333333"}, {-0.001, "-0.001"},
+        {12345678901234567.0, "1.2345678901234568e+16"}, {9.5e-5, "9.5e-05"}, {(double)0.1f, "0.10000000149011612"}, {INFINITY, "inf"}, {-INFINITY, "-inf"},
+        {NAN, "nan"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        char text[NUMBER_MAX];
+        number_print(text, known[i].number);
+        cr_expect_str_eq(text, known[i].text);
+    }
+}
+
+Test(print, tensors_are_nested_and_large_ones_cut)
+{
+    Text text = {0};
+    const double w[] = {2.00000334, 2.99999738};
+    tensor_print(&text, &(Shape){2, {2, 1}}, F32, w);
+    cr_assert_str_eq(text.at, "[[2.0000], [3.0000]]");
+    text_finish(&text);
+    text = (Text){0};
+    static double many[2000];
+    for (int i = 0; i < 2000; i++) many[i] = i;
+    tensor_print(&text, &(Shape){2, {2, 1000}}, I32, many);
+    cr_assert_str_eq(text.at, "[[0, 1, 2, ..., 997, 998, 999], [1000, 1001, 1002, ..., 1997, 1998, 1999]]");
+    text_finish(&text);
+}

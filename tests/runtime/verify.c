@@ -1,0 +1,93 @@
+/* --verify finds what differs, says where, and accepts roundings. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/ops/net.h"
+
+#define NET(body) \
+    "net t() { input x : f32[16, 32]; input label : f32[16, 16]; param w : f32[32, 16] = normal(0.1); param v : f32[16, 16] = normal(0.1);\n" \
+    "h = matmul(x, w); y = matmul(relu(h), v); " body " }\n" \
+    "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.4, momentum = 0.1); epochs = 1; steps = 20; }\n" \
+    "parallel { mode = semi_auto; }\n"
+static const char text[] = NET("loss mse(y, label);");
+
+typedef struct Pair {
+    Net run, one;
+    char path[32];
+    Verifier *verifier;
+    Error error;
+} Pair;
+
+static bool open_pair(Pair *pair, const char *one)
+{
+    cr_assert(net_open(&pair->run, text, 8, 0, 2), "%s", pair->run.error.text);
+    cr_assert(net_compile(&pair->one, one, 1, 0, 2), "%s", pair->one.error.text);
+    strcpy(pair->path, "/tmp/verify-XXXXXX");
+    close(mkstemp(pair->path));
+    cr_assert(file_write(pair->path, pair->one.text, strlen(pair->one.text), &pair->error));
+    pair->verifier = verifier_create(&pair->run.plan, pair->path, pair->run.executor, pair->run.comm, 1, &pair->error);
+    return pair->verifier != NULL;
+}
+
+static void close_pair(Pair *pair)
+{
+    verifier_destroy(pair->verifier);
+    unlink(pair->path);
+    net_close(&pair->run);
+    net_close(&pair->one);
+}
+
+static bool step(Pair *pair, int number, const char *state, int index, double moved)
+{
+    cr_assert(verifier_before(pair->verifier, &pair->error));
+    cr_assert(executor_step(pair->run.executor, 1, number, &pair->error));
+    if (state) {
+        double *values = net_values(&pair->run, state);
+        values[index] += moved;
+        cr_assert(executor_set_state(pair->run.executor, net_state(&pair->run, state), values, &pair->error));
+    }
+    return verifier_after(pair->verifier, 1, number, &pair->error);
+}
+
+Test(verify, roundings_are_accepted)
+{
+    Pair pair;
+    cr_assert(open_pair(&pair, text), "%s", pair.error.text);
+    for (int i = 1; i <= 20; i++) cr_assert(step(&pair, i, NULL, 0, 0), "%s", pair.error.text);
+    Text report = {0};
+    verifier_report(pair.verifier, &report);
+    cr_assert_eq(strncmp(report.at, "verified: 20 steps, 30740 numbers", 33), 0, "%s", report.at);
+    text_finish(&report);
+    close_pair(&pair);
+}
+
+Test(verify, a_state_that_differs_is_named_with_its_index)
+{
+    Pair pair;
+    cr_assert(open_pair(&pair, text), "%s", pair.error.text);
+    cr_assert(step(&pair, 1, NULL, 0, 0));
+    cr_assert_not(step(&pair, 2, "v", 35, 1e-4));
+    cr_assert_eq(pair.error.code, EXIT_MISMATCH);
+    cr_assert_eq(strncmp(pair.error.text, "--verify: v[2, 3] differs after epoch 1 step 2: ", 48), 0, "%s", pair.error.text);
+    close_pair(&pair);
+}
+
+Test(verify, differences_do_not_add_up_over_steps)
+{
+    Pair pair;
+    cr_assert(open_pair(&pair, text), "%s", pair.error.text);
+    cr_assert_not(step(&pair, 1, "w", 0, 0.01));
+    cr_assert(step(&pair, 2, NULL, 0, 0), "%s", pair.error.text); /* the reference began from the moved state */
+    close_pair(&pair);
+}
+
+Test(verify, another_net_is_refused)
+{
+    Pair pair;
+    cr_assert_not(open_pair(&pair, NET("loss mse(y, label, reduction = sum);")));
+    cr_assert_eq(pair.error.code, EXIT_REJECTED);
+    cr_assert(strstr(pair.error.text, "is of another net"), "%s", pair.error.text);
+    close_pair(&pair);
+}
