@@ -31,7 +31,8 @@ bool mpi_check(int code, const char *what, Error *error);
 typedef struct Pause {
     double start_s;
     int64_t turns;
-    bool messages;           /* MPI must be given time while this rank waits */
+    bool messages;           /* messages may arrive while this rank waits: it sleeps only for moments */
+    bool probe;              /* and the caller itself does not call MPI, which must be given time */
     bool announced;          /* the peers know that it sleeps */
 } Pause;
 /* Lets others run. False after PRUN_TIMEOUT. */

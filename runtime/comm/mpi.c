@@ -52,7 +52,7 @@ static void sleep_turn(MpiComm *job, const Pause *pause)
 bool pause_turn(MpiComm *job, Pause *pause)
 {
     int64_t turn = pause->turns++;
-    if (pause->messages) {
+    if (pause->probe) {
         int some;
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, job->world, &some, MPI_STATUS_IGNORE);
     }

@@ -309,7 +309,8 @@ static bool flags_late(MpiComm *job, CommRequest *request, const Ints *peers, Fl
 
 static bool flags_wait(MpiComm *job, CommRequest *request, const Ints *peers, Flag flag, uint32_t epoch, Error *error)
 {
-    Pause pause = {.messages = request->in.n + request->out.n > 0 || job->nnode < job->comm.nranks};
+    bool messages = job->nnode < job->comm.nranks;
+    Pause pause = {.messages = messages, .probe = messages};
     for (int i = 0; i < peers->n; i++)
         while (!flag_reached(request->peer[peers->at[i]], flag, epoch))
             if (!pause_turn(job, &pause)) return flags_late(job, request, peers, flag, epoch, error);
