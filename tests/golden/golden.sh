@@ -70,4 +70,12 @@ keep mesh "$work/mesh/ir/rank_5/09_execute_0009.ir"
 compile output "$samples/output.dsl" --ranks 8
 keep output "$work/output/net.plan"
 
+# docs/ir.md shows lines of these files: every one of them must still be there.
+awk '/^<!-- from / { file = $3; next } /^```/ { inside = !inside; if (!inside) file = ""; next } inside && file != "" { print file "\t" $0 }' \
+    "$here/../../docs/ir.md" >"$work/shown"
+[ -s "$work/shown" ] || { echo "golden.sh: docs/ir.md shows nothing" >&2; failed=1; }
+while IFS='	' read -r file line; do
+    grep -qxF -- "$line" "$here/dumps/$file" || { echo "docs/ir.md: not in $file: $line" >&2; failed=1; }
+done <"$work/shown"
+
 exit $failed
