@@ -191,6 +191,8 @@ Test(redistribute, canonical_form_follows_mindspore_cases) {
     cr_expect_eq(c.received.max, 3 * 4 * 256);
     c = plan("[8@1 -]", "[- 8@1]", 32, 64, 8, REDISTRIBUTE_CANONICAL); /* T5 */
     expect_steps(&c, "all_gather strided_slice");
+    c = plan("[2@8.2@2.2@1 -]", "[2@8.2@2 -]", 32, 64, 16, REDISTRIBUTE_CANONICAL); /* only the last digit differs */
+    cr_expect_eq(c.received.max, 4 * 64);
     c = plan("[8@8 -]", "[8@8 8@1]", 32, 64, 64, REDISTRIBUTE_CANONICAL); /* T7: nothing moves */
     expect_steps(&c, "strided_slice");
     cr_expect_eq(c.received.total, 0);
@@ -204,6 +206,8 @@ Test(redistribute, collectives_are_named_where_they_are_exact) {
     c = plan("[2@4.2@1 -]", "[2@4 -]", 16, 16, 8, REDISTRIBUTE_AUTO);
     expect_steps(&c, "all_gather");
     c = plan("[2@4.2@1 -]", "[2@1.2@4 -]", 16, 16, 8, REDISTRIBUTE_AUTO);
+    expect_steps(&c, "exchange");
+    c = plan("[4@4 -]", "[- 4@4.2@2]", 16, 16, 16, REDISTRIBUTE_AUTO); /* split further than an AllToAll would */
     expect_steps(&c, "exchange");
     c = plan("[- -] +sum(8@1)", "[- -]", 16, 16, 8, REDISTRIBUTE_AUTO);
     expect_steps(&c, "all_reduce");
