@@ -46,7 +46,9 @@ Expr *expr_binary(Parse *parse, char op, Expr *left, Expr *right) {
     return expr_add(parse, expr_add(parse, expr, left), right);
 }
 
-Expr *expr_unary(Parse *parse, Loc loc, Expr *operand) { return expr_add(parse, expr_new(parse, EXPR_NEG, loc), operand); }
+Expr *expr_unary(Parse *parse, Loc loc, Expr *operand) {
+    return expr_add(parse, expr_new(parse, EXPR_NEG, loc), operand);
+}
 
 Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out) {
     Shard *shard = arena_alloc(parse->arena, sizeof *shard);
@@ -86,7 +88,8 @@ EntryList entry_append(EntryList list, Entry *entry) {
 
 void block_add(Parse *parse, BlockKind kind, Loc loc, const char *name, Loc name_loc, EntryList entries, StatementList statements) {
     Block *block = arena_alloc(parse->arena, sizeof *block);
-    *block = (Block){.kind = kind, .loc = loc, .name = name, .name_loc = name_loc, .entries = entries.first, .statements = statements.first};
+    *block =
+        (Block){.kind = kind, .loc = loc, .name = name, .name_loc = name_loc, .entries = entries.first, .statements = statements.first};
     *(parse->blocks ? &parse->last_block->next : &parse->blocks) = block;
     parse->last_block = block;
 }

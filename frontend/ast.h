@@ -35,12 +35,12 @@ typedef enum {
 } ExprKind;
 
 typedef struct Expr {
-    uint8_t kind;  /* ExprKind */
-    char op;       /* EXPR_BINARY: + - * / % */
-    bool comma;    /* EXPR_TUPLE: the last item is followed by a comma */
+    uint8_t kind; /* ExprKind */
+    char op;      /* EXPR_BINARY: + - * / % */
+    bool comma;   /* EXPR_TUPLE: the last item is followed by a comma */
     uint16_t depth;
     int nitems;
-    Loc loc;       /* EXPR_CALL and EXPR_KEYWORD begin with their name */
+    Loc loc; /* EXPR_CALL and EXPR_KEYWORD begin with their name */
     union {
         int64_t integer;
         double real;
@@ -89,7 +89,7 @@ typedef struct Block {
     Loc loc;          /* the keyword */
     const char *name; /* of a net */
     Loc name_loc;
-    Entry *entries;   /* of train and parallel; the numbers in the head of a net */
+    Entry *entries; /* of train and parallel; the numbers in the head of a net */
     Statement *statements;
     struct Block *next;
 } Block;
@@ -106,26 +106,26 @@ typedef struct EntryList {
 typedef struct Parse {
     Arena *arena;
     Diags *diags;
-    int file;         /* Span.file */
+    int file; /* Span.file */
     const char *text;
     size_t n;
-    bool value_only;  /* the text is one value (a flag such as --mode), not a file */
+    bool value_only; /* the text is one value (a flag such as --mode), not a file */
 
     Block *blocks, *last_block; /* results */
     Expr *value;
 
-    bool stopped;     /* an error after which nothing sensible can follow: the lexer says end of file, the parser nothing */
-    bool begun;       /* the lexer has returned the token that selects the grammar */
+    bool stopped;                 /* an error after which nothing sensible can follow: the lexer says end of file, the parser nothing */
+    bool begun;                   /* the lexer has returned the token that selects the grammar */
     int offset, line, line_begin; /* the lexer's place */
-    Loc current, previous; /* the last token returned, and the one before it */
-    int bad_end;      /* end of the last bytes that were no token */
+    Loc current, previous;        /* the last token returned, and the one before it */
+    int bad_end;                  /* end of the last bytes that were no token */
     int nexprs;
-    int nopen;        /* brackets open now, outermost first */
+    int nopen; /* brackets open now, outermost first */
     struct OpenBracket {
         Loc loc;
         char kind;
     } open[MAX_BRACKETS];
-    bool unclosed;    /* the current token ends a statement inside this bracket */
+    bool unclosed; /* the current token ends a statement inside this bracket */
     Loc unclosed_loc;
     char unclosed_kind;
 } Parse;
@@ -151,10 +151,10 @@ void block_add(Parse *parse, BlockKind kind, Loc loc, const char *name, Loc name
 
 /* What the lexer calls (syntax.c). */
 void lex_advance(Parse *parse, Loc *loc, const char *text, int n);
-int lex_token(Parse *parse, const Loc *loc, int kind);          /* notes the token; returns kind */
-int lex_open(Parse *parse, const Loc *loc, char kind);          /* ( [ { */
-int lex_close(Parse *parse, const Loc *loc, char kind);         /* ) ] }: the closer that was meant; 0: none, reported */
-int lex_end_statement(Parse *parse, const Loc *loc);            /* ; */
+int lex_token(Parse *parse, const Loc *loc, int kind);  /* notes the token; returns kind */
+int lex_open(Parse *parse, const Loc *loc, char kind);  /* ( [ { */
+int lex_close(Parse *parse, const Loc *loc, char kind); /* ) ] }: the closer that was meant; 0: none, reported */
+int lex_end_statement(Parse *parse, const Loc *loc);    /* ; */
 int lex_end_file(Parse *parse, Loc *loc);
 int64_t lex_integer(Parse *parse, const Loc *loc, const char *text);
 double lex_real(Parse *parse, const Loc *loc, const char *text);
@@ -164,7 +164,8 @@ void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);
 void lex_bad_comment(Parse *parse, const Loc *loc);
 void lex_bad_operator(Parse *parse, const Loc *loc, const char *text);
-int lex_other(Parse *parse, const Loc *loc, const char *text, int n); /* bytes that start no token: the token that was meant, 0: white space, -1: none */
+int lex_other(Parse *parse, const Loc *loc, const char *text,
+              int n); /* bytes that start no token: the token that was meant, 0: white space, -1: none */
 
 /* What the parser calls (syntax.c): token names as the grammar declares them. */
 void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int nexpected);

@@ -67,7 +67,8 @@ static void note_operand(Lower *lower, OpCode op, const Operand *operands, int i
     diag_note(lower->diags, lower_span(lower, expr->loc), "%s is %s", operand_text(lower, op, operands, i), type_text(lower, type));
 }
 
-static bool reject(Lower *lower, OpCode op, const Expr *expr, const Operand *operands, int n, const Expr *const *attr_expr, const RuleError *error) {
+static bool reject(Lower *lower, OpCode op, const Expr *expr, const Operand *operands, int n, const Expr *const *attr_expr,
+                   const RuleError *error) {
     bool at_attr = error->attr >= 0 && attr_expr && attr_expr[error->attr];
     Span span = lower_span(lower, at_attr ? attr_expr[error->attr]->loc : expr->loc);
     diag_error(lower->diags, span, "%s: %s", op_table[op].name, fill_in(lower, op, operands, n, error->text));
@@ -86,12 +87,13 @@ static bool lift(Lower *lower, Operand *operand, DType dtype) {
 }
 
 /* attr_expr[i]: where attribute i was written, or NULL. */
-static bool apply(Lower *lower, OpCode op, const Expr *expr, Operand *operands, int n, const Attr *attr, const Expr *const *attr_expr, const char *name,
-                  Operand *out) {
+static bool apply(Lower *lower, OpCode op, const Expr *expr, Operand *operands, int n, const Attr *attr, const Expr *const *attr_expr,
+                  const char *name, Operand *out) {
     Span span = lower_span(lower, expr->loc);
     if (!room_for_node(lower, expr->loc)) return false;
     int first = 0, in[MAX_IN] = {0};
-    while (first < n && operands[first].value < 0) first++;
+    while (first < n && operands[first].value < 0)
+        first++;
     if (first == n) {
         diag_error(lower->diags, span, "%s needs a tensor, and here are only numbers", op_table[op].name);
         return false;
@@ -128,7 +130,8 @@ static bool attr_ints(Lower *lower, const Expr *value, const char *name, Attr *a
     bool is_list = value->kind == EXPR_LIST || value->kind == EXPR_TUPLE;
     int n = is_list ? value->nitems : 1;
     if (n > MAX_NDIM - 1) {
-        diag_error(lower->diags, lower_span(lower, value->loc), "%s has %d numbers; a tensor has at most %d dimensions", name, n, MAX_NDIM - 1);
+        diag_error(lower->diags, lower_span(lower, value->loc), "%s has %d numbers; a tensor has at most %d dimensions", name, n,
+                   MAX_NDIM - 1);
         return false;
     }
     for (const Expr *item = is_list ? value->items : value; item; item = is_list ? item->next : NULL)
@@ -139,10 +142,14 @@ static bool attr_ints(Lower *lower, const Expr *value, const char *name, Attr *a
 static bool attr_eval(Lower *lower, const AttrSpec *spec, const Expr *value, Attr *attr) {
     attr->given = true;
     switch (spec->kind) {
-    case ATTR_BOOL: return attr_bool(lower, value, spec->name, &attr->i);
-    case ATTR_INT: return integer_eval(lower, value, spec->name, INT32_MIN, INT32_MAX, &attr->i);
-    case ATTR_FLOAT: return real_eval(lower, value, spec->name, -1e300, 1e300, &attr->f);
-    case ATTR_INTS: return attr_ints(lower, value, spec->name, attr);
+    case ATTR_BOOL:
+        return attr_bool(lower, value, spec->name, &attr->i);
+    case ATTR_INT:
+        return integer_eval(lower, value, spec->name, INT32_MIN, INT32_MAX, &attr->i);
+    case ATTR_FLOAT:
+        return real_eval(lower, value, spec->name, -1e300, 1e300, &attr->f);
+    case ATTR_INTS:
+        return attr_ints(lower, value, spec->name, attr);
     case ATTR_TEXT:
         if (value->kind == EXPR_NAME || value->kind == EXPR_STRING) {
             attr->text = value->text;
@@ -150,7 +157,8 @@ static bool attr_eval(Lower *lower, const AttrSpec *spec, const Expr *value, Att
         }
         diag_error(lower->diags, lower_span(lower, value->loc), "%s is a word", spec->name);
         return false;
-    case ATTR_NONE: break;
+    case ATTR_NONE:
+        break;
     }
     return false;
 }
@@ -172,13 +180,17 @@ static bool unknown_argument(Lower *lower, OpCode op, const Expr *item) {
         op_in_name(op, n, operands[n], sizeof operands[n]);
         names[n] = operands[n];
     }
-    for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++) names[n++] = op_table[op].attrs[a].name;
+    for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++)
+        names[n++] = op_table[op].attrs[a].name;
     const char *list = names[0];
-    for (int i = 1; i < n; i++) list = arena_printf(lower->arena, "%s, %s", list, names[i]);
+    for (int i = 1; i < n; i++)
+        list = arena_printf(lower->arena, "%s, %s", list, names[i]);
     const char *nearest = name_nearest(item->text, names, n);
     diag_error(lower->diags, lower_span(lower, item->loc), "%s has no argument '%s'", op_table[op].name, item->text);
-    if (nearest) diag_hint(lower->diags, "did you mean %s? It takes: %s", nearest, list);
-    else diag_hint(lower->diags, "it takes: %s", list);
+    if (nearest)
+        diag_hint(lower->diags, "did you mean %s? It takes: %s", nearest, list);
+    else
+        diag_hint(lower->diags, "it takes: %s", list);
     return false;
 }
 
@@ -187,8 +199,8 @@ static bool too_many(Lower *lower, OpCode op, const Expr *call, const Expr *item
     int nin = op_nin(op);
     diag_error(lower->diags, lower_span(lower, item->loc), "%s takes %d operand%s (%s)", row->name, nin, nin == 1 ? "" : "s", row->ins);
     if (row->attrs[0].name && call->nitems <= nin + 1 && (item->kind == EXPR_LIST || item->kind == EXPR_TUPLE || is_number(lower, item)))
-        diag_hint(lower->diags, "attributes are given by name: %s = %.*s", row->attrs[0].name, item->loc.end - item->loc.begin < 60 ? item->loc.end - item->loc.begin : 60,
-                  lower->text + item->loc.begin);
+        diag_hint(lower->diags, "attributes are given by name: %s = %.*s", row->attrs[0].name,
+                  item->loc.end - item->loc.begin < 60 ? item->loc.end - item->loc.begin : 60, lower->text + item->loc.begin);
     return false;
 }
 
@@ -219,12 +231,15 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
     }
     const char *nearest = name_nearest(call->text, names, n);
     diag_error(lower->diags, span, "unknown operator '%s'", call->text);
-    if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
-    else diag_hint(lower->diags, "there are: %s", list);
+    if (nearest)
+        diag_hint(lower->diags, "did you mean %s?", nearest);
+    else
+        diag_hint(lower->diags, "there are: %s", list);
     return false;
 }
 
-/* Where argument `item` of the call goes: operand i, or attribute i - MAX_IN; -1 after a diagnostic. *position counts those without a name. */
+/* Where argument `item` of the call goes: operand i, or attribute i - MAX_IN; -1 after a diagnostic. *position counts those without a name.
+ */
 static int place_argument(Lower *lower, OpCode op, const Expr *call, const Expr *item, int *position) {
     if (item->kind != EXPR_KEYWORD) {
         if (*position < op_nin(op)) return (*position)++;
@@ -267,7 +282,8 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
         }
     }
     int nin = op_nin(op), missing = 0;
-    while (missing < nin && operands[missing].expr) missing++;
+    while (missing < nin && operands[missing].expr)
+        missing++;
     if (missing < nin) {
         char operand[64];
         op_in_name(op, missing, operand, sizeof operand);
@@ -290,10 +306,17 @@ static bool lower_binary(Lower *lower, const Expr *expr, const char *name, Opera
     }
     OpCode op = OP_add;
     switch (expr->op) {
-    case '+': break;
-    case '-': op = OP_sub; break;
-    case '*': op = OP_mul; break;
-    case '/': op = OP_div; break;
+    case '+':
+        break;
+    case '-':
+        op = OP_sub;
+        break;
+    case '*':
+        op = OP_mul;
+        break;
+    case '/':
+        op = OP_div;
+        break;
     default: /* '%' */
         diag_error(lower->diags, lower_span(lower, expr->loc), "%% is for integers, not for tensors");
         return false;
@@ -312,7 +335,8 @@ static bool lower_any(Lower *lower, const Expr *expr, const char *name, Operand 
     *out = (Operand){.expr = expr, .value = -1};
     switch ((ExprKind)expr->kind) {
     case EXPR_INT:
-    case EXPR_FLOAT: return number_eval(lower, expr, &out->number);
+    case EXPR_FLOAT:
+        return number_eval(lower, expr, &out->number);
     case EXPR_NAME: {
         const Symbol *symbol = names_use(lower, expr->text, expr->loc);
         if (!symbol) return false;
@@ -328,14 +352,22 @@ static bool lower_any(Lower *lower, const Expr *expr, const char *name, Operand 
         operand.expr = expr->items;
         return apply(lower, OP_neg, expr, &operand, 1, NULL, NULL, name, out);
     }
-    case EXPR_BINARY: return lower_binary(lower, expr, name, out);
-    case EXPR_CALL: return lower_call(lower, expr, name, out);
-    case EXPR_LIST: return not_a_tensor(lower, expr, "a list", "give it a name and a type: const c : f32[2] = [1, 2];");
-    case EXPR_TUPLE: return not_a_tensor(lower, expr, "a tuple", "round brackets group one expression");
-    case EXPR_STRING: return not_a_tensor(lower, expr, "a text", "texts stand in file(\"w.npy\")");
-    case EXPR_KEYWORD: return not_a_tensor(lower, expr, "'name = value'", "it belongs directly into a call");
-    case EXPR_DASH: return not_a_tensor(lower, expr, "'-'", NULL);
-    case EXPR_PATH: return not_a_tensor(lower, expr, "a name with '.'", "names have no '.'; real numbers are written 0.5");
+    case EXPR_BINARY:
+        return lower_binary(lower, expr, name, out);
+    case EXPR_CALL:
+        return lower_call(lower, expr, name, out);
+    case EXPR_LIST:
+        return not_a_tensor(lower, expr, "a list", "give it a name and a type: const c : f32[2] = [1, 2];");
+    case EXPR_TUPLE:
+        return not_a_tensor(lower, expr, "a tuple", "round brackets group one expression");
+    case EXPR_STRING:
+        return not_a_tensor(lower, expr, "a text", "texts stand in file(\"w.npy\")");
+    case EXPR_KEYWORD:
+        return not_a_tensor(lower, expr, "'name = value'", "it belongs directly into a call");
+    case EXPR_DASH:
+        return not_a_tensor(lower, expr, "'-'", NULL);
+    case EXPR_PATH:
+        return not_a_tensor(lower, expr, "a name with '.'", "names have no '.'; real numbers are written 0.5");
     }
     return false;
 }
@@ -350,7 +382,8 @@ static bool attach_hint(Lower *lower, const Expr *expr, int value, const Shard *
     if (!shard_counts(lower, shard->loc)) return true;
     Node *node = &lower->graph->nodes.at[lower->graph->values.at[value].node];
     if (op_table[node->op].expand) {
-        diag_error(lower->diags, lower_span(lower, shard->loc), "%s is made of several operators and cannot be sharded as one", op_table[node->op].name);
+        diag_error(lower->diags, lower_span(lower, shard->loc), "%s is made of several operators and cannot be sharded as one",
+                   op_table[node->op].name);
         diag_hint(lower->diags, "write them out and shard one: d = y - label shard ((8, 1), (8, 1)); loss mean(d * d);");
         return false;
     }

@@ -38,19 +38,23 @@ static bool head_entry_lower(Lower *lower, const Entry *entry) {
 static bool check_defines(Lower *lower, const Block *net) {
     const Overrides *flags = lower->overrides;
     VEC(const char *) names = {0};
-    for (const Entry *entry = net->entries; entry; entry = entry->next) vec_push(lower->arena, &names, entry->name);
+    for (const Entry *entry = net->entries; entry; entry = entry->next)
+        vec_push(lower->arena, &names, entry->name);
     bool ok = true;
     for (int i = 0; i < flags->ndefines; i++) {
         const char *name = flags->define_name[i];
         bool found = false;
-        for (int j = 0; j < names.n && !found; j++) found = !strcmp(names.at[j], name);
+        for (int j = 0; j < names.n && !found; j++)
+            found = !strcmp(names.at[j], name);
         if (found) continue;
         const char *text = arena_printf(lower->arena, "%s=%lld", name, (long long)flags->define_value[i]);
         int file = diags_add_file(lower->diags, "-D", text, strlen(text));
-        diag_error(lower->diags, (Span){.file = file, .line = 1, .column = 1, .length = (int)strlen(name)}, "net %s has no number '%s'", net->name, name);
+        diag_error(lower->diags, (Span){.file = file, .line = 1, .column = 1, .length = (int)strlen(name)}, "net %s has no number '%s'",
+                   net->name, name);
         const char *nearest = name_nearest(name, names.at, names.n);
         if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
-        diag_note(lower->diags, lower_span(lower, net->name_loc), "-D sets the numbers in the head of the net, net %s(batch = 16, ...)", net->name);
+        diag_note(lower->diags, lower_span(lower, net->name_loc), "-D sets the numbers in the head of the net, net %s(batch = 16, ...)",
+                  net->name);
         ok = false;
     }
     return ok;
@@ -74,11 +78,15 @@ static bool declared_well(Lower *lower, const Statement *statement) {
     if (statement->kind != STATEMENT_INPUT && !statement->value) {
         bool is_param = statement->kind == STATEMENT_PARAM;
         diag_error(lower->diags, span, is_param ? "%s has no initial value" : "%s has no value", name);
-        diag_hint(lower->diags, is_param ? "param %s : ... = normal(0.01); or uniform(a, b), zeros, ones, a literal, file(\"w.npy\")" : "const %s : f32[2] = [1, 2];", name);
+        diag_hint(lower->diags,
+                  is_param ? "param %s : ... = normal(0.01); or uniform(a, b), zeros, ones, a literal, file(\"w.npy\")"
+                           : "const %s : f32[2] = [1, 2];",
+                  name);
         return false;
     }
     if (statement->kind == STATEMENT_CONST && statement->shard) {
-        diag_error(lower->diags, lower_span(lower, statement->shard->loc), "a constant is not sharded: each rank takes the part that it needs");
+        diag_error(lower->diags, lower_span(lower, statement->shard->loc),
+                   "a constant is not sharded: each rank takes the part that it needs");
         return false;
     }
     return true;
@@ -126,7 +134,8 @@ static bool const_lower(Lower *lower, const Statement *statement, Symbol *symbol
     TensorType type;
     const double *data;
     double splat;
-    if (!type_eval(lower, statement->type, statement->name, &type) || !constant_eval(lower, statement->value, &type, &data, &splat)) return false;
+    if (!type_eval(lower, statement->type, statement->name, &type) || !constant_eval(lower, statement->value, &type, &data, &splat))
+        return false;
     int constant = graph_constant(lower->graph, type, data, splat, statement->name, symbol->span);
     const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", statement->name) : NULL;
     symbol->value = replicate(lower, constant, name, symbol->span);
@@ -172,11 +181,20 @@ static bool statement_lower(Lower *lower, const Statement *statement) {
     Symbol symbol = *place; /* the table may grow meanwhile: place is looked up again */
     bool ok = statement->kind == STATEMENT_ASSIGN || declared_well(lower, statement);
     switch (statement->kind) {
-    case STATEMENT_INPUT: ok = ok && input_lower(lower, statement, &symbol); break;
-    case STATEMENT_PARAM: ok = ok && param_lower(lower, statement, &symbol); break;
-    case STATEMENT_CONST: ok = ok && const_lower(lower, statement, &symbol); break;
-    case STATEMENT_ASSIGN: ok = expr_lower(lower, statement->value, statement->name, statement->shard, &symbol); break;
-    case STATEMENT_LOSS: break;
+    case STATEMENT_INPUT:
+        ok = ok && input_lower(lower, statement, &symbol);
+        break;
+    case STATEMENT_PARAM:
+        ok = ok && param_lower(lower, statement, &symbol);
+        break;
+    case STATEMENT_CONST:
+        ok = ok && const_lower(lower, statement, &symbol);
+        break;
+    case STATEMENT_ASSIGN:
+        ok = expr_lower(lower, statement->value, statement->name, statement->shard, &symbol);
+        break;
+    case STATEMENT_LOSS:
+        break;
     }
     if (ok) *names_find(&lower->names, statement->name) = symbol;
     return ok;
@@ -220,8 +238,8 @@ static bool blocks_find(Lower *lower, const Parse *parse, const Block **blocks) 
         return false;
     }
     if (!blocks[BLOCK_TRAIN]) {
-        diag_error(lower->diags, lower_span(lower, blocks[BLOCK_NET]->name_loc), "there is no train block: neither data nor an optimizer for net %s",
-                   blocks[BLOCK_NET]->name);
+        diag_error(lower->diags, lower_span(lower, blocks[BLOCK_NET]->name_loc),
+                   "there is no train block: neither data nor an optimizer for net %s", blocks[BLOCK_NET]->name);
         diag_hint(lower->diags, "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 10; }");
         ok = false;
     }
@@ -235,7 +253,8 @@ static bool file_lower(Lower *lower, const Parse *parse) {
     if (!net) return false;
     lower->graph->name = net->name;
     ok &= check_defines(lower, net);
-    for (const Entry *entry = net->entries; entry; entry = entry->next) ok &= head_entry_lower(lower, entry);
+    for (const Entry *entry = net->entries; entry; entry = entry->next)
+        ok &= head_entry_lower(lower, entry);
     /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */
     if (!parallel_lower(lower, blocks[BLOCK_PARALLEL])) return false;
     ok &= net_lower(lower, net);

@@ -49,23 +49,25 @@ typedef struct Lower {
     Arena *arena;
     Diags *diags;
     const Overrides *overrides;
-    int file;            /* that is being lowered: the source, or the text of a flag */
-    const char *text;    /* of the source */
+    int file;              /* that is being lowered: the source, or the text of a flag */
+    const char *text;      /* of the source */
     const char *directory; /* of the source, with its '/', or "" */
     Names names;
-    const Expr *dataset;   /* explicit dataset strategy, read after the inputs are known; NULL: none */
+    const Expr *dataset; /* explicit dataset strategy, read after the inputs are known; NULL: none */
     int dataset_file;
-    bool hidden;           /* mode data_parallel */
-    bool full;             /* the net has as many nodes as it may have */
-    bool warned_shard;     /* that strategies have no effect in this mode */
-    Span loss_span;        /* line 0: no loss yet */
+    bool hidden;       /* mode data_parallel */
+    bool full;         /* the net has as many nodes as it may have */
+    bool warned_shard; /* that strategies have no effect in this mode */
+    Span loss_span;    /* line 0: no loss yet */
 } Lower;
 
-static inline Span lower_span(const Lower *lower, Loc loc) { return span_of(lower->file, loc); }
+static inline Span lower_span(const Lower *lower, Loc loc) {
+    return span_of(lower->file, loc);
+}
 
 /* ---------------------------------------------------------------- names.c */
 
-Symbol *names_find(const Names *names, const char *name); /* or NULL */
+Symbol *names_find(const Names *names, const char *name);           /* or NULL */
 Symbol *names_insert(Names *names, Arena *arena, const char *name); /* a name that is not there; SYMBOL_AHEAD */
 /* Defines name; false when it has a definition already. The symbol is SYMBOL_FAILED until the caller says what it is. */
 bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol);
@@ -87,7 +89,7 @@ bool integer_eval(Lower *lower, const Expr *expr, const char *what, int64_t leas
 bool real_eval(Lower *lower, const Expr *expr, const char *what, double least, double most, double *value);
 bool number_fits(Lower *lower, const Expr *expr, Number number, DType dtype); /* an element of a tensor of dtype */
 const char *number_text(Arena *arena, Number number);
-const Expr *unbracket(const Expr *expr); /* without brackets that only group */
+const Expr *unbracket(const Expr *expr);              /* without brackets that only group */
 bool is_number(const Lower *lower, const Expr *expr); /* a literal, a number's name, or made of such; no diagnostic */
 
 /* ---------------------------------------------------------------- types.c */
@@ -134,8 +136,8 @@ typedef struct Setting {
 } Setting;
 /* Finds each entry among the settings and evaluates it; unknown, doubled and misplaced ones are errors. elsewhere: the settings of the
  * other block. given[i]: set for a setting that is there. */
-bool settings_lower(Lower *lower, const Block *block, const char *what, const Setting *settings, int n, const Setting *elsewhere, int nelsewhere,
-                    const char *other, bool *given);
+bool settings_lower(Lower *lower, const Block *block, const char *what, const Setting *settings, int n, const Setting *elsewhere,
+                    int nelsewhere, const char *other, bool *given);
 extern const Setting parallel_settings[], train_settings[];
 extern const int nparallel_settings, ntrain_settings;
 

@@ -5,7 +5,8 @@
 
 static size_t slot_of(const Names *names, const char *name) {
     size_t i = (size_t)XXH3_64bits(name, strlen(name)) & (names->cap - 1);
-    while (names->at[i].name && strcmp(names->at[i].name, name) != 0) i = (i + 1) & (names->cap - 1);
+    while (names->at[i].name && strcmp(names->at[i].name, name) != 0)
+        i = (i + 1) & (names->cap - 1);
     return i;
 }
 
@@ -32,8 +33,12 @@ Symbol *names_insert(Names *names, Arena *arena, const char *name) {
 void note_defined(Lower *lower, const Symbol *symbol) {
     switch (symbol->kind) {
     case SYMBOL_AHEAD:
-    case SYMBOL_FAILED: diag_note(lower->diags, symbol->span, "%s is defined here", symbol->name); break;
-    case SYMBOL_NUMBER: diag_note(lower->diags, symbol->span, "%s is the number %s", symbol->name, number_text(lower->arena, symbol->number)); break;
+    case SYMBOL_FAILED:
+        diag_note(lower->diags, symbol->span, "%s is defined here", symbol->name);
+        break;
+    case SYMBOL_NUMBER:
+        diag_note(lower->diags, symbol->span, "%s is the number %s", symbol->name, number_text(lower->arena, symbol->number));
+        break;
     case SYMBOL_INPUT:
     case SYMBOL_PARAM:
     case SYMBOL_CONST:
@@ -98,7 +103,8 @@ const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
 
 int choice(Lower *lower, const char *what, const Expr *value, const char *const *names, int n) {
     const char *list = names[0];
-    for (int i = 1; i < n; i++) list = arena_printf(lower->arena, "%s, %s", list, names[i]);
+    for (int i = 1; i < n; i++)
+        list = arena_printf(lower->arena, "%s, %s", list, names[i]);
     if (value->kind != EXPR_NAME) {
         diag_error(lower->diags, lower_span(lower, value->loc), "%s is one of: %s", what, list);
         return -1;
@@ -107,7 +113,9 @@ int choice(Lower *lower, const char *what, const Expr *value, const char *const 
         if (!strcmp(names[i], value->text)) return i;
     const char *nearest = name_nearest(value->text, names, n);
     diag_error(lower->diags, lower_span(lower, value->loc), "unknown %s '%s'", what, value->text);
-    if (nearest) diag_hint(lower->diags, "did you mean %s? There are: %s", nearest, list);
-    else diag_hint(lower->diags, "there are: %s", list);
+    if (nearest)
+        diag_hint(lower->diags, "did you mean %s? There are: %s", nearest, list);
+    else
+        diag_hint(lower->diags, "there are: %s", list);
     return -1;
 }

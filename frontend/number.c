@@ -5,11 +5,14 @@
 #include <string.h>
 
 const Expr *unbracket(const Expr *expr) {
-    while (expr->kind == EXPR_TUPLE && expr->nitems == 1 && !expr->comma) expr = expr->items;
+    while (expr->kind == EXPR_TUPLE && expr->nitems == 1 && !expr->comma)
+        expr = expr->items;
     return expr;
 }
 
-static Number integer(int64_t i) { return (Number){.i = i, .f = (double)i}; }
+static Number integer(int64_t i) {
+    return (Number){.i = i, .f = (double)i};
+}
 
 const char *number_text(Arena *arena, Number number) {
     if (!number.real) return arena_printf(arena, "%lld", (long long)number.i);
@@ -21,20 +24,24 @@ bool is_number(const Lower *lower, const Expr *expr) {
     expr = unbracket(expr);
     switch ((ExprKind)expr->kind) {
     case EXPR_INT:
-    case EXPR_FLOAT: return true;
+    case EXPR_FLOAT:
+        return true;
     case EXPR_NAME: {
         const Symbol *symbol = names_find(&lower->names, expr->text);
         return symbol && symbol->kind == SYMBOL_NUMBER;
     }
-    case EXPR_NEG: return is_number(lower, expr->items);
-    case EXPR_BINARY: return is_number(lower, expr->items) && is_number(lower, expr->last);
+    case EXPR_NEG:
+        return is_number(lower, expr->items);
+    case EXPR_BINARY:
+        return is_number(lower, expr->items) && is_number(lower, expr->last);
     case EXPR_STRING:
     case EXPR_LIST:
     case EXPR_TUPLE:
     case EXPR_CALL:
     case EXPR_KEYWORD:
     case EXPR_DASH:
-    case EXPR_PATH: return false;
+    case EXPR_PATH:
+        return false;
     }
     return false;
 }
@@ -45,9 +52,12 @@ static bool overflow(Lower *lower, const Expr *expr) {
 }
 
 bool number_negate(Lower *lower, const Expr *expr, Number *number) {
-    if (number->real) number->f = -number->f;
-    else if (number->i == INT64_MIN) return overflow(lower, expr);
-    else *number = integer(-number->i);
+    if (number->real)
+        number->f = -number->f;
+    else if (number->i == INT64_MIN)
+        return overflow(lower, expr);
+    else
+        *number = integer(-number->i);
     return true;
 }
 
@@ -64,10 +74,18 @@ static bool combine_checked(char op, int64_t a, int64_t b, int64_t *result) {
 static bool combine_reals(Lower *lower, const Expr *expr, double a, double b, Number *number) {
     double f = 0;
     switch (expr->op) {
-    case '+': f = a + b; break;
-    case '-': f = a - b; break;
-    case '*': f = a * b; break;
-    case '/': f = a / b; break;
+    case '+':
+        f = a + b;
+        break;
+    case '-':
+        f = a - b;
+        break;
+    case '*':
+        f = a * b;
+        break;
+    case '/':
+        f = a / b;
+        break;
     default: /* '%' */
         diag_error(lower->diags, lower_span(lower, expr->loc), "%% takes integers");
         return false;
@@ -92,8 +110,8 @@ bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, N
         if (a == INT64_MIN && b == -1) return overflow(lower, expr);
         if (expr->op == '/' && a % b != 0) {
             diag_error(lower->diags, lower_span(lower, expr->loc), "%lld / %lld is not an integer", (long long)a, (long long)b);
-            diag_hint(lower->diags, "the division of integers must be exact; %lld.0 / %lld is the real number %g", (long long)a, (long long)b,
-                      (double)a / (double)b);
+            diag_hint(lower->diags, "the division of integers must be exact; %lld.0 / %lld is the real number %g", (long long)a,
+                      (long long)b, (double)a / (double)b);
             return false;
         }
         *number = integer(expr->op == '/' ? a / b : a % b);
@@ -108,8 +126,12 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
     expr = unbracket(expr);
     Span span = lower_span(lower, expr->loc);
     switch ((ExprKind)expr->kind) {
-    case EXPR_INT: *number = integer(expr->integer); return true;
-    case EXPR_FLOAT: *number = (Number){.real = true, .f = expr->real}; return true;
+    case EXPR_INT:
+        *number = integer(expr->integer);
+        return true;
+    case EXPR_FLOAT:
+        *number = (Number){.real = true, .f = expr->real};
+        return true;
     case EXPR_NAME: {
         const Symbol *symbol = names_use(lower, expr->text, expr->loc);
         if (!symbol) return false;
@@ -121,18 +143,34 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
         *number = symbol->number;
         return true;
     }
-    case EXPR_NEG: return number_eval(lower, expr->items, number) && number_negate(lower, expr, number);
+    case EXPR_NEG:
+        return number_eval(lower, expr->items, number) && number_negate(lower, expr, number);
     case EXPR_BINARY: {
         Number left, right;
-        return number_eval(lower, expr->items, &left) && number_eval(lower, expr->last, &right) && number_combine(lower, expr, left, right, number);
+        return number_eval(lower, expr->items, &left) && number_eval(lower, expr->last, &right) &&
+               number_combine(lower, expr, left, right, number);
     }
-    case EXPR_DASH: diag_error(lower->diags, span, "a number is needed here"); return false;
-    case EXPR_STRING: diag_error(lower->diags, span, "a number is needed here, not a text"); return false;
-    case EXPR_LIST: diag_error(lower->diags, span, "a single number is needed here, not a list"); return false;
-    case EXPR_TUPLE: diag_error(lower->diags, span, "a single number is needed here, not a tuple"); return false;
-    case EXPR_CALL: diag_error(lower->diags, span, "a number is needed here, and %s(...) is none", expr->text); return false;
-    case EXPR_KEYWORD: diag_error(lower->diags, span, "a number is needed here, not '%s = ...'", expr->text); return false;
-    case EXPR_PATH: diag_error(lower->diags, span, "a number is needed here; names of numbers have no '.'"); return false;
+    case EXPR_DASH:
+        diag_error(lower->diags, span, "a number is needed here");
+        return false;
+    case EXPR_STRING:
+        diag_error(lower->diags, span, "a number is needed here, not a text");
+        return false;
+    case EXPR_LIST:
+        diag_error(lower->diags, span, "a single number is needed here, not a list");
+        return false;
+    case EXPR_TUPLE:
+        diag_error(lower->diags, span, "a single number is needed here, not a tuple");
+        return false;
+    case EXPR_CALL:
+        diag_error(lower->diags, span, "a number is needed here, and %s(...) is none", expr->text);
+        return false;
+    case EXPR_KEYWORD:
+        diag_error(lower->diags, span, "a number is needed here, not '%s = ...'", expr->text);
+        return false;
+    case EXPR_PATH:
+        diag_error(lower->diags, span, "a number is needed here; names of numbers have no '.'");
+        return false;
     }
     return false;
 }
@@ -146,8 +184,10 @@ bool integer_eval(Lower *lower, const Expr *expr, const char *what, int64_t leas
         return false;
     }
     if (number.i < least || number.i > most) {
-        if (most == INT64_MAX) diag_error(lower->diags, span, "%s is at least %lld, not %lld", what, (long long)least, (long long)number.i);
-        else diag_error(lower->diags, span, "%s is %lld to %lld, not %lld", what, (long long)least, (long long)most, (long long)number.i);
+        if (most == INT64_MAX)
+            diag_error(lower->diags, span, "%s is at least %lld, not %lld", what, (long long)least, (long long)number.i);
+        else
+            diag_error(lower->diags, span, "%s is %lld to %lld, not %lld", what, (long long)least, (long long)most, (long long)number.i);
         return false;
     }
     *value = number.i;
@@ -159,8 +199,10 @@ bool real_eval(Lower *lower, const Expr *expr, const char *what, double least, d
     if (!number_eval(lower, expr, &number)) return false;
     if (number.f < least || number.f > most) {
         Span span = lower_span(lower, expr->loc);
-        if (most == DBL_MAX) diag_error(lower->diags, span, "%s is at least %g, not %s", what, least, number_text(lower->arena, number));
-        else diag_error(lower->diags, span, "%s is %g to %g, not %s", what, least, most, number_text(lower->arena, number));
+        if (most == DBL_MAX)
+            diag_error(lower->diags, span, "%s is at least %g, not %s", what, least, number_text(lower->arena, number));
+        else
+            diag_error(lower->diags, span, "%s is %g to %g, not %s", what, least, most, number_text(lower->arena, number));
         return false;
     }
     *value = number.f;
@@ -175,12 +217,14 @@ bool number_fits(Lower *lower, const Expr *expr, Number number, DType dtype) {
         if (fabs(number.f) <= (double)FLT_MAX) return true;
         diag_error(lower->diags, span, "%s is too large for f32", text);
         return false;
-    case F64: return true;
+    case F64:
+        return true;
     case I32:
         if (!number.real && number.i >= INT32_MIN && number.i <= INT32_MAX) return true;
         diag_error(lower->diags, span, number.real ? "i32 holds integers, not %s" : "%s is out of the range of i32", text);
         return false;
-    case NDTYPES: break;
+    case NDTYPES:
+        break;
     }
     return false;
 }

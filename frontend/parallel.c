@@ -27,7 +27,8 @@ static bool eval_search(Lower *lower, const Expr *value) {
 }
 
 static bool eval_dataset(Lower *lower, const Expr *value) {
-    static const char *const names[] = {[DATASET_AUTO] = "auto", [DATASET_DATA_PARALLEL] = "data_parallel", [DATASET_FULL_BATCH] = "full_batch"};
+    static const char *const names[] = {
+        [DATASET_AUTO] = "auto", [DATASET_DATA_PARALLEL] = "data_parallel", [DATASET_FULL_BATCH] = "full_batch"};
     Settings *settings = &lower->graph->settings;
     settings->dataset_span = lower_span(lower, value->loc);
     if (value->kind == EXPR_TUPLE || value->kind == EXPR_LIST) {
@@ -54,8 +55,9 @@ static bool eval_gradients(Lower *lower, const Expr *value) {
 
 /* In the order in which they are read: the mesh is judged by the mode. */
 enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, NPARALLEL = 6 };
-const Setting parallel_settings[] = {[MODE] = {"mode", eval_mode},         [SEARCH] = {"search", eval_search}, [GRADIENTS] = {"gradients", eval_gradients},
-                                     [MESH] = {"mesh", mesh_eval},         [DATASET] = {"dataset", eval_dataset}, [5] = {"bucket", NULL}};
+const Setting parallel_settings[] = {
+    [MODE] = {"mode", eval_mode}, [SEARCH] = {"search", eval_search},    [GRADIENTS] = {"gradients", eval_gradients},
+    [MESH] = {"mesh", mesh_eval}, [DATASET] = {"dataset", eval_dataset}, [5] = {"bucket", NULL}};
 const int nparallel_settings = NPARALLEL;
 
 static const Setting *setting_find(const Setting *settings, int n, const char *name) {
@@ -78,15 +80,17 @@ static bool unknown_setting(Lower *lower, const Entry *entry, const char *what, 
     }
     const char *nearest = name_nearest(entry->name, names, n);
     diag_error(lower->diags, span, "%s has no setting '%s'", what, entry->name);
-    if (nearest) diag_hint(lower->diags, "did you mean %s? There are: %s", nearest, list);
+    if (nearest)
+        diag_hint(lower->diags, "did you mean %s? There are: %s", nearest, list);
     else if (!strcmp(entry->name, "lr") || !strcmp(entry->name, "learning_rate") || !strcmp(entry->name, "momentum"))
         diag_hint(lower->diags, "it belongs to the optimizer: optimizer = momentum(lr = 0.1, momentum = 0.9);");
-    else diag_hint(lower->diags, "there are: %s", list);
+    else
+        diag_hint(lower->diags, "there are: %s", list);
     return false;
 }
 
-bool settings_lower(Lower *lower, const Block *block, const char *what, const Setting *settings, int n, const Setting *elsewhere, int nelsewhere,
-                    const char *other, bool *given) {
+bool settings_lower(Lower *lower, const Block *block, const char *what, const Setting *settings, int n, const Setting *elsewhere,
+                    int nelsewhere, const char *other, bool *given) {
     const Entry *entries[16] = {0};
     bool ok = true;
     for (const Entry *entry = block->entries; entry; entry = entry->next) {
@@ -135,7 +139,8 @@ static bool replicas_lower(Lower *lower) {
     lower->hidden = graph->settings.mode == MODE_DATA_PARALLEL;
     if (!lower->hidden) {
         if (replicas <= 0) return true;
-        diag_error(lower->diags, (Span){0}, "--replicas %d is for mode data_parallel, and this is mode %s", replicas, mode_name[graph->settings.mode]);
+        diag_error(lower->diags, (Span){0}, "--replicas %d is for mode data_parallel, and this is mode %s", replicas,
+                   mode_name[graph->settings.mode]);
         return false;
     }
     graph->replicas = replicas > 0 ? replicas : nranks;
@@ -158,7 +163,8 @@ bool parallel_lower(Lower *lower, const Block *block) {
     ok &= flag_lower(lower, "--search", flags->search, eval_search);
     ok &= flag_lower(lower, "--gradients", flags->gradients, eval_gradients);
     if (block)
-        ok &= settings_lower(lower, block, "parallel", parallel_settings, nparallel_settings, train_settings, ntrain_settings, "train", given);
+        ok &= settings_lower(lower, block, "parallel", parallel_settings, nparallel_settings, train_settings, ntrain_settings, "train",
+                             given);
     ok &= flag_lower(lower, "--dataset", flags->dataset, eval_dataset);
     return replicas_lower(lower) && ok;
 }

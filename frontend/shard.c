@@ -33,7 +33,8 @@ static bool axis_eval(Lower *lower, const Expr *name, HintDim *dim) {
         return false;
     }
     const char *names[MAX_DIGITS];
-    for (int i = 0; i < settings->mesh.n; i++) names[i] = settings->mesh.at[i].name;
+    for (int i = 0; i < settings->mesh.n; i++)
+        names[i] = settings->mesh.at[i].name;
     const char *nearest = name_nearest(name->text, names, settings->mesh.n);
     diag_error(lower->diags, span, "the mesh has no axis '%s'", name->text);
     if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
@@ -67,7 +68,9 @@ static bool dim_eval(Lower *lower, const Expr *expr, Form *form, HintDim *dim) {
     return true;
 }
 
-static bool is_tuple(const Expr *expr) { return expr->kind == EXPR_TUPLE || expr->kind == EXPR_LIST; }
+static bool is_tuple(const Expr *expr) {
+    return expr->kind == EXPR_TUPLE || expr->kind == EXPR_LIST;
+}
 
 static bool round_brackets(Lower *lower, const Expr *expr) {
     if (expr->kind == EXPR_TUPLE) return true;
@@ -91,7 +94,8 @@ static bool tuple_eval(Lower *lower, const Expr *expr, Form *form, HintTuple *tu
 /* How many of a tuple's items are tuples themselves. */
 static int count_tuples(const Expr *expr) {
     int n = 0;
-    for (const Expr *item = expr->items; item; item = item->next) n += is_tuple(item);
+    for (const Expr *item = expr->items; item; item = item->next)
+        n += is_tuple(item);
     return n;
 }
 
@@ -103,7 +107,8 @@ static bool tuples_eval(Lower *lower, const Expr *expr, Form *form, HintTuple *t
         return false;
     }
     if (!round_brackets(lower, expr)) return false;
-    if (expr->nitems == 1 && is_tuple(expr->items) && expr->items->nitems > 0 && count_tuples(expr->items) == expr->items->nitems) expr = expr->items;
+    if (expr->nitems == 1 && is_tuple(expr->items) && expr->items->nitems > 0 && count_tuples(expr->items) == expr->items->nitems)
+        expr = expr->items;
     if (!round_brackets(lower, expr)) return false;
     int nested = count_tuples(expr);
     *n = 0;
@@ -137,7 +142,8 @@ bool shard_counts(Lower *lower, Loc loc) {
     Mode mode = lower->graph->settings.mode;
     if (mode == MODE_SEMI_AUTO || mode == MODE_AUTO) return true;
     if (!lower->warned_shard) {
-        diag_warning(lower->diags, lower_span(lower, loc), "shard has no effect in mode %s: only semi_auto and auto look at strategies", mode_name[mode]);
+        diag_warning(lower->diags, lower_span(lower, loc), "shard has no effect in mode %s: only semi_auto and auto look at strategies",
+                     mode_name[mode]);
         lower->warned_shard = true;
     }
     return false;
@@ -160,7 +166,8 @@ const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char 
     HintTuple out[MAX_TUPLES];
     if (shard->out && !tuples_eval(lower, shard->out, &form, out, &hint->nout)) return NULL;
     if (hint->nout > 1) {
-        diag_error(lower->diags, lower_span(lower, shard->out->loc), "%d output strategies; an operator has one result: -> (8, 1)", hint->nout);
+        diag_error(lower->diags, lower_span(lower, shard->out->loc), "%d output strategies; an operator has one result: -> (8, 1)",
+                   hint->nout);
         return NULL;
     }
     if (hint->nout) hint->out = out[0];
@@ -180,9 +187,11 @@ const Hint *hint_of_dataset(Lower *lower, const Expr *value) {
     }
     if (!tuples_eval(lower, value, &form, hint->in, &hint->nin)) return NULL;
     if (hint->nin != ninputs) {
-        diag_error(lower->diags, hint->span, "%d tuple%s, but the net has %d input%s", hint->nin, hint->nin == 1 ? "" : "s", ninputs, ninputs == 1 ? "" : "s");
+        diag_error(lower->diags, hint->span, "%d tuple%s, but the net has %d input%s", hint->nin, hint->nin == 1 ? "" : "s", ninputs,
+                   ninputs == 1 ? "" : "s");
         diag_hint(lower->diags, "one tuple an input, in the order of their declaration");
-        for (int i = 0; i < ninputs; i++) diag_note(lower->diags, lower->graph->inputs.at[i].span, "input %s", lower->graph->inputs.at[i].name);
+        for (int i = 0; i < ninputs; i++)
+            diag_note(lower->diags, lower->graph->inputs.at[i].span, "input %s", lower->graph->inputs.at[i].name);
         return NULL;
     }
     hint->named = form.axis != NULL;
@@ -230,13 +239,14 @@ bool mesh_eval(Lower *lower, const Expr *value) {
             settings->mesh.n = 0;
             return true;
         }
-        diag_error(lower->diags, settings->mesh_span, "the mesh has %lld ranks, which does not divide the %d rank%s of this run", (long long)product, nranks,
-                   nranks == 1 ? "" : "s");
+        diag_error(lower->diags, settings->mesh_span, "the mesh has %lld ranks, which does not divide the %d rank%s of this run",
+                   (long long)product, nranks, nranks == 1 ? "" : "s");
         diag_hint(lower->diags, "--ranks %lld would fit; --mode stand_alone --ranks 1 ignores strategies", (long long)product);
         return false;
     }
     Digit digits[MAX_DIGITS];
     mesh_digits(sizes, settings->mesh.n, (int32_t)(nranks / product), digits);
-    for (int i = 0; i < settings->mesh.n; i++) settings->mesh.at[i].digit = digits[i];
+    for (int i = 0; i < settings->mesh.n; i++)
+        settings->mesh.at[i].digit = digits[i];
     return true;
 }

@@ -8,9 +8,13 @@
 
 enum { QUOTE_BYTES = 40 }; /* of source text quoted in a message */
 
-static Span here(const Parse *parse, Loc loc) { return span_of(parse->file, loc); }
+static Span here(const Parse *parse, Loc loc) {
+    return span_of(parse->file, loc);
+}
 
-static char closer_of(char opener) { return opener == '(' ? ')' : opener == '[' ? ']' : '}'; }
+static char closer_of(char opener) {
+    return opener == '(' ? ')' : opener == '[' ? ']' : '}';
+}
 
 /* The first bytes of the source at loc: one line, for a message. */
 static const char *quote(const Parse *parse, Loc loc) {
@@ -64,7 +68,8 @@ int lex_open(Parse *parse, const Loc *loc, char kind) {
 /* Leaves all round and square brackets inside the innermost braces: the token at loc ends a statement. */
 static void leave_brackets(Parse *parse) {
     int innermost = parse->nopen - 1;
-    while (parse->nopen > 0 && parse->open[parse->nopen - 1].kind != '{') parse->nopen--;
+    while (parse->nopen > 0 && parse->open[parse->nopen - 1].kind != '{')
+        parse->nopen--;
     parse->unclosed = innermost >= parse->nopen;
     if (!parse->unclosed) return;
     parse->unclosed_loc = parse->open[innermost].loc;
@@ -80,7 +85,10 @@ int lex_close(Parse *parse, const Loc *loc, char kind) {
         return token;
     }
     if (!opener || (opener == '{' && kind != '}')) {
-        diag_error(parse->diags, here(parse, *loc), "'%c' closes nothing: no '%c' is open here", kind, kind == ')' ? '(' : kind == ']' ? '[' : '{');
+        diag_error(parse->diags, here(parse, *loc), "'%c' closes nothing: no '%c' is open here", kind,
+                   kind == ')'   ? '('
+                   : kind == ']' ? '['
+                                 : '{');
         return 0;
     }
     char wanted = closer_of(opener);
@@ -121,16 +129,21 @@ int64_t lex_integer(Parse *parse, const Loc *loc, const char *text) {
 double lex_real(Parse *parse, const Loc *loc, const char *text) {
     double value = strtod(text, NULL);
     if (isfinite(value) && (value > 0 || strspn(text, "0.") >= strcspn(text, "eE"))) return value;
-    diag_error(parse->diags, here(parse, *loc), "number out of range: it is too %s for a 64-bit float", isfinite(value) ? "small" : "large");
+    diag_error(parse->diags, here(parse, *loc), "number out of range: it is too %s for a 64-bit float",
+               isfinite(value) ? "small" : "large");
     return 1;
 }
 
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text) {
     diag_error(parse->diags, here(parse, *loc), "%s is not a number", quote(parse, *loc));
-    if (strstr(text, "..")) diag_hint(parse->diags, "ranges and loops are not built yet");
-    else if (strchr(text, '_')) diag_hint(parse->diags, "digits are written without '_'");
-    else if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) diag_hint(parse->diags, "numbers are decimal");
-    else diag_hint(parse->diags, "numbers are written 12, 0.5 or 1e-3; names start with a letter");
+    if (strstr(text, ".."))
+        diag_hint(parse->diags, "ranges and loops are not built yet");
+    else if (strchr(text, '_'))
+        diag_hint(parse->diags, "digits are written without '_'");
+    else if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
+        diag_hint(parse->diags, "numbers are decimal");
+    else
+        diag_hint(parse->diags, "numbers are written 12, 0.5 or 1e-3; names start with a letter");
 }
 
 void lex_bad_name(Parse *parse, const Loc *loc, int n) {
@@ -156,11 +169,16 @@ void lex_bad_comment(Parse *parse, const Loc *loc) {
 
 void lex_bad_operator(Parse *parse, const Loc *loc, const char *text) {
     diag_error(parse->diags, here(parse, *loc), "'%s' is not an operator of the language", text);
-    if (!strcmp(text, "@")) diag_hint(parse->diags, "a matrix product is matmul(a, b)");
-    else if (!strcmp(text, ":=")) diag_hint(parse->diags, "write '='");
-    else if (!strcmp(text, "=>")) diag_hint(parse->diags, "an output strategy follows '->'");
-    else if (!strcmp(text, "**") || !strcmp(text, "^")) diag_hint(parse->diags, "there are + - * / and %%; a square is x * x");
-    else diag_hint(parse->diags, "there are + - * / and %%, and '=' gives a name its value");
+    if (!strcmp(text, "@"))
+        diag_hint(parse->diags, "a matrix product is matmul(a, b)");
+    else if (!strcmp(text, ":="))
+        diag_hint(parse->diags, "write '='");
+    else if (!strcmp(text, "=>"))
+        diag_hint(parse->diags, "an output strategy follows '->'");
+    else if (!strcmp(text, "**") || !strcmp(text, "^"))
+        diag_hint(parse->diags, "there are + - * / and %%; a square is x * x");
+    else
+        diag_hint(parse->diags, "there are + - * / and %%, and '=' gives a name its value");
 }
 
 /* Characters that look like one of ours: typed with a foreign keyboard, or pasted from a document. */
@@ -173,12 +191,12 @@ static const struct {
     {"\xc2\xa0", ' ', NULL},     /* no-break space */
     {"\xe3\x80\x80", ' ', NULL}, /* ideographic space */
     {"\xe2\x80\x8b", ' ', NULL}, /* zero width space */
-    {"\xef\xbc\x8c", ',', ","},  {"\xe3\x80\x81", ',', ","}, {"\xef\xbc\x9b", ';', ";"},  {"\xef\xbc\x9a", ':', ":"},
-    {"\xef\xbc\x88", '(', "("},  {"\xef\xbc\x89", ')', ")"}, {"\xef\xbc\xbb", '[', "["},  {"\xef\xbc\xbd", ']', "]"},
-    {"\xe3\x80\x90", '[', "["},  {"\xe3\x80\x91", ']', "]"}, {"\xef\xbd\x9b", '{', "{"},  {"\xef\xbd\x9d", '}', "}"},
-    {"\xef\xbc\x9d", '=', "="},  {"\xef\xbc\x8b", '+', "+"}, {"\xef\xbc\x8d", '-', "-"},  {"\xe2\x88\x92", '-', "-"},
-    {"\xe2\x80\x93", '-', "-"},  {"\xe2\x80\x94", '-', "-"}, {"\xc3\x97", '*', "*"},      {"\xe2\x88\x97", '*', "*"},
-    {"\xc3\xb7", '/', "/"},      {"\xef\xbc\x8f", '/', "/"}, {"\xef\xbc\x8e", '.', "."},  {"\xc2\xb7", '.', "."},
+    {"\xef\xbc\x8c", ',', ","},  {"\xe3\x80\x81", ',', ","}, {"\xef\xbc\x9b", ';', ";"}, {"\xef\xbc\x9a", ':', ":"},
+    {"\xef\xbc\x88", '(', "("},  {"\xef\xbc\x89", ')', ")"}, {"\xef\xbc\xbb", '[', "["}, {"\xef\xbc\xbd", ']', "]"},
+    {"\xe3\x80\x90", '[', "["},  {"\xe3\x80\x91", ']', "]"}, {"\xef\xbd\x9b", '{', "{"}, {"\xef\xbd\x9d", '}', "}"},
+    {"\xef\xbc\x9d", '=', "="},  {"\xef\xbc\x8b", '+', "+"}, {"\xef\xbc\x8d", '-', "-"}, {"\xe2\x88\x92", '-', "-"},
+    {"\xe2\x80\x93", '-', "-"},  {"\xe2\x80\x94", '-', "-"}, {"\xc3\x97", '*', "*"},     {"\xe2\x88\x97", '*', "*"},
+    {"\xc3\xb7", '/', "/"},      {"\xef\xbc\x8f", '/', "/"}, {"\xef\xbc\x8e", '.', "."}, {"\xc2\xb7", '.', "."},
     {"\xe2\x86\x92", 0, "->"},   {"\xe2\x80\x9c", 0, "\""},  {"\xe2\x80\x9d", 0, "\""},  {"\xe2\x80\x98", 0, "\""},
     {"\xe2\x80\x99", 0, "\""},
 };
@@ -228,7 +246,9 @@ static bool among(const char *const *names, int n, const char *name) {
     return false;
 }
 
-static bool is_keyword(const char *token) { return token[0] == '\'' && token[1] >= 'a' && token[1] <= 'z'; }
+static bool is_keyword(const char *token) {
+    return token[0] == '\'' && token[1] >= 'a' && token[1] <= 'z';
+}
 
 /* "'=' or ';'": the tokens that could stand here, at most four; expressions and infix operators each as one. */
 static const char *list_expected(const Parse *parse, const char *const *expected, int n) {
@@ -252,7 +272,8 @@ static const char *list_expected(const Parse *parse, const char *const *expected
     if (among(expected, n, "'net'")) return "'net', 'train' or 'parallel'";
     if (nwords == 0) return "an infix operator";
     const char *list = words[0];
-    for (int i = 1; i < nwords && i < 4; i++) list = arena_printf(parse->arena, "%s%s%s", list, i == nwords - 1 || i == 3 ? " or " : ", ", words[i]);
+    for (int i = 1; i < nwords && i < 4; i++)
+        list = arena_printf(parse->arena, "%s%s%s", list, i == nwords - 1 || i == 3 ? " or " : ", ", words[i]);
     return list;
 }
 

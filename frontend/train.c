@@ -22,8 +22,8 @@ static bool check_numpy_rand(Lower *lower, const Expr *value, const Expr *rows_e
             return false;
         }
         if (rows_expr && rows > input->type.shape.dim[first]) {
-            diag_error(lower->diags, lower_span(lower, rows_expr->loc), "%lld rows are more than input %s has: %lld", (long long)rows, input->name,
-                       (long long)input->type.shape.dim[first]);
+            diag_error(lower->diags, lower_span(lower, rows_expr->loc), "%lld rows are more than input %s has: %lld", (long long)rows,
+                       input->name, (long long)input->type.shape.dim[first]);
             diag_note(lower->diags, input->span, "%s is declared %s here", input->name, type_text(lower, &input->type));
             return false;
         }
@@ -54,7 +54,8 @@ static Input *input_find(Graph *graph, const char *name) {
 static bool unknown_input(Lower *lower, const Expr *item) {
     const Graph *graph = lower->graph;
     const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(graph->inputs.n + 1));
-    for (int i = 0; i < graph->inputs.n; i++) names[i] = graph->inputs.at[i].name;
+    for (int i = 0; i < graph->inputs.n; i++)
+        names[i] = graph->inputs.at[i].name;
     const char *nearest = name_nearest(item->text, names, graph->inputs.n);
     diag_error(lower->diags, lower_span(lower, item->loc), "the net has no input '%s'", item->text);
     if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
@@ -77,8 +78,9 @@ static bool per_rank_input(Lower *lower, const Expr *item) {
         return false;
     }
     if (list->kind != EXPR_LIST || list->nitems != graph->replicas) {
-        diag_error(lower->diags, lower_span(lower, list->loc), "%s needs a list of %d literals, one a replica%s", input->name, graph->replicas,
-                   list->kind == EXPR_LIST ? arena_printf(lower->arena, "; there %s %d", list->nitems == 1 ? "is" : "are", list->nitems) : "");
+        diag_error(
+            lower->diags, lower_span(lower, list->loc), "%s needs a list of %d literals, one a replica%s", input->name, graph->replicas,
+            list->kind == EXPR_LIST ? arena_printf(lower->arena, "; there %s %d", list->nitems == 1 ? "is" : "are", list->nitems) : "");
         diag_hint(lower->diags, "the number of replicas is that of the ranks (--ranks), or --replicas");
         return false;
     }
@@ -90,8 +92,10 @@ static bool per_rank_input(Lower *lower, const Expr *item) {
     int replica = 0;
     for (const Expr *literal = list->items; literal; literal = literal->next, replica++) {
         /* No more memory than the text accounts for: a literal that is too short is an error before it is stored. */
-        if (!data && elements <= literal->loc.end - literal->loc.begin) data = arena_alloc(lower->arena, sizeof *data * (size_t)elements * (size_t)list->nitems);
-        double *scratch = data ? data + replica * elements : arena_alloc(lower->arena, sizeof *data * (size_t)(literal->loc.end - literal->loc.begin + 1));
+        if (!data && elements <= literal->loc.end - literal->loc.begin)
+            data = arena_alloc(lower->arena, sizeof *data * (size_t)elements * (size_t)list->nitems);
+        double *scratch = data ? data + replica * elements
+                               : arena_alloc(lower->arena, sizeof *data * (size_t)(literal->loc.end - literal->loc.begin + 1));
         if (!literal_eval(lower, literal, &type, scratch)) {
             diag_note(lower->diags, input->span, "%s is declared %s here", input->name, type_text(lower, &type));
             return false;
@@ -104,13 +108,15 @@ static bool per_rank_input(Lower *lower, const Expr *item) {
 static bool eval_per_rank(Lower *lower, const Expr *value) {
     Graph *graph = lower->graph;
     if (!lower->hidden) {
-        diag_error(lower->diags, lower_span(lower, value->loc), "per_rank is for mode data_parallel, and this is mode %s", mode_name[graph->settings.mode]);
+        diag_error(lower->diags, lower_span(lower, value->loc), "per_rank is for mode data_parallel, and this is mode %s",
+                   mode_name[graph->settings.mode]);
         diag_hint(lower->diags, "in the other modes a net sees one batch, that of all ranks together");
         return false;
     }
     graph->settings.data = DATA_PER_RANK;
     bool ok = true;
-    for (const Expr *item = value->items; item; item = item->next) ok &= per_rank_input(lower, item);
+    for (const Expr *item = value->items; item; item = item->next)
+        ok &= per_rank_input(lower, item);
     for (int i = 0; ok && i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
         if (input->per_rank) continue;
@@ -130,7 +136,8 @@ typedef struct Builtin {
 static bool call_builtin(Lower *lower, const Expr *value, const char *what, const Builtin *builtins, int n, const char *hint) {
     Span span = lower_span(lower, value->loc);
     const char *names[8];
-    for (int i = 0; i < n; i++) names[i] = builtins[i].name;
+    for (int i = 0; i < n; i++)
+        names[i] = builtins[i].name;
     const char *name = value->kind == EXPR_CALL || value->kind == EXPR_NAME ? value->text : NULL;
     if (!name) {
         diag_error(lower->diags, span, "this is no %s", what);
@@ -146,14 +153,18 @@ static bool call_builtin(Lower *lower, const Expr *value, const char *what, cons
     }
     const char *nearest = name_nearest(name, names, n);
     diag_error(lower->diags, span, "unknown %s '%s'", what, name);
-    if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
-    else diag_hint(lower->diags, "%s", hint);
+    if (nearest)
+        diag_hint(lower->diags, "did you mean %s?", nearest);
+    else
+        diag_hint(lower->diags, "%s", hint);
     return false;
 }
 
 static bool eval_data(Lower *lower, const Expr *value) {
-    static const Builtin builtins[] = {{"numpy_rand", eval_numpy_rand}, {"per_rank", eval_per_rank}, {"npy", NULL}, {"idx", NULL}, {"normal", NULL}};
-    return call_builtin(lower, value, "data source", builtins, 5, "data = numpy_rand(seed = 1); or, in mode data_parallel, per_rank(x = [...], ...)");
+    static const Builtin builtins[] = {
+        {"numpy_rand", eval_numpy_rand}, {"per_rank", eval_per_rank}, {"npy", NULL}, {"idx", NULL}, {"normal", NULL}};
+    return call_builtin(lower, value, "data source", builtins, 5,
+                        "data = numpy_rand(seed = 1); or, in mode data_parallel, per_rank(x = [...], ...)");
 }
 
 /* ---------------------------------------------------------------- optimizer */
@@ -190,9 +201,13 @@ static bool eval_optimizer(Lower *lower, const Expr *value) {
 
 /* ---------------------------------------------------------------- numbers */
 
-static bool eval_epochs(Lower *lower, const Expr *value) { return integer_eval(lower, value, "epochs", 1, INT32_MAX, &lower->graph->settings.epochs); }
+static bool eval_epochs(Lower *lower, const Expr *value) {
+    return integer_eval(lower, value, "epochs", 1, INT32_MAX, &lower->graph->settings.epochs);
+}
 
-static bool eval_steps(Lower *lower, const Expr *value) { return integer_eval(lower, value, "steps", 1, INT32_MAX, &lower->graph->settings.steps); }
+static bool eval_steps(Lower *lower, const Expr *value) {
+    return integer_eval(lower, value, "steps", 1, INT32_MAX, &lower->graph->settings.steps);
+}
 
 static bool eval_log_every(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "log_every", 1, INT32_MAX, &lower->graph->settings.log_every);
@@ -206,15 +221,17 @@ static bool eval_seed(Lower *lower, const Expr *value) {
 }
 
 enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, NTRAIN };
-const Setting train_settings[] = {[DATA] = {"data", eval_data},       [OPTIMIZER] = {"optimizer", eval_optimizer}, [EPOCHS] = {"epochs", eval_epochs},
-                                  [STEPS] = {"steps", eval_steps}, [LOG_EVERY] = {"log_every", eval_log_every}, [SEED] = {"seed", eval_seed}};
+const Setting train_settings[] = {
+    [DATA] = {"data", eval_data},    [OPTIMIZER] = {"optimizer", eval_optimizer}, [EPOCHS] = {"epochs", eval_epochs},
+    [STEPS] = {"steps", eval_steps}, [LOG_EVERY] = {"log_every", eval_log_every}, [SEED] = {"seed", eval_seed}};
 const int ntrain_settings = NTRAIN;
 
 bool train_lower(Lower *lower, const Block *block) {
     Settings *settings = &lower->graph->settings;
     settings->epochs = settings->steps = 1;
     bool given[NTRAIN] = {false};
-    if (!settings_lower(lower, block, "train", train_settings, ntrain_settings, parallel_settings, nparallel_settings, "parallel", given)) return false;
+    if (!settings_lower(lower, block, "train", train_settings, ntrain_settings, parallel_settings, nparallel_settings, "parallel", given))
+        return false;
     bool ok = true;
     if (!given[DATA] && lower->graph->inputs.n > 0) {
         diag_error(lower->diags, lower_span(lower, block->loc), "train does not say where the data comes from");

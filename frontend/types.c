@@ -29,8 +29,10 @@ static bool dtype_eval(Lower *lower, const TypeExpr *expr, DType *dtype) {
     const char *nearest = NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, expr->dtype)) nearest = known[i].ours;
-    if (nearest) diag_hint(lower->diags, "write %s; element types are f32, f64 and i32", nearest);
-    else diag_hint(lower->diags, "element types are f32, f64 and i32");
+    if (nearest)
+        diag_hint(lower->diags, "write %s; element types are f32, f64 and i32", nearest);
+    else
+        diag_hint(lower->diags, "element types are f32, f64 and i32");
     return false;
 }
 
@@ -39,7 +41,8 @@ bool type_eval(Lower *lower, const TypeExpr *expr, const char *what, TensorType 
     if (!dtype_eval(lower, expr, &type->dtype)) return false;
     if (!expr->dims) return true;
     if (expr->dims->nitems > USER_NDIM) {
-        diag_error(lower->diags, lower_span(lower, expr->loc), "%s has %d dimensions; a tensor has at most %d", what, expr->dims->nitems, (int)USER_NDIM);
+        diag_error(lower->diags, lower_span(lower, expr->loc), "%s has %d dimensions; a tensor has at most %d", what, expr->dims->nitems,
+                   (int)USER_NDIM);
         return false;
     }
     bool ok = true;
@@ -60,10 +63,10 @@ static const char *list_shape(Lower *lower, const TensorType *type, int level) {
     const char *text = "a number";
     for (int d = type->shape.ndim - 1; d >= level; d--)
         text = arena_printf(lower->arena, "a list of %lld %s", (long long)type->shape.dim[d],
-                            d == type->shape.ndim - 1 ? "numbers" : d == type->shape.ndim - 2 ? "lists" : "lists of lists");
-    return level < type->shape.ndim - 1
-               ? arena_printf(lower->arena, "a list of %lld lists", (long long)type->shape.dim[level])
-               : text;
+                            d == type->shape.ndim - 1   ? "numbers"
+                            : d == type->shape.ndim - 2 ? "lists"
+                                                        : "lists of lists");
+    return level < type->shape.ndim - 1 ? arena_printf(lower->arena, "a list of %lld lists", (long long)type->shape.dim[level]) : text;
 }
 
 static bool literal_level(Lower *lower, const Expr *expr, const TensorType *type, int level, double **at) {
@@ -80,8 +83,8 @@ static bool literal_level(Lower *lower, const Expr *expr, const TensorType *type
         return false;
     }
     if (expr->nitems != type->shape.dim[level]) {
-        diag_error(lower->diags, span, "%d element%s, but dimension %d of %s has size %lld", expr->nitems, expr->nitems == 1 ? "" : "s", level,
-                   type_text(lower, type), (long long)type->shape.dim[level]);
+        diag_error(lower->diags, span, "%d element%s, but dimension %d of %s has size %lld", expr->nitems, expr->nitems == 1 ? "" : "s",
+                   level, type_text(lower, type), (long long)type->shape.dim[level]);
         return false;
     }
     for (const Expr *item = expr->items; item; item = item->next)
@@ -102,14 +105,16 @@ static double *literal_alloc(Lower *lower, const Expr *expr, const TensorType *t
 /* ---------------------------------------------------------------- initial values */
 
 bool call_arguments(Lower *lower, const Expr *call, const char *const *parameters, int n, int nrequired, const Expr **arguments) {
-    for (int i = 0; i < n; i++) arguments[i] = NULL;
+    for (int i = 0; i < n; i++)
+        arguments[i] = NULL;
     int position = 0;
     for (const Expr *item = call->kind == EXPR_CALL ? call->items : NULL; item; item = item->next) {
         int which = position;
         const Expr *value = item;
         Span span = lower_span(lower, item->loc);
         if (item->kind == EXPR_KEYWORD) {
-            for (which = 0; which < n && strcmp(parameters[which], item->text) != 0;) which++;
+            for (which = 0; which < n && strcmp(parameters[which], item->text) != 0;)
+                which++;
             value = item->items;
             if (which == n) {
                 const char *nearest = name_nearest(item->text, parameters, n);
@@ -154,7 +159,9 @@ static bool init_uniform(Lower *lower, const Expr *expr, Init *init) {
         return false;
     }
     init->kind = INIT_UNIFORM;
-    if (!real_eval(lower, argument[0], "a limit", -1e30, 1e30, &init->a) || !real_eval(lower, argument[1], "a limit", -1e30, 1e30, &init->b)) return false;
+    if (!real_eval(lower, argument[0], "a limit", -1e30, 1e30, &init->a) ||
+        !real_eval(lower, argument[1], "a limit", -1e30, 1e30, &init->b))
+        return false;
     if (init->a < init->b) return true;
     diag_error(lower->diags, lower_span(lower, expr->loc), "uniform's lower limit %g is not below its upper limit %g", init->a, init->b);
     return false;
@@ -185,7 +192,11 @@ static const struct {
     const char *name;
     InitKind kind;
     InitFn *eval; /* NULL: no arguments */
-} inits[] = {{"zeros", INIT_ZEROS, NULL}, {"ones", INIT_ONES, NULL}, {"normal", INIT_NORMAL, init_normal}, {"uniform", INIT_UNIFORM, init_uniform}, {"file", INIT_FILE, init_file}};
+} inits[] = {{"zeros", INIT_ZEROS, NULL},
+             {"ones", INIT_ONES, NULL},
+             {"normal", INIT_NORMAL, init_normal},
+             {"uniform", INIT_UNIFORM, init_uniform},
+             {"file", INIT_FILE, init_file}};
 enum { NINITS = sizeof inits / sizeof *inits };
 
 /* The row of inits that a NAME or CALL names; -1 after a diagnostic. */
@@ -195,16 +206,20 @@ static int init_find(Lower *lower, const Expr *expr) {
         if (!strcmp(names[i] = inits[i].name, expr->text)) return i;
     const char *nearest = name_nearest(expr->text, names, NINITS);
     diag_error(lower->diags, lower_span(lower, expr->loc), "unknown initial value '%s'", expr->text);
-    if (!strcmp(expr->text, "xavier") || !strcmp(expr->text, "kaiming")) diag_hint(lower->diags, "%s is not built yet; there is normal(std)", expr->text);
-    else if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
-    else diag_hint(lower->diags, "there are: normal(std), uniform(low, high), zeros, ones, a literal such as [1, 2], file(\"w.npy\")");
+    if (!strcmp(expr->text, "xavier") || !strcmp(expr->text, "kaiming"))
+        diag_hint(lower->diags, "%s is not built yet; there is normal(std)", expr->text);
+    else if (nearest)
+        diag_hint(lower->diags, "did you mean %s?", nearest);
+    else
+        diag_hint(lower->diags, "there are: normal(std), uniform(low, high), zeros, ones, a literal such as [1, 2], file(\"w.npy\")");
     return -1;
 }
 
 bool init_eval(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
     *init = (Init){0};
     const Expr *value = unbracket(expr);
-    if (value->kind == EXPR_NAME && is_number(lower, value)) value = expr;
+    if (value->kind == EXPR_NAME && is_number(lower, value))
+        value = expr;
     else if (value->kind == EXPR_NAME || value->kind == EXPR_CALL) {
         int found = init_find(lower, value);
         if (found < 0) return false;
@@ -220,7 +235,8 @@ bool init_eval(Lower *lower, const Expr *expr, const TensorType *type, Init *ini
     }
     double *data = literal_alloc(lower, value, type);
     if (!literal_eval(lower, value, type, data)) {
-        if (type->shape.ndim > 0 && is_number(lower, value)) diag_hint(lower->diags, "zeros and ones fill a tensor; see also normal and uniform");
+        if (type->shape.ndim > 0 && is_number(lower, value))
+            diag_hint(lower->diags, "zeros and ones fill a tensor; see also normal and uniform");
         return false;
     }
     init->kind = INIT_LITERAL;
@@ -234,12 +250,18 @@ bool constant_eval(Lower *lower, const Expr *expr, const TensorType *type, const
     *splat = 0;
     if (!init_eval(lower, expr, type, &init)) return false;
     switch (init.kind) {
-    case INIT_ZEROS: return true;
-    case INIT_ONES: *splat = 1; return true;
-    case INIT_LITERAL: *data = init.data; return true;
+    case INIT_ZEROS:
+        return true;
+    case INIT_ONES:
+        *splat = 1;
+        return true;
+    case INIT_LITERAL:
+        *data = init.data;
+        return true;
     case INIT_NORMAL:
     case INIT_UNIFORM:
-    case INIT_FILE: break;
+    case INIT_FILE:
+        break;
     }
     diag_error(lower->diags, lower_span(lower, expr->loc), "a constant is zeros, ones or a literal");
     diag_hint(lower->diags, "%s gives a param its initial value", unbracket(expr)->text);

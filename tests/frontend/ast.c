@@ -11,7 +11,9 @@ static void start(void) {
     diags_init(&diags, &arena);
 }
 
-static void stop(void) { arena_finish(&arena); }
+static void stop(void) {
+    arena_finish(&arena);
+}
 
 static bool parse(const char *text, Parse *parsed) {
     int file = diags_add_file(&diags, "net.dsl", text, strlen(text));
@@ -23,11 +25,21 @@ static void print(Text *text, const Expr *expr) {
     static const char *const open[] = {[EXPR_LIST] = "[", [EXPR_TUPLE] = "<", [EXPR_CALL] = "(", [EXPR_PATH] = "{"};
     static const char *const close[] = {[EXPR_LIST] = "]", [EXPR_TUPLE] = ">", [EXPR_CALL] = ")", [EXPR_PATH] = "}"};
     switch ((ExprKind)expr->kind) {
-    case EXPR_INT: text_printf(text, "%lld", (long long)expr->integer); break;
-    case EXPR_FLOAT: text_printf(text, "%g", expr->real); break;
-    case EXPR_STRING: text_printf(text, "\"%s\"", expr->text); break;
-    case EXPR_NAME: text_printf(text, "%s", expr->text); break;
-    case EXPR_DASH: text_printf(text, "-"); break;
+    case EXPR_INT:
+        text_printf(text, "%lld", (long long)expr->integer);
+        break;
+    case EXPR_FLOAT:
+        text_printf(text, "%g", expr->real);
+        break;
+    case EXPR_STRING:
+        text_printf(text, "\"%s\"", expr->text);
+        break;
+    case EXPR_NAME:
+        text_printf(text, "%s", expr->text);
+        break;
+    case EXPR_DASH:
+        text_printf(text, "-");
+        break;
     case EXPR_KEYWORD:
         text_printf(text, "%s=", expr->text);
         print(text, expr->items);
@@ -75,16 +87,22 @@ Test(ast, infix_operators_bind_as_in_c_and_to_the_left) {
     expect_tree("- - a", "-(-(a))");
 }
 
-Test(ast, calls_take_positions_names_and_a_last_comma) { expect_tree("f(x, [1, 2,], k = g(), )", "f(x [1 2] k=g())"); }
+Test(ast, calls_take_positions_names_and_a_last_comma) {
+    expect_tree("f(x, [1, 2,], k = g(), )", "f(x [1 2] k=g())");
+}
 
 Test(ast, tuples_know_whether_a_comma_ends_them) {
     expect_tree("((2, 4), (4,), (1))", "<<2 4> <4,> <1>>");
     expect_tree("()", "<>");
 }
 
-Test(ast, axes_are_joined_by_dots_and_a_lone_minus_is_a_dimension) { expect_tree("((dp.tp.pp, -), (- , -1))", "<<{dp tp pp} -> <- -(1)>>"); }
+Test(ast, axes_are_joined_by_dots_and_a_lone_minus_is_a_dimension) {
+    expect_tree("((dp.tp.pp, -), (- , -1))", "<<{dp tp pp} -> <- -(1)>>");
+}
 
-Test(ast, numbers_are_decimal_integers_and_reals) { expect_tree("[0, 9223372036854775807, .5, 1., 1.5e-3, 2E3]", "[0 9223372036854775807 0.5 1 0.0015 2000]"); }
+Test(ast, numbers_are_decimal_integers_and_reals) {
+    expect_tree("[0, 9223372036854775807, .5, 1., 1.5e-3, 2E3]", "[0 9223372036854775807 0.5 1 0.0015 2000]");
+}
 
 Test(ast, locations_say_where_an_expression_is_and_how_long) {
     Parse parsed;

@@ -43,7 +43,9 @@ static inline void expect_error(const Compiled *c, int line, int column, const c
     cr_assert_eq(first->span.column, column, "%s: column %d", text, first->span.column);
 }
 
-static inline void compiled_finish(Compiled *c) { arena_finish(&c->arena); }
+static inline void compiled_finish(Compiled *c) {
+    arena_finish(&c->arena);
+}
 
 static inline const Node *node_named(const Graph *graph, const char *name) {
     for (int i = 0; i < graph->nodes.n; i++)
@@ -64,7 +66,9 @@ static inline void expect_type(const Graph *graph, const char *name, const char 
 }
 
 /* A net around statements; x: f32[16, 32], w: f32[32, 8], t: f32[16, 8]. The statements start at line 5. */
-#define HEAD "net q(batch = 16, eps = 0.5) {\n    input x : f32[batch, 32];\n    input t : f32[batch, 8];\n    param w : f32[32, 8] = normal(0.01);\n"
+#define HEAD                                                                                                                               \
+    "net q(batch = 16, eps = 0.5) {\n    input x : f32[batch, 32];\n    input t : f32[batch, 8];\n    param w : f32[32, 8] = "             \
+    "normal(0.01);\n"
 #define TAIL "\n    loss mse(matmul(x, w), t);\n}\n"
 #define TRAIN "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }\n"
 #define NET(statements) HEAD statements TAIL TRAIN

@@ -23,7 +23,7 @@ Test(express, infix_operators_are_nodes) {
 
 Test(express, numbers_take_the_element_type_of_their_tensor) {
     Compiled c;
-    compile(&c, NET("    input z : f64[4];\n    input n : i32[4];\n    a = 2 * z;\n    b = n - 3;\n    h = mul(x, eps);") , 8);
+    compile(&c, NET("    input z : f64[4];\n    input n : i32[4];\n    a = 2 * z;\n    b = n - 3;\n    h = mul(x, eps);"), 8);
     cr_assert_not(c.accepted, "numpy_rand does not fill i32");
     expect_type(&c.graph, "constant", "f64[]");
     expect_type(&c.graph, "constant_2", "i32[]");
@@ -34,7 +34,10 @@ Test(express, numbers_take_the_element_type_of_their_tensor) {
 
 Test(express, operands_and_attributes_are_given_by_name_in_any_order) {
     Compiled c;
-    compile(&c, NET("    h = matmul(transpose_b = true, b = w, a = t);\n    s = sum(x, keep_dims = 1, axes = (1));\n    r = sum(x, axes = -1);\n    e = mse(x, x, reduction = sum);"), 8);
+    compile(&c,
+            NET("    h = matmul(transpose_b = true, b = w, a = t);\n    s = sum(x, keep_dims = 1, axes = (1));\n    r = sum(x, axes = "
+                "-1);\n    e = mse(x, x, reduction = sum);"),
+            8);
     expect_accepted(&c);
     expect_type(&c.graph, "h", "f32[16, 32]");
     expect_type(&c.graph, "s", "f32[16, 1]");
@@ -109,7 +112,8 @@ Test(express, no_text_makes_more_than_a_hundred_thousand_nodes) {
     text_printf(&text, HEAD);
     for (int i = 0; i < 120; i++) {
         text_printf(&text, "h%d = ", i);
-        for (int k = 0; k < 900; k++) text_append(&text, "-", 1);
+        for (int k = 0; k < 900; k++)
+            text_append(&text, "-", 1);
         text_printf(&text, "x;\n");
     }
     text_printf(&text, TAIL TRAIN);

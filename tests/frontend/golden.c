@@ -68,7 +68,8 @@ static bool check(const char *directory, const char *file, bool bless) {
     if (!said) return false;
     arena_init(&arena);
     const char *path = arena_printf(&arena, "%s/%.*s.err", directory, (int)strlen(file) - 4, file);
-    bool same = bless ? file_write(path, said, strlen(said), &error) : file_read(&arena, path, MAX_TEXT, &want, &n, &error) && !strcmp(said, want);
+    bool same =
+        bless ? file_write(path, said, strlen(said), &error) : file_read(&arena, path, MAX_TEXT, &want, &n, &error) && !strcmp(said, want);
     if (!same && !error.text[0]) fprintf(stderr, "%s: expected\n%s%s: found\n%s", file, want, file, said);
     if (!same && error.text[0]) fprintf(stderr, "%s\n", error.text);
     arena_finish(&arena);
@@ -76,7 +77,9 @@ static bool check(const char *directory, const char *file, bool bless) {
     return same;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 int main(int argc, char **argv) {
     if (argc < 2) {
@@ -99,7 +102,8 @@ int main(int argc, char **argv) {
     closedir(directory);
     if (files.n) qsort(files.at, (size_t)files.n, sizeof *files.at, by_name);
     int failed = 0;
-    for (int i = 0; i < files.n; i++) failed += !check(argv[1], files.at[i], bless);
+    for (int i = 0; i < files.n; i++)
+        failed += !check(argv[1], files.at[i], bless);
     printf("%d of %d differ\n", failed, files.n);
     arena_finish(&arena);
     return failed || files.n == 0;

@@ -1,4 +1,5 @@
-/* The examples of docs/language.md and the samples compile: each file named *.dsl, and in each *.md the text between "```net" and "```". A fence
+/* The examples of docs/language.md and the samples compile: each file named *.dsl, and in each *.md the text between "```net" and "```". A
+ * fence
  * "```net ranks=2", or a line "--ranks 2" in a comment of a sample, says for how many ranks; else 8. */
 #include "frontend/frontend.h"
 
@@ -54,8 +55,10 @@ int main(int argc, char **argv) {
             fprintf(stderr, "%s\n", error.text);
             return EXIT_ENVIRONMENT;
         }
-        if (strstr(argv[i], ".md")) failed += check_page(argv[i], text);
-        else failed += !compiles(argv[i], text, n, ranks_after(text, text + n, "--ranks "));
+        if (strstr(argv[i], ".md"))
+            failed += check_page(argv[i], text);
+        else
+            failed += !compiles(argv[i], text, n, ranks_after(text, text + n, "--ranks "));
         arena_finish(&arena);
     }
     return failed > 0;

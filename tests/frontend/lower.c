@@ -19,7 +19,8 @@ Test(lower, the_quick_start_is_eight_nodes_in_the_order_of_the_text) {
     compile(&c, quickstart, 8);
     expect_accepted(&c);
     cr_assert_eq(c.graph.nodes.n, 8);
-    for (int i = 0; i < 8; i++) cr_assert_eq(c.graph.nodes.at[i].op, want[i]);
+    for (int i = 0; i < 8; i++)
+        cr_assert_eq(c.graph.nodes.at[i].op, want[i]);
     cr_assert_str_eq(c.graph.name, "quickstart");
     cr_assert_str_eq(c.graph.file, "dir/net.dsl");
     cr_assert_eq(c.graph.nranks, 8);
@@ -90,7 +91,8 @@ Test(lower, data_parallel_hides_the_replicas_and_enters_parameters_and_constants
     cr_assert_eq(c.graph.inputs.at[0].type.hidden, true);
     cr_assert_eq(c.graph.states.at[0].type.hidden, false);
     int nreplicate = 0;
-    for (int i = 0; i < c.graph.nodes.n; i++) nreplicate += c.graph.nodes.at[i].op == OP_replicate;
+    for (int i = 0; i < c.graph.nodes.n; i++)
+        nreplicate += c.graph.nodes.at[i].op == OP_replicate;
     cr_assert_eq(nreplicate, 3, "w, k and the number 2");
     const Node *node = node_named(&c.graph, "w.replicas");
     cr_assert_eq(node->attr[0].i, 4);
@@ -171,7 +173,8 @@ Test(lower, memory_is_linear_in_the_text) {
         int n = k ? 8000 : 2000;
         Text text = {0};
         text_printf(&text, "net q {\n input h0 : f32[4];\n");
-        for (int i = 0; i < n; i++) text_printf(&text, " h%d = relu(h%d);\n", i + 1, i);
+        for (int i = 0; i < n; i++)
+            text_printf(&text, " h%d = relu(h%d);\n", i + 1, i);
         text_printf(&text, " loss mean(h%d);\n}\n" TRAIN, n);
         Compiled c;
         compile(&c, text.at, 8);

@@ -7,7 +7,8 @@ Test(names, the_table_finds_what_was_inserted_and_nothing_else) {
     Names names = {0};
     arena_init(&arena);
     cr_assert_null(names_find(&names, "n0"));
-    for (int i = 0; i < 5000; i++) names_insert(&names, &arena, arena_printf(&arena, "n%d", i))->value = i;
+    for (int i = 0; i < 5000; i++)
+        names_insert(&names, &arena, arena_printf(&arena, "n%d", i))->value = i;
     for (int i = 0; i < 5000; i++) {
         const Symbol *symbol = names_find(&names, arena_printf(&arena, "n%d", i));
         cr_assert_not_null(symbol);

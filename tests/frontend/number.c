@@ -11,7 +11,8 @@ Test(number, integer_expressions_give_sizes) {
     static const struct {
         const char *text;
         int64_t value;
-    } cases[] = {{"batch", 16}, {"2 + 3 * 4", 14}, {"(2 + 3) * 4", 20}, {"batch / 4 - 1", 3}, {"17 % 5", 2}, {"-(-7)", 7}, {"- -7", 7}, {"100 - 1 - 2", 97}, {"((3))", 3}};
+    } cases[] = {{"batch", 16}, {"2 + 3 * 4", 14}, {"(2 + 3) * 4", 20}, {"batch / 4 - 1", 3}, {"17 % 5", 2},
+                 {"-(-7)", 7},  {"- -7", 7},       {"100 - 1 - 2", 97}, {"((3))", 3}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         size_of(&c, cases[i].text);
@@ -69,7 +70,9 @@ Test(number, a_name_can_stand_for_a_number) {
 Test(number, numbers_must_fit_the_element_type) {
     static const struct {
         const char *text, *error;
-    } cases[] = {{"f32[1] = [1e39]", "1e+39 is too large for f32"}, {"i32[1] = [2147483648]", "out of the range of i32"}, {"i32[1] = [0.5]", "i32 holds integers, not 0.5"}};
+    } cases[] = {{"f32[1] = [1e39]", "1e+39 is too large for f32"},
+                 {"i32[1] = [2147483648]", "out of the range of i32"},
+                 {"i32[1] = [0.5]", "i32 holds integers, not 0.5"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char text[512];

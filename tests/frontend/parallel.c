@@ -98,7 +98,8 @@ Test(parallel, replicas_are_those_of_data_parallel_and_not_fewer_than_ranks) {
     static const struct {
         const char *mode;
         int nranks, replicas, want; /* want 0: rejected */
-    } cases[] = {{"data_parallel", 8, 0, 8}, {"data_parallel", 8, 12, 12}, {"data_parallel", 1, 8, 8}, {"data_parallel", 8, 7, 0}, {"auto", 8, 8, 0}, {"stand_alone", 1, 1, 0}};
+    } cases[] = {{"data_parallel", 8, 0, 8}, {"data_parallel", 8, 12, 12}, {"data_parallel", 1, 8, 8}, {"data_parallel", 8, 7, 0},
+                 {"auto", 8, 8, 0},          {"stand_alone", 1, 1, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         Overrides flags = {.nranks = cases[i].nranks, .replicas = cases[i].replicas, .mode = cases[i].mode};

@@ -13,9 +13,12 @@ static void tuple_text(Text *text, const HintTuple *tuple, bool named) {
     for (int d = 0; d < tuple->ndim; d++) {
         const HintDim *dim = &tuple->dim[d];
         text_printf(text, d ? " " : "");
-        if (!named) text_printf(text, "%lld", (long long)dim->split);
-        else if (!dim->naxes) text_printf(text, "-");
-        for (int a = 0; a < dim->naxes; a++) text_printf(text, "%s%s", a ? "." : "", dim->axis[a]);
+        if (!named)
+            text_printf(text, "%lld", (long long)dim->split);
+        else if (!dim->naxes)
+            text_printf(text, "-");
+        for (int a = 0; a < dim->naxes; a++)
+            text_printf(text, "%s%s", a ? "." : "", dim->axis[a]);
     }
 }
 
@@ -137,7 +140,8 @@ Test(shard, a_mesh_divides_the_ranks_except_where_strategies_do_not_count) {
 
 Test(shard, parameters_and_inputs_have_one_tuple_and_no_output) {
     Compiled c;
-    compile(&c, "net q {\n input x : f32[8, 4] shard ((4, 2));\n param v : f32[8, 4] = ones shard (4, 1);\n loss mean(x * v);\n}\n" TRAIN, 8);
+    compile(&c, "net q {\n input x : f32[8, 4] shard ((4, 2));\n param v : f32[8, 4] = ones shard (4, 1);\n loss mean(x * v);\n}\n" TRAIN,
+            8);
     expect_accepted(&c);
     cr_assert_eq(c.graph.inputs.at[0].hint->in[0].dim[1].split, 2);
     cr_assert_eq(c.graph.states.at[0].hint->in[0].dim[0].split, 4);

@@ -8,7 +8,8 @@
 static char *repeat(const char *text, const char *unit, int n, const char *end) {
     Text out = {0};
     text_append(&out, text, strlen(text));
-    for (int i = 0; i < n; i++) text_append(&out, unit, strlen(unit));
+    for (int i = 0; i < n; i++)
+        text_append(&out, unit, strlen(unit));
     text_append(&out, end, strlen(end));
     return out.at;
 }
@@ -26,8 +27,10 @@ Test(syntax, two_hundred_thousand_open_brackets_are_one_diagnostic) {
     const char *const units[] = {"(", "[", "{", "-(", "f(", "[[1],"};
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         char *text = repeat("net q { h = ", units[i], 200000, "");
-        if (units[i][0] == '{') expect_one_error(text + 12, strlen(text + 12), "expected 'net'");
-        else expect_one_error(text, strlen(text), "nest more than 256 deep");
+        if (units[i][0] == '{')
+            expect_one_error(text + 12, strlen(text + 12), "expected 'net'");
+        else
+            expect_one_error(text, strlen(text), "nest more than 256 deep");
         free(text);
     }
 }
@@ -114,7 +117,13 @@ Test(syntax, numbers_beyond_their_type_are_out_of_range) {
     static const struct {
         const char *text;
         bool fits;
-    } cases[] = {{"9223372036854775807", true}, {"9223372036854775808", false}, {"1e308", true}, {"1e309", false}, {"1e-320", true}, {"1e-400", false}, {"0.0e-400", true}};
+    } cases[] = {{"9223372036854775807", true},
+                 {"9223372036854775808", false},
+                 {"1e308", true},
+                 {"1e309", false},
+                 {"1e-320", true},
+                 {"1e-400", false},
+                 {"0.0e-400", true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char text[512];

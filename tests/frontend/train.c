@@ -11,7 +11,8 @@ static void compile_settings(Compiled *c, const char *settings) {
 
 Test(train, settings_are_read) {
     Compiled c;
-    compile_settings(&c, "data = numpy_rand(seed = batch, rows = 2); optimizer = momentum(momentum = 0.5, lr = 1 / 4.0); epochs = 3; steps = 7; log_every = 50; seed = 9;");
+    compile_settings(&c, "data = numpy_rand(seed = batch, rows = 2); optimizer = momentum(momentum = 0.5, lr = 1 / 4.0); epochs = 3; steps "
+                         "= 7; log_every = 50; seed = 9;");
     expect_accepted(&c);
     const Settings *settings = &c.graph.settings;
     cr_assert_eq(settings->data, DATA_NUMPY_RAND);
@@ -71,16 +72,19 @@ Test(train, mistakes_are_diagnosed_where_they_are) {
     }
 }
 
-#define DDP(data) \
-    "net q {\n input x : f32[2, 1];\n input y : f32;\n param w : f32[1] = ones;\n loss mean(x * w) - y;\n}\nparallel { mode = data_parallel; }\ntrain {\n" data "\n" OPTIMIZER "}\n"
+#define DDP(data)                                                                                                                          \
+    "net q {\n input x : f32[2, 1];\n input y : f32;\n param w : f32[1] = ones;\n loss mean(x * w) - y;\n}\nparallel { mode = "            \
+    "data_parallel; }\ntrain {\n" data "\n" OPTIMIZER "}\n"
 
 Test(train, per_rank_gives_every_replica_of_every_input_its_literal) {
     Compiled c;
     compile(&c, DDP("data = per_rank(y = [5, 6, 7], x = [[[1], [2]], [[3], [4]], [[-1], [0.5]]]);"), 3);
     expect_accepted(&c);
     const double want_x[] = {1, 2, 3, 4, -1, 0.5}, want_y[] = {5, 6, 7};
-    for (int i = 0; i < 6; i++) cr_assert_float_eq(c.graph.inputs.at[0].per_rank[i], want_x[i], 0);
-    for (int i = 0; i < 3; i++) cr_assert_float_eq(c.graph.inputs.at[1].per_rank[i], want_y[i], 0);
+    for (int i = 0; i < 6; i++)
+        cr_assert_float_eq(c.graph.inputs.at[0].per_rank[i], want_x[i], 0);
+    for (int i = 0; i < 3; i++)
+        cr_assert_float_eq(c.graph.inputs.at[1].per_rank[i], want_y[i], 0);
     cr_assert_eq(c.graph.settings.data, DATA_PER_RANK);
     compiled_finish(&c);
 }

@@ -24,14 +24,16 @@ Test(types, literals_are_row_major) {
     compile(&c, NET("    const c : f32[2, 3] = [[1, 2, 3], [4.5, -5, batch]];"), 8);
     expect_accepted(&c);
     const double want[] = {1, 2, 3, 4.5, -5, 16}, *data = node_named(&c.graph, "c")->data;
-    for (int i = 0; i < 6; i++) cr_assert_float_eq(data[i], want[i], 0);
+    for (int i = 0; i < 6; i++)
+        cr_assert_float_eq(data[i], want[i], 0);
     compiled_finish(&c);
 }
 
 Test(types, initial_values_reach_their_states) {
     Compiled c;
     compile(&c,
-            NET("    param a : f32[2] = normal(0.5);\n    param b : f32[2] = uniform(-1, high = 3);\n    param c : f32[2] = zeros;\n    param d : f64[2] = ones;\n"
+            NET("    param a : f32[2] = normal(0.5);\n    param b : f32[2] = uniform(-1, high = 3);\n    param c : f32[2] = zeros;\n    "
+                "param d : f64[2] = ones;\n"
                 "    param e : f32[2] = [1, 2];\n    param f : f32[2] = file(\"sub/f.npy\");\n    param g : f32[2] = file(\"/g.npy\");"),
             8);
     expect_accepted(&c);

@@ -1,5 +1,5 @@
-/* The frontend on any bytes: it accepts or refuses, never crashes, hangs, or uses more memory than a multiple of the text; it refuses with a
- * diagnostic; what it accepts is a verified graph that prints and reads back to the same print.
+/* The frontend on any bytes: it accepts or refuses, never crashes, hangs, or uses more memory than a multiple of the text; it refuses with
+ * a diagnostic; what it accepts is a verified graph that prints and reads back to the same print.
  *
  * With -DPCC_LIBFUZZER: an entry for libFuzzer. Else a main that replays the files given as arguments. A file whose name contains
  * ".valid." must be accepted in mode auto, one with ".hostile." refused in every mode. */
@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
         Error error;
         char *text;
         size_t n;
-        bool automatic;
+        bool automatic = false;
         arena_init(&arena);
         if (!file_read(&arena, argv[i], 1 << 24, &text, &n, &error)) {
             fprintf(stderr, "%s\n", error.text);
