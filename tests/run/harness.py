@@ -1,0 +1,122 @@
+"""What the end-to-end tests share: they run the built pcc and prun as a user does, and judge what these print, write and return.
+
+Each test file is a unittest program: FILE PCC PRUN MPIRUN SOURCES [unittest's arguments]. MPIRUN may be '-' (there is none), then what needs it
+is skipped. Standard library only.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TIMEOUT = 60  # seconds for one command; nothing here takes a tenth of it on an idle machine
+
+LOSS = re.compile(r"^(?:\[(rank|replica) (\d+)\] )?epoch: (\d+) step: (\d+), loss is (\S+)$", re.M)
+
+pcc = prun = mpirun = sources = None
+
+
+class Result:
+    """Of one command: exit code, both outputs as text, seconds, and the losses that were printed."""
+
+    def __init__(self, command, code, out, err, seconds):
+        self.command, self.code, self.out, self.err, self.seconds = command, code, out, err, seconds
+
+    def __str__(self):
+        return "%s\nexit code %s after %.2f s\n--- stdout\n%s--- stderr\n%s" % (" ".join(self.command), self.code, self.seconds, self.out, self.err)
+
+    def texts(self, rank=None):
+        """The losses as they were printed, of one rank or replica where several print."""
+        return [m[4] for m in LOSS.findall(self.out) if rank is None and m[0] == "" or m[1] == str(rank)]
+
+    def losses(self, rank=None):
+        return [float(text) for text in self.texts(rank)]
+
+    def labels(self):
+        return sorted({(m[0], int(m[1])) for m in LOSS.findall(self.out) if m[0]})
+
+
+def run(command, cwd=None, env=None, **more):
+    began = time.monotonic()
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, timeout=TIMEOUT,
+                          **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
+    text = lambda output: (output or b"").decode("utf-8", "backslashreplace")
+    return Result([str(word) for word in command], done.returncode, text(done.stdout), text(done.stderr), time.monotonic() - began)
+
+
+def edited(path, *edits):
+    """The file's text with each (old, new) replaced; old must be there, so that a changed sample does not turn a test into nothing."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    for old, new in edits:
+        if old not in text:
+            raise AssertionError("%s: no '%s' to replace" % (path, old))
+        text = text.replace(old, new)
+    return text
+
+
+class Case(unittest.TestCase):
+    """A test in a folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="pcc-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode("utf-8"))
+        return self.path(name)
+
+    def read(self, *names):
+        with open(self.path(*names), "rb") as file:
+            return file.read()
+
+    def sample(self, name):
+        return os.path.join(sources, "samples", name)
+
+    def ok(self, result):
+        self.assertEqual(result.code, 0, str(result))
+        return result
+
+    def compile(self, source, plan, *options):
+        """pcc must accept the net; returns the plan's path."""
+        self.ok(run([pcc, source, "-o", self.path(plan), *options], cwd=self.folder))
+        return self.path(plan)
+
+    def local(self, plan, ranks, *options):
+        """All ranks in one process."""
+        return run([prun, "--ranks", ranks, *options, plan], cwd=self.folder)
+
+    def mpi(self, plan, ranks, *options, env=None):
+        if mpirun is None:
+            self.skipTest("there is no mpirun")
+        return run([mpirun, "-n", ranks, prun, *options, plan], cwd=self.folder, env=env)
+
+    def assertClose(self, found, expected, relative=0.0, absolute=0.0, what=""):
+        self.assertEqual(len(found), len(expected), what)
+        for i, (a, b) in enumerate(zip(found, expected)):
+            self.assertLessEqual(abs(a - b), absolute + relative * abs(b), "%s: number %d is %r, expected %r" % (what, i, a, b))
+
+    def assertFails(self, result, code, pattern):
+        """One clear error: the exit code, nothing on stdout, and on stderr one message of ours that says it; mpirun may add its own."""
+        self.assertEqual(result.code, code, str(result))
+        self.assertEqual(result.out, "", str(result))
+        self.assertRegex(result.err, pattern, str(result))
+        ours = [line for line in result.err.splitlines() if re.match(r"(pcc|prun|pcc check|pcc redistribute): |.*: error: |.*: not proved: ", line)]
+        self.assertLessEqual(len(ours), 1, str(result))
+        for sign in ("Sanitizer", "Assertion", "Segmentation fault", "Aborted"):
+            self.assertNotIn(sign, result.err, str(result))
+
+
+def main():
+    global pcc, prun, mpirun, sources
+    if len(sys.argv) < 5:
+        sys.exit("usage: %s PCC PRUN MPIRUN|- SOURCES [unittest's arguments]" % sys.argv[0])
+    pcc, prun, mpirun, sources = (os.path.abspath(word) if word != "-" else None for word in sys.argv[1:5])
+    unittest.main(module="__main__", argv=[sys.argv[0], *sys.argv[5:]], verbosity=2)
