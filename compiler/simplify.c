@@ -110,7 +110,8 @@ static int neutral(const Graph *g, const Node *node) {
 
 static int permutation(const Node *node, int ndim, int i) {
     const Attr *perm = &node->attr[0];
-    return perm->given && perm->n > 0 ? (int)perm->ints[i] : ndim - 1 - i;
+    int from = perm->given && perm->n > 0 ? (int)perm->ints[i] : ndim - 1 - i;
+    return from < 0 ? from + ndim : from;
 }
 
 /* The operand of an inverse pair: --x, and a transpose undone by another; else -1. */

@@ -54,6 +54,13 @@ Test(simplify, inverse_pairs_vanish_and_what_they_used_dies) {
     compiled_finish(&x);
 }
 
+Test(simplify, dimensions_counted_from_the_end_are_the_same_ones) {
+    Compiled x;
+    simplified(&x, NET("loss sum(transpose(transpose(matmul(x, w), perm = [-1, 0]), perm = [1, -2]));"), SIMPLIFY_ALL);
+    cr_expect_eq(count_op(&x.c.graph, OP_transpose), 0);
+    compiled_finish(&x);
+}
+
 Test(simplify, a_transpose_that_is_not_undone_stays) {
     Compiled x;
     simplified(&x, "net n() { input x : f32[2, 3, 4]; param w : f32[2, 3, 4] = ones;\n"
