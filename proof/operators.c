@@ -154,12 +154,12 @@ static bool permutation(const Graph *graph, const Node *node, Letters *letters, 
 
 static bool narrowing(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     Plain x = plain_of(graph, node->in[0]), y = plain_of(graph, node->out[0]);
-    if (y.ndim > x.ndim) return fail(why, n, "sum_to a shape with more dimensions");
-    for (int d = 0; d < x.ndim; d++) {
+    if (y.ndim > x.ndim || x.hidden != y.hidden) return fail(why, n, "sum_to a shape with more dimensions");
+    for (int d = 0; d < x.ndim && x.hidden + d < MAX_NDIM; d++) {
         int letter = letter_new(letters, x.dim[d]), at = d - (x.ndim - y.ndim);
         letters->in[0][x.hidden + d] = (int8_t)letter;
         if (at < 0) continue;
-        if (y.dim[at] == x.dim[d]) letters->out[0][y.hidden + at] = (int8_t)letter;
+        if (y.dim[at] == x.dim[d]) letters->out[0][x.hidden + at] = (int8_t)letter;
         else if (y.dim[at] != 1) return fail(why, n, "sum_to a shape that does not broadcast back");
     }
     return true;
