@@ -1,7 +1,7 @@
 /* Walks the operator table. Every operator of the language, with every strategy that it may have on 2, 3, 4, 6 and 8 ranks, on even and uneven sizes: its
  * result and its gradients are what one rank computes. The number of strategies is compared with a count made here, and gradients with finite differences.
  *
- * The net around an operator is   loss sum(op(a, b) * c)   with a, b and c parameters and sgd(lr = 1), so one step leaves a - da, b - db and c - op(a, b):
+ * The net around an operator is   loss sum(op(a, b) * c)   with a, b and c parameters and learning rate 1, so one step leaves a - da, b - db and c - op(a, b):
  * results and gradients, all elements of them, are read off the parameters. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -39,7 +39,7 @@ static const Variant variants[] = {
 static const int rank_counts[] = {2, 3, 4, 6, 8};
 enum { NRANK_COUNTS = sizeof rank_counts / sizeof *rank_counts };
 
-static bool executed[NOPS]; /* a kernel of this operator ran on split operands */
+static bool executed[NOPS]; /* a kernel of this operator ran on a part of a tensor */
 
 /* One sample: "8x6, 6x4" -> operand sizes. Advances *at past "; ". */
 static int read_sample(const char **at, Shape *shapes)
@@ -76,7 +76,9 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
     text_printf(text, "y = %s(%c", op_table[op].name, composite ? 'h' : 'a');
     for (int i = 1; i < n; i++) text_printf(text, ", %c", 'a' + i);
     text_printf(text, "%s)%s;\nloss sum(y * r);\n}\n", attrs, composite ? "" : shard);
-    text_printf(text, "train { optimizer = sgd(lr = 1.0); epochs = 1; steps = 1; }\nparallel { mode = %s; }\n", composite ? "auto" : "semi_auto");
+    /* Slots begin at 0: the first step of both optimizers is w - lr g. */
+    const char *optimizer = op % 2 ? "sgd(lr = 1.0)" : "momentum(lr = 1.0, momentum = 0.5)";
+    text_printf(text, "train { optimizer = %s; epochs = 1; steps = 1; }\nparallel { mode = %s; }\n", optimizer, composite ? "auto" : "semi_auto");
 }
 
 static const Node *find_node(const Graph *graph, const char *name)
@@ -126,6 +128,7 @@ static void note_executed(const Net *net)
         if (step->kind != STEP_KERNEL) continue;
         for (int i = 0; i < step->nin; i++)
             if (!layout_is_whole(role->instances.at[step->in[i]].layout)) executed[step->op] = true;
+        if (!layout_is_whole(role->instances.at[step->out[0]].layout)) executed[step->op] = true;
     }
 }
 
@@ -257,7 +260,7 @@ Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does)
     try_replicas();
     for (int op = 0; op < NOPS; op++) {
         bool computes = op_table[op].op_class != OP_CLASS_LEAF && op_table[op].op_class != OP_CLASS_COMM && !op_table[op].expand && op != OP_write;
-        cr_assert(!computes || executed[op], "no strategy has run %s on split operands", op_table[op].name);
+        cr_assert(!computes || executed[op], "no strategy has run %s on a part of a tensor", op_table[op].name);
     }
 }
 
@@ -275,14 +278,14 @@ static int64_t check_gradients(OpCode op, const char *attrs, const Shape *shapes
     net_text(&text, op, attrs, shapes, n, &result, "");
     cr_assert(net_open(&net, text.at, 1, 0, 2), "%s", net.error.text);
     const Graph *graph = &net.plan.graph;
-    double *start[MAX_IN + 1], *end[MAX_IN + 1];
+    double *start[2 * (MAX_IN + 1)], *end[2 * (MAX_IN + 1)]; /* parameters and slots */
     for (int s = 0; s < graph->states.n; s++) start[s] = net_values(&net, graph->states.at[s].name);
     cr_assert(executor_step(net.executor, 1, 1, &net.error));
     for (int s = 0; s < graph->states.n; s++) end[s] = net_values(&net, graph->states.at[s].name);
     const double h = 1e-5;
     int64_t checked = 0;
     for (int s = 0; s < graph->states.n; s++)
-        for (int64_t i = 0, size = shape_elements(&graph->states.at[s].type.shape); i < size; i++, checked++) {
+        for (int64_t i = 0, size = shape_elements(&graph->states.at[s].type.shape); graph->states.at[s].trainable && i < size; i++, checked++) {
             double loss[2], at = start[s][i];
             for (int side = 0; side < 2; side++) {
                 start[s][i] = side ? at + h : at - h;
