@@ -37,8 +37,8 @@ typedef struct Conversion {
 /* Plans the conversion of a tensor. policy canonical: AllReduce the partials, AllGather each dimension from the first digit that differs,
  * StridedSlice; bound: one step that lets the fewest elements be received; auto: that too, or a chain of gathers that lets equally many be
  * received with fewer messages. A step is named after a library's collective where that is exactly what it does, the boxes that it joins
- * are even and it receives no more than the exchange. False with *why when `to` owes sums that `from` does not, or values of two reductions would have
- * to be completed at once. Equal layouts: no steps. */
+ * are even and it receives no more than the exchange. False with *why when `to` owes sums that `from` does not, or values of two
+ * reductions would have to be completed at once. Equal layouts: no steps. */
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   Conversion *conversion, const char **why);
 /* Received and sent elements of one step, from box.c's formulas without enumerating all ranks where symmetry allows. */
@@ -65,8 +65,8 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
 /* A user's tuple on a tensor (parameter, input, dataset, output strategy) to a layout. leftover_first: dataset strategies. */
 bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, const TensorType *type, const char *what, bool leftover_first,
                       bool strict_divide, Layout *layout, Diags *diags);
-/* The layout in which an input is delivered where its hint, the dataset setting or mode data_parallel says so; *given false: it is free. False after
- * diagnostics. */
+/* The layout in which an input is delivered where its hint, the dataset setting or mode data_parallel says so; *given false: it is free.
+ * False after diagnostics. */
 bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Diags *diags);
 /* The strategy that splits the node's batch (DESIGN 5), or whole. */
 void strategy_batch(const Graph *graph, const Node *node, Strategy *strategy);
@@ -76,9 +76,9 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
 /* ---------------------------------------------------------------- propagate.c */
 
 /* Before: a verified graph as lowered or simplified, types inferred, composite operators expanded; hints on nodes, inputs, states.
- * After: every forward node (nodes[0 .. nforward), all when nforward is 0) that is not a leaf has strategy and from; inputs and states whose
- * layout the user or the dataset fixes have it; conversions caused by an output strategy are in out_layout[node] (NULL: none), in the graph's
- * arena. Modes as DESIGN 5; search as DESIGN 7. Warns of conflicting
+ * After: every forward node (nodes[0 .. nforward), all when nforward is 0) that is not a leaf has strategy and from; inputs and states
+ * whose layout the user or the dataset fixes have it; conversions caused by an output strategy are in out_layout[node] (NULL: none), in the
+ * graph's arena. Modes as DESIGN 5; search as DESIGN 7. Warns of conflicting
  * hints, says when there was no hint. False after diagnostics. */
 typedef struct Propagation {
     const Layout **out_layout; /* per node: the layout to which its result is converted by `-> (..)`, or NULL */

@@ -172,27 +172,86 @@ static int64_t owner_sent_max(const Pair *pair, int64_t cells) {
     return worst;
 }
 
-static bool link_is_kept(const Pair *pair, int from_atom, int to_atom) {
-    (void)from_atom;
-    return !pair->is_reduced[to_atom];
+/* Where one pair of aligned atoms must agree for a common part to exist, and what kind of atoms they are. */
+typedef struct Link {
+    Digit from, to;
+    bool from_in_target, to_in_source, to_reduced;
+} Link;
+
+/* The links of a pair, and which atoms they join; atoms that agree with themselves are none. */
+static int links_of(const Pair *pair, Link *links, bool *linked) {
+    int n = 0;
+    for (int d = 0; d <= pair->shape->ndim; d++)
+        for (int i = 0; i < pair->list[0][d].n && i < pair->list[1][d].n; i++) {
+            int f = pair->list[0][d].at[i], t = pair->list[1][d].at[i];
+            if (f == t) continue;
+            linked[f] = linked[t] = true;
+            links[n++] = (Link){.from = pair->atom[f],
+                                .to = pair->atom[t],
+                                .from_in_target = pair->in_to[f],
+                                .to_in_source = pair->in_from[t],
+                                .to_reduced = pair->is_reduced[t]};
+        }
+    return n;
 }
 
-/* Worst ranks of an exchange in place, all common parts of one size that the owners divide evenly. */
-static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
-    int64_t part = pair_part(pair), each = part / pair->owners;
-    received->max = pair->needed + (pair->terms - 2) * each;
-    /* A rank sends its share of what it holds of the target box of each rank that differs in the reduced digits alone. */
-    int64_t reach = each;
-    for (int i = 0; i < pair->natoms; i++) {
-        if (!pair->is_reduced[i]) continue;
-        bool met = false; /* in the target, at a place that the source divides too: one value alone meets the rank's own box */
-        for (int d = 0; d <= pair->shape->ndim; d++)
-            for (int k = 0; k < pair->list[0][d].n && k < pair->list[1][d].n; k++)
-                met = met || pair->list[1][d].at[k] == i;
-        if (!met) reach *= pair->atom[i].size;
+/* Products of the sizes of atoms that leave a choice, for reduce_aligned. */
+typedef struct Choices {
+    int64_t terms; /* reduced atoms that the target does not use where the source divides too */
+    int64_t parts; /* source atoms beyond the target's radices that the target does not use: compatible parts of a target box */
+    int64_t
+        receivers;  /* source atoms that the target does not use where the source divides too: ranks that want the same of a source box */
+    int64_t unused; /* source atoms that the target does not use at all */
+} Choices;
+
+static Choices choices_of(const Pair *pair) {
+    bool meets[MAX_ATOMS] = {false};
+    Choices choices = {1, 1, 1, 1};
+    for (int d = 0; d <= pair->shape->ndim; d++) {
+        const AtomList *f = &pair->list[0][d], *t = &pair->list[1][d];
+        for (int i = 0; i < t->n && i < f->n; i++)
+            meets[t->at[i]] = true;
+        for (int i = t->n; i < f->n; i++)
+            if (!pair->in_to[f->at[i]]) choices.parts *= pair->atom[f->at[i]].size;
     }
-    sent->max = reach + (pair->needers - 2) * each;
-    if (pair_solutions(pair, link_is_kept) != pair_solutions(pair, NULL)) sent->max = max64(sent->max, reach);
+    for (int i = 0; i < pair->natoms; i++) {
+        if (pair->is_reduced[i] && !meets[i]) choices.terms *= pair->atom[i].size;
+        if (pair->in_from[i] && !meets[i]) choices.receivers *= pair->atom[i].size;
+        if (pair->in_from[i] && !pair->in_to[i]) choices.unused *= pair->atom[i].size;
+    }
+    return choices;
+}
+
+/* Worst ranks of an exchange of which all common parts have one size that their owners divide evenly. A part is compatible when some needer
+ * holds a term of it: then `owners` needers own it, else all `needers` do. What a rank receives and sends depends only on which links its
+ * own digits satisfy. */
+static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
+    Link links[MAX_ATOMS];
+    bool linked[MAX_ATOMS] = {false};
+    int nlinks = links_of(pair, links, linked);
+    Choices choices = choices_of(pair);
+    int64_t part = pair_part(pair);
+    for (AtomCounter c = atoms_first(pair, linked); !c.done; atoms_next(&c)) {
+        bool own = true;        /* it holds part of what it needs */
+        bool compatible = true; /* some parts of its target box are compatible */
+        bool to_owners = true;  /* others like it, but for the reduced digits, need part of what it holds */
+        bool to_any = true;     /* others that differ in source and reduced digits do */
+        for (int i = 0; i < nlinks; i++) {
+            if (digit_of(links[i].from, c.rank) == digit_of(links[i].to, c.rank)) continue;
+            own = false;
+            if (links[i].from_in_target) compatible = false;
+            if (!links[i].to_reduced) to_owners = false;
+            if (!links[i].to_reduced && !links[i].to_in_source) to_any = false;
+        }
+        int64_t own_share = own ? part / pair->owners : 0;
+        int64_t foreign = pair->needed - (compatible ? part * choices.parts : 0); /* cells of its box that no needer holds a term of */
+        received->max = max64(received->max, pair->needed + (pair->terms - 2) * own_share + (pair->terms - 1) * (foreign / pair->needers));
+        int64_t terms_sent = to_owners ? part / pair->owners * choices.terms : 0;
+        int64_t reach = to_any ? part * choices.receivers * choices.terms : 0,
+                reach_compatible = to_owners ? part * choices.unused * choices.terms : 0;
+        sent->max = max64(sent->max, (pair->needers - 1) * (own_share + foreign / pair->needers) + terms_sent - own_share +
+                                         (reach - reach_compatible) / pair->needers);
+    }
 }
 
 /* The same where the reduced digits divide nothing in the target: the owners of a piece are all that hold a term of it. */
@@ -223,7 +282,7 @@ static void exchange_partial(const Pair *pair, Traffic *received, Traffic *sent)
         reduced_in_target = reduced_in_target || (pair->is_reduced[i] && pair->in_to[i]);
     bool in_place = pair->refined && pair_in_place(pair);
     *received = *sent = (Traffic){0};
-    if (in_place && pair->aligned && pair_part(pair) % pair->owners == 0) {
+    if (pair->aligned && pair_part(pair) % (in_place ? pair->owners : pair->needers) == 0) {
         reduce_aligned(pair, received, sent);
     } else if (in_place && !reduced_in_target) {
         reduce_whole(pair, received, sent);
