@@ -1,9 +1,9 @@
 /* assign: strategies become layouts.
  *
- * Before: every forward node that is no leaf has a strategy (propagate). After:
+ * Before: every forward node that is no leaf has a strategy, the states and inputs whose layout user or dataset fix have it (propagate). After:
  * - every other node has one too: a gradient node its forward node's letters and their axes (DESIGN 6), an update or a write the storage
  *   layout of its state, a leaf the layout in which it is delivered;
- * - states and inputs have their layouts: the given one, else what the first consumer needs; a slot lies as its parameter does;
+ * - all states and inputs have a layout: the given one, else what the first consumer needs; a slot lies as its parameter does;
  * - values[v].layout is what the producer makes, partial sums included; home[v] what it is brought into at once: without the sums that
  *   are owed, in the layout that the user asked of the result, if any. No operand is taken as a partial sum here: pass `collectives` sees
  *   the way from the partial sum to what its users need as one conversion anyway;
@@ -15,18 +15,6 @@
 #include "compiler/compiler.h"
 
 static const TensorType *type_of(const Graph *g, int value) { return &g->values.at[value].type; }
-
-/* Splits the first dimension over all ranks, or over as many as it is long: as a batch is split (DESIGN 5). */
-static void layout_split_first(const Graph *g, const TensorType *type, Layout *layout) {
-    layout_init(layout, type->shape.ndim);
-    if (type->shape.ndim == 0)
-        return;
-    int32_t size = g->nranks;
-    while (size > type->shape.dim[0] || g->nranks % size != 0)
-        size--;
-    if (size > 1)
-        layout_append(layout, 0, (Digit){size, g->nranks / size});
-}
 
 /* The strategy under which the node's tensors lie as `layout` says, read off its result 0 (a leaf, an elementwise operator). */
 static const Strategy *strategy_of_layout(const Graph *g, const Node *node, const Layout *layout) {
@@ -45,41 +33,6 @@ static const Strategy *strategy_of_layout(const Graph *g, const Node *node, cons
 }
 
 /* ---------------------------------------------------------------- states and inputs */
-
-/* Layouts that the user or the data source fixes; the others follow from their consumers. */
-static bool given_layouts(Compilation *c) {
-    Graph *g = &c->graph;
-    const Settings *settings = &g->settings;
-    Layout layout;
-    int before = c->diags->nerrors;
-    for (int s = 0; s < g->states.n; s++) {
-        State *state = &g->states.at[s];
-        if (state->layout != NULL || state->hint == NULL)
-            continue;
-        if (layout_from_hint(g, &state->hint->in[0], state->hint->named, &state->type, state->name, false, settings->strict_divide, &layout, c->diags))
-            state->layout = graph_layout(g, &layout, &state->type.shape);
-    }
-    for (int i = 0; i < g->inputs.n; i++) {
-        Input *input = &g->inputs.at[i];
-        if (input->layout != NULL)
-            continue;
-        bool explicit = settings->dataset == DATASET_EXPLICIT && settings->dataset_hint != NULL && i < settings->dataset_hint->nin;
-        const HintTuple *tuple = input->hint != NULL ? &input->hint->in[0] : explicit ? &settings->dataset_hint->in[i] : NULL;
-        bool named = input->hint != NULL ? input->hint->named : explicit && settings->dataset_hint->named;
-        if (tuple != NULL) {
-            if (!layout_from_hint(g, tuple, named, &input->type, input->name, true, settings->strict_divide, &layout, c->diags))
-                continue;
-        } else if (input->type.hidden || settings->dataset == DATASET_DATA_PARALLEL) {
-            layout_split_first(g, &input->type, &layout);
-        } else if (settings->dataset == DATASET_FULL_BATCH) {
-            layout_init(&layout, input->type.shape.ndim);
-        } else {
-            continue;
-        }
-        input->layout = graph_layout(g, &layout, &input->type.shape);
-    }
-    return c->diags->nerrors == before;
-}
 
 /* The first consumer's wish is the layout of a state or input that has none yet. */
 static void leaf_wish(Graph *g, const Node *leaf, const Layout *need) {
@@ -194,8 +147,6 @@ bool pass_propagate(Compilation *c) { return propagate(&c->graph, &c->propagatio
 
 bool pass_assign(Compilation *c) {
     Graph *g = &c->graph;
-    if (!given_layouts(c))
-        return false;
     c->home = arena_alloc(c->arena, sizeof *c->home * (size_t)(g->values.n + 1));
     c->need = arena_alloc(c->arena, sizeof *c->need * (size_t)(g->nodes.n + 1));
     for (int n = 0; n < g->nforward; n++) {

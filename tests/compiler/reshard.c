@@ -40,6 +40,18 @@ Test(reshard, a_partial_sum_is_completed_once_for_all_its_users) {
     compiled_finish(&x);
 }
 
+Test(reshard, an_output_strategy_is_where_its_users_convert_from) {
+    Compiled x;
+    compiled(&x, nets[2], 4, 0);
+    const Graph *g = &x.c.spmd;
+    int y = value_named(&x.c.graph, "y"), asked = 0;
+    assert_layout(x.c.home[y], "[- 4@1]");
+    for (int v = 0; v < g->values.n; v++)
+        asked += x.c.whole_value.at[v] == y && g->values.at[v].layout == x.c.home[y];
+    cr_expect_geq(asked, 1);
+    compiled_finish(&x);
+}
+
 Test(reshard, equal_conversions_of_a_value_are_one) {
     for (int i = 0; i < NNETS; i++)
         for (int o = 0; o <= 2; o++) {
