@@ -5,7 +5,7 @@
  *   local.c   all ranks in one process
  *   heap.c    memory shared by the processes of a node
  *   mpi.c     one rank a process: in place through shared memory within a node, messages between nodes
- *   request.c its requests
+ *   request.c prepares its requests; move.c uses them
  */
 #pragma once
 #include "runtime/runtime.h"
@@ -40,49 +40,50 @@ void walk_reduce(const Walk *walk, const View *target_view, void *target, const 
 
 /* One term of a pull. */
 typedef struct PullSource {
-    int from;               /* rank */
-    int peer;               /* index into Pulls.peers, -1: this rank itself */
-    int64_t message_bytes;  /* where its elements begin in the message of this peer and round, in bytes */
+    int from;              /* rank */
+    int peer;              /* index into Pulls.peers, -1: this rank itself */
+    int64_t message_bytes; /* where its elements begin in the message of this peer and round, in bytes */
 } PullSource;
 
 /* Elements of the target that are computed from one or several sources: a copy, or a sum in the order of its terms. */
 typedef struct Pull {
     int transfer, round;
-    bool add;               /* onto what earlier pulls have put there */
+    bool add; /* onto what earlier pulls have put there */
     int nsources;
     PullSource *source;
-    Piece piece;            /* from, term: of the first source */
+    Piece piece; /* from, term: of the first source */
     Walk walk;
     View target;
-    View *source_view;      /* per source */
+    View *source_view; /* per source */
 } Pull;
 
 /* A rank from which this one receives in a round. */
 typedef struct PullPeer {
     int rank, round;
-    int64_t bytes;          /* of its message, each transfer's part beginning at a multiple of 8 */
-    int64_t moved_bytes;    /* received in the round under way */
+    int64_t bytes;       /* of its message, each transfer's part beginning at a multiple of 8 */
+    int64_t moved_bytes; /* received in the round under way */
 } PullPeer;
 
 /* All that one rank receives in a request. */
 typedef struct Pulls {
-    int rank, nrounds;      /* 1, or 2 where any transfer gathers sums */
+    int rank, nrounds; /* 1, or 2 where any transfer gathers sums */
     int ntransfers;
     const Transfer *transfer;
-    VEC(Pull) pulls;        /* by round; per element in the order of terms */
+    VEC(Pull) pulls; /* by round; per element in the order of terms */
     VEC(PullPeer) peers;
-    Reduction *reduction;   /* per transfer */
+    Reduction *reduction;                 /* per transfer */
     int64_t *source_bytes, *target_bytes; /* per transfer: this rank's local buffers */
 } Pulls;
 
 /* The pulls of `rank`. packed(context, from): the elements of `from` come as messages (its view is the packed one); NULL: none do. */
 bool pulls_init(Pulls *pulls, Arena *arena, const Transfer *transfers, int n, int nranks, int rank, bool (*packed)(void *context, int from),
                 void *context, Error *error);
-/* Executes one round: base(context, transfer, source, round) is the memory of a term, target[i] that of transfer i. Adds up what came from other ranks
- * in peers[].moved_bytes. */
+/* Executes one round: base(context, transfer, source, round) is the memory of a term, target[i] that of transfer i. Adds up what came from
+ * other ranks in peers[].moved_bytes. */
 typedef const void *PullBaseFn(void *context, int transfer, const PullSource *source, int round);
 void pulls_execute(Pulls *pulls, int round, PullBaseFn *base, void *context, void *const *target);
 /* The transfers with everything that they point to, in the arena. */
 Transfer *transfers_copy(Arena *arena, const Transfer *transfers, int n);
-/* Elements of what other ranks' parts begin at in a message. */
-static inline int64_t align_bytes(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+static inline int64_t align_bytes(int64_t bytes, int64_t to) {
+    return (bytes + to - 1) / to * to;
+}

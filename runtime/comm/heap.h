@@ -1,5 +1,5 @@
-/* Memory shared by the processes of a node. Each has one heap: a file in memory that all of them map, sparse, of which it hands out blocks to
- * itself; peers read them in place. An address is told to a peer as an offset. */
+/* Memory shared by the processes of a node. Each has one heap: a file in memory that all of them map, sparse, of which it hands out blocks
+ * to itself; peers read them in place. An address is told to a peer as an offset. */
 #pragma once
 #include "ir/ir.h"
 #include <semaphore.h>
@@ -12,11 +12,11 @@ typedef struct HeapCount {
 
 /* At the beginning of each heap; written by its owner, but for `wake`. */
 typedef struct HeapHeader {
-    uint64_t token;              /* shows that a mapping is of the file that was meant */
+    uint64_t token;                   /* shows that a mapping is of the file that was meant */
     _Alignas(64) atomic_int sleeping; /* 1 while its owner is about to sleep on wake */
     sem_t wake;
     _Alignas(64) atomic_int request, place; /* number of the request that it entered last, and how far it came (RequestPlace) */
-    _Alignas(64) HeapCount read[]; /* per process of the node: what the owner has read from it */
+    _Alignas(64) HeapCount read[];          /* per process of the node: what the owner has read from it */
 } HeapHeader;
 
 typedef struct HeapBlock {
@@ -25,13 +25,13 @@ typedef struct HeapBlock {
 } HeapBlock;
 
 typedef struct Heap {
-    char name[64];               /* of the file, "" once it is unlinked */
+    char name[64]; /* of the file, "" once it is unlinked */
     int fd;
-    int64_t bytes, committed;    /* addresses; memory really taken */
+    int64_t bytes, committed; /* addresses; memory really taken */
     uint64_t token;
     int nprocesses, self;
-    char **base;                 /* per process: its heap in this process */
-    HeapBlock *blocks;           /* by address, without gaps */
+    char **base;       /* per process: its heap in this process */
+    HeapBlock *blocks; /* by address, without gaps */
     int nblocks, capacity;
 } Heap;
 
@@ -51,4 +51,6 @@ static inline bool heap_has(const Heap *heap, const void *data) {
     uintptr_t at = (uintptr_t)data, base = (uintptr_t)heap->base[heap->self];
     return at >= base && at - base < (uintptr_t)heap->bytes;
 }
-static inline HeapHeader *heap_header(const Heap *heap, int process) { return (HeapHeader *)heap->base[process]; }
+static inline HeapHeader *heap_header(const Heap *heap, int process) {
+    return (HeapHeader *)heap->base[process];
+}

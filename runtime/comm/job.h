@@ -1,4 +1,4 @@
-/* What mpi.c (the communicator) and request.c (its requests) share. */
+/* What mpi.c (the communicator), request.c and move.c (its requests) share. */
 #pragma once
 #include "runtime/comm/comm.h"
 #include "runtime/comm/heap.h"
@@ -8,16 +8,16 @@
 typedef enum { PLACE_STARTED, PLACE_MOVING, PLACE_READERS, PLACE_DONE } RequestPlace;
 
 typedef struct MpiComm {
-    Comm comm;               /* first: what callers see */
+    Comm comm; /* first: what callers see */
     CommCounters counters;
-    MPI_Comm world, node;    /* node: the ranks that share memory, this one among them */
+    MPI_Comm world, node; /* node: the ranks that share memory, this one among them */
     Heap heap;
-    bool shares;             /* the heap is there, and more than one rank is in node */
-    bool heap_failed;        /* an allocation found no room: later requests are messages */
-    bool crowded;            /* more ranks than cores: waiting begins with giving way */
+    bool shares;      /* the heap is there, and more than one rank is in node */
+    bool heap_failed; /* an allocation found no room: later requests are messages */
+    bool crowded;     /* more ranks than cores: waiting begins with giving way */
     int nnode, node_self;
-    int *node_of;            /* world rank -> number in node, -1: elsewhere */
-    int *rank_of;            /* the inverse */
+    int *node_of;                         /* world rank -> number in node, -1: elsewhere */
+    int *rank_of;                         /* the inverse */
     int64_t message_bytes, message_count; /* sent in messages */
     double timeout_s;
     CommRequest *first, **last; /* the requests in the order of preparation */
@@ -31,9 +31,9 @@ bool mpi_check(int code, const char *what, Error *error);
 typedef struct Pause {
     double start_s;
     int64_t turns;
-    bool messages;           /* messages may arrive while this rank waits: it sleeps only for moments */
-    bool probe;              /* and the caller itself does not call MPI, which must be given time */
-    bool announced;          /* the peers know that it sleeps */
+    bool messages;  /* messages may arrive while this rank waits: it sleeps only for moments */
+    bool probe;     /* and the caller itself does not call MPI, which must be given time */
+    bool announced; /* the peers know that it sleeps */
 } Pause;
 /* Lets others run. False after PRUN_TIMEOUT. */
 bool pause_turn(MpiComm *job, Pause *pause);
@@ -45,7 +45,7 @@ void wake(MpiComm *job, const int *node_ranks, int n);
 /* What rank (number in node) did last, in words. */
 void rank_describe(MpiComm *job, int node_rank, Text *text);
 
-/* request.c: rows of the CommTable. */
+/* request.c and move.c: rows of the CommTable. */
 CommRequest *request_prepare(Comm *comm, const Transfer *transfers, int n, Error *error);
 bool request_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error);
 CommStatus request_wait(Comm *comm, CommRequest *request, int driven, Error *error);

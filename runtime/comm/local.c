@@ -7,14 +7,14 @@
 
 typedef struct LocalRank {
     Pulls pulls;
-    const void **source;   /* per transfer, of the ranks that have started */
+    const void **source; /* per transfer, of the ranks that have started */
     void **target;
-    int group;             /* the lowest rank with which this one is connected */
-    bool started, done;    /* done: moved, and not yet waited for */
+    int group;          /* the lowest rank with which this one is connected */
+    bool started, done; /* done: moved, and not yet waited for */
 } LocalRank;
 
 struct CommRequest {
-    CommRequest *next;     /* of the communicator's requests */
+    CommRequest *next; /* of the communicator's requests */
     Arena arena;
     LocalRank *rank;
     int ntransfers, nrounds;
@@ -25,15 +25,14 @@ typedef struct LocalComm {
     CommRequest *requests;
 } LocalComm;
 
-static int group_find(LocalRank *ranks, int rank)
-{
-    while (ranks[rank].group != rank) rank = ranks[rank].group = ranks[ranks[rank].group].group;
+static int group_find(LocalRank *ranks, int rank) {
+    while (ranks[rank].group != rank)
+        rank = ranks[rank].group = ranks[ranks[rank].group].group;
     return rank;
 }
 
 /* Ranks that exchange data, directly or through others, make one group. */
-static void groups_join(CommRequest *request, int nranks)
-{
+static void groups_join(CommRequest *request, int nranks) {
     for (int r = 0; r < nranks; r++) {
         const Pulls *pulls = &request->rank[r].pulls;
         for (int i = 0; i < pulls->peers.n; i++) {
@@ -41,11 +40,11 @@ static void groups_join(CommRequest *request, int nranks)
             request->rank[a < b ? b : a].group = a < b ? a : b;
         }
     }
-    for (int r = 0; r < nranks; r++) request->rank[r].group = group_find(request->rank, r);
+    for (int r = 0; r < nranks; r++)
+        request->rank[r].group = group_find(request->rank, r);
 }
 
-static CommRequest *local_prepare(Comm *comm, const Transfer *transfers, int n, Error *error)
-{
+static CommRequest *local_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
     CommRequest *request = calloc(1, sizeof *request);
     if (!request) {
         error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
@@ -74,11 +73,11 @@ static CommRequest *local_prepare(Comm *comm, const Transfer *transfers, int n, 
     return request;
 }
 
-static bool local_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error)
-{
+static bool local_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
     LocalRank *rank = &request->rank[driven];
     if (rank->started || rank->done)
-        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", comm->first_driven + driven);
+        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it",
+                         comm->first_driven + driven);
     for (int i = 0; i < request->ntransfers; i++) {
         rank->source[i] = source[i];
         rank->target[i] = target[i];
@@ -87,15 +86,13 @@ static bool local_start(Comm *comm, CommRequest *request, int driven, const void
     return true;
 }
 
-static const void *local_base(void *context, int transfer, const PullSource *source, int round)
-{
+static const void *local_base(void *context, int transfer, const PullSource *source, int round) {
     const CommRequest *request = context;
     const LocalRank *from = &request->rank[source->from];
     return round == 0 ? from->source[transfer] : from->target[transfer];
 }
 
-static void group_move(LocalComm *local, CommRequest *request, int group)
-{
+static void group_move(LocalComm *local, CommRequest *request, int group) {
     CommCounters *counters = local->comm.counters;
     for (int round = 0; round < request->nrounds; round++)
         for (int r = 0; r < local->comm.nranks; r++) {
@@ -113,8 +110,7 @@ static void group_move(LocalComm *local, CommRequest *request, int group)
         }
 }
 
-static CommStatus local_wait(Comm *comm, CommRequest *request, int driven, Error *error)
-{
+static CommStatus local_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
     LocalComm *local = (LocalComm *)comm;
     LocalRank *rank = &request->rank[driven];
     if (!rank->started && !rank->done) {
@@ -135,55 +131,47 @@ static CommStatus local_wait(Comm *comm, CommRequest *request, int driven, Error
     return COMM_COMPLETE;
 }
 
-static bool local_barrier(Comm *comm, Error *error)
-{
+static bool local_barrier(Comm *comm, Error *error) {
     (void)comm, (void)error;
     return true;
 }
 
-static bool local_broadcast(Comm *comm, void *data, int64_t bytes, Error *error)
-{
+static bool local_broadcast(Comm *comm, void *data, int64_t bytes, Error *error) {
     (void)comm, (void)data, (void)bytes, (void)error;
     return true;
 }
 
-static bool local_all_gather_words(Comm *comm, uint64_t word, uint64_t *words, Error *error)
-{
+static bool local_all_gather_words(Comm *comm, uint64_t word, uint64_t *words, Error *error) {
     (void)comm, (void)error;
     words[0] = word;
     return true;
 }
 
-static bool local_gather_text(Comm *comm, const char *text, int width, char *texts, Error *error)
-{
+static bool local_gather_text(Comm *comm, const char *text, int width, char *texts, Error *error) {
     (void)comm, (void)error;
     if (width > 0) snprintf(texts, (size_t)width, "%s", text);
     return true;
 }
 
-static void local_abort(Comm *comm, int code)
-{
+static void local_abort(Comm *comm, int code) {
     (void)comm;
     fflush(NULL);
     exit(code);
 }
 
-static void *local_alloc(Comm *comm, int64_t bytes, Error *error)
-{
+static void *local_alloc(Comm *comm, int64_t bytes, Error *error) {
     (void)comm;
     void *data = bytes < 0 ? NULL : aligned_alloc(64, (size_t)align_bytes(bytes > 0 ? bytes : 1, 64));
     if (!data) error_set(error, EXIT_ENVIRONMENT, "no memory for %lld bytes of tensors", (long long)bytes);
     return data;
 }
 
-static void local_free(Comm *comm, void *data)
-{
+static void local_free(Comm *comm, void *data) {
     (void)comm;
     free(data);
 }
 
-static void local_destroy(Comm *comm)
-{
+static void local_destroy(Comm *comm) {
     if (!comm) return;
     LocalComm *local = (LocalComm *)comm;
     while (local->requests) {
@@ -211,8 +199,7 @@ static const CommTable local_table = {
     .free = local_free,
 };
 
-Comm *comm_local_create(int nranks, Error *error)
-{
+Comm *comm_local_create(int nranks, Error *error) {
     assert(nranks > 0);
     LocalComm *local = calloc(1, sizeof *local);
     CommCounters *counters = calloc((size_t)nranks, sizeof *counters);
@@ -222,7 +209,13 @@ Comm *comm_local_create(int nranks, Error *error)
         error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", nranks);
         return NULL;
     }
-    local->comm = (Comm){.table = &local_table, .nranks = nranks, .nprocesses = 1, .ndriven = nranks, .nlocal = nranks,
-                         .node = "localhost", .counters = counters, .transport = "one process"};
+    local->comm = (Comm){.table = &local_table,
+                         .nranks = nranks,
+                         .nprocesses = 1,
+                         .ndriven = nranks,
+                         .nlocal = nranks,
+                         .node = "localhost",
+                         .counters = counters,
+                         .transport = "one process"};
     return &local->comm;
 }

@@ -13,8 +13,7 @@
 
 static const int64_t CHUNK_BYTES = INT64_C(1) << 30; /* MPI counts are int */
 
-bool mpi_check(int code, const char *what, Error *error)
-{
+bool mpi_check(int code, const char *what, Error *error) {
     if (code == MPI_SUCCESS) return true;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -24,8 +23,7 @@ bool mpi_check(int code, const char *what, Error *error)
 
 /* ---------------------------------------------------------------- waiting */
 
-static double now_s(void)
-{
+static double now_s(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -35,8 +33,7 @@ enum { SPINS = 2000, YIELDS = 200, CLOCK_EVERY = 16 };
 static const double YIELD_S = 0.002;
 
 /* Until woken, or for a while: whoever waits for a message must look after it. */
-static void sleep_turn(MpiComm *job, const Pause *pause)
-{
+static void sleep_turn(MpiComm *job, const Pause *pause) {
     struct timespec until;
     if (pause->messages || !job->shares) {
         until = (struct timespec){.tv_nsec = 50000};
@@ -49,8 +46,7 @@ static void sleep_turn(MpiComm *job, const Pause *pause)
     sem_timedwait(&heap_header(&job->heap, job->node_self)->wake, &until);
 }
 
-bool pause_turn(MpiComm *job, Pause *pause)
-{
+bool pause_turn(MpiComm *job, Pause *pause) {
     int64_t turn = pause->turns++;
     if (pause->probe) {
         int some;
@@ -76,28 +72,27 @@ bool pause_turn(MpiComm *job, Pause *pause)
     return true;
 }
 
-void pause_end(MpiComm *job, Pause *pause)
-{
+void pause_end(MpiComm *job, Pause *pause) {
     if (!pause->announced || !job->shares) return;
     HeapHeader *header = heap_header(&job->heap, job->node_self);
     atomic_store(&header->sleeping, 0);
-    while (sem_trywait(&header->wake) == 0) continue; /* wakes that came too late */
+    while (sem_trywait(&header->wake) == 0)
+        continue; /* wakes that came too late */
 }
 
-void wake(MpiComm *job, const int *node_ranks, int n)
-{
+void wake(MpiComm *job, const int *node_ranks, int n) {
     for (int i = 0; i < n; i++) {
         HeapHeader *header = heap_header(&job->heap, node_ranks[i]);
         if (atomic_load(&header->sleeping)) sem_post(&header->wake);
     }
 }
 
-void rank_describe(MpiComm *job, int node_rank, Text *text)
-{
+void rank_describe(MpiComm *job, int node_rank, Text *text) {
     HeapHeader *header = heap_header(&job->heap, node_rank);
     int number = atomic_load(&header->request);
     CommRequest *request = job->first;
-    for (int i = 0; i < number && request; i++) request = request_next(request);
+    for (int i = 0; i < number && request; i++)
+        request = request_next(request);
     text_printf(text, "rank %d ", job->rank_of[node_rank]);
     if (number < 0 || !request) {
         text_printf(text, "has not begun any communication");
@@ -110,21 +105,20 @@ void rank_describe(MpiComm *job, int node_rank, Text *text)
 
 /* ---------------------------------------------------------------- collectives of processes */
 
-bool mpi_wait(MpiComm *job, MPI_Request *request, const char *what, Error *error)
-{
+bool mpi_wait(MpiComm *job, MPI_Request *request, const char *what, Error *error) {
     Pause pause = {.messages = true};
     for (;;) {
         int done = 0;
         if (!mpi_check(MPI_Test(request, &done, MPI_STATUS_IGNORE), what, error)) return false;
         if (done) break;
-        if (!pause_turn(job, &pause)) return error_set(error, EXIT_ENVIRONMENT, "%s: not all ranks came within %g s (PRUN_TIMEOUT)", what, job->timeout_s);
+        if (!pause_turn(job, &pause))
+            return error_set(error, EXIT_ENVIRONMENT, "%s: not all ranks came within %g s (PRUN_TIMEOUT)", what, job->timeout_s);
     }
     pause_end(job, &pause);
     return true;
 }
 
-static bool job_barrier(Comm *comm, Error *error)
-{
+static bool job_barrier(Comm *comm, Error *error) {
     MpiComm *job = (MpiComm *)comm;
     MPI_Request request;
     if (!mpi_check(MPI_Ibarrier(job->world, &request), "barrier", error) || !mpi_wait(job, &request, "barrier", error)) return false;
@@ -138,8 +132,7 @@ static bool job_barrier(Comm *comm, Error *error)
     return true;
 }
 
-static bool job_broadcast(Comm *comm, void *data, int64_t bytes, Error *error)
-{
+static bool job_broadcast(Comm *comm, void *data, int64_t bytes, Error *error) {
     MpiComm *job = (MpiComm *)comm;
     for (int64_t at = 0; at < bytes; at += CHUNK_BYTES) {
         int n = (int)(bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
@@ -150,16 +143,15 @@ static bool job_broadcast(Comm *comm, void *data, int64_t bytes, Error *error)
     return true;
 }
 
-static bool job_all_gather_words(Comm *comm, uint64_t word, uint64_t *words, Error *error)
-{
+static bool job_all_gather_words(Comm *comm, uint64_t word, uint64_t *words, Error *error) {
     MpiComm *job = (MpiComm *)comm;
     MPI_Request request;
-    if (!mpi_check(MPI_Iallgather(&word, 1, MPI_UINT64_T, words, 1, MPI_UINT64_T, job->world, &request), "gathering words", error)) return false;
+    if (!mpi_check(MPI_Iallgather(&word, 1, MPI_UINT64_T, words, 1, MPI_UINT64_T, job->world, &request), "gathering words", error))
+        return false;
     return mpi_wait(job, &request, "gathering words", error);
 }
 
-static bool job_gather_text(Comm *comm, const char *text, int width, char *texts, Error *error)
-{
+static bool job_gather_text(Comm *comm, const char *text, int width, char *texts, Error *error) {
     MpiComm *job = (MpiComm *)comm;
     if (width <= 0) return true;
     char *padded = calloc((size_t)width, 1);
@@ -172,13 +164,13 @@ static bool job_gather_text(Comm *comm, const char *text, int width, char *texts
     return ok;
 }
 
-static void job_abort(Comm *comm, int code)
-{
+static void job_abort(Comm *comm, int code) {
     MpiComm *job = (MpiComm *)comm;
     fflush(stdout);
     fprintf(stderr, "prun: rank %d on %s ends the job with exit code %d\n", comm->process, comm->node, code);
     fflush(stderr);
-    /* mpirun takes seconds to end a job that several ranks abort in the same moment: whoever comes later is usually killed while it sleeps. */
+    /* mpirun takes seconds to end a job that several ranks abort in the same moment: whoever comes later is usually killed while it sleeps.
+     */
     int turn = comm->local_rank < 20 ? comm->local_rank : 20;
     nanosleep(&(struct timespec){.tv_nsec = turn * 20000000L}, NULL);
     MPI_Abort(job->world, code);
@@ -187,8 +179,7 @@ static void job_abort(Comm *comm, int code)
 
 /* ---------------------------------------------------------------- memory */
 
-static void *job_alloc(Comm *comm, int64_t bytes, Error *error)
-{
+static void *job_alloc(Comm *comm, int64_t bytes, Error *error) {
     MpiComm *job = (MpiComm *)comm;
     if (job->shares && !job->heap_failed) {
         void *data = heap_alloc(&job->heap, bytes, error);
@@ -200,8 +191,7 @@ static void *job_alloc(Comm *comm, int64_t bytes, Error *error)
     return data;
 }
 
-static void job_free(Comm *comm, void *data)
-{
+static void job_free(Comm *comm, void *data) {
     MpiComm *job = (MpiComm *)comm;
     if (job->shares && data && heap_has(&job->heap, data))
         heap_free(&job->heap, data);
@@ -211,8 +201,7 @@ static void job_free(Comm *comm, void *data)
 
 /* ---------------------------------------------------------------- beginning and end */
 
-static void job_close(MpiComm *job)
-{
+static void job_close(MpiComm *job) {
     while (job->first) {
         CommRequest *request = job->first;
         job->first = request_next(request);
@@ -227,8 +216,7 @@ static void job_close(MpiComm *job)
     free(job);
 }
 
-static void job_destroy(Comm *comm)
-{
+static void job_destroy(Comm *comm) {
     if (!comm) return;
     Error ignored;
     job_barrier(comm, &ignored); /* nobody unmaps what a peer still reads */
@@ -251,8 +239,7 @@ static const CommTable mpi_table = {
 };
 
 /* True on all ranks of node when ok is on all. */
-static bool all_agree(MpiComm *job, bool ok)
-{
+static bool all_agree(MpiComm *job, bool ok) {
     int mine = ok, all = 0;
     return MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, job->node) == MPI_SUCCESS && all;
 }
@@ -264,8 +251,7 @@ typedef struct HeapName {
 } HeapName;
 
 /* Each rank creates its heap and maps the others'; either all ranks of the node succeed, or none has a heap. */
-static bool heaps_open(MpiComm *job, Error *error)
-{
+static bool heaps_open(MpiComm *job, Error *error) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     HeapName mine = {.bytes = heap_limit(job->nnode)};
@@ -276,7 +262,8 @@ static bool heaps_open(MpiComm *job, Error *error)
     bool ok = names && heap_create(&job->heap, mine.text, mine.bytes, job->nnode, job->node_self, mine.token, error);
     ok = all_agree(job, ok);
     if (ok) {
-        ok = mpi_check(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, names, (int)sizeof mine, MPI_BYTE, job->node), "shared memory", error);
+        ok = mpi_check(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, names, (int)sizeof mine, MPI_BYTE, job->node), "shared memory",
+                       error);
         for (int i = 0; ok && i < job->nnode; i++)
             if (i != job->node_self) ok = heap_attach(&job->heap, i, names[i].text, names[i].bytes, names[i].token, error);
         ok = all_agree(job, ok);
@@ -292,19 +279,20 @@ typedef struct Options {
     int node_ranks; /* 0: as the machine is */
 } Options;
 
-static bool options_read(Options *options, double *timeout_s, Error *error)
-{
+static bool options_read(Options *options, double *timeout_s, Error *error) {
     *options = (Options){0};
     const char *how = getenv("PRUN_COMM"), *timeout = getenv("PRUN_TIMEOUT");
     char *end = NULL;
     if (how && strncmp(how, "nodes:", 6) == 0) {
         long n = strtol(how + 6, &end, 10);
-        if (n < 1 || n > 1 << 20 || *end) return error_set(error, EXIT_USAGE, "PRUN_COMM=%s: after nodes: the number of ranks of a node is expected", how);
+        if (n < 1 || n > 1 << 20 || *end)
+            return error_set(error, EXIT_USAGE, "PRUN_COMM=%s: after nodes: the number of ranks of a node is expected", how);
         options->node_ranks = (int)n;
     } else if (how && *how) {
         options->messages = strcmp(how, "messages") == 0;
         options->shared = strcmp(how, "shared") == 0;
-        if (!options->messages && !options->shared) return error_set(error, EXIT_USAGE, "PRUN_COMM=%s: expected shared, messages or nodes:N", how);
+        if (!options->messages && !options->shared)
+            return error_set(error, EXIT_USAGE, "PRUN_COMM=%s: expected shared, messages or nodes:N", how);
     }
     *timeout_s = 600;
     if (timeout && *timeout) {
@@ -315,11 +303,11 @@ static bool options_read(Options *options, double *timeout_s, Error *error)
 }
 
 /* Fills node, its numbers, and local_rank, nlocal of the machine as it is. */
-static bool nodes_find(MpiComm *job, const Options *options, Error *error)
-{
+static bool nodes_find(MpiComm *job, const Options *options, Error *error) {
     Comm *comm = &job->comm;
     MPI_Comm machine;
-    if (!mpi_check(MPI_Comm_split_type(job->world, MPI_COMM_TYPE_SHARED, comm->process, MPI_INFO_NULL, &machine), "finding nodes", error)) return false;
+    if (!mpi_check(MPI_Comm_split_type(job->world, MPI_COMM_TYPE_SHARED, comm->process, MPI_INFO_NULL, &machine), "finding nodes", error))
+        return false;
     MPI_Comm_rank(machine, &comm->local_rank);
     MPI_Comm_size(machine, &comm->nlocal);
     int part = options->node_ranks ? comm->process / options->node_ranks : 0;
@@ -333,13 +321,14 @@ static bool nodes_find(MpiComm *job, const Options *options, Error *error)
     job->rank_of = malloc(sizeof *job->rank_of * (size_t)job->nnode);
     if (!job->node_of || !job->rank_of) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->nranks);
     if (!mpi_check(MPI_Allgather(&comm->process, 1, MPI_INT, job->rank_of, 1, MPI_INT, job->node), "finding nodes", error)) return false;
-    for (int i = 0; i < comm->nranks; i++) job->node_of[i] = -1;
-    for (int i = 0; i < job->nnode; i++) job->node_of[job->rank_of[i]] = i;
+    for (int i = 0; i < comm->nranks; i++)
+        job->node_of[i] = -1;
+    for (int i = 0; i < job->nnode; i++)
+        job->node_of[job->rank_of[i]] = i;
     return true;
 }
 
-static bool job_open(MpiComm *job, Error *error)
-{
+static bool job_open(MpiComm *job, Error *error) {
     Comm *comm = &job->comm;
     Options options;
     if (!options_read(&options, &job->timeout_s, error)) return false;
@@ -358,15 +347,18 @@ static bool job_open(MpiComm *job, Error *error)
     if (job->nnode > 1 && !options.messages) {
         Error why = {0};
         job->shares = heaps_open(job, &why);
-        if (!job->shares && options.shared) return error_set(error, EXIT_ENVIRONMENT, "PRUN_COMM=shared: %s", why.text[0] ? why.text : "another rank has no shared memory");
+        if (!job->shares && options.shared)
+            return error_set(error, EXIT_ENVIRONMENT, "PRUN_COMM=shared: %s", why.text[0] ? why.text : "another rank has no shared memory");
     }
     bool all = job->shares && job->nnode == comm->nranks;
-    snprintf(comm->transport, sizeof comm->transport, "%s", all ? "shared memory" : job->shares ? "shared memory and messages" : "messages");
+    snprintf(comm->transport, sizeof comm->transport, "%s",
+             all           ? "shared memory"
+             : job->shares ? "shared memory and messages"
+                           : "messages");
     return true;
 }
 
-Comm *comm_mpi_create(int *argc, char ***argv, Error *error)
-{
+Comm *comm_mpi_create(int *argc, char ***argv, Error *error) {
     int begun = 0, level = 0;
     MPI_Initialized(&begun);
     if (begun) {

@@ -6,8 +6,7 @@
 
 /* ---------------------------------------------------------------- walks */
 
-void walk_init(Walk *walk, const Piece *piece, const Box *const *boxes, int nboxes, View *views)
-{
+void walk_init(Walk *walk, const Piece *piece, const Box *const *boxes, int nboxes, View *views) {
     const Box *part = &piece->box;
     int ndim = part->ndim;
     /* Dimension d can join the run inside it when every box holds exactly the part's range of all dimensions after d. */
@@ -46,34 +45,40 @@ void walk_init(Walk *walk, const Piece *piece, const Box *const *boxes, int nbox
     }
 }
 
-/* The dimensions whose odometer turned, for the caller to follow in its offsets: advances index; the loops below `*wrapped` went back to 0 and loop
- * *wrapped went one on. */
-static inline int odometer_turn(int nouter, const int64_t *extent, int64_t *index)
-{
+/* The dimensions whose odometer turned, for the caller to follow in its offsets: advances index; the loops below `*wrapped` went back to 0
+ * and loop *wrapped went one on. */
+static inline int odometer_turn(int nouter, const int64_t *extent, int64_t *index) {
     int d = nouter - 1;
-    while (d >= 0 && ++index[d] == extent[d]) index[d--] = 0;
+    while (d >= 0 && ++index[d] == extent[d])
+        index[d--] = 0;
     return d;
 }
 
-static inline int64_t view_turn(int64_t at, const View *view, const Walk *walk, int turned)
-{
-    for (int d = walk->nouter - 1; d > turned; d--) at -= (walk->extent[d] - 1) * view->step[d];
+static inline int64_t view_turn(int64_t at, const View *view, const Walk *walk, int turned) {
+    for (int d = walk->nouter - 1; d > turned; d--)
+        at -= (walk->extent[d] - 1) * view->step[d];
     return turned >= 0 ? at + view->step[turned] : at;
 }
 
 /* Runs of a few bytes are common where the last dimension is split; a call of memcpy costs more than they do. */
-static inline void bytes_copy(char *to, const char *from, size_t bytes)
-{
+static inline void bytes_copy(char *to, const char *from, size_t bytes) {
     switch (bytes) {
-    case 4: memcpy(to, from, 4); break;
-    case 8: memcpy(to, from, 8); break;
-    case 16: memcpy(to, from, 16); break;
-    default: memcpy(to, from, bytes); break;
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    case 16:
+        memcpy(to, from, 16);
+        break;
+    default:
+        memcpy(to, from, bytes);
+        break;
     }
 }
 
-void walk_copy(const Walk *walk, const View *target_view, void *target, const View *source_view, const void *source, int element_bytes)
-{
+void walk_copy(const Walk *walk, const View *target_view, void *target, const View *source_view, const void *source, int element_bytes) {
     char *to = target;
     const char *from = source;
     int64_t index[MAX_NDIM];
@@ -99,37 +104,37 @@ enum { MAX_TERMS = 8, BLOCK = 2048 };
 typedef void CombineFn(void *target, const void *const *source, int nsources, int64_t n, bool add);
 
 /* first: to = a OP b OP ..; next: to = to OP a OP ... Each is a loop of its own so that the compiler vectorises it. */
-#define LOOP(EXPRESSION) \
-    for (int64_t i = 0; i < n; i++) to[i] = EXPRESSION
-#define COMBINE(NAME, T, OP) \
-    static void NAME(void *target, const void *const *source, int nsources, int64_t n, bool add) \
-    { \
-        T *restrict to = target; \
-        int s = 0; \
-        if (!add) { \
-            const T *restrict a = source[0]; \
-            if (nsources == 1) { \
-                memcpy(to, a, (size_t)n * sizeof *to); \
-                return; \
-            } \
-            const T *restrict b = source[1]; \
-            if (nsources < 4) { \
-                LOOP(OP(a[i], b[i])); \
-                s = 2; \
-            } else { \
-                const T *restrict c = source[2], *restrict d = source[3]; \
-                LOOP(OP(OP(OP(a[i], b[i]), c[i]), d[i])); \
-                s = 4; \
-            } \
-        } \
-        for (; s + 4 <= nsources; s += 4) { \
-            const T *restrict a = source[s], *restrict b = source[s + 1], *restrict c = source[s + 2], *restrict d = source[s + 3]; \
-            LOOP(OP(OP(OP(OP(to[i], a[i]), b[i]), c[i]), d[i])); \
-        } \
-        for (; s < nsources; s++) { \
-            const T *restrict a = source[s]; \
-            LOOP(OP(to[i], a[i])); \
-        } \
+#define LOOP(EXPRESSION)                                                                                                                   \
+    for (int64_t i = 0; i < n; i++)                                                                                                        \
+    to[i] = EXPRESSION
+#define COMBINE(NAME, T, OP)                                                                                                               \
+    static void NAME(void *target, const void *const *source, int nsources, int64_t n, bool add) {                                         \
+        T *restrict to = target;                                                                                                           \
+        int s = 0;                                                                                                                         \
+        if (!add) {                                                                                                                        \
+            const T *restrict a = source[0];                                                                                               \
+            if (nsources == 1) {                                                                                                           \
+                memcpy(to, a, (size_t)n * sizeof *to);                                                                                     \
+                return;                                                                                                                    \
+            }                                                                                                                              \
+            const T *restrict b = source[1];                                                                                               \
+            if (nsources < 4) {                                                                                                            \
+                LOOP(OP(a[i], b[i]));                                                                                                      \
+                s = 2;                                                                                                                     \
+            } else {                                                                                                                       \
+                const T *restrict c = source[2], *restrict d = source[3];                                                                  \
+                LOOP(OP(OP(OP(a[i], b[i]), c[i]), d[i]));                                                                                  \
+                s = 4;                                                                                                                     \
+            }                                                                                                                              \
+        }                                                                                                                                  \
+        for (; s + 4 <= nsources; s += 4) {                                                                                                \
+            const T *restrict a = source[s], *restrict b = source[s + 1], *restrict c = source[s + 2], *restrict d = source[s + 3];        \
+            LOOP(OP(OP(OP(OP(to[i], a[i]), b[i]), c[i]), d[i]));                                                                           \
+        }                                                                                                                                  \
+        for (; s < nsources; s++) {                                                                                                        \
+            const T *restrict a = source[s];                                                                                               \
+            LOOP(OP(to[i], a[i]));                                                                                                         \
+        }                                                                                                                                  \
     }
 #define ADD(a, b) ((a) + (b))
 #define ADD_WRAPPING(a, b) ((int32_t)((uint32_t)(a) + (uint32_t)(b)))
@@ -154,16 +159,17 @@ static CombineFn *const combine_fn[NDTYPES][NREDUCTIONS] = {
 
 /* One pass over the piece with at most MAX_TERMS sources. */
 static void reduce_pass(const Walk *walk, const View *target_view, char *target, const View *views, const void *const *source, int nsources,
-                        int element_bytes, CombineFn *combine, bool add)
-{
+                        int element_bytes, CombineFn *combine, bool add) {
     int64_t index[MAX_NDIM], at = target_view->start, source_at[MAX_TERMS], left = walk->count, skip = walk->skip;
     memcpy(index, walk->index, sizeof index);
-    for (int s = 0; s < nsources; s++) source_at[s] = views[s].start;
+    for (int s = 0; s < nsources; s++)
+        source_at[s] = views[s].start;
     while (left > 0) {
         int64_t n = walk->unit - skip < left ? walk->unit - skip : left;
         for (int64_t i = 0; i < n; i += BLOCK) { /* the block stays in the first-level cache while its terms are added */
             const void *from[MAX_TERMS];
-            for (int s = 0; s < nsources; s++) from[s] = (const char *)source[s] + (source_at[s] + skip + i) * element_bytes;
+            for (int s = 0; s < nsources; s++)
+                from[s] = (const char *)source[s] + (source_at[s] + skip + i) * element_bytes;
             combine(target + (at + skip + i) * element_bytes, from, nsources, n - i < BLOCK ? n - i : BLOCK, add);
         }
         left -= n;
@@ -171,13 +177,13 @@ static void reduce_pass(const Walk *walk, const View *target_view, char *target,
         if (left == 0) break;
         int turned = odometer_turn(walk->nouter, walk->extent, index);
         at = view_turn(at, target_view, walk, turned);
-        for (int s = 0; s < nsources; s++) source_at[s] = view_turn(source_at[s], &views[s], walk, turned);
+        for (int s = 0; s < nsources; s++)
+            source_at[s] = view_turn(source_at[s], &views[s], walk, turned);
     }
 }
 
 void walk_reduce(const Walk *walk, const View *target_view, void *target, const View *source_views, const void *const *source, int nsources,
-                 DType dtype, Reduction reduction, bool add)
-{
+                 DType dtype, Reduction reduction, bool add) {
     CombineFn *combine = combine_fn[dtype][reduction];
     for (int s = 0; s < nsources; s += MAX_TERMS) {
         int n = nsources - s < MAX_TERMS ? nsources - s : MAX_TERMS;
@@ -187,24 +193,21 @@ void walk_reduce(const Walk *walk, const View *target_view, void *target, const 
 
 /* ---------------------------------------------------------------- runtime.h */
 
-void piece_pack(const Piece *piece, const Box *source_box, const void *source, int element_bytes, void *packed)
-{
+void piece_pack(const Piece *piece, const Box *source_box, const void *source, int element_bytes, void *packed) {
     Walk walk;
     View view[2];
     walk_init(&walk, piece, (const Box *[]){source_box, NULL}, 2, view);
     walk_copy(&walk, &view[1], packed, &view[0], source, element_bytes);
 }
 
-void piece_unpack(const Piece *piece, const Box *target_box, void *target, int element_bytes, const void *packed)
-{
+void piece_unpack(const Piece *piece, const Box *target_box, void *target, int element_bytes, const void *packed) {
     Walk walk;
     View view[2];
     walk_init(&walk, piece, (const Box *[]){target_box, NULL}, 2, view);
     walk_copy(&walk, &view[0], target, &view[1], packed, element_bytes);
 }
 
-void piece_reduce(const Piece *piece, const Box *target_box, void *target, DType dtype, Reduction reduction, const void *packed)
-{
+void piece_reduce(const Piece *piece, const Box *target_box, void *target, DType dtype, Reduction reduction, const void *packed) {
     Walk walk;
     View view[2];
     walk_init(&walk, piece, (const Box *[]){target_box, NULL}, 2, view);

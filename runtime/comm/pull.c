@@ -10,12 +10,11 @@ typedef struct Builder {
     bool ungrouped;                /* terms came in an order in which grouping would change the order of a sum */
     bool (*packed)(void *context, int from);
     void *context;
-    int *peer_of;                  /* [round][rank] -> peer or -1 */
+    int *peer_of; /* [round][rank] -> peer or -1 */
     int nranks;
 } Builder;
 
-static int peer_find(Builder *b, int rank, int round)
-{
+static int peer_find(Builder *b, int rank, int round) {
     int *known = &b->peer_of[round * b->nranks + rank];
     if (*known < 0) {
         *known = b->pulls->peers.n;
@@ -24,8 +23,7 @@ static int peer_find(Builder *b, int rank, int round)
     return *known;
 }
 
-static bool same_part(const Piece *a, const Piece *b)
-{
+static bool same_part(const Piece *a, const Piece *b) {
     if (a->first != b->first || a->count != b->count || a->round != b->round) return false;
     for (int d = 0; d < a->box.ndim; d++)
         if (a->box.begin[d] != b->box.begin[d] || a->box.end[d] != b->box.end[d]) return false;
@@ -33,8 +31,7 @@ static bool same_part(const Piece *a, const Piece *b)
 }
 
 /* The pull whose next term this piece is, if there is one. */
-static Pull *pull_find(Builder *b, const Piece *piece)
-{
+static Pull *pull_find(Builder *b, const Piece *piece) {
     if (piece->term == 0 || b->ungrouped) return NULL;
     for (int i = b->pulls->pulls.n - 1; i >= b->ntransfer_pulls; i--) {
         Pull *pull = &b->pulls->pulls.at[i];
@@ -46,8 +43,7 @@ static Pull *pull_find(Builder *b, const Piece *piece)
     return NULL;
 }
 
-static bool piece_add(void *context, const Piece *piece)
-{
+static bool piece_add(void *context, const Piece *piece) {
     Builder *b = context;
     Pulls *pulls = b->pulls;
     if (piece->count == 0) return true;
@@ -74,17 +70,16 @@ static bool piece_add(void *context, const Piece *piece)
 }
 
 /* The kind of partial sum that the transfer completes; at most one at a time. */
-static bool reduction_find(const Transfer *transfer, Reduction *reduction, Error *error)
-{
+static bool reduction_find(const Transfer *transfer, Reduction *reduction, Error *error) {
     Digit summed[MAX_DIGITS];
     *reduction = REDUCE_SUM;
     if (layout_summed(transfer->from, transfer->to, summed, reduction) >= 0) return true;
-    return error_set(error, EXIT_INTERNAL, "%s of %s: its target is partial where its source is not, or it completes partial values of several kinds at once",
+    return error_set(error, EXIT_INTERNAL,
+                     "%s of %s: its target is partial where its source is not, or it completes partial values of several kinds at once",
                      comm_name[transfer->kind], transfer->name ? transfer->name : "?");
 }
 
-static void pull_compile(Builder *b, Pull *pull)
-{
+static void pull_compile(Builder *b, Pull *pull) {
     const Transfer *transfer = &b->pulls->transfer[pull->transfer];
     const Layout *layout = pull->round == 0 ? transfer->from : transfer->to;
     size_t n = (size_t)pull->nsources + 1;
@@ -105,15 +100,15 @@ static void pull_compile(Builder *b, Pull *pull)
 }
 
 bool pulls_init(Pulls *pulls, Arena *arena, const Transfer *transfers, int n, int nranks, int rank, bool (*packed)(void *context, int from),
-                void *context, Error *error)
-{
+                void *context, Error *error) {
     *pulls = (Pulls){.rank = rank, .nrounds = 1, .ntransfers = n, .transfer = transfers};
     pulls->reduction = arena_alloc(arena, sizeof *pulls->reduction * (size_t)(n + 1));
     pulls->source_bytes = arena_alloc(arena, sizeof *pulls->source_bytes * (size_t)(n + 1));
     pulls->target_bytes = arena_alloc(arena, sizeof *pulls->target_bytes * (size_t)(n + 1));
     Builder b = {.pulls = pulls, .arena = arena, .packed = packed, .context = context, .nranks = nranks};
     b.peer_of = arena_alloc(arena, 2 * (size_t)nranks * sizeof *b.peer_of);
-    for (int i = 0; i < 2 * nranks; i++) b.peer_of[i] = -1;
+    for (int i = 0; i < 2 * nranks; i++)
+        b.peer_of[i] = -1;
     for (int i = 0; i < n; i++) {
         const Transfer *t = &transfers[i];
         Box box;
@@ -126,14 +121,15 @@ bool pulls_init(Pulls *pulls, Arena *arena, const Transfer *transfers, int n, in
         b.ntransfer_pulls = pulls->pulls.n;
         b.ungrouped = false;
         pieces_received(t->from, t->to, &t->shape, nranks, rank, piece_add, &b);
-        for (int p = 0; p < pulls->peers.n; p++) pulls->peers.at[p].bytes = align_bytes(pulls->peers.at[p].bytes, 8);
+        for (int p = 0; p < pulls->peers.n; p++)
+            pulls->peers.at[p].bytes = align_bytes(pulls->peers.at[p].bytes, 8);
     }
-    for (int i = 0; i < pulls->pulls.n; i++) pull_compile(&b, &pulls->pulls.at[i]);
+    for (int i = 0; i < pulls->pulls.n; i++)
+        pull_compile(&b, &pulls->pulls.at[i]);
     return true;
 }
 
-void pulls_execute(Pulls *pulls, int round, PullBaseFn *base, void *context, void *const *target)
-{
+void pulls_execute(Pulls *pulls, int round, PullBaseFn *base, void *context, void *const *target) {
     enum { MANY = 16 }; /* sources resolved at a time; the rest continue onto the target */
     for (int i = 0; i < pulls->pulls.n; i++) {
         Pull *pull = &pulls->pulls.at[i];
@@ -157,8 +153,7 @@ void pulls_execute(Pulls *pulls, int round, PullBaseFn *base, void *context, voi
     }
 }
 
-Transfer *transfers_copy(Arena *arena, const Transfer *transfers, int n)
-{
+Transfer *transfers_copy(Arena *arena, const Transfer *transfers, int n) {
     Transfer *copy = arena_alloc(arena, sizeof *copy * (size_t)(n + 1));
     for (int i = 0; i < n; i++) {
         Layout *layouts = arena_alloc(arena, 2 * sizeof *layouts);

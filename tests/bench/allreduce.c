@@ -1,5 +1,6 @@
-/* All-reduce of f32, our communicator beside MPI_Allreduce, in the same run: milliseconds per call, median of the rounds; a barrier before each call, the
- * slowest rank counts. busy: the same, each rank computing for a while between the calls, as training does (with a mere barrier in the last column).
+/* All-reduce of f32, our communicator beside MPI_Allreduce, in the same run: milliseconds per call, median of the rounds; a barrier before
+ * each call, the slowest rank counts. busy: the same, each rank computing for a while between the calls, as training does (with a mere
+ * barrier in the last column).
  *
  *   mpirun -n 8 allreduce [bytes ...]
  */
@@ -17,37 +18,35 @@ typedef struct Bench {
     float *source, *target;
 } Bench;
 
-static void must(Comm *comm, bool ok, const Error *error)
-{
+static void must(Comm *comm, bool ok, const Error *error) {
     if (ok) return;
     fprintf(stderr, "allreduce: rank %d: %s\n", comm->process, error->text);
     comm->table->abort(comm, EXIT_ENVIRONMENT);
 }
 
-static void ours(Bench *b)
-{
+static void ours(Bench *b) {
     Error error = {0};
     must(b->comm, b->comm->table->start(b->comm, b->request, 0, (const void *[]){b->source}, (void *[]){b->target}, &error), &error);
     must(b->comm, b->comm->table->wait(b->comm, b->request, 0, &error) == COMM_COMPLETE, &error);
 }
 
-static void theirs(Bench *b) { MPI_Allreduce(b->source, b->target, (int)b->n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
+static void theirs(Bench *b) {
+    MPI_Allreduce(b->source, b->target, (int)b->n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
 
-static int ascending(const void *a, const void *b)
-{
+static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 /* A fixed amount of arithmetic, about a millisecond. */
-static float compute(float x)
-{
-    for (int i = 0; i < 250000; i++) x = x * 0.999999f + 1e-7f;
+static float compute(float x) {
+    for (int i = 0; i < 250000; i++)
+        x = x * 0.999999f + 1e-7f;
     return x;
 }
 
-static double median_ms(Bench *b, void (*call)(Bench *), int rounds, bool busy, volatile float *sink)
-{
+static double median_ms(Bench *b, void (*call)(Bench *), int rounds, bool busy, volatile float *sink) {
     double slowest[MAX_ROUNDS];
     for (int i = -2; i < rounds; i++) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -62,14 +61,12 @@ static double median_ms(Bench *b, void (*call)(Bench *), int rounds, bool busy, 
     return 1e3 * slowest[rounds / 2];
 }
 
-static void nothing(Bench *b)
-{
+static void nothing(Bench *b) {
     (void)b;
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void bench_size(Comm *comm, int64_t bytes)
-{
+static void bench_size(Comm *comm, int64_t bytes) {
     Error error = {0};
     volatile float sink = 0;
     Layout from, to;
@@ -83,7 +80,8 @@ static void bench_size(Comm *comm, int64_t bytes)
     must(comm, b.source && b.target, &error);
     b.request = comm->table->prepare(comm, &transfer, 1, &error);
     must(comm, b.request != NULL, &error);
-    for (int64_t i = 0; i < b.n; i++) b.source[i] = (float)(i % 7 + comm->process);
+    for (int64_t i = 0; i < b.n; i++)
+        b.source[i] = (float)(i % 7 + comm->process);
     int rounds = bytes >= 1 << 22 ? 15 : bytes >= 1 << 18 ? 60 : 300;
     double own[3], mpi[3];
     for (int k = 0; k < 3; k++) { /* by turns, for the machine's moods */
@@ -93,7 +91,8 @@ static void bench_size(Comm *comm, int64_t bytes)
     qsort(own, 3, sizeof *own, ascending);
     qsort(mpi, 3, sizeof *mpi, ascending);
     int few = rounds < 100 ? rounds : 100;
-    double idle = median_ms(&b, nothing, few, true, &sink), own_busy = median_ms(&b, ours, few, true, &sink), mpi_busy = median_ms(&b, theirs, few, true, &sink);
+    double idle = median_ms(&b, nothing, few, true, &sink), own_busy = median_ms(&b, ours, few, true, &sink),
+           mpi_busy = median_ms(&b, theirs, few, true, &sink);
     if (comm->process == 0)
         printf("%10lld %10.4f %10.4f %7.2f %8.2f   %10.4f %10.4f   (barrier %.4f)\n", (long long)bytes, own[1], mpi[1], mpi[1] / own[1],
                2.0 * (comm->nranks - 1) / comm->nranks * (double)bytes / own[1] / 1e6, own_busy, mpi_busy, idle);
@@ -102,8 +101,7 @@ static void bench_size(Comm *comm, int64_t bytes)
     comm->table->free(comm, b.target);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     Error error = {0};
     Comm *comm = comm_mpi_create(&argc, &argv, &error);
     if (!comm) {
@@ -111,13 +109,15 @@ int main(int argc, char **argv)
         return error.code;
     }
     if (comm->process == 0)
-        printf("%d ranks, %s, f32 sum; times in ms\n%10s %10s %10s %7s %8s   %10s %10s\n", comm->nranks, comm->transport, "bytes", "ours", "MPI", "ratio",
-               "GB/s bus", "ours busy", "MPI busy");
+        printf("%d ranks, %s, f32 sum; times in ms\n%10s %10s %10s %7s %8s   %10s %10s\n", comm->nranks, comm->transport, "bytes", "ours",
+               "MPI", "ratio", "GB/s bus", "ours busy", "MPI busy");
     static const int64_t sizes[] = {4, 4096, 65536, 1 << 20, 1 << 24};
     if (argc > 1)
-        for (int i = 1; i < argc; i++) bench_size(comm, strtoll(argv[i], NULL, 10));
+        for (int i = 1; i < argc; i++)
+            bench_size(comm, strtoll(argv[i], NULL, 10));
     else
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) bench_size(comm, sizes[i]);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            bench_size(comm, sizes[i]);
     comm->table->destroy(comm);
     return EXIT_DONE;
 }

@@ -1,6 +1,5 @@
-/* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | kill | abort | fault-cell |
- * fault-bytes].
- * Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
+/* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | kill | abort |
+ * fault-cell | fault-bytes]. Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
 #include "tests/runtime/cases.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -8,8 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static void must(Comm *comm, bool ok, const Error *error)
-{
+static void must(Comm *comm, bool ok, const Error *error) {
     if (ok) return;
     fprintf(stderr, "commtest: %s\n", error->text);
     comm->table->abort(comm, error->code ? error->code : EXIT_INTERNAL);
@@ -25,16 +23,15 @@ typedef struct Sweep {
     int nwaiting;
 } Sweep;
 
-static void sweep_flush(Sweep *sweep)
-{
+static void sweep_flush(Sweep *sweep) {
     Error error = {0};
-    if (sweep->nwaiting > 0) must(sweep->comm, cases_run(sweep->comm, sweep->waiting, sweep->nwaiting, 3, sweep->ran % 2 == 0, &error), &error);
+    if (sweep->nwaiting > 0)
+        must(sweep->comm, cases_run(sweep->comm, sweep->waiting, sweep->nwaiting, 3, sweep->ran % 2 == 0, &error), &error);
     sweep->ran += sweep->nwaiting;
     sweep->nwaiting = 0;
 }
 
-static void sweep_one(void *context, const Case *c)
-{
+static void sweep_one(void *context, const Case *c) {
     Sweep *sweep = context;
     int64_t number = sweep->number++;
     /* A fixed choice, spread over the roles. */
@@ -46,8 +43,7 @@ static void sweep_one(void *context, const Case *c)
     if (sweep->nwaiting == TOGETHER) sweep_flush(sweep);
 }
 
-static int64_t sweep(Comm *comm)
-{
+static int64_t sweep(Comm *comm) {
     static const int32_t meshes[][MAX_ATOMS + 1] = {{1}, {2}, {3}, {4}, {2, 2}, {6}, {2, 3}, {3, 2}, {8}, {2, 4}, {4, 2}, {2, 2, 2}};
     static const Shape shapes[] = {{2, {8, 8}}, {2, {5, 7}}, {2, {1, 3}}, {3, {3, 2, 9}}, {1, {1000}}};
     enum { NMESHES = sizeof meshes / sizeof *meshes, NSHAPES = sizeof shapes / sizeof *shapes };
@@ -56,8 +52,10 @@ static int64_t sweep(Comm *comm)
         for (int b = 0; b < NMESHES; b++)
             for (int i = 0; i < NSHAPES; i++) {
                 int na = 1, nb = 1;
-                for (int k = 0; meshes[a][k]; k++) na *= meshes[a][k];
-                for (int k = 0; meshes[b][k]; k++) nb *= meshes[b][k];
+                for (int k = 0; meshes[a][k]; k++)
+                    na *= meshes[a][k];
+                for (int k = 0; meshes[b][k]; k++)
+                    nb *= meshes[b][k];
                 if (na == comm->nranks && nb == comm->nranks && na > 1) cases_all(na, meshes[a], meshes[b], &shapes[i], sweep_one, &s);
             }
     sweep_flush(&s);
@@ -67,25 +65,36 @@ static int64_t sweep(Comm *comm)
 /* ---------------------------------------------------------------- kinds */
 
 /* All ranks along one digit, or its minor half where there is one. */
-static Case kind_case(CommKind kind, int nranks, Shape shape, DType dtype)
-{
+static Case kind_case(CommKind kind, int nranks, Shape shape, DType dtype) {
     int major = nranks % 2 == 0 && nranks > 2 ? 2 : 1;
     Case c = {.nranks = nranks, .shape = shape, .dtype = dtype, .kind = kind, .name = comm_name[kind]};
     c.from = c.to = (Side){.natoms = 2, .atom = {{major, nranks / major}, {nranks / major, 1}}, .role = {0, ROLE_WHOLE}};
     switch (kind) {
-    case COMM_ALL_REDUCE: c.from.role[1] = ROLE_PARTIAL; break;
-    case COMM_ALL_GATHER: c.from.role[1] = 1; break;
-    case COMM_REDUCE_SCATTER: c.from.role[1] = ROLE_PARTIAL, c.to.role[1] = 1; break;
-    case COMM_ALL_TO_ALL: c.from.role[1] = 0, c.to.role[1] = 1; break;
-    case COMM_EXCHANGE: c.from.role[0] = 1, c.from.role[1] = 0, c.to.role[1] = 1; break;
-    case COMM_STRIDED_SLICE: c.to.role[1] = 1; break;
-    case NCOMMS: break;
+    case COMM_ALL_REDUCE:
+        c.from.role[1] = ROLE_PARTIAL;
+        break;
+    case COMM_ALL_GATHER:
+        c.from.role[1] = 1;
+        break;
+    case COMM_REDUCE_SCATTER:
+        c.from.role[1] = ROLE_PARTIAL, c.to.role[1] = 1;
+        break;
+    case COMM_ALL_TO_ALL:
+        c.from.role[1] = 0, c.to.role[1] = 1;
+        break;
+    case COMM_EXCHANGE:
+        c.from.role[0] = 1, c.from.role[1] = 0, c.to.role[1] = 1;
+        break;
+    case COMM_STRIDED_SLICE:
+        c.to.role[1] = 1;
+        break;
+    case NCOMMS:
+        break;
     }
     return c;
 }
 
-static int64_t kinds(Comm *comm, const Shape *shapes, int nshapes, int uses)
-{
+static int64_t kinds(Comm *comm, const Shape *shapes, int nshapes, int uses) {
     Error error = {0};
     int64_t ran = 0;
     for (int i = 0; i < nshapes; i++) {
@@ -100,10 +109,44 @@ static int64_t kinds(Comm *comm, const Shape *shapes, int nshapes, int uses)
     return ran;
 }
 
+/* ---------------------------------------------------------------- order */
+
+static float term(int rank, int64_t i) {
+    return (float)((i * 7919 + rank * 104729) % 10007) / 97.0f;
+}
+
+/* Sums of fractions have the bits of the sequential sum of ranks 0, 1, 2, .. on every rank, however the data moved. */
+static void order(Comm *comm, int64_t n) {
+    Error error = {0};
+    Layout from, to;
+    layout_init(&from, 1);
+    layout_init(&to, 1);
+    layout_append(&from, 1 + REDUCE_SUM, (Digit){comm->nranks, 1});
+    Transfer transfer = {.kind = COMM_ALL_REDUCE, .dtype = F32, .shape = {1, {n}}, .from = &from, .to = &to, .name = "fractions"};
+    float *source = comm->table->alloc(comm, n * 4, &error), *target = comm->table->alloc(comm, n * 4, &error);
+    must(comm, source && target, &error);
+    CommRequest *request = comm->table->prepare(comm, &transfer, 1, &error);
+    must(comm, request != NULL, &error);
+    for (int64_t i = 0; i < n; i++)
+        source[i] = term(comm->process, i);
+    must(comm, comm->table->start(comm, request, 0, (const void *[]){source}, (void *[]){target}, &error), &error);
+    must(comm, comm->table->wait(comm, request, 0, &error) == COMM_COMPLETE, &error);
+    for (int64_t i = 0; i < n; i++) {
+        float expected = term(0, i);
+        for (int r = 1; r < comm->nranks; r++)
+            expected += term(r, i);
+        must(comm,
+             memcmp(&target[i], &expected, sizeof expected) == 0 ||
+                 error_set(&error, EXIT_MISMATCH, "sum %lld is %.9g, in order it is %.9g", (long long)i, target[i], expected),
+             &error);
+    }
+    comm->table->free(comm, source);
+    comm->table->free(comm, target);
+}
+
 /* ---------------------------------------------------------------- the rest of the table */
 
-static void collectives(Comm *comm)
-{
+static void collectives(Comm *comm) {
     Error error = {0};
     char text[32] = "", *texts = calloc((size_t)comm->nprocesses, 16);
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
@@ -118,7 +161,8 @@ static void collectives(Comm *comm)
     for (int i = 0; i < comm->nprocesses && comm->process == 0; i++) {
         char expected[32];
         snprintf(expected, sizeof expected, "rank %d,", i);
-        must(comm, strncmp(texts + 7 * i, expected, 6) == 0 || error_set(&error, EXIT_MISMATCH, "text %d is '%s'", i, texts + 7 * i), &error);
+        must(comm, strncmp(texts + 7 * i, expected, 6) == 0 || error_set(&error, EXIT_MISMATCH, "text %d is '%s'", i, texts + 7 * i),
+             &error);
     }
     must(comm, comm->table->barrier(comm, &error), &error);
     free(words);
@@ -126,8 +170,7 @@ static void collectives(Comm *comm)
 }
 
 /* Rank 1 does not come (late), dies (kill), or gives up (abort), while all others wait for it. */
-static void misbehave(Comm *comm, const char *how)
-{
+static void misbehave(Comm *comm, const char *how) {
     Error error = {0};
     Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
     c.from.role[0] = c.to.role[0] = ROLE_WHOLE;
@@ -150,16 +193,14 @@ static void misbehave(Comm *comm, const char *how)
     must(comm, comm->table->wait(comm, request, 0, &error) == COMM_COMPLETE, &error);
 }
 
-static void fault(Comm *comm, Fault which)
-{
+static void fault(Comm *comm, Fault which) {
     Error error = {0};
     Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
     c.fault = which;
     must(comm, cases_run(comm, &c, 1, 1, true, &error), &error);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "sweep";
     Error error = {0};
     Comm *comm = comm_mpi_create(&argc, &argv, &error);
@@ -170,6 +211,8 @@ int main(int argc, char **argv)
     static const Shape small[] = {{2, {8, 8}}, {2, {16, 24}}, {2, {7, 9}}, {2, {1, 2}}, {2, {2, 100}}};
     static const Shape large[] = {{2, {200, 200}}, {2, {77, 601}}, {2, {2, 30000}}};
     int64_t ran = 0;
+    order(comm, 33);
+    order(comm, 100003);
     if (strcmp(what, "sweep") == 0)
         ran = sweep(comm);
     else if (strcmp(what, "kinds") == 0)
@@ -181,7 +224,8 @@ int main(int argc, char **argv)
     else
         misbehave(comm, what);
     collectives(comm);
-    if (comm->process == 0) printf("commtest: %lld communications right on %d ranks through %s\n", (long long)ran, comm->nranks, comm->transport);
+    if (comm->process == 0)
+        printf("commtest: %lld communications right on %d ranks through %s\n", (long long)ran, comm->nranks, comm->transport);
     comm->table->destroy(comm);
     return EXIT_DONE;
 }

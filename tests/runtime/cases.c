@@ -6,8 +6,7 @@
 /* ---------------------------------------------------------------- layouts by definition */
 
 /* The digits of one role, in the order in which they divide. */
-static int role_digits(const Side *side, int role, Digit *digits)
-{
+static int role_digits(const Side *side, int role, Digit *digits) {
     int n = 0;
     for (int i = 0; i < side->natoms; i++) {
         int a = side->reversed ? side->natoms - 1 - i : i;
@@ -16,22 +15,23 @@ static int role_digits(const Side *side, int role, Digit *digits)
     return n;
 }
 
-void side_layout(const Case *c, const Side *side, Layout *layout)
-{
+void side_layout(const Case *c, const Side *side, Layout *layout) {
     layout_init(layout, c->shape.ndim);
     for (int d = 0; d < c->shape.ndim; d++) {
         Digit digits[MAX_ATOMS];
         int n = role_digits(side, d, digits);
-        for (int i = 0; i < n; i++) layout_append(layout, d, digits[i]);
+        for (int i = 0; i < n; i++)
+            layout_append(layout, d, digits[i]);
     }
     for (int i = 0; i < side->natoms; i++) /* descending strides */
         if (side->role[i] == ROLE_PARTIAL) layout_append(layout, c->shape.ndim + (int)c->reduction, side->atom[i]);
 }
 
-static int digit_value(Digit d, int rank) { return rank / d.stride % d.size; }
+static int digit_value(Digit d, int rank) {
+    return rank / d.stride % d.size;
+}
 
-int64_t side_box(const Case *c, const Side *side, int rank, int64_t *begin, int64_t *end)
-{
+int64_t side_box(const Case *c, const Side *side, int rank, int64_t *begin, int64_t *end) {
     int64_t cells = 1;
     for (int d = 0; d < c->shape.ndim; d++) {
         Digit digits[MAX_ATOMS];
@@ -56,31 +56,29 @@ int64_t side_box(const Case *c, const Side *side, int rank, int64_t *begin, int6
 }
 
 /* The partial digits of rank, as one number. */
-static int partial_number(const Side *side, int rank)
-{
+static int partial_number(const Side *side, int rank) {
     int number = 0;
     for (int i = 0; i < side->natoms; i++)
         if (side->role[i] == ROLE_PARTIAL) number = number * side->atom[i].size + digit_value(side->atom[i], rank);
     return number;
 }
 
-static bool still_partial(const Case *c, Digit d)
-{
+static bool still_partial(const Case *c, Digit d) {
     for (int i = 0; i < c->to.natoms; i++)
         if (c->to.role[i] == ROLE_PARTIAL && c->to.atom[i].size == d.size && c->to.atom[i].stride == d.stride) return true;
     return false;
 }
 
-static double term_value(const Case *c, int64_t cell, int partial, int use)
-{
+static double term_value(const Case *c, int64_t cell, int partial, int use) {
     (void)c;
     return (double)((cell * 31 + partial * 17 + use * 7 + cell * partial % 5) % 997 - 400);
 }
 
-double case_source(const Case *c, int rank, int64_t cell, int use) { return term_value(c, cell, partial_number(&c->from, rank), use); }
+double case_source(const Case *c, int rank, int64_t cell, int use) {
+    return term_value(c, cell, partial_number(&c->from, rank), use);
+}
 
-double case_target(const Case *c, int rank, int64_t cell, int use)
-{
+double case_target(const Case *c, int rank, int64_t cell, int use) {
     /* All ranks that differ from this one only in the digits whose terms are added up. */
     double result = 0;
     bool first = true;
@@ -88,7 +86,8 @@ double case_target(const Case *c, int rank, int64_t cell, int use)
         int expected = rank;
         for (int i = 0; i < c->from.natoms; i++) {
             Digit d = c->from.atom[i];
-            if (c->from.role[i] == ROLE_PARTIAL && !still_partial(c, d)) expected += (digit_value(d, other) - digit_value(d, rank)) * d.stride;
+            if (c->from.role[i] == ROLE_PARTIAL && !still_partial(c, d))
+                expected += (digit_value(d, other) - digit_value(d, rank)) * d.stride;
         }
         if (other != expected) continue;
         double value = case_source(c, other, cell, use);
@@ -108,22 +107,20 @@ typedef struct Boxes {
     int64_t begin[MAX_NDIM], end[MAX_NDIM];
 } Boxes;
 
-static Boxes *side_boxes(const Case *c, const Side *side)
-{
+static Boxes *side_boxes(const Case *c, const Side *side) {
     Boxes *boxes = calloc((size_t)c->nranks, sizeof *boxes);
-    for (int r = 0; r < c->nranks; r++) side_box(c, side, r, boxes[r].begin, boxes[r].end);
+    for (int r = 0; r < c->nranks; r++)
+        side_box(c, side, r, boxes[r].begin, boxes[r].end);
     return boxes;
 }
 
-static bool holds(const Boxes *box, const int64_t *index, int ndim)
-{
+static bool holds(const Boxes *box, const int64_t *index, int ndim) {
     for (int d = 0; d < ndim; d++)
         if (index[d] < box->begin[d] || index[d] >= box->end[d]) return false;
     return true;
 }
 
-int64_t case_bound(const Case *c)
-{
+int64_t case_bound(const Case *c) {
     int64_t bound = 0, cells = shape_elements(&c->shape);
     int terms = 1, ndim = c->shape.ndim;
     for (int i = 0; i < c->from.natoms; i++)
@@ -154,8 +151,7 @@ int64_t case_bound(const Case *c)
     return bound;
 }
 
-void case_print(Text *text, const Case *c)
-{
+void case_print(Text *text, const Case *c) {
     Layout from, to;
     side_layout(c, &c->from, &from);
     side_layout(c, &c->to, &to);
@@ -169,11 +165,11 @@ void case_print(Text *text, const Case *c)
 
 /* ---------------------------------------------------------------- all pairs */
 
-static int mesh_atoms(const int32_t *mesh, Digit *atoms)
-{
+static int mesh_atoms(const int32_t *mesh, Digit *atoms) {
     int n = 0;
     int32_t stride = 1;
-    while (n < MAX_ATOMS && mesh[n]) n++;
+    while (n < MAX_ATOMS && mesh[n])
+        n++;
     for (int i = n - 1; i >= 0; i--) {
         atoms[i] = (Digit){.size = mesh[i], .stride = stride};
         stride *= mesh[i];
@@ -182,8 +178,7 @@ static int mesh_atoms(const int32_t *mesh, Digit *atoms)
 }
 
 /* The roles that number `code` spells; false: past the last. */
-static bool side_decode(Side *side, int ndim, int code)
-{
+static bool side_decode(Side *side, int ndim, int code) {
     for (int i = 0; i < side->natoms; i++) {
         int role = code % (ndim + 2);
         side->role[i] = role == 0 ? ROLE_WHOLE : role <= ndim ? role - 1 : ROLE_PARTIAL;
@@ -193,8 +188,7 @@ static bool side_decode(Side *side, int ndim, int code)
     return code < 2;
 }
 
-int64_t cases_all(int nranks, const int32_t *from_mesh, const int32_t *to_mesh, const Shape *shape, CaseFn *fn, void *context)
-{
+int64_t cases_all(int nranks, const int32_t *from_mesh, const int32_t *to_mesh, const Shape *shape, CaseFn *fn, void *context) {
     Case c = {.nranks = nranks, .shape = *shape, .dtype = I32, .kind = COMM_EXCHANGE, .name = "any "};
     c.from.natoms = mesh_atoms(from_mesh, c.from.atom);
     c.to.natoms = mesh_atoms(to_mesh, c.to.atom);
@@ -206,7 +200,8 @@ int64_t cases_all(int nranks, const int32_t *from_mesh, const int32_t *to_mesh, 
                 if (c.to.role[i] != ROLE_PARTIAL) continue;
                 bool found = false;
                 for (int k = 0; k < c.from.natoms; k++)
-                    found = found || (c.from.role[k] == ROLE_PARTIAL && c.from.atom[k].size == c.to.atom[i].size && c.from.atom[k].stride == c.to.atom[i].stride);
+                    found = found || (c.from.role[k] == ROLE_PARTIAL && c.from.atom[k].size == c.to.atom[i].size &&
+                                      c.from.atom[k].stride == c.to.atom[i].stride);
                 legal = found;
             }
             if (!legal) continue;
@@ -218,30 +213,38 @@ int64_t cases_all(int nranks, const int32_t *from_mesh, const int32_t *to_mesh, 
 
 /* ---------------------------------------------------------------- running */
 
-static void value_set(void *data, DType dtype, int64_t at, double value)
-{
+static void value_set(void *data, DType dtype, int64_t at, double value) {
     switch (dtype) {
-    case F32: ((float *)data)[at] = (float)value; break;
-    case F64: ((double *)data)[at] = value; break;
-    case I32: ((int32_t *)data)[at] = (int32_t)value; break;
-    case NDTYPES: break;
+    case F32:
+        ((float *)data)[at] = (float)value;
+        break;
+    case F64:
+        ((double *)data)[at] = value;
+        break;
+    case I32:
+        ((int32_t *)data)[at] = (int32_t)value;
+        break;
+    case NDTYPES:
+        break;
     }
 }
 
-static double value_get(const void *data, DType dtype, int64_t at)
-{
+static double value_get(const void *data, DType dtype, int64_t at) {
     switch (dtype) {
-    case F32: return ((const float *)data)[at];
-    case F64: return ((const double *)data)[at];
-    case I32: return ((const int32_t *)data)[at];
-    case NDTYPES: break;
+    case F32:
+        return ((const float *)data)[at];
+    case F64:
+        return ((const double *)data)[at];
+    case I32:
+        return ((const int32_t *)data)[at];
+    case NDTYPES:
+        break;
     }
     return 0;
 }
 
 /* Fills, or checks, the cells of a rank's box. */
-static bool box_visit(const Case *c, const Side *side, int rank, int use, void *data, bool check, Error *error)
-{
+static bool box_visit(const Case *c, const Side *side, int rank, int use, void *data, bool check, Error *error) {
     int64_t begin[MAX_NDIM], end[MAX_NDIM], index[MAX_NDIM], n = side_box(c, side, rank, begin, end);
     for (int64_t at = 0; at < n; at++) {
         int64_t rest = at, cell = 0;
@@ -249,7 +252,8 @@ static bool box_visit(const Case *c, const Side *side, int rank, int use, void *
             index[d] = begin[d] + rest % (end[d] - begin[d]);
             rest /= end[d] - begin[d];
         }
-        for (int d = 0; d < c->shape.ndim; d++) cell = cell * c->shape.dim[d] + index[d];
+        for (int d = 0; d < c->shape.ndim; d++)
+            cell = cell * c->shape.dim[d] + index[d];
         if (!check) {
             value_set(data, c->dtype, at, case_source(c, rank, cell, use));
             continue;
@@ -258,23 +262,22 @@ static bool box_visit(const Case *c, const Side *side, int rank, int use, void *
         if (found == expected) continue;
         Text text = {0};
         case_print(&text, c);
-        error_set(error, EXIT_MISMATCH, "%s: rank %d, use %d, cell %lld is %g, not %g", text.at, rank, use, (long long)cell, found, expected);
+        error_set(error, EXIT_MISMATCH, "%s: rank %d, use %d, cell %lld is %g, not %g", text.at, rank, use, (long long)cell, found,
+                  expected);
         text_finish(&text);
         return false;
     }
     return true;
 }
 
-static void *memory_get(Comm *comm, bool memory, int64_t bytes, Error *error)
-{
+static void *memory_get(Comm *comm, bool memory, int64_t bytes, Error *error) {
     if (memory) return comm->table->alloc(comm, bytes, error);
     void *data = malloc((size_t)(bytes ? bytes : 1));
     if (!data) error_set(error, EXIT_ENVIRONMENT, "no memory");
     return data;
 }
 
-static void memory_put(Comm *comm, bool memory, void *data)
-{
+static void memory_put(Comm *comm, bool memory, void *data) {
     if (memory && data)
         comm->table->free(comm, data);
     else
@@ -282,8 +285,7 @@ static void memory_put(Comm *comm, bool memory, void *data)
 }
 
 /* Sums over all ranks of what has been counted so far. */
-static bool counters_total(Comm *comm, uint64_t *sent, uint64_t *received, Error *error)
-{
+static bool counters_total(Comm *comm, uint64_t *sent, uint64_t *received, Error *error) {
     if (!comm->table->barrier(comm, error)) return false;
     uint64_t mine[2] = {0, 0}, *words = calloc((size_t)comm->nprocesses, sizeof *words);
     for (int i = 0; i < comm->ndriven; i++) {
@@ -295,14 +297,14 @@ static bool counters_total(Comm *comm, uint64_t *sent, uint64_t *received, Error
     for (int k = 0; k < 2 && ok; k++) {
         *total[k] = 0;
         ok = comm->table->all_gather_words(comm, mine[k], words, error);
-        for (int i = 0; i < comm->nprocesses && ok; i++) *total[k] += words[i];
+        for (int i = 0; i < comm->nprocesses && ok; i++)
+            *total[k] += words[i];
     }
     free(words);
     return ok;
 }
 
-static bool use_run(Comm *comm, CommRequest *request, const Case *cases, int n, int use, void **source, void **target, Error *error)
-{
+static bool use_run(Comm *comm, CommRequest *request, const Case *cases, int n, int use, void **source, void **target, Error *error) {
     for (int r = 0; r < comm->ndriven; r++) {
         for (int i = 0; i < n; i++) {
             int64_t begin[MAX_NDIM], end[MAX_NDIM];
@@ -310,9 +312,11 @@ static bool use_run(Comm *comm, CommRequest *request, const Case *cases, int n, 
             memset(target[r * n + i], 0x5a, (size_t)(cells * dtype_bytes[cases[i].dtype]));
             bool holds_any = box_visit(&cases[i], &cases[i].from, comm->first_driven + r, use, source[r * n + i], false, error) &&
                              side_box(&cases[i], &cases[i].from, comm->first_driven + r, begin, end) > 0;
-            if (cases[i].fault == FAULT_CELL && holds_any && comm->first_driven + r == cases[i].nranks - 1) value_set(source[r * n + i], cases[i].dtype, 0, 4711);
+            if (cases[i].fault == FAULT_CELL && holds_any && comm->first_driven + r == cases[i].nranks - 1)
+                value_set(source[r * n + i], cases[i].dtype, 0, 4711);
         }
-        if (!comm->table->start(comm, request, r, (const void *const *)source + (ptrdiff_t)r * n, target + (ptrdiff_t)r * n, error)) return false;
+        if (!comm->table->start(comm, request, r, (const void *const *)source + (ptrdiff_t)r * n, target + (ptrdiff_t)r * n, error))
+            return false;
     }
     for (int r = 0; r < comm->ndriven; r++) {
         CommStatus status = comm->table->wait(comm, request, r, error);
@@ -330,8 +334,7 @@ static bool use_run(Comm *comm, CommRequest *request, const Case *cases, int n, 
     return true;
 }
 
-bool cases_run(Comm *comm, const Case *cases, int n, int uses, bool memory, Error *error)
-{
+bool cases_run(Comm *comm, const Case *cases, int n, int uses, bool memory, Error *error) {
     Transfer *transfers = calloc((size_t)n, sizeof *transfers);
     Layout *layouts = calloc(2 * (size_t)n, sizeof *layouts);
     void **buffers = calloc(2 * (size_t)n * (size_t)comm->ndriven, sizeof *buffers);
@@ -341,27 +344,35 @@ bool cases_run(Comm *comm, const Case *cases, int n, int uses, bool memory, Erro
     for (int i = 0; i < n; i++) {
         side_layout(&cases[i], &cases[i].from, &layouts[2 * i]);
         side_layout(&cases[i], &cases[i].to, &layouts[2 * i + 1]);
-        transfers[i] = (Transfer){.kind = cases[i].kind, .dtype = cases[i].dtype, .shape = cases[i].shape, .from = &layouts[2 * i],
-                                  .to = &layouts[2 * i + 1], .name = cases[i].name};
+        transfers[i] = (Transfer){.kind = cases[i].kind,
+                                  .dtype = cases[i].dtype,
+                                  .shape = cases[i].shape,
+                                  .from = &layouts[2 * i],
+                                  .to = &layouts[2 * i + 1],
+                                  .name = cases[i].name};
         bound += case_bound(&cases[i]) * dtype_bytes[cases[i].dtype];
         for (int r = 0; r < comm->ndriven && ok; r++) {
             int64_t begin[MAX_NDIM], end[MAX_NDIM], bytes = dtype_bytes[cases[i].dtype];
-            source[r * n + i] = memory_get(comm, memory, bytes * side_box(&cases[i], &cases[i].from, comm->first_driven + r, begin, end), error);
-            target[r * n + i] = memory_get(comm, memory, bytes * side_box(&cases[i], &cases[i].to, comm->first_driven + r, begin, end), error);
+            source[r * n + i] =
+                memory_get(comm, memory, bytes * side_box(&cases[i], &cases[i].from, comm->first_driven + r, begin, end), error);
+            target[r * n + i] =
+                memory_get(comm, memory, bytes * side_box(&cases[i], &cases[i].to, comm->first_driven + r, begin, end), error);
             ok = source[r * n + i] && target[r * n + i];
         }
     }
     uint64_t sent[2] = {0}, received[2] = {0};
     CommRequest *request = ok ? comm->table->prepare(comm, transfers, n, error) : NULL;
     ok = request && counters_total(comm, &sent[0], &received[0], error);
-    for (int use = 0; use < uses + (cases[0].fault == FAULT_BYTES) && ok; use++) ok = use_run(comm, request, cases, n, use, source, target, error);
+    for (int use = 0; use < uses + (cases[0].fault == FAULT_BYTES) && ok; use++)
+        ok = use_run(comm, request, cases, n, use, source, target, error);
     ok = ok && counters_total(comm, &sent[1], &received[1], error);
     uint64_t expected = (uint64_t)bound * (uint64_t)uses;
     if (ok && (sent[1] - sent[0] != expected || received[1] - received[0] != expected)) {
         Text text = {0};
         case_print(&text, &cases[0]);
         ok = error_set(error, EXIT_MISMATCH, "%s (and %d more): %llu bytes sent, %llu received, not %llu", text.at, n - 1,
-                       (unsigned long long)(sent[1] - sent[0]), (unsigned long long)(received[1] - received[0]), (unsigned long long)expected);
+                       (unsigned long long)(sent[1] - sent[0]), (unsigned long long)(received[1] - received[0]),
+                       (unsigned long long)expected);
         text_finish(&text);
     }
     for (int i = 0; i < n * comm->ndriven; i++) {

@@ -11,18 +11,22 @@ typedef struct Side {
     int natoms;
     Digit atom[MAX_ATOMS];
     int role[MAX_ATOMS];
-    bool reversed;          /* digits of one dimension in the opposite order */
+    bool reversed; /* digits of one dimension in the opposite order */
 } Side;
 
 /* Mistakes made on purpose, to see that the checks find them. */
-typedef enum { FAULT_NONE, FAULT_CELL /* one cell of the last rank's source is wrong */, FAULT_BYTES /* one use more than was asked for */ } Fault;
+typedef enum {
+    FAULT_NONE,
+    FAULT_CELL /* one cell of the last rank's source is wrong */,
+    FAULT_BYTES /* one use more than was asked for */
+} Fault;
 
 typedef struct Case {
     int nranks;
     Shape shape;
     DType dtype;
-    Reduction reduction;    /* of the partial digits */
-    Side from, to;          /* the digits that are partial in `to` are digits of `from` and partial there */
+    Reduction reduction; /* of the partial digits */
+    Side from, to;       /* the digits that are partial in `to` are digits of `from` and partial there */
     CommKind kind;
     const char *name;
     Fault fault;
@@ -43,6 +47,6 @@ void case_print(Text *text, const Case *c);
 typedef void CaseFn(void *context, const Case *c);
 int64_t cases_all(int nranks, const int32_t *from_mesh, const int32_t *to_mesh, const Shape *shape, CaseFn *fn, void *context);
 
-/* Runs n cases together as one request, `uses` times, on every rank that comm drives, and checks every cell and the bytes that were counted.
- * Collective. memory: from the communicator (else from malloc). False with *error saying which cell is wrong. */
+/* Runs n cases together as one request, `uses` times, on every rank that comm drives, and checks every cell and the bytes that were
+ * counted. Collective. memory: from the communicator (else from malloc). False with *error saying which cell is wrong. */
 bool cases_run(Comm *comm, const Case *cases, int n, int uses, bool memory, Error *error);

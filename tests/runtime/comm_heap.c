@@ -9,16 +9,14 @@
 
 enum { HEAP_BYTES = 1 << 20, TOKEN = 1234 };
 
-static void heap_make(Heap *heap, const char *what)
-{
+static void heap_make(Heap *heap, const char *what) {
     char name[64];
     Error error = {0};
     snprintf(name, sizeof name, "/pcc-test-%ld-%s", (long)getpid(), what);
     cr_assert(heap_create(heap, name, HEAP_BYTES, 2, 0, TOKEN, &error), "%s", error.text);
 }
 
-Test(comm_heap, blocks_are_aligned_disjoint_and_used_again)
-{
+Test(comm_heap, blocks_are_aligned_disjoint_and_used_again) {
     Heap heap;
     heap_make(&heap, "blocks");
     heap_unlink(&heap);
@@ -31,15 +29,16 @@ Test(comm_heap, blocks_are_aligned_disjoint_and_used_again)
             memset(block[i], i, (size_t)(1 + i * 7));
         }
         for (int i = 0; i < 100; i++)
-            for (int k = 0; k < 1 + i * 7; k++) cr_assert_eq(block[i][k], i);
-        for (int i = 0; i < 100; i++) heap_free(&heap, block[i * 37 % 100]);
+            for (int k = 0; k < 1 + i * 7; k++)
+                cr_assert_eq(block[i][k], i);
+        for (int i = 0; i < 100; i++)
+            heap_free(&heap, block[i * 37 % 100]);
         cr_assert_eq(heap.nblocks, 2, "free blocks have not been joined");
     }
     heap_destroy(&heap);
 }
 
-Test(comm_heap, a_full_heap_is_an_error_with_advice)
-{
+Test(comm_heap, a_full_heap_is_an_error_with_advice) {
     Heap heap;
     heap_make(&heap, "full");
     heap_unlink(&heap);
@@ -51,8 +50,7 @@ Test(comm_heap, a_full_heap_is_an_error_with_advice)
     heap_destroy(&heap);
 }
 
-Test(comm_heap, peers_read_what_the_owner_writes_and_no_file_stays)
-{
+Test(comm_heap, peers_read_what_the_owner_writes_and_no_file_stays) {
     Heap heap;
     heap_make(&heap, "peers");
     char name[64];
@@ -71,8 +69,7 @@ Test(comm_heap, peers_read_what_the_owner_writes_and_no_file_stays)
     heap_destroy(&heap);
 }
 
-Test(comm_heap, another_jobs_file_is_not_taken)
-{
+Test(comm_heap, another_jobs_file_is_not_taken) {
     Heap heap;
     heap_make(&heap, "other");
     Error error = {0};

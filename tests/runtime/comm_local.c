@@ -8,8 +8,7 @@ typedef struct Sweep {
     int64_t number;
 } Sweep;
 
-static void run_one(void *context, const Case *c)
-{
+static void run_one(void *context, const Case *c) {
     Sweep *sweep = context;
     Case one = *c;
     one.dtype = (DType)(sweep->number % NDTYPES);
@@ -19,8 +18,7 @@ static void run_one(void *context, const Case *c)
     cr_assert(cases_run(sweep->comm, &one, 1, 1, sweep->number % 2 == 0, &error), "%s", error.text);
 }
 
-static int64_t sweep(int nranks, const int32_t *from, const int32_t *to, Shape shape)
-{
+static int64_t sweep(int nranks, const int32_t *from, const int32_t *to, Shape shape) {
     Error error = {0};
     Comm *comm = comm_local_create(nranks, &error);
     cr_assert(comm != NULL, "%s", error.text);
@@ -33,44 +31,44 @@ static int64_t sweep(int nranks, const int32_t *from, const int32_t *to, Shape s
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 #define MESH(...) ((const int32_t[MAX_ATOMS + 1]){__VA_ARGS__})
 
-Test(comm_local, every_pair_of_layouts_even)
-{
+Test(comm_local, every_pair_of_layouts_even) {
     cr_assert_gt(sweep(2, MESH(2), MESH(2), SHAPE(4, 6)), 40);
     cr_assert_gt(sweep(4, MESH(2, 2), MESH(2, 2), SHAPE(4, 8)), 500);
     cr_assert_gt(sweep(6, MESH(2, 3), MESH(2, 3), SHAPE(6, 12)), 500);
 }
 
-Test(comm_local, every_pair_of_layouts_uneven)
-{
+Test(comm_local, every_pair_of_layouts_uneven) {
     cr_assert_gt(sweep(2, MESH(2), MESH(2), SHAPE(5, 3)), 40);
     cr_assert_gt(sweep(4, MESH(2, 2), MESH(2, 2), SHAPE(5, 7)), 500);
     cr_assert_gt(sweep(6, MESH(3, 2), MESH(3, 2), SHAPE(5, 7)), 500);
 }
 
-Test(comm_local, every_pair_of_layouts_with_empty_boxes)
-{
+Test(comm_local, every_pair_of_layouts_with_empty_boxes) {
     sweep(4, MESH(2, 2), MESH(2, 2), SHAPE(1, 3));
     sweep(6, MESH(3, 2), MESH(3, 2), SHAPE(2, 1));
     sweep(6, MESH(6), MESH(3, 2), SHAPE(4));
     sweep(4, MESH(4), MESH(4), SHAPE(0, 3));
 }
 
-Test(comm_local, every_pair_on_eight_ranks)
-{
+Test(comm_local, every_pair_on_eight_ranks) {
     cr_assert_gt(sweep(8, MESH(2, 2, 2), MESH(2, 2, 2), SHAPE(9, 3)), 5000);
     sweep(8, MESH(2, 4), MESH(2, 4), SHAPE(8, 8));
     sweep(8, MESH(4, 2), MESH(2, 4), SHAPE(3, 10));
 }
 
-Test(comm_local, layouts_of_different_meshes)
-{
+Test(comm_local, layouts_of_different_meshes) {
     sweep(6, MESH(2, 3), MESH(3, 2), SHAPE(7, 5));
     sweep(6, MESH(3, 2), MESH(2, 3), SHAPE(6, 6));
     sweep(8, MESH(8), MESH(2, 2, 2), SHAPE(11));
 }
 
-Test(comm_local, three_dimensions_and_scalars)
-{
+/* More terms than one pass over memory takes, and than one call takes. */
+Test(comm_local, many_terms) {
+    cr_assert_gt(sweep(40, MESH(40), MESH(40), SHAPE(50)), 10);
+    sweep(12, MESH(12), MESH(12), SHAPE(5, 4));
+}
+
+Test(comm_local, three_dimensions_and_scalars) {
     sweep(4, MESH(2, 2), MESH(2, 2), SHAPE(3, 2, 5));
     Error error = {0};
     Comm *comm = comm_local_create(4, &error);
@@ -81,24 +79,35 @@ Test(comm_local, three_dimensions_and_scalars)
 }
 
 /* The kinds that plans name, each on 8 ranks = mesh (2, 4), even and uneven. */
-static Case kind_case(CommKind kind, int64_t rows, int64_t columns)
-{
+static Case kind_case(CommKind kind, int64_t rows, int64_t columns) {
     Case c = {.nranks = 8, .shape = SHAPE(rows, columns), .dtype = F32, .kind = kind, .name = comm_name[kind]};
     c.from = c.to = (Side){.natoms = 2, .atom = {{2, 4}, {4, 1}}, .role = {0, ROLE_WHOLE}};
     switch (kind) {
-    case COMM_ALL_REDUCE: c.from.role[1] = ROLE_PARTIAL; break;
-    case COMM_ALL_GATHER: c.from.role[1] = 1; break;
-    case COMM_REDUCE_SCATTER: c.from.role[1] = ROLE_PARTIAL, c.to.role[1] = 1; break;
-    case COMM_ALL_TO_ALL: c.from.role[1] = 0, c.to.role[1] = 1; break;
-    case COMM_EXCHANGE: c.from.role[0] = 1, c.from.role[1] = 0, c.to.role[1] = 1; break;
-    case COMM_STRIDED_SLICE: c.to.role[1] = 1; break;
-    case NCOMMS: break;
+    case COMM_ALL_REDUCE:
+        c.from.role[1] = ROLE_PARTIAL;
+        break;
+    case COMM_ALL_GATHER:
+        c.from.role[1] = 1;
+        break;
+    case COMM_REDUCE_SCATTER:
+        c.from.role[1] = ROLE_PARTIAL, c.to.role[1] = 1;
+        break;
+    case COMM_ALL_TO_ALL:
+        c.from.role[1] = 0, c.to.role[1] = 1;
+        break;
+    case COMM_EXCHANGE:
+        c.from.role[0] = 1, c.from.role[1] = 0, c.to.role[1] = 1;
+        break;
+    case COMM_STRIDED_SLICE:
+        c.to.role[1] = 1;
+        break;
+    case NCOMMS:
+        break;
     }
     return c;
 }
 
-Test(comm_local, each_kind_alone_and_all_kinds_together)
-{
+Test(comm_local, each_kind_alone_and_all_kinds_together) {
     static const int64_t sizes[][2] = {{8, 8}, {16, 400}, {7, 9}, {1, 2}, {3, 1000}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         Error error = {0};
@@ -113,19 +122,18 @@ Test(comm_local, each_kind_alone_and_all_kinds_together)
     }
 }
 
-Test(comm_local, strided_slice_moves_nothing)
-{
+Test(comm_local, strided_slice_moves_nothing) {
     Case slice = kind_case(COMM_STRIDED_SLICE, 8, 8);
     cr_assert_eq(case_bound(&slice), 0);
     Error error = {0};
     Comm *comm = comm_local_create(8, &error);
     cr_assert(cases_run(comm, &slice, 1, 1, false, &error), "%s", error.text);
-    for (int r = 0; r < 8; r++) cr_assert(comm->counters[r].sent_bytes == 0 && comm->counters[r].messages == 0);
+    for (int r = 0; r < 8; r++)
+        cr_assert(comm->counters[r].sent_bytes == 0 && comm->counters[r].messages == 0);
     comm->table->destroy(comm);
 }
 
-Test(comm_local, bytes_are_counted_for_the_rank_that_sends_them)
-{
+Test(comm_local, bytes_are_counted_for_the_rank_that_sends_them) {
     /* Two ranks, four elements, split -> whole: each sends its two f32 to the other, in one message. */
     Case gather = {.nranks = 2, .shape = SHAPE(4), .dtype = F32, .kind = COMM_ALL_GATHER, .name = "x"};
     gather.from = gather.to = (Side){.natoms = 1, .atom = {{2, 1}}, .role = {0}};
@@ -141,8 +149,7 @@ Test(comm_local, bytes_are_counted_for_the_rank_that_sends_them)
     comm->table->destroy(comm);
 }
 
-Test(comm_local, the_checks_find_faults)
-{
+Test(comm_local, the_checks_find_faults) {
     for (int kind = 0; kind < NCOMMS; kind++) {
         if (kind == COMM_STRIDED_SLICE) continue; /* moves nothing */
         Error error = {0};
@@ -159,8 +166,7 @@ Test(comm_local, the_checks_find_faults)
 }
 
 /* Ranks 0-1 and 2-3 gather separately: a wait is pending until its own group has started, and only its own. */
-Test(comm_local, wait_is_pending_until_the_group_has_started)
-{
+Test(comm_local, wait_is_pending_until_the_group_has_started) {
     Error error = {0};
     Comm *comm = comm_local_create(4, &error);
     Layout from, to;
@@ -189,9 +195,8 @@ Test(comm_local, wait_is_pending_until_the_group_has_started)
     comm->table->destroy(comm);
 }
 
-/* (1 + 1e8) - 1e8 + 1 is 1 in f32 in this order and in no other. */
-Test(comm_local, terms_are_added_in_ascending_order_on_every_rank)
-{
+/* 1e8 + 1 - 1e8 + 3 is 3 in f32 in this order, and something else in any order that does not end so. */
+Test(comm_local, terms_are_added_in_ascending_order_on_every_rank) {
     Error error = {0};
     Comm *comm = comm_local_create(4, &error);
     Layout from, to;
@@ -200,19 +205,22 @@ Test(comm_local, terms_are_added_in_ascending_order_on_every_rank)
     layout_init(&to, 1);
     Transfer transfer = {.kind = COMM_ALL_REDUCE, .dtype = F32, .shape = SHAPE(9), .from = &from, .to = &to, .name = "x"};
     CommRequest *request = comm->table->prepare(comm, &transfer, 1, &error);
-    static const float term[4] = {1, 1e8f, -1e8f, 1};
+    static const float term[4] = {1e8f, 1, -1e8f, 3};
     float source[4][9], target[4][9];
     for (int r = 0; r < 4; r++)
-        for (int i = 0; i < 9; i++) source[r][i] = term[r];
-    for (int r = 3; r >= 0; r--) cr_assert(comm->table->start(comm, request, r, (const void *[]){source[r]}, (void *[]){target[r]}, &error));
-    for (int r = 3; r >= 0; r--) cr_assert_eq(comm->table->wait(comm, request, r, &error), COMM_COMPLETE);
+        for (int i = 0; i < 9; i++)
+            source[r][i] = term[r];
+    for (int r = 3; r >= 0; r--)
+        cr_assert(comm->table->start(comm, request, r, (const void *[]){source[r]}, (void *[]){target[r]}, &error));
+    for (int r = 3; r >= 0; r--)
+        cr_assert_eq(comm->table->wait(comm, request, r, &error), COMM_COMPLETE);
     for (int r = 0; r < 4; r++)
-        for (int i = 0; i < 9; i++) cr_assert_eq(target[r][i], 1.0f);
+        for (int i = 0; i < 9; i++)
+            cr_assert_eq(target[r][i], 3.0f);
     comm->table->destroy(comm);
 }
 
-Test(comm_local, a_target_partial_where_the_source_is_not_is_refused)
-{
+Test(comm_local, a_target_partial_where_the_source_is_not_is_refused) {
     Error error = {0};
     Comm *comm = comm_local_create(2, &error);
     Layout from, to;

@@ -5,21 +5,20 @@
 #include <string.h>
 
 /* Position of the element number `at` of the row-major order of part in a buffer that holds box. */
-static int64_t position(const Box *part, const Box *box, int64_t at)
-{
+static int64_t position(const Box *part, const Box *box, int64_t at) {
     int64_t index[MAX_NDIM], result = 0;
     for (int d = part->ndim - 1; d >= 0; d--) {
         index[d] = part->begin[d] + at % (part->end[d] - part->begin[d]);
         at /= part->end[d] - part->begin[d];
     }
-    for (int d = 0; d < box->ndim; d++) result = result * (box->end[d] - box->begin[d]) + index[d] - box->begin[d];
+    for (int d = 0; d < box->ndim; d++)
+        result = result * (box->end[d] - box->begin[d]) + index[d] - box->begin[d];
     return result;
 }
 
 /* All parts of a small box of three dimensions, and all ranges of elements in them. */
 typedef void PartFn(const Piece *piece, const Box *box);
-static void each_part(PartFn *fn)
-{
+static void each_part(PartFn *fn) {
     Box box = {3, {2, 1, 0}, {4, 4, 3}};
     for (int a = 0; a < 2; a++)
         for (int b = 0; b < 3; b++)
@@ -30,19 +29,21 @@ static void each_part(PartFn *fn)
                             Piece piece = {.box = {3, {2 + a, 1 + b, c}, {2 + p, 1 + q, r}}};
                             int64_t n = box_elements(&piece.box);
                             for (piece.first = 0; piece.first < n; piece.first++)
-                                for (piece.count = 1; piece.first + piece.count <= n; piece.count++) fn(&piece, &box);
+                                for (piece.count = 1; piece.first + piece.count <= n; piece.count++)
+                                    fn(&piece, &box);
                         }
 }
 
 enum { NBOX = 18 };
 
-static void check_pack(const Piece *piece, const Box *box)
-{
+static void check_pack(const Piece *piece, const Box *box) {
     double source[NBOX], packed[NBOX + 1], target[NBOX];
-    for (int i = 0; i < NBOX; i++) source[i] = i, target[i] = -1;
+    for (int i = 0; i < NBOX; i++)
+        source[i] = i, target[i] = -1;
     packed[piece->count] = 99;
     piece_pack(piece, box, source, 8, packed);
-    for (int64_t i = 0; i < piece->count; i++) cr_assert_eq(packed[i], source[position(&piece->box, box, piece->first + i)]);
+    for (int64_t i = 0; i < piece->count; i++)
+        cr_assert_eq(packed[i], source[position(&piece->box, box, piece->first + i)]);
     cr_assert_eq(packed[piece->count], 99, "wrote past the message");
     piece_unpack(piece, box, target, 8, packed);
     int64_t filled = 0;
@@ -53,13 +54,15 @@ static void check_pack(const Piece *piece, const Box *box)
     cr_assert_eq(filled, piece->count);
 }
 
-Test(comm_piece, pack_and_unpack_any_range_of_any_part) { each_part(check_pack); }
+Test(comm_piece, pack_and_unpack_any_range_of_any_part) {
+    each_part(check_pack);
+}
 
-static void check_reduce(const Piece *piece, const Box *box)
-{
+static void check_reduce(const Piece *piece, const Box *box) {
     float packed[NBOX], target[NBOX];
     int32_t packed_i32[NBOX], target_i32[NBOX];
-    for (int i = 0; i < NBOX; i++) target[i] = (float)(target_i32[i] = 100 + i), packed[i] = (float)(packed_i32[i] = i % 2 ? 1000 + i : -i);
+    for (int i = 0; i < NBOX; i++)
+        target[i] = (float)(target_i32[i] = 100 + i), packed[i] = (float)(packed_i32[i] = i % 2 ? 1000 + i : -i);
     piece_reduce(piece, box, target, F32, REDUCE_SUM, packed);
     piece_reduce(piece, box, target_i32, I32, REDUCE_MAX, packed_i32);
     for (int64_t i = 0; i < piece->count; i++) {
@@ -69,20 +72,23 @@ static void check_reduce(const Piece *piece, const Box *box)
         target[at] = (float)(100 + at);
         target_i32[at] = 100 + (int32_t)at;
     }
-    for (int i = 0; i < NBOX; i++) cr_assert(target[i] == (float)(100 + i) && target_i32[i] == 100 + i, "touched another element");
+    for (int i = 0; i < NBOX; i++)
+        cr_assert(target[i] == (float)(100 + i) && target_i32[i] == 100 + i, "touched another element");
 }
 
-Test(comm_piece, reduce_any_range_of_any_part) { each_part(check_reduce); }
+Test(comm_piece, reduce_any_range_of_any_part) {
+    each_part(check_reduce);
+}
 
-Test(comm_piece, long_runs_of_every_type_and_reduction)
-{
+Test(comm_piece, long_runs_of_every_type_and_reduction) {
     enum { N = 5000 };
     static double a[N], b[N];
     static float a32[N], b32[N];
     static int32_t ai[N], bi[N];
     Piece piece = {.box = {1, {0}, {N}}, .count = N};
     for (int reduction = 0; reduction < NREDUCTIONS; reduction++) {
-        for (int i = 0; i < N; i++) a[i] = a32[i] = (float)(ai[i] = i * 37 % 1001 - 500), b[i] = b32[i] = (float)(bi[i] = i * 53 % 997 - 500);
+        for (int i = 0; i < N; i++)
+            a[i] = a32[i] = (float)(ai[i] = i * 37 % 1001 - 500), b[i] = b32[i] = (float)(bi[i] = i * 53 % 997 - 500);
         piece_reduce(&piece, &piece.box, a, F64, (Reduction)reduction, b);
         piece_reduce(&piece, &piece.box, a32, F32, (Reduction)reduction, b32);
         piece_reduce(&piece, &piece.box, ai, I32, (Reduction)reduction, bi);
@@ -94,8 +100,7 @@ Test(comm_piece, long_runs_of_every_type_and_reduction)
     }
 }
 
-Test(comm_piece, a_nan_stays_one_in_max_and_min)
-{
+Test(comm_piece, a_nan_stays_one_in_max_and_min) {
     Piece piece = {.box = {1, {0}, {2}}, .count = 2};
     for (int reduction = REDUCE_MAX; reduction <= REDUCE_MIN; reduction++) {
         float a[2] = {NAN, 1}, b[2] = {1, NAN};
@@ -104,8 +109,7 @@ Test(comm_piece, a_nan_stays_one_in_max_and_min)
     }
 }
 
-Test(comm_piece, integer_sums_wrap)
-{
+Test(comm_piece, integer_sums_wrap) {
     Piece piece = {.box = {.ndim = 0}, .count = 1};
     int32_t a = INT32_MAX, b = 1;
     piece_reduce(&piece, &piece.box, &a, I32, REDUCE_SUM, &b);
