@@ -7,7 +7,7 @@
 #include "compiler/commands.h"
 #include "compiler/compiler.h"
 
-enum { MAX_RANKS = 1 << 20, MAX_SOURCE_BYTES = 1 << 26 };
+enum { MAX_RANKS = 1 << 16, MAX_SOURCE_BYTES = 1 << 26 };
 
 /* ---------------------------------------------------------------- options */
 
@@ -301,7 +301,7 @@ static int run(const Options *options, Arena *arena) {
     return done ? EXIT_DONE : c.error.code;
 }
 
-int main(int argc, char **argv) {
+static int command(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "redistribute") == 0)
         return redistribute_command(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "check") == 0)
@@ -331,4 +331,13 @@ int main(int argc, char **argv) {
     }
     arena_finish(&arena);
     return code;
+}
+
+int main(int argc, char **argv) {
+    int code = command(argc, argv);
+    bool written = fflush(stdout) == 0 && !ferror(stdout);
+    if (written || code != EXIT_DONE)
+        return code;
+    fputs("pcc: cannot write the output: is the disk full?\n", stderr);
+    return EXIT_ENVIRONMENT;
 }

@@ -42,7 +42,7 @@ expect 2 "unknown option '--rank'; did you mean '--ranks'?" net.dsl --rank 8
 expect 2 "unknown option '--dump_ir'; did you mean '--dump-ir'?" net.dsl --dump_ir=x
 expect 2 "unknown option '-x'" net.dsl -x
 expect 2 "--ranks takes an argument" net.dsl --ranks
-expect 2 "--ranks takes a number from 1 to 1048576, not '0'" net.dsl --ranks 0
+expect 2 "--ranks takes a number from 1 to 65536, not '0'" net.dsl --ranks 0
 expect 2 "not '8x'" net.dsl --ranks=8x
 expect 2 "-O takes 0, 1 or 2, not '3'" net.dsl -O3
 expect 2 "-D takes name=value" net.dsl -D batch
