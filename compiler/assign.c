@@ -1,6 +1,7 @@
 /* assign: strategies become layouts.
  *
- * Before: every forward node that is no leaf has a strategy, the states and inputs whose layout user or dataset fix have it (propagate). After:
+ * Before: every forward node that is no leaf has a strategy, the states and inputs whose layout user or dataset fix have it (propagate).
+ * After:
  * - every other node has one too: a gradient node its forward node's letters and their axes (DESIGN 6), an update or a write the storage
  *   layout of its state, a leaf the layout in which it is delivered;
  * - all states and inputs have a layout: the given one, else what the first consumer needs; a slot lies as its parameter does;
@@ -14,7 +15,9 @@
 
 #include "compiler/compiler.h"
 
-static const TensorType *type_of(const Graph *g, int value) { return &g->values.at[value].type; }
+static const TensorType *type_of(const Graph *g, int value) {
+    return &g->values.at[value].type;
+}
 
 /* The strategy under which the node's tensors lie as `layout` says, read off its result 0 (a leaf, an elementwise operator). */
 static const Strategy *strategy_of_layout(const Graph *g, const Node *node, const Layout *layout) {
@@ -36,10 +39,8 @@ static const Strategy *strategy_of_layout(const Graph *g, const Node *node, cons
 
 /* The first consumer's wish is the layout of a state or input that has none yet. */
 static void leaf_wish(Graph *g, const Node *leaf, const Layout *need) {
-    if (leaf->op == OP_read && g->states.at[leaf->state].layout == NULL)
-        g->states.at[leaf->state].layout = need;
-    if (leaf->op == OP_input && g->inputs.at[leaf->state].layout == NULL)
-        g->inputs.at[leaf->state].layout = need;
+    if (leaf->op == OP_read && g->states.at[leaf->state].layout == NULL) g->states.at[leaf->state].layout = need;
+    if (leaf->op == OP_input && g->inputs.at[leaf->state].layout == NULL) g->inputs.at[leaf->state].layout = need;
 }
 
 static const Layout *whole_layout(Graph *g, const Shape *shape) {
@@ -51,22 +52,19 @@ static const Layout *whole_layout(Graph *g, const Shape *shape) {
 /* What no one asked for is whole; slots lie as their parameters. */
 static void default_layouts(Graph *g) {
     for (int i = 0; i < g->inputs.n; i++)
-        if (g->inputs.at[i].layout == NULL)
-            g->inputs.at[i].layout = whole_layout(g, &g->inputs.at[i].type.shape);
+        if (g->inputs.at[i].layout == NULL) g->inputs.at[i].layout = whole_layout(g, &g->inputs.at[i].type.shape);
     for (int s = 0; s < g->states.n; s++)
         if (g->states.at[s].layout == NULL && g->states.at[s].parameter == s)
             g->states.at[s].layout = whole_layout(g, &g->states.at[s].type.shape);
     for (int s = 0; s < g->states.n; s++)
-        if (g->states.at[s].layout == NULL)
-            g->states.at[s].layout = g->states.at[g->states.at[s].parameter].layout;
+        if (g->states.at[s].layout == NULL) g->states.at[s].layout = g->states.at[g->states.at[s].parameter].layout;
 }
 
 /* ---------------------------------------------------------------- nodes */
 
 /* The state whose storage layout an update follows: the one that its first operand reads; a write's own. */
 static int updated_state(const Graph *g, const Node *node) {
-    if (node->op == OP_write)
-        return node->state;
+    if (node->op == OP_write) return node->state;
     const Node *read = &g->nodes.at[g->values.at[node->in[0]].node];
     assert(read->op == OP_read);
     return read->state;
@@ -75,20 +73,19 @@ static int updated_state(const Graph *g, const Node *node) {
 static void give_strategy(Graph *g, int id) {
     Node *node = &g->nodes.at[id];
     const Node *origin = &g->nodes.at[node->origin];
-    if (node->strategy != NULL)
-        return;
+    if (node->strategy != NULL) return;
     if (op_table[node->op].op_class == OP_CLASS_UPDATE) {
         node->strategy = strategy_of_layout(g, node, g->states.at[updated_state(g, node)].layout);
         node->from = STRATEGY_ORIGIN;
     } else if (node->op == OP_read || node->op == OP_input) {
-        node->strategy = strategy_of_layout(g, node, node->op == OP_read ? g->states.at[node->state].layout : g->inputs.at[node->state].layout);
+        node->strategy =
+            strategy_of_layout(g, node, node->op == OP_read ? g->states.at[node->state].layout : g->inputs.at[node->state].layout);
         node->from = STRATEGY_ORIGIN;
     } else {
         Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
         strategy->nfactors = node->rule->nfactors;
         bool reuses = node->origin != id && origin->strategy != NULL;
-        if (reuses)
-            strategy_from_origin(node, origin->strategy, strategy);
+        if (reuses) strategy_from_origin(node, origin->strategy, strategy);
         node->strategy = strategy;
         node->from = reuses ? STRATEGY_ORIGIN : STRATEGY_WHOLE;
     }
@@ -112,8 +109,7 @@ static void constant_layouts(Compilation *c) {
     for (int n = 0; n < g->nodes.n; n++)
         for (int i = 0; i < g->nodes.at[n].nin; i++) {
             int value = g->nodes.at[n].in[i];
-            if (g->nodes.at[g->values.at[value].node].op != OP_constant)
-                continue;
+            if (g->nodes.at[g->values.at[value].node].op != OP_constant) continue;
             if (wish[value] == NULL)
                 wish[value] = c->need[n][i];
             else if (wish[value] != c->need[n][i])
@@ -121,8 +117,7 @@ static void constant_layouts(Compilation *c) {
         }
     for (int n = 0; n < g->nodes.n; n++) {
         Node *node = &g->nodes.at[n];
-        if (node->op != OP_constant)
-            continue;
+        if (node->op != OP_constant) continue;
         const Layout *layout = wish[node->out[0]];
         node->strategy = strategy_of_layout(g, node, layout != NULL ? layout : whole_layout(g, &type_of(g, node->out[0])->shape));
         node->from = STRATEGY_ORIGIN;
@@ -143,7 +138,9 @@ static void node_results(Compilation *c, int id) {
     }
 }
 
-bool pass_propagate(Compilation *c) { return propagate(&c->graph, &c->propagation, c->diags); }
+bool pass_propagate(Compilation *c) {
+    return propagate(&c->graph, &c->propagation, c->diags);
+}
 
 bool pass_assign(Compilation *c) {
     Graph *g = &c->graph;
@@ -151,8 +148,7 @@ bool pass_assign(Compilation *c) {
     c->need = arena_alloc(c->arena, sizeof *c->need * (size_t)(g->nodes.n + 1));
     for (int n = 0; n < g->nforward; n++) {
         const Node *node = &g->nodes.at[n];
-        if (op_table[node->op].op_class == OP_CLASS_LEAF)
-            continue;
+        if (op_table[node->op].op_class == OP_CLASS_LEAF) continue;
         assert(node->strategy != NULL);
         node_needs(c, n);
         for (int i = 0; i < node->nin; i++)
@@ -160,8 +156,7 @@ bool pass_assign(Compilation *c) {
     }
     default_layouts(g);
     for (int n = 0; n < g->nodes.n; n++) {
-        if (g->nodes.at[n].op == OP_constant)
-            continue;
+        if (g->nodes.at[n].op == OP_constant) continue;
         give_strategy(g, n);
         node_needs(c, n);
     }

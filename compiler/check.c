@@ -35,11 +35,11 @@ static int check(const char *path, bool update, Arena *arena) {
     Proof proof = {0};
     char *text;
     size_t n;
-    if (!file_read(arena, path, MAX_PLAN_BYTES, &text, &n, &error) || !plan_read(&plan, arena, path, text, n, update ? PLAN_IGNORE_CHECKSUM : 0, &error))
+    if (!file_read(arena, path, MAX_PLAN_BYTES, &text, &n, &error) ||
+        !plan_read(&plan, arena, path, text, n, update ? PLAN_IGNORE_CHECKSUM : 0, &error))
         return fail(&error);
     if (update) {
-        if (!renew(&plan, path, &error))
-            return fail(&error);
+        if (!renew(&plan, path, &error)) return fail(&error);
         printf("%s: checksum renewed, certificate dropped\n", path);
     }
     if (!graph_verify(&plan.graph, "reading the plan", &error) || !proof_check(&plan, &proof, &error)) {
@@ -60,7 +60,8 @@ int check_command(int argc, char **argv) {
             help(stdout);
             return EXIT_DONE;
         } else if (argv[i][0] == '-' || path != NULL) {
-            fprintf(stderr, argv[i][0] == '-' ? "pcc check: unknown option '%s'\n" : "pcc check: one plan at a time, not '%s' too\n", argv[i]);
+            fprintf(stderr, argv[i][0] == '-' ? "pcc check: unknown option '%s'\n" : "pcc check: one plan at a time, not '%s' too\n",
+                    argv[i]);
             help(stderr);
             return EXIT_USAGE;
         } else {

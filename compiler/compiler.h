@@ -25,14 +25,14 @@
 
 /* What the command line says. */
 typedef struct Options {
-    const char *input, *output;            /* the .dsl file; the plan's file */
-    int optimize;                          /* 0, 1, 2: see docs/ir.md */
-    bool dump;                             /* --dump-ir */
+    const char *input, *output; /* the .dsl file; the plan's file */
+    int optimize;               /* 0, 1, 2: see docs/ir.md */
+    bool dump;                  /* --dump-ir */
     const char *dump_directory;
-    int ndump_ranks;                       /* -1: all */
+    int ndump_ranks; /* -1: all */
     const int *dump_ranks;
     bool prove, stats;
-    RedistributePolicy redistribution;     /* what `collectives` asks for at -O2 */
+    RedistributePolicy redistribution; /* what `collectives` asks for at -O2 */
     Overrides overrides;
 } Options;
 
@@ -58,39 +58,39 @@ typedef struct Compilation {
     Arena *arena;
     const Options *options;
     Diags *diags;
-    Error error;                           /* of a pass that returns false without diagnostics */
-    const char *source;                    /* the text of options->input, owned by the caller */
+    Error error;        /* of a pass that returns false without diagnostics */
+    const char *source; /* the text of options->input, owned by the caller */
     size_t source_bytes;
 
-    Graph graph;                           /* parse .. assign: the unsharded graph */
-    uint64_t net_hash;                     /* parse */
-    Propagation propagation;               /* propagate */
-    const Layout **home;                   /* assign: per value, the layout that it is brought into once it is computed; never partial */
-    const Layout *(*need)[MAX_IN];         /* assign: per node and operand, the layout that the node's strategy asks for */
-    const Layout *loss_need;               /* assign: the layout in which the loss is reported */
+    Graph graph;                   /* parse .. assign: the unsharded graph */
+    uint64_t net_hash;             /* parse */
+    Propagation propagation;       /* propagate */
+    const Layout **home;           /* assign: per value, the layout that it is brought into once it is computed; never partial */
+    const Layout *(*need)[MAX_IN]; /* assign: per node and operand, the layout that the node's strategy asks for */
+    const Layout *loss_need;       /* assign: the layout in which the loss is reported */
 
-    Graph spmd;                            /* reshard: the same values (ids kept) with layouts, and convert nodes with values of their own */
-    VEC(int) whole_node;                   /* reshard: per node of spmd the graph's node, -1: a convert */
-    VEC(int) whole_value;                  /* reshard: per value of spmd the graph's value */
-    bool localized;                        /* localize: from here a rank's view shows local shapes */
-    int64_t *box_bytes;                    /* localize, collectives: per value of spmd, bytes of the largest box of any rank */
-    struct ConversionMemo *memo;           /* reshard.c: conversions already planned */
+    Graph spmd;                  /* reshard: the same values (ids kept) with layouts, and convert nodes with values of their own */
+    VEC(int) whole_node;         /* reshard: per node of spmd the graph's node, -1: a convert */
+    VEC(int) whole_value;        /* reshard: per value of spmd the graph's value */
+    bool localized;              /* localize: from here a rank's view shows local shapes */
+    int64_t *box_bytes;          /* localize, collectives: per value of spmd, bytes of the largest box of any rank */
+    struct ConversionMemo *memo; /* reshard.c: conversions already planned */
 
-    VEC(Item) order;                       /* schedule */
-    Location *location;                    /* memory: per value of spmd */
-    int64_t arena_bytes;                   /* memory: of a rank */
+    VEC(Item) order;     /* schedule */
+    Location *location;  /* memory: per value of spmd */
+    int64_t arena_bytes; /* memory: of a rank */
 
-    Plan plan;                             /* emit */
-    Text text;                             /* emit, prove: the plan's bytes; on the heap */
-    Proof proof;                           /* prove */
+    Plan plan;   /* emit */
+    Text text;   /* emit, prove: the plan's bytes; on the heap */
+    Proof proof; /* prove */
 
-    int npasses;                           /* passes run so far, with the time each took */
+    int npasses; /* passes run so far, with the time each took */
     struct {
         const char *name;
         double seconds;
     } pass[MAX_PASSES];
-    double seconds;                        /* of all of them */
-    double verify_seconds;                 /* of the verification after them */
+    double seconds;        /* of all of them */
+    double verify_seconds; /* of the verification after them */
 } Compilation;
 
 /* ---------------------------------------------------------------- passes: false after diagnostics or with c->error */
@@ -129,14 +129,14 @@ void graph_differentiate(Graph *graph);
 /* An SPMD graph being rebuilt: nodes are copied in order, converts are added before their first user. */
 typedef struct Rebuild {
     Compilation *c;
-    Graph old;                             /* what is copied from: c->graph or the former c->spmd */
-    const int *whole_node;                 /* per old node: the graph's; NULL: old is c->graph */
-    int *node;                             /* per old node: its new id, -1 not yet copied */
-    struct ConvertIndex *index;            /* converts made: (source, kind, layout) -> value */
+    Graph old;                  /* what is copied from: c->graph or the former c->spmd */
+    const int *whole_node;      /* per old node: the graph's; NULL: old is c->graph */
+    int *node;                  /* per old node: its new id, -1 not yet copied */
+    struct ConvertIndex *index; /* converts made: (source, kind, layout) -> value */
 } Rebuild;
 /* Starts c->spmd anew from `old` (c->graph, or a copy of the former c->spmd), whose values up to nvalues keep their ids. */
 void rebuild_begin(Rebuild *r, Compilation *c, const Graph *old, int nvalues);
-void rebuild_node(Rebuild *r, int node, const int *in); /* copies an old node, with these operands */
+void rebuild_node(Rebuild *r, int node, const int *in);                       /* copies an old node, with these operands */
 int rebuild_convert(Rebuild *r, int source, CommKind kind, const Layout *to); /* the value; equal converts are one */
 /* The conversion of a value of this type, memoised. Asserts that there is one: targets here never owe sums. */
 const Conversion *conversion_plan(Compilation *c, const Layout *from, const Layout *to, const TensorType *type, RedistributePolicy policy);
@@ -159,4 +159,4 @@ void stats_print(Text *text, Compilation *c);
 void stats_summary(Text *text, Compilation *c);
 /* Bytes that the busiest rank sends per step: Program.sent_bytes. */
 int64_t stats_sent_bytes(Compilation *c);
-double now_seconds(void);                  /* monotonic */
+double now_seconds(void); /* monotonic */

@@ -1,6 +1,6 @@
-/* dump: what --dump-ir writes. A rank's view reads as MindSpore's IR does (facts/mindspore.md 6; docs/ir.md says what is ours); the SPMD form
- * is graph_print's, for all ranks at once. Nothing here changes from run to run: names are numbered in program order, groups are named by
- * their ranks. */
+/* dump: what --dump-ir writes. A rank's view reads as MindSpore's IR does (facts/mindspore.md 6; docs/ir.md says what is ours); the SPMD
+ * form is graph_print's, for all ranks at once. Nothing here changes from run to run: names are numbered in program order, groups are named
+ * by their ranks. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,11 +12,11 @@ typedef struct View {
     const Graph *g;
     Text *text;
     int rank;
-    bool local;         /* local shapes */
+    bool local; /* local shapes */
     bool spmd;
-    int *number;        /* value -> n of %n, -1 not yet shown */
-    int *parameter;     /* value -> n of %paran_.., 0: none */
-    int *convert;       /* node -> number in its instance name */
+    int *number;    /* value -> n of %n, -1 not yet shown */
+    int *parameter; /* value -> n of %paran_.., 0: none */
+    int *convert;   /* node -> number in its instance name */
     int nshown;
 } View;
 
@@ -31,8 +31,7 @@ static void put_ints(Text *text, const int64_t *at, int n) {
 
 static Shape shown_shape(const View *v, const TensorType *type, const Layout *layout) {
     Shape shape = type->shape;
-    if (v->local && layout != NULL)
-        layout_local_shape(layout, &type->shape, v->rank, &shape);
+    if (v->local && layout != NULL) layout_local_shape(layout, &type->shape, v->rank, &shape);
     return shape;
 }
 
@@ -43,8 +42,7 @@ static void put_type(const View *v, const TensorType *type, const Layout *layout
     for (int i = 0; i < shape.ndim; i++)
         text_printf(v->text, "%s%lld", i == 0 ? "" : type->hidden && i == 1 ? " | " : ", ", (long long)shape.dim[i]);
     text_printf(v->text, ")");
-    if (reference != NULL)
-        text_printf(v->text, ", ref_key=%s", reference);
+    if (reference != NULL) text_printf(v->text, ", ref_key=%s", reference);
     text_printf(v->text, ">");
 }
 
@@ -79,7 +77,8 @@ static void put_operand(const View *v, int value) {
     if (node->op == OP_constant)
         put_constant(v, node);
     else if (v->parameter[value] > 0)
-        text_printf(v->text, "%%para%d_%s", v->parameter[value], node->op == OP_read ? v->g->states.at[node->state].name : v->g->inputs.at[node->state].name);
+        text_printf(v->text, "%%para%d_%s", v->parameter[value],
+                    node->op == OP_read ? v->g->states.at[node->state].name : v->g->inputs.at[node->state].name);
     else
         text_printf(v->text, "%%%d", v->number[value]);
 }
@@ -139,8 +138,7 @@ static void put_strategy(const View *v, const Node *node) {
 static void put_primitive(const View *v, const Node *node) {
     bool any = false, user = node->from == STRATEGY_USER && node->strategy != NULL;
     for (int a = 0; a < MAX_ATTRS && op_table[node->op].attrs[a].name != NULL; a++) {
-        if (!node->attr[a].given)
-            continue;
+        if (!node->attr[a].given) continue;
         text_printf(v->text, any ? ", " : " primitive_attrs: {");
         put_attribute(v->text, &op_table[node->op].attrs[a], &node->attr[a]);
         any = true;
@@ -185,17 +183,14 @@ static void put_communication(const View *v, const Node *node) {
     int dim, n = convert_digits(node->comm, from->layout, to->layout, digits, &dim);
     bool any = n > 0;
     text_printf(v->text, " primitive_attrs: {");
-    if (n > 0)
-        put_group(v, digits, n);
+    if (n > 0) put_group(v, digits, n);
     if (layout_is_partial(from->layout) && !layout_is_partial(to->layout)) {
         text_printf(v->text, any ? ", op: " : "op: ");
         for (int r = 0, shown = 0; r < NREDUCTIONS; r++)
-            if (layout_count(from->layout, from->layout->ndim + r) > 0)
-                text_printf(v->text, shown++ ? "+%s" : "%s", reduction_name[r]);
+            if (layout_count(from->layout, from->layout->ndim + r) > 0) text_printf(v->text, shown++ ? "+%s" : "%s", reduction_name[r]);
         any = true;
     }
-    if (n > 0 && dim >= 0)
-        text_printf(v->text, ", axis: %d", dim);
+    if (n > 0 && dim >= 0) text_printf(v->text, ", axis: %d", dim);
     text_printf(v->text, any ? ", from: " : "from: ");
     layout_print(v->text, from->layout, from->type.hidden);
     text_printf(v->text, ", to: ");
@@ -245,7 +240,9 @@ static void put_slice(const View *v, const Node *node) {
 }
 
 static void put_scope(const View *v, int id, const Node *node) {
-    const char *part = op_table[node->op].op_class == OP_CLASS_UPDATE ? "Optimizer/" : id >= v->g->nforward && v->g->nforward > 0 ? "Gradients/" : "";
+    const char *part = op_table[node->op].op_class == OP_CLASS_UPDATE ? "Optimizer/"
+                       : id >= v->g->nforward && v->g->nforward > 0   ? "Gradients/"
+                                                                      : "";
     const char *title = node->op == OP_convert ? comm_title[node->comm] : op_table[node->op].title;
     text_printf(v->text, "      # Fullname with scope: (%sDefault/%s/%s-%s)\n", part, v->g->name, title, node->name);
 }
@@ -259,14 +256,12 @@ static void put_node(View *v, int id) {
         text_printf(text, "%s%%%d(%s)", k ? ", " : "", v->number[node->out[k]], v->g->values.at[node->out[k]].name);
     }
     text_printf(text, " = %s(", node->op == OP_convert ? comm_title[node->comm] : op_table[node->op].title);
-    if (node->op == OP_write)
-        text_printf(text, "&%s, ", v->g->states.at[node->state].name);
+    if (node->op == OP_write) text_printf(text, "&%s, ", v->g->states.at[node->state].name);
     for (int i = 0; i < node->nin; i++) {
         text_printf(text, i ? ", " : "");
         put_operand(v, node->in[i]);
     }
-    if (node->op == OP_convert && node->comm == COMM_STRIDED_SLICE)
-        put_slice(v, node);
+    if (node->op == OP_convert && node->comm == COMM_STRIDED_SLICE) put_slice(v, node);
     text_printf(text, ")");
     put_instance_name(v, id, node);
     if (node->op == OP_convert)
@@ -295,15 +290,16 @@ static void put_node(View *v, int id) {
     put_source(v, node->span);
 }
 
-static bool is_leaf(const Node *node) { return op_table[node->op].op_class == OP_CLASS_LEAF; }
+static bool is_leaf(const Node *node) {
+    return op_table[node->op].op_class == OP_CLASS_LEAF;
+}
 
 /* The nodes in the order of the stage: as they run, once they are scheduled. A wait is shown where other steps run since the start. */
 static void put_nodes(View *v) {
     const Compilation *c = v->c;
     if (!v->spmd || c->order.n == 0) {
         for (int n = 0; n < v->g->nodes.n; n++)
-            if (!is_leaf(&v->g->nodes.at[n]))
-                put_node(v, n);
+            if (!is_leaf(&v->g->nodes.at[n])) put_node(v, n);
         return;
     }
     for (int i = 0; i < c->order.n; i++) {
@@ -318,8 +314,7 @@ static void put_nodes(View *v) {
 /* ---------------------------------------------------------------- parameters */
 
 static void put_slice_of(const View *v, const TensorType *type, const Layout *layout) {
-    if (layout == NULL)
-        return;
+    if (layout == NULL) return;
     Box box;
     layout_box(layout, &type->shape, v->rank, &box);
     layout_print(v->text, layout, type->hidden);
@@ -350,10 +345,8 @@ static void put_parameters(View *v) {
     }
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (node->op == OP_input)
-            v->parameter[node->out[0]] = node->state + 1;
-        if (node->op == OP_read)
-            v->parameter[node->out[0]] = g->inputs.n + node->state + 1;
+        if (node->op == OP_input) v->parameter[node->out[0]] = node->state + 1;
+        if (node->op == OP_read) v->parameter[node->out[0]] = g->inputs.n + node->state + 1;
     }
 }
 
@@ -368,16 +361,15 @@ void dump_rank(Text *text, const Compilation *c, const char *stage, int rank) {
     int nconverts = 0, nleaves = 0;
     for (int n = 0; n < v.g->nodes.n; n++) {
         nleaves += is_leaf(&v.g->nodes.at[n]);
-        if (v.g->nodes.at[n].op == OP_convert)
-            v.convert[n] = nconverts++;
+        if (v.g->nodes.at[n].op == OP_convert) v.convert[n] = nconverts++;
     }
-    text_printf(text, "# IR entry: @%s\n# Total subgraphs: 1\n\n# Attrs:\nstage: %s\nrank: %d\nranks: %d\nmode: %s\n", v.g->name, stage, rank, v.g->nranks,
-                mode_name[v.g->settings.mode]);
-    if (c->location != NULL)
-        text_printf(text, "arena_bytes: %lld\n", (long long)c->arena_bytes);
+    text_printf(text, "# IR entry: @%s\n# Total subgraphs: 1\n\n# Attrs:\nstage: %s\nrank: %d\nranks: %d\nmode: %s\n", v.g->name, stage,
+                rank, v.g->nranks, mode_name[v.g->settings.mode]);
+    if (c->location != NULL) text_printf(text, "arena_bytes: %lld\n", (long long)c->arena_bytes);
     text_printf(text, "\n");
     put_parameters(&v);
-    text_printf(text, "\nNode counting information:\nTotal number of nodes: %d\nTotal number of cnodes: %d\n\n", v.g->nodes.n, v.g->nodes.n - nleaves);
+    text_printf(text, "\nNode counting information:\nTotal number of nodes: %d\nTotal number of cnodes: %d\n\n", v.g->nodes.n,
+                v.g->nodes.n - nleaves);
     text_printf(text, "subgraph @%s(", v.g->name);
     for (int i = 0; i < v.g->inputs.n; i++)
         text_printf(text, "%s%%para%d_%s", i ? ", " : "", i + 1, v.g->inputs.at[i].name);
@@ -403,21 +395,17 @@ static bool make_directory(Arena *arena, const char *path, Error *error) {
     char *copy = arena_copy(arena, path, strlen(path));
     for (char *at = copy + 1;; at++) {
         char end = *at;
-        if (end != '/' && end != '\0')
-            continue;
+        if (end != '/' && end != '\0') continue;
         *at = '\0';
-        if (mkdir(copy, 0777) != 0 && errno != EEXIST)
-            return error_set(error, EXIT_ENVIRONMENT, "%s: %s", copy, strerror(errno));
+        if (mkdir(copy, 0777) != 0 && errno != EEXIST) return error_set(error, EXIT_ENVIRONMENT, "%s: %s", copy, strerror(errno));
         *at = end;
-        if (end == '\0')
-            return true;
+        if (end == '\0') return true;
     }
 }
 
 bool dump_stage(Compilation *c, const char *stage, int number) {
     const Options *options = c->options;
-    if (!make_directory(c->arena, options->dump_directory, &c->error))
-        return false;
+    if (!make_directory(c->arena, options->dump_directory, &c->error)) return false;
     int n = options->ndump_ranks < 0 ? c->graph.nranks : options->ndump_ranks;
     for (int i = 0; i < n; i++) {
         int rank = options->ndump_ranks < 0 ? i : options->dump_ranks[i];
@@ -427,8 +415,7 @@ bool dump_stage(Compilation *c, const char *stage, int number) {
         bool done = make_directory(c->arena, directory, &c->error) &&
                     file_write(arena_printf(c->arena, "%s/%02d_%s_%04d.ir", directory, number, stage, number), text.at, text.n, &c->error);
         text_finish(&text);
-        if (!done)
-            return false;
+        if (!done) return false;
     }
     Text text = {0};
     graph_print(&text, c->spmd.nodes.n > 0 ? &c->spmd : &c->graph);

@@ -1,10 +1,9 @@
 /* emit: the plan, its bytes, its proof, the file.
  *
- * emit   before: memory. After: c->plan, one program "train" of one role, and c->text, its bytes. The plan's graph is the unsharded one without
- *        strategies: what the proof compares with, free of what the planner thought.
- * prove  the plan as it is read back from those bytes is proved against its own graph; the certificate goes into the bytes. Fails, with
- *        nothing written, when it cannot be shown (exit 70), or when the text does not read back.
- * write  the file appears whole or not at all. */
+ * emit   before: memory. After: c->plan, one program "train" of one role, and c->text, its bytes. The plan's graph is the unsharded one
+ * without strategies: what the proof compares with, free of what the planner thought. prove  the plan as it is read back from those bytes
+ * is proved against its own graph; the certificate goes into the bytes. Fails, with nothing written, when it cannot be shown (exit 70), or
+ * when the text does not read back. write  the file appears whole or not at all. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,15 +52,14 @@ static void plan_graph(Compilation *c) {
 typedef struct Emitter {
     Compilation *c;
     Role *role;
-    int *instance;   /* per value of spmd: its instance, -1: none yet */
-    int *request;    /* per node of spmd: number of its communication */
+    int *instance; /* per value of spmd: its instance, -1: none yet */
+    int *request;  /* per node of spmd: number of its communication */
     int nrequests;
 } Emitter;
 
 static int instance_of(Emitter *e, int value) {
     Compilation *c = e->c;
-    if (e->instance[value] >= 0)
-        return e->instance[value];
+    if (e->instance[value] >= 0) return e->instance[value];
     const Value *v = &c->spmd.values.at[value];
     const Location *location = &c->location[value];
     Instance instance = {.value = c->whole_value.at[value],
@@ -75,10 +73,8 @@ static int instance_of(Emitter *e, int value) {
 }
 
 static StepKind step_kind(const Node *node, bool wait) {
-    if (node->op == OP_write)
-        return STEP_WRITE;
-    if (node->op != OP_convert)
-        return STEP_KERNEL;
+    if (node->op == OP_write) return STEP_WRITE;
+    if (node->op != OP_convert) return STEP_KERNEL;
     return node->comm == COMM_STRIDED_SLICE ? STEP_LOCAL : wait ? STEP_WAIT : STEP_START;
 }
 
@@ -86,10 +82,8 @@ static void emit_step(Emitter *e, Item item) {
     Compilation *c = e->c;
     const Node *node = &c->spmd.nodes.at[item.node];
     Step step = {.kind = step_kind(node, item.wait), .op = node->op, .comm = node->comm, .nin = node->nin, .state = -1, .request = -1};
-    if (step.kind == STEP_KERNEL || step.kind == STEP_WRITE)
-        step.node[step.nnodes++] = c->whole_node.at[item.node];
-    if (step.kind == STEP_START)
-        e->request[item.node] = e->nrequests++;
+    if (step.kind == STEP_KERNEL || step.kind == STEP_WRITE) step.node[step.nnodes++] = c->whole_node.at[item.node];
+    if (step.kind == STEP_START) e->request[item.node] = e->nrequests++;
     if (step.kind == STEP_START || step.kind == STEP_WAIT) {
         step.request = e->request[item.node];
         step.stream = step.kind == STEP_START;
@@ -99,16 +93,15 @@ static void emit_step(Emitter *e, Item item) {
     step.nout = step.kind == STEP_WRITE ? 0 : node->nout;
     for (int k = 0; k < step.nout; k++)
         step.out[k] = instance_of(e, node->out[k]);
-    if (step.kind == STEP_WRITE)
-        step.state = node->state;
+    if (step.kind == STEP_WRITE) step.state = node->state;
     vec_push(c->arena, &e->role->steps, step);
 }
 
 static const char *options_line(const Compilation *c) {
     static const char *const policy[] = {"auto", "bound", "canonical"};
     const Settings *settings = &c->graph.settings;
-    return arena_printf(c->arena, "mode=%s search=%s -O%d redistribution=%s", mode_name[settings->mode], settings->search, c->options->optimize,
-                        policy[c->options->optimize < 2 ? REDISTRIBUTE_CANONICAL : c->options->redistribution]);
+    return arena_printf(c->arena, "mode=%s search=%s -O%d redistribution=%s", mode_name[settings->mode], settings->search,
+                        c->options->optimize, policy[c->options->optimize < 2 ? REDISTRIBUTE_CANONICAL : c->options->redistribution]);
 }
 
 bool pass_emit(Compilation *c) {
@@ -125,8 +118,7 @@ bool pass_emit(Compilation *c) {
     e.request = arena_alloc(c->arena, sizeof *e.request * (size_t)(c->spmd.nodes.n + 1));
     for (int i = 0; i < c->order.n; i++)
         emit_step(&e, c->order.at[i]);
-    if (c->spmd.loss >= 0)
-        train.loss = instance_of(&e, c->spmd.loss);
+    if (c->spmd.loss >= 0) train.loss = instance_of(&e, c->spmd.loss);
     vec_push(c->arena, &train.roles, role);
     vec_push(c->arena, &c->plan.programs, train);
     plan_print(&c->text, &c->plan);
@@ -138,8 +130,7 @@ bool pass_prove(Compilation *c) {
     Error error;
     if (!plan_read(&read, c->arena, c->options->output, c->text.at, c->text.n, 0, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan does not read back: %s", error.text);
-    if (!c->options->prove)
-        return true;
+    if (!c->options->prove) return true;
     if (!proof_check(&read, &c->proof, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
     c->plan.certificate = c->proof.certificate;
@@ -149,4 +140,6 @@ bool pass_prove(Compilation *c) {
     return true;
 }
 
-bool pass_write(Compilation *c) { return file_write(c->options->output, c->text.at, c->text.n, &c->error); }
+bool pass_write(Compilation *c) {
+    return file_write(c->options->output, c->text.at, c->text.n, &c->error);
+}

@@ -32,7 +32,8 @@ static void accumulate(Graph *g, int *grad, int value, int dy) {
     int part = PART_OUT + g->values.at[value].index;
     char name[256];
     snprintf(name, sizeof name, "d_%s", g->values.at[value].name);
-    grad[value] = graph_emit_gradient(g, g->values.at[value].node, OP_add, (int[]){grad[value], dy}, (int[]){part, part}, 2, part, NULL, name);
+    grad[value] =
+        graph_emit_gradient(g, g->values.at[value].node, OP_add, (int[]){grad[value], dy}, (int[]){part, part}, 2, part, NULL, name);
 }
 
 static void backward(Graph *g, const bool *active, int *grad) {
@@ -44,29 +45,29 @@ static void backward(Graph *g, const bool *active, int *grad) {
             dy[k] = active[node.out[k]] ? grad[node.out[k]] : -1;
             reached |= dy[k] >= 0;
         }
-        if (!reached || op_table[node.op].adjoint == NULL)
-            continue;
+        if (!reached || op_table[node.op].adjoint == NULL) continue;
         assert(node.nout == 1); /* an operator of several results needs zeros for the gradients that nobody gave */
         for (int i = 0; i < MAX_IN; i++)
             dx[i] = -1;
         op_table[node.op].adjoint(g, n, dy, dx);
         for (int i = 0; i < node.nin; i++)
-            if (dx[i] >= 0 && active[node.in[i]])
-                accumulate(g, grad, node.in[i], dx[i]);
+            if (dx[i] >= 0 && active[node.in[i]]) accumulate(g, grad, node.in[i], dx[i]);
     }
 }
 
 /* ---------------------------------------------------------------- optimizers */
 
-static Attr attr_float(double f) { return (Attr){.given = true, .f = f}; }
+static Attr attr_float(double f) {
+    return (Attr){.given = true, .f = f};
+}
 
 /* The slot of a parameter, which lies as its parameter does; added on first use. */
 static int slot_of(Graph *g, int state, const char *suffix) {
     const char *name = arena_printf(g->arena, "%s.%s", g->states.at[state].name, suffix);
     for (int s = 0; s < g->states.n; s++)
-        if (g->states.at[s].parameter == state && s != state && strcmp(g->states.at[s].name, name) == 0)
-            return s;
-    State slot = {.name = name, .type = g->states.at[state].type, .init = {.kind = INIT_ZEROS}, .parameter = state, .span = g->states.at[state].span};
+        if (g->states.at[s].parameter == state && s != state && strcmp(g->states.at[s].name, name) == 0) return s;
+    State slot = {
+        .name = name, .type = g->states.at[state].type, .init = {.kind = INIT_ZEROS}, .parameter = state, .span = g->states.at[state].span};
     return graph_add_state(g, slot);
 }
 
@@ -87,7 +88,8 @@ static void update(Graph *g, int state, int read, int gradient) {
         attr[op_attr(OP_momentum, "momentum")] = attr_float(g->settings.momentum);
         int slot = slot_of(g, state, "momentum");
         int v = graph_read_state(g, slot, 0, g->states.at[slot].name, span);
-        int w = graph_emit(g, OP_momentum, (int[]){read, v, gradient}, 3, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name), span);
+        int w = graph_emit(g, OP_momentum, (int[]){read, v, gradient}, 3, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name),
+                           span);
         int new_v = g->nodes.at[g->values.at[w].node].out[1];
         graph_write_state(g, state, w, span);
         graph_write_state(g, slot, new_v, span);
@@ -101,8 +103,7 @@ static int state_gradient(Graph *g, const int *grad, int state, const int *first
     int sum = -1;
     for (int n = first_read[state]; n >= 0; n = next_read[n]) {
         int value = g->nodes.at[n].out[0];
-        if (grad[value] < 0)
-            continue;
+        if (grad[value] < 0) continue;
         if (sum < 0) {
             *read = value;
             sum = grad[value];
@@ -116,12 +117,10 @@ static int state_gradient(Graph *g, const int *grad, int state, const int *first
 
 void graph_differentiate(Graph *g) {
     g->nforward = g->nodes.n;
-    if (g->loss < 0 || g->settings.optimizer == OPTIMIZER_NONE)
-        return;
+    if (g->loss < 0 || g->settings.optimizer == OPTIMIZER_NONE) return;
     int nvalues = g->values.n, nstates = g->states.n;
     const bool *active = active_values(g);
-    if (!active[g->loss])
-        return;
+    if (!active[g->loss]) return;
     int *grad = arena_alloc(g->arena, sizeof *grad * (size_t)nvalues);
     for (int v = 0; v < nvalues; v++)
         grad[v] = -1;
@@ -142,8 +141,7 @@ void graph_differentiate(Graph *g) {
     for (int s = 0; s < nstates; s++) {
         int read = -1;
         int gradient = g->states.at[s].trainable ? state_gradient(g, grad, s, first_read, next_read, &read) : -1;
-        if (gradient >= 0)
-            update(g, s, read, gradient);
+        if (gradient >= 0) update(g, s, read, gradient);
     }
 }
 

@@ -12,13 +12,30 @@ enum { MAX_RANKS = 1 << 16, MAX_SOURCE_BYTES = 1 << 26 };
 /* ---------------------------------------------------------------- options */
 
 typedef enum {
-    OPT_RANKS, OPT_REPLICAS, OPT_OUTPUT, OPT_DEFINE, OPT_MODE, OPT_SEARCH, OPT_DATASET, OPT_GRADIENTS, OPT_STRICT, OPT_REDISTRIBUTION,
-    OPT_OPTIMIZE, OPT_DUMP, OPT_DUMP_RANKS, OPT_STATS, OPT_NO_PROOF, OPT_LIST_OPS, OPT_HELP, OPT_VERSION, NOPTIONS
+    OPT_RANKS,
+    OPT_REPLICAS,
+    OPT_OUTPUT,
+    OPT_DEFINE,
+    OPT_MODE,
+    OPT_SEARCH,
+    OPT_DATASET,
+    OPT_GRADIENTS,
+    OPT_STRICT,
+    OPT_REDISTRIBUTION,
+    OPT_OPTIMIZE,
+    OPT_DUMP,
+    OPT_DUMP_RANKS,
+    OPT_STATS,
+    OPT_NO_PROOF,
+    OPT_LIST_OPS,
+    OPT_HELP,
+    OPT_VERSION,
+    NOPTIONS
 } OptionId;
 typedef enum { ARGUMENT_NONE, ARGUMENT_REQUIRED, ARGUMENT_OPTIONAL } Argument;
 
 static const struct OptionSpec {
-    const char *name;      /* with its dashes; those of one dash take their argument directly behind them or as the next word */
+    const char *name; /* with its dashes; those of one dash take their argument directly behind them or as the next word */
     Argument argument;
     const char *shown, *help;
 } specs[NOPTIONS] = {
@@ -31,11 +48,15 @@ static const struct OptionSpec {
     [OPT_DATASET] = {"--dataset", ARGUMENT_REQUIRED, "--dataset HOW", "how inputs arrive: data_parallel, full_batch, auto"},
     [OPT_GRADIENTS] = {"--gradients", ARGUMENT_REQUIRED, "--gradients HOW", "mode data_parallel: mean or sum over the replicas"},
     [OPT_STRICT] = {"--strict-divide", ARGUMENT_NONE, "--strict-divide", "a split that does not divide a size is an error"},
-    [OPT_REDISTRIBUTION] = {"--redistribution", ARGUMENT_REQUIRED, "--redistribution P", "at -O2: auto, bound (fewest bytes), canonical (MindSpore's)"},
-    [OPT_OPTIMIZE] = {"-O", ARGUMENT_REQUIRED, "-O0, -O1, -O2", "0: canonical communication, in order; 1: and overlap, in place;\n"
+    [OPT_REDISTRIBUTION] = {"--redistribution", ARGUMENT_REQUIRED, "--redistribution P",
+                            "at -O2: auto, bound (fewest bytes), canonical (MindSpore's)"},
+    [OPT_OPTIMIZE] = {"-O", ARGUMENT_REQUIRED, "-O0, -O1, -O2",
+                      "0: canonical communication, in order; 1: and overlap, in place;\n"
                       "                        2 (default): and conversions replanned"},
-    [OPT_DUMP] = {"--dump-ir", ARGUMENT_OPTIONAL, "--dump-ir[=DIR]", "write the IR after every pass (default DIR: FILE without .plan, and _ir)"},
-    [OPT_DUMP_RANKS] = {"--dump-ranks", ARGUMENT_REQUIRED, "--dump-ranks LIST", "which ranks' views: 0,3 or all (default 0); implies --dump-ir"},
+    [OPT_DUMP] = {"--dump-ir", ARGUMENT_OPTIONAL, "--dump-ir[=DIR]",
+                  "write the IR after every pass (default DIR: FILE without .plan, and _ir)"},
+    [OPT_DUMP_RANKS] = {"--dump-ranks", ARGUMENT_REQUIRED, "--dump-ranks LIST",
+                        "which ranks' views: 0,3 or all (default 0); implies --dump-ir"},
     [OPT_STATS] = {"--stats", ARGUMENT_NONE, "--stats", "communication, memory, FLOPs, time of each pass"},
     [OPT_NO_PROOF] = {"--no-proof", ARGUMENT_NONE, "--no-proof", "do not prove the plan"},
     [OPT_LIST_OPS] = {"--list-ops", ARGUMENT_NONE, "--list-ops", "print the operators"},
@@ -57,8 +78,7 @@ static void help(FILE *out) {
 static void list_ops(void) {
     for (int op = 0; op < NOPS; op++) {
         const Op *row = &op_table[op];
-        if (row->op_class != OP_CLASS_USER)
-            continue;
+        if (row->op_class != OP_CLASS_USER) continue;
         Text call = {0};
         text_printf(&call, "%s(%s", row->name, row->ins);
         for (int a = 0; a < MAX_ATTRS && row->attrs[a].name != NULL; a++)
@@ -102,8 +122,7 @@ static bool read_number(const char *text, int64_t low, int64_t high, int64_t *va
 
 static bool read_count(const char *option, const char *text, int *count) {
     int64_t value;
-    if (!read_number(text, 1, MAX_RANKS, &value))
-        return usage_error("%s takes a number from 1 to %d, not '%s'", option, MAX_RANKS, text);
+    if (!read_number(text, 1, MAX_RANKS, &value)) return usage_error("%s takes a number from 1 to %d, not '%s'", option, MAX_RANKS, text);
     *count = (int)value;
     return true;
 }
@@ -132,15 +151,15 @@ static bool read_ranks(CommandLine *line, const char *text) {
             return usage_error("--dump-ranks takes ranks such as 0,3 or all, not '%s'", text);
         vec_push(line->arena, &line->ranks, (int)rank);
         at += n;
-        if (*at == '\0')
-            break;
+        if (*at == '\0') break;
     }
     line->options.ndump_ranks = line->ranks.n;
     return true;
 }
 
 static bool read_policy(const char *text, RedistributePolicy *policy) {
-    static const char *const name[] = {[REDISTRIBUTE_AUTO] = "auto", [REDISTRIBUTE_BOUND] = "bound", [REDISTRIBUTE_CANONICAL] = "canonical"};
+    static const char *const name[] = {
+        [REDISTRIBUTE_AUTO] = "auto", [REDISTRIBUTE_BOUND] = "bound", [REDISTRIBUTE_CANONICAL] = "canonical"};
     for (int p = 0; p < 3; p++)
         if (strcmp(text, name[p]) == 0) {
             *policy = (RedistributePolicy)p;
@@ -178,8 +197,7 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
     case OPT_REDISTRIBUTION:
         return read_policy(value, &options->redistribution);
     case OPT_OPTIMIZE:
-        if (strlen(value) != 1 || *value < '0' || *value > '2')
-            return usage_error("-O takes 0, 1 or 2, not '%s'", value);
+        if (strlen(value) != 1 || *value < '0' || *value > '2') return usage_error("-O takes 0, 1 or 2, not '%s'", value);
         options->optimize = *value - '0';
         return true;
     case OPT_DUMP:
@@ -224,14 +242,11 @@ static bool read_option(CommandLine *line, int argc, char **argv, int *i) {
     int id = 0;
     while (id < NOPTIONS && (strlen(specs[id].name) != n || strncmp(specs[id].name, word, n) != 0))
         id++;
-    if (id == NOPTIONS)
-        return unknown_option(word, is_short ? strlen(word) : n);
+    if (id == NOPTIONS) return unknown_option(word, is_short ? strlen(word) : n);
     const char *value = word[n] == '\0' ? NULL : word + n + !is_short;
-    if (value != NULL && specs[id].argument == ARGUMENT_NONE)
-        return usage_error("%s takes no argument", specs[id].name);
+    if (value != NULL && specs[id].argument == ARGUMENT_NONE) return usage_error("%s takes no argument", specs[id].name);
     if (value == NULL && specs[id].argument == ARGUMENT_REQUIRED) {
-        if (*i + 1 >= argc)
-            return usage_error("%s takes an argument: %s", specs[id].name, specs[id].shown);
+        if (*i + 1 >= argc) return usage_error("%s takes an argument: %s", specs[id].name, specs[id].shown);
         value = argv[++*i];
     }
     return take(line, (OptionId)id, value);
@@ -243,8 +258,7 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
     vec_push(line->arena, &line->ranks, 0);
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != '\0') {
-            if (!read_option(line, argc, argv, &i))
-                return false;
+            if (!read_option(line, argc, argv, &i)) return false;
         } else if (options->input != NULL) {
             return usage_error("one net at a time, not '%s' too", argv[i]);
         } else {
@@ -266,8 +280,7 @@ static const char *renamed(Arena *arena, const char *name, bool keep_directory, 
     const char *slash = strrchr(name, '/');
     const char *begin = keep_directory || slash == NULL ? name : slash + 1;
     size_t n = strlen(begin), e = strlen(ending);
-    if (n > e && strcmp(begin + n - e, ending) == 0)
-        n -= e;
+    if (n > e && strcmp(begin + n - e, ending) == 0) n -= e;
     return arena_printf(arena, "%.*s%s", (int)n, begin, suffix);
 }
 
@@ -287,13 +300,12 @@ static int run(const Options *options, Arena *arena) {
     bool done = compile(&c, arena, options, &diags, source, n);
     diags_print(&diags, stderr);
     if (!done && c.error.text[0] != '\0') /* the environment's failures name their file; a bug of pcc is about this net */
-        fprintf(stderr, "pcc: %s%s%s\n", c.error.code == EXIT_INTERNAL ? options->input : "", c.error.code == EXIT_INTERNAL ? ": internal error: " : "",
-                c.error.text);
+        fprintf(stderr, "pcc: %s%s%s\n", c.error.code == EXIT_INTERNAL ? options->input : "",
+                c.error.code == EXIT_INTERNAL ? ": internal error: " : "", c.error.text);
     if (done) {
         Text text = {0};
         stats_summary(&text, &c);
-        if (options->stats)
-            stats_print(&text, &c);
+        if (options->stats) stats_print(&text, &c);
         fwrite(text.at, 1, text.n, stdout);
         text_finish(&text);
     }
@@ -302,10 +314,8 @@ static int run(const Options *options, Arena *arena) {
 }
 
 static int command(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "redistribute") == 0)
-        return redistribute_command(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "check") == 0)
-        return check_command(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "redistribute") == 0) return redistribute_command(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "check") == 0) return check_command(argc - 1, argv + 1);
     Arena arena;
     arena_init(&arena);
     CommandLine line = {.arena = &arena};
@@ -323,10 +333,8 @@ static int command(int argc, char **argv) {
         code = EXIT_USAGE;
     } else {
         Options *options = &line.options;
-        if (options->output == NULL)
-            options->output = renamed(&arena, options->input, false, ".dsl", ".plan");
-        if (options->dump_directory == NULL)
-            options->dump_directory = renamed(&arena, options->output, true, ".plan", "_ir");
+        if (options->output == NULL) options->output = renamed(&arena, options->input, false, ".dsl", ".plan");
+        if (options->dump_directory == NULL) options->dump_directory = renamed(&arena, options->output, true, ".plan", "_ir");
         code = run(options, &arena);
     }
     arena_finish(&arena);
@@ -336,8 +344,7 @@ static int command(int argc, char **argv) {
 int main(int argc, char **argv) {
     int code = command(argc, argv);
     bool written = fflush(stdout) == 0 && !ferror(stdout);
-    if (written || code != EXIT_DONE)
-        return code;
+    if (written || code != EXIT_DONE) return code;
     fputs("pcc: cannot write the output: is the disk full?\n", stderr);
     return EXIT_ENVIRONMENT;
 }

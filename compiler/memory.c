@@ -23,14 +23,18 @@ typedef struct Hole {
 typedef struct Allocator {
     Compilation *c;
     VEC(Hole) holes;
-    int64_t top;          /* everything from here on is free */
-    int *def, *last;      /* per value: index in c->order of the step that begins to write it, of the last one that reads it */
+    int64_t top;                   /* everything from here on is free */
+    int *def, *last;               /* per value: index in c->order of the step that begins to write it, of the last one that reads it */
     int *first_dying, *next_dying; /* per step the values whose last step it is */
-    bool *moved;          /* its memory belongs to a later value */
+    bool *moved;                   /* its memory belongs to a later value */
 } Allocator;
 
-static bool is_leaf(const Node *node) { return op_table[node->op].op_class == OP_CLASS_LEAF; }
-static int64_t room(const Compilation *c, int value) { return (c->box_bytes[value] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+static bool is_leaf(const Node *node) {
+    return op_table[node->op].op_class == OP_CLASS_LEAF;
+}
+static int64_t room(const Compilation *c, int value) {
+    return (c->box_bytes[value] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
 
 /* ---------------------------------------------------------------- the arena */
 
@@ -38,8 +42,7 @@ static int64_t allocate(Allocator *a, int64_t bytes) {
     int best = -1;
     for (int i = 0; i < a->holes.n; i++) {
         int64_t size = a->holes.at[i].end - a->holes.at[i].begin;
-        if (size >= bytes && (best < 0 || size < a->holes.at[best].end - a->holes.at[best].begin))
-            best = i;
+        if (size >= bytes && (best < 0 || size < a->holes.at[best].end - a->holes.at[best].begin)) best = i;
     }
     int64_t at;
     if (best >= 0) {
@@ -53,14 +56,12 @@ static int64_t allocate(Allocator *a, int64_t bytes) {
     }
     at = a->top;
     a->top += bytes;
-    if (a->top > a->c->arena_bytes)
-        a->c->arena_bytes = a->top;
+    if (a->top > a->c->arena_bytes) a->c->arena_bytes = a->top;
     return at;
 }
 
 static void release(Allocator *a, int64_t begin, int64_t bytes) {
-    if (bytes == 0)
-        return;
+    if (bytes == 0) return;
     int low = 0, high = a->holes.n;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -78,8 +79,7 @@ static void release(Allocator *a, int64_t begin, int64_t bytes) {
             a->holes.n--;
             memmove(a->holes.at + i + 1, a->holes.at + i + 2, sizeof *a->holes.at * (size_t)(a->holes.n - i - 1));
         }
-    if (a->holes.n > 0 && a->holes.at[a->holes.n - 1].end == a->top)
-        a->top = a->holes.at[--a->holes.n].begin;
+    if (a->holes.n > 0 && a->holes.at[a->holes.n - 1].end == a->top) a->top = a->holes.at[--a->holes.n].begin;
 }
 
 /* ---------------------------------------------------------------- lifetimes */
@@ -94,13 +94,11 @@ static void lifetimes(Allocator *a) {
         for (int k = 0; k < node->nin; k++)
             a->last[node->in[k]] = i; /* a communication's wait comes later than its start: the source lasts until then */
         for (int k = 0; k < node->nout; k++) {
-            if (a->def[node->out[k]] < 0)
-                a->def[node->out[k]] = i;
+            if (a->def[node->out[k]] < 0) a->def[node->out[k]] = i;
             a->last[node->out[k]] = i;
         }
     }
-    if (g->loss >= 0)
-        a->last[g->loss] = c->order.n; /* read after the last step */
+    if (g->loss >= 0) a->last[g->loss] = c->order.n; /* read after the last step */
     for (int v = g->values.n - 1; v >= 0; v--)
         if (a->def[v] >= 0 && a->last[v] < c->order.n) {
             a->next_dying[v] = a->first_dying[a->last[v]];
@@ -114,8 +112,7 @@ static void place_leaves(Compilation *c) {
     const Graph *g = &c->spmd;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (!is_leaf(node))
-            continue;
+        if (!is_leaf(node)) continue;
         Location *location = &c->location[node->out[0]];
         if (node->op == OP_read)
             *location = (Location){PLACE_STATE, node->state, node->version};
@@ -128,8 +125,7 @@ static void place_leaves(Compilation *c) {
 
 /* Whether node's result k may be computed over its operand k. */
 static bool may_overwrite(const Graph *g, const Node *node, int k) {
-    if (!op_table[node->op].in_place || k >= node->nin)
-        return false;
+    if (!op_table[node->op].in_place || k >= node->nin) return false;
     const Value *from = &g->values.at[node->in[k]], *to = &g->values.at[node->out[k]];
     return from->layout == to->layout && type_equal(&from->type, &to->type);
 }
@@ -143,18 +139,15 @@ static void place_states(Allocator *a) {
         last_read[s] = -1;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (node->op == OP_read && a->last[node->out[0]] > last_read[node->state])
-            last_read[node->state] = a->last[node->out[0]];
+        if (node->op == OP_read && a->last[node->out[0]] > last_read[node->state]) last_read[node->state] = a->last[node->out[0]];
     }
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *write = &g->nodes.at[n];
-        if (write->op != OP_write)
-            continue;
+        if (write->op != OP_write) continue;
         int value = write->in[0];
         const Value *v = &g->values.at[value];
         const Node *maker = &g->nodes.at[v->node];
-        if (is_leaf(maker) || maker->op == OP_convert || v->layout != g->states.at[write->state].layout)
-            continue;
+        if (is_leaf(maker) || maker->op == OP_convert || v->layout != g->states.at[write->state].layout) continue;
         bool over = may_overwrite(g, maker, v->index);
         if (over) {
             const Node *old = &g->nodes.at[g->values.at[maker->in[v->index]].node];
@@ -171,7 +164,8 @@ static void place_states(Allocator *a) {
 static bool take_over(Allocator *a, const Node *node, int k, int step) {
     Compilation *c = a->c;
     int from = node->in[k];
-    if (!may_overwrite(&c->spmd, node, k) || c->location[from].place != PLACE_ARENA || a->last[from] != step || a->def[from] < 0 || a->moved[from])
+    if (!may_overwrite(&c->spmd, node, k) || c->location[from].place != PLACE_ARENA || a->last[from] != step || a->def[from] < 0 ||
+        a->moved[from])
         return false;
     c->location[node->out[k]] = c->location[from];
     a->moved[from] = true;
@@ -193,15 +187,13 @@ bool pass_memory(Compilation *c) {
     lifetimes(&a);
     place_leaves(c);
     bool reuse = c->options->optimize > 0;
-    if (reuse)
-        place_states(&a);
+    if (reuse) place_states(&a);
     for (int i = 0; i < c->order.n; i++) {
         const Node *node = &g->nodes.at[c->order.at[i].node];
         bool makes = !c->order.at[i].wait && node->op != OP_write;
         for (int k = 0; makes && k < node->nout; k++) {
             int value = node->out[k];
-            if (c->location[value].place != PLACE_ARENA || (reuse && take_over(&a, node, k, i)))
-                continue;
+            if (c->location[value].place != PLACE_ARENA || (reuse && take_over(&a, node, k, i))) continue;
             c->location[value].at = allocate(&a, room(c, value));
         }
         for (int v = a.first_dying[i]; v >= 0; v = a.next_dying[v])

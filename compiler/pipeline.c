@@ -9,12 +9,13 @@
 typedef enum { LEAVES_GRAPH, LEAVES_SPMD, LEAVES_PLAN } Leaves;
 
 typedef struct Pass {
-    const char *name;    /* in --stats */
+    const char *name; /* in --stats */
     bool (*run)(Compilation *c);
     Leaves leaves;
-    const char *dump;    /* the stage's name in file names; NULL: no dump */
+    const char *dump; /* the stage's name in file names; NULL: no dump */
 } Pass;
 
+/* clang-format off */
 static const Pass passes[] = {
     {"parse",       pass_parse,       LEAVES_GRAPH, "parse"},
     {"simplify",    pass_simplify,    LEAVES_GRAPH, "simplify"},
@@ -31,6 +32,7 @@ static const Pass passes[] = {
     {"prove",       pass_prove,       LEAVES_PLAN,  NULL},
     {"write",       pass_write,       LEAVES_PLAN,  NULL},
 };
+/* clang-format on */
 enum { NPASSES = sizeof passes / sizeof *passes };
 static_assert((int)NPASSES <= (int)MAX_PASSES, "room for the times");
 
@@ -55,8 +57,7 @@ static bool run_pass(Compilation *c, int number) {
     c->pass[number].seconds = now_seconds() - begin;
     c->seconds += c->pass[number].seconds;
     c->npasses = number + 1;
-    if (!done)
-        return false;
+    if (!done) return false;
     begin = now_seconds();
     if (pass->leaves != LEAVES_PLAN && !graph_verify(pass->leaves == LEAVES_SPMD ? &c->spmd : &c->graph, pass->name, &c->error))
         return false;
@@ -73,11 +74,12 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
     c->source_bytes = n;
     for (int p = 0; p < NPASSES; p++)
         if (!run_pass(c, p)) {
-            if (c->error.code == 0)
-                c->error.code = EXIT_REJECTED;
+            if (c->error.code == 0) c->error.code = EXIT_REJECTED;
             return false;
         }
     return true;
 }
 
-void compilation_finish(Compilation *c) { text_finish(&c->text); }
+void compilation_finish(Compilation *c) {
+    text_finish(&c->text);
+}

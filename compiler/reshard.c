@@ -1,9 +1,10 @@
 /* reshard: a conversion wherever a value is needed in another layout than it has.
  *
- * Before: assign. After: c->spmd holds the graph's values under the same ids, each in the layout of its producer, and one `convert` node for
- * every step of a conversion, in MindSpore's canonical form (facts/mindspore.md 3; the same at every -O level): a partial sum is completed by an
- * AllReduce where it arises; then AllGather from the first digit that differs, StridedSlice. A value that several nodes need in one
- * layout is converted once, and conversions that begin alike share what they begin with. Every operand lies as its node needs it. */
+ * Before: assign. After: c->spmd holds the graph's values under the same ids, each in the layout of its producer, and one `convert` node
+ * for every step of a conversion, in MindSpore's canonical form (facts/mindspore.md 3; the same at every -O level): a partial sum is
+ * completed by an AllReduce where it arises; then AllGather from the first digit that differs, StridedSlice. A value that several nodes
+ * need in one layout is converted once, and conversions that begin alike share what they begin with. Every operand lies as its node needs
+ * it. */
 #include <assert.h>
 #include <string.h>
 
@@ -39,8 +40,7 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
 }
 
 static uint64_t memo_hash(Compilation *c, const Layout *from, const Layout *to, const TensorType *type, int what) {
-    if (c->memo == NULL)
-        c->memo = arena_alloc(c->arena, sizeof *c->memo);
+    if (c->memo == NULL) c->memo = arena_alloc(c->arena, sizeof *c->memo);
     uint64_t hash = mix(mix((uint64_t)(uintptr_t)from, (uint64_t)(uintptr_t)to), (uint64_t)what);
     for (int d = 0; d < type->shape.ndim; d++)
         hash = mix(hash, (uint64_t)type->shape.dim[d]);
@@ -51,8 +51,7 @@ StepTraffic convert_traffic(Compilation *c, CommKind kind, const Layout *from, c
     uint64_t slot = memo_hash(c, from, to, type, (int)kind);
     TrafficEntry **bucket = &c->memo->traffic[slot];
     for (TrafficEntry *e = *bucket; e != NULL; e = e->next)
-        if (e->from == from && e->to == to && e->kind == kind && type_equal(&e->type, type))
-            return e->traffic;
+        if (e->from == from && e->to == to && e->kind == kind && type_equal(&e->type, type)) return e->traffic;
     TrafficEntry *e = arena_alloc(c->arena, sizeof *e);
     *e = (TrafficEntry){.from = from, .to = to, .type = *type, .kind = kind, .next = *bucket};
     traffic_step(kind, from, to, &type->shape, c->graph.nranks, &e->traffic.received, &e->traffic.sent);
@@ -65,8 +64,7 @@ const Conversion *conversion_plan(Compilation *c, const Layout *from, const Layo
     uint64_t slot = memo_hash(c, from, to, type, (int)policy);
     MemoEntry **bucket = &c->memo->bucket[slot];
     for (MemoEntry *e = *bucket; e != NULL; e = e->next)
-        if (e->from == from && e->to == to && e->policy == policy && type_equal(&e->type, type))
-            return &e->conversion;
+        if (e->from == from && e->to == to && e->policy == policy && type_equal(&e->type, type)) return &e->conversion;
     MemoEntry *e = arena_alloc(c->arena, sizeof *e);
     *e = (MemoEntry){.from = from, .to = to, .type = *type, .policy = policy, .next = *bucket};
     const char *why = NULL;
@@ -80,8 +78,8 @@ const Conversion *conversion_plan(Compilation *c, const Layout *from, const Layo
 /* ---------------------------------------------------------------- rebuilding */
 
 typedef struct ConvertIndex {
-    int *bucket;  /* first convert value of a hash, -1 */
-    int *next;    /* per value of the new graph: the next of its bucket */
+    int *bucket; /* first convert value of a hash, -1 */
+    int *next;   /* per value of the new graph: the next of its bucket */
     int mask, cap;
 } ConvertIndex;
 
@@ -130,8 +128,7 @@ int rebuild_convert(Rebuild *r, int source, CommKind kind, const Layout *to) {
     int *bucket = &index->bucket[hash & (uint64_t)index->mask];
     for (int v = *bucket; v >= 0; v = index->next[v]) {
         const Node *made = &g->nodes.at[g->values.at[v].node];
-        if (made->in[0] == source && made->comm == kind && g->values.at[v].layout == layout)
-            return v;
+        if (made->in[0] == source && made->comm == kind && g->values.at[v].layout == layout) return v;
     }
     const char *name = c->graph.values.at[c->whole_value.at[source]].name; /* made unique by a number */
     int value = graph_emit(g, OP_convert, &source, 1, NULL, name, g->nodes.at[g->values.at[source].node].span);
@@ -144,8 +141,7 @@ int rebuild_convert(Rebuild *r, int source, CommKind kind, const Layout *to) {
     if (value >= index->cap) {
         int cap = 2 * (value + 64);
         int *next = arena_alloc(c->arena, sizeof *next * (size_t)cap);
-        if (index->cap > 0)
-            memcpy(next, index->next, sizeof *next * (size_t)index->cap);
+        if (index->cap > 0) memcpy(next, index->next, sizeof *next * (size_t)index->cap);
         index->next = next;
         index->cap = cap;
     }
@@ -158,8 +154,7 @@ int rebuild_convert(Rebuild *r, int source, CommKind kind, const Layout *to) {
 
 static bool list_has(const Layout *layout, int list, Digit digit) {
     for (int i = 0; i < layout_count(layout, list); i++)
-        if (layout_list(layout, list)[i].size == digit.size && layout_list(layout, list)[i].stride == digit.stride)
-            return true;
+        if (layout_list(layout, list)[i].size == digit.size && layout_list(layout, list)[i].stride == digit.stride) return true;
     return false;
 }
 
@@ -167,20 +162,16 @@ int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *d
     Layout a = *from, b = *to;
     int n = 0;
     *dim = -1;
-    if (kind == COMM_EXCHANGE || kind == COMM_STRIDED_SLICE || !layout_refine(&a, &b))
-        return 0;
+    if (kind == COMM_EXCHANGE || kind == COMM_STRIDED_SLICE || !layout_refine(&a, &b)) return 0;
     for (int list = 0; list < a.ndim + NREDUCTIONS; list++)
         for (int i = 0; i < layout_count(&a, list); i++) {
             Digit digit = layout_list(&a, list)[i];
-            if (list_has(&b, list, digit))
-                continue;
+            if (list_has(&b, list, digit)) continue;
             digits[n++] = digit;
-            if (list < a.ndim && *dim < 0)
-                *dim = list;
+            if (list < a.ndim && *dim < 0) *dim = list;
         }
     for (int list = 0; *dim < 0 && kind == COMM_REDUCE_SCATTER && list < b.ndim; list++)
-        if (layout_count(&b, list) != layout_count(&a, list))
-            *dim = list;
+        if (layout_count(&b, list) != layout_count(&a, list)) *dim = list;
     return n;
 }
 
@@ -191,8 +182,7 @@ static int bring(Rebuild *r, int value, const Layout *to) {
     Compilation *c = r->c;
     Graph *g = &c->spmd;
     const Layout *from = g->values.at[value].layout;
-    if (from == to)
-        return value;
+    if (from == to) return value;
     TensorType type = g->values.at[value].type;
     const Conversion *conversion = conversion_plan(c, from, to, &type, REDISTRIBUTE_CANONICAL);
     for (int s = 0; s < conversion->nsteps; s++)
@@ -207,19 +197,16 @@ bool pass_reshard(Compilation *c) {
     int *at_home = arena_alloc(c->arena, sizeof *at_home * (size_t)(g->values.n + 1)); /* per value: it in its home layout */
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (n == g->nforward)
-            c->spmd.nforward = c->spmd.nodes.n;
+        if (n == g->nforward) c->spmd.nforward = c->spmd.nodes.n;
         int in[MAX_IN];
         for (int i = 0; i < node->nin; i++)
             in[i] = bring(&r, at_home[node->in[i]], c->need[n][i]);
         rebuild_node(&r, n, in);
         for (int k = 0; k < node->nout; k++) {
             at_home[node->out[k]] = bring(&r, node->out[k], c->home[node->out[k]]);
-            if (node->out[k] == g->loss)
-                c->spmd.loss = bring(&r, at_home[g->loss], c->loss_need);
+            if (node->out[k] == g->loss) c->spmd.loss = bring(&r, at_home[g->loss], c->loss_need);
         }
     }
-    if (c->spmd.nforward == 0)
-        c->spmd.nforward = c->spmd.nodes.n;
+    if (c->spmd.nforward == 0) c->spmd.nforward = c->spmd.nodes.n;
     return true;
 }

@@ -6,8 +6,8 @@
  * -O0: program order, wait directly after start, directly before the first user. Else:
  * - a communication starts as soon as its source is there, but at most WINDOW kernels before its first user, so that what is gathered
  *   early does not fill the memory; it is waited for directly before that user;
- * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state: the gradient's communication
- *   runs beside the kernels between, and its memory is free soon after. */
+ * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state: the gradient's
+ * communication runs beside the kernels between, and its memory is free soon after. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,16 +23,20 @@ typedef struct Keyed {
 typedef struct Scheduler {
     Compilation *c;
     const Graph *g;
-    int n;           /* nodes that are neither leaf nor convert */
-    int *at;         /* position p -> node, in the order of execution */
-    int *position;   /* node -> p; convert: of its first user, n for the loss, NEVER: no user */
+    int n;                         /* nodes that are neither leaf nor convert */
+    int *at;                       /* position p -> node, in the order of execution */
+    int *position;                 /* node -> p; convert: of its first user, n for the loss, NEVER: no user */
     int *first_start, *next_start; /* position -> converts to start before it, by id; per node: the next of its position */
-    char *state;     /* per convert node: not begun, started, done */
+    char *state;                   /* per convert node: not begun, started, done */
 } Scheduler;
 enum { IDLE, STARTED, DONE };
 
-static bool is_leaf(const Node *node) { return op_table[node->op].op_class == OP_CLASS_LEAF; }
-static const Node *producer(const Graph *g, int value) { return &g->nodes.at[g->values.at[value].node]; }
+static bool is_leaf(const Node *node) {
+    return op_table[node->op].op_class == OP_CLASS_LEAF;
+}
+static const Node *producer(const Graph *g, int value) {
+    return &g->nodes.at[g->values.at[value].node];
+}
 
 /* The leaf or kernel at the start of the converts that lead to a value. */
 static int root_node(const Graph *g, int value) {
@@ -50,8 +54,7 @@ static int keyed_compare(const void *a, const void *b) {
 static void note_reader(const Graph *g, const Node *node, int key, int *last_reader) {
     for (int i = 0; i < node->nin; i++) {
         const Node *root = &g->nodes.at[root_node(g, node->in[i])];
-        if (root->op == OP_read && key > last_reader[root->state])
-            last_reader[root->state] = key;
+        if (root->op == OP_read && key > last_reader[root->state]) last_reader[root->state] = key;
     }
 }
 
@@ -65,33 +68,28 @@ static void order_kernels(Scheduler *s) {
     int window = s->c->options->optimize > 0 ? WINDOW : 0, count = 0;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (is_leaf(node) || node->op == OP_convert)
-            continue;
+        if (is_leaf(node) || node->op == OP_convert) continue;
         key[n] = ++count;
         for (int i = 0; i < node->nin; i++) {
             int before = key[root_node(g, node->in[i])];
             key[n] = before > key[n] ? before : key[n];
         }
-        if (op_table[node->op].op_class != OP_CLASS_UPDATE)
-            note_reader(g, node, key[n], last_reader);
+        if (op_table[node->op].op_class != OP_CLASS_UPDATE) note_reader(g, node, key[n], last_reader);
     }
     for (int n = 0; n < g->nodes.n && window > 0; n++) { /* readers are known: updates may move up */
         const Node *node = &g->nodes.at[n];
-        if (op_table[node->op].op_class != OP_CLASS_UPDATE)
-            continue;
+        if (op_table[node->op].op_class != OP_CLASS_UPDATE) continue;
         int ready = 0;
         for (int i = 0; i < node->nin; i++) {
             const Node *root = &g->nodes.at[root_node(g, node->in[i])];
             int before = root->op == OP_read ? last_reader[root->state] : key[root_node(g, node->in[i])];
             ready = before > ready ? before : ready;
         }
-        if (node->op == OP_write && last_reader[node->state] > ready)
-            ready = last_reader[node->state];
+        if (node->op == OP_write && last_reader[node->state] > ready) ready = last_reader[node->state];
         key[n] = node->op == OP_write ? ready : ready + window;
     }
     for (int n = 0; n < g->nodes.n; n++)
-        if (!is_leaf(&g->nodes.at[n]) && g->nodes.at[n].op != OP_convert)
-            keyed[s->n++] = (Keyed){key[n], n};
+        if (!is_leaf(&g->nodes.at[n]) && g->nodes.at[n].op != OP_convert) keyed[s->n++] = (Keyed){key[n], n};
     qsort(keyed, (size_t)s->n, sizeof *keyed, keyed_compare);
     for (int p = 0; p < s->n; p++) {
         s->at[p] = keyed[p].node;
@@ -103,13 +101,10 @@ static void order_kernels(Scheduler *s) {
 static void first_users(Scheduler *s) {
     const Graph *g = s->g;
     for (int n = 0; n < g->nodes.n; n++)
-        if (g->nodes.at[n].op == OP_convert)
-            s->position[n] = NEVER;
-    if (g->loss >= 0 && producer(g, g->loss)->op == OP_convert)
-        s->position[g->values.at[g->loss].node] = s->n;
+        if (g->nodes.at[n].op == OP_convert) s->position[n] = NEVER;
+    if (g->loss >= 0 && producer(g, g->loss)->op == OP_convert) s->position[g->values.at[g->loss].node] = s->n;
     for (int n = g->nodes.n - 1; n >= 0; n--) { /* users stand behind what they use */
-        if (s->position[n] == NEVER || is_leaf(&g->nodes.at[n]))
-            continue;
+        if (s->position[n] == NEVER || is_leaf(&g->nodes.at[n])) continue;
         for (int i = 0; i < g->nodes.at[n].nin; i++) {
             int source = g->values.at[g->nodes.at[n].in[i]].node;
             if (g->nodes.at[source].op == OP_convert && (s->position[source] == NEVER || s->position[source] > s->position[n]))
@@ -123,11 +118,9 @@ static void place_starts(Scheduler *s) {
     const Graph *g = s->g;
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
-        if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || s->position[n] == NEVER)
-            continue;
+        if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || s->position[n] == NEVER) continue;
         const Node *source = producer(g, node->in[0]);
-        if (source->op == OP_convert)
-            continue;
+        if (source->op == OP_convert) continue;
         int ready = is_leaf(source) ? 0 : s->position[g->values.at[node->in[0]].node] + 1;
         int early = s->position[n] - WINDOW;
         int start = early > ready ? early : ready;
@@ -138,20 +131,20 @@ static void place_starts(Scheduler *s) {
 
 /* ---------------------------------------------------------------- the list of steps */
 
-static void emit(Scheduler *s, int node, bool wait) { vec_push(s->c->arena, &s->c->order, (Item){node, wait}); }
+static void emit(Scheduler *s, int node, bool wait) {
+    vec_push(s->c->arena, &s->c->order, (Item){node, wait});
+}
 
 /* Makes a value usable: waits for its communication, having started it where nobody did yet. */
 static void require(Scheduler *s, int value) {
     int n = s->g->values.at[value].node;
     const Node *node = &s->g->nodes.at[n];
-    if (node->op != OP_convert || s->state[n] == DONE)
-        return;
+    if (node->op != OP_convert || s->state[n] == DONE) return;
     if (s->state[n] == IDLE) {
         require(s, node->in[0]);
         emit(s, n, false);
     }
-    if (node->comm != COMM_STRIDED_SLICE)
-        emit(s, n, true);
+    if (node->comm != COMM_STRIDED_SLICE) emit(s, n, true);
     s->state[n] = DONE;
 }
 
@@ -174,8 +167,7 @@ bool pass_schedule(Compilation *c) {
     memset(s.first_start, -1, sizeof *s.first_start * (nodes + 1));
     order_kernels(&s);
     first_users(&s);
-    if (c->options->optimize > 0)
-        place_starts(&s);
+    if (c->options->optimize > 0) place_starts(&s);
     for (int p = 0; p < s.n; p++) {
         start_due(&s, p);
         const Node *node = &c->spmd.nodes.at[s.at[p]];
@@ -184,7 +176,6 @@ bool pass_schedule(Compilation *c) {
         emit(&s, s.at[p], false);
     }
     start_due(&s, s.n);
-    if (c->spmd.loss >= 0)
-        require(&s, c->spmd.loss);
+    if (c->spmd.loss >= 0) require(&s, c->spmd.loss);
     return true;
 }

@@ -11,11 +11,11 @@
 /* The graph being built, and where the old one's nodes and values went. */
 typedef struct Rewrite {
     Graph *graph, old;
-    int *value, *node;   /* old id -> new id */
-    int *bucket, *next;  /* hash chains over the new nodes */
+    int *value, *node;  /* old id -> new id */
+    int *bucket, *next; /* hash chains over the new nodes */
     unsigned mask;
     int next_cap;
-    bool identities;     /* some node no longer uses what it used: that may be dead now */
+    bool identities; /* some node no longer uses what it used: that may be dead now */
 } Rewrite;
 
 /* ---------------------------------------------------------------- equal nodes */
@@ -50,14 +50,11 @@ static bool attr_equal(const Attr *a, const Attr *b) {
 static bool node_equal(const Graph *graph, const Node *a, const Node *b) {
     if (a->op != b->op || a->nin != b->nin || a->state != b->state || a->version != b->version || a->hint != b->hint || a->data != b->data)
         return false;
-    if (!type_equal(&graph->values.at[a->out[0]].type, &graph->values.at[b->out[0]].type))
-        return false;
+    if (!type_equal(&graph->values.at[a->out[0]].type, &graph->values.at[b->out[0]].type)) return false;
     for (int i = 0; i < a->nin; i++)
-        if (a->in[i] != b->in[i])
-            return false;
+        if (a->in[i] != b->in[i]) return false;
     for (int i = 0; i < MAX_ATTRS; i++)
-        if (!attr_equal(&a->attr[i], &b->attr[i]))
-            return false;
+        if (!attr_equal(&a->attr[i], &b->attr[i])) return false;
     return a->origin == b->origin || (a->origin == (int)(a - graph->nodes.at) && b->origin == (int)(b - graph->nodes.at));
 }
 
@@ -66,8 +63,7 @@ static int share_last(Rewrite *r) {
     Graph *g = r->graph;
     int last = g->nodes.n - 1;
     const Node *node = &g->nodes.at[last];
-    if (op_table[node->op].op_class == OP_CLASS_UPDATE)
-        return last;
+    if (op_table[node->op].op_class == OP_CLASS_UPDATE) return last;
     int *bucket = &r->bucket[node_hash(node) & r->mask];
     for (int i = *bucket; i >= 0; i = r->next[i])
         if (node_equal(g, &g->nodes.at[i], node)) {
@@ -83,7 +79,9 @@ static int share_last(Rewrite *r) {
 
 /* ---------------------------------------------------------------- identities */
 
-static const Node *producer(const Graph *g, int value) { return &g->nodes.at[g->values.at[value].node]; }
+static const Node *producer(const Graph *g, int value) {
+    return &g->nodes.at[g->values.at[value].node];
+}
 
 static bool is_constant(const Graph *g, int value, double what) {
     const Node *node = producer(g, value);
@@ -95,16 +93,11 @@ static int neutral(const Graph *g, const Node *node) {
     const TensorType *type = &node->rule->result[0];
     int a = node->in[0], b = node->nin > 1 ? node->in[1] : -1;
     bool keeps_a = type_equal(&g->values.at[a].type, type), keeps_b = b >= 0 && type_equal(&g->values.at[b].type, type);
-    if ((node->op == OP_mul || node->op == OP_div) && keeps_a && is_constant(g, b, 1))
-        return a;
-    if (node->op == OP_mul && keeps_b && is_constant(g, a, 1))
-        return b;
-    if ((node->op == OP_sub || (node->op == OP_add && type->dtype == I32)) && keeps_a && is_constant(g, b, 0))
-        return a;
-    if (node->op == OP_add && type->dtype == I32 && keeps_b && is_constant(g, a, 0))
-        return b;
-    if (node->op == OP_reshape && keeps_a)
-        return a;
+    if ((node->op == OP_mul || node->op == OP_div) && keeps_a && is_constant(g, b, 1)) return a;
+    if (node->op == OP_mul && keeps_b && is_constant(g, a, 1)) return b;
+    if ((node->op == OP_sub || (node->op == OP_add && type->dtype == I32)) && keeps_a && is_constant(g, b, 0)) return a;
+    if (node->op == OP_add && type->dtype == I32 && keeps_b && is_constant(g, a, 0)) return b;
+    if (node->op == OP_reshape && keeps_a) return a;
     return -1;
 }
 
@@ -116,33 +109,27 @@ static int permutation(const Node *node, int ndim, int i) {
 
 /* The operand of an inverse pair: --x, and a transpose undone by another; else -1. */
 static int inverse(const Graph *g, const Node *node) {
-    if (node->op != OP_neg && node->op != OP_transpose)
-        return -1;
+    if (node->op != OP_neg && node->op != OP_transpose) return -1;
     const Node *inner = producer(g, node->in[0]);
-    if (inner->op != node->op || inner->hint != NULL)
-        return -1;
-    if (node->op == OP_neg)
-        return inner->in[0];
+    if (inner->op != node->op || inner->hint != NULL) return -1;
+    if (node->op == OP_neg) return inner->in[0];
     const TensorType *type = &g->values.at[inner->in[0]].type;
     int ndim = type->shape.ndim - type->hidden;
     for (int i = 0; i < ndim; i++)
-        if (permutation(inner, ndim, permutation(node, ndim, i)) != i)
-            return -1;
+        if (permutation(inner, ndim, permutation(node, ndim, i)) != i) return -1;
     return inner->in[0];
 }
 
 /* The value that an old node, its operands already those of the new graph, is equal to; -1: none. */
 static int identity(const Graph *g, const Node *node) {
-    if (node->hint != NULL || node->nin == 0)
-        return -1;
+    if (node->hint != NULL || node->nin == 0) return -1;
     int value = neutral(g, node);
     return value >= 0 ? value : inverse(g, node);
 }
 
 /* A reshape of a reshape is one reshape: true when node was made it. */
 static bool merge(Graph *g, Node *node) {
-    if (node->hint != NULL || node->nin != 1)
-        return false;
+    if (node->hint != NULL || node->nin != 1) return false;
     const Node *inner = producer(g, node->in[0]);
     if (node->op != OP_reshape || inner->op != OP_reshape || inner->hint != NULL || inner->origin != (int)(inner - g->nodes.at))
         return false;
@@ -155,8 +142,7 @@ static bool merge(Graph *g, Node *node) {
     attr[0].n = to->shape.ndim - to->hidden; /* -1 in the attribute was of the other operand */
     for (int i = 0; i < attr[0].n; i++)
         attr[0].ints[i] = to->shape.dim[i + to->hidden];
-    if (!rule_infer(OP_reshape, &from, 1, attr, rule, &error))
-        return false;
+    if (!rule_infer(OP_reshape, &from, 1, attr, rule, &error)) return false;
     memcpy(node->attr, attr, sizeof attr);
     node->in[0] = inner->in[0];
     node->rule = rule;
@@ -237,8 +223,7 @@ static void rewrite_node(Rewrite *r, int id, int what) {
         r->identities |= merge(g, &node);
     }
     int made = append(r, &node, id);
-    if (what & SIMPLIFY_SHARE)
-        made = share_last(r);
+    if (what & SIMPLIFY_SHARE) made = share_last(r);
     r->node[id] = made;
     for (int k = 0; k < node.nout; k++)
         r->value[node.out[k]] = g->nodes.at[made].out[k];
@@ -250,13 +235,10 @@ static bool rewrite(Graph *graph, int what) {
     begin(&r, graph);
     const bool *live = what & SIMPLIFY_DEAD ? live_nodes(&r.old) : NULL;
     for (int n = 0; n < r.old.nodes.n; n++) {
-        if (live == NULL || live[n])
-            rewrite_node(&r, n, what);
-        if (n + 1 == r.old.nforward)
-            graph->nforward = graph->nodes.n;
+        if (live == NULL || live[n]) rewrite_node(&r, n, what);
+        if (n + 1 == r.old.nforward) graph->nforward = graph->nodes.n;
     }
-    if (r.old.loss >= 0)
-        graph->loss = r.value[r.old.loss];
+    if (r.old.loss >= 0) graph->loss = r.value[r.old.loss];
     return r.identities;
 }
 
@@ -272,11 +254,9 @@ void graph_simplify(Graph *graph, int what) {
     bool composites = false;
     for (int n = 0; n < graph->nodes.n; n++)
         composites |= op_table[graph->nodes.at[n].op].expand != NULL;
-    if (composites && (what & SIMPLIFY_EXPAND))
-        rewrite(graph, SIMPLIFY_EXPAND);
+    if (composites && (what & SIMPLIFY_EXPAND)) rewrite(graph, SIMPLIFY_EXPAND);
     what &= ~SIMPLIFY_EXPAND;
-    if (what != 0 && rewrite(graph, what) && (what & SIMPLIFY_DEAD))
-        rewrite(graph, SIMPLIFY_DEAD);
+    if (what != 0 && rewrite(graph, what) && (what & SIMPLIFY_DEAD)) rewrite(graph, SIMPLIFY_DEAD);
 }
 
 bool pass_simplify(Compilation *c) {

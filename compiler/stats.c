@@ -12,8 +12,7 @@ static void count_kinds(Compilation *c, KindStats kinds[NCOMMS]) {
     memset(kinds, 0, sizeof *kinds * NCOMMS);
     for (int i = 0; i < c->order.n; i++) {
         const Node *node = &c->spmd.nodes.at[c->order.at[i].node];
-        if (node->op != OP_convert || c->order.at[i].wait)
-            continue;
+        if (node->op != OP_convert || c->order.at[i].wait) continue;
         const Value *from = &c->spmd.values.at[node->in[0]], *to = &c->spmd.values.at[node->out[0]];
         StepTraffic traffic = convert_traffic(c, node->comm, from->layout, to->layout, &from->type);
         int64_t bytes = dtype_bytes[from->type.dtype];
@@ -28,8 +27,7 @@ static void count_kinds(Compilation *c, KindStats kinds[NCOMMS]) {
 static KindStats sum_kinds(const KindStats kinds[NCOMMS]) {
     KindStats sum = {0};
     for (int k = 0; k < NCOMMS; k++) {
-        if (k != COMM_STRIDED_SLICE)
-            sum.count += kinds[k].count;
+        if (k != COMM_STRIDED_SLICE) sum.count += kinds[k].count;
         sum.sent += kinds[k].sent;
         sum.received += kinds[k].received;
         sum.bound += kinds[k].bound;
@@ -59,8 +57,7 @@ static void count_flops(const Compilation *c, double *total, double *busiest) {
     for (int n = 0; n < c->graph.nodes.n; n++) {
         const Node *node = &c->graph.nodes.at[n];
         double part = op_table[node->op].flops;
-        if (part == 0)
-            continue;
+        if (part == 0) continue;
         *total += rule_flops(node->op, node->rule);
         for (int f = 0; f < node->rule->nfactors; f++) {
             int64_t split = 1, size = node->rule->factor[f].size;
@@ -89,10 +86,9 @@ static void print_memory(Text *text, const Compilation *c) {
     for (int i = 0; i < c->graph.inputs.n; i++)
         inputs += local_bytes(&c->graph.inputs.at[i].type, c->graph.inputs.at[i].layout);
     for (int n = 0; n < c->spmd.nodes.n; n++)
-        if (c->spmd.nodes.at[n].op == OP_constant)
-            constants += c->box_bytes[c->spmd.nodes.at[n].out[0]];
-    text_printf(text, "parameters     %lld in %d tensors; with the optimizer's slots %s, on a rank %s\n", (long long)parameters, nparameters,
-                bytes_text(c, whole), bytes_text(c, states));
+        if (c->spmd.nodes.at[n].op == OP_constant) constants += c->box_bytes[c->spmd.nodes.at[n].out[0]];
+    text_printf(text, "parameters     %lld in %d tensors; with the optimizer's slots %s, on a rank %s\n", (long long)parameters,
+                nparameters, bytes_text(c, whole), bytes_text(c, states));
     text_printf(text, "memory a rank  %s: arena %s (peak), states %s, inputs %s, constants %s\n",
                 bytes_text(c, c->arena_bytes + states + inputs + constants), bytes_text(c, c->arena_bytes), bytes_text(c, states),
                 bytes_text(c, inputs), bytes_text(c, constants));
@@ -105,9 +101,10 @@ static void print_communication(Text *text, Compilation *c) {
     text_printf(text, "communication  count  sent/rank     received/rank  bound\n");
     for (int k = 0; k < NCOMMS; k++)
         if (kinds[k].count > 0)
-            text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", comm_name[k], kinds[k].count, bytes_text(c, kinds[k].sent), bytes_text(c, kinds[k].received),
-                        bytes_text(c, kinds[k].bound));
-    text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", "all", sum.count, bytes_text(c, sum.sent), bytes_text(c, sum.received), bytes_text(c, sum.bound));
+            text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", comm_name[k], kinds[k].count, bytes_text(c, kinds[k].sent),
+                        bytes_text(c, kinds[k].received), bytes_text(c, kinds[k].bound));
+    text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", "all", sum.count, bytes_text(c, sum.sent), bytes_text(c, sum.received),
+                bytes_text(c, sum.bound));
 }
 
 void stats_print(Text *text, Compilation *c) {
@@ -120,8 +117,7 @@ void stats_print(Text *text, Compilation *c) {
     text_printf(text, "time           %.2f ms, verification between passes %.2f ms\n", 1e3 * c->seconds, 1e3 * c->verify_seconds);
     for (int p = 0; p < c->npasses; p++)
         text_printf(text, "  %-12s %8.3f ms\n", c->pass[p].name, 1e3 * c->pass[p].seconds);
-    if (c->options->prove)
-        text_printf(text, "proof          %.3f ms: %s\n", 1e3 * c->proof.seconds, c->proof.certificate);
+    if (c->options->prove) text_printf(text, "proof          %.3f ms: %s\n", 1e3 * c->proof.seconds, c->proof.certificate);
 }
 
 void stats_summary(Text *text, Compilation *c) {

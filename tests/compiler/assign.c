@@ -2,8 +2,7 @@
 
 static const Layout *state_layout(const Compiled *x, const char *name) {
     for (int s = 0; s < x->c.graph.states.n; s++)
-        if (strcmp(x->c.graph.states.at[s].name, name) == 0)
-            return x->c.graph.states.at[s].layout;
+        if (strcmp(x->c.graph.states.at[s].name, name) == 0) return x->c.graph.states.at[s].layout;
     cr_assert_fail("no state %s", name);
     return NULL;
 }

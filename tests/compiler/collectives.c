@@ -6,8 +6,7 @@ Test(collectives, a_partial_sum_that_is_split_afterwards_is_reduce_scattered) {
     const Graph *g = &x.c.spmd;
     int h = value_named(g, "h");
     for (int n = 0; n < g->nodes.n; n++)
-        if (g->nodes.at[n].op == OP_convert && g->nodes.at[n].in[0] == h)
-            cr_expect_eq(g->nodes.at[n].comm, COMM_REDUCE_SCATTER);
+        if (g->nodes.at[n].op == OP_convert && g->nodes.at[n].in[0] == h) cr_expect_eq(g->nodes.at[n].comm, COMM_REDUCE_SCATTER);
     cr_expect_eq(count_kind(g, COMM_STRIDED_SLICE), 0, "nothing is only sliced");
     compiled_finish(&x);
 }
@@ -39,9 +38,10 @@ Test(collectives, no_more_is_sent_than_in_canonical_form) {
 
 Test(collectives, a_smaller_part_is_cut_from_a_larger_one_that_is_there) {
     Compiled x;
-    compiled(&x, "net n() { input x : f32[8, 8]; param w : f32[8, 8] = ones;\n"
-                 "h = matmul(x, w) shard ((1, 4), (4, 1)); a = relu(h) shard ((4, 1)); b = matmul(h, w) shard ((1, 1), (1, 4)); loss sum(a + b); }\n" TRAIN
-                 "parallel { mode = auto; dataset = auto; }\n",
+    compiled(&x,
+             "net n() { input x : f32[8, 8]; param w : f32[8, 8] = ones;\n"
+             "h = matmul(x, w) shard ((1, 4), (4, 1)); a = relu(h) shard ((4, 1)); b = matmul(h, w) shard ((1, 1), (1, 4)); loss sum(a + "
+             "b); }\n" TRAIN "parallel { mode = auto; dataset = auto; }\n",
              4, 2);
     const Graph *g = &x.c.spmd;
     int h = value_named(g, "h"), from_partial = 0;

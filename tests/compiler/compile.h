@@ -25,7 +25,9 @@ static inline void compiled_init(Compiled *x, int nranks, int optimize) {
     x->options = (Options){.input = "test.dsl", .output = x->output, .optimize = optimize, .prove = true, .overrides.nranks = nranks};
 }
 
-static inline bool compiled_run(Compiled *x, const char *text) { return x->done = compile(&x->c, &x->arena, &x->options, &x->diags, text, strlen(text)); }
+static inline bool compiled_run(Compiled *x, const char *text) {
+    return x->done = compile(&x->c, &x->arena, &x->options, &x->diags, text, strlen(text));
+}
 
 static inline void compiled_finish(Compiled *x) {
     compilation_finish(&x->c);
@@ -46,8 +48,7 @@ static inline void compiled(Compiled *x, const char *text, int nranks, int optim
 static inline void parsed(Compiled *x, const char *text) {
     compiled_init(x, 1, 2);
     x->done = frontend_compile("test.dsl", text, strlen(text), &x->options.overrides, &x->c.graph, &x->arena, &x->diags);
-    if (!x->done)
-        diags_print(&x->diags, stderr);
+    if (!x->done) diags_print(&x->diags, stderr);
     cr_assert(x->done);
 }
 
@@ -67,8 +68,7 @@ static inline int count_kind(const Graph *g, CommKind kind) {
 
 static inline int value_named(const Graph *g, const char *name) {
     for (int v = 0; v < g->values.n; v++)
-        if (strcmp(g->values.at[v].name, name) == 0)
-            return v;
+        if (strcmp(g->values.at[v].name, name) == 0) return v;
     cr_assert_fail("no value %s", name);
     return -1;
 }
@@ -93,8 +93,7 @@ static const char *const quickstart =
     "    a = relu(h);\n"
     "    y = matmul(a, w2);\n"
     "    loss mse(y, label);\n"
-    "}\n" TRAIN_MOMENTUM
-    "parallel { mode = auto; search = sharding_propagation; dataset = data_parallel; }\n";
+    "}\n" TRAIN_MOMENTUM "parallel { mode = auto; search = sharding_propagation; dataset = data_parallel; }\n";
 
 /* Shared values, conversions of many kinds, uneven parts: what properties are tested on. */
 static const char *const nets[] = {

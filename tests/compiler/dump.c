@@ -1,6 +1,8 @@
 #include "compile.h"
 
-static bool has(const Text *text, const char *what) { return strstr(text->at, what) != NULL; }
+static bool has(const Text *text, const char *what) {
+    return strstr(text->at, what) != NULL;
+}
 
 Test(dump, local_shapes_and_groups_are_those_of_the_rank) {
     Compiled x;

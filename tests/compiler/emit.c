@@ -65,8 +65,9 @@ Test(emit, a_plan_that_is_not_proved_is_not_written) {
 }
 
 Test(emit, the_size_does_not_grow_with_the_number_of_ranks) {
-    const char *net = "net n(batch = 8192) { input x : f32[batch, 64]; input label : f32[batch, 64]; param w : f32[64, 64] = normal(0.1);\n"
-                      "param v : f32[64, 64] = normal(0.1); loss mse(matmul(relu(matmul(x, w)), v), label); }\n" TRAIN "parallel { mode = auto; }\n";
+    const char *net =
+        "net n(batch = 8192) { input x : f32[batch, 64]; input label : f32[batch, 64]; param w : f32[64, 64] = normal(0.1);\n"
+        "param v : f32[64, 64] = normal(0.1); loss mse(matmul(relu(matmul(x, w)), v), label); }\n" TRAIN "parallel { mode = auto; }\n";
     int ranks[] = {8, 64, 4096}, lines[3];
     for (int i = 0; i < 3; i++) {
         Compiled x;

@@ -27,7 +27,8 @@ Test(grad, every_state_that_the_loss_depends_on_is_written_once) {
 
 Test(grad, a_state_that_the_loss_does_not_depend_on_is_not_updated) {
     Compiled x;
-    differentiated(&x, "net n() { input x : f32[4, 4]; param w : f32[4, 4] = ones; param unused : f32[4] = ones; loss sum(matmul(x, w)); }\n" TRAIN);
+    differentiated(
+        &x, "net n() { input x : f32[4, 4]; param w : f32[4, 4] = ones; param unused : f32[4] = ones; loss sum(matmul(x, w)); }\n" TRAIN);
     cr_expect_eq(writes_of(&x.c.graph, "w"), 1);
     cr_expect_eq(writes_of(&x.c.graph, "unused"), 0);
     compiled_finish(&x);

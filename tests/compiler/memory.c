@@ -17,13 +17,10 @@ static Life *lives(const Compiled *x) {
                 in |= node->in[k] == v;
             for (int k = 0; k < node->nout; k++)
                 out |= node->out[k] == v && node->op != OP_write;
-            if (out && i < life[v].from)
-                life[v].from = i;
-            if (in || out)
-                life[v].to = i;
+            if (out && i < life[v].from) life[v].from = i;
+            if (in || out) life[v].to = i;
         }
-        if (g->loss == v)
-            life[v].to = x->c.order.n;
+        if (g->loss == v) life[v].to = x->c.order.n;
     }
     return life;
 }
@@ -68,7 +65,8 @@ Test(memory, offsets_are_aligned_and_within_the_arena) {
         for (int v = 0; v < x.c.spmd.values.n; v++)
             if (x.c.location[v].place == PLACE_ARENA) {
                 cr_expect_eq(x.c.location[v].at % 64, 0);
-                cr_expect_leq(x.c.location[v].at + (x.c.spmd.nodes.at[x.c.spmd.values.at[v].node].op == OP_write ? 0 : x.c.box_bytes[v]), x.c.arena_bytes);
+                cr_expect_leq(x.c.location[v].at + (x.c.spmd.nodes.at[x.c.spmd.values.at[v].node].op == OP_write ? 0 : x.c.box_bytes[v]),
+                              x.c.arena_bytes);
             }
         compiled_finish(&x);
     }
@@ -79,8 +77,7 @@ Test(memory, new_parameters_and_slots_lie_in_the_storage_of_the_old) {
     compiled(&x, quickstart, 8, 2);
     for (int n = 0; n < x.c.spmd.nodes.n; n++) {
         const Node *node = &x.c.spmd.nodes.at[n];
-        if (node->op != OP_write)
-            continue;
+        if (node->op != OP_write) continue;
         cr_expect_eq(x.c.location[node->in[0]].place, PLACE_STATE);
         cr_expect_eq(x.c.location[node->in[0]].at, node->state);
         cr_expect_eq(x.c.location[node->in[0]].version, 1);

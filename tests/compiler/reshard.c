@@ -9,8 +9,8 @@ Test(reshard, every_operand_lies_as_its_node_needs) {
             const Graph *g = &x.c.spmd;
             for (int n = 0; n < g->nodes.n; n++)
                 for (int k = 0; g->nodes.at[n].op != OP_convert && k < g->nodes.at[n].nin; k++)
-                    cr_expect_eq(g->values.at[g->nodes.at[n].in[k]].layout, x.c.need[x.c.whole_node.at[n]][k], "net %d -O%d: %s operand %d", i, o,
-                                 g->nodes.at[n].name, k);
+                    cr_expect_eq(g->values.at[g->nodes.at[n].in[k]].layout, x.c.need[x.c.whole_node.at[n]][k], "net %d -O%d: %s operand %d",
+                                 i, o, g->nodes.at[n].name, k);
             cr_expect_eq(g->values.at[g->loss].layout, x.c.loss_need);
             compiled_finish(&x);
         }
@@ -20,16 +20,18 @@ Test(reshard, the_form_is_canonical) {
     for (int i = 0; i < NNETS; i++) {
         Compiled x;
         compiled(&x, nets[i], 4, 1);
-        cr_expect_eq(count_kind(&x.c.spmd, COMM_EXCHANGE) + count_kind(&x.c.spmd, COMM_ALL_TO_ALL) + count_kind(&x.c.spmd, COMM_REDUCE_SCATTER), 0);
+        cr_expect_eq(
+            count_kind(&x.c.spmd, COMM_EXCHANGE) + count_kind(&x.c.spmd, COMM_ALL_TO_ALL) + count_kind(&x.c.spmd, COMM_REDUCE_SCATTER), 0);
         compiled_finish(&x);
     }
 }
 
 Test(reshard, a_partial_sum_is_completed_once_for_all_its_users) {
     Compiled x;
-    compiled(&x, "net n() { input x : f32[8, 8]; param w : f32[8, 8] = ones;\n"
-                 "h = matmul(x, w) shard ((1, 4), (4, 1)); a = relu(h) shard ((4, 1)); b = tanh(h) shard ((1, 4)); loss sum(a + b); }\n" TRAIN
-                 "parallel { mode = auto; dataset = auto; }\n",
+    compiled(&x,
+             "net n() { input x : f32[8, 8]; param w : f32[8, 8] = ones;\n"
+             "h = matmul(x, w) shard ((1, 4), (4, 1)); a = relu(h) shard ((4, 1)); b = tanh(h) shard ((1, 4)); loss sum(a + b); }\n" TRAIN
+             "parallel { mode = auto; dataset = auto; }\n",
              4, 0);
     int completions = 0;
     for (int n = 0; n < x.c.spmd.nodes.n; n++) {

@@ -13,14 +13,15 @@ static void check_order(const Compiled *x, const char *what) {
         state[item.node] = communicates && !item.wait ? STARTED : DONE;
         for (int k = 0; k < node->nin; k++) {
             const Node *from = &g->nodes.at[g->values.at[node->in[k]].node];
-            cr_expect(op_table[from->op].op_class == OP_CLASS_LEAF || state[g->values.at[node->in[k]].node] == DONE, "%s: %s is not ready for %s", what,
-                      from->name, node->name);
+            cr_expect(op_table[from->op].op_class == OP_CLASS_LEAF || state[g->values.at[node->in[k]].node] == DONE,
+                      "%s: %s is not ready for %s", what, from->name, node->name);
         }
         if (x->options.optimize == 0 && communicates && !item.wait)
             cr_expect(i + 1 < x->c.order.n && x->c.order.at[i + 1].node == item.node, "-O0 waits at once");
     }
     for (int n = 0; n < g->nodes.n; n++)
-        cr_expect(op_table[g->nodes.at[n].op].op_class == OP_CLASS_LEAF || state[n] == DONE, "%s: %s never runs", what, g->nodes.at[n].name);
+        cr_expect(op_table[g->nodes.at[n].op].op_class == OP_CLASS_LEAF || state[n] == DONE, "%s: %s never runs", what,
+                  g->nodes.at[n].name);
     free(state);
 }
 
@@ -57,10 +58,8 @@ Test(schedule, updates_follow_their_gradients_and_free_them) {
     int first_update = -1, last_gradient = -1;
     for (int i = 0; i < x.c.order.n; i++) {
         const Node *node = &x.c.spmd.nodes.at[x.c.order.at[i].node];
-        if (node->op == OP_momentum && first_update < 0)
-            first_update = i;
-        if (node->op == OP_einsum)
-            last_gradient = i;
+        if (node->op == OP_momentum && first_update < 0) first_update = i;
+        if (node->op == OP_einsum) last_gradient = i;
     }
     cr_expect_lt(first_update, last_gradient);
     compiled_finish(&x);

@@ -28,7 +28,8 @@ Test(simplify, equal_nodes_become_one) {
 
 Test(simplify, nodes_of_other_attributes_or_hints_stay_apart) {
     Compiled x;
-    simplified(&x, NET("h = matmul(x, w) shard ((1, 1), (1, 1)); loss sum(matmul(x, w) + matmul(x, w, transpose_b = true) + h);"), SIMPLIFY_ALL);
+    simplified(&x, NET("h = matmul(x, w) shard ((1, 1), (1, 1)); loss sum(matmul(x, w) + matmul(x, w, transpose_b = true) + h);"),
+               SIMPLIFY_ALL);
     cr_expect_eq(count_op(&x.c.graph, OP_matmul), 3);
     compiled_finish(&x);
 }
@@ -63,8 +64,9 @@ Test(simplify, dimensions_counted_from_the_end_are_the_same_ones) {
 
 Test(simplify, a_transpose_that_is_not_undone_stays) {
     Compiled x;
-    simplified(&x, "net n() { input x : f32[2, 3, 4]; param w : f32[2, 3, 4] = ones;\n"
-                   "loss sum(transpose(transpose(x * w, perm = [1, 2, 0]), perm = [1, 2, 0])); }\n" TRAIN "parallel { mode = semi_auto; }\n",
+    simplified(&x,
+               "net n() { input x : f32[2, 3, 4]; param w : f32[2, 3, 4] = ones;\n"
+               "loss sum(transpose(transpose(x * w, perm = [1, 2, 0]), perm = [1, 2, 0])); }\n" TRAIN "parallel { mode = semi_auto; }\n",
                SIMPLIFY_ALL);
     cr_expect_eq(count_op(&x.c.graph, OP_transpose), 2);
     compiled_finish(&x);

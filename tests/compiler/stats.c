@@ -5,8 +5,7 @@ static bool has(Compiled *x, const char *what) {
     stats_print(&text, &x->c);
     stats_summary(&text, &x->c);
     bool found = strstr(text.at, what) != NULL;
-    if (!found)
-        fprintf(stderr, "%s", text.at);
+    if (!found) fprintf(stderr, "%s", text.at);
     text_finish(&text);
     return found;
 }
@@ -21,10 +20,12 @@ Test(stats, counts_parameters_and_memory_by_hand) {
 
 Test(stats, the_plan_says_what_the_busiest_rank_sends) {
     Compiled x;
-    compiled(&x, "net n() { input x : f32[8, 4]; param w : f32[4, 4] = ones; h = matmul(x, w) shard ((4, 1), (1, 1)); loss sum(h); }\n" TRAIN
-                 "parallel { mode = auto; }\n",
+    compiled(&x,
+             "net n() { input x : f32[8, 4]; param w : f32[4, 4] = ones; h = matmul(x, w) shard ((4, 1), (1, 1)); loss sum(h); }\n" TRAIN
+             "parallel { mode = auto; }\n",
              4, 2);
-    /* the gradient of w, 16 numbers, is summed over 4 ranks, the loss too: at the bound a rank receives and sends 2 * 3/4 of it, the loss at most 3 */
+    /* the gradient of w, 16 numbers, is summed over 4 ranks, the loss too: at the bound a rank receives and sends 2 * 3/4 of it, the loss
+     * at most 3 */
     int64_t sent = stats_sent_bytes(&x.c);
     cr_expect_eq(x.c.plan.programs.at[0].sent_bytes, sent);
     cr_expect_geq(sent, 4 * (2 * 12 + 1));
