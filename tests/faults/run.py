@@ -17,7 +17,7 @@ FLAGS = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", '-DPCC_VERSION="fault"', "-O1"
 
 
 def library(build, name):
-    folder = {"local": "runtime"}.get(name, name)
+    folder = {"local": "runtime", "frontend_syntax": "frontend"}.get(name, name)
     return [p for p in [os.path.join(build, folder, f"lib{name}.a")] if os.path.exists(p)]
 
 
@@ -25,7 +25,8 @@ def build_and_run(cc, build, folder, test, objects):
     """Exit status of the test linked with these objects before the libraries."""
     program = os.path.join(folder, "test")
     libraries = [path for name in faults.LIBRARIES[test] for path in library(build, name)]
-    command = [cc, *FLAGS, "-I" + ROOT, "-I" + os.path.join(build), os.path.join(ROOT, test), *objects, *libraries, "-o", program, *faults.LINK]
+    command = [cc, *FLAGS, "-I" + ROOT, "-I" + os.path.join(build), os.path.join(ROOT, test),
+               *[os.path.join(ROOT, s) for s in faults.SOURCES.get(test, [])], *objects, *libraries, "-o", program, *faults.LINK]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"cannot build {test}:\n{done.stderr}")
