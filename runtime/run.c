@@ -61,11 +61,14 @@ static int allowed_cpus(void)
     return count > 0 ? count : online > 0 ? (int)online : 1;
 }
 
+/* Processes of the job on this node: one when it drives all ranks. */
+static int processes_here(const Comm *comm) { return comm->nprocesses == 1 || comm->nlocal < 1 ? 1 : comm->nlocal; }
+
 /* The cores of the node divided among its processes, at least one thread each. A process that drives all ranks runs them in turn, each on all cores. */
 static int threads_each(const Comm *comm)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    int allowed = allowed_cpus(), share = (int)(online > 0 ? online : 1) / (comm->nlocal > 0 ? comm->nlocal : 1);
+    int allowed = allowed_cpus(), share = (int)(online > 0 ? online : 1) / processes_here(comm);
     int threads = share < allowed ? share : allowed;
     return threads < 1 ? 1 : threads;
 }
@@ -194,7 +197,7 @@ static bool check_memory(const Run *run, Error *error)
         sum.state_bytes += one.state_bytes;
         sum.input_bytes += one.input_bytes;
     }
-    int64_t available = available_bytes(), nlocal = comm->nlocal > 0 ? comm->nlocal : 1;
+    int64_t available = available_bytes(), nlocal = processes_here(comm);
     double needed = (double)(sum.arena_bytes + sum.state_bytes + sum.input_bytes) * (double)nlocal, mib = 1 << 20;
     if (available < 0 || needed <= (double)available) return true;
     return error_set(error, EXIT_ENVIRONMENT,
@@ -237,13 +240,18 @@ static bool report_ranks(Run *run, Error *error)
     Comm *comm = run->comm;
     char line[LINE_BYTES];
     char *lines = arena_alloc(&run->arena, (size_t)comm->nprocesses * LINE_BYTES);
-    const char *s = run->nthreads == 1 ? "" : "s";
-    snprintf(line, sizeof line, "local rank %d of %d, node %s, pid %ld, %d thread%s, %s", comm->local_rank, comm->nlocal, comm->node, (long)getpid(),
-             run->nthreads, s, comm->transport);
-    if (comm->nprocesses > 1 && !comm->table->gather_text(comm, line, LINE_BYTES, lines, error)) return run->agreed = false;
+    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s", comm->node, (long)getpid(), run->nthreads, run->nthreads == 1 ? "" : "s", comm->transport);
+    bool one_process = comm->nprocesses == 1;
+    if (!one_process) {
+        char with_rank[LINE_BYTES];
+        snprintf(with_rank, sizeof with_rank, "local rank %d of %d, %.400s", comm->local_rank, comm->nlocal, line);
+        if (!comm->table->gather_text(comm, with_rank, LINE_BYTES, lines, error)) return run->agreed = false;
+    }
     if (comm->process != 0) return true;
     Text text = {0};
-    for (int r = 0; r < comm->nranks; r++) text_printf(&text, "rank %d: %s\n", r, comm->nprocesses > 1 ? lines + (size_t)r * LINE_BYTES : line);
+    for (int r = 0; r < comm->nranks; r++)
+        if (one_process) text_printf(&text, "rank %d: local rank %d of %d, %s\n", r, r, comm->nranks, line);
+        else text_printf(&text, "rank %d: %s\n", r, lines + (size_t)r * LINE_BYTES);
     text_printf(&text, "certificate: %s\n", run->plan.certificate ? run->plan.certificate : "none: nothing was proved of this plan");
     bool ok = say(run, &text, error);
     text_finish(&text);
