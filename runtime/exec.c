@@ -1,12 +1,12 @@
-/* exec: runs a program's steps. Every driven rank has a cursor; one that waits for a communication lets the next one go on. Under MPI there is one cursor and
- * waits block; under comm/local all ranks move in lock step, and when none can move any more that is a deadlock, which is reported. */
+/* exec: runs a program's steps. Every driven rank has a cursor; one that waits for a communication lets the next one go on. Under MPI there
+ * is one cursor and waits block; under comm/local all ranks move in lock step, and when none can move any more that is a deadlock, which is
+ * reported. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/exec.h"
 
-void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n)
-{
+void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n) {
     const Step *at = &cursor->role->steps.at[step];
     const Graph *graph = &executor->plan->graph;
     const char *what = at->kind == STEP_KERNEL ? op_table[at->op].name : at->kind == STEP_WRITE ? "write" : comm_name[at->comm];
@@ -24,8 +24,7 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
     if (line > 0 && graph->file && used > 0 && (size_t)used < n) snprintf(text + used, n - (size_t)used, ", %s:%d", graph->file, line);
 }
 
-bool comm_agree(Comm *comm, bool ok, Error *error)
-{
+bool comm_agree(Comm *comm, bool ok, Error *error) {
     if (comm->nprocesses == 1) return ok;
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -47,8 +46,8 @@ bool comm_agree(Comm *comm, bool ok, Error *error)
     return error_set(error, code, "rank %d (%s): %.900s", comm->first_driven, comm->node, failure.text);
 }
 
-Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error)
-{
+Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory,
+                          int nthreads, Error *error) {
     Executor *executor = calloc(1, sizeof *executor);
     if (!executor) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -79,8 +78,7 @@ Executor *executor_create(const Plan *plan, const char *program, const Backend *
     return NULL;
 }
 
-void executor_destroy(Executor *executor)
-{
+void executor_destroy(Executor *executor) {
     if (!executor) return;
     load_finish(executor);
     data_close(executor->data);
@@ -91,8 +89,7 @@ void executor_destroy(Executor *executor)
 
 /* ---------------------------------------------------------------- one step of training */
 
-static bool fail(const Executor *executor, const Cursor *cursor, const Action *action, Error *error)
-{
+static bool fail(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
     char place[256];
     Error failure = *error;
     where(executor, cursor, action->step, place, sizeof place);
@@ -100,8 +97,7 @@ static bool fail(const Executor *executor, const Cursor *cursor, const Action *a
 }
 
 /* Runs until the rank is done or has to wait; *moved: it did something. False on failure. */
-static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *error)
-{
+static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *error) {
     Comm *comm = executor->comm;
     for (; cursor->next < cursor->actions.n; cursor->next++, *moved = true) {
         const Action *action = &cursor->actions.at[cursor->next];
@@ -113,8 +109,12 @@ static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *e
                 ok = call->fn(&call->call, error);
             }
             break;
-        case ACTION_COPY: ok = executor->backend->copy(executor->context, action->to, action->from, action->bytes, error); break;
-        case ACTION_START: ok = comm->table->start(comm, action->request, cursor->driven, action->source, action->target, error); break;
+        case ACTION_COPY:
+            ok = executor->backend->copy(executor->context, action->to, action->from, action->bytes, error);
+            break;
+        case ACTION_START:
+            ok = comm->table->start(comm, action->request, cursor->driven, action->source, action->target, error);
+            break;
         case ACTION_WAIT: {
             CommStatus status = comm->table->wait(comm, action->request, cursor->driven, error);
             if (status == COMM_PENDING) return true;
@@ -127,8 +127,7 @@ static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *e
     return true;
 }
 
-static bool report_deadlock(const Executor *executor, Error *error)
-{
+static bool report_deadlock(const Executor *executor, Error *error) {
     Text text = {0};
     for (int i = 0; i < executor->comm->ndriven; i++) {
         const Cursor *cursor = &executor->cursors[i];
@@ -142,8 +141,7 @@ static bool report_deadlock(const Executor *executor, Error *error)
     return false;
 }
 
-static bool fill_inputs(Executor *executor, int64_t epoch, int64_t step, Error *error)
-{
+static bool fill_inputs(Executor *executor, int64_t epoch, int64_t step, Error *error) {
     if (executor->filled && !data_changes(executor->data)) return true;
     const Graph *graph = &executor->plan->graph;
     for (int c = 0; c < executor->comm->ndriven; c++)
@@ -167,11 +165,11 @@ static bool fill_inputs(Executor *executor, int64_t epoch, int64_t step, Error *
     return true;
 }
 
-bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error)
-{
+bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
     if (!fill_inputs(executor, epoch, step, error)) return false;
     int n = executor->comm->ndriven, ndone = 0;
-    for (int i = 0; i < n; i++) executor->cursors[i].next = 0;
+    for (int i = 0; i < n; i++)
+        executor->cursors[i].next = 0;
     while (ndone < n) {
         bool moved = false;
         ndone = 0;
@@ -186,34 +184,41 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
 
 /* ---------------------------------------------------------------- losses and states */
 
-static double element_at(const void *data, DType dtype, int64_t i)
-{
+static double element_at(const void *data, DType dtype, int64_t i) {
     switch (dtype) {
-    case F32: return ((const float *)data)[i];
-    case F64: return ((const double *)data)[i];
-    case I32: return ((const int32_t *)data)[i];
-    case NDTYPES: break;
+    case F32:
+        return ((const float *)data)[i];
+    case F64:
+        return ((const double *)data)[i];
+    case I32:
+        return ((const int32_t *)data)[i];
+    case NDTYPES:
+        break;
     }
     return 0;
 }
 
-static void element_put(void *data, DType dtype, int64_t i, double value)
-{
+static void element_put(void *data, DType dtype, int64_t i, double value) {
     switch (dtype) {
-    case F32: ((float *)data)[i] = (float)value; return;
-    case F64: ((double *)data)[i] = value; return;
-    case I32: ((int32_t *)data)[i] = (int32_t)value; return;
-    case NDTYPES: return;
+    case F32:
+        ((float *)data)[i] = (float)value;
+        return;
+    case F64:
+        ((double *)data)[i] = value;
+        return;
+    case I32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        return;
+    case NDTYPES:
+        return;
     }
 }
 
-static DType loss_dtype(const Executor *executor, const Cursor *cursor)
-{
+static DType loss_dtype(const Executor *executor, const Cursor *cursor) {
     return executor->plan->graph.values.at[cursor->role->instances.at[executor->program->loss].value].type.dtype;
 }
 
-int executor_losses(Executor *executor, int driven, const double **losses)
-{
+int executor_losses(Executor *executor, int driven, const double **losses) {
     Cursor *cursor = &executor->cursors[driven];
     *losses = cursor->losses;
     if (cursor->nlosses == 0) return 0;
@@ -222,21 +227,20 @@ int executor_losses(Executor *executor, int driven, const double **losses)
     for (int i = 0; i < cursor->nlosses; i++) {
         double item; /* room for any element */
         Error error;
-        if (!executor->backend->download(executor->context, &item, (const char *)at + i * dtype_bytes[dtype], dtype_bytes[dtype], &error)) return 0;
+        if (!executor->backend->download(executor->context, &item, (const char *)at + i * dtype_bytes[dtype], dtype_bytes[dtype], &error))
+            return 0;
         cursor->losses[i] = element_at(&item, dtype, 0);
     }
     return cursor->nlosses;
 }
 
 /* The loss's instance; every role has it under the same number. */
-static const Instance *loss_instance(const Executor *executor)
-{
+static const Instance *loss_instance(const Executor *executor) {
     int loss = executor->program->loss;
     return loss < 0 ? NULL : &executor->program->roles.at[0].instances.at[loss];
 }
 
-int executor_slices(const Executor *executor, int rank, int *first)
-{
+int executor_slices(const Executor *executor, int rank, int *first) {
     const Instance *loss = loss_instance(executor);
     Box box;
     *first = 0;
@@ -246,14 +250,12 @@ int executor_slices(const Executor *executor, int rank, int *first)
     return (int)box_elements(&box);
 }
 
-int executor_most_slices(const Executor *executor)
-{
+int executor_most_slices(const Executor *executor) {
     const Instance *loss = loss_instance(executor);
     return loss ? (int)layout_max_elements(loss->layout, &executor->plan->graph.values.at[loss->value].type.shape) : 0;
 }
 
-bool executor_gather_losses(Executor *executor, double *losses, Error *error)
-{
+bool executor_gather_losses(Executor *executor, double *losses, Error *error) {
     Comm *comm = executor->comm;
     int most = executor_most_slices(executor);
     const double *own;
@@ -269,14 +271,14 @@ bool executor_gather_losses(Executor *executor, double *losses, Error *error)
         uint64_t bits;
         memcpy(&bits, &losses[(int64_t)comm->first_driven * most + k], sizeof bits);
         ok = comm->table->all_gather_words(comm, bits, words, error);
-        for (int p = 0; ok && p < comm->nprocesses; p++) memcpy(&losses[(int64_t)p * most + k], &words[p], sizeof bits);
+        for (int p = 0; ok && p < comm->nprocesses; p++)
+            memcpy(&losses[(int64_t)p * most + k], &words[p], sizeof bits);
     }
     free(words);
     return ok;
 }
 
-void *executor_state(Executor *executor, int driven, int state, Box *box)
-{
+void *executor_state(Executor *executor, int driven, int state, Box *box) {
     Cursor *cursor = &executor->cursors[driven];
     const State *of = &executor->plan->graph.states.at[state];
     layout_box(of->layout, &of->type.shape, cursor->rank, box);
@@ -284,22 +286,24 @@ void *executor_state(Executor *executor, int driven, int state, Box *box)
 }
 
 /* Copies between a box's elements (in `local`, row-major) and the whole tensor. */
-static void copy_box(const TensorType *type, const Box *box, void *local, double *whole, bool to_whole)
-{
+static void copy_box(const TensorType *type, const Box *box, void *local, double *whole, bool to_whole) {
     int64_t index[MAX_NDIM];
     memcpy(index, box->begin, sizeof index);
     for (int64_t i = 0, n = box_elements(box); i < n; i++) {
         int64_t at = 0;
-        for (int d = 0; d < box->ndim; d++) at = at * type->shape.dim[d] + index[d];
-        if (to_whole) whole[at] = element_at(local, type->dtype, i);
-        else element_put(local, type->dtype, i, whole[at]);
-        for (int d = box->ndim - 1; d >= 0 && ++index[d] == box->end[d]; d--) index[d] = box->begin[d];
+        for (int d = 0; d < box->ndim; d++)
+            at = at * type->shape.dim[d] + index[d];
+        if (to_whole)
+            whole[at] = element_at(local, type->dtype, i);
+        else
+            element_put(local, type->dtype, i, whole[at]);
+        for (int d = box->ndim - 1; d >= 0 && ++index[d] == box->end[d]; d--)
+            index[d] = box->begin[d];
     }
 }
 
 /* Runs one request on every driven rank: from its box of the state to `target`, the whole. Under MPI there is one. */
-static bool gather_transfer(Executor *executor, int state, void *target, Error *error)
-{
+static bool gather_transfer(Executor *executor, int state, void *target, Error *error) {
     Comm *comm = executor->comm;
     const State *of = &executor->plan->graph.states.at[state];
     if (!executor->gathers[state]) {
@@ -314,14 +318,14 @@ static bool gather_transfer(Executor *executor, int state, void *target, Error *
     const void *source = executor->cursors[0].state[state];
     CommStatus status = COMM_PENDING;
     if (!comm->table->start(comm, executor->gathers[state], 0, &source, &target, error)) return false;
-    while (status == COMM_PENDING) status = comm->table->wait(comm, executor->gathers[state], 0, error);
+    while (status == COMM_PENDING)
+        status = comm->table->wait(comm, executor->gathers[state], 0, error);
     if (status != COMM_COMPLETE || !comm->table->barrier(comm, error)) return false;
     executor->gathered_bytes[0] += comm->counters[0].sent_bytes - before;
     return true;
 }
 
-bool executor_gather_state(Executor *executor, int state, Arena *arena, double **whole, Error *error)
-{
+bool executor_gather_state(Executor *executor, int state, Arena *arena, double **whole, Error *error) {
     Comm *comm = executor->comm;
     const State *of = &executor->plan->graph.states.at[state];
     int64_t n = shape_elements(&of->type.shape);
@@ -349,8 +353,7 @@ bool executor_gather_state(Executor *executor, int state, Arena *arena, double *
     return ok;
 }
 
-bool executor_set_state(Executor *executor, int state, const double *whole, Error *error)
-{
+bool executor_set_state(Executor *executor, int state, const double *whole, Error *error) {
     const State *of = &executor->plan->graph.states.at[state];
     for (int i = 0; i < executor->comm->ndriven; i++) {
         Box box;
@@ -366,7 +369,6 @@ bool executor_set_state(Executor *executor, int state, const double *whole, Erro
     return true;
 }
 
-int64_t executor_sent_bytes(const Executor *executor, int driven)
-{
+int64_t executor_sent_bytes(const Executor *executor, int driven) {
     return executor->comm->counters[driven].sent_bytes - executor->gathered_bytes[driven];
 }

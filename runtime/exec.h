@@ -12,19 +12,19 @@ typedef enum { ACTION_CALLS, ACTION_COPY, ACTION_START, ACTION_WAIT } ActionKind
 /* One step of the plan as one rank runs it: every name resolved to an address. */
 typedef struct Action {
     ActionKind kind;
-    int step;              /* number in the role, for messages */
+    int step;               /* number in the role, for messages */
     int first_call, ncalls; /* calls: one, or one for each hidden slice that the rank holds */
-    CommRequest *request;  /* start, wait */
+    CommRequest *request;   /* start, wait */
     const void **source;
     void **target;
-    void *to;              /* copy */
+    void *to; /* copy */
     const void *from;
     int64_t bytes;
 } Action;
 
 /* A driven rank: its memory and its place in its role. */
 typedef struct Cursor {
-    int rank, driven;      /* number in the job, number in this process */
+    int rank, driven; /* number in the job, number in this process */
     const Role *role;
     void *arena;
     void **state, **input; /* by id */
@@ -32,8 +32,8 @@ typedef struct Cursor {
     Box *box;              /* per instance */
     VEC(Call) calls;
     VEC(Action) actions;
-    VEC(void *) owned;     /* constants */
-    int next;              /* action */
+    VEC(void *) owned; /* constants */
+    int next;          /* action */
     double *losses;
     int nlosses;
 } Cursor;
@@ -42,17 +42,17 @@ struct Executor {
     const Plan *plan;
     const Program *program;
     const Backend *backend;
-    void *context;         /* the backend's */
+    void *context; /* the backend's */
     Comm *comm;
     const char *plan_directory;
     int nthreads;
     Arena arena;
-    Cursor *cursors;       /* one a driven rank */
+    Cursor *cursors; /* one a driven rank */
     DataSource *data;
-    bool filled;           /* inputs hold a batch already */
+    bool filled;            /* inputs hold a batch already */
     CommRequest **requests; /* by the number in the plan */
     int nrequests;
-    CommRequest **gathers; /* per state, prepared when first needed */
+    CommRequest **gathers;   /* per state, prepared when first needed */
     int64_t *gathered_bytes; /* per driven rank: sent to gather states, not in steps */
 };
 

@@ -1,5 +1,5 @@
-/* load: a plan's role, resolved once: instances become addresses, steps become calls with their operands, communications become prepared requests.
- * After it the loop over steps calls functions and nothing else. */
+/* load: a plan's role, resolved once: instances become addresses, steps become calls with their operands, communications become prepared
+ * requests. After it the loop over steps calls functions and nothing else. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,55 +7,54 @@
 
 /* ---------------------------------------------------------------- memory */
 
-void *tensor_alloc(Executor *executor, int64_t bytes, Error *error)
-{
+void *tensor_alloc(Executor *executor, int64_t bytes, Error *error) {
     Comm *comm = executor->comm;
     if (comm->table->alloc && executor->backend->host) return comm->table->alloc(comm, bytes > 0 ? bytes : 1, error);
     return executor->backend->alloc(executor->context, bytes, error);
 }
 
-void tensor_free(Executor *executor, void *data)
-{
+void tensor_free(Executor *executor, void *data) {
     Comm *comm = executor->comm;
     if (!data) return;
-    if (comm->table->alloc && executor->backend->host) comm->table->free(comm, data);
-    else executor->backend->free(executor->context, data);
+    if (comm->table->alloc && executor->backend->host)
+        comm->table->free(comm, data);
+    else
+        executor->backend->free(executor->context, data);
 }
 
-static int64_t layout_bytes(const Layout *layout, const TensorType *type, int rank)
-{
+static int64_t layout_bytes(const Layout *layout, const TensorType *type, int rank) {
     Box box;
     layout_box(layout, &type->shape, rank, &box);
     return box_elements(&box) * dtype_bytes[type->dtype];
 }
 
-static const Program *find_program(const Plan *plan, const char *name)
-{
+static const Program *find_program(const Plan *plan, const char *name) {
     for (int i = 0; i < plan->programs.n; i++)
         if (strcmp(plan->programs.at[i].name, name) == 0) return &plan->programs.at[i];
     return NULL;
 }
 
-static const Role *find_role(const Program *program, int rank)
-{
+static const Role *find_role(const Program *program, int rank) {
     for (int i = 0; i < program->roles.n; i++)
         if (rank >= program->roles.at[i].first_rank && rank <= program->roles.at[i].last_rank) return &program->roles.at[i];
     return NULL;
 }
 
-void executor_memory(const Plan *plan, const char *program_name, int rank, ExecutorMemory *memory)
-{
+void executor_memory(const Plan *plan, const char *program_name, int rank, ExecutorMemory *memory) {
     const Graph *graph = &plan->graph;
     const Program *program = find_program(plan, program_name);
     const Role *role = program ? find_role(program, rank) : NULL;
     *memory = (ExecutorMemory){0};
-    for (int i = 0; i < graph->states.n; i++) memory->state_bytes += layout_bytes(graph->states.at[i].layout, &graph->states.at[i].type, rank);
-    for (int i = 0; i < graph->inputs.n; i++) memory->input_bytes += layout_bytes(graph->inputs.at[i].layout, &graph->inputs.at[i].type, rank);
+    for (int i = 0; i < graph->states.n; i++)
+        memory->state_bytes += layout_bytes(graph->states.at[i].layout, &graph->states.at[i].type, rank);
+    for (int i = 0; i < graph->inputs.n; i++)
+        memory->input_bytes += layout_bytes(graph->inputs.at[i].layout, &graph->inputs.at[i].type, rank);
     if (!role) return;
     memory->arena_bytes = role->arena_bytes;
     for (int i = 0; i < role->instances.n; i++) {
         const Instance *instance = &role->instances.at[i];
-        if (instance->place == PLACE_CONSTANT) memory->input_bytes += layout_bytes(instance->layout, &graph->values.at[instance->value].type, rank);
+        if (instance->place == PLACE_CONSTANT)
+            memory->input_bytes += layout_bytes(instance->layout, &graph->values.at[instance->value].type, rank);
     }
 }
 
@@ -69,8 +68,7 @@ typedef struct InitialRun {
     char *to;
 } InitialRun;
 
-static void initial_part(void *context, int64_t begin, int64_t end)
-{
+static void initial_part(void *context, int64_t begin, int64_t end) {
     const InitialRun *run = context;
     Box part = run->box;
     part.begin[0] = run->box.begin[0] + begin;
@@ -81,8 +79,7 @@ static void initial_part(void *context, int64_t begin, int64_t end)
     state_initial(&executor->plan->graph, run->state, &part, executor->plan_directory, run->to + begin * row_bytes, &error);
 }
 
-static bool fill_state(Executor *executor, Pool *pool, const State *state, const Box *box, void *to, Error *error)
-{
+static bool fill_state(Executor *executor, Pool *pool, const State *state, const Box *box, void *to, Error *error) {
     bool is_random = state->init.kind == INIT_NORMAL || state->init.kind == INIT_UNIFORM || state->init.kind == INIT_ZEROS;
     int64_t n = box_elements(box);
     if (!is_random || box->ndim == 0 || n == 0)
@@ -94,8 +91,7 @@ static bool fill_state(Executor *executor, Pool *pool, const State *state, const
 }
 
 /* A rank of this process that holds the same box of the state already, or NULL: a copy is quicker than drawing it again. */
-static const void *same_box(Executor *executor, const Cursor *cursor, int state, const Box *box)
-{
+static const void *same_box(Executor *executor, const Cursor *cursor, int state, const Box *box) {
     for (int i = 0; i < cursor->driven && executor->backend->host; i++) {
         Box other = {0};
         const void *data = executor_state(executor, i, state, &other);
@@ -104,8 +100,7 @@ static const void *same_box(Executor *executor, const Cursor *cursor, int state,
     return NULL;
 }
 
-static bool load_states(Executor *executor, Cursor *cursor, Pool *pool, Error *error)
-{
+static bool load_states(Executor *executor, Cursor *cursor, Pool *pool, Error *error) {
     const Graph *graph = &executor->plan->graph;
     cursor->state = arena_alloc(&executor->arena, (size_t)graph->states.n * sizeof *cursor->state);
     for (int i = 0; i < graph->states.n; i++) {
@@ -131,8 +126,7 @@ static bool load_states(Executor *executor, Cursor *cursor, Pool *pool, Error *e
     return true;
 }
 
-static bool load_inputs(Executor *executor, Cursor *cursor, Error *error)
-{
+static bool load_inputs(Executor *executor, Cursor *cursor, Error *error) {
     const Graph *graph = &executor->plan->graph;
     cursor->input = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->input);
     for (int i = 0; i < graph->inputs.n; i++) {
@@ -142,19 +136,24 @@ static bool load_inputs(Executor *executor, Cursor *cursor, Error *error)
     return true;
 }
 
-static void constant_put(void *to, DType dtype, int64_t at, double value)
-{
+static void constant_put(void *to, DType dtype, int64_t at, double value) {
     switch (dtype) {
-    case F32: ((float *)to)[at] = (float)value; return;
-    case F64: ((double *)to)[at] = value; return;
-    case I32: ((int32_t *)to)[at] = (int32_t)value; return;
-    case NDTYPES: return;
+    case F32:
+        ((float *)to)[at] = (float)value;
+        return;
+    case F64:
+        ((double *)to)[at] = value;
+        return;
+    case I32:
+        ((int32_t *)to)[at] = (int32_t)value;
+        return;
+    case NDTYPES:
+        return;
     }
 }
 
 /* The box of a constant node's elements, in new memory. */
-static void *load_constant(Executor *executor, const Instance *instance, const Box *box, Error *error)
-{
+static void *load_constant(Executor *executor, const Instance *instance, const Box *box, Error *error) {
     const Graph *graph = &executor->plan->graph;
     const Node *node = &graph->nodes.at[instance->at];
     const TensorType *type = &graph->values.at[instance->value].type;
@@ -169,9 +168,11 @@ static void *load_constant(Executor *executor, const Instance *instance, const B
     memcpy(index, box->begin, sizeof index);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = 0;
-        for (int d = 0; d < box->ndim; d++) at = at * type->shape.dim[d] + index[d];
+        for (int d = 0; d < box->ndim; d++)
+            at = at * type->shape.dim[d] + index[d];
         constant_put(to, type->dtype, i, node->data ? node->data[at] : node->attr[0].f);
-        for (int d = box->ndim - 1; d >= 0 && ++index[d] == box->end[d]; d--) index[d] = box->begin[d];
+        for (int d = box->ndim - 1; d >= 0 && ++index[d] == box->end[d]; d--)
+            index[d] = box->begin[d];
     }
     if (to == data) return data;
     bool ok = executor->backend->upload(executor->context, data, to, bytes, error);
@@ -183,8 +184,7 @@ static void *load_constant(Executor *executor, const Instance *instance, const B
 
 /* ---------------------------------------------------------------- instances */
 
-static bool load_instances(Executor *executor, Cursor *cursor, Error *error)
-{
+static bool load_instances(Executor *executor, Cursor *cursor, Error *error) {
     const Role *role = cursor->role;
     const Graph *graph = &executor->plan->graph;
     cursor->at = arena_alloc(&executor->arena, (size_t)role->instances.n * sizeof *cursor->at);
@@ -200,8 +200,12 @@ static bool load_instances(Executor *executor, Cursor *cursor, Error *error)
                 return error_set(error, EXIT_REJECTED, "instance %d lies outside the arena", i);
             cursor->at[i] = (char *)cursor->arena + instance->at;
             break;
-        case PLACE_STATE: cursor->at[i] = cursor->state[instance->at]; break;
-        case PLACE_INPUT: cursor->at[i] = cursor->input[instance->at]; break;
+        case PLACE_STATE:
+            cursor->at[i] = cursor->state[instance->at];
+            break;
+        case PLACE_INPUT:
+            cursor->at[i] = cursor->input[instance->at];
+            break;
         case PLACE_CONSTANT:
             cursor->at[i] = load_constant(executor, instance, &cursor->box[i], error);
             if (!cursor->at[i]) return false;
@@ -214,22 +218,20 @@ static bool load_instances(Executor *executor, Cursor *cursor, Error *error)
 
 /* ---------------------------------------------------------------- kernel calls */
 
-static void shape_of_box(const Box *box, Shape *shape)
-{
+static void shape_of_box(const Box *box, Shape *shape) {
     shape->ndim = box->ndim;
-    for (int d = 0; d < box->ndim; d++) shape->dim[d] = box->end[d] - box->begin[d];
+    for (int d = 0; d < box->ndim; d++)
+        shape->dim[d] = box->end[d] - box->begin[d];
 }
 
-static void operand_of(const Executor *executor, const Cursor *cursor, int instance, Operand *operand)
-{
+static void operand_of(const Executor *executor, const Cursor *cursor, int instance, Operand *operand) {
     const TensorType *type = &executor->plan->graph.values.at[cursor->role->instances.at[instance].value].type;
     *operand = (Operand){.data = cursor->at[instance], .dtype = type->dtype, .global = type->shape, .box = cursor->box[instance]};
     shape_of_box(&operand->box, &operand->local);
 }
 
 /* Slice number `slice` of the hidden dimension: the dimension is taken off, data moves on. */
-static void operand_slice(Operand *operand, int64_t slice)
-{
+static void operand_slice(Operand *operand, int64_t slice) {
     Operand whole = *operand;
     int ndim = whole.local.ndim - 1;
     operand->local.ndim = operand->global.ndim = operand->box.ndim = ndim;
@@ -243,23 +245,25 @@ static void operand_slice(Operand *operand, int64_t slice)
 }
 
 /* The letters without the hidden dimension; its factor stays, unused. */
-static const Rule *rule_slice(Arena *arena, const Rule *rule)
-{
+static const Rule *rule_slice(Arena *arena, const Rule *rule) {
     Rule *slice = arena_alloc(arena, sizeof *slice);
     *slice = *rule;
-    for (int i = 0; i < MAX_IN; i++) memmove(slice->in[i], slice->in[i] + 1, MAX_NDIM - 1);
-    for (int o = 0; o < MAX_OUT; o++) memmove(slice->out[o], slice->out[o] + 1, MAX_NDIM - 1);
+    for (int i = 0; i < MAX_IN; i++)
+        memmove(slice->in[i], slice->in[i] + 1, MAX_NDIM - 1);
+    for (int o = 0; o < MAX_OUT; o++)
+        memmove(slice->out[o], slice->out[o] + 1, MAX_NDIM - 1);
     return slice;
 }
 
-static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Action *action, Error *error)
-{
+static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Action *action, Error *error) {
     const Graph *graph = &executor->plan->graph;
     const Node *node = step->nnodes > 0 ? &graph->nodes.at[step->node[0]] : NULL;
     OpCode op = step->kind == STEP_LOCAL ? OP_convert : step->op;
     KernelCall whole = {.op = op, .nin = step->nin, .nout = step->nout, .nthreads = executor->nthreads, .context = executor->context};
-    for (int i = 0; i < step->nin; i++) operand_of(executor, cursor, step->in[i], &whole.in[i]);
-    for (int o = 0; o < step->nout; o++) operand_of(executor, cursor, step->out[o], &whole.out[o]);
+    for (int i = 0; i < step->nin; i++)
+        operand_of(executor, cursor, step->in[i], &whole.in[i]);
+    for (int o = 0; o < step->nout; o++)
+        operand_of(executor, cursor, step->out[o], &whole.out[o]);
     if (step->kind == STEP_KERNEL && !node) return error_set(error, EXIT_REJECTED, "a kernel that computes no node of the graph");
     const TensorType *first = &graph->values.at[cursor->role->instances.at[step->out[0]].value].type;
     bool hidden = step->kind == STEP_KERNEL && first->hidden && !op_table[op].boundary;
@@ -273,8 +277,10 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
     action->ncalls = (int)slices;
     for (int64_t s = 0; s < slices; s++) {
         Call call = {executor->backend->kernels[op], whole};
-        for (int i = 0; hidden && i < whole.nin; i++) operand_slice(&call.call.in[i], s);
-        for (int o = 0; hidden && o < whole.nout; o++) operand_slice(&call.call.out[o], s);
+        for (int i = 0; hidden && i < whole.nin; i++)
+            operand_slice(&call.call.in[i], s);
+        for (int o = 0; hidden && o < whole.nout; o++)
+            operand_slice(&call.call.out[o], s);
         vec_push(&executor->arena, &cursor->calls, call);
     }
     return true;
@@ -282,11 +288,11 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
 
 /* ---------------------------------------------------------------- requests and actions */
 
-static bool prepare_request(Executor *executor, const Role *role, const Step *step, Error *error)
-{
+static bool prepare_request(Executor *executor, const Role *role, const Step *step, Error *error) {
     const Graph *graph = &executor->plan->graph;
     Transfer transfers[MAX_OUT] = {0};
-    if (step->nin != step->nout) return error_set(error, EXIT_REJECTED, "a communication with %d sources and %d targets", step->nin, step->nout);
+    if (step->nin != step->nout)
+        return error_set(error, EXIT_REJECTED, "a communication with %d sources and %d targets", step->nin, step->nout);
     for (int i = 0; i < step->nin; i++) {
         const Instance *from = &role->instances.at[step->in[i]], *to = &role->instances.at[step->out[i]];
         const Value *value = &graph->values.at[from->value];
@@ -296,8 +302,7 @@ static bool prepare_request(Executor *executor, const Role *role, const Step *st
     return executor->requests[step->request] != NULL;
 }
 
-static bool prepare_requests(Executor *executor, Error *error)
-{
+static bool prepare_requests(Executor *executor, Error *error) {
     const Program *program = executor->program;
     for (int r = 0; r < program->roles.n; r++)
         for (int s = 0; s < program->roles.at[r].steps.n; s++) {
@@ -314,21 +319,21 @@ static bool prepare_requests(Executor *executor, Error *error)
     return true;
 }
 
-static bool load_communication(Executor *executor, Cursor *cursor, const Step *step, Action *action, Error *error)
-{
+static bool load_communication(Executor *executor, Cursor *cursor, const Step *step, Action *action, Error *error) {
     if (step->request < 0 || step->request >= executor->nrequests)
         return error_set(error, EXIT_REJECTED, "request %d is waited for but never started", step->request);
     action->kind = step->kind == STEP_START ? ACTION_START : ACTION_WAIT;
     action->request = executor->requests[step->request];
     action->source = arena_alloc(&executor->arena, MAX_IN * sizeof *action->source);
     action->target = arena_alloc(&executor->arena, MAX_OUT * sizeof *action->target);
-    for (int i = 0; i < step->nin; i++) action->source[i] = cursor->at[step->in[i]];
-    for (int o = 0; o < step->nout; o++) action->target[o] = cursor->at[step->out[o]];
+    for (int i = 0; i < step->nin; i++)
+        action->source[i] = cursor->at[step->in[i]];
+    for (int o = 0; o < step->nout; o++)
+        action->target[o] = cursor->at[step->out[o]];
     return true;
 }
 
-static bool load_actions(Executor *executor, Cursor *cursor, Error *error)
-{
+static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
     const Role *role = cursor->role;
     for (int s = 0; s < role->steps.n; s++) {
         const Step *step = &role->steps.at[s];
@@ -337,9 +342,13 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error)
         bool ok = true, skip = false;
         switch (step->kind) {
         case STEP_KERNEL:
-        case STEP_LOCAL: ok = load_calls(executor, cursor, step, &action, &failure); break;
+        case STEP_LOCAL:
+            ok = load_calls(executor, cursor, step, &action, &failure);
+            break;
         case STEP_START:
-        case STEP_WAIT: ok = load_communication(executor, cursor, step, &action, &failure); break;
+        case STEP_WAIT:
+            ok = load_communication(executor, cursor, step, &action, &failure);
+            break;
         case STEP_WRITE: {
             const TensorType *type = &executor->plan->graph.states.at[step->state].type;
             action.kind = ACTION_COPY;
@@ -360,8 +369,7 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error)
     return true;
 }
 
-bool load_local(Executor *executor, Error *error)
-{
+bool load_local(Executor *executor, Error *error) {
     const Plan *plan = executor->plan;
     Comm *comm = executor->comm;
     if (comm->nranks != plan->graph.nranks)
@@ -371,7 +379,8 @@ bool load_local(Executor *executor, Error *error)
     executor->data = data_open(&plan->graph, error);
     if (!executor->data) return false;
     int64_t elements = 0;
-    for (int i = 0; i < plan->graph.states.n; i++) elements += shape_elements(&plan->graph.states.at[i].type.shape);
+    for (int i = 0; i < plan->graph.states.n; i++)
+        elements += shape_elements(&plan->graph.states.at[i].type.shape);
     Error no_threads; /* fewer threads are slower, no failure */
     Pool *pool = executor->nthreads > 1 && elements > 1 << 17 ? pool_create(executor->nthreads, &no_threads) : NULL;
     bool ok = true;
@@ -382,28 +391,30 @@ bool load_local(Executor *executor, Error *error)
         cursor->role = find_role(executor->program, cursor->rank);
         if (!cursor->role) ok = error_set(error, EXIT_REJECTED, "the plan has no role for rank %d", cursor->rank);
         ok = ok && (cursor->arena = tensor_alloc(executor, cursor->role->arena_bytes, error)) != NULL;
-        ok = ok && load_states(executor, cursor, pool, error) && load_inputs(executor, cursor, error) && load_instances(executor, cursor, error);
+        ok = ok && load_states(executor, cursor, pool, error) && load_inputs(executor, cursor, error) &&
+             load_instances(executor, cursor, error);
     }
     pool_destroy(pool);
     return ok;
 }
 
-bool load_requests(Executor *executor, Error *error)
-{
+bool load_requests(Executor *executor, Error *error) {
     if (!prepare_requests(executor, error)) return false;
     for (int i = 0; i < executor->comm->ndriven; i++)
         if (!load_actions(executor, &executor->cursors[i], error)) return false;
     return true;
 }
 
-void load_finish(Executor *executor)
-{
+void load_finish(Executor *executor) {
     const Graph *graph = &executor->plan->graph;
     for (int i = 0; i < executor->comm->ndriven; i++) {
         Cursor *cursor = &executor->cursors[i];
-        for (int k = 0; k < cursor->owned.n; k++) executor->backend->free(executor->context, cursor->owned.at[k]);
-        for (int k = 0; cursor->state && k < graph->states.n; k++) tensor_free(executor, cursor->state[k]);
-        for (int k = 0; cursor->input && k < graph->inputs.n; k++) tensor_free(executor, cursor->input[k]);
+        for (int k = 0; k < cursor->owned.n; k++)
+            executor->backend->free(executor->context, cursor->owned.at[k]);
+        for (int k = 0; cursor->state && k < graph->states.n; k++)
+            tensor_free(executor, cursor->state[k]);
+        for (int k = 0; cursor->input && k < graph->inputs.n; k++)
+            tensor_free(executor, cursor->input[k]);
         tensor_free(executor, cursor->arena);
     }
 }

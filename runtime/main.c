@@ -23,15 +23,19 @@ static const char usage[] =
 
 enum { OPTION_RANKS = 256, OPTION_VERIFY, OPTION_PRINT, OPTION_ALL_RANKS, OPTION_VERSION };
 static const struct option long_options[] = {
-    {"ranks", required_argument, NULL, OPTION_RANKS}, {"verify", required_argument, NULL, OPTION_VERIFY}, {"print", required_argument, NULL, OPTION_PRINT},
-    {"all-ranks", no_argument, NULL, OPTION_ALL_RANKS}, {"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, OPTION_VERSION}, {0},
+    {"ranks", required_argument, NULL, OPTION_RANKS},
+    {"verify", required_argument, NULL, OPTION_VERIFY},
+    {"print", required_argument, NULL, OPTION_PRINT},
+    {"all-ranks", no_argument, NULL, OPTION_ALL_RANKS},
+    {"verbose", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {0},
 };
 
 enum { MAX_RANKS = 4096 };
 
-static bool read_count(const char *text, int *count)
-{
+static bool read_count(const char *text, int *count) {
     char *end;
     long value = strtol(text, &end, 10);
     if (end == text || *end || value < 1 || value > MAX_RANKS) return false;
@@ -39,8 +43,7 @@ static bool read_count(const char *text, int *count)
     return true;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     RunOptions options = {0};
     const char **prints = calloc((size_t)argc, sizeof *prints);
     if (!prints) return EXIT_ENVIRONMENT;
@@ -53,20 +56,34 @@ int main(int argc, char **argv)
                 code = EXIT_USAGE;
             }
             break;
-        case OPTION_VERIFY: options.verify = optarg; break;
-        case OPTION_PRINT: prints[options.nprints++] = optarg; break;
-        case OPTION_ALL_RANKS: options.all_ranks = true; break;
-        case 'v': options.verbose = true; break;
-        case 'h': code = fputs(usage, stdout) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE; break;
-        case OPTION_VERSION: code = printf("prun %s\n", PCC_VERSION) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE; break;
+        case OPTION_VERIFY:
+            options.verify = optarg;
+            break;
+        case OPTION_PRINT:
+            prints[options.nprints++] = optarg;
+            break;
+        case OPTION_ALL_RANKS:
+            options.all_ranks = true;
+            break;
+        case 'v':
+            options.verbose = true;
+            break;
+        case 'h':
+            code = fputs(usage, stdout) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;
+            break;
+        case OPTION_VERSION:
+            code = printf("prun %s\n", PCC_VERSION) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;
+            break;
         default: /* getopt has said what is wrong */
             fputs("try 'prun --help'\n", stderr);
             code = EXIT_USAGE;
         }
     }
     if (code < 0 && optind != argc - 1) {
-        if (optind == argc) fputs("prun: which plan? try 'prun --help'\n", stderr);
-        else fprintf(stderr, "prun: one plan at a time, '%s' is the second\n", argv[optind + 1]);
+        if (optind == argc)
+            fputs("prun: which plan? try 'prun --help'\n", stderr);
+        else
+            fprintf(stderr, "prun: one plan at a time, '%s' is the second\n", argv[optind + 1]);
         code = EXIT_USAGE;
     }
     if (code < 0) {

@@ -20,10 +20,10 @@ struct Pool {
     int nthreads;
     pthread_mutex_t mutex;
     pthread_cond_t wake, done;
-    atomic_uint turn;    /* counts loops; a change means work */
-    atomic_int left;     /* workers that have not finished the loop */
+    atomic_uint turn; /* counts loops; a change means work */
+    atomic_int left;  /* workers that have not finished the loop */
     bool stop;
-    int parts;           /* ranges of this loop */
+    int parts; /* ranges of this loop */
     int64_t n;
     PoolFn *fn;
     void *context;
@@ -31,8 +31,7 @@ struct Pool {
     Worker worker[MAX_THREADS];
 };
 
-static void run_part(const Pool *pool, int part)
-{
+static void run_part(const Pool *pool, int part) {
     if (part >= pool->parts) return;
     int64_t size = pool->n / pool->parts, rest = pool->n % pool->parts;
     int64_t begin = part * size + (part < rest ? part : rest);
@@ -40,20 +39,19 @@ static void run_part(const Pool *pool, int part)
 }
 
 /* Waits until the turn is no longer `seen`; the turn seen then. */
-static unsigned wait_for_turn(Pool *pool, unsigned seen)
-{
+static unsigned wait_for_turn(Pool *pool, unsigned seen) {
     for (int i = 0; i < LOOKS_BEFORE_SLEEP; i++) {
         if (atomic_load_explicit(&pool->turn, memory_order_acquire) != seen) return seen + 1;
         sched_yield();
     }
     pthread_mutex_lock(&pool->mutex);
-    while (atomic_load_explicit(&pool->turn, memory_order_acquire) == seen) pthread_cond_wait(&pool->wake, &pool->mutex);
+    while (atomic_load_explicit(&pool->turn, memory_order_acquire) == seen)
+        pthread_cond_wait(&pool->wake, &pool->mutex);
     pthread_mutex_unlock(&pool->mutex);
     return seen + 1;
 }
 
-static void *work(void *argument)
-{
+static void *work(void *argument) {
     Worker *worker = argument;
     Pool *pool = worker->pool;
     for (unsigned turn = 0;;) {
@@ -68,16 +66,14 @@ static void *work(void *argument)
     }
 }
 
-static void next_turn(Pool *pool)
-{
+static void next_turn(Pool *pool) {
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add_explicit(&pool->turn, 1, memory_order_acq_rel);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->mutex);
 }
 
-Pool *pool_create(int nthreads, Error *error)
-{
+Pool *pool_create(int nthreads, Error *error) {
     Pool *pool = calloc(1, sizeof *pool);
     if (!pool) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory for threads");
@@ -101,22 +97,23 @@ Pool *pool_create(int nthreads, Error *error)
     return pool;
 }
 
-void pool_destroy(Pool *pool)
-{
+void pool_destroy(Pool *pool) {
     if (!pool) return;
     pool->stop = true;
     next_turn(pool);
-    for (int i = 1; i <= pool->nworkers; i++) pthread_join(pool->worker[i].thread, NULL);
+    for (int i = 1; i <= pool->nworkers; i++)
+        pthread_join(pool->worker[i].thread, NULL);
     pthread_cond_destroy(&pool->done);
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->mutex);
     free(pool);
 }
 
-int pool_threads(const Pool *pool) { return pool ? pool->nthreads : 1; }
+int pool_threads(const Pool *pool) {
+    return pool ? pool->nthreads : 1;
+}
 
-void pool_run(Pool *pool, int64_t n, int64_t grain, PoolFn *fn, void *context)
-{
+void pool_run(Pool *pool, int64_t n, int64_t grain, PoolFn *fn, void *context) {
     if (n <= 0) return;
     if (grain < 1) grain = 1;
     int64_t parts = n / grain;
@@ -136,6 +133,7 @@ void pool_run(Pool *pool, int64_t n, int64_t grain, PoolFn *fn, void *context)
         sched_yield();
     }
     pthread_mutex_lock(&pool->mutex);
-    while (atomic_load_explicit(&pool->left, memory_order_acquire) != 0) pthread_cond_wait(&pool->done, &pool->mutex);
+    while (atomic_load_explicit(&pool->left, memory_order_acquire) != 0)
+        pthread_cond_wait(&pool->done, &pool->mutex);
     pthread_mutex_unlock(&pool->mutex);
 }

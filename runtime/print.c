@@ -6,8 +6,7 @@
 #include "runtime/runtime.h"
 
 /* The shortest decimal digits (no point) that read back as number, and the exponent of ten of the first. */
-static int shortest_digits(double number, char digits[32], int *exponent)
-{
+static int shortest_digits(double number, char digits[32], int *exponent) {
     char text[NUMBER_MAX];
     for (int precision = 0; precision < 17; precision++) {
         snprintf(text, sizeof text, "%.*e", precision, number);
@@ -18,13 +17,13 @@ static int shortest_digits(double number, char digits[32], int *exponent)
     int n = 0;
     for (const char *at = text; at < e; at++)
         if (*at != '.') digits[n++] = *at;
-    while (n > 1 && digits[n - 1] == '0') n--;
+    while (n > 1 && digits[n - 1] == '0')
+        n--;
     digits[n] = '\0';
     return n;
 }
 
-void number_print(char text[NUMBER_MAX], double number)
-{
+void number_print(char text[NUMBER_MAX], double number) {
     if (!isfinite(number)) {
         snprintf(text, NUMBER_MAX, "%s", isnan(number) ? "nan" : number < 0 ? "-inf" : "inf");
         return;
@@ -33,22 +32,26 @@ void number_print(char text[NUMBER_MAX], double number)
     const char *sign = signbit(number) ? "-" : "";
     int exponent, n = shortest_digits(fabs(number), digits, &exponent);
     if (exponent < -4 || exponent >= 16)
-        snprintf(text, NUMBER_MAX, "%s%c%s%se%c%02d", sign, digits[0], n > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+', abs(exponent));
-    else if (exponent < 0) snprintf(text, NUMBER_MAX, "%s0.%.*s%s", sign, -exponent - 1, "000", digits);
-    else if (n <= exponent + 1) snprintf(text, NUMBER_MAX, "%s%s%.*s.0", sign, digits, exponent + 1 - n, "000000000000000");
-    else snprintf(text, NUMBER_MAX, "%s%.*s.%s", sign, exponent + 1, digits, digits + exponent + 1);
+        snprintf(text, NUMBER_MAX, "%s%c%s%se%c%02d", sign, digits[0], n > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
+                 abs(exponent));
+    else if (exponent < 0)
+        snprintf(text, NUMBER_MAX, "%s0.%.*s%s", sign, -exponent - 1, "000", digits);
+    else if (n <= exponent + 1)
+        snprintf(text, NUMBER_MAX, "%s%s%.*s.0", sign, digits, exponent + 1 - n, "000000000000000");
+    else
+        snprintf(text, NUMBER_MAX, "%s%.*s.%s", sign, exponent + 1, digits, digits + exponent + 1);
 }
 
 enum { MANY_ELEMENTS = 1000, EDGE = 3 };
 
-static void print_dimension(Text *text, const Shape *shape, int d, bool many, DType dtype, const double *data)
-{
+static void print_dimension(Text *text, const Shape *shape, int d, bool many, DType dtype, const double *data) {
     if (d == shape->ndim) {
         text_printf(text, dtype == I32 ? "%.0f" : "%.4f", *data);
         return;
     }
     int64_t size = shape->dim[d], each = 1;
-    for (int k = d + 1; k < shape->ndim; k++) each *= shape->dim[k];
+    for (int k = d + 1; k < shape->ndim; k++)
+        each *= shape->dim[k];
     text_append(text, "[", 1);
     for (int64_t i = 0; i < size; i++) {
         if (i > 0) text_append(text, ", ", 2);
@@ -61,7 +64,6 @@ static void print_dimension(Text *text, const Shape *shape, int d, bool many, DT
     text_append(text, "]", 1);
 }
 
-void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data)
-{
+void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data) {
     print_dimension(text, shape, 0, shape_elements(shape) > MANY_ELEMENTS, dtype, data);
 }

@@ -1,4 +1,5 @@
-/* run: one run of prun, from the plan's file to the reports. A mistake that all ranks see is said once; what one rank alone cannot do ends the job with its name. */
+/* run: one run of prun, from the plan's file to the reports. A mistake that all ranks see is said once; what one rank alone cannot do ends
+ * the job with its name. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,18 +20,17 @@ typedef struct Run {
     int nthreads;
     Executor *executor;
     Verifier *verifier;
-    double *losses;        /* gathered: nranks times the most slices */
+    double *losses; /* gathered: nranks times the most slices */
     double *step_seconds;
     int64_t nsteps;
-    bool warned;           /* of a loss that is no number */
-    bool agreed;           /* all ranks know of the failure: they end in order; else the job is aborted */
+    bool warned; /* of a loss that is no number */
+    bool agreed; /* all ranks know of the failure: they end in order; else the job is aborted */
 } Run;
 
 /* ---------------------------------------------------------------- where we run */
 
 /* Processes that a launcher started together; 0: no launcher. */
-static int launched_processes(void)
-{
+static int launched_processes(void) {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}, *const ranks[] = {"PMIX_RANK", "PMI_RANK"};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (getenv(sizes[i])) return atoi(getenv(sizes[i]));
@@ -40,8 +40,7 @@ static int launched_processes(void)
 }
 
 /* CPUs that this process may use: a launcher may have bound it to some. */
-static int allowed_cpus(void)
-{
+static int allowed_cpus(void) {
     char line[4096];
     int count = 0;
     FILE *file = fopen("/proc/self/status", "r");
@@ -62,11 +61,13 @@ static int allowed_cpus(void)
 }
 
 /* Processes of the job on this node: one when it drives all ranks. */
-static int processes_here(const Comm *comm) { return comm->nprocesses == 1 || comm->nlocal < 1 ? 1 : comm->nlocal; }
+static int processes_here(const Comm *comm) {
+    return comm->nprocesses == 1 || comm->nlocal < 1 ? 1 : comm->nlocal;
+}
 
-/* The cores of the node divided among its processes, at least one thread each. A process that drives all ranks runs them in turn, each on all cores. */
-static int threads_each(const Comm *comm)
-{
+/* The cores of the node divided among its processes, at least one thread each. A process that drives all ranks runs them in turn, each on
+ * all cores. */
+static int threads_each(const Comm *comm) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int allowed = allowed_cpus(), share = (int)(online > 0 ? online : 1) / processes_here(comm);
     int threads = share < allowed ? share : allowed;
@@ -74,8 +75,7 @@ static int threads_each(const Comm *comm)
 }
 
 /* Bytes of memory that can still be had, -1: unknown. The smaller of what the kernel and the control group say. */
-static int64_t available_bytes(void)
-{
+static int64_t available_bytes(void) {
     char line[256];
     int64_t available = -1;
     long long number, used;
@@ -84,7 +84,8 @@ static int64_t available_bytes(void)
         if (sscanf(line, "MemAvailable: %lld kB", &number) == 1) available = number * 1024;
     if (file) fclose(file);
     FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r"), *current = fopen("/sys/fs/cgroup/memory.current", "r");
-    if (limit && current && fscanf(limit, "%lld", &number) == 1 && fscanf(current, "%lld", &used) == 1 && (available < 0 || number - used < available))
+    if (limit && current && fscanf(limit, "%lld", &number) == 1 && fscanf(current, "%lld", &used) == 1 &&
+        (available < 0 || number - used < available))
         available = number - used;
     if (limit) fclose(limit);
     if (current) fclose(current);
@@ -93,20 +94,21 @@ static int64_t available_bytes(void)
 
 /* ---------------------------------------------------------------- before training */
 
-static bool open_comm(Run *run, int *argc, char ***argv, Error *error)
-{
+static bool open_comm(Run *run, int *argc, char ***argv, Error *error) {
     int launched = launched_processes();
     if (run->options->nranks > 0 && launched > 1)
         return error_set(error, EXIT_USAGE, "--ranks runs all ranks in one process: leave out mpirun, or --ranks");
-    if (run->options->nranks > 0) run->comm = comm_local_create(run->options->nranks, error);
-    else if (launched > 1) run->comm = comm_mpi_create(argc, argv, error);
-    else run->comm = comm_local_create(1, error);
+    if (run->options->nranks > 0)
+        run->comm = comm_local_create(run->options->nranks, error);
+    else if (launched > 1)
+        run->comm = comm_mpi_create(argc, argv, error);
+    else
+        run->comm = comm_local_create(1, error);
     return run->comm != NULL;
 }
 
 /* Rank 0 reads the file, all get its bytes. */
-static bool read_plan(Run *run, Error *error)
-{
+static bool read_plan(Run *run, Error *error) {
     Comm *comm = run->comm;
     const char *path = run->options->plan;
     char *text = NULL;
@@ -117,54 +119,55 @@ static bool read_plan(Run *run, Error *error)
     if (head[0] != 0) return comm->process == 0 ? false : error_set(error, (int)head[0], "%s", "");
     if (comm->process != 0) text = arena_alloc(&run->arena, (size_t)head[1] + 1);
     if (!comm->table->broadcast(comm, text, head[1], error)) return run->agreed = false;
-    for (int64_t i = 0; i < head[1]; i++) run->text_hash = (run->text_hash ^ (unsigned char)text[i]) * 0x100000001b3u; /* FNV-1a */
+    for (int64_t i = 0; i < head[1]; i++)
+        run->text_hash = (run->text_hash ^ (unsigned char)text[i]) * 0x100000001b3u; /* FNV-1a */
     const char *slash = strrchr(path, '/');
     run->directory = slash ? arena_copy(&run->arena, path, (size_t)(slash - path + (slash == path))) : ".";
     return comm_agree(comm, plan_read(&run->plan, &run->arena, path, text, (size_t)head[1], 0, error), error);
 }
 
 /* All ranks hold the same plan: what they read is one text and one net. */
-static bool check_same(Run *run, Error *error)
-{
+static bool check_same(Run *run, Error *error) {
     Comm *comm = run->comm;
     const uint64_t own[2] = {run->text_hash, run->plan.net_hash};
     uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nprocesses * sizeof *words);
     for (int i = 0; comm->nprocesses > 1 && i < 2; i++) {
         if (!comm->table->all_gather_words(comm, own[i], words, error)) return run->agreed = false;
         for (int p = 0; p < comm->nprocesses; p++)
-            if (words[p] != words[0]) return error_set(error, EXIT_REJECTED, "rank %d has another plan than rank 0 (%s differs)", p, i ? "net hash" : "text");
+            if (words[p] != words[0])
+                return error_set(error, EXIT_REJECTED, "rank %d has another plan than rank 0 (%s differs)", p, i ? "net hash" : "text");
     }
     return true;
 }
 
-static bool check_ranks(const Run *run, Error *error)
-{
+static bool check_ranks(const Run *run, Error *error) {
     int needs = run->plan.graph.nranks, has = run->comm->nranks;
     const char *path = run->options->plan;
     char started[64] = "";
     if (needs == has) return true;
-    if (run->options->nranks > 0) snprintf(started, sizeof started, ", --ranks says %d", has);
-    else if (run->comm->nprocesses > 1) snprintf(started, sizeof started, ", %d were started", has);
+    if (run->options->nranks > 0)
+        snprintf(started, sizeof started, ", --ranks says %d", has);
+    else if (run->comm->nprocesses > 1)
+        snprintf(started, sizeof started, ", %d were started", has);
     const char *s = needs == 1 ? "" : "s";
-    return error_set(error, EXIT_REJECTED, "this plan is for %d rank%s%s: run `mpirun -n %d prun %s` or `prun --ranks %d %s`", needs, s, started, needs, path,
-                     needs, path);
+    return error_set(error, EXIT_REJECTED, "this plan is for %d rank%s%s: run `mpirun -n %d prun %s` or `prun --ranks %d %s`", needs, s,
+                     started, needs, path, needs, path);
 }
 
-static int find_state(const Graph *graph, const char *name)
-{
+static int find_state(const Graph *graph, const char *name) {
     for (int i = 0; i < graph->states.n; i++)
         if (strcmp(graph->states.at[i].name, name) == 0) return i;
     return -1;
 }
 
-static bool check_prints(Run *run, Error *error)
-{
+static bool check_prints(Run *run, Error *error) {
     const Graph *graph = &run->plan.graph;
     for (int i = 0; i < run->options->nprints; i++) {
         const char *name = run->options->prints[i];
         if (find_state(graph, name) >= 0) continue;
         const char **names = arena_alloc(&run->arena, (size_t)graph->states.n * sizeof *names);
-        for (int k = 0; k < graph->states.n; k++) names[k] = graph->states.at[k].name;
+        for (int k = 0; k < graph->states.n; k++)
+            names[k] = graph->states.at[k].name;
         const char *near = name_nearest(name, names, graph->states.n);
         if (near) return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter; did you mean %s?", name, near);
         return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter", name);
@@ -172,23 +175,21 @@ static bool check_prints(Run *run, Error *error)
     return true;
 }
 
-static bool check_steps(const Run *run, Error *error)
-{
+static bool check_steps(const Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     int64_t steps;
     if (settings->epochs >= 0 && settings->steps >= 0 && mul_checked(settings->epochs, settings->steps, &steps)) return true;
-    return error_set(error, EXIT_REJECTED, "%lld epochs of %lld steps are too many", (long long)settings->epochs, (long long)settings->steps);
+    return error_set(error, EXIT_REJECTED, "%lld epochs of %lld steps are too many", (long long)settings->epochs,
+                     (long long)settings->steps);
 }
 
 /* Steps whose times are kept: the first million are enough for a median. */
-static int64_t timed_steps(const Run *run)
-{
+static int64_t timed_steps(const Run *run) {
     int64_t steps = run->plan.graph.settings.epochs * run->plan.graph.settings.steps;
     return steps < MAX_TIMED ? steps : MAX_TIMED;
 }
 
-static bool check_memory(const Run *run, Error *error)
-{
+static bool check_memory(const Run *run, Error *error) {
     const Comm *comm = run->comm;
     ExecutorMemory sum = {0}, one;
     for (int i = 0; i < comm->ndriven; i++) {
@@ -201,16 +202,17 @@ static bool check_memory(const Run *run, Error *error)
     double needed = (double)(sum.arena_bytes + sum.state_bytes + sum.input_bytes) * (double)nlocal, mib = 1 << 20;
     if (available < 0 || needed <= (double)available) return true;
     return error_set(error, EXIT_ENVIRONMENT,
-                     "not enough memory on %s: %lld process%s with %.1f MiB each (arena %.1f, states %.1f, inputs %.1f), %.1f MiB are free: use more nodes, more ranks "
+                     "not enough memory on %s: %lld process%s with %.1f MiB each (arena %.1f, states %.1f, inputs %.1f), %.1f MiB are "
+                     "free: use more nodes, more ranks "
                      "or a smaller batch",
                      comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", needed / (double)nlocal / mib, (double)sum.arena_bytes / mib,
                      (double)sum.state_bytes / mib, (double)sum.input_bytes / mib, (double)available / mib);
 }
 
-static bool prepare(Run *run, int *argc, char ***argv, Error *error)
-{
+static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     if (!open_comm(run, argc, argv, error) || !read_plan(run, error)) return false;
-    bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_steps(run, error) && check_memory(run, error);
+    bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_steps(run, error) &&
+              check_memory(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
     run->nthreads = threads_each(run->comm);
     run->executor = executor_create(&run->plan, "train", &backend_cpu, run->comm, run->directory, run->nthreads, error);
@@ -227,20 +229,19 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error)
 /* ---------------------------------------------------------------- what is printed */
 
 /* Whole lines, at once. */
-static bool say(Run *run, const Text *text, Error *error)
-{
+static bool say(Run *run, const Text *text, Error *error) {
     if (text->n == 0 || (fwrite(text->at, 1, text->n, stdout) == text->n && fflush(stdout) == 0)) return true;
     run->agreed = false; /* only this rank prints, only it knows */
     return error_set(error, EXIT_ENVIRONMENT, "cannot write the output: is the disk full?");
 }
 
 /* -v: one line a rank, in order, from rank 0. */
-static bool report_ranks(Run *run, Error *error)
-{
+static bool report_ranks(Run *run, Error *error) {
     Comm *comm = run->comm;
     char line[LINE_BYTES];
     char *lines = arena_alloc(&run->arena, (size_t)comm->nprocesses * LINE_BYTES);
-    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s", comm->node, (long)getpid(), run->nthreads, run->nthreads == 1 ? "" : "s", comm->transport);
+    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s", comm->node, (long)getpid(), run->nthreads,
+             run->nthreads == 1 ? "" : "s", comm->transport);
     bool one_process = comm->nprocesses == 1;
     if (!one_process) {
         char with_rank[LINE_BYTES];
@@ -250,8 +251,10 @@ static bool report_ranks(Run *run, Error *error)
     if (comm->process != 0) return true;
     Text text = {0};
     for (int r = 0; r < comm->nranks; r++)
-        if (one_process) text_printf(&text, "rank %d: local rank %d of %d, %s\n", r, r, comm->nranks, line);
-        else text_printf(&text, "rank %d: %s\n", r, lines + (size_t)r * LINE_BYTES);
+        if (one_process)
+            text_printf(&text, "rank %d: local rank %d of %d, %s\n", r, r, comm->nranks, line);
+        else
+            text_printf(&text, "rank %d: %s\n", r, lines + (size_t)r * LINE_BYTES);
     text_printf(&text, "certificate: %s\n", run->plan.certificate ? run->plan.certificate : "none: nothing was proved of this plan");
     bool ok = say(run, &text, error);
     text_finish(&text);
@@ -259,16 +262,14 @@ static bool report_ranks(Run *run, Error *error)
 }
 
 /* Warns once of a loss that is no number; training goes on. */
-static void warn_of(Run *run, double loss, int64_t epoch, int64_t step)
-{
+static void warn_of(Run *run, double loss, int64_t epoch, int64_t step) {
     if (isfinite(loss) || run->warned) return;
     run->warned = true;
-    fprintf(stderr, "prun: warning: the loss is %s since epoch %lld step %lld: is the learning rate too high?\n", isnan(loss) ? "nan" : "infinite",
-            (long long)epoch, (long long)step);
+    fprintf(stderr, "prun: warning: the loss is %s since epoch %lld step %lld: is the learning rate too high?\n",
+            isnan(loss) ? "nan" : "infinite", (long long)epoch, (long long)step);
 }
 
-static void print_loss(Text *text, const char *who, int number, int64_t epoch, int64_t step, double loss)
-{
+static void print_loss(Text *text, const char *who, int number, int64_t epoch, int64_t step, double loss) {
     char digits[NUMBER_MAX];
     number_print(digits, loss);
     if (who) text_printf(text, "[%s %d] ", who, number);
@@ -276,8 +277,7 @@ static void print_loss(Text *text, const char *who, int number, int64_t epoch, i
 }
 
 /* data_parallel: the loss of each replica, once, in their order; else rank 0's, or all ranks'. Collective. */
-static bool report_losses(Run *run, int64_t epoch, int64_t step, Error *error)
-{
+static bool report_losses(Run *run, int64_t epoch, int64_t step, Error *error) {
     Comm *comm = run->comm;
     int most = executor_most_slices(run->executor), first, replicas = run->plan.graph.replicas;
     if (most == 0) return true;
@@ -292,8 +292,15 @@ static bool report_losses(Run *run, int64_t epoch, int64_t step, Error *error)
         for (int k = 0; k < n; k++) {
             double loss = own[(int64_t)r * most + k];
             warn_of(run, loss, epoch, step);
-            if (replicas == 0) print_loss(&text, several && comm->nranks > 1 ? "rank" : NULL, r, epoch, step, loss);
-            else if (first + k == printed) print_loss(&text, replicas == 1 ? NULL : replicas == comm->nranks ? "rank" : "replica", printed, epoch, step, loss), printed++;
+            if (replicas == 0)
+                print_loss(&text, several && comm->nranks > 1 ? "rank" : NULL, r, epoch, step, loss);
+            else if (first + k == printed)
+                print_loss(&text,
+                           replicas == 1              ? NULL
+                           : replicas == comm->nranks ? "rank"
+                                                      : "replica",
+                           printed, epoch, step, loss),
+                    printed++;
         }
     }
     bool ok = say(run, &text, error);
@@ -301,15 +308,13 @@ static bool report_losses(Run *run, int64_t epoch, int64_t step, Error *error)
     return ok;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
+static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
 /* Median of the steps but the first, which warms up. */
-static void report_time(const Run *run, Text *text)
-{
+static void report_time(const Run *run, Text *text) {
     int64_t kept = run->nsteps < MAX_TIMED ? run->nsteps : MAX_TIMED, first = kept > 1 ? 1 : 0, n = kept - first;
     if (n == 0) return;
     qsort(run->step_seconds + first, (size_t)n, sizeof *run->step_seconds, compare_doubles);
@@ -318,15 +323,15 @@ static void report_time(const Run *run, Text *text)
 }
 
 /* What communicators counted, against the plan. Collective. */
-static bool report_bytes(Run *run, Text *text, Error *error)
-{
+static bool report_bytes(Run *run, Text *text, Error *error) {
     Comm *comm = run->comm;
     if (!comm->table->barrier(comm, error)) return run->agreed = false; /* counters are exact */
     uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nranks * sizeof *words), most = 0, least = UINT64_MAX;
     if (comm->nprocesses > 1) {
         if (!comm->table->all_gather_words(comm, (uint64_t)executor_sent_bytes(run->executor, 0), words, error)) return run->agreed = false;
     } else {
-        for (int r = 0; r < comm->nranks; r++) words[r] = (uint64_t)executor_sent_bytes(run->executor, r);
+        for (int r = 0; r < comm->nranks; r++)
+            words[r] = (uint64_t)executor_sent_bytes(run->executor, r);
     }
     if (run->nsteps == 0) return true;
     for (int r = 0; r < comm->nranks; r++) {
@@ -340,8 +345,7 @@ static bool report_bytes(Run *run, Text *text, Error *error)
     return true;
 }
 
-static bool report_parameters(Run *run, Text *text, Error *error)
-{
+static bool report_parameters(Run *run, Text *text, Error *error) {
     for (int i = 0; i < run->options->nprints; i++) {
         int state = find_state(&run->plan.graph, run->options->prints[i]);
         const TensorType *type = &run->plan.graph.states.at[state].type;
@@ -356,15 +360,13 @@ static bool report_parameters(Run *run, Text *text, Error *error)
 
 /* ---------------------------------------------------------------- training */
 
-static double seconds(void)
-{
+static double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error)
-{
+static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     if (run->verifier && !verifier_before(run->verifier, error)) return run->agreed = false;
     double begin = seconds();
@@ -380,8 +382,7 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error)
     return !run->verifier || verifier_after(run->verifier, epoch, step, error);
 }
 
-static bool train(Run *run, Error *error)
-{
+static bool train(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     if (run->options->verbose && !report_ranks(run, error)) return false;
     for (int64_t epoch = 1; epoch <= settings->epochs; epoch++)
@@ -397,8 +398,7 @@ static bool train(Run *run, Error *error)
     return ok;
 }
 
-int run(const RunOptions *options, int *argc, char ***argv)
-{
+int run(const RunOptions *options, int *argc, char ***argv) {
     Run run = {.options = options, .text_hash = 0xcbf29ce484222325u, .agreed = true};
     Error error = {0};
     arena_init(&run.arena);

@@ -1,5 +1,6 @@
-/* state: initial values. Element i (its row-major position in the whole tensor) of a random one is computed from (seed, name, i) alone, by a counter-based
- * generator: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011). One block makes two elements: 2p and 2p + 1. */
+/* state: initial values. Element i (its row-major position in the whole tensor) of a random one is computed from (seed, name, i) alone, by
+ * a counter-based generator: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011). One block makes two
+ * elements: 2p and 2p + 1. */
 #include <math.h>
 #include <string.h>
 
@@ -10,12 +11,12 @@
 static uint64_t name_hash(const char *name) /* FNV-1a */
 {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
     return hash;
 }
 
-static void philox(uint64_t counter, uint64_t key, uint64_t out[2])
-{
+static void philox(uint64_t counter, uint64_t key, uint64_t out[2]) {
     uint32_t x[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0}, k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
     for (int round = 0; round < 10; round++) {
         uint64_t a = (uint64_t)x[0] * 0xD2511F53u, b = (uint64_t)x[2] * 0xCD9E8D57u;
@@ -28,17 +29,17 @@ static void philox(uint64_t counter, uint64_t key, uint64_t out[2])
     out[1] = (uint64_t)x[3] << 32 | x[2];
 }
 
-static double unit(uint64_t word) { return (double)(word >> 11) * 0x1p-53; } /* [0, 1) */
+static double unit(uint64_t word) {
+    return (double)(word >> 11) * 0x1p-53;
+} /* [0, 1) */
 
-static void normal_pair(const uint64_t word[2], const Init *init, double pair[2])
-{
+static void normal_pair(const uint64_t word[2], const Init *init, double pair[2]) {
     double radius = init->a * sqrt(-2 * log(1 - unit(word[0]))), angle = 6.283185307179586 * unit(word[1]);
     pair[0] = radius * cos(angle);
     pair[1] = radius * sin(angle);
 }
 
-static void uniform_pair(const uint64_t word[2], const Init *init, double pair[2])
-{
+static void uniform_pair(const uint64_t word[2], const Init *init, double pair[2]) {
     pair[0] = init->a + (init->b - init->a) * unit(word[0]);
     pair[1] = init->a + (init->b - init->a) * unit(word[1]);
 }
@@ -50,30 +51,36 @@ typedef struct Fill {
     uint64_t key;
     const double *whole; /* literal or file */
     DType dtype;
-    char *to;            /* next element */
+    char *to; /* next element */
 } Fill;
 
-static void put(Fill *fill, double value)
-{
+static void put(Fill *fill, double value) {
     switch (fill->dtype) {
-    case F32: *(float *)(void *)fill->to = (float)value; break;
-    case F64: *(double *)(void *)fill->to = value; break;
-    case I32: *(int32_t *)(void *)fill->to = (int32_t)value; break;
-    case NDTYPES: break;
+    case F32:
+        *(float *)(void *)fill->to = (float)value;
+        break;
+    case F64:
+        *(double *)(void *)fill->to = value;
+        break;
+    case I32:
+        *(int32_t *)(void *)fill->to = (int32_t)value;
+        break;
+    case NDTYPES:
+        break;
     }
     fill->to += dtype_bytes[fill->dtype];
 }
 
 /* Elements [first, first + n) of the whole tensor. */
-static void fill_run(Fill *fill, int64_t first, int64_t n)
-{
+static void fill_run(Fill *fill, int64_t first, int64_t n) {
     switch (fill->init->kind) {
     case INIT_ZEROS:
         memset(fill->to, 0, (size_t)n * (size_t)dtype_bytes[fill->dtype]);
         fill->to += n * dtype_bytes[fill->dtype];
         return;
     case INIT_ONES:
-        for (int64_t i = 0; i < n; i++) put(fill, 1);
+        for (int64_t i = 0; i < n; i++)
+            put(fill, 1);
         return;
     case INIT_NORMAL:
     case INIT_UNIFORM:
@@ -81,22 +88,24 @@ static void fill_run(Fill *fill, int64_t first, int64_t n)
             uint64_t word[2];
             double pair[2];
             philox((uint64_t)i / 2, fill->key, word);
-            if (fill->init->kind == INIT_NORMAL) normal_pair(word, fill->init, pair);
-            else uniform_pair(word, fill->init, pair);
+            if (fill->init->kind == INIT_NORMAL)
+                normal_pair(word, fill->init, pair);
+            else
+                uniform_pair(word, fill->init, pair);
             put(fill, pair[i % 2]);
             if (i % 2 == 0 && i + 1 < first + n) put(fill, pair[1]), i++;
         }
         return;
     case INIT_LITERAL:
     case INIT_FILE:
-        for (int64_t i = first; i < first + n; i++) put(fill, fill->whole[i]);
+        for (int64_t i = first; i < first + n; i++)
+            put(fill, fill->whole[i]);
         return;
     }
 }
 
 /* The box as runs of the whole tensor: dimensions from `inner` on are contiguous together. */
-static void fill_box(Fill *fill, const Shape *shape, const Box *box)
-{
+static void fill_box(Fill *fill, const Shape *shape, const Box *box) {
     if (box_elements(box) == 0) return;
     int inner = shape->ndim;
     int64_t run = 1, outer = 1;
@@ -105,7 +114,8 @@ static void fill_box(Fill *fill, const Shape *shape, const Box *box)
         run *= box->end[inner] - box->begin[inner];
         if (box->end[inner] - box->begin[inner] != shape->dim[inner]) break;
     }
-    for (int d = 0; d < inner; d++) outer *= box->end[d] - box->begin[d];
+    for (int d = 0; d < inner; d++)
+        outer *= box->end[d] - box->begin[d];
     for (int64_t i = 0; i < outer; i++) {
         int64_t index[MAX_NDIM], left = i, first = 0;
         for (int d = inner - 1; d >= 0; d--) {
@@ -113,29 +123,27 @@ static void fill_box(Fill *fill, const Shape *shape, const Box *box)
             index[d] = box->begin[d] + left % size;
             left /= size;
         }
-        for (int d = 0; d < shape->ndim; d++) first = first * shape->dim[d] + (d < inner ? index[d] : box->begin[d]);
+        for (int d = 0; d < shape->ndim; d++)
+            first = first * shape->dim[d] + (d < inner ? index[d] : box->begin[d]);
         fill_run(fill, first, run);
     }
 }
 
-static bool is_readable(const char *path)
-{
+static bool is_readable(const char *path) {
     FILE *file = fopen(path, "rb");
     if (file) fclose(file);
     return file != NULL;
 }
 
 /* The path as written (relative to the current directory), else beside the plan. */
-static const char *find_file(const char *file, const char *plan_directory, Arena *arena)
-{
+static const char *find_file(const char *file, const char *plan_directory, Arena *arena) {
     const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
     if (is_readable(file) || !plan_directory) return file;
     const char *beside = arena_printf(arena, "%s/%s", plan_directory, file), *named = arena_printf(arena, "%s/%s", plan_directory, base);
     return file[0] != '/' && is_readable(beside) ? beside : is_readable(named) ? named : file;
 }
 
-static bool fill_from_file(Fill *fill, const State *state, const Box *box, const char *plan_directory, Error *error)
-{
+static bool fill_from_file(Fill *fill, const State *state, const Box *box, const char *plan_directory, Error *error) {
     Arena arena;
     arena_init(&arena);
     Shape shape;
@@ -160,8 +168,7 @@ static bool fill_from_file(Fill *fill, const State *state, const Box *box, const
     return ok;
 }
 
-bool state_initial(const Graph *graph, const State *state, const Box *box, const char *plan_directory, void *data, Error *error)
-{
+bool state_initial(const Graph *graph, const State *state, const Box *box, const char *plan_directory, void *data, Error *error) {
     uint64_t seed = graph->settings.seed + 0x9E3779B97F4A7C15u; /* seed 0 is a seed like any other */
     Fill fill = {&state->init, name_hash(state->name) ^ seed * 0xBF58476D1CE4E5B9u, state->init.data, state->type.dtype, data};
     if (state->init.kind == INIT_FILE) return fill_from_file(&fill, state, box, plan_directory, error);

@@ -1,10 +1,10 @@
-/* verify: the plan of the same net for one rank, run in lock step with the run that it checks. The reference begins every step from the run's own states, so that
- * differences are those of one step.
+/* verify: the plan of the same net for one rank, run in lock step with the run that it checks. The reference begins every step from the
+ * run's own states, so that differences are those of one step.
  *
- * How much may they differ? Sums are added in another order, which is an error of about one rounding of each operand: so the reference takes every step a
- * second time with each element of its states moved by at most one rounding, and what that changes in a tensor (its largest element difference) measures how much
- * the tensor depends on roundings. Tolerance of a tensor = (8 + sqrt(longest sum of the net)) * (that change + epsilon * its largest element). A step at which a
- * value crosses a kink (relu at 0) within rounding can exceed it. */
+ * How much may they differ? Sums are added in another order, which is an error of about one rounding of each operand: so the reference
+ * takes every step a second time with each element of its states moved by at most one rounding, and what that changes in a tensor (its
+ * largest element difference) measures how much the tensor depends on roundings. Tolerance of a tensor = (8 + sqrt(longest sum of the net))
+ * * (that change + epsilon * its largest element). A step at which a value crosses a kink (relu at 0) within rounding can exceed it. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,28 +13,27 @@
 #include "runtime/runtime.h"
 
 struct Verifier {
-    const Plan *plan;      /* of the run */
-    Executor *executor;    /* the run */
+    const Plan *plan;   /* of the run */
+    Executor *executor; /* the run */
     Comm *comm;
-    bool leads;            /* the process of rank 0: the reference is here */
+    bool leads; /* the process of rank 0: the reference is here */
     const char *path;
     Arena arena;
     Plan reference_plan;
     Comm *reference_comm;
     Executor *reference;
-    int *state;            /* per state of the run: the reference's of the same name */
-    double **before;       /* per state: the run's values before the step */
-    Arena step_arena;      /* of before */
-    double length;         /* of the longest sum */
+    int *state;       /* per state of the run: the reference's of the same name */
+    double **before;  /* per state: the run's values before the step */
+    Arena step_arena; /* of before */
+    double length;    /* of the longest sum */
     int64_t nsteps, ncompared;
-    double worst;          /* largest difference / tolerance */
+    double worst; /* largest difference / tolerance */
 };
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
 
 /* The most points that an operator adds up for one element of its result. */
-static double longest_sum(const Graph *graph)
-{
+static double longest_sum(const Graph *graph) {
     double longest = 1;
     for (int i = 0; i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
@@ -46,30 +45,31 @@ static double longest_sum(const Graph *graph)
     return longest;
 }
 
-static bool match_states(Verifier *verifier, Error *error)
-{
+static bool match_states(Verifier *verifier, Error *error) {
     const Graph *graph = &verifier->plan->graph, *other = &verifier->reference_plan.graph;
     for (int i = 0; i < graph->states.n; i++) {
         verifier->state[i] = -1;
         for (int k = 0; k < other->states.n; k++)
-            if (strcmp(graph->states.at[i].name, other->states.at[k].name) == 0 && type_equal(&graph->states.at[i].type, &other->states.at[k].type))
+            if (strcmp(graph->states.at[i].name, other->states.at[k].name) == 0 &&
+                type_equal(&graph->states.at[i].type, &other->states.at[k].type))
                 verifier->state[i] = k;
         if (verifier->state[i] < 0) return error_set(error, EXIT_REJECTED, "%s has no state %s", verifier->path, graph->states.at[i].name);
     }
     return true;
 }
 
-static bool load_reference(Verifier *verifier, int nthreads, Error *error)
-{
+static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     Plan *plan = &verifier->reference_plan;
     char *text;
     size_t n;
     if (!file_read(&verifier->arena, verifier->path, MAX_PLAN_BYTES, &text, &n, error)) return false;
     if (!plan_read(plan, &verifier->arena, verifier->path, text, n, 0, error)) return false;
     if (plan->graph.nranks != 1)
-        return error_set(error, EXIT_REJECTED, "--verify: %s is for %d ranks: compile the net with --ranks 1", verifier->path, plan->graph.nranks);
+        return error_set(error, EXIT_REJECTED, "--verify: %s is for %d ranks: compile the net with --ranks 1", verifier->path,
+                         plan->graph.nranks);
     if (plan->net_hash != verifier->plan->net_hash)
-        return error_set(error, EXIT_REJECTED, "--verify: %s is of another net (hash %016llx, this plan's is %016llx): compile the same source with --ranks 1",
+        return error_set(error, EXIT_REJECTED,
+                         "--verify: %s is of another net (hash %016llx, this plan's is %016llx): compile the same source with --ranks 1",
                          verifier->path, (unsigned long long)plan->net_hash, (unsigned long long)verifier->plan->net_hash);
     if (!match_states(verifier, error)) return false;
     const char *slash = strrchr(verifier->path, '/');
@@ -80,8 +80,7 @@ static bool load_reference(Verifier *verifier, int nthreads, Error *error)
     return verifier->reference != NULL;
 }
 
-Verifier *verifier_create(const Plan *plan, const char *path, Executor *executor, Comm *comm, int nthreads, Error *error)
-{
+Verifier *verifier_create(const Plan *plan, const char *path, Executor *executor, Comm *comm, int nthreads, Error *error) {
     Verifier *verifier = calloc(1, sizeof *verifier);
     if (!verifier) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -103,8 +102,7 @@ Verifier *verifier_create(const Plan *plan, const char *path, Executor *executor
     return NULL;
 }
 
-void verifier_destroy(Verifier *verifier)
-{
+void verifier_destroy(Verifier *verifier) {
     if (!verifier) return;
     executor_destroy(verifier->reference);
     if (verifier->reference_comm) verifier->reference_comm->table->destroy(verifier->reference_comm);
@@ -113,8 +111,7 @@ void verifier_destroy(Verifier *verifier)
     free(verifier);
 }
 
-bool verifier_before(Verifier *verifier, Error *error)
-{
+bool verifier_before(Verifier *verifier, Error *error) {
     arena_finish(&verifier->step_arena);
     arena_init(&verifier->step_arena);
     for (int i = 0; i < verifier->plan->graph.states.n; i++)
@@ -139,11 +136,13 @@ static uint64_t mix(uint64_t x) /* splitmix64 */
     return x ^ x >> 31;
 }
 
-static double epsilon_of(DType dtype) { return dtype == F64 ? DBL_EPSILON : dtype == F32 ? FLT_EPSILON : 0; }
+static double epsilon_of(DType dtype) {
+    return dtype == F64 ? DBL_EPSILON : dtype == F32 ? FLT_EPSILON : 0;
+}
 
 /* Takes the step from the run's states before it, each element moved by at most `roundings` of them. */
-static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, double roundings, Arena *arena, Outcome *outcome, Error *error)
-{
+static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, double roundings, Arena *arena, Outcome *outcome,
+                           Error *error) {
     const Graph *graph = &verifier->plan->graph;
     for (int i = 0; i < graph->states.n; i++) {
         const State *state = &graph->states.at[i];
@@ -169,9 +168,8 @@ static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, doub
 /* ---------------------------------------------------------------- comparing */
 
 /* A tensor of the run against the reference's; moved: the reference's after the step from moved states. Both nan is equal. */
-static bool compare(Verifier *verifier, const char *name, const TensorType *type, const double *mine, const double *theirs, const double *moved, int64_t n,
-                    int64_t epoch, int64_t step, Error *error)
-{
+static bool compare(Verifier *verifier, const char *name, const TensorType *type, const double *mine, const double *theirs,
+                    const double *moved, int64_t n, int64_t epoch, int64_t step, Error *error) {
     double change = 0, largest = 0;
     for (int64_t i = 0; i < n; i++) {
         if (isfinite(moved[i]) && isfinite(theirs[i])) change = fmax(change, fabs(moved[i] - theirs[i]));
@@ -187,11 +185,14 @@ static bool compare(Verifier *verifier, const char *name, const TensorType *type
         char a[NUMBER_MAX], b[NUMBER_MAX];
         Text index = {0};
         int64_t left = i, at[MAX_NDIM];
-        for (int d = type->shape.ndim - 1; d >= 0; d--) at[d] = left % type->shape.dim[d], left /= type->shape.dim[d];
-        for (int d = 0; d < type->shape.ndim; d++) text_printf(&index, "%s%lld", d ? ", " : "", (long long)at[d]);
+        for (int d = type->shape.ndim - 1; d >= 0; d--)
+            at[d] = left % type->shape.dim[d], left /= type->shape.dim[d];
+        for (int d = 0; d < type->shape.ndim; d++)
+            text_printf(&index, "%s%lld", d ? ", " : "", (long long)at[d]);
         number_print(a, mine[i]);
         number_print(b, theirs[i]);
-        error_set(error, EXIT_MISMATCH, "--verify: %s[%s] differs after epoch %lld step %lld: %s, one rank has %s (difference %.3g, tolerance %.3g)", name,
+        error_set(error, EXIT_MISMATCH,
+                  "--verify: %s[%s] differs after epoch %lld step %lld: %s, one rank has %s (difference %.3g, tolerance %.3g)", name,
                   index.at ? index.at : "", (long long)epoch, (long long)step, a, b, difference, tolerance);
         text_finish(&index);
         return false;
@@ -200,8 +201,7 @@ static bool compare(Verifier *verifier, const char *name, const TensorType *type
 }
 
 /* The losses of the whole hidden dimension: one number a slice (global modes: one). */
-static bool gather_losses(Verifier *verifier, int nlosses, double *losses, Arena *arena, Error *error)
-{
+static bool gather_losses(Verifier *verifier, int nlosses, double *losses, Arena *arena, Error *error) {
     int most = executor_most_slices(verifier->executor), nranks = verifier->comm->nranks, first;
     double *all = arena_alloc(arena, (size_t)most * (size_t)nranks * sizeof *all);
     if (!executor_gather_losses(verifier->executor, all, error)) return false;
@@ -211,11 +211,12 @@ static bool gather_losses(Verifier *verifier, int nlosses, double *losses, Arena
     return true;
 }
 
-static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double *const *states, const double *losses, int nlosses, Arena *arena, Error *error)
-{
+static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double *const *states, const double *losses, int nlosses,
+                         Arena *arena, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     Outcome exact, moved;
-    if (!reference_step(verifier, epoch, step, 1, arena, &moved, error) || !reference_step(verifier, epoch, step, 0, arena, &exact, error)) return false;
+    if (!reference_step(verifier, epoch, step, 1, arena, &moved, error) || !reference_step(verifier, epoch, step, 0, arena, &exact, error))
+        return false;
     if (exact.nlosses != nlosses) return error_set(error, EXIT_MISMATCH, "--verify: %d losses, one rank has %d", nlosses, exact.nlosses);
     if (nlosses > 0) {
         const TensorType *type = &graph->values.at[graph->loss].type;
@@ -224,20 +225,21 @@ static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double
     for (int i = 0; i < graph->states.n; i++) {
         const TensorType *type = &graph->states.at[i].type;
         int64_t n = shape_elements(&type->shape);
-        if (!compare(verifier, graph->states.at[i].name, type, states[i], exact.states[i], moved.states[i], n, epoch, step, error)) return false;
+        if (!compare(verifier, graph->states.at[i].name, type, states[i], exact.states[i], moved.states[i], n, epoch, step, error))
+            return false;
     }
     verifier->nsteps++;
     return true;
 }
 
-bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *error)
-{
+bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     Arena arena;
     arena_init(&arena);
     double **states = arena_alloc(&arena, (size_t)graph->states.n * sizeof *states);
     bool ok = true;
-    for (int i = 0; ok && i < graph->states.n; i++) ok = executor_gather_state(verifier->executor, i, &arena, &states[i], error);
+    for (int i = 0; ok && i < graph->states.n; i++)
+        ok = executor_gather_state(verifier->executor, i, &arena, &states[i], error);
     int nlosses = graph->loss < 0 ? 0 : (int)shape_elements(&graph->values.at[graph->loss].type.shape);
     double *losses = arena_alloc(&arena, (size_t)nlosses * sizeof *losses);
     ok = ok && gather_losses(verifier, nlosses, losses, &arena, error);
@@ -250,9 +252,8 @@ bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *erro
     return false;
 }
 
-void verifier_report(const Verifier *verifier, Text *text)
-{
+void verifier_report(const Verifier *verifier, Text *text) {
     if (!verifier->leads) return;
-    text_printf(text, "verified: %lld steps, %lld numbers equal one rank's; largest difference %.2g of its tolerance\n", (long long)verifier->nsteps,
-                (long long)verifier->ncompared, verifier->worst);
+    text_printf(text, "verified: %lld steps, %lld numbers equal one rank's; largest difference %.2g of its tolerance\n",
+                (long long)verifier->nsteps, (long long)verifier->ncompared, verifier->worst);
 }

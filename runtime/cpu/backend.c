@@ -17,14 +17,12 @@ KernelFn *const cpu_reference_kernels[NOPS] = {
 #undef OP
 };
 
-Pool *call_pool(const KernelCall *call)
-{
+Pool *call_pool(const KernelCall *call) {
     const CpuContext *context = call->context;
     return context ? context->pool : NULL;
 }
 
-static bool cpu_open(void **context, int rank, int local_rank, int nthreads, Error *error)
-{
+static bool cpu_open(void **context, int rank, int local_rank, int nthreads, Error *error) {
     (void)rank, (void)local_rank;
     CpuContext *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -38,8 +36,7 @@ static bool cpu_open(void **context, int rank, int local_rank, int nthreads, Err
     return true;
 }
 
-static void cpu_close(void *context)
-{
+static void cpu_close(void *context) {
     CpuContext *cpu = context;
     if (!cpu) return;
     pool_destroy(cpu->pool);
@@ -48,8 +45,7 @@ static void cpu_close(void *context)
 
 enum { ALIGNMENT = 64 }; /* a cache line, and the widest vector */
 
-static void *cpu_alloc(void *context, int64_t bytes, Error *error)
-{
+static void *cpu_alloc(void *context, int64_t bytes, Error *error) {
     (void)context;
     void *data = NULL;
     int failed = posix_memalign(&data, ALIGNMENT, bytes > 0 ? (size_t)bytes : 1);
@@ -58,21 +54,18 @@ static void *cpu_alloc(void *context, int64_t bytes, Error *error)
     return NULL;
 }
 
-static void cpu_free(void *context, void *data)
-{
+static void cpu_free(void *context, void *data) {
     (void)context;
     free(data);
 }
 
-static bool cpu_copy(void *context, void *to, const void *from, int64_t bytes, Error *error)
-{
+static bool cpu_copy(void *context, void *to, const void *from, int64_t bytes, Error *error) {
     (void)context, (void)error;
     if (bytes > 0) memmove(to, from, (size_t)bytes);
     return true;
 }
 
-static bool cpu_sync(void *context, Error *error)
-{
+static bool cpu_sync(void *context, Error *error) {
     (void)context, (void)error;
     return true;
 }

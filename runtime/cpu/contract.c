@@ -3,10 +3,9 @@
 
 #include "runtime/cpu/reference.h"
 
-/* For every point of the factors' index space in row-major order: result += product of the operands. Nothing else is a contraction; a reduction is
- * one of one operand, a transposition one without anything to add up. */
-static bool contract(const KernelCall *call, double divisor)
-{
+/* For every point of the factors' index space in row-major order: result += product of the operands. Nothing else is a contraction; a
+ * reduction is one of one operand, a transposition one without anything to add up. */
+static bool contract(const KernelCall *call, double divisor) {
     const Operand *out = &call->out[0];
     const Rule *rule = call->rule;
     int64_t sizes[MAX_FACTORS], kept = shape_elements(&out->local);
@@ -32,7 +31,8 @@ static bool contract(const KernelCall *call, double divisor)
                     left /= sizes[f];
                 }
             double product = 1;
-            for (int k = 0; k < call->nin; k++) product *= element_get(&call->in[k], position_of_factors(&call->in[k], rule->in[k], at));
+            for (int k = 0; k < call->nin; k++)
+                product *= element_get(&call->in[k], position_of_factors(&call->in[k], rule->in[k], at));
             sum += product;
         }
         element_set(out, i, sum / divisor);
@@ -40,63 +40,73 @@ static bool contract(const KernelCall *call, double divisor)
     return true;
 }
 
-bool reference_einsum(const KernelCall *call, Error *error) { return (void)error, contract(call, 1); }
-bool reference_matmul(const KernelCall *call, Error *error) { return (void)error, contract(call, 1); }
-bool reference_sum(const KernelCall *call, Error *error) { return (void)error, contract(call, 1); }
-bool reference_sum_to(const KernelCall *call, Error *error) { return (void)error, contract(call, 1); }
-bool reference_transpose(const KernelCall *call, Error *error) { return (void)error, contract(call, 1); }
+bool reference_einsum(const KernelCall *call, Error *error) {
+    return (void)error, contract(call, 1);
+}
+bool reference_matmul(const KernelCall *call, Error *error) {
+    return (void)error, contract(call, 1);
+}
+bool reference_sum(const KernelCall *call, Error *error) {
+    return (void)error, contract(call, 1);
+}
+bool reference_sum_to(const KernelCall *call, Error *error) {
+    return (void)error, contract(call, 1);
+}
+bool reference_transpose(const KernelCall *call, Error *error) {
+    return (void)error, contract(call, 1);
+}
 
 /* Global elements of the operand for one of the result. */
-static double elements_each(const Operand *many, const Operand *few)
-{
+static double elements_each(const Operand *many, const Operand *few) {
     return (double)shape_elements(&many->global) / (double)shape_elements(&few->global);
 }
 
-bool reference_mean(const KernelCall *call, Error *error)
-{
+bool reference_mean(const KernelCall *call, Error *error) {
     (void)error;
     return contract(call, elements_each(&call->in[0], &call->out[0]));
 }
 
-bool reference_sum_grad(const KernelCall *call, Error *error) { return (void)error, contract(call, 1); }
+bool reference_sum_grad(const KernelCall *call, Error *error) {
+    return (void)error, contract(call, 1);
+}
 
-bool reference_mean_grad(const KernelCall *call, Error *error)
-{
+bool reference_mean_grad(const KernelCall *call, Error *error) {
     (void)error;
     return contract(call, elements_each(&call->out[0], &call->in[0]));
 }
 
-bool reference_reshape(const KernelCall *call, Error *error)
-{
+bool reference_reshape(const KernelCall *call, Error *error) {
     (void)error;
-    for (int64_t i = 0, n = shape_elements(&call->out[0].local); i < n; i++) element_set(&call->out[0], i, element_get(&call->in[0], i));
+    for (int64_t i = 0, n = shape_elements(&call->out[0].local); i < n; i++)
+        element_set(&call->out[0], i, element_get(&call->in[0], i));
     return true;
 }
 
-bool reference_write(const KernelCall *call, Error *error) { return reference_reshape(call, error); }
+bool reference_write(const KernelCall *call, Error *error) {
+    return reference_reshape(call, error);
+}
 
-bool reference_replicate(const KernelCall *call, Error *error)
-{
+bool reference_replicate(const KernelCall *call, Error *error) {
     (void)error;
     int64_t n = shape_elements(&call->in[0].local);
-    for (int64_t i = 0, all = shape_elements(&call->out[0].local); i < all; i++) element_set(&call->out[0], i, element_get(&call->in[0], i % n));
+    for (int64_t i = 0, all = shape_elements(&call->out[0].local); i < all; i++)
+        element_set(&call->out[0], i, element_get(&call->in[0], i % n));
     return true;
 }
 
-bool reference_replica_sum(const KernelCall *call, Error *error)
-{
+bool reference_replica_sum(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *in = &call->in[0], *out = &call->out[0];
     for (int64_t i = 0, n = shape_elements(&out->local); i < n; i++) {
         double sum = 0;
-        for (int64_t r = 0; r < in->local.dim[0]; r++) sum += element_get(in, r * n + i);
+        for (int64_t r = 0; r < in->local.dim[0]; r++)
+            sum += element_get(in, r * n + i);
         element_set(out, i, call->attr[0].i ? sum / (double)in->global.dim[0] : sum);
     }
     return true;
 }
 
-bool reference_convert(const KernelCall *call, Error *error)
-{
+bool reference_convert(const KernelCall *call, Error *error) {
     const Operand *in = &call->in[0], *out = &call->out[0];
     for (int64_t i = 0, n = shape_elements(&out->local); i < n; i++) {
         int64_t index[MAX_NDIM], position = 0;
@@ -112,8 +122,7 @@ bool reference_convert(const KernelCall *call, Error *error)
     return true;
 }
 
-bool reference_mse(const KernelCall *call, Error *error)
-{
+bool reference_mse(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *x = &call->in[0];
     double sum = 0;
@@ -126,15 +135,16 @@ bool reference_mse(const KernelCall *call, Error *error)
     return true;
 }
 
-bool reference_constant(const KernelCall *call, Error *error)
-{
+bool reference_constant(const KernelCall *call, Error *error) {
     (void)error;
-    for (int64_t i = 0, n = shape_elements(&call->out[0].local); i < n; i++) element_set(&call->out[0], i, call->attr[0].f);
+    for (int64_t i = 0, n = shape_elements(&call->out[0].local); i < n; i++)
+        element_set(&call->out[0], i, call->attr[0].f);
     return true;
 }
 
-bool reference_input(const KernelCall *call, Error *error)
-{
+bool reference_input(const KernelCall *call, Error *error) {
     return error_set(error, EXIT_REJECTED, "%s is not computed: it is where the executor put it", op_table[call->op].name);
 }
-bool reference_read(const KernelCall *call, Error *error) { return reference_input(call, error); }
+bool reference_read(const KernelCall *call, Error *error) {
+    return reference_input(call, error);
+}

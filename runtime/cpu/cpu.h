@@ -28,8 +28,8 @@ enum { GRAIN = 1 << 14 };
 /* ---------------------------------------------------------------- nest.c */
 
 enum { MAX_NEST = 4 }; /* tensors gone through together */
-/* Nested loops over `ndim` sizes, outermost first, with each tensor's stride in elements. Loops of one item are dropped and loops that are one
- * run in every tensor are merged; there is always at least one loop. */
+/* Nested loops over `ndim` sizes, outermost first, with each tensor's stride in elements. Loops of one item are dropped and loops that are
+ * one run in every tensor are merged; there is always at least one loop. */
 typedef struct Nest {
     int ndim, ntensors;
     int64_t size[MAX_FACTORS + MAX_NDIM];
@@ -45,8 +45,8 @@ void nest_offsets(const Nest *nest, int nloops, int64_t index, int64_t *offsets)
 void strides_of(const Shape *shape, int64_t *strides); /* row-major, in elements */
 /* The loops over the result's dimensions; tensor 0 is the result, 1 + i operand i, aligned right and broadcast where of size 1. */
 void nest_broadcast(Nest *nest, const KernelCall *call);
-/* The loops over in[0]'s dimensions; tensor 0 is the result with stride 0 along dimensions that it does not have (by letters), tensor 1 in[0].
- * reduced: the product of the global sizes of those dimensions. */
+/* The loops over in[0]'s dimensions; tensor 0 is the result with stride 0 along dimensions that it does not have (by letters), tensor 1
+ * in[0]. reduced: the product of the global sizes of those dimensions. */
 void nest_reduce(Nest *nest, const KernelCall *call, double *reduced);
 /* The loops over the result's dimensions; tensor 0 is the result, tensor 1 in[0] with stride 0 along dimensions that it does not have. */
 void nest_expand(Nest *nest, const KernelCall *call);

@@ -1,9 +1,9 @@
 /* einsum: products of two tensors, contracted. matmul is one of them; so are its gradients.
  *
- * A letter belongs to the rows (a and the result have it), the columns (b and the result), the depth (a and b) or the batch (all three). Letters
- * that are one run in every tensor are merged; then the row, column and depth letter that make the largest matrix product which BLAS can do on
- * these strides are chosen, and the letters left over become loops around it. Where no such three exist, or a letter is in one operand only,
- * the plain loop runs. Threads are ours: BLAS runs on one, each thread multiplies its own rows or columns. */
+ * A letter belongs to the rows (a and the result have it), the columns (b and the result), the depth (a and b) or the batch (all three).
+ * Letters that are one run in every tensor are merged; then the row, column and depth letter that make the largest matrix product which
+ * BLAS can do on these strides are chosen, and the letters left over become loops around it. Where no such three exist, or a letter is in
+ * one operand only, the plain loop runs. Threads are ours: BLAS runs on one, each thread multiplies its own rows or columns. */
 #include <cblas.h>
 #include <string.h>
 
@@ -22,8 +22,7 @@ typedef struct Letters {
     Letter at[NCLASSES][MAX_FACTORS];
 } Letters;
 
-static void add_strides(const Operand *operand, const int8_t *map, int tensor, Letter *letters)
-{
+static void add_strides(const Operand *operand, const int8_t *map, int tensor, Letter *letters) {
     int64_t strides[MAX_NDIM];
     strides_of(&operand->local, strides);
     for (int d = 0; d < operand->local.ndim; d++) {
@@ -34,8 +33,7 @@ static void add_strides(const Operand *operand, const int8_t *map, int tensor, L
 }
 
 /* Two letters that are one run, `outer` around `inner`, in all tensors become one. */
-static bool merge_two(Letter *outer, const Letter *inner)
-{
+static bool merge_two(Letter *outer, const Letter *inner) {
     for (int t = 0; t < 3; t++)
         if (outer->stride[t] != inner->stride[t] * inner->size) return false;
     outer->size *= inner->size;
@@ -43,8 +41,7 @@ static bool merge_two(Letter *outer, const Letter *inner)
     return true;
 }
 
-static void merge_letters(Letter *letters, int *n)
-{
+static void merge_letters(Letter *letters, int *n) {
     for (int i = 0; i < *n; i++)
         for (int j = 0; j < *n; j++)
             if (i != j && merge_two(&letters[i], &letters[j])) {
@@ -55,8 +52,7 @@ static void merge_letters(Letter *letters, int *n)
 }
 
 /* False when a letter is in one operand only, or in the result only. */
-static bool classify(const Letter *all, int nfactors, Letters *letters)
-{
+static bool classify(const Letter *all, int nfactors, Letters *letters) {
     memset(letters->n, 0, sizeof letters->n);
     for (int f = 0; f < nfactors; f++) {
         if (all[f].size == 1) continue;
@@ -65,7 +61,8 @@ static bool classify(const Letter *all, int nfactors, Letters *letters)
         LetterClass c = a && b ? out ? BATCH : DEPTH : a ? ROWS : COLUMNS;
         letters->at[c][letters->n[c]++] = all[f];
     }
-    for (int c = 0; c < NCLASSES; c++) merge_letters(letters->at[c], &letters->n[c]);
+    for (int c = 0; c < NCLASSES; c++)
+        merge_letters(letters->at[c], &letters->n[c]);
     return true;
 }
 
@@ -77,13 +74,13 @@ typedef struct Matrix {
     int64_t leading;
 } Matrix;
 
-static bool matrix_of(int64_t rows, int64_t row_stride, int64_t columns, int64_t column_stride, Matrix *matrix)
-{
+static bool matrix_of(int64_t rows, int64_t row_stride, int64_t columns, int64_t column_stride, Matrix *matrix) {
     if ((column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1)) {
         *matrix = (Matrix){false, rows == 1 || row_stride < columns ? columns : row_stride};
     } else if ((row_stride == 1 || rows == 1) && (column_stride >= rows || columns == 1)) {
         *matrix = (Matrix){true, columns == 1 || column_stride < rows ? rows : column_stride};
-    } else return false;
+    } else
+        return false;
     return matrix->leading <= INT32_MAX;
 }
 
@@ -91,12 +88,11 @@ typedef struct Gemm {
     int64_t m, n, k;
     Matrix a, b;
     int64_t out_leading;
-    bool swapped; /* the result is laid out columns first: b^T a^T is computed */
+    bool swapped;                            /* the result is laid out columns first: b^T a^T is computed */
     int64_t row_stride[2], column_stride[2]; /* of operand and result, to begin at a row or a column; after swapping */
 } Gemm;
 
-static bool gemm_of(const Letter *m, const Letter *n, const Letter *k, Gemm *gemm)
-{
+static bool gemm_of(const Letter *m, const Letter *n, const Letter *k, Gemm *gemm) {
     Matrix out;
     if (!matrix_of(m->size, m->stride[OUT], n->size, n->stride[OUT], &out)) return false;
     *gemm = (Gemm){.swapped = out.transposed, .out_leading = out.leading};
@@ -125,8 +121,7 @@ typedef struct Product {
 } Product;
 
 /* Rows [row, row + m) and columns [column, column + n) of one batch item. */
-static void multiply(const Product *product, int64_t item, int64_t row, int64_t m, int64_t column, int64_t n)
-{
+static void multiply(const Product *product, int64_t item, int64_t row, int64_t m, int64_t column, int64_t n) {
     const Gemm *g = &product->gemm;
     int64_t at[MAX_NEST], in[MAX_NEST], bytes = dtype_bytes[product->dtype];
     int left = g->swapped ? B : A, right = g->swapped ? A : B;
@@ -141,25 +136,27 @@ static void multiply(const Product *product, int64_t item, int64_t row, int64_t 
         int lda = (int)g->a.leading, ldb = (int)g->b.leading, ldc = (int)g->out_leading;
         if (product->dtype == F32)
             cblas_sgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0, out, ldc);
-        else cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0, out, ldc);
+        else
+            cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0, out, ldc);
     }
 }
 
-static void product_part(void *context, int64_t begin, int64_t end)
-{
+static void product_part(void *context, int64_t begin, int64_t end) {
     const Product *product = context;
     const Gemm *g = &product->gemm;
     if (product->item < 0) {
-        for (int64_t i = begin; i < end; i++) multiply(product, i, 0, g->m, 0, g->n);
-    } else if (product->by_columns) multiply(product, product->item, 0, g->m, begin, end - begin);
-    else multiply(product, product->item, begin, end - begin, 0, g->n);
+        for (int64_t i = begin; i < end; i++)
+            multiply(product, i, 0, g->m, 0, g->n);
+    } else if (product->by_columns)
+        multiply(product, product->item, 0, g->m, begin, end - begin);
+    else
+        multiply(product, product->item, begin, end - begin, 0, g->n);
 }
 
 /* Multiplications that are worth waking a thread for. */
 static const double thread_work = 1 << 19;
 
-static void product_run(Product *product, Pool *pool)
-{
+static void product_run(Product *product, Pool *pool) {
     Gemm *g = &product->gemm;
     int64_t items = nest_count(&product->batch, 0, product->batch.ndim);
     double work = (double)g->m * (double)g->n * (double)g->k * (double)nest_count(&product->depth, 0, product->depth.ndim);
@@ -171,20 +168,19 @@ static void product_run(Product *product, Pool *pool)
     product->by_columns = g->n > g->m;
     int64_t side = product->by_columns ? g->n : g->m;
     int64_t grain = 1 + (int64_t)(thread_work / work * (double)side);
-    for (product->item = 0; product->item < items; product->item++) pool_run(pool, side, grain < 8 ? 8 : grain, product_part, product);
+    for (product->item = 0; product->item < items; product->item++)
+        pool_run(pool, side, grain < 8 ? 8 : grain, product_part, product);
 }
 
 /* ---------------------------------------------------------------- choosing it */
 
-static void push_others(Nest *nest, const Letter *letters, int n, int chosen)
-{
+static void push_others(Nest *nest, const Letter *letters, int n, int chosen) {
     for (int i = 0; i < n; i++)
         if (i != chosen) nest_push(nest, letters[i].size, letters[i].stride);
 }
 
 /* The largest product that BLAS can do; false when there is none. */
-static bool choose(const Letters *letters, Product *product)
-{
+static bool choose(const Letters *letters, Product *product) {
     static const Letter single = {1, {0, 0, 0}};
     int best[3] = {-1, -1, -1};
     double most = 0;
@@ -211,11 +207,11 @@ static bool choose(const Letters *letters, Product *product)
     return true;
 }
 
-bool kernel_einsum(const KernelCall *call, Error *error)
-{
+bool kernel_einsum(const KernelCall *call, Error *error) {
     const Operand *out = &call->out[0];
     Letter all[MAX_FACTORS];
-    for (int f = 0; f < MAX_FACTORS; f++) all[f] = (Letter){.size = 1};
+    for (int f = 0; f < MAX_FACTORS; f++)
+        all[f] = (Letter){.size = 1};
     add_strides(&call->in[A], call->rule->in[0], A, all);
     add_strides(&call->in[B], call->rule->in[1], B, all);
     add_strides(out, call->rule->out[0], OUT, all);
@@ -234,4 +230,6 @@ bool kernel_einsum(const KernelCall *call, Error *error)
     return true;
 }
 
-bool kernel_matmul(const KernelCall *call, Error *error) { return kernel_einsum(call, error); }
+bool kernel_matmul(const KernelCall *call, Error *error) {
+    return kernel_einsum(call, error);
+}

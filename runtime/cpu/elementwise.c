@@ -1,5 +1,5 @@
-/* elementwise: operators whose result has one element for each of its operands', broadcast. Results may lie in operand 0's storage: the loops carry
- * nothing from one element to the next, which `omp simd` tells the compiler. */
+/* elementwise: operators whose result has one element for each of its operands', broadcast. Results may lie in operand 0's storage: the
+ * loops carry nothing from one element to the next, which `omp simd` tells the compiler. */
 #include <math.h>
 
 #include "runtime/cpu/cpu.h"
@@ -8,16 +8,14 @@
 
 typedef void UnaryLoop(void *out, const void *x, int64_t n);
 
-#define UNARY(name, suffix, T, expression) \
-    static void name##_##suffix(void *out_, const void *x_, int64_t n) \
-    { \
-        T *out = out_; \
-        const T *in = x_; \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) \
-        { \
-            T x = in[i]; \
-            out[i] = expression; \
-        } \
+#define UNARY(name, suffix, T, expression)                                                                                                 \
+    static void name##_##suffix(void *out_, const void *x_, int64_t n) {                                                                   \
+        T *out = out_;                                                                                                                     \
+        const T *in = x_;                                                                                                                  \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                                                              \
+            T x = in[i];                                                                                                                   \
+            out[i] = expression;                                                                                                           \
+        }                                                                                                                                  \
     }
 
 UNARY(neg, f32, float, -x)
@@ -41,14 +39,12 @@ typedef struct UnaryRun {
     int item_bytes;
 } UnaryRun;
 
-static void unary_part(void *context, int64_t begin, int64_t end)
-{
+static void unary_part(void *context, int64_t begin, int64_t end) {
     const UnaryRun *run = context;
     run->loop(run->out + begin * run->item_bytes, run->x + begin * run->item_bytes, end - begin);
 }
 
-static bool unary(const KernelCall *call, UnaryLoop *const loops[NDTYPES], int cost, Error *error)
-{
+static bool unary(const KernelCall *call, UnaryLoop *const loops[NDTYPES], int cost, Error *error) {
     const Operand *out = &call->out[0];
     if (!loops[out->dtype]) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[out->dtype]);
     UnaryRun run = {loops[out->dtype], out->data, call->in[0].data, dtype_bytes[out->dtype]};
@@ -57,10 +53,9 @@ static bool unary(const KernelCall *call, UnaryLoop *const loops[NDTYPES], int c
 }
 
 /* cost: time of an element, in those of an addition. */
-#define UNARY_KERNEL(name, i32_loop, cost) \
-    bool kernel_##name(const KernelCall *call, Error *error) \
-    { \
-        return unary(call, (UnaryLoop *const[NDTYPES]){name##_f32, name##_f64, i32_loop}, cost, error); \
+#define UNARY_KERNEL(name, i32_loop, cost)                                                                                                 \
+    bool kernel_##name(const KernelCall *call, Error *error) {                                                                             \
+        return unary(call, (UnaryLoop *const[NDTYPES]){name##_f32, name##_f64, i32_loop}, cost, error);                                    \
     }
 UNARY_KERNEL(neg, neg_i32, 1)
 UNARY_KERNEL(relu, NULL, 1)
@@ -74,37 +69,34 @@ UNARY_KERNEL(sqrt, NULL, 2)
 /* n elements; strides of a and b are 0 or 1 in almost all cases, which have loops of their own. */
 typedef void BinaryLoop(void *out, int64_t out_stride, const void *a, int64_t a_stride, const void *b, int64_t b_stride, int64_t n);
 
-#define BINARY(name, suffix, T, expression) \
-    static void name##_##suffix(void *out_, int64_t out_stride, const void *a_, int64_t a_stride, const void *b_, int64_t b_stride, int64_t n) \
-    { \
-        T *out = out_; \
-        const T *a = a_, *b = b_; \
-        if (out_stride == 1 && a_stride == 1 && b_stride == 1) { \
-            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) \
-            { \
-                T x = a[i], y = b[i]; \
-                out[i] = expression; \
-            } \
-        } else if (out_stride == 1 && a_stride == 1 && b_stride == 0) { \
-            const T y = *b; \
-            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) \
-            { \
-                T x = a[i]; \
-                out[i] = expression; \
-            } \
-        } else if (out_stride == 1 && a_stride == 0 && b_stride == 1) { \
-            const T x = *a; \
-            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) \
-            { \
-                T y = b[i]; \
-                out[i] = expression; \
-            } \
-        } else { \
-            for (int64_t i = 0; i < n; i++) { \
-                T x = a[i * a_stride], y = b[i * b_stride]; \
-                out[i * out_stride] = expression; \
-            } \
-        } \
+#define BINARY(name, suffix, T, expression)                                                                                                \
+    static void name##_##suffix(void *out_, int64_t out_stride, const void *a_, int64_t a_stride, const void *b_, int64_t b_stride,        \
+                                int64_t n) {                                                                                               \
+        T *out = out_;                                                                                                                     \
+        const T *a = a_, *b = b_;                                                                                                          \
+        if (out_stride == 1 && a_stride == 1 && b_stride == 1) {                                                                           \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                                                          \
+                T x = a[i], y = b[i];                                                                                                      \
+                out[i] = expression;                                                                                                       \
+            }                                                                                                                              \
+        } else if (out_stride == 1 && a_stride == 1 && b_stride == 0) {                                                                    \
+            const T y = *b;                                                                                                                \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                                                          \
+                T x = a[i];                                                                                                                \
+                out[i] = expression;                                                                                                       \
+            }                                                                                                                              \
+        } else if (out_stride == 1 && a_stride == 0 && b_stride == 1) {                                                                    \
+            const T x = *a;                                                                                                                \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                                                          \
+                T y = b[i];                                                                                                                \
+                out[i] = expression;                                                                                                       \
+            }                                                                                                                              \
+        } else {                                                                                                                           \
+            for (int64_t i = 0; i < n; i++) {                                                                                              \
+                T x = a[i * a_stride], y = b[i * b_stride];                                                                                \
+                out[i * out_stride] = expression;                                                                                          \
+            }                                                                                                                              \
+        }                                                                                                                                  \
     }
 
 BINARY(add, f32, float, x + y)
@@ -115,7 +107,7 @@ BINARY(sub, f64, double, x - y)
 BINARY(sub, i32, int32_t, i32_saturate((int64_t)x - y))
 BINARY(mul, f32, float, x *y)
 BINARY(mul, f64, double, x *y)
-BINARY(mul, i32, int32_t, i32_saturate((int64_t)x * y))
+BINARY(mul, i32, int32_t, i32_saturate((int64_t)x *y))
 BINARY(div, f32, float, x / y)
 BINARY(div, f64, double, x / y)
 /* x is the forward result, y its gradient. */
@@ -134,8 +126,7 @@ typedef struct BinaryRun {
 } BinaryRun;
 
 /* Ranges are of iterations of the outer loops; with one loop only, of its items. */
-static void binary_part(void *context, int64_t begin, int64_t end)
-{
+static void binary_part(void *context, int64_t begin, int64_t end) {
     const BinaryRun *run = context;
     const Nest *nest = run->nest;
     int last = nest->ndim - 1;
@@ -154,8 +145,7 @@ static void binary_part(void *context, int64_t begin, int64_t end)
     }
 }
 
-static bool binary(const KernelCall *call, BinaryLoop *const loops[NDTYPES], Error *error)
-{
+static bool binary(const KernelCall *call, BinaryLoop *const loops[NDTYPES], Error *error) {
     const Operand *out = &call->out[0];
     if (!loops[out->dtype]) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[out->dtype]);
     if (shape_elements(&out->local) == 0) return true;
@@ -163,15 +153,16 @@ static bool binary(const KernelCall *call, BinaryLoop *const loops[NDTYPES], Err
     nest_broadcast(&nest, call);
     BinaryRun run = {&nest, loops[out->dtype], {out->data, call->in[0].data, call->in[1].data}, dtype_bytes[out->dtype]};
     int last = nest.ndim - 1;
-    if (last == 0) pool_run(call_pool(call), nest.size[0], GRAIN, binary_part, &run);
-    else pool_run(call_pool(call), nest_count(&nest, 0, last), 1 + GRAIN / nest.size[last], binary_part, &run);
+    if (last == 0)
+        pool_run(call_pool(call), nest.size[0], GRAIN, binary_part, &run);
+    else
+        pool_run(call_pool(call), nest_count(&nest, 0, last), 1 + GRAIN / nest.size[last], binary_part, &run);
     return true;
 }
 
-#define BINARY_KERNEL(name, i32_loop) \
-    bool kernel_##name(const KernelCall *call, Error *error) \
-    { \
-        return binary(call, (BinaryLoop *const[NDTYPES]){name##_f32, name##_f64, i32_loop}, error); \
+#define BINARY_KERNEL(name, i32_loop)                                                                                                      \
+    bool kernel_##name(const KernelCall *call, Error *error) {                                                                             \
+        return binary(call, (BinaryLoop *const[NDTYPES]){name##_f32, name##_f64, i32_loop}, error);                                        \
     }
 BINARY_KERNEL(add, add_i32)
 BINARY_KERNEL(sub, sub_i32)

@@ -13,48 +13,49 @@ typedef struct MoveRun {
 } MoveRun;
 
 enum { TILE = 16 };
-#define COPY(bits) \
-    static void copy_run_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t n) \
-    { \
-        if (out_stride == 1 && in_stride == 1) { \
-            memcpy(out, in, (size_t)n * sizeof *out); \
-        } else if (out_stride == 1 && in_stride == 0) { \
-            const uint##bits##_t item = *in; \
-            for (int64_t i = 0; i < n; i++) out[i] = item; \
-        } else { \
-            for (int64_t i = 0; i < n; i++) out[i * out_stride] = in[i * in_stride]; \
-        } \
-    } \
-    /* Rows [begin, end) of a plane of `columns` that lies the other way round in the operand: tile by tile, so that neither side misses its cache lines. */ \
-    static void copy_plane_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t begin, int64_t end, \
-                                  int64_t columns) \
-    { \
-        for (int64_t r = begin; r < end; r += TILE) \
-            for (int64_t c = 0; c < columns; c += TILE) \
-                for (int64_t i = r; i < r + TILE && i < end; i++) \
-                    for (int64_t j = c; j < c + TILE && j < columns; j++) out[i * out_stride + j] = in[i + j * in_stride]; \
+#define COPY(bits)                                                                                                                         \
+    static void copy_run_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t n) {         \
+        if (out_stride == 1 && in_stride == 1) {                                                                                           \
+            memcpy(out, in, (size_t)n * sizeof *out);                                                                                      \
+        } else if (out_stride == 1 && in_stride == 0) {                                                                                    \
+            const uint##bits##_t item = *in;                                                                                               \
+            for (int64_t i = 0; i < n; i++)                                                                                                \
+                out[i] = item;                                                                                                             \
+        } else {                                                                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                                                                \
+                out[i * out_stride] = in[i * in_stride];                                                                                   \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
+    /* Rows [begin, end) of a plane of `columns` that lies the other way round in the operand: tile by tile, so that neither side misses   \
+     * its cache lines. */                                                                                                                 \
+    static void copy_plane_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t begin,     \
+                                  int64_t end, int64_t columns) {                                                                          \
+        for (int64_t r = begin; r < end; r += TILE)                                                                                        \
+            for (int64_t c = 0; c < columns; c += TILE)                                                                                    \
+                for (int64_t i = r; i < r + TILE && i < end; i++)                                                                          \
+                    for (int64_t j = c; j < c + TILE && j < columns; j++)                                                                  \
+                        out[i * out_stride + j] = in[i + j * in_stride];                                                                   \
     }
 COPY(32)
 COPY(64)
 
-static void copy_run(const MoveRun *run, const int64_t *offset, int64_t out_stride, int64_t in_stride, int64_t n)
-{
+static void copy_run(const MoveRun *run, const int64_t *offset, int64_t out_stride, int64_t in_stride, int64_t n) {
     void *out = run->out + offset[0] * run->item_bytes;
     const void *in = run->in + offset[1] * run->item_bytes;
-    if (run->item_bytes == 8) copy_run_64(out, out_stride, in, in_stride, n);
-    else copy_run_32(out, out_stride, in, in_stride, n);
+    if (run->item_bytes == 8)
+        copy_run_64(out, out_stride, in, in_stride, n);
+    else
+        copy_run_32(out, out_stride, in, in_stride, n);
 }
 
 /* The two innermost loops are a transposed plane. */
-static bool is_plane(const Nest *nest)
-{
+static bool is_plane(const Nest *nest) {
     int last = nest->ndim - 1;
     return last >= 1 && nest->stride[0][last] == 1 && nest->stride[1][last - 1] == 1 && nest->stride[1][last] > 1;
 }
 
 /* Ranges are of iterations of the loops but the innermost; with one loop only, of its items. */
-static void move_part(void *context, int64_t begin, int64_t end)
-{
+static void move_part(void *context, int64_t begin, int64_t end) {
     const MoveRun *run = context;
     const Nest *nest = run->nest;
     int last = nest->ndim - 1;
@@ -76,27 +77,29 @@ static void move_part(void *context, int64_t begin, int64_t end)
         nest_offsets(nest, last - 1, i / rows, offset);
         void *to = run->out + offset[0] * run->item_bytes;
         const void *from = run->in + offset[1] * run->item_bytes;
-        if (run->item_bytes == 8) copy_plane_64(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
-        else copy_plane_32(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
+        if (run->item_bytes == 8)
+            copy_plane_64(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
+        else
+            copy_plane_32(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
         i += n;
     }
 }
 
-static bool move(const KernelCall *call, const Nest *nest)
-{
+static bool move(const KernelCall *call, const Nest *nest) {
     const Operand *out = &call->out[0];
     if (nest_count(nest, 0, nest->ndim) == 0) return true;
     MoveRun run = {nest, out->data, call->in[0].data, dtype_bytes[out->dtype]};
     int last = nest->ndim - 1;
-    if (last == 0) pool_run(call_pool(call), nest->size[0], GRAIN, move_part, &run);
-    else pool_run(call_pool(call), nest_count(nest, 0, last), 1 + GRAIN / nest->size[last], move_part, &run);
+    if (last == 0)
+        pool_run(call_pool(call), nest->size[0], GRAIN, move_part, &run);
+    else
+        pool_run(call_pool(call), nest_count(nest, 0, last), 1 + GRAIN / nest->size[last], move_part, &run);
     return true;
 }
 
 /* ---------------------------------------------------------------- kernels */
 
-bool kernel_transpose(const KernelCall *call, Error *error)
-{
+bool kernel_transpose(const KernelCall *call, Error *error) {
     (void)error;
     Nest nest;
     nest_expand(&nest, call);
@@ -104,11 +107,11 @@ bool kernel_transpose(const KernelCall *call, Error *error)
 }
 
 /* A split stays only where it divides (the rule), so the local elements too keep their row-major order. */
-bool kernel_reshape(const KernelCall *call, Error *error)
-{
+bool kernel_reshape(const KernelCall *call, Error *error) {
     int64_t n = shape_elements(&call->out[0].local);
     if (n != shape_elements(&call->in[0].local))
-        return error_set(error, EXIT_INTERNAL, "reshape: %lld elements cannot become %lld", (long long)shape_elements(&call->in[0].local), (long long)n);
+        return error_set(error, EXIT_INTERNAL, "reshape: %lld elements cannot become %lld", (long long)shape_elements(&call->in[0].local),
+                         (long long)n);
     Nest nest;
     nest_init(&nest, 2);
     nest_push(&nest, n, (const int64_t[]){1, 1});
@@ -116,28 +119,30 @@ bool kernel_reshape(const KernelCall *call, Error *error)
     return move(call, &nest);
 }
 
-bool kernel_write(const KernelCall *call, Error *error) { return kernel_reshape(call, error); }
+bool kernel_write(const KernelCall *call, Error *error) {
+    return kernel_reshape(call, error);
+}
 
-bool kernel_sum_grad(const KernelCall *call, Error *error) { return kernel_transpose(call, error); }
+bool kernel_sum_grad(const KernelCall *call, Error *error) {
+    return kernel_transpose(call, error);
+}
 
 typedef struct DivideRun {
     void *x;
     double divisor;
 } DivideRun;
-#define DIVIDE(suffix, T) \
-    static void divide_##suffix(void *context, int64_t begin, int64_t end) \
-    { \
-        const DivideRun *run = context; \
-        T *x = run->x; \
-        const T divisor = (T)run->divisor; \
-        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) x[i] /= divisor; \
+#define DIVIDE(suffix, T)                                                                                                                  \
+    static void divide_##suffix(void *context, int64_t begin, int64_t end) {                                                               \
+        const DivideRun *run = context;                                                                                                    \
+        T *x = run->x;                                                                                                                     \
+        const T divisor = (T)run->divisor;                                                                                                 \
+        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) x[i] /= divisor;                                                         \
     }
 DIVIDE(f32, float)
 DIVIDE(f64, double)
 
 /* The gradient of each element of a mean: dy over the global number of elements that were averaged. */
-bool kernel_mean_grad(const KernelCall *call, Error *error)
-{
+bool kernel_mean_grad(const KernelCall *call, Error *error) {
     static PoolFn *const divide[NDTYPES] = {divide_f32, divide_f64, NULL};
     const Operand *dy = &call->in[0], *out = &call->out[0];
     if (!divide[out->dtype]) return error_set(error, EXIT_INTERNAL, "mean_grad: no kernel for %s", dtype_name[out->dtype]);
@@ -148,8 +153,7 @@ bool kernel_mean_grad(const KernelCall *call, Error *error)
 }
 
 /* out[0] has the hidden dimension in front, in[0] has not. */
-bool kernel_replicate(const KernelCall *call, Error *error)
-{
+bool kernel_replicate(const KernelCall *call, Error *error) {
     (void)error;
     int64_t n = shape_elements(&call->in[0].local);
     Nest nest;
@@ -161,8 +165,7 @@ bool kernel_replicate(const KernelCall *call, Error *error)
 }
 
 /* The slice of in[0]'s box that is out[0]'s box: the conversion that needs no communication. */
-bool kernel_convert(const KernelCall *call, Error *error)
-{
+bool kernel_convert(const KernelCall *call, Error *error) {
     const Operand *in = &call->in[0], *out = &call->out[0];
     int64_t in_strides[MAX_NDIM], out_strides[MAX_NDIM], first = 0;
     if (shape_elements(&out->local) == 0) return true;
@@ -172,8 +175,9 @@ bool kernel_convert(const KernelCall *call, Error *error)
     nest_init(&nest, 2);
     for (int d = 0; d < out->local.ndim; d++) {
         if (out->box.begin[d] < in->box.begin[d] || out->box.end[d] > in->box.end[d])
-            return error_set(error, EXIT_INTERNAL, "convert: [%lld, %lld) of dimension %d is not within [%lld, %lld)", (long long)out->box.begin[d],
-                             (long long)out->box.end[d], d, (long long)in->box.begin[d], (long long)in->box.end[d]);
+            return error_set(error, EXIT_INTERNAL, "convert: [%lld, %lld) of dimension %d is not within [%lld, %lld)",
+                             (long long)out->box.begin[d], (long long)out->box.end[d], d, (long long)in->box.begin[d],
+                             (long long)in->box.end[d]);
         first += (out->box.begin[d] - in->box.begin[d]) * in_strides[d];
         nest_push(&nest, out->local.dim[d], (const int64_t[]){out_strides[d], in_strides[d]});
     }
@@ -184,30 +188,34 @@ bool kernel_convert(const KernelCall *call, Error *error)
 }
 
 /* Fills the result with the node's value; arrays of literals are placed by the executor. */
-bool kernel_constant(const KernelCall *call, Error *error)
-{
+bool kernel_constant(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *out = &call->out[0];
     int64_t n = shape_elements(&out->local);
     double value = call->attr[0].f;
     switch (out->dtype) {
     case F32:
-        for (int64_t i = 0; i < n; i++) ((float *)out->data)[i] = (float)value;
+        for (int64_t i = 0; i < n; i++)
+            ((float *)out->data)[i] = (float)value;
         break;
     case F64:
-        for (int64_t i = 0; i < n; i++) ((double *)out->data)[i] = value;
+        for (int64_t i = 0; i < n; i++)
+            ((double *)out->data)[i] = value;
         break;
     case I32:
-        for (int64_t i = 0; i < n; i++) ((int32_t *)out->data)[i] = (int32_t)value;
+        for (int64_t i = 0; i < n; i++)
+            ((int32_t *)out->data)[i] = (int32_t)value;
         break;
-    case NDTYPES: break;
+    case NDTYPES:
+        break;
     }
     return true;
 }
 
 /* Inputs and states lie where the executor put them: a step that computes one is a mistake of the plan. */
-bool kernel_input(const KernelCall *call, Error *error)
-{
+bool kernel_input(const KernelCall *call, Error *error) {
     return error_set(error, EXIT_REJECTED, "%s is not computed: it is where the executor put it", op_table[call->op].name);
 }
-bool kernel_read(const KernelCall *call, Error *error) { return kernel_input(call, error); }
+bool kernel_read(const KernelCall *call, Error *error) {
+    return kernel_input(call, error);
+}

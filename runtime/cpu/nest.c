@@ -3,60 +3,58 @@
 
 #include "runtime/cpu/cpu.h"
 
-void nest_init(Nest *nest, int ntensors)
-{
+void nest_init(Nest *nest, int ntensors) {
     nest->ndim = 0;
     nest->ntensors = ntensors;
 }
 
-void nest_push(Nest *nest, int64_t size, const int64_t *strides)
-{
+void nest_push(Nest *nest, int64_t size, const int64_t *strides) {
     assert(nest->ndim < MAX_FACTORS + MAX_NDIM);
     nest->size[nest->ndim] = size;
-    for (int t = 0; t < nest->ntensors; t++) nest->stride[t][nest->ndim] = strides[t];
+    for (int t = 0; t < nest->ntensors; t++)
+        nest->stride[t][nest->ndim] = strides[t];
     nest->ndim++;
 }
 
-static bool is_one_run(const Nest *nest, int outer, int inner)
-{
+static bool is_one_run(const Nest *nest, int outer, int inner) {
     for (int t = 0; t < nest->ntensors; t++)
         if (nest->stride[t][outer] != nest->stride[t][inner] * nest->size[inner]) return false;
     return true;
 }
 
-void nest_merge(Nest *nest)
-{
+void nest_merge(Nest *nest) {
     int n = 0;
     for (int d = 0; d < nest->ndim; d++) {
         if (nest->size[d] == 1) continue;
         bool merged = n > 0 && is_one_run(nest, n - 1, d);
         int to = merged ? n - 1 : n++;
         nest->size[to] = merged ? nest->size[to] * nest->size[d] : nest->size[d];
-        for (int t = 0; t < nest->ntensors; t++) nest->stride[t][to] = nest->stride[t][d];
+        for (int t = 0; t < nest->ntensors; t++)
+            nest->stride[t][to] = nest->stride[t][d];
     }
     nest->ndim = n;
     if (n == 0) nest_push(nest, 1, (const int64_t[MAX_NEST]){1, 1, 1, 1});
 }
 
-int64_t nest_count(const Nest *nest, int first, int end)
-{
+int64_t nest_count(const Nest *nest, int first, int end) {
     int64_t count = 1;
-    for (int d = first; d < end; d++) count *= nest->size[d];
+    for (int d = first; d < end; d++)
+        count *= nest->size[d];
     return count;
 }
 
-void nest_offsets(const Nest *nest, int nloops, int64_t index, int64_t *offsets)
-{
-    for (int t = 0; t < nest->ntensors; t++) offsets[t] = 0;
+void nest_offsets(const Nest *nest, int nloops, int64_t index, int64_t *offsets) {
+    for (int t = 0; t < nest->ntensors; t++)
+        offsets[t] = 0;
     for (int d = nloops - 1; d >= 0; d--) {
         int64_t at = index % nest->size[d];
         index /= nest->size[d];
-        for (int t = 0; t < nest->ntensors; t++) offsets[t] += at * nest->stride[t][d];
+        for (int t = 0; t < nest->ntensors; t++)
+            offsets[t] += at * nest->stride[t][d];
     }
 }
 
-void strides_of(const Shape *shape, int64_t *strides)
-{
+void strides_of(const Shape *shape, int64_t *strides) {
     int64_t stride = 1;
     for (int d = shape->ndim - 1; d >= 0; d--) {
         strides[d] = stride;
@@ -64,12 +62,12 @@ void strides_of(const Shape *shape, int64_t *strides)
     }
 }
 
-void nest_broadcast(Nest *nest, const KernelCall *call)
-{
+void nest_broadcast(Nest *nest, const KernelCall *call) {
     const Shape *out = &call->out[0].local;
     int64_t out_strides[MAX_NDIM], in_strides[MAX_IN][MAX_NDIM];
     strides_of(out, out_strides);
-    for (int i = 0; i < call->nin; i++) strides_of(&call->in[i].local, in_strides[i]);
+    for (int i = 0; i < call->nin; i++)
+        strides_of(&call->in[i].local, in_strides[i]);
     nest_init(nest, 1 + call->nin);
     for (int d = 0; d < out->ndim; d++) {
         int64_t strides[MAX_NEST] = {out_strides[d]};
@@ -85,15 +83,13 @@ void nest_broadcast(Nest *nest, const KernelCall *call)
 }
 
 /* The dimension of a tensor that runs over a factor, or -1. */
-static int dimension_of(const int8_t *letters, int ndim, int factor)
-{
+static int dimension_of(const int8_t *letters, int ndim, int factor) {
     for (int d = 0; d < ndim; d++)
         if (factor >= 0 && letters[d] == factor) return d;
     return -1;
 }
 
-void nest_reduce(Nest *nest, const KernelCall *call, double *reduced)
-{
+void nest_reduce(Nest *nest, const KernelCall *call, double *reduced) {
     const Operand *in = &call->in[0], *out = &call->out[0];
     int64_t in_strides[MAX_NDIM], out_strides[MAX_NDIM];
     strides_of(&in->local, in_strides);
@@ -107,8 +103,7 @@ void nest_reduce(Nest *nest, const KernelCall *call, double *reduced)
     }
 }
 
-void nest_expand(Nest *nest, const KernelCall *call)
-{
+void nest_expand(Nest *nest, const KernelCall *call) {
     const Operand *in = &call->in[0], *out = &call->out[0];
     int64_t in_strides[MAX_NDIM], out_strides[MAX_NDIM];
     strides_of(&in->local, in_strides);
@@ -121,4 +116,6 @@ void nest_expand(Nest *nest, const KernelCall *call)
     nest_merge(nest);
 }
 
-int32_t i32_saturate(int64_t value) { return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value; }
+int32_t i32_saturate(int64_t value) {
+    return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
+}

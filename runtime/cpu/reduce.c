@@ -1,5 +1,5 @@
-/* reduce: sums. Floats add up in double, integers in 64 bits, whatever the element type: the error of a long sum stays that of its last rounding. A partial
- * sum is over this rank's box alone; means divide by the global count, so that the partial ones add up to the mean. */
+/* reduce: sums. Floats add up in double, integers in 64 bits, whatever the element type: the error of a long sum stays that of its last
+ * rounding. A partial sum is over this rank's box alone; means divide by the global count, so that the partial ones add up to the mean. */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
@@ -7,25 +7,26 @@
 enum { BLOCK = 256, LANES = 8 };
 
 /* Adds x[i] to the accumulators acc[i]. */
-#define ADD_ROW(suffix, T, Acc) \
-    static void add_row_##suffix(Acc *acc, const T *x, int64_t stride, int64_t n) \
-    { \
-        if (stride == 1) { \
-            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) acc[i] += x[i]; \
-        } else { \
-            for (int64_t i = 0; i < n; i++) acc[i] += x[i * stride]; \
-        } \
-    } \
-    /* The sum of n elements; contiguous ones in independent lanes. */ \
-    static Acc sum_run_##suffix(const T *x, int64_t stride, int64_t n) \
-    { \
-        Acc lane[LANES] = {0}; \
-        int64_t i = 0; \
-        if (stride == 1) \
-            for (; i + LANES <= n; i += LANES) \
-                for (int l = 0; l < LANES; l++) lane[l] += x[i + l]; \
-        for (; i < n; i++) lane[0] += x[i * stride]; \
-        return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])); \
+#define ADD_ROW(suffix, T, Acc)                                                                                                            \
+    static void add_row_##suffix(Acc *acc, const T *x, int64_t stride, int64_t n) {                                                        \
+        if (stride == 1) {                                                                                                                 \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) acc[i] += x[i];                                                            \
+        } else {                                                                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                                                                \
+                acc[i] += x[i * stride];                                                                                                   \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
+    /* The sum of n elements; contiguous ones in independent lanes. */                                                                     \
+    static Acc sum_run_##suffix(const T *x, int64_t stride, int64_t n) {                                                                   \
+        Acc lane[LANES] = {0};                                                                                                             \
+        int64_t i = 0;                                                                                                                     \
+        if (stride == 1)                                                                                                                   \
+            for (; i + LANES <= n; i += LANES)                                                                                             \
+                for (int l = 0; l < LANES; l++)                                                                                            \
+                    lane[l] += x[i + l];                                                                                                   \
+        for (; i < n; i++)                                                                                                                 \
+            lane[0] += x[i * stride];                                                                                                      \
+        return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));                                  \
     }
 ADD_ROW(f32, float, double)
 ADD_ROW(f64, double, double)
@@ -41,54 +42,51 @@ typedef struct ReduceRun {
 } ReduceRun;
 
 /* Ranges are of kept iterations (row: of the kept loops but the innermost, times the blocks of that). */
-#define REDUCE(suffix, T, Acc, RESULT) \
-    static void reduce_items_##suffix(void *context, int64_t begin, int64_t end) \
-    { \
-        const ReduceRun *run = context; \
-        const Nest *gone = &run->gone; \
-        int last = gone->ndim - 1; \
-        int64_t outer = nest_count(gone, 0, last); \
-        for (int64_t item = begin; item < end; item++) { \
-            int64_t at[MAX_NEST], offset[MAX_NEST]; \
-            nest_offsets(&run->kept, run->kept.ndim, item, at); \
-            Acc acc = 0; \
-            for (int64_t i = 0; i < outer; i++) { \
-                nest_offsets(gone, last, i, offset); \
-                acc += sum_run_##suffix((const T *)run->in + at[1] + offset[0], gone->stride[0][last], gone->size[last]); \
-            } \
-            ((T *)run->out)[at[0]] = RESULT; \
-        } \
-    } \
-    static void reduce_rows_##suffix(void *context, int64_t begin, int64_t end) \
-    { \
-        const ReduceRun *run = context; \
-        const Nest *kept = &run->kept, *gone = &run->gone; \
-        int last = kept->ndim - 1; \
-        int64_t columns = kept->size[last], blocks = (columns + BLOCK - 1) / BLOCK, rows = nest_count(gone, 0, gone->ndim); \
-        for (int64_t item = begin; item < end; item++) { \
-            int64_t at[MAX_NEST], offset[MAX_NEST], first = item % blocks * BLOCK; \
-            int64_t n = columns - first < BLOCK ? columns - first : BLOCK; \
-            nest_offsets(kept, last, item / blocks, at); \
-            const T *in = (const T *)run->in + at[1] + first * kept->stride[1][last]; \
-            T *out = (T *)run->out + at[0] + first * kept->stride[0][last]; \
-            Acc sums[BLOCK] = {0}; \
-            for (int64_t i = 0; i < rows; i++) { \
-                nest_offsets(gone, gone->ndim, i, offset); \
-                add_row_##suffix(sums, in + offset[0], kept->stride[1][last], n); \
-            } \
-            for (int64_t i = 0; i < n; i++) { \
-                Acc acc = sums[i]; \
-                out[i * kept->stride[0][last]] = RESULT; \
-            } \
-        } \
+#define REDUCE(suffix, T, Acc, RESULT)                                                                                                     \
+    static void reduce_items_##suffix(void *context, int64_t begin, int64_t end) {                                                         \
+        const ReduceRun *run = context;                                                                                                    \
+        const Nest *gone = &run->gone;                                                                                                     \
+        int last = gone->ndim - 1;                                                                                                         \
+        int64_t outer = nest_count(gone, 0, last);                                                                                         \
+        for (int64_t item = begin; item < end; item++) {                                                                                   \
+            int64_t at[MAX_NEST], offset[MAX_NEST];                                                                                        \
+            nest_offsets(&run->kept, run->kept.ndim, item, at);                                                                            \
+            Acc acc = 0;                                                                                                                   \
+            for (int64_t i = 0; i < outer; i++) {                                                                                          \
+                nest_offsets(gone, last, i, offset);                                                                                       \
+                acc += sum_run_##suffix((const T *)run->in + at[1] + offset[0], gone->stride[0][last], gone->size[last]);                  \
+            }                                                                                                                              \
+            ((T *)run->out)[at[0]] = RESULT;                                                                                               \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
+    static void reduce_rows_##suffix(void *context, int64_t begin, int64_t end) {                                                          \
+        const ReduceRun *run = context;                                                                                                    \
+        const Nest *kept = &run->kept, *gone = &run->gone;                                                                                 \
+        int last = kept->ndim - 1;                                                                                                         \
+        int64_t columns = kept->size[last], blocks = (columns + BLOCK - 1) / BLOCK, rows = nest_count(gone, 0, gone->ndim);                \
+        for (int64_t item = begin; item < end; item++) {                                                                                   \
+            int64_t at[MAX_NEST], offset[MAX_NEST], first = item % blocks * BLOCK;                                                         \
+            int64_t n = columns - first < BLOCK ? columns - first : BLOCK;                                                                 \
+            nest_offsets(kept, last, item / blocks, at);                                                                                   \
+            const T *in = (const T *)run->in + at[1] + first * kept->stride[1][last];                                                      \
+            T *out = (T *)run->out + at[0] + first * kept->stride[0][last];                                                                \
+            Acc sums[BLOCK] = {0};                                                                                                         \
+            for (int64_t i = 0; i < rows; i++) {                                                                                           \
+                nest_offsets(gone, gone->ndim, i, offset);                                                                                 \
+                add_row_##suffix(sums, in + offset[0], kept->stride[1][last], n);                                                          \
+            }                                                                                                                              \
+            for (int64_t i = 0; i < n; i++) {                                                                                              \
+                Acc acc = sums[i];                                                                                                         \
+                out[i * kept->stride[0][last]] = RESULT;                                                                                   \
+            }                                                                                                                              \
+        }                                                                                                                                  \
     }
 REDUCE(f32, float, double, (float)(acc / run->divisor))
 REDUCE(f64, double, double, acc / run->divisor)
 REDUCE(i32, int32_t, int64_t, i32_saturate(acc / (int64_t)run->divisor)) /* divided only by replica_sum */
 
 /* Sums in[0] over the dimensions that out[0] does not have and divides by divisor. nest: as nest_reduce gives it, not merged. */
-static bool reduce(const KernelCall *call, Nest *nest, double divisor)
-{
+static bool reduce(const KernelCall *call, Nest *nest, double divisor) {
     static PoolFn *const items[NDTYPES] = {reduce_items_f32, reduce_items_f64, reduce_items_i32};
     static PoolFn *const rows[NDTYPES] = {reduce_rows_f32, reduce_rows_f64, reduce_rows_i32};
     const Operand *in = &call->in[0], *out = &call->out[0];
@@ -104,8 +102,10 @@ static bool reduce(const KernelCall *call, Nest *nest, double divisor)
     nest_init(&run.gone, 1);
     for (int d = 0; d < nest->ndim; d++) {
         bool is_kept = nest->stride[0][d] != 0;
-        if (is_kept) nest_push(&run.kept, nest->size[d], (const int64_t[]){nest->stride[0][d], nest->stride[1][d]});
-        else nest_push(&run.gone, nest->size[d], (const int64_t[]){nest->stride[1][d]});
+        if (is_kept)
+            nest_push(&run.kept, nest->size[d], (const int64_t[]){nest->stride[0][d], nest->stride[1][d]});
+        else
+            nest_push(&run.gone, nest->size[d], (const int64_t[]){nest->stride[1][d]});
         run.row = is_kept;
     }
     nest_merge(&run.kept);
@@ -122,8 +122,7 @@ static bool reduce(const KernelCall *call, Nest *nest, double divisor)
     return true;
 }
 
-bool kernel_sum(const KernelCall *call, Error *error)
-{
+bool kernel_sum(const KernelCall *call, Error *error) {
     (void)error;
     Nest nest;
     double reduced;
@@ -131,8 +130,7 @@ bool kernel_sum(const KernelCall *call, Error *error)
     return reduce(call, &nest, 1);
 }
 
-bool kernel_mean(const KernelCall *call, Error *error)
-{
+bool kernel_mean(const KernelCall *call, Error *error) {
     (void)error;
     Nest nest;
     double reduced;
@@ -140,11 +138,12 @@ bool kernel_mean(const KernelCall *call, Error *error)
     return reduce(call, &nest, reduced);
 }
 
-bool kernel_sum_to(const KernelCall *call, Error *error) { return kernel_sum(call, error); }
+bool kernel_sum_to(const KernelCall *call, Error *error) {
+    return kernel_sum(call, error);
+}
 
 /* in[0] has the hidden dimension in front, out[0] has not. */
-bool kernel_replica_sum(const KernelCall *call, Error *error)
-{
+bool kernel_replica_sum(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *in = &call->in[0], *out = &call->out[0];
     int64_t n = shape_elements(&out->local);
@@ -156,30 +155,33 @@ bool kernel_replica_sum(const KernelCall *call, Error *error)
 }
 
 /* A composite: compiled plans hold what it expands to. Here it is a whole operator for those that run graphs before expansion. */
-#define MSE(suffix, T) \
-    static double squares_##suffix(const T *x, const T *target, int64_t n) \
-    { \
-        double sum = 0; \
-        for (int64_t i = 0; i < n; i++) { \
-            double difference = (double)x[i] - (double)target[i]; \
-            sum += difference * difference; \
-        } \
-        return sum; \
+#define MSE(suffix, T)                                                                                                                     \
+    static double squares_##suffix(const T *x, const T *target, int64_t n) {                                                               \
+        double sum = 0;                                                                                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                                                                  \
+            double difference = (double)x[i] - (double)target[i];                                                                          \
+            sum += difference * difference;                                                                                                \
+        }                                                                                                                                  \
+        return sum;                                                                                                                        \
     }
 MSE(f32, float)
 MSE(f64, double)
 
-bool kernel_mse(const KernelCall *call, Error *error)
-{
+bool kernel_mse(const KernelCall *call, Error *error) {
     const Operand *x = &call->in[0], *target = &call->in[1];
     int64_t n = shape_elements(&x->local), count = shape_elements(&x->global);
     bool is_sum = call->attr[0].text && strcmp(call->attr[0].text, "sum") == 0;
     double divisor = is_sum ? 1 : (double)count;
     switch (x->dtype) {
-    case F32: *(float *)call->out[0].data = (float)(squares_f32(x->data, target->data, n) / divisor); return true;
-    case F64: *(double *)call->out[0].data = squares_f64(x->data, target->data, n) / divisor; return true;
+    case F32:
+        *(float *)call->out[0].data = (float)(squares_f32(x->data, target->data, n) / divisor);
+        return true;
+    case F64:
+        *(double *)call->out[0].data = squares_f64(x->data, target->data, n) / divisor;
+        return true;
     case I32:
-    case NDTYPES: break;
+    case NDTYPES:
+        break;
     }
     return error_set(error, EXIT_INTERNAL, "mse: no kernel for %s", dtype_name[x->dtype]);
 }

@@ -4,37 +4,44 @@
 #include <math.h>
 #include <string.h>
 
-double element_get(const Operand *operand, int64_t index)
-{
+double element_get(const Operand *operand, int64_t index) {
     switch (operand->dtype) {
-    case F32: return ((const float *)operand->data)[index];
-    case F64: return ((const double *)operand->data)[index];
-    case I32: return ((const int32_t *)operand->data)[index];
-    case NDTYPES: break;
+    case F32:
+        return ((const float *)operand->data)[index];
+    case F64:
+        return ((const double *)operand->data)[index];
+    case I32:
+        return ((const int32_t *)operand->data)[index];
+    case NDTYPES:
+        break;
     }
     return 0;
 }
 
-void element_set(const Operand *operand, int64_t index, double value)
-{
+void element_set(const Operand *operand, int64_t index, double value) {
     switch (operand->dtype) {
-    case F32: ((float *)operand->data)[index] = (float)value; return;
-    case F64: ((double *)operand->data)[index] = value; return;
-    case I32: ((int32_t *)operand->data)[index] = value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value; return;
-    case NDTYPES: return;
+    case F32:
+        ((float *)operand->data)[index] = (float)value;
+        return;
+    case F64:
+        ((double *)operand->data)[index] = value;
+        return;
+    case I32:
+        ((int32_t *)operand->data)[index] = value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
+        return;
+    case NDTYPES:
+        return;
     }
 }
 
-void index_of(const Shape *shape, int64_t position, int64_t *index)
-{
+void index_of(const Shape *shape, int64_t position, int64_t *index) {
     for (int d = shape->ndim - 1; d >= 0; d--) {
         index[d] = position % shape->dim[d];
         position /= shape->dim[d];
     }
 }
 
-int64_t position_broadcast(const Operand *operand, const Shape *result, const int64_t *index)
-{
+int64_t position_broadcast(const Operand *operand, const Shape *result, const int64_t *index) {
     int64_t position = 0;
     int missing = result->ndim - operand->local.ndim;
     for (int d = 0; d < operand->local.ndim; d++)
@@ -42,16 +49,16 @@ int64_t position_broadcast(const Operand *operand, const Shape *result, const in
     return position;
 }
 
-int64_t position_of_factors(const Operand *operand, const int8_t *map, const int64_t *at)
-{
+int64_t position_of_factors(const Operand *operand, const int8_t *map, const int64_t *at) {
     int64_t position = 0;
-    for (int d = 0; d < operand->local.ndim; d++) position = position * operand->local.dim[d] + (map[d] < 0 ? 0 : at[map[d]]);
+    for (int d = 0; d < operand->local.ndim; d++)
+        position = position * operand->local.dim[d] + (map[d] < 0 ? 0 : at[map[d]]);
     return position;
 }
 
-void factor_sizes(const KernelCall *call, int64_t *sizes)
-{
-    for (int f = 0; f < MAX_FACTORS; f++) sizes[f] = 1;
+void factor_sizes(const KernelCall *call, int64_t *sizes) {
+    for (int f = 0; f < MAX_FACTORS; f++)
+        sizes[f] = 1;
     for (int i = 0; i < call->nin; i++)
         for (int d = 0; d < call->in[i].local.ndim; d++)
             if (call->rule->in[i][d] >= 0) sizes[call->rule->in[i][d]] = call->in[i].local.dim[d];
@@ -64,33 +71,65 @@ void factor_sizes(const KernelCall *call, int64_t *sizes)
 
 typedef double ElementFn(const double *x, const Attr *attr);
 
-static double neg_of(const double *x, const Attr *attr) { return (void)attr, -x[0]; }
-static double relu_of(const double *x, const Attr *attr) { return (void)attr, x[0] < 0 ? 0 : x[0]; }
-static double tanh_of(const double *x, const Attr *attr) { return (void)attr, tanh(x[0]); }
-static double exp_of(const double *x, const Attr *attr) { return (void)attr, exp(x[0]); }
-static double log_of(const double *x, const Attr *attr) { return (void)attr, log(x[0]); }
-static double sqrt_of(const double *x, const Attr *attr) { return (void)attr, sqrt(x[0]); }
-static double add_of(const double *x, const Attr *attr) { return (void)attr, x[0] + x[1]; }
-static double sub_of(const double *x, const Attr *attr) { return (void)attr, x[0] - x[1]; }
-static double mul_of(const double *x, const Attr *attr) { return (void)attr, x[0] * x[1]; }
-static double div_of(const double *x, const Attr *attr) { return (void)attr, x[0] / x[1]; }
-static double relu_grad_of(const double *x, const Attr *attr) { return (void)attr, x[0] > 0 ? x[1] : 0; }
-static double tanh_grad_of(const double *x, const Attr *attr) { return (void)attr, x[1] * (1 - x[0] * x[0]); }
-static double sqrt_grad_of(const double *x, const Attr *attr) { return (void)attr, x[1] / (2 * x[0]); }
-static double sgd_of(const double *x, const Attr *attr) { return x[0] - attr[0].f * x[1]; }
-static double momentum_v_of(const double *x, const Attr *attr) { return attr[1].f * x[1] + x[2]; }
-static double momentum_w_of(const double *x, const Attr *attr) { return x[0] - attr[0].f * momentum_v_of(x, attr); }
+static double neg_of(const double *x, const Attr *attr) {
+    return (void)attr, -x[0];
+}
+static double relu_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] < 0 ? 0 : x[0];
+}
+static double tanh_of(const double *x, const Attr *attr) {
+    return (void)attr, tanh(x[0]);
+}
+static double exp_of(const double *x, const Attr *attr) {
+    return (void)attr, exp(x[0]);
+}
+static double log_of(const double *x, const Attr *attr) {
+    return (void)attr, log(x[0]);
+}
+static double sqrt_of(const double *x, const Attr *attr) {
+    return (void)attr, sqrt(x[0]);
+}
+static double add_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] + x[1];
+}
+static double sub_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] - x[1];
+}
+static double mul_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] * x[1];
+}
+static double div_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] / x[1];
+}
+static double relu_grad_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] > 0 ? x[1] : 0;
+}
+static double tanh_grad_of(const double *x, const Attr *attr) {
+    return (void)attr, x[1] * (1 - x[0] * x[0]);
+}
+static double sqrt_grad_of(const double *x, const Attr *attr) {
+    return (void)attr, x[1] / (2 * x[0]);
+}
+static double sgd_of(const double *x, const Attr *attr) {
+    return x[0] - attr[0].f * x[1];
+}
+static double momentum_v_of(const double *x, const Attr *attr) {
+    return attr[1].f * x[1] + x[2];
+}
+static double momentum_w_of(const double *x, const Attr *attr) {
+    return x[0] - attr[0].f * momentum_v_of(x, attr);
+}
 
 /* out[0] = fn(operands), out[1] = second(operands); both are computed before either is stored, results may lie in operands. */
-static bool each_element(const KernelCall *call, ElementFn *fn, ElementFn *second)
-{
+static bool each_element(const KernelCall *call, ElementFn *fn, ElementFn *second) {
     const Operand *out = &call->out[0];
     int64_t n = shape_elements(&out->local);
     for (int64_t i = 0; i < n; i++) {
         int64_t index[MAX_NDIM];
         double x[MAX_IN];
         index_of(&out->local, i, index);
-        for (int k = 0; k < call->nin; k++) x[k] = element_get(&call->in[k], position_broadcast(&call->in[k], &out->local, index));
+        for (int k = 0; k < call->nin; k++)
+            x[k] = element_get(&call->in[k], position_broadcast(&call->in[k], &out->local, index));
         double first_result = fn(x, call->attr), second_result = second ? second(x, call->attr) : 0;
         element_set(out, i, first_result);
         if (second) element_set(&call->out[1], i, second_result);
@@ -98,11 +137,10 @@ static bool each_element(const KernelCall *call, ElementFn *fn, ElementFn *secon
     return true;
 }
 
-#define ELEMENTWISE(name) \
-    bool reference_##name(const KernelCall *call, Error *error) \
-    { \
-        (void)error; \
-        return each_element(call, name##_of, NULL); \
+#define ELEMENTWISE(name)                                                                                                                  \
+    bool reference_##name(const KernelCall *call, Error *error) {                                                                          \
+        (void)error;                                                                                                                       \
+        return each_element(call, name##_of, NULL);                                                                                        \
     }
 ELEMENTWISE(neg)
 ELEMENTWISE(relu)
@@ -119,8 +157,7 @@ ELEMENTWISE(tanh_grad)
 ELEMENTWISE(sqrt_grad)
 ELEMENTWISE(sgd)
 
-bool reference_momentum(const KernelCall *call, Error *error)
-{
+bool reference_momentum(const KernelCall *call, Error *error) {
     (void)error;
     return each_element(call, momentum_w_of, momentum_v_of);
 }

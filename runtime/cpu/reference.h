@@ -1,5 +1,5 @@
-/* reference: what the plain kernels share. They read and write elements one by one as doubles (exact for all element types) and find them by
- * multi-index, without strides, merging or blocks. */
+/* reference: what the plain kernels share. They read and write elements one by one as doubles (exact for all element types) and find them
+ * by multi-index, without strides, merging or blocks. */
 #pragma once
 #include "runtime/cpu/cpu.h"
 

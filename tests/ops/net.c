@@ -2,24 +2,27 @@
 
 #include <string.h>
 
-static bool (*const passes[])(Compilation *) = {pass_parse,    pass_simplify,    pass_autodiff, pass_prune,  pass_propagate, pass_assign, pass_reshard,
-                                                pass_localize, pass_collectives, pass_schedule, pass_memory, pass_emit,      pass_prove};
+static bool (*const passes[])(Compilation *) = {pass_parse,  pass_simplify, pass_autodiff, pass_prune,       pass_propagate,
+                                                pass_assign, pass_reshard,  pass_localize, pass_collectives, pass_schedule,
+                                                pass_memory, pass_emit,     pass_prove};
 
 /* compile() without the file. */
-static bool run_passes(Compilation *c)
-{
+static bool run_passes(Compilation *c) {
     for (size_t p = 0; p < sizeof passes / sizeof *passes; p++)
         if (!passes[p](c)) return false;
     return true;
 }
 
-bool net_compile(Net *net, const char *text, int nranks, int replicas, int optimize)
-{
+bool net_compile(Net *net, const char *text, int nranks, int replicas, int optimize) {
     memset(net, 0, sizeof *net);
     arena_init(&net->arena);
     diags_init(&net->diags, &net->arena);
     plan_init(&net->plan, &net->arena);
-    Options options = {.input = "net.dsl", .output = "net.plan", .optimize = optimize, .prove = true, .redistribution = REDISTRIBUTE_AUTO,
+    Options options = {.input = "net.dsl",
+                       .output = "net.plan",
+                       .optimize = optimize,
+                       .prove = true,
+                       .redistribution = REDISTRIBUTE_AUTO,
                        .overrides = {.nranks = nranks, .replicas = replicas}};
     Compilation c = {.arena = &net->arena, .options = &options, .diags = &net->diags, .source = text, .source_bytes = strlen(text)};
     bool ok = run_passes(&c);
@@ -38,42 +41,36 @@ bool net_compile(Net *net, const char *text, int nranks, int replicas, int optim
     return ok;
 }
 
-bool net_load(Net *net)
-{
+bool net_load(Net *net) {
     net->comm = comm_local_create(net->plan.graph.nranks, &net->error);
     if (!net->comm) return false;
     net->executor = executor_create(&net->plan, "train", &backend_cpu, net->comm, ".", 1, &net->error);
     return net->executor != NULL;
 }
 
-bool net_open(Net *net, const char *text, int nranks, int replicas, int optimize)
-{
+bool net_open(Net *net, const char *text, int nranks, int replicas, int optimize) {
     return net_compile(net, text, nranks, replicas, optimize) && net_load(net);
 }
 
-void net_close(Net *net)
-{
+void net_close(Net *net) {
     executor_destroy(net->executor);
     if (net->comm) net->comm->table->destroy(net->comm);
     arena_finish(&net->arena);
 }
 
-int net_state(const Net *net, const char *name)
-{
+int net_state(const Net *net, const char *name) {
     for (int i = 0; i < net->plan.graph.states.n; i++)
         if (strcmp(net->plan.graph.states.at[i].name, name) == 0) return i;
     return -1;
 }
 
-double *net_values(Net *net, const char *name)
-{
+double *net_values(Net *net, const char *name) {
     double *whole;
     int state = net_state(net, name);
     return state >= 0 && executor_gather_state(net->executor, state, &net->arena, &whole, &net->error) ? whole : NULL;
 }
 
-double net_loss(Net *net)
-{
+double net_loss(Net *net) {
     const double *losses;
     return executor_losses(net->executor, 0, &losses) > 0 ? losses[0] : 0;
 }

@@ -6,8 +6,8 @@
 typedef struct Net {
     Arena arena;
     Diags diags;
-    const char *text;   /* of the plan */
-    Plan plan;          /* read back from it, as prun does */
+    const char *text; /* of the plan */
+    Plan plan;        /* read back from it, as prun does */
     Comm *comm;
     Executor *executor;
     Error error;
@@ -15,7 +15,7 @@ typedef struct Net {
 
 /* replicas 0: as many as ranks. optimize: 0 to 2. False: net->error says why, diagnostics included; close it all the same. */
 bool net_compile(Net *net, const char *text, int nranks, int replicas, int optimize);
-bool net_load(Net *net); /* the executor, states with their initial values */
+bool net_load(Net *net);                                                           /* the executor, states with their initial values */
 bool net_open(Net *net, const char *text, int nranks, int replicas, int optimize); /* both */
 void net_close(Net *net);
 int net_state(const Net *net, const char *name); /* its id, -1: none */

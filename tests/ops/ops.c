@@ -1,8 +1,9 @@
-/* Walks the operator table. Every operator of the language, with every strategy that it may have on 2, 3, 4, 6 and 8 ranks, on even and uneven sizes: its
- * result and its gradients are what one rank computes. The number of strategies is compared with a count made here, and gradients with finite differences.
+/* Walks the operator table. Every operator of the language, with every strategy that it may have on 2, 3, 4, 6 and 8 ranks, on even and
+ * uneven sizes: its result and its gradients are what one rank computes. The number of strategies is compared with a count made here, and
+ * gradients with finite differences.
  *
- * The net around an operator is   loss sum(op(a, b) * c)   with a, b and c parameters and learning rate 1, so one step leaves a - da, b - db and c - op(a, b):
- * results and gradients, all elements of them, are read off the parameters. */
+ * The net around an operator is   loss sum(op(a, b) * c)   with a, b and c parameters and learning rate 1, so one step leaves a - da, b -
+ * db and c - op(a, b): results and gradients, all elements of them, are read off the parameters. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -42,8 +43,7 @@ enum { NRANK_COUNTS = sizeof rank_counts / sizeof *rank_counts };
 static bool executed[NOPS]; /* a kernel of this operator ran on a part of a tensor */
 
 /* One sample: "8x6, 6x4" -> operand sizes. Advances *at past "; ". */
-static int read_sample(const char **at, Shape *shapes)
-{
+static int read_sample(const char **at, Shape *shapes) {
     int n = 0;
     while (**at && **at != ';') {
         Shape *shape = &shapes[n++];
@@ -53,16 +53,17 @@ static int read_sample(const char **at, Shape *shapes)
             *at = end;
             if (*end != 'x') break;
         }
-        while (**at == ',' || **at == ' ') (*at)++;
+        while (**at == ',' || **at == ' ')
+            (*at)++;
     }
-    while (**at == ';' || **at == ' ') (*at)++;
+    while (**at == ';' || **at == ' ')
+        (*at)++;
     return n;
 }
 
-/* The net around an operator; shard: " shard (...)" or "". Operands away from the kinks and poles of log, sqrt, div. A composite has no strategy of its
- * own: what computes its first operand has it, and mode auto carries it on. */
-static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, const char *shard)
-{
+/* The net around an operator; shard: " shard (...)" or "". Operands away from the kinks and poles of log, sqrt, div. A composite has no
+ * strategy of its own: what computes its first operand has it, and mode auto carries it on. */
+static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, const char *shard) {
     const char *range = op == OP_log || op == OP_sqrt || op == OP_div ? "uniform(0.5, 2)" : "uniform(-1, 1)";
     text_printf(text, "net t() {\n");
     for (int i = 0; i <= n; i++) {
@@ -74,15 +75,16 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
     bool composite = op_table[op].expand != NULL;
     if (composite) text_printf(text, "h = -a%s;\n", shard);
     text_printf(text, "y = %s(%c", op_table[op].name, composite ? 'h' : 'a');
-    for (int i = 1; i < n; i++) text_printf(text, ", %c", 'a' + i);
+    for (int i = 1; i < n; i++)
+        text_printf(text, ", %c", 'a' + i);
     text_printf(text, "%s)%s;\nloss sum(y * r);\n}\n", attrs, composite ? "" : shard);
     /* Slots begin at 0: the first step of both optimizers is w - lr g. */
     const char *optimizer = op % 2 ? "sgd(lr = 1.0)" : "momentum(lr = 1.0, momentum = 0.5)";
-    text_printf(text, "train { optimizer = %s; epochs = 1; steps = 1; }\nparallel { mode = %s; }\n", optimizer, composite ? "auto" : "semi_auto");
+    text_printf(text, "train { optimizer = %s; epochs = 1; steps = 1; }\nparallel { mode = %s; }\n", optimizer,
+                composite ? "auto" : "semi_auto");
 }
 
-static const Node *find_node(const Graph *graph, const char *name)
-{
+static const Node *find_node(const Graph *graph, const char *name) {
     for (int i = 0; i < graph->nodes.n; i++)
         for (int o = 0; o < graph->nodes.at[i].nout; o++)
             if (strcmp(graph->values.at[graph->nodes.at[i].out[o]].name, name) == 0) return &graph->nodes.at[i];
@@ -90,8 +92,7 @@ static const Node *find_node(const Graph *graph, const char *name)
 }
 
 /* The strategies of a rule by trying all tuples of divisors: those with the product n; the largest divisor of nranks that has any. */
-static int64_t count_tuples(const Rule *rule, int factor, int64_t left)
-{
+static int64_t count_tuples(const Rule *rule, int factor, int64_t left) {
     if (factor == rule->nfactors) return left == 1;
     int64_t count = 0;
     const Factor *f = &rule->factor[factor];
@@ -101,8 +102,7 @@ static int64_t count_tuples(const Rule *rule, int factor, int64_t left)
     return count;
 }
 
-static int64_t count_strategies(const Rule *rule, int nranks)
-{
+static int64_t count_strategies(const Rule *rule, int nranks) {
     for (int used = nranks;; used--) {
         int64_t count = nranks % used == 0 ? count_tuples(rule, 0, used) : 0;
         if (count > 0) return count;
@@ -110,8 +110,7 @@ static int64_t count_strategies(const Rule *rule, int nranks)
 }
 
 /* The graph before passes: operators as written. */
-static bool lower(Net *net, const char *text)
-{
+static bool lower(Net *net, const char *text) {
     memset(net, 0, sizeof *net);
     arena_init(&net->arena);
     diags_init(&net->diags, &net->arena);
@@ -120,8 +119,7 @@ static bool lower(Net *net, const char *text)
     return frontend_compile("net.dsl", text, strlen(text), &overrides, &net->plan.graph, &net->arena, &net->diags);
 }
 
-static void note_executed(const Net *net)
-{
+static void note_executed(const Net *net) {
     const Role *role = &net->plan.programs.at[0].roles.at[0];
     for (int s = 0; s < role->steps.n; s++) {
         const Step *step = &role->steps.at[s];
@@ -132,28 +130,25 @@ static void note_executed(const Net *net)
     }
 }
 
-static void compare_states(Net *one, Net *many, const char *what)
-{
+static void compare_states(Net *one, Net *many, const char *what) {
     for (int s = 0; s < one->plan.graph.states.n; s++) {
         const State *state = &one->plan.graph.states.at[s];
         double *expected = net_values(one, state->name), *actual = net_values(many, state->name);
         cr_assert(expected && actual, "%s: %s", what, many->error.text);
         for (int64_t i = 0, n = shape_elements(&state->type.shape); i < n; i++)
-            cr_assert(fabs(actual[i] - expected[i]) <= 1e-11 * (1 + fabs(expected[i])), "%s\n%s[%lld] is %.17g, one rank has %.17g", what, state->name,
-                      (long long)i, actual[i], expected[i]);
+            cr_assert(fabs(actual[i] - expected[i]) <= 1e-11 * (1 + fabs(expected[i])), "%s\n%s[%lld] is %.17g, one rank has %.17g", what,
+                      state->name, (long long)i, actual[i], expected[i]);
     }
     cr_assert_float_eq(net_loss(many), net_loss(one), 1e-11 * (1 + fabs(net_loss(one))), "%s\nloss", what);
 }
 
-static void run_step(Net *net, const char *text, int nranks, int replicas, int optimize)
-{
+static void run_step(Net *net, const char *text, int nranks, int replicas, int optimize) {
     cr_assert(net_open(net, text, nranks, replicas, optimize), "%d ranks, -O%d: %s\n%s", nranks, optimize, net->error.text, text);
     cr_assert(executor_step(net->executor, 1, 1, &net->error), "%d ranks, -O%d: %s\n%s", nranks, optimize, net->error.text, text);
 }
 
 /* All strategies of one operator on one sample; returns their number. */
-static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes, int n)
-{
+static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes, int n) {
     Text text = {0};
     Net parsed, one;
     Shape result;
@@ -174,8 +169,8 @@ static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes,
         int nranks = rank_counts[c];
         parsed.plan.graph.nranks = nranks;
         Candidates all = candidates(node, nranks, &parsed.arena);
-        cr_assert_eq(all.n, count_strategies(node->rule, nranks), "%s on %d ranks: %d candidates, there are %lld strategies", op_table[op].name, nranks, all.n,
-                     (long long)count_strategies(node->rule, nranks));
+        cr_assert_eq(all.n, count_strategies(node->rule, nranks), "%s on %d ranks: %d candidates, there are %lld strategies",
+                     op_table[op].name, nranks, all.n, (long long)count_strategies(node->rule, nranks));
         cr_assert_eq(all.n, candidates_count(node, nranks));
         for (int k = 0; k < all.n; k++) {
             Text hint = {0}, net = {0};
@@ -202,8 +197,7 @@ static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes,
 
 typedef int64_t SampleFn(OpCode op, const char *attrs, const Shape *shapes, int n);
 
-static int64_t each_sample(OpCode op, SampleFn *fn)
-{
+static int64_t each_sample(OpCode op, SampleFn *fn) {
     int64_t sum = 0;
     bool listed = false;
     for (size_t v = 0; v <= sizeof variants / sizeof *variants; v++) {
@@ -223,12 +217,12 @@ static int64_t each_sample(OpCode op, SampleFn *fn)
 }
 
 /* Mode data_parallel and the optimizers: the operators that no one writes. */
-static void try_replicas(void)
-{
-    static const char *const net = "net t() { input x : f64[6, 4]; input label : f64[6, 3]; param w : f64[4, 3] = uniform(-1, 1); param b : f64[3] = uniform(-1, 1);\n"
-                                   "loss mse(tanh(matmul(x, w) + b), label); }\n"
-                                   "train { data = numpy_rand(seed = 3); optimizer = %s; epochs = 1; steps = 2; }\n"
-                                   "parallel { mode = data_parallel; gradients = %s; }\n";
+static void try_replicas(void) {
+    static const char *const net =
+        "net t() { input x : f64[6, 4]; input label : f64[6, 3]; param w : f64[4, 3] = uniform(-1, 1); param b : f64[3] = uniform(-1, 1);\n"
+        "loss mse(tanh(matmul(x, w) + b), label); }\n"
+        "train { data = numpy_rand(seed = 3); optimizer = %s; epochs = 1; steps = 2; }\n"
+        "parallel { mode = data_parallel; gradients = %s; }\n";
     static const char *const optimizers[] = {"sgd(lr = 0.5)", "momentum(lr = 0.5, momentum = 0.9)"}, *const gradients[] = {"mean", "sum"};
     for (int o = 0; o < 2; o++)
         for (int g = 0; g < 2; g++)
@@ -249,8 +243,7 @@ static void try_replicas(void)
                 }
 }
 
-Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does)
-{
+Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does) {
     for (int op = 0; op < NOPS; op++) {
         if (op_table[op].op_class != OP_CLASS_USER) continue;
         int64_t tried = each_sample((OpCode)op, try_strategies);
@@ -259,14 +252,14 @@ Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does)
     }
     try_replicas();
     for (int op = 0; op < NOPS; op++) {
-        bool computes = op_table[op].op_class != OP_CLASS_LEAF && op_table[op].op_class != OP_CLASS_COMM && !op_table[op].expand && op != OP_write;
+        bool computes =
+            op_table[op].op_class != OP_CLASS_LEAF && op_table[op].op_class != OP_CLASS_COMM && !op_table[op].expand && op != OP_write;
         cr_assert(!computes || executed[op], "no strategy has run %s on a part of a tensor", op_table[op].name);
     }
 }
 
 /* (L(x + h) - L(x - h)) / 2h for every element of every parameter. */
-static int64_t check_gradients(OpCode op, const char *attrs, const Shape *shapes, int n)
-{
+static int64_t check_gradients(OpCode op, const char *attrs, const Shape *shapes, int n) {
     Text text = {0};
     Net parsed, net;
     net_text(&text, op, attrs, shapes, n, &(Shape){0}, "");
@@ -279,33 +272,37 @@ static int64_t check_gradients(OpCode op, const char *attrs, const Shape *shapes
     cr_assert(net_open(&net, text.at, 1, 0, 2), "%s", net.error.text);
     const Graph *graph = &net.plan.graph;
     double *start[2 * (MAX_IN + 1)], *end[2 * (MAX_IN + 1)]; /* parameters and slots */
-    for (int s = 0; s < graph->states.n; s++) start[s] = net_values(&net, graph->states.at[s].name);
+    for (int s = 0; s < graph->states.n; s++)
+        start[s] = net_values(&net, graph->states.at[s].name);
     cr_assert(executor_step(net.executor, 1, 1, &net.error));
-    for (int s = 0; s < graph->states.n; s++) end[s] = net_values(&net, graph->states.at[s].name);
+    for (int s = 0; s < graph->states.n; s++)
+        end[s] = net_values(&net, graph->states.at[s].name);
     const double h = 1e-5;
     int64_t checked = 0;
     for (int s = 0; s < graph->states.n; s++)
-        for (int64_t i = 0, size = shape_elements(&graph->states.at[s].type.shape); graph->states.at[s].trainable && i < size; i++, checked++) {
+        for (int64_t i = 0, size = shape_elements(&graph->states.at[s].type.shape); graph->states.at[s].trainable && i < size;
+             i++, checked++) {
             double loss[2], at = start[s][i];
             for (int side = 0; side < 2; side++) {
                 start[s][i] = side ? at + h : at - h;
-                for (int k = 0; k < graph->states.n; k++) cr_assert(executor_set_state(net.executor, k, start[k], &net.error));
+                for (int k = 0; k < graph->states.n; k++)
+                    cr_assert(executor_set_state(net.executor, k, start[k], &net.error));
                 cr_assert(executor_step(net.executor, 1, 1, &net.error));
                 loss[side] = net_loss(&net);
             }
             start[s][i] = at;
             double gradient = at - end[s][i], difference = (loss[1] - loss[0]) / (2 * h);
             bool at_kink = op == OP_relu && fabs(at) < 2 * h;
-            cr_assert(at_kink || fabs(gradient - difference) <= 1e-7 * (1 + fabs(difference)), "%s\nd loss / d %s[%lld] is %.12g, by differences %.12g", text.at,
-                      graph->states.at[s].name, (long long)i, gradient, difference);
+            cr_assert(at_kink || fabs(gradient - difference) <= 1e-7 * (1 + fabs(difference)),
+                      "%s\nd loss / d %s[%lld] is %.12g, by differences %.12g", text.at, graph->states.at[s].name, (long long)i, gradient,
+                      difference);
         }
     net_close(&net);
     text_finish(&text);
     return checked;
 }
 
-Test(ops, gradients_are_finite_differences)
-{
+Test(ops, gradients_are_finite_differences) {
     for (int op = 0; op < NOPS; op++)
         if (op_table[op].op_class == OP_CLASS_USER) cr_assert_gt(each_sample((OpCode)op, check_gradients), 0);
 }

@@ -6,16 +6,14 @@
 
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 
-static Box whole(const Shape *shape)
-{
+static Box whole(const Shape *shape) {
     Box box = {.ndim = shape->ndim};
     memcpy(box.end, shape->dim, sizeof box.end);
     return box;
 }
 
 /* numpy.random.RandomState(seed).random_sample(): facts/training.md 1.5; CPython draws the same from the same state. */
-Test(data, mt19937_draws_numpys_doubles)
-{
+Test(data, mt19937_draws_numpys_doubles) {
     Mt19937 mt;
     mt19937_seed(&mt, 1);
     cr_assert_eq(mt19937_double(&mt), 0.417022004702574);
@@ -24,14 +22,15 @@ Test(data, mt19937_draws_numpys_doubles)
     cr_assert_eq(mt19937_double(&mt), 0.30233257263183977);
     mt19937_seed(&mt, 2);
     cr_assert_eq(mt19937_double(&mt), 0.43599490214200376);
-    for (int i = 0; i < 2000; i++) mt19937_double(&mt); /* over several refills */
+    for (int i = 0; i < 2000; i++)
+        mt19937_double(&mt); /* over several refills */
     mt19937_seed(&mt, 5489);
-    for (int i = 0; i < 4999; i++) mt19937_double(&mt);
+    for (int i = 0; i < 4999; i++)
+        mt19937_double(&mt);
     cr_assert_eq(mt19937_double(&mt), 0.28196043491448763);
 }
 
-Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat)
-{
+Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat) {
     Arena arena;
     Graph graph;
     Error error;
@@ -51,8 +50,10 @@ Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat)
     cr_assert(data_fill(data, 1, 1, 1, &label_box, label, &error));
     Mt19937 mt;
     mt19937_seed(&mt, 1);
-    for (int i = 0; i < 64; i++) cr_assert_eq(x[i / 32][i % 32], (float)mt19937_double(&mt));
-    for (int i = 0; i < 32; i++) cr_assert_eq(label[i / 16][i % 16], mt19937_double(&mt));
+    for (int i = 0; i < 64; i++)
+        cr_assert_eq(x[i / 32][i % 32], (float)mt19937_double(&mt));
+    for (int i = 0; i < 32; i++)
+        cr_assert_eq(label[i / 16][i % 16], mt19937_double(&mt));
     cr_assert_float_eq(label[0][0], 0.04995346, 1e-8);
     for (int row = 2; row < 16; row++) {
         cr_assert_arr_eq(x[row], x[row % 2], sizeof x[row]);
@@ -62,13 +63,13 @@ Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat)
     float part[3][5];
     Box box = {2, {5, 7}, {8, 12}};
     cr_assert(data_fill(data, 0, 1, 1, &box, part, &error));
-    for (int i = 0; i < 3; i++) cr_assert_arr_eq(part[i], &x[5 + i][7], sizeof part[i]);
+    for (int i = 0; i < 3; i++)
+        cr_assert_arr_eq(part[i], &x[5 + i][7], sizeof part[i]);
     data_close(data);
     arena_finish(&arena);
 }
 
-Test(data, every_replica_has_the_same_rows)
-{
+Test(data, every_replica_has_the_same_rows) {
     Arena arena;
     Graph graph;
     Error error;
@@ -82,15 +83,15 @@ Test(data, every_replica_has_the_same_rows)
     double x[3][4][2];
     Box box = whole(&graph.inputs.at[0].type.shape);
     cr_assert(data_fill(data, 0, 1, 1, &box, x, &error));
-    for (int r = 1; r < 3; r++) cr_assert_arr_eq(x[r], x[0], sizeof x[0]);
+    for (int r = 1; r < 3; r++)
+        cr_assert_arr_eq(x[r], x[0], sizeof x[0]);
     cr_assert_arr_eq(x[0][2], x[0][0], sizeof x[0][0]);
     cr_assert_neq(x[0][1][0], x[0][0][0]);
     data_close(data);
     arena_finish(&arena);
 }
 
-Test(data, per_rank_gives_each_replica_its_own)
-{
+Test(data, per_rank_gives_each_replica_its_own) {
     const double values[] = {1, 2, 2, 3, 4, 6, 3, 1};
     Arena arena;
     Graph graph;

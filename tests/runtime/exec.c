@@ -4,13 +4,13 @@
 
 #include "tests/ops/net.h"
 
-static const char mlp[] = "net t() { input x : f32[7, 5]; input label : f32[7, 3]; param w : f32[5, 4] = normal(0.5); param v : f32[4, 3] = normal(0.5);\n"
-                          "h = matmul(x, w) shard ((2, 2), (2, 1)); loss mse(matmul(relu(h), v), label); }\n"
-                          "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.1, momentum = 0.9); epochs = 1; steps = 5; }\n"
-                          "parallel { mode = auto; }\n";
+static const char mlp[] =
+    "net t() { input x : f32[7, 5]; input label : f32[7, 3]; param w : f32[5, 4] = normal(0.5); param v : f32[4, 3] = normal(0.5);\n"
+    "h = matmul(x, w) shard ((2, 2), (2, 1)); loss mse(matmul(relu(h), v), label); }\n"
+    "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.1, momentum = 0.9); epochs = 1; steps = 5; }\n"
+    "parallel { mode = auto; }\n";
 
-Test(exec, ranks_in_lock_step_train_as_one_does)
-{
+Test(exec, ranks_in_lock_step_train_as_one_does) {
     Net one, four;
     cr_assert(net_open(&one, mlp, 1, 0, 2), "%s", one.error.text);
     cr_assert(net_open(&four, mlp, 4, 0, 2), "%s", four.error.text);
@@ -20,16 +20,17 @@ Test(exec, ranks_in_lock_step_train_as_one_does)
         cr_assert_float_eq(net_loss(&four), net_loss(&one), 1e-6);
     }
     double *a = net_values(&one, "w"), *b = net_values(&four, "w");
-    for (int i = 0; i < 20; i++) cr_assert_float_eq(a[i], b[i], 1e-6);
+    for (int i = 0; i < 20; i++)
+        cr_assert_float_eq(a[i], b[i], 1e-6);
     net_close(&one);
     net_close(&four);
 }
 
-Test(exec, replicas_of_a_state_are_equal_bit_for_bit)
-{
+Test(exec, replicas_of_a_state_are_equal_bit_for_bit) {
     Net net;
     cr_assert(net_open(&net, mlp, 4, 0, 2), "%s", net.error.text);
-    for (int step = 1; step <= 5; step++) cr_assert(executor_step(net.executor, 1, step, &net.error), "%s", net.error.text);
+    for (int step = 1; step <= 5; step++)
+        cr_assert(executor_step(net.executor, 1, step, &net.error), "%s", net.error.text);
     for (int s = 0; s < net.plan.graph.states.n; s++)
         for (int r = 1; r < 4; r++)
             for (int q = 0; q < r; q++) {
@@ -40,8 +41,7 @@ Test(exec, replicas_of_a_state_are_equal_bit_for_bit)
     net_close(&net);
 }
 
-Test(exec, a_rank_that_never_starts_a_communication_is_a_deadlock_with_names)
-{
+Test(exec, a_rank_that_never_starts_a_communication_is_a_deadlock_with_names) {
     Net net;
     cr_assert(net_compile(&net, mlp, 4, 0, 2), "%s", net.error.text);
     /* Rank 3 gets a role of its own, without the start of the first communication that the others wait for. */
@@ -68,8 +68,7 @@ Test(exec, a_rank_that_never_starts_a_communication_is_a_deadlock_with_names)
     net_close(&net);
 }
 
-Test(exec, a_rank_without_a_role_is_refused)
-{
+Test(exec, a_rank_without_a_role_is_refused) {
     Net net;
     cr_assert(net_compile(&net, mlp, 4, 0, 2), "%s", net.error.text);
     net.plan.programs.at[0].roles.at[0].last_rank = 2;
@@ -78,20 +77,19 @@ Test(exec, a_rank_without_a_role_is_refused)
     net_close(&net);
 }
 
-Test(exec, a_state_that_is_set_is_gathered_again)
-{
+Test(exec, a_state_that_is_set_is_gathered_again) {
     Net net;
     double values[20];
     cr_assert(net_open(&net, mlp, 4, 0, 2), "%s", net.error.text);
-    for (int i = 0; i < 20; i++) values[i] = i + 0.5;
+    for (int i = 0; i < 20; i++)
+        values[i] = i + 0.5;
     cr_assert(executor_set_state(net.executor, net_state(&net, "w"), values, &net.error));
     double *read = net_values(&net, "w");
     cr_assert_arr_eq(read, values, sizeof values);
     net_close(&net);
 }
 
-Test(exec, bytes_sent_are_counted_a_step_and_not_when_states_are_gathered)
-{
+Test(exec, bytes_sent_are_counted_a_step_and_not_when_states_are_gathered) {
     Net net;
     cr_assert(net_open(&net, mlp, 4, 0, 2), "%s", net.error.text);
     cr_assert_eq(executor_sent_bytes(net.executor, 0), 0);
@@ -108,8 +106,7 @@ Test(exec, bytes_sent_are_counted_a_step_and_not_when_states_are_gathered)
     net_close(&net);
 }
 
-Test(exec, memory_of_a_rank_is_its_boxes_and_its_arena)
-{
+Test(exec, memory_of_a_rank_is_its_boxes_and_its_arena) {
     Net net;
     ExecutorMemory memory;
     cr_assert(net_compile(&net, mlp, 1, 0, 2), "%s", net.error.text);
@@ -120,11 +117,12 @@ Test(exec, memory_of_a_rank_is_its_boxes_and_its_arena)
     net_close(&net);
 }
 
-Test(exec, replicas_report_their_losses_slice_by_slice)
-{
-    static const char text[] = "net t() { input x : f32[2, 2]; input label : f32[2, 1]; param w : f32[2, 1] = zeros; loss mse(matmul(x, w), label, reduction = sum); }\n"
-                               "train { data = per_rank(x = [[[1, 2], [2, 3]], [[4, 6], [3, 1]]], label = [[[8], [13]], [[26], [9]]]); optimizer = sgd(lr = 0.01);"
-                               " epochs = 1; steps = 1; }\nparallel { mode = data_parallel; }\n";
+Test(exec, replicas_report_their_losses_slice_by_slice) {
+    static const char text[] =
+        "net t() { input x : f32[2, 2]; input label : f32[2, 1]; param w : f32[2, 1] = zeros; loss mse(matmul(x, w), label, reduction = "
+        "sum); }\n"
+        "train { data = per_rank(x = [[[1, 2], [2, 3]], [[4, 6], [3, 1]]], label = [[[8], [13]], [[26], [9]]]); optimizer = sgd(lr = 0.01);"
+        " epochs = 1; steps = 1; }\nparallel { mode = data_parallel; }\n";
     const double expected[2] = {8 * 8 + 13 * 13, 26 * 26 + 9 * 9};
     for (int nranks = 1; nranks <= 2; nranks++) {
         Net net;

@@ -1,5 +1,5 @@
-/* The CPU backend's kernels against the plain ones: the same calls, every element type, with and without threads, results in their operands'
- * storage where that is allowed, boxes that are parts of tensors. */
+/* The CPU backend's kernels against the plain ones: the same calls, every element type, with and without threads, results in their
+ * operands' storage where that is allowed, boxes that are parts of tensors. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,16 +15,17 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 */
     return x ^ x >> 31;
 }
 
-static double get(const Operand *o, int64_t i)
-{
+static double get(const Operand *o, int64_t i) {
     return o->dtype == F32 ? (double)((float *)o->data)[i] : o->dtype == F64 ? ((double *)o->data)[i] : (double)((int32_t *)o->data)[i];
 }
 
-static void put(const Operand *o, int64_t i, double value)
-{
-    if (o->dtype == F32) ((float *)o->data)[i] = (float)value;
-    else if (o->dtype == F64) ((double *)o->data)[i] = value;
-    else ((int32_t *)o->data)[i] = (int32_t)value;
+static void put(const Operand *o, int64_t i, double value) {
+    if (o->dtype == F32)
+        ((float *)o->data)[i] = (float)value;
+    else if (o->dtype == F64)
+        ((double *)o->data)[i] = value;
+    else
+        ((int32_t *)o->data)[i] = (int32_t)value;
 }
 
 /* One operator on operands of these shapes. whole: the boxes are the tensors; else each factor's box is a part of it. */
@@ -39,8 +40,7 @@ typedef struct Trial {
 } Trial;
 
 /* A factor of a reshape stands for so many equal parts of a dimension. */
-static void operand_of(Operand *o, const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end)
-{
+static void operand_of(Operand *o, const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end) {
     *o = (Operand){.dtype = type->dtype, .global = type->shape, .box.ndim = type->shape.ndim, .local.ndim = type->shape.ndim};
     for (int d = 0; d < type->shape.ndim; d++) {
         bool has = map && map[d] >= 0;
@@ -53,12 +53,12 @@ static void operand_of(Operand *o, const TensorType *type, const Rule *rule, con
     o->data = malloc((size_t)(n > 0 ? n : 1) * 8);
 }
 
-static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random)
-{
+static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random) {
     TensorType types[MAX_IN];
     Rule rule;
     RuleError failure;
-    for (int i = 0; i < t->nin; i++) types[i] = (TensorType){t->dtype, t->hidden && i == 0, t->in[i]};
+    for (int i = 0; i < t->nin; i++)
+        types[i] = (TensorType){t->dtype, t->hidden && i == 0, t->in[i]};
     cr_assert(rule_infer(t->op, types, t->nin, t->attr, &rule, &failure), "%s: %s", op_table[t->op].name, failure.text);
 
     int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
@@ -69,7 +69,8 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
         end[f] = cut ? begin[f] + (int64_t)(next_random(random) % (uint64_t)(size - begin[f] + 1)) : size;
     }
     CpuContext context = {pool};
-    KernelCall fast = {.op = t->op, .attr = t->attr, .nin = t->nin, .nout = op_nout(t->op), .nthreads = 1, .rule = &rule, .context = &context};
+    KernelCall fast = {
+        .op = t->op, .attr = t->attr, .nin = t->nin, .nout = op_nout(t->op), .nthreads = 1, .rule = &rule, .context = &context};
     for (int i = 0; i < t->nin; i++) {
         operand_of(&fast.in[i], &types[i], &rule, rule.in[i], begin, end);
         for (int64_t k = 0, n = shape_elements(&fast.in[i].local); k < n; k++) {
@@ -90,8 +91,8 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
             for (int64_t k = 0, n = shape_elements(&fast.out[o].local); k < n; k++) {
                 double a = get(&fast.out[o], k), b = get(&plain.out[o], k);
                 double tolerance = t->dtype == I32 ? 0 : (t->dtype == F32 ? 1e-4 : 1e-11) * (1 + fabs(b));
-                cr_assert(fabs(a - b) <= tolerance || (isnan(a) && isnan(b)), "%s %s result %d element %lld%s: %.17g, plainly %.17g", op_table[t->op].name,
-                          dtype_name[t->dtype], o, (long long)k, pass ? " in place" : "", a, b);
+                cr_assert(fabs(a - b) <= tolerance || (isnan(a) && isnan(b)), "%s %s result %d element %lld%s: %.17g, plainly %.17g",
+                          op_table[t->op].name, dtype_name[t->dtype], o, (long long)k, pass ? " in place" : "", a, b);
             }
         /* Once more with the results in the operands' storage. */
         bool same = op_table[t->op].in_place && shape_equal(&fast.in[0].local, &fast.out[0].local);
@@ -107,11 +108,11 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
         bool shared = fast.out[o].data == fast.in[o].data;
         if (!shared) free(fast.out[o].data);
     }
-    for (int i = 0; i < fast.nin; i++) free(fast.in[i].data);
+    for (int i = 0; i < fast.nin; i++)
+        free(fast.in[i].data);
 }
 
-static void check(const Trial *trial)
-{
+static void check(const Trial *trial) {
     Error error;
     uint64_t random = 7;
     Pool *pools[2] = {NULL, pool_create(3, &error)};
@@ -129,10 +130,12 @@ static void check(const Trial *trial)
 
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 static const Shape scalar = {0};
-#define INTS(...) {.given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = {__VA_ARGS__}}
+#define INTS(...)                                                                                                                          \
+    {                                                                                                                                      \
+        .given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = { __VA_ARGS__ }                             \
+    }
 
-Test(kernels, unary_equal_the_plain_ones)
-{
+Test(kernels, unary_equal_the_plain_ones) {
     const OpCode ops[] = {OP_neg, OP_relu, OP_tanh, OP_exp, OP_log, OP_sqrt};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         bool positive = ops[i] == OP_log || ops[i] == OP_sqrt;
@@ -142,20 +145,19 @@ Test(kernels, unary_equal_the_plain_ones)
     }
 }
 
-Test(kernels, binary_broadcast_as_the_plain_ones)
-{
+Test(kernels, binary_broadcast_as_the_plain_ones) {
     const OpCode ops[] = {OP_add, OP_sub, OP_mul, OP_div};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-        const Shape pairs[][2] = {{SHAPE(8, 6), SHAPE(8, 6)}, {SHAPE(8, 6), SHAPE(6)}, {SHAPE(6), SHAPE(8, 6)}, {SHAPE(8, 6), SHAPE(8, 1)},
-                                  {SHAPE(8, 1), SHAPE(1, 6)}, {SHAPE(4, 1, 3), SHAPE(5, 1)}, {scalar, SHAPE(3, 2)}, {SHAPE(3, 2), scalar},
-                                  {scalar, scalar}, {SHAPE(300, 200), SHAPE(200)}, {SHAPE(70000), SHAPE(70000)}, {SHAPE(200, 300), SHAPE(200, 1)}};
+        const Shape pairs[][2] = {{SHAPE(8, 6), SHAPE(8, 6)},    {SHAPE(8, 6), SHAPE(6)},      {SHAPE(6), SHAPE(8, 6)},
+                                  {SHAPE(8, 6), SHAPE(8, 1)},    {SHAPE(8, 1), SHAPE(1, 6)},   {SHAPE(4, 1, 3), SHAPE(5, 1)},
+                                  {scalar, SHAPE(3, 2)},         {SHAPE(3, 2), scalar},        {scalar, scalar},
+                                  {SHAPE(300, 200), SHAPE(200)}, {SHAPE(70000), SHAPE(70000)}, {SHAPE(200, 300), SHAPE(200, 1)}};
         for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
             check(&(Trial){.op = ops[i], .nin = 2, .in = {pairs[p][0], pairs[p][1]}, .positive = ops[i] == OP_div});
     }
 }
 
-Test(kernels, gradients_of_unary_equal_the_plain_ones)
-{
+Test(kernels, gradients_of_unary_equal_the_plain_ones) {
     const OpCode ops[] = {OP_relu_grad, OP_tanh_grad, OP_sqrt_grad};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         check(&(Trial){.op = ops[i], .nin = 2, .in = {SHAPE(7, 5), SHAPE(7, 5)}, .positive = ops[i] == OP_sqrt_grad});
@@ -163,8 +165,7 @@ Test(kernels, gradients_of_unary_equal_the_plain_ones)
     }
 }
 
-Test(kernels, reductions_equal_the_plain_ones)
-{
+Test(kernels, reductions_equal_the_plain_ones) {
     const OpCode ops[] = {OP_sum, OP_mean};
     const Shape x[] = {SHAPE(8, 6), SHAPE(4, 6, 3), SHAPE(300, 200), SHAPE(2, 3, 4, 5)};
     for (int op = 0; op < 2; op++)
@@ -179,8 +180,7 @@ Test(kernels, reductions_equal_the_plain_ones)
                 }
 }
 
-Test(kernels, expansions_equal_the_plain_ones)
-{
+Test(kernels, expansions_equal_the_plain_ones) {
     const OpCode ops[] = {OP_sum_grad, OP_mean_grad};
     for (int op = 0; op < 2; op++) {
         check(&(Trial){.op = ops[op], .nin = 1, .in = {scalar}, .attr = {{0}, INTS(8, 6)}});
@@ -194,8 +194,7 @@ Test(kernels, expansions_equal_the_plain_ones)
     check(&(Trial){.op = OP_sum_to, .nin = 1, .in = {SHAPE(600, 100)}, .attr = {INTS(100)}});
 }
 
-Test(kernels, movements_equal_the_plain_ones)
-{
+Test(kernels, movements_equal_the_plain_ones) {
     check(&(Trial){.op = OP_transpose, .nin = 1, .in = {SHAPE(8, 6)}});
     check(&(Trial){.op = OP_transpose, .nin = 1, .in = {SHAPE(301, 203)}});
     const int64_t perms[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -210,15 +209,17 @@ Test(kernels, movements_equal_the_plain_ones)
         check(&(Trial){.op = OP_replica_sum, .nin = 1, .in = {SHAPE(5, 4, 6)}, .hidden = true, .attr = {{.given = mean, .i = mean}}});
 }
 
-Test(kernels, products_equal_the_plain_ones)
-{
-    const Shape pairs[][2] = {{SHAPE(8, 6), SHAPE(6, 4)}, {SHAPE(2, 8, 6), SHAPE(6, 4)}, {SHAPE(2, 8, 6), SHAPE(2, 6, 4)}, {SHAPE(7, 5), SHAPE(5, 3)},
-                              {SHAPE(1, 6), SHAPE(6, 4)}, {SHAPE(8, 6), SHAPE(6, 1)}, {SHAPE(3, 1, 4, 6), SHAPE(2, 6, 5)}, {SHAPE(200, 100), SHAPE(100, 150)},
-                              {SHAPE(16, 30, 40), SHAPE(16, 40, 50)}, {SHAPE(1, 1), SHAPE(1, 1)}};
+Test(kernels, products_equal_the_plain_ones) {
+    const Shape pairs[][2] = {
+        {SHAPE(8, 6), SHAPE(6, 4)},          {SHAPE(2, 8, 6), SHAPE(6, 4)},      {SHAPE(2, 8, 6), SHAPE(2, 6, 4)},
+        {SHAPE(7, 5), SHAPE(5, 3)},          {SHAPE(1, 6), SHAPE(6, 4)},         {SHAPE(8, 6), SHAPE(6, 1)},
+        {SHAPE(3, 1, 4, 6), SHAPE(2, 6, 5)}, {SHAPE(200, 100), SHAPE(100, 150)}, {SHAPE(16, 30, 40), SHAPE(16, 40, 50)},
+        {SHAPE(1, 1), SHAPE(1, 1)}};
     for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
         for (int ta = 0; ta < 2; ta++)
             for (int tb = 0; tb < 2; tb++) {
-                Trial t = {.op = OP_matmul, .nin = 2, .in = {pairs[p][0], pairs[p][1]}, .attr = {{.given = ta, .i = ta}, {.given = tb, .i = tb}}};
+                Trial t = {
+                    .op = OP_matmul, .nin = 2, .in = {pairs[p][0], pairs[p][1]}, .attr = {{.given = ta, .i = ta}, {.given = tb, .i = tb}}};
                 for (int i = 0; i < 2; i++) { /* the same product of transposed operands */
                     Shape *s = &t.in[i];
                     int64_t last = s->dim[s->ndim - 1];
@@ -231,8 +232,7 @@ Test(kernels, products_equal_the_plain_ones)
 }
 
 /* Random specs: any two operands over up to five letters, every arrangement of them, results over any of the letters. */
-Test(kernels, einsum_of_any_letters_equals_the_plain_one)
-{
+Test(kernels, einsum_of_any_letters_equals_the_plain_one) {
     uint64_t random = 11;
     int tried = 0;
     for (int trial = 0; trial < 2000; trial++) {
@@ -240,7 +240,8 @@ Test(kernels, einsum_of_any_letters_equals_the_plain_one)
         char text[2][6] = {"", ""}, result[6] = "", spec[24];
         bool seen[5] = {false};
         Trial t = {.op = OP_einsum, .dtype = F64, .nin = 2};
-        for (int l = 0; l < 5; l++) size[l] = 1 + (int64_t)(next_random(&random) % 5);
+        for (int l = 0; l < 5; l++)
+            size[l] = 1 + (int64_t)(next_random(&random) % 5);
         for (int i = 0; i < 2; i++) {
             bool used[5] = {false};
             for (int n = (int)(next_random(&random) % 5); n > 0; n--) {
@@ -266,15 +267,16 @@ Test(kernels, einsum_of_any_letters_equals_the_plain_one)
     cr_assert_gt(tried, 1000);
 }
 
-Test(kernels, updates_are_the_textbook_formulas)
-{
+Test(kernels, updates_are_the_textbook_formulas) {
     double w[3] = {1, 2, 3}, v[3] = {0.5, -1, 0}, g[3] = {10, 20, -30}, new_w[3], new_v[3];
     Attr attr[MAX_ATTRS] = {{.given = true, .f = 0.1}, {.given = true, .f = 0.9}};
     Operand shape = {.dtype = F64, .local = SHAPE(3), .global = SHAPE(3)};
     KernelCall call = {.op = OP_momentum, .attr = attr, .nin = 3, .nout = 2, .in = {shape, shape, shape}, .out = {shape, shape}};
     void *in[3] = {w, v, g}, *out[2] = {new_w, new_v};
-    for (int i = 0; i < 3; i++) call.in[i].data = in[i];
-    for (int i = 0; i < 2; i++) call.out[i].data = out[i];
+    for (int i = 0; i < 3; i++)
+        call.in[i].data = in[i];
+    for (int i = 0; i < 2; i++)
+        call.out[i].data = out[i];
     Error error;
     cr_assert(backend_cpu.kernels[OP_momentum](&call, &error));
     for (int i = 0; i < 3; i++) {
@@ -284,14 +286,16 @@ Test(kernels, updates_are_the_textbook_formulas)
     call.op = OP_sgd;
     call.in[1].data = g;
     cr_assert(backend_cpu.kernels[OP_sgd](&call, &error));
-    for (int i = 0; i < 3; i++) cr_assert_float_eq(new_w[i], w[i] - 0.1 * g[i], 1e-12);
+    for (int i = 0; i < 3; i++)
+        cr_assert_float_eq(new_w[i], w[i] - 0.1 * g[i], 1e-12);
     check(&(Trial){.op = OP_sgd, .nin = 2, .in = {SHAPE(300, 200), SHAPE(300, 200)}, .attr = {{.given = true, .f = 0.1}}});
-    check(&(Trial){.op = OP_momentum, .nin = 3, .in = {SHAPE(300, 200), SHAPE(300, 200), SHAPE(300, 200)},
+    check(&(Trial){.op = OP_momentum,
+                   .nin = 3,
+                   .in = {SHAPE(300, 200), SHAPE(300, 200), SHAPE(300, 200)},
                    .attr = {{.given = true, .f = 0.1}, {.given = true, .f = 0.9}}});
 }
 
-Test(kernels, integer_sums_stop_at_the_ends_of_the_range)
-{
+Test(kernels, integer_sums_stop_at_the_ends_of_the_range) {
     int32_t a[2] = {INT32_MAX, INT32_MIN}, b[2] = {1, -1}, out[2];
     Operand shape = {.dtype = I32, .local = SHAPE(2), .global = SHAPE(2)};
     KernelCall call = {.op = OP_add, .nin = 2, .nout = 1, .in = {shape, shape}, .out = {shape}};
@@ -304,15 +308,20 @@ Test(kernels, integer_sums_stop_at_the_ends_of_the_range)
     cr_assert_eq(out[1], INT32_MIN);
 }
 
-Test(kernels, long_f32_sums_are_added_in_double)
-{
+Test(kernels, long_f32_sums_are_added_in_double) {
     enum { N = 1 << 20 };
     float *x = malloc(N * sizeof *x), sum;
-    for (int i = 0; i < N; i++) x[i] = 0.1f;
+    for (int i = 0; i < N; i++)
+        x[i] = 0.1f;
     Rule rule;
     TensorType type = {F32, false, SHAPE(N)};
     cr_assert(rule_infer(OP_sum, &type, 1, NULL, &rule, NULL));
-    KernelCall call = {.op = OP_sum, .nin = 1, .nout = 1, .rule = &rule, .in = {{x, F32, type.shape, type.shape, {0}}}, .out = {{&sum, F32, scalar, scalar, {0}}}};
+    KernelCall call = {.op = OP_sum,
+                       .nin = 1,
+                       .nout = 1,
+                       .rule = &rule,
+                       .in = {{x, F32, type.shape, type.shape, {0}}},
+                       .out = {{&sum, F32, scalar, scalar, {0}}}};
     Error error;
     cr_assert(backend_cpu.kernels[OP_sum](&call, &error));
     cr_assert_eq(sum, (float)((double)0.1f * N)); /* f32 additions would give 100958.3 */
@@ -320,11 +329,13 @@ Test(kernels, long_f32_sums_are_added_in_double)
 }
 
 /* The slice [2, 5) x [1, 3) of a box that begins at (1, 0). */
-Test(kernels, convert_takes_the_box_out_of_the_box)
-{
+Test(kernels, convert_takes_the_box_out_of_the_box) {
     float in[4 * 6], out[3 * 2];
-    for (int i = 0; i < 24; i++) in[i] = (float)i;
-    KernelCall call = {.op = OP_convert, .nin = 1, .nout = 1,
+    for (int i = 0; i < 24; i++)
+        in[i] = (float)i;
+    KernelCall call = {.op = OP_convert,
+                       .nin = 1,
+                       .nout = 1,
                        .in = {{in, F32, SHAPE(4, 6), SHAPE(9, 6), {2, {1, 0}, {5, 6}}}},
                        .out = {{out, F32, SHAPE(3, 2), SHAPE(9, 6), {2, {2, 1}, {5, 3}}}}};
     Error error;

@@ -10,15 +10,14 @@ typedef struct Count {
     atomic_int seen[1000];
 } Count;
 
-static void count(void *context, int64_t begin, int64_t end)
-{
+static void count(void *context, int64_t begin, int64_t end) {
     Count *c = context;
     atomic_fetch_add(&c->parts, 1);
-    for (int64_t i = begin; i < end; i++) atomic_fetch_add(&c->seen[i], 1);
+    for (int64_t i = begin; i < end; i++)
+        atomic_fetch_add(&c->seen[i], 1);
 }
 
-Test(pool, every_item_is_done_once)
-{
+Test(pool, every_item_is_done_once) {
     Error error;
     for (int threads = 1; threads <= 5; threads++) {
         Pool *pool = pool_create(threads, &error);
@@ -28,7 +27,8 @@ Test(pool, every_item_is_done_once)
             Count c = {0};
             int64_t n = round * 2, grain = 1 + round % 7;
             pool_run(pool, n, grain, count, &c);
-            for (int64_t i = 0; i < 1000; i++) cr_assert_eq(c.seen[i], i < n ? 1 : 0);
+            for (int64_t i = 0; i < 1000; i++)
+                cr_assert_eq(c.seen[i], i < n ? 1 : 0);
             cr_assert_leq(c.parts, threads);
             cr_assert(n == 0 || c.parts == 1 || n / c.parts >= grain);
         }
@@ -36,8 +36,7 @@ Test(pool, every_item_is_done_once)
     }
 }
 
-Test(pool, no_pool_is_one_thread)
-{
+Test(pool, no_pool_is_one_thread) {
     Count c = {0};
     pool_run(NULL, 10, 1, count, &c);
     cr_assert_eq(c.parts, 1);
@@ -45,21 +44,21 @@ Test(pool, no_pool_is_one_thread)
     pool_destroy(NULL);
 }
 
-static void store_thread(void *context, int64_t begin, int64_t end)
-{
+static void store_thread(void *context, int64_t begin, int64_t end) {
     int *items = context;
-    for (int64_t i = begin; i < end; i++) items[i] = (int)i * 3;
+    for (int64_t i = begin; i < end; i++)
+        items[i] = (int)i * 3;
 }
 
-Test(pool, results_are_seen_by_the_caller)
-{
+Test(pool, results_are_seen_by_the_caller) {
     Error error;
     Pool *pool = pool_create(4, &error);
     static int items[1 << 16];
     for (int round = 0; round < 50; round++) {
         memset(items, 0, sizeof items);
         pool_run(pool, 1 << 16, 16, store_thread, items);
-        for (int i = 0; i < 1 << 16; i++) cr_assert_eq(items[i], i * 3);
+        for (int i = 0; i < 1 << 16; i++)
+            cr_assert_eq(items[i], i * 3);
     }
     pool_destroy(pool);
 }

@@ -9,25 +9,23 @@
 
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 
-static Box whole(const Shape *shape)
-{
+static Box whole(const Shape *shape) {
     Box box = {.ndim = shape->ndim};
     memcpy(box.end, shape->dim, sizeof box.end);
     return box;
 }
 
-static double *fill(const Graph *graph, const State *state, const Box *box)
-{
+static double *fill(const Graph *graph, const State *state, const Box *box) {
     Error error;
     double *data = malloc(((size_t)box_elements(box) + 1) * sizeof *data);
     cr_assert(state_initial(graph, state, box, NULL, data, &error), "%s", error.text);
     return data;
 }
 
-Test(state, a_box_is_that_part_of_the_whole)
-{
+Test(state, a_box_is_that_part_of_the_whole) {
     Graph graph = {.settings.seed = 3};
-    const Init inits[] = {{.kind = INIT_NORMAL, .a = 0.01}, {.kind = INIT_UNIFORM, .a = -1, .b = 2}, {.kind = INIT_ONES}, {.kind = INIT_ZEROS}};
+    const Init inits[] = {
+        {.kind = INIT_NORMAL, .a = 0.01}, {.kind = INIT_UNIFORM, .a = -1, .b = 2}, {.kind = INIT_ONES}, {.kind = INIT_ZEROS}};
     for (int k = 0; k < 4; k++) {
         State state = {.name = "w", .type = {F64, false, SHAPE(7, 5, 3)}, .init = inits[k]};
         Box all = whole(&state.type.shape);
@@ -39,15 +37,15 @@ Test(state, a_box_is_that_part_of_the_whole)
                 int n = 0;
                 for (int i = from; i < 7; i++)
                     for (int j = left; j < 5; j++)
-                        for (int l = 1; l < 3; l++) cr_assert_eq(part[n++], values[(i * 5 + j) * 3 + l]);
+                        for (int l = 1; l < 3; l++)
+                            cr_assert_eq(part[n++], values[(i * 5 + j) * 3 + l]);
                 free(part);
             }
         free(values);
     }
 }
 
-Test(state, values_depend_on_seed_and_name)
-{
+Test(state, values_depend_on_seed_and_name) {
     State w = {.name = "w", .type = {F64, false, SHAPE(4)}, .init = {.kind = INIT_NORMAL, .a = 1}}, v = w;
     v.name = "v";
     Graph zero = {0}, one = {.settings.seed = 1};
@@ -58,8 +56,7 @@ Test(state, values_depend_on_seed_and_name)
     free(a), free(b), free(c);
 }
 
-Test(state, normal_has_its_moments_and_uniform_its_range)
-{
+Test(state, normal_has_its_moments_and_uniform_its_range) {
     enum { N = 200000 };
     Graph graph = {0};
     State state = {.name = "w", .type = {F64, false, SHAPE(N)}, .init = {.kind = INIT_NORMAL, .a = 2}};
@@ -78,25 +75,25 @@ Test(state, normal_has_its_moments_and_uniform_its_range)
     state.init = (Init){.kind = INIT_UNIFORM, .a = -3, .b = 5};
     x = fill(&graph, &state, &box);
     double low = 5, high = -3;
-    for (int i = 0; i < N; i++) low = fmin(low, x[i]), high = fmax(high, x[i]);
+    for (int i = 0; i < N; i++)
+        low = fmin(low, x[i]), high = fmax(high, x[i]);
     cr_assert(low >= -3 && low < -2.99 && high < 5 && high > 4.99);
     free(x);
 }
 
-Test(state, f32_is_the_rounded_double)
-{
+Test(state, f32_is_the_rounded_double) {
     Graph graph = {0};
     State state = {.name = "w", .type = {F64, false, SHAPE(9)}, .init = {.kind = INIT_NORMAL, .a = 0.01}};
     Box box = whole(&state.type.shape);
     double *wide = fill(&graph, &state, &box);
     state.type.dtype = F32;
     float *narrow = (float *)(void *)fill(&graph, &state, &box);
-    for (int i = 0; i < 9; i++) cr_assert_eq(narrow[i], (float)wide[i]);
+    for (int i = 0; i < 9; i++)
+        cr_assert_eq(narrow[i], (float)wide[i]);
     free(wide), free(narrow);
 }
 
-static void write_npy(const char *path, const char *descr, const char *shape, const void *data, size_t bytes)
-{
+static void write_npy(const char *path, const char *descr, const char *shape, const void *data, size_t bytes) {
     char header[128];
     int n = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
     FILE *file = fopen(path, "wb");
@@ -108,8 +105,7 @@ static void write_npy(const char *path, const char *descr, const char *shape, co
     fclose(file);
 }
 
-Test(state, a_file_gives_its_elements_and_must_have_the_shape)
-{
+Test(state, a_file_gives_its_elements_and_must_have_the_shape) {
     char directory[] = "/tmp/state-XXXXXX", path[64];
     cr_assert(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/w.npy", directory);
@@ -133,8 +129,7 @@ Test(state, a_file_gives_its_elements_and_must_have_the_shape)
     rmdir(directory);
 }
 
-Test(npy, reads_the_three_types_and_refuses_the_rest)
-{
+Test(npy, reads_the_three_types_and_refuses_the_rest) {
     char path[] = "/tmp/npy-XXXXXX";
     close(mkstemp(path));
     Arena arena;

@@ -6,10 +6,11 @@
 
 #include "tests/ops/net.h"
 
-#define NET(body) \
-    "net t() { input x : f32[16, 32]; input label : f32[16, 16]; param w : f32[32, 16] = normal(0.1); param v : f32[16, 16] = normal(0.1);\n" \
-    "h = matmul(x, w); y = matmul(relu(h), v); " body " }\n" \
-    "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.4, momentum = 0.1); epochs = 1; steps = 20; }\n" \
+#define NET(body)                                                                                                                          \
+    "net t() { input x : f32[16, 32]; input label : f32[16, 16]; param w : f32[32, 16] = normal(0.1); param v : f32[16, 16] = "            \
+    "normal(0.1);\n"                                                                                                                       \
+    "h = matmul(x, w); y = matmul(relu(h), v); " body " }\n"                                                                               \
+    "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.4, momentum = 0.1); epochs = 1; steps = 20; }\n"                     \
     "parallel { mode = semi_auto; }\n"
 static const char text[] = NET("loss mse(y, label);");
 
@@ -20,8 +21,7 @@ typedef struct Pair {
     Error error;
 } Pair;
 
-static bool open_pair(Pair *pair, const char *one)
-{
+static bool open_pair(Pair *pair, const char *one) {
     cr_assert(net_open(&pair->run, text, 8, 0, 2), "%s", pair->run.error.text);
     cr_assert(net_compile(&pair->one, one, 1, 0, 2), "%s", pair->one.error.text);
     strcpy(pair->path, "/tmp/verify-XXXXXX");
@@ -31,16 +31,14 @@ static bool open_pair(Pair *pair, const char *one)
     return pair->verifier != NULL;
 }
 
-static void close_pair(Pair *pair)
-{
+static void close_pair(Pair *pair) {
     verifier_destroy(pair->verifier);
     unlink(pair->path);
     net_close(&pair->run);
     net_close(&pair->one);
 }
 
-static bool step(Pair *pair, int number, const char *state, int index, double moved)
-{
+static bool step(Pair *pair, int number, const char *state, int index, double moved) {
     cr_assert(verifier_before(pair->verifier, &pair->error));
     cr_assert(executor_step(pair->run.executor, 1, number, &pair->error));
     if (state) {
@@ -51,11 +49,11 @@ static bool step(Pair *pair, int number, const char *state, int index, double mo
     return verifier_after(pair->verifier, 1, number, &pair->error);
 }
 
-Test(verify, roundings_are_accepted)
-{
+Test(verify, roundings_are_accepted) {
     Pair pair;
     cr_assert(open_pair(&pair, text), "%s", pair.error.text);
-    for (int i = 1; i <= 20; i++) cr_assert(step(&pair, i, NULL, 0, 0), "%s", pair.error.text);
+    for (int i = 1; i <= 20; i++)
+        cr_assert(step(&pair, i, NULL, 0, 0), "%s", pair.error.text);
     Text report = {0};
     verifier_report(pair.verifier, &report);
     cr_assert_eq(strncmp(report.at, "verified: 20 steps, 30740 numbers", 33), 0, "%s", report.at);
@@ -63,8 +61,7 @@ Test(verify, roundings_are_accepted)
     close_pair(&pair);
 }
 
-Test(verify, a_state_that_differs_is_named_with_its_index)
-{
+Test(verify, a_state_that_differs_is_named_with_its_index) {
     Pair pair;
     cr_assert(open_pair(&pair, text), "%s", pair.error.text);
     cr_assert(step(&pair, 1, NULL, 0, 0));
@@ -74,8 +71,7 @@ Test(verify, a_state_that_differs_is_named_with_its_index)
     close_pair(&pair);
 }
 
-Test(verify, differences_do_not_add_up_over_steps)
-{
+Test(verify, differences_do_not_add_up_over_steps) {
     Pair pair;
     cr_assert(open_pair(&pair, text), "%s", pair.error.text);
     cr_assert_not(step(&pair, 1, "w", 0, 0.01));
@@ -83,8 +79,7 @@ Test(verify, differences_do_not_add_up_over_steps)
     close_pair(&pair);
 }
 
-Test(verify, another_net_is_refused)
-{
+Test(verify, another_net_is_refused) {
     Pair pair;
     cr_assert_not(open_pair(&pair, NET("loss mse(y, label, reduction = sum);")));
     cr_assert_eq(pair.error.code, EXIT_REJECTED);
