@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""--help and --version; and every command that README.md and docs/ show runs."""
+import glob
+import os
+import re
+import shutil
+
+import harness
+from harness import Case, run
+
+COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:pcc|prun|mpirun)\s.*")
+# Words in a command that stand for something else: where it is clear for what, that is put there, else it is a form and no command.
+FILLED = [(r"--ranks N\b", "--ranks 8"), (r"=DIR\b", "=dumps")]
+FORM = re.compile(r"(?:^|[\s=])(?:FILE|FILE\.plan|NET\.dsl|ONE\.plan|N|RANKS|NAME|LIST|MODE|OPTIONS?|name=value)(?=$|[\s=.])|\.\.|\[|<")
+
+
+def documents(sources):
+    return [os.path.join(sources, "README.md"), *sorted(glob.glob(os.path.join(sources, "docs", "*.md")))]
+
+
+def commands(path):
+    """(line number, command, whether it stands in a block) for indented and fenced blocks, and for `inline code`; a comment is cut off."""
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            block = re.match(r"(?: {4,}|\$ )(?:\$ )?(.*)$", line)
+            if block and COMMAND.fullmatch(block[1].rstrip()):
+                yield number, re.split(r"\s+# ", block[1])[0].strip(), True
+            else:
+                yield from ((number, code, False) for code in re.findall(r"`([^`]+)`", line) if COMMAND.fullmatch(code))
+
+
+class Commands(Case):
+    def test_help(self):
+        for words in (["pcc", "--help"], ["prun", "--help"], ["prun", "-h"], ["pcc", "redistribute", "--help"], ["pcc", "check", "--help"]):
+            result = self.ok(run([getattr(harness, words[0]), *words[1:]]))
+            self.assertRegex(result.out, "^usage: " + words[0])
+            self.assertEqual(result.err, "")
+            self.assertTrue(all(len(line) <= 140 for line in result.out.splitlines()))
+
+    def test_version(self):
+        versions = [self.ok(run([getattr(harness, name), "--version"])).out for name in ("pcc", "prun")]
+        self.assertRegex(versions[0], r"^pcc \d+\.\d+\.\d+\n$")
+        self.assertEqual(versions[1], versions[0].replace("pcc", "prun"))
+        with open(os.path.join(harness.sources, "meson.build"), encoding="utf-8") as file:
+            self.assertIn("version: '%s'" % versions[0].split()[1], file.read())
+
+    def test_every_option_in_a_help_text_is_known(self):
+        for words in (["pcc"], ["prun"], ["pcc", "redistribute"], ["pcc", "check"]):
+            program = [getattr(harness, words[0]), *words[1:]]
+            text = self.ok(run([*program, "--help"])).out
+            options = set(re.findall(r"(?m)(?:^ +|, )(--?[A-Za-z][a-z-]*)", text))
+            self.assertGreater(len(options), 0 if words[-1] == "check" else 4, text)
+            for option in sorted(options):
+                result = run([*program, option, "--frobnicate"], cwd=self.folder)
+                self.assertNotRegex(result.err, r"(unknown|unrecognized|invalid) (option|argument).*%s'" % re.escape(option.lstrip("-")), str(result))
+
+    def test_list_ops_shows_every_operator_with_its_operands(self):
+        text = self.ok(run([harness.pcc, "--list-ops"])).out
+        for name in "matmul add sub mul div neg relu tanh exp log sqrt sum mean transpose reshape mse".split():
+            self.assertRegex(text, r"(?m)^%s\(" % name)
+
+
+class Documented(Case):
+    """One test per document is added below."""
+
+    def prepare(self):
+        """What the documents' commands find: the programs by name, the samples, a net, its plan and one for one rank."""
+        os.mkdir(self.path("bin"))
+        for name in "pcc", "prun", "mpirun":
+            if getattr(harness, name):
+                os.symlink(getattr(harness, name), self.path("bin", name))
+        shutil.copytree(os.path.join(harness.sources, "samples"), self.path("samples"))
+        for path in glob.glob(self.path("samples", "*")):
+            shutil.copy(path, self.folder)
+        shutil.copy(self.sample("quickstart.dsl"), self.path("net.dsl"))
+        self.compile("net.dsl", "net.plan", "--ranks", 8)
+        self.compile("net.dsl", "one.plan", "--ranks", 1)
+        return {"PATH": self.path("bin") + ":" + os.environ["PATH"]}
+
+    def check(self, path):
+        env, ran = self.prepare(), 0
+        for number, command, block in commands(path):
+            for pattern, word in FILLED:
+                command = re.sub(pattern, word, command)
+            with self.subTest(line=number, command=command):
+                if "mpirun" in command and harness.mpirun is None or FORM.search(re.sub(r"'[^']*'", "", command)):
+                    continue
+                if not block and not re.search(r"\.dsl|\.plan|--mesh|--list-ops", command):
+                    self.check_mentioned(command)
+                    continue
+                if not block and command.startswith("prun ") and "--ranks" not in command:  # how it is launched is said elsewhere
+                    command = command.replace("prun ", "prun --ranks 8 ", 1)
+                self.ok(run(["sh", "-c", command], cwd=self.folder, env=env))
+                ran += 1
+        return ran
+
+    def check_mentioned(self, command):
+        """`pcc --stats`: the program knows this option; `pcc check --update`: and this command."""
+        words = command.split()
+        program = [getattr(harness, words[0])] + [word for word in words[1:2] if word in ("check", "redistribute")]
+        text = self.ok(run([*program, "--help"])).out
+        for option in [word.split("=")[0] for word in words[1:] if word.startswith("-")]:
+            self.assertRegex(text, r"(^|[ ,])%s\b" % re.escape(option), "%s is not in its help text" % option)
+
+
+def add_documents(sources):
+    for path in documents(sources):
+        name = os.path.relpath(path, sources)
+
+        def test(self, path=path, name=name):
+            ran = self.check(path)
+            if name == "README.md":
+                self.assertGreaterEqual(ran, 8, "the README shows commands")
+
+        setattr(Documented, "test_commands_of_%s_run" % re.sub(r"\W", "_", name), test)
+
+
+if __name__ == "__main__":
+    import sys
+    if len(sys.argv) > 4:
+        add_documents(sys.argv[4])
+    harness.main()

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""A rank that is killed, stopped or fails ends the job within 3 seconds, with a message that names it, and leaves nothing behind."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+import harness
+from harness import Case, Result, edited, run
+
+SECONDS = 3  # what is promised
+BUSY = 2     # what a busy machine adds
+RANKS = 4
+
+
+def gone(pid):
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def left_behind():
+    """Our shared memory (prun-PID-..) whose maker has ended."""
+    names = [re.fullmatch(r"prun-(\d+)-.*", name) for name in os.listdir("/dev/shm")]
+    return [name[0] for name in names if name and gone(int(name[1]))]
+
+
+class Killed(Case):
+    def setUp(self):
+        super().setUp()
+        if harness.mpirun is None:
+            self.skipTest("there is no mpirun")
+        endless = self.write("endless.dsl", edited(self.sample("mlp_small.dsl"), ("steps     = 20;", "steps = 1000000000; log_every = 50;")))
+        self.plan = self.compile(endless, "net.plan", "--ranks", RANKS, "-D", "in_dim=64", "-D", "batch=32")
+
+    def start(self, *command, env=None):
+        """Runs until the first loss is printed: in mid-training. Returns the job and the ranks' process numbers, from -v."""
+        job = subprocess.Popen(command or [harness.mpirun, "-n", str(RANKS), harness.prun, "-v", self.plan], cwd=self.folder, env={**os.environ, **(env or {})},
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(job.kill)
+        began, pids = time.monotonic(), {}
+        while True:
+            line = job.stdout.readline().decode()
+            if not line or time.monotonic() - began > harness.TIMEOUT:
+                self.fail("no loss: %s" % job.communicate()[1].decode())
+            rank = re.match(r"rank (\d+): .* pid (\d+), ", line)
+            if rank:
+                pids[int(rank[1])] = int(rank[2])
+            if "loss is" in line:
+                self.assertEqual(sorted(pids), list(range(RANKS)))
+                return job, pids
+
+    def end(self, job, pids, pattern, seconds=SECONDS):
+        """Waits for the end of the job; its time counts from now."""
+        began = time.monotonic()
+        try:
+            out, err = job.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.fail("the job hangs")
+        result = Result(["mpirun"], job.returncode, out.decode()[-500:], err.decode(), time.monotonic() - began)
+        self.assertNotEqual(result.code, 0, str(result))
+        self.assertLess(result.seconds, seconds + BUSY, str(result))
+        self.assertTrue(re.search(pattern, result.err), str(result))
+        waited = time.monotonic()
+        while not all(gone(pid) for pid in pids.values()) and time.monotonic() - waited < 2:
+            time.sleep(0.05)
+        self.assertEqual([rank for rank, pid in pids.items() if not gone(pid)], [], "ranks that live on")
+        self.assertEqual(left_behind(), [], "shared memory that stays")
+        return result
+
+    def check_killed(self, rank, number=signal.SIGKILL, env=None):
+        job, pids = self.start(env=env)
+        os.kill(pids[rank], number)
+        self.end(job, pids, r"process rank %d with PID \d+ on node \S+ exited on\s+signal %d|prun: rank %d " % (rank, number, rank))
+
+    def test_rank_0_killed(self):
+        self.check_killed(0)
+
+    def test_another_rank_killed(self):
+        self.check_killed(2)
+
+    def test_a_rank_killed_that_sends_messages(self):
+        self.check_killed(3, env={"PRUN_COMM": "messages"})
+
+    def test_a_rank_that_crashes(self):
+        self.check_killed(1, number=signal.SIGSEGV)
+
+    def test_a_rank_that_stops_is_named_after_the_timeout(self):
+        job, pids = self.start(env={"PRUN_TIMEOUT": "1"})
+        os.kill(pids[2], signal.SIGSTOP)
+        self.end(job, pids, r"(?m)^prun: .*rank 2\b", seconds=SECONDS + 1)
+
+    def test_mpirun_told_to_end_takes_all_ranks_along(self):
+        job, pids = self.start()
+        job.send_signal(signal.SIGTERM)
+        self.end(job, pids, ".*")
+
+    def test_a_rank_that_fails_alone_before_training_is_named(self):
+        """Only rank 1 cannot find the initial values: it runs in another directory."""
+        for weights in "quickstart_w.npy", "quickstart_w2.npy":
+            with open(self.sample(weights), "rb") as file:
+                self.write(weights, file.read())
+        self.write("net.dsl", edited(self.sample("quickstart_files.dsl"), (" shard ((2, 4), (4, 1))", "")))
+        os.mkdir(self.path("plans"))
+        os.mkdir(self.path("empty"))
+        self.ok(run([harness.pcc, "net.dsl", "--ranks", "2", "-o", "plans/files.plan"], cwd=self.folder))
+        plan = self.path("plans", "files.plan")
+        result = run([harness.mpirun, "-n", "1", "-wdir", self.folder, harness.prun, plan, ":", "-n", "1", "-wdir", self.path("empty"), harness.prun, plan])
+        self.assertFails(result, 3, r"(?m)^prun: rank 1 \(\S+\): parameter w: cannot open quickstart_w.npy: No such file")
+        self.assertLess(result.seconds, SECONDS + BUSY)
+
+    def test_a_rank_that_fails_in_mid_training_is_named(self):
+        """Rank 0 cannot print."""
+        began = time.monotonic()
+        result = run([harness.mpirun, "-n", str(RANKS), "sh", "-c", 'exec "$0" "$1" > /dev/full', harness.prun, self.plan])
+        self.assertEqual(result.code, 3, str(result))
+        self.assertRegex(result.err, r"(?m)^prun: .*cannot write the output")
+        self.assertRegex(result.err, r"(?m)^prun: rank 0 on \S+ ")
+        self.assertLess(time.monotonic() - began, SECONDS + BUSY)
+        self.assertEqual(left_behind(), [], "shared memory that stays")
+
+
+if __name__ == "__main__":
+    harness.main()

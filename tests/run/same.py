@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""The same input gives the same bytes, plan and dumps; a plan's size does not depend on the number of ranks; plans of one net have one hash."""
+import glob
+import os
+import re
+
+import harness
+from harness import Case, edited, run
+
+
+def chain(layers, hint):
+    lines = ["net chain(batch = 4096, dim = 4096) {", "    input x : f32[batch, dim];", "    input label : f32[batch, dim];"]
+    lines += ["    param w%d : f32[dim, dim] = normal(0.01);" % i for i in range(layers)]
+    value = "x"
+    for i in range(layers):
+        lines.append("    h%d = matmul(%s, w%d)%s;" % (i, value, i, hint if i == layers // 2 else ""))
+        lines.append("    a%d = relu(h%d);" % (i, i))
+        value = "a%d" % i
+    lines += ["    loss mse(%s, label);" % value, "}", "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.1, momentum = 0.9); steps = 2; }"]
+    return "\n".join(lines) + "\n"
+
+
+class Same(Case):
+    def samples(self):
+        return sorted(glob.glob(os.path.join(harness.sources, "samples", "*.dsl")))
+
+    def pcc(self, *words, **more):
+        return self.ok(run([harness.pcc, *words], cwd=self.folder, **more))
+
+    def tree(self, folder):
+        """Every file below a folder: name and bytes."""
+        found = {}
+        for root, _, names in os.walk(self.path(folder)):
+            for name in names:
+                found[os.path.relpath(os.path.join(root, name), self.path(folder))] = self.read(root, name)
+        return found
+
+    def test_every_sample_compiles_to_the_same_bytes_and_dumps_again(self):
+        """Whatever the time, the language of the environment, the current directory's files and the memory's layout (address space layout randomization)."""
+        for source in self.samples():
+            name = os.path.basename(source)
+            ranks = 2 if name == "oneflow_ddp.dsl" else 8
+            with self.subTest(sample=name):
+                self.pcc(source, "--ranks", ranks, "-o", "a.plan", "--dump-ir=%s/a" % name, "--dump-ranks=all")
+                self.pcc(source, "--ranks", ranks, "-o", "b.plan", "--dump-ir=%s/b" % name, "--dump-ranks=all",
+                         env={"LC_ALL": "C.UTF-8", "TZ": "Asia/Tokyo", "PADDING": "x" * 5000, "MALLOC_PERTURB_": "165"})
+                self.assertEqual(self.read("a.plan"), self.read("b.plan"))
+                a, b = self.tree(name + "/a"), self.tree(name + "/b")
+                self.assertEqual(sorted(a), sorted(b))
+                self.assertEqual([file for file in a if a[file] != b[file]], [])
+                self.assertEqual(len({file.split("/")[0] for file in a if file.startswith("rank_")}), ranks)
+                self.assertTrue(any(re.fullmatch(r"rank_0/\d\d_step_parallel_begin_\d+\.ir", file) for file in a), sorted(a))
+                self.assertTrue(any(re.fullmatch(r"rank_0/\d\d_step_parallel_end_\d+\.ir", file) for file in a), sorted(a))
+                self.assertTrue(any(re.fullmatch(r"rank_0/\d\d_execute_\d+\.ir", file) for file in a), sorted(a))
+
+    def test_dumps_and_statistics_do_not_change_the_plan(self):
+        source = self.sample("quickstart.dsl")
+        self.pcc(source, "--ranks", 8, "-o", "a.plan")
+        self.pcc(source, "--ranks", 8, "-o", "b.plan", "--dump-ir=dump", "--stats")
+        self.assertEqual(self.read("a.plan"), self.read("b.plan"))
+        self.pcc(source, "--ranks", 8, "-o", "c.plan", "--no-proof")
+        without = [line for line in self.read("a.plan").splitlines() if not line.startswith(b"certificate ")]
+        self.assertEqual(without, self.read("c.plan").splitlines(), "the proof adds its certificate, and the checksum is of neither")
+
+    def test_a_run_prints_the_same_losses_again(self):
+        plan = self.compile(self.sample("quickstart.dsl"), "net.plan", "--ranks", 8)
+        first = self.ok(self.local(plan, 8)).texts()
+        self.assertEqual(len(first), 20)
+        self.assertEqual(self.ok(self.local(plan, 8)).texts(), first)
+        self.assertEqual(self.ok(self.mpi(plan, 8)).texts(), self.ok(self.mpi(plan, 8)).texts())
+
+    def test_a_plan_has_as_many_lines_for_8_ranks_as_for_4096(self):
+        for hint in " shard ((2, 4), (4, 1))", "":
+            net = self.write("chain.dsl", chain(40, hint))
+            texts = []
+            for ranks in 8, 4096:
+                self.pcc(net, "--ranks", ranks, "-o", "chain.plan")
+                texts.append(self.read("chain.plan"))
+                self.assertEqual(texts[-1].count(b"kernel matmul "), 40)
+            self.assertEqual(texts[0].count(b"\n"), texts[1].count(b"\n"), "lines on 8 and on 4,096 ranks, hint '%s'" % hint)
+            self.assertLess(len(texts[1]), 1.2 * len(texts[0]))
+
+    def hash(self, *words):
+        self.pcc(*words, "-o", "hash.plan")
+        return re.search(rb"(?m)^hash ([0-9a-f]{16})$", self.read("hash.plan"))[1]
+
+    def test_the_hash_is_of_the_net_and_not_of_ranks_strategies_or_level(self):
+        source = self.sample("quickstart.dsl")
+        plain = self.write("plain.dsl", edited(source, (" shard ((2, 4), (4, 1))", "")))
+        first = self.hash(source, "--ranks", 8)
+        for words in ((source, "--ranks", 1), (plain, "--ranks", 8), (plain, "--ranks", 3), (source, "--ranks", 8, "-O0"), (source, "--ranks", 8, "--dataset=full_batch")):
+            self.assertEqual(self.hash(*words), first, words)
+        for old, new in (("lr = 0.4", "lr = 0.41"), ("seed = 1", "seed = 2"), ("steps     = 4", "steps     = 5"), ("normal(0.01)", "normal(0.02)"), ("relu(h)", "tanh(h)"),
+                         ("momentum = 0.1", "momentum = 0.2"), ("rows = 2", "rows = 4")):
+            other = self.write("other.dsl", edited(source, (old, new)))
+            self.assertNotEqual(self.hash(other, "--ranks", 8), first, new)
+        self.assertNotEqual(self.hash(source, "--ranks", 8, "-D", "batch=32"), first)
+        ddp = self.sample("oneflow_ddp.dsl")
+        self.assertEqual(self.hash(ddp, "--ranks", 2), self.hash(ddp, "--ranks", 1, "--replicas", 2))
+        self.assertNotEqual(self.hash(ddp, "--ranks", 2), self.hash(ddp, "--ranks", 2, "--gradients=sum"))
+
+    def test_an_update_without_an_edit_only_drops_the_certificate(self):
+        plan = self.compile(self.sample("quickstart.dsl"), "net.plan", "--ranks", 8)
+        before = self.read("net.plan")
+        self.assertIn(b"\ncertificate ", before)
+        result = self.pcc("check", plan)
+        self.assertIn("proved", result.out)
+        self.assertEqual(self.read("net.plan"), before, "a check writes nothing")
+        self.pcc("check", "--update", plan)
+        self.assertEqual(self.read("net.plan"), re.sub(rb"certificate .*\n", b"", before))
+        self.assertEqual(self.ok(self.local(plan, 8)).losses()[0] > 0, True)
+
+
+if __name__ == "__main__":
+    harness.main()
