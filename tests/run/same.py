@@ -70,15 +70,22 @@ class Same(Case):
         self.assertEqual(self.ok(self.mpi(plan, 8)).texts(), self.ok(self.mpi(plan, 8)).texts())
 
     def test_a_plan_has_as_many_lines_for_8_ranks_as_for_4096(self):
-        for hint in " shard ((2, 4), (4, 1))", "":
-            net = self.write("chain.dsl", chain(40, hint))
-            texts = []
-            for ranks in 8, 4096:
-                self.pcc(net, "--ranks", ranks, "-o", "chain.plan")
-                texts.append(self.read("chain.plan"))
-                self.assertEqual(texts[-1].count(b"kernel matmul "), 40)
-            self.assertEqual(texts[0].count(b"\n"), texts[1].count(b"\n"), "lines on 8 and on 4,096 ranks, hint '%s'" % hint)
+        for few, many in (("((2, 4), (4, 1))", "((64, 64), (64, 1))"), ("((1, 8), (8, 1))", "((1, 4096), (4096, 1))"), ("", "")):
+            texts = [self.chain_plan(40, hint, ranks) for hint, ranks in ((few, 8), (many, 4096))]
+            self.assertEqual(texts[0].count(b"\n"), texts[1].count(b"\n"), "lines on 8 and on 4,096 ranks, hint '%s'" % few)
             self.assertLess(len(texts[1]), 1.2 * len(texts[0]))
+
+    def test_a_hint_that_leaves_ranks_over_adds_lines_once_and_not_per_layer(self):
+        more = [self.chain_plan(layers, "((2, 4), (4, 1))", 4096).count(b"\n") - self.chain_plan(layers, "((2, 4), (4, 1))", 8).count(b"\n") for layers in (10, 40)]
+        self.assertEqual(more[0], more[1])
+        self.assertLess(more[0], 20)
+
+    def chain_plan(self, layers, hint, ranks):
+        net = self.write("chain.dsl", chain(layers, hint and " shard " + hint))
+        self.pcc(net, "--ranks", ranks, "-o", "chain.plan")
+        text = self.read("chain.plan")
+        self.assertEqual(text.count(b"kernel matmul "), layers)
+        return text
 
     def hash(self, *words):
         self.pcc(*words, "-o", "hash.plan")
