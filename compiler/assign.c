@@ -2,9 +2,9 @@
  *
  * Before: every forward node that is no leaf has a strategy, the states and inputs whose layout user or dataset fix have it (propagate).
  * After:
- * - every other node has one too: a gradient node its forward node's letters and their axes (DESIGN 6), an update or a write the storage
- *   layout of its state, a leaf the layout in which it is delivered;
- * - all states and inputs have a layout: the given one, else what the first consumer needs; a slot lies as its parameter does;
+ * - every other node has one too: a gradient node its forward node's letters and their axes (DESIGN 6), a write the storage layout of its
+ *   state, an update the same or, of a large state, a part of it (update_layout); a leaf the layout in which it is delivered;
+ * - all states and inputs have a layout: the given one, else what the first consumer needs; a slot that of its update;
  * - values[v].layout is what the producer makes, partial sums included; home[v] what it is brought into at once: without the sums that
  *   are owed, in the layout that the user asked of the result, if any. No operand is taken as a partial sum here: pass `collectives` sees
  *   the way from the partial sum to what its users need as one conversion anyway;
@@ -14,6 +14,8 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+
+enum { SPLIT_UPDATE_BYTES = 256 << 10 }; /* of a state on one rank: below, a replicated update costs less than a second step */
 
 static const TensorType *type_of(const Graph *g, int value) {
     return &g->values.at[value].type;
@@ -62,20 +64,70 @@ static void default_layouts(Graph *g) {
 
 /* ---------------------------------------------------------------- nodes */
 
-/* The state whose storage layout an update follows: the one that its first operand reads; a write's own. */
+/* The state that an update makes anew: the one that its first operand reads. */
 static int updated_state(const Graph *g, const Node *node) {
-    if (node->op == OP_write) return node->state;
     const Node *read = &g->nodes.at[g->values.at[node->in[0]].node];
     assert(read->op == OP_read);
     return read->state;
+}
+
+static bool is_update(const Node *node) {
+    return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write;
+}
+
+/* The layout in which a state is updated: its storage layout, further split over the digits over which the gradient is a partial sum. The
+ * sum then goes straight to the parts (half of an AllReduce), each rank updates its own, and the other half gathers the new values: the same
+ * bytes, but an update and slots of 1 / ranks (the optimizer state sharding of ZeRO stage 1, Rajbhandari et al. 2020). Small states are not
+ * worth two steps. */
+static const Layout *update_layout(const Compilation *c, Graph *g, const Node *update) {
+    const State *state = &g->states.at[updated_state(g, update)];
+    const Shape *shape = &state->type.shape;
+    int64_t bytes = layout_max_elements(state->layout, shape) * dtype_bytes[state->type.dtype];
+    if (c->options->whole_updates || bytes < SPLIT_UPDATE_BYTES) return state->layout;
+    const Value *gradient = &g->values.at[update->in[update->nin - 1]];
+    const Node *maker = &g->nodes.at[gradient->node];
+    Layout partial, split = *state->layout;
+    strategy_out_layout(maker, maker->strategy, gradient->index, shape->ndim, &partial);
+    int64_t terms = layout_split(&partial, partial.ndim + REDUCE_SUM);
+    int dim = -1; /* the first that the terms divide evenly, else the longest */
+    for (int d = 0; d < shape->ndim; d++) {
+        int64_t local = shape->dim[d] / layout_split(&split, d);
+        bool even = shape->dim[d] % (layout_split(&split, d) * terms) == 0;
+        if (even) {
+            dim = d;
+            break;
+        }
+        if (local >= terms && (dim < 0 || local > shape->dim[dim] / layout_split(&split, dim))) dim = d;
+    }
+    if (terms == 1 || dim < 0) return state->layout;
+    for (int i = 0; i < layout_count(&partial, partial.ndim + REDUCE_SUM); i++)
+        if (!layout_append(&split, dim, layout_list(&partial, partial.ndim + REDUCE_SUM)[i])) return state->layout;
+    const char *why;
+    return layout_valid(&split, g->nranks, &why) ? graph_layout(g, &split, shape) : state->layout;
+}
+
+/* Updates, and the slots that they alone read, in their layouts. The strategies of gradients are there. */
+static void update_strategies(const Compilation *c, Graph *g) {
+    for (int n = g->nforward; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        if (!is_update(node)) continue;
+        const Layout *layout = update_layout(c, g, node);
+        for (int i = 1; i + 1 < node->nin; i++) {
+            const Node *read = &g->nodes.at[g->values.at[node->in[i]].node];
+            assert(read->op == OP_read && !g->states.at[read->state].trainable);
+            g->states.at[read->state].layout = layout;
+        }
+        node->strategy = strategy_of_layout(g, node, layout);
+        node->from = STRATEGY_ORIGIN;
+    }
 }
 
 static void give_strategy(Graph *g, int id) {
     Node *node = &g->nodes.at[id];
     const Node *origin = &g->nodes.at[node->origin];
     if (node->strategy != NULL) return;
-    if (op_table[node->op].op_class == OP_CLASS_UPDATE) {
-        node->strategy = strategy_of_layout(g, node, g->states.at[updated_state(g, node)].layout);
+    if (node->op == OP_write) {
+        node->strategy = strategy_of_layout(g, node, g->states.at[node->state].layout);
         node->from = STRATEGY_ORIGIN;
     } else if (node->op == OP_read || node->op == OP_input) {
         node->strategy =
@@ -155,6 +207,11 @@ bool pass_assign(Compilation *c) {
             leaf_wish(g, &g->nodes.at[g->values.at[node->in[i]].node], c->need[n][i]);
     }
     default_layouts(g);
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (op_table[node->op].op_class != OP_CLASS_LEAF && op_table[node->op].op_class != OP_CLASS_UPDATE) give_strategy(g, n);
+    }
+    update_strategies(c, g);
     for (int n = 0; n < g->nodes.n; n++) {
         if (g->nodes.at[n].op == OP_constant) continue;
         give_strategy(g, n);

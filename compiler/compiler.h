@@ -32,6 +32,7 @@ typedef struct Options {
     int ndump_ranks; /* -1: all */
     const int *dump_ranks;
     bool prove, stats;
+    bool whole_updates;                /* --whole-updates: never update a large state in parts that are then gathered */
     RedistributePolicy redistribution; /* what `collectives` asks for at -O2 */
     Overrides overrides;
 } Options;

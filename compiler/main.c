@@ -26,6 +26,7 @@ typedef enum {
     OPT_DUMP,
     OPT_DUMP_RANKS,
     OPT_STATS,
+    OPT_WHOLE_UPDATES,
     OPT_NO_PROOF,
     OPT_LIST_OPS,
     OPT_HELP,
@@ -58,6 +59,9 @@ static const struct OptionSpec {
     [OPT_DUMP_RANKS] = {"--dump-ranks", ARGUMENT_REQUIRED, "--dump-ranks LIST",
                         "which ranks' views: 0,3 or all (default 0); implies --dump-ir"},
     [OPT_STATS] = {"--stats", ARGUMENT_NONE, "--stats", "communication, memory, FLOPs, time of each pass"},
+    [OPT_WHOLE_UPDATES] = {"--whole-updates", ARGUMENT_NONE, "--whole-updates",
+                           "every rank updates all of a large parameter, not a part that is\n"
+                           "                        then gathered (same traffic; more time and memory)"},
     [OPT_NO_PROOF] = {"--no-proof", ARGUMENT_NONE, "--no-proof", "do not prove the plan"},
     [OPT_LIST_OPS] = {"--list-ops", ARGUMENT_NONE, "--list-ops", "print the operators"},
     [OPT_HELP] = {"--help", ARGUMENT_NONE, "--help", "this text"},
@@ -208,6 +212,8 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return read_ranks(line, value);
     case OPT_STATS:
         return options->stats = true;
+    case OPT_WHOLE_UPDATES:
+        return options->whole_updates = true;
     case OPT_NO_PROOF:
         options->prove = false;
         return true;

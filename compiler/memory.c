@@ -147,7 +147,7 @@ static void place_states(Allocator *a) {
         int value = write->in[0];
         const Value *v = &g->values.at[value];
         const Node *maker = &g->nodes.at[v->node];
-        if (is_leaf(maker) || maker->op == OP_convert || v->layout != g->states.at[write->state].layout) continue;
+        if (is_leaf(maker) || v->layout != g->states.at[write->state].layout) continue;
         bool over = may_overwrite(g, maker, v->index);
         if (over) {
             const Node *old = &g->nodes.at[g->values.at[maker->in[v->index]].node];
