@@ -55,8 +55,9 @@ def peers():
 
 
 def mpi_env():
-    """Environment in which mpirun starts more ranks than cores, and as root."""
-    env = {"OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    """Environment in which mpirun starts more ranks than cores, and as root; and binds none: it would hold up to two ranks to a core each, whatever
+    the number of their threads."""
+    env = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
     if os.geteuid() == 0:
         env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return env
