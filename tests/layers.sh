@@ -1,7 +1,8 @@
 #!/bin/sh
 # The layers are one-way, files stay readable, and proof/ asks ir/box.c only to compare: read from the text of the sources.
-#   layers.sh SOURCE_ROOT     exit 1 and a line each for what breaks a rule
+#   layers.sh SOURCE_ROOT [PCC]     exit 1 and a line each for what breaks a rule
 set -u
+pcc=${2:+$(realpath "$2")}
 cd "$1" || exit 2
 bad=0
 rule() { # TEXT FILES... on standard input: what breaks it
@@ -30,4 +31,5 @@ find ir frontend strategies proof compiler runtime tests -name '*.[chly]' -exec 
     rule "files of at most 800 lines"
 grep -nE 'switch \((node|step|call|n|s)(->|\.)op\)' ir/*.c frontend/*.c strategies/*.c compiler/*.c runtime/*.c runtime/*/*.c |
     grep -vE '^ir/(rule|shapes)\.c' | rule "a switch over operators only in rule functions (and in proof/, which has its own table)"
+[ -z "$pcc" ] || readelf -d "$pcc" | grep -E 'NEEDED.*(mpi|cuda|nccl|openblas)' | rule "pcc links neither MPI nor CUDA nor BLAS"
 exit $bad
