@@ -1,84 +1,295 @@
-"""Faults, one a row: the text that is replaced in a source file, and the test that must fail then."""
+"""Faults, one a row: a file, text that occurs in it once, what replaces it, and the check that must then fail."""
+import dataclasses
 
-# Static libraries of the build that a test needs, users before used.
-LIBRARIES = {
-    "tests/proof/layout.c": ["proof", "ir"],
-    "tests/ir/box.c": ["ir"],
-    "tests/ir/layout.c": ["ir"],
-    "tests/runtime/kernels.c": ["runtime", "ir"],
-    "tests/runtime/data.c": ["runtime", "ir"],
-    "tests/runtime/state.c": ["runtime", "ir"],
-    "tests/runtime/print.c": ["runtime", "ir"],
-    "tests/runtime/exec.c": ["compiler", "frontend", "frontend_syntax", "strategies", "proof", "runtime", "ir"],
-    "tests/runtime/verify.c": ["compiler", "frontend", "frontend_syntax", "strategies", "proof", "runtime", "ir"],
-    "tests/ops/ops.c": ["compiler", "frontend", "frontend_syntax", "strategies", "proof", "runtime", "ir"],
-}
-# More sources of a test.
-SOURCES = {
-    "tests/runtime/exec.c": ["tests/ops/net.c"],
-    "tests/runtime/verify.c": ["tests/ops/net.c"],
-    "tests/ops/ops.c": ["tests/ops/net.c"],
-}
-LINK = ["-lcriterion", "-lopenblas", "-lxxhash", "-lm", "-lpthread"]
+from checks import CLI, DIFFERENCES, DUMPS, ERRORS, FUZZ_LANG, FUZZ_PLAN, LANGUAGE, LAYERS, OPS, Check, commtest, script, unit
 
 
-def fault(name, file, old, new, test):
-    return {"name": name, "file": file, "old": old, "new": new, "test": test}
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    name: str
+    file: str
+    old: str
+    new: str
+    check: Check
+    unit: str  # the source file that is compiled with it
 
 
-PROOF = "tests/proof/layout.c"
-KERNELS = "tests/runtime/kernels.c"
-OPS = "tests/ops/ops.c"
-FAULTS = [
-    fault("holder differs in a summed digit", "ir/box.c",
-          "return rank - only(m->source, m->nsource, rank) + part - only(m->summed, m->nsummed, rank)",
-          "return rank - only(m->source, m->nsource, rank) + part - 0 * only(m->summed, m->nsummed, rank)", PROOF),
-    fault("holder of another part", "ir/box.c",
-          "piece.from = holder(m, rank, parts->part, piece.term);", "piece.from = holder(m, rank, parts->part / 2, piece.term);", PROOF),
-    fault("owners: all needers, not those that hold a term", "ir/box.c",
-          "        if (in_target && in_source && digit_of(d, rank) != digit_of(d, part)) {", "        if (in_target || in_source) {", PROOF),
-    fault("owners: shares in another order", "ir/box.c",
-          "        piece.from = ranks_at(&own, i);", "        piece.from = ranks_at(&own, own.count - 1 - i);", PROOF),
-    fault("group in another order", "ir/box.c",
-          "        members[i] = leader + number_of(digits, n, i);", "        members[i] = leader + number_of(digits, n, count - 1 - i);", PROOF),
-    fault("a sender skips a receiver", "ir/box.c",
-          "        if (piece.to == rank || !box_intersect(&held, &wanted, &piece.box)) continue;",
-          "        if (piece.to <= rank || !box_intersect(&held, &wanted, &piece.box)) continue;", PROOF),
-    fault("an uneven boundary", "ir/box.c",
-          "*begin += part * each + (part < rest ? part : rest);", "*begin += part * each + (part < rest ? part : 0);", PROOF),
-    fault("the last parts one longer", "ir/box.c",
-          "    *end = *begin + each + (part < rest);", "    *end = *begin + each + (part >= parts - rest);", PROOF),
-    fault("a piece outside its box", "ir/box.c",
-          "        if (end > p->within.end[dim]) end = p->within.end[dim];", "        if (end > p->within.end[dim] + 1) end = p->within.end[dim];", PROOF),
-    fault("a mean by the local count", "runtime/cpu/nest.c",
-          "*reduced *= (double)in->global.dim[d];", "*reduced *= (double)in->local.dim[d];", OPS),
-    fault("a mean's gradient by the local count", "runtime/cpu/move.c",
-          "(double)shape_elements(&out->global) / (double)shape_elements(&dy->global)",
-          "(double)shape_elements(&out->local) / (double)shape_elements(&dy->local)", OPS),
-    fault("replicas share the first one's slice", "runtime/load.c",
-          "slice * shape_elements(&operand->local)", "0 * slice * shape_elements(&operand->local)", OPS),
-    fault("a slice from the operand's first element", "runtime/cpu/move.c",
-          "(char *)in->data + first * dtype_bytes[in->dtype]", "(char *)in->data + 0 * first", OPS),
-    fault("a gradient that forgets the chain rule", "runtime/cpu/elementwise.c",
-          "BINARY(tanh_grad, f64, double, y *(1 - x * x))", "BINARY(tanh_grad, f64, double, y *(1 - x))", OPS),
-    fault("a product that forgets what it has added up", "runtime/cpu/einsum.c",
-          "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0, out, ldc);",
-          "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, 0 * i, out, ldc);", KERNELS),
-    fault("momentum steps by the gradient alone", "runtime/cpu/update.c",
-          "new_w[i] = w[i] - lr * slot;", "new_w[i] = w[i] - lr * g[i];", KERNELS),
-    fault("f32 sums added in f32", "runtime/cpu/reduce.c", "ADD_ROW(f32, float, double)", "ADD_ROW(f32, float, float)", KERNELS),
-    fault("a tile read the right way round", "runtime/cpu/move.c", "in[i + j * in_stride];", "in[j + i * in_stride];", KERNELS),
-    fault("rows that do not repeat", "runtime/data.c",
-          "index[d] % data->rows[input]", "(index[d] ? data->rows[input] - 1 : 0)", "tests/runtime/data.c"),
-    fault("generator words in the other order", "runtime/data.c", "(a * 67108864.0 + b)", "(b * 67108864.0 + a)", "tests/runtime/data.c"),
-    fault("initial values by the place in the box", "runtime/state.c",
-          "fill_run(fill, first, run);", "fill_run(fill, i * run, run);", "tests/runtime/state.c"),
-    fault("exponent form too late", "runtime/print.c", "exponent < -4", "exponent < -5", "tests/runtime/print.c"),
-    fault("a deadlock that nobody notices", "runtime/exec.c",
-          "if (ndone < n && !moved) return report_deadlock(executor, error);", "if (ndone < n && !moved) return true;", "tests/runtime/exec.c"),
-    fault("--verify with a tolerance too wide", "runtime/verify.c",
-          "double tolerance = (8 +", "double tolerance = 1e6 * (8 +", "tests/runtime/verify.c"),
-    fault("--verify that continues its own states", "runtime/verify.c",
-          "if (!executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;",
-          "if (step == 1 && !executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;", "tests/runtime/verify.c"),
-]
+FAULTS = []
+
+
+def seed(check, *rows):
+    """Rows of one check: what is wrong, file, old, new; a fault in a header says which source reads it."""
+    FAULTS.extend(Fault(*row[:4], check, row[4] if len(row) > 4 else row[1]) for row in rows)
+
+
+# ---------------------------------------------------------------- ir
+seed(unit("ir", "arena"),
+     ("memory that is not aligned", "ir/arena.c", "bytes = (bytes + align - 1) / align * align;", "bytes = bytes + !bytes * align;"))
+seed(unit("ir", "type"),
+     ("a product that may overflow by one", "ir/type.c", "overflow = b > 0 ? a > INT64_MAX / b :", "overflow = b > 0 ? a - 1 > INT64_MAX / b :"))
+seed(unit("ir", "layout"),
+     ("layouts of other partial digits are one", "ir/layout.c", "if (da.size != db.size || da.stride != db.stride) return false;", ""),
+     ("digits merge where boxes change", "ir/layout.c", "if (!same) break;", "(void)same;"),
+     ("digits of 2x3 and 3x2 stand together", "ir/layout.c", "return b.stride % digit_top(a) == 0 || a.stride % digit_top(b) == 0;",
+      "return b.stride >= digit_top(a) || a.stride >= digit_top(b);"))
+seed(unit("ir", "box"),
+     ("the leader has its own digits", "ir/box.c", "return rank - only(digits, n, rank);", "return rank;"),
+     ("the last parts are the longer ones", "ir/box.c", "*begin += part * each + (part < rest ? part : rest);",
+      "*begin += part * each + (part > parts - rest ? part - (parts - rest) : 0);"),
+     ("an empty intersection that is not", "ir/box.c", "if (result->end[i] <= result->begin[i]) some = false;", "if (result->end[i] < result->begin[i]) some = false;"))
+seed(unit("ir", "rule"),
+     ("a gradient's operand broadcasts", "ir/rule.c", "row->op_class == OP_CLASS_USER, types", "true, types"),
+     ("the hidden dimension moves no factor", "ir/rule.c", "map[d - 1] < 0 ? -1 : map[d - 1] + 1", "map[d - 1]"),
+     ("products of one operand only", "ir/ops.def", "OP_CLASS_USER, .ins = \"a, b\", .dtypes = DTYPES_FLOAT, .letters = \"..., ...->...\", .linear = LINEAR_OPERAND_0",
+      "OP_CLASS_USER, .ins = \"a\", .dtypes = DTYPES_FLOAT, .letters = \"...->...\", .linear = LINEAR_OPERAND_0", "ir/rule.c"))
+seed(unit("ir", "shapes"),
+     ("a product transposed", "ir/shapes.c", "add_result_dim(rule, fm, m);\n    add_result_dim(rule, fn, n);", "add_result_dim(rule, fn, n);\n    add_result_dim(rule, fm, m);"),
+     ("a reshape splits where it does not divide", "ir/shapes.c", "rule->factor[f].divides = !single;", "rule->factor[f].divides = false;"),
+     ("negative axes from the front", "ir/shapes.c", "int64_t axis = axes->ints[i] < 0 ? axes->ints[i] + ndim :", "int64_t axis = axes->ints[i] < 0 ? -1 - axes->ints[i] :"))
+seed(unit("ir", "adjoint"),
+     ("a difference's second gradient keeps its sign", "ir/adjoint.c", "dx[1] = emit1(graph, node, OP_neg, sum, 1, 1, NULL, grad_name(graph, node, 1));", "dx[1] = sum;"),
+     ("a transpose is its own inverse", "ir/adjoint.c", "attr[0].ints[perm->ints[d] < 0 ? perm->ints[d] + perm->n : perm->ints[d]] = d;", "attr[0].ints[d] = perm->ints[d];"))
+seed(unit("ir", "graph"),
+     ("two values of one name", "ir/graph.c", "while (name_slot(index, numbered)->name);", "while (0);"),
+     ("a gradient with its own factors", "ir/graph.c", "node->origin_factor[own[d]] = theirs[d];", "node->origin_factor[own[d]] = own[d];"),
+     ("a contraction that owes no sum", "ir/graph.c", "if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))", "if (false)"))
+seed(unit("ir", "print"),
+     ("values with the numbers of passes", "ir/print.c", "printing->value[graph->nodes.at[i].out[o]] = next++;", "printing->value[graph->nodes.at[i].out[o]] = graph->nodes.at[i].out[o];"))
+seed(unit("ir", "read"),
+     ("a result of any type", "ir/read.c", "if (!type_equal(&value->type, &text->out[o].type)) return fail_type(reading, text, o, &value->type);", ""),
+     ("gradients always mean", "ir/read.c", "settings->gradients_mean = gradients == 1;", "settings->gradients_mean = true;"))
+seed(unit("ir", "plan"),
+     ("any checksum", "ir/plan.c", "if (stored == actual || flags & PLAN_IGNORE_CHECKSUM) return true;", "return true;"),
+     ("values beyond the arena", "ir/plan.c", "if (bytes <= role->arena_bytes - instance->at) return true;", "if (bytes >= 0) return true;"),
+     ("ranks without a role", "ir/plan.c", "if (next != plan->graph.nranks) return", "if (next > plan->graph.nranks) return"))
+seed(unit("ir", "scan"),
+     ("numbers without an upper limit", "ir/scan.c", "if (!fits || number < min || number > max)", "if (!fits || number < min)"))
+seed(unit("ir", "verify"),
+     ("any rule", "ir/verify.c", "if (!rule_equal(&rule, node->rule, in, node->nin, node->nout)) return", "if (false) return"),
+     ("operands made later", "ir/verify.c", "if (producer < 0 || producer >= id)", "if (producer < 0)"))
+seed(unit("ir", "diag"),
+     ("carets by bytes", "ir/diag.c", "if (!is_continuation(line[i])) putc('~', out);", "putc('~', out);"),
+     ("two swapped letters are two mistakes", "ir/diag.c", "if (i > 1 && j > 1 && a[i - 1] == b[j - 2]", "if (false && a[i - 1] == b[j - 2]"))
+seed(FUZZ_PLAN,
+     ("a plan's digits may overlap", "ir/read.c", "if (!layout_valid(&layout, reading->graph->nranks, &why)) return", "if (false) return"),
+     ("texts that do not read back", "ir/print.c", "text_printf(text, \"\\nranks %d\\nreplicas %d\\n\", graph->nranks, graph->replicas);",
+      "text_printf(text, \"\\nranks %d\\nreplicas %d\\n\", graph->nranks, graph->replicas + 1);"),
+     ("an offset that no one looks at", "ir/plan.c", "if (bytes <= role->arena_bytes - instance->at) return true;", "if (bytes >= 0) return true;"))
+
+# ---------------------------------------------------------------- frontend
+seed(unit("frontend", "ast"),
+     ("an expression ends where it begins", "frontend/ast.c", "first.end = last.end > first.begin ? last.end : first.end;", "first.end = first.begin + 1;"))
+seed(unit("frontend", "syntax"),
+     ("'}' does not leave brackets", "frontend/syntax.c", "leave_brackets(parse);\n        if (parse->nopen > 0) parse->nopen--;", "if (parse->nopen > 0) parse->nopen--;"))
+seed(unit("frontend", "express"),
+     ("a difference is a sum", "frontend/express.c", "op = OP_sub;", "op = OP_add;"))
+seed(unit("frontend", "lower"),
+     ("the first -D counts", "frontend/lower.c", "for (int i = flags->ndefines - 1; i >= 0; i--)", "for (int i = 0; i < flags->ndefines; i++)"),
+     ("an input without its replicas", "frontend/lower.c", "shape->dim[0] = lower->graph->replicas;", "shape->dim[0] = 1;"))
+seed(unit("frontend", "names"),
+     ("names before their definition", "frontend/names.c", "if (symbol && symbol->kind != SYMBOL_AHEAD) return symbol;", "if (symbol) return symbol;"))
+seed(unit("frontend", "number"),
+     ("a remainder is a quotient", "frontend/number.c", "integer(expr->op == '/' ? a / b : a % b)", "integer(a / b)"),
+     ("sums that overflow", "frontend/number.c", "if ((b > 0 && a > INT64_MAX - b) || (b < 0 && a < INT64_MIN - b)) return false;", ""))
+seed(unit("frontend", "parallel"),
+     ("ranks without a replica", "frontend/parallel.c", "if (graph->replicas >= nranks) return true;", "return true;"))
+seed(unit("frontend", "shard"),
+     ("a mesh whose digits begin at 1", "frontend/shard.c", "(int32_t)(nranks / product), digits);", "1, digits);"),
+     ("counts and axes mixed", "frontend/shard.c", "if (begins && mixed(lower, expr, form)) return false;", ""))
+seed(unit("frontend", "train"),
+     ("momentum above 1", "frontend/train.c", "i == 0 ? DBL_MAX : 1, out[i]", "DBL_MAX, out[i]"))
+seed(unit("frontend", "types"),
+     ("a list that is too short", "frontend/types.c", "if (expr->nitems != type->shape.dim[level]) {", "if (expr->nitems > type->shape.dim[level]) {"))
+seed(ERRORS,
+     ("a second loss", "frontend/lower.c", "if (lower->loss_span.line) {", "if (false) {"),
+     ("a hint that says one split for another", "strategies/hints.c", "score += all.at[(size_t)i * all.nfactors + f] == wanted[f];",
+      "score += all.at[(size_t)i * all.nfactors + f] != wanted[f];"))
+seed(LANGUAGE,
+     ("operands by no name", "frontend/express.c", "if (!strcmp(own, name)) return i;", ""))
+seed(FUZZ_LANG,
+     ("brackets without a limit", "frontend/syntax.c", "if (parse->nopen == MAX_BRACKETS) {", "if (parse->nopen == MAX_BRACKETS << 20) {"),
+     ("memory by what a type claims", "frontend/types.c", "(size_t)(elements < written ? elements : written)", "(size_t)elements"))
+
+# ---------------------------------------------------------------- strategies
+seed(unit("strategies", "candidates"),
+     ("a factor split over more than it has", "strategies/candidates.c", "if (factor->whole || split > factor->size) return false;", "if (factor->whole) return false;"),
+     ("the batch is the last dimension", "strategies/candidates.c", "int factor = node->rule->in[i][0];",
+      "int factor = node->rule->in[i][graph->values.at[node->in[i]].type.shape.ndim - 1];"))
+seed(OPS,
+     ("a candidate that is left out", "strategies/candidates.c", "for (int32_t split = 1; split <= ranks; split++) {", "for (int32_t split = 1; split <= ranks - (ranks > 2); split++) {"))
+seed(unit("strategies", "cost"),
+     ("a cost of another target", "strategies/cost.c", "if (at->from == 0 || (at->from == from + 1 && at->to == to)) return at;", "if (at->from == 0 || at->from == from + 1) return at;"))
+seed(unit("strategies", "hints"),
+     ("ranks left over count first", "strategies/hints.c", "leftover_first ? 1 :", "!leftover_first ? 1 :"),
+     ("one axis for two indices", "strategies/hints.c", "if (hint->named && !check_axes_of_factors(&check, node, hint, use)) return false;", ""))
+seed(unit("strategies", "propagate"),
+     ("the most arithmetic wins", "strategies/propagate.c", "better = class->flops[i] < class->flops[best];", "better = class->flops[i] > class->flops[best];"),
+     ("the last tuple wins", "strategies/propagate.c", "return x[f] < y[f] ? -1 : 1;", "return x[f] < y[f] ? 1 : -1;"),
+     ("hints do not reach producers", "strategies/propagate.c", "reach(p, producer[k], hint, queue, &nqueue);", ";"))
+seed(unit("strategies", "pair"),
+     ("links that hold of themselves", "strategies/pair.c", "solutions /= pair->atom[f].size;", "solutions /= 1;"))
+seed(unit("strategies", "traffic"),
+     ("every rank receives its own term", "strategies/traffic.c", "received->total = sent->total = (t - 1) * pair->cells * pair->needers;",
+      "received->total = sent->total = t * pair->cells * pair->needers;"))
+seed(unit("strategies", "redistribute"),
+     ("a collective above the bound", "strategies/redistribute.c", "if (received.total > bound->total) kind = COMM_EXCHANGE;", ""),
+     ("gathers of more than differs", "strategies/redistribute.c", "if (!with_list(&at, d, common, n, &next)) continue;", "if (!with_list(&at, d, common, n - (n > 0), &next)) continue;"),
+     ("an exchange from a rank that has it not", "ir/box.c", "piece.from = holder(m, rank, parts->part, piece.term);", "piece.from = holder(m, rank, parts->part / 2, piece.term);"),
+     ("shares of which one is lost", "ir/box.c", "if (piece.from != rank && !fn(context, &piece)) return false;", "if (piece.from > rank && !fn(context, &piece)) return false;"),
+     ("a sum of one term less", "ir/box.c", "for (piece.term = 0; piece.term < m->nterms; piece.term++) {", "for (piece.term = m->nterms > 1; piece.term < m->nterms; piece.term++) {"))
+
+# ---------------------------------------------------------------- compiler
+seed(unit("compiler", "simplify"),
+     ("x + 0 is x", "compiler/simplify.c", "(node->op == OP_sub || (node->op == OP_add && type->dtype == I32))", "(node->op == OP_sub || node->op == OP_add)"),
+     ("a hinted node is dropped", "compiler/simplify.c", "if (node->hint != NULL || node->nin == 0) return -1;", "if (node->nin == 0) return -1;"))
+seed(unit("compiler", "grad"),
+     ("the last gradient instead of their sum", "compiler/grad.c", "if (grad[value] < 0) {", "if (true) {"))
+seed(unit("compiler", "assign"),
+     ("a partial sum is let through", "compiler/assign.c", "asked != NULL ? asked : &complete", "asked != NULL ? asked : &layout"))
+seed(unit("compiler", "reshard"),
+     ("two conversions are one", "compiler/reshard.c", "made->comm == kind && g->values.at[v].layout == layout) return v;", "made->comm == kind) return v;"))
+seed(unit("compiler", "collectives"),
+     ("collectives at -O1 too", "compiler/collectives.c", "if (c->options->optimize < 2) return true;", "if (c->options->optimize < 1) return true;"),
+     ("the dearest source", "compiler/collectives.c", "if (!cheaper(other, best)) continue;", "if (cheaper(other, best)) continue;"))
+seed(unit("compiler", "schedule"),
+     ("no one waits", "compiler/schedule.c", "if (node->comm != COMM_STRIDED_SLICE) emit(s, n, true);", ""),
+     ("an update before the last reader", "compiler/schedule.c", "int before = root->op == OP_read ? last_reader[root->state] :", "int before = root->op == OP_read ? 0 :"))
+seed(unit("compiler", "memory"),
+     ("a source that ends at the start", "compiler/memory.c", "a->last[node->in[k]] = i;", "if (!c->order.at[i].wait) a->last[node->in[k]] = i;"),
+     ("a state overwritten while it is read", "compiler/memory.c", "if (last_read[write->state] < a->def[value] ||", "if (last_read[write->state] <= a->def[value] + 1 ||"))
+seed(unit("compiler", "emit"),
+     ("no certificate in the bytes", "compiler/emit.c", "c->plan.certificate = c->proof.certificate;", ""),
+     ("a wait for another request", "compiler/emit.c", "step.request = e->request[item.node];", "step.request = item.wait ? 0 : e->request[item.node];"))
+seed(unit("compiler", "pipeline"),
+     ("passes that no one verifies", "compiler/pipeline.c", "if (pass->leaves != LEAVES_PLAN &&", "if (false &&"))
+seed(unit("compiler", "dump"),
+     ("a slice from the tensor's begin", "compiler/dump.c", "begin[d] = target.begin[d] - source.begin[d];", "begin[d] = target.begin[d];"))
+seed(unit("compiler", "stats"),
+     ("bytes received as bytes sent", "compiler/stats.c", "kind->sent += traffic.sent.max * bytes;", "kind->sent += traffic.received.max * bytes * 2;"))
+seed(unit("compiler", "redistribute"),
+     ("JSON of the bound alone", "compiler/redistribute.c", "c->received.total, c->received.max, c->sent.total", "c->bound.total, c->bound.max, c->sent.total"))
+seed(CLI,
+     ("a plan that is not proved", "compiler/emit.c", "if (!c->options->prove) return true;", "return true;"))
+seed(DUMPS,
+     ("another rank's slice", "compiler/dump.c", "layout_box(to->layout, &to->type.shape, v->rank, &target);", "layout_box(to->layout, &to->type.shape, 0 * v->rank, &target);"),
+     ("an AllReduce that is not there", "strategies/redistribute.c", "conversion_step(conversion, COMM_ALL_REDUCE, &next);", "conversion_step(conversion, COMM_EXCHANGE, &next);"),
+     ("another way to the same plan", "compiler/schedule.c", "enum { WINDOW = 8 };", "enum { WINDOW = 2 };"))
+
+# ---------------------------------------------------------------- proof
+seed(unit("proof", "layout"),
+     ("holder differs in a summed digit", "ir/box.c", "part - only(m->summed, m->nsummed, rank)", "part - 0 * only(m->summed, m->nsummed, rank)"),
+     ("holder of another part", "ir/box.c", "piece.from = holder(m, rank, parts->part, piece.term);", "piece.from = holder(m, rank, parts->part / 2, piece.term);"),
+     ("owners: all needers, not those that hold a term", "ir/box.c", "        if (in_target && in_source && digit_of(d, rank) != digit_of(d, part)) {", "        if (in_target || in_source) {"),
+     ("owners: shares in another order", "ir/box.c", "        piece.from = ranks_at(&own, i);", "        piece.from = ranks_at(&own, own.count - 1 - i);"),
+     ("group in another order", "ir/box.c", "        members[i] = leader + number_of(digits, n, i);", "        members[i] = leader + number_of(digits, n, count - 1 - i);"),
+     ("a sender skips a receiver", "ir/box.c", "if (piece.to == rank || !box_intersect", "if (piece.to <= rank || !box_intersect"),
+     ("an uneven boundary", "ir/box.c", "(part < rest ? part : rest);", "(part < rest ? part : 0);"),
+     ("the last parts one longer", "ir/box.c", "*end = *begin + each + (part < rest);", "*end = *begin + each + (part >= parts - rest);"),
+     ("a piece outside its box", "ir/box.c", "if (end > p->within.end[dim]) end =", "if (end > p->within.end[dim] + 1) end ="),
+     ("proof: an own boundary", "proof/layout.c", "int64_t b = v <= longer ?", "int64_t b = v < longer - 1 ?"),
+     ("proof: sets that overlap", "proof/layout.c", "if (at < set->n && (high > set->low[at] || set->low[at] % high)) return false;", ""),
+     ("proof: any layouts are gathered", "proof/layout.c", "ok = !removed->n && up; break;", "ok = !removed->n; break;"),
+     ("proof: a target that owes more", "proof/layout.c", "|| !set_subtract(&a, &b, &rest)) {", "|| (set_subtract(&a, &b, &rest), false)) {"))
+seed(unit("proof", "check"),
+     ("proof: any partial operand", "proof/operators.c", "if (!legal) return fail(", "if (false) return fail("),
+     ("proof: any result", "proof/operators.c", "if (!set_equal(&result, &partial)) {", "if (false) {"),
+     ("proof: any split along a shared index", "proof/operators.c", "} else if (!own_list_same(where[letter], list[letter], layout, d, letters->size[letter])) {", "} else if (false) {"),
+     ("proof: overlapping values", "proof/memory.c", "if (at < nlive && live[at].begin < range.end) {", "if (false) {"),
+     ("proof: in place everywhere", "proof/memory.c", "if (!(in_place[i] && same && last[other] == step)) {", "if (!same) {"),
+     ("proof: the old version after its end", "proof/check.c", "if (instance->version == 0 && overwritten >= 0) return", "if (false) return"),
+     ("proof: sources need not last", "proof/check.c", "if (!use(walk, start->in[0], walk->step)) return false;", ""),
+     ("proof: reads before the wait", "proof/check.c", "if (walk->readable[i] >= walk->step) return", "if (walk->defined[i] >= walk->step) return"),
+     ("proof: requests without a wait", "proof/check.c", "if (walk->pending[r] >= 0) return", "if (false) return"),
+     ("proof: another operand", "proof/check.c", "if (instance->value != node->in[k]) return", "if (false) return"),
+     ("proof: conversions unseen", "proof/check.c", "if (shown_before(shown, step->comm, from->layout, to->layout, &value->type.shape)) return true;", "return true;"),
+     ("proof: leaves anywhere", "proof/check.c", "if (node->op != OP_input || node->state != instance->at) return", "if (false) return"),
+     ("proof: a write of another value", "proof/check.c", "node->state != step->state || node->in[0] != instance->value) return", "node->state != step->state) return"))
+
+# ---------------------------------------------------------------- runtime
+seed(unit("runtime", "kernels"),
+     ("a product that forgets what it has added up", "runtime/cpu/einsum.c", "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0,",
+      "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, 0,"),
+     ("a wrong leading dimension", "runtime/cpu/einsum.c", "rows == 1 || row_stride < columns ? columns : row_stride}", "columns}"),
+     ("no plain loop where BLAS cannot", "runtime/cpu/einsum.c", "return reference_einsum(call, error);", "return true;"),
+     ("momentum steps by the gradient alone", "runtime/cpu/update.c", "new_w[i] = w[i] - lr * slot;", "new_w[i] = w[i] - lr * g[i];"),
+     ("the parameter moves before the slot", "runtime/cpu/update.c", "const T slot = momentum * v[i] + g[i];", "const T slot = v[i];"),
+     ("f32 sums added in f32", "runtime/cpu/reduce.c", "ADD_ROW(f32, float, double)", "ADD_ROW(f32, float, float)"),
+     ("a tile read the right way round", "runtime/cpu/move.c", "in[i + j * in_stride];", "in[j + i * in_stride];"))
+seed(OPS,
+     ("a mean by the local count", "runtime/cpu/nest.c", "*reduced *= (double)in->global.dim[d];", "*reduced *= (double)in->local.dim[d];"),
+     ("a mean's gradient by the local count", "runtime/cpu/move.c", "(double)shape_elements(&out->global) / (double)shape_elements(&dy->global)",
+      "(double)shape_elements(&out->local) / (double)shape_elements(&dy->local)"),
+     ("replicas share the first one's slice", "runtime/load.c", "slice * shape_elements(&operand->local)", "0 * slice * shape_elements(&operand->local)"),
+     ("a slice from the operand's first element", "runtime/cpu/move.c", "(char *)in->data + first * dtype_bytes[in->dtype]", "(char *)in->data + 0 * first"),
+     ("gradients summed over sources that are copies", "ir/graph.c", "strategy->factor[f] = origin->factor[from];", "strategy->factor[f].n = 0;"),
+     ("a partial operand in a product", "compiler/assign.c", "asked != NULL ? asked : &complete", "asked != NULL ? asked : &layout"))
+seed(DIFFERENCES,
+     ("a gradient that forgets the chain rule", "runtime/cpu/elementwise.c", "BINARY(tanh_grad, f64, double, y *(1 - x * x))", "BINARY(tanh_grad, f64, double, y *(1 - x))"),
+     ("a quotient's second gradient without a factor", "ir/adjoint.c", "int product = emit2(graph, node, OP_mul, scaled, PART_OUT, y, PART_OUT, PART_OUT, grad_name(graph, node, 1));", "int product = scaled;"),
+     ("exp has the gradient of relu", "ir/adjoint.c", "dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]);", "dx[0] = adjoint_of_result(graph, node, OP_relu_grad, dy[0]);"))
+seed(unit("runtime", "data"),
+     ("rows that do not repeat", "runtime/data.c", "index[d] % data->rows[input]", "(index[d] ? data->rows[input] - 1 : 0)"),
+     ("generator words in the other order", "runtime/data.c", "(a * 67108864.0 + b)", "(b * 67108864.0 + a)"),
+     ("MT19937 off by one", "runtime/data.c", "MT_SHIFT = 397", "MT_SHIFT = 396"))
+seed(unit("runtime", "state"),
+     ("initial values by the place in the box", "runtime/state.c", "fill_run(fill, first, run);", "fill_run(fill, i * run, run);"),
+     ("parameters that all begin alike", "runtime/state.c", "name_hash(state->name) ^ seed", "0 ^ seed"))
+seed(unit("runtime", "print"),
+     ("exponent form too late", "runtime/print.c", "exponent < -4", "exponent < -5"))
+seed(unit("runtime", "pool"),
+     ("a loop's last part too short", "runtime/pool.c", "pool->fn(pool->context, begin, begin + size + (part < rest));", "pool->fn(pool->context, begin, begin + size);"))
+seed(unit("runtime", "exec"),
+     ("a deadlock that nobody notices", "runtime/exec.c", "if (ndone < n && !moved) return report_deadlock(executor, error);", "if (ndone < n && !moved) return true;"))
+seed(unit("runtime", "verify"),
+     ("--verify with a tolerance too wide", "runtime/verify.c", "double tolerance = (8 +", "double tolerance = 1e6 * (8 +"),
+     ("--verify that continues its own states", "runtime/verify.c", "if (!executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;",
+      "if (step == 1 && !executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;"))
+seed(unit("runtime", "comm_local"),
+     ("bytes counted twice", "runtime/comm/local.c", "counters[peer->rank].sent_bytes += peer->moved_bytes;", "counters[peer->rank].sent_bytes += 2 * peer->moved_bytes;"),
+     ("a rank that does not wait for others", "runtime/comm/local.c", "if (request->rank[r].group == rank->group && !request->rank[r].started) return COMM_PENDING;", ""),
+     ("the first term twice", "runtime/comm/pull.c", "bool add = pull->add || s > 0;", "bool add = true;"))
+seed(unit("runtime", "comm_piece"),
+     ("a share from its run's first element", "runtime/comm/piece.c", "walk->skip = piece->first % walk->unit;", "walk->skip = 0;"),
+     ("terms in pairs", "runtime/comm/piece.c", "LOOP(OP(OP(OP(a[i], b[i]), c[i]), d[i]));", "LOOP(OP(OP(a[i], b[i]), OP(c[i], d[i])));"))
+seed(unit("runtime", "comm_heap"),
+     ("freed blocks that do not join", "runtime/comm/heap.c", "heap_merge(heap, i - 1);", ""))
+
+# ---------------------------------------------------------------- under mpirun
+seed(commtest("kinds", "shared"),
+     ("a slot of the use before", "runtime/comm/move.c", "request->peer[node]->at[((request->epoch & 1) * 2 +", "request->peer[node]->at[((~request->epoch & 1) * 2 +"),
+     ("bytes read that are not counted", "runtime/comm/move.c", "job->counters.received_bytes += peer->moved_bytes;", ""))
+seed(commtest("kinds", "messages"),
+     ("bytes in messages counted twice", "runtime/comm/move.c", "job->counters.sent_bytes += p->walk.count * bytes;", "job->counters.sent_bytes += 2 * p->walk.count * bytes;"),
+     ("parts of a message over each other", "runtime/comm/request.c", "Packing packing = {.transfer = sent->transfer, .message_bytes = message->bytes};",
+      "Packing packing = {.transfer = sent->transfer, .message_bytes = 0};"))
+seed(commtest("sweep", "messages", 4),
+     ("sums in the order of arrival", "runtime/comm/piece.c", "LOOP(OP(OP(OP(a[i], b[i]), c[i]), d[i]));", "LOOP(OP(OP(a[i], b[i]), OP(c[i], d[i])));"))
+seed(script("reference", "compiler/pcc", "OneFlow.test_mean_of_gradients_gives_oneflows_losses_to_the_last_digit"),
+     ("gradients summed, not averaged", "frontend/express.c", ".i = lower->graph->settings.gradients_mean}", ".i = 0}"))
+seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with_the_hint"),
+     ("prun draws other data", "runtime/data.c", "MT_SHIFT = 397", "MT_SHIFT = 396"),
+     ("prun multiplies momentum by 0", "runtime/cpu/update.c", ".momentum = call->attr[1].f};", ".momentum = 0};"))
+seed(script("samples", "runtime/prun", "Verify.test_another_momentum_makes_a_state_differ_once_there_is_velocity"),
+     ("--verify looks at the loss alone", "runtime/verify.c", "for (int i = 0; i < graph->states.n; i++) {\n        const TensorType *type", "for (int i = 0; i < 0; i++) {\n        const TensorType *type"))
+seed(script("same", "compiler/pcc", "Same.test_every_sample_compiles_to_the_same_bytes_and_dumps_again"),
+     ("an address in the plan", "compiler/emit.c", "return arena_printf(c->arena, \"mode=%s search=%s -O%d redistribution=%s\", mode_name[settings->mode]",
+      "return arena_printf(c->arena, \"%p mode=%s search=%s -O%d redistribution=%s\", (void *)c, mode_name[settings->mode]"))
+seed(script("same", "compiler/pcc", "Same.test_the_hash_is_of_the_net_and_not_of_ranks_strategies_or_level"),
+     ("a hash of the mode", "ir/print.c", "if (!printing->net) {\n        text_printf(text, \"parallel mode=%s search=\"", "if (true) {\n        text_printf(text, \"parallel mode=%s search=\""))
+seed(script("failures", "compiler/pcc", "Compiler.test_a_file_that_cannot_grow_leaves_the_old_plan_and_no_other_file"),
+     ("half a file that stays", "ir/arena.c", "if (file && !direct) remove(temporary.at);", ""))
+seed(script("failures", "runtime/prun", "Runner.test_a_file_of_initial_values_that_does_not_fit_is_rejected"),
+     ("any number of initial values", "runtime/npy.c", "if ((uint64_t)size != n - begin - length)", "if (false)"),
+     ("initial values of any shape", "runtime/state.c", "} else if (!shape_equal(&shape, &state->type.shape)) {", "} else if (false) {"))
+seed(script("killed", "runtime/prun", "Killed.test_a_rank_that_fails_alone_before_training_is_named"),
+     ("a failure that only its rank knows", "runtime/exec.c", "bool ok = comm_agree(comm, load_local(executor, error), error);", "bool ok = load_local(executor, error);"))
+seed(script("commands", "runtime/prun", "Commands.test_help", "Commands.test_version"),
+     ("prun without help", "runtime/main.c", "usage: prun", "use: prun"))
+
+# ---------------------------------------------------------------- the sources themselves
+seed(LAYERS,
+     ("ir knows the compiler", "ir/type.c", "#include \"ir/ir.h\"", "#include \"ir/ir.h\"\n#include \"compiler/compiler.h\""),
+     ("the runtime knows the compiler", "runtime/data.c", "#include \"runtime/runtime.h\"", "#include \"runtime/runtime.h\"\n#include \"compiler/compiler.h\""),
+     ("the compiler knows the runtime", "compiler/stats.c", "#include \"compiler/compiler.h\"", "#include \"compiler/compiler.h\"\n#include \"runtime/runtime.h\""),
+     ("proof/ computes with ir/box.c", "proof/memory.c", "own_max_elements(instance->layout, &type->shape)", "layout_max_elements(instance->layout, &type->shape)"),
+     ("a pass that switches over operators", "compiler/stats.c", "if (part == 0) continue;", "switch (node->op) {\n        default:\n            break;\n        }"))

@@ -1,74 +1,148 @@
 #!/usr/bin/env python3
-"""Checks the checks: seeds a fault in one source file, rebuilds one test with it, and expects that test to fail.
+"""Checks the checks: seeds a fault in one source file, rebuilds one program with it, and expects its check to fail.
 
-run.py CC BUILD_ROOT [NAME...]   faults.py holds the table. The faulty object is linked before the static libraries, whose own copy of that file is
-then left out. A fault whose text no longer occurs exactly once is an error: the table must follow the code.
+run.py BUILD_ROOT MPIRUN|- [WORD...]   faults.py holds the table; with words, only the faults whose name, file or check has one of them.
+A program is compiled and linked by the build's own commands (compile_commands.json, ninja -t commands), with the faulty object before the static
+libraries, whose own copy of that file is then left out. Each check runs without a fault too, and must pass. A fault whose text no longer occurs
+exactly once is an error: the table must follow the code.
 """
 import concurrent.futures
+import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import faults
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-FLAGS = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", '-DPCC_VERSION="fault"', "-O1", "-w"]
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+SOURCES = ["ir", "frontend", "strategies", "proof", "compiler", "runtime", "tests"]
+TIMEOUT = 60  # seconds of one check; the slowest takes a tenth
+ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0", "PYTHONDONTWRITEBYTECODE": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
-def library(build, name):
-    folder = {"local": "runtime", "frontend_syntax": "frontend"}.get(name, name)
-    return [p for p in [os.path.join(build, folder, f"lib{name}.a")] if os.path.exists(p)]
+class Build:
+    def __init__(self, folder, mpirun):
+        self.folder, self.mpirun, self.links = folder, mpirun, {}
+        with open(os.path.join(folder, "compile_commands.json"), encoding="utf-8") as file:
+            self.units = {os.path.realpath(os.path.join(unit["directory"], unit["file"])): unit for unit in json.load(file)}
+
+    def link_command(self, program):
+        if program not in self.links:
+            done = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", program], capture_output=True, text=True, check=True)
+            self.links[program] = shlex.split(done.stdout.splitlines()[-1])
+        return self.links[program]
+
+    def compile(self, source, folder, changed):
+        """The object of a source file with `changed` = {path: text}, headers included, read instead of the files that they replace."""
+        for path, text in changed.items():
+            os.makedirs(os.path.join(folder, os.path.dirname(path)), exist_ok=True)
+            with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
+                file.write(text)
+        unit = self.units[os.path.join(ROOT, source)]
+        given, command, skip = shlex.split(unit["command"]), [], False
+        for word in given[1:]:  # without its output, its dependency file and its source
+            if not skip and word not in ("-o", "-MF", "-MQ", "-MD", "-c", unit["file"]):
+                command.append(word)
+            skip = not skip and word in ("-o", "-MF", "-MQ")
+        fault = os.path.join(folder, source)
+        if source not in changed:
+            os.makedirs(os.path.dirname(fault), exist_ok=True)
+            shutil.copy(os.path.join(ROOT, source), fault)
+        done = subprocess.run([given[0], "-I" + folder, "-iquote", os.path.join(ROOT, os.path.dirname(source)), *command, "-O1", "-w", "-c", fault, "-o", fault + ".o"],
+                              capture_output=True, text=True, cwd=self.folder)
+        return fault + ".o", done.stderr if done.returncode else None
+
+    def link(self, program, output, source, faulty):
+        words = self.link_command(program)
+        at = words.index("-o")
+        own = [word for word in words[at + 2:] if word != self.units[os.path.join(ROOT, source)]["output"]]
+        done = subprocess.run([*words[:at], "-o", output, faulty, *own], capture_output=True, text=True, cwd=self.folder)
+        return done.stderr if done.returncode else None
+
+    def run(self, check, folder, programs, root=ROOT):
+        """Exit status of a check with these programs instead of the build's."""
+        place = {"mpirun": self.mpirun, "root": root, "pcc": os.path.join(self.folder, "compiler/pcc"), "prun": os.path.join(self.folder, "runtime/prun")}
+        if check.program:
+            place["program"] = os.path.join(self.folder, check.program)
+        place.update(programs)
+        with open(os.path.join(folder, "output"), "wb") as output:
+            try:
+                return subprocess.run([word.format(**place) for word in check.command], stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=root, timeout=TIMEOUT,
+                                      env={**os.environ, **ENVIRONMENT, **check.env}).returncode
+            except subprocess.TimeoutExpired:
+                return "no end"
 
 
-def build_and_run(cc, build, folder, test, objects):
-    """Exit status of the test linked with these objects before the libraries."""
-    program = os.path.join(folder, "test")
-    libraries = [path for name in faults.LIBRARIES[test] for path in library(build, name)]
-    command = [cc, *FLAGS, "-I" + ROOT, "-I" + os.path.join(build), os.path.join(ROOT, test),
-               *[os.path.join(ROOT, s) for s in faults.SOURCES.get(test, [])], *objects, *libraries, "-o", program, *faults.LINK]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"cannot build {test}:\n{done.stderr}")
-    env = dict(os.environ, ASAN_OPTIONS="detect_leaks=0")
-    try:
-        return subprocess.run([program, "-j1"], capture_output=True, timeout=120, env=env, cwd=ROOT).returncode
-    except subprocess.TimeoutExpired:
-        return "no end"
+def tree(folder, changed):
+    """A copy of the sources with the changed files."""
+    for name in SOURCES:
+        shutil.copytree(os.path.join(ROOT, name), os.path.join(folder, name), ignore=shutil.ignore_patterns("golden", "fuzz", "__pycache__"))
+    for path, text in changed.items():
+        with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
+            file.write(text)
 
 
-def one(cc, build, fault):
-    path = os.path.join(ROOT, fault["file"])
-    with open(path, encoding="utf-8") as file:
+def seeded(build, fault, folder):
+    """None, or what is wrong with this fault or the check that must find it."""
+    with open(os.path.join(ROOT, fault.file), encoding="utf-8") as file:
         text = file.read()
-    if text.count(fault["old"]) != 1:
-        return f"{fault['name']}: its text occurs {text.count(fault['old'])} times in {fault['file']}"
-    with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(folder, "fault.c")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(text.replace(fault["old"], fault["new"]))
-        compiled = source[:-2] + ".o"
-        done = subprocess.run([cc, *FLAGS, "-I" + ROOT, "-iquote", os.path.dirname(path), "-c", source, "-o", compiled], capture_output=True, text=True)
-        if done.returncode:
-            return f"{fault['name']}: does not compile:\n{done.stderr}"
-        status = build_and_run(cc, build, folder, fault["test"], [compiled])
-    return None if status != 0 else f"{fault['name']}: {fault['test']} passes with the fault in {fault['file']}"
+    if text.count(fault.old) != 1:
+        return f"its text occurs {text.count(fault.old)} times"
+    changed, programs, root = {fault.file: text.replace(fault.old, fault.new)}, {}, ROOT
+    if fault.check.program is None:
+        root = os.path.join(folder, "tree")
+        tree(root, changed)
+    else:
+        faulty, wrong = build.compile(fault.unit, folder, changed)
+        programs["program"] = os.path.join(folder, "program")
+        programs[os.path.basename(fault.check.program)] = programs["program"]
+        wrong = wrong or build.link(fault.check.program, programs["program"], fault.unit, faulty)
+        if wrong:
+            return "does not build:\n" + wrong
+    status = build.run(fault.check, folder, programs, root)
+    return "is not found" if status == 0 else "makes it run without an end" if status == "no end" else None
+
+
+def one(build, fault):
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="pcc-fault-") as folder:
+        wrong = seeded(build, fault, folder)
+        if wrong is None and "FAULTS_OUTPUT" in os.environ:  # for those who want to see what a check says
+            with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace") as file:
+                print(f"--- {fault.name}\n" + file.read()[-1500:])
+    return (f"{fault.name} ({fault.file}, {fault.check.name}): {wrong}" if wrong else None), time.monotonic() - begin
+
+
+def without(build, check):
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="pcc-fault-") as folder:
+        passes = build.run(check, folder, {}) == 0
+    return (None if passes else f"{check.name} fails without any fault"), time.monotonic() - begin
 
 
 def main():
-    cc, build, names = sys.argv[1], sys.argv[2], sys.argv[3:]
-    chosen = [f for f in faults.FAULTS if not names or f["name"] in names]
-    missed = []
+    build, words = Build(os.path.abspath(sys.argv[1]), sys.argv[2]), sys.argv[3:]
+    chosen = [f for f in faults.FAULTS if not words or any(w in f"{f.name} {f.file} {f.check.name}" for w in words)]
+    assert len({f.name for f in faults.FAULTS}) == len(faults.FAULTS), "two faults of one name"
+    skipped = [f for f in chosen if build.mpirun == "-" and f.check.mpi]
+    chosen = [f for f in chosen if f not in skipped]
+    checks = {f.check.name: f.check for f in chosen}
+    begin, missed = time.monotonic(), []
+    jobs = [(c.name, lambda c=c: without(build, c)) for c in checks.values()] + [(f.name, lambda f=f: one(build, f)) for f in chosen]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for test in sorted({f["test"] for f in chosen}):
-            with tempfile.TemporaryDirectory() as folder:
-                if build_and_run(cc, build, folder, test, []) != 0:
-                    missed.append(f"{test} fails without any fault")
-        missed += [m for m in pool.map(lambda f: one(cc, build, f), chosen) if m]
-    for m in missed:
-        print("NOT CAUGHT", m)
-    print(f"{len(chosen) - len(missed)} passed, {len(missed)} failed")
-    return 1 if missed else 0
+        for (name, _), (wrong, seconds) in zip(jobs, pool.map(lambda job: job[1](), jobs)):
+            if seconds > 3:
+                print(f"{seconds:5.1f} s  {name}")
+            if wrong:
+                missed.append(wrong)
+                print("NOT CAUGHT", wrong, flush=True)
+    print(f"{len(chosen)} faults, {len(checks)} checks, {len(missed)} not as they should be, {len(skipped)} skipped for want of mpirun; {time.monotonic() - begin:.0f} s")
+    return 1 if missed or not chosen else 0
 
 
 if __name__ == "__main__":
