@@ -141,8 +141,10 @@ def ratio_text(ours, theirs):
 
 
 def table(title, head, rows):
-    cells = [head] + [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    """Columns in which nothing was measured are left out."""
+    kept = [i for i in range(len(head)) if any(str(row[i]) != "-" for row in rows)]
+    cells = [[str(row[i]) for i in kept] for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(kept))]
     print(f"\n{title}")
     for row in cells:
         print("  " + "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))))
