@@ -62,6 +62,8 @@ class Samples(Case):
                     result = self.ok(how(plan, ranks, "--verify=" + one))
                     self.assertRegex(result.out, r"\nverified: \d+ steps, \d+ numbers equal one rank's", str(result))
                     self.assertEqual(result.err, "")
+                    sent = re.search(r"\nsent per rank and step: (\d+) bytes.* \(plan: at most (\d+)\)\n", result.out)
+                    self.assertTrue(sent and 0 < int(sent[1]) <= int(sent[2]) < 1.2 * int(sent[1]), "what is counted fits the plan's figure: %s" % result)
                     for number in numbers:
                         self.assertClose(result.losses(number), expected.losses(number), relative=2e-4, absolute=1e-11, what=str(result))
 
