@@ -213,7 +213,7 @@ static void map_part(const Graph *graph, Node *node, const Node *origin, const i
     const int8_t *theirs = is_result ? origin->rule->out[part - MAX_IN] : origin->rule->in[part];
     for (int d = 0; d < ndim; d++) {
         if (own[d] < 0 || theirs[d] < 0) continue;
-        assert(node->rule->factor[own[d]].size == origin->rule->factor[theirs[d]].size);
+        assert(factor_maps(&node->rule->factor[own[d]], &origin->rule->factor[theirs[d]]));
         assert(node->origin_factor[own[d]] < 0 || node->origin_factor[own[d]] == theirs[d]);
         node->origin_factor[own[d]] = theirs[d];
     }

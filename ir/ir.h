@@ -340,6 +340,9 @@ void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a" */
 bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
 bool rule_contracted(const Rule *rule, int nout, int factor); /* no result has it */
 bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
+/* Whether a gradient node's factor may be split as its origin's: both have one size, or the origin's is the part of a reshaped dimension in
+ * which splits divide, and so of the whole dimension too. */
+bool factor_maps(const Factor *own, const Factor *origin);
 /* Product of all factor sizes times the row's flops. */
 double rule_flops(OpCode op, const Rule *rule);
 

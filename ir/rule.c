@@ -331,6 +331,10 @@ bool rule_contracted(const Rule *rule, int nout, int factor) {
     return true;
 }
 
+bool factor_maps(const Factor *own, const Factor *origin) {
+    return own->size == origin->size || (origin->divides && own->size % origin->size == 0);
+}
+
 bool rule_in_has(const Rule *rule, int operand, int ndim, int factor) {
     for (int d = 0; d < ndim; d++)
         if (rule->in[operand][d] == factor) return true;

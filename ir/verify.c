@@ -104,7 +104,7 @@ static bool check_origin(const Check *check, int id) {
         int o = node->origin_factor[f];
         if (o < -1 || o >= origin->nfactors)
             return node_fail(check, id, "factor %d is factor %d of %d of its origin", f, o, origin->nfactors);
-        if (o >= 0 && origin->factor[o].size != node->rule->factor[f].size)
+        if (o >= 0 && !factor_maps(&node->rule->factor[f], &origin->factor[o]))
             return node_fail(check, id, "factor %d has another size than factor %d of its origin %d", f, o, node->origin);
     }
     return true;

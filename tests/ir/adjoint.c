@@ -384,6 +384,26 @@ Test(adjoint, a_square_is_multiplied_once) {
     arena_finish(&arena);
 }
 
+/* [4, 2] -> [8] splits into at most 4, [8] into up to 8: the sum of u's gradients is split as the reshape that made u. */
+Test(adjoint, gradients_of_a_reshaped_value_are_added_as_it_is_split) {
+    Arena arena;
+    arena_init(&arena);
+    Graph graph;
+    graph_init(&graph, &arena);
+    Input input = {.name = "x", .type = {.dtype = F32, .shape = {2, {4, 2}}}};
+    int x = graph_input(&graph, graph_add_input(&graph, input));
+    Attr attr[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {8}}};
+    int u = graph_emit(&graph, OP_reshape, &x, 1, attr, "u", (Span){0}), reshape = graph.values.at[u].node;
+    int sum = graph_emit_gradient(&graph, reshape, OP_add, (int[]){u, u}, (int[]){PART_OUT, PART_OUT}, 2, PART_OUT, NULL, "sum");
+    const Node *node = &graph.nodes.at[graph.values.at[sum].node];
+    cr_assert_eq(graph.nodes.at[reshape].rule->factor[0].size, 4);
+    cr_assert_eq(node->rule->factor[0].size, 8);
+    cr_assert_eq(node->origin_factor[0], 0);
+    Error error;
+    cr_assert(graph_verify(&graph, "adjoint", &error), "%s", error.text);
+    arena_finish(&arena);
+}
+
 Test(adjoint, product_gradients_keep_operands_on_their_side) {
     Arena arena;
     arena_init(&arena);
