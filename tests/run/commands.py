@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--help and --version; and every command that README.md and docs/ show runs."""
+"""--help, --version, what prun reports; and every command that README.md and docs/ show runs."""
 import glob
 import os
 import re
@@ -58,6 +58,38 @@ class Commands(Case):
         text = self.ok(run([harness.pcc, "--list-ops"])).out
         for name in "matmul add sub mul div neg relu tanh exp log sqrt sum mean transpose reshape mse".split():
             self.assertRegex(text, r"(?m)^%s\(" % name)
+
+
+class Reports(Case):
+    """What prun says beside the losses."""
+
+    def test_verbose_says_where_each_rank_runs_and_what_was_proved(self):
+        plan = self.compile(self.sample("mlp_small.dsl"), "net.plan", "--ranks", 4, "-D", "in_dim=32", "-D", "batch=16")
+        for result, processes in (self.local(plan, 4, "-v"), 1), (self.mpi(plan, 4, "-v"), 4):
+            lines = self.ok(result).out.splitlines()
+            ranks = [re.fullmatch(r"rank (\d+): local rank (\d+) of (\d+), node \S+, pid (\d+), (\d+) threads?, .+", line) for line in lines[:4]]
+            self.assertTrue(all(ranks), str(result))
+            self.assertEqual([int(rank[1]) for rank in ranks], [0, 1, 2, 3])
+            self.assertEqual([int(rank[2]) for rank in ranks], [0, 1, 2, 3])
+            self.assertEqual({int(rank[3]) for rank in ranks}, {4})
+            self.assertEqual(len({rank[4] for rank in ranks}), processes)
+            cores = max(1, os.cpu_count() // processes)
+            self.assertTrue(all(1 <= int(rank[5]) <= cores for rank in ranks), "cores / processes threads: %s" % result)
+            self.assertRegex(lines[4], "^certificate: compositional: ")
+            self.assertRegex(result.out, r"\ntime per step: \d+\.\d{3} ms \(median of 19\)\n")
+
+    def test_a_plan_without_a_proof_is_said_to_be_one(self):
+        plan = self.compile(self.sample("quickstart.dsl"), "net.plan", "--ranks", 8, "--no-proof")
+        self.assertIn("\ncertificate: none: nothing was proved of this plan\n", self.ok(self.local(plan, 8, "-v")).out)
+
+    def test_print_gathers_a_split_parameter(self):
+        plan = self.compile(self.sample("quickstart.dsl"), "net.plan", "--ranks", 8)
+        one = self.compile(self.sample("quickstart.dsl"), "one.plan", "--ranks", 1)
+        printed = [self.ok(result).out.partition("\nw2 = ")[2] for result in (self.local(plan, 8, "--print", "w2"), self.mpi(plan, 8, "--print=w2"), self.local(one, 1, "--print", "w2"))]
+        numbers = [[float(number) for number in re.findall(r"-?\d+\.\d+", text)] for text in printed]
+        self.assertEqual(len(numbers[2]), 16 * 16, printed[2])
+        for found in numbers[:2]:
+            self.assertClose(found, numbers[2], absolute=2e-4)
 
 
 class Documented(Case):
