@@ -176,8 +176,8 @@ bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, si
 }
 
 /* Writes to the open file and closes it, always. */
-static bool write_and_close(FILE *file, const char *text, size_t n, bool sync) {
-    bool ok = fwrite(text, 1, n, file) == n && fflush(file) == 0 && (!sync || fsync(fileno(file)) == 0);
+static bool write_and_close(FILE *file, const char *text, size_t n) {
+    bool ok = fwrite(text, 1, n, file) == n && fflush(file) == 0;
     int saved = errno;
     if (fclose(file) != 0 && ok) return false;
     errno = saved;
@@ -191,7 +191,7 @@ bool file_write(const char *path, const char *text, size_t n, Error *error) {
     Text temporary = {0};
     text_printf(&temporary, direct ? "%s" : "%s.tmp", path);
     FILE *file = fopen(temporary.at, "wb");
-    bool ok = file && write_and_close(file, text, n, !direct);
+    bool ok = file && write_and_close(file, text, n);
     if (ok && !direct) ok = rename(temporary.at, path) == 0;
     if (!ok) {
         error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));

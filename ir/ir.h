@@ -70,7 +70,8 @@ bool error_set(Error *error, int code, const char *format, ...) PRINTF_LIKE(3, 4
 
 /* Whole file in the arena, NUL after it; fails over max_bytes. */
 bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, size_t *n, Error *error);
-/* Writes path.tmp, flushes, renames: nothing half-written is ever seen under path. */
+/* Writes path.tmp, then renames it: nothing half-written is ever seen under path. Not forced to the disk: what a power failure may cost is a
+ * compilation of milliseconds, and forcing it costs as much. */
 bool file_write(const char *path, const char *text, size_t n, Error *error);
 
 /* ---------------------------------------------------------------- diag.c */
