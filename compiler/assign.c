@@ -15,7 +15,7 @@
 
 #include "compiler/compiler.h"
 
-enum { SPLIT_UPDATE_BYTES = 256 << 10 }; /* of a state on one rank: below, a replicated update costs less than a second step */
+enum { SPLIT_UPDATE_BYTES = 256 << 10 }; /* of a state, whatever the number of ranks: below, a replicated update costs less than two steps */
 
 static const TensorType *type_of(const Graph *g, int value) {
     return &g->values.at[value].type;
@@ -75,6 +75,35 @@ static bool is_update(const Node *node) {
     return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write;
 }
 
+/* Appends digits, the terms of a sum, to a layout: to the first dimension that they divide evenly; else each dimension in turn takes what
+ * divides it, and the longest one the rest. False when a part would be empty. */
+static bool split_over(Layout *layout, const Shape *shape, const Digit *digits, int n) {
+    int64_t terms = 1;
+    for (int i = 0; i < n; i++)
+        terms *= digits[i].size;
+    for (int d = 0; d < shape->ndim; d++)
+        if (shape->dim[d] % (layout_split(layout, d) * terms) == 0) {
+            for (int i = 0; i < n; i++)
+                if (!layout_append(layout, d, digits[i])) return false;
+            return true;
+        }
+    for (int i = 0; i < n; i++) {
+        int32_t rest = digits[i].size;
+        int longest = -1;
+        for (int d = 0; d < shape->ndim; d++) {
+            int64_t parts = layout_split(layout, d), local = shape->dim[d] / parts;
+            int32_t part = shape->dim[d] % parts == 0 ? (int32_t)gcd64(local, rest) : 1;
+            rest /= part;
+            if (part > 1 && !layout_append(layout, d, (Digit){part, digits[i].stride * rest})) return false;
+            if (longest < 0 || local / part > shape->dim[longest] / layout_split(layout, longest)) longest = d;
+        }
+        if (rest == 1) continue;
+        if (longest < 0 || shape->dim[longest] / layout_split(layout, longest) < rest) return false;
+        if (!layout_append(layout, longest, (Digit){rest, digits[i].stride})) return false;
+    }
+    return true;
+}
+
 /* The layout in which a state is updated: its storage layout, further split over the digits over which the gradient is a partial sum. The
  * sum then goes straight to the parts (half of an AllReduce), each rank updates its own, and the other half gathers the new values: the same
  * bytes, but an update and slots of 1 / ranks (the optimizer state sharding of ZeRO stage 1, Rajbhandari et al. 2020). Small states are not
@@ -82,28 +111,15 @@ static bool is_update(const Node *node) {
 static const Layout *update_layout(const Compilation *c, Graph *g, const Node *update) {
     const State *state = &g->states.at[updated_state(g, update)];
     const Shape *shape = &state->type.shape;
-    int64_t bytes = layout_max_elements(state->layout, shape) * dtype_bytes[state->type.dtype];
-    if (c->options->whole_updates || bytes < SPLIT_UPDATE_BYTES) return state->layout;
+    if (c->options->whole_updates || shape_elements(shape) * dtype_bytes[state->type.dtype] < SPLIT_UPDATE_BYTES) return state->layout;
     const Value *gradient = &g->values.at[update->in[update->nin - 1]];
     const Node *maker = &g->nodes.at[gradient->node];
     Layout partial, split = *state->layout;
     strategy_out_layout(maker, maker->strategy, gradient->index, shape->ndim, &partial);
-    int64_t terms = layout_split(&partial, partial.ndim + REDUCE_SUM);
-    int dim = -1; /* the first that the terms divide evenly, else the longest */
-    for (int d = 0; d < shape->ndim; d++) {
-        int64_t local = shape->dim[d] / layout_split(&split, d);
-        bool even = shape->dim[d] % (layout_split(&split, d) * terms) == 0;
-        if (even) {
-            dim = d;
-            break;
-        }
-        if (local >= terms && (dim < 0 || local > shape->dim[dim] / layout_split(&split, dim))) dim = d;
-    }
-    if (terms == 1 || dim < 0) return state->layout;
-    for (int i = 0; i < layout_count(&partial, partial.ndim + REDUCE_SUM); i++)
-        if (!layout_append(&split, dim, layout_list(&partial, partial.ndim + REDUCE_SUM)[i])) return state->layout;
+    int terms = partial.ndim + REDUCE_SUM, n = layout_count(&partial, terms);
     const char *why;
-    return layout_valid(&split, g->nranks, &why) ? graph_layout(g, &split, shape) : state->layout;
+    if (n == 0 || !split_over(&split, shape, layout_list(&partial, terms), n) || !layout_valid(&split, g->nranks, &why)) return state->layout;
+    return graph_layout(g, &split, shape);
 }
 
 /* Updates, and the slots that they alone read, in their layouts. The strategies of gradients are there. */
