@@ -1,5 +1,6 @@
 # Sourced: lets Open MPI start more ranks than cores, and as root, on this machine.
 export OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none # else 1 or 2 ranks get a core each and leave the others idle
 export HWLOC_HIDE_ERRORS=2 # in containers without /sys, once a process
 if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
