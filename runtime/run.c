@@ -70,6 +70,9 @@ static int processes_here(const Comm *comm) {
 static int threads_each(const Comm *comm) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int allowed = allowed_cpus(), share = (int)(online > 0 ? online : 1) / processes_here(comm);
+    if (allowed < share && comm->process == 0)
+        fprintf(stderr, "prun: note: this rank is bound to %d of %d cores and leaves the others idle; mpirun --bind-to none lets it use them\n", allowed,
+                share);
     int threads = share < allowed ? share : allowed;
     return threads < 1 ? 1 : threads;
 }
