@@ -410,3 +410,17 @@ bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int n
     arena_finish(&m.arena);
     return more;
 }
+
+void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {
+    if (kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) return;
+    const int lists = from->ndim + NREDUCTIONS;
+    const Layout a = *from, b = *to;
+    Digit chain[MAX_DIGITS];
+    int n = digits_chain(a.digit, a.start[lists], b.digit, b.start[lists], nranks, chain);
+    for (int i = 0; i < n; i++) {
+        if (within_any(chain[i], a.digit, a.start[lists]) || within_any(chain[i], b.digit, b.start[lists])) continue;
+        bool room = layout_append(from, from->ndim + REDUCE_SUM, chain[i]) && layout_append(to, to->ndim + REDUCE_SUM, chain[i]);
+        assert(room); /* digits of one chain: at most 31 */
+        (void)room;
+    }
+}

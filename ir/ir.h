@@ -241,6 +241,10 @@ typedef bool PieceFn(void *context, const Piece *piece); /* false stops the enum
 bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
 /* Everything that `rank` sends (from == rank, to != rank), by enumerating the receivers. */
 bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
+/* Makes *from and *to, of a communication of this kind, those between which its pieces are the pieces of pieces_received and pieces_sent. In
+ * an all_reduce or reduce_scatter every group of ranks along the digits summed works for itself, as in libraries: digits that neither layout has
+ * become partial in both, which keeps the groups apart. Other kinds stay as they are. Boxes do not change. */
+void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to);
 
 /* ---------------------------------------------------------------- ops.def, rule.c */
 

@@ -262,13 +262,21 @@ static bool removed_digits(const Layout *from, const Layout *to, DigitSet *remov
     return true;
 }
 
+/* Every digit of `layout` is one of `other`. */
+static bool uses_only(const Layout *layout, const Layout *other) {
+    DigitSet a = {0}, b = {0}, rest;
+    for (int list = 0; list < layout->ndim + NREDUCTIONS; list++)
+        if (!set_add_list(&a, layout, list) || !set_add_list(&b, other, list)) return false;
+    return set_subtract(&b, &a, &rest);
+}
+
 static bool pattern_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, const DigitSet *removed, char *why, size_t n) {
     bool down = refines(from, to, shape), up = refines(to, from, shape);
     bool ok = false;
     switch (kind) {
-    case COMM_ALL_REDUCE: ok = removed->n && down && up; break;
+    case COMM_ALL_REDUCE: ok = removed->n && down && up && uses_only(to, from); break;
     case COMM_ALL_GATHER: ok = !removed->n && up; break;
-    case COMM_REDUCE_SCATTER: ok = removed->n && down; break;
+    case COMM_REDUCE_SCATTER: ok = removed->n && down && uses_only(to, from); break;
     case COMM_STRIDED_SLICE: ok = !removed->n && down; break;
     case COMM_ALL_TO_ALL: {
         DigitSet a = {0}, b = {0};
@@ -323,7 +331,9 @@ typedef struct ConversionView {
     int nranks;
     DigitSet removed, kept;
     int terms;
+    bool apart; /* each group of ranks along the removed digits for itself: only ranks that agree in all digits that the source has not share work */
     const Box *source, *target; /* of every rank; only where there are sums to complete */
+    Layout run_from, run_to;    /* what prun asks ir/box.c about: taken from there, and only its answer is compared */
 } ConversionView;
 
 static bool refuse(char *why, size_t n, int rank, const char *text) {
@@ -376,6 +386,7 @@ static int piece_owners(const ConversionView *v, const Box *piece, int rank, int
         nneed = 0;
         for (int r = 0; r < v->nranks; r++) {
             if (!box_within(piece, &v->target[r]) || (v->kept.n && set_value(&v->kept, r) != kept)) continue;
+            if (v->apart && without_digits(v->from, r) != without_digits(v->from, rank)) continue;
             bool holds = box_within(piece, &v->source[r]);
             if (pass == 0) nhold += holds;
             else if (holds || !nhold) owners[nneed++] = r;
@@ -449,7 +460,7 @@ static bool sends_check(const ConversionView *v, int rank, const Pieces *receive
         if (seen) continue;
         checked++;
         Pieces sent = {0};
-        pieces_sent(v->from, v->to, v->shape, v->nranks, sender, collect, &sent);
+        pieces_sent(&v->run_from, &v->run_to, v->shape, v->nranks, sender, collect, &sent);
         int at = 0;
         for (int j = 0; ok && j < received->n; j++) {
             if (received->at[j].from != sender) continue;
@@ -490,7 +501,9 @@ static bool group_check(const DigitSet *set, const Sample *sample, char *why, si
 }
 
 bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n) {
-    ConversionView v = {.from = from, .to = to, .shape = shape, .nranks = nranks, .terms = 1};
+    ConversionView v = {.from = from, .to = to, .shape = shape, .nranks = nranks, .terms = 1, .run_from = *from, .run_to = *to};
+    v.apart = kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER;
+    comm_layouts(kind, nranks, &v.run_from, &v.run_to);
     if (!removed_digits(from, to, &v.removed, &v.kept, why, n) || !pattern_check(kind, from, to, shape, &v.removed, why, n)) return false;
     for (int i = 0; i < v.removed.n; i++) v.terms *= (int)(v.removed.high[i] / v.removed.low[i]);
     if (!group_check(&v.removed, sample, why, n)) return false;
@@ -507,7 +520,7 @@ bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const
     for (int i = 0; ok && i < sample->n; i++) {
         int rank = sample->rank[i];
         Pieces pieces = {0};
-        pieces_received(from, to, shape, nranks, rank, collect, &pieces);
+        pieces_received(&v.run_from, &v.run_to, shape, nranks, rank, collect, &pieces);
         ok = !pieces.overflow || refuse(why, n, rank, "out of memory in the proof");
         ok = ok && (v.removed.n ? partial_check(&v, rank, &pieces, owners, why, n) : plain_check(&v, rank, &pieces, why, n));
         if (ok && kind == COMM_STRIDED_SLICE)

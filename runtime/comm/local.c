@@ -51,7 +51,7 @@ static CommRequest *local_prepare(Comm *comm, const Transfer *transfers, int n, 
         return NULL;
     }
     arena_init(&request->arena);
-    const Transfer *copy = transfers_copy(&request->arena, transfers, n);
+    const Transfer *copy = transfers_copy(&request->arena, transfers, n, comm->nranks);
     request->rank = arena_alloc(&request->arena, sizeof *request->rank * (size_t)comm->nranks);
     request->ntransfers = n;
     for (int r = 0; r < comm->nranks; r++) {

@@ -153,12 +153,13 @@ void pulls_execute(Pulls *pulls, int round, PullBaseFn *base, void *context, voi
     }
 }
 
-Transfer *transfers_copy(Arena *arena, const Transfer *transfers, int n) {
+Transfer *transfers_copy(Arena *arena, const Transfer *transfers, int n, int nranks) {
     Transfer *copy = arena_alloc(arena, sizeof *copy * (size_t)(n + 1));
     for (int i = 0; i < n; i++) {
         Layout *layouts = arena_alloc(arena, 2 * sizeof *layouts);
         layouts[0] = *transfers[i].from;
         layouts[1] = *transfers[i].to;
+        comm_layouts(transfers[i].kind, nranks, &layouts[0], &layouts[1]);
         copy[i] = transfers[i];
         copy[i].from = &layouts[0];
         copy[i].to = &layouts[1];

@@ -164,7 +164,8 @@ static bool request_open(MpiComm *job, CommRequest *request, const Transfer *tra
     if (!control_open(job, request, error)) return false;
     Sent sent = {.job = job, .request = request};
     int nranks = job->comm.nranks, self = job->comm.process;
-    if (!pulls_init(&request->pulls, arena, transfers_copy(arena, transfers, n), n, nranks, self, is_remote, &sent, error)) return false;
+    const Transfer *copy = transfers_copy(arena, transfers, n, nranks);
+    if (!pulls_init(&request->pulls, arena, copy, n, nranks, self, is_remote, &sent, error)) return false;
     for (int i = 0; i < n; i++) {
         const Transfer *t = &request->pulls.transfer[i];
         sent.transfer = i;

@@ -149,6 +149,37 @@ Test(comm_local, bytes_are_counted_for_the_rank_that_sends_them) {
     comm->table->destroy(comm);
 }
 
+/* Mesh (2, 5), summed over the first: five groups of two, each for itself, although all ten ranks want the same. With 3 elements of 4 bytes
+ * the first of a group adds up 2: it sends the other's 1 and then its 2 sums. */
+Test(comm_local, groups_of_an_all_reduce_work_each_for_itself) {
+    Error error = {0};
+    Comm *comm = comm_local_create(10, &error);
+    Case c = {.nranks = 10, .shape = SHAPE(3), .dtype = F32, .kind = COMM_ALL_REDUCE, .name = "sum"};
+    c.from = c.to = (Side){.natoms = 2, .atom = {{2, 5}, {5, 1}}, .role = {ROLE_WHOLE, ROLE_WHOLE}};
+    c.from.role[0] = ROLE_PARTIAL;
+    cr_assert(cases_run(comm, &c, 1, 1, true, &error), "%s", error.text);
+    for (int r = 0; r < 10; r++) {
+        cr_expect_eq(comm->counters[r].sent_bytes, 3 * 4, "rank %d sends %lld", r, (long long)comm->counters[r].sent_bytes);
+        cr_expect_eq(comm->counters[r].messages, 2);
+    }
+    comm->table->destroy(comm);
+}
+
+/* The same mesh, the result divided along the groups: every rank sends the other one's part, once. */
+Test(comm_local, groups_of_a_reduce_scatter_work_each_for_itself) {
+    Error error = {0};
+    Comm *comm = comm_local_create(10, &error);
+    Case c = {.nranks = 10, .shape = SHAPE(4), .dtype = F64, .kind = COMM_REDUCE_SCATTER, .name = "sum"};
+    c.from = c.to = (Side){.natoms = 2, .atom = {{2, 5}, {5, 1}}, .role = {0, ROLE_WHOLE}};
+    c.from.role[0] = ROLE_PARTIAL;
+    cr_assert(cases_run(comm, &c, 1, 1, true, &error), "%s", error.text);
+    for (int r = 0; r < 10; r++) {
+        cr_expect_eq(comm->counters[r].sent_bytes, 2 * 8, "rank %d sends %lld", r, (long long)comm->counters[r].sent_bytes);
+        cr_expect_eq(comm->counters[r].messages, 1);
+    }
+    comm->table->destroy(comm);
+}
+
 Test(comm_local, the_checks_find_faults) {
     for (int kind = 0; kind < NCOMMS; kind++) {
         if (kind == COMM_STRIDED_SLICE) continue; /* moves nothing */
