@@ -4,32 +4,35 @@
 set -u
 pcc=${2:+$(realpath "$2")}
 cd "$1" || exit 2
-bad=0
-rule() { # TEXT FILES... on standard input: what breaks it
+rule() { # TEXT; on standard input: what breaks it
     found=$(cat)
-    [ -z "$found" ] && return
-    printf 'not %s:\n%s\n' "$1" "$found"
-    bad=1
+    [ -z "$found" ] || printf 'not %s:\n%s\n' "$1" "$found"
 }
 includes() { grep -nE "#include \"($1)/" "$2"/*.[chly] "$2"/*/*.[ch] 2>/dev/null; }
 
-includes 'frontend|strategies|proof|compiler|runtime|tests' ir | rule "ir includes no other layer"
-includes 'strategies|proof|compiler|runtime|tests' frontend | rule "frontend includes only ir"
-includes 'frontend|proof|compiler|runtime|tests' strategies | rule "strategies includes only ir"
-includes 'frontend|strategies|compiler|runtime|tests' proof | rule "proof includes only ir"
-includes 'runtime|tests' compiler | rule "compiler does not include runtime"
-includes 'frontend|strategies|proof|compiler|tests' runtime | rule "runtime includes only ir"
+rules() {
+    includes 'frontend|strategies|proof|compiler|runtime|tests' ir | rule "ir includes no other layer"
+    includes 'strategies|proof|compiler|runtime|tests' frontend | rule "frontend includes only ir"
+    includes 'frontend|proof|compiler|runtime|tests' strategies | rule "strategies includes only ir"
+    includes 'frontend|strategies|compiler|runtime|tests' proof | rule "proof includes only ir"
+    includes 'runtime|tests' compiler | rule "compiler does not include runtime"
+    includes 'frontend|strategies|proof|compiler|tests' runtime | rule "runtime includes only ir"
 
-# ir/box.c's functions, called in proof/ only where they are compared: in these functions of proof/layout.c.
-box='layout_box|layout_local_shape|layout_max_elements|group_members|group_leader|pieces_received|pieces_sent|box_elements|box_intersect'
-grep -nE "\b($box)\(" proof/*.c | grep -v '^proof/layout.c:' | rule "proof/ calls ir/box.c in layout.c alone"
-awk -v box="$box" '/^[a-z].*\) \{$/ { name = $0 }
-    $0 ~ "(^|[^a-z_])(" box ")\\(" && name !~ /box_check|group_check|sends_check|conversion_check/ { print FILENAME ":" FNR ": " $0 }' proof/layout.c |
-    rule "proof/layout.c calls ir/box.c to compare"
+    # ir/box.c's functions, called in proof/ only where they are compared: in these functions of proof/layout.c.
+    box='layout_box|layout_local_shape|layout_max_elements|group_members|group_leader|pieces_received|pieces_sent|box_elements|box_intersect'
+    grep -nE "\b($box)\(" proof/*.c | grep -v '^proof/layout.c:' | rule "proof/ calls ir/box.c in layout.c alone"
+    awk -v box="$box" '/^[a-z].*\) \{$/ { name = $0 }
+        $0 ~ "(^|[^a-z_])(" box ")\\(" && name !~ /box_check|group_check|sends_check|conversion_check/ { print FILENAME ":" FNR ": " $0 }' proof/layout.c |
+        rule "proof/layout.c calls ir/box.c to compare"
 
-find ir frontend strategies proof compiler runtime tests -name '*.[chly]' -exec wc -l {} + | awk '$2 != "total" && $1 > 800 { print $2 " (" $1 " lines)" }' |
-    rule "files of at most 800 lines"
-grep -nE 'switch \((node|step|call|n|s)(->|\.)op\)' ir/*.c frontend/*.c strategies/*.c compiler/*.c runtime/*.c runtime/*/*.c |
-    grep -vE '^ir/(rule|shapes)\.c' | rule "a switch over operators only in rule functions (and in proof/, which has its own table)"
-[ -z "$pcc" ] || readelf -d "$pcc" | grep -E 'NEEDED.*(mpi|cuda|nccl|openblas)' | rule "pcc links neither MPI nor CUDA nor BLAS"
-exit $bad
+    find ir frontend strategies proof compiler runtime tests -name '*.[chly]' -exec wc -l {} + | awk '$2 != "total" && $1 > 800 { print $2 " (" $1 " lines)" }' |
+        rule "files of at most 800 lines"
+    grep -nE 'switch \((node|step|call|n|s)(->|\.)op\)' ir/*.c frontend/*.c strategies/*.c compiler/*.c runtime/*.c runtime/*/*.c |
+        grep -vE '^ir/(rule|shapes)\.c' | rule "a switch over operators only in rule functions (and in proof/, which has its own table)"
+    [ -z "$pcc" ] || readelf -d "$pcc" | grep -E 'NEEDED.*(mpi|cuda|nccl|openblas)' | rule "pcc links neither MPI nor CUDA nor BLAS"
+}
+
+broken=$(rules) # what stands behind a pipe cannot set a variable: what it prints counts
+[ -z "$broken" ] && exit 0
+printf '%s\n' "$broken"
+exit 1

@@ -63,6 +63,8 @@ expect 0 "8 ranks" net.dsl --ranks=8 -oother.plan --dump-ranks=1,7 -O0 -Dbatch=3
 present other.plan other_ir/rank_1 other_ir/rank_7
 absent other_ir/rank_0
 expect 0 "not proved" net.dsl --ranks 8 --no-proof -o unproved.plan
+grep -q '^certificate "compositional: ' net.plan || { echo "net.plan says nothing of its proof" >&2; failed=1; }
+! grep -q '^certificate' unproved.plan || { echo "unproved.plan says that it is proved" >&2; failed=1; }
 expect 0 "reduce_scatter     2" net.dsl --ranks 8 --stats
 
 expect 2 "usage: pcc check" check

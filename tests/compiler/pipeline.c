@@ -33,6 +33,18 @@ Test(pipeline, all_levels_and_policies_prove) {
                 }
 }
 
+/* What a pass leaves is verified: here that a node's rule is the one of its operands, which only verification looks at. */
+Test(pipeline, merged_nodes_verify) {
+    Compiled x;
+    compiled(&x, "net n() { input x : f32[8, 6]; param w : f32[12] = ones;\n"
+                 "y = reshape(reshape(x, shape = [6, 8]), shape = [4, 12]); loss sum(y * w); }\n" TRAIN, 4, 2);
+    int reshapes = 0;
+    for (int n = 0; n < x.c.graph.nodes.n; n++)
+        reshapes += x.c.graph.nodes.at[n].op == OP_reshape;
+    cr_expect_eq(reshapes, 1);
+    compiled_finish(&x);
+}
+
 Test(pipeline, the_dumped_stages_read_back) {
     Compiled x;
     char directory[] = "/tmp/pcc-dump-XXXXXX", path[128], command[128];

@@ -66,6 +66,19 @@ Test(redistribute_command, json_has_the_figures_in_elements) {
     cJSON_Delete(json);
 }
 
+Test(redistribute_command, json_tells_what_is_received_from_the_bound) {
+    char out[OUTPUT_BYTES];
+    cr_assert_eq(run("--mesh x=4 --shape 8x8 --from [x_-] --to [-_x] --redistribution=canonical --json", out), EXIT_DONE, "%s", out);
+    cJSON *json = cJSON_Parse(out);
+    cr_assert_not_null(json, "%s", out);
+    /* An AllGather of what the others hold, then a slice; an exchange would bring each rank 3 of its 4 quarters. */
+    cr_expect_eq(number(json, "received", "total"), 4 * 48);
+    cr_expect_eq(number(json, "received", "max"), 48);
+    cr_expect_eq(number(json, "bound", "total"), 4 * 12);
+    cr_expect_eq(number(json, "bound", "max"), 12);
+    cJSON_Delete(json);
+}
+
 Test(redistribute_command, text_shows_steps_groups_and_figures) {
     char out[OUTPUT_BYTES];
     cr_assert_eq(run("--mesh x=2,y=4 --shape 16x16 --from=[x_-]_+sum(y) --to=[x_y] --redistribution=canonical", out), EXIT_DONE, "%s", out);

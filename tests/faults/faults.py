@@ -1,7 +1,7 @@
 """Faults, one a row: a file, text that occurs in it once, what replaces it, and the check that must then fail."""
 import dataclasses
 
-from checks import CLI, DIFFERENCES, DUMPS, ERRORS, FUZZ_LANG, FUZZ_PLAN, LANGUAGE, LAYERS, OPS, Check, commtest, script, unit
+from checks import ABORT, CLI, DIFFERENCES, DUMPS, ERRORS, FUZZ_LANG, FUZZ_PLAN, LANGUAGE, LATE, LAYERS, OPS, Check, commtest, script, unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +48,10 @@ seed(unit("ir", "shapes"),
      ("negative axes from the front", "ir/shapes.c", "int64_t axis = axes->ints[i] < 0 ? axes->ints[i] + ndim :", "int64_t axis = axes->ints[i] < 0 ? -1 - axes->ints[i] :"))
 seed(unit("ir", "adjoint"),
      ("a difference's second gradient keeps its sign", "ir/adjoint.c", "dx[1] = emit1(graph, node, OP_neg, sum, 1, 1, NULL, grad_name(graph, node, 1));", "dx[1] = sum;"),
-     ("a transpose is its own inverse", "ir/adjoint.c", "attr[0].ints[perm->ints[d] < 0 ? perm->ints[d] + perm->n : perm->ints[d]] = d;", "attr[0].ints[d] = perm->ints[d];"))
+     ("a transpose is its own inverse", "ir/adjoint.c", "attr[0].ints[perm->ints[d] < 0 ? perm->ints[d] + perm->n : perm->ints[d]] = d;", "attr[0].ints[d] = perm->ints[d];"),
+     ("a gradient with its own factors", "ir/graph.c", "node->origin_factor[own[d]] = theirs[d];", "node->origin_factor[own[d]] = own[d];"))
 seed(unit("ir", "graph"),
      ("two values of one name", "ir/graph.c", "while (name_slot(index, numbered)->name);", "while (0);"),
-     ("a gradient with its own factors", "ir/graph.c", "node->origin_factor[own[d]] = theirs[d];", "node->origin_factor[own[d]] = own[d];"),
      ("a contraction that owes no sum", "ir/graph.c", "if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))", "if (false)"))
 seed(unit("ir", "print"),
      ("values with the numbers of passes", "ir/print.c", "printing->value[graph->nodes.at[i].out[o]] = next++;", "printing->value[graph->nodes.at[i].out[o]] = graph->nodes.at[i].out[o];"))
@@ -101,11 +101,9 @@ seed(unit("frontend", "train"),
 seed(unit("frontend", "types"),
      ("a list that is too short", "frontend/types.c", "if (expr->nitems != type->shape.dim[level]) {", "if (expr->nitems > type->shape.dim[level]) {"))
 seed(ERRORS,
-     ("a second loss", "frontend/lower.c", "if (lower->loss_span.line) {", "if (false) {"),
-     ("a hint that says one split for another", "strategies/hints.c", "score += all.at[(size_t)i * all.nfactors + f] == wanted[f];",
-      "score += all.at[(size_t)i * all.nfactors + f] != wanted[f];"))
+     ("a second loss", "frontend/lower.c", "if (lower->loss_span.line) {", "if (false) {"))
 seed(LANGUAGE,
-     ("operands by no name", "frontend/express.c", "if (!strcmp(own, name)) return i;", ""))
+     ("gradients are only summed", "frontend/parallel.c", "choice(lower, \"gradients\", value, names, 2);", "choice(lower, \"gradients\", value, names, 1);"))
 seed(FUZZ_LANG,
      ("brackets without a limit", "frontend/syntax.c", "if (parse->nopen == MAX_BRACKETS) {", "if (parse->nopen == MAX_BRACKETS << 20) {"),
      ("memory by what a type claims", "frontend/types.c", "(size_t)(elements < written ? elements : written)", "(size_t)elements"))
@@ -121,6 +119,8 @@ seed(unit("strategies", "cost"),
      ("a cost of another target", "strategies/cost.c", "if (at->from == 0 || (at->from == from + 1 && at->to == to)) return at;", "if (at->from == 0 || at->from == from + 1) return at;"))
 seed(unit("strategies", "hints"),
      ("ranks left over count first", "strategies/hints.c", "leftover_first ? 1 :", "!leftover_first ? 1 :"),
+     ("a hint far from what was written", "strategies/hints.c", "score += all.at[(size_t)i * all.nfactors + f] == wanted[f];",
+      "score += all.at[(size_t)i * all.nfactors + f] != wanted[f];"),
      ("one axis for two indices", "strategies/hints.c", "if (hint->named && !check_axes_of_factors(&check, node, hint, use)) return false;", ""))
 seed(unit("strategies", "propagate"),
      ("the most arithmetic wins", "strategies/propagate.c", "better = class->flops[i] < class->flops[best];", "better = class->flops[i] > class->flops[best];"),
@@ -147,21 +147,23 @@ seed(unit("compiler", "grad"),
 seed(unit("compiler", "assign"),
      ("a partial sum is let through", "compiler/assign.c", "asked != NULL ? asked : &complete", "asked != NULL ? asked : &layout"))
 seed(unit("compiler", "reshard"),
-     ("two conversions are one", "compiler/reshard.c", "made->comm == kind && g->values.at[v].layout == layout) return v;", "made->comm == kind) return v;"))
+     ("equal conversions twice", "compiler/reshard.c", "made->comm == kind && g->values.at[v].layout == layout) return v;", "made->comm == kind && false) return v;"),
+     ("a loss as it was computed", "compiler/reshard.c", "c->spmd.loss = bring(&r, at_home[g->loss], c->loss_need);", "c->spmd.loss = g->loss;"))
 seed(unit("compiler", "collectives"),
      ("collectives at -O1 too", "compiler/collectives.c", "if (c->options->optimize < 2) return true;", "if (c->options->optimize < 1) return true;"),
      ("the dearest source", "compiler/collectives.c", "if (!cheaper(other, best)) continue;", "if (cheaper(other, best)) continue;"))
 seed(unit("compiler", "schedule"),
      ("no one waits", "compiler/schedule.c", "if (node->comm != COMM_STRIDED_SLICE) emit(s, n, true);", ""),
-     ("an update before the last reader", "compiler/schedule.c", "int before = root->op == OP_read ? last_reader[root->state] :", "int before = root->op == OP_read ? 0 :"))
+     ("a write before the last reader", "compiler/schedule.c", "if (node->op == OP_write && last_reader[node->state] > ready) ready = last_reader[node->state];", "if (node->op == OP_write) ready = 0;"))
 seed(unit("compiler", "memory"),
      ("a source that ends at the start", "compiler/memory.c", "a->last[node->in[k]] = i;", "if (!c->order.at[i].wait) a->last[node->in[k]] = i;"),
-     ("a state overwritten while it is read", "compiler/memory.c", "if (last_read[write->state] < a->def[value] ||", "if (last_read[write->state] <= a->def[value] + 1 ||"))
+     ("an operand overwritten that is read again", "compiler/memory.c", "a->last[from] != step ||", ""))
 seed(unit("compiler", "emit"),
      ("no certificate in the bytes", "compiler/emit.c", "c->plan.certificate = c->proof.certificate;", ""),
      ("a wait for another request", "compiler/emit.c", "step.request = e->request[item.node];", "step.request = item.wait ? 0 : e->request[item.node];"))
 seed(unit("compiler", "pipeline"),
-     ("passes that no one verifies", "compiler/pipeline.c", "if (pass->leaves != LEAVES_PLAN &&", "if (false &&"))
+     ("a merged reshape with the rule of the first", "compiler/simplify.c", "node->rule = rule;", ""),
+     ("a rejected net without an exit code", "compiler/pipeline.c", "if (c->error.code == 0) c->error.code = EXIT_REJECTED;", ""))
 seed(unit("compiler", "dump"),
      ("a slice from the tensor's begin", "compiler/dump.c", "begin[d] = target.begin[d] - source.begin[d];", "begin[d] = target.begin[d];"))
 seed(unit("compiler", "stats"),
@@ -190,8 +192,15 @@ seed(unit("proof", "layout"),
      ("proof: sets that overlap", "proof/layout.c", "if (at < set->n && (high > set->low[at] || set->low[at] % high)) return false;", ""),
      ("proof: any layouts are gathered", "proof/layout.c", "ok = !removed->n && up; break;", "ok = !removed->n; break;"),
      ("proof: a target that owes more", "proof/layout.c", "|| !set_subtract(&a, &b, &rest)) {", "|| (set_subtract(&a, &b, &rest), false)) {"))
-seed(unit("proof", "check"),
+seed(unit("proof", "operators"),
      ("proof: any partial operand", "proof/operators.c", "if (!legal) return fail(", "if (false) return fail("),
+     ("proof: a product is linear in both at once", "proof/operators.c", "(letters->pass == PASS_ONE && npartial == 1)", "letters->pass == PASS_ONE"),
+     ("proof: sums over other digits", "proof/operators.c", "if (!set_equal(&owed[i], &owed[which])) return", "if (false) return"),
+     ("proof: a maximum for a sum", "proof/operators.c", "if (r != REDUCE_SUM && layout_count(out[k], out[k]->ndim + r)) return", "if (false) return"),
+     ("proof: a repeated dimension that is split", "proof/operators.c", "if (layout_count(layout, d)) return fail(why, n, \"a dimension that must be whole is split\");", ""),
+     ("proof: one digit for two indices", "proof/operators.c", "if (!set_add_list(&all, layout, d)) return", "if (set_add_list(&all, layout, d), false) return"),
+     ("proof: a reshape of any digits", "proof/operators.c", "if (ni != nj || memcmp(", "if (false && memcmp("))
+seed(unit("proof", "check"),
      ("proof: any result", "proof/operators.c", "if (!set_equal(&result, &partial)) {", "if (false) {"),
      ("proof: any split along a shared index", "proof/operators.c", "} else if (!own_list_same(where[letter], list[letter], layout, d, letters->size[letter])) {", "} else if (false) {"),
      ("proof: overlapping values", "proof/memory.c", "if (at < nlive && live[at].begin < range.end) {", "if (false) {"),
@@ -222,7 +231,7 @@ seed(OPS,
      ("replicas share the first one's slice", "runtime/load.c", "slice * shape_elements(&operand->local)", "0 * slice * shape_elements(&operand->local)"),
      ("a slice from the operand's first element", "runtime/cpu/move.c", "(char *)in->data + first * dtype_bytes[in->dtype]", "(char *)in->data + 0 * first"),
      ("gradients summed over sources that are copies", "ir/graph.c", "strategy->factor[f] = origin->factor[from];", "strategy->factor[f].n = 0;"),
-     ("a partial operand in a product", "compiler/assign.c", "asked != NULL ? asked : &complete", "asked != NULL ? asked : &layout"))
+     ("a partial operand let through", "compiler/reshard.c", "if (from == to) return value;", "if (from == to || layout_is_partial(from)) return value;"))
 seed(DIFFERENCES,
      ("a gradient that forgets the chain rule", "runtime/cpu/elementwise.c", "BINARY(tanh_grad, f64, double, y *(1 - x * x))", "BINARY(tanh_grad, f64, double, y *(1 - x))"),
      ("a quotient's second gradient without a factor", "ir/adjoint.c", "int product = emit2(graph, node, OP_mul, scaled, PART_OUT, y, PART_OUT, PART_OUT, grad_name(graph, node, 1));", "int product = scaled;"),
@@ -259,7 +268,7 @@ seed(commtest("kinds", "shared"),
      ("a slot of the use before", "runtime/comm/move.c", "request->peer[node]->at[((request->epoch & 1) * 2 +", "request->peer[node]->at[((~request->epoch & 1) * 2 +"),
      ("bytes read that are not counted", "runtime/comm/move.c", "job->counters.received_bytes += peer->moved_bytes;", ""))
 seed(commtest("kinds", "messages"),
-     ("bytes in messages counted twice", "runtime/comm/move.c", "job->counters.sent_bytes += p->walk.count * bytes;", "job->counters.sent_bytes += 2 * p->walk.count * bytes;"),
+     ("bytes in messages counted twice", "runtime/comm/move.c", "job->message_bytes += p->walk.count * bytes;", "job->message_bytes += 2 * p->walk.count * bytes;"),
      ("parts of a message over each other", "runtime/comm/request.c", "Packing packing = {.transfer = sent->transfer, .message_bytes = message->bytes};",
       "Packing packing = {.transfer = sent->transfer, .message_bytes = 0};"))
 seed(commtest("sweep", "messages", 4),
@@ -281,8 +290,12 @@ seed(script("failures", "compiler/pcc", "Compiler.test_a_file_that_cannot_grow_l
 seed(script("failures", "runtime/prun", "Runner.test_a_file_of_initial_values_that_does_not_fit_is_rejected"),
      ("any number of initial values", "runtime/npy.c", "if ((uint64_t)size != n - begin - length)", "if (false)"),
      ("initial values of any shape", "runtime/state.c", "} else if (!shape_equal(&shape, &state->type.shape)) {", "} else if (false) {"))
-seed(script("killed", "runtime/prun", "Killed.test_a_rank_that_fails_alone_before_training_is_named"),
-     ("a failure that only its rank knows", "runtime/exec.c", "bool ok = comm_agree(comm, load_local(executor, error), error);", "bool ok = load_local(executor, error);"))
+seed(ABORT,
+     ("a job ended in another's name", "runtime/comm/mpi.c", "ends the job with exit code %d\\n\", comm->process,", "ends the job with exit code %d\\n\", comm->process + 1,"))
+seed(LATE,
+     ("a late rank without a name", "runtime/comm/mpi.c", "text_printf(text, \"rank %d \", job->rank_of[node_rank]);", "text_printf(text, \"a rank \");"))
+seed(script("killed", "runtime/prun", "Killed.test_a_rank_that_stops_is_named_after_the_timeout"),
+     ("a stopped rank without a name", "runtime/comm/mpi.c", "text_printf(text, \"rank %d \", job->rank_of[node_rank]);", "text_printf(text, \"a rank \");"))
 seed(script("commands", "runtime/prun", "Commands.test_help", "Commands.test_version"),
      ("prun without help", "runtime/main.c", "usage: prun", "use: prun"))
 

@@ -83,6 +83,16 @@ Test(syntax, an_unclosed_bracket_is_noted_where_it_was_opened) {
     compiled_finish(&c);
 }
 
+Test(syntax, a_brace_ends_what_is_open_inside) {
+    Compiled c;
+    compile(&c, "net q {\n a = f((1\n}\ntrain {\n steps 4;\n}\n", 8);
+    expect_error(&c, 3, 1, "expected ')' before '}'");
+    cr_assert_eq(c.diags.items.at[1].kind, DIAG_NOTE);
+    cr_assert_eq(c.diags.items.at[1].span.line, 2);
+    cr_assert_eq(c.diags.nerrors, 2, "the block behind it is read as one");
+    compiled_finish(&c);
+}
+
 Test(syntax, recovery_at_semicolons_and_braces_shows_several_errors) {
     Compiled c;
     compile(&c, "net q {\n a = ;\n b = (1;\n c 3;\n}\ntrain {\n steps 4;\n x = ];\n}\n", 8);

@@ -109,7 +109,8 @@ Test(diag, beyond_twenty_errors_are_counted_not_kept) {
 Test(name, nearest_is_within_a_third_of_the_length) {
     const char *const names[] = {"matmul", "relu", "transpose", "mse", "momentum"};
     cr_assert_str_eq(name_nearest("matmull", names, 5), "matmul");
-    cr_assert_str_eq(name_nearest("matmlu", names, 5), "matmul", "a swap is one edit");
+    cr_assert_str_eq(name_nearest("matmlu", names, 5), "matmul");
+    cr_assert_str_eq(name_nearest("rleu", names, 5), "relu", "a swap is one edit: of 4 letters no more may differ");
     cr_assert_str_eq(name_nearest("rel", names, 5), "relu");
     cr_assert_str_eq(name_nearest("transopse", names, 5), "transpose");
     cr_assert_str_eq(name_nearest("ms", names, 5), "mse");

@@ -26,6 +26,10 @@ Test(scan, integers_stop_at_their_limits) {
     cr_assert_not(scan_integer(begin(&f, "9223372036854775808\n"), "n", INT64_MIN, INT64_MAX, &value));
     cr_assert_str_eq(f.error.text, "t:1: n is 9223372036854775808; it must be -9223372036854775808 to 9223372036854775807");
     cr_assert_not(scan_integer(begin(&f, "99999999999999999999999999999999999999\n"), "n", 0, 5, &value));
+    cr_assert(scan_integer(begin(&f, "5\n"), "n", 0, 5, &value) && value == 5);
+    cr_assert_not(scan_integer(begin(&f, "6\n"), "n", 0, 5, &value));
+    cr_assert_str_eq(f.error.text, "t:1: n is 6; it must be 0 to 5");
+    cr_assert_not(scan_integer(begin(&f, "-1\n"), "n", 0, 5, &value));
     cr_assert_not(scan_integer(begin(&f, "12x\n"), "n", 0, 50, &value));
     cr_assert_not(scan_integer(begin(&f, "-\n"), "n", -5, 5, &value));
     cr_assert_eq(f.error.code, EXIT_REJECTED);

@@ -333,3 +333,130 @@ Test(proof_check, requests_must_be_waited_for_once) {
     cr_assert(proved(&plan));
     arena_finish(&arena);
 }
+
+/* Inputs and constants are read where they are: from another one's place they are other values. */
+static void each_leaf_confused(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->instances.n; i++) {
+        Instance *instance = &role->instances.at[i], own = *instance;
+        if (own.place == PLACE_INPUT)
+            for (int other = 0; other < plan->graph.inputs.n; other++) {
+                if (other == own.at) continue;
+                instance->at = other;
+                refuse(which, plan, "another input is claimed for value", i);
+            }
+        if (own.place == PLACE_CONSTANT)
+            for (int other = 0; other < plan->graph.nodes.n; other++) {
+                if (other == own.at) continue;
+                instance->at = other;
+                refuse(which, plan, "another constant is claimed for value", i);
+            }
+        *instance = own;
+        for (int k = 0; k < plan->graph.inputs.n && own.place == PLACE_ARENA; k++) {
+            const Layout *layout = plan->graph.inputs.at[k].layout;
+            if (!layout_equal(own.layout, layout)) continue;
+            instance->place = PLACE_INPUT;
+            instance->at = k;
+            refuse(which, plan, "what is computed is claimed to be an input: value", i);
+            *instance = own;
+        }
+    }
+}
+Test(proof_check, an_input_or_constant_confused_is_refused) { on_all(each_leaf_confused, 50); }
+
+/* What is computed while a communication is under way lies over its source. */
+static void each_source_overwritten(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->steps.n; i++) {
+        const Step *start = &role->steps.at[i];
+        if (start->kind != STEP_START || role->instances.at[start->in[0]].place != PLACE_ARENA) continue;
+        for (int k = i + 1; k < role->steps.n; k++) {
+            const Step *step = &role->steps.at[k];
+            if (step->kind == STEP_WAIT && step->request == start->request) break;
+            for (int o = 0; step->kind != STEP_WAIT && o < step->nout; o++) {
+                Instance *instance = &role->instances.at[step->out[o]];
+                if (instance->place != PLACE_ARENA) continue;
+                int64_t own = instance->at, arena = role->arena_bytes;
+                instance->at = role->instances.at[start->in[0]].at;
+                role->arena_bytes *= 2; /* room for it there */
+                refuse(which, plan, "a source is overwritten before the wait, by step", k);
+                instance->at = own;
+                role->arena_bytes = arena;
+            }
+        }
+    }
+}
+Test(proof_check, a_source_that_is_overwritten_before_the_wait_is_refused) { on_all(each_source_overwritten, 20); }
+
+/* A second communication like one of the plan's, into memory of its own, whose result no one takes. */
+static void each_wait_forgotten(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    Step *room = malloc((size_t)(role->steps.n + 1) * sizeof *room), *own = role->steps.at;
+    Instance *values = malloc((size_t)(role->instances.n + 1) * sizeof *values), *own_values = role->instances.at;
+    int n = role->steps.n;
+    int64_t arena = role->arena_bytes;
+    memcpy(room, own, (size_t)n * sizeof *room);
+    memcpy(values, own_values, (size_t)role->instances.n * sizeof *values);
+    role->steps.at = room;
+    role->instances.at = values;
+    for (int i = 0; i < n; i++) {
+        if (own[i].kind != STEP_START || values[own[i].in[0]].place != PLACE_ARENA) continue;
+        insert_step(role, i, own[i]);
+        const Instance *target = &values[own[i].out[0]];
+        values[role->instances.n] = *target;
+        values[role->instances.n].at = arena;
+        values[role->instances.n].place = PLACE_ARENA;
+        role->arena_bytes = arena + ((int64_t)1 << 30);
+        room[i].out[0] = role->instances.n++;
+        room[i].request = n; /* no one's */
+        refuse(which, plan, "no one waits for step", i);
+        role->instances.n--;
+        role->steps.n = n;
+        role->arena_bytes = arena;
+        memcpy(room, own, (size_t)n * sizeof *room);
+    }
+    role->steps.at = own;
+    role->instances.at = own_values;
+    free(room);
+    free(values);
+}
+Test(proof_check, a_communication_without_a_wait_is_refused) { on_all(each_wait_forgotten, 20); }
+
+/* w is updated in its storage; the forward product, which reads it and on which no other step waits, is done after that. */
+Test(proof_check, an_old_state_read_after_its_update_is_refused) {
+    static const char net[] = "net n() { param w : f32[8] = ones; loss sum(w * w); }\ntrain { optimizer = sgd(lr = 0.1); steps = 1; }\n";
+    Arena arena;
+    arena_init(&arena);
+    Diags diags;
+    diags_init(&diags, &arena);
+    Options options = {.input = "n.dsl", .output = "/dev/null", .optimize = 2, .prove = true, .overrides = {.nranks = 1}};
+    Compilation c;
+    Plan plan;
+    Error error;
+    cr_assert(compile(&c, &arena, &options, &diags, net, strlen(net)), "%s", c.error.text);
+    cr_assert(plan_read(&plan, &arena, "plan", c.text.at, c.text.n, 0, &error), "%s", error.text);
+    Role *role = role_of(&plan);
+    int moved = 0, n = role->steps.n;
+    bool in_place = false;
+    for (int i = 0; i < role->instances.n; i++)
+        in_place |= role->instances.at[i].place == PLACE_STATE && role->instances.at[i].version == 1;
+    cr_assert(in_place, "the update has memory of its own: this test shows nothing");
+    for (int i = 0; i < n - moved;) {
+        Step step = role->steps.at[i];
+        if (step.kind != STEP_KERNEL || step.node[0] >= plan.graph.nforward) {
+            i++;
+            continue;
+        }
+        remove_step(role, i, &step);
+        insert_step(role, n - 1, step);
+        Instance *result = &role->instances.at[step.out[0]];
+        result->at = role->arena_bytes; /* memory that nothing else has */
+        role->arena_bytes += 64;
+        moved++;
+    }
+    cr_assert_eq(moved, 2, "the product and its sum");
+    cr_assert_not(proved(&plan));
+    cr_assert(strstr(last, "the old version of state w is read after it was overwritten"), "%s", last);
+    compilation_finish(&c);
+    arena_finish(&arena);
+}

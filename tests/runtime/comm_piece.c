@@ -1,5 +1,5 @@
 /* Packing, unpacking and reducing pieces, against plain loops over indices. */
-#include "runtime/runtime.h"
+#include "runtime/comm/comm.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -114,4 +114,33 @@ Test(comm_piece, integer_sums_wrap) {
     int32_t a = INT32_MAX, b = 1;
     piece_reduce(&piece, &piece.box, &a, I32, REDUCE_SUM, &b);
     cr_assert_eq(a, INT32_MIN);
+}
+
+/* Sums of fractions: another order of the terms is other bits. */
+Test(comm_piece, terms_are_added_from_left_to_right) {
+    enum { MOST = 20, CELLS = 64 };
+    Piece piece = {.box = {1, {0}, {CELLS}}, .count = CELLS};
+    float data[MOST][CELLS], target[CELLS], expected[CELLS];
+    const void *source[MOST];
+    const Box *boxes[MOST + 1];
+    View views[MOST + 1];
+    Walk walk;
+    for (int k = 0; k <= MOST; k++)
+        boxes[k] = &piece.box;
+    for (int k = 0; k < MOST; k++) {
+        source[k] = data[k];
+        for (int i = 0; i < CELLS; i++)
+            data[k][i] = (float)((i * 7919 + k * 104729) % 10007) / 97.0f;
+    }
+    walk_init(&walk, &piece, boxes, MOST + 1, views);
+    for (int n = 2; n <= MOST; n++)
+        for (int add = 0; add < 2; add++) {
+            for (int i = 0; i < CELLS; i++) {
+                target[i] = expected[i] = add ? 0.7f : data[0][i];
+                for (int k = !add; k < n; k++)
+                    expected[i] += data[k][i];
+            }
+            walk_reduce(&walk, &views[MOST], target, views, source, n, F32, REDUCE_SUM, add);
+            cr_assert_arr_eq(target, expected, sizeof expected, "%d terms%s", n, add ? ", added" : "");
+        }
 }

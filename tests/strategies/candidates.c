@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "strategies/strategies.h"
+#include "strategies/choice.h"
 #include "tests/strategies/nets.h"
 
 /* Ordered factorisations of n over factors of these sizes, counted from the last factor on: ways[r] to make r. */
@@ -134,4 +134,12 @@ Test(candidates, the_batch_is_dimension_0_of_the_first_operand_that_depends_on_a
     cr_expect_eq(strategy.factor[0].n, 0);
     cr_expect_eq(strategy.factor[1].n, 0);
     net_finish(&net);
+}
+
+Test(candidates, a_batch_is_split_no_further_than_it_has) {
+    Factor five = {.size = 5}, six = {.size = 6}, whole = {.size = 8, .whole = true};
+    cr_expect_eq(split_largest(&five, 8, false), 4);
+    cr_expect_eq(split_largest(&five, 8, true), 1);
+    cr_expect_eq(split_largest(&six, 8, true), 2);
+    cr_expect_eq(split_largest(&whole, 8, false), 1);
 }

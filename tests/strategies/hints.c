@@ -45,7 +45,8 @@ Test(hints, values) {
 }
 
 Test(hints, product_over_the_ranks) {
-    expect_error("((4, 4), (4, 1))", "the strategy needs 16 ranks, there are 8", "net.dsl:1:1:", "would be one for 8 ranks", false);
+    expect_error("((4, 4), (4, 1))", "the strategy needs 16 ranks, there are 8", "net.dsl:1:1:",
+                 "((2, 4), (4, 1)) would be one for 8 ranks", false);
     expect_error("((3, 1), (1, 1))", "needs 3 ranks, which does not divide 8", "net.dsl:1:1:", "would be one for 8 ranks", false);
     expect_error("((16, 32), (32, 6))", "needs 3072 ranks", "net.dsl:1:1:", "would be one for 8 ranks", false);
 }

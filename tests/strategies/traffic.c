@@ -145,6 +145,20 @@ Test(traffic, an_all_reduce_of_a_group_moves_twice_what_it_adds) {
     cr_expect_eq(sent.max, received.max);
 }
 
+Test(traffic, a_reduce_scatter_moves_all_terms_but_ones_own) {
+    Layout from, to;
+    layout_init(&from, 1), layout_init(&to, 1);
+    layout_append(&from, 1 + REDUCE_SUM, (Digit){.size = 4, .stride = 1});
+    layout_append(&to, 0, (Digit){.size = 4, .stride = 1});
+    Shape shape = {.ndim = 1, .dim = {12}};
+    Traffic received, sent;
+    traffic_step(COMM_REDUCE_SCATTER, &from, &to, &shape, 8, &received, &sent);
+    cr_expect_eq(received.total, 2 * 4 * 3 * 3); /* two groups of four ranks, each of which adds three terms to its own three cells */
+    cr_expect_eq(sent.total, received.total);
+    cr_expect_eq(received.max, 9);
+    cr_expect_eq(sent.max, 9);
+}
+
 Test(traffic, a_slice_moves_nothing) {
     Layout from, to;
     layout_init(&from, 1), layout_init(&to, 1);

@@ -1,0 +1,127 @@
+/* Which layouts an operator takes and gives: partial sums above all. */
+#include "proof/internal.h"
+#include <criterion/criterion.h>
+#include <string.h>
+
+/* One node of operands [8, 8] and, where `row` says so, a second one [8]. */
+typedef struct Fixture {
+    Arena arena;
+    Graph graph;
+    Letters letters;
+    const Node *node;
+} Fixture;
+
+static void begin(Fixture *f, OpCode op, int nin, bool row, const Attr *attr) {
+    arena_init(&f->arena);
+    graph_init(&f->graph, &f->arena);
+    f->graph.nranks = 8;
+    int in[MAX_IN];
+    for (int i = 0; i < nin; i++) {
+        TensorType type = {.dtype = F32, .shape = {2, {8, 8}}};
+        if (row && i == 1) type.shape = (Shape){1, {8}};
+        in[i] = graph_constant(&f->graph, type, NULL, 1, NULL, (Span){0});
+    }
+    RuleError error;
+    int id = graph_add(&f->graph, op, in, nin, attr, NULL, (Span){0}, &error);
+    cr_assert(id >= 0, "%s: %s", op_table[op].name, error.text);
+    f->node = &f->graph.nodes.at[id];
+    char why[512];
+    cr_assert(node_letters(&f->graph, f->node, &f->letters, why, sizeof why), "%s: %s", op_table[op].name, why);
+}
+
+static bool fits(Fixture *f, const char *const *texts) {
+    Layout layouts[MAX_IN + MAX_OUT];
+    const Layout *in[MAX_IN], *out[MAX_OUT];
+    char why[512];
+    for (int i = 0; i < f->node->nin + f->node->nout; i++) {
+        const char *at = texts[i];
+        bool hidden;
+        cr_assert(layout_read(&at, &layouts[i], &hidden), "%s", texts[i]);
+        if (i < f->node->nin)
+            in[i] = &layouts[i];
+        else
+            out[i - f->node->nin] = &layouts[i];
+    }
+    return kernel_check(&f->graph, f->node, &f->letters, in, out, why, sizeof why);
+}
+
+#define P "[- -] +sum(8@1)"
+#define W "[- -]"
+
+/* Whether the operator, given operands that owe a sum or not, gives a result that owes it. */
+typedef struct Row {
+    OpCode op;
+    int nin;
+    const char *layouts[3]; /* operands, then the result */
+    bool legal;
+} Row;
+
+Test(proof_operators, partial_sums_enter_where_the_operator_is_linear_in_them) {
+    static const Row rows[] = {
+        {OP_relu, 1, {P, P}, false},           {OP_relu, 1, {W, W}, true},          {OP_relu, 1, {P, W}, false},
+        {OP_tanh, 1, {P, P}, false},           {OP_exp, 1, {P, P}, false},          {OP_log, 1, {P, P}, false},
+        {OP_sqrt, 1, {P, P}, false},           {OP_neg, 1, {P, P}, true},           {OP_neg, 1, {P, W}, false},
+        {OP_add, 2, {P, P, P}, true},          {OP_add, 2, {P, W, P}, false},       {OP_sub, 2, {W, P, P}, false},
+        {OP_mul, 2, {P, W, P}, true},          {OP_mul, 2, {W, P, P}, true},        {OP_mul, 2, {P, P, P}, false},
+        {OP_div, 2, {P, W, P}, true},          {OP_div, 2, {W, P, P}, false},       {OP_div, 2, {P, P, P}, false},
+        {OP_matmul, 2, {P, W, P}, true},       {OP_matmul, 2, {P, P, P}, false},    {OP_matmul, 2, {W, W, P}, false},
+        {OP_relu_grad, 2, {W, P, P}, true},    {OP_relu_grad, 2, {P, W, P}, false}, {OP_tanh_grad, 2, {P, P, P}, false},
+        {OP_sqrt_grad, 2, {P, W, P}, false},   {OP_transpose, 1, {P, P}, true},     {OP_transpose, 1, {P, W}, false},
+        {OP_add, 2, {P, "[- -] +sum(4@1)", P}, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Fixture f;
+        begin(&f, rows[i].op, rows[i].nin, false, NULL);
+        cr_expect_eq(fits(&f, rows[i].layouts), rows[i].legal, "%s: %s, %s, %s", op_table[rows[i].op].name, rows[i].layouts[0], rows[i].layouts[1],
+                     rows[i].layouts[2] ? rows[i].layouts[2] : "");
+        arena_finish(&f.arena);
+    }
+}
+
+Test(proof_operators, updates_take_no_partial_gradient) {
+    Fixture f;
+    Attr attr[MAX_ATTRS] = {{.given = true, .f = 0.1}};
+    begin(&f, OP_sgd, 2, false, attr);
+    cr_expect(fits(&f, (const char *const[]){W, W, W}));
+    cr_expect_not(fits(&f, (const char *const[]){W, P, P}));
+    cr_expect_not(fits(&f, (const char *const[]){W, P, W}));
+    arena_finish(&f.arena);
+}
+
+Test(proof_operators, a_contracted_index_that_is_split_makes_a_partial_sum) {
+    Fixture f;
+    begin(&f, OP_matmul, 2, false, NULL);
+    cr_expect(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1 -]", "[2@4 -] +sum(4@1)"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1 -]", "[2@4 -]"}), "the sum is forgotten");
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1 -]", "[2@4 -] +max(4@1)"}), "another reduction");
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 -]", "[- -]", "[2@4 -] +max(4@1)"}), "a maximum that nobody takes");
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@2 -]", "[2@4 -] +sum(4@1)"}), "k is split otherwise in b");
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1 -]", "[- 2@4] +sum(4@1)"}), "m's digit at n");
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1 2@4]", "[2@4 2@4] +sum(4@1)"}), "one digit for two indices");
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[- -]", "[2@4 -] +sum(4@1)"}), "k is whole in b");
+    arena_finish(&f.arena);
+}
+
+Test(proof_operators, a_repeated_dimension_is_whole) {
+    Fixture f;
+    begin(&f, OP_add, 2, true, NULL);
+    cr_expect(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1]", "[2@4 4@1]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4]", "[2@4 4@1]"}), "a row aligns with the last dimension");
+    arena_finish(&f.arena);
+    Attr attr[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {1}}, {.given = true, .i = 1}};
+    begin(&f, OP_sum, 1, false, attr);
+    cr_expect(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4 -] +sum(4@1)"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 -]", "[2@4 4@1]"}), "the dimension of size 1 that keep_dims leaves");
+    arena_finish(&f.arena);
+}
+
+Test(proof_operators, a_reshape_splits_the_leading_dimension_of_a_group) {
+    Fixture f;
+    Attr attr[MAX_ATTRS] = {{.given = true, .n = 2, .ints = {4, 16}}};
+    begin(&f, OP_reshape, 1, false, attr);
+    cr_expect(fits(&f, (const char *const[]){"[4@2 -]", "[4@2 -]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]"}), "8 parts of 4 rows");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 2@4]", "[- 2@4]"}), "an inner dimension");
+    cr_expect_not(fits(&f, (const char *const[]){"[4@2 -]", "[4@1 -]"}), "other digits");
+    arena_finish(&f.arena);
+}
