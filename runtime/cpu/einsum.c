@@ -120,6 +120,25 @@ typedef struct Product {
     int64_t item;    /* batch iteration under way, -1: threads divide the batch */
 } Product;
 
+/* Below this many multiplications a plain loop is as fast as BLAS; it adds in order and rounds after every operation, so that small examples
+ * give the same digits on every processor. */
+enum { TINY = 64 };
+
+#define TINY_PRODUCT(NAME, T)                                                                                                              \
+    static void NAME(const Gemm *g, int64_t m, int64_t n, const T *a, const T *b, bool add, T *out) {                                      \
+        int64_t a_row = g->a.transposed ? 1 : g->a.leading, a_depth = g->a.transposed ? g->a.leading : 1;                                  \
+        int64_t b_depth = g->b.transposed ? 1 : g->b.leading, b_column = g->b.transposed ? g->b.leading : 1;                               \
+        for (int64_t i = 0; i < m; i++)                                                                                                    \
+            for (int64_t j = 0; j < n; j++) {                                                                                              \
+                T sum = add ? out[i * g->out_leading + j] : 0;                                                                             \
+                for (int64_t k = 0; k < g->k; k++)                                                                                         \
+                    sum += a[i * a_row + k * a_depth] * b[k * b_depth + j * b_column];                                                     \
+                out[i * g->out_leading + j] = sum;                                                                                         \
+            }                                                                                                                              \
+    }
+TINY_PRODUCT(tiny_f32, float)
+TINY_PRODUCT(tiny_f64, double)
+
 /* Rows [row, row + m) and columns [column, column + n) of one batch item. */
 static void multiply(const Product *product, int64_t item, int64_t row, int64_t m, int64_t column, int64_t n) {
     const Gemm *g = &product->gemm;
@@ -134,7 +153,12 @@ static void multiply(const Product *product, int64_t item, int64_t row, int64_t 
         void *out = product->out + (at[OUT] + row * g->row_stride[1] + column * g->column_stride[1]) * bytes;
         CBLAS_TRANSPOSE a_order = g->a.transposed ? CblasTrans : CblasNoTrans, b_order = g->b.transposed ? CblasTrans : CblasNoTrans;
         int lda = (int)g->a.leading, ldb = (int)g->b.leading, ldc = (int)g->out_leading;
-        if (product->dtype == F32)
+        bool tiny = m * n * g->k <= TINY;
+        if (tiny && product->dtype == F32)
+            tiny_f32(g, m, n, a, b, i > 0, out);
+        else if (tiny)
+            tiny_f64(g, m, n, a, b, i > 0, out);
+        else if (product->dtype == F32)
             cblas_sgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0, out, ldc);
         else
             cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0, out, ldc);
