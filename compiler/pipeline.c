@@ -43,8 +43,10 @@ double now_seconds(void) {
 }
 
 bool pass_parse(Compilation *c) {
-    if (!frontend_compile(c->options->input, c->source, c->source_bytes, &c->options->overrides, &c->graph, c->arena, c->diags))
+    if (!frontend_compile(c->options->input, c->source, c->source_bytes, &c->options->overrides, &c->graph, c->arena, c->diags)) {
+        if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
         return false;
+    }
     c->net_hash = graph_hash(&c->graph);
     return true;
 }

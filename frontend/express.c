@@ -209,7 +209,7 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
     Loc name = call->loc;
     name.end = name.begin + (int)strlen(call->text);
     Span span = lower_span(lower, name);
-    if (symbol && symbol->kind != SYMBOL_AHEAD) {
+    if (symbol && symbol->kind != SYMBOL_AHEAD && symbol->kind != SYMBOL_OPEN) {
         diag_error(lower->diags, span, "%s is a %s, not an operator", call->text, symbol->kind == SYMBOL_NUMBER ? "number" : "tensor");
         diag_note(lower->diags, symbol->span, "%s is defined here", call->text);
         diag_hint(lower->diags, "a product is written with '*', a matrix product matmul(a, b)");

@@ -20,15 +20,22 @@ static bool head_entry_lower(Lower *lower, const Entry *entry) {
     Symbol *symbol;
     int64_t value = 0;
     if (!names_define(lower, entry->name, entry->name_loc, &symbol)) return false;
+    Symbol failed = *symbol;
+    failed.kind = SYMBOL_FAILED;
     bool defined = define_find(lower->overrides, entry->name, &value);
     Number number = {.i = value, .f = (double)value};
     if (!defined && !entry->value) {
         diag_error(lower->diags, lower_span(lower, entry->name_loc), "%s has no value", entry->name);
         diag_hint(lower->diags, "give it one here (%s = 16), or with -D %s=16", entry->name, entry->name);
+        *symbol = failed;
         return false;
     }
-    if (!defined && !number_eval(lower, entry->value, &number)) return false;
-    symbol = names_find(&lower->names, entry->name);
+    bool known = defined || number_eval(lower, entry->value, &number);
+    symbol = names_find(&lower->names, entry->name); /* the table may have grown */
+    if (!known) {
+        *symbol = failed;
+        return false;
+    }
     symbol->kind = SYMBOL_NUMBER;
     symbol->number = number;
     if (!number.real && number.i > 0) vec_push(lower->arena, &lower->graph->dims, (Dim){.name = entry->name, .size = number.i});
@@ -196,16 +203,20 @@ static bool statement_lower(Lower *lower, const Statement *statement) {
     case STATEMENT_LOSS:
         break;
     }
-    if (ok) *names_find(&lower->names, statement->name) = symbol;
+    if (!ok) symbol.kind = SYMBOL_FAILED;
+    *names_find(&lower->names, statement->name) = symbol;
     return ok;
+}
+
+/* A name that is defined below. */
+static void name_ahead(Lower *lower, const char *name, Loc loc) {
+    if (!names_find(&lower->names, name)) names_insert(&lower->names, lower->arena, name)->span = lower_span(lower, loc);
 }
 
 static bool net_lower(Lower *lower, const Block *net) {
     bool ok = true;
-    for (const Statement *statement = net->statements; statement; statement = statement->next) {
-        if (!statement->name || names_find(&lower->names, statement->name)) continue;
-        names_insert(&lower->names, lower->arena, statement->name)->span = lower_span(lower, statement->name_loc);
-    }
+    for (const Statement *statement = net->statements; statement; statement = statement->next)
+        if (statement->name) name_ahead(lower, statement->name, statement->name_loc);
     for (const Statement *statement = net->statements; statement; statement = statement->next) {
         ok &= statement_lower(lower, statement);
         if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
@@ -253,6 +264,8 @@ static bool file_lower(Lower *lower, const Parse *parse) {
     if (!net) return false;
     lower->graph->name = net->name;
     ok &= check_defines(lower, net);
+    for (const Entry *entry = net->entries; entry; entry = entry->next)
+        name_ahead(lower, entry->name, entry->name_loc);
     for (const Entry *entry = net->entries; entry; entry = entry->next)
         ok &= head_entry_lower(lower, entry);
     /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */

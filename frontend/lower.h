@@ -22,6 +22,7 @@ typedef struct Number {
 
 typedef enum {
     SYMBOL_AHEAD,  /* some statement below defines it */
+    SYMBOL_OPEN,   /* its definition is being read: a use in it is a mistake */
     SYMBOL_FAILED, /* its definition was an error: nothing more is said of it */
     SYMBOL_NUMBER,
     SYMBOL_INPUT,
@@ -69,7 +70,8 @@ static inline Span lower_span(const Lower *lower, Loc loc) {
 
 Symbol *names_find(const Names *names, const char *name);           /* or NULL */
 Symbol *names_insert(Names *names, Arena *arena, const char *name); /* a name that is not there; SYMBOL_AHEAD */
-/* Defines name; false when it has a definition already. The symbol is SYMBOL_FAILED until the caller says what it is. */
+/* Defines name; false when it has a definition already. The symbol is SYMBOL_OPEN until the caller says what it is, or
+ * that its definition failed. */
 bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol);
 /* The definition that a name in an expression stands for, or NULL after a diagnostic (none for SYMBOL_FAILED). */
 const Symbol *names_use(Lower *lower, const char *name, Loc loc);

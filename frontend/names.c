@@ -33,6 +33,7 @@ Symbol *names_insert(Names *names, Arena *arena, const char *name) {
 void note_defined(Lower *lower, const Symbol *symbol) {
     switch (symbol->kind) {
     case SYMBOL_AHEAD:
+    case SYMBOL_OPEN:
     case SYMBOL_FAILED:
         diag_note(lower->diags, symbol->span, "%s is defined here", symbol->name);
         break;
@@ -62,10 +63,11 @@ bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
         diag_hint(lower->diags, "each name stands for one thing: give this one another name");
         return false;
     }
-    found->kind = SYMBOL_FAILED;
+    found->kind = SYMBOL_OPEN;
     found->span = lower_span(lower, loc);
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (!strcmp(name, reserved[i])) {
+            found->kind = SYMBOL_FAILED;
             diag_error(lower->diags, found->span, "%s is a value of the language and cannot be a name", name);
             return false;
         }
@@ -76,7 +78,13 @@ const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
     const Symbol *symbol = names_find(&lower->names, name);
     Span span = lower_span(lower, loc);
     if (symbol && symbol->kind == SYMBOL_FAILED) return NULL;
-    if (symbol && symbol->kind != SYMBOL_AHEAD) return symbol;
+    if (symbol && symbol->kind != SYMBOL_AHEAD && symbol->kind != SYMBOL_OPEN) return symbol;
+    if (symbol && symbol->kind == SYMBOL_OPEN) {
+        diag_error(lower->diags, span, "%s is used in its own definition", name);
+        diag_note(lower->diags, symbol->span, "%s is defined here", name);
+        diag_hint(lower->diags, "a name stands for one thing: give the new one another name");
+        return NULL;
+    }
     if (symbol) {
         diag_error(lower->diags, span, "%s is used before its definition", name);
         diag_note(lower->diags, symbol->span, "%s is defined here", name);
@@ -89,7 +97,8 @@ const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
     }
     VEC(const char *) known = {0};
     for (size_t i = 0; i < lower->names.cap; i++)
-        if (lower->names.at[i].name && lower->names.at[i].kind != SYMBOL_AHEAD) vec_push(lower->arena, &known, lower->names.at[i].name);
+        if (lower->names.at[i].name && lower->names.at[i].kind != SYMBOL_AHEAD && lower->names.at[i].kind != SYMBOL_OPEN)
+            vec_push(lower->arena, &known, lower->names.at[i].name);
     const char *nearest = name_nearest(name, known.at, known.n);
     diag_error(lower->diags, span, "unknown name '%s'", name);
     if (nearest) {

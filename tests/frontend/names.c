@@ -43,6 +43,21 @@ Test(names, a_failed_definition_is_not_reported_again) {
     compiled_finish(&c);
 }
 
+Test(names, a_definition_does_not_use_its_own_name) {
+    Compiled c;
+    compile(&c, NET("    h = relu(h);\n    a = relu(h);"), 8);
+    expect_error(&c, 5, 14, "h is used in its own definition");
+    cr_assert_eq(c.diags.nerrors, 1);
+    compiled_finish(&c);
+    compile(&c, "net q(a = a + 1, b = c, c = 2) { param w : f32[c] = ones; loss sum(w); } train { optimizer = sgd(lr = 1); }", 8);
+    expect_error(&c, 1, 11, "a is used in its own definition");
+    cr_assert_eq(c.diags.nerrors, 2);
+    const Diag *second = &c.diags.items.at[3];
+    cr_assert_str_eq(second->text, "c is used before its definition");
+    cr_assert_eq(second->span.column, 22);
+    compiled_finish(&c);
+}
+
 Test(names, the_nearest_name_is_a_hint) {
     Compiled c;
     compile(&c, NET("    hidden = relu(x);\n    a = relu(hiden);"), 8);
