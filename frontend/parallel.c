@@ -16,14 +16,16 @@ static bool eval_mode(Lower *lower, const Expr *value) {
 }
 
 static bool eval_search(Lower *lower, const Expr *value) {
-    static const char *const names[] = {"sharding_propagation", "recursive_programming", "dynamic_programming"};
-    int search = choice(lower, "search", value, names, 3);
-    if (search < 0) return false;
-    lower->graph->settings.search = names[search];
-    if (search == 0) return true;
-    diag_error(lower->diags, lower_span(lower, value->loc), "search %s is not built yet", names[search]);
-    diag_hint(lower->diags, "search = sharding_propagation;");
-    return false;
+    static const char *const names[] = {"sharding_propagation"}, *const not_built[] = {"recursive_programming", "dynamic_programming"};
+    for (int i = 0; i < 2; i++)
+        if (value->kind == EXPR_NAME && !strcmp(value->text, not_built[i])) {
+            diag_error(lower->diags, lower_span(lower, value->loc), "search %s is not built yet", not_built[i]);
+            diag_hint(lower->diags, "search = sharding_propagation;");
+            return false;
+        }
+    if (choice(lower, "search", value, names, 1) < 0) return false;
+    lower->graph->settings.search = names[0];
+    return true;
 }
 
 static bool eval_dataset(Lower *lower, const Expr *value) {

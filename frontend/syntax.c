@@ -333,7 +333,8 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
         return;
     }
     bool next_line = loc.line > parse->previous.line && parse->previous.line > 0;
-    if (among(expected, n, "';'") && !among(expected, n, "'param'") && (next_line || at_end || !strcmp(unexpected, "'}'"))) {
+    bool between = among(expected, n, "'param'") || among(expected, n, "'net'"); /* statements, blocks: a ';' there is nothing missed */
+    if (among(expected, n, "';'") && !between && (next_line || at_end || !strcmp(unexpected, "'}'"))) {
         Loc after = parse->previous;
         diag_error(parse->diags, here(parse, after), "expected ';' after %s", quote(parse, after));
         return;

@@ -178,7 +178,7 @@ static bool init_file(Lower *lower, const Expr *expr, Init *init) {
         return false;
     }
     if (n < 4 || strcmp(path + n - 4, ".npy") != 0) {
-        diag_error(lower->diags, lower_span(lower, argument[0]->loc), "'%s' is not a .npy file", path);
+        diag_error(lower->diags, lower_span(lower, argument[0]->loc), n > 60 ? "'%.60s...' is not a .npy file" : "'%s' is not a .npy file", path);
         diag_hint(lower->diags, "numpy writes one with numpy.save(\"w.npy\", array)");
         return false;
     }
