@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "compiler/commands.h"
 #include "compiler/compiler.h"
@@ -251,6 +252,7 @@ static bool read_option(CommandLine *line, int argc, char **argv, int *i) {
     if (id == NOPTIONS) return unknown_option(word, is_short ? strlen(word) : n);
     const char *value = word[n] == '\0' ? NULL : word + n + !is_short;
     if (value != NULL && specs[id].argument == ARGUMENT_NONE) return usage_error("%s takes no argument", specs[id].name);
+    if (value != NULL && *value == '\0') return usage_error("%s takes an argument: %s", specs[id].name, specs[id].shown);
     if (value == NULL && specs[id].argument == ARGUMENT_REQUIRED) {
         if (*i + 1 >= argc) return usage_error("%s takes an argument: %s", specs[id].name, specs[id].shown);
         value = argv[++*i];
@@ -288,6 +290,11 @@ static const char *renamed(Arena *arena, const char *name, bool keep_directory, 
     size_t n = strlen(begin), e = strlen(ending);
     if (n > e && strcmp(begin + n - e, ending) == 0) n -= e;
     return arena_printf(arena, "%.*s%s", (int)n, begin, suffix);
+}
+
+static bool same_file(const char *a, const char *b) {
+    struct stat at_a, at_b;
+    return stat(a, &at_a) == 0 && stat(b, &at_b) == 0 && S_ISREG(at_a.st_mode) && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
 }
 
 /* ---------------------------------------------------------------- one compilation */
@@ -341,7 +348,12 @@ static int command(int argc, char **argv) {
         Options *options = &line.options;
         if (options->output == NULL) options->output = renamed(&arena, options->input, false, ".dsl", ".plan");
         if (options->dump_directory == NULL) options->dump_directory = renamed(&arena, options->output, true, ".plan", "_ir");
-        code = run(options, &arena);
+        if (same_file(options->input, options->output)) {
+            usage_error("the plan would overwrite the net %s; -o FILE names another file", options->input);
+            code = EXIT_USAGE;
+        } else {
+            code = run(options, &arena);
+        }
     }
     arena_finish(&arena);
     return code;

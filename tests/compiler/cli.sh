@@ -51,6 +51,9 @@ expect 2 "--stats takes no argument" net.dsl --stats=yes
 expect 2 "there is no rank 8 of 8" net.dsl --ranks 8 --dump-ranks 0,8
 expect 2 "one net at a time" net.dsl net.dsl
 expect 3 "cannot open missing.dsl" missing.dsl
+expect 2 "--dump-ir takes an argument" net.dsl --dump-ir=
+expect 2 "the plan would overwrite the net net.dsl" net.dsl -o ./net.dsl
+cmp net.dsl "$samples/quickstart.dsl" || failed=1
 expect 1 "error:" net.dsl --ranks 8 -D batch=0
 absent net.plan
 expect 3 "cannot write missing/net.plan" net.dsl --ranks 8 -o missing/net.plan
