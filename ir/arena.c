@@ -186,8 +186,9 @@ static bool write_and_close(FILE *file, const char *text, size_t n) {
 
 bool file_write(const char *path, const char *text, size_t n, Error *error) {
     struct stat status;
-    /* A device or pipe (/dev/stdout) cannot be replaced by a renamed file: it is written to. */
-    bool direct = stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+    /* A device, a pipe, or what a link leads to (/dev/stdout can be all of them) must not be replaced by a renamed file: it is written to. */
+    bool direct = (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
+                  (lstat(path, &status) == 0 && S_ISLNK(status.st_mode));
     Text temporary = {0};
     text_printf(&temporary, direct ? "%s" : "%s.tmp", path);
     FILE *file = fopen(temporary.at, "wb");

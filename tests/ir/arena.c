@@ -139,6 +139,29 @@ Test(file, failures_name_the_file_and_leave_nothing) {
     arena_finish(&arena);
 }
 
+Test(file, a_link_stays_a_link) {
+    char folder[] = "/tmp/pcc-arena-XXXXXX";
+    temporary_folder(folder);
+    Arena arena;
+    Error error;
+    struct stat status;
+    char *text;
+    size_t n;
+    arena_init(&arena);
+    char *target = arena_printf(&arena, "%s/target", folder), *link = arena_printf(&arena, "%s/link", folder);
+    cr_assert(file_write(target, "old", 3, &error), "%s", error.text);
+    cr_assert_eq(symlink(target, link), 0);
+    cr_assert(file_write(link, "new text", 8, &error), "%s", error.text);
+    cr_assert_eq(lstat(link, &status), 0);
+    cr_expect(S_ISLNK(status.st_mode));
+    cr_assert(file_read(&arena, target, 100, &text, &n, &error), "%s", error.text);
+    cr_expect_str_eq(text, "new text");
+    unlink(link);
+    unlink(target);
+    rmdir(folder);
+    arena_finish(&arena);
+}
+
 Test(file, a_full_disk_is_an_error) {
     if (access("/dev/full", W_OK) != 0) cr_skip_test("no /dev/full here");
     Error error;
