@@ -171,6 +171,8 @@ seed(unit("compiler", "stats"),
 seed(unit("compiler", "redistribute"),
      ("JSON of the bound alone", "compiler/redistribute.c", "c->received.total, c->received.max, c->sent.total", "c->bound.total, c->bound.max, c->sent.total"))
 seed(CLI,
+     ("a certificate that outlives an edit", "compiler/check.c", "plan->certificate = NULL;", ""),
+     ("a check that proves nothing", "compiler/check.c", "|| !proof_check(&plan, &proof, &error)) {", "|| false) {"),
      ("a plan that is not proved", "compiler/emit.c", "if (!c->options->prove) return true;", "return true;"))
 seed(DUMPS,
      ("another rank's slice", "compiler/dump.c", "layout_box(to->layout, &to->type.shape, v->rank, &target);", "layout_box(to->layout, &to->type.shape, 0 * v->rank, &target);"),
@@ -218,6 +220,7 @@ seed(unit("proof", "check"),
 seed(unit("runtime", "kernels"),
      ("a product that forgets what it has added up", "runtime/cpu/einsum.c", "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0,",
       "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, 0,"),
+     ("a small product that forgets what it has added up", "runtime/cpu/einsum.c", "tiny_f64(g, m, n, a, b, i > 0, out);", "tiny_f64(g, m, n, a, b, false, out);"),
      ("a wrong leading dimension", "runtime/cpu/einsum.c", "rows == 1 || row_stride < columns ? columns : row_stride}", "columns}"),
      ("no plain loop where BLAS cannot", "runtime/cpu/einsum.c", "return reference_einsum(call, error);", "return true;"),
      ("momentum steps by the gradient alone", "runtime/cpu/update.c", "new_w[i] = w[i] - lr * slot;", "new_w[i] = w[i] - lr * g[i];"),
@@ -280,6 +283,8 @@ seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with
      ("prun multiplies momentum by 0", "runtime/cpu/update.c", ".momentum = call->attr[1].f};", ".momentum = 0};"))
 seed(script("samples", "runtime/prun", "Verify.test_another_momentum_makes_a_state_differ_once_there_is_velocity"),
      ("--verify looks at the loss alone", "runtime/verify.c", "for (int i = 0; i < graph->states.n; i++) {\n        const TensorType *type", "for (int i = 0; i < 0; i++) {\n        const TensorType *type"))
+seed(script("samples", "runtime/prun", "Samples.test_quickstart_computes_on_all_ranks_what_it_does_on_one"),
+     ("prun sends more than it says", "runtime/exec.c", "return executor->comm->counters[driven].sent_bytes - executor->gathered_bytes[driven];", "return executor->comm->counters[driven].sent_bytes / 2;"))
 seed(script("same", "compiler/pcc", "Same.test_every_sample_compiles_to_the_same_bytes_and_dumps_again"),
      ("an address in the plan", "compiler/emit.c", "return arena_printf(c->arena, \"mode=%s search=%s -O%d redistribution=%s\", mode_name[settings->mode]",
       "return arena_printf(c->arena, \"%p mode=%s search=%s -O%d redistribution=%s\", (void *)c, mode_name[settings->mode]"))

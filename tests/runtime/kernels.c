@@ -231,6 +231,23 @@ Test(kernels, products_equal_the_plain_ones) {
             }
 }
 
+/* Loops around a product of BLAS: letters left over in the depth, the batch, the rows and the columns. */
+Test(kernels, einsum_with_loops_around_a_product_equals_the_plain_one) {
+    /* The last two: none for BLAS. */
+    const char *const specs[] = {"cad,cbd->ab", "cad,cbd->ba", "cad,cdb->ab", "ecad,ecbd->eab", "acd,bdc->ab", "aecd,bdc->eab"};
+    const int64_t size[] = {9, 7, 6, 5, 3}; /* of a to e */
+    for (size_t s = 0; s < sizeof specs / sizeof *specs; s++) {
+        Trial t = {.op = OP_einsum, .nin = 2, .attr = {{.given = true, .text = specs[s]}}};
+        int operand = 0;
+        for (const char *at = specs[s]; *at != '-'; at++)
+            if (*at == ',')
+                operand++;
+            else
+                t.in[operand].dim[t.in[operand].ndim++] = size[*at - 'a'];
+        check(&t);
+    }
+}
+
 /* Random specs: any two operands over up to five letters, every arrangement of them, results over any of the letters. */
 Test(kernels, einsum_of_any_letters_equals_the_plain_one) {
     uint64_t random = 11;
