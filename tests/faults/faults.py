@@ -87,7 +87,7 @@ seed(unit("frontend", "lower"),
      ("the first -D counts", "frontend/lower.c", "for (int i = flags->ndefines - 1; i >= 0; i--)", "for (int i = 0; i < flags->ndefines; i++)"),
      ("an input without its replicas", "frontend/lower.c", "shape->dim[0] = lower->graph->replicas;", "shape->dim[0] = 1;"))
 seed(unit("frontend", "names"),
-     ("names before their definition", "frontend/names.c", "if (symbol && symbol->kind != SYMBOL_AHEAD) return symbol;", "if (symbol) return symbol;"))
+     ("names before their definition", "frontend/names.c", "if (symbol && symbol->kind != SYMBOL_AHEAD &&", "if (symbol &&"))
 seed(unit("frontend", "number"),
      ("a remainder is a quotient", "frontend/number.c", "integer(expr->op == '/' ? a / b : a % b)", "integer(a / b)"),
      ("sums that overflow", "frontend/number.c", "if ((b > 0 && a > INT64_MAX - b) || (b < 0 && a < INT64_MIN - b)) return false;", ""))
