@@ -430,6 +430,7 @@ static bool partial_check(const ConversionView *v, int rank, const Pieces *piece
     }
     for (; i < pieces->n;) { /* the shares of others, box by box, owners ascending */
         const Piece *first = &pieces->at[i];
+        int before = i;
         int k = piece_owners(v, &first->box, rank, owners);
         int64_t all = volume(&first->box);
         for (int at = 0; at < k; at++) {
@@ -441,6 +442,7 @@ static bool partial_check(const ConversionView *v, int rank, const Pieces *piece
                 return refuse(why, n, rank, "gathers a share from a rank that does not own it");
             covered += p->count;
         }
+        if (i == before) return refuse(why, n, rank, "gathers a share from a rank that does not own it");
     }
     return covered == volume(&need) ? true : refuse(why, n, rank, "does not receive all that it needs");
 }
