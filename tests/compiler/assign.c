@@ -62,3 +62,56 @@ Test(assign, gradients_use_their_forward_operators_axes) {
     assert_layout(x.c.graph.values.at[value_named(&x.c.graph, "w.grad")].layout, "[4@1 -] +sum(2@4)");
     compiled_finish(&x);
 }
+
+/* w of rows x columns f32, its gradient a sum over the ranks that split the batch. */
+static const char *summed(Compiled *x, int rows, int columns, const char *storage) {
+    return arena_printf(&x->arena,
+                        "net q(batch = 64) { input x : f32[batch, %d]; param w : f32[%d, %d] = normal(0.1)%s; loss mean(relu(matmul(x, w))); }\n"
+                        "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.1, momentum = 0.9); }",
+                        rows, rows, columns, storage);
+}
+
+static void expect_update(int nranks, int optimize, int rows, int columns, const char *storage, bool whole, const char *layout) {
+    Compiled x;
+    compiled_init(&x, nranks, optimize);
+    x.options.whole_updates = whole;
+    cr_assert(compiled_run(&x, summed(&x, rows, columns, storage)));
+    Text slot = {0};
+    layout_print(&slot, state_layout(&x, "w.momentum"), false);
+    cr_expect_str_eq(slot.at, layout, "%d x %d on %d ranks: %s, not %s", rows, columns, nranks, slot.at, layout);
+    text_finish(&slot);
+    compiled_finish(&x);
+}
+
+Test(assign, a_large_state_is_updated_in_parts_and_gathered) {
+    Compiled x;
+    compiled_init(&x, 4, 2);
+    cr_assert(compiled_run(&x, summed(&x, 256, 256, ""))); /* 256 KiB: just large */
+    assert_layout(state_layout(&x, "w"), "[- -]");
+    assert_layout(state_layout(&x, "w.momentum"), "[4@1 -]");
+    cr_expect_eq(count_kind(&x.c.spmd, COMM_REDUCE_SCATTER), 1);
+    cr_expect_eq(count_kind(&x.c.spmd, COMM_ALL_GATHER), 1);
+    cr_expect_eq(count_kind(&x.c.spmd, COMM_ALL_REDUCE), 1, "the loss");
+    compiled_finish(&x);
+}
+
+Test(assign, small_states_and_those_with_whole_updates_are_updated_everywhere) {
+    expect_update(4, 2, 256, 255, "", false, "[- -]");
+    expect_update(4, 2, 256, 256, "", true, "[- -]");
+    expect_update(1, 2, 256, 256, "", false, "[- -]");
+}
+
+Test(assign, parts_of_an_update_are_even_where_some_dimension_allows_it) {
+    expect_update(4, 2, 254, 1024, "", false, "[- 4@1]");
+    expect_update(4, 2, 254, 1022, "", false, "[2@2 2@1]"); /* two of them together */
+    expect_update(4, 2, 255, 1025, "", false, "[- 4@1]");   /* none: the longest */
+}
+
+Test(assign, a_state_stored_over_ranks_of_the_sum_is_updated_as_it_lies) {
+    expect_update(4, 2, 256, 1024, " shard (1, 2)", false, "[- 2@2]");
+}
+
+Test(assign, parts_of_an_update_do_not_depend_on_the_level) {
+    for (int level = 0; level <= 2; level++)
+        expect_update(8, level, 512, 512, "", false, "[8@1 -]");
+}
