@@ -175,8 +175,10 @@ static const char *operand_text(const Graph *graph, const Node *node, int operan
     return graph->values.at[node->in[operand]].name;
 }
 
-static bool factor_conflict(const Check *check, const Node *node, const Hint *hint, int factor, const Use *first, int operand, int dim,
+/* use: what the tuples say so far, per factor. */
+static bool factor_conflict(const Check *check, const Node *node, const Hint *hint, int factor, const Use *use, int operand, int dim,
                             int64_t split) {
+    const Use *first = &use[factor];
     const char *name = factor_name(node, factor);
     const char *a = operand_text(check->graph, node, first->operand), *b = operand_text(check->graph, node, operand);
     const HintDim *here = &hint->in[operand].dim[dim];
@@ -191,7 +193,11 @@ static bool factor_conflict(const Check *check, const Node *node, const Hint *hi
                    "%s: dimension %d of %s is split %" PRId64 ", dimension %d of %s, which runs over the same index, %" PRId64, check->what,
                    first->dim, a, first->split, dim, b, split);
     diag_note(check->diags, hint->in[first->operand].dim[first->dim].span, "%s is split here", a);
-    if (!check->named) diag_hint(check->diags, "both must be split alike: %" PRId64 " here, or %" PRId64 " there", first->split, split);
+    diag_hint(check->diags, "both must be split alike");
+    int64_t wanted[MAX_FACTORS];
+    for (int f = 0; f < node->rule->nfactors; f++)
+        wanted[f] = use[f].used ? use[f].split : 1;
+    hint_nearest(check, node, wanted);
     return false;
 }
 
@@ -225,7 +231,7 @@ static bool check_operands(const Check *check, const Node *node, const Hint *hin
             /* A factor of a reshape can be shorter than the dimension that it leads. */
             int64_t size = f ? f->size : type->shape.dim[d];
             if (f && f->divides && f->size < type->shape.dim[d])
-                snprintf(place, sizeof place, "dimension %d of %s can be split like %" PRId64 ", which", d, tensor, f->size);
+                snprintf(place, sizeof place, "the leading factor of dimension %d of %s", d, tensor);
             if (!check_split(check, &tuple->dim[d], split, size, f && (f->divides || check->strict), place)) {
                 good = false;
                 continue;
@@ -234,7 +240,7 @@ static bool check_operands(const Check *check, const Node *node, const Hint *hin
             if (!use[factor].used)
                 use[factor] = (Use){.used = true, .operand = i, .dim = d, .split = split, .digits = digits};
             else if (use[factor].split != split || !digits_equal(&use[factor].digits, &digits))
-                good = factor_conflict(check, node, hint, factor, &use[factor], i, d, split);
+                good = factor_conflict(check, node, hint, factor, use, i, d, split);
         }
     }
     return good;

@@ -53,6 +53,10 @@ Test(hints, product_over_the_ranks) {
 
 Test(hints, one_index_split_differently) {
     expect_error("((2, 4), (2, 1))", "matmul: x is split 4 along k, w 2", "net.dsl:1:11:", "net.dsl:1:6: note: x is split here", false);
+    expect_error("((2, 4), (2, 1))", "matmul: x is split 4 along k, w 2", "net.dsl:1:11:",
+                 "hint: both must be split alike\n    hint: ((2, 4), (4, 1)) would be one for 8 ranks", false);
+    /* What is offered fits the ranks: 4 and 8 alike would need 16. */
+    expect_error("((4, 2), (8, 1))", "matmul: x is split 2 along k, w 8", "net.dsl:1:11:", "((4, 2), (2, 1)) would be one for 8 ranks", false);
 }
 
 Test(hints, strict_divide) {
