@@ -272,7 +272,9 @@ static bool file_lower(Lower *lower, const Parse *parse) {
     if (!parallel_lower(lower, blocks[BLOCK_PARALLEL])) return false;
     ok &= net_lower(lower, net);
     /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
-    return ok && dataset_lower(lower) && train_lower(lower, blocks[BLOCK_TRAIN]);
+    if (!ok || !dataset_lower(lower) || !train_lower(lower, blocks[BLOCK_TRAIN])) return false;
+    if (lower->graph->nranks == 1) lower->graph->settings.mesh.n = 0; /* its names are checked, there are no digits that they stand for */
+    return true;
 }
 
 bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {

@@ -233,6 +233,7 @@ bool mesh_eval(Lower *lower, const Expr *value) {
         vec_push(lower->arena, &settings->mesh, (Axis){.name = item->text, .size = (int32_t)size});
     }
     int nranks = lower->graph->nranks;
+    if (nranks == 1) return true; /* nothing to split over: the same text runs on one rank (file_lower forgets the axes) */
     if (product > nranks || nranks % product != 0) {
         /* The strategies that name its axes do not count in the other modes, and one rank is what every net is compared with. */
         if (settings->mode == MODE_STAND_ALONE || settings->mode == MODE_DATA_PARALLEL) {
@@ -241,7 +242,7 @@ bool mesh_eval(Lower *lower, const Expr *value) {
         }
         diag_error(lower->diags, settings->mesh_span, "the mesh has %lld ranks, which does not divide the %d rank%s of this run",
                    (long long)product, nranks, nranks == 1 ? "" : "s");
-        diag_hint(lower->diags, "--ranks %lld would fit; --mode stand_alone --ranks 1 ignores strategies", (long long)product);
+        diag_hint(lower->diags, "--ranks %lld would fit; so does --ranks 1, where nothing is split", (long long)product);
         return false;
     }
     Digit digits[MAX_DIGITS];

@@ -138,6 +138,18 @@ Test(shard, a_mesh_divides_the_ranks_except_where_strategies_do_not_count) {
     compiled_finish(&c);
 }
 
+Test(shard, on_one_rank_the_names_of_a_mesh_are_checked_and_nothing_is_split) {
+    Compiled c;
+    compile(&c, NET("    h = relu(x) shard ((dp, tp));") "parallel { mesh (dp = 2, tp = 4); }", 1);
+    expect_accepted(&c);
+    cr_assert_eq(c.graph.settings.mesh.n, 0);
+    cr_assert_eq(c.diags.nwarnings, 0);
+    compiled_finish(&c);
+    compile(&c, NET("    h = relu(x) shard ((dp, pt));") "parallel { mesh (dp = 2, tp = 4); }", 1);
+    expect_error(&c, 5, 29, "the mesh has no axis 'pt'");
+    compiled_finish(&c);
+}
+
 Test(shard, parameters_and_inputs_have_one_tuple_and_no_output) {
     Compiled c;
     compile(&c, "net q {\n input x : f32[8, 4] shard ((4, 2));\n param v : f32[8, 4] = ones shard (4, 1);\n loss mean(x * v);\n}\n" TRAIN,
