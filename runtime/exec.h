@@ -38,6 +38,12 @@ typedef struct Cursor {
     int nlosses;
 } Cursor;
 
+/* The step that a request was prepared for: its first start. */
+typedef struct Prepared {
+    const Role *role;
+    const Step *step;
+} Prepared;
+
 struct Executor {
     const Plan *plan;
     const Program *program;
@@ -51,6 +57,7 @@ struct Executor {
     DataSource *data;
     bool filled;            /* inputs hold a batch already */
     CommRequest **requests; /* by the number in the plan */
+    Prepared *prepared;     /* the same */
     int nrequests;
     CommRequest **gathers;   /* per state, prepared when first needed */
     int64_t *gathered_bytes; /* per driven rank: sent to gather states, not in steps */
@@ -66,3 +73,11 @@ void *tensor_alloc(Executor *executor, int64_t bytes, Error *error);
 void tensor_free(Executor *executor, void *data);
 /* "rank 3, step 12 (matmul h)": where something failed. */
 void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n);
+
+/* ---------------------------------------------------------------- fit.c */
+
+/* Whether a step's operands and results (an instance in its storage, the loss) fit together on the cursor's rank, so that nothing is touched outside
+ * of them, whatever the plan says; *why says what does not. Once, when the plan is loaded; requests are prepared already. */
+bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n);
+bool fit_instance(const Executor *executor, const Cursor *cursor, int id, char *why, size_t n);
+bool fit_loss(const Executor *executor, const Cursor *cursor, char *why, size_t n);

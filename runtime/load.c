@@ -194,6 +194,8 @@ static bool load_instances(Executor *executor, Cursor *cursor, Error *error) {
         const TensorType *type = &graph->values.at[instance->value].type;
         layout_box(instance->layout, &type->shape, cursor->rank, &cursor->box[i]);
         int64_t bytes = box_elements(&cursor->box[i]) * dtype_bytes[type->dtype];
+        char why[256];
+        if (!fit_instance(executor, cursor, i, why, sizeof why)) return error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
         switch (instance->place) {
         case PLACE_ARENA:
             if (instance->at < 0 || bytes > role->arena_bytes || instance->at > role->arena_bytes - bytes)
@@ -255,7 +257,7 @@ static const Rule *rule_slice(Arena *arena, const Rule *rule) {
     return slice;
 }
 
-static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Action *action, Error *error) {
+static void load_calls(Executor *executor, Cursor *cursor, const Step *step, Action *action) {
     const Graph *graph = &executor->plan->graph;
     const Node *node = step->nnodes > 0 ? &graph->nodes.at[step->node[0]] : NULL;
     OpCode op = step->kind == STEP_LOCAL ? OP_convert : step->op;
@@ -264,7 +266,6 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
         operand_of(executor, cursor, step->in[i], &whole.in[i]);
     for (int o = 0; o < step->nout; o++)
         operand_of(executor, cursor, step->out[o], &whole.out[o]);
-    if (step->kind == STEP_KERNEL && !node) return error_set(error, EXIT_REJECTED, "a kernel that computes no node of the graph");
     const TensorType *first = &graph->values.at[cursor->role->instances.at[step->out[0]].value].type;
     bool hidden = step->kind == STEP_KERNEL && first->hidden && !op_table[op].boundary;
     if (node) {
@@ -283,7 +284,6 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
             operand_slice(&call.call.out[o], s);
         vec_push(&executor->arena, &cursor->calls, call);
     }
-    return true;
 }
 
 /* ---------------------------------------------------------------- requests and actions */
@@ -298,6 +298,7 @@ static bool prepare_request(Executor *executor, const Role *role, const Step *st
         const Value *value = &graph->values.at[from->value];
         transfers[i] = (Transfer){step->comm, value->type.dtype, value->type.shape, from->layout, to->layout, value->name};
     }
+    executor->prepared[step->request] = (Prepared){role, step};
     executor->requests[step->request] = executor->comm->table->prepare(executor->comm, transfers, step->nin, error);
     return executor->requests[step->request] != NULL;
 }
@@ -310,6 +311,7 @@ static bool prepare_requests(Executor *executor, Error *error) {
             if (step->kind == STEP_START && step->request >= executor->nrequests) executor->nrequests = step->request + 1;
         }
     executor->requests = arena_alloc(&executor->arena, (size_t)executor->nrequests * sizeof *executor->requests);
+    executor->prepared = arena_alloc(&executor->arena, (size_t)executor->nrequests * sizeof *executor->prepared);
     for (int r = 0; r < program->roles.n; r++)
         for (int s = 0; s < program->roles.at[r].steps.n; s++) {
             const Step *step = &program->roles.at[r].steps.at[s];
@@ -319,9 +321,7 @@ static bool prepare_requests(Executor *executor, Error *error) {
     return true;
 }
 
-static bool load_communication(Executor *executor, Cursor *cursor, const Step *step, Action *action, Error *error) {
-    if (step->request < 0 || step->request >= executor->nrequests)
-        return error_set(error, EXIT_REJECTED, "request %d is waited for but never started", step->request);
+static void load_communication(Executor *executor, Cursor *cursor, const Step *step, Action *action) {
     action->kind = step->kind == STEP_START ? ACTION_START : ACTION_WAIT;
     action->request = executor->requests[step->request];
     action->source = arena_alloc(&executor->arena, MAX_IN * sizeof *action->source);
@@ -330,7 +330,6 @@ static bool load_communication(Executor *executor, Cursor *cursor, const Step *s
         action->source[i] = cursor->at[step->in[i]];
     for (int o = 0; o < step->nout; o++)
         action->target[o] = cursor->at[step->out[o]];
-    return true;
 }
 
 static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
@@ -338,16 +337,20 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
     for (int s = 0; s < role->steps.n; s++) {
         const Step *step = &role->steps.at[s];
         Action action = {.step = s};
-        Error failure;
-        bool ok = true, skip = false;
+        bool skip = false;
+        char place[256], why[256];
+        if (!fit_step(executor, cursor, step, why, sizeof why)) {
+            where(executor, cursor, s, place, sizeof place);
+            return error_set(error, EXIT_REJECTED, "%s: %s", place, why);
+        }
         switch (step->kind) {
         case STEP_KERNEL:
         case STEP_LOCAL:
-            ok = load_calls(executor, cursor, step, &action, &failure);
+            load_calls(executor, cursor, step, &action);
             break;
         case STEP_START:
         case STEP_WAIT:
-            ok = load_communication(executor, cursor, step, &action, &failure);
+            load_communication(executor, cursor, step, &action);
             break;
         case STEP_WRITE: {
             const TensorType *type = &executor->plan->graph.states.at[step->state].type;
@@ -358,11 +361,6 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
             skip = action.from == action.to; /* updated in place */
             break;
         }
-        }
-        if (!ok) {
-            char place[256];
-            where(executor, cursor, s, place, sizeof place);
-            return error_set(error, failure.code, "%s: %.700s", place, failure.text);
         }
         if (!skip) vec_push(&executor->arena, &cursor->actions, action);
     }
@@ -390,6 +388,8 @@ bool load_local(Executor *executor, Error *error) {
         cursor->rank = comm->first_driven + i;
         cursor->role = find_role(executor->program, cursor->rank);
         if (!cursor->role) ok = error_set(error, EXIT_REJECTED, "the plan has no role for rank %d", cursor->rank);
+        char why[256];
+        if (ok && !fit_loss(executor, cursor, why, sizeof why)) ok = error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
         ok = ok && (cursor->arena = tensor_alloc(executor, cursor->role->arena_bytes, error)) != NULL;
         ok = ok && load_states(executor, cursor, pool, error) && load_inputs(executor, cursor, error) &&
              load_instances(executor, cursor, error);

@@ -4,6 +4,7 @@
  *   run.c      one run: loading, checks before training, the loop, the reports
  *   print.c    losses and parameters as people read them
  *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
+ *   fit.c      whether the operands of its steps fit together
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
  *   state.c    initial values, by global index; npy.c: files
  *   data.c     inputs: numpy_rand, per_rank

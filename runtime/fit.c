@@ -1,0 +1,129 @@
+/* fit: whether what a step touches on this rank fits together. prun proves nothing: a plan that was edited may compute nonsense, but no step of
+ * it reaches outside the memory of its operands. Kernels index all operands by the sizes of one of them, so what is checked here is what they rely on. */
+#include <string.h>
+
+#include "runtime/exec.h"
+
+static bool misfit(char *why, size_t n, const char *what, int which, int dim) {
+    snprintf(why, n, "%s %d has another box in dimension %d than its operator's other tensors", what, which, dim);
+    return false;
+}
+
+/* The range of each factor, from the tensors seen so far. */
+typedef struct Ranges {
+    bool known[MAX_FACTORS];
+    int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
+} Ranges;
+
+/* Tensors that share a factor have the same range of it; dimensions without one are whole. A reshaped dimension is cut between runs of
+ * size / factor's size elements, as is the other one that shares its factor. */
+static bool fit_tensor(const Rule *rule, const int8_t *letters, const Box *box, const Shape *global, Ranges *ranges, const char *what, int which,
+                       char *why, size_t n) {
+    for (int d = 0; d < box->ndim; d++) {
+        int f = letters[d];
+        int64_t run = f < 0 ? global->dim[d] : global->dim[d] / rule->factor[f].size;
+        if (box->begin[d] % run || box->end[d] % run) return misfit(why, n, what, which, d);
+        int64_t begin = box->begin[d] / run, end = box->end[d] / run;
+        if (f < 0) {
+            if (begin != 0 || end != 1) return misfit(why, n, what, which, d);
+        } else if (!ranges->known[f]) {
+            ranges->known[f] = true;
+            ranges->begin[f] = begin;
+            ranges->end[f] = end;
+        } else if (begin != ranges->begin[f] || end != ranges->end[f])
+            return misfit(why, n, what, which, d);
+    }
+    return true;
+}
+
+static bool fit_kernel(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
+    const Graph *graph = &executor->plan->graph;
+    const Role *role = cursor->role;
+    if (step->nnodes != 1) {
+        snprintf(why, n, "a kernel of %d nodes; this prun has kernels of one", step->nnodes);
+        return false;
+    }
+    const Node *node = &graph->nodes.at[step->node[0]];
+    Ranges ranges = {0};
+    for (int i = 0; i < step->nin; i++)
+        if (!fit_tensor(node->rule, node->rule->in[i], &cursor->box[step->in[i]], &graph->values.at[role->instances.at[step->in[i]].value].type.shape,
+                        &ranges, "operand", i, why, n))
+            return false;
+    for (int o = 0; o < step->nout; o++)
+        if (!fit_tensor(node->rule, node->rule->out[o], &cursor->box[step->out[o]], &graph->values.at[role->instances.at[step->out[o]].value].type.shape,
+                        &ranges, "result", o, why, n))
+            return false;
+    return true;
+}
+
+static bool same_box(const Box *a, const Box *b) {
+    for (int d = 0; d < a->ndim; d++)
+        if (a->begin[d] != b->begin[d] || a->end[d] != b->end[d]) return false;
+    return a->ndim == b->ndim;
+}
+
+/* The parts of a request that all its uses share. */
+static bool fit_request(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
+    const Graph *graph = &executor->plan->graph;
+    const Prepared *prepared = step->request < executor->nrequests ? &executor->prepared[step->request] : NULL;
+    if (!prepared || !prepared->step) {
+        snprintf(why, n, "request %d is never started", step->request);
+        return false;
+    }
+    const Instance *from = &cursor->role->instances.at[step->in[0]], *to = &cursor->role->instances.at[step->out[0]];
+    const Instance *first_from = &prepared->role->instances.at[prepared->step->in[0]], *first_to = &prepared->role->instances.at[prepared->step->out[0]];
+    if (step->comm == prepared->step->comm && layout_equal(from->layout, first_from->layout) && layout_equal(to->layout, first_to->layout) &&
+        type_equal(&graph->values.at[from->value].type, &graph->values.at[first_from->value].type))
+        return true;
+    snprintf(why, n, "request %d is of other tensors elsewhere", step->request);
+    return false;
+}
+
+bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
+    switch (step->kind) {
+    case STEP_KERNEL: return fit_kernel(executor, cursor, step, why, n);
+    case STEP_LOCAL: {
+        Box common;
+        const Box *from = &cursor->box[step->in[0]], *to = &cursor->box[step->out[0]];
+        if (box_elements(to) == 0 || (box_intersect(from, to, &common) && same_box(&common, to))) return true;
+        snprintf(why, n, "the result is not within the operand");
+        return false;
+    }
+    case STEP_START:
+    case STEP_WAIT: return fit_request(executor, cursor, step, why, n);
+    case STEP_WRITE: {
+        const State *state = &executor->plan->graph.states.at[step->state];
+        Box box;
+        layout_box(state->layout, &state->type.shape, cursor->rank, &box);
+        if (same_box(&box, &cursor->box[step->in[0]])) return true;
+        snprintf(why, n, "the operand has another box than the state");
+        return false;
+    }
+    }
+    return false;
+}
+
+bool fit_instance(const Executor *executor, const Cursor *cursor, int id, char *why, size_t n) {
+    const Graph *graph = &executor->plan->graph;
+    const Instance *instance = &cursor->role->instances.at[id];
+    if (instance->place != PLACE_STATE && instance->place != PLACE_INPUT) return true;
+    const TensorType *type = instance->place == PLACE_STATE ? &graph->states.at[instance->at].type : &graph->inputs.at[instance->at].type;
+    const Layout *layout = instance->place == PLACE_STATE ? graph->states.at[instance->at].layout : graph->inputs.at[instance->at].layout;
+    Box box;
+    layout_box(layout, &type->shape, cursor->rank, &box);
+    if (same_box(&box, &cursor->box[id])) return true;
+    snprintf(why, n, "value %d has another box than the %s that it lies in", id, place_name[instance->place]);
+    return false;
+}
+
+bool fit_loss(const Executor *executor, const Cursor *cursor, char *why, size_t n) {
+    const Graph *graph = &executor->plan->graph;
+    int loss = executor->program->loss;
+    if (loss < 0) return true;
+    const Instance *own = &cursor->role->instances.at[loss], *first = &executor->program->roles.at[0].instances.at[loss];
+    const TensorType *type = &graph->values.at[own->value].type;
+    int64_t expected = graph->replicas > 0 ? graph->replicas : 1;
+    if (own->value == graph->loss && layout_equal(own->layout, first->layout) && shape_elements(&type->shape) == expected) return true;
+    snprintf(why, n, "value %d is not the loss: one number%s, alike in all roles", loss, graph->replicas > 0 ? " a replica" : "");
+    return false;
+}
