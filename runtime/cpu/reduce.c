@@ -4,7 +4,7 @@
 
 #include "runtime/cpu/cpu.h"
 
-enum { BLOCK = 256, LANES = 8 };
+enum { BLOCK = 256, LANES = 8, RUN = 1024 };
 
 /* Adds x[i] to the accumulators acc[i]. */
 #define ADD_ROW(suffix, T, Acc)                                                                                                            \
@@ -16,8 +16,10 @@ enum { BLOCK = 256, LANES = 8 };
                 acc[i] += x[i * stride];                                                                                                   \
         }                                                                                                                                  \
     }                                                                                                                                      \
-    /* The sum of n elements; contiguous ones in independent lanes. */                                                                     \
+    /* The sum of n elements; contiguous ones in independent lanes, long runs in halves, which keeps the error of a sum of doubles small     \
+     * even where all are equal and every addition rounds the same way. */                                                                 \
     static Acc sum_run_##suffix(const T *x, int64_t stride, int64_t n) {                                                                   \
+        if (n > RUN) return sum_run_##suffix(x, stride, n / 2) + sum_run_##suffix(x + n / 2 * stride, stride, n - n / 2);                  \
         Acc lane[LANES] = {0};                                                                                                             \
         int64_t i = 0;                                                                                                                     \
         if (stride == 1)                                                                                                                   \

@@ -345,6 +345,27 @@ Test(kernels, long_f32_sums_are_added_in_double) {
     free(x);
 }
 
+/* Equal numbers: one accumulator, or eight, would round the same way again and again, and be wrong by more than 1e-12. */
+Test(kernels, long_f64_sums_are_added_in_halves) {
+    enum { N = 1 << 20 };
+    double *x = malloc(N * sizeof *x), sum;
+    for (int i = 0; i < N; i++)
+        x[i] = 0.1;
+    Rule rule;
+    TensorType type = {F64, false, SHAPE(N)};
+    cr_assert(rule_infer(OP_sum, &type, 1, NULL, &rule, NULL));
+    KernelCall call = {.op = OP_sum,
+                       .nin = 1,
+                       .nout = 1,
+                       .rule = &rule,
+                       .in = {{x, F64, type.shape, type.shape, {0}}},
+                       .out = {{&sum, F64, scalar, scalar, {0}}}};
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_sum](&call, &error));
+    cr_assert_float_eq(sum / (0.1 * N), 1, 2e-14, "%.17g", sum);
+    free(x);
+}
+
 /* The slice [2, 5) x [1, 3) of a box that begins at (1, 0). */
 Test(kernels, convert_takes_the_box_out_of_the_box) {
     float in[4 * 6], out[3 * 2];
