@@ -276,16 +276,32 @@ static void reduce_whole(const Pair *pair, Traffic *received, Traffic *sent) {
     }
 }
 
+/* The same where every cell is needed by one rank, which holds a term of it, and every term is held by one rank: the needer receives the
+ * other terms, and each rank sends all that it holds but what it needs itself. */
+static void reduce_scattered(const Pair *pair, Traffic *received, Traffic *sent) {
+    for (int rank = 0; rank < pair->nranks; rank++) {
+        Box held, needed;
+        layout_box(pair->from, pair->shape, rank, &held);
+        layout_box(pair->to, pair->shape, rank, &needed);
+        received->max = max64(received->max, (pair->terms - 1) * box_elements(&needed));
+        sent->max = max64(sent->max, box_elements(&held) - box_elements(&needed));
+    }
+}
+
 static void exchange_partial(const Pair *pair, Traffic *received, Traffic *sent) {
-    bool reduced_in_target = false;
-    for (int i = 0; i < pair->natoms; i++)
+    bool reduced_in_target = false, copies = false; /* copies: several ranks hold the same term */
+    for (int i = 0; i < pair->natoms; i++) {
         reduced_in_target = reduced_in_target || (pair->is_reduced[i] && pair->in_to[i]);
+        copies = copies || !(pair->in_from[i] || pair->is_reduced[i]);
+    }
     bool in_place = pair->refined && pair_in_place(pair);
     *received = *sent = (Traffic){0};
     if (pair->aligned && pair_part(pair) % (in_place ? pair->owners : pair->needers) == 0) {
         reduce_aligned(pair, received, sent);
     } else if (in_place && !reduced_in_target) {
         reduce_whole(pair, received, sent);
+    } else if (in_place && pair->needers == 1 && !copies) {
+        reduce_scattered(pair, received, sent);
     } else {
         traffic_by_pieces(pair, received, sent);
         return;

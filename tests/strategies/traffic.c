@@ -133,6 +133,22 @@ Test(traffic, four_thousand_ranks_are_counted_exactly, .timeout = 300) {
     }
 }
 
+Test(traffic, sums_scattered_over_many_ranks_are_counted_without_their_pieces, .timeout = 20) {
+    /* 65,536 ranks, sizes that do not divide: 4e9 pieces. */
+    const int nranks = 1 << 16;
+    Shape shape = {.ndim = 2, .dim = {100003, 1009}};
+    Layout from, to;
+    layout_init(&from, 2), layout_init(&to, 2);
+    layout_append(&from, 2 + REDUCE_SUM, (Digit){nranks, 1});
+    layout_append(&to, 0, (Digit){nranks, 1});
+    Traffic received, sent;
+    traffic_step(COMM_EXCHANGE, &from, &to, &shape, nranks, &received, &sent);
+    cr_expect_eq(received.total, (nranks - 1) * INT64_C(100003) * 1009);
+    cr_expect_eq(received.max, (nranks - 1) * INT64_C(2) * 1009);
+    cr_expect_eq(sent.total, received.total);
+    cr_expect_eq(sent.max, INT64_C(100002) * 1009);
+}
+
 Test(traffic, an_all_reduce_of_a_group_moves_twice_what_it_adds) {
     Layout from, to;
     layout_init(&from, 1), layout_init(&to, 1);
