@@ -1,5 +1,6 @@
 /* pcc: the command line. */
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,7 @@ typedef struct CommandLine {
     Options options;
     VEC(const char *) define_name;
     VEC(int64_t) define_value;
+    VEC(double) define_real;
     VEC(int) ranks;
     bool list_ops, help, version;
 } CommandLine;
@@ -125,6 +127,14 @@ static bool read_number(const char *text, int64_t low, int64_t high, int64_t *va
     return *text != '\0' && *end == '\0' && errno == 0 && n >= low && n <= high;
 }
 
+/* A real as the language writes it: 0.5, 1e-3; no hexadecimal ones, no names. A whole number too large for an integer is none. */
+static bool read_real(const char *text, double *real) {
+    char *end;
+    if (text[strspn(text, "+-.0123456789eE")] != '\0' || text[strcspn(text, ".eE")] == '\0') return false;
+    *real = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(*real);
+}
+
 static bool read_count(const char *option, const char *text, int *count) {
     int64_t value;
     if (!read_number(text, 1, MAX_RANKS, &value)) return usage_error("%s takes a number from 1 to %d, not '%s'", option, MAX_RANKS, text);
@@ -134,11 +144,13 @@ static bool read_count(const char *option, const char *text, int *count) {
 
 static bool read_define(CommandLine *line, const char *text) {
     const char *equals = strchr(text, '=');
-    int64_t value;
-    if (equals == NULL || equals == text || !read_number(equals + 1, INT64_MIN, INT64_MAX, &value))
-        return usage_error("-D takes name=value with a whole number, not '%s'", text);
+    int64_t value = 0;
+    double real = NAN;
+    if (equals == NULL || equals == text || (!read_number(equals + 1, INT64_MIN, INT64_MAX, &value) && !read_real(equals + 1, &real)))
+        return usage_error("-D takes name=value with a number, not '%s'", text);
     vec_push(line->arena, &line->define_name, arena_copy(line->arena, text, (size_t)(equals - text)));
     vec_push(line->arena, &line->define_value, value);
+    vec_push(line->arena, &line->define_real, real);
     return true;
 }
 
@@ -277,6 +289,7 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
     options->overrides.ndefines = line->define_name.n;
     options->overrides.define_name = line->define_name.at;
     options->overrides.define_value = line->define_value.at;
+    options->overrides.define_real = line->define_real.at;
     for (int r = 0; options->ndump_ranks > 0 && r < line->ranks.n; r++)
         if (line->ranks.at[r] >= options->overrides.nranks)
             return usage_error("--dump-ranks: there is no rank %d of %d", line->ranks.at[r], options->overrides.nranks);

@@ -12,6 +12,7 @@ typedef struct Overrides {
     int ndefines;
     const char *const *define_name;
     const int64_t *define_value;
+    const double *define_real; /* NULL, or per definition: its value where it is a real; NaN: define_value counts */
     int nranks;
     int replicas;          /* 0: not given */
     const char *mode, *search, *dataset, *gradients; /* as written; checked here */

@@ -2,15 +2,21 @@
  * forward graph, verified by graph_verify; every name defined once; loss a single number. Linear in the size of the text. */
 #include "frontend/lower.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------- the head: net q(batch = 16) */
 
+static Number define_number(const Overrides *flags, int i) {
+    if (flags->define_real && !isnan(flags->define_real[i])) return (Number){.real = true, .f = flags->define_real[i]};
+    return (Number){.i = flags->define_value[i], .f = (double)flags->define_value[i]};
+}
+
 /* The value that -D gives a number: the last one counts. */
-static bool define_find(const Overrides *flags, const char *name, int64_t *value) {
+static bool define_find(const Overrides *flags, const char *name, Number *number) {
     for (int i = flags->ndefines - 1; i >= 0; i--)
         if (!strcmp(flags->define_name[i], name)) {
-            *value = flags->define_value[i];
+            *number = define_number(flags, i);
             return true;
         }
     return false;
@@ -18,12 +24,11 @@ static bool define_find(const Overrides *flags, const char *name, int64_t *value
 
 static bool head_entry_lower(Lower *lower, const Entry *entry) {
     Symbol *symbol;
-    int64_t value = 0;
+    Number number = {0};
     if (!names_define(lower, entry->name, entry->name_loc, &symbol)) return false;
     Symbol failed = *symbol;
     failed.kind = SYMBOL_FAILED;
-    bool defined = define_find(lower->overrides, entry->name, &value);
-    Number number = {.i = value, .f = (double)value};
+    bool defined = define_find(lower->overrides, entry->name, &number);
     if (!defined && !entry->value) {
         diag_error(lower->diags, lower_span(lower, entry->name_loc), "%s has no value", entry->name);
         diag_hint(lower->diags, "give it one here (%s = 16), or with -D %s=16", entry->name, entry->name);
@@ -54,7 +59,7 @@ static bool check_defines(Lower *lower, const Block *net) {
         for (int j = 0; j < names.n && !found; j++)
             found = !strcmp(names.at[j], name);
         if (found) continue;
-        const char *text = arena_printf(lower->arena, "%s=%lld", name, (long long)flags->define_value[i]);
+        const char *text = arena_printf(lower->arena, "%s=%s", name, number_text(lower->arena, define_number(flags, i)));
         int file = diags_add_file(lower->diags, "-D", text, strlen(text));
         diag_error(lower->diags, (Span){.file = file, .line = 1, .column = 1, .length = (int)strlen(name)}, "net %s has no number '%s'",
                    net->name, name);

@@ -46,6 +46,14 @@ expect 2 "--ranks takes a number from 1 to 65536, not '0'" net.dsl --ranks 0
 expect 2 "not '8x'" net.dsl --ranks=8x
 expect 2 "-O takes 0, 1 or 2, not '3'" net.dsl -O3
 expect 2 "-D takes name=value" net.dsl -D batch
+expect 2 "-D takes name=value with a number, not 'batch=1e999'" net.dsl -D batch=1e999
+expect 2 "not 'batch=99999999999999999999'" net.dsl -D batch=99999999999999999999
+expect 2 "not 'batch=nan'" net.dsl -D batch=nan
+expect 1 "a size is an integer, not 8.5" net.dsl -D batch=8.5
+expect 1 "eps=0.5" net.dsl -D eps=0.5
+echo 'net n(lr = 0.5) { param w : f32[4] = ones; loss sum(w); } train { optimizer = sgd(lr = lr); }' >real.dsl
+expect 0 "real.plan: 1 rank" real.dsl -D lr=2.5e-1
+grep -q 'lr=0.25' real.plan || { echo "-D lr=2.5e-1 did not arrive" >&2; failed=1; }
 expect 2 "--redistribution takes auto, bound or canonical" net.dsl --redistribution=best
 expect 2 "--stats takes no argument" net.dsl --stats=yes
 expect 2 "there is no rank 8 of 8" net.dsl --ranks 8 --dump-ranks 0,8
