@@ -243,6 +243,8 @@ static bool steps_check(Walk *walk, const Sample *sample, ShownTable *shown) {
         case STEP_WAIT: {
             if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] < 0) return reject(walk, "waits for request %d, which is not under way", step->request);
             const Step *start = &role->steps.at[walk->pending[step->request]];
+            if (step->comm != start->comm || step->in[0] != start->in[0] || step->out[0] != start->out[0])
+                return reject(walk, "waits for request %d, which is another communication", step->request);
             /* The source must last until here; the result is there from here. The old version of a state must not have been overwritten meanwhile. */
             if (!use(walk, start->in[0], walk->step)) return false;
             walk->readable[start->out[0]] = walk->step;

@@ -422,6 +422,23 @@ static void each_wait_forgotten(const Case *which, Plan *plan) {
 }
 Test(proof_check, a_communication_without_a_wait_is_refused) { on_all(each_wait_forgotten, 20); }
 
+/* A wait says again what it waits for; it must be what was started. */
+static void each_wait_of_another(const Case *which, Plan *plan) {
+    Role *role = role_of(plan);
+    for (int i = 0; i < role->steps.n; i++) {
+        Step *step = &role->steps.at[i], saved = *step;
+        if (step->kind != STEP_WAIT) continue;
+        step->comm = (CommKind)((step->comm + 1) % NCOMMS);
+        refuse(which, plan, "another kind is waited for in step", i);
+        *step = saved;
+        step->out[0] = step->in[0];
+        refuse(which, plan, "another result is waited for in step", i);
+        *step = saved;
+    }
+}
+
+Test(proof_check, a_wait_for_another_communication_is_refused) { on_all(each_wait_of_another, 20); }
+
 /* w is updated in its storage; the forward product, which reads it and on which no other step waits, is done after that. */
 Test(proof_check, an_old_state_read_after_its_update_is_refused) {
     static const char net[] = "net n() { param w : f32[8] = ones; loss sum(w * w); }\ntrain { optimizer = sgd(lr = 0.1); steps = 1; }\n";
