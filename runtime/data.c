@@ -54,6 +54,12 @@ static Shape own_shape(const TensorType *type) {
     return shape;
 }
 
+/* Rows of an input that are drawn. */
+static int64_t drawn_rows(const Graph *graph, const Shape *shape) {
+    int64_t batch = shape->ndim ? shape->dim[0] : 1, wanted = graph->settings.data_rows;
+    return wanted > 0 && wanted < batch ? wanted : batch;
+}
+
 static void draw(DataSource *data) {
     const Graph *graph = data->graph;
     Mt19937 *mt = arena_alloc(&data->arena, sizeof *mt);
@@ -62,14 +68,24 @@ static void draw(DataSource *data) {
     data->rows = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->rows);
     for (int i = 0; i < graph->inputs.n; i++) {
         Shape shape = own_shape(&graph->inputs.at[i].type);
-        int64_t batch = shape.ndim ? shape.dim[0] : 1, wanted = graph->settings.data_rows;
-        data->rows[i] = wanted > 0 && wanted < batch ? wanted : batch;
+        int64_t batch = shape.ndim ? shape.dim[0] : 1;
+        data->rows[i] = drawn_rows(graph, &shape);
         int64_t n = data->rows[i] * (batch ? shape_elements(&shape) / batch : 0);
         double *drawn = arena_alloc(&data->arena, (size_t)n * sizeof *drawn);
         for (int64_t k = 0; k < n; k++)
             drawn[k] = mt19937_double(mt);
         data->drawn[i] = drawn;
     }
+}
+
+double data_bytes(const Graph *graph) {
+    double bytes = 0;
+    for (int i = 0; graph->settings.data == DATA_NUMPY_RAND && i < graph->inputs.n; i++) {
+        Shape shape = own_shape(&graph->inputs.at[i].type);
+        if (shape.ndim > 0) shape.dim[0] = drawn_rows(graph, &shape);
+        bytes += (double)shape_elements(&shape) * sizeof(double);
+    }
+    return bytes;
 }
 
 DataSource *data_open(const Graph *graph, Error *error) {

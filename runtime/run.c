@@ -192,24 +192,35 @@ static int64_t timed_steps(const Run *run) {
     return steps < MAX_TIMED ? steps : MAX_TIMED;
 }
 
+/* What a process needs beside its ranks' tensors: the numbers of its data source, and the largest file of initial values while it is read. */
+static double process_bytes(const Graph *graph) {
+    double largest = 0;
+    for (int i = 0; i < graph->states.n; i++) {
+        const State *state = &graph->states.at[i];
+        double bytes = (double)shape_elements(&state->type.shape) * (double)(sizeof(double) + (size_t)dtype_bytes[state->type.dtype]);
+        if (state->init.kind == INIT_FILE && bytes > largest) largest = bytes;
+    }
+    return data_bytes(graph) + largest;
+}
+
 static bool check_memory(const Run *run, Error *error) {
     const Comm *comm = run->comm;
-    ExecutorMemory sum = {0}, one;
+    double arena = 0, states = 0, inputs = 0, data = process_bytes(&run->plan.graph), mib = 1 << 20;
     for (int i = 0; i < comm->ndriven; i++) {
+        ExecutorMemory one;
         executor_memory(&run->plan, "train", comm->first_driven + i, &one);
-        sum.arena_bytes += one.arena_bytes;
-        sum.state_bytes += one.state_bytes;
-        sum.input_bytes += one.input_bytes;
+        arena += (double)one.arena_bytes;
+        states += (double)one.state_bytes;
+        inputs += (double)one.input_bytes;
     }
     int64_t available = available_bytes(), nlocal = processes_here(comm);
-    double needed = (double)(sum.arena_bytes + sum.state_bytes + sum.input_bytes) * (double)nlocal, mib = 1 << 20;
-    if (available < 0 || needed <= (double)available) return true;
+    double each = arena + states + inputs + data;
+    if (available < 0 || each * (double)nlocal <= (double)available) return true;
     return error_set(error, EXIT_ENVIRONMENT,
-                     "not enough memory on %s: %lld process%s with %.1f MiB each (arena %.1f, states %.1f, inputs %.1f), %.1f MiB are "
-                     "free: use more nodes, more ranks "
-                     "or a smaller batch",
-                     comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", needed / (double)nlocal / mib, (double)sum.arena_bytes / mib,
-                     (double)sum.state_bytes / mib, (double)sum.input_bytes / mib, (double)available / mib);
+                     "not enough memory on %s: %lld process%s with %.1f MiB each (arena %.1f, states %.1f, inputs %.1f, reading them %.1f), %.1f MiB "
+                     "are free: use more nodes, more ranks or a smaller batch",
+                     comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, arena / mib, states / mib, inputs / mib, data / mib,
+                     (double)available / mib);
 }
 
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {

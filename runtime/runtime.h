@@ -146,6 +146,7 @@ bool state_initial(const Graph *graph, const State *state, const Box *box, const
 /* Fills the elements of `box` of input number `input` for one step. */
 typedef struct DataSource DataSource;
 DataSource *data_open(const Graph *graph, Error *error);
+double data_bytes(const Graph *graph); /* of memory that a source takes, beside the inputs themselves; each process has one */
 bool data_fill(DataSource *data, int input, int64_t epoch, int64_t step, const Box *box, void *to, Error *error);
 bool data_changes(const DataSource *data); /* false: every step's batch is the same */
 void data_close(DataSource *data);

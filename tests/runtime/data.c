@@ -87,6 +87,7 @@ Test(data, every_replica_has_the_same_rows) {
         cr_assert_arr_eq(x[r], x[0], sizeof x[0]);
     cr_assert_arr_eq(x[0][2], x[0][0], sizeof x[0][0]);
     cr_assert_neq(x[0][1][0], x[0][0][0]);
+    cr_expect_eq(data_bytes(&graph), 2 * 2 * sizeof(double)); /* replicas and repeated rows are not kept */
     data_close(data);
     arena_finish(&arena);
 }
