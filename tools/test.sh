@@ -7,6 +7,7 @@ tools/setup.sh --tests
 tools/build.sh build-test -Dtests=enabled -Dwerror=true
 tools/build.sh build-sanitize -Dtests=enabled -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 meson test -C build-test --no-rebuild --print-errorlogs --timeout-multiplier 4
+export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
 # The faults are seeded in objects built without sanitizers: once is enough.
 meson test -C build-sanitize --no-rebuild --print-errorlogs --timeout-multiplier 10 --no-suite faults
 echo "all tests passed"
