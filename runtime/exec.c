@@ -96,6 +96,47 @@ static bool fail(const Executor *executor, const Cursor *cursor, const Action *a
     return error_set(error, failure.code, "%s: %.700s", place, failure.text);
 }
 
+static double element_at(const void *data, DType dtype, int64_t i) {
+    switch (dtype) {
+    case F32:
+        return ((const float *)data)[i];
+    case F64:
+        return ((const double *)data)[i];
+    case I32:
+        return ((const int32_t *)data)[i];
+    case NDTYPES:
+        break;
+    }
+    return 0;
+}
+
+static void element_put(void *data, DType dtype, int64_t i, double value) {
+    switch (dtype) {
+    case F32:
+        ((float *)data)[i] = (float)value;
+        return;
+    case F64:
+        ((double *)data)[i] = value;
+        return;
+    case I32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        return;
+    case NDTYPES:
+        return;
+    }
+}
+
+void executor_disturb(Executor *executor, double roundings) {
+    if (executor->roundings != roundings) executor->filled = false;
+    executor->roundings = roundings;
+}
+
+static void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number) {
+    if (executor->roundings == 0) return;
+    for (int64_t i = 0; i < n; i++)
+        element_put(data, dtype, i, number_moved(element_at(data, dtype, i), dtype, executor->roundings, (uint64_t)i ^ ((uint64_t)number << 40)));
+}
+
 /* Runs until the rank is done or has to wait; *moved: it did something. False on failure. */
 static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *error) {
     Comm *comm = executor->comm;
@@ -107,6 +148,8 @@ static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *e
             for (int i = 0; ok && i < action->ncalls; i++) {
                 const Call *call = &cursor->calls.at[action->first_call + i];
                 ok = call->fn(&call->call, error);
+                for (int o = 0; ok && executor->backend->host && o < call->call.nout; o++)
+                    disturb(executor, call->call.out[o].data, call->call.out[o].dtype, shape_elements(&call->call.out[o].local), action->step + o);
             }
             break;
         case ACTION_COPY:
@@ -155,6 +198,7 @@ static bool fill_inputs(Executor *executor, int64_t epoch, int64_t step, Error *
             void *to = executor->backend->host ? cursor->input[i] : malloc((size_t)bytes);
             if (!to) return error_set(error, EXIT_ENVIRONMENT, "out of memory for input %s", input->name);
             bool ok = data_fill(executor->data, i, epoch, step, &box, to, error);
+            if (ok) disturb(executor, to, input->type.dtype, box_elements(&box), i);
             if (!executor->backend->host) {
                 ok = ok && executor->backend->upload(executor->context, cursor->input[i], to, bytes, error);
                 free(to);
@@ -183,36 +227,6 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
 }
 
 /* ---------------------------------------------------------------- losses and states */
-
-static double element_at(const void *data, DType dtype, int64_t i) {
-    switch (dtype) {
-    case F32:
-        return ((const float *)data)[i];
-    case F64:
-        return ((const double *)data)[i];
-    case I32:
-        return ((const int32_t *)data)[i];
-    case NDTYPES:
-        break;
-    }
-    return 0;
-}
-
-static void element_put(void *data, DType dtype, int64_t i, double value) {
-    switch (dtype) {
-    case F32:
-        ((float *)data)[i] = (float)value;
-        return;
-    case F64:
-        ((double *)data)[i] = value;
-        return;
-    case I32:
-        ((int32_t *)data)[i] = (int32_t)value;
-        return;
-    case NDTYPES:
-        return;
-    }
-}
 
 static DType loss_dtype(const Executor *executor, const Cursor *cursor) {
     return executor->plan->graph.values.at[cursor->role->instances.at[executor->program->loss].value].type.dtype;

@@ -56,6 +56,7 @@ struct Executor {
     Cursor *cursors; /* one a driven rank */
     DataSource *data;
     bool filled;            /* inputs hold a batch already */
+    double roundings;       /* executor_disturb */
     CommRequest **requests; /* by the number in the plan */
     Prepared *prepared;     /* the same */
     int nrequests;

@@ -1,10 +1,11 @@
 /* verify: the plan of the same net for one rank, run in lock step with the run that it checks. The reference begins every step from the
  * run's own states, so that differences are those of one step.
  *
- * How much may they differ? Sums are added in another order, which is an error of about one rounding of each operand: so the reference
- * takes every step a second time with each element of its states moved by at most one rounding, and what that changes in a tensor (its
- * largest element difference) measures how much the tensor depends on roundings. Tolerance of a tensor = (8 + sqrt(longest sum of the net))
- * * (that change + epsilon * its largest element). A step at which a value crosses a kink (relu at 0) within rounding can exceed it. */
+ * How much may they differ? Sums are added in another order, which is an error of about one rounding of each operand. So the reference takes
+ * every step a second time with each element of its states, its inputs and every kernel's result moved by up to eight roundings (one could
+ * vanish in the next rounding, or cancel), and an eighth of what that changes in a tensor, its largest element difference, measures how much
+ * the tensor depends on roundings. Tolerance of a tensor = (8 + sqrt(longest sum of the net)) * (that + epsilon * its largest element). A step
+ * at which a value crosses a kink (relu at 0) within rounding can exceed it. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ struct Verifier {
     double worst; /* largest difference / tolerance */
 };
 
-enum { MAX_PLAN_BYTES = 1 << 30 };
+enum { MAX_PLAN_BYTES = 1 << 30, ROUNDINGS = 8 };
 
 /* The most points that an operator adds up for one element of its result. */
 static double longest_sum(const Graph *graph) {
@@ -140,7 +141,12 @@ static double epsilon_of(DType dtype) {
     return dtype == F64 ? DBL_EPSILON : dtype == F32 ? FLT_EPSILON : 0;
 }
 
-/* Takes the step from the run's states before it, each element moved by at most `roundings` of them. */
+double number_moved(double number, DType dtype, double roundings, uint64_t key) {
+    double share = (double)(mix(key) >> 11) * 0x1p-52 - 1; /* [-1, 1) */
+    return number * (1 + roundings * epsilon_of(dtype) * share);
+}
+
+/* Takes the step from the run's states before it, each element of all that takes part moved by at most `roundings`. */
 static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, double roundings, Arena *arena, Outcome *outcome,
                            Error *error) {
     const Graph *graph = &verifier->plan->graph;
@@ -148,12 +154,11 @@ static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, doub
         const State *state = &graph->states.at[i];
         int64_t n = shape_elements(&state->type.shape);
         double *moved = arena_alloc(arena, (size_t)n * sizeof *moved);
-        for (int64_t k = 0; k < n; k++) {
-            double share = (double)(mix((uint64_t)k ^ (uint64_t)i << 40) >> 11) * 0x1p-52 - 1; /* [-1, 1) */
-            moved[k] = verifier->before[i][k] * (1 + roundings * epsilon_of(state->type.dtype) * share);
-        }
+        for (int64_t k = 0; k < n; k++)
+            moved[k] = number_moved(verifier->before[i][k], state->type.dtype, roundings, (uint64_t)k ^ (uint64_t)i << 40);
         if (!executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;
     }
+    executor_disturb(verifier->reference, roundings);
     if (!executor_step(verifier->reference, epoch, step, error)) return false;
     const double *losses;
     outcome->nlosses = executor_losses(verifier->reference, 0, &losses);
@@ -175,7 +180,7 @@ static bool compare(Verifier *verifier, const char *name, const TensorType *type
         if (isfinite(moved[i]) && isfinite(theirs[i])) change = fmax(change, fabs(moved[i] - theirs[i]));
         if (isfinite(theirs[i])) largest = fmax(largest, fabs(theirs[i]));
     }
-    double tolerance = (8 + sqrt(verifier->length)) * (change + epsilon_of(type->dtype) * largest);
+    double tolerance = (8 + sqrt(verifier->length)) * (change / ROUNDINGS + epsilon_of(type->dtype) * largest);
     for (int64_t i = 0; i < n; i++) {
         verifier->ncompared++;
         if (mine[i] == theirs[i] || (isnan(mine[i]) && isnan(theirs[i]))) continue;
@@ -215,7 +220,7 @@ static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double
                          Arena *arena, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     Outcome exact, moved;
-    if (!reference_step(verifier, epoch, step, 1, arena, &moved, error) || !reference_step(verifier, epoch, step, 0, arena, &exact, error))
+    if (!reference_step(verifier, epoch, step, ROUNDINGS, arena, &moved, error) || !reference_step(verifier, epoch, step, 0, arena, &exact, error))
         return false;
     if (exact.nlosses != nlosses) return error_set(error, EXIT_MISMATCH, "--verify: %d losses, one rank has %d", nlosses, exact.nlosses);
     if (nlosses > 0) {
