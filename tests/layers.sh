@@ -19,7 +19,7 @@ rules() {
     includes 'frontend|strategies|proof|compiler|tests' runtime | rule "runtime includes only ir"
 
     # ir/box.c's functions, called in proof/ only where they are compared: in these functions of proof/layout.c.
-    box='layout_box|layout_local_shape|layout_max_elements|group_members|group_leader|pieces_received|pieces_sent|box_elements|box_intersect'
+    box='layout_box|layout_local_shape|layout_max_elements|group_members|group_leader|pieces_received|pieces_sent|box_elements|box_intersect|comm_layouts'
     grep -nE "\b($box)\(" proof/*.c | grep -v '^proof/layout.c:' | rule "proof/ calls ir/box.c in layout.c alone"
     awk -v box="$box" '/^[a-z].*\) \{$/ { name = $0 }
         $0 ~ "(^|[^a-z_])(" box ")\\(" && name !~ /box_check|group_check|sends_check|conversion_check/ { print FILENAME ":" FNR ": " $0 }' proof/layout.c |

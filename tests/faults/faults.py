@@ -181,6 +181,7 @@ seed(DUMPS,
 
 # ---------------------------------------------------------------- proof
 seed(unit("proof", "layout"),
+     ("groups of a reduction that are not kept apart", "ir/box.c", "if (kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) return;", "if (kind < NCOMMS) return;"),
      ("holder differs in a summed digit", "ir/box.c", "part - only(m->summed, m->nsummed, rank)", "part - 0 * only(m->summed, m->nsummed, rank)"),
      ("holder of another part", "ir/box.c", "piece.from = holder(m, rank, parts->part, piece.term);", "piece.from = holder(m, rank, parts->part / 2, piece.term);"),
      ("owners: all needers, not those that hold a term", "ir/box.c", "        if (in_target && in_source && digit_of(d, rank) != digit_of(d, part)) {", "        if (in_target || in_source) {"),

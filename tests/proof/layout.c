@@ -85,6 +85,7 @@ typedef struct Pattern {
 Test(proof_layout, kinds_have_their_patterns) {
     static const Pattern patterns[] = {
         {COMM_ALL_REDUCE, "[- -] +sum(8@1)", "[- -]", true},          {COMM_ALL_REDUCE, "[- -] +sum(8@1)", "[8@1 -]", false},
+        {COMM_ALL_REDUCE, "[- -] +sum(4@1)", "[- -]", true},          {COMM_REDUCE_SCATTER, "[- -] +sum(4@1)", "[4@1 -]", true},
         {COMM_ALL_REDUCE, "[8@1 -]", "[- -]", false},                 {COMM_ALL_REDUCE, "[- -] +sum(8@1)", "[- -] +sum(2@4)", true},
         {COMM_ALL_GATHER, "[8@1 -]", "[- -]", true},                  {COMM_ALL_GATHER, "[8@1 -]", "[2@4 -]", true},
         {COMM_ALL_GATHER, "[8@1 -]", "[2@1 -]", false},               {COMM_ALL_GATHER, "[8@1 -]", "[8@1 -]", true},
