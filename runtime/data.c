@@ -107,22 +107,6 @@ DataSource *data_open(const Graph *graph, Error *error) {
     return data;
 }
 
-static void put(void *to, DType dtype, int64_t at, double value) {
-    switch (dtype) {
-    case F32:
-        ((float *)to)[at] = (float)value;
-        return;
-    case F64:
-        ((double *)to)[at] = value;
-        return;
-    case I32:
-        ((int32_t *)to)[at] = (int32_t)value;
-        return;
-    case NDTYPES:
-        return;
-    }
-}
-
 /* Element of the whole input at a multi-index. */
 static double element(const DataSource *data, int input, const int64_t *index) {
     const Input *in = &data->graph->inputs.at[input];
@@ -141,7 +125,7 @@ bool data_fill(DataSource *data, int input, int64_t epoch, int64_t step, const B
     int64_t index[MAX_NDIM];
     memcpy(index, box->begin, sizeof index);
     for (int64_t i = 0, n = box_elements(box); i < n; i++) {
-        put(to, data->graph->inputs.at[input].type.dtype, i, element(data, input, index));
+        element_put(to, data->graph->inputs.at[input].type.dtype, i, element(data, input, index));
         for (int d = box->ndim - 1; d >= 0 && ++index[d] == box->end[d]; d--)
             index[d] = box->begin[d];
     }

@@ -96,36 +96,6 @@ static bool fail(const Executor *executor, const Cursor *cursor, const Action *a
     return error_set(error, failure.code, "%s: %.700s", place, failure.text);
 }
 
-static double element_at(const void *data, DType dtype, int64_t i) {
-    switch (dtype) {
-    case F32:
-        return ((const float *)data)[i];
-    case F64:
-        return ((const double *)data)[i];
-    case I32:
-        return ((const int32_t *)data)[i];
-    case NDTYPES:
-        break;
-    }
-    return 0;
-}
-
-static void element_put(void *data, DType dtype, int64_t i, double value) {
-    switch (dtype) {
-    case F32:
-        ((float *)data)[i] = (float)value;
-        return;
-    case F64:
-        ((double *)data)[i] = value;
-        return;
-    case I32:
-        ((int32_t *)data)[i] = (int32_t)value;
-        return;
-    case NDTYPES:
-        return;
-    }
-}
-
 void executor_disturb(Executor *executor, double roundings) {
     if (executor->roundings != roundings) executor->filled = false;
     executor->roundings = roundings;

@@ -136,22 +136,6 @@ static bool load_inputs(Executor *executor, Cursor *cursor, Error *error) {
     return true;
 }
 
-static void constant_put(void *to, DType dtype, int64_t at, double value) {
-    switch (dtype) {
-    case F32:
-        ((float *)to)[at] = (float)value;
-        return;
-    case F64:
-        ((double *)to)[at] = value;
-        return;
-    case I32:
-        ((int32_t *)to)[at] = (int32_t)value;
-        return;
-    case NDTYPES:
-        return;
-    }
-}
-
 /* The box of a constant node's elements, in new memory. */
 static void *load_constant(Executor *executor, const Instance *instance, const Box *box, Error *error) {
     const Graph *graph = &executor->plan->graph;
@@ -170,7 +154,7 @@ static void *load_constant(Executor *executor, const Instance *instance, const B
         int64_t at = 0;
         for (int d = 0; d < box->ndim; d++)
             at = at * type->shape.dim[d] + index[d];
-        constant_put(to, type->dtype, i, node->data ? node->data[at] : node->attr[0].f);
+        element_put(to, type->dtype, i, node->data ? node->data[at] : node->attr[0].f);
         for (int d = box->ndim - 1; d >= 0 && ++index[d] == box->end[d]; d--)
             index[d] = box->begin[d];
     }

@@ -16,6 +16,38 @@
 #pragma once
 #include "ir/ir.h"
 
+/* ---------------------------------------------------------------- elements */
+
+/* Element i of ordinary memory that holds elements of this type; value must be in its range. */
+static inline double element_at(const void *data, DType dtype, int64_t i) {
+    switch (dtype) {
+    case F32:
+        return ((const float *)data)[i];
+    case F64:
+        return ((const double *)data)[i];
+    case I32:
+        return ((const int32_t *)data)[i];
+    case NDTYPES:
+        break;
+    }
+    return 0;
+}
+static inline void element_put(void *data, DType dtype, int64_t i, double value) {
+    switch (dtype) {
+    case F32:
+        ((float *)data)[i] = (float)value;
+        return;
+    case F64:
+        ((double *)data)[i] = value;
+        return;
+    case I32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        return;
+    case NDTYPES:
+        return;
+    }
+}
+
 /* ---------------------------------------------------------------- pool.c */
 
 /* Threads that wait for loops to share. */

@@ -55,19 +55,7 @@ typedef struct Fill {
 } Fill;
 
 static void put(Fill *fill, double value) {
-    switch (fill->dtype) {
-    case F32:
-        *(float *)(void *)fill->to = (float)value;
-        break;
-    case F64:
-        *(double *)(void *)fill->to = value;
-        break;
-    case I32:
-        *(int32_t *)(void *)fill->to = (int32_t)value;
-        break;
-    case NDTYPES:
-        break;
-    }
+    element_put(fill->to, fill->dtype, 0, value);
     fill->to += dtype_bytes[fill->dtype];
 }
 

@@ -5,17 +5,7 @@
 #include <string.h>
 
 double element_get(const Operand *operand, int64_t index) {
-    switch (operand->dtype) {
-    case F32:
-        return ((const float *)operand->data)[index];
-    case F64:
-        return ((const double *)operand->data)[index];
-    case I32:
-        return ((const int32_t *)operand->data)[index];
-    case NDTYPES:
-        break;
-    }
-    return 0;
+    return element_at(operand->data, operand->dtype, index);
 }
 
 void element_set(const Operand *operand, int64_t index, double value) {
