@@ -64,36 +64,6 @@ static int64_t sweep(Comm *comm) {
 
 /* ---------------------------------------------------------------- kinds */
 
-/* All ranks along one digit, or its minor half where there is one. */
-static Case kind_case(CommKind kind, int nranks, Shape shape, DType dtype) {
-    int major = nranks % 2 == 0 && nranks > 2 ? 2 : 1;
-    Case c = {.nranks = nranks, .shape = shape, .dtype = dtype, .kind = kind, .name = comm_name[kind]};
-    c.from = c.to = (Side){.natoms = 2, .atom = {{major, nranks / major}, {nranks / major, 1}}, .role = {0, ROLE_WHOLE}};
-    switch (kind) {
-    case COMM_ALL_REDUCE:
-        c.from.role[1] = ROLE_PARTIAL;
-        break;
-    case COMM_ALL_GATHER:
-        c.from.role[1] = 1;
-        break;
-    case COMM_REDUCE_SCATTER:
-        c.from.role[1] = ROLE_PARTIAL, c.to.role[1] = 1;
-        break;
-    case COMM_ALL_TO_ALL:
-        c.from.role[1] = 0, c.to.role[1] = 1;
-        break;
-    case COMM_EXCHANGE:
-        c.from.role[0] = 1, c.from.role[1] = 0, c.to.role[1] = 1;
-        break;
-    case COMM_STRIDED_SLICE:
-        c.to.role[1] = 1;
-        break;
-    case NCOMMS:
-        break;
-    }
-    return c;
-}
-
 static int64_t kinds(Comm *comm, const Shape *shapes, int nshapes, int uses) {
     Error error = {0};
     int64_t ran = 0;

@@ -42,6 +42,9 @@ double case_target(const Case *c, int rank, int64_t cell, int use);
 int64_t case_bound(const Case *c);
 void case_print(Text *text, const Case *c);
 
+/* A conversion of this kind: of all ranks along one digit, or its minor half where there is one. */
+Case kind_case(CommKind kind, int nranks, Shape shape, DType dtype);
+
 /* Calls fn for every pair of layouts that the meshes allow (each given by its axis sizes, 0 ends it), the target's partial digits among the
  * source's. Returns the number of calls. */
 typedef void CaseFn(void *context, const Case *c);

@@ -79,34 +79,6 @@ Test(comm_local, three_dimensions_and_scalars) {
 }
 
 /* The kinds that plans name, each on 8 ranks = mesh (2, 4), even and uneven. */
-static Case kind_case(CommKind kind, int64_t rows, int64_t columns) {
-    Case c = {.nranks = 8, .shape = SHAPE(rows, columns), .dtype = F32, .kind = kind, .name = comm_name[kind]};
-    c.from = c.to = (Side){.natoms = 2, .atom = {{2, 4}, {4, 1}}, .role = {0, ROLE_WHOLE}};
-    switch (kind) {
-    case COMM_ALL_REDUCE:
-        c.from.role[1] = ROLE_PARTIAL;
-        break;
-    case COMM_ALL_GATHER:
-        c.from.role[1] = 1;
-        break;
-    case COMM_REDUCE_SCATTER:
-        c.from.role[1] = ROLE_PARTIAL, c.to.role[1] = 1;
-        break;
-    case COMM_ALL_TO_ALL:
-        c.from.role[1] = 0, c.to.role[1] = 1;
-        break;
-    case COMM_EXCHANGE:
-        c.from.role[0] = 1, c.from.role[1] = 0, c.to.role[1] = 1;
-        break;
-    case COMM_STRIDED_SLICE:
-        c.to.role[1] = 1;
-        break;
-    case NCOMMS:
-        break;
-    }
-    return c;
-}
-
 Test(comm_local, each_kind_alone_and_all_kinds_together) {
     static const int64_t sizes[][2] = {{8, 8}, {16, 400}, {7, 9}, {1, 2}, {3, 1000}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -114,7 +86,7 @@ Test(comm_local, each_kind_alone_and_all_kinds_together) {
         Comm *comm = comm_local_create(8, &error);
         Case all[NCOMMS];
         for (int kind = 0; kind < NCOMMS; kind++) {
-            all[kind] = kind_case((CommKind)kind, sizes[s][0], sizes[s][1]);
+            all[kind] = kind_case((CommKind)kind, 8, SHAPE(sizes[s][0], sizes[s][1]), F32);
             cr_assert(cases_run(comm, &all[kind], 1, 2, true, &error), "%s", error.text);
         }
         cr_assert(cases_run(comm, all, NCOMMS, 3, false, &error), "%s", error.text);
@@ -123,7 +95,7 @@ Test(comm_local, each_kind_alone_and_all_kinds_together) {
 }
 
 Test(comm_local, strided_slice_moves_nothing) {
-    Case slice = kind_case(COMM_STRIDED_SLICE, 8, 8);
+    Case slice = kind_case(COMM_STRIDED_SLICE, 8, SHAPE(8, 8), F32);
     cr_assert_eq(case_bound(&slice), 0);
     Error error = {0};
     Comm *comm = comm_local_create(8, &error);
@@ -185,7 +157,7 @@ Test(comm_local, the_checks_find_faults) {
         if (kind == COMM_STRIDED_SLICE) continue; /* moves nothing */
         Error error = {0};
         Comm *comm = comm_local_create(8, &error);
-        Case wrong = kind_case((CommKind)kind, 8, 8);
+        Case wrong = kind_case((CommKind)kind, 8, SHAPE(8, 8), F32);
         wrong.fault = FAULT_CELL;
         cr_assert_not(cases_run(comm, &wrong, 1, 1, false, &error));
         cr_assert(strstr(error.text, "cell ") != NULL, "%s", error.text);
