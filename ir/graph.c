@@ -123,7 +123,7 @@ int graph_add_input(Graph *graph, Input input) {
 }
 
 static int node_push(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const Rule *rule, const char *name, Span span) {
-    Node node = {.op = op, .nin = nin, .nout = op_nout(op), .rule = rule, .span = span, .origin = graph->nodes.n, .state = -1};
+    Node node = {.op = op, .nin = nin, .nout = rule->nout, .rule = rule, .span = span, .origin = graph->nodes.n, .state = -1};
     for (int i = 0; i < nin; i++)
         node.in[i] = in[i];
     for (int a = 0; attr && a < MAX_ATTRS && op_table[op].attrs[a].name; a++)
@@ -254,7 +254,7 @@ void strategy_out_layout(const Node *node, const Strategy *strategy, int result,
         if (node->rule->out[result][d] >= 0) append_digits(layout, d, &strategy->factor[node->rule->out[result][d]]);
     for (int f = 0; f < node->rule->nfactors; f++)
         if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))
-            append_digits(layout, ndim + REDUCE_SUM, &strategy->factor[f]);
+            append_digits(layout, ndim + (int)op_table[node->op].reduction, &strategy->factor[f]);
 }
 
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy) {

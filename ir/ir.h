@@ -248,7 +248,7 @@ void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to);
 
 /* ---------------------------------------------------------------- ops.def, rule.c */
 
-enum { MAX_IN = 4, MAX_OUT = 2, MAX_ATTRS = 4, MAX_FACTORS = 12 };
+enum { MAX_IN = 8, MAX_OUT = 8, MAX_ATTRS = 4, MAX_FACTORS = 12 };
 
 typedef enum { ATTR_NONE, ATTR_BOOL, ATTR_INT, ATTR_FLOAT, ATTR_INTS, ATTR_TEXT } AttrKind;
 typedef struct AttrSpec {
@@ -273,9 +273,9 @@ typedef struct Factor {
 } Factor;
 
 /* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
- * whole). A factor that no result has is contracted: splitting it makes the results partial sums. */
+ * whole). A factor that no result has is contracted: splitting it makes the results partial (Op.reduction). */
 typedef struct Rule {
-    int nfactors;
+    int nfactors, nout;
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
@@ -318,7 +318,10 @@ typedef struct Op {
     unsigned dtypes;           /* accepted element types */
     const char *letters;       /* "...->..."; or: */
     RuleFn *rule;
+    bool variadic;             /* the last operand may be repeated, up to MAX_IN operands in all (concat) */
+    bool divided;              /* one result or more, up to MAX_OUT: its rule says how many (split) */
     Linear linear;
+    Reduction reduction;       /* what the partial results owe when a contracted factor is split; sum when not said */
     AdjointFn *adjoint;        /* NULL: no gradient */
     ExpandFn *expand;          /* composite: rewritten before autodiff */
     int flops;                 /* per point of the factors' index space */
@@ -337,9 +340,11 @@ typedef enum OpCode {
 extern const Op op_table[NOPS];
 int op_find(const char *name);               /* OpCode, or -1 */
 int op_attr(OpCode op, const char *name);    /* index, or -1 */
-int op_nin(OpCode op);
-int op_nout(OpCode op);
-void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a" */
+int op_nin(OpCode op);                       /* operands named in the row; a variadic operator may have more */
+bool op_takes(OpCode op, int nin);           /* whether the operator may have so many operands */
+int op_nout(OpCode op);                      /* results named in the row */
+bool op_gives(OpCode op, int nout);          /* whether the operator may have so many results */
+void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a"; of a repeated operand the last name of the row */
 /* Shape inference and factors of an operator on global operand types, hidden dimension included: it becomes factor 0 of every operand
  * and result. */
 bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);

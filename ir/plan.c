@@ -189,8 +189,10 @@ static bool check_kernel(Reading *reading, const Role *role, const Step *step) {
     const Op *op = &op_table[step->op];
     if (step->op == OP_write || op->op_class == OP_CLASS_LEAF || op->op_class == OP_CLASS_COMM || op->expand)
         return scan_fail(scan, "%s is no kernel", op->name);
-    if (step->nin != op_nin(step->op) || step->nout != op_nout(step->op))
-        return scan_fail(scan, "%s has %d operands and %d results, not %d and %d", op->name, op_nin(step->op), op_nout(step->op), step->nin, step->nout);
+    const int nin = step->nnodes ? graph->nodes.at[step->node[0]].nin : op_nin(step->op);
+    const int nout = step->nnodes ? graph->nodes.at[step->node[0]].nout : op_nout(step->op);
+    const bool fits = step->nnodes == 1 ? step->nin == nin && step->nout == nout : op_takes(step->op, step->nin) && op_gives(step->op, step->nout);
+    if (!fits) return scan_fail(scan, "%s has %d operands and %d results, not %d and %d", op->name, nin, nout, step->nin, step->nout);
     if (step->nnodes == 0) return scan_fail(scan, "a kernel without nodes=(..)");
     if (step->nnodes > 1) return true;
     const Node *node = &graph->nodes.at[step->node[0]];

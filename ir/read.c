@@ -297,9 +297,9 @@ static bool read_node_text(Reading *reading, NodeText *node) {
     if (op == OP_read && (!scan_key(scan, "version") || !scan_int(scan, "a version", 0, 1, &node->version))) return false;
     if (op == OP_convert && (!scan_key(scan, "kind") || !scan_choice(scan, "communication", comm_name, NCOMMS, &node->comm))) return false;
     if (op_nin(node->op) > 0 && !read_ids(reading, "operand", "%", graph->values.n, MAX_IN, node->in, &node->nin)) return false;
-    if (node->nin != op_nin(node->op)) return scan_fail(scan, "%s has %d operands, not %d", name, op_nin(node->op), node->nin);
+    if (!op_takes(node->op, node->nin)) return scan_fail(scan, "%s has %d operands, not %d", name, op_nin(node->op), node->nin);
     if (!read_results(reading, node)) return false;
-    if (node->nout != op_nout(node->op)) return scan_fail(scan, "%s has %d results, not %d", name, op_nout(node->op), node->nout);
+    if (!op_gives(node->op, node->nout)) return scan_fail(scan, "%s has %d results, not %d", name, op_nout(node->op), node->nout);
     if (!read_attrs(reading, node)) return false;
     if (op == OP_constant && scan_is_key(scan, "data"))
         return read_doubles(reading, "the constant", shape_elements(&node->out[0].type.shape), &node->data);
@@ -347,6 +347,8 @@ static bool build_node(Reading *reading, const NodeText *text) {
         if (graph_add(graph, text->op, text->in, text->nin, text->attr, name, nowhere, &error) < 0) return fail_rule(reading, text, &error);
     }
     Node *node = &graph->nodes.at[text->id];
+    if (node->nout != text->nout)
+        return scan_fail(&reading->scan, "node %d %s has %d results, not %d", text->id, op_table[text->op].name, node->nout, text->nout);
     memcpy(node->attr, text->attr, sizeof node->attr);
     node->state = text->state;
     node->comm = (CommKind)text->comm;

@@ -46,8 +46,18 @@ int op_nout(OpCode op) {
     return op_table[op].outs ? list_count(op_table[op].outs) : 1;
 }
 
+bool op_takes(OpCode op, int nin) {
+    int named = op_nin(op);
+    return nin == named || (op_table[op].variadic && nin > named && nin <= MAX_IN);
+}
+
+bool op_gives(OpCode op, int nout) {
+    return nout == op_nout(op) || (op_table[op].divided && nout >= 1 && nout <= MAX_OUT);
+}
+
 void op_in_name(OpCode op, int operand, char *name, size_t n) {
     const char *at = op_table[op].ins;
+    if (operand >= op_nin(op)) operand = op_nin(op) - 1;
     for (; operand > 0; operand--) {
         at = strchr(at, ',');
         assert(at);
@@ -100,6 +110,7 @@ static void rule_init(Rule *rule) {
 
 void rule_of_leaf(const TensorType *type, Rule *rule) {
     rule_init(rule);
+    rule->nout = 1;
     rule->result[0] = *type;
     for (int d = 0; d < type->shape.ndim; d++)
         rule->out[0][d] = (int8_t)rule_add_factor(rule, type->shape.dim[d]);
@@ -255,7 +266,10 @@ static const char *dtypes_text(unsigned dtypes, char text[64]) {
 static bool operands_fit(OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error) {
     const Op *row = &op_table[op];
     int want = op_nin(op);
-    if (nin != want) return rule_reject(error, -1, -1, "takes %d operand%s (%s), given %d", want, want == 1 ? "" : "s", row->ins, nin);
+    if (!op_takes(op, nin) && row->variadic)
+        return rule_reject(error, -1, -1, "takes %d to %d operands, given %d", want, MAX_IN, nin);
+    if (!op_takes(op, nin))
+        return rule_reject(error, -1, -1, "takes %d operand%s (%s), given %d", want, want == 1 ? "" : "s", row->ins, nin);
     for (int i = 1; i < nin; i++)
         if (in[i].dtype != in[0].dtype)
             return rule_reject(error, i, -1, "operand types differ: %%0 is %s, %%%d is %s", dtype_name[in[0].dtype], i,
@@ -292,9 +306,9 @@ static void rule_hide(Rule *rule, int64_t replicas, int nin, int nout) {
 bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     static const Attr none[MAX_ATTRS];
     const Op *row = &op_table[op];
-    int nout = op_nout(op);
     if (!attr) attr = none;
     rule_init(rule);
+    rule->nout = op_nout(op);
     if (!operands_fit(op, in, nin, attr, error)) return false;
 
     bool hidden = nin > 0 && in[0].hidden && !row->boundary;
@@ -310,11 +324,11 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
 
     /* Only the user's operators broadcast: an update must not change its state's shape, a gradient is its forward's shape. */
     const TensorType *types = hidden ? slice : in;
-    if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER, types, nin, nout, rule, error)
+    if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER, types, nin, rule->nout, rule, error)
                      : !row->rule(types, nin, attr, rule, error))
         return false;
-    if (hidden) rule_hide(rule, in[0].shape.dim[0], nin, nout);
-    for (int o = 0; o < nout; o++) {
+    if (hidden) rule_hide(rule, in[0].shape.dim[0], nin, rule->nout);
+    for (int o = 0; o < rule->nout; o++) {
         int64_t elements;
         if (!shape_count(&rule->result[o].shape, &elements) || elements > MAX_ELEMENTS) {
             char text[SHAPE_TEXT_BYTES];
@@ -349,7 +363,7 @@ double rule_flops(OpCode op, const Rule *rule) {
 }
 
 bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout) {
-    if (a->nfactors != b->nfactors) return false;
+    if (a->nfactors != b->nfactors || a->nout != b->nout) return false;
     for (int f = 0; f < a->nfactors; f++)
         if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||
             a->factor[f].divides != b->factor[f].divides)

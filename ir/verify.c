@@ -43,7 +43,7 @@ static bool check_edges(const Check *check, int id) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
     if ((unsigned)node->op >= NOPS) return node_fail(check, id, "no such operator");
-    if (node->nin != op_nin(node->op) || node->nout != op_nout(node->op))
+    if (!op_takes(node->op, node->nin) || !op_gives(node->op, node->nout))
         return node_fail(check, id, "%d operands and %d results, not %d and %d", node->nin, node->nout, op_nin(node->op),
                          op_nout(node->op));
     if (!node->name || !node->rule) return node_fail(check, id, "no name or no rule");
@@ -87,7 +87,7 @@ static bool check_rule(const Check *check, int id) {
         rule_of_leaf(type_of(graph, node->out[0]), &rule);
     } else if (!rule_infer(node->op, in, node->nin, node->attr, &rule, &error))
         return node_fail(check, id, "the rule rejects it: %s", error.text);
-    if (!rule_equal(&rule, node->rule, in, node->nin, node->nout)) return node_fail(check, id, "its rule is not the one of its operands");
+    if (rule.nout != node->nout || !rule_equal(&rule, node->rule, in, node->nin, node->nout)) return node_fail(check, id, "its rule is not the one of its operands");
     for (int o = 0; o < node->nout; o++)
         if (!type_equal(&rule.result[o], type_of(graph, node->out[o])))
             return node_fail(check, id, "result %s has another type than the rule gives", graph->values.at[node->out[o]].name);

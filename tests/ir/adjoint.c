@@ -299,7 +299,9 @@ static void check_gradient(const Case *c, bool hidden) {
     int y = graph.nodes.at[node].out[0];
     Input given = {.name = "dy", .type = graph.values.at[y].type};
     int dy = graph_input(&graph, graph_add_input(&graph, given));
-    int first = graph.nodes.n, dx[MAX_IN] = {-1, -1, -1, -1};
+    int first = graph.nodes.n, dx[MAX_IN];
+    for (int i = 0; i < MAX_IN; i++)
+        dx[i] = -1;
     op_table[c->op].adjoint(&graph, node, &dy, dx);
 
     Error verify_error = {0};
