@@ -52,11 +52,15 @@ static void dim_range(const Layout *layout, int dim, int64_t size, int number, i
     }
 }
 
-void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
+static void position_box(const Layout *layout, const Shape *shape, int position, Box *box) {
     assert(layout->ndim == shape->ndim);
     box->ndim = shape->ndim;
     for (int i = 0; i < shape->ndim; i++)
-        dim_range(layout, i, shape->dim[i], rank, &box->begin[i], &box->end[i]);
+        dim_range(layout, i, shape->dim[i], position, &box->begin[i], &box->end[i]);
+}
+
+void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
+    position_box(layout, shape, order_position(layout->order, rank), box);
 }
 
 void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local) {
@@ -69,7 +73,7 @@ void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shap
 
 int64_t layout_max_elements(const Layout *layout, const Shape *shape) {
     Box box;
-    layout_box(layout, shape, 0, &box);
+    position_box(layout, shape, 0, &box);
     return box_elements(&box);
 }
 
@@ -118,10 +122,13 @@ int group_leader(const Digit *digits, int n, int rank) {
     return rank - only(digits, n, rank);
 }
 
-/* ---------------------------------------------------------------- redistribution */
+/* ---------------------------------------------------------------- redistribution
+ *
+ * Below, a rank is its position: a receiver its position in to's device order, a sender of terms its position in from's; only pieces name
+ * ranks by their numbers. Where both layouts have one order the two are the same. */
 
-/* A set of ranks in ascending order: those that agree with base in all digits but the free ones; or, where no such digits exist
- * (layouts of different meshes), a list. */
+/* A set of positions in to's order, ascending: those that agree with base in all digits but the free ones; or, where no such digits exist
+ * (layouts of different meshes or orders), a list. */
 typedef struct Ranks {
     int count, base;
     int nfree;
@@ -158,6 +165,10 @@ typedef struct Move {
     int nranks;
     const Digit *source, *target;
     int nsource, ntarget;
+    const Digit *kept; /* the partial digits of `to`; the last of target */
+    int nkept;
+    const Order *from_order, *to_order;
+    bool mixed; /* they differ */
     Digit summed[MAX_DIGITS]; /* descending strides */
     int nsummed, nterms;
     Digit other[MAX_DIGITS]; /* what completes target to a mixed radix of nranks: ranks that want the same differ only there */
@@ -165,7 +176,7 @@ typedef struct Move {
     Digit chain[MAX_DIGITS]; /* source and target, completed together; nchain < 0: they do not fit together */
     int nchain;
     Arena arena; /* of list */
-    int *list;   /* room for all ranks that want the same; only where nchain < 0 */
+    int *list;   /* room for all ranks that want the same; only where nchain < 0 or the orders differ */
 } Move;
 
 static bool within_any(Digit d, const Digit *digits, int n) {
@@ -180,6 +191,10 @@ static void move_init(Move *m, const Layout *from, const Layout *to, const Shape
     Reduction kind;
     m->nsource = from->start[from->ndim];
     m->ntarget = to->start[to->ndim + NREDUCTIONS];
+    m->kept = to->digit + to->start[to->ndim];
+    m->nkept = m->ntarget - to->start[to->ndim];
+    m->mixed = !layout_orders_agree(from, to, &m->from_order);
+    m->to_order = m->mixed ? to->order : m->from_order;
     m->nsummed = layout_summed(from, to, m->summed, &kind);
     assert(m->nsummed >= 0);
     m->nterms = combinations(m->summed, m->nsummed);
@@ -190,9 +205,17 @@ static void move_init(Move *m, const Layout *from, const Layout *to, const Shape
     assert(n >= 0);
     for (int i = 0; i < n; i++)
         if (!within_any(radix[i], m->target, m->ntarget)) m->other[m->nother++] = radix[i];
-    m->nchain = digits_chain(m->source, m->nsource, m->target, m->ntarget, nranks, m->chain);
+    m->nchain = m->mixed ? -1 : digits_chain(m->source, m->nsource, m->target, m->ntarget, nranks, m->chain);
     arena_init(&m->arena);
     if (m->nchain < 0) m->list = arena_alloc(&m->arena, (size_t)combinations(m->other, m->nother) * sizeof(int));
+}
+
+/* Where the rank at a position of to's order stands in from's, and the other way round. */
+static int source_position(const Move *m, int target) {
+    return m->mixed ? order_position(m->from_order, order_rank(m->to_order, target)) : target;
+}
+static int target_position(const Move *m, int source) {
+    return m->mixed ? order_position(m->to_order, order_rank(m->from_order, source)) : source;
 }
 
 /* The ranks that want what rank wants. */
@@ -208,8 +231,9 @@ static void owners(const Move *m, int rank, int part, Ranks *ranks) {
         needers(m, rank, ranks);
         int count = 0;
         for (int i = 0; i < ranks->count; i++) {
-            int other = ranks_at(ranks, i);
-            if (only(m->source, m->nsource, other) == part) m->list[count++] = other;
+            int other = ranks_at(ranks, i), held = source_position(m, other);
+            bool its_term = only(m->kept, m->nkept, held) == only(m->kept, m->nkept, rank); /* always, where the orders are one */
+            if (its_term && only(m->source, m->nsource, held) == part) m->list[count++] = other;
         }
         if (count > 0) *ranks = (Ranks){.count = count, .list = m->list};
         return;
@@ -305,14 +329,18 @@ static bool parts_next(Parts *p, const Move *m) {
     return false;
 }
 
-/* The rank that holds term `term` of a part and agrees with rank in every other digit. */
+/* The rank that holds term `term` of a part, of those that rank owes, and agrees with rank in every other digit. */
 static int holder(const Move *m, int rank, int part, int term) {
-    return rank - only(m->source, m->nsource, rank) + part - only(m->summed, m->nsummed, rank) + number_of(m->summed, m->nsummed, term);
+    int at = source_position(m, rank);
+    at += part - only(m->source, m->nsource, at);
+    at += number_of(m->summed, m->nsummed, term) - only(m->summed, m->nsummed, at);
+    at += only(m->kept, m->nkept, rank) - only(m->kept, m->nkept, at);
+    return order_rank(m->from_order, at);
 }
 
 /* Round 0 of a rank: the terms of one piece, or of its share when terms are added up. */
 static bool receive_terms(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
-    Piece piece = {.to = rank, .box = parts->box, .count = box_elements(&parts->box)};
+    Piece piece = {.to = order_rank(m->to_order, rank), .box = parts->box, .count = box_elements(&parts->box)};
     if (m->nterms > 1) {
         Ranks own;
         owners(m, rank, parts->part, &own);
@@ -328,12 +356,12 @@ static bool receive_terms(const Move *m, const Parts *parts, int rank, PieceFn *
 
 /* Round 1 of a rank: the other owners' shares of one piece. */
 static bool receive_shares(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
-    Piece piece = {.to = rank, .round = 1, .box = parts->box};
+    Piece piece = {.to = order_rank(m->to_order, rank), .round = 1, .box = parts->box};
     Ranks own;
     owners(m, rank, parts->part, &own);
     for (int i = 0; i < own.count && share(&piece, own.count, i); i++) {
-        piece.from = ranks_at(&own, i);
-        if (piece.from != rank && !fn(context, &piece)) return false;
+        piece.from = order_rank(m->to_order, ranks_at(&own, i));
+        if (piece.from != piece.to && !fn(context, &piece)) return false;
     }
     return true;
 }
@@ -342,7 +370,8 @@ bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, i
     Move m;
     move_init(&m, from, to, shape, nranks);
     Box wanted;
-    layout_box(to, shape, rank, &wanted);
+    rank = order_position(m.to_order, rank);
+    position_box(to, shape, rank, &wanted);
     Parts parts;
     bool more = true;
     for (int round = 0; more && round < (m.nterms > 1 ? 2 : 1); round++)
@@ -352,28 +381,42 @@ bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, i
     return more;
 }
 
-/* Round 0 of a sender: what it holds goes, as the holder that it is, to ranks that differ from it in source and summed digits only. */
-static bool send_terms(const Move *m, int rank, PieceFn *fn, void *context) {
-    Box held, wanted;
-    layout_box(m->from, m->shape, rank, &held);
-    if (box_elements(&held) == 0) return true;
-    Digit chain[MAX_DIGITS], differ[MAX_DIGITS];
-    int ndiffer = 0, n = digits_chain(m->source, m->nsource, m->summed, m->nsummed, m->nranks, chain);
+/* The digits in which a receiver may differ from the rank that sends it a term: those of the source and the summed ones; and, where the
+ * orders differ, those that stay partial. */
+static int differing(const Move *m, Digit *differ) {
+    Digit chain[MAX_DIGITS], all[2 * MAX_DIGITS];
+    int nall = 0, ndiffer = 0;
+    for (int i = 0; i < m->nsummed; i++)
+        all[nall++] = m->summed[i];
+    for (int i = 0; m->mixed && i < m->nkept; i++)
+        all[nall++] = m->kept[i];
+    int n = digits_chain(m->source, m->nsource, all, nall, m->nranks, chain);
     assert(n >= 0);
     for (int i = 0; i < n; i++)
-        if (within_any(chain[i], m->source, m->nsource) || within_any(chain[i], m->summed, m->nsummed)) differ[ndiffer++] = chain[i];
+        if (within_any(chain[i], m->source, m->nsource) || within_any(chain[i], all, nall)) differ[ndiffer++] = chain[i];
+    return ndiffer;
+}
 
-    Piece piece = {.from = rank, .term = index_of(m->summed, m->nsummed, rank)};
-    int part = only(m->source, m->nsource, rank), leader = group_leader(differ, ndiffer, rank);
+/* Round 0 of a sender: what it holds goes, as the holder that it is, to ranks that differ from it in certain digits only. */
+static bool send_terms(const Move *m, int rank, PieceFn *fn, void *context) {
+    Box held, wanted;
+    position_box(m->from, m->shape, rank, &held);
+    if (box_elements(&held) == 0) return true;
+    Digit differ[MAX_DIGITS];
+    int ndiffer = differing(m, differ);
+    Piece piece = {.from = order_rank(m->from_order, rank), .term = index_of(m->summed, m->nsummed, rank)};
+    int part = only(m->source, m->nsource, rank), owed = only(m->kept, m->nkept, rank), leader = group_leader(differ, ndiffer, rank);
     for (int i = 0; i < combinations(differ, ndiffer); i++) {
-        piece.to = leader + number_of(differ, ndiffer, i);
-        layout_box(m->to, m->shape, piece.to, &wanted);
-        if (piece.to == rank || !box_intersect(&held, &wanted, &piece.box)) continue;
+        int receiver = leader + number_of(differ, ndiffer, i), at = target_position(m, receiver);
+        if (receiver == rank || only(m->kept, m->nkept, at) != owed) continue;
+        position_box(m->to, m->shape, at, &wanted);
+        if (!box_intersect(&held, &wanted, &piece.box)) continue;
+        piece.to = order_rank(m->to_order, at);
         if (m->nterms > 1) {
             Ranks own;
-            owners(m, piece.to, part, &own);
-            int at = ranks_find(&own, piece.to);
-            if (at < 0 || !share(&piece, own.count, at)) continue;
+            owners(m, at, part, &own);
+            int number = ranks_find(&own, at);
+            if (number < 0 || !share(&piece, own.count, number)) continue;
         } else {
             piece.count = box_elements(&piece.box);
         }
@@ -384,15 +427,15 @@ static bool send_terms(const Move *m, int rank, PieceFn *fn, void *context) {
 
 /* Round 1 of a sender: its share of a piece goes to all others that want it. */
 static bool send_shares(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
-    Piece piece = {.from = rank, .round = 1, .box = parts->box};
+    Piece piece = {.from = order_rank(m->to_order, rank), .round = 1, .box = parts->box};
     Ranks own, all;
     owners(m, rank, parts->part, &own);
     int at = ranks_find(&own, rank);
     if (at < 0 || !share(&piece, own.count, at)) return true;
     needers(m, rank, &all);
     for (int i = 0; i < all.count; i++) {
-        piece.to = ranks_at(&all, i);
-        if (piece.to != rank && !fn(context, &piece)) return false;
+        piece.to = order_rank(m->to_order, ranks_at(&all, i));
+        if (piece.to != piece.from && !fn(context, &piece)) return false;
     }
     return true;
 }
@@ -401,9 +444,10 @@ bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int n
     Move m;
     move_init(&m, from, to, shape, nranks);
     Box wanted;
-    layout_box(to, shape, rank, &wanted);
     Parts parts;
-    bool more = send_terms(&m, rank, fn, context);
+    bool more = send_terms(&m, order_position(m.from_order, rank), fn, context);
+    rank = order_position(m.to_order, rank);
+    position_box(to, shape, rank, &wanted);
     if (m.nterms > 1)
         for (bool some = parts_begin(&parts, &m, &wanted); more && some; some = parts_next(&parts, &m))
             more = send_shares(&m, &parts, rank, fn, context);
@@ -412,7 +456,9 @@ bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int n
 }
 
 void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {
-    if (kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) return;
+    const Order *order;
+    bool agree = layout_orders_agree(from, to, &order);
+    if ((kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) || !agree) return; /* of two orders there are no such groups */
     const int lists = from->ndim + NREDUCTIONS;
     const Layout a = *from, b = *to;
     Digit chain[MAX_DIGITS];
@@ -423,4 +469,5 @@ void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {
         assert(room); /* digits of one chain: at most 31 */
         (void)room;
     }
+    from->order = to->order = order; /* also of the one that had no digits before */
 }

@@ -74,6 +74,7 @@ static size_t layout_slot(const Graph *graph, const Layout *layout) {
 }
 
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout) {
+    assert(!layout->order && "graphs have no device orders");
     struct LayoutIndex *index = graph->layout_index;
     if (2 * ((size_t)graph->layouts.n + 1) > index->cap) {
         index->cap = index->cap ? 2 * index->cap : 64;

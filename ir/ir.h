@@ -7,7 +7,7 @@
  *   box.c     index ranges; who holds, who owns, what moves where (closed formulas, no lists of ranks)
  *   ops.def   the operator table; rule.c, shapes.c: shape inference and factors; adjoint.c: gradients; graph.c: building
  *   verify.c  what must hold of a graph between passes
- *   plan.c    programs, roles, steps; print.c, scan.c, read.c: the text form, both ways (docs/plan.md)
+ *   plan.c    programs, roles, steps; print.c, scan.c, read.c: the text form, both ways (docs/plan.md); side.c: its long literals
  */
 #pragma once
 #include <stdarg.h>
@@ -94,6 +94,10 @@ typedef struct Diag {
     const char *text;
 } Diag;
 
+/* What is warned of, each with the flags -Wno-NAME and, all together, -Werror (docs/explain.md). */
+typedef enum { WARN_CONFLICT, WARN_UNEVEN, WARN_NO_GRADIENT, WARN_NO_EFFECT, WARN_REPLICATED, NWARNINGS } Warning;
+extern const char *const warning_name[NWARNINGS]; /* "conflict", "uneven", "no-gradient", "no-effect", "replicated" */
+
 enum { DIAG_MAX_ERRORS = 20 };
 /* The diagnostics of a run, in order; a note or hint belongs to the error or warning before it. */
 typedef struct Diags {
@@ -101,12 +105,15 @@ typedef struct Diags {
     VEC(SourceFile) files;
     VEC(Diag) items;
     int nerrors, nwarnings; /* of either the first DIAG_MAX_ERRORS are kept, with their notes */
-    bool dropped;           /* the last error or warning was beyond that: so are its notes and hints */
+    bool dropped;           /* the last error or warning was beyond that, or silenced: so are its notes and hints */
+    unsigned silenced;      /* warnings that are not wanted: 1 << Warning */
+    bool warnings_are_errors;
 } Diags;
 void diags_init(Diags *diags, Arena *arena);
 int diags_add_file(Diags *diags, const char *name, const char *text, size_t n); /* the Span.file of it */
 void diag_error(Diags *diags, Span span, const char *format, ...) PRINTF_LIKE(3, 4);
-void diag_warning(Diags *diags, Span span, const char *format, ...) PRINTF_LIKE(3, 4);
+/* "text [-Wuneven]"; nothing when it is silenced, an error "text [-Werror=uneven]" where warnings are errors. */
+void diag_warning(Diags *diags, Warning warning, Span span, const char *format, ...) PRINTF_LIKE(4, 5);
 void diag_note(Diags *diags, Span span, const char *format, ...) PRINTF_LIKE(3, 4);
 void diag_hint(Diags *diags, const char *format, ...) PRINTF_LIKE(2, 3);
 /* All of them as DESIGN 10 shows: file:line:column: error: text, the source line, the span underlined. */
@@ -157,11 +164,25 @@ typedef struct Digit {
 typedef enum { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, NREDUCTIONS } Reduction;
 extern const char *const reduction_name[NREDUCTIONS];
 
+/* A device order: the ranks by position. In a layout that has one, digits are those of a rank's position, not of its number. */
+typedef struct Order {
+    const char *name;     /* "order1", as layout_print shows it */
+    int nranks;
+    const int *rank;      /* rank[position] */
+    const int *position;  /* position[rank], the inverse */
+} Order;
+/* The order in which position i is rank[i] (every rank once), in the arena. NULL for the natural order, which layouts have by default. */
+const Order *order_make(Arena *arena, const char *name, const int *rank, int nranks);
+bool order_equal(const Order *a, const Order *b); /* the same order, whatever its name */
+static inline int order_position(const Order *order, int rank) { return order ? order->position[rank] : rank; }
+static inline int order_rank(const Order *order, int position) { return order ? order->rank[position] : position; }
+
 enum { MAX_DIGITS = 40 };
 /* How one tensor lies on the ranks. List i of digits, major first: i < ndim divides dimension i; i = ndim + reduction
  * are the digits over which the value is partial (descending strides). Digits in no list: whole. No digit twice. */
 typedef struct Layout {
     int ndim;
+    const Order *order; /* NULL: natural. Graphs and plans hold natural ones only; `pcc redistribute` plans with others */
     uint8_t start[MAX_NDIM + NREDUCTIONS + 1]; /* list i is digit[start[i]] .. digit[start[i + 1] - 1] */
     Digit digit[MAX_DIGITS];
 } Layout;
@@ -173,6 +194,8 @@ static inline const Digit *layout_list(const Layout *l, int list) { return l->di
 int64_t layout_split(const Layout *layout, int list);             /* product of the sizes in a list */
 bool layout_is_partial(const Layout *layout);
 bool layout_is_whole(const Layout *layout);
+/* Whether both mean digits of the same positions, in *order (a layout without digits agrees with any). */
+bool layout_orders_agree(const Layout *a, const Layout *b, const Order **order);
 void layout_complete(const Layout *from, Layout *to);             /* from without its partial digits (to may be from) */
 /* Digits are >= 2, s*t divides nranks, no two overlap, products fit. False with the reason. */
 bool layout_valid(const Layout *layout, int nranks, const char **why);
@@ -183,9 +206,10 @@ bool layout_equal(const Layout *a, const Layout *b);              /* digit by di
 bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nranks); /* equal, or the same boxes and terms on every rank */
 uint64_t layout_hash(const Layout *layout);
 static inline int digit_of(Digit d, int rank) { return (rank / d.stride) % d.size; }
-/* "[2@4.2@1 -] +sum(2@8)"; hidden: "[8@1 | - -]". */
+/* "[2@4.2@1 -] +sum(2@8)"; hidden: "[8@1 | - -]"; with a device order "[2@4 -] %order1". */
 void layout_print(Text *text, const Layout *layout, bool hidden);
-/* Reads what layout_print writes from *at, advances it. */
+/* Reads what layout_print writes of layouts in the natural order from *at, advances it. A device order is not read: '%' is left at *at, an
+ * error to every caller that wants a separator or the end there. */
 bool layout_read(const char **at, Layout *layout, bool *hidden);
 /* The digits of a mesh with these sizes, last axis fastest, over product(sizes) * inner ranks. */
 void mesh_digits(const int32_t *sizes, int naxes, int32_t inner, Digit *digits);
@@ -215,7 +239,7 @@ bool box_intersect(const Box *a, const Box *b, Box *result); /* false: empty */
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box);
 void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local);
 int64_t layout_max_elements(const Layout *layout, const Shape *shape); /* of the largest box of any rank: rank 0's */
-/* Members of the group of rank along the given digits: ranks that differ from it only there; in the order of the digits' mixed radix
+/* Members of the group of rank along the given digits (natural order; else positions, in and out): ranks that differ from it only there; in the order of the digits' mixed radix
  * (major first). members has room for the product of the sizes. Returns their number; *position is rank's own. */
 int group_members(const Digit *digits, int n, int rank, int *members, int *position);
 int group_leader(const Digit *digits, int n, int rank); /* the member with all digits 0 */
@@ -237,6 +261,8 @@ typedef bool PieceFn(void *context, const Piece *piece); /* false stops the enum
 /* Everything that `rank` receives (and copies locally) when a tensor of this shape goes from layout `from` to `to`, in a fixed order:
  * round 0 before round 1, per element terms ascending. Not partial: one round; the holder of a piece has the source digits of that piece
  * and agrees with rank in every other digit. Partial: owners divide each piece, add its terms, the other needers gather (round 1).
+ * Layouts may have device orders, also different ones: then "agrees with rank" is about positions in from's order, and a value that stays
+ * partial keeps the numbers of its terms (the rank at position 3 of to's order owes the term that position 3 of from's order had).
  * The partial digits of `to` must be among those of `from`. Returns false when fn stopped it. */
 bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
 /* Everything that `rank` sends (from == rank, to != rank), by enumerating the receivers. */
@@ -305,7 +331,8 @@ enum { DTYPES_FLOAT = 1 << F32 | 1 << F64, DTYPES_ANY = DTYPES_FLOAT | 1 << I32 
 
 typedef struct Graph Graph;
 typedef struct Node Node;
-/* Adds to the graph the nodes that compute the gradient of each operand, given the gradients dy[] of the results. dx[i] = -1: none. */
+/* Adds to the graph the nodes that compute the gradient of each operand, given the gradients dy[] of the results (-1: of a result that nobody
+ * uses; one at least is there). dx[i] = -1: none. */
 typedef void AdjointFn(Graph *graph, int node, const int *dy, int *dx);
 /* Adds the nodes that a composite stands for; returns the value that replaces its result. */
 typedef int ExpandFn(Graph *graph, const Node *node);
@@ -437,6 +464,19 @@ typedef struct State {
     const Layout *layout;          /* storage layout, NULL until assign */
 } State;
 
+/* Files of rows: the first dimension of what they hold counts rows. */
+typedef enum { FILE_NONE, FILE_NPY, FILE_IDX, FILE_CSV, FILE_RAW, NFILE_FORMATS } FileFormat;
+extern const char *const file_format_name[NFILE_FORMATS]; /* "npy" */
+typedef struct DataFile {
+    FileFormat format;
+    const char *path;              /* the source's directory joined; relative to where prun is started, else beside the plan */
+    int64_t column;                /* CSV: first column; as many as a row has elements */
+    const char *stored;            /* raw: "u8", "i8", "i16", "i32", "i64", "f32", "f64": its elements, little-endian */
+} DataFile;
+/* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch. */
+typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, NINPUT_KINDS } InputKind;
+extern const char *const input_kind_name[NINPUT_KINDS];
+
 typedef struct Input {
     const char *name;
     TensorType type;               /* global, hidden in data_parallel */
@@ -444,6 +484,8 @@ typedef struct Input {
     const Hint *hint;
     const Layout *layout;          /* as delivered by the data source; NULL until assign */
     const double *per_rank;        /* per_rank: replicas x elements of one, in order of the hidden dimension; else NULL */
+    InputKind kind;
+    DataFile file;                 /* DATA_FILES: where its rows are */
 } Input;
 
 typedef struct Axis {
@@ -454,7 +496,11 @@ typedef struct Axis {
 
 typedef enum { MODE_STAND_ALONE, MODE_DATA_PARALLEL, MODE_SEMI_AUTO, MODE_AUTO, NMODES } Mode;
 typedef enum { DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH, DATASET_EXPLICIT } Dataset;
-typedef enum { DATA_NONE, DATA_NUMPY_RAND, DATA_PER_RANK } DataKind;
+typedef enum { DATA_NONE, DATA_NUMPY_RAND, DATA_PER_RANK, DATA_FILES, DATA_NORMAL, DATA_UNIFORM, NDATA_KINDS } DataKind;
+/* What becomes of the rows of an epoch that fill no whole batch: left out; filled up, the mean still over the batch; filled up, the mean over the rows
+ * that are there. Rows that only fill up weigh nothing. */
+typedef enum { LAST_DROP, LAST_PAD, LAST_SHORT, NLASTS } Last;
+extern const char *const last_name[NLASTS];
 typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM } OptimizerKind;
 extern const char *const mode_name[NMODES];
 
@@ -469,11 +515,14 @@ typedef struct Settings {
     VEC(Axis) mesh;                /* the named mesh, if any */
     Span mesh_span;
     DataKind data;
-    int64_t data_seed, data_rows;  /* numpy_rand; rows 0: as many as the batch */
+    int64_t data_seed, data_rows;  /* numpy_rand, normal, uniform: seed; numpy_rand: rows, 0: as many as the batch */
+    bool shuffle;                  /* DATA_FILES: rows in the order of PyTorch's DistributedSampler with shuffle_seed; else as in the file */
+    int64_t shuffle_seed;
+    Last last;
     uint64_t seed;                 /* of initial values */
     OptimizerKind optimizer;
     double lr, momentum;
-    int64_t epochs, steps, log_every; /* log_every 0: every step, MindSpore's line */
+    int64_t epochs, steps, log_every; /* steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
     bool strict_divide;
 } Settings;
 
@@ -591,6 +640,7 @@ typedef struct Plan {
     Graph graph;
     VEC(Program) programs;
     const char *certificate;       /* one line, NULL: none */
+    const char *side_file;         /* as read: name of the file beside it that holds its long literals, NULL: none */
 } Plan;
 
 void plan_init(Plan *plan, Arena *arena);
@@ -600,6 +650,20 @@ void plan_print(Text *text, const Plan *plan);
  * sizes sane. name is for messages: "net.plan:12: unknown key 'foo'". flags: PLAN_IGNORE_CHECKSUM. */
 enum { PLAN_IGNORE_CHECKSUM = 1 };
 bool plan_read(Plan *plan, Arena *arena, const char *name, const char *text, size_t n, int flags, Error *error);
+/* ---- side.c: literals of more than 4 KiB lie in a file beside the plan, which the text names with size and checksum */
+
+/* The bytes of a plan's two files. side NULL: there is no second one. */
+typedef struct PlanFiles {
+    const char *text, *side;
+    size_t n, nside;
+} PlanFiles;
+/* As plan_print, with the long literals appended to *side (nothing when there are none); side_file: its name in the text, without folder. */
+void plan_print_files(Text *text, Text *side, const char *side_file, const Plan *plan);
+/* As plan_read, of both files; plan_read refuses a plan that names a side file. */
+bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles *files, int flags, Error *error);
+/* Both files of the plan at path, each of at most max_bytes. Fails (EXIT_ENVIRONMENT) when one cannot be read; whether they fit together
+ * plan_read_files sees. */
+bool plan_files_read(PlanFiles *files, Arena *arena, const char *path, size_t max_bytes, Error *error);
 /* The text of a plan after an edit by hand: without its certificate, with a new checksum. Checks only that it is a plan of this format. */
 bool plan_renew(Text *renewed, const char *name, const char *text, size_t n, Error *error);
 /* The SPMD form of a stage: header, states, inputs, layouts and the graph with its layouts and strategies, in the plan's grammar. */

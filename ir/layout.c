@@ -6,6 +6,29 @@
 
 const char *const reduction_name[NREDUCTIONS] = {[REDUCE_SUM] = "sum", [REDUCE_MAX] = "max", [REDUCE_MIN] = "min"};
 
+const Order *order_make(Arena *arena, const char *name, const int *rank, int nranks) {
+    bool natural = true;
+    for (int i = 0; i < nranks && natural; i++)
+        natural = rank[i] == i;
+    if (natural) return NULL;
+    Order *order = arena_alloc(arena, sizeof *order);
+    int *ranks = arena_alloc(arena, 2 * (size_t)nranks * sizeof *ranks), *positions = ranks + nranks;
+    for (int i = 0; i < nranks; i++) {
+        assert(rank[i] >= 0 && rank[i] < nranks);
+        ranks[i] = rank[i];
+        positions[rank[i]] = i;
+    }
+    for (int i = 0; i < nranks; i++)
+        assert(positions[ranks[i]] == i && "a rank stands twice in an order");
+    *order = (Order){.name = arena_copy(arena, name, strlen(name)), .nranks = nranks, .rank = ranks, .position = positions};
+    return order;
+}
+
+bool order_equal(const Order *a, const Order *b) {
+    if (a == b) return true;
+    return a && b && a->nranks == b->nranks && memcmp(a->rank, b->rank, (size_t)a->nranks * sizeof *a->rank) == 0;
+}
+
 void layout_init(Layout *layout, int ndim) {
     assert(ndim >= 0 && ndim <= MAX_NDIM);
     *layout = (Layout){.ndim = ndim};
@@ -52,9 +75,15 @@ bool layout_is_whole(const Layout *layout) {
     return digit_count(layout) == 0;
 }
 
+bool layout_orders_agree(const Layout *a, const Layout *b, const Order **order) {
+    *order = digit_count(a) > 0 ? a->order : b->order;
+    return digit_count(a) == 0 || digit_count(b) == 0 || order_equal(a->order, b->order);
+}
+
 void layout_complete(const Layout *from, Layout *to) {
     Layout result;
     layout_init(&result, from->ndim);
+    result.order = from->order;
     memcpy(result.start, from->start, (size_t)from->ndim + 1);
     int n = from->start[from->ndim];
     memcpy(result.digit, from->digit, (size_t)n * sizeof(Digit));
@@ -79,6 +108,7 @@ bool layout_valid(const Layout *layout, int nranks, const char **why) {
     if (layout->start[0] != 0 || digit_count(layout) > MAX_DIGITS) return *why = "too many digits", false;
     for (int i = 0; i < list_count(layout); i++)
         if (layout->start[i] > layout->start[i + 1]) return *why = "lists of digits overlap", false;
+    if (layout->order && layout->order->nranks != nranks) return *why = "the device order has another number of ranks", false;
     int n = digit_count(layout);
     for (int i = 0; i < n; i++) {
         Digit d = layout->digit[i];
@@ -145,6 +175,7 @@ void layout_canonical(Layout *layout, const Shape *shape) {
     }
     /* What append_merged used and gave back. */
     memset(result.digit + n, 0, (size_t)(MAX_DIGITS - n) * sizeof(Digit));
+    result.order = n > 0 ? layout->order : NULL;
     *layout = result;
 }
 
@@ -152,7 +183,7 @@ bool layout_equal(const Layout *a, const Layout *b) {
     if (a->ndim != b->ndim || memcmp(a->start, b->start, (size_t)list_count(a) + 1) != 0) return false;
     for (int i = 0; i < digit_count(a); i++)
         if (a->digit[i].size != b->digit[i].size || a->digit[i].stride != b->digit[i].stride) return false;
-    return true;
+    return order_equal(a->order, b->order);
 }
 
 bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nranks) {
@@ -168,6 +199,8 @@ bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nrank
         for (int i = 0; i < n; i++) {
             Digit da = layout_list(&ca, list)[i], db = layout_list(&cb, list)[i];
             if (da.size != db.size || da.stride != db.stride) return false;
+            for (int rank = 0; !order_equal(ca.order, cb.order) && rank < nranks; rank++)
+                if (digit_of(da, order_position(ca.order, rank)) != digit_of(db, order_position(cb.order, rank))) return false;
         }
     }
     for (int rank = 0; rank < nranks; rank++) {
@@ -193,6 +226,8 @@ uint64_t layout_hash(const Layout *layout) {
         hash = (hash ^ (uint64_t)(uint32_t)layout->digit[i].size) * prime;
         hash = (hash ^ (uint64_t)(uint32_t)layout->digit[i].stride) * prime;
     }
+    for (int i = 0; layout->order && i < layout->order->nranks; i++)
+        hash = (hash ^ (uint64_t)(uint32_t)layout->order->rank[i]) * prime;
     return hash ^ hash >> 29; /* the low bits of a product know little of the high ones of its factors */
 }
 
@@ -218,6 +253,7 @@ void layout_print(Text *text, const Layout *layout, bool hidden) {
         list_print(text, layout, layout->ndim + kind);
         text_printf(text, ")");
     }
+    if (layout->order) text_printf(text, " %%%s", layout->order->name);
 }
 
 static const char *skip_spaces(const char *p) {
@@ -341,6 +377,7 @@ int digits_chain(const Digit *a, int na, const Digit *b, int nb, int nranks, Dig
 static bool refine_by(Layout *layout, const Digit *chain, int n) {
     Layout result;
     layout_init(&result, layout->ndim);
+    result.order = layout->order;
     for (int list = 0; list < list_count(layout); list++)
         for (int i = 0; i < layout_count(layout, list); i++)
             for (int k = 0; k < n; k++)

@@ -79,6 +79,7 @@ void set_print(Text *text, const DigitSet *set) {
 bool own_layout_valid(const Layout *layout, int ndim, int nranks, const char **why) {
     DigitSet all = {0};
     if (layout->ndim != ndim) return *why = "the layout has another number of dimensions than its tensor", false;
+    if (layout->order) return *why = "the layout has a device order, of which this proof knows nothing", false;
     for (int list = 0; list < ndim + NREDUCTIONS; list++) {
         for (int i = 0; i < layout_count(layout, list); i++) {
             Digit d = layout_list(layout, list)[i];

@@ -51,13 +51,16 @@ Test(box, dimensions_are_divided_one_digit_after_the_other) {
 
 /* Which part of a dimension a cell is in, told from the cell: does not use boxes. */
 static bool holds(const Layout *l, const Shape *shape, int rank, const int64_t *cell) {
+    int at = 0; /* the position of rank */
+    while (l->order ? l->order->rank[at] != rank : at != rank)
+        at++;
     for (int i = 0; i < shape->ndim; i++) {
         int64_t c = cell[i], n = shape->dim[i];
         for (int k = 0; k < layout_count(l, i); k++) {
             Digit d = layout_list(l, i)[k];
             int64_t q = n / d.size, r = n % d.size, edge = r * (q + 1);
             int64_t part = c < edge ? c / (q + 1) : r + (c - edge) / q;
-            if (part != digit_of(d, rank)) return false;
+            if (part != digit_of(d, at)) return false;
             c -= c < edge ? part * (q + 1) : edge + (part - r) * q;
             n = q + (part < r);
         }
@@ -117,7 +120,16 @@ typedef struct Trial {
     int64_t received[RANKS];    /* elements, copies not counted */
     VEC(Piece) pieces;
     Arena arena;
+    Arena orders;
 } Trial;
+
+/* Digits are of positions: looked up by searching the list of ranks. */
+static int position_in(const Layout *layout, int rank) {
+    int at = 0;
+    while (layout->order ? layout->order->rank[at] != rank : at != rank)
+        at++;
+    return at;
+}
 
 static void complain(const Trial *t, const char *what, const Piece *piece) {
     Text text = {0};
@@ -142,11 +154,18 @@ static int spelled(const Digit *digits, int n, int rank) {
     return index;
 }
 
-/* A number that tells a rank's values of the partial digits of `to`, the terms that stay apart. */
-static uint64_t kept(const Trial *t, int rank) {
+/* A number that tells the values of the partial digits of `to` at a position, the terms that stay apart. */
+static uint64_t kept_at(const Trial *t, int position) {
     return (uint64_t)spelled(t->to.digit + t->to.start[t->to.ndim],
                              layout_count(&t->to, t->to.ndim) + layout_count(&t->to, t->to.ndim + 1) + layout_count(&t->to, t->to.ndim + 2),
-                             rank);
+                             position);
+}
+/* Those that a rank needs, and of which one it has a term. */
+static uint64_t kept(const Trial *t, int rank) {
+    return kept_at(t, position_in(&t->to, rank));
+}
+static uint64_t kept_of_source(const Trial *t, int rank) {
+    return kept_at(t, position_in(&t->from, rank));
 }
 
 /* The value of a cell in the source buffer of a rank: replicas have equal ones. */
@@ -183,9 +202,9 @@ static void play(Trial *t, const Piece *p) {
         if (t->done[p->to][cell]) complain(t, "a cell twice", p);
         if (p->round == 0) {
             if (!holds(&t->from, &t->shape, p->from, t->cell[cell])) complain(t, "a cell from a rank that has it not", p);
-            if (spelled(t->summed, t->nsummed, p->from) != p->term) complain(t, "a term from a rank that holds another", p);
+            if (spelled(t->summed, t->nsummed, position_in(&t->from, p->from)) != p->term) complain(t, "a term from a rank that holds another", p);
             if (t->next[p->to][cell]++ != p->term) complain(t, "terms not ascending", p);
-            t->sum[p->to][cell] += term_value(cell, p->term, kept(t, p->from));
+            t->sum[p->to][cell] += term_value(cell, p->term, kept_of_source(t, p->from));
             t->done[p->to][cell] = p->term == t->nterms - 1;
         } else {
             if (p->from == p->to || t->next[p->from][cell] != t->nterms) complain(t, "a sum from a rank that has not added it", p);
@@ -209,7 +228,7 @@ static void check_bound(const Trial *t) {
                 if (kept(t, other) != kept(t, rank) || !holds(&t->to, &t->shape, other, t->cell[cell])) continue;
                 counted[other] = true;
                 needers++;
-                hold += holds(&t->from, &t->shape, other, t->cell[cell]);
+                hold += kept_of_source(t, other) == kept(t, rank) && holds(&t->from, &t->shape, other, t->cell[cell]);
             }
             if (t->nterms == 1)
                 bound += needers - hold;
@@ -226,7 +245,8 @@ static void check_bound(const Trial *t) {
     for (int rank = 0; rank < t->nranks; rank++) {
         int64_t lacks = 0;
         for (int cell = 0; cell < t->ncells; cell++)
-            lacks += holds(&t->to, &t->shape, rank, t->cell[cell]) && !holds(&t->from, &t->shape, rank, t->cell[cell]);
+            lacks += holds(&t->to, &t->shape, rank, t->cell[cell]) &&
+                     (kept_of_source(t, rank) != kept(t, rank) || !holds(&t->from, &t->shape, rank, t->cell[cell]));
         if (t->received[rank] != lacks) complain(t, "a rank not at its bound", NULL);
     }
 }
@@ -370,21 +390,73 @@ static void random_trial(Trial *t, uint64_t *seed, bool partial) {
     if (!layout_valid(&t->from, t->nranks, NULL) || !layout_valid(&t->to, t->nranks, NULL)) complain(t, "the trial itself is wrong", NULL);
 }
 
-static void simulate_many(uint64_t seed, int trials, bool partial) {
+static const Order *random_order(Trial *t, uint64_t *seed, const char *name) {
+    int rank[RANKS];
+    for (int i = 0; i < t->nranks; i++)
+        rank[i] = i;
+    for (int i = t->nranks - 1; i > 0; i--) {
+        int j = random_below(seed, i + 1), swap = rank[i];
+        rank[i] = rank[j];
+        rank[j] = swap;
+    }
+    return order_make(&t->orders, name, rank, t->nranks);
+}
+
+typedef enum { NATURAL, ONE_ORDER, TWO_ORDERS } Orders;
+
+static void simulate_many(uint64_t seed, int trials, bool partial, Orders orders) {
     Trial *t = calloc(1, sizeof *t);
     for (int i = 0; i < trials; i++) {
         random_trial(t, &seed, partial);
+        arena_init(&t->orders);
+        if (orders != NATURAL) t->from.order = t->to.order = random_order(t, &seed, "order1");
+        if (orders == TWO_ORDERS) t->to.order = random_order(t, &seed, "order2");
         simulate(t);
+        arena_finish(&t->orders);
     }
     free(t);
 }
 
 Test(pieces, without_sums_every_cell_arrives_once_at_the_bound) {
-    simulate_many(1, 3000, false);
+    simulate_many(1, 3000, false, NATURAL);
 }
 
 Test(pieces, sums_are_complete_equal_and_at_the_bound) {
-    simulate_many(2, 3000, true);
+    simulate_many(2, 3000, true, NATURAL);
+}
+
+Test(pieces, of_one_device_order_are_at_the_bound) {
+    simulate_many(3, 1000, false, ONE_ORDER);
+    simulate_many(4, 1000, true, ONE_ORDER);
+}
+
+Test(pieces, between_two_device_orders_are_at_the_bound) {
+    simulate_many(5, 2000, false, TWO_ORDERS);
+    simulate_many(6, 2000, true, TWO_ORDERS);
+}
+
+Test(pieces, of_one_device_order_are_those_of_the_natural_one_relabelled) {
+    Layout from = parsed("[2@4 -] +sum(4@1)"), to = parsed("[4@2 -]"), from_ordered = from, to_ordered = to;
+    Shape shape = {2, {7, 3}};
+    const int rank[8] = {3, 1, 7, 5, 0, 2, 6, 4};
+    Trial *t = calloc(1, sizeof *t);
+    arena_init(&t->arena);
+    from_ordered.order = to_ordered.order = order_make(&t->arena, "order1", rank, 8);
+    for (int position = 0; position < 8; position++) {
+        t->pieces.n = 0;
+        cr_assert(pieces_received(&from, &to, &shape, 8, position, collect, t));
+        int n = t->pieces.n;
+        cr_assert(pieces_received(&from_ordered, &to_ordered, &shape, 8, rank[position], collect, t));
+        cr_assert_eq(t->pieces.n, 2 * n);
+        for (int i = 0; i < n; i++) {
+            Piece natural = t->pieces.at[i];
+            natural.from = rank[natural.from];
+            natural.to = rank[natural.to];
+            cr_assert(same_piece(&natural, &t->pieces.at[n + i]));
+        }
+    }
+    arena_finish(&t->arena);
+    free(t);
 }
 
 static void simulate_one(const char *from, const char *to, Shape shape, int nranks) {

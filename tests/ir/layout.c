@@ -293,3 +293,43 @@ Test(layout, summed_digits_are_those_no_longer_owed) {
     cr_assert_eq(layout_summed(&both, &sum, d, &kind), 1);
     cr_assert_eq(kind, REDUCE_MAX);
 }
+
+Test(layout, device_orders_are_part_of_a_layout) {
+    Arena arena;
+    arena_init(&arena);
+    const int natural[] = {0, 1, 2, 3}, reversed[] = {3, 2, 1, 0}, swapped[] = {1, 0, 3, 2};
+    Shape shape = {1, {8}};
+    cr_assert_null(order_make(&arena, "order1", natural, 4), "the natural order is none");
+    const Order *a = order_make(&arena, "order1", reversed, 4), *b = order_make(&arena, "order2", reversed, 4),
+                *c = order_make(&arena, "order3", swapped, 4);
+    cr_assert(order_equal(a, b) && !order_equal(a, c) && !order_equal(a, NULL));
+    Layout plain = parsed("[2@2]"), la = plain, lb = plain, lc = plain;
+    la.order = a, lb.order = b, lc.order = c;
+    cr_assert(layout_equal(&la, &lb) && layout_hash(&la) == layout_hash(&lb));
+    cr_assert_not(layout_equal(&la, &plain));
+    cr_assert_neq(layout_hash(&la), layout_hash(&plain));
+    /* Swapping the ranks of a pair that has one half moves nothing; reversing all does. */
+    cr_assert(layout_same(&lc, &plain, &shape, 4));
+    cr_assert_not(layout_same(&la, &plain, &shape, 4));
+    Layout sum = parsed("[-] +sum(2@2)"), sum_c = sum, sum_a = sum;
+    sum_c.order = c, sum_a.order = a;
+    cr_assert(layout_same(&sum, &sum_c, &shape, 4));
+    cr_assert_not(layout_same(&sum, &sum_a, &shape, 4));
+    Layout whole = parsed("[-]");
+    whole.order = a;
+    layout_canonical(&whole, &shape);
+    cr_assert_null(whole.order, "a whole layout is that of every order");
+    cr_assert(layout_valid(&la, 4, NULL));
+    cr_assert_not(layout_valid(&la, 8, NULL), "an order of other ranks");
+    Text text = {0};
+    layout_print(&text, &la, false);
+    cr_assert_str_eq(text.at, "[2@2] %order1");
+    /* Readers of plans cannot hold one, and see that there is something left. */
+    const char *at = text.at;
+    Layout read;
+    bool hidden;
+    cr_assert(layout_read(&at, &read, &hidden));
+    cr_assert_str_eq(at, " %order1");
+    text_finish(&text);
+    arena_finish(&arena);
+}

@@ -97,6 +97,7 @@ static const struct { const char *old, *fresh, *message; } refused[] = {
     {"layout 1 [2@4 -]", "layout 1 [3@1 -]", "the layout is not valid"},
     {"layout 1 [2@4 -]", "layout 1 [2@4 -", "this is no layout"},
     {"layout 1 [2@4 -]", "layout 1 [2@4 -] x", "expected the end of the line"},
+    {"layout 1 [2@4 -]", "layout 1 [2@4 -] %order1", "expected the end of the line"},
     {"init=zeros layout=0", "init=zeros layout=9", "the number of a layout is 9"},
     {"init=zeros layout=0", "init=zeros layout=3", "layout 3 has 0 dimensions, the tensor has 2"},
     {"init=zeros", "init=twos", "unknown initial value 'twos'"},
