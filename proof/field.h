@@ -2,9 +2,11 @@
  * rounded (PROOF.md 0 and 2). Shares nothing with the planner; no function here is derived from the table's rules.
  *
  *   field.c      arithmetic; the values that leaves begin with
+ *   walk.c       loops over boxes; contraction.c: products over letters
  *   semantics.c  one hand-written function an operator
  *   tangent.c    one hand-written derivative an operator: the reference of autodiff
  *   graphs.c     whole graphs: evaluation, sameness of two graphs, gradients against tangents
+ *   spread.c     a tensor on all ranks: communications, comparison with the whole
  *   numeric.c    a plan's programs run for all ranks and compared with its graph
  *   pattern.c    the operators and communications of a plan at small sizes that keep their pattern
  */
@@ -15,14 +17,51 @@
 
 typedef uint64_t Fe; /* 0 .. FIELD_P - 1 */
 #define FIELD_P ((UINT64_C(1) << 61) - 1)
-Fe fe_add(Fe a, Fe b);
-Fe fe_sub(Fe a, Fe b);
-Fe fe_mul(Fe a, Fe b);
+
+/* The commonest ones are inline: how many of them a second decides what fits a budget. */
+static inline Fe fe_reduce(uint64_t a) { /* of any 64 bits, as 2^61 = 1 */
+    a = (a & FIELD_P) + (a >> 61);
+    return a >= FIELD_P ? a - FIELD_P : a;
+}
+static inline Fe fe_add(Fe a, Fe b) {
+    return a + b >= FIELD_P ? a + b - FIELD_P : a + b;
+}
+static inline Fe fe_sub(Fe a, Fe b) {
+    return a >= b ? a - b : a + FIELD_P - b;
+}
+static inline Fe fe_mul_portable(Fe a, Fe b) {
+    uint64_t a1 = a >> 32, a0 = a & UINT32_MAX, b1 = b >> 32, b0 = b & UINT32_MAX;
+    uint64_t high = a1 * b1, middle = a1 * b0 + a0 * b1, low = a0 * b0; /* at 2^64 = 8, at 2^32, at 1 */
+    return fe_reduce(8 * high + (middle >> 29) + ((middle & ((UINT64_C(1) << 29) - 1)) << 32) + (low & FIELD_P) + (low >> 61));
+}
+#ifdef __SIZEOF_INT128__
+#define FIELD_WIDE 1
+__extension__ typedef unsigned __int128 Wide;
+static inline Fe fe_mul(Fe a, Fe b) {
+    Wide product = (Wide)a * b;
+    return fe_reduce(((uint64_t)product & FIELD_P) + (uint64_t)(product >> 61));
+}
+#else
+#define FIELD_WIDE 0
+static inline Fe fe_mul(Fe a, Fe b) {
+    return fe_mul_portable(a, b);
+}
+#endif
+/* A keyed random function of a. */
+static inline Fe fe_hash(uint64_t key, Fe a) {
+    uint64_t z = (a + 0x9e3779b97f4a7c15u) ^ key * 0xd6e8feb86659fd93u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return fe_reduce(z ^ z >> 31);
+}
+Fe fe_dot(const Fe *a, const Fe *b, int64_t n);          /* sum of a[i] b[i] */
+Fe fe_dot_portable(const Fe *a, const Fe *b, int64_t n); /* the same without 128-bit integers */
 Fe fe_inverse(Fe a);                    /* of 0: 0 */
+void fe_inverse_all(Fe *at, int64_t n); /* each in place, at 4 multiplications an element */
 Fe fe_integer(int64_t number);          /* negative ones from the top */
 int64_t fe_signed(Fe a);                /* the representative in (-p/2, p/2): what orders elements, and what an integer tensor holds */
 bool fe_double(double number, Fe *fe);  /* exactly m * 2^e; false: infinite or not a number */
-Fe fe_hash(uint64_t key, Fe a);         /* a keyed random function of a */
+uint64_t fe_key(uint64_t seed, const char *name); /* a key for fe_hash */
 
 /* A box of a global tensor. Integer tensors hold fe_integer of their numbers. */
 typedef struct FieldTensor {
@@ -34,16 +73,19 @@ typedef struct FieldTensor {
 } FieldTensor;
 
 /* Element `index` (row-major, of the global tensor) of what a leaf begins with: a function of (seed, kind, name, index) alone, so that every box of it
- * agrees. Integers are drawn in [0, range) (range 0: small ones). Constants of the graph have their own values. */
+ * agrees. Integers are drawn in [-8, 8). Constants of the graph have their own values. read: version 0 only, what a step writes is no leaf. */
 bool field_leaf(const Graph *graph, const Node *node, uint64_t seed, FieldTensor *tensor, char *why, size_t n);
 
 /* ---------------------------------------------------------------- semantics.c, tangent.c */
 
 /* Results of a node from operands; boxes of all tensors are set and every `at` has room. What a kernel computes: where operands are boxes, the
  * result is the box that they give (contracted letters: this box's share of the sum). Hidden dimensions: slice by slice. A node without
- * semantics is an error of this folder: every row of the table has one (tests/proof walks it). */
+ * semantics is an error of this folder: every row of the table has one (tests/proof walks it). Fails too where operands do not hold what the
+ * result's box needs. Leaves are field_leaf's. */
 bool field_kernel(const Graph *graph, const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
-/* Multiplications that field_kernel makes about, for budgets. */
+bool field_has_semantics(OpCode op); /* the row has a meaning here, leaves included */
+/* Multiplications that field_kernel (of a leaf: field_leaf) takes about as long as, for budgets; FIELD_SPEED of them a second. */
+#define FIELD_SPEED 5e8
 double field_work(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *out);
 /* Derivative of the results in direction din (at NULL: zero) at operands in, results out; whole tensors only. Forward operators alone. */
 bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *din, const FieldTensor *out, FieldTensor *dout, char *why, size_t n);
@@ -62,11 +104,42 @@ bool field_gradients(const Graph *graph, uint64_t seed, int *ngradients, char *w
  * where dx_i is what ir's adjoint of the operator builds. Linear in the number of distinct patterns. */
 bool field_operator_gradients(const Graph *graph, uint64_t seed, int *npatterns, char *why, size_t n);
 
+/* ---------------------------------------------------------------- spread.c: one tensor on all ranks */
+
+#define FE_POISON UINT64_MAX /* no element of the field: never written, or not there yet */
+
+/* The boxes of a tensor on all ranks, in one allocation. `each`: elements of the largest. */
+typedef struct Spread {
+    Fe *at;
+    int64_t each, cap;
+} Spread;
+bool spread_room(Spread *spread, const Layout *layout, const Shape *shape, int nranks); /* all poison; false: no memory */
+void spread_finish(Spread *spread);
+static inline Fe *spread_rank(const Spread *spread, int rank) { return spread->at + spread->each * rank; }
+/* Copies a box out of the whole tensor. */
+void box_cut(const Shape *shape, const Fe *whole, const Box *box, Fe *part);
+/* What a communication does, as the runtime does it: every rank takes the pieces that ir/box.c tells it, terms in their order, in two rounds where
+ * sums are completed. False: a target element that nothing is written to, a piece outside its sender's or receiver's box, a slice that another
+ * rank holds. */
+bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Spread *source, Spread *target, char *why, size_t n);
+/* Every rank's box, sums (maxima, minima) still owed completed, is the whole tensor's. False with the first element that is not. */
+bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const Spread *spread, const Fe *whole, char *why, size_t n);
+/* Random terms of every rank; *whole is the tensor that they make. Integers are small. Ranks that agree in all that `layout` says have the same. */
+void spread_draw(const Layout *layout, const Shape *shape, DType dtype, int nranks, uint64_t key, Spread *spread, Fe *whole);
+
 /* ---------------------------------------------------------------- numeric.c, pattern.c */
 
-/* Runs a program for all ranks, communications through ir/box.c's pieces, and compares the loss and every new state with the graph's on every
- * rank. False with why (program, rank, step, value, element). */
+/* Runs a program for all ranks in lock step and compares with the graph: every value where it is computed, the loss and every state at the end, on
+ * every rank. What lies where is as in the plan: values in a shared arena overwrite each other, results of communications are poison until their
+ * wait, sources must last until then. False with why (step, rank, value, element). */
 bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, char *why, size_t n);
-double numeric_work(const Plan *plan, const Program *program); /* multiplications, all ranks and the graph */
-/* Every distinct (operator, attributes, layouts) and every distinct communication of the program, each alone at small sizes. */
-bool pattern_program(const Plan *plan, const Program *program, uint64_t seed, int *noperators, int *ncommunications, char *why, size_t n);
+double numeric_work(const Plan *plan, const Program *program);  /* multiplications, all ranks and the graph */
+double numeric_bytes(const Plan *plan, const Program *program); /* memory */
+
+/* What was run at small sizes, and what could be neither made small nor run as it is. */
+typedef struct Patterns {
+    int operators, communications, left_out;
+    char left_why[256]; /* of the first */
+} Patterns;
+/* Every distinct (operator, attributes, layouts) and every distinct communication of the plan, each alone at small sizes that keep its pattern. */
+bool pattern_plan(const Plan *plan, uint64_t seed, Patterns *patterns, char *why, size_t n);

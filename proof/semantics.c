@@ -1,0 +1,399 @@
+/* semantics: what each operator computes, over the field. Written from the operators' definitions.
+ *
+ * Linear and multilinear operators are themselves. relu, tanh, exp, log, sqrt, sigmoid are keyed hashes of their argument, softmax of the position
+ * and the whole row: nothing that a compiler does to a plan keeps their results but computing them on the right operand. Gradient kernels that are
+ * rational in what they take (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are that; relu_grad, which is not, multiplies dy by a
+ * hash of y. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proof/contraction.h"
+#include "proof/walk.h"
+
+/* Numbers of a row's loop beside the elements. */
+typedef struct Numbers {
+    Fe a, b;
+    int64_t length, stride; /* along an axis */
+} Numbers;
+
+/* ---------------------------------------------------------------- elementwise */
+
+#define UNARY(name, expression)                                                                                                            \
+    static void name##_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {                                         \
+        Fe *out = at[0];                                                                                                                   \
+        const Fe *in = at[1];                                                                                                              \
+        (void)context;                                                                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                                                                  \
+            Fe x = in[i * stride[1]];                                                                                                      \
+            out[i * stride[0]] = expression;                                                                                               \
+        }                                                                                                                                  \
+    }
+UNARY(copy, x)
+UNARY(neg, fe_sub(0, x))
+UNARY(relu, fe_hash(OP_relu, x))
+UNARY(tanh, fe_hash(OP_tanh, x))
+UNARY(exp, fe_hash(OP_exp, x))
+UNARY(log, fe_hash(OP_log, x))
+UNARY(sqrt, fe_hash(OP_sqrt, x))
+UNARY(scale, fe_mul(((const Numbers *)context)->a, x))
+
+#define BINARY(name, expression)                                                                                                           \
+    static void name##_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {                                         \
+        Fe *out = at[0];                                                                                                                   \
+        const Fe *a = at[1], *b = at[2];                                                                                                   \
+        (void)context;                                                                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                                                                  \
+            Fe x = a[i * stride[1]], y = b[i * stride[2]];                                                                                 \
+            out[i * stride[0]] = expression;                                                                                               \
+        }                                                                                                                                  \
+    }
+BINARY(add, fe_add(x, y))
+BINARY(sub, fe_sub(x, y))
+BINARY(mul, fe_mul(x, y))
+BINARY(relu_grad, fe_mul(fe_hash(OP_relu_grad, x), y))
+BINARY(tanh_grad, fe_mul(fe_sub(1, fe_mul(x, x)), y))
+BINARY(sgd, fe_sub(x, fe_mul(((const Numbers *)context)->a, y)))
+
+/* v' = momentum v + g, w' = w - lr v'. */
+static void momentum_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Numbers *numbers = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe slot = fe_add(fe_mul(numbers->b, at[3][i * stride[3]]), at[4][i * stride[4]]);
+        at[0][i * stride[0]] = fe_sub(at[2][i * stride[2]], fe_mul(numbers->a, slot));
+        at[1][i * stride[1]] = slot;
+    }
+}
+
+/* Results of one box, operands broadcast to it. */
+static bool elementwise(const Node *node, const FieldTensor *in, FieldTensor *out, WalkRow *row, const Numbers *numbers, char *why, size_t n) {
+    Walk walk;
+    int8_t map[MAX_NDIM];
+    walk_begin(&walk, &out[0].box);
+    map_same(map);
+    for (int k = 0; k < node->nout; k++)
+        if (!walk_add(&walk, &out[k], map, NULL, true, why, n)) return false;
+    for (int i = 0; i < node->nin; i++) {
+        if (!map_right(&in[i], &out[0], map)) return field_fail(why, n, "an operand does not broadcast to the result");
+        if (!walk_add(&walk, &in[i], map, NULL, true, why, n)) return false;
+    }
+    walk_run(&walk, row, numbers);
+    return true;
+}
+
+/* operand 1 times the inverses of operand `by`, which are made at once, times `factor`. */
+static bool quotient(const Node *node, const FieldTensor *in, FieldTensor *out, int by, Fe factor, char *why, size_t n) {
+    FieldTensor operands[2] = {in[1 - by], in[by]};
+    int64_t elements = box_elements(&in[by].box);
+    Fe *inverse = malloc(sizeof *inverse * (size_t)(elements + 1));
+    if (!inverse) return field_fail(why, n, "out of memory");
+    for (int64_t i = 0; i < elements; i++)
+        inverse[i] = fe_mul(in[by].at[i], factor);
+    fe_inverse_all(inverse, elements);
+    operands[1].at = inverse;
+    bool ok = elementwise(node, operands, out, mul_row, NULL, why, n);
+    free(inverse);
+    return ok;
+}
+
+static bool kernel_div(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    return quotient(node, in, out, 1, 1, why, n);
+}
+
+/* dy / (2 y) */
+static bool kernel_sqrt_grad(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    return quotient(node, in, out, 0, 2, why, n);
+}
+
+static bool kernel_update(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int lr = op_attr(node->op, "lr"), momentum = op_attr(node->op, "momentum");
+    Numbers numbers = {0};
+    if (!fe_double(node->attr[lr].f, &numbers.a) || (momentum >= 0 && !fe_double(node->attr[momentum].f, &numbers.b)))
+        return field_fail(why, n, "an optimizer's number is not finite");
+    return elementwise(node, in, out, momentum >= 0 ? momentum_row : sgd_row, &numbers, why, n);
+}
+
+/* The new value of a state; a result only where the node has one. */
+static bool kernel_write(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    return node->nout == 0 || elementwise(node, in, out, copy_row, NULL, why, n);
+}
+
+/* A layout conversion without communication: the box of the result out of the operand's. */
+static bool kernel_convert(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    Walk walk;
+    int8_t map[MAX_NDIM];
+    (void)node;
+    walk_begin(&walk, &out[0].box);
+    map_same(map);
+    if (!walk_add(&walk, &out[0], map, NULL, true, why, n) || !walk_add(&walk, &in[0], map, NULL, false, why, n)) return false;
+    walk_run(&walk, copy_row, NULL);
+    return true;
+}
+
+/* ---------------------------------------------------------------- reductions */
+
+static void sum_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    if (stride[0] != 0) {
+        for (int64_t i = 0; i < n; i++)
+            at[0][i * stride[0]] = fe_add(at[0][i * stride[0]], at[1][i * stride[1]]);
+        return;
+    }
+    uint64_t sum = *at[0];
+    for (int64_t i = 0; i < n; i++) {
+        sum += at[1][i * stride[1]];
+        sum = (sum & FIELD_P) + (sum >> 61);
+    }
+    *at[0] = fe_reduce(sum);
+}
+
+/* sum += (x - target)^2 */
+static void mse_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe difference = fe_sub(at[1][i * stride[1]], at[2][i * stride[2]]);
+        at[0][i * stride[0]] = fe_add(at[0][i * stride[0]], fe_mul(difference, difference));
+    }
+}
+
+static void fill(const FieldTensor *t, Fe value) {
+    int64_t elements = box_elements(&t->box);
+    for (int64_t i = 0; i < elements; i++)
+        t->at[i] = value;
+}
+
+static void multiply(const FieldTensor *t, Fe factor) {
+    int64_t elements = box_elements(&t->box);
+    for (int64_t i = 0; factor != 1 && i < elements; i++)
+        t->at[i] = fe_mul(t->at[i], factor);
+}
+
+/* 1 / the number of elements of the whole tensor in its marked dimensions. */
+static Fe inverse_count(const FieldTensor *t, const bool *marked) {
+    Fe count = 1;
+    for (int d = 0; d < t->global.ndim; d++)
+        if (marked[d]) count = fe_mul(count, fe_integer(t->global.dim[d]));
+    return fe_inverse(count);
+}
+
+/* out, which holds the neutral element, gathers all of the operands' elements: narrow[d] is the dimension of operand 0 that its dimension d is. */
+static bool gather(const FieldTensor *in, int nin, const FieldTensor *out, const int8_t *narrow, WalkRow *row, char *why, size_t n) {
+    Walk walk;
+    int8_t same[MAX_NDIM];
+    map_same(same);
+    walk_begin(&walk, &in[0].box);
+    if (!walk_add(&walk, out, narrow, NULL, true, why, n)) return false;
+    for (int i = 0; i < nin; i++)
+        if (in[i].global.ndim != in[0].global.ndim || !walk_add(&walk, &in[i], same, NULL, true, why, n)) return field_fail(why, n, "operands differ");
+    walk_run(&walk, row, NULL);
+    return true;
+}
+
+/* sum, mean: over the axes named. */
+static bool kernel_reduce(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    bool marked[MAX_NDIM];
+    int8_t narrow[MAX_NDIM];
+    if (!axes_marked(&node->attr[0], &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow)) return field_fail(why, n, "axes do not fit");
+    fill(&out[0], 0);
+    if (!gather(in, 1, &out[0], narrow, sum_row, why, n)) return false;
+    if (node->op == OP_mean) multiply(&out[0], inverse_count(&in[0], marked));
+    return true;
+}
+
+/* All but the hidden dimension. */
+static bool kernel_mse(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    bool marked[MAX_NDIM], sum = node->attr[0].given && node->attr[0].text && strcmp(node->attr[0].text, "sum") == 0;
+    int8_t narrow[MAX_NDIM];
+    if (!axes_marked(&(Attr){.given = false}, &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow)) return field_fail(why, n, "not a loss");
+    fill(&out[0], 0);
+    if (!gather(in, 2, &out[0], narrow, mse_row, why, n)) return false;
+    if (!sum) multiply(&out[0], inverse_count(&in[0], marked));
+    return true;
+}
+
+/* The reverse of broadcasting: sums over what aligning right adds and what has size 1. */
+static bool kernel_sum_to(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int8_t narrow[MAX_NDIM];
+    (void)node;
+    if (!map_right(&out[0], &in[0], narrow)) return field_fail(why, n, "the result does not broadcast to the operand");
+    fill(&out[0], 0);
+    return gather(in, 1, &out[0], narrow, sum_row, why, n);
+}
+
+static bool kernel_replica_sum(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int8_t narrow[MAX_NDIM];
+    for (int d = 0; d < MAX_NDIM; d++)
+        narrow[d] = (int8_t)(d + 1);
+    if (!in[0].hidden || in[0].global.ndim != out[0].global.ndim + 1) return field_fail(why, n, "not from a hidden tensor to a plain one");
+    fill(&out[0], 0);
+    if (!gather(in, 1, &out[0], narrow, sum_row, why, n)) return false;
+    if (node->attr[0].i) multiply(&out[0], fe_inverse(fe_integer(in[0].global.dim[0])));
+    return true;
+}
+
+/* ---------------------------------------------------------------- broadcasts */
+
+/* Every element of the result is factor times that of the operand at the same index. */
+static bool spread(const FieldTensor *in, FieldTensor *out, const int8_t *narrow, Fe factor, char *why, size_t n) {
+    Walk walk;
+    int8_t same[MAX_NDIM];
+    Numbers numbers = {.a = factor};
+    map_same(same);
+    walk_begin(&walk, &out[0].box);
+    if (!walk_add(&walk, &out[0], same, NULL, true, why, n) || !walk_add(&walk, &in[0], narrow, NULL, true, why, n)) return false;
+    walk_run(&walk, factor == 1 ? copy_row : scale_row, &numbers);
+    return true;
+}
+
+/* sum_grad, mean_grad: over the axes named. */
+static bool kernel_expand(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    bool marked[MAX_NDIM];
+    int8_t narrow[MAX_NDIM];
+    if (!axes_marked(&node->attr[0], &out[0], marked) || !map_narrow(&in[0], &out[0], marked, narrow)) return field_fail(why, n, "axes do not fit");
+    return spread(in, out, narrow, node->op == OP_mean_grad ? inverse_count(&out[0], marked) : 1, why, n);
+}
+
+static bool kernel_replicate(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int8_t narrow[MAX_NDIM];
+    (void)node;
+    for (int d = 0; d < MAX_NDIM; d++)
+        narrow[d] = (int8_t)(d + 1);
+    if (!out[0].hidden || out[0].global.ndim != in[0].global.ndim + 1) return field_fail(why, n, "not from a plain tensor to a hidden one");
+    return spread(in, out, narrow, 1, why, n);
+}
+
+/* ---------------------------------------------------------------- movement */
+
+static bool kernel_transpose(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const Attr *perm = &node->attr[0];
+    int first = in[0].hidden, ndim = in[0].global.ndim - first;
+    int8_t map[MAX_NDIM];
+    if (out[0].global.ndim != in[0].global.ndim || (perm->given && perm->n != ndim)) return field_fail(why, n, "perm does not fit");
+    memset(map, -1, sizeof map);
+    if (first) map[0] = 0;
+    for (int d = 0; d < ndim; d++) {
+        int64_t from = !perm->given ? ndim - 1 - d : perm->ints[d] < 0 ? perm->ints[d] + ndim : perm->ints[d];
+        if (from < 0 || from >= ndim || map[first + from] >= 0) return field_fail(why, n, "perm does not fit");
+        map[first + from] = (int8_t)(first + d);
+    }
+    return spread(in, out, map, 1, why, n);
+}
+
+/* Where the element `position` (row-major, of the whole tensor) lies in the box, and how many after it are neighbours there; -1: outside. */
+static int64_t place(const FieldTensor *t, int64_t position, int64_t *run) {
+    int64_t offset = 0, stride = 1;
+    *run = 1;
+    for (int d = t->global.ndim - 1; d >= 0; d--) {
+        int64_t index = position % t->global.dim[d], low = t->box.begin[d], high = t->box.end[d];
+        position /= t->global.dim[d];
+        if (index < low || index >= high) return -1;
+        if (d == t->global.ndim - 1) *run = high - index;
+        offset += (index - low) * stride;
+        stride *= high - low;
+    }
+    return offset;
+}
+
+static bool kernel_reshape(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const FieldTensor *x = &in[0], *y = &out[0];
+    int64_t elements = box_elements(&y->box), index[MAX_NDIM];
+    (void)node;
+    if (shape_elements(&x->global) != shape_elements(&y->global)) return field_fail(why, n, "a reshape to another number of elements");
+    if (elements != box_elements(&x->box)) return field_fail(why, n, "a reshape of a box to one of another size");
+    if (elements == shape_elements(&y->global)) { /* whole: in the same order */
+        memcpy(y->at, x->at, sizeof *y->at * (size_t)elements);
+        return true;
+    }
+    for (int d = 0; d < y->global.ndim; d++)
+        index[d] = y->box.begin[d];
+    for (int64_t done = 0; done < elements;) {
+        int64_t position = 0, run, last = y->global.ndim - 1;
+        for (int d = 0; d < y->global.ndim; d++)
+            position = position * y->global.dim[d] + index[d];
+        int64_t from = place(x, position, &run);
+        if (from < 0) return field_fail(why, n, "a reshape of elements that are not in its operand's box");
+        if (run > y->box.end[last] - index[last]) run = y->box.end[last] - index[last];
+        memcpy(y->at + done, x->at + from, sizeof *y->at * (size_t)run);
+        done += run;
+        index[last] += run;
+        for (int64_t d = last; d > 0 && index[d] == y->box.end[d]; d--) {
+            index[d] = y->box.begin[d];
+            index[d - 1]++;
+        }
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- the table */
+
+typedef bool Kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+typedef struct Semantics {
+    WalkRow *row;   /* elementwise, or: */
+    Kernel *kernel;
+    bool leaf;      /* field_leaf's */
+    int cost;       /* about, in multiplications an element; 0: 1 */
+} Semantics;
+
+static const Semantics semantics[NOPS] = {
+    [OP_input] = {.leaf = true},
+    [OP_constant] = {.leaf = true},
+    [OP_read] = {.leaf = true},
+    [OP_write] = {.kernel = kernel_write},
+    [OP_matmul] = {.kernel = contraction_matmul},
+    [OP_add] = {.row = add_row},
+    [OP_sub] = {.row = sub_row},
+    [OP_mul] = {.row = mul_row},
+    [OP_div] = {.kernel = kernel_div, .cost = 5},
+    [OP_neg] = {.row = neg_row},
+    [OP_relu] = {.row = relu_row, .cost = 2},
+    [OP_tanh] = {.row = tanh_row, .cost = 2},
+    [OP_exp] = {.row = exp_row, .cost = 2},
+    [OP_log] = {.row = log_row, .cost = 2},
+    [OP_sqrt] = {.row = sqrt_row, .cost = 2},
+    [OP_sum] = {.kernel = kernel_reduce},
+    [OP_mean] = {.kernel = kernel_reduce},
+    [OP_transpose] = {.kernel = kernel_transpose},
+    [OP_reshape] = {.kernel = kernel_reshape},
+    [OP_mse] = {.kernel = kernel_mse},
+    [OP_replicate] = {.kernel = kernel_replicate},
+    [OP_replica_sum] = {.kernel = kernel_replica_sum},
+    [OP_einsum] = {.kernel = contraction_einsum},
+    [OP_relu_grad] = {.row = relu_grad_row, .cost = 3},
+    [OP_tanh_grad] = {.row = tanh_grad_row, .cost = 2},
+    [OP_sqrt_grad] = {.kernel = kernel_sqrt_grad, .cost = 5},
+    [OP_sum_grad] = {.kernel = kernel_expand},
+    [OP_mean_grad] = {.kernel = kernel_expand},
+    [OP_sum_to] = {.kernel = kernel_sum_to},
+    [OP_sgd] = {.kernel = kernel_update},
+    [OP_momentum] = {.kernel = kernel_update, .cost = 2},
+    [OP_convert] = {.kernel = kernel_convert},
+};
+
+bool field_has_semantics(OpCode op) {
+    return semantics[op].leaf || semantics[op].row || semantics[op].kernel;
+}
+
+bool field_kernel(const Graph *graph, const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    (void)graph;
+    const Semantics *own = &semantics[node->op];
+    if (own->row) return elementwise(node, in, out, own->row, NULL, why, n);
+    if (own->kernel) return own->kernel(node, in, out, why, n);
+    snprintf(why, n, "%s has no meaning over the field", op_table[node->op].name);
+    return false;
+}
+
+/* A leaf's elements are hashed, and the page that holds them is touched for the first time. */
+enum { LEAF_COST = 4 };
+
+double field_work(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *out) {
+    (void)graph;
+    const Semantics *own = &semantics[node->op];
+    double most = 0, work = 0;
+    for (int i = 0; i < node->nin + node->nout; i++) {
+        double elements = (double)box_elements(i < node->nin ? &in[i].box : &out[i - node->nin].box);
+        work += elements;
+        if (elements > most) most = elements;
+    }
+    if (own->leaf) return LEAF_COST * work;
+    if (own->kernel == contraction_matmul || own->kernel == contraction_einsum) return work + contraction_work(node, in, out);
+    return work + most * own->cost;
+}

@@ -1,0 +1,32 @@
+/* The index space that a kernel's loops run over, and how each tensor lies in it. What semantics.c and tangent.c share; walk.c. */
+#pragma once
+#include "proof/field.h"
+
+enum { WALK_TENSORS = 6 };
+typedef struct Walk {
+    int ndim, ntensors;
+    bool empty;
+    int64_t begin[MAX_NDIM], size[MAX_NDIM]; /* global indices */
+    Fe *at[WALK_TENSORS];                    /* the element at begin */
+    int64_t stride[WALK_TENSORS][MAX_NDIM];  /* 0: the same element all along the dimension */
+} Walk;
+
+/* One row of the innermost dimension: n elements of each tensor, at strides. */
+typedef void WalkRow(const void *context, Fe *const *at, const int64_t *stride, int64_t n);
+
+void walk_begin(Walk *walk, const Box *box); /* runs over the indices of this box */
+/* Adds a tensor whose dimension d runs over the walk's dimension map[d] plus shift[d] (NULL: 0); map -1: it has the size 1 there. exact: its box
+ * holds what is walked over and no more; else it may hold more. False: elements that are walked over are not in its box. */
+bool walk_add(Walk *walk, const FieldTensor *tensor, const int8_t *map, const int64_t *shift, bool exact, char *why, size_t n);
+void walk_run(Walk *walk, WalkRow *row, const void *context); /* joins dimensions first: the walk cannot be added to afterwards */
+
+/* Dimension d of a tensor is dimension d + (ndim - t->ndim) of one with ndim dimensions, its hidden one stays the first; -1 where it has size 1 and
+ * the other has not. */
+bool map_right(const FieldTensor *t, const FieldTensor *frame, int8_t *map);
+void map_same(int8_t *map);
+/* The axes that an attribute names (left out: all), as dimensions of t, hidden one included. */
+bool axes_marked(const Attr *axes, const FieldTensor *t, bool *marked);
+/* From a wide tensor's dimensions those of one that lacks the marked ones, or has them as 1. */
+bool map_narrow(const FieldTensor *narrow, const FieldTensor *wide, const bool *marked, int8_t *map);
+int64_t axis_of(const Node *node, const char *name, const FieldTensor *t); /* the dimension, hidden one counted; -1: out of range */
+bool field_fail(char *why, size_t n, const char *text);                    /* false */
