@@ -21,11 +21,18 @@ static int fail(const Error *error) {
 }
 
 static bool renew(Plan *plan, const char *path, Error *error) {
-    Text text = {0};
+    Text text = {0}, side = {0};
+    Arena arena;
+    arena_init(&arena);
+    const char *slash = strrchr(path, '/');
+    const char *file = plan->side_file != NULL ? plan->side_file : arena_printf(&arena, "%s.data", slash != NULL ? slash + 1 : path);
+    const char *beside = arena_printf(&arena, "%.*s%s", slash != NULL ? (int)(slash + 1 - path) : 0, path, file);
     plan->certificate = NULL;
-    plan_print(&text, plan);
-    bool done = file_write(path, text.at, text.n, error);
+    plan_print_files(&text, &side, file, plan);
+    bool done = (side.n == 0 || file_write(beside, side.at, side.n, error)) && file_write(path, text.at, text.n, error);
+    arena_finish(&arena);
     text_finish(&text);
+    text_finish(&side);
     return done;
 }
 
@@ -33,16 +40,15 @@ static int check(const char *path, bool update, Arena *arena) {
     Error error = {0};
     Plan plan;
     Proof proof = {0};
-    char *text;
-    size_t n;
-    if (!file_read(arena, path, MAX_PLAN_BYTES, &text, &n, &error) ||
-        !plan_read(&plan, arena, path, text, n, update ? PLAN_IGNORE_CHECKSUM : 0, &error))
+    PlanFiles files;
+    if (!plan_files_read(&files, arena, path, MAX_PLAN_BYTES, &error) ||
+        !plan_read_files(&plan, arena, path, &files, update ? PLAN_IGNORE_CHECKSUM : 0, &error))
         return fail(&error);
     if (update) {
         if (!renew(&plan, path, &error)) return fail(&error);
         printf("%s: checksum renewed, certificate dropped\n", path);
     }
-    if (!graph_verify(&plan.graph, "reading the plan", &error) || !proof_check(&plan, &proof, &error)) {
+    if (!graph_verify(&plan.graph, "reading the plan", &error) || !proof_check(&plan, NULL, &proof, &error)) {
         fprintf(stderr, "%s: not proved: %s\n", path, error.text);
         return EXIT_REJECTED;
     }

@@ -104,6 +104,16 @@ static const char *options_line(const Compilation *c) {
                         c->options->optimize, policy[c->options->optimize < 2 ? REDISTRIBUTE_CANONICAL : c->options->redistribution]);
 }
 
+static const char *side_path(const Compilation *c) {
+    return arena_printf(c->arena, "%s.data", c->options->output);
+}
+
+/* Its name in the plan: beside it, wherever both are. */
+static const char *side_file(const Compilation *c) {
+    const char *path = side_path(c), *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
 bool pass_emit(Compilation *c) {
     plan_init(&c->plan, c->arena);
     c->plan.options = options_line(c);
@@ -121,25 +131,30 @@ bool pass_emit(Compilation *c) {
     if (c->spmd.loss >= 0) train.loss = instance_of(&e, c->spmd.loss);
     vec_push(c->arena, &train.roles, role);
     vec_push(c->arena, &c->plan.programs, train);
-    plan_print(&c->text, &c->plan);
+    plan_print_files(&c->text, &c->side, side_file(c), &c->plan);
     return true;
 }
 
 bool pass_prove(Compilation *c) {
     Plan read;
     Error error;
-    if (!plan_read(&read, c->arena, c->options->output, c->text.at, c->text.n, 0, &error))
+    const PlanFiles files = {.text = c->text.at, .n = c->text.n, .side = c->side.at, .nside = c->side.n};
+    if (!plan_read_files(&read, c->arena, c->options->output, &files, 0, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan does not read back: %s", error.text);
     if (!c->options->prove) return true;
-    if (!proof_check(&read, &c->proof, &error))
+    if (!proof_check(&read, &c->options->proof, &c->proof, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
     c->plan.certificate = c->proof.certificate;
     text_finish(&c->text);
-    memset(&c->text, 0, sizeof c->text);
-    plan_print(&c->text, &c->plan);
+    text_finish(&c->side);
+    c->text = c->side = (Text){0};
+    plan_print_files(&c->text, &c->side, side_file(c), &c->plan);
     return true;
 }
 
+/* The side file first: a plan that is there has its literals. */
 bool pass_write(Compilation *c) {
+    if (c->options->no_plan) return true;
+    if (c->side.n > 0 && !file_write(side_path(c), c->side.at, c->side.n, &c->error)) return false;
     return file_write(c->options->output, c->text.at, c->text.n, &c->error);
 }

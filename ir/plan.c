@@ -87,7 +87,9 @@ static void print_program(Printing *printing, const Program *program) {
 
 static void print_checksum(Text *text, uint64_t checksum) { text_printf(text, "checksum %016" PRIx64 "\n", checksum); }
 
-void plan_print(Text *text, const Plan *plan) {
+void plan_print(Text *text, const Plan *plan) { plan_print_files(text, NULL, NULL, plan); }
+
+void plan_print_files(Text *text, Text *side, const char *side_file, const Plan *plan) {
     size_t begin = text->n;
     Printing printing;
     printing_init(&printing, text, &plan->graph);
@@ -96,6 +98,7 @@ void plan_print(Text *text, const Plan *plan) {
     put(text, "options ");
     put_quoted(text, plan->options);
     text_printf(text, "\nhash %016" PRIx64 "\n", plan->net_hash);
+    side_print(&printing, side, side_file);
     printing_layouts(&printing);
     for (int p = 0; p < plan->programs.n; p++)
         for (int r = 0; r < plan->programs.at[p].roles.n; r++) {
@@ -388,6 +391,12 @@ static bool check_checksum(const Scan *start, const char *text, const Envelope *
 }
 
 bool plan_read(Plan *plan, Arena *arena, const char *name, const char *text, size_t n, int flags, Error *error) {
+    return plan_read_files(plan, arena, name, &(PlanFiles){.text = text, .n = n}, flags, error);
+}
+
+bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles *files, int flags, Error *error) {
+    const char *text = files->text;
+    size_t n = files->n;
     plan_init(plan, arena);
     Envelope envelope = {0};
     if (!read_envelope(name, text, n, &envelope, error)) return false;
@@ -399,8 +408,9 @@ bool plan_read(Plan *plan, Arena *arena, const char *name, const char *text, siz
     bool ok = scan_keyword(scan, "pcc-plan") && scan_int(scan, "the format", PLAN_FORMAT, PLAN_FORMAT, &plan->format) && scan_end(scan) &&
               read_head(&reading) && scan_keyword(scan, "options") && scan_word(scan, &plan->options) && scan_end(scan) &&
               scan_keyword(scan, "hash") && scan_unsigned(scan, "the hash of the net", 16, &plan->net_hash) && scan_end(scan) &&
-              read_sections(&reading);
+              side_read(&reading, files, flags) && read_sections(&reading) && side_end(&reading);
     if (!ok) return false;
+    plan->side_file = reading.side.file;
     bool checked = false;
     while (scan_is_keyword(scan, "program")) {
         if (!checked && !check_storages(&reading)) return false;

@@ -7,7 +7,10 @@
 
 const char *const init_name[] = {"zeros", "ones", "normal", "uniform", "literal", "file"};
 const char *const dataset_name[] = {"auto", "data_parallel", "full_batch", "explicit"};
-const char *const data_name[] = {"none", "numpy_rand", "per_rank"};
+const char *const data_name[] = {"none", "numpy_rand", "per_rank", "files", "normal", "uniform"};
+const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw"};
+const char *const input_kind_name[] = {"data", "row_weight"};
+const char *const last_name[] = {"drop", "pad", "short"};
 const char *const optimizer_name[] = {"none", "sgd", "momentum"};
 
 /* ---------------------------------------------------------------- tokens */
@@ -104,6 +107,16 @@ static void put_doubles(Text *text, const double *at, int64_t n) {
     put(text, ")");
 }
 
+/* A literal: in the text, or, a long one, where it is in the side file. */
+static void put_literal(Printing *printing, const double *at, int64_t n) {
+    if (printing->side_at < 0 || !side_takes(n)) {
+        put_doubles(printing->text, at, n);
+        return;
+    }
+    text_printf(printing->text, "(side %lld)", (long long)printing->side_at);
+    printing->side_at += n * (int64_t)sizeof *at;
+}
+
 static void put_digits(Text *text, const Digit *at, int n) {
     if (n == 0) put(text, "-");
     for (int i = 0; i < n; i++) {
@@ -144,7 +157,7 @@ void attr_print(Text *text, OpCode op, const Node *node) {
 /* ---------------------------------------------------------------- numbers of values and layouts */
 
 void printing_init(Printing *printing, Text *text, const Graph *graph) {
-    *printing = (Printing){.text = text, .graph = graph};
+    *printing = (Printing){.text = text, .graph = graph, .side_at = -1};
     arena_init(&printing->arena);
     /* Passes may leave values without a node, or out of order; in the text they are dense and in order of definition. */
     printing->value = arena_alloc(&printing->arena, sizeof *printing->value * ((size_t)graph->values.n + 1));
@@ -248,7 +261,8 @@ static void print_dims(const Printing *printing) {
     }
 }
 
-static void print_init(Text *text, const Init *init, const TensorType *type) {
+static void print_init(Printing *printing, const Init *init, const TensorType *type) {
+    Text *text = printing->text;
     put(text, " init=");
     put(text, init_name[init->kind]);
     switch (init->kind) {
@@ -256,7 +270,7 @@ static void print_init(Text *text, const Init *init, const TensorType *type) {
     case INIT_ONES: break;
     case INIT_NORMAL: put_doubles(text, &init->a, 1); break;
     case INIT_UNIFORM: put_doubles(text, (double[]){init->a, init->b}, 2); break;
-    case INIT_LITERAL: put_doubles(text, init->data, shape_elements(&type->shape)); break;
+    case INIT_LITERAL: put_literal(printing, init->data, shape_elements(&type->shape)); break;
     case INIT_FILE:
         put(text, "(");
         put_quoted(text, init->file);
@@ -273,13 +287,20 @@ static void print_states(Printing *printing) {
         put_word(text, state->name);
         put(text, " ");
         put_type(text, &state->type);
-        print_init(text, &state->init, &state->type);
+        print_init(printing, &state->init, &state->type);
         put_layout(printing, state->layout);
         if (state->trainable) put(text, " trainable");
         if (state->parameter != i) put_key(text, "parameter", state->parameter);
         put_span(printing, state->span);
         put(text, "\n");
     }
+}
+
+static void print_file(Text *text, const DataFile *file) {
+    text_printf(text, " file=%s ", file_format_name[file->format]);
+    put_quoted(text, file->path);
+    put_key(text, "column", file->column);
+    if (file->stored && file->stored[0]) text_printf(text, " stored=%s", file->stored);
 }
 
 static void print_inputs(Printing *printing) {
@@ -292,17 +313,22 @@ static void print_inputs(Printing *printing) {
         put(text, " ");
         put_type(text, &input->type);
         put_layout(printing, input->layout);
+        if (input->kind != INPUT_DATA) text_printf(text, " kind=%s", input_kind_name[input->kind]);
+        if (input->file.format != FILE_NONE) print_file(text, &input->file);
         if (input->per_rank) {
             put(text, " per_rank=");
-            put_doubles(text, input->per_rank, shape_elements(&input->type.shape));
+            put_literal(printing, input->per_rank, shape_elements(&input->type.shape));
         }
         put_span(printing, input->span);
         put(text, "\n");
     }
     text_printf(text, "data %s", data_name[settings->data]);
-    if (settings->data == DATA_NUMPY_RAND) {
+    if (settings->data == DATA_NUMPY_RAND || settings->data == DATA_NORMAL || settings->data == DATA_UNIFORM)
         put_key(text, "seed", settings->data_seed);
-        put_key(text, "rows", settings->data_rows);
+    if (settings->data == DATA_NUMPY_RAND) put_key(text, "rows", settings->data_rows);
+    if (settings->data == DATA_FILES) {
+        if (settings->shuffle) put_key(text, "shuffle", settings->shuffle_seed);
+        text_printf(text, " last=%s", last_name[settings->last]);
     }
     put(text, "\n");
 }
@@ -377,7 +403,7 @@ static void print_node(Printing *printing, int id) {
     if (text->n == before + 1) text->at[--text->n] = '\0';
     if (node->op == OP_constant && node->data) {
         put(text, " data=");
-        put_doubles(text, node->data, shape_elements(&graph->values.at[node->out[0]].type.shape));
+        put_literal(printing, node->data, shape_elements(&graph->values.at[node->out[0]].type.shape));
     }
     if (!printing->net) {
         print_strategy(text, node);

@@ -21,12 +21,13 @@ bool read_ids(Reading *reading, const char *what, const char *prefix, int limit,
     return scan_char(scan, ')');
 }
 
-/* "(1, 2.5)": exactly n. Grows with what is there, not with what a type says there should be. */
+/* "(1, 2.5)": exactly n, or "(side 4096)". Grows with what is there, not with what a type says there should be. */
 static bool read_doubles(Reading *reading, const char *what, int64_t n, const double **data) {
     Scan *scan = &reading->scan;
     VEC(double) list = {0};
     double value;
     if (!scan_char(scan, '(')) return false;
+    if (scan_is_keyword(scan, "side")) return side_literal(reading, what, n, data) && scan_char(scan, ')');
     do {
         if (!scan_double(scan, "a number", &value)) return false;
         if (list.n == n) return scan_fail(scan, "%s has more than the %lld numbers that its type asks for", what, (long long)n);
@@ -185,6 +186,24 @@ static bool read_states(Reading *reading) {
     return true;
 }
 
+/* What kind of input it is and the file that holds its rows. */
+static bool read_input_source(Scan *scan, Input *input) {
+    static const char *const stored[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
+    int kind = INPUT_DATA, format = FILE_NONE, element;
+    if (scan_is_key(scan, "kind") && !scan_choice(scan, "kind of input", input_kind_name, NINPUT_KINDS, &kind)) return false;
+    input->kind = (InputKind)kind;
+    if (!scan_is_key(scan, "file")) return true;
+    if (!scan_choice(scan, "format of file", file_format_name, NFILE_FORMATS, &format) || !scan_word(scan, &input->file.path) ||
+        !scan_key(scan, "column") || !scan_integer(scan, "column", 0, INT32_MAX, &input->file.column))
+        return false;
+    input->file.format = (FileFormat)format;
+    if (format == FILE_NONE) return scan_fail(scan, "a file of no format");
+    if (!scan_is_key(scan, "stored")) return true;
+    if (!scan_choice(scan, "type of the file's elements", stored, 7, &element)) return false;
+    input->file.stored = stored[element];
+    return true;
+}
+
 static bool read_inputs(Reading *reading) {
     Scan *scan = &reading->scan;
     Graph *graph = reading->graph;
@@ -193,6 +212,7 @@ static bool read_inputs(Reading *reading) {
         Input input = {0};
         bool ok = read_number(reading, "the number of an input", graph->inputs.n) && scan_word(scan, &input.name) &&
                   scan_type(scan, &input.type) && read_layout(reading, input.type.shape.ndim, &input.layout) &&
+                  read_input_source(scan, &input) &&
                   (!scan_is_key(scan, "per_rank") ||
                    read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
                   check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
@@ -200,15 +220,25 @@ static bool read_inputs(Reading *reading) {
         graph_add_input(graph, input);
     }
     int data;
-    if (!scan_keyword(scan, "data") || !scan_choice(scan, "source of data", data_name, DATA_PER_RANK + 1, &data)) return false;
+    if (!scan_keyword(scan, "data") || !scan_choice(scan, "source of data", data_name, NDATA_KINDS, &data)) return false;
     settings->data = (DataKind)data;
-    if (settings->data == DATA_NUMPY_RAND) {
-        bool ok = scan_key(scan, "seed") && scan_integer(scan, "seed", INT64_MIN, INT64_MAX, &settings->data_seed) && scan_key(scan, "rows") &&
-                  scan_integer(scan, "rows", 0, INT64_MAX, &settings->data_rows);
-        if (!ok) return false;
+    if (settings->data == DATA_NUMPY_RAND || settings->data == DATA_NORMAL || settings->data == DATA_UNIFORM)
+        if (!scan_key(scan, "seed") || !scan_integer(scan, "seed", INT64_MIN, INT64_MAX, &settings->data_seed)) return false;
+    if (settings->data == DATA_NUMPY_RAND && (!scan_key(scan, "rows") || !scan_integer(scan, "rows", 0, INT64_MAX, &settings->data_rows))) return false;
+    if (settings->data == DATA_FILES) {
+        int last;
+        settings->shuffle = scan_is_key(scan, "shuffle");
+        if (settings->shuffle && !scan_integer(scan, "seed", 0, INT64_MAX, &settings->shuffle_seed)) return false;
+        if (!scan_key(scan, "last") || !scan_choice(scan, "treatment of the last rows", last_name, NLASTS, &last)) return false;
+        settings->last = (Last)last;
+    }
+    for (int i = 0; settings->data == DATA_FILES && i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (input->kind == INPUT_DATA && input->file.format == FILE_NONE) return scan_fail(scan, "input %d has no file", i);
+        if (input->type.shape.ndim <= (input->type.hidden ? 1 : 0)) return scan_fail(scan, "input %d has no rows", i);
     }
     for (int i = 0; settings->data == DATA_PER_RANK && i < graph->inputs.n; i++)
-        if (!graph->inputs.at[i].per_rank) return scan_fail(scan, "input %d has no per_rank data", i);
+        if (graph->inputs.at[i].kind == INPUT_DATA && !graph->inputs.at[i].per_rank) return scan_fail(scan, "input %d has no per_rank data", i);
     return scan_end(scan);
 }
 

@@ -36,6 +36,7 @@ typedef struct Printing {
     Arena arena;
     int *value;               /* by value id: its number in the text (order of definition), -1: no node makes it */
     LayoutNumbers layouts;
+    int64_t side_at;          /* where in the side file the next long literal begins; -1: literals stand in the text */
 } Printing;
 void printing_init(Printing *printing, Text *text, const Graph *graph);
 void printing_finish(Printing *printing);
@@ -43,6 +44,9 @@ int printing_layout(Printing *printing, const Layout *layout); /* its number, a 
 void put_value(const Printing *printing, int value); /* "%12" */
 void printing_layouts(Printing *printing); /* numbers those of the sections, in the order of their use; before print_sections */
 void print_head(Printing *printing);     /* net, file, ranks, replicas */
+/* side.c: appends the graph's long literals to *side and prints the line that names it, if there are any. side or file NULL: inline. */
+void side_print(Printing *printing, Text *side, const char *file);
+bool side_takes(int64_t n);              /* whether a literal of n numbers is a long one */
 void print_sections(Printing *printing); /* parallel .. graph */
 
 /* ---------------------------------------------------------------- scan.c */
@@ -80,13 +84,26 @@ bool scan_span(Scan *scan, Span *span);                 /* "@9:5", or nothing */
 
 /* ---------------------------------------------------------------- read.c */
 
+/* The line `side`, and how much of the file its literals have taken. */
+typedef struct SideLine {
+    const char *file;
+    uint64_t bytes, checksum, used;
+    const double *data;       /* all of it; NULL: no side file */
+} SideLine;
+
 /* A plan or graph being read. */
 typedef struct Reading {
     Scan scan;
     Graph *graph;
     VEC(const Layout *) layouts; /* by their number in the text */
+    SideLine side;
 } Reading;
 bool read_head(Reading *reading);
+/* side.c: the line `side`, if it is there, against the file; "(side 4096" of a literal of n numbers, after its keyword; at the end of the
+ * graph: everything in the file was named. */
+bool side_read(Reading *reading, const PlanFiles *files, int flags);
+bool side_literal(Reading *reading, const char *what, int64_t n, const double **data);
+bool side_end(Reading *reading);
 bool read_sections(Reading *reading);
 bool read_layout_number(Reading *reading, int ndim, const Layout **layout);
 /* "(1, 2)", each 0 .. limit - 1, at most max. what: "instance". */

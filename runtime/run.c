@@ -110,23 +110,32 @@ static bool open_comm(Run *run, int *argc, char ***argv, Error *error) {
     return run->comm != NULL;
 }
 
-/* Rank 0 reads the file, all get its bytes. */
+/* What rank 0 has read, for all. */
+static bool share_file(Run *run, const char **text, size_t *n, int64_t bytes, Error *error) {
+    Comm *comm = run->comm;
+    char *copy = arena_alloc(&run->arena, (size_t)bytes + 1);
+    if (comm->process == 0) memcpy(copy, *text, (size_t)bytes);
+    *text = copy;
+    *n = (size_t)bytes;
+    return comm->table->broadcast(comm, copy, bytes, error);
+}
+
+/* Rank 0 reads the files, all get their bytes. */
 static bool read_plan(Run *run, Error *error) {
     Comm *comm = run->comm;
     const char *path = run->options->plan;
-    char *text = NULL;
-    size_t n = 0;
-    bool ok = comm->process != 0 || file_read(&run->arena, path, MAX_PLAN_BYTES, &text, &n, error);
-    int64_t head[2] = {ok ? 0 : error->code, (int64_t)n};
+    PlanFiles files = {0};
+    bool ok = comm->process != 0 || plan_files_read(&files, &run->arena, path, MAX_PLAN_BYTES, error);
+    int64_t head[4] = {ok ? 0 : error->code, (int64_t)files.n, files.side != NULL, (int64_t)files.nside};
     if (!comm->table->broadcast(comm, head, sizeof head, error)) return run->agreed = false;
     if (head[0] != 0) return comm->process == 0 ? false : error_set(error, (int)head[0], "%s", "");
-    if (comm->process != 0) text = arena_alloc(&run->arena, (size_t)head[1] + 1);
-    if (!comm->table->broadcast(comm, text, head[1], error)) return run->agreed = false;
-    for (int64_t i = 0; i < head[1]; i++)
-        run->text_hash = (run->text_hash ^ (unsigned char)text[i]) * 0x100000001b3u; /* FNV-1a */
+    if (!share_file(run, &files.text, &files.n, head[1], error)) return run->agreed = false;
+    if (head[2] && !share_file(run, &files.side, &files.nside, head[3], error)) return run->agreed = false;
+    for (size_t i = 0; i < files.n; i++)
+        run->text_hash = (run->text_hash ^ (unsigned char)files.text[i]) * 0x100000001b3u; /* FNV-1a; it names the side file's checksum */
     const char *slash = strrchr(path, '/');
     run->directory = slash ? arena_copy(&run->arena, path, (size_t)(slash - path + (slash == path))) : ".";
-    return comm_agree(comm, plan_read(&run->plan, &run->arena, path, text, (size_t)head[1], 0, error), error);
+    return comm_agree(comm, plan_read_files(&run->plan, &run->arena, path, &files, 0, error), error);
 }
 
 /* All ranks hold the same plan: what they read is one text and one net. */

@@ -61,10 +61,9 @@ static bool match_states(Verifier *verifier, Error *error) {
 
 static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     Plan *plan = &verifier->reference_plan;
-    char *text;
-    size_t n;
-    if (!file_read(&verifier->arena, verifier->path, MAX_PLAN_BYTES, &text, &n, error)) return false;
-    if (!plan_read(plan, &verifier->arena, verifier->path, text, n, 0, error)) return false;
+    PlanFiles files;
+    if (!plan_files_read(&files, &verifier->arena, verifier->path, MAX_PLAN_BYTES, error)) return false;
+    if (!plan_read_files(plan, &verifier->arena, verifier->path, &files, 0, error)) return false;
     if (plan->graph.nranks != 1)
         return error_set(error, EXIT_REJECTED, "--verify: %s is for %d ranks: compile the net with --ranks 1", verifier->path,
                          plan->graph.nranks);
