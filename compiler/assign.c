@@ -207,7 +207,7 @@ static void node_results(Compilation *c, int id) {
 }
 
 bool pass_propagate(Compilation *c) {
-    return propagate(&c->graph, &c->propagation, c->diags);
+    return (c->options->nexplain > 0 ? propagate_explained : propagate)(&c->graph, &c->propagation, c->diags);
 }
 
 bool pass_assign(Compilation *c) {
@@ -240,5 +240,6 @@ bool pass_assign(Compilation *c) {
         const TensorType *type = type_of(g, g->loss);
         c->loss_need = type->hidden ? c->home[g->loss] : whole_layout(g, &type->shape);
     }
+    warn_all(c);
     return true;
 }

@@ -8,12 +8,16 @@
  *   assign.c       strategies -> layouts of every operand, result, state and input
  *   reshard.c      conversions where a value is needed in another layout, in canonical form
  *   localize.c     boxes: what one rank holds and computes
- *   collectives.c  -O2: the conversions of a value replanned together
+ *   partial.c      -O2: sums completed where that moves the fewest bytes
+ *   collectives.c  -O2: the conversions of a value replanned together; flow.h, flow.c, tree.c: what these passes work on
  *   schedule.c     the order of steps; starts early, waits late
  *   memory.c       where every value lies
  *   emit.c         the plan, its text, its proof, the file
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
- *   stats.c        --stats and the one-line summary
+ *   warn.c         what deserves a word in a net that compiles
+ *   explain.c      --explain: why a value has its layout; name.c: layouts as people read them
+ *   diff.c         --diff: what two plans do differently
+ *   stats.c        --stats and the one-line summary; json.c: a writer of JSON
  */
 #pragma once
 #include "frontend/frontend.h"
@@ -31,9 +35,16 @@ typedef struct Options {
     const char *dump_directory;
     int ndump_ranks; /* -1: all */
     const int *dump_ranks;
-    bool prove, stats;
+    bool prove, stats, stats_json;
+    unsigned silenced; /* -Wno-NAME: 1 << Warning */
+    bool warnings_are_errors; /* -Werror */
+    const char *const *explain; /* --explain: names of values, parameters, inputs */
+    int nexplain;
+    bool no_plan; /* the plan is not written */
+    ProofOptions proof;                /* how much pass prove shows */
     bool whole_updates;                /* --whole-updates: never update a large state in parts that are then gathered */
     RedistributePolicy redistribution; /* what `collectives` asks for at -O2 */
+    const Machine *machine;            /* --machine; NULL: the default */
     Overrides overrides;
 } Options;
 
@@ -52,7 +63,13 @@ typedef struct Location {
     int version;
 } Location;
 
-enum { MAX_PASSES = 16 };
+enum { MAX_PASSES = 24 };
+
+/* A strategy that the user wrote, and the operator that has it. */
+typedef struct NotedHint {
+    const Hint *hint;
+    const char *name;
+} NotedHint;
 
 /* One compilation: everything lives in the arena. Passes read what earlier ones wrote, in the order of the table in pipeline.c. */
 typedef struct Compilation {
@@ -65,6 +82,8 @@ typedef struct Compilation {
 
     Graph graph;                   /* parse .. assign: the unsharded graph */
     uint64_t net_hash;             /* parse */
+    VEC(NotedHint) hints;          /* parse: passes may drop nodes */
+    VEC(const char *) parsed;      /* parse, for --explain: names of the net's values */
     Propagation propagation;       /* propagate */
     const Layout **home;           /* assign: per value, the layout that it is brought into once it is computed; never partial */
     const Layout *(*need)[MAX_IN]; /* assign: per node and operand, the layout that the node's strategy asks for */
@@ -76,6 +95,7 @@ typedef struct Compilation {
     bool localized;              /* localize: from here a rank's view shows local shapes */
     int64_t *box_bytes;          /* localize, collectives: per value of spmd, bytes of the largest box of any rank */
     struct ConversionMemo *memo; /* reshard.c: conversions already planned */
+    struct Flow *flow;           /* partial .. collectives: needs and results without the converts between (flow.h) */
 
     VEC(Item) order;     /* schedule */
     Location *location;  /* memory: per value of spmd */
@@ -83,6 +103,7 @@ typedef struct Compilation {
 
     Plan plan;   /* emit */
     Text text;   /* emit, prove: the plan's bytes; on the heap */
+    Text side;   /* emit: its long literals, for the file beside it; on the heap */
     Proof proof; /* prove */
 
     int npasses; /* passes run so far, with the time each took */
@@ -104,6 +125,7 @@ bool pass_propagate(Compilation *c);
 bool pass_assign(Compilation *c);
 bool pass_reshard(Compilation *c);
 bool pass_localize(Compilation *c);
+bool pass_partial(Compilation *c);
 bool pass_collectives(Compilation *c);
 bool pass_schedule(Compilation *c);
 bool pass_memory(Compilation *c);
@@ -114,6 +136,11 @@ bool pass_write(Compilation *c);
 /* Runs the table; text is the source. False: c->error.code, or EXIT_REJECTED with diagnostics in c->diags. */
 bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n);
 void compilation_finish(Compilation *c); /* frees the plan's text */
+
+/* ---------------------------------------------------------------- warn.c */
+
+void warn_note_hints(Compilation *c); /* after parse */
+void warn_all(Compilation *c);        /* after assign: no-gradient, no-effect, uneven, replicated */
 
 /* ---------------------------------------------------------------- simplify.c, grad.c: on any graph */
 

@@ -25,6 +25,7 @@ static const Pass passes[] = {
     {"assign",      pass_assign,      LEAVES_GRAPH, "step_parallel_begin"},
     {"reshard",     pass_reshard,     LEAVES_SPMD,  "reshard"},
     {"localize",    pass_localize,    LEAVES_SPMD,  "step_parallel_end"},
+    {"partial",     pass_partial,     LEAVES_SPMD,  NULL},
     {"collectives", pass_collectives, LEAVES_SPMD,  "collectives"},
     {"schedule",    pass_schedule,    LEAVES_SPMD,  "execute"},
     {"memory",      pass_memory,      LEAVES_SPMD,  "memory"},
@@ -48,7 +49,18 @@ bool pass_parse(Compilation *c) {
         return false;
     }
     c->net_hash = graph_hash(&c->graph);
+    warn_note_hints(c);
+    for (int v = 0; c->options->nexplain > 0 && v < c->graph.values.n; v++)
+        vec_push(c->arena, &c->parsed, c->graph.values.at[v].name);
     return true;
+}
+
+/* The number of a pass in the names of its files: they count up without gaps. */
+static int dump_number(int number) {
+    int count = 0;
+    for (int p = 0; p < number; p++)
+        count += passes[p].dump != NULL;
+    return count;
 }
 
 static bool run_pass(Compilation *c, int number) {
@@ -59,12 +71,12 @@ static bool run_pass(Compilation *c, int number) {
     c->pass[number].seconds = now_seconds() - begin;
     c->seconds += c->pass[number].seconds;
     c->npasses = number + 1;
-    if (!done) return false;
+    if (!done || c->diags->nerrors > 0) return false; /* -Werror: a pass that was done can leave errors */
     begin = now_seconds();
     if (pass->leaves != LEAVES_PLAN && !graph_verify(pass->leaves == LEAVES_SPMD ? &c->spmd : &c->graph, pass->name, &c->error))
         return false;
     c->verify_seconds += now_seconds() - begin;
-    return !c->options->dump || pass->dump == NULL || dump_stage(c, pass->dump, number);
+    return !c->options->dump || pass->dump == NULL || dump_stage(c, pass->dump, dump_number(number));
 }
 
 bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n) {
@@ -74,6 +86,8 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
     c->diags = diags;
     c->source = text;
     c->source_bytes = n;
+    diags->silenced = options->silenced;
+    diags->warnings_are_errors = options->warnings_are_errors;
     for (int p = 0; p < NPASSES; p++)
         if (!run_pass(c, p)) {
             if (c->error.code == 0) c->error.code = EXIT_REJECTED;
@@ -84,4 +98,5 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
 
 void compilation_finish(Compilation *c) {
     text_finish(&c->text);
+    text_finish(&c->side);
 }

@@ -142,7 +142,7 @@ bool shard_counts(Lower *lower, Loc loc) {
     Mode mode = lower->graph->settings.mode;
     if (mode == MODE_SEMI_AUTO || mode == MODE_AUTO) return true;
     if (!lower->warned_shard) {
-        diag_warning(lower->diags, lower_span(lower, loc), "shard has no effect in mode %s: only semi_auto and auto look at strategies",
+        diag_warning(lower->diags, WARN_NO_EFFECT, lower_span(lower, loc), "shard has no effect in mode %s: only semi_auto and auto look at strategies",
                      mode_name[mode]);
         lower->warned_shard = true;
     }

@@ -6,6 +6,8 @@ enum { EXCERPT_BYTES = 120, NAME_BYTES = 64 };
 
 static const char *const kind_name[] = {[DIAG_ERROR] = "error", [DIAG_WARNING] = "warning", [DIAG_NOTE] = "note", [DIAG_HINT] = "hint"};
 
+const char *const warning_name[NWARNINGS] = {"conflict", "uneven", "no-gradient", "no-effect", "replicated"};
+
 void diags_init(Diags *diags, Arena *arena) {
     *diags = (Diags){0};
     diags->arena = arena;
@@ -17,7 +19,7 @@ int diags_add_file(Diags *diags, const char *name, const char *text, size_t n) {
 }
 
 /* What is beyond the limit is counted, not kept: one mistake repeated a million times must not fill the memory. */
-static void diag_add(Diags *diags, DiagKind kind, Span span, const char *format, va_list args) {
+static void diag_add(Diags *diags, DiagKind kind, Span span, const char *flag, const char *format, va_list args) {
     bool keep = true;
     switch (kind) {
     case DIAG_ERROR:
@@ -34,34 +36,39 @@ static void diag_add(Diags *diags, DiagKind kind, Span span, const char *format,
     diags->dropped = !keep;
     if (!keep) return;
     const char *text = arena_vprintf(diags->arena, format, args);
+    if (flag) text = arena_printf(diags->arena, "%s [-W%s%s]", text, kind == DIAG_ERROR ? "error=" : "", flag);
     vec_push(diags->arena, &diags->items, (Diag){.kind = kind, .span = span, .text = text});
 }
 
 void diag_error(Diags *diags, Span span, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    diag_add(diags, DIAG_ERROR, span, format, args);
+    diag_add(diags, DIAG_ERROR, span, NULL, format, args);
     va_end(args);
 }
 
-void diag_warning(Diags *diags, Span span, const char *format, ...) {
+void diag_warning(Diags *diags, Warning warning, Span span, const char *format, ...) {
     va_list args;
+    if (diags->silenced & 1u << warning) {
+        diags->dropped = true;
+        return;
+    }
     va_start(args, format);
-    diag_add(diags, DIAG_WARNING, span, format, args);
+    diag_add(diags, diags->warnings_are_errors ? DIAG_ERROR : DIAG_WARNING, span, warning_name[warning], format, args);
     va_end(args);
 }
 
 void diag_note(Diags *diags, Span span, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    diag_add(diags, DIAG_NOTE, span, format, args);
+    diag_add(diags, DIAG_NOTE, span, NULL, format, args);
     va_end(args);
 }
 
 void diag_hint(Diags *diags, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    diag_add(diags, DIAG_HINT, (Span){0}, format, args);
+    diag_add(diags, DIAG_HINT, (Span){0}, NULL, format, args);
     va_end(args);
 }
 

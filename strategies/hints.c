@@ -268,17 +268,23 @@ static bool check_axes_of_factors(const Check *check, const Node *node, const Hi
     return true;
 }
 
-/* The imbalance of splits that do not divide: not an error. */
-static void note_uneven(const Check *check, const Node *node, const Hint *hint, const Use *use) {
-    for (int f = 0; f < node->rule->nfactors; f++) {
-        int64_t size = node->rule->factor[f].size, split = use[f].split;
-        if (!use[f].used || size % split == 0) continue;
-        int64_t most = size / split + 1;
-        diag_note(check->diags, hint->in[use[f].operand].dim[use[f].dim].span,
-                  "%s: %" PRId64 " does not divide %" PRId64 ": the largest part is %" PRId64 ", the smallest %" PRId64
-                  " (%.0f %% over the average)",
-                  check->what, split, size, most, size / split, 100.0 * ((double)most * (double)split / (double)size - 1));
-    }
+/* Splits that do not divide are legal, and cost time. */
+static void warn_uneven(const Check *check, const Node *node, const Hint *hint, const Use *use) {
+    for (int f = 0; f < node->rule->nfactors; f++)
+        if (use[f].used)
+            uneven_warning(check->diags, hint->in[use[f].operand].dim[use[f].dim].span, check->what, node->rule->factor[f].size,
+                           use[f].split);
+}
+
+bool uneven_warning(Diags *diags, Span span, const char *what, int64_t size, int64_t split) {
+    int64_t most = size / split + 1;
+    double percent = 100.0 * ((double)most * (double)split / (double)size - 1);
+    if (size % split == 0 || percent < UNEVEN_PERCENT) return false;
+    diag_warning(diags, WARN_UNEVEN, span,
+                 "%s: %" PRId64 " does not divide %" PRId64 ": the largest part is %" PRId64 ", the smallest %" PRId64
+                 " (the busiest rank has %.0f %% over the average)",
+                 what, split, size, most, size / split, percent);
+    return true;
 }
 
 bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, bool strict_divide, Strategy *strategy, Diags *diags) {
@@ -318,7 +324,7 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
         hint_nearest(&check, node, wanted);
         return false;
     }
-    note_uneven(&check, node, hint, use);
+    warn_uneven(&check, node, hint, use);
     if (!hint->named) {
         strategy_from_splits(splits, node->rule->nfactors, graph->nranks, strategy);
         return true;

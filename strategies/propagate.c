@@ -201,11 +201,15 @@ static void decided(Propagator *p, int id) {
     }
 }
 
+static Strategy *strategy_new(Propagator *p, const int32_t *splits, int nfactors) {
+    Strategy *strategy = arena_alloc(p->graph->arena, sizeof *strategy);
+    strategy_from_splits(splits, nfactors, p->graph->nranks, strategy);
+    return strategy;
+}
+
 static void decide_splits(Propagator *p, int id, const int32_t *splits, StrategyFrom from) {
     Node *node = &p->graph->nodes.at[id];
-    Strategy *strategy = arena_alloc(p->graph->arena, sizeof *strategy);
-    strategy_from_splits(splits, node->rule->nfactors, p->graph->nranks, strategy);
-    node->strategy = strategy;
+    node->strategy = strategy_new(p, splits, node->rule->nfactors);
     node->from = from;
 }
 
@@ -219,6 +223,43 @@ static void decide_factor(Propagator *p, int id, int factor, StrategyFrom from) 
     decide_splits(p, id, splits, factor >= 0 && splits[factor] > 1 ? from : STRATEGY_WHOLE);
 }
 
+/* The key in which candidate a, with these bytes, is better than b; negative: in which it is worse. */
+static int compare(Propagator *p, Class *class, const Node *node, int a, int64_t a_bytes, int b, int64_t b_bytes) {
+    if (a_bytes != b_bytes) return a_bytes < b_bytes ? BY_BYTES : -BY_BYTES;
+    if (class->flops[a] != class->flops[b]) return class->flops[a] < class->flops[b] ? BY_FLOPS : -BY_FLOPS;
+    int64_t mine = class_completion(p, class, node, a), other = class_completion(p, class, node, b);
+    if (mine != other) return mine < other ? BY_SUM : -BY_SUM;
+    return tuple_compare(class, a, b) < 0 ? BY_TUPLE : -BY_TUPLE;
+}
+
+/* What was considered at a decision: the best few, each weighed in full. */
+static void record(Propagator *p, int id, Class *class, const Terms *terms) {
+    const Node *node = &p->graph->nodes.at[id];
+    Decision *decision = &p->result->decision[id];
+    int columns = class->nin + class->nout, best[MAX_ALTERNATIVES], n = 0;
+    int64_t best_bytes[MAX_ALTERNATIVES];
+    for (int i = 0; i < class->splits.n; i++) {
+        int64_t bytes = terms_bytes(p, terms, class->layout + (size_t)i * (size_t)columns, INT64_MAX - 1);
+        int at = n;
+        while (at > 0 && compare(p, class, node, i, bytes, best[at - 1], best_bytes[at - 1]) > 0)
+            at--;
+        if (at == MAX_ALTERNATIVES) continue;
+        if (n < MAX_ALTERNATIVES) n++;
+        for (int k = n - 1; k > at; k--)
+            best[k] = best[k - 1], best_bytes[k] = best_bytes[k - 1];
+        best[at] = i, best_bytes[at] = bytes;
+    }
+    decision->ncandidates = class->splits.n;
+    decision->nalternatives = n;
+    for (int k = 0; k < n; k++)
+        decision->alternative[k] = (Alternative){
+            .strategy = strategy_new(p, class->splits.at + (size_t)best[k] * (size_t) class->splits.nfactors, class->splits.nfactors),
+            .bytes = best_bytes[k],
+            .flops = class->flops[best[k]],
+            .sum_bytes = class_completion(p, class, node, best[k])};
+    decision->by = n < 2 ? BY_ONE : (DecidedBy)compare(p, class, node, best[0], best_bytes[0], best[1], best_bytes[1]);
+}
+
 /* The best candidate by the four keys of DESIGN 7. */
 static void decide_best(Propagator *p, int id) {
     Node *node = &p->graph->nodes.at[id];
@@ -228,18 +269,10 @@ static void decide_best(Propagator *p, int id) {
     int64_t best_bytes = INT64_MAX;
     for (int i = 0; i < class->splits.n; i++) {
         int64_t bytes = terms_bytes(p, &terms, class->layout + (size_t)i * (size_t)columns, best_bytes);
-        bool better = bytes < best_bytes;
-        if (bytes == best_bytes) {
-            if (class->flops[i] != class->flops[best]) {
-                better = class->flops[i] < class->flops[best];
-            } else {
-                int64_t mine = class_completion(p, class, node, i), other = class_completion(p, class, node, best);
-                better = mine != other ? mine < other : tuple_compare(class, i, best) < 0;
-            }
-        }
-        if (better) best = i, best_bytes = bytes;
+        if (best < 0 || compare(p, class, node, i, bytes, best, best_bytes) > 0) best = i, best_bytes = bytes;
     }
     assert(best >= 0);
+    if (p->result->decision) record(p, id, class, &terms);
     if (!class->strategy[best]) {
         decide_splits(p, id, class->splits.at + (size_t)best * (size_t) class->splits.nfactors, STRATEGY_PROPAGATED);
         class->strategy[best] = node->strategy;
@@ -332,12 +365,13 @@ static bool read_leaves(Propagator *p) {
 /* ---- the walk */
 
 /* Decides one neighbour, unless that has been done, and queues it. */
-static void reach(Propagator *p, int id, int hint, int *queue, int *nqueue) {
+static void reach(Propagator *p, int id, int from, int hint, int *queue, int *nqueue) {
     Node *node = &p->graph->nodes.at[id];
     if (id >= p->nnodes || !is_operator(node) || node->strategy) return;
     decide_best(p, id);
     decided(p, id);
     p->hint_of[id] = hint;
+    if (p->result->decision) p->result->decision[id].from = from;
     queue[(*nqueue)++] = id;
 }
 
@@ -357,10 +391,10 @@ static void walk_from_hints(Propagator *p) {
             producer[at] = id;
         }
         for (int k = 0; k < nproducers; k++)
-            reach(p, producer[k], hint, queue, &nqueue);
+            reach(p, producer[k], queue[i], hint, queue, &nqueue);
         for (int o = 0; o < node->nout; o++)
             for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++)
-                reach(p, p->user[k], hint, queue, &nqueue);
+                reach(p, p->user[k], queue[i], hint, queue, &nqueue);
     }
 }
 
@@ -386,7 +420,7 @@ static void warn_conflicts(Propagator *p) {
             layout_print(&from, cost_layout_at(p->memo, have), false);
             layout_print(&to, cost_layout_at(p->memo, want), false);
             const Node *later = &graph->nodes.at[a > b ? a : b], *earlier = &graph->nodes.at[a > b ? b : a];
-            diag_warning(p->diags, later->hint->span,
+            diag_warning(p->diags, WARN_CONFLICT, later->hint->span,
                          "two hints do not fit together: %s is made as %s and needed as %s by %s; the conversion lets %" PRId64
                          " bytes be received a step",
                          graph->values.at[node->in[i]].name, from.at, to.at, node->name, bytes);
@@ -476,10 +510,23 @@ static bool propagate_all(Propagator *p) {
     return true;
 }
 
-bool propagate(Graph *graph, Propagation *propagation, Diags *diags) {
+static bool propagate_any(Graph *graph, Propagation *propagation, Diags *diags, bool explained) {
     Propagator p;
     propagator_init(&p, graph, propagation, diags);
+    propagation->decision = explained ? arena_alloc(graph->arena, (size_t)(graph->nodes.n + 1) * sizeof *propagation->decision) : NULL;
+    for (int id = 0; explained && id < graph->nodes.n; id++)
+        propagation->decision[id].from = -1;
     bool done = propagate_all(&p);
+    for (int id = 0; explained && id < graph->nodes.n; id++)
+        propagation->decision[id].hint = p.hint_of[id];
     arena_finish(&p.arena);
     return done;
+}
+
+bool propagate(Graph *graph, Propagation *propagation, Diags *diags) {
+    return propagate_any(graph, propagation, diags, false);
+}
+
+bool propagate_explained(Graph *graph, Propagation *propagation, Diags *diags) {
+    return propagate_any(graph, propagation, diags, true);
 }

@@ -1,6 +1,7 @@
 /* strategies: graph + hints -> strategies, layouts; and how one layout becomes another.
  *
  *   redistribute.c  conversions between layouts: steps, received elements, lower bound
+ *   machine.c       latencies and bandwidths that the choice among conversions weighs
  *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits
  *   candidates.c    which strategies an operator may have; hints.c: what the user wrote, checked and read
  *   cost.c          bytes and FLOPs of a choice, each conversion counted once
@@ -8,6 +9,28 @@
  */
 #pragma once
 #include "ir/ir.h"
+
+/* ---------------------------------------------------------------- machine.c  (docs/machine.md) */
+
+/* One kind of link: a message of n bytes takes latency_s + n / bytes_per_s. */
+typedef struct MachineLevel {
+    double latency_s, bytes_per_s;
+} MachineLevel;
+/* Where the ranks are: consecutive ranks_per_node of them share a node. */
+typedef struct Machine {
+    const char *name;
+    int ranks_per_node;
+    MachineLevel rank; /* between ranks of one node */
+    MachineLevel node; /* between ranks of different nodes */
+} Machine;
+extern const Machine machine_cpu, machine_gpu8;  /* machine_cpu is the default */
+const Machine *machine_named(const char *name);  /* one of the two, NULL: none of this name */
+/* Reads a machine file; name is for diagnostics. What it points to is in the arena. False after diagnostics. */
+bool machine_read(Machine *machine, Arena *arena, Diags *diags, const char *name, const char *text, size_t n);
+void machine_print(Text *text, const Machine *machine); /* the text of its file, four digits a number */
+/* The value of --machine: cpu, gpu8 or the path of a file. False with *error: the file cannot be read; or, with an empty text and
+ * EXIT_REJECTED, after diagnostics. */
+bool machine_find(const char *what, Arena *arena, Diags *diags, Machine *machine, Error *error);
 
 /* ---------------------------------------------------------------- redistribute.c  (PLAN.md 2) */
 
@@ -37,10 +60,12 @@ typedef struct Conversion {
 /* Plans the conversion of a tensor. policy canonical: AllReduce the partials, AllGather each dimension from the first digit that differs,
  * StridedSlice; bound: one step that lets the fewest elements be received; auto: that too, or a chain of gathers that lets equally many be
  * received with fewer messages. A step is named after a library's collective where that is exactly what it does, the boxes that it joins
- * are even and it receives no more than the exchange. False with *why when `to` owes sums that `from` does not, or values of two
+ * are even and it receives no more than the exchange. machine (NULL: machine_cpu) weighs messages against bytes where the traffic is equal; it
+ * changes nothing else. Layouts with one device order give the steps of the natural order with that order; between two orders auto and bound
+ * are one exchange, canonical gathers the whole tensor first. False with *why when `to` owes sums that `from` does not, or values of two
  * reductions would have to be completed at once. Equal layouts: no steps. */
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
-                  Conversion *conversion, const char **why);
+                  const Machine *machine, Conversion *conversion, const char **why);
 /* Received and sent elements of one step, from box.c's formulas without enumerating all ranks where symmetry allows. */
 void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent);
 /* Received elements of the direct exchange between two layouts (no partial digits), total over all ranks; memoised by the caller. */
@@ -68,6 +93,9 @@ bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, co
 /* The layout in which an input is delivered where its hint, the dataset setting or mode data_parallel says so; *given false: it is free.
  * False after diagnostics. */
 bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Diags *diags);
+/* Warns (uneven) when a split leaves the busiest rank this much over the average; returns whether it did, or would if it were not silenced. */
+enum { UNEVEN_PERCENT = 1 };
+bool uneven_warning(Diags *diags, Span span, const char *what, int64_t size, int64_t split);
 /* The strategy that splits the node's batch (DESIGN 5), or whole. */
 void strategy_batch(const Graph *graph, const Node *node, Strategy *strategy);
 /* "((2, 4), (4, 1))": per operand, per dimension the split; false when a tuple cannot say it (several digits of other meshes). */
@@ -82,5 +110,27 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
  * hints, says when there was no hint. False after diagnostics. */
 typedef struct Propagation {
     const Layout **out_layout; /* per node: the layout to which its result is converted by `-> (..)`, or NULL */
+    struct Decision *decision; /* per node, in the graph's arena; NULL after propagate */
 } Propagation;
 bool propagate(Graph *graph, Propagation *propagation, Diags *diags);
+
+/* The keys of a decision in their order (DESIGN 7); BY_NOTHING: the walk did not choose, BY_ONE: there was one candidate. */
+typedef enum { BY_NOTHING, BY_ONE, BY_BYTES, BY_FLOPS, BY_SUM, BY_TUPLE } DecidedBy;
+typedef struct Alternative {
+    const Strategy *strategy;
+    int64_t bytes;     /* received, by all ranks, in converting to and from the neighbours decided before */
+    double flops;      /* of the busiest rank */
+    int64_t sum_bytes; /* received to complete the operator's own partial sum */
+} Alternative;
+enum { MAX_ALTERNATIVES = 4 };
+/* How a forward node came to its strategy. */
+typedef struct Decision {
+    int hint;        /* the hinted node from which the walk came here, its own id: it has the hint; -1: the walk did not come here */
+    int from;        /* the neighbour from which it came, -1: none */
+    int ncandidates;
+    int nalternatives; /* recorded: the one taken, then the next best */
+    Alternative alternative[MAX_ALTERNATIVES];
+    DecidedBy by;    /* what decided between the first two */
+} Decision;
+/* propagate, with the decisions recorded: for --explain. The strategies are the same. */
+bool propagate_explained(Graph *graph, Propagation *propagation, Diags *diags);

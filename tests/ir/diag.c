@@ -28,7 +28,7 @@ Test(diag, shows_line_underline_note_and_hint) {
     diag_error(&diags, (Span){file, 3, 9, 12}, "matmul: contracted sizes differ: x has %d, w has %d", 32, 31);
     diag_note(&diags, (Span){file, 2, 11, 1}, "w is declared f32[31, 16] here");
     diag_hint(&diags, "transpose_b = 1");
-    diag_warning(&diags, (Span){0}, "nothing is sharded");
+    diag_warning(&diags, WARN_REPLICATED, (Span){0}, "nothing is sharded");
     cr_assert_eq(diags.nerrors, 1);
     cr_assert_eq(diags.nwarnings, 1);
     cr_assert_str_eq(printed(&arena, &diags), "net.dsl:3:9: error: matmul: contracted sizes differ: x has 32, w has 31\n"
@@ -36,7 +36,7 @@ Test(diag, shows_line_underline_note_and_hint) {
                                               "      |         ^~~~~~~~~~~~\n"
                                               "net.dsl:2:11: note: w is declared f32[31, 16] here\n"
                                               "    hint: transpose_b = 1\n"
-                                              "warning: nothing is sharded\n");
+                                              "warning: nothing is sharded [-Wreplicated]\n");
     arena_finish(&arena);
 }
 
@@ -94,7 +94,7 @@ Test(diag, beyond_twenty_errors_are_counted_not_kept) {
         diag_error(&diags, (Span){file, 1, 1, 1}, "error %d", i);
         diag_note(&diags, (Span){file, 1, 1, 1}, "note %d", i);
     }
-    diag_warning(&diags, (Span){0}, "still shown");
+    diag_warning(&diags, WARN_UNEVEN, (Span){0}, "still shown");
     diag_hint(&diags, "with its hint");
     cr_assert_eq(diags.nerrors, 50);
     cr_assert_eq(diags.items.n, 2 * DIAG_MAX_ERRORS + 2);

@@ -66,7 +66,7 @@ Test(hints, strict_divide) {
     Strategy strategy;
     cr_expect(strategy_from_hint(&net.graph, node, net_hint(&net, "((1, 1), (1, 4))"), false, &strategy, &net.diags));
     cr_expect(strstr(net_diagnostics(&net),
-                     "note: matmul: 4 does not divide 6: the largest part is 2, the smallest 1 (33 % over the average)") != NULL,
+                     "warning: matmul: 4 does not divide 6: the largest part is 2, the smallest 1 (the busiest rank has 33 % over the average) [-Wuneven]") != NULL,
               "%s", net_diagnostics(&net));
     net_finish(&net);
 }

@@ -1,0 +1,212 @@
+/* warn: what deserves a word in a net that compiles (docs/explain.md): parameters that are not trained, hints that nothing came of,
+ * splits that leave ranks idle, work that several ranks do alike. Conflicting hints and uneven hints are said where hints are read
+ * (strategies/), hints in a mode that has no use for them by the frontend.
+ *
+ * Before: assign, so every node has its strategy. After: nothing is changed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+
+enum { REPLICATED_PERCENT = 10, MAX_NAMED = 3, MAX_LISTED_CANDIDATES = 20000 };
+
+static const char *op_name(const Node *node) {
+    return op_table[node->op].name;
+}
+
+/* ---------------------------------------------------------------- parameters without gradient */
+
+/* The first operator without a gradient on a way from the state to the loss; -1: there is no way at all. */
+static int cut_at(const Graph *g, int state, bool *depends) {
+    int cut = -1;
+    for (int n = 0; n < g->nforward; n++) {
+        const Node *node = &g->nodes.at[n];
+        bool on = node->op == OP_read && node->state == state;
+        for (int i = 0; i < node->nin; i++)
+            on = on || depends[node->in[i]];
+        for (int k = 0; k < node->nout; k++)
+            depends[node->out[k]] = on;
+        if (on && cut < 0 && node->op != OP_read && op_table[node->op].adjoint == NULL) cut = n;
+    }
+    return depends[g->loss] ? cut : -1;
+}
+
+static void warn_no_gradient(const Compilation *c) {
+    const Graph *g = &c->graph;
+    if (g->loss < 0 || g->settings.optimizer == OPTIMIZER_NONE) return;
+    bool *written = arena_alloc(c->arena, (size_t)g->states.n + 1), *depends = NULL;
+    for (int n = g->nforward; n < g->nodes.n; n++)
+        if (g->nodes.at[n].op == OP_write) written[g->nodes.at[n].state] = true;
+    for (int s = 0; s < g->states.n; s++) {
+        const State *state = &g->states.at[s];
+        if (!state->trainable || written[s]) continue;
+        if (depends == NULL) depends = arena_alloc(c->arena, (size_t)g->values.n + 1);
+        int cut = cut_at(g, s, depends);
+        if (cut < 0)
+            diag_warning(c->diags, WARN_NO_GRADIENT, state->span, "parameter %s gets no gradient: the loss does not depend on it", state->name);
+        else
+            diag_warning(c->diags, WARN_NO_GRADIENT, state->span, "parameter %s gets no gradient: %s, through which the loss depends on it, has none",
+                         state->name, op_name(&g->nodes.at[cut]));
+        if (cut >= 0) diag_note(c->diags, g->nodes.at[cut].span, "here");
+        if (c->diags->nwarnings > 2 * DIAG_MAX_ERRORS) return; /* counted enough of them: each is a walk over the net */
+    }
+}
+
+/* ---------------------------------------------------------------- hints without effect */
+
+void warn_note_hints(Compilation *c) {
+    const Graph *g = &c->graph;
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].hint != NULL) vec_push(c->arena, &c->hints, (NotedHint){g->nodes.at[n].hint, g->nodes.at[n].name});
+}
+
+static bool is_read(const Graph *g, OpCode op, int state) {
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].op == op && g->nodes.at[n].state == state) return true;
+    return false;
+}
+
+static int compare_hints(const void *a, const void *b) {
+    const Hint *x = *(const Hint *const *)a, *y = *(const Hint *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void warn_no_effect(const Compilation *c) {
+    const Graph *g = &c->graph;
+    const Settings *settings = &g->settings;
+    if (g->nranks == 1) return; /* nothing to split over: the same text is meant for more ranks too */
+    const Hint **kept = arena_alloc(c->arena, sizeof *kept * (size_t)(g->nodes.n + 1));
+    size_t nkept = 0;
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].hint != NULL) kept[nkept++] = g->nodes.at[n].hint;
+    qsort(kept, nkept, sizeof *kept, compare_hints);
+    for (int i = 0; i < c->hints.n; i++)
+        if (bsearch(&c->hints.at[i].hint, kept, nkept, sizeof *kept, compare_hints) == NULL)
+            diag_warning(c->diags, WARN_NO_EFFECT, c->hints.at[i].hint->span, "this strategy has no effect: the loss does not depend on %s",
+                         c->hints.at[i].name);
+    for (int s = 0; s < g->states.n; s++)
+        if (g->states.at[s].hint != NULL && !is_read(g, OP_read, s))
+            diag_warning(c->diags, WARN_NO_EFFECT, g->states.at[s].hint->span, "this layout has no effect: nothing uses %s", g->states.at[s].name);
+    for (int i = 0; i < g->inputs.n; i++) {
+        const Input *input = &g->inputs.at[i];
+        if (input->hint == NULL) continue;
+        if (!is_read(g, OP_input, i))
+            diag_warning(c->diags, WARN_NO_EFFECT, input->hint->span, "this layout has no effect: nothing uses %s", input->name);
+        if (settings->dataset != DATASET_EXPLICIT || settings->dataset_hint == NULL || i >= settings->dataset_hint->nin) continue;
+        diag_warning(c->diags, WARN_NO_EFFECT, settings->dataset_hint->in[i].span, "this dataset strategy has no effect: %s has its own",
+                     input->name);
+        diag_note(c->diags, input->hint->span, "here");
+    }
+}
+
+/* ---------------------------------------------------------------- uneven splits, replicated work */
+
+static int64_t factor_split(const Node *node, int factor) {
+    int64_t split = 1;
+    for (int i = 0; node->strategy != NULL && i < node->strategy->factor[factor].n; i++)
+        split *= node->strategy->factor[factor].at[i].size;
+    return split;
+}
+
+/* Each pair of size and split once: a batch that is split unevenly is so in every operator. */
+static void warn_uneven(const Compilation *c) {
+    const Graph *g = &c->graph;
+    VEC(int64_t) said = {0};
+    for (int pass = 0; pass < 2; pass++) /* hints have said theirs */
+        for (int n = 0; n < g->nforward; n++) {
+            const Node *node = &g->nodes.at[n];
+            if (op_table[node->op].op_class == OP_CLASS_LEAF || (node->from == STRATEGY_USER) != (pass == 0)) continue;
+            for (int f = 0; f < node->rule->nfactors; f++) {
+                int64_t size = node->rule->factor[f].size, split = factor_split(node, f);
+                bool known = size % split == 0;
+                for (int i = 0; i < said.n && !known; i += 2)
+                    known = said.at[i] == size && said.at[i + 1] == split;
+                if (known) continue;
+                vec_push(c->arena, &said, size);
+                vec_push(c->arena, &said, split);
+                if (pass > 0) uneven_warning(c->diags, node->span, op_name(node), size, split);
+            }
+        }
+}
+
+/* How many ranks share the work of a node, each doing another part of it. */
+static int64_t ranks_sharing(const Node *node) {
+    int64_t sharing = 1;
+    for (int f = 0; f < node->rule->nfactors; f++)
+        sharing *= factor_split(node, f);
+    return sharing;
+}
+
+/* A strategy that lets more ranks share the node's work: that of its batch, or one without a partial sum, or any. False: there is none. */
+static bool better_strategy(const Compilation *c, const Node *node, Text *text) {
+    const Graph *g = &c->graph;
+    Node copy = *node;
+    Strategy batch;
+    strategy_batch(g, node, &batch);
+    copy.strategy = &batch;
+    int64_t now = ranks_sharing(node);
+    if (ranks_sharing(&copy) == g->nranks) return strategy_print(text, node, g, &batch);
+    if (candidates_count(node, g->nranks) > MAX_LISTED_CANDIDATES) return false;
+    Candidates all = candidates(node, g->nranks, c->arena);
+    const Strategy *best = NULL;
+    for (int i = 0; i < all.n && best == NULL; i++) {
+        bool sums = false;
+        copy.strategy = &all.at[i];
+        for (int f = 0; f < node->rule->nfactors; f++)
+            sums = sums || (rule_contracted(node->rule, node->nout, f) && all.at[i].factor[f].n > 0);
+        if (!sums) best = &all.at[i];
+    }
+    if (best == NULL && all.n > 0) best = &all.at[0];
+    copy.strategy = best;
+    return best != NULL && ranks_sharing(&copy) > now && strategy_print(text, node, g, best);
+}
+
+/* An update is left out: it lies as its parameter does, and is split as far as that pays (assign.c). */
+static void warn_replicated(const Compilation *c) {
+    const Graph *g = &c->graph;
+    if (g->nranks == 1) return;
+    double *repeated = arena_alloc(c->arena, sizeof *repeated * (size_t)(g->nodes.n + 1)), total = 0, sum = 0; /* per forward node */
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (op_table[node->op].flops == 0) continue;
+        double flops = rule_flops(node->op, node->rule);
+        total += flops;
+        if (op_table[node->op].op_class == OP_CLASS_UPDATE) continue;
+        double again = flops * (1 - (double)ranks_sharing(node) / g->nranks);
+        repeated[node->origin] += again;
+        sum += again;
+    }
+    if (sum <= total * REPLICATED_PERCENT / 100) return;
+    int named[MAX_NAMED], n = 0;
+    for (int id = 0; id < g->nodes.n; id++) {
+        int at = n;
+        while (at > 0 && repeated[id] > repeated[named[at - 1]])
+            at--;
+        if (repeated[id] == 0 || at == MAX_NAMED) continue;
+        if (n < MAX_NAMED) n++;
+        memmove(named + at + 1, named + at, sizeof *named * (size_t)(n - 1 - at));
+        named[at] = id;
+    }
+    for (int i = 0; i < n; i++) {
+        const Node *node = &g->nodes.at[named[i]];
+        Text text = {0};
+        double percent = 100 * repeated[named[i]] / total;
+        if (i == 0)
+            diag_warning(c->diags, WARN_REPLICATED, node->span,
+                         "%.0f %% of the step's FLOPs are done by several ranks alike; most by %s %s and its gradient: %.0f %%", 100 * sum / total,
+                         op_name(node), node->name, percent);
+        else
+            diag_note(c->diags, node->span, "%s %s: %.0f %%", op_name(node), node->name, percent);
+        if ((g->settings.mode == MODE_AUTO || g->settings.mode == MODE_SEMI_AUTO) && node->origin == named[i] && better_strategy(c, node, &text))
+            diag_hint(c->diags, "it is split over %lld of %d ranks; shard %s would split it further", (long long)ranks_sharing(node), g->nranks,
+                      text.at);
+        text_finish(&text);
+    }
+}
+
+void warn_all(Compilation *c) {
+    warn_no_gradient(c);
+    warn_no_effect(c);
+    warn_uneven(c);
+    warn_replicated(c);
+}
