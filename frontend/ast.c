@@ -62,6 +62,17 @@ TypeExpr *type_new(Parse *parse, Loc loc, const char *dtype, Loc dtype_loc, Expr
     return type;
 }
 
+TargetList target_append(Parse *parse, TargetList list, const char *name, Loc loc) {
+    Target *target = arena_alloc(parse->arena, sizeof *target);
+    *target = (Target){.name = name, .loc = loc};
+    if (list.last)
+        list.last->next = target;
+    else
+        list.first = target;
+    list.last = target;
+    return list;
+}
+
 Statement *statement_new(Parse *parse, StatementKind kind, const char *name, Loc name_loc) {
     Statement *statement = arena_alloc(parse->arena, sizeof *statement);
     *statement = (Statement){.kind = kind, .name = name, .name_loc = name_loc};

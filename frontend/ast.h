@@ -65,10 +65,21 @@ typedef struct TypeExpr {
 } TypeExpr;
 
 typedef enum { STATEMENT_INPUT, STATEMENT_PARAM, STATEMENT_CONST, STATEMENT_ASSIGN, STATEMENT_LOSS } StatementKind;
+/* A further name that an assignment gives: `q, k, v = split(...)` has two behind the first. */
+typedef struct Target {
+    const char *name;
+    Loc loc;
+    struct Target *next;
+} Target;
+typedef struct TargetList {
+    Target *first, *last;
+} TargetList;
+
 typedef struct Statement {
     StatementKind kind;
     const char *name; /* NULL: loss */
     Loc name_loc;     /* of the name; of `loss` */
+    Target *targets;  /* an assignment's names behind the first */
     TypeExpr *type;   /* declarations; NULL when left out */
     Expr *value;      /* NULL when left out */
     Shard *shard;     /* or NULL */
@@ -143,6 +154,7 @@ Expr *expr_binary(Parse *parse, char op, Expr *left, Expr *right);
 Expr *expr_unary(Parse *parse, Loc loc, Expr *operand);
 Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out);
 TypeExpr *type_new(Parse *parse, Loc loc, const char *dtype, Loc dtype_loc, Expr *dims);
+TargetList target_append(Parse *parse, TargetList list, const char *name, Loc loc);
 Statement *statement_new(Parse *parse, StatementKind kind, const char *name, Loc name_loc);
 StatementList statement_append(StatementList list, Statement *statement);
 Entry *entry_new(Parse *parse, const char *name, Loc name_loc, Expr *value);

@@ -86,6 +86,25 @@ static bool lift(Lower *lower, Operand *operand, DType dtype) {
     return true;
 }
 
+/* As many results as names for them: one, unless the statement names several and this is its outermost operator (it alone is named). */
+static bool check_results(Lower *lower, const Expr *expr, const Node *node, bool outermost) {
+    int wanted = outermost ? lower->nresults : 1;
+    if (node->nout == wanted) return true;
+    const char *op = op_table[node->op].name;
+    Span span = lower_span(lower, expr->loc);
+    if (!outermost)
+        diag_error(lower->diags, span, "%s has %d results and cannot be an operand", op, node->nout);
+    else
+        diag_error(lower->diags, span, "%s has %d result%s, and here %s %d name%s", op, node->nout, node->nout == 1 ? "" : "s",
+                   wanted == 1 ? "is" : "are", wanted, wanted == 1 ? "" : "s");
+    if (node->nout == 1) return false;
+    const char *names = "a";
+    for (int i = 1; i < node->nout; i++)
+        names = arena_printf(lower->arena, "%s, %c", names, 'a' + i);
+    diag_hint(lower->diags, "give each a name: %s = %s(...);", names, op);
+    return false;
+}
+
 /* attr_expr[i]: where attribute i was written, or NULL. */
 static bool apply(Lower *lower, OpCode op, const Expr *expr, Operand *operands, int n, const Attr *attr, const Expr *const *attr_expr,
                   const char *name, Operand *out) {
@@ -106,6 +125,7 @@ static bool apply(Lower *lower, OpCode op, const Expr *expr, Operand *operands, 
     RuleError error = {.operand = -1, .attr = -1};
     int node = graph_add(lower->graph, op, in, n, attr, name, span, &error);
     if (node < 0) return reject(lower, op, expr, operands, n, attr_expr, &error);
+    if (!check_results(lower, expr, &lower->graph->nodes.at[node], name != NULL)) return false;
     *out = (Operand){.expr = expr, .value = lower->graph->nodes.at[node].out[0]};
     return true;
 }
@@ -197,7 +217,10 @@ static bool unknown_argument(Lower *lower, OpCode op, const Expr *item) {
 static bool too_many(Lower *lower, OpCode op, const Expr *call, const Expr *item) {
     const Op *row = &op_table[op];
     int nin = op_nin(op);
-    diag_error(lower->diags, lower_span(lower, item->loc), "%s takes %d operand%s (%s)", row->name, nin, nin == 1 ? "" : "s", row->ins);
+    if (row->variadic)
+        diag_error(lower->diags, lower_span(lower, item->loc), "%s takes at most %d operands", row->name, (int)MAX_IN);
+    else
+        diag_error(lower->diags, lower_span(lower, item->loc), "%s takes %d operand%s (%s)", row->name, nin, nin == 1 ? "" : "s", row->ins);
     if (row->attrs[0].name && call->nitems <= nin + 1 && (item->kind == EXPR_LIST || item->kind == EXPR_TUPLE || is_number(lower, item)))
         diag_hint(lower->diags, "attributes are given by name: %s = %.*s", row->attrs[0].name,
                   item->loc.end - item->loc.begin < 60 ? item->loc.end - item->loc.begin : 60, lower->text + item->loc.begin);
@@ -242,7 +265,7 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
  */
 static int place_argument(Lower *lower, OpCode op, const Expr *call, const Expr *item, int *position) {
     if (item->kind != EXPR_KEYWORD) {
-        if (*position < op_nin(op)) return (*position)++;
+        if (*position < (op_table[op].variadic ? (int)MAX_IN : op_nin(op))) return (*position)++;
         too_many(lower, op, call, item);
         return -1;
     }
@@ -281,14 +304,14 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
             operands[place].expr = value;
         }
     }
-    int nin = op_nin(op), missing = 0;
+    int nin = position > op_nin(op) ? position : op_nin(op), missing = 0;
     while (missing < nin && operands[missing].expr)
         missing++;
     if (missing < nin) {
         char operand[64];
         op_in_name(op, missing, operand, sizeof operand);
         diag_error(lower->diags, lower_span(lower, call->loc), "%s: operand %s is missing", call->text, operand);
-        diag_hint(lower->diags, "it is called %s(%s)", call->text, op_table[op].ins);
+        diag_hint(lower->diags, "it is called %s(%s%s)", call->text, op_table[op].ins, op_table[op].variadic ? ", ..." : "");
         return false;
     }
     return ok && apply(lower, op, call, operands, nin, attr, attr_expr, name, out);
@@ -391,12 +414,34 @@ static bool attach_hint(Lower *lower, const Expr *expr, int value, const Shard *
 }
 
 bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol) {
+    return results_lower(lower, expr, &name, 1, shard, symbol);
+}
+
+bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, Symbol *symbols) {
     Operand out;
+    const char *name = names[0];
+    Symbol *symbol = &symbols[0];
     expr = unbracket(expr);
+    lower->nresults = n;
+    bool is_op = expr->kind == EXPR_CALL || expr->kind == EXPR_BINARY || expr->kind == EXPR_NEG;
+    if (n > 1 && !is_op) {
+        diag_error(lower->diags, lower_span(lower, expr->loc), "one value, and here are %d names", n);
+        diag_hint(lower->diags, "several names take the results of one operator: q, k, v = split(x, parts = 3);");
+        return false;
+    }
     if (!lower_any(lower, expr, name, &out)) return false;
     if (shard && !attach_hint(lower, expr, out.value, shard)) return false;
     symbol->kind = out.value < 0 ? SYMBOL_NUMBER : SYMBOL_VALUE;
     symbol->number = out.number;
     symbol->value = out.value;
+    if (n > 1 && out.value < 0) {
+        diag_error(lower->diags, lower_span(lower, expr->loc), "one number, and here are %d names", n);
+        return false;
+    }
+    for (int i = 1; i < n; i++) {
+        symbols[i].kind = SYMBOL_VALUE;
+        symbols[i].value = lower->graph->nodes.at[lower->graph->values.at[out.value].node].out[i];
+        graph_rename(lower->graph, symbols[i].value, names[i]);
+    }
     return true;
 }

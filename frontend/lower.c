@@ -185,9 +185,36 @@ static bool loss_lower(Lower *lower, const Statement *statement) {
     return true;
 }
 
+/* q, k, v = split(...): defines every name, and says what each is. */
+static bool results_statement(Lower *lower, const Statement *statement) {
+    const char *names[MAX_OUT] = {statement->name};
+    Symbol symbols[MAX_OUT] = {{0}}, *place;
+    int n = 0;
+    bool ok = names_define(lower, statement->name, statement->name_loc, &place);
+    if (ok) symbols[0] = *place;
+    n++;
+    for (const Target *target = statement->targets; target && ok; target = target->next) {
+        if (n == MAX_OUT) {
+            diag_error(lower->diags, lower_span(lower, target->loc), "an operator has at most %d results", (int)MAX_OUT);
+            ok = false;
+        } else if ((ok = names_define(lower, target->name, target->loc, &place))) {
+            symbols[n] = *place;
+            names[n++] = target->name;
+        }
+    }
+    bool lowered = ok && results_lower(lower, statement->value, names, n, statement->shard, symbols);
+    for (int i = 0; i < n; i++) {
+        if (!symbols[i].name) continue; /* defined elsewhere */
+        if (!lowered) symbols[i].kind = SYMBOL_FAILED;
+        *names_find(&lower->names, names[i]) = symbols[i];
+    }
+    return lowered;
+}
+
 static bool statement_lower(Lower *lower, const Statement *statement) {
     if (!room_for_node(lower, statement->name_loc)) return false;
     if (statement->kind == STATEMENT_LOSS) return loss_lower(lower, statement);
+    if (statement->targets) return results_statement(lower, statement);
     Symbol *place;
     if (!names_define(lower, statement->name, statement->name_loc, &place)) return false;
     Symbol symbol = *place; /* the table may grow meanwhile: place is looked up again */
@@ -220,8 +247,11 @@ static void name_ahead(Lower *lower, const char *name, Loc loc) {
 
 static bool net_lower(Lower *lower, const Block *net) {
     bool ok = true;
-    for (const Statement *statement = net->statements; statement; statement = statement->next)
+    for (const Statement *statement = net->statements; statement; statement = statement->next) {
         if (statement->name) name_ahead(lower, statement->name, statement->name_loc);
+        for (const Target *target = statement->targets; target; target = target->next)
+            name_ahead(lower, target->name, target->loc);
+    }
     for (const Statement *statement = net->statements; statement; statement = statement->next) {
         ok &= statement_lower(lower, statement);
         if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;

@@ -57,6 +57,7 @@ typedef struct Lower {
     const Expr *dataset; /* explicit dataset strategy, read after the inputs are known; NULL: none */
     int dataset_file;
     bool hidden;       /* mode data_parallel */
+    int nresults;      /* that the outermost operator of the statement must have */
     bool full;         /* the net has as many nodes as it may have */
     bool warned_shard; /* that strategies have no effect in this mode */
     Span loss_span;    /* line 0: no loss yet */
@@ -119,6 +120,8 @@ bool shard_counts(Lower *lower, Loc loc);
 /* Lowers the expression of a statement. name: of its outermost result; shard: of its outermost operator, or NULL. Fills in symbol's kind
  * and value (or number). */
 bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol);
+/* The same for an operator of several results, names[0 .. n) theirs: fills in n symbols. */
+bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, Symbol *symbols);
 /* In data_parallel the value as operators see it: through a `replicate` node. Else the value itself. */
 /* Each node costs about two kilobytes: a text of 16 MiB must not make millions of them. */
 enum { MAX_NODES = 100000 };

@@ -26,6 +26,7 @@ typedef void *yyscan_t;
     TypeExpr *type;
     Statement *statement;
     StatementList statements;
+    TargetList targets;
     Entry *entry;
     EntryList entries;
     StatementKind kind;
@@ -43,6 +44,7 @@ typedef void *yyscan_t;
 %type <type> type
 %type <statement> statement
 %type <statements> statements
+%type <targets> targets
 %type <entry> entry head_entry
 %type <entries> entries head head_list
 %type <kind> declarer
@@ -135,11 +137,22 @@ statement
         $$->value = $3;
         $$->shard = $4;
     }
+    | NAME targets '=' expr shard ';' {
+        $$ = statement_new(parse, STATEMENT_ASSIGN, $1, @1);
+        $$->targets = $2.first;
+        $$->value = $4;
+        $$->shard = $5;
+    }
     | LOSS expr shard ';' {
         $$ = statement_new(parse, STATEMENT_LOSS, NULL, @1);
         $$->value = $2;
         $$->shard = $3;
     }
+    ;
+
+targets
+    : ',' NAME { $$ = target_append(parse, (TargetList){0}, $2, @2); }
+    | targets ',' NAME { $$ = target_append(parse, $1, $3, @3); }
     ;
 
 declarer

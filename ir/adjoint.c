@@ -89,6 +89,15 @@ void adjoint_sqrt(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = adjoint_of_result(graph, node, OP_sqrt_grad, dy[0]);
 }
 
+void adjoint_sigmoid(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_result(graph, node, OP_sigmoid_grad, dy[0]);
+}
+
+void adjoint_square(Graph *graph, int node, const int *dy, int *dx) {
+    int x = graph->nodes.at[node].in[0];
+    dx[0] = emit2(graph, node, OP_square_grad, x, 0, dy[0], PART_OUT, 0, grad_name(graph, node, 0));
+}
+
 void adjoint_exp(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]);
 }
@@ -112,6 +121,64 @@ void adjoint_sum(Graph *graph, int node, const int *dy, int *dx) {
 
 void adjoint_mean(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = adjoint_of_reduction(graph, node, OP_mean_grad, dy[0]);
+}
+
+/* The elements that equal the maximum share dy: mask * (dy / count), count the sum of the mask. Where a reduced axis is split, only count is
+ * a partial sum; nothing is gathered. */
+void adjoint_max(Graph *graph, int node, const int *dy, int *dx) {
+    const Node forward = graph->nodes.at[node]; /* a copy: nodes are added */
+    const char *name = grad_name(graph, node, 0);
+    Attr expand[MAX_ATTRS] = {forward.attr[0], shape_attr(graph, forward.in[0])};
+    int y = emit1(graph, node, OP_sum_grad, forward.out[0], PART_OUT, 0, expand, name);
+    int mask = emit2(graph, node, OP_max_mask, forward.in[0], 0, y, 0, 0, name);
+    int count = emit1(graph, node, OP_sum, mask, 0, PART_OUT, forward.attr, name);
+    int share = emit2(graph, node, OP_div, dy[0], PART_OUT, count, PART_OUT, PART_OUT, name);
+    int spread = emit1(graph, node, OP_sum_grad, share, PART_OUT, 0, expand, name);
+    dx[0] = emit2(graph, node, OP_mul, mask, 0, spread, 0, 0, name);
+}
+
+void adjoint_softmax(Graph *graph, int node, const int *dy, int *dx) {
+    const Node forward = graph->nodes.at[node];
+    dx[0] = graph_emit_gradient(graph, node, OP_softmax_grad, (int[]){forward.out[0], dy[0]}, (int[]){PART_OUT, PART_OUT}, 2, 0, forward.attr,
+                                grad_name(graph, node, 0));
+}
+
+void adjoint_slice(Graph *graph, int node, const int *dy, int *dx) {
+    const Node *forward = &graph->nodes.at[node];
+    Attr attr[MAX_ATTRS] = {forward->attr[0], forward->attr[1], shape_attr(graph, forward->in[0])};
+    dx[0] = emit1(graph, node, OP_slice_grad, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
+}
+
+static int axis_of(const Attr *axis, int ndim) {
+    return (int)(axis->i < 0 ? axis->i + ndim : axis->i);
+}
+
+/* Each operand's gradient is its part of dy. */
+void adjoint_concat(Graph *graph, int node, const int *dy, int *dx) {
+    const Node forward = graph->nodes.at[node];
+    Attr whole = shape_attr(graph, forward.out[0]);
+    int axis = axis_of(&forward.attr[0], whole.n);
+    int64_t at = 0;
+    for (int i = 0; i < forward.nin; i++) {
+        Attr attr[MAX_ATTRS] = {{.given = true, .n = whole.n}, whole};
+        attr[0].ints[axis] = at;
+        at += shape_attr(graph, forward.in[i]).ints[axis];
+        attr[1].ints[axis] = at;
+        dx[i] = emit1(graph, node, OP_slice, dy[0], PART_OUT, i, attr, grad_name(graph, node, i));
+    }
+}
+
+/* The results' gradients behind each other; a result that nobody used has none: zeros. */
+void adjoint_split(Graph *graph, int node, const int *dy, int *dx) {
+    const Node forward = graph->nodes.at[node];
+    const char *name = grad_name(graph, node, 0);
+    int in[MAX_OUT], part[MAX_OUT];
+    for (int o = 0; o < forward.nout; o++) {
+        in[o] = dy[o] >= 0 ? dy[o] : graph_constant(graph, graph->values.at[forward.out[o]].type, NULL, 0, name, forward.span);
+        part[o] = PART_OUT + o;
+    }
+    Attr attr[MAX_ATTRS] = {forward.attr[1]};
+    dx[0] = forward.nout == 1 ? in[0] : graph_emit_gradient(graph, node, OP_concat, in, part, forward.nout, 0, attr, name);
 }
 
 void adjoint_transpose(Graph *graph, int node, const int *dy, int *dx) {

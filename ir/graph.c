@@ -162,6 +162,10 @@ int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr
     return graph->nodes.at[node].out[0];
 }
 
+void graph_rename(Graph *graph, int value, const char *name) {
+    graph->values.at[value].name = name_unique(graph, name);
+}
+
 /* A node without operands. */
 static Node *leaf_add(Graph *graph, OpCode op, const TensorType *type, const Attr *attr, const char *name, Span span) {
     Rule *rule = arena_alloc(graph->arena, sizeof *rule);

@@ -560,6 +560,7 @@ int graph_add_input(Graph *graph, Input input);
 int graph_add(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span, RuleError *error);
 /* The same for operands known to fit (passes): asserts; returns the first result's value id. */
 int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span);
+void graph_rename(Graph *graph, int value, const char *name);              /* made unique as graph_add does */
 int graph_read_state(Graph *graph, int state, int version, const char *name, Span span); /* value id */
 int graph_write_state(Graph *graph, int state, int value, Span span);     /* node id */
 int graph_input(Graph *graph, int input);                                 /* value id of a new input node */

@@ -3,6 +3,7 @@
  *
  *   rule.c     the table, letters, rule_infer
  *   shapes.c   rules that depend on attributes
+ *   cut.c      rules of operators that cut tensors, join them, or look at whole rows
  *   adjoint.c  gradients, expansions
  */
 #pragma once
@@ -45,8 +46,22 @@ RuleFn rule_sum_to;      /* {shape}: the dual of broadcasting shape to x; factor
 RuleFn rule_replicate;   /* {replicas, mean}: x -> hidden x; factor 0 is the hidden dimension */
 RuleFn rule_replica_sum; /* {mean}: hidden x -> x; factor 0, the hidden dimension, is contracted */
 
+/* A shape attribute without -1. */
+bool shape_read(const Attr *attr, int index, Shape *shape, RuleError *error);
+/* Every dimension of operand 0 its own factor; the result has its element type. */
+void factors_of_operand(Rule *rule, const TensorType *in);
+
+/* ---- cut.c */
+
+RuleFn rule_slice;       /* {begin, end}: factors are x's dimensions that are taken whole; the others are none and stay whole */
+RuleFn rule_slice_grad;  /* {begin, end, shape}: dy of such a slice -> shape; factors likewise */
+RuleFn rule_concat;      /* {axis}: factors are the dimensions but axis */
+RuleFn rule_split;       /* {parts, axis}: as many results as parts; factors are the dimensions but axis */
+RuleFn rule_softmax;     /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis whole */
+
 /* ---- adjoint.c */
 
 AdjointFn adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg, adjoint_relu, adjoint_tanh, adjoint_exp, adjoint_log,
-    adjoint_sqrt, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate;
+    adjoint_sqrt, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice, adjoint_concat,
+    adjoint_split, adjoint_softmax, adjoint_sigmoid, adjoint_square;
 ExpandFn expand_mse;

@@ -13,8 +13,7 @@ static void add_result_dim(Rule *rule, int factor, int64_t size) {
     shape->dim[shape->ndim++] = size;
 }
 
-/* Every dimension of operand 0 its own factor. */
-static void factors_of_operand(Rule *rule, const TensorType *in) {
+void factors_of_operand(Rule *rule, const TensorType *in) {
     rule->result[0].dtype = in->dtype;
     for (int d = 0; d < in->shape.ndim; d++)
         rule->in[0][d] = (int8_t)rule_add_factor(rule, in->shape.dim[d]);
@@ -161,8 +160,7 @@ bool rule_reduce(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     return true;
 }
 
-/* A shape attribute without -1. */
-static bool shape_read(const Attr *attr, int index, Shape *shape, RuleError *error) {
+bool shape_read(const Attr *attr, int index, Shape *shape, RuleError *error) {
     const Attr *a = &attr[index];
     if (a->n > MAX_USER_NDIM) return rule_reject(error, -1, index, "shape has %d dimensions, at most %d are possible", a->n, MAX_USER_NDIM);
     shape->ndim = a->n;

@@ -47,6 +47,7 @@ typedef struct Letters {
     int64_t size[32];
     int8_t in[MAX_IN][MAX_NDIM], out[MAX_OUT][MAX_NDIM];
     Pass pass;
+    Reduction owes;              /* what a result owes over the digits of a letter that it lacks */
     bool reshape;                /* dimensions correspond by row-major position, not by letters */
     bool elementwise;            /* each result element needs just the operand elements of the same index */
 } Letters;

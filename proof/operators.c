@@ -177,21 +177,85 @@ static bool crossing(const Graph *graph, int plain_value, int hidden_value, Lett
     return true;
 }
 
-bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
-    letters->n = 0;
-    letters->reshape = letters->elementwise = false;
-    letters->pass = PASS_NONE;
-    memset(letters->in, -1, sizeof letters->in);
-    memset(letters->out, -1, sizeof letters->out);
+/* begin and end of each dimension of a slice of `whole`. */
+static bool slicing(const Attr *attr, Plain whole, Plain part, Letters *letters, int8_t *whole_map, int8_t *part_map, char *why, size_t n) {
+    if (attr[0].n != whole.ndim || attr[1].n != whole.ndim || part.ndim != whole.ndim) return fail(why, n, "a slice of another number of dimensions");
+    for (int d = 0; d < whole.ndim; d++) {
+        int64_t begin = attr[0].ints[d], end = attr[1].ints[d];
+        if (begin < 0) begin += whole.dim[d];
+        if (end < 0) end += whole.dim[d];
+        if (begin < 0 || end > whole.dim[d] || end - begin != part.dim[d]) return fail(why, n, "shapes of the slice do not fit");
+        if (part.dim[d] != whole.dim[d]) continue; /* cut: its elements have other indices in the slice */
+        whole_map[whole.hidden + d] = part_map[part.hidden + d] = (int8_t)letter_new(letters, whole.dim[d]);
+    }
+    return true;
+}
+
+/* The parts stand behind each other along the axis, and fill `whole`. */
+static bool joining(const Attr *axis_attr, Plain whole, const Plain *parts, int nparts, Letters *letters, int8_t *whole_map,
+                    int8_t (*part_maps)[MAX_NDIM], char *why, size_t n) {
+    int64_t axis = axis_attr->given ? axis_attr->i : 0, sum = 0;
+    if (axis < 0) axis += whole.ndim;
+    if (axis < 0 || axis >= whole.ndim) return fail(why, n, "axis out of range");
+    for (int k = 0; k < nparts; k++) {
+        if (parts[k].ndim != whole.ndim) return fail(why, n, "parts of another number of dimensions");
+        for (int d = 0; d < whole.ndim; d++)
+            if (d != axis && parts[k].dim[d] != whole.dim[d]) return fail(why, n, "parts of different shapes beyond the axis");
+        sum += parts[k].dim[axis];
+    }
+    if (sum != whole.dim[axis]) return fail(why, n, "the parts do not add up along the axis");
+    for (int d = 0; d < whole.ndim; d++) {
+        if (d == axis) continue;
+        int letter = letter_new(letters, whole.dim[d]);
+        whole_map[whole.hidden + d] = (int8_t)letter;
+        for (int k = 0; k < nparts; k++) part_maps[k][parts[k].hidden + d] = (int8_t)letter;
+    }
+    return true;
+}
+
+/* All tensors of one shape; each row along the axis is needed whole, and so has no letter. */
+static bool by_rows(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    Plain y = plain_of(graph, node->out[0]);
+    int64_t axis = node->attr[0].given ? node->attr[0].i : -1;
+    if (axis < 0) axis += y.ndim;
+    if (axis < 0 || axis >= y.ndim) return fail(why, n, "axis out of range");
+    for (int i = 0; i < node->nin; i++) {
+        Plain x = plain_of(graph, node->in[i]);
+        if (x.ndim != y.ndim || memcmp(x.dim, y.dim, sizeof *x.dim * (size_t)x.ndim)) return fail(why, n, "operand of another shape than the result");
+    }
+    for (int d = 0; d < y.ndim; d++) {
+        if (d == axis) continue;
+        letters->out[0][y.hidden + d] = (int8_t)letter_new(letters, y.dim[d]);
+        for (int i = 0; i < node->nin; i++) letters->in[i][y.hidden + d] = letters->out[0][y.hidden + d];
+    }
+    return true;
+}
+
+/* How many operands and results an operator has. */
+static bool arity_fits(const Node *node) {
     static const int8_t arity[NOPS][2] = {
         [OP_write] = {1, 0},    [OP_matmul] = {2, 1},    [OP_add] = {2, 1},       [OP_sub] = {2, 1},       [OP_mul] = {2, 1},
         [OP_div] = {2, 1},      [OP_neg] = {1, 1},       [OP_relu] = {1, 1},      [OP_tanh] = {1, 1},      [OP_exp] = {1, 1},
         [OP_log] = {1, 1},      [OP_sqrt] = {1, 1},      [OP_sum] = {1, 1},       [OP_mean] = {1, 1},      [OP_transpose] = {1, 1},
         [OP_reshape] = {1, 1},  [OP_replicate] = {1, 1}, [OP_replica_sum] = {1, 1}, [OP_einsum] = {2, 1},  [OP_relu_grad] = {2, 1},
         [OP_tanh_grad] = {2, 1}, [OP_sqrt_grad] = {2, 1}, [OP_sum_grad] = {1, 1}, [OP_mean_grad] = {1, 1}, [OP_sum_to] = {1, 1},
-        [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},
+        [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},  [OP_max] = {1, 1},       [OP_max_mask] = {2, 1},  [OP_slice] = {1, 1},
+        [OP_slice_grad] = {1, 1}, [OP_softmax] = {1, 1}, [OP_softmax_grad] = {2, 1}, [OP_sigmoid] = {1, 1}, [OP_sigmoid_grad] = {2, 1},
+        [OP_square] = {1, 1},   [OP_square_grad] = {2, 1},
     };
-    if (node->nin != arity[node->op][0] || (node->op != OP_write && node->nout != arity[node->op][1])) return fail(why, n, "wrong number of operands or results");
+    if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
+    if (node->op == OP_split) return node->nin == 1 && node->nout >= 1 && node->nout <= MAX_OUT && node->nout == node->attr[0].i;
+    return node->nin == arity[node->op][0] && (node->op == OP_write || node->nout == arity[node->op][1]);
+}
+
+bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
+    letters->n = 0;
+    letters->reshape = letters->elementwise = false;
+    letters->pass = PASS_NONE;
+    letters->owes = node->op == OP_max ? REDUCE_MAX : REDUCE_SUM;
+    memset(letters->in, -1, sizeof letters->in);
+    memset(letters->out, -1, sizeof letters->out);
+    if (!arity_fits(node)) return fail(why, n, "wrong number of operands or results");
 
     bool boundary = node->op == OP_replicate || node->op == OP_replica_sum;
     DType dtype = graph->values.at[node->in[0]].type.dtype;
@@ -225,10 +289,10 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->pass = PASS_ALL;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
-    case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sgd: case OP_momentum: case OP_write:
+    case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sigmoid: case OP_square: case OP_max_mask: case OP_sgd: case OP_momentum: case OP_write:
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
-    case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad:
+    case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad: case OP_sigmoid_grad: case OP_square_grad:
         letters->pass = PASS_SECOND;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
@@ -241,6 +305,30 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_sum: case OP_mean:
         letters->pass = PASS_ALL;
         return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
+    case OP_max:
+        return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
+    case OP_slice:
+        letters->pass = PASS_ALL;
+        return slicing(node->attr, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
+    case OP_slice_grad:
+        letters->pass = PASS_ALL;
+        return slicing(node->attr, plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0], why, n);
+    case OP_concat: case OP_split: {
+        bool joins = node->op == OP_concat;
+        Plain parts[MAX_IN > MAX_OUT ? MAX_IN : MAX_OUT];
+        int nparts = joins ? node->nin : node->nout;
+        for (int k = 0; k < nparts; k++) parts[k] = plain_of(graph, joins ? node->in[k] : node->out[k]);
+        for (int k = 1; !joins && k < nparts; k++)
+            if (memcmp(parts[k].dim, parts[0].dim, sizeof *parts[k].dim * (size_t)parts[0].ndim)) return fail(why, n, "parts of different sizes");
+        letters->pass = PASS_ALL;
+        return joining(&node->attr[joins ? 0 : 1], plain_of(graph, joins ? node->out[0] : node->in[0]), parts, nparts, letters,
+                       joins ? letters->out[0] : letters->in[0], joins ? letters->in : letters->out, why, n);
+    }
+    case OP_softmax:
+        return by_rows(graph, node, letters, why, n);
+    case OP_softmax_grad:
+        letters->pass = PASS_SECOND;
+        return by_rows(graph, node, letters, why, n);
     case OP_sum_grad: case OP_mean_grad:
         letters->pass = PASS_ALL;
         return reduction(&node->attr[0], plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0], why, n);
@@ -363,12 +451,16 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
         partial = owed[which];
         if (!letters->reshape && !set_add_set(&all, &partial)) return fail(why, n, "a digit is both partial and divides an index");
     }
-    if (!set_add_set(&partial, &contracted)) return fail(why, n, "a digit is both partial and contracted");
+    if (letters->owes == REDUCE_SUM && !set_add_set(&partial, &contracted)) return fail(why, n, "a digit is both partial and contracted");
     for (int k = 0; k < node->nout; k++) {
-        DigitSet result = {0};
-        for (int r = 0; r < NREDUCTIONS; r++)
-            if (r != REDUCE_SUM && layout_count(out[k], out[k]->ndim + r)) return fail(why, n, "the result is marked a partial maximum or minimum");
-        if (!set_add_list(&result, out[k], out[k]->ndim + REDUCE_SUM)) return fail(why, n, "a digit is partial twice");
+        DigitSet result = {0}, extreme = {0};
+        for (int r = 0; r < NREDUCTIONS; r++) {
+            if (!set_add_list(r == REDUCE_SUM ? &result : &extreme, out[k], out[k]->ndim + r)) return fail(why, n, "a digit is partial twice");
+            if (r != REDUCE_SUM && r != (int)letters->owes && layout_count(out[k], out[k]->ndim + r))
+                return fail(why, n, "the result is marked a partial maximum or minimum");
+        }
+        if (letters->owes != REDUCE_SUM && !set_equal(&extreme, &contracted))
+            return fail(why, n, "the digits over which the result owes a maximum are not those that divide the reduced dimensions");
         if (!set_equal(&result, &partial)) {
             Text has = {0}, is = {0};
             set_print(&has, &partial);

@@ -6,8 +6,11 @@
  *   update.c       sgd, momentum
  *   reduce.c       sum, mean, sum_to, replica_sum, mse
  *   move.c         transpose, reshape, expansions, replicate, convert
+ *   max.c          max
+ *   cut.c          slice and its gradient, concat, split
+ *   rows.c         softmax and its gradient
  *   einsum.c       matmul and einsum through CBLAS
- *   reference.c, contract.c   the plain loop of each, obviously right, that the others are checked against
+ *   reference.c, contract.c, plain.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
 #include "runtime/runtime.h"
@@ -50,6 +53,12 @@ void nest_broadcast(Nest *nest, const KernelCall *call);
 void nest_reduce(Nest *nest, const KernelCall *call, double *reduced);
 /* The loops over the result's dimensions; tensor 0 is the result, tensor 1 in[0] with stride 0 along dimensions that it does not have. */
 void nest_expand(Nest *nest, const KernelCall *call);
+
+/* Divides the loops of nest_reduce's nest, which it merges: kept has those of the result (tensor 0 the result, tensor 1 the operand), gone the
+ * others (tensor 0 the operand). Returns whether the operand's innermost loop is a kept one of more than one item: columns in a row. */
+bool nest_divide(Nest *nest, Nest *kept, Nest *gone);
+/* Copies what tensor 1 of the nest has to where tensor 0 says, in threads. The nest is merged. */
+void nest_copy(Pool *pool, const Nest *nest, void *out, const void *in, int item_bytes);
 
 /* One macro for the three element types. */
 #define FOR_DTYPES(X) X(f32, float) X(f64, double) X(i32, int32_t)

@@ -31,6 +31,11 @@ UNARY(log, f32, float, logf(x))
 UNARY(log, f64, double, log(x))
 UNARY(sqrt, f32, float, sqrtf(x))
 UNARY(sqrt, f64, double, sqrt(x))
+UNARY(sigmoid, f32, float, 1 / (1 + expf(-x))) /* exp may overflow: the result is 0 then, as it should */
+UNARY(sigmoid, f64, double, 1 / (1 + exp(-x)))
+UNARY(square, f32, float, x *x)
+UNARY(square, f64, double, x *x)
+UNARY(square, i32, int32_t, i32_saturate((int64_t)x *x))
 
 typedef struct UnaryRun {
     UnaryLoop *loop;
@@ -63,6 +68,8 @@ UNARY_KERNEL(tanh, NULL, 16)
 UNARY_KERNEL(exp, NULL, 8)
 UNARY_KERNEL(log, NULL, 8)
 UNARY_KERNEL(sqrt, NULL, 2)
+UNARY_KERNEL(sigmoid, NULL, 10)
+UNARY_KERNEL(square, square_i32, 1)
 
 /* ---------------------------------------------------------------- two operands */
 
@@ -117,6 +124,14 @@ BINARY(tanh_grad, f32, float, y *(1 - x * x))
 BINARY(tanh_grad, f64, double, y *(1 - x * x))
 BINARY(sqrt_grad, f32, float, y / (2 * x))
 BINARY(sqrt_grad, f64, double, y / (2 * x))
+BINARY(sigmoid_grad, f32, float, y *x *(1 - x))
+BINARY(sigmoid_grad, f64, double, y *x *(1 - x))
+/* x is the forward operand. */
+BINARY(square_grad, f32, float, 2 * x * y)
+BINARY(square_grad, f64, double, 2 * x * y)
+/* y is the maximum. */
+BINARY(max_mask, f32, float, (float)(x == y))
+BINARY(max_mask, f64, double, (double)(x == y))
 
 typedef struct BinaryRun {
     const Nest *nest;
@@ -171,3 +186,6 @@ BINARY_KERNEL(div, NULL)
 BINARY_KERNEL(relu_grad, NULL)
 BINARY_KERNEL(tanh_grad, NULL)
 BINARY_KERNEL(sqrt_grad, NULL)
+BINARY_KERNEL(sigmoid_grad, NULL)
+BINARY_KERNEL(square_grad, NULL)
+BINARY_KERNEL(max_mask, NULL)

@@ -85,15 +85,18 @@ static void move_part(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static bool move(const KernelCall *call, const Nest *nest) {
-    const Operand *out = &call->out[0];
-    if (nest_count(nest, 0, nest->ndim) == 0) return true;
-    MoveRun run = {nest, out->data, call->in[0].data, dtype_bytes[out->dtype]};
+void nest_copy(Pool *pool, const Nest *nest, void *out, const void *in, int item_bytes) {
+    if (nest_count(nest, 0, nest->ndim) == 0) return;
+    MoveRun run = {nest, out, in, item_bytes};
     int last = nest->ndim - 1;
     if (last == 0)
-        pool_run(call_pool(call), nest->size[0], GRAIN, move_part, &run);
+        pool_run(pool, nest->size[0], GRAIN, move_part, &run);
     else
-        pool_run(call_pool(call), nest_count(nest, 0, last), 1 + GRAIN / nest->size[last], move_part, &run);
+        pool_run(pool, nest_count(nest, 0, last), 1 + GRAIN / nest->size[last], move_part, &run);
+}
+
+static bool move(const KernelCall *call, const Nest *nest) {
+    nest_copy(call_pool(call), nest, call->out[0].data, call->in[0].data, dtype_bytes[call->out[0].dtype]);
     return true;
 }
 

@@ -116,6 +116,23 @@ void nest_expand(Nest *nest, const KernelCall *call) {
     nest_merge(nest);
 }
 
+bool nest_divide(Nest *nest, Nest *kept, Nest *gone) {
+    bool row = false;
+    nest_merge(nest);
+    nest_init(kept, 2);
+    nest_init(gone, 1);
+    for (int d = 0; d < nest->ndim; d++) {
+        row = nest->stride[0][d] != 0;
+        if (row)
+            nest_push(kept, nest->size[d], (const int64_t[]){nest->stride[0][d], nest->stride[1][d]});
+        else
+            nest_push(gone, nest->size[d], (const int64_t[]){nest->stride[1][d]});
+    }
+    nest_merge(kept);
+    nest_merge(gone);
+    return row && kept->size[kept->ndim - 1] > 1;
+}
+
 int32_t i32_saturate(int64_t value) {
     return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
 }

@@ -37,7 +37,6 @@ ADD_ROW(i32, int32_t, int64_t)
 /* kept: the loops that the result has, tensor 0 the result and tensor 1 the operand; gone: those that it has not, tensor 0 the operand. */
 typedef struct ReduceRun {
     Nest kept, gone;
-    bool row; /* the innermost loop of the operand is kept: blocks of it are added up together */
     void *out;
     const void *in;
     double divisor;
@@ -98,24 +97,11 @@ static bool reduce(const KernelCall *call, Nest *nest, double divisor) {
         memset(out->data, 0, (size_t)(nout * dtype_bytes[out->dtype]));
         return true;
     }
-    nest_merge(nest);
     ReduceRun run = {.out = out->data, .in = in->data, .divisor = divisor};
-    nest_init(&run.kept, 2);
-    nest_init(&run.gone, 1);
-    for (int d = 0; d < nest->ndim; d++) {
-        bool is_kept = nest->stride[0][d] != 0;
-        if (is_kept)
-            nest_push(&run.kept, nest->size[d], (const int64_t[]){nest->stride[0][d], nest->stride[1][d]});
-        else
-            nest_push(&run.gone, nest->size[d], (const int64_t[]){nest->stride[1][d]});
-        run.row = is_kept;
-    }
-    nest_merge(&run.kept);
-    nest_merge(&run.gone);
+    bool row = nest_divide(nest, &run.kept, &run.gone); /* blocks of columns are added up together */
     int last = run.kept.ndim - 1;
-    run.row = run.row && run.kept.size[last] > 1;
     int64_t each = nin / nout;
-    if (run.row) {
+    if (row) {
         int64_t blocks = (run.kept.size[last] + BLOCK - 1) / BLOCK;
         pool_run(call_pool(call), nest_count(&run.kept, 0, last) * blocks, 1 + GRAIN / (each * BLOCK), rows[out->dtype], &run);
     } else {

@@ -100,6 +100,21 @@ static double tanh_grad_of(const double *x, const Attr *attr) {
 static double sqrt_grad_of(const double *x, const Attr *attr) {
     return (void)attr, x[1] / (2 * x[0]);
 }
+static double sigmoid_of(const double *x, const Attr *attr) {
+    return (void)attr, 1 / (1 + exp(-x[0]));
+}
+static double square_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] * x[0];
+}
+static double sigmoid_grad_of(const double *x, const Attr *attr) {
+    return (void)attr, x[1] * x[0] * (1 - x[0]);
+}
+static double square_grad_of(const double *x, const Attr *attr) {
+    return (void)attr, 2 * x[0] * x[1];
+}
+static double max_mask_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] == x[1] ? 1 : 0;
+}
 static double sgd_of(const double *x, const Attr *attr) {
     return x[0] - attr[0].f * x[1];
 }
@@ -145,6 +160,11 @@ ELEMENTWISE(div)
 ELEMENTWISE(relu_grad)
 ELEMENTWISE(tanh_grad)
 ELEMENTWISE(sqrt_grad)
+ELEMENTWISE(sigmoid)
+ELEMENTWISE(square)
+ELEMENTWISE(sigmoid_grad)
+ELEMENTWISE(square_grad)
+ELEMENTWISE(max_mask)
 ELEMENTWISE(sgd)
 
 bool reference_momentum(const KernelCall *call, Error *error) {

@@ -1,0 +1,170 @@
+/* Rules of operators that cut tensors, join them, or need whole rows. A dimension that is cut has no factor: the places of its elements in
+ * operand and result differ, so that a rank could hold its part of both only by chance. */
+#include "ir/rules.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Adds a dimension to result o. factor -1: none. */
+static void add_dim(Rule *rule, int o, int factor, int64_t size) {
+    Shape *shape = &rule->result[o].shape;
+    rule->out[o][shape->ndim] = (int8_t)factor;
+    shape->dim[shape->ndim++] = size;
+}
+
+/* Attribute `index`, an axis of operand 0; when left out, `otherwise`. */
+static bool axis_read(const Attr *attr, int index, int64_t otherwise, const Shape *shape, int *axis, RuleError *error) {
+    int64_t given = attr[index].given ? attr[index].i : otherwise, from_start = given < 0 ? given + shape->ndim : given;
+    if (from_start < 0 || from_start >= shape->ndim) {
+        rule_reject(error, shape->ndim == 0 ? 0 : -1, index, "axis %" PRId64 " is out of range: %%0 has %d dimension%s", given, shape->ndim,
+                    shape->ndim == 1 ? "" : "s");
+        if (shape->ndim > 0) rule_hint(error, "axes are %d to %d", -shape->ndim, shape->ndim - 1);
+        return false;
+    }
+    *axis = (int)from_start;
+    return true;
+}
+
+/* ---------------------------------------------------------------- slice */
+
+/* begin and end (attributes 0 and 1) of each dimension of a tensor of this shape, counted from its start. */
+static bool range_read(const Attr *attr, const Shape *shape, int64_t *begin, int64_t *end, RuleError *error) {
+    static const char *const names[] = {"begin", "end"};
+    for (int side = 0; side < 2; side++) {
+        if (attr[side].n == shape->ndim) continue;
+        rule_reject(error, 0, side, "%%0 has %d dimension%s, %s names %d", shape->ndim, shape->ndim == 1 ? "" : "s", names[side], attr[side].n);
+        rule_hint(error, "one number a dimension; 0 in begin and the size in end take all of it");
+        return false;
+    }
+    for (int d = 0; d < shape->ndim; d++) {
+        int64_t size = shape->dim[d];
+        for (int side = 0; side < 2; side++) {
+            int64_t given = attr[side].ints[d], *at = side ? &end[d] : &begin[d];
+            *at = given < 0 ? given + size : given;
+            if (*at >= 0 && *at <= size) continue;
+            rule_reject(error, 0, side, "%s %" PRId64 " of dimension %d is out of range: %%0 has size %" PRId64 " there", names[side], given, d,
+                        size);
+            rule_hint(error, "numbers from 0 to %" PRId64 ", or from %" PRId64 " to -1, counted from the end", size, -size);
+            return false;
+        }
+        if (begin[d] < end[d]) continue;
+        rule_reject(error, 0, 1, "nothing is left of dimension %d: begin is %" PRId64 ", end %" PRId64, d, begin[d], end[d]);
+        if (attr[1].ints[d] == 0)
+            rule_hint(error, "end is excluded: %" PRId64 " takes all up to the last", size);
+        else
+            rule_hint(error, "end is excluded and must be greater than begin");
+        return false;
+    }
+    return true;
+}
+
+bool rule_slice(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    int64_t begin[MAX_NDIM], end[MAX_NDIM];
+    if (!range_read(attr, &in[0].shape, begin, end, error)) return false;
+    rule->result[0].dtype = in[0].dtype;
+    for (int d = 0; d < in[0].shape.ndim; d++) {
+        int64_t size = in[0].shape.dim[d];
+        bool all = end[d] - begin[d] == size;
+        int f = all ? rule_add_factor(rule, size) : -1;
+        rule->in[0][d] = (int8_t)f;
+        add_dim(rule, 0, f, end[d] - begin[d]);
+    }
+    return true;
+}
+
+bool rule_slice_grad(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    Shape shape;
+    int64_t begin[MAX_NDIM], end[MAX_NDIM];
+    if (!shape_read(attr, 2, &shape, error) || !range_read(attr, &shape, begin, end, error)) return false;
+    bool fits = in[0].shape.ndim == shape.ndim;
+    for (int d = 0; d < shape.ndim && fits; d++)
+        fits = in[0].shape.dim[d] == end[d] - begin[d];
+    if (!fits) return rule_reject(error, 0, 2, "%%0 is not the slice of that shape");
+    rule->result[0].dtype = in[0].dtype;
+    for (int d = 0; d < shape.ndim; d++) {
+        int f = in[0].shape.dim[d] == shape.dim[d] ? rule_add_factor(rule, shape.dim[d]) : -1;
+        rule->in[0][d] = (int8_t)f;
+        add_dim(rule, 0, f, shape.dim[d]);
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- concat, split */
+
+bool rule_concat(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    const Shape *first = &in[0].shape;
+    int axis;
+    if (!axis_read(attr, 0, 0, first, &axis, error)) return false;
+    int64_t sum = 0;
+    for (int i = 0; i < nin; i++) {
+        const Shape *shape = &in[i].shape;
+        bool fits = shape->ndim == first->ndim;
+        for (int d = 0; d < first->ndim && fits; d++)
+            fits = d == axis || shape->dim[d] == first->dim[d];
+        if (!fits) {
+            char a[SHAPE_TEXT_BYTES], b[SHAPE_TEXT_BYTES];
+            rule_reject(error, i, -1, "shapes differ beyond axis %d: %%0 is %s, %%%d is %s", axis, shape_text(first, a), i, shape_text(shape, b));
+            for (int d = 0; shape->ndim == first->ndim && d < first->ndim; d++) {
+                bool other = true;
+                for (int e = 0; e < first->ndim; e++)
+                    other = other && (e == d || first->dim[e] == shape->dim[e]);
+                if (other) rule_hint(error, "they could be joined along axis = %d", d);
+            }
+            return false;
+        }
+        sum += shape->dim[axis]; /* at most 8 times 2^48 */
+    }
+    rule->result[0].dtype = in[0].dtype;
+    for (int d = 0; d < first->ndim; d++) {
+        int f = d == axis ? -1 : rule_add_factor(rule, first->dim[d]);
+        for (int i = 0; i < nin; i++)
+            rule->in[i][d] = (int8_t)f;
+        add_dim(rule, 0, f, d == axis ? sum : first->dim[d]);
+    }
+    return true;
+}
+
+bool rule_split(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    const Shape *shape = &in[0].shape;
+    int64_t parts = attr[0].i;
+    int axis;
+    if (!axis_read(attr, 1, 0, shape, &axis, error)) return false;
+    if (parts < 1 || parts > MAX_OUT) {
+        rule_reject(error, -1, 0, "%" PRId64 " parts: there may be 1 to %d", parts, (int)MAX_OUT);
+        if (parts > MAX_OUT) rule_hint(error, "split the parts again, or reshape %%0 so that the parts become a dimension");
+        return false;
+    }
+    if (shape->dim[axis] % parts != 0) {
+        rule_reject(error, 0, 0, "%%0 has size %" PRId64 " along axis %d, which is not %" PRId64 " equal parts", shape->dim[axis], axis, parts);
+        rule_hint(error, "slice(x, begin = [..], end = [..]) takes parts of any size");
+        return false;
+    }
+    rule->nout = (int)parts;
+    for (int o = 0; o < rule->nout; o++)
+        rule->result[o].dtype = in[0].dtype;
+    for (int d = 0; d < shape->ndim; d++) {
+        int f = d == axis ? -1 : rule_add_factor(rule, shape->dim[d]);
+        rule->in[0][d] = (int8_t)f;
+        for (int o = 0; o < rule->nout; o++)
+            add_dim(rule, o, f, d == axis ? shape->dim[d] / parts : shape->dim[d]);
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- whole rows */
+
+bool rule_softmax(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    int axis;
+    if (!axis_read(attr, 0, -1, &in[0].shape, &axis, error)) return false;
+    if (nin > 1 && !shape_equal(&in[0].shape, &in[1].shape)) return rule_reject(error, 1, -1, "%%0 and %%1 have different shapes");
+    factors_of_operand(rule, &in[0]);
+    rule->factor[rule->in[0][axis]].whole = true;
+    for (int i = 1; i < nin; i++)
+        memcpy(rule->in[i], rule->in[0], sizeof rule->in[0]);
+    for (int d = 0; d < in[0].shape.ndim; d++)
+        add_dim(rule, 0, rule->in[0][d], in[0].shape.dim[d]);
+    return true;
+}

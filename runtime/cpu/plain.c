@@ -1,0 +1,135 @@
+/* plain: plain kernels of operators that cut and join tensors, take the largest element or work on whole rows. */
+#include <math.h>
+
+#include "runtime/cpu/reference.h"
+
+static int axis_of(const Attr *axis, int64_t otherwise, int ndim) {
+    int64_t i = axis->given ? axis->i : otherwise;
+    return (int)(i < 0 ? i + ndim : i);
+}
+
+static int64_t position_of(const Shape *shape, const int64_t *index) {
+    int64_t position = 0;
+    for (int d = 0; d < shape->ndim; d++)
+        position = position * shape->dim[d] + index[d];
+    return position;
+}
+
+/* Moves a local index of a slice to one of the tensor that it was cut from. */
+static void shift(int64_t *index, const Attr *begin, const Operand *whole) {
+    for (int d = 0; d < whole->local.ndim; d++)
+        index[d] += begin->ints[d] < 0 ? begin->ints[d] + whole->global.dim[d] : begin->ints[d];
+}
+
+bool reference_slice(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *x = &call->in[0], *y = &call->out[0];
+    for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
+        int64_t index[MAX_NDIM];
+        index_of(&y->local, i, index);
+        shift(index, &call->attr[0], x);
+        element_set(y, i, element_get(x, position_of(&x->local, index)));
+    }
+    return true;
+}
+
+bool reference_slice_grad(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *dy = &call->in[0], *dx = &call->out[0];
+    for (int64_t i = 0, n = shape_elements(&dx->local); i < n; i++)
+        element_set(dx, i, 0);
+    for (int64_t i = 0, n = shape_elements(&dy->local); i < n; i++) {
+        int64_t index[MAX_NDIM];
+        index_of(&dy->local, i, index);
+        shift(index, &call->attr[0], dx);
+        element_set(dx, position_of(&dx->local, index), element_get(dy, i));
+    }
+    return true;
+}
+
+bool reference_concat(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *y = &call->out[0];
+    int axis = axis_of(&call->attr[0], 0, y->local.ndim);
+    for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
+        int64_t index[MAX_NDIM];
+        int k = 0;
+        index_of(&y->local, i, index);
+        while (index[axis] >= call->in[k].local.dim[axis])
+            index[axis] -= call->in[k++].local.dim[axis];
+        element_set(y, i, element_get(&call->in[k], position_of(&call->in[k].local, index)));
+    }
+    return true;
+}
+
+bool reference_split(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *x = &call->in[0];
+    int axis = axis_of(&call->attr[1], 0, x->local.ndim);
+    for (int o = 0; o < call->nout; o++)
+        for (int64_t i = 0, n = shape_elements(&call->out[o].local); i < n; i++) {
+            int64_t index[MAX_NDIM];
+            index_of(&call->out[o].local, i, index);
+            index[axis] += o * call->out[o].local.dim[axis];
+            element_set(&call->out[o], i, element_get(x, position_of(&x->local, index)));
+        }
+    return true;
+}
+
+/* Every element of the operand is shown to the result that its kept factors lead to. */
+bool reference_max(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *x = &call->in[0], *y = &call->out[0];
+    for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++)
+        element_set(y, i, x->dtype == I32 ? INT32_MIN : -INFINITY);
+    for (int64_t i = 0, n = shape_elements(&x->local); i < n; i++) {
+        int64_t index[MAX_NDIM], at[MAX_FACTORS] = {0};
+        index_of(&x->local, i, index);
+        for (int d = 0; d < x->local.ndim; d++)
+            at[call->rule->in[0][d]] = index[d];
+        int64_t to = position_of_factors(y, call->rule->out[0], at);
+        double element = element_get(x, i);
+        if (element > element_get(y, to) || isnan(element)) element_set(y, to, element);
+    }
+    return true;
+}
+
+/* The elements of a row: those that differ from `index` along the axis alone. */
+static double row_get(const Operand *x, const int64_t *index, int axis, int64_t i) {
+    int64_t at[MAX_NDIM];
+    for (int d = 0; d < x->local.ndim; d++)
+        at[d] = d == axis ? i : index[d];
+    return element_get(x, position_of(&x->local, at));
+}
+
+bool reference_softmax(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *x = &call->in[0], *y = &call->out[0];
+    int axis = axis_of(&call->attr[0], -1, x->local.ndim);
+    for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
+        int64_t index[MAX_NDIM], size = x->local.dim[axis];
+        double most = -INFINITY, sum = 0;
+        index_of(&y->local, i, index);
+        for (int64_t k = 0; k < size; k++)
+            most = fmax(most, row_get(x, index, axis, k));
+        for (int64_t k = 0; k < size; k++)
+            sum += exp(row_get(x, index, axis, k) - most);
+        element_set(y, i, exp(element_get(x, i) - most) / sum);
+    }
+    return true;
+}
+
+bool reference_softmax_grad(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *y = &call->in[0], *dy = &call->in[1];
+    int axis = axis_of(&call->attr[0], -1, y->local.ndim);
+    for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
+        int64_t index[MAX_NDIM];
+        double sum = 0;
+        index_of(&y->local, i, index);
+        for (int64_t k = 0; k < y->local.dim[axis]; k++)
+            sum += row_get(y, index, axis, k) * row_get(dy, index, axis, k);
+        element_set(&call->out[0], i, element_get(y, i) * (element_get(dy, i) - sum));
+    }
+    return true;
+}
