@@ -402,7 +402,7 @@ int redistribute_command(int argc, char **argv) {
     if ((code = layout_parse("--to", request.to, &to_mesh, &shape, &to)) != EXIT_DONE) return code;
     Conversion conversion;
     const char *why = "";
-    if (!redistribute(&from, &to, &shape, dtype_bytes[dtype], mesh.nranks, policy, &conversion, &why)) {
+    if (!redistribute(&from, &to, &shape, dtype_bytes[dtype], mesh.nranks, policy, NULL, &conversion, &why)) {
         fprintf(stderr, "pcc redistribute: %s\n", why);
         return EXIT_REJECTED;
     }

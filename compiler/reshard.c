@@ -68,7 +68,7 @@ const Conversion *conversion_plan(Compilation *c, const Layout *from, const Layo
     MemoEntry *e = arena_alloc(c->arena, sizeof *e);
     *e = (MemoEntry){.from = from, .to = to, .type = *type, .policy = policy, .next = *bucket};
     const char *why = NULL;
-    bool possible = redistribute(from, to, &type->shape, dtype_bytes[type->dtype], c->graph.nranks, policy, &e->conversion, &why);
+    bool possible = redistribute(from, to, &type->shape, dtype_bytes[type->dtype], c->graph.nranks, policy, c->options->machine, &e->conversion, &why);
     assert(possible && "a target that owes sums");
     (void)possible;
     *bucket = e;

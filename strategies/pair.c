@@ -129,8 +129,15 @@ static const char *layout_why(const Layout *from, const Layout *to) {
 bool pair_init(Pair *pair, const Layout *from, const Layout *to, const Shape *shape, int nranks, const char **why) {
     memset(pair, 0, sizeof *pair);
     pair->from = from, pair->to = to, pair->shape = shape, pair->nranks = nranks;
+    const Order *order;
+    pair->mixed = !layout_orders_agree(from, to, &order);
+    if (!pair->mixed && (from->order || to->order)) {
+        pair->natural[0] = *from, pair->natural[1] = *to;
+        pair->natural[0].order = pair->natural[1].order = NULL;
+        pair->from = from = &pair->natural[0], pair->to = to = &pair->natural[1];
+    }
     Layout a = *from, b = *to;
-    pair->refined = layout_refine(&a, &b);
+    pair->refined = !pair->mixed && layout_refine(&a, &b);
     Digit summed[MAX_DIGITS];
     Reduction kind;
     int nsummed = layout_summed(from, to, summed, &kind);
@@ -262,7 +269,17 @@ static bool dim_is_free(const Pair *pair, int d) {
     return true;
 }
 
+/* Whether rank holds a term of those that it goes on owing: always, in one order. */
+static bool same_terms(const Pair *pair, int rank) {
+    int held = order_position(pair->from->order, rank), owed = order_position(pair->to->order, rank);
+    for (int list = pair->shape->ndim; list < pair->shape->ndim + NREDUCTIONS; list++)
+        for (int i = 0; i < layout_count(pair->to, list); i++)
+            if (digit_of(layout_list(pair->to, list)[i], held) != digit_of(layout_list(pair->to, list)[i], owed)) return false;
+    return true;
+}
+
 static int64_t overlap_of(const Pair *pair, int rank, const bool *skip) {
+    if (pair->mixed && !same_terms(pair, rank)) return 0;
     Box held, needed;
     layout_box(pair->from, pair->shape, rank, &held);
     layout_box(pair->to, pair->shape, rank, &needed);

@@ -15,10 +15,12 @@ typedef struct AtomList {
 } AtomList;
 
 typedef struct Pair {
-    const Layout *from, *to; /* as given */
+    const Layout *from, *to; /* as given; where both have one device order, without it: counts do not depend on the ranks' names */
+    Layout natural[2];       /* memory for that */
+    bool mixed;              /* two device orders: what one layout's digits say of a rank says nothing of the other's */
     const Shape *shape;
     int nranks;
-    bool refined; /* the digits can be refined together; all below holds only then */
+    bool refined; /* the digits can be refined together, and are of one order; all below holds only then */
     int natoms;
     Digit atom[MAX_ATOMS];
     /* Atoms per dimension, major first; list ndim: partial digits that both layouts keep, as if they were one more dimension. */

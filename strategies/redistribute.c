@@ -208,11 +208,15 @@ static void plan_direct(const Layout *from, const Layout *to, const Shape *shape
     conversion_step(conversion, kind, to);
 }
 
-/* The machine as long as nothing has measured it: seconds a message, bytes a second. */
-static const double ALPHA_S = 2e-6, BYTES_PER_S = 8e9;
+/* ---- what a conversion costs on a machine */
 
-static bool count_message(void *context, const Piece *piece) {
-    if (piece->from != piece->to) ++*(int64_t *)context;
+/* Whether groups of ranks along these digits stay within nodes. */
+static bool within_node(const Machine *machine, const Digit *digits, int n, int nranks) {
+    if (nranks <= machine->ranks_per_node) return true;
+    for (int i = 0; i < n; i++) {
+        int64_t top = (int64_t)digits[i].size * digits[i].stride;
+        if (top > machine->ranks_per_node || machine->ranks_per_node % top != 0) return false;
+    }
     return true;
 }
 
@@ -223,38 +227,88 @@ static double log2_ceil(int64_t n) {
     return steps;
 }
 
-/* Ranks of a group that a collective joins: how much larger the target's boxes are, or how many terms there are. */
-static double step_latency(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
-    int64_t group = 1, messages = 0;
+/* Messages that a rank receives, in its node and from others. */
+typedef struct Messages {
+    int ranks_per_node;
+    int64_t near, far;
+} Messages;
+
+static bool count_message(void *context, const Piece *piece) {
+    Messages *messages = context;
+    if (piece->from == piece->to) return true;
+    bool near = piece->from / messages->ranks_per_node == piece->to / messages->ranks_per_node;
+    *(near ? &messages->near : &messages->far) += 1;
+    return true;
+}
+
+/* The digits of the dimensions of `from` that are not at the same place in `to`. Returns their number, -1: meshes that do not fit. */
+static int moved_digits(const Layout *from, const Layout *to, Digit *digits) {
+    Layout a = *from, b = *to;
+    if (!layout_refine(&a, &b)) return -1;
+    int n = 0;
+    for (int d = 0; d < a.ndim; d++)
+        for (int i = 0; i < layout_count(&a, d); i++) {
+            Digit digit = layout_list(&a, d)[i];
+            bool stays = false;
+            for (int k = 0; k < layout_count(&b, d); k++)
+                stays = stays || digit_equal(layout_list(&b, d)[k], digit);
+            if (!stays) digits[n++] = digit;
+        }
+    return n;
+}
+
+static int64_t digits_product(const Digit *digits, int n) {
+    int64_t product = 1;
+    for (int i = 0; i < n; i++)
+        product *= digits[i].size;
+    return product;
+}
+
+/* Seconds that the messages of a step take beside their bytes, and the level of its slowest link. An exchange: rank 0 for all, its part is as
+ * large as any. */
+static double step_latency(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks,
+                           const MachineLevel **level) {
+    Digit digits[MAX_DIGITS];
+    Reduction reduction;
+    int n = 0;
+    *level = &machine->rank;
     switch (kind) {
     case COMM_ALL_REDUCE:
     case COMM_REDUCE_SCATTER:
-        for (int list = shape->ndim; list < shape->ndim + NREDUCTIONS; list++)
-            group *= layout_split(from, list) / layout_split(to, list);
-        return ALPHA_S * log2_ceil(group) * (kind == COMM_ALL_REDUCE ? 2 : 1);
+        n = layout_summed(from, to, digits, &reduction);
+        break;
     case COMM_ALL_GATHER:
-        for (int d = 0; d < shape->ndim; d++)
-            group = max64(group, layout_split(from, d) / layout_split(to, d));
-        return ALPHA_S * log2_ceil(group);
     case COMM_ALL_TO_ALL:
-        for (int d = 0; d < shape->ndim; d++)
-            group = max64(group, layout_split(from, d) / layout_split(to, d));
-        return ALPHA_S * (double)(group - 1);
-    case COMM_EXCHANGE: /* rank 0 for all: its part is as large as any */
+        n = moved_digits(from, to, digits);
+        break;
+    case COMM_EXCHANGE: {
+        Messages messages = {.ranks_per_node = machine->ranks_per_node};
         pieces_received(from, to, shape, nranks, 0, count_message, &messages);
-        return ALPHA_S * (double)messages;
+        if (messages.far > 0) *level = &machine->node;
+        return machine->rank.latency_s * (double)messages.near + machine->node.latency_s * (double)messages.far;
+    }
     case COMM_STRIDED_SLICE:
     case NCOMMS:
-        break;
+        return 0;
     }
-    return 0;
+    if (n < 0 || !within_node(machine, digits, n, nranks)) *level = &machine->node;
+    int64_t group = n < 0 ? nranks : digits_product(digits, n);
+    double steps = kind == COMM_ALL_TO_ALL ? (double)(group - 1) : log2_ceil(group) * (kind == COMM_ALL_REDUCE ? 2 : 1);
+    return (*level)->latency_s * steps;
 }
 
-static double conversion_cost(const Conversion *conversion, const Layout *from, const Shape *shape, int bytes, int nranks) {
-    double seconds = (double)max64(conversion->received.max, conversion->sent.max) * bytes / BYTES_PER_S;
+/* Seconds: per step the latency of its messages and its busiest rank's bytes over its slowest link. */
+static double conversion_cost(const Machine *machine, const Conversion *conversion, const Layout *from, const Shape *shape, int bytes,
+                              int nranks) {
+    double seconds = 0;
     for (int i = 0; i < conversion->nsteps; i++) {
-        seconds += step_latency(conversion->step[i].kind, from, &conversion->step[i].to, shape, nranks);
-        from = &conversion->step[i].to;
+        const ConversionStep *step = &conversion->step[i];
+        const MachineLevel *level;
+        Traffic received, sent;
+        traffic_step(step->kind, from, &step->to, shape, nranks, &received, &sent);
+        seconds += step_latency(machine, step->kind, from, &step->to, shape, nranks, &level);
+        seconds += (double)max64(received.max, sent.max) * bytes / level->bytes_per_s;
+        from = &step->to;
     }
     return seconds;
 }
@@ -280,8 +334,52 @@ static bool plan_gathers(const Layout *from, const Layout *to, const Shape *shap
     return true;
 }
 
+/* Between two device orders: no digit of one side says anything of the other's, so there is the exchange, which is at the bound; and in the
+ * canonical form all dimensions gathered, then a slice. */
+static void plan_mixed(const Layout *from, const Layout *to, const Shape *shape, int nranks, RedistributePolicy policy,
+                       Conversion *conversion) {
+    Layout at = *from, next;
+    Digit summed[MAX_DIGITS];
+    Reduction kind;
+    Traffic left = conversion->bound;
+    if (policy == REDISTRIBUTE_CANONICAL) {
+        if (layout_summed(from, to, summed, &kind) > 0) {
+            complete_towards(from, to, &next);
+            conversion_step(conversion, COMM_ALL_REDUCE, &next);
+            at = next;
+        }
+        for (int d = 0; d < shape->ndim; d++) {
+            if (layout_count(&at, d) == 0 || !with_list(&at, d, NULL, 0, &next)) continue;
+            layout_canonical(&next, shape);
+            conversion_step(conversion, COMM_ALL_GATHER, &next);
+            at = next;
+        }
+        if (layout_same(&at, to, shape, nranks)) return;
+        traffic_bound(&at, to, shape, nranks, &left); /* terms that stay owed may still have to go to the ranks that owe them */
+    }
+    conversion_step(conversion, left.total == 0 ? COMM_STRIDED_SLICE : COMM_EXCHANGE, to);
+}
+
+static void plan_natural(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
+                         const Machine *machine, Conversion *conversion) {
+    if (policy == REDISTRIBUTE_CANONICAL) {
+        plan_canonical(from, to, shape, nranks, conversion);
+        conversion_measure(conversion, from, shape, nranks);
+        return;
+    }
+    plan_direct(from, to, shape, nranks, &conversion->bound, conversion);
+    conversion_measure(conversion, from, shape, nranks);
+    Conversion gathers = {.bound = conversion->bound};
+    if (policy == REDISTRIBUTE_BOUND || conversion->step[0].kind != COMM_EXCHANGE || !plan_gathers(from, to, shape, &gathers)) return;
+    conversion_measure(&gathers, from, shape, nranks);
+    if (gathers.received.total <= conversion->received.total &&
+        conversion_cost(machine, &gathers, from, shape, dtype_bytes, nranks) <
+            conversion_cost(machine, conversion, from, shape, dtype_bytes, nranks))
+        *conversion = gathers;
+}
+
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
-                  Conversion *conversion, const char **why) {
+                  const Machine *machine, Conversion *conversion, const char **why) {
     memset(conversion, 0, sizeof *conversion);
     Pair pair;
     if (!pair_init(&pair, from, to, shape, nranks, why)) return false;
@@ -290,26 +388,19 @@ bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int 
         return true;
     }
     traffic_bound(from, to, shape, nranks, &conversion->bound);
-    switch (policy) {
-    case REDISTRIBUTE_CANONICAL:
-        plan_canonical(from, to, shape, nranks, conversion);
+    const Order *order;
+    if (!layout_orders_agree(from, to, &order)) {
+        plan_mixed(from, to, shape, nranks, policy, conversion);
         conversion_measure(conversion, from, shape, nranks);
-        break;
-    case REDISTRIBUTE_BOUND:
-        plan_direct(from, to, shape, nranks, &conversion->bound, conversion);
-        conversion_measure(conversion, from, shape, nranks);
-        break;
-    case REDISTRIBUTE_AUTO: {
-        plan_direct(from, to, shape, nranks, &conversion->bound, conversion);
-        conversion_measure(conversion, from, shape, nranks);
-        Conversion gathers = {.bound = conversion->bound};
-        if (conversion->step[0].kind != COMM_EXCHANGE || !plan_gathers(from, to, shape, &gathers)) break;
-        conversion_measure(&gathers, from, shape, nranks);
-        if (gathers.received.total <= conversion->received.total &&
-            conversion_cost(&gathers, from, shape, dtype_bytes, nranks) < conversion_cost(conversion, from, shape, dtype_bytes, nranks))
-            *conversion = gathers;
-        break;
+        return true;
     }
+    /* Digits are of positions: plan as if those were the ranks. */
+    Layout a = *from, b = *to;
+    a.order = b.order = NULL;
+    plan_natural(&a, &b, shape, dtype_bytes, nranks, policy, machine ? machine : &machine_cpu, conversion);
+    for (int i = 0; i < conversion->nsteps; i++) {
+        Layout *made = &conversion->step[i].to;
+        made->order = made->start[made->ndim + NREDUCTIONS] > 0 ? order : NULL;
     }
     return true;
 }

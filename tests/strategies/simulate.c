@@ -2,14 +2,22 @@
 
 #include <string.h>
 
-static int digit_value(Digit digit, int rank) {
-    return rank / digit.stride % digit.size;
+static int digit_value(Digit digit, int position) {
+    return position / digit.stride % digit.size;
+}
+
+int simulate_position(const Layout *layout, int rank) {
+    if (!layout->order) return rank;
+    int position = 0;
+    while (layout->order->rank[position] != rank)
+        position++;
+    return position;
 }
 
 /* ---- who holds what */
 
-/* Divides `n` indices among the values of the digits, one after the other; whether index i ends up with those of rank. */
-static bool dim_holds(const Digit *digits, int ndigits, int64_t n, int rank, int64_t i) {
+/* Divides `n` indices among the values of the digits, one after the other; whether index i ends up with those of position. */
+static bool dim_holds(const Digit *digits, int ndigits, int64_t n, int position, int64_t i) {
     for (int k = 0; k < ndigits; k++) {
         /* Deal out the part sizes: one index more for each of the first n % size. */
         int64_t begin = 0;
@@ -24,14 +32,15 @@ static bool dim_holds(const Digit *digits, int ndigits, int64_t n, int rank, int
             }
             begin += size;
         }
-        if (value != digit_value(digits[k], rank)) return false;
+        if (value != digit_value(digits[k], position)) return false;
     }
     return true;
 }
 
 bool simulate_holds(const Layout *layout, const Shape *shape, int rank, int cell) {
+    int position = simulate_position(layout, rank);
     for (int d = shape->ndim - 1; d >= 0; d--) {
-        if (!dim_holds(layout_list(layout, d), layout_count(layout, d), shape->dim[d], rank, cell % shape->dim[d])) return false;
+        if (!dim_holds(layout_list(layout, d), layout_count(layout, d), shape->dim[d], position, cell % shape->dim[d])) return false;
         cell = (int)(cell / shape->dim[d]);
     }
     return true;
@@ -39,11 +48,11 @@ bool simulate_holds(const Layout *layout, const Shape *shape, int rank, int cell
 
 /* The number of the term that rank holds: its partial digits. */
 static int term_of(const Layout *layout, int rank) {
-    int term = 0;
+    int term = 0, position = simulate_position(layout, rank);
     for (int list = layout->ndim; list < layout->ndim + NREDUCTIONS; list++)
         for (int k = 0; k < layout_count(layout, list); k++) {
             Digit digit = layout_list(layout, list)[k];
-            term = term * digit.size + digit_value(digit, rank);
+            term = term * digit.size + digit_value(digit, position);
         }
     return term;
 }
@@ -51,14 +60,27 @@ static int term_of(const Layout *layout, int rank) {
 uint32_t simulate_wanted(const Layout *from, const Layout *to, int nranks, int rank) {
     if (layout_count(from, from->ndim) + layout_count(from, from->ndim + 1) + layout_count(from, from->ndim + 2) == 0) return 1;
     uint32_t wanted = 0;
+    int position = simulate_position(to, rank);
     for (int other = 0; other < nranks; other++) {
+        int source = simulate_position(from, other);
         bool same = true; /* in the digits that stay owed: those terms belong together */
         for (int list = to->ndim; list < to->ndim + NREDUCTIONS && same; list++)
             for (int k = 0; k < layout_count(to, list) && same; k++)
-                same = digit_value(layout_list(to, list)[k], other) == digit_value(layout_list(to, list)[k], rank);
+                same = digit_value(layout_list(to, list)[k], source) == digit_value(layout_list(to, list)[k], position);
         if (same) wanted |= 1u << term_of(from, other);
     }
     return wanted;
+}
+
+/* The same for all ranks and cells. */
+typedef struct Holdings {
+    bool at[SIMULATE_RANKS][SIMULATE_CELLS];
+} Holdings;
+
+static void holdings_fill(Holdings *holdings, const Layout *layout, const Shape *shape, int nranks, int ncells) {
+    for (int rank = 0; rank < nranks; rank++)
+        for (int cell = 0; cell < ncells; cell++)
+            holdings->at[rank][cell] = simulate_holds(layout, shape, rank, cell);
 }
 
 void simulate_begin(World *world, const Layout *from, const Shape *shape, int nranks) {
@@ -79,6 +101,7 @@ typedef struct Delivery {
     World next;
     Ranges *counts;
     const Layout *from;
+    Holdings needs; /* under the step's target */
     const char *why;
 } Delivery;
 
@@ -140,23 +163,23 @@ static void step_exchange(Delivery *d, const Layout *to) {
     }
 }
 
-/* The ranks that differ from rank only in the partial digits that the step removes. */
+/* The ranks that differ from rank only in the partial digits that the step removes, in the order of their positions. */
 static int group_of(const Layout *from, const Layout *to, int nranks, int rank, int *members) {
-    int n = 0;
+    int n = 0, position = simulate_position(from, rank);
     for (int other = 0; other < nranks; other++) {
-        /* Two ranks are together when taking the removed digits away leaves the same number. */
-        int mine = rank, its = other;
+        /* Two positions are together when taking the removed digits away leaves the same number. */
+        int mine = position, its = other;
         for (int list = from->ndim; list < from->ndim + NREDUCTIONS; list++)
             for (int k = 0; k < layout_count(from, list); k++) {
                 Digit digit = layout_list(from, list)[k];
-                mine -= digit_value(digit, rank) * digit.stride;
+                mine -= digit_value(digit, position) * digit.stride;
                 its -= digit_value(digit, other) * digit.stride;
             }
         bool same = mine == its;
         for (int list = to->ndim; list < to->ndim + NREDUCTIONS && same; list++)
             for (int k = 0; k < layout_count(to, list) && same; k++)
-                same = digit_value(layout_list(to, list)[k], rank) == digit_value(layout_list(to, list)[k], other);
-        if (same) members[n++] = other;
+                same = digit_value(layout_list(to, list)[k], position) == digit_value(layout_list(to, list)[k], other);
+        if (same) members[n++] = from->order ? from->order->rank[other] : other;
     }
     return n;
 }
@@ -195,20 +218,21 @@ static void step_reduce_scatter(Delivery *d, const Layout *to) {
     for (int rank = 0; rank < d->world->nranks; rank++) {
         int members[SIMULATE_RANKS], n = group_of(d->from, to, d->world->nranks, rank, members);
         for (int cell = 0; cell < d->world->ncells; cell++)
-            for (int k = 0; k < n && simulate_holds(to, d->world->shape, rank, cell); k++)
+            for (int k = 0; k < n && d->needs.at[rank][cell]; k++)
                 deliver(d, d->world, members[k], rank, cell);
     }
 }
 
-static void step_slice(Delivery *d, const Layout *to) {
+static void step_slice(Delivery *d) {
     for (int rank = 0; rank < d->world->nranks; rank++)
         for (int cell = 0; cell < d->world->ncells; cell++)
-            if (simulate_holds(to, d->world->shape, rank, cell)) deliver(d, d->world, rank, rank, cell);
+            if (d->needs.at[rank][cell]) deliver(d, d->world, rank, rank, cell);
 }
 
 bool simulate_step(World *world, const Layout *origin, const Layout *from, const ConversionStep *step, Ranges *counts, const char **why) {
     Delivery d = {.world = world, .counts = counts, .from = from};
     d.next.shape = world->shape, d.next.nranks = world->nranks, d.next.ncells = world->ncells;
+    holdings_fill(&d.needs, &step->to, world->shape, world->nranks, world->ncells);
     switch (step->kind) {
     case COMM_ALL_REDUCE:
         step_all_reduce(&d, &step->to);
@@ -222,7 +246,7 @@ bool simulate_step(World *world, const Layout *origin, const Layout *from, const
         step_exchange(&d, &step->to);
         break;
     case COMM_STRIDED_SLICE:
-        step_slice(&d, &step->to);
+        step_slice(&d);
         break;
     case NCOMMS:
         break;
@@ -230,7 +254,7 @@ bool simulate_step(World *world, const Layout *origin, const Layout *from, const
     for (int rank = 0; rank < world->nranks && !d.why; rank++) {
         uint32_t wanted = simulate_wanted(origin, &step->to, world->nranks, rank);
         for (int cell = 0; cell < world->ncells && !d.why; cell++) {
-            bool holds = simulate_holds(&step->to, world->shape, rank, cell);
+            bool holds = d.needs.at[rank][cell];
             if (d.next.terms[rank][cell] != (holds ? wanted : 0))
                 d.why = holds ? "a rank lacks terms of a cell" : "a rank gets a cell that it does not need";
         }
@@ -244,27 +268,33 @@ bool simulate_step(World *world, const Layout *origin, const Layout *from, const
 
 void simulate_bound(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *bound) {
     static World has; /* large; only here */
+    static Holdings needs;
     simulate_begin(&has, from, shape, nranks);
+    holdings_fill(&needs, to, shape, nranks, has.ncells);
+    uint32_t wanted_by[SIMULATE_RANKS];
+    for (int rank = 0; rank < nranks; rank++)
+        wanted_by[rank] = simulate_wanted(from, to, nranks, rank);
     int64_t missing[SIMULATE_RANKS] = {0}, most = 0;
     bool partial = false;
     *bound = (Traffic){0};
     for (int cell = 0; cell < has.ncells; cell++) {
         bool done[SIMULATE_RANKS] = {false};
         for (int rank = 0; rank < nranks; rank++) {
-            if (done[rank] || !simulate_holds(to, shape, rank, cell)) continue;
+            if (done[rank] || !needs.at[rank][cell]) continue;
             /* All that need the same sum of the same terms. */
-            uint32_t wanted = simulate_wanted(from, to, nranks, rank);
+            uint32_t wanted = wanted_by[rank];
             int terms = 0, needers = 0;
             bool any_holds = false;
             for (int bit = 0; bit < 32; bit++)
                 terms += wanted >> bit & 1;
             for (int other = 0; other < nranks; other++) {
-                if (!simulate_holds(to, shape, other, cell) || simulate_wanted(from, to, nranks, other) != wanted) continue;
+                if (!needs.at[other][cell] || wanted_by[other] != wanted) continue;
+                bool holds = has.terms[other][cell] & wanted; /* not of another sum: of two device orders */
                 done[other] = true;
                 needers++;
-                if (has.terms[other][cell]) any_holds = true;
-                if (terms > 1 || !has.terms[other][cell]) missing[other]++;
-                if (terms == 1) bound->total += !has.terms[other][cell];
+                if (holds) any_holds = true;
+                if (terms > 1 || !holds) missing[other]++;
+                if (terms == 1) bound->total += !holds;
             }
             if (terms == 1) continue;
             partial = true;

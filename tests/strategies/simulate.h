@@ -3,7 +3,7 @@
 #pragma once
 #include "strategies/strategies.h"
 
-enum { SIMULATE_RANKS = 12, SIMULATE_CELLS = 96 };
+enum { SIMULATE_RANKS = 16, SIMULATE_CELLS = 96 };
 
 typedef struct Ranges {
     int64_t received[SIMULATE_RANKS], sent[SIMULATE_RANKS];
@@ -16,6 +16,8 @@ typedef struct World {
     uint32_t terms[SIMULATE_RANKS][SIMULATE_CELLS];
 } World;
 
+/* The position of rank in the layout's device order, by searching it. */
+int simulate_position(const Layout *layout, int rank);
 /* Whether rank holds (needs) the cell under layout; by dividing the index range again and again. */
 bool simulate_holds(const Layout *layout, const Shape *shape, int rank, int cell);
 /* The state before the conversion: each rank has its own term of the cells of its box. The terms are those of `from`. */
@@ -29,3 +31,7 @@ bool simulate_step(World *world, const Layout *origin, const Layout *from, const
 void simulate_bound(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *bound);
 /* All layouts of up to 2 dimensions on nranks ranks whose digits are digits of some mesh, partial sums included. Returns their number. */
 int simulate_layouts(int nranks, int ndim, bool partial, Layout *layouts, int room);
+
+/* Plans the conversion under every policy and runs each plan: what is said to move is what moved, the result is right on every rank, auto and
+ * bound receive what simulate_bound says. Asserts; false: the pair is illegal (the target owes what the source does not), and was refused. */
+bool simulate_policies(const Layout *from, const Layout *to, const Shape *shape, int nranks);

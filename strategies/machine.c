@@ -1,0 +1,210 @@
+/* The machine that conversions are planned for: two levels of links, each with a latency and a bandwidth; and the file that says so
+ * (docs/machine.md). What a machine decides is how values are converted, never what is computed where. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/strategies.h"
+
+/* A node of 8 cores that share memory, gigabit-class messages between nodes: prun's own figures on common servers are of this size. */
+const Machine machine_cpu = {
+    .name = "cpu", .ranks_per_node = 8, .rank = {.latency_s = 2e-6, .bytes_per_s = 8e9}, .node = {.latency_s = 3e-5, .bytes_per_s = 1e9}};
+
+/* 8 GPUs a node joined by NVLink 4 (18 links of 20.6 GB/s, ring algorithms at 92 %), a 400 Gbit/s adapter for each; latencies are those of
+ * NCCL's tuning model (src/graph/tuning.cc): the base of a ring, and with the steps of a network link. */
+const Machine machine_gpu8 = {.name = "gpu8",
+                              .ranks_per_node = 8,
+                              .rank = {.latency_s = 7e-6, .bytes_per_s = 3.4e11},
+                              .node = {.latency_s = 1.4e-5, .bytes_per_s = 4.5e10}};
+
+const Machine *machine_named(const char *name) {
+    static const Machine *const machines[] = {&machine_cpu, &machine_gpu8};
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
+        if (strcmp(machines[i]->name, name) == 0) return machines[i];
+    return NULL;
+}
+
+void machine_print(Text *text, const Machine *machine) {
+    text_printf(text, "pcc-machine 1\nname %s\nranks_per_node %d\n", machine->name, machine->ranks_per_node);
+    text_printf(text, "rank %.4g s %.4g B/s\n", machine->rank.latency_s, machine->rank.bytes_per_s);
+    text_printf(text, "node %.4g s %.4g B/s\n", machine->node.latency_s, machine->node.bytes_per_s);
+}
+
+/* ---- reading */
+
+enum { MAX_WORDS = 6, MAX_RANKS_PER_NODE = 1 << 16 };
+
+typedef struct Word {
+    Span span;
+    const char *text; /* NUL-terminated copy */
+} Word;
+
+typedef struct Reader {
+    Arena *arena;
+    Diags *diags;
+    Machine *machine;
+    int file;
+    int nwords;
+    Word word[MAX_WORDS + 1];
+    Span given[4]; /* where each key was given; line 0: not yet */
+} Reader;
+
+enum { KEY_NAME, KEY_RANKS_PER_NODE, KEY_RANK, KEY_NODE, NKEYS };
+static const struct {
+    const char *word, *form;
+    int nwords;
+} keys[NKEYS] = {
+    [KEY_NAME] = {"name", "name cpu", 2},
+    [KEY_RANKS_PER_NODE] = {"ranks_per_node", "ranks_per_node 8", 2},
+    [KEY_RANK] = {"rank", "rank 2e-06 s 8e+09 B/s", 5},
+    [KEY_NODE] = {"node", "node 3e-05 s 1e+09 B/s", 5},
+};
+
+/* The words of the line at text[0 .. n), '#' begins a comment. */
+static void read_words(Reader *reader, const char *text, size_t n, int line) {
+    reader->nwords = 0;
+    for (size_t at = 0; at < n && text[at] != '#';) {
+        if (isspace((unsigned char)text[at])) {
+            at++;
+            continue;
+        }
+        size_t end = at;
+        while (end < n && !isspace((unsigned char)text[end]) && text[end] != '#')
+            end++;
+        if (reader->nwords <= MAX_WORDS)
+            reader->word[reader->nwords++] = (Word){{reader->file, line, (int)at + 1, (int)(end - at)}, arena_copy(reader->arena, text + at, end - at)};
+        at = end;
+    }
+}
+
+/* A positive real with its unit behind it: words i and i + 1. */
+static bool read_quantity(Reader *reader, int i, const char *unit, double *value) {
+    const Word *number = &reader->word[i], *its_unit = &reader->word[i + 1];
+    char *end;
+    *value = strtod(number->text, &end);
+    bool decimal = number->text[strspn(number->text, "+-.0123456789eE")] == '\0';
+    if (!decimal || end == number->text || *end != '\0' || !isfinite(*value) || *value <= 0) {
+        diag_error(reader->diags, number->span, "expected a positive number, as in 2e-06");
+        return false;
+    }
+    if (strcmp(its_unit->text, unit) == 0) return true;
+    diag_error(reader->diags, its_unit->span, "expected the unit '%s', not '%s'", unit, its_unit->text);
+    return false;
+}
+
+static bool read_level(Reader *reader, MachineLevel *level) {
+    return read_quantity(reader, 1, "s", &level->latency_s) && read_quantity(reader, 3, "B/s", &level->bytes_per_s);
+}
+
+static bool read_ranks_per_node(Reader *reader) {
+    const Word *word = &reader->word[1];
+    char *end;
+    errno = 0;
+    long n = strtol(word->text, &end, 10);
+    if (errno != 0 || !isdigit((unsigned char)word->text[0]) || *end != '\0' || n < 1 || n > MAX_RANKS_PER_NODE) {
+        diag_error(reader->diags, word->span, "expected the number of ranks of a node, from 1 to %d", MAX_RANKS_PER_NODE);
+        return false;
+    }
+    reader->machine->ranks_per_node = (int)n;
+    return true;
+}
+
+/* The name appears in the plan's line of options. */
+static bool read_name(Reader *reader) {
+    const Word *word = &reader->word[1];
+    for (const char *c = word->text; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("_-.", *c)) {
+            diag_error(reader->diags, word->span, "a name has letters, digits, '_', '-' and '.' only");
+            return false;
+        }
+    reader->machine->name = word->text;
+    return true;
+}
+
+static bool read_line(Reader *reader) {
+    const Word *first = &reader->word[0];
+    int key = 0;
+    while (key < NKEYS && strcmp(keys[key].word, first->text) != 0)
+        key++;
+    if (key == NKEYS) {
+        const char *names[NKEYS];
+        for (int i = 0; i < NKEYS; i++)
+            names[i] = keys[i].word;
+        const char *nearest = name_nearest(first->text, names, NKEYS);
+        diag_error(reader->diags, first->span, "unknown key '%s'", first->text);
+        if (nearest) diag_hint(reader->diags, "did you mean '%s'?", nearest);
+        return false;
+    }
+    if (reader->given[key].line > 0) {
+        diag_error(reader->diags, first->span, "'%s' is given twice", first->text);
+        diag_note(reader->diags, reader->given[key], "the first time here");
+        return false;
+    }
+    reader->given[key] = first->span;
+    if (reader->nwords != keys[key].nwords) {
+        diag_error(reader->diags, reader->word[reader->nwords > keys[key].nwords ? keys[key].nwords : reader->nwords - 1].span,
+                   "expected a line such as '%s'", keys[key].form);
+        return false;
+    }
+    switch (key) {
+    case KEY_NAME:
+        return read_name(reader);
+    case KEY_RANKS_PER_NODE:
+        return read_ranks_per_node(reader);
+    case KEY_RANK:
+        return read_level(reader, &reader->machine->rank);
+    case KEY_NODE:
+        return read_level(reader, &reader->machine->node);
+    }
+    return false;
+}
+
+bool machine_read(Machine *machine, Arena *arena, Diags *diags, const char *name, const char *text, size_t n) {
+    *machine = (Machine){0};
+    Reader reader = {.arena = arena, .diags = diags, .machine = machine, .file = diags_add_file(diags, name, text, n)};
+    bool good = true;
+    int line = 0;
+    for (size_t at = 0; at < n || line == 0;) {
+        size_t end = at;
+        while (end < n && text[end] != '\n')
+            end++;
+        read_words(&reader, text + at, end - at, ++line);
+        at = end + 1;
+        if (line == 1) {
+            if (reader.nwords == 2 && strcmp(reader.word[0].text, "pcc-machine") == 0 && strcmp(reader.word[1].text, "1") == 0) continue;
+            diag_error(diags, reader.nwords ? reader.word[0].span : (Span){reader.file, 1, 1, 1},
+                       "a machine file begins with the line 'pcc-machine 1'");
+            diag_hint(diags, "prun --calibrate FILE writes one");
+            return false;
+        }
+        if (reader.nwords > 0 && !read_line(&reader)) good = false;
+    }
+    for (int key = 0; good && key < NKEYS; key++)
+        if (reader.given[key].line == 0) {
+            diag_error(diags, (Span){reader.file, line, 1, 1}, "there is no line '%s'", keys[key].form);
+            good = false;
+        }
+    return good;
+}
+
+bool machine_find(const char *what, Arena *arena, Diags *diags, Machine *machine, Error *error) {
+    const Machine *named = machine_named(what);
+    if (named) {
+        *machine = *named;
+        return true;
+    }
+    enum { MAX_BYTES = 1 << 16 };
+    char *text;
+    size_t n;
+    if (!file_read(arena, what, MAX_BYTES, &text, &n, error)) {
+        char why[sizeof error->text];
+        snprintf(why, sizeof why, "%s", error->text);
+        return error_set(error, error->code, "--machine takes cpu, gpu8 or a machine file: %.900s", why);
+    }
+    if (machine_read(machine, arena, diags, what, text, n)) return true;
+    error->code = EXIT_REJECTED;
+    error->text[0] = '\0';
+    return false;
+}
