@@ -2,6 +2,11 @@
 #pragma once
 #include "proof/proof.h"
 
+/* ---------------------------------------------------------------- check.c: the compositional proof (PROOF.md 1) */
+
+/* Counts what it shows in *proof; false with *error. */
+bool compositional_check(const Plan *plan, Proof *proof, Error *error);
+
 /* ---------------------------------------------------------------- layout.c: boxes, sets of digits, conversions, in this folder's own words */
 
 /* A set of digits as disjoint intervals of strides: [low, high) stands for the digit (high / low)@low. Ascending. */

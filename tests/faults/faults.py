@@ -172,7 +172,7 @@ seed(unit("compiler", "redistribute"),
      ("JSON of the bound alone", "compiler/redistribute.c", "c->received.total, c->received.max, c->sent.total", "c->bound.total, c->bound.max, c->sent.total"))
 seed(CLI,
      ("a certificate that outlives an edit", "compiler/check.c", "plan->certificate = NULL;", ""),
-     ("a check that proves nothing", "compiler/check.c", "|| !proof_check(&plan, &proof, &error)) {", "|| false) {"),
+     ("a check that proves nothing", "compiler/check.c", "|| !proof_check(&plan, NULL, &proof, &error)) {", "|| false) {"),
      ("a plan that is not proved", "compiler/emit.c", "if (!c->options->prove) return true;", "return true;"))
 seed(DUMPS,
      ("another rank's slice", "compiler/dump.c", "layout_box(to->layout, &to->type.shape, v->rank, &target);", "layout_box(to->layout, &to->type.shape, 0 * v->rank, &target);"),

@@ -45,7 +45,7 @@ static char last[1024]; /* why the last one was refused */
 static bool proved(const Plan *plan) {
     Proof proof;
     Error error = {0};
-    bool ok = proof_check(plan, &proof, &error);
+    bool ok = proof_check(plan, &(ProofOptions){0}, &proof, &error);
     snprintf(last, sizeof last, "%s", error.text);
     return ok;
 }
