@@ -1,79 +1,18 @@
-/* collectives: the conversions of a value planned together (-O2).
+/* collectives: c->spmd as it runs (-O2).
  *
- * Before: c->spmd in canonical form. After: the same values reach the same users in the same layouts, by fewer bytes:
- * - all converts between a value as its producer leaves it and a layout in which some node takes it are one conversion, replanned; so a
- * partial sum whose users want parts of it becomes a ReduceScatter where that is exact, else an exchange, and an AllReduce whose result was
- * only sliced is gone;
- * - when several layouts are wanted, each is made from whatever is cheapest among the value itself and the layouts made before, larger
- * boxes first; equal communications of one value are one. At -O0 and -O1 nothing changes. */
+ * Before: c->spmd in canonical form, c->flow as partial.c and place.c left it. After: every node takes its operands and leaves its results as the
+ * flow says, and the ways from each value to those who take it are a tree of conversions (tree.c): so a partial sum whose users want parts of
+ * it becomes a ReduceScatter where that is exact, else an exchange; an AllReduce or AllGather whose result was only sliced is gone, conversions
+ * that cancel are gone, and equal communications of one value are one. At -O0 and -O1 nothing changes. */
 #include <assert.h>
-#include <string.h>
 
-#include "compiler/compiler.h"
+#include "compiler/flow.h"
 
-/* A layout in which users take a value, and how it is made. */
-typedef struct Target {
-    const Layout *layout;
-    int64_t elements; /* of the largest box */
-    int value;        /* in the new graph, -1: not yet made */
-    int parent;       /* target from which it is made, -1: the value itself */
-} Target;
-
-/* The targets of one value: in order of first use, after plan_targets by falling size. */
+/* The targets of one value, planned when its first user comes. */
 typedef struct Wanted {
-    VEC(Target) targets;
+    Targets targets;
     bool planned;
 } Wanted;
-
-enum { MAX_SOURCES = 16 }; /* targets tried as a source for later ones: bounds the work for a value with very many users */
-
-/* The value at the start of the converts that lead to v. */
-static int root_of(const Graph *g, int v) {
-    while (g->nodes.at[g->values.at[v].node].op == OP_convert)
-        v = g->nodes.at[g->values.at[v].node].in[0];
-    return v;
-}
-
-static int find_target(const Wanted *wanted, const Layout *layout) {
-    for (int i = 0; i < wanted->targets.n; i++)
-        if (wanted->targets.at[i].layout == layout) return i;
-    return -1;
-}
-
-static void want(Compilation *c, Wanted *wanted, const Graph *g, int v) {
-    int root = root_of(g, v);
-    const Value *value = &g->values.at[v];
-    if (value->layout == g->values.at[root].layout || find_target(&wanted[root], value->layout) >= 0) return;
-    int64_t elements = layout_max_elements(value->layout, &value->type.shape);
-    vec_push(c->arena, &wanted[root].targets, (Target){.layout = value->layout, .elements = elements, .value = -1, .parent = -1});
-}
-
-/* What a conversion costs: elements that the busiest rank receives, then the number of communications. */
-static bool cheaper(const Conversion *a, const Conversion *b) {
-    return a->received.max != b->received.max ? a->received.max < b->received.max : a->rounds < b->rounds;
-}
-
-/* Decides from what each target is made: largest boxes first, each from the cheapest source so far. */
-static void plan_targets(Compilation *c, const Value *value, Wanted *wanted) {
-    Target *target = wanted->targets.at;
-    for (int i = 1; i < wanted->targets.n; i++) {
-        Target moved = target[i];
-        int at = i;
-        for (; at > 0 && target[at - 1].elements < moved.elements; at--)
-            target[at] = target[at - 1];
-        target[at] = moved;
-    }
-    for (int i = 0; i < wanted->targets.n; i++) {
-        const Conversion *best = conversion_plan(c, value->layout, target[i].layout, &value->type, c->options->redistribution);
-        for (int j = 0; j < i && j < MAX_SOURCES; j++) {
-            const Conversion *other = conversion_plan(c, target[j].layout, target[i].layout, &value->type, c->options->redistribution);
-            if (!cheaper(other, best)) continue;
-            best = other;
-            target[i].parent = j;
-        }
-    }
-    wanted->planned = true;
-}
 
 /* Makes target i, and what it is made from, in the new graph. */
 static int make(Rebuild *r, int root, Wanted *wanted, int i) {
@@ -81,33 +20,38 @@ static int make(Rebuild *r, int root, Wanted *wanted, int i) {
     Target *target = &wanted->targets.at[i];
     if (target->value >= 0) return target->value;
     int value = target->parent < 0 ? root : make(r, root, wanted, target->parent);
+    const Layout *from = target->parent < 0 ? c->flow->layout[root] : wanted->targets.at[target->parent].layout;
     TensorType type = c->spmd.values.at[root].type;
-    const Conversion *conversion = conversion_plan(c, c->spmd.values.at[value].layout, target->layout, &type, c->options->redistribution);
+    const Conversion *conversion = conversion_plan(c, from, target->layout, &type, c->options->redistribution);
     for (int s = 0; s < conversion->nsteps; s++)
         value = rebuild_convert(r, value, conversion->step[s].kind, &conversion->step[s].to);
-    return target->value = value;
+    return wanted->targets.at[i].value = value;
 }
 
-/* The new graph's value for what was v in the old one. Roots keep their ids. */
-static int obtain(Rebuild *r, Wanted *wanted, int v) {
-    int root = root_of(&r->old, v);
-    const Layout *layout = r->old.values.at[v].layout;
-    if (layout == r->old.values.at[root].layout) return root;
-    if (!wanted[root].planned) plan_targets(r->c, &r->old.values.at[root], &wanted[root]);
-    int target = find_target(&wanted[root], layout);
-    assert(target >= 0);
-    return make(r, root, &wanted[root], target);
+/* The new graph's value for `root` in this layout. Roots keep their ids. */
+static int obtain(Rebuild *r, Wanted *wanted, int root, const Layout *layout) {
+    Flow *flow = r->c->flow;
+    Targets *targets = &wanted[root].targets;
+    if (layout == flow->layout[root]) return root;
+    if (!wanted[root].planned) {
+        flow_targets(flow, root, targets);
+        tree_plan(r->c, &r->old.values.at[root].type, flow->layout[root], targets);
+        wanted[root].planned = true;
+    }
+    for (int i = 0; i < targets->n; i++)
+        if (targets->at[i].layout == layout) return make(r, root, &wanted[root], i);
+    assert(!"a layout that nobody announced");
+    return root;
 }
 
 bool pass_collectives(Compilation *c) {
     if (c->options->optimize < 2) return true;
+    Flow *flow = flow_of(c);
     Graph old = c->spmd;
+    flow->g = &old;
+    for (int v = 0; v < c->graph.values.n; v++)
+        old.values.at[v].layout = flow->layout[v];
     Wanted *wanted = arena_alloc(c->arena, sizeof *wanted * (size_t)(old.values.n + 1));
-    for (int n = 0; n < old.nodes.n; n++)
-        for (int i = 0; old.nodes.at[n].op != OP_convert && i < old.nodes.at[n].nin; i++)
-            want(c, wanted, &old, old.nodes.at[n].in[i]);
-    if (old.loss >= 0) want(c, wanted, &old, old.loss);
-
     Rebuild r;
     rebuild_begin(&r, c, &old, c->graph.values.n);
     for (int n = 0; n < old.nodes.n; n++) {
@@ -116,11 +60,12 @@ bool pass_collectives(Compilation *c) {
         if (node->op == OP_convert) continue;
         int in[MAX_IN];
         for (int i = 0; i < node->nin; i++)
-            in[i] = obtain(&r, wanted, node->in[i]);
+            in[i] = obtain(&r, wanted, flow->root[n][i], flow->need[n][i]);
         rebuild_node(&r, n, in);
         for (int k = 0; k < node->nout; k++)
-            if (old.loss >= 0 && node->out[k] == root_of(&old, old.loss)) c->spmd.loss = obtain(&r, wanted, old.loss);
+            if (flow->loss >= 0 && node->out[k] == flow->loss) c->spmd.loss = obtain(&r, wanted, flow->loss, flow->loss_need);
     }
     if (old.nforward == old.nodes.n) c->spmd.nforward = c->spmd.nodes.n;
+    c->flow = NULL;
     return pass_localize(c);
 }

@@ -1,0 +1,94 @@
+/* tree: one value is wanted in several layouts; what is made from what. The exact optimum is a Steiner arborescence; few values have more than two
+ * targets, so a greedy tree that is then improved edge by edge is as good on all that tests have tried. */
+#include "compiler/flow.h"
+
+enum { MAX_SOURCES = 16 }; /* targets tried as a source for others: bounds the work for a value with very many */
+
+int cost_compare(FlowCost a, FlowCost b) {
+    if (a.max != b.max) return a.max < b.max ? -1 : 1;
+    if (a.total != b.total) return a.total < b.total ? -1 : 1;
+    return a.count < b.count ? -1 : a.count > b.count;
+}
+
+bool convertible(const Layout *from, const Layout *to) {
+    Digit digits[MAX_DIGITS];
+    Reduction kind;
+    return from == to || !layout_is_partial(to) || layout_summed(from, to, digits, &kind) >= 0;
+}
+
+static FlowCost edge_cost(Compilation *c, const Layout *from, const Layout *to, const TensorType *type) {
+    const Conversion *plan = conversion_plan(c, from, to, type, c->options->redistribution);
+    return (FlowCost){.max = plan->received.max, .total = plan->received.total, .count = plan->rounds};
+}
+
+static const Layout *source_of(const Layout *from, const Targets *targets, int i) {
+    return i < 0 ? from : targets->at[i].layout;
+}
+
+static bool is_descendant(const Targets *targets, int i, int ancestor) {
+    for (; i >= 0; i = targets->at[i].parent)
+        if (i == ancestor) return true;
+    return false;
+}
+
+static void sort_by_size(Targets *targets) {
+    for (int i = 1; i < targets->n; i++) {
+        Target moved = targets->at[i];
+        int at = i;
+        for (; at > 0 && targets->at[at - 1].elements < moved.elements; at--)
+            targets->at[at] = targets->at[at - 1];
+        targets->at[at] = moved;
+    }
+}
+
+/* Gives target i the cheapest of the value and the targets in [0, limit). True when that changed it. */
+static bool choose_parent(Compilation *c, const TensorType *type, const Layout *from, Targets *targets, int i, int limit) {
+    Target *target = &targets->at[i];
+    int before = target->parent;
+    FlowCost best = edge_cost(c, source_of(from, targets, before), target->layout, type);
+    for (int j = -1; j < limit && j < MAX_SOURCES; j++) {
+        const Layout *source = source_of(from, targets, j);
+        if (j == before || j == i || !convertible(source, target->layout) || is_descendant(targets, j, i)) continue;
+        FlowCost cost = edge_cost(c, source, target->layout, type);
+        if (cost_compare(cost, best) >= 0) continue;
+        best = cost;
+        target->parent = j;
+    }
+    return target->parent != before;
+}
+
+static FlowCost plan(Compilation *c, const TensorType *type, const Layout *from, Targets *targets) {
+    FlowCost sum = {0};
+    sort_by_size(targets);
+    for (int i = 0; i < targets->n; i++) {
+        targets->at[i].parent = -1;
+        choose_parent(c, type, from, targets, i, i);
+    }
+    bool changed = targets->n > 1;
+    for (int turn = 0; changed && turn < MAX_SOURCES; turn++) {
+        changed = false;
+        for (int i = 0; i < targets->n; i++)
+            changed |= choose_parent(c, type, from, targets, i, targets->n);
+    }
+    for (int i = 0; i < targets->n; i++)
+        cost_add(&sum, edge_cost(c, source_of(from, targets, targets->at[i].parent), targets->at[i].layout, type));
+    return sum;
+}
+
+FlowCost tree_plan(Compilation *c, const TensorType *type, const Layout *from, Targets *targets) {
+    FlowCost cost = plan(c, type, from, targets);
+    if (targets->n < 2 || targets->n > MAX_SOURCES || !layout_is_partial(from)) return cost;
+    Layout complete;
+    layout_complete(from, &complete);
+    const Layout *helper = graph_layout(&c->spmd, &complete, &type->shape);
+    for (int i = 0; i < targets->n; i++)
+        if (targets->at[i].layout == helper) return cost;
+    Targets more = {0};
+    for (int i = 0; i < targets->n; i++)
+        vec_push(c->arena, &more, targets->at[i]);
+    vec_push(c->arena, &more, (Target){.layout = helper, .elements = layout_max_elements(helper, &type->shape), .value = -1, .helps = true});
+    FlowCost other = plan(c, type, from, &more);
+    if (cost_compare(other, cost) >= 0) return cost;
+    *targets = more;
+    return other;
+}
