@@ -23,6 +23,20 @@ static bool *active_values(const Graph *g) {
     return active;
 }
 
+/* What is known of each value's gradient: the sum of the contributions that are products, and that of the others. Where the product's contracted
+ * dimension is split over ranks they are partial sums, which can be added up before they are completed, once: so they are added first. */
+typedef struct Gradients {
+    int *sum, *products; /* per value, -1: none */
+} Gradients;
+
+/* A product, perhaps moved about since. */
+static bool is_product(const Graph *g, int value) {
+    const Node *node = &g->nodes.at[g->values.at[value].node];
+    while (node->op == OP_reshape || node->op == OP_transpose || node->op == OP_neg)
+        node = &g->nodes.at[g->values.at[node->in[0]].node];
+    return node->op == OP_einsum || node->op == OP_matmul;
+}
+
 /* grad[value] += dy. The sum plays the part of the value it is a gradient of. */
 static void accumulate(Graph *g, int *grad, int value, int dy) {
     if (grad[value] < 0) {
@@ -36,12 +50,23 @@ static void accumulate(Graph *g, int *grad, int value, int dy) {
         graph_emit_gradient(g, g->values.at[value].node, OP_add, (int[]){grad[value], dy}, (int[]){part, part}, 2, part, NULL, name);
 }
 
+/* The whole gradient of a value, once all that use it have contributed. */
+static void complete(Graph *g, const Gradients *grads, int value) {
+    int others = grads->sum[value];
+    if (grads->products[value] < 0) return;
+    grads->sum[value] = grads->products[value];
+    if (others >= 0) accumulate(g, grads->sum, value, others);
+}
+
 static void backward(Graph *g, const bool *active, int *grad) {
+    Gradients grads = {grad, arena_alloc(g->arena, sizeof *grad * (size_t)(g->values.n + 1))};
+    memset(grads.products, -1, sizeof *grad * (size_t)(g->values.n + 1));
     for (int n = g->nforward - 1; n >= 0; n--) {
         Node node = g->nodes.at[n]; /* a copy: adjoints add nodes */
         int dy[MAX_OUT], dx[MAX_IN];
         bool reached = false;
         for (int k = 0; k < node.nout; k++) {
+            complete(g, &grads, node.out[k]);
             dy[k] = active[node.out[k]] ? grad[node.out[k]] : -1;
             reached |= dy[k] >= 0;
         }
@@ -50,7 +75,7 @@ static void backward(Graph *g, const bool *active, int *grad) {
             dx[i] = -1;
         op_table[node.op].adjoint(g, n, dy, dx);
         for (int i = 0; i < node.nin; i++)
-            if (dx[i] >= 0 && active[node.in[i]]) accumulate(g, grad, node.in[i], dx[i]);
+            if (dx[i] >= 0 && active[node.in[i]]) accumulate(g, is_product(g, dx[i]) ? grads.products : grads.sum, node.in[i], dx[i]);
     }
 }
 
