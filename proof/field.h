@@ -6,6 +6,7 @@
  *   semantics.c  one hand-written function an operator
  *   tangent.c    one hand-written derivative an operator: the reference of autodiff
  *   graphs.c     whole graphs: evaluation, sameness of two graphs, gradients against tangents
+ *   adjoints.c   the gradient of each operator of a graph alone, at small sizes
  *   spread.c     a tensor on all ranks: communications, comparison with the whole
  *   numeric.c    a plan's programs run for all ranks and compared with its graph
  *   pattern.c    the operators and communications of a plan at small sizes that keep their pattern
@@ -87,7 +88,10 @@ bool field_has_semantics(OpCode op); /* the row has a meaning here, leaves inclu
 /* Multiplications that field_kernel (of a leaf: field_leaf) takes about as long as, for budgets; FIELD_SPEED of them a second. */
 #define FIELD_SPEED 5e8
 double field_work(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *out);
-/* Derivative of the results in direction din (at NULL: zero) at operands in, results out; whole tensors only. Forward operators alone. */
+/* Derivative of the results in direction din (at NULL: zero) at operands in, results out; whole tensors only. dout has room; its at becomes NULL
+ * where the derivative is zero. An operator without a rule (its results do not change smoothly: masks, integers) has derivative zero; every row
+ * with an adjoint has a rule. */
+bool field_has_tangent(OpCode op);
 bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *din, const FieldTensor *out, FieldTensor *dout, char *why, size_t n);
 
 /* ---------------------------------------------------------------- graphs.c */
@@ -95,13 +99,20 @@ bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, 
 /* Whole tensors of every value of nodes [0, nnodes), in the arena. */
 bool field_graph(const Graph *graph, int nnodes, uint64_t seed, Arena *arena, FieldTensor *values, char *why, size_t n);
 double field_graph_work(const Graph *graph); /* multiplications of one evaluation */
-/* The loss of both is the same on the same states and inputs (by name): simplify. */
+/* What both graphs are for is the same on the same states and inputs (by name): the loss and the new values of states; of graphs with neither, all values
+ * that have a name in both. For passes that rewrite a graph. Its work is that of both graphs. */
 bool field_same(const Graph *before, const Graph *after, uint64_t seed, char *why, size_t n);
-/* sum of <gradient of state i, v_i> = d loss along random tangents v; gradients are what the update nodes of each state take. *ngradients: states
- * whose gradient was checked. */
+/* sum of <gradient of state i, v_i> = d loss along random tangents v of all trainable states; gradients are what the update nodes of each state take, a
+ * state without update has gradient zero. In mode data_parallel the losses are each hidden slice's own, and what is derived is their mean or sum, as
+ * settings.gradients_mean says. *ngradients: states whose gradient was checked. False with why (which state's it is). Its work is about twice
+ * field_graph_work. */
 bool field_gradients(const Graph *graph, uint64_t seed, int *ngradients, char *why, size_t n);
-/* The same for every distinct (operator, attributes, operand ranks) of the graph alone, at small sizes that keep its pattern: <dy, tangent(v)> = sum of <dx_i, v_i>
- * where dx_i is what ir's adjoint of the operator builds. Linear in the number of distinct patterns. */
+
+/* ---------------------------------------------------------------- adjoints.c */
+
+/* The same for every distinct (operator, attributes, operand shapes) among the graph's forward nodes alone, at small sizes that keep its pattern:
+ * <dy, tangent(v)> = sum of <dx_i, v_i>, where dx_i is what ir's adjoint of the operator builds. Linear in the number of distinct patterns;
+ * *npatterns: how many were checked. */
 bool field_operator_gradients(const Graph *graph, uint64_t seed, int *npatterns, char *why, size_t n);
 
 /* ---------------------------------------------------------------- spread.c: one tensor on all ranks */

@@ -35,6 +35,8 @@ UNARY(tanh, fe_hash(OP_tanh, x))
 UNARY(exp, fe_hash(OP_exp, x))
 UNARY(log, fe_hash(OP_log, x))
 UNARY(sqrt, fe_hash(OP_sqrt, x))
+UNARY(sigmoid, fe_hash(OP_sigmoid, x))
+UNARY(square, fe_mul(x, x))
 UNARY(scale, fe_mul(((const Numbers *)context)->a, x))
 
 #define BINARY(name, expression)                                                                                                           \
@@ -52,6 +54,9 @@ BINARY(sub, fe_sub(x, y))
 BINARY(mul, fe_mul(x, y))
 BINARY(relu_grad, fe_mul(fe_hash(OP_relu_grad, x), y))
 BINARY(tanh_grad, fe_mul(fe_sub(1, fe_mul(x, x)), y))
+BINARY(sigmoid_grad, fe_mul(fe_mul(x, fe_sub(1, x)), y))
+BINARY(square_grad, fe_mul(fe_add(x, x), y))
+BINARY(max_mask, x == y)
 BINARY(sgd, fe_sub(x, fe_mul(((const Numbers *)context)->a, y)))
 
 /* v' = momentum v + g, w' = w - lr v'. */
@@ -155,6 +160,14 @@ static void mse_row(const void *context, Fe *const *at, const int64_t *stride, i
     }
 }
 
+static void max_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe x = at[1][i * stride[1]], *most = &at[0][i * stride[0]];
+        if (fe_signed(x) > fe_signed(*most)) *most = x;
+    }
+}
+
 static void fill(const FieldTensor *t, Fe value) {
     int64_t elements = box_elements(&t->box);
     for (int64_t i = 0; i < elements; i++)
@@ -188,13 +201,14 @@ static bool gather(const FieldTensor *in, int nin, const FieldTensor *out, const
     return true;
 }
 
-/* sum, mean: over the axes named. */
+/* sum, mean, max: over the axes named. The maximum of nothing is the lowest number. */
 static bool kernel_reduce(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool marked[MAX_NDIM];
     int8_t narrow[MAX_NDIM];
     if (!axes_marked(&node->attr[0], &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow)) return field_fail(why, n, "axes do not fit");
-    fill(&out[0], 0);
-    if (!gather(in, 1, &out[0], narrow, sum_row, why, n)) return false;
+    bool max = node->op == OP_max;
+    fill(&out[0], max ? FIELD_P / 2 + 1 : 0);
+    if (!gather(in, 1, &out[0], narrow, max ? max_row : sum_row, why, n)) return false;
     if (node->op == OP_mean) multiply(&out[0], inverse_count(&in[0], marked));
     return true;
 }
@@ -323,6 +337,126 @@ static bool kernel_reshape(const Node *node, const FieldTensor *in, FieldTensor 
     return true;
 }
 
+/* Copies between a piece and the place of its first element in the whole: shift[d] is piece to whole. inward: the whole is the result. */
+static bool cut(const FieldTensor *piece, const FieldTensor *whole, const int64_t *shift, bool inward, char *why, size_t n) {
+    Walk walk;
+    int8_t map[MAX_NDIM];
+    map_same(map);
+    if (piece->global.ndim != whole->global.ndim) return field_fail(why, n, "the numbers of dimensions differ");
+    walk_begin(&walk, &piece->box);
+    if (inward && !walk_add(&walk, whole, map, shift, false, why, n)) return false;
+    if (!walk_add(&walk, piece, map, NULL, true, why, n)) return false;
+    if (!inward && !walk_add(&walk, whole, map, shift, false, why, n)) return false;
+    /* Where a dimension is not cut, both hold the same part of it. */
+    for (int d = 0; d < piece->global.ndim && !walk.empty; d++)
+        if (piece->global.dim[d] == whole->global.dim[d] && (piece->box.begin[d] != whole->box.begin[d] || piece->box.end[d] != whole->box.end[d]))
+            return field_fail(why, n, "a piece and its whole hold different parts of a dimension that is not cut");
+    walk_run(&walk, copy_row, NULL);
+    return true;
+}
+
+/* Where an attribute begin says that a slice of `whole` begins. */
+static bool slice_shift(const Attr *begin, const FieldTensor *whole, int64_t *shift) {
+    if (begin->n != whole->global.ndim - whole->hidden) return false;
+    shift[0] = 0;
+    for (int i = 0; i < begin->n; i++) {
+        int64_t at = begin->ints[i], size = whole->global.dim[whole->hidden + i];
+        shift[whole->hidden + i] = at < 0 ? at + size : at;
+    }
+    return true;
+}
+
+static bool kernel_slice(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int64_t shift[MAX_NDIM];
+    if (!slice_shift(&node->attr[0], &in[0], shift)) return field_fail(why, n, "begin does not fit");
+    return cut(&out[0], &in[0], shift, false, why, n);
+}
+
+static bool kernel_slice_grad(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int64_t shift[MAX_NDIM];
+    if (!slice_shift(&node->attr[0], &out[0], shift)) return field_fail(why, n, "begin does not fit");
+    fill(&out[0], 0);
+    return cut(&in[0], &out[0], shift, true, why, n);
+}
+
+/* The pieces, one behind the other along the axis, are the whole. */
+static bool pieces(const Node *node, const FieldTensor *piece, int npieces, const FieldTensor *whole, bool inward, char *why, size_t n) {
+    int axis = axis_of(node, 0, whole);
+    int64_t shift[MAX_NDIM] = {0};
+    if (axis < 0) return field_fail(why, n, "axis does not fit");
+    for (int i = 0; i < npieces; i++) {
+        if (!cut(&piece[i], whole, shift, inward, why, n)) return false;
+        shift[axis] += piece[i].global.dim[axis];
+    }
+    bool complete = shift[axis] == whole->global.dim[axis];
+    if (box_elements(&whole->box) > 0) /* else nothing was compared, nor needed to be */
+        complete = complete && whole->box.begin[axis] == 0 && whole->box.end[axis] == whole->global.dim[axis];
+    return complete ? true : field_fail(why, n, "the pieces are not the whole");
+}
+
+static bool kernel_concat(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    return pieces(node, in, node->nin, &out[0], true, why, n);
+}
+
+static bool kernel_split(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    return pieces(node, out, node->nout, &in[0], false, why, n);
+}
+
+/* ---------------------------------------------------------------- rows */
+
+/* y_i: a hash of i and of all x_j with their places. */
+static void softmax_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Numbers *numbers = context;
+    for (int64_t i = 0; i < n; i++) {
+        const Fe *x = at[1] + i * stride[1];
+        Fe *y = at[0] + i * stride[0], row = 0;
+        for (int64_t j = 0; j < numbers->length; j++)
+            row = fe_add(row, fe_hash((uint64_t)j, x[j * numbers->stride]));
+        for (int64_t j = 0; j < numbers->length; j++)
+            y[j * numbers->stride] = fe_hash(row, (Fe)j);
+    }
+}
+
+/* dx_i = y_i (dy_i - sum of y_j dy_j) */
+static void softmax_grad_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Numbers *numbers = context;
+    for (int64_t i = 0; i < n; i++) {
+        const Fe *y = at[1] + i * stride[1], *dy = at[2] + i * stride[2];
+        Fe *dx = at[0] + i * stride[0], sum = 0;
+        for (int64_t j = 0; j < numbers->length; j++)
+            sum = fe_add(sum, fe_mul(y[j * numbers->stride], dy[j * numbers->stride]));
+        for (int64_t j = 0; j < numbers->length; j++)
+            dx[j * numbers->stride] = fe_mul(y[j * numbers->stride], fe_sub(dy[j * numbers->stride], sum));
+    }
+}
+
+/* Operators on whole rows along an axis: all tensors have one shape and hold one box. */
+static bool kernel_rows(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    Walk walk;
+    int8_t map[MAX_NDIM];
+    int axis = axis_of(node, -1, &out[0]);
+    Box first = out[0].box; /* of each row its first element */
+    if (axis < 0) return field_fail(why, n, "axis does not fit");
+    if (box_elements(&out[0].box) == 0) return true;
+    if (first.begin[axis] != 0 || first.end[axis] != out[0].global.dim[axis]) return field_fail(why, n, "an axis that must be whole is split");
+    first.end[axis] = 1;
+    walk_begin(&walk, &first);
+    map_same(map);
+    if (!walk_add(&walk, &out[0], map, NULL, false, why, n)) return false;
+    for (int i = 0; i < node->nin; i++) {
+        bool same = in[i].global.ndim == out[0].global.ndim;
+        for (int d = 0; same && d < out[0].global.ndim; d++)
+            same = in[i].box.begin[d] == out[0].box.begin[d] && in[i].box.end[d] == out[0].box.end[d];
+        if (!same) return field_fail(why, n, "operand and result hold different boxes");
+        if (!walk_add(&walk, &in[i], map, NULL, false, why, n)) return false;
+    }
+    Numbers numbers = {.length = out[0].global.dim[axis], .stride = 1};
+    for (int d = axis + 1; d < out[0].global.ndim; d++)
+        numbers.stride *= out[0].box.end[d] - out[0].box.begin[d];
+    walk_run(&walk, node->nin == 1 ? softmax_row : softmax_grad_row, &numbers);
+    return true;
+}
+
 /* ---------------------------------------------------------------- the table */
 
 typedef bool Kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
@@ -353,6 +487,13 @@ static const Semantics semantics[NOPS] = {
     [OP_mean] = {.kernel = kernel_reduce},
     [OP_transpose] = {.kernel = kernel_transpose},
     [OP_reshape] = {.kernel = kernel_reshape},
+    [OP_max] = {.kernel = kernel_reduce},
+    [OP_slice] = {.kernel = kernel_slice},
+    [OP_concat] = {.kernel = kernel_concat},
+    [OP_split] = {.kernel = kernel_split},
+    [OP_softmax] = {.kernel = kernel_rows, .cost = 4},
+    [OP_sigmoid] = {.row = sigmoid_row, .cost = 2},
+    [OP_square] = {.row = square_row},
     [OP_mse] = {.kernel = kernel_mse},
     [OP_replicate] = {.kernel = kernel_replicate},
     [OP_replica_sum] = {.kernel = kernel_replica_sum},
@@ -360,6 +501,11 @@ static const Semantics semantics[NOPS] = {
     [OP_relu_grad] = {.row = relu_grad_row, .cost = 3},
     [OP_tanh_grad] = {.row = tanh_grad_row, .cost = 2},
     [OP_sqrt_grad] = {.kernel = kernel_sqrt_grad, .cost = 5},
+    [OP_sigmoid_grad] = {.row = sigmoid_grad_row, .cost = 2},
+    [OP_square_grad] = {.row = square_grad_row},
+    [OP_softmax_grad] = {.kernel = kernel_rows, .cost = 2},
+    [OP_max_mask] = {.row = max_mask_row},
+    [OP_slice_grad] = {.kernel = kernel_slice_grad},
     [OP_sum_grad] = {.kernel = kernel_expand},
     [OP_mean_grad] = {.kernel = kernel_expand},
     [OP_sum_to] = {.kernel = kernel_sum_to},

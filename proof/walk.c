@@ -126,10 +126,9 @@ bool map_narrow(const FieldTensor *narrow, const FieldTensor *wide, const bool *
     return at == narrow->global.ndim;
 }
 
-int64_t axis_of(const Node *node, const char *name, const FieldTensor *t) {
-    int attr = op_attr(node->op, name);
-    int ndim = t->global.ndim - t->hidden;
-    int64_t axis = attr < 0 ? ndim : node->attr[attr].i;
+int axis_of(const Node *node, int64_t otherwise, const FieldTensor *t) {
+    const Attr *attr = &node->attr[op_attr(node->op, "axis")];
+    int64_t ndim = t->global.ndim - t->hidden, axis = attr->given ? attr->i : otherwise;
     if (axis < 0) axis += ndim;
-    return axis < 0 || axis >= ndim ? -1 : axis + t->hidden;
+    return axis < 0 || axis >= ndim ? -1 : (int)axis + t->hidden;
 }

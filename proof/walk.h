@@ -28,5 +28,6 @@ void map_same(int8_t *map);
 bool axes_marked(const Attr *axes, const FieldTensor *t, bool *marked);
 /* From a wide tensor's dimensions those of one that lacks the marked ones, or has them as 1. */
 bool map_narrow(const FieldTensor *narrow, const FieldTensor *wide, const bool *marked, int8_t *map);
-int64_t axis_of(const Node *node, const char *name, const FieldTensor *t); /* the dimension, hidden one counted; -1: out of range */
+/* The dimension that the node's attribute "axis" names, `otherwise` where it was left out, hidden one counted; -1: out of range. */
+int axis_of(const Node *node, int64_t otherwise, const FieldTensor *t);
 bool field_fail(char *why, size_t n, const char *text);                    /* false */

@@ -1,0 +1,255 @@
+/* adjoints: the gradient of each operator of a graph alone, at small sizes that keep what is particular about it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proof/field.h"
+
+/* ---------------------------------------------------------------- small operands */
+
+/* An operator with operands of its own. */
+typedef struct Pattern {
+    OpCode op;
+    int nin;
+    TensorType in[MAX_IN];
+    int same[MAX_IN]; /* the first operand that is the same value */
+    Attr attr[MAX_ATTRS];
+} Pattern;
+
+enum { HIDDEN = 3 }; /* at most so many hidden slices */
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Sizes of the letters: neighbours differ, so that exchanging two is seen. */
+static void shrink_letters(Pattern *p, const Graph *graph, const Node *node, const Letters *letters) {
+    int64_t size[32];
+    for (int l = 0; l < letters->n; l++)
+        size[l] = least(letters->size[l], 2 + l % 4);
+    for (int i = 0; i < p->nin; i++)
+        for (int d = 0; d < p->in[i].shape.ndim; d++)
+            if (letters->in[i][d] >= 0) p->in[i].shape.dim[d] = size[(int)letters->in[i][d]];
+    int replicas = op_attr(node->op, "replicas");
+    if (replicas >= 0 && graph->values.at[node->out[0]].type.hidden) p->attr[replicas].i = size[(int)letters->out[0][0]];
+}
+
+/* Divides pairs of an operand's and a result's dimension by common primes as long as neither becomes 1: the same groups at fewer elements. */
+static void shrink_reshape(Pattern *p, const TensorType *result) {
+    Shape *x = &p->in[0].shape, y = result->shape;
+    int hidden = p->in[0].hidden;
+    if (hidden) x->dim[0] = least(x->dim[0], HIDDEN);
+    for (int i = hidden; i < x->ndim; i++)
+        for (int o = hidden; o < y.ndim; o++)
+            for (int64_t prime = 2; prime * 2 <= x->dim[i] && prime * 2 <= y.dim[o] && prime < 1000;) {
+                if (x->dim[i] % prime == 0 && y.dim[o] % prime == 0) {
+                    x->dim[i] /= prime;
+                    y.dim[o] /= prime;
+                } else {
+                    prime++;
+                }
+            }
+    p->attr[0].n = y.ndim - hidden;
+    memcpy(p->attr[0].ints, y.dim + hidden, sizeof *y.dim * (size_t)p->attr[0].n);
+}
+
+/* What is left of a dimension, before it and behind it: two elements and one each. */
+static void shrink_slice(Pattern *p, const TensorType *whole) {
+    for (int k = 0; k < whole->shape.ndim - whole->hidden; k++) {
+        int d = whole->hidden + k;
+        int64_t size = whole->shape.dim[d], begin = p->attr[0].ints[k], end = p->attr[1].ints[k];
+        begin += begin < 0 ? size : 0;
+        end += end < 0 ? size : 0;
+        if (begin == 0 && end == size) {
+            p->attr[1].ints[k] = p->in[0].shape.dim[d];
+            continue;
+        }
+        int64_t before = least(begin, 1), kept = least(end - begin, 2), after = least(size - end, 1);
+        p->in[0].shape.dim[d] = before + kept + after;
+        p->attr[0].ints[k] = before;
+        p->attr[1].ints[k] = before + kept;
+    }
+}
+
+static int axis_at(const Pattern *p, int64_t otherwise) {
+    const Attr *axis = &p->attr[op_attr(p->op, "axis")];
+    int ndim = p->in[0].shape.ndim - p->in[0].hidden;
+    int64_t at = axis->given ? axis->i : otherwise;
+    return (int)(at < 0 ? at + ndim : at) + p->in[0].hidden;
+}
+
+static bool shrink(Pattern *p, const Graph *graph, const Node *node, char *why, size_t n) {
+    Letters letters;
+    if (!node_letters(graph, node, &letters, why, n)) return false;
+    if (letters.reshape) {
+        shrink_reshape(p, &graph->values.at[node->out[0]].type);
+        return true;
+    }
+    shrink_letters(p, graph, node, &letters);
+    if (node->op == OP_slice) shrink_slice(p, &graph->values.at[node->in[0]].type);
+    for (int i = 0; node->op == OP_concat && i < p->nin; i++) {
+        int64_t *size = &p->in[i].shape.dim[axis_at(p, 0)];
+        *size = least(graph->values.at[node->in[i]].type.shape.dim[axis_at(p, 0)], 1 + p->same[i] % 3);
+    }
+    if (node->op == OP_split) {
+        int64_t size = graph->values.at[node->in[0]].type.shape.dim[axis_at(p, 0)], parts = p->attr[op_attr(OP_split, "parts")].i;
+        p->in[0].shape.dim[axis_at(p, 0)] = parts * least(size / parts, 2);
+    }
+    return true;
+}
+
+static void pattern_of(Pattern *p, const Graph *graph, const Node *node) {
+    memset(p, 0, sizeof *p);
+    p->op = node->op;
+    p->nin = node->nin;
+    memcpy(p->attr, node->attr, sizeof p->attr);
+    for (int i = 0; i < node->nin; i++) {
+        p->in[i] = graph->values.at[node->in[i]].type;
+        p->same[i] = i;
+        for (int j = i - 1; j >= 0; j--)
+            if (node->in[j] == node->in[i]) p->same[i] = j;
+    }
+}
+
+/* ---------------------------------------------------------------- which were seen */
+
+static uint64_t mix(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 32;
+}
+
+/* 128 bits would be safer than need be: two patterns of one hash are taken for one with probability 2^-64. */
+static uint64_t pattern_hash(const Pattern *p) {
+    uint64_t hash = mix((uint64_t)p->op, (uint64_t)p->nin);
+    for (int i = 0; i < p->nin; i++) {
+        hash = mix(hash, (uint64_t)(p->same[i] * 64 + (int)p->in[i].dtype * 2 + p->in[i].hidden) * 16 + (uint64_t)p->in[i].shape.ndim);
+        for (int d = 0; d < p->in[i].shape.ndim; d++)
+            hash = mix(hash, (uint64_t)p->in[i].shape.dim[d]);
+    }
+    for (int a = 0; a < MAX_ATTRS; a++) {
+        uint64_t bits;
+        memcpy(&bits, &p->attr[a].f, sizeof bits);
+        hash = mix(mix(mix(hash, bits), (uint64_t)p->attr[a].i), (uint64_t)(p->attr[a].n * 2 + p->attr[a].given));
+        for (int k = 0; k < p->attr[a].n; k++)
+            hash = mix(hash, (uint64_t)p->attr[a].ints[k]);
+        for (const char *c = p->attr[a].text; c && *c; c++)
+            hash = mix(hash, (unsigned char)*c);
+    }
+    return hash | 1;
+}
+
+typedef struct Seen {
+    uint64_t *at;
+    size_t cap; /* a power of two, at most half full */
+} Seen;
+
+static bool seen_before(Seen *seen, uint64_t hash) {
+    size_t i = (size_t)(hash >> 1) & (seen->cap - 1);
+    for (; seen->at[i]; i = (i + 1) & (seen->cap - 1))
+        if (seen->at[i] == hash) return true;
+    seen->at[i] = hash;
+    return false;
+}
+
+/* ---------------------------------------------------------------- the check */
+
+/* The operator alone, its results' gradients as inputs, its adjoint. */
+typedef struct Alone {
+    Graph graph;
+    int node, in[MAX_IN], dy[MAX_OUT], dx[MAX_IN];
+} Alone;
+
+static int add_input(Graph *graph, TensorType type, const char *name, int number) {
+    Input input = {.name = arena_printf(graph->arena, "%s%d", name, number), .type = type};
+    return graph_input(graph, graph_add_input(graph, input));
+}
+
+static bool alone_build(Alone *a, const Pattern *p, Arena *arena, char *why, size_t n) {
+    RuleError error;
+    graph_init(&a->graph, arena);
+    a->graph.nranks = 1;
+    for (int i = 0; i < p->nin; i++)
+        a->in[i] = p->same[i] < i ? a->in[p->same[i]] : add_input(&a->graph, p->in[i], "x", i);
+    a->node = graph_add(&a->graph, p->op, a->in, p->nin, p->attr, "y", (Span){0}, &error);
+    if (a->node < 0) {
+        snprintf(why, n, "at small sizes: %.200s", error.text);
+        return false;
+    }
+    int nout = a->graph.nodes.at[a->node].nout;
+    for (int k = 0; k < nout; k++)
+        a->dy[k] = add_input(&a->graph, a->graph.values.at[a->graph.nodes.at[a->node].out[k]].type, "dy", k);
+    for (int i = 0; i < MAX_IN; i++)
+        a->dx[i] = -1;
+    op_table[p->op].adjoint(&a->graph, a->node, a->dy, a->dx);
+    return true;
+}
+
+/* <dy, derivative along v> against the sum of <dx_i, v_i>. */
+static bool alone_compare(const Alone *a, const Pattern *p, uint64_t seed, Arena *arena, char *why, size_t n) {
+    const Graph *graph = &a->graph;
+    const Node *node = &graph->nodes.at[a->node];
+    FieldTensor *values = arena_alloc(arena, sizeof *values * (size_t)graph->values.n);
+    FieldTensor in[MAX_IN], din[MAX_IN], out[MAX_OUT], dout[MAX_OUT];
+    if (!field_graph(graph, graph->nodes.n, seed, arena, values, why, n)) return false;
+    Fe forward = 0, backward = 0;
+    for (int i = 0; i < node->nin; i++) {
+        in[i] = din[i] = values[node->in[i]];
+        int64_t elements = shape_elements(&in[i].global);
+        din[i].at = arena_alloc(arena, sizeof(Fe) * (size_t)elements);
+        if (!field_leaf(graph, &graph->nodes.at[graph->values.at[node->in[i]].node], seed + 1, &din[i], why, n)) return false;
+        if (a->dx[i] < 0) continue;
+        if (!shape_equal(&values[a->dx[i]].global, &in[i].global)) {
+            snprintf(why, n, "the gradient of operand %d has another shape", i);
+            return false;
+        }
+        backward = fe_add(backward, fe_dot(values[a->dx[i]].at, din[i].at, elements));
+    }
+    for (int k = 0; k < node->nout; k++) {
+        out[k] = dout[k] = values[node->out[k]];
+        dout[k].at = arena_alloc(arena, sizeof(Fe) * (size_t)shape_elements(&out[k].global));
+    }
+    if (!field_tangent(graph, node, in, din, out, dout, why, n)) return false;
+    for (int k = 0; k < node->nout; k++)
+        if (dout[k].at) forward = fe_add(forward, fe_dot(values[a->dy[k]].at, dout[k].at, shape_elements(&out[k].global)));
+    /* What enters the replicas of data_parallel has the mean of their gradients as its own. */
+    if (p->op == OP_replicate && p->attr[op_attr(OP_replicate, "mean")].i)
+        forward = fe_mul(forward, fe_inverse(fe_integer(out[0].global.dim[0])));
+    if (forward == backward) return true;
+    snprintf(why, n, "its adjoint is not its derivative's");
+    return false;
+}
+
+static bool pattern_check(const Pattern *p, uint64_t seed, char *why, size_t n) {
+    Arena arena;
+    Alone alone;
+    arena_init(&arena);
+    bool ok = alone_build(&alone, p, &arena, why, n) && alone_compare(&alone, p, seed, &arena, why, n);
+    arena_finish(&arena);
+    return ok;
+}
+
+bool field_operator_gradients(const Graph *graph, uint64_t seed, int *npatterns, char *why, size_t n) {
+    Seen seen = {.cap = 64};
+    char reason[512] = "out of memory";
+    *npatterns = 0;
+    while (seen.cap < 4 * (size_t)graph->nodes.n)
+        seen.cap *= 2;
+    seen.at = calloc(seen.cap, sizeof *seen.at);
+    bool ok = seen.at != NULL;
+    const char *at = "";
+    for (int i = 0; ok && i < graph->nodes.n && (graph->nforward == 0 || i < graph->nforward); i++) {
+        const Node *node = &graph->nodes.at[i];
+        if (!op_table[node->op].adjoint || graph->values.at[node->in[0]].type.dtype == I32) continue;
+        Pattern p;
+        pattern_of(&p, graph, node);
+        if (seen_before(&seen, pattern_hash(&p))) continue; /* at full size, before it is made small */
+        at = node->name;
+        ok = shrink(&p, graph, node, reason, sizeof reason);
+        if (!ok || seen_before(&seen, mix(pattern_hash(&p), 1) | 1)) continue;
+        ok = pattern_check(&p, seed, reason, sizeof reason);
+        (*npatterns)++;
+        if (!ok) at = node->name;
+    }
+    if (!ok) snprintf(why, n, "%s: %s", at, reason);
+    free(seen.at);
+    return ok;
+}

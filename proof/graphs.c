@@ -1,0 +1,311 @@
+/* graphs: whole graphs over the field. Two that should mean the same; gradients against derivatives, of a graph and of its operators one by one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proof/field.h"
+
+/* ---------------------------------------------------------------- evaluation */
+
+static FieldTensor whole_tensor(const TensorType *type) {
+    FieldTensor t = {.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .box.ndim = type->shape.ndim};
+    for (int d = 0; d < type->shape.ndim; d++)
+        t.box.end[d] = type->shape.dim[d];
+    return t;
+}
+
+static Fe *room(Arena *arena, const FieldTensor *t) {
+    return arena_alloc(arena, sizeof(Fe) * (size_t)shape_elements(&t->global));
+}
+
+/* Which nodes the values of marked ones need; needed[] has the marks. */
+static void mark_operands(const Graph *graph, int nnodes, bool *needed) {
+    for (int i = nnodes - 1; i >= 0; i--)
+        for (int k = 0; needed[i] && k < graph->nodes.at[i].nin; k++)
+            needed[graph->values.at[graph->nodes.at[i].in[k]].node] = true;
+}
+
+static bool evaluate(const Graph *graph, int nnodes, const bool *needed, uint64_t seed, Arena *arena, FieldTensor *values, char *why, size_t n) {
+    char reason[512];
+    int *written = arena_alloc(arena, sizeof *written * (size_t)(graph->states.n + 1)); /* value id + 1 */
+    for (int i = 0; i < nnodes; i++) {
+        const Node *node = &graph->nodes.at[i];
+        if (node->op == OP_write) written[node->state] = node->in[0] + 1;
+        if (needed && !needed[i]) continue;
+        FieldTensor in[MAX_IN], out[MAX_OUT];
+        for (int k = 0; k < node->nin; k++)
+            in[k] = values[node->in[k]];
+        for (int k = 0; k < node->nout; k++)
+            out[k] = whole_tensor(&graph->values.at[node->out[k]].type);
+        if (node->op == OP_read && node->version == 1) { /* what was written is there already */
+            if (!written[node->state]) {
+                snprintf(why, n, "%s is read before it is written", graph->states.at[node->state].name);
+                return false;
+            }
+            values[node->out[0]] = values[written[node->state] - 1];
+            continue;
+        }
+        for (int k = 0; k < node->nout; k++)
+            out[k].at = room(arena, &out[k]);
+        bool ok = node->nin == 0 ? field_leaf(graph, node, seed, &out[0], reason, sizeof reason) : field_kernel(graph, node, in, out, reason, sizeof reason);
+        if (!ok) {
+            snprintf(why, n, "%s (%s): %s", node->name, op_table[node->op].name, reason);
+            return false;
+        }
+        for (int k = 0; k < node->nout; k++)
+            values[node->out[k]] = out[k];
+    }
+    return true;
+}
+
+bool field_graph(const Graph *graph, int nnodes, uint64_t seed, Arena *arena, FieldTensor *values, char *why, size_t n) {
+    return evaluate(graph, nnodes, NULL, seed, arena, values, why, n);
+}
+
+double field_graph_work(const Graph *graph) {
+    double work = 0;
+    for (int i = 0; i < graph->nodes.n; i++) {
+        const Node *node = &graph->nodes.at[i];
+        FieldTensor in[MAX_IN], out[MAX_OUT];
+        for (int k = 0; k < node->nin; k++)
+            in[k] = whole_tensor(&graph->values.at[node->in[k]].type);
+        for (int k = 0; k < node->nout; k++)
+            out[k] = whole_tensor(&graph->values.at[node->out[k]].type);
+        work += field_work(graph, node, in, out);
+    }
+    return work;
+}
+
+/* ---------------------------------------------------------------- two graphs */
+
+/* What a graph is for: its loss, the new values of its states; of a graph with neither all that has a name in both. */
+typedef struct Output {
+    const char *name;
+    int before, after; /* value ids */
+} Output;
+
+typedef VEC(Output) Outputs;
+
+static int write_of(const Graph *graph, const char *state) {
+    for (int i = graph->nodes.n - 1; i >= 0; i--) {
+        const Node *node = &graph->nodes.at[i];
+        if (node->op == OP_write && strcmp(graph->states.at[node->state].name, state) == 0) return node->in[0];
+    }
+    return -1;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp((*(const Value *const *)a)->name, (*(const Value *const *)b)->name);
+}
+
+static void outputs_by_name(const Graph *before, const Graph *after, Arena *arena, Outputs *outputs) {
+    const Value **sorted = arena_alloc(arena, sizeof *sorted * (size_t)(after->values.n + 1));
+    for (int v = 0; v < after->values.n; v++)
+        sorted[v] = &after->values.at[v];
+    qsort(sorted, (size_t)after->values.n, sizeof *sorted, compare_names);
+    for (int v = 0; v < before->values.n; v++) {
+        const Value *own = &before->values.at[v];
+        const Value **found = bsearch(&own, sorted, (size_t)after->values.n, sizeof *sorted, compare_names);
+        if (found) vec_push(arena, outputs, (Output){own->name, v, (int)(*found - after->values.at)});
+    }
+}
+
+static bool outputs_of(const Graph *before, const Graph *after, Arena *arena, Outputs *outputs, char *why, size_t n) {
+    int nwrites[2] = {0, 0};
+    for (int i = 0; i < after->nodes.n; i++)
+        nwrites[1] += after->nodes.at[i].op == OP_write;
+    for (int i = 0; i < before->nodes.n; i++) {
+        const Node *node = &before->nodes.at[i];
+        if (node->op != OP_write) continue;
+        const char *state = before->states.at[node->state].name;
+        nwrites[0]++;
+        vec_push(arena, outputs, (Output){state, node->in[0], write_of(after, state)});
+    }
+    if (before->loss >= 0 || after->loss >= 0) vec_push(arena, outputs, (Output){"the loss", before->loss, after->loss});
+    if (outputs->n == 0 && nwrites[1] == 0) outputs_by_name(before, after, arena, outputs);
+    if (nwrites[0] != nwrites[1]) {
+        snprintf(why, n, "%d states are written, %d were", nwrites[1], nwrites[0]);
+        return false;
+    }
+    for (int i = 0; i < outputs->n; i++) {
+        if (outputs->at[i].before >= 0 && outputs->at[i].after >= 0) continue;
+        snprintf(why, n, "%s is computed by one of the two graphs only", outputs->at[i].name);
+        return false;
+    }
+    return true;
+}
+
+static bool same_elements(const char *name, const FieldTensor *a, const FieldTensor *b, char *why, size_t n) {
+    if (!shape_equal(&a->global, &b->global) || a->dtype != b->dtype || a->hidden != b->hidden) {
+        snprintf(why, n, "%s has another type", name);
+        return false;
+    }
+    int64_t elements = shape_elements(&a->global);
+    for (int64_t e = 0; e < elements; e++) {
+        if (a->at[e] == b->at[e]) continue;
+        snprintf(why, n, "%s differs, first in its element %lld", name, (long long)e);
+        return false;
+    }
+    return true;
+}
+
+static FieldTensor *evaluate_outputs(const Graph *graph, const Outputs *outputs, bool after, uint64_t seed, Arena *arena, char *why, size_t n) {
+    FieldTensor *values = arena_alloc(arena, sizeof *values * (size_t)(graph->values.n + 1));
+    bool *needed = arena_alloc(arena, (size_t)graph->nodes.n + 1);
+    for (int i = 0; i < outputs->n; i++)
+        needed[graph->values.at[after ? outputs->at[i].after : outputs->at[i].before].node] = true;
+    for (int i = 0; i < graph->nodes.n; i++) /* a new version may be read */
+        needed[i] |= graph->nodes.at[i].op == OP_write;
+    mark_operands(graph, graph->nodes.n, needed);
+    return evaluate(graph, graph->nodes.n, needed, seed, arena, values, why, n) ? values : NULL;
+}
+
+bool field_same(const Graph *before, const Graph *after, uint64_t seed, char *why, size_t n) {
+    Arena arena;
+    Outputs outputs = {0};
+    arena_init(&arena);
+    bool ok = outputs_of(before, after, &arena, &outputs, why, n);
+    FieldTensor *old = ok ? evaluate_outputs(before, &outputs, false, seed, &arena, why, n) : NULL;
+    FieldTensor *new = old ? evaluate_outputs(after, &outputs, true, seed, &arena, why, n) : NULL;
+    ok = new != NULL;
+    for (int i = 0; ok && i < outputs.n; i++)
+        ok = same_elements(outputs.at[i].name, &old[outputs.at[i].before], &new[outputs.at[i].after], why, n);
+    arena_finish(&arena);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- gradients of a graph */
+
+enum { DIRECTION = 0x5eed }; /* added to the seed: directions are not the values */
+
+typedef struct Gradients {
+    const Graph *graph;
+    uint64_t seed;
+    Arena arena;
+    FieldTensor *values;
+    int *gradient; /* per state: the value that its update takes as its gradient, -1: none */
+    bool *forward; /* per node: the loss depends on it */
+} Gradients;
+
+static bool updates_find(Gradients *g, int *ngradients, char *why, size_t n) {
+    for (int i = 0; i < g->graph->nodes.n; i++) {
+        const Node *node = &g->graph->nodes.at[i];
+        if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
+        const Node *read = &g->graph->nodes.at[g->graph->values.at[node->in[0]].node];
+        int gradient = -1;
+        for (int k = 0; k < node->nin; k++) {
+            char name[64];
+            op_in_name(node->op, k, name, sizeof name);
+            if (strcmp(name, "g") == 0) gradient = node->in[k];
+        }
+        if (read->op != OP_read || gradient < 0) {
+            snprintf(why, n, "%s updates no state", node->name);
+            return false;
+        }
+        const State *state = &g->graph->states.at[read->state];
+        if (g->gradient[read->state] >= 0 || !shape_equal(&state->type.shape, &g->graph->values.at[gradient].type.shape)) {
+            snprintf(why, n, "state %s is updated twice, or by a gradient of another shape", state->name);
+            return false;
+        }
+        g->gradient[read->state] = gradient;
+        (*ngradients)++;
+    }
+    return true;
+}
+
+/* The derivative of what is minimised (the loss; of hidden slices the sum or mean of theirs) when trainable states move along their directions: all
+ * of them, or `only` one. */
+static bool derivative(const Gradients *g, int only, Fe *result, char *why, size_t n) {
+    const Graph *graph = g->graph;
+    Arena arena;
+    arena_init(&arena);
+    FieldTensor *moved = arena_alloc(&arena, sizeof *moved * (size_t)(graph->values.n + 1));
+    bool ok = true;
+    for (int i = 0; ok && i < graph->nodes.n; i++) {
+        const Node *node = &graph->nodes.at[i];
+        if (!g->forward[i]) continue;
+        FieldTensor in[MAX_IN], din[MAX_IN], out[MAX_OUT], dout[MAX_OUT];
+        bool moves = node->op == OP_read && node->version == 0 && graph->states.at[node->state].trainable && (only < 0 || only == node->state);
+        bool direction = moves;
+        for (int k = 0; k < node->nin; k++) {
+            in[k] = g->values[node->in[k]];
+            din[k] = moved[node->in[k]];
+            moves |= din[k].at != NULL;
+        }
+        for (int k = 0; k < node->nout; k++) {
+            out[k] = dout[k] = g->values[node->out[k]];
+            dout[k].at = moves ? room(&arena, &dout[k]) : NULL;
+        }
+        if (direction)
+            ok = field_leaf(graph, node, g->seed + DIRECTION, &dout[0], why, n);
+        else if (moves)
+            ok = field_tangent(graph, node, in, din, out, dout, why, n);
+        for (int k = 0; k < node->nout; k++)
+            moved[node->out[k]] = dout[k];
+    }
+    *result = 0;
+    const FieldTensor *loss = &moved[graph->loss];
+    for (int64_t e = 0; ok && loss->at && e < shape_elements(&loss->global); e++)
+        *result = fe_add(*result, loss->at[e]);
+    if (ok && loss->hidden && graph->settings.gradients_mean) *result = fe_mul(*result, fe_inverse(fe_integer(loss->global.dim[0])));
+    arena_finish(&arena);
+    return ok;
+}
+
+/* <gradient of the state, its direction> */
+static bool along_gradient(Gradients *g, int state, Fe *result, char *why, size_t n) {
+    *result = 0;
+    if (g->gradient[state] < 0) return true;
+    const FieldTensor *gradient = &g->values[g->gradient[state]];
+    Arena arena;
+    arena_init(&arena);
+    FieldTensor direction = whole_tensor(&g->graph->states.at[state].type);
+    direction.at = room(&arena, &direction);
+    const Node read = {.op = OP_read, .state = state};
+    bool ok = field_leaf(g->graph, &read, g->seed + DIRECTION, &direction, why, n);
+    if (ok) *result = fe_dot(gradient->at, direction.at, shape_elements(&direction.global));
+    arena_finish(&arena);
+    return ok;
+}
+
+static bool gradients_compare(Gradients *g, char *why, size_t n) {
+    Fe sum = 0, term, all, one;
+    for (int s = 0; s < g->graph->states.n; s++) {
+        if (!along_gradient(g, s, &term, why, n)) return false;
+        sum = fe_add(sum, term);
+    }
+    if (!derivative(g, -1, &all, why, n)) return false;
+    if (sum == all) return true;
+    for (int s = 0; s < g->graph->states.n; s++) { /* which one is it? */
+        if (!g->graph->states.at[s].trainable) continue;
+        if (!along_gradient(g, s, &term, why, n) || !derivative(g, s, &one, why, n)) return false;
+        if (term == one) continue;
+        snprintf(why, n, "%s %s is not the derivative of the loss", g->gradient[s] < 0 ? "no gradient of state" : "the gradient of state",
+                 g->graph->states.at[s].name);
+        return false;
+    }
+    snprintf(why, n, "the gradients are not the derivative of the loss");
+    return false;
+}
+
+bool field_gradients(const Graph *graph, uint64_t seed, int *ngradients, char *why, size_t n) {
+    *ngradients = 0;
+    if (graph->loss < 0 || graph->settings.optimizer == OPTIMIZER_NONE) return true;
+    Gradients g = {.graph = graph, .seed = seed};
+    arena_init(&g.arena);
+    g.values = arena_alloc(&g.arena, sizeof *g.values * (size_t)(graph->values.n + 1));
+    g.gradient = arena_alloc(&g.arena, sizeof *g.gradient * (size_t)(graph->states.n + 1));
+    for (int s = 0; s < graph->states.n; s++)
+        g.gradient[s] = -1;
+    bool *needed = arena_alloc(&g.arena, (size_t)graph->nodes.n + 1);
+    g.forward = arena_alloc(&g.arena, (size_t)graph->nodes.n + 1);
+    g.forward[graph->values.at[graph->loss].node] = true;
+    mark_operands(graph, graph->nodes.n, g.forward);
+    bool ok = updates_find(&g, ngradients, why, n);
+    memcpy(needed, g.forward, (size_t)graph->nodes.n);
+    for (int s = 0; s < graph->states.n; s++)
+        if (g.gradient[s] >= 0) needed[graph->values.at[g.gradient[s]].node] = true;
+    mark_operands(graph, graph->nodes.n, needed);
+    ok = ok && evaluate(graph, graph->nodes.n, needed, seed, &g.arena, g.values, why, n) && gradients_compare(&g, why, n);
+    arena_finish(&g.arena);
+    return ok;
+}

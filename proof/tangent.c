@@ -1,0 +1,251 @@
+/* tangent: the derivative of each forward operator along a direction, over the field: what autodiff's gradients are compared with. Written from
+ * the operators' definitions, forward mode, so that it has nothing in common with adjoint.c, which goes backward. Where an operator's values are
+ * hashes, its derivative is what its gradient kernel means by it: tanh' = 1 - y^2 of the hash y, and so on. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proof/walk.h"
+
+typedef struct Derivation {
+    const Graph *graph;
+    const Node *node;
+    const FieldTensor *in, *din, *out;
+    FieldTensor *dout;
+    char *why;
+    size_t n;
+} Derivation;
+
+static int64_t elements_of(const FieldTensor *t) {
+    return shape_elements(&t->global);
+}
+
+static Fe *zeros(int64_t elements) {
+    return calloc((size_t)elements + 1, sizeof(Fe));
+}
+
+static bool no_memory(const Derivation *d) {
+    return field_fail(d->why, d->n, "out of memory");
+}
+
+/* ---------------------------------------------------------------- linear in all operands, or in each */
+
+/* The operator itself, of the directions. */
+static bool tangent_linear(const Derivation *d) {
+    FieldTensor in[MAX_IN];
+    int64_t most = 0;
+    for (int i = 0; i < d->node->nin; i++)
+        if (elements_of(&d->in[i]) > most) most = elements_of(&d->in[i]);
+    Fe *zero = zeros(most);
+    if (!zero) return no_memory(d);
+    for (int i = 0; i < d->node->nin; i++) {
+        in[i] = d->din[i];
+        if (!in[i].at) in[i].at = zero;
+    }
+    bool ok = field_kernel(d->graph, d->node, in, d->dout, d->why, d->n);
+    free(zero);
+    return ok;
+}
+
+/* d(a b) = da b + a db. */
+static bool tangent_product(const Derivation *d) {
+    int64_t elements = elements_of(&d->out[0]);
+    FieldTensor term = d->dout[0];
+    term.at = zeros(elements);
+    if (!term.at) return no_memory(d);
+    memset(d->dout[0].at, 0, sizeof(Fe) * (size_t)elements);
+    bool ok = true;
+    for (int i = 0; ok && i < d->node->nin; i++) {
+        if (!d->din[i].at) continue;
+        FieldTensor in[MAX_IN];
+        memcpy(in, d->in, sizeof *in * (size_t)d->node->nin);
+        in[i] = d->din[i];
+        ok = field_kernel(d->graph, d->node, in, &term, d->why, d->n);
+        for (int64_t e = 0; ok && e < elements; e++)
+            d->dout[0].at[e] = fe_add(d->dout[0].at[e], term.at[e]);
+    }
+    free(term.at);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- functions of one element: dy = f'(x, y) dx */
+
+typedef Fe Slope(Fe x, Fe y);
+
+static Fe slope_relu(Fe x, Fe y) {
+    return (void)x, fe_hash(OP_relu_grad, y);
+}
+static Fe slope_tanh(Fe x, Fe y) {
+    return (void)x, fe_sub(1, fe_mul(y, y));
+}
+static Fe slope_exp(Fe x, Fe y) {
+    return (void)x, y;
+}
+static Fe slope_sigmoid(Fe x, Fe y) {
+    return (void)x, fe_mul(y, fe_sub(1, y));
+}
+static Fe slope_square(Fe x, Fe y) {
+    return (void)y, fe_mul(2, x);
+}
+/* The inverses of those of log and sqrt, which are inverted all at once. */
+static Fe inverse_slope_log(Fe x, Fe y) {
+    return (void)y, x;
+}
+static Fe inverse_slope_sqrt(Fe x, Fe y) {
+    return (void)x, fe_mul(2, y);
+}
+
+static bool tangent_function(const Derivation *d, Slope *slope, bool inverse) {
+    int64_t elements = elements_of(&d->out[0]);
+    Fe *dy = d->dout[0].at;
+    for (int64_t e = 0; e < elements; e++)
+        dy[e] = slope(d->in[0].at[e], d->out[0].at[e]);
+    if (inverse) fe_inverse_all(dy, elements);
+    for (int64_t e = 0; e < elements; e++)
+        dy[e] = fe_mul(dy[e], d->din[0].at[e]);
+    return true;
+}
+
+/* ---------------------------------------------------------------- the others */
+
+/* dy = (da - y db) / b */
+static void div_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe y = at[1][i * stride[1]], inverse = at[2][i * stride[2]], da = at[3][i * stride[3]], db = at[4][i * stride[4]];
+        at[0][i * stride[0]] = fe_mul(fe_sub(da, fe_mul(y, db)), inverse);
+    }
+}
+
+static bool tangent_div(const Derivation *d) {
+    Walk walk;
+    int8_t map[MAX_NDIM];
+    Fe zero = 0;
+    FieldTensor inverse = d->in[1];
+    inverse.at = zeros(elements_of(&inverse));
+    if (!inverse.at) return no_memory(d);
+    memcpy(inverse.at, d->in[1].at, sizeof(Fe) * (size_t)elements_of(&inverse));
+    fe_inverse_all(inverse.at, elements_of(&inverse));
+    walk_begin(&walk, &d->out[0].box);
+    const FieldTensor *tensors[] = {&d->dout[0], &d->out[0], &inverse, &d->din[0], &d->din[1]};
+    bool ok = true;
+    for (int t = 0; ok && t < 5; t++) {
+        if (!tensors[t]->at) {
+            walk.at[walk.ntensors++] = &zero; /* at stride 0 everywhere */
+            continue;
+        }
+        ok = map_right(tensors[t], &d->out[0], map) ? walk_add(&walk, tensors[t], map, NULL, true, d->why, d->n)
+                                                    : field_fail(d->why, d->n, "an operand does not broadcast to the result");
+    }
+    if (ok) walk_run(&walk, div_row, NULL);
+    free(inverse.at);
+    return ok;
+}
+
+/* Adds up dx where x is the maximum, and counts. */
+static void max_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++) {
+        if (at[2][i * stride[2]] != at[3][i * stride[3]]) continue;
+        at[0][i * stride[0]] = fe_add(at[0][i * stride[0]], at[4][i * stride[4]]);
+        at[1][i * stride[1]] = fe_add(at[1][i * stride[1]], 1);
+    }
+}
+
+/* The mean of dx over the elements that are the maximum. */
+static bool tangent_max(const Derivation *d) {
+    bool marked[MAX_NDIM];
+    int8_t narrow[MAX_NDIM], same[MAX_NDIM];
+    Walk walk;
+    int64_t elements = elements_of(&d->out[0]);
+    FieldTensor count = d->out[0];
+    map_same(same);
+    if (!axes_marked(&d->node->attr[0], &d->in[0], marked) || !map_narrow(&d->out[0], &d->in[0], marked, narrow))
+        return field_fail(d->why, d->n, "axes do not fit");
+    count.at = zeros(elements);
+    if (!count.at) return no_memory(d);
+    memset(d->dout[0].at, 0, sizeof(Fe) * (size_t)elements);
+    walk_begin(&walk, &d->in[0].box);
+    bool ok = walk_add(&walk, &d->dout[0], narrow, NULL, true, d->why, d->n) && walk_add(&walk, &count, narrow, NULL, true, d->why, d->n) &&
+              walk_add(&walk, &d->in[0], same, NULL, true, d->why, d->n) && walk_add(&walk, &d->out[0], narrow, NULL, true, d->why, d->n) &&
+              walk_add(&walk, &d->din[0], same, NULL, true, d->why, d->n);
+    if (ok) walk_run(&walk, max_row, NULL);
+    fe_inverse_all(count.at, elements);
+    for (int64_t e = 0; ok && e < elements; e++)
+        d->dout[0].at[e] = fe_mul(d->dout[0].at[e], count.at[e]);
+    free(count.at);
+    return ok;
+}
+
+/* dy_i = sum over j of dy_i/dx_j dx_j, with dy_i/dx_j = y_i ((i = j) - y_j). */
+static bool tangent_softmax(const Derivation *d) {
+    int axis = axis_of(d->node, -1, &d->out[0]);
+    if (axis < 0) return field_fail(d->why, d->n, "axis does not fit");
+    int64_t length = d->out[0].global.dim[axis], stride = 1, elements = elements_of(&d->out[0]);
+    for (int k = axis + 1; k < d->out[0].global.ndim; k++)
+        stride *= d->out[0].global.dim[k];
+    for (int64_t first = 0; first < elements; first++) {
+        if (first / stride % length != 0) continue; /* not the first of its row */
+        const Fe *y = d->out[0].at + first, *dx = d->din[0].at + first;
+        Fe *dy = d->dout[0].at + first, shared = 0;
+        for (int64_t j = 0; j < length; j++)
+            shared = fe_add(shared, fe_mul(y[j * stride], dx[j * stride]));
+        for (int64_t i = 0; i < length; i++)
+            dy[i * stride] = fe_sub(fe_mul(y[i * stride], dx[i * stride]), fe_mul(y[i * stride], shared));
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- the table */
+
+typedef bool Tangent(const Derivation *d);
+typedef struct TangentRow {
+    Tangent *rule; /* or: */
+    Slope *slope;  /* of a function of one element */
+    bool inverse;  /* slope gives its inverse */
+} TangentRow;
+
+static const TangentRow tangents[NOPS] = {
+    [OP_matmul] = {.rule = tangent_product},
+    [OP_add] = {.rule = tangent_linear},
+    [OP_sub] = {.rule = tangent_linear},
+    [OP_mul] = {.rule = tangent_product},
+    [OP_div] = {.rule = tangent_div},
+    [OP_neg] = {.rule = tangent_linear},
+    [OP_relu] = {.slope = slope_relu},
+    [OP_tanh] = {.slope = slope_tanh},
+    [OP_exp] = {.slope = slope_exp},
+    [OP_log] = {.slope = inverse_slope_log, .inverse = true},
+    [OP_sqrt] = {.slope = inverse_slope_sqrt, .inverse = true},
+    [OP_sum] = {.rule = tangent_linear},
+    [OP_mean] = {.rule = tangent_linear},
+    [OP_transpose] = {.rule = tangent_linear},
+    [OP_reshape] = {.rule = tangent_linear},
+    [OP_max] = {.rule = tangent_max},
+    [OP_slice] = {.rule = tangent_linear},
+    [OP_concat] = {.rule = tangent_linear},
+    [OP_split] = {.rule = tangent_linear},
+    [OP_softmax] = {.rule = tangent_softmax},
+    [OP_sigmoid] = {.slope = slope_sigmoid},
+    [OP_square] = {.slope = slope_square},
+    [OP_replicate] = {.rule = tangent_linear},
+    [OP_replica_sum] = {.rule = tangent_linear},
+};
+
+bool field_has_tangent(OpCode op) {
+    return tangents[op].rule || tangents[op].slope;
+}
+
+bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *din, const FieldTensor *out, FieldTensor *dout,
+                   char *why, size_t n) {
+    const TangentRow *row = &tangents[node->op];
+    bool moves = false;
+    for (int i = 0; i < node->nin; i++)
+        moves |= din[i].at != NULL;
+    if (!moves || !field_has_tangent(node->op)) {
+        for (int k = 0; k < node->nout; k++)
+            dout[k].at = NULL;
+        return true;
+    }
+    Derivation d = {graph, node, in, din, out, dout, why, n};
+    return row->rule ? row->rule(&d) : tangent_function(&d, row->slope, row->inverse);
+}
