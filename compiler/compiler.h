@@ -1,7 +1,7 @@
 /* compiler: pcc. From text to a proved plan; the pipeline is one table in pipeline.c.
  *
  *   main.c         the command line
- *   commands.h     the subcommands: redistribute.c, check.c
+ *   commands.h     the subcommands: redistribute.c (axes.c reads its meshes and layouts), check.c
  *   pipeline.c     the table of passes; verification, time and dumps after each
  *   simplify.c     composites expanded, common and dead nodes removed, exact identities
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
@@ -82,6 +82,7 @@ typedef struct Compilation {
 
     Graph graph;                   /* parse .. assign: the unsharded graph */
     uint64_t net_hash;             /* parse */
+    Graph lowered;                 /* simplify: the graph before it, whose loss the plan must compute */
     VEC(NotedHint) hints;          /* parse: passes may drop nodes */
     VEC(const char *) parsed;      /* parse, for --explain: names of the net's values */
     Propagation propagation;       /* propagate */

@@ -142,7 +142,9 @@ bool pass_prove(Compilation *c) {
     if (!plan_read_files(&read, c->arena, c->options->output, &files, 0, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan does not read back: %s", error.text);
     if (!c->options->prove) return true;
-    if (!proof_check(&read, &c->options->proof, &c->proof, &error))
+    ProofOptions proof = c->options->proof;
+    proof.lowered = &c->lowered;
+    if (!proof_check(&read, &proof, &c->proof, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
     c->plan.certificate = c->proof.certificate;
     text_finish(&c->text);

@@ -260,6 +260,7 @@ void graph_simplify(Graph *graph, int what) {
 }
 
 bool pass_simplify(Compilation *c) {
+    c->lowered = c->graph; /* its nodes and values stay: rewriting makes new ones */
     graph_simplify(&c->graph, SIMPLIFY_ALL);
     return true;
 }
