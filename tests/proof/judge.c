@@ -1,0 +1,173 @@
+#include "tests/proof/judge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+#include "tests/proof/simulate.h"
+
+/* ---------------------------------------------------------------- right plans */
+
+typedef struct JudgeCase {
+    const char *file; /* from the source folder */
+    int nranks, optimize;
+    const char *mode;
+    RedistributePolicy redistribution;
+} JudgeCase;
+static const JudgeCase cases[] = {
+    {"samples/quickstart.dsl", 8, 2, NULL, REDISTRIBUTE_AUTO},        {"samples/quickstart.dsl", 8, 0, NULL, REDISTRIBUTE_CANONICAL},
+    {"samples/mesh.dsl", 8, 2, NULL, REDISTRIBUTE_AUTO},              {"samples/output.dsl", 8, 2, NULL, REDISTRIBUTE_BOUND},
+    {"samples/output.dsl", 8, 0, NULL, REDISTRIBUTE_CANONICAL},       {"samples/oneflow_ddp.dsl", 2, 2, NULL, REDISTRIBUTE_AUTO},
+    {"samples/elementwise.dsl", 6, 2, "semi_auto", REDISTRIBUTE_AUTO}, {"samples/elementwise.dsl", 4, 0, NULL, REDISTRIBUTE_CANONICAL},
+    {"samples/reductions.dsl", 4, 2, NULL, REDISTRIBUTE_AUTO},        {"samples/quickstart.dsl", 6, 2, "data_parallel", REDISTRIBUTE_AUTO},
+    {"samples/mesh.dsl", 8, 0, NULL, REDISTRIBUTE_CANONICAL}, {"samples/reductions.dsl", 3, 0, "semi_auto", REDISTRIBUTE_CANONICAL},
+};
+enum { NCASES = sizeof cases / sizeof *cases };
+
+enum { MUTANTS_A_PLAN = 3 * NMUTANTS, TRIES = 30 };
+
+static bool compile_text(Plan *plan, Arena *arena, const Options *options, const char *text, size_t n, bool may_reject, Text *report) {
+    Diags diags;
+    diags_init(&diags, arena);
+    diags_add_file(&diags, options->input, text, n);
+    Compilation c;
+    Error error = {0};
+    bool ok = compile(&c, arena, options, &diags, text, n), rejected = !ok && c.error.code == EXIT_REJECTED;
+    if (!ok && !(rejected && may_reject)) text_printf(report, "%s on %d ranks, -O%d: does not compile: %s\n", options->input, options->overrides.nranks, options->optimize, c.error.text);
+    if (ok && !plan_read(plan, arena, "plan", c.text.at, c.text.n, 0, &error)) {
+        text_printf(report, "%s: %s\n", options->input, error.text);
+        ok = false;
+    }
+    compilation_finish(&c);
+    return ok;
+}
+
+static bool compile_case(Plan *plan, Arena *arena, const JudgeCase *which, Text *report) {
+    Error error = {0};
+    char *text;
+    size_t n;
+    if (!file_read(arena, which->file, 1 << 20, &text, &n, &error)) {
+        text_printf(report, "%s (run from the source folder)\n", error.text);
+        return false;
+    }
+    Options options = {.input = which->file, .output = "/dev/null", .optimize = which->optimize, .redistribution = which->redistribution};
+    options.overrides.nranks = which->nranks;
+    options.overrides.mode = which->mode;
+    return compile_text(plan, arena, &options, text, n, false, report);
+}
+
+/* ---------------------------------------------------------------- one wrong plan */
+
+typedef struct Right {
+    Plan plan;
+    SimReference reference;
+    char name[96];
+} Right;
+
+/* The compositional part alone: it must refuse whatever matters, without running anything. */
+static bool compositional(const Plan *plan, Error *error) {
+    Proof proof;
+    return proof_check(plan, &(ProofOptions){.compositional = true}, &proof, error);
+}
+
+static void judge_mutant(Judge *judge, const Right *right, MutantKind kind, Random *random) {
+    JudgeCount *count = &judge->kind[kind];
+    Arena arena;
+    arena_init(&arena);
+    Plan copy, wrong;
+    char what[160] = "", why[300] = "";
+    Error error = {0};
+    Text text = {0};
+    uint64_t before = random->state;
+    plan_copy(&right->plan, &arena, &copy);
+    if (mutate(&copy, kind, random, &arena, what, sizeof what)) {
+        count->made++;
+        plan_print(&text, &copy);
+        if (plan_read(&wrong, &arena, "mutant", text.at, text.n, 0, &error)) {
+            count->parsed++;
+            bool same = simulate_plan(&wrong, &right->reference, why, sizeof why), proved = compositional(&wrong, &error);
+            if (same) {
+                count->careful += !proved;
+            } else {
+                count->counted++;
+                judge->counted++;
+                count->rejected += !proved;
+                if (proved) {
+                    judge->missed++;
+                    text_printf(&judge->report, "PROVED: %s, %s (%s), random %llu; the simulation: %s\n", right->name, mutant_name[kind], what, (unsigned long long)before, why);
+                }
+            }
+        }
+        text_finish(&text);
+    }
+    arena_finish(&arena);
+}
+
+/* ---------------------------------------------------------------- the run */
+
+/* Compiles, simulates and proves the right plan: one that fails here shows nothing about wrong ones. *some false: the net is no use. */
+static bool right_begin(Judge *judge, int number, Arena *arena, Right *right, bool *some) {
+    Error error = {0};
+    char why[300];
+    const JudgeCase *which = &cases[number % NCASES];
+    *some = true;
+    snprintf(right->name, sizeof right->name, "%s on %d ranks, -O%d", which->file, which->nranks, which->optimize);
+    if (!compile_case(&right->plan, arena, which, &judge->report)) return false;
+    if (!simulate_reference(&right->reference, &right->plan.graph, judge->seed + (uint64_t)number, arena, why, sizeof why)) {
+        text_printf(&judge->report, "%s: the graph cannot be simulated: %s\n", right->name, why);
+        return false;
+    }
+    if (!simulate_plan(&right->plan, &right->reference, why, sizeof why)) {
+        text_printf(&judge->report, "%s: the right plan, simulated: %s\n", right->name, why);
+        return false;
+    }
+    if (!compositional(&right->plan, &error)) {
+        text_printf(&judge->report, "%s: the right plan: %s\n", right->name, error.text);
+        return false;
+    }
+    judge->plans++;
+    return true;
+}
+
+static bool done(const Judge *judge, double begin) {
+    return (judge->most > 0 && judge->counted >= judge->most) || (judge->seconds > 0 && now_seconds() - begin >= judge->seconds);
+}
+
+bool judge_run(Judge *judge) {
+    double begin = now_seconds();
+    Random random = {judge->seed};
+    bool ok = true;
+    for (int number = 0; ok && !done(judge, begin); number++) {
+        Arena arena;
+        arena_init(&arena);
+        Right right;
+        bool some;
+        ok = right_begin(judge, number, &arena, &right, &some);
+        for (int i = 0; ok && some && i < MUTANTS_A_PLAN && !done(judge, begin); i++) {
+            MutantKind kind = (MutantKind)(i % NMUTANTS);
+            int64_t before = judge->kind[kind].parsed;
+            for (int k = 0; k < TRIES && judge->kind[kind].parsed == before; k++) judge_mutant(judge, &right, kind, &random);
+        }
+        arena_finish(&arena);
+    }
+    judge->used_s = now_seconds() - begin;
+    return ok;
+}
+
+void judge_print(const Judge *judge, FILE *out) {
+    int64_t parsed = 0, rejected = 0;
+    fprintf(out, "%-28s %8s %8s %8s %6s %8s\n", "what is wrong", "mutants", "counted", "rejected", "", "careful");
+    for (int k = 0; k < NMUTANTS; k++) {
+        const JudgeCount *count = &judge->kind[k];
+        fprintf(out, "%-28s %8lld %8lld %8lld %5.1f%% %8lld\n", mutant_name[k], (long long)count->parsed, (long long)count->counted, (long long)count->rejected,
+                count->parsed ? 100.0 * (double)count->counted / (double)count->parsed : 0, (long long)count->careful);
+        parsed += count->parsed;
+        rejected += count->rejected;
+    }
+    fprintf(out, "%d plans, %lld mutants, %lld counted, %lld rejected, %d missed; %.1f s, %.0f a second\n", judge->plans, (long long)parsed, (long long)judge->counted,
+            (long long)rejected, judge->missed, judge->used_s, (double)parsed / judge->used_s);
+}
+
+void judge_finish(Judge *judge) {
+    text_finish(&judge->report);
+}

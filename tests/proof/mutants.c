@@ -1,0 +1,21 @@
+/* Mutation testing of the proof (PROOF.md 3): whatever the simulation says matters, the proof refuses. PCC_MUTANTS=N: so many (default 1000). */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "tests/proof/judge.h"
+
+Test(proof_mutants, every_plan_that_computes_something_else_is_refused, .timeout = 240) {
+    const char *most = getenv("PCC_MUTANTS");
+    Judge judge = {.seed = 1, .most = most ? atoll(most) : 1000};
+    bool ok = judge_run(&judge);
+    judge_print(&judge, stdout);
+    cr_expect(ok, "%s", judge.report.at);
+    cr_expect_eq(judge.missed, 0, "%s", judge.report.at);
+    for (int k = 0; k < NMUTANTS; k++) {
+        const JudgeCount *count = &judge.kind[k];
+        if (judge.most < 500) continue; /* too few of each kind to say */
+        cr_expect_geq(count->parsed, 10, "%s: only %d mutants", mutant_name[k], (int)count->parsed);
+        cr_expect_geq(10 * count->counted, 8 * count->parsed, "%s: only %d of %d mutants matter", mutant_name[k], (int)count->counted, (int)count->parsed);
+    }
+    judge_finish(&judge);
+}
