@@ -59,6 +59,21 @@ static const Case cases[] = {
     {OP_transpose, "2x4x3", {INTS(3, 1, -1, 0)}},
     {OP_reshape, "4x6", {INTS(3, 2, -1, 3)}},
     {OP_reshape, "4x1x6", {INTS(2, 4, 6)}},
+    {OP_max, "4x3", {{0}}},
+    {OP_max, "2x4x3", {INTS(2, 0, -1)}},
+    {OP_max, "2x4x3", {INTS(1, 1), YES}},
+    {OP_slice, "4x5", {INTS(2, 0, 1), INTS(2, 4, 3)}},
+    {OP_slice, "4x5", {INTS(2, -3, 0), INTS(2, -1, 5)}},
+    {OP_concat, "2x3, 4x3", {{0}}},
+    {OP_concat, "4x1, 4x3, 4x2, 4x1", {{.given = true, .i = -1}}},
+    {OP_split, "6x4", {{.given = true, .i = 3}}},
+    {OP_split, "3x8", {{.given = true, .i = 4}, YES}},
+    {OP_split, "3x8", {{.given = true, .i = 1}, YES}},
+    {OP_softmax, "4x3", {{0}}},
+    {OP_softmax, "2x4x3", {{.given = true, .i = 1}}},
+    {OP_softmax, "5", {{.given = true}}},
+    {OP_sigmoid, "4x3", {{0}}},
+    {OP_square, "4x3", {{0}}},
     {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}}},
     {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}, YES}},
 };
@@ -156,6 +171,60 @@ static void run_reduction(const Attr *axes, bool mean, bool back, const Tensor *
     }
 }
 
+/* The largest element over the axes, of tensors as in run_reduction. */
+static void run_max(const Attr *axes, const Tensor *x, Tensor *y) {
+    bool reduced[MAX_NDIM];
+    for (int d = 0; d < x->shape.ndim; d++)
+        reduced[d] = !axes->given;
+    for (int i = 0; i < axes->n; i++)
+        reduced[axes->ints[i] < 0 ? axes->ints[i] + x->shape.ndim : axes->ints[i]] = true;
+    for (int64_t i = 0; i < count(&y->shape); i++)
+        y->at[i] = -INFINITY;
+    for (int64_t i = 0; i < count(&x->shape); i++) {
+        int64_t index[MAX_NDIM], at = 0;
+        unravel(&x->shape, i, index);
+        for (int d = 0; d < x->shape.ndim; d++)
+            if (!reduced[d]) at = at * x->shape.dim[d] + index[d];
+        if (x->at[i] > y->at[at]) y->at[at] = x->at[i];
+    }
+}
+
+/* Copies between a tensor and the part of it that begins at `begin`. */
+static void run_part(const Tensor *whole, const Tensor *part, const int64_t *begin, bool take) {
+    for (int64_t i = 0; i < count(&part->shape); i++) {
+        int64_t index[MAX_NDIM], at = 0;
+        unravel(&part->shape, i, index);
+        for (int d = 0; d < whole->shape.ndim; d++) {
+            int64_t first = begin[d] < 0 ? begin[d] + whole->shape.dim[d] : begin[d];
+            at = at * whole->shape.dim[d] + first + index[d];
+        }
+        if (take)
+            part->at[i] = whole->at[at];
+        else
+            whole->at[at] = part->at[i];
+    }
+}
+
+static int axis_of(const Attr *axis, int ndim, int otherwise) {
+    int64_t i = axis->given ? axis->i : otherwise;
+    return (int)(i < 0 ? i + ndim : i);
+}
+
+/* y of softmax of x; or, given dy, its gradient y (dy - sum of y dy). */
+static void run_softmax(const Attr *axis, const Tensor *x, const Tensor *dy, Tensor *out) {
+    int along = axis_of(axis, x->shape.ndim, -1);
+    for (int64_t i = 0; i < count(&x->shape); i++) {
+        int64_t index[MAX_NDIM];
+        double sum = 0;
+        unravel(&x->shape, i, index);
+        for (index[along] = 0; index[along] < x->shape.dim[along]; index[along]++) {
+            double at = *aligned(x, index, x->shape.ndim);
+            sum += dy ? at * *aligned(dy, index, x->shape.ndim) : exp(at);
+        }
+        out->at[i] = dy ? x->at[i] * (dy->at[i] - sum) : exp(x->at[i]) / sum;
+    }
+}
+
 static double binary(OpCode op, double a, double b) {
     switch ((int)op) {
     case OP_add:
@@ -178,6 +247,16 @@ static double binary(OpCode op, double a, double b) {
         return log(a);
     case OP_sqrt:
         return sqrt(a);
+    case OP_sigmoid:
+        return 1 / (1 + exp(-a));
+    case OP_square:
+        return a * a;
+    case OP_sigmoid_grad:
+        return a * (1 - a) * b;
+    case OP_square_grad:
+        return 2 * a * b;
+    case OP_max_mask:
+        return a == b;
     case OP_relu_grad:
         return a > 0 ? b : 0;
     case OP_tanh_grad:
@@ -189,10 +268,23 @@ static double binary(OpCode op, double a, double b) {
     return 0;
 }
 
-/* One operator on tensors without the hidden dimension; out is zero. */
-static void run_slice(OpCode op, const Attr *attr, const Tensor *in, Tensor *out) {
-    int64_t n = count(&out->shape), index[MAX_NDIM];
-    if (op == OP_matmul)
+/* Result `result` of one operator on tensors without the hidden dimension; out is zero. */
+static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, int result, Tensor *out) {
+    int64_t n = count(&out->shape), index[MAX_NDIM], begin[MAX_NDIM] = {0};
+    if (op == OP_max)
+        run_max(&attr[0], &in[0], out);
+    else if (op == OP_softmax || op == OP_softmax_grad)
+        run_softmax(&attr[0], &in[0], op == OP_softmax ? NULL : &in[1], out);
+    else if (op == OP_slice || op == OP_slice_grad)
+        run_part(op == OP_slice ? &in[0] : out, op == OP_slice ? out : &in[0], attr[0].ints, op == OP_slice);
+    else if (op == OP_split) {
+        int axis = axis_of(&attr[1], out->shape.ndim, 0);
+        begin[axis] = result * out->shape.dim[axis];
+        run_part(&in[0], out, begin, true);
+    } else if (op == OP_concat)
+        for (int i = 0, axis = axis_of(&attr[0], out->shape.ndim, 0); i < nin; begin[axis] += in[i++].shape.dim[axis])
+            run_part(out, &in[i], begin, false);
+    else if (op == OP_matmul)
         run_matmul(attr, in, out);
     else if (op == OP_einsum)
         run_einsum(attr[0].text, in, out);
@@ -237,16 +329,18 @@ static void run_graph(const Graph *graph, double *const *data) {
         const Node *node = &graph->nodes.at[id];
         if (node->nin == 0) continue;
         const TensorType *out = &graph->values.at[node->out[0]].type, *in = &graph->values.at[node->in[0]].type;
-        memset(data[node->out[0]], 0, sizeof(double) * (size_t)count(&out->shape));
         bool crosses = node->op == OP_replicate || node->op == OP_replica_sum;
-        for (int r = 0; r < (out->hidden || in->hidden ? REPLICAS : 1); r++) {
-            Tensor x[MAX_IN], y = slice_of(graph, node->out[0], data, r);
-            for (int i = 0; i < node->nin; i++)
-                x[i] = slice_of(graph, node->in[i], data, r);
-            double scale = node->op == OP_replica_sum && node->attr[0].i ? 1.0 / REPLICAS : 1;
-            for (int64_t i = 0; crosses && i < count(&y.shape); i++)
-                y.at[i] += x[0].at[i] * scale;
-            if (!crosses) run_slice(node->op, node->attr, x, &y);
+        for (int o = 0; o < node->nout; o++) {
+            memset(data[node->out[o]], 0, sizeof(double) * (size_t)count(&graph->values.at[node->out[o]].type.shape));
+            for (int r = 0; r < (out->hidden || in->hidden ? REPLICAS : 1); r++) {
+                Tensor x[MAX_IN], y = slice_of(graph, node->out[o], data, r);
+                for (int i = 0; i < node->nin; i++)
+                    x[i] = slice_of(graph, node->in[i], data, r);
+                double scale = node->op == OP_replica_sum && node->attr[0].i ? 1.0 / REPLICAS : 1;
+                for (int64_t i = 0; crosses && i < count(&y.shape); i++)
+                    y.at[i] += x[0].at[i] * scale;
+                if (!crosses) run_slice(node->op, node->attr, x, node->nin, o, &y);
+            }
         }
     }
 }
@@ -279,6 +373,13 @@ static double dot(const double *a, const double *b, int64_t n) {
     return sum;
 }
 
+static double loss_of(const Graph *graph, double *const *data, const int *y, const int *dy, int nout) {
+    double loss = 0;
+    for (int o = 0; o < nout; o++)
+        if (dy[o] >= 0) loss += dot(data[y[o]], data[dy[o]], count(&graph->values.at[y[o]].type.shape));
+    return loss;
+}
+
 static void check_gradient(const Case *c, bool hidden) {
     Arena arena;
     arena_init(&arena);
@@ -286,31 +387,38 @@ static void check_gradient(const Case *c, bool hidden) {
     graph_init(&graph, &arena);
     graph.nranks = 1;
     Span span = {0};
-    int x[MAX_IN], nin = op_nin(c->op);
+    int x[MAX_IN], nin = 0;
     const char *shapes = c->shapes;
-    for (int i = 0; i < nin; i++) {
-        Input input = {.name = i ? "b" : "a", .type = type_parse(&shapes, hidden)};
+    while (*shapes) {
+        Input input = {.name = nin ? "b" : "a", .type = type_parse(&shapes, hidden)};
+        int i = nin++;
         x[i] = graph_input(&graph, graph_add_input(&graph, input));
     }
     Attr attr[MAX_ATTRS] = {c->attr[0], c->attr[1]};
     RuleError error;
     int node = graph_add(&graph, c->op, x, nin, attr, "y", span, &error);
     cr_assert(node >= 0, "%s", error.text);
-    int y = graph.nodes.at[node].out[0];
-    Input given = {.name = "dy", .type = graph.values.at[y].type};
-    int dy = graph_input(&graph, graph_add_input(&graph, given));
+    /* Of three results or more nobody uses the second. */
+    int y[MAX_OUT], dy[MAX_OUT], nout = graph.nodes.at[node].nout;
+    for (int o = 0; o < nout; o++) {
+        y[o] = graph.nodes.at[node].out[o];
+        Input given = {.name = "dy", .type = graph.values.at[y[o]].type};
+        dy[o] = o == 1 && nout > 2 ? -1 : graph_input(&graph, graph_add_input(&graph, given));
+    }
     int first = graph.nodes.n, dx[MAX_IN];
     for (int i = 0; i < MAX_IN; i++)
         dx[i] = -1;
-    op_table[c->op].adjoint(&graph, node, &dy, dx);
+    op_table[c->op].adjoint(&graph, node, dy, dx);
 
     Error verify_error = {0};
     cr_assert(graph_verify(&graph, "adjoint", &verify_error), "%s %s: %s", op_table[c->op].name, c->shapes, verify_error.text);
     for (int id = first; id < graph.nodes.n; id++) {
         const Node *n = &graph.nodes.at[id], *forward = &graph.nodes.at[node];
+        if (n->op == OP_constant) continue;
         cr_assert_eq(n->origin, node);
         for (int f = 0; f < n->rule->nfactors; f++) {
             int o = n->origin_factor[f];
+            if (o < 0 && n->rule->factor[f].size == 1) continue; /* a dimension that keep_dims left: nobody can split it */
             cr_assert(o >= 0, "%s %s: factor %d of %s has no origin", op_table[c->op].name, c->shapes, f, op_table[n->op].name);
             cr_assert_eq(n->rule->factor[f].size, forward->rule->factor[o].size);
         }
@@ -322,22 +430,22 @@ static void check_gradient(const Case *c, bool hidden) {
     for (int v = 0; v < graph.values.n; v++) {
         int64_t n = count(&graph.values.at[v].type.shape);
         data[v] = arena_alloc(&arena, sizeof(double) * (size_t)n);
-        fill(data[v], n, c->op == OP_log || c->op == OP_sqrt, &seed);
+        if (graph.nodes.at[graph.values.at[v].node].op != OP_constant) fill(data[v], n, c->op == OP_log || c->op == OP_sqrt, &seed);
     }
     for (int i = 0; i < nin; i++) {
         run_graph(&graph, data);
         cr_assert(type_equal(&graph.values.at[dx[i]].type, &graph.values.at[x[i]].type));
-        int64_t n = count(&graph.values.at[x[i]].type.shape), ny = count(&graph.values.at[y].type.shape);
+        int64_t n = count(&graph.values.at[x[i]].type.shape);
         double *got = arena_alloc(&arena, sizeof(double) * (size_t)n);
         memcpy(got, data[dx[i]], sizeof(double) * (size_t)n);
         for (int64_t k = 0; k < n; k++) {
             const double h = 1e-5, saved = data[x[i]][k];
             data[x[i]][k] = saved + h;
             run_graph(&graph, data);
-            double high = dot(data[y], data[dy], ny);
+            double high = loss_of(&graph, data, y, dy, nout);
             data[x[i]][k] = saved - h;
             run_graph(&graph, data);
-            double want = (high - dot(data[y], data[dy], ny)) / (2 * h);
+            double want = (high - loss_of(&graph, data, y, dy, nout)) / (2 * h);
             data[x[i]][k] = saved;
             if (c->op == OP_replicate && c->attr[1].i) want /= REPLICAS; /* "mean" is of the gradient only: the value itself is copied */
             cr_assert_float_eq(got[k], want, 1e-6 * (1 + fabs(want)), "%s %s%s: operand %d element %d: %.9g, not %.9g",
@@ -369,6 +477,28 @@ Test(adjoint, every_operator_with_an_adjoint_is_checked) {
 Test(adjoint, the_users_differentiable_operators_have_an_adjoint_or_an_expansion) {
     for (int op = 0; op < NOPS; op++)
         if (op_table[op].op_class == OP_CLASS_USER) cr_assert(op_table[op].adjoint || op_table[op].expand, "%s", op_table[op].name);
+}
+
+Test(adjoint, elements_that_tie_for_the_maximum_share_its_gradient_equally) {
+    Arena arena;
+    arena_init(&arena);
+    Graph graph;
+    graph_init(&graph, &arena);
+    graph.nranks = 1;
+    Input input = {.name = "x", .type = {.dtype = F64, .shape = {2, {2, 3}}}};
+    Attr attr[MAX_ATTRS] = {INTS(1, 1)};
+    int x = graph_input(&graph, graph_add_input(&graph, input)), dx[MAX_IN];
+    int y = graph_emit(&graph, OP_max, &x, 1, attr, "y", (Span){0}), dy = graph_constant(&graph, graph.values.at[y].type, NULL, 1, "dy", (Span){0});
+    adjoint_max(&graph, graph.values.at[y].node, &dy, dx);
+    double *data[MAX_VALUES];
+    for (int v = 0; v < graph.values.n; v++)
+        data[v] = arena_alloc(&arena, sizeof(double) * (size_t)count(&graph.values.at[v].type.shape));
+    memcpy(data[x], (double[]){1, 3, 3, 2, 2, 2}, 6 * sizeof(double));
+    memcpy(data[dy], (double[]){10, 30}, 2 * sizeof(double));
+    run_graph(&graph, data);
+    const double expected[] = {0, 5, 5, 10, 10, 10};
+    cr_assert_arr_eq(data[dx[0]], expected, sizeof expected);
+    arena_finish(&arena);
 }
 
 Test(adjoint, a_square_is_multiplied_once) {
@@ -449,7 +579,7 @@ Test(adjoint, mse_expands_to_the_mean_or_sum_of_squares_and_keeps_its_name) {
             memset(out.at, 0, sizeof(double) * (size_t)count(&out.shape));
             for (int i = 0; i < node->nin; i++)
                 operands[i] = slice_of(&graph, node->in[i], data, 0);
-            run_slice(node->op, node->attr, operands, &out);
+            run_slice(node->op, node->attr, operands, node->nin, 0, &out);
         }
         cr_assert_float_eq(result, sum ? 18 : 4.5, 1e-12);
         arena_finish(&arena);

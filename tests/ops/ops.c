@@ -33,6 +33,21 @@ static const Variant variants[] = {
     {OP_reshape, ", shape = [-1]", NULL},
     {OP_reshape, ", shape = [2, 4, 6]", "8x6"},
     {OP_reshape, ", shape = [12, 6]", "4x3x6; 6x2x6"},
+    {OP_max, "", NULL},
+    {OP_max, ", axes = 0", NULL},
+    {OP_max, ", axes = [0, -1], keep_dims = true", NULL},
+    {OP_slice, ", begin = [2, 0], end = [5, 6]", "8x6"},
+    {OP_slice, ", begin = [-6, 1], end = [7, -1]", "7x5"},
+    {OP_slice, ", begin = [0, 1, 0], end = [4, 2, 3]", "4x6x3"},
+    {OP_concat, "", NULL},
+    {OP_concat, ", axis = -1", "8x6, 8x1; 7x5, 7x2, 7x5, 7x1"},
+    {OP_concat, ", axis = 1", "4x1x3, 4x6x3"},
+    {OP_split, ", parts = 2", "8x6"},
+    {OP_split, ", parts = 3, axis = 1", "7x6; 4x6x3"},
+    {OP_split, ", parts = 1, axis = -1", "7x5"},
+    {OP_softmax, "", NULL},
+    {OP_softmax, ", axis = 0", "8x6; 7x5"},
+    {OP_softmax, ", axis = 1", "4x6x3"},
     {OP_mse, "", "8x6, 8x6; 7x5, 7x5"},
     {OP_mse, ", reduction = sum", "8x6, 8x6; 7x5, 7x5"},
 };
@@ -61,9 +76,16 @@ static int read_sample(const char **at, Shape *shapes) {
     return n;
 }
 
+/* How many results the operator has with these attributes: what the text says after "parts = ". */
+static int count_results(OpCode op, const char *attrs) {
+    const char *parts = strstr(attrs, "parts = ");
+    return op_table[op].divided && parts ? atoi(parts + strlen("parts = ")) : op_nout(op);
+}
+
 /* The net around an operator; shard: " shard (...)" or "". Operands away from the kinks and poles of log, sqrt, div. A composite has no
  * strategy of its own: what computes its first operand has it, and mode auto carries it on. */
 static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, const char *shard) {
+    int nresults = count_results(op, attrs);
     const char *range = op == OP_log || op == OP_sqrt || op == OP_div ? "uniform(0.5, 2)" : "uniform(-1, 1)";
     text_printf(text, "net t() {\n");
     for (int i = 0; i <= n; i++) {
@@ -74,10 +96,16 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
     }
     bool composite = op_table[op].expand != NULL;
     if (composite) text_printf(text, "h = -a%s;\n", shard);
-    text_printf(text, "y = %s(%c", op_table[op].name, composite ? 'h' : 'a');
+    /* Of several results the last of three or more is used by nobody. */
+    for (int o = 0; o < nresults; o++)
+        text_printf(text, o ? ", y%d" : "y", o);
+    text_printf(text, " = %s(%c", op_table[op].name, composite ? 'h' : 'a');
     for (int i = 1; i < n; i++)
         text_printf(text, ", %c", 'a' + i);
-    text_printf(text, "%s)%s;\nloss sum(y * r);\n}\n", attrs, composite ? "" : shard);
+    text_printf(text, "%s)%s;\nloss sum(y * r)", attrs, composite ? "" : shard);
+    for (int o = 1; o < nresults - (nresults > 2); o++)
+        text_printf(text, " + sum(y%d * y%d)", o, o);
+    text_printf(text, ";\n}\n");
     /* Slots begin at 0: the first step of both optimizers is w - lr g. */
     const char *optimizer = op % 2 ? "sgd(lr = 1.0)" : "momentum(lr = 1.0, momentum = 0.5)";
     text_printf(text, "train { optimizer = %s; epochs = 1; steps = 1; }\nparallel { mode = %s; }\n", optimizer,
