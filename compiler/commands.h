@@ -6,3 +6,5 @@ int redistribute_command(int argc, char **argv);
 /* pcc check net.plan [--update]: reads a plan and proves it (PROOF.md 1). --update renews the checksum after an edit by hand and drops the
  * certificate. */
 int check_command(int argc, char **argv);
+/* pcc --diff [--json] a.plan b.plan: what they do differently. Exit code 0: the same, 1: not. */
+int diff_command(int argc, char **argv);

@@ -8,6 +8,8 @@
 
 #include "compiler/commands.h"
 #include "compiler/compiler.h"
+#include "compiler/explain.h"
+#include "compiler/stats.h"
 
 enum { MAX_RANKS = 1 << 16, MAX_SOURCE_BYTES = 1 << 26 };
 
@@ -28,6 +30,8 @@ typedef enum {
     OPT_DUMP,
     OPT_DUMP_RANKS,
     OPT_STATS,
+    OPT_EXPLAIN,
+    OPT_WARN,
     OPT_WHOLE_UPDATES,
     OPT_NO_PROOF,
     OPT_LIST_OPS,
@@ -60,7 +64,14 @@ static const struct OptionSpec {
                   "write the IR after every pass (default DIR: FILE without .plan, and _ir)"},
     [OPT_DUMP_RANKS] = {"--dump-ranks", ARGUMENT_REQUIRED, "--dump-ranks LIST",
                         "which ranks' views: 0,3 or all (default 0); implies --dump-ir"},
-    [OPT_STATS] = {"--stats", ARGUMENT_NONE, "--stats", "communication, memory, FLOPs, time of each pass"},
+    [OPT_STATS] = {"--stats", ARGUMENT_OPTIONAL, "--stats[=json]", "communication, memory, FLOPs, time of each pass"},
+    [OPT_EXPLAIN] = {"--explain", ARGUMENT_REQUIRED, "--explain VALUE",
+                     "why a value, parameter, input or gradient (w.grad) has its layout, and\n"
+                     "                        every conversion at it; may be repeated; writes no plan without -o"},
+    [OPT_WARN] = {"-W", ARGUMENT_REQUIRED, "-Wno-NAME",
+                  "no warnings of this name: conflict (hints that do not fit), uneven (splits),\n"
+                  "                        no-gradient (parameters without), no-effect (hints without), replicated\n"
+                  "                        (work done by several ranks); -Werror: warnings are errors"},
     [OPT_WHOLE_UPDATES] = {"--whole-updates", ARGUMENT_NONE, "--whole-updates",
                            "every rank updates all of a large parameter, not a part that is\n"
                            "                        then gathered (same traffic; more time and memory)"},
@@ -74,6 +85,7 @@ static void help(FILE *out) {
     fputs("usage: pcc NET.dsl [OPTION...]\n"
           "       pcc redistribute [OPTION...]   plan one change of layout (pcc redistribute --help)\n"
           "       pcc check [--update] PLAN      prove a plan again\n"
+          "       pcc --diff [--json] A B        what two plans do differently\n"
           "Compiles a net to the plan that prun runs.\n",
           out);
     for (int i = 0; i < NOPTIONS; i++)
@@ -105,6 +117,7 @@ typedef struct CommandLine {
     VEC(int64_t) define_value;
     VEC(double) define_real;
     VEC(int) ranks;
+    VEC(const char *) explain;
     bool list_ops, help, version;
 } CommandLine;
 
@@ -185,6 +198,24 @@ static bool read_policy(const char *text, RedistributePolicy *policy) {
     return usage_error("--redistribution takes auto, bound or canonical, not '%s'", text);
 }
 
+/* "no-uneven", "uneven", "error", "no-error". */
+static bool read_warning(Options *options, const char *text) {
+    bool off = strncmp(text, "no-", 3) == 0;
+    for (int w = 0; w < NWARNINGS; w++) {
+        bool silence = off && strcmp(text + 3, warning_name[w]) == 0;
+        if (!silence && strcmp(text, warning_name[w]) != 0) continue;
+        options->silenced = silence ? options->silenced | 1u << w : options->silenced & ~(1u << w);
+        return true;
+    }
+    if (strcmp(text, "error") == 0 || strcmp(text, "no-error") == 0) {
+        options->warnings_are_errors = !off;
+        return true;
+    }
+    const char *nearest = name_nearest(off && strncmp(text + 3, "no-", 3) != 0 ? text + 3 : text, warning_name, NWARNINGS);
+    if (nearest != NULL) return usage_error("there is no warning '-W%s'; did you mean '-Wno-%s'?", text, nearest);
+    return usage_error("there is no warning '-W%s'; -Wno-NAME silences conflict, uneven, no-gradient, no-effect, replicated", text);
+}
+
 static bool take(CommandLine *line, OptionId id, const char *value) {
     Options *options = &line->options;
     switch (id) {
@@ -224,7 +255,14 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
     case OPT_DUMP_RANKS:
         return read_ranks(line, value);
     case OPT_STATS:
+        if (value != NULL && strcmp(value, "json") != 0) return usage_error("--stats takes json or nothing, not '%s'", value);
+        options->stats_json = value != NULL;
         return options->stats = true;
+    case OPT_EXPLAIN:
+        vec_push(line->arena, &line->explain, value);
+        return true;
+    case OPT_WARN:
+        return read_warning(options, value);
     case OPT_WHOLE_UPDATES:
         return options->whole_updates = true;
     case OPT_NO_PROOF:
@@ -286,10 +324,14 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
         }
     }
     options->dump_ranks = line->ranks.at;
+    options->explain = line->explain.at;
+    options->nexplain = line->explain.n;
+    options->no_plan = options->nexplain > 0 && options->output == NULL;
     options->overrides.ndefines = line->define_name.n;
     options->overrides.define_name = line->define_name.at;
     options->overrides.define_value = line->define_value.at;
     options->overrides.define_real = line->define_real.at;
+    if (options->stats_json && options->nexplain > 0) return usage_error("--stats=json prints one JSON object: leave out --explain");
     for (int r = 0; options->ndump_ranks > 0 && r < line->ranks.n; r++)
         if (line->ranks.at[r] >= options->overrides.nranks)
             return usage_error("--dump-ranks: there is no rank %d of %d", line->ranks.at[r], options->overrides.nranks);
@@ -328,20 +370,24 @@ static int run(const Options *options, Arena *arena) {
     if (!done && c.error.text[0] != '\0') /* the environment's failures name their file; a bug of pcc is about this net */
         fprintf(stderr, "pcc: %s%s%s\n", c.error.code == EXIT_INTERNAL ? options->input : "",
                 c.error.code == EXIT_INTERNAL ? ": internal error: " : "", c.error.text);
-    if (done) {
-        Text text = {0};
-        stats_summary(&text, &c);
-        if (options->stats) stats_print(&text, &c);
-        fwrite(text.at, 1, text.n, stdout);
-        text_finish(&text);
-    }
+    Text text = {0};
+    bool known = done;
+    if (done && !options->stats_json && !options->no_plan) stats_summary(&text, &c);
+    for (int i = 0; done && i < options->nexplain; i++)
+        known = explain(&text, &c, options->explain[i], &error) && known;
+    if (known && options->stats_json) stats_json(&text, &c);
+    if (known && options->stats && !options->stats_json) stats_print(&text, &c);
+    if (done && !known) fprintf(stderr, "pcc: %s\n", error.text);
+    if (known) fwrite(text.at, 1, text.n, stdout);
+    text_finish(&text);
     compilation_finish(&c);
-    return done ? EXIT_DONE : c.error.code;
+    return !done ? c.error.code : known ? EXIT_DONE : error.code;
 }
 
 static int command(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "redistribute") == 0) return redistribute_command(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "check") == 0) return check_command(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "--diff") == 0) return diff_command(argc - 1, argv + 1);
     Arena arena;
     arena_init(&arena);
     CommandLine line = {.arena = &arena};

@@ -1,13 +1,13 @@
 /* pcc redistribute: plans one conversion between layouts written with mesh axes, and prints it (PLAN.md 2).
  *
- * Both layouts may name axes of meshes of their own: all that is planned is digits of rank numbers. */
-#include <ctype.h>
+ * Both layouts may name axes of meshes of their own, in device orders of their own: all that is planned is digits of positions. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/axes.h"
 #include "compiler/commands.h"
 #include "strategies/strategies.h"
 
@@ -18,25 +18,29 @@ static const char usage[] =
     "\n"
     "  --mesh AXES       names and sizes; the last axis varies fastest; their product is the number of ranks\n"
     "  --shape SIZES     of the global tensor: 16x8x8\n"
-    "  --from, --to LAYOUT   per dimension '-', an axis, or axes joined by '.', major first; then +sum(y), +max(..), +min(..)\n"
+    "  --from, --to LAYOUT   per dimension '-', an axis, or axes joined by '.', major first; then +sum(y), +max(..), +min(..);\n"
+    "                    x:(m)k is the part of size k of axis x after its m major parts\n"
     "  --to-mesh AXES    the mesh of --to, where it is another one of the same ranks\n"
+    "  --ids RANKS       device order: the rank at each position of the mesh: 3,2,1,0 (default: 0,1,2,..)\n"
+    "  --to-ids RANKS    the device order of --to, where it is another one\n"
     "  --dtype TYPE      f32 (default), f64, i32\n"
     "  --redistribution=auto|bound|canonical   auto (default); the fewest elements in one step; MindSpore's form\n"
-    "  --json            the figures as JSON, in elements\n";
+    "  --machine FILE    cpu (default), gpu8, or a machine file (prun --calibrate): latencies and bandwidths for auto\n"
+    "  --json            the figures as JSON, in elements\n"
+    "  --help            this text\n"
+    "\n"
+    "examples:\n"
+    "  pcc redistribute --mesh x=4,y=2 --shape 16x16 --from '[x -]' --to '[- x]'                an AllToAll\n"
+    "  pcc redistribute --mesh x=4,y=2 --shape 16x16 --from '[x -] +sum(y)' --to '[x y]'        a ReduceScatter\n"
+    "  pcc redistribute --mesh x=8 --shape 16x16 --from '[x -]' --to '[x:(1)2 x:(2)4]'          parts of an axis\n"
+    "  pcc redistribute --mesh a=2,b=3 --to-mesh c=3,d=2 --shape 12x12 --from '[a b]' --to '[c d]'\n"
+    "  pcc redistribute --mesh x=4 --ids 0,1,2,3 --to-ids 3,2,1,0 --shape 16 --from '[x]' --to '[x]'\n"
+    "Exit codes: 0 done, 1 rejected, 2 usage, 3 a file cannot be read.\n";
 
 /* ---- options */
 
-enum { MAX_AXES = 16, MAX_RANKS = 1 << 16 };
-
-typedef struct NamedMesh {
-    int naxes, nranks;
-    char name[MAX_AXES][32];
-    int32_t size[MAX_AXES];
-    Digit digit[MAX_AXES];
-} NamedMesh;
-
 typedef struct Request {
-    const char *mesh, *shape, *from, *to, *to_mesh, *dtype, *policy;
+    const char *mesh, *shape, *from, *to, *to_mesh, *ids, *to_ids, *dtype, *policy, *machine;
     bool json, help;
 } Request;
 
@@ -66,10 +70,11 @@ static bool option_value(int argc, char **argv, int *at, const char *name, const
 }
 
 static int request_read(int argc, char **argv, Request *request) {
-    static const char *const names[] = {"--mesh",  "--shape",          "--from", "--to",  "--to-mesh",
-                                        "--dtype", "--redistribution", "--json", "--help"};
-    const char **values[] = {&request->mesh,    &request->shape, &request->from,  &request->to,
-                             &request->to_mesh, &request->dtype, &request->policy};
+    static const char *const names[] = {"--mesh",  "--shape", "--from",           "--to",      "--to-mesh", "--ids",
+                                        "--to-ids", "--dtype", "--redistribution", "--machine", "--json",    "--help"};
+    const char **values[] = {&request->mesh, &request->shape,  &request->from,  &request->to,     &request->to_mesh,
+                             &request->ids,  &request->to_ids, &request->dtype, &request->policy, &request->machine};
+    enum { NVALUES = sizeof values / sizeof values[0] };
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             request->json = true;
@@ -80,7 +85,7 @@ static int request_read(int argc, char **argv, Request *request) {
             return EXIT_DONE;
         }
         bool known = false;
-        for (int k = 0; k < 7 && !known; k++) {
+        for (int k = 0; k < NVALUES && !known; k++) {
             known = option_value(argc, argv, &i, names[k], values[k]);
             if (known && **values[k] == '\0') return fail_usage("%s needs a value", names[k]);
         }
@@ -91,168 +96,6 @@ static int request_read(int argc, char **argv, Request *request) {
     }
     for (int k = 0; k < 4; k++)
         if (!*values[k]) return fail_usage("%s is missing", names[k]);
-    return EXIT_DONE;
-}
-
-/* ---- reading: each reports its own errors and returns an exit code */
-
-/* The text of an option with a mark under the place at fault. */
-static int fail_at(int code, const char *option, const char *text, const char *at, const char *message) {
-    fprintf(stderr, "pcc redistribute: %s: %s\n    %s\n    %*s^\n", option, message, text, (int)(at - text), "");
-    return code;
-}
-
-static bool read_number(const char **at, int64_t most, int64_t *number) {
-    if (!isdigit((unsigned char)**at)) return false;
-    for (*number = 0; isdigit((unsigned char)**at); ++*at) {
-        *number = *number * 10 + (**at - '0');
-        if (*number > most) return false;
-    }
-    return true;
-}
-
-/* Length of the name at `at`, 0: there is none. */
-static int name_length(const char *at) {
-    int n = 0;
-    if (!isalpha((unsigned char)*at) && *at != '_') return 0;
-    while (isalnum((unsigned char)at[n]) || at[n] == '_')
-        n++;
-    return n;
-}
-
-static int mesh_find(const NamedMesh *mesh, const char *name, int n) {
-    for (int i = 0; i < mesh->naxes; i++)
-        if ((int)strlen(mesh->name[i]) == n && strncmp(mesh->name[i], name, (size_t)n) == 0) return i;
-    return -1;
-}
-
-static int mesh_read(const char *option, const char *text, NamedMesh *mesh) {
-    memset(mesh, 0, sizeof *mesh);
-    int64_t nranks = 1;
-    for (const char *at = text;; at++) {
-        int n = name_length(at);
-        if (n == 0 || n >= (int)sizeof mesh->name[0])
-            return fail_at(EXIT_USAGE, option, text, at, "expected the name of an axis, as in x=4,y=2");
-        if (mesh->naxes == MAX_AXES) return fail_at(EXIT_REJECTED, option, text, at, "a mesh has at most 16 axes");
-        if (mesh_find(mesh, at, n) >= 0) return fail_at(EXIT_REJECTED, option, text, at, "there is an axis of this name already");
-        memcpy(mesh->name[mesh->naxes], at, (size_t)n);
-        at += n;
-        if (*at != '=') return fail_at(EXIT_USAGE, option, text, at, "expected '=' and the size of the axis");
-        const char *digits = ++at;
-        int64_t size;
-        if (!read_number(&at, MAX_RANKS, &size) || size < 1 || (nranks *= size) > MAX_RANKS)
-            return fail_at(EXIT_REJECTED, option, text, digits, "expected the size of the axis; a mesh has at most 65536 ranks");
-        mesh->size[mesh->naxes++] = (int32_t)size;
-        if (*at == '\0') break;
-        if (*at != ',') return fail_at(EXIT_USAGE, option, text, at, "expected ',' and another axis, or the end");
-    }
-    mesh->nranks = (int)nranks;
-    mesh_digits(mesh->size, mesh->naxes, 1, mesh->digit);
-    return EXIT_DONE;
-}
-
-static int shape_read(const char *text, int nranks, Shape *shape) {
-    shape->ndim = 0;
-    int64_t moved = 8 * (int64_t)nranks; /* the most that any figure can be, in elements */
-    for (const char *at = text;; at++) {
-        const char *digits = at;
-        int64_t size;
-        if (shape->ndim == MAX_NDIM - 1) return fail_at(EXIT_REJECTED, "--shape", text, at, "a tensor has at most 8 dimensions");
-        if (!read_number(&at, INT64_MAX / 16, &size) || size < 1)
-            return fail_at(EXIT_USAGE, "--shape", text, digits, "expected sizes of at least 1, joined by 'x': 16x8x8");
-        if (!mul_checked(moved, size, &moved)) return fail_at(EXIT_REJECTED, "--shape", text, digits, "the tensor is too large");
-        shape->dim[shape->ndim++] = size;
-        if (*at == '\0') return EXIT_DONE;
-        if (*at != 'x') return fail_at(EXIT_USAGE, "--shape", text, at, "expected 'x' and another size, or the end");
-    }
-}
-
-/* One layout while it is read. */
-typedef struct Reader {
-    const char *option, *text, *at;
-    const NamedMesh *mesh;
-    bool used[MAX_AXES];
-    Layout *layout;
-} Reader;
-
-static int reader_fail(const Reader *reader, int code, const char *message) {
-    return fail_at(code, reader->option, reader->text, reader->at, message);
-}
-
-static int read_axis(Reader *reader, int list) {
-    int n = name_length(reader->at);
-    if (n == 0) return reader_fail(reader, EXIT_USAGE, "expected '-' or the name of an axis");
-    int axis = mesh_find(reader->mesh, reader->at, n);
-    if (axis < 0) {
-        const char *names[MAX_AXES];
-        char name[32], message[128];
-        for (int i = 0; i < reader->mesh->naxes; i++)
-            names[i] = reader->mesh->name[i];
-        snprintf(name, sizeof name, "%.*s", n, reader->at);
-        const char *nearest = name_nearest(name, names, reader->mesh->naxes);
-        snprintf(message, sizeof message, "the mesh has no axis %s%s%s%s", name, nearest ? "; did you mean " : "", nearest ? nearest : "",
-                 nearest ? "?" : "");
-        return reader_fail(reader, EXIT_REJECTED, message);
-    }
-    if (reader->used[axis]) return reader_fail(reader, EXIT_REJECTED, "this axis is used already; an axis divides one dimension at most");
-    reader->used[axis] = true;
-    if (!layout_append(reader->layout, list, reader->mesh->digit[axis])) return reader_fail(reader, EXIT_REJECTED, "too many digits");
-    reader->at += n;
-    return EXIT_DONE;
-}
-
-static int read_axes(Reader *reader, int list, char separator) {
-    for (;;) {
-        int code = read_axis(reader, list);
-        if (code != EXIT_DONE || *reader->at != separator) return code;
-        reader->at++;
-    }
-}
-
-static void skip_spaces(Reader *reader) {
-    reader->at += strspn(reader->at, " \t");
-}
-
-static int read_partial(Reader *reader) {
-    reader->at++;
-    int n = name_length(reader->at), reduction = 0;
-    while (reduction < NREDUCTIONS &&
-           !((int)strlen(reduction_name[reduction]) == n && strncmp(reduction_name[reduction], reader->at, (size_t)n) == 0))
-        reduction++;
-    if (reduction == NREDUCTIONS || reader->at[n] != '(')
-        return reader_fail(reader, EXIT_USAGE, "expected sum(axes), max(axes) or min(axes)");
-    reader->at += n + 1;
-    int code = read_axes(reader, reader->layout->ndim + reduction, '.');
-    if (code != EXIT_DONE) return code;
-    if (*reader->at != ')') return reader_fail(reader, EXIT_USAGE, "expected ')' or '.' and another axis");
-    reader->at++;
-    return EXIT_DONE;
-}
-
-static int layout_parse(const char *option, const char *text, const NamedMesh *mesh, const Shape *shape, Layout *layout) {
-    Reader reader = {.option = option, .text = text, .at = text, .mesh = mesh, .layout = layout};
-    layout_init(layout, shape->ndim);
-    skip_spaces(&reader);
-    if (*reader.at != '[') return reader_fail(&reader, EXIT_USAGE, "expected '[', as in [x - y]");
-    reader.at++;
-    int dim = 0, code;
-    for (skip_spaces(&reader); *reader.at != ']'; skip_spaces(&reader)) {
-        if (*reader.at == '\0') return reader_fail(&reader, EXIT_USAGE, "expected ']'");
-        if (dim == shape->ndim) return reader_fail(&reader, EXIT_REJECTED, "the layout has more dimensions than the shape");
-        if (*reader.at == '-')
-            reader.at++;
-        else if ((code = read_axes(&reader, dim, '.')) != EXIT_DONE)
-            return code;
-        dim++;
-        if (*reader.at && !strchr(" \t]", *reader.at)) return reader_fail(&reader, EXIT_USAGE, "expected a space, '.' or ']'");
-    }
-    if (dim < shape->ndim) return reader_fail(&reader, EXIT_REJECTED, "the layout has fewer dimensions than the shape");
-    reader.at++;
-    for (skip_spaces(&reader); *reader.at; skip_spaces(&reader)) {
-        if (*reader.at != '+') return reader_fail(&reader, EXIT_USAGE, "expected +sum(axes) or the end");
-        if ((code = read_partial(&reader)) != EXIT_DONE) return code;
-    }
-    layout_canonical(layout, shape);
     return EXIT_DONE;
 }
 
@@ -288,11 +131,12 @@ static void groups_of_step(CommKind kind, const Layout *from, const Layout *to, 
     Reduction reduction;
     int n = layout_summed(from, to, summed, &reduction);
     bool reduces = kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER;
+    const Order *order = from->order;
     for (int rank = 0; rank < nranks; rank++)
         groups->parent[rank] = rank;
     for (int rank = 0; rank < nranks; rank++) {
         if (reduces)
-            group_join(groups, rank, group_leader(summed, n, rank));
+            group_join(groups, rank, order_rank(order, group_leader(summed, n, order_position(order, rank))));
         else
             pieces_received(from, to, shape, nranks, rank, join_piece, groups);
     }
@@ -336,6 +180,15 @@ static void print_json(const Conversion *c) {
            c->bound.max, c->rounds, c->peak_elements);
 }
 
+/* "  order1    positions 0, 1, .. are ranks 3-2-1-0" */
+static void print_order(const Order *order) {
+    if (!order) return;
+    printf("  %%%s: the ranks by position are ", order->name);
+    for (int i = 0; i < order->nranks && i < SHOWN_RANKS; i++)
+        printf("%s%d", i ? "-" : "", order->rank[i]);
+    printf("%s\n", order->nranks > SHOWN_RANKS ? "-.." : "");
+}
+
 static void print_text(const Conversion *c, const Layout *from, const Layout *to, const Shape *shape, DType dtype, int nranks) {
     Text text = {0};
     TensorType type = {.dtype = dtype, .shape = *shape};
@@ -346,6 +199,9 @@ static void print_text(const Conversion *c, const Layout *from, const Layout *to
     layout_print(&text, to, false);
     printf("%s\n", text.at);
     text_finish(&text);
+    text = (Text){0};
+    print_order(from->order);
+    if (!order_equal(from->order, to->order)) print_order(to->order);
     if (c->nsteps == 0) printf("  nothing to do: every rank has what it needs\n");
     const Layout *at = from;
     for (int i = 0; i < c->nsteps; i++) {
@@ -376,39 +232,66 @@ static bool policy_parse(const char *text, RedistributePolicy *policy) {
     return false;
 }
 
+static int machine_of(const char *what, Arena *arena, Machine *machine) {
+    Diags diags;
+    Error error = {0};
+    diags_init(&diags, arena);
+    if (machine_find(what, arena, &diags, machine, &error)) return EXIT_DONE;
+    diags_print(&diags, stderr);
+    if (error.text[0]) fprintf(stderr, "pcc redistribute: %s\n", error.text);
+    return error.code;
+}
+
+static int plan_request(const Request *request, Arena *arena) {
+    int code;
+    DType dtype;
+    RedistributePolicy policy;
+    Machine machine;
+    NamedMesh mesh, to_mesh;
+    const Order *order = NULL, *to_order;
+    Shape shape;
+    WrittenLayout from, to;
+    if (!dtype_parse(request->dtype, &dtype)) return fail_usage("--dtype is f32, f64 or i32, not '%s'", request->dtype);
+    if (!policy_parse(request->policy, &policy))
+        return fail_usage("--redistribution is auto, bound or canonical, not '%s'", request->policy);
+    if ((code = machine_of(request->machine, arena, &machine)) != EXIT_DONE) return code;
+    if ((code = mesh_read("--mesh", request->mesh, &mesh)) != EXIT_DONE) return code;
+    if ((code = mesh_read("--to-mesh", request->to_mesh ? request->to_mesh : request->mesh, &to_mesh)) != EXIT_DONE) return code;
+    if (mesh.nranks != to_mesh.nranks)
+        return fail_at(EXIT_REJECTED, "--to-mesh", request->to_mesh, request->to_mesh, (int)strlen(request->to_mesh), NULL,
+                       "--mesh has %d ranks, --to-mesh %d: they must be the same ranks", mesh.nranks, to_mesh.nranks);
+    if (request->ids && (code = order_read("--ids", request->ids, mesh.nranks, "order1", arena, &order)) != EXIT_DONE) return code;
+    to_order = order;
+    if (request->to_ids && (code = order_read("--to-ids", request->to_ids, mesh.nranks, order ? "order2" : "order1", arena, &to_order)) != EXIT_DONE)
+        return code;
+    if ((code = sizes_read(request->shape, mesh.nranks, &shape)) != EXIT_DONE) return code;
+    if ((code = layout_parse("--from", request->from, &mesh, order, &shape, &from)) != EXIT_DONE) return code;
+    if ((code = layout_parse("--to", request->to, &to_mesh, to_order, &shape, &to)) != EXIT_DONE) return code;
+    if ((code = layouts_convertible(&from, &to)) != EXIT_DONE) return code;
+    Conversion conversion;
+    const char *why = "";
+    if (!redistribute(&from.layout, &to.layout, &shape, dtype_bytes[dtype], mesh.nranks, policy, &machine, &conversion, &why)) {
+        fprintf(stderr, "pcc redistribute: %s\n", why);
+        return EXIT_REJECTED;
+    }
+    if (request->json)
+        print_json(&conversion);
+    else
+        print_text(&conversion, &from.layout, &to.layout, &shape, dtype, mesh.nranks);
+    return EXIT_DONE;
+}
+
 int redistribute_command(int argc, char **argv) {
-    Request request = {.dtype = "f32", .policy = "auto"};
+    Request request = {.dtype = "f32", .policy = "auto", .machine = "cpu"};
     int code = request_read(argc, argv, &request);
     if (code != EXIT_DONE) return code;
     if (request.help) {
         printf("%s", usage);
         return EXIT_DONE;
     }
-    DType dtype;
-    RedistributePolicy policy;
-    NamedMesh mesh, to_mesh;
-    Shape shape;
-    Layout from, to;
-    if (!dtype_parse(request.dtype, &dtype)) return fail_usage("--dtype is f32, f64 or i32, not '%s'", request.dtype);
-    if (!policy_parse(request.policy, &policy)) return fail_usage("--redistribution is auto, bound or canonical, not '%s'", request.policy);
-    if ((code = mesh_read("--mesh", request.mesh, &mesh)) != EXIT_DONE) return code;
-    if ((code = mesh_read("--to-mesh", request.to_mesh ? request.to_mesh : request.mesh, &to_mesh)) != EXIT_DONE) return code;
-    if (mesh.nranks != to_mesh.nranks) {
-        fprintf(stderr, "pcc redistribute: --mesh has %d ranks, --to-mesh %d: they must be the same ranks\n", mesh.nranks, to_mesh.nranks);
-        return EXIT_REJECTED;
-    }
-    if ((code = shape_read(request.shape, mesh.nranks, &shape)) != EXIT_DONE) return code;
-    if ((code = layout_parse("--from", request.from, &mesh, &shape, &from)) != EXIT_DONE) return code;
-    if ((code = layout_parse("--to", request.to, &to_mesh, &shape, &to)) != EXIT_DONE) return code;
-    Conversion conversion;
-    const char *why = "";
-    if (!redistribute(&from, &to, &shape, dtype_bytes[dtype], mesh.nranks, policy, NULL, &conversion, &why)) {
-        fprintf(stderr, "pcc redistribute: %s\n", why);
-        return EXIT_REJECTED;
-    }
-    if (request.json)
-        print_json(&conversion);
-    else
-        print_text(&conversion, &from, &to, &shape, dtype, mesh.nranks);
-    return EXIT_DONE;
+    Arena arena;
+    arena_init(&arena);
+    code = plan_request(&request, &arena);
+    arena_finish(&arena);
+    return code;
 }

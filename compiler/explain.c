@@ -1,0 +1,428 @@
+/* explain: why a value has its layout, and what every conversion at it is for (docs/explain.md).
+ *
+ * Before: a whole compilation, with the decisions of propagate recorded. Reads c->graph for what was asked of a value, c->spmd for what is
+ * done to it. */
+#include "compiler/explain.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "compiler/name.h"
+#include "compiler/stats.h"
+
+enum { MAX_USERS = 4, MAX_CHAIN_HEAD = 4, MAX_CHAIN_TAIL = 8 };
+
+typedef struct Explain {
+    Text *text;
+    Compilation *c;
+    const Graph *g; /* c->graph */
+    Moves moves;
+    const Traffic *bounds;
+} Explain;
+
+static const char *layout_text(const Explain *e, const Layout *layout, const TensorType *type) {
+    return layout_named(e->c->arena, e->g, layout, type->hidden);
+}
+
+static const char *bytes_text(const Explain *e, int64_t bytes) {
+    return bytes_named(e->c->arena, bytes);
+}
+
+static const char *type_text(const Explain *e, const TensorType *type) {
+    Text text = {0};
+    type_print(&text, type);
+    const char *copy = arena_copy(e->c->arena, text.at, text.n);
+    text_finish(&text);
+    return copy;
+}
+
+/* " at net.dsl:8:9", or nothing. */
+static const char *at_text(const Explain *e, Span span) {
+    const char *place = place_named(e->c->arena, e->c->diags, span);
+    return *place ? arena_printf(e->c->arena, " at %s", place) : "";
+}
+
+/* "matmul h"; one word where both are one. */
+static const char *node_text(const Explain *e, const Node *node) {
+    const char *op = op_table[node->op].name, *name = node->name != NULL ? node->name : "";
+    if (node->op == OP_write) return arena_printf(e->c->arena, "the write of %s", e->g->states.at[node->state].name);
+    return strcmp(op, name) == 0 || *name == '\0' ? op : arena_printf(e->c->arena, "%s %s", op, name);
+}
+
+/* The tuple; where it cannot say it, the digits too, by way of the layouts of the operands. */
+static const char *strategy_text(const Explain *e, const Node *node, const Strategy *strategy) {
+    Text text = {0};
+    if (!strategy_print(&text, node, e->g, strategy))
+        for (int i = 0; i < node->nin; i++) {
+            Layout layout;
+            const TensorType *type = &e->g->values.at[node->in[i]].type;
+            strategy_in_layout(node, strategy, i, type->shape.ndim, &layout);
+            text_printf(&text, "%s%s", i ? ", " : " on ", layout_text(e, &layout, type));
+        }
+    const char *copy = arena_copy(e->c->arena, text.at, text.n);
+    text_finish(&text);
+    return copy;
+}
+
+/* ---------------------------------------------------------------- why a node has its strategy */
+
+static const char *const by_text[] = {
+    [BY_NOTHING] = "",
+    [BY_ONE] = "the only candidate",
+    [BY_BYTES] = "fewest bytes in converting",
+    [BY_FLOPS] = "as few bytes as the next, fewer FLOPs",
+    [BY_SUM] = "as few bytes and FLOPs as the next, fewer bytes for its own sum",
+    [BY_TUPLE] = "equal to the next in all costs: the first in order",
+};
+
+static void explain_alternatives(const Explain *e, const Node *node, const Decision *decision) {
+    Text *text = e->text;
+    text_printf(text, "  considered   %d candidate%s; %s%d:\n", decision->ncandidates, decision->ncandidates == 1 ? "" : "s",
+                decision->nalternatives < decision->ncandidates ? "the best " : "all ", decision->nalternatives);
+    text_printf(text, "                 converting  FLOPs       own sum\n");
+    for (int i = 0; i < decision->nalternatives; i++) {
+        const Alternative *a = &decision->alternative[i];
+        text_printf(text, "            %s  %-10s  %-10.4g  %-10s  %s\n", i == 0 ? "-> " : "   ", bytes_text(e, a->bytes), a->flops,
+                    bytes_text(e, a->sum_bytes), strategy_text(e, node, a->strategy));
+    }
+    text_printf(text, "  decided by   %s\n", by_text[decision->by]);
+}
+
+/* From the hint to the node, an operator a line. */
+static void explain_chain(const Explain *e, int id) {
+    const Decision *decision = e->c->propagation.decision;
+    VEC(int) chain = {0};
+    for (int n = id; n >= 0; n = decision[n].from)
+        vec_push(e->c->arena, &chain, n);
+    const Node *first = &e->g->nodes.at[chain.at[chain.n - 1]];
+    text_printf(e->text, "  because      of the hint on %s%s, in %d step%s:\n", node_text(e, first), at_text(e, first->hint->span), chain.n - 1,
+                chain.n == 2 ? "" : "s");
+    for (int i = chain.n - 1, step = 0; i >= 0; i--, step++) {
+        const Node *node = &e->g->nodes.at[chain.at[i]];
+        if (chain.n > MAX_CHAIN_HEAD + MAX_CHAIN_TAIL && step == MAX_CHAIN_HEAD) {
+            int left = chain.n - MAX_CHAIN_HEAD - MAX_CHAIN_TAIL;
+            text_printf(e->text, "               ... %d operators\n", left);
+            i -= left;
+            step += left;
+            node = &e->g->nodes.at[chain.at[i]];
+        }
+        text_printf(e->text, "    %3d. %s  %s", step, node_text(e, node), strategy_text(e, node, node->strategy));
+        text_printf(e->text, step == 0 ? "  the user's\n" : "  %s\n", by_text[decision[chain.at[i]].by]);
+    }
+}
+
+static void explain_node(const Explain *e, int id) {
+    Text *text = e->text;
+    const Graph *g = e->g;
+    const Node *node = &g->nodes.at[id];
+    const Decision *decision = id < g->nforward ? &e->c->propagation.decision[id] : NULL;
+    const char *what = node_text(e, node);
+    if (node->strategy == NULL) return;
+    if (op_table[node->op].op_class == OP_CLASS_UPDATE) {
+        text_printf(text, "  because      an update lies as its state is stored; of a state of 256 KiB or more it is divided further among the\n"
+                          "               ranks that hold terms of the gradient (unless --whole-updates)\n");
+        return;
+    }
+    text_printf(text, "  strategy     %s  %s\n", what, strategy_text(e, node, node->strategy));
+    switch (node->from) {
+    case STRATEGY_USER:
+        text_printf(text, "  because      of its hint%s\n", at_text(e, node->hint->span));
+        return;
+    case STRATEGY_PROPAGATED:
+        assert(decision != NULL);
+        explain_chain(e, id);
+        explain_alternatives(e, node, decision);
+        return;
+    case STRATEGY_BATCH:
+        if (g->settings.mode == MODE_DATA_PARALLEL)
+            text_printf(text, "  because      mode data_parallel divides the replicas among the ranks\n");
+        else if (g->settings.mode == MODE_SEMI_AUTO)
+            text_printf(text, "  because      it has no hint: mode semi_auto splits its batch\n");
+        else
+            text_printf(text, "  because      no hint leads to it: it splits its batch\n");
+        return;
+    case STRATEGY_ORIGIN:
+        if (node->origin == id) {
+            text_printf(text, "  because      it lies as its users take it\n");
+            return;
+        }
+        text_printf(text, "  because      a gradient reuses the strategy of its operator, %s\n", node_text(e, &g->nodes.at[node->origin]));
+        explain_node(e, node->origin);
+        return;
+    case STRATEGY_WHOLE:
+        if (node->origin != id)
+            text_printf(text, "  because      its operator, %s, is whole too\n", node_text(e, &g->nodes.at[node->origin]));
+        else
+            text_printf(text, "  because      %s\n",
+                        g->nranks == 1 ? "there is one rank" : "no hint leads to it, and it has no batch that can be split");
+        return;
+    case STRATEGY_NONE:
+        return;
+    }
+}
+
+/* ---------------------------------------------------------------- conversions */
+
+/* Who takes a value of spmd, through further conversions too: "relu a, matmul y". */
+static void collect_users(const Explain *e, int value, Text *users, int *n) {
+    const Graph *s = &e->c->spmd;
+    for (int id = 0; id < s->nodes.n; id++) {
+        const Node *node = &s->nodes.at[id];
+        bool takes = false;
+        for (int i = 0; i < node->nin; i++)
+            takes = takes || node->in[i] == value;
+        if (!takes) continue;
+        if (node->op == OP_convert) {
+            collect_users(e, node->out[0], users, n);
+            continue;
+        }
+        if (++*n <= MAX_USERS) text_printf(users, "%s%s", *n > 1 ? ", " : "", node_text(e, node));
+    }
+    if (value == s->loss && ++*n <= MAX_USERS) text_printf(users, "%sthe report of the loss", *n > 1 ? ", " : "");
+}
+
+static const char *users_text(const Explain *e, int value) {
+    Text users = {0};
+    int n = 0;
+    collect_users(e, value, &users, &n);
+    if (n > MAX_USERS) text_printf(&users, " and %d more", n - MAX_USERS);
+    const char *copy = n == 0 ? "nothing" : arena_copy(e->c->arena, users.at, users.n);
+    text_finish(&users);
+    return copy;
+}
+
+static const char *purpose(const Layout *from, const Layout *to, CommKind kind) {
+    bool sums = layout_is_partial(from) && !layout_is_partial(to);
+    switch (kind) {
+    case COMM_ALL_REDUCE:
+        return "adds up the partial sums, for all";
+    case COMM_REDUCE_SCATTER:
+        return "adds up the partial sums, each rank its part";
+    case COMM_ALL_GATHER:
+        return "brings parts together";
+    case COMM_ALL_TO_ALL:
+        return "divides another dimension";
+    case COMM_EXCHANGE:
+        return sums ? "adds up the partial sums and divides the result anew" : "divides it otherwise";
+    case COMM_STRIDED_SLICE:
+        return "keeps a part; nothing is sent";
+    case NCOMMS:
+        break;
+    }
+    return "";
+}
+
+static void explain_moves(const Explain *e, int value, const char *indent) {
+    Text *text = e->text;
+    const Graph *s = &e->c->spmd;
+    const TensorType *type = &e->g->values.at[value].type;
+    int64_t received = 0;
+    int count = 0;
+    for (int i = 0; i < e->moves.n; i++) {
+        const Move *move = &e->moves.at[i];
+        if (move->value != value) continue;
+        const Layout *from = s->values.at[move->from].layout, *to = s->values.at[move->to].layout;
+        text_printf(text, "%sconversion   %s  %s -> %s: %s\n", indent, comm_name[move->kind], layout_text(e, from, type), layout_text(e, to, type),
+                    purpose(from, to, move->kind));
+        text_printf(text, "%s               for %s\n", indent, users_text(e, move->to));
+        if (move->kind != COMM_STRIDED_SLICE)
+            text_printf(text, "%s               %s received by all ranks, %s by the busiest; the least is %s\n", indent,
+                        bytes_text(e, move->received.total), bytes_text(e, move->received.max), bytes_text(e, move->bound.total));
+        received += move->received.total;
+        count += move->kind != COMM_STRIDED_SLICE;
+    }
+    if (count > 1)
+        text_printf(text, "%s               together %s; its uses need at least %s\n", indent, bytes_text(e, received),
+                    bytes_text(e, e->bounds[value].total));
+}
+
+/* What is made of a value once its producer has it. */
+static void explain_use(const Explain *e, int value, const char *indent) {
+    const Graph *s = &e->c->spmd;
+    const TensorType *type = &e->g->values.at[value].type;
+    const Layout *made = s->values.at[value].layout;
+    Text direct = {0};
+    int n = 0;
+    for (int id = 0; id < s->nodes.n; id++) {
+        const Node *node = &s->nodes.at[id];
+        bool takes = false;
+        for (int i = 0; i < node->nin; i++)
+            takes = takes || (node->in[i] == value && node->op != OP_convert);
+        if (takes && ++n <= MAX_USERS) text_printf(&direct, "%s%s", n > 1 ? ", " : "", node_text(e, node));
+    }
+    if (value == s->loss && ++n <= MAX_USERS) text_printf(&direct, "%sthe report of the loss", n > 1 ? ", " : "");
+    if (n > MAX_USERS) text_printf(&direct, " and %d more", n - MAX_USERS);
+    text_printf(e->text, "%slayout       %s%s\n", indent, layout_text(e, made, type), layout_is_partial(made) ? ": every rank has a term of the sum" : "");
+    if (n > 0) text_printf(e->text, "%staken so by  %s\n", indent, direct.at);
+    text_finish(&direct);
+}
+
+/* ---------------------------------------------------------------- what is explained */
+
+static void explain_value(const Explain *e, int value) {
+    const Value *v = &e->g->values.at[value];
+    const Node *node = &e->g->nodes.at[v->node];
+    text_printf(e->text, "%s: %s, made by %s%s\n", v->name, type_text(e, &v->type), op_table[node->op].name, at_text(e, node->span));
+    explain_use(e, value, "  ");
+    explain_node(e, v->node);
+    explain_moves(e, value, "  ");
+}
+
+/* The first node that takes the leaf's value; -1: none. */
+static int first_user(const Graph *g, OpCode leaf, int id) {
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++) {
+            const Node *maker = &g->nodes.at[g->values.at[g->nodes.at[n].in[i]].node];
+            if (maker->op == leaf && maker->state == id && op_table[g->nodes.at[n].op].op_class != OP_CLASS_UPDATE) return n;
+        }
+    return -1;
+}
+
+static void explain_leaf(const Explain *e, OpCode leaf, int id) {
+    int user = first_user(e->g, leaf, id);
+    if (user < 0) {
+        text_printf(e->text, "  because      nothing takes it: it is whole\n");
+        return;
+    }
+    text_printf(e->text, "  because      %s, which takes it first, takes it so\n", node_text(e, &e->g->nodes.at[user]));
+    explain_node(e, user);
+}
+
+static void explain_reads(const Explain *e, OpCode leaf, int id) {
+    for (int n = 0; n < e->g->nodes.n; n++)
+        if (e->g->nodes.at[n].op == leaf && e->g->nodes.at[n].state == id) explain_moves(e, e->g->nodes.at[n].out[0], "  ");
+}
+
+static void explain_input(const Explain *e, int id) {
+    const Input *input = &e->g->inputs.at[id];
+    const Settings *settings = &e->g->settings;
+    text_printf(e->text, "%s: input %s%s\n", input->name, type_text(e, &input->type), at_text(e, input->span));
+    text_printf(e->text, "  delivered as %s\n", layout_text(e, input->layout, &input->type));
+    if (input->type.hidden)
+        text_printf(e->text, "  because      mode data_parallel divides the replicas among the ranks\n");
+    else if (settings->dataset == DATASET_EXPLICIT && settings->dataset_hint != NULL && id < settings->dataset_hint->nin && input->hint == NULL)
+        text_printf(e->text, "  because      of the dataset strategy%s\n", at_text(e, settings->dataset_hint->in[id].span));
+    else if (input->hint != NULL)
+        text_printf(e->text, "  because      of its hint%s\n", at_text(e, input->hint->span));
+    else if (settings->dataset == DATASET_DATA_PARALLEL)
+        text_printf(e->text, "  because      dataset = data_parallel: its rows are divided among the ranks\n");
+    else if (settings->dataset == DATASET_FULL_BATCH)
+        text_printf(e->text, "  because      dataset = full_batch: every rank has all of it\n");
+    else
+        explain_leaf(e, OP_input, id);
+    explain_reads(e, OP_input, id);
+}
+
+/* The update of a state; -1: none. */
+static int update_of(const Graph *g, int state) {
+    for (int n = g->nforward; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
+        const Node *read = &g->nodes.at[g->values.at[node->in[0]].node];
+        if (read->op == OP_read && read->state == state) return n;
+    }
+    return -1;
+}
+
+static int64_t state_bytes(const State *state) {
+    return layout_max_elements(state->layout, &state->type.shape) * dtype_bytes[state->type.dtype];
+}
+
+static void explain_training(const Explain *e, int id) {
+    const Graph *g = e->g;
+    Text *text = e->text;
+    const State *state = &g->states.at[id];
+    int update = update_of(g, id);
+    text_printf(text, "  memory       on a rank: parameter %s (of %s)", bytes_text(e, state_bytes(state)),
+                bytes_text(e, shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype]));
+    for (int s = 0; s < g->states.n; s++)
+        if (s != id && g->states.at[s].parameter == id)
+            text_printf(text, ", slot %s %s", g->states.at[s].name, bytes_text(e, state_bytes(&g->states.at[s])));
+    if (update < 0) {
+        text_printf(text, "\n  gradient     none: it is not trained\n");
+        return;
+    }
+    const Node *node = &g->nodes.at[update];
+    int gradient = node->in[node->nin - 1], next = node->out[0];
+    const TensorType *type = &state->type;
+    text_printf(text, ", gradient %s while it is used\n", bytes_text(e, e->c->box_bytes[gradient]));
+    text_printf(text, "  gradient     %s, made as %s\n", g->values.at[gradient].name,
+                layout_text(e, e->c->spmd.values.at[gradient].layout, &g->values.at[gradient].type));
+    explain_moves(e, gradient, "    ");
+    const Layout *updated = e->c->spmd.values.at[next].layout;
+    text_printf(text, "  update       in %s%s\n", layout_text(e, updated, type),
+                updated != e->c->spmd.states.at[id].layout && !layout_equal(updated, state->layout) ? ": each rank a part, then gathered" : "");
+    explain_moves(e, next, "    ");
+}
+
+static void explain_state(const Explain *e, int id) {
+    const State *state = &e->g->states.at[id];
+    text_printf(e->text, "%s: %s %s%s\n", state->name, state->trainable ? "parameter" : "state", type_text(e, &state->type), at_text(e, state->span));
+    text_printf(e->text, "  stored as    %s\n", layout_text(e, state->layout, &state->type));
+    if (state->hint != NULL)
+        text_printf(e->text, "  because      of its hint%s\n", at_text(e, state->hint->span));
+    else if (state->parameter != id)
+        text_printf(e->text, "  because      it lies as the update of %s uses it\n", e->g->states.at[state->parameter].name);
+    else
+        explain_leaf(e, OP_read, id);
+    explain_reads(e, OP_read, id);
+    if (state->trainable) explain_training(e, id);
+}
+
+/* ---------------------------------------------------------------- names */
+
+static int value_find(const Graph *g, const char *name) {
+    for (int v = 0; v < g->values.n; v++)
+        if (strcmp(g->values.at[v].name, name) == 0) return v;
+    return -1;
+}
+
+/* "w.grad": what the update of w takes; of another value what autodiff calls its gradient. -1: there is none. */
+static int gradient_find(const Explain *e, const char *name) {
+    const Graph *g = e->g;
+    size_t n = strlen(name);
+    if (n < 6 || strcmp(name + n - 5, ".grad") != 0) return -1;
+    const char *of = arena_copy(e->c->arena, name, n - 5);
+    for (int s = 0; s < g->states.n; s++) {
+        int update = strcmp(g->states.at[s].name, of) == 0 ? update_of(g, s) : -1;
+        if (update >= 0) return g->nodes.at[update].in[g->nodes.at[update].nin - 1];
+    }
+    return value_find(g, arena_printf(e->c->arena, "d_%s", of));
+}
+
+static bool unknown(const Explain *e, const char *name, Error *error) {
+    const Graph *g = e->g;
+    VEC(const char *) names = {0};
+    for (int i = 0; i < e->c->parsed.n; i++)
+        if (strcmp(e->c->parsed.at[i], name) == 0)
+            return error_set(error, EXIT_USAGE, "--explain %.200s: it is not computed: the loss does not depend on it, or another value is equal to it",
+                             name);
+    for (int s = 0; s < g->states.n; s++)
+        vec_push(e->c->arena, &names, g->states.at[s].name);
+    for (int i = 0; i < g->inputs.n; i++)
+        vec_push(e->c->arena, &names, g->inputs.at[i].name);
+    for (int v = 0; v < g->values.n; v++)
+        vec_push(e->c->arena, &names, g->values.at[v].name);
+    const char *nearest = name_nearest(name, names.at, names.n);
+    if (nearest != NULL) return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value; did you mean %.200s?", name, nearest);
+    return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value, parameter or input", name);
+}
+
+bool explain(Text *text, Compilation *c, const char *name, Error *error) {
+    Explain e = {.text = text, .c = c, .g = &c->graph, .moves = stats_moves(c), .bounds = stats_bounds(c)};
+    for (int s = 0; s < c->graph.states.n; s++)
+        if (strcmp(c->graph.states.at[s].name, name) == 0) {
+            explain_state(&e, s);
+            return true;
+        }
+    for (int i = 0; i < c->graph.inputs.n; i++)
+        if (strcmp(c->graph.inputs.at[i].name, name) == 0) {
+            explain_input(&e, i);
+            return true;
+        }
+    int value = value_find(&c->graph, name);
+    if (value < 0) value = gradient_find(&e, name);
+    if (value < 0) return unknown(&e, name, error);
+    explain_value(&e, value);
+    return true;
+}

@@ -1,0 +1,20 @@
+/* stats: the communications of a compilation, as --stats and --explain show them. */
+#pragma once
+#include "compiler/compiler.h"
+
+/* One conversion step that runs; traffic in bytes: of all ranks, and of the busiest. */
+typedef struct Move {
+    int node;     /* of spmd */
+    int value;    /* of the unsharded graph */
+    CommKind kind;
+    int from, to; /* values of spmd */
+    Traffic sent, received;
+    Traffic bound; /* the least for this step alone */
+} Move;
+typedef VEC(Move) Moves;
+/* In the order in which they start; strided_slice, which moves nothing, too. */
+Moves stats_moves(Compilation *c);
+/* Per value of spmd, other than those that converts make: the least, in bytes, that must be received to bring it from the layout in which it
+ * is made into each one in which it is used; of several uses the most expensive alone, so no more than the truth. */
+Traffic *stats_bounds(Compilation *c);
+void stats_json(Text *text, Compilation *c); /* one JSON object */
