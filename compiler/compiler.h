@@ -54,6 +54,7 @@ typedef struct Options {
 typedef struct Item {
     int node;
     bool wait;
+    int bucket; /* of gradients that are reduced together, from 1; 0: none */
 } Item;
 
 /* Where a value of the SPMD graph lies; the fields are Instance's. */

@@ -313,9 +313,10 @@ static double conversion_cost(const Machine *machine, const Conversion *conversi
     return seconds;
 }
 
-/* Gathers dimension by dimension, the one that grows least last: each receives what it then passes on no further, so that all together
- * receive what one exchange does. False where the target is more than that. */
-static bool plan_gathers(const Layout *from, const Layout *to, const Shape *shape, Conversion *conversion) {
+/* Gathers dimension by dimension: each receives what it then passes on no further, so that all together receive what one exchange does, in
+ * fewer messages. A gather moves more than all before it, so those between nodes come first. False where the target is more than that. */
+static bool plan_gathers(const Machine *machine, const Layout *from, const Layout *to, const Shape *shape, int nranks,
+                         Conversion *conversion) {
     Rest rest;
     rest_init(&rest, from, to, shape);
     Digit summed[MAX_DIGITS];
@@ -324,13 +325,16 @@ static bool plan_gathers(const Layout *from, const Layout *to, const Shape *shap
     for (int i = 0; i < rest.ndiffer; i++)
         if (rest.nto[rest.dim[i]] > 0 || !dim_even(from, to, shape, rest.dim[i])) return false;
     Layout at = *from, next;
-    for (int i = rest.ndiffer - 1; i >= 0; i--) {
-        int d = rest.dim[i];
-        if (!with_list(&at, d, rest.common[d], rest.ncommon[d], &next)) return false;
-        layout_canonical(&next, shape);
-        conversion_step(conversion, COMM_ALL_GATHER, i == 0 ? to : &next);
-        at = next;
-    }
+    int left = rest.ndiffer;
+    for (int far = 1; far >= 0; far--)
+        for (int i = rest.ndiffer - 1; i >= 0; i--) {
+            int d = rest.dim[i];
+            if (within_node(machine, rest.from[d], rest.nfrom[d], nranks) == (far == 1)) continue;
+            if (!with_list(&at, d, rest.common[d], rest.ncommon[d], &next)) return false;
+            layout_canonical(&next, shape);
+            conversion_step(conversion, COMM_ALL_GATHER, --left == 0 ? to : &next);
+            at = next;
+        }
     return true;
 }
 
@@ -370,7 +374,7 @@ static void plan_natural(const Layout *from, const Layout *to, const Shape *shap
     plan_direct(from, to, shape, nranks, &conversion->bound, conversion);
     conversion_measure(conversion, from, shape, nranks);
     Conversion gathers = {.bound = conversion->bound};
-    if (policy == REDISTRIBUTE_BOUND || conversion->step[0].kind != COMM_EXCHANGE || !plan_gathers(from, to, shape, &gathers)) return;
+    if (policy == REDISTRIBUTE_BOUND || conversion->step[0].kind != COMM_EXCHANGE || !plan_gathers(machine, from, to, shape, nranks, &gathers)) return;
     conversion_measure(&gathers, from, shape, nranks);
     if (gathers.received.total <= conversion->received.total &&
         conversion_cost(machine, &gathers, from, shape, dtype_bytes, nranks) <

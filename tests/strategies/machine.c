@@ -1,0 +1,131 @@
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "strategies/strategies.h"
+
+static bool read(const char *text, Machine *machine, Text *said) {
+    static Arena arena; /* what a machine points to outlives the call */
+    Diags diags;
+    arena_init(&arena);
+    diags_init(&diags, &arena);
+    bool good = machine_read(machine, &arena, &diags, "m.machine", text, strlen(text));
+    cr_assert_eq(good, diags.nerrors == 0);
+    for (int i = 0; said && i < diags.items.n; i++)
+        text_printf(said, "%d:%d: %s\n", diags.items.at[i].span.line, diags.items.at[i].span.column, diags.items.at[i].text);
+    return good;
+}
+
+static void expect_error(const char *text, const char *place_and_message) {
+    Machine machine;
+    Text said = {0};
+    cr_assert_not(read(text, &machine, &said), "%s", text);
+    cr_expect(strstr(said.at, place_and_message) != NULL, "no '%s' in\n%s", place_and_message, said.at);
+    text_finish(&said);
+}
+
+Test(machine, files_are_read) {
+    Machine m;
+    cr_assert(read("pcc-machine 1\n# made by hand\n\nnode 3e-05 s 1e+09 B/s\nrank 2e-06 s 8e+09 B/s # shared memory\nranks_per_node 4\nname my-cpu_2\n", &m, NULL));
+    cr_expect_str_eq(m.name, "my-cpu_2");
+    cr_expect_eq(m.ranks_per_node, 4);
+    cr_expect(m.rank.latency_s == 2e-6 && m.rank.bytes_per_s == 8e9 && m.node.latency_s == 3e-5 && m.node.bytes_per_s == 1e9);
+}
+
+Test(machine, what_is_printed_is_read_back) {
+    const Machine *const built_in[] = {&machine_cpu, &machine_gpu8};
+    for (int i = 0; i < 2; i++) {
+        Text text = {0}, again = {0};
+        machine_print(&text, built_in[i]);
+        Machine m;
+        cr_assert(read(text.at, &m, NULL), "%s", text.at);
+        machine_print(&again, &m);
+        cr_expect_str_eq(text.at, again.at);
+        cr_expect_eq(machine_named(m.name), built_in[i]);
+        text_finish(&text);
+        text_finish(&again);
+    }
+    cr_expect_null(machine_named("abacus"));
+}
+
+Test(machine, the_default_prints_as_documented) {
+    Text text = {0};
+    machine_print(&text, &machine_cpu);
+    cr_expect_str_eq(text.at, "pcc-machine 1\nname cpu\nranks_per_node 8\nrank 2e-06 s 8e+09 B/s\nnode 3e-05 s 1e+09 B/s\n");
+    text_finish(&text);
+}
+
+Test(machine, mistakes_are_diagnostics_at_their_place) {
+    const char *const rest = "ranks_per_node 8\nrank 2e-06 s 8e+09 B/s\nnode 3e-05 s 1e+09 B/s\n";
+    char text[512];
+    expect_error("", "1:1: a machine file begins with the line 'pcc-machine 1'");
+    expect_error("pcc-machine 2\n", "1:1: a machine file begins with");
+    expect_error("pcc-machine 1\nname cpu\n", "there is no line 'ranks_per_node 8'");
+#define EXPECT(line, message) (snprintf(text, sizeof text, "pcc-machine 1\n%s%s", line, rest), expect_error(text, message))
+    EXPECT("nmae cpu\n", "2:1: unknown key 'nmae'");
+    EXPECT("nmae cpu\n", "did you mean 'name'?");
+    EXPECT("name cpu\nname cpu\n", "3:1: 'name' is given twice");
+    EXPECT("name a cpu\n", "2:8: expected a line such as 'name cpu'");
+    EXPECT("name c|u\n", "2:6: a name has letters");
+    EXPECT("name\n", "2:1: expected a line such as");
+    EXPECT("name cpu\nranks_per_node 0\n", "3:16: expected the number of ranks of a node");
+    EXPECT("name cpu\nranks_per_node 8x\n", "3:16: expected the number of ranks of a node");
+    EXPECT("name cpu\nrank -2e-06 s 8e+09 B/s\n", "3:6: expected a positive number");
+    EXPECT("name cpu\nrank inf s 8e+09 B/s\n", "3:6: expected a positive number");
+    EXPECT("name cpu\nrank 2e-06 us 8e+09 B/s\n", "3:12: expected the unit 's', not 'us'");
+    EXPECT("name cpu\nrank 2e-06 s 8e+09 GB/s\n", "3:20: expected the unit 'B/s', not 'GB/s'");
+#undef EXPECT
+}
+
+static Layout layout_of(const char *text) {
+    Layout layout;
+    bool hidden;
+    cr_assert(layout_read(&text, &layout, &hidden));
+    return layout;
+}
+
+static Conversion plan(const char *from, const char *to, int64_t size, int nranks, const Machine *machine) {
+    Layout a = layout_of(from), b = layout_of(to);
+    Shape shape = {.ndim = 2, .dim = {size, size}};
+    Conversion conversion;
+    cr_assert(redistribute(&a, &b, &shape, 4, nranks, REDISTRIBUTE_AUTO, machine, &conversion, NULL));
+    return conversion;
+}
+
+static void expect_first(const Conversion *conversion, const char *layout) {
+    Layout expected = layout_of(layout);
+    cr_expect_eq(conversion->nsteps, 2);
+    cr_expect_eq(conversion->step[0].kind, COMM_ALL_GATHER);
+    cr_expect(layout_equal(&conversion->step[0].to, &expected), "the first is not to %s", layout);
+}
+
+/* The later of two gathers moves eight times as much: it is the one within nodes. */
+Test(machine, gathers_between_nodes_come_first) {
+    Conversion a = plan("[8@8 8@1]", "[- -]", 64, 64, &machine_cpu), b = plan("[8@1 8@8]", "[- -]", 64, 64, &machine_cpu);
+    expect_first(&a, "[- 8@1]");
+    expect_first(&b, "[8@1 -]");
+    cr_expect_eq(a.received.total, a.bound.total);
+    Machine one = machine_cpu;
+    one.ranks_per_node = 64;
+    a = plan("[8@8 8@1]", "[- -]", 64, 64, &one);
+    expect_first(&a, "[8@8 -]");
+}
+
+/* Groups of 4 along 4@2 do not fit in nodes of 4, though there are only 4 ranks in each. */
+Test(machine, groups_that_straddle_nodes_are_between_nodes) {
+    Machine fours = machine_cpu;
+    fours.ranks_per_node = 4;
+    Conversion c = plan("[2@1 4@2]", "[- -]", 64, 8, &fours);
+    expect_first(&c, "[2@1 -]");
+    c = plan("[4@2 2@1]", "[- -]", 64, 8, &fours);
+    expect_first(&c, "[- 2@1]");
+}
+
+Test(machine, the_traffic_is_the_same_on_all_machines) {
+    static const char *const pairs[][2] = {
+        {"[8@8 8@1]", "[- -]"}, {"[64@1 -]", "[- 64@1]"}, {"[- -] +sum(64@1)", "[- -]"}, {"[8@8 -] +sum(8@1)", "[8@1 -]"}};
+    for (int i = 0; i < 4; i++) {
+        Conversion a = plan(pairs[i][0], pairs[i][1], 64, 64, &machine_cpu), b = plan(pairs[i][0], pairs[i][1], 64, 64, &machine_gpu8);
+        cr_expect_eq(a.received.total, b.received.total);
+        cr_expect_eq(a.received.total, a.bound.total);
+    }
+}
