@@ -8,3 +8,5 @@ int redistribute_command(int argc, char **argv);
 int check_command(int argc, char **argv);
 /* pcc --diff [--json] a.plan b.plan: what they do differently. Exit code 0: the same, 1: not. */
 int diff_command(int argc, char **argv);
+/* pcc fuzz-net --seed N [-o FILE]: writes a random net (fuzz_net.h). */
+int fuzz_net_command(int argc, char **argv);

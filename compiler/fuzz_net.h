@@ -1,0 +1,84 @@
+/* fuzz_net: random nets, for tests of pcc and prun and for users who add operators.
+ *
+ *   fuzz_make.c  the generator: a seed -> a net
+ *   fuzz_hint.c  random strategies for its operators, inputs and parameters
+ *   fuzz_net.c   a net's text, its types after a change, pcc fuzz-net
+ *
+ * A net is a structure and not only text, so that a test can take pieces out of one that fails (tests/run/shrink.c). Everything is drawn from the
+ * seed by a generator of our own: a seed means the same net on every machine, as long as the operator table and the generator stay as they are. */
+#pragma once
+#include "compiler/compiler.h"
+
+typedef enum { FUZZ_INPUT, FUZZ_PARAM, FUZZ_CONST, FUZZ_NUMBER, FUZZ_OP } FuzzKind;
+
+/* A declaration or a statement. A number is written where it is used. */
+typedef struct FuzzItem {
+    FuzzKind kind;
+    OpCode op;                /* FUZZ_OP */
+    int nin, in[MAX_IN];      /* values: item * MAX_OUT + result; of earlier items */
+    Attr attr[MAX_ATTRS];
+    int nout;
+    TensorType type[MAX_OUT]; /* of the results; a leaf has one */
+    bool infix;               /* written with + - * / */
+    const char *init;         /* FUZZ_PARAM, FUZZ_CONST: the initial value as written */
+    double number;            /* FUZZ_NUMBER */
+    const Hint *hint;         /* or NULL; never at a constant or number */
+} FuzzItem;
+
+enum { FUZZ_MAX_AXES = 4 };
+/* A net, what its blocks say, and the options to compile it with. Lives in the arena that made it. */
+typedef struct FuzzNet {
+    uint64_t seed;
+    VEC(FuzzItem) items;
+    int loss; /* value: a scalar */
+    /* train */
+    OptimizerKind optimizer;
+    int64_t data_seed, rows, init_seed; /* rows 0: as many as the batch */
+    int steps;
+    /* parallel */
+    Mode mode;
+    int naxes;
+    Axis axis[FUZZ_MAX_AXES]; /* name and size */
+    Dataset dataset;
+    const Hint *dataset_hint; /* DATASET_EXPLICIT: a tuple an input */
+    bool gradients_mean;
+    /* command line */
+    int nranks, replicas; /* replicas: mode data_parallel, else 0 */
+    int optimize;
+    RedistributePolicy redistribution;
+    bool whole_updates;
+} FuzzNet;
+
+static inline const TensorType *fuzz_type(const FuzzNet *net, int value) {
+    return &net->items.at[value / MAX_OUT].type[value % MAX_OUT];
+}
+
+/* ---------------------------------------------------------------- fuzz_make.c */
+
+/* A random net of 2 to 12 ranks that pcc accepts in all but a few cases (a strategy may ask for what its operator cannot have). */
+void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed);
+
+/* splitmix64 (Steele, Lea, Flood 2014); a number below n > 0; whether one of a hundred cases out of `percent` occurs. */
+uint64_t fuzz_next(uint64_t *random);
+int fuzz_below(uint64_t *random, int n);
+bool fuzz_chance(uint64_t *random, int percent);
+
+/* ---------------------------------------------------------------- fuzz_hint.c */
+
+/* A random legal strategy of an operator with this rule, for the net's ranks and axes; a random way for tensors of these types to lie on the
+ * ranks, a tuple each. In the arena. */
+const Hint *fuzz_strategy(const FuzzNet *net, const FuzzItem *item, const Rule *rule, Arena *arena, uint64_t *random);
+const Hint *fuzz_layouts(const FuzzNet *net, const TensorType *types, int n, Arena *arena, uint64_t *random);
+
+/* ---------------------------------------------------------------- fuzz_net.c */
+
+/* The source text; its first lines are comments that say how to compile and check it. */
+void fuzz_print(Text *text, const FuzzNet *net);
+/* "--ranks 6 -O2 --redistribution=bound"; those of the plan for one rank that it must agree with: "--mode stand_alone". */
+void fuzz_flags(Text *text, const FuzzNet *net);
+void fuzz_reference_flags(Text *text, const FuzzNet *net);
+/* Types of all operators' results anew, after a change of leaves, attributes or operands. False: an operator's rule rejects its operands, or the
+ * loss is not a scalar. */
+bool fuzz_infer(FuzzNet *net);
+/* Takes out the items on which the loss does not depend. */
+void fuzz_prune(FuzzNet *net, Arena *arena);
