@@ -100,6 +100,57 @@ Test(express, mistakes_in_calls_are_diagnosed) {
     expect_statement_error("mse(x, x) shard ((8, 1), (8, 1))", 19, "cannot be sharded as one");
 }
 
+Test(express, several_names_take_the_results_of_one_operator) {
+    Compiled c;
+    compile(&c, NET("    q, k, v = split(x, parts = 2, axis = -1);\n"), 8);
+    expect_error(&c, 5, 15, "split has 2 results, and here are 3 names");
+    compiled_finish(&c);
+    compile(&c, NET("    q, k = split(x, parts = 2, axis = -1);\n    h = q - k;\n    k2, h2 = split(h, parts = 2) shard ((1, 4));"), 8);
+    expect_accepted(&c);
+    expect_type(&c.graph, "q", "f32[16, 16]");
+    expect_type(&c.graph, "k2", "f32[8, 16]");
+    const Node *split = node_named(&c.graph, "q");
+    cr_assert_str_eq(c.graph.values.at[split->out[1]].name, "k");
+    cr_assert_eq(c.graph.values.at[split->out[1]].type.shape.dim[1], 16);
+    cr_assert_eq(node_named(&c.graph, "h")->in[1], split->out[1]);
+    compiled_finish(&c);
+}
+
+Test(express, results_and_names_are_as_many) {
+    expect_statement_error("split(x, parts = 2)", 9, "split has 2 results, and here is 1 name");
+    expect_statement_error("relu(split(x, parts = 2))", 14, "split has 2 results and cannot be an operand");
+    expect_statement_error("split(x, parts = 16)", 18, "16 parts: there may be 1 to 8");
+    expect_statement_error("split(x)", 9, "parts is missing");
+    Compiled c;
+    compile(&c, NET("    a, b = x + x;"), 8);
+    expect_error(&c, 5, 12, "add has 1 result, and here are 2 names");
+    compiled_finish(&c);
+    compile(&c, NET("    a, b = x;"), 8);
+    expect_error(&c, 5, 12, "one value, and here are 2 names");
+    compiled_finish(&c);
+    compile(&c, NET("    a, b = -batch;"), 8);
+    expect_error(&c, 5, 12, "one number, and here are 2 names");
+    compiled_finish(&c);
+    compile(&c, NET("    a, a = split(x, parts = 2);\n    b = relu(a);"), 8);
+    expect_error(&c, 5, 8, "a");
+    cr_assert_eq(c.diags.nerrors, 1);
+    compiled_finish(&c);
+    compile(&c, NET("    a, b, c, d, e, f, g, h, i = split(x, parts = 8);"), 8);
+    expect_error(&c, 5, 29, "an operator has at most 8 results");
+    compiled_finish(&c);
+}
+
+Test(express, the_last_operand_of_some_operators_repeats) {
+    Compiled c;
+    compile(&c, NET("    h = concat(x, relu(x), x * 2, x);"), 8);
+    expect_accepted(&c);
+    expect_type(&c.graph, "h", "f32[64, 32]");
+    compiled_finish(&c);
+    expect_statement_error("concat(x)", 9, "operand b is missing");
+    expect_statement_error("concat(x, x, x, x, x, x, x, x, x)", 40, "concat takes at most 8 operands");
+    expect_statement_error("concat(x, w)", 9, "shapes differ beyond axis 0");
+}
+
 Test(express, results_over_2_to_the_48_are_refused) {
     Compiled c;
     compile(&c, NET("    param u : f32[16777216, 1] = zeros;\n    param v : f32[1, 16777217] = zeros;\n    h = u + v;"), 8);

@@ -67,7 +67,10 @@ Test(proof_operators, partial_sums_enter_where_the_operator_is_linear_in_them) {
         {OP_matmul, 2, {P, W, P}, true},       {OP_matmul, 2, {P, P, P}, false},    {OP_matmul, 2, {W, W, P}, false},
         {OP_relu_grad, 2, {W, P, P}, true},    {OP_relu_grad, 2, {P, W, P}, false}, {OP_tanh_grad, 2, {P, P, P}, false},
         {OP_sqrt_grad, 2, {P, W, P}, false},   {OP_transpose, 1, {P, P}, true},     {OP_transpose, 1, {P, W}, false},
-        {OP_add, 2, {P, "[- -] +sum(4@1)", P}, false},
+        {OP_add, 2, {P, "[- -] +sum(4@1)", P}, false}, {OP_sigmoid, 1, {P, P}, false},      {OP_square, 1, {P, P}, false},
+        {OP_softmax, 1, {P, P}, false},        {OP_softmax_grad, 2, {W, P, P}, true}, {OP_softmax_grad, 2, {P, W, P}, false},
+        {OP_sigmoid_grad, 2, {W, P, P}, true}, {OP_square_grad, 2, {P, W, P}, false}, {OP_max_mask, 2, {P, W, P}, false},
+        {OP_max_mask, 2, {W, P, P}, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Fixture f;
@@ -99,6 +102,52 @@ Test(proof_operators, a_contracted_index_that_is_split_makes_a_partial_sum) {
     cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1 -]", "[- 2@4] +sum(4@1)"}), "m's digit at n");
     cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1 2@4]", "[2@4 2@4] +sum(4@1)"}), "one digit for two indices");
     cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[- -]", "[2@4 -] +sum(4@1)"}), "k is whole in b");
+    arena_finish(&f.arena);
+}
+
+Test(proof_operators, a_maximum_over_a_split_dimension_owes_a_maximum) {
+    Fixture f;
+    Attr attr[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {1}}};
+    begin(&f, OP_max, 1, false, attr);
+    cr_expect(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4] +max(4@1)"}));
+    cr_expect(fits(&f, (const char *const[]){"[2@4 -]", "[2@4]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4] +sum(4@1)"}), "a sum instead");
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4] +min(4@1)"}), "a minimum instead");
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4]"}), "the maximum is forgotten");
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4] +max(2@1)"}), "half of the digits");
+    cr_expect_not(fits(&f, (const char *const[]){"[- -] +sum(8@1)", "[-] +sum(8@1)"}), "the maximum of a sum that is owed");
+    cr_expect_not(fits(&f, (const char *const[]){"[- -] +max(8@1)", "[-] +max(8@1)"}), "not taken, even here");
+    arena_finish(&f.arena);
+}
+
+Test(proof_operators, a_dimension_that_is_cut_or_joined_is_whole) {
+    Fixture f;
+    Attr slice[MAX_ATTRS] = {{.given = true, .n = 2, .ints = {0, 2}}, {.given = true, .n = 2, .ints = {8, -2}}};
+    begin(&f, OP_slice, 1, false, slice);
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]"}));
+    cr_expect(fits(&f, (const char *const[]){"[4@2 -] +sum(2@1)", "[4@2 -] +sum(2@1)"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[- -]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[- 2@1]", "[- 2@1]"}), "the cut dimension");
+    cr_expect_not(fits(&f, (const char *const[]){"[- -]", "[- 2@1]"}), "the cut dimension of the result");
+    arena_finish(&f.arena);
+    Attr axis[MAX_ATTRS] = {{.given = true, .i = -2}};
+    begin(&f, OP_concat, 3, false, axis);
+    cr_expect(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 8@1]", "[- 8@1]"}));
+    cr_expect(fits(&f, (const char *const[]){P, P, P, P}));
+    cr_expect_not(fits(&f, (const char *const[]){P, P, W, P}), "one that is whole would be added eight times");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 4@2]", "[- 8@1]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]", "[8@1 -]"}), "the axis");
+    arena_finish(&f.arena);
+    Attr parts[MAX_ATTRS] = {{.given = true, .i = 2}, {.given = true, .i = 1}};
+    begin(&f, OP_split, 1, false, parts);
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]"}));
+    cr_expect(fits(&f, (const char *const[]){P, P, P}));
+    cr_expect_not(fits(&f, (const char *const[]){P, P, W}), "each part owes the sum");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 2@1]", "[- -]", "[- -]"}), "the axis");
+    arena_finish(&f.arena);
+    begin(&f, OP_softmax, 1, false, NULL);
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]"}), "a row is needed whole");
     arena_finish(&f.arena);
 }
 

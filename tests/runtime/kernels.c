@@ -70,7 +70,7 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
     }
     CpuContext context = {pool};
     KernelCall fast = {
-        .op = t->op, .attr = t->attr, .nin = t->nin, .nout = op_nout(t->op), .nthreads = 1, .rule = &rule, .context = &context};
+        .op = t->op, .attr = t->attr, .nin = t->nin, .nout = rule.nout, .nthreads = 1, .rule = &rule, .context = &context};
     for (int i = 0; i < t->nin; i++) {
         operand_of(&fast.in[i], &types[i], &rule, rule.in[i], begin, end);
         for (int64_t k = 0, n = shape_elements(&fast.in[i].local); k < n; k++) {
@@ -136,7 +136,7 @@ static const Shape scalar = {0};
     }
 
 Test(kernels, unary_equal_the_plain_ones) {
-    const OpCode ops[] = {OP_neg, OP_relu, OP_tanh, OP_exp, OP_log, OP_sqrt};
+    const OpCode ops[] = {OP_neg, OP_relu, OP_tanh, OP_exp, OP_log, OP_sqrt, OP_sigmoid, OP_square};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         bool positive = ops[i] == OP_log || ops[i] == OP_sqrt;
         check(&(Trial){.op = ops[i], .nin = 1, .in = {SHAPE(7, 5)}, .positive = positive});
@@ -158,7 +158,7 @@ Test(kernels, binary_broadcast_as_the_plain_ones) {
 }
 
 Test(kernels, gradients_of_unary_equal_the_plain_ones) {
-    const OpCode ops[] = {OP_relu_grad, OP_tanh_grad, OP_sqrt_grad};
+    const OpCode ops[] = {OP_relu_grad, OP_tanh_grad, OP_sqrt_grad, OP_sigmoid_grad, OP_square_grad, OP_max_mask};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         check(&(Trial){.op = ops[i], .nin = 2, .in = {SHAPE(7, 5), SHAPE(7, 5)}, .positive = ops[i] == OP_sqrt_grad});
         check(&(Trial){.op = ops[i], .nin = 2, .in = {SHAPE(60000), SHAPE(60000)}, .positive = ops[i] == OP_sqrt_grad});
@@ -166,9 +166,9 @@ Test(kernels, gradients_of_unary_equal_the_plain_ones) {
 }
 
 Test(kernels, reductions_equal_the_plain_ones) {
-    const OpCode ops[] = {OP_sum, OP_mean};
+    const OpCode ops[] = {OP_sum, OP_mean, OP_max};
     const Shape x[] = {SHAPE(8, 6), SHAPE(4, 6, 3), SHAPE(300, 200), SHAPE(2, 3, 4, 5)};
-    for (int op = 0; op < 2; op++)
+    for (int op = 0; op < 3; op++)
         for (size_t s = 0; s < sizeof x / sizeof *x; s++)
             for (int axes = 0; axes < 1 << x[s].ndim; axes++) /* every set of axes; none given: all */
                 for (int keep = 0; keep < 2; keep++) {
@@ -229,6 +229,84 @@ Test(kernels, products_equal_the_plain_ones) {
                 }
                 check(&t);
             }
+}
+
+Test(kernels, cuts_and_joints_equal_the_plain_ones) {
+    check(&(Trial){.op = OP_slice, .nin = 1, .in = {SHAPE(8, 6)}, .attr = {INTS(0, 2), INTS(8, 5)}});
+    check(&(Trial){.op = OP_slice, .nin = 1, .in = {SHAPE(8, 6, 5)}, .attr = {INTS(-3, 0, 1), INTS(-1, 6, 2)}});
+    check(&(Trial){.op = OP_slice, .nin = 1, .in = {SHAPE(400, 300)}, .attr = {INTS(0, 100), INTS(400, 299)}});
+    check(&(Trial){.op = OP_slice_grad, .nin = 1, .in = {SHAPE(8, 3)}, .attr = {INTS(0, 2), INTS(8, 5), INTS(8, 6)}});
+    check(&(Trial){.op = OP_slice_grad, .nin = 1, .in = {SHAPE(2, 6, 1)}, .attr = {INTS(-3, 0, 1), INTS(-1, 6, 2), INTS(8, 6, 5)}});
+    check(&(Trial){.op = OP_slice_grad, .nin = 1, .in = {SHAPE(400, 199)}, .attr = {INTS(0, 100), INTS(400, 299), INTS(400, 300)}});
+    for (int axis = -3; axis < 3; axis++) {
+        Trial t = {.op = OP_concat, .nin = 4, .attr = {{.given = true, .i = axis}}};
+        for (int i = 0; i < t.nin; i++) {
+            t.in[i] = SHAPE(4, 30, 50);
+            t.in[i].dim[(axis + 3) % 3] = 1 + 7 * i;
+        }
+        check(&t);
+        Trial s = {.op = OP_split, .nin = 1, .in = {SHAPE(16, 24, 40)}, .attr = {{.given = true, .i = 8}, {.given = true, .i = axis}}};
+        check(&s);
+    }
+}
+
+Test(kernels, rows_equal_the_plain_ones) {
+    const Shape x[] = {SHAPE(8, 6), SHAPE(5, 70, 3), SHAPE(3, 4, 200), SHAPE(9), SHAPE(300, 200), SHAPE(2, 1, 5)};
+    for (size_t s = 0; s < sizeof x / sizeof *x; s++)
+        for (int axis = -1; axis < x[s].ndim; axis++) {
+            check(&(Trial){.op = OP_softmax, .nin = 1, .in = {x[s]}, .attr = {{.given = axis >= 0, .i = axis}}});
+            check(&(Trial){.op = OP_softmax_grad, .nin = 2, .in = {x[s], x[s]}, .attr = {{.given = axis >= 0, .i = axis}}});
+        }
+}
+
+/* exp(1000) is infinite. */
+Test(kernels, a_softmax_of_large_numbers_is_finite) {
+    float x[6] = {1000, 1001, -1000, 1e30f, 1e30f, -INFINITY}, y[6];
+    Rule rule;
+    TensorType type = {F32, false, SHAPE(2, 3)};
+    cr_assert(rule_infer(OP_softmax, &type, 1, NULL, &rule, NULL));
+    Attr attr[MAX_ATTRS] = {{0}};
+    KernelCall call = {.op = OP_softmax,
+                       .attr = attr,
+                       .nin = 1,
+                       .nout = 1,
+                       .rule = &rule,
+                       .in = {{x, F32, type.shape, type.shape, {0}}},
+                       .out = {{y, F32, type.shape, type.shape, {0}}}};
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_softmax](&call, &error));
+    const double expected[6] = {1 / (1 + exp(1)), 1 / (1 + exp(-1)), 0, 0.5, 0.5, 0};
+    for (int i = 0; i < 6; i++)
+        cr_assert_float_eq(y[i], expected[i], 1e-6);
+}
+
+/* A rank that an uneven split left nothing must not decide the maximum; a nan must. */
+Test(kernels, a_maximum_of_nothing_is_below_every_number_and_nan_stays) {
+    double x[40], y;
+    for (int i = 0; i < 40; i++)
+        x[i] = -i;
+    Rule rule;
+    TensorType type = {F64, false, SHAPE(40)};
+    cr_assert(rule_infer(OP_max, &type, 1, NULL, &rule, NULL));
+    KernelCall call = {.op = OP_max,
+                       .nin = 1,
+                       .nout = 1,
+                       .rule = &rule,
+                       .in = {{x, F64, SHAPE(0), type.shape, {0}}},
+                       .out = {{&y, F64, scalar, scalar, {0}}}};
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_max](&call, &error));
+    cr_assert(isinf(y) && y < 0);
+    call.in[0].local = type.shape;
+    cr_assert(backend_cpu.kernels[OP_max](&call, &error));
+    cr_assert_eq(y, 0);
+    for (int at = 0; at < 40; at++) {
+        double kept = x[at];
+        x[at] = NAN;
+        cr_assert(backend_cpu.kernels[OP_max](&call, &error));
+        cr_assert(isnan(y), "%d", at);
+        x[at] = kept;
+    }
 }
 
 /* Loops around a product of BLAS: letters left over in the depth, the batch, the rows and the columns. */
