@@ -87,6 +87,7 @@ static void emit_step(Emitter *e, Item item) {
     if (step.kind == STEP_START || step.kind == STEP_WAIT) {
         step.request = e->request[item.node];
         step.stream = step.kind == STEP_START;
+        step.bucket = item.bucket;
     }
     for (int i = 0; i < node->nin; i++)
         step.in[i] = instance_of(e, node->in[i]);
@@ -97,11 +98,22 @@ static void emit_step(Emitter *e, Item item) {
     vec_push(c->arena, &e->role->steps, step);
 }
 
+/* Of a machine other than the default: its name, and of one from a file its figures. */
+static const char *machine_words(const Compilation *c) {
+    const Machine *m = c->options->machine;
+    const Machine *named = m != NULL ? machine_named(m->name) : NULL;
+    if (m == NULL || m == &machine_cpu) return "";
+    if (m == named) return arena_printf(c->arena, " machine=%s", m->name);
+    return arena_printf(c->arena, " machine=%s(%d,%.4g,%.4g,%.4g,%.4g)", m->name, m->ranks_per_node, m->rank.latency_s, m->rank.bytes_per_s,
+                        m->node.latency_s, m->node.bytes_per_s);
+}
+
 static const char *options_line(const Compilation *c) {
     static const char *const policy[] = {"auto", "bound", "canonical"};
     const Settings *settings = &c->graph.settings;
-    return arena_printf(c->arena, "mode=%s search=%s -O%d redistribution=%s", mode_name[settings->mode], settings->search,
-                        c->options->optimize, policy[c->options->optimize < 2 ? REDISTRIBUTE_CANONICAL : c->options->redistribution]);
+    return arena_printf(c->arena, "mode=%s search=%s -O%d redistribution=%s%s", mode_name[settings->mode], settings->search,
+                        c->options->optimize, policy[c->options->optimize < 2 ? REDISTRIBUTE_CANONICAL : c->options->redistribution],
+                        machine_words(c));
 }
 
 static const char *side_path(const Compilation *c) {

@@ -26,6 +26,7 @@ typedef enum {
     OPT_GRADIENTS,
     OPT_STRICT,
     OPT_REDISTRIBUTION,
+    OPT_MACHINE,
     OPT_OPTIMIZE,
     OPT_DUMP,
     OPT_DUMP_RANKS,
@@ -57,6 +58,9 @@ static const struct OptionSpec {
     [OPT_STRICT] = {"--strict-divide", ARGUMENT_NONE, "--strict-divide", "a split that does not divide a size is an error"},
     [OPT_REDISTRIBUTION] = {"--redistribution", ARGUMENT_REQUIRED, "--redistribution P",
                             "at -O2: auto, bound (fewest bytes), canonical (MindSpore's)"},
+    [OPT_MACHINE] = {"--machine", ARGUMENT_REQUIRED, "--machine FILE",
+                     "cpu (default), gpu8, or a machine file (prun --calibrate): latencies and\n"
+                     "                        bandwidths that --redistribution=auto weighs"},
     [OPT_OPTIMIZE] = {"-O", ARGUMENT_REQUIRED, "-O0, -O1, -O2",
                       "0: canonical communication, in order; 1: and overlap, in place;\n"
                       "                        2 (default): and conversions replanned"},
@@ -119,6 +123,7 @@ typedef struct CommandLine {
     VEC(double) define_real;
     VEC(int) ranks;
     VEC(const char *) explain;
+    const char *machine; /* NULL: the default */
     bool list_ops, help, version;
 } CommandLine;
 
@@ -245,6 +250,9 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return options->overrides.strict_divide = true;
     case OPT_REDISTRIBUTION:
         return read_policy(value, &options->redistribution);
+    case OPT_MACHINE:
+        line->machine = value;
+        return true;
     case OPT_OPTIMIZE:
         if (strlen(value) != 1 || *value < '0' || *value > '2') return usage_error("-O takes 0, 1 or 2, not '%s'", value);
         options->optimize = *value - '0';
@@ -385,6 +393,21 @@ static int run(const Options *options, Arena *arena) {
     return !done ? c.error.code : known ? EXIT_DONE : error.code;
 }
 
+/* --machine's value to options->machine, in the arena. */
+static int find_machine(const char *what, Arena *arena, Options *options) {
+    options->machine = machine_named(what);
+    if (options->machine != NULL) return EXIT_DONE;
+    Machine *machine = arena_alloc(arena, sizeof *machine);
+    Diags diags;
+    Error error = {0};
+    diags_init(&diags, arena);
+    bool found = machine_find(what, arena, &diags, machine, &error);
+    diags_print(&diags, stderr);
+    if (!found && error.text[0] != '\0') fprintf(stderr, "pcc: %s\n", error.text);
+    options->machine = machine;
+    return found ? EXIT_DONE : error.code;
+}
+
 static int command(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "redistribute") == 0) return redistribute_command(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "check") == 0) return check_command(argc - 1, argv + 1);
@@ -412,7 +435,7 @@ static int command(int argc, char **argv) {
         if (same_file(options->input, options->output)) {
             usage_error("the plan would overwrite the net %s; -o FILE names another file", options->input);
             code = EXIT_USAGE;
-        } else {
+        } else if (line.machine == NULL || (code = find_machine(line.machine, &arena, options)) == EXIT_DONE) {
             code = run(options, &arena);
         }
     }

@@ -78,6 +78,17 @@ grep -q '^certificate "compositional: ' net.plan || { echo "net.plan says nothin
 ! grep -q '^certificate' unproved.plan || { echo "unproved.plan says that it is proved" >&2; failed=1; }
 expect 0 "reduce_scatter     2" net.dsl --ranks 8 --stats
 
+expect 0 "8 ranks" net.dsl --ranks 8 -o gpu8.plan --machine gpu8
+grep -q '^options ".* machine=gpu8"' gpu8.plan || { echo "gpu8.plan does not say for which machine it is" >&2; failed=1; }
+! grep -q 'machine=' net.plan || { echo "net.plan names the default machine" >&2; failed=1; }
+printf 'pcc-machine 1\nname lab\nranks_per_node 4\nrank 1e-06 s 5e+09 B/s\nnode 1e-05 s 2e+09 B/s\n' >lab.machine
+expect 0 "8 ranks" net.dsl --ranks 8 -o lab.plan --machine=lab.machine
+grep -q '^options ".* machine=lab(4,1e-06,5e+09,1e-05,2e+09)"' lab.plan || { echo "lab.plan does not say for which machine it is" >&2; failed=1; }
+sed 's/^rank .*/rank 1 us 5e+09 B\/s/' lab.machine >wrong.machine
+expect 1 "wrong.machine:4:8: error: expected the unit 's', not 'us'" net.dsl --ranks 8 -o absent.plan --machine wrong.machine
+expect 3 "cpu, gpu8 or a machine file" net.dsl --ranks 8 -o absent.plan --machine missing.machine
+absent absent.plan
+
 expect 2 "usage: pcc check" check
 expect 2 "unknown option '--udpate'" check --udpate net.plan
 expect 3 "missing.plan" check missing.plan
