@@ -1,2 +1,368 @@
+/* diff: what two plans do differently: layouts of every operator's tensors, of states and inputs, communication, memory, steps. Both are read
+ * as prun reads them; nothing but the plans is needed. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "compiler/commands.h"
-int diff_command(int argc, char **argv) { (void)argc; (void)argv; return 0; }
+#include "compiler/json.h"
+#include "compiler/name.h"
+#include "strategies/strategies.h"
+
+enum { MAX_PLAN_BYTES = 1 << 30 };
+
+/* What a plan does about one thing. */
+typedef struct Row {
+    const char *key, *text;
+    int order; /* among those of the plan */
+} Row;
+typedef VEC(Row) Rows;
+
+typedef enum { ROWS_STRATEGIES, ROWS_LAYOUTS, ROWS_COMMUNICATIONS, NROWS } RowKind;
+static const char *const rows_name[NROWS] = {"strategies", "layouts", "communications"};
+
+typedef enum { TOTAL_COMMUNICATIONS, TOTAL_RECEIVED, TOTAL_SENT, TOTAL_ARENA, TOTAL_STATES, TOTAL_INPUTS, TOTAL_STEPS, NTOTALS } TotalId;
+/* received: bytes of all ranks; sent: of the busiest; the others of a rank, in bytes, or counts. */
+static const struct {
+    const char *key, *shown;
+    bool bytes;
+} total_spec[NTOTALS] = {
+    [TOTAL_COMMUNICATIONS] = {"communications", "communications", false},
+    [TOTAL_RECEIVED] = {"received", "received a step, all ranks", true},
+    [TOTAL_SENT] = {"sent", "sent a step, busiest rank", true},
+    [TOTAL_ARENA] = {"arena", "arena of a rank", true},
+    [TOTAL_STATES] = {"states", "states of a rank", true},
+    [TOTAL_INPUTS] = {"inputs", "inputs of a rank", true},
+    [TOTAL_STEPS] = {"steps", "steps", false},
+};
+
+/* A communication whose bytes are known. */
+typedef struct Known {
+    CommKind kind;
+    const Layout *from, *to;
+    TensorType type;
+    int64_t received;
+} Known;
+
+typedef struct Side {
+    const char *path;
+    PlanFiles files;
+    Plan plan;
+    Rows rows[NROWS];
+    int64_t total[NTOTALS];
+    VEC(Known) known;
+} Side;
+
+/* ---------------------------------------------------------------- one plan */
+
+static const char *layout_at(Arena *arena, const Side *side, const Role *role, int instance) {
+    const Instance *at = &role->instances.at[instance];
+    return layout_named(arena, &side->plan.graph, at->layout, side->plan.graph.values.at[at->value].type.hidden);
+}
+
+static void add_row(Arena *arena, Side *side, RowKind kind, const char *key, const char *text) {
+    Row row = {.key = key, .text = text, .order = side->rows[kind].n};
+    vec_push(arena, &side->rows[kind], row);
+}
+
+static const char *list_text(Arena *arena, const Side *side, const Role *role, const int *instance, int n) {
+    Text text = {0};
+    for (int i = 0; i < n; i++)
+        text_printf(&text, "%s%s", i ? ", " : "", layout_at(arena, side, role, instance[i]));
+    const char *copy = text.n > 0 ? arena_copy(arena, text.at, text.n) : "";
+    text_finish(&text);
+    return copy;
+}
+
+static void add_kernel(Arena *arena, Side *side, const Role *role, const Step *step) {
+    const Node *node = &side->plan.graph.nodes.at[step->node[0]];
+    const char *op = op_table[step->op].name;
+    const char *key = strcmp(op, node->name) == 0 ? op : arena_printf(arena, "%s %s", op, node->name);
+    const char *in = list_text(arena, side, role, step->in, step->nin), *out = list_text(arena, side, role, step->out, step->nout);
+    add_row(arena, side, ROWS_STRATEGIES, key, arena_printf(arena, "%s => %s", in, out));
+}
+
+static int64_t received_bytes(Arena *arena, Side *side, CommKind kind, const Layout *from, const Layout *to, const TensorType *type) {
+    for (int i = 0; i < side->known.n; i++) {
+        const Known *known = &side->known.at[i];
+        if (known->kind == kind && known->from == from && known->to == to && type_equal(&known->type, type)) return known->received;
+    }
+    Traffic received, sent;
+    traffic_step(kind, from, to, &type->shape, side->plan.graph.nranks, &received, &sent);
+    Known known = {.kind = kind, .from = from, .to = to, .type = *type, .received = received.total * dtype_bytes[type->dtype]};
+    vec_push(arena, &side->known, known);
+    return known.received;
+}
+
+/* conversions: per value of the graph, what is done to it so far, NULL: nothing. */
+static void add_communication(Arena *arena, Side *side, const Role *role, const Step *step, const char **conversions) {
+    const Instance *from = &role->instances.at[step->in[0]], *to = &role->instances.at[step->out[0]];
+    const TensorType *type = &side->plan.graph.values.at[from->value].type;
+    int64_t bytes = step->kind == STEP_LOCAL ? 0 : received_bytes(arena, side, step->comm, from->layout, to->layout, type);
+    const char *before = conversions[from->value];
+    side->total[TOTAL_RECEIVED] += bytes;
+    side->total[TOTAL_COMMUNICATIONS] += step->kind == STEP_START;
+    conversions[from->value] =
+        arena_printf(arena, "%s%s%s %s -> %s%s%s", before != NULL ? before : "", before != NULL ? "; " : "", comm_name[step->comm],
+                     layout_at(arena, side, role, step->in[0]), layout_at(arena, side, role, step->out[0]), bytes > 0 ? ", " : "",
+                     bytes > 0 ? bytes_named(arena, bytes) : "");
+}
+
+static void survey_role(Arena *arena, Side *side, const Role *role) {
+    const Graph *g = &side->plan.graph;
+    const char **conversions = arena_alloc(arena, sizeof *conversions * (size_t)(g->values.n + 1));
+    for (int s = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        switch (step->kind) {
+        case STEP_KERNEL:
+            add_kernel(arena, side, role, step);
+            break;
+        case STEP_LOCAL:
+        case STEP_START:
+            add_communication(arena, side, role, step, conversions);
+            break;
+        case STEP_WAIT:
+        case STEP_WRITE:
+            break;
+        }
+    }
+    for (int v = 0; v < g->values.n; v++)
+        if (conversions[v] != NULL) add_row(arena, side, ROWS_COMMUNICATIONS, g->values.at[v].name, conversions[v]);
+    side->total[TOTAL_STEPS] += role->steps.n;
+    if (role->arena_bytes > side->total[TOTAL_ARENA]) side->total[TOTAL_ARENA] = role->arena_bytes;
+}
+
+static int64_t leaf_bytes(const TensorType *type, const Layout *layout) {
+    return layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype];
+}
+
+static void survey(Arena *arena, Side *side) {
+    const Graph *g = &side->plan.graph;
+    for (int s = 0; s < g->states.n; s++) {
+        const State *state = &g->states.at[s];
+        if (state->layout == NULL) continue; /* of a plan without a program */
+        add_row(arena, side, ROWS_LAYOUTS, arena_printf(arena, "state %s", state->name), layout_named(arena, g, state->layout, false));
+        side->total[TOTAL_STATES] += leaf_bytes(&state->type, state->layout);
+    }
+    for (int i = 0; i < g->inputs.n; i++) {
+        const Input *input = &g->inputs.at[i];
+        if (input->layout == NULL) continue;
+        add_row(arena, side, ROWS_LAYOUTS, arena_printf(arena, "input %s", input->name), layout_named(arena, g, input->layout, input->type.hidden));
+        side->total[TOTAL_INPUTS] += leaf_bytes(&input->type, input->layout);
+    }
+    for (int p = 0; p < side->plan.programs.n; p++) {
+        side->total[TOTAL_SENT] += side->plan.programs.at[p].sent_bytes;
+        for (int r = 0; r < side->plan.programs.at[p].roles.n; r++)
+            survey_role(arena, side, &side->plan.programs.at[p].roles.at[r]);
+    }
+}
+
+/* ---------------------------------------------------------------- two plans */
+
+/* What differs: text[i] NULL: plan i has no such thing. */
+typedef struct Change {
+    const char *key, *text[2];
+} Change;
+typedef VEC(Change) Changes;
+
+static int by_key(const void *a, const void *b) {
+    const Row *x = a, *y = b;
+    int order = strcmp(x->key, y->key);
+    return order != 0 ? order : (x->order > y->order) - (x->order < y->order);
+}
+
+static Row *sorted(Arena *arena, const Rows *rows) {
+    Row *copy = arena_alloc(arena, sizeof *copy * (size_t)(rows->n + 1));
+    if (rows->n > 0) memcpy(copy, rows->at, sizeof *copy * (size_t)rows->n);
+    qsort(copy, (size_t)rows->n, sizeof *copy, by_key);
+    return copy;
+}
+
+/* Which row of b each of a is compared with: equal keys in their order (a value can be made twice); -1: none. By order in the plans. */
+static void pair_up(Arena *arena, const Rows *a, const Rows *b, int *of_a, int *of_b) {
+    const Row *x = sorted(arena, a), *y = sorted(arena, b);
+    for (int i = 0; i < a->n; i++)
+        of_a[i] = -1;
+    for (int i = 0; i < b->n; i++)
+        of_b[i] = -1;
+    for (int i = 0, k = 0; i < a->n && k < b->n;) {
+        int order = strcmp(x[i].key, y[k].key);
+        if (order == 0) {
+            of_a[x[i].order] = y[k].order;
+            of_b[y[k].order] = x[i].order;
+        }
+        i += order <= 0;
+        k += order >= 0;
+    }
+}
+
+static Changes compare(Arena *arena, const Rows *a, const Rows *b) {
+    Changes changes = {0};
+    int *of_a = arena_alloc(arena, sizeof *of_a * (size_t)(a->n + 1)), *of_b = arena_alloc(arena, sizeof *of_b * (size_t)(b->n + 1));
+    pair_up(arena, a, b, of_a, of_b);
+    for (int i = 0; i < a->n; i++) {
+        const char *other = of_a[i] >= 0 ? b->at[of_a[i]].text : NULL;
+        if (other == NULL || strcmp(a->at[i].text, other) != 0) vec_push(arena, &changes, (Change){a->at[i].key, {a->at[i].text, other}});
+    }
+    for (int i = 0; i < b->n; i++)
+        if (of_b[i] < 0) vec_push(arena, &changes, (Change){b->at[i].key, {NULL, b->at[i].text}});
+    return changes;
+}
+
+typedef struct Difference {
+    const Side *side[2];
+    bool nets, ranks, options;
+    Changes changes[NROWS];
+    bool any;
+} Difference;
+
+static void find_difference(Arena *arena, const Side *a, const Side *b, Difference *difference) {
+    *difference = (Difference){.side = {a, b},
+                               .nets = a->plan.net_hash != b->plan.net_hash,
+                               .ranks = a->plan.graph.nranks != b->plan.graph.nranks || a->plan.graph.replicas != b->plan.graph.replicas,
+                               .options = strcmp(a->plan.options, b->plan.options) != 0};
+    difference->any = difference->nets || difference->ranks || difference->options;
+    for (int k = 0; k < NROWS; k++) {
+        difference->changes[k] = compare(arena, &a->rows[k], &b->rows[k]);
+        difference->any = difference->any || difference->changes[k].n > 0;
+    }
+    for (int t = 0; t < NTOTALS; t++)
+        difference->any = difference->any || a->total[t] != b->total[t];
+}
+
+/* ---------------------------------------------------------------- as text, as JSON */
+
+static const char *total_text(Arena *arena, TotalId id, int64_t value) {
+    return total_spec[id].bytes ? bytes_named(arena, value) : arena_printf(arena, "%" PRId64, value);
+}
+
+static void print_text(Text *text, Arena *arena, const Difference *difference) {
+    const Side *a = difference->side[0], *b = difference->side[1];
+    if (!difference->any) {
+        text_printf(text, "%s and %s do the same\n", a->path, b->path);
+        return;
+    }
+    text_printf(text, "--- %s\n+++ %s\n", a->path, b->path);
+    if (difference->nets)
+        text_printf(text, "the nets differ: %s (%016" PRIx64 ") and %s (%016" PRIx64 ")\n", a->plan.graph.name, a->plan.net_hash, b->plan.graph.name,
+                    b->plan.net_hash);
+    if (difference->ranks)
+        text_printf(text, "ranks %d -> %d, replicas %d -> %d\n", a->plan.graph.nranks, b->plan.graph.nranks, a->plan.graph.replicas,
+                    b->plan.graph.replicas);
+    if (difference->options) text_printf(text, "options\n  - %s\n  + %s\n", a->plan.options, b->plan.options);
+    for (int k = 0; k < NROWS; k++) {
+        const Changes *changes = &difference->changes[k];
+        if (changes->n > 0) text_printf(text, "%s: %d\n", rows_name[k], changes->n);
+        for (int i = 0; i < changes->n; i++) {
+            text_printf(text, "  %s\n", changes->at[i].key);
+            for (int s = 0; s < 2; s++)
+                if (changes->at[i].text[s] != NULL) text_printf(text, "    %c %s\n", s == 0 ? '-' : '+', changes->at[i].text[s]);
+        }
+    }
+    for (int t = 0; t < NTOTALS; t++)
+        text_printf(text, a->total[t] == b->total[t] ? "%-28s %s\n" : "%-28s %s -> %s\n", total_spec[t].shown,
+                    total_text(arena, (TotalId)t, a->total[t]), total_text(arena, (TotalId)t, b->total[t]));
+}
+
+static void print_json(Text *text, Arena *arena, const Difference *difference) {
+    const Side *a = difference->side[0], *b = difference->side[1];
+    Json json = {.text = text};
+    json_object(&json, NULL);
+    json_bool(&json, "same", !difference->any);
+    json_bool(&json, "same_net", !difference->nets);
+    for (int s = 0; s < 2; s++) {
+        const Plan *plan = &difference->side[s]->plan;
+        json_row(&json, s == 0 ? "a" : "b");
+        json_text(&json, "file", difference->side[s]->path);
+        json_text(&json, "net", plan->graph.name);
+        json_text(&json, "hash", arena_printf(arena, "%016" PRIx64, plan->net_hash));
+        json_int(&json, "ranks", plan->graph.nranks);
+        json_int(&json, "replicas", plan->graph.replicas);
+        json_text(&json, "options", plan->options);
+        json_end(&json);
+    }
+    for (int k = 0; k < NROWS; k++) {
+        json_array(&json, rows_name[k]);
+        for (int i = 0; i < difference->changes[k].n; i++) {
+            const Change *change = &difference->changes[k].at[i];
+            json_row(&json, NULL);
+            json_text(&json, "name", change->key);
+            json_text(&json, "a", change->text[0]);
+            json_text(&json, "b", change->text[1]);
+            json_end(&json);
+        }
+        json_end(&json);
+    }
+    json_object(&json, "totals");
+    for (int t = 0; t < NTOTALS; t++) {
+        json_row(&json, total_spec[t].key);
+        json_int(&json, "a", a->total[t]);
+        json_int(&json, "b", b->total[t]);
+        json_end(&json);
+    }
+    json_end(&json);
+    json_end(&json);
+}
+
+/* ---------------------------------------------------------------- the command */
+
+static void help(FILE *out) {
+    fputs("usage: pcc --diff [--json] A.plan B.plan\n"
+          "Says what two plans do differently: layouts, communication, memory, steps.\n"
+          "Exit codes: 0 the same, 1 different, 2 usage, 3 a plan cannot be read.\n",
+          out);
+}
+
+static bool open_side(Arena *arena, Side *side) {
+    Error error = {0};
+    if (!plan_files_read(&side->files, arena, side->path, MAX_PLAN_BYTES, &error) ||
+        !plan_read_files(&side->plan, arena, side->path, &side->files, 0, &error)) {
+        fprintf(stderr, "pcc --diff: %s\n", error.text);
+        return false;
+    }
+    survey(arena, side);
+    return true;
+}
+
+static int diff(const char *const path[2], bool as_json, Arena *arena) {
+    Side side[2] = {{.path = path[0]}, {.path = path[1]}};
+    Difference difference;
+    for (int s = 0; s < 2; s++)
+        if (!open_side(arena, &side[s])) return EXIT_ENVIRONMENT;
+    find_difference(arena, &side[0], &side[1], &difference);
+    Text text = {0};
+    (as_json ? print_json : print_text)(&text, arena, &difference);
+    fwrite(text.at, 1, text.n, stdout);
+    text_finish(&text);
+    return difference.any ? EXIT_REJECTED : EXIT_DONE;
+}
+
+int diff_command(int argc, char **argv) {
+    const char *path[2] = {NULL, NULL};
+    int npaths = 0;
+    bool as_json = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            as_json = true;
+        } else if (strcmp(argv[i], "--help") == 0) {
+            help(stdout);
+            return EXIT_DONE;
+        } else if (argv[i][0] == '-' || npaths == 2) {
+            fprintf(stderr, argv[i][0] == '-' ? "pcc --diff: unknown option '%s'\n" : "pcc --diff: two plans at a time, not '%s' too\n", argv[i]);
+            help(stderr);
+            return EXIT_USAGE;
+        } else {
+            path[npaths++] = argv[i];
+        }
+    }
+    if (npaths < 2) {
+        help(stderr);
+        return EXIT_USAGE;
+    }
+    Arena arena;
+    arena_init(&arena);
+    int code = diff(path, as_json, &arena);
+    arena_finish(&arena);
+    return code;
+}

@@ -212,6 +212,18 @@ static const char *purpose(const Layout *from, const Layout *to, CommKind kind) 
     return "";
 }
 
+/* Gradients that are reduced in one communication. */
+static void explain_bucket(const Explain *e, const Move *move, const char *indent) {
+    if (move->bucket == 0) return;
+    int others = 0;
+    text_printf(e->text, "%s               in bucket %d, together with", indent, move->bucket);
+    for (int i = 0; i < e->moves.n; i++) {
+        if (e->moves.at[i].bucket != move->bucket || e->moves.at[i].node == move->node) continue;
+        if (++others <= MAX_USERS) text_printf(e->text, "%s %s", others > 1 ? "," : "", e->g->values.at[e->moves.at[i].value].name);
+    }
+    text_printf(e->text, others > MAX_USERS ? " and %d more\n" : others == 0 ? " nothing else\n" : "\n", others - MAX_USERS);
+}
+
 static void explain_moves(const Explain *e, int value, const char *indent) {
     Text *text = e->text;
     const Graph *s = &e->c->spmd;
@@ -228,6 +240,7 @@ static void explain_moves(const Explain *e, int value, const char *indent) {
         if (move->kind != COMM_STRIDED_SLICE)
             text_printf(text, "%s               %s received by all ranks, %s by the busiest; the least is %s\n", indent,
                         bytes_text(e, move->received.total), bytes_text(e, move->received.max), bytes_text(e, move->bound.total));
+        explain_bucket(e, move, indent);
         received += move->received.total;
         count += move->kind != COMM_STRIDED_SLICE;
     }

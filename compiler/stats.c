@@ -31,6 +31,7 @@ Moves stats_moves(Compilation *c) {
                         .kind = node->comm,
                         .from = from,
                         .to = to,
+                        .bucket = c->order.at[i].bucket,
                         .sent = {traffic.sent.total * bytes, traffic.sent.max * bytes},
                         .received = {traffic.received.total * bytes, traffic.received.max * bytes},
                         .bound = {traffic.bound.total * bytes, traffic.bound.max * bytes}});
@@ -279,6 +280,7 @@ static void json_communications(Json *json, Compilation *c) {
         json_traffic(json, "sent", move->sent);
         json_traffic(json, "received", move->received);
         json_traffic(json, "bound", move->bound);
+        json_int(json, "bucket", move->bucket);
         json_end(json);
     }
     json_end(json);

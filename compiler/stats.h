@@ -8,6 +8,7 @@ typedef struct Move {
     int value;    /* of the unsharded graph */
     CommKind kind;
     int from, to; /* values of spmd */
+    int bucket;   /* Item.bucket */
     Traffic sent, received;
     Traffic bound; /* the least for this step alone */
 } Move;
