@@ -1,0 +1,11 @@
+net q(batch = 16) {
+    input x : f32[batch, 32];
+    input y : f32[batch, 8];
+    param w : f32[32, 8] = normal(0.01);
+    h = split(x, parts = 2, axis = 1);
+    loss mse(matmul(x, w), y);
+}
+train {
+    data = numpy_rand(seed = 1);
+    optimizer = sgd(lr = 0.1);
+}
