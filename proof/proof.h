@@ -1,12 +1,13 @@
 /* proof: re-reads a plan and proves it (PROOF.md 0 to 2). Shares with the planner only ir's types and the plan reader; its boxes, holders, owners,
  * operator semantics and table of what is linear in what are its own.
  *
- *   prove.c     proof_check: which parts are run, and the certificate that says so; proof_header
+ *   prove.c     proof_check: which parts are run, and the certificate that says so
  *   check.c     the compositional proof: the steps, by induction
  *   layout.c    boxes, terms, conversions, in this folder's own words; comparison with ir/box.c
  *   operators.c what each operator means for layouts
  *   memory.c    no two values alive at once overlap; nothing is read before it is written
- *   field.h     the numeric check over a finite field: field.c, semantics.c, tangent.c, graphs.c, numeric.c, pattern.c
+ *   header.c    proof_header
+ *   field.h     the numeric check over a finite field: see there
  */
 #pragma once
 #include "ir/ir.h"
@@ -25,12 +26,18 @@ typedef struct ProofOptions {
 typedef struct Proof {
     int64_t steps, kernels, communications, distinct_communications, boxes, ranks_checked, instances;
     int operator_patterns, communication_patterns, gradient_patterns; /* run over the field at small sizes */
-    int patterns_left_out;
+    int patterns_left_out;                                            /* neither made small nor run as they are */
+    char left_why[256];                                               /* the first of them */
     int gradients;                                                    /* of the whole graph; 0: not run */
-    bool whole_plan, simplified;                                      /* run: the whole plan; the lowered graph against the plan's */
-    double seconds, compositional_s, patterns_s, whole_s;             /* all, and its parts */
+    bool whole_plan, gradients_run, simplified;                       /* run at full size: the plan; the graph's gradients; the lowered graph's loss against the plan's */
+    double whole_plan_s, gradients_s, simplified_s;                   /* what these were estimated to take */
+    double seconds, compositional_s, patterns_s, whole_s;             /* measured: all; its parts: steps, small sizes, full sizes */
     char certificate[1024]; /* one line, parts separated by "; ": "compositional: 42 steps, ...; numeric: 9 operator patterns, ..." */
 } Proof;
 
 /* True: proved, *proof filled. False: *error says what could not be shown (program, role, step, why). options NULL: PROOF_BUDGET_S. */
 bool proof_check(const Plan *plan, const ProofOptions *options, Proof *proof, Error *error);
+/* What the header and the programs say beside the steps, as far as it can be counted again: `sent` of each program where the pieces are few enough
+ * to enumerate, the replicas against the graph's hidden dimensions. Appends to *text one line a fact, the ones that cannot be shown too. False: *error
+ * says what is wrong. */
+bool proof_header(const Plan *plan, Text *text, Error *error);

@@ -1,0 +1,101 @@
+/* What a plan says about itself beside its steps, counted again. */
+#include "proof/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PIECES = 1 << 22 };
+
+/* What each rank sends in one communication, by asking all receivers. */
+typedef struct Sent {
+    int64_t *elements; /* per rank */
+    int64_t pieces;    /* seen so far, in all communications */
+} Sent;
+
+static bool count_piece(void *context, const Piece *piece) {
+    Sent *sent = context;
+    if (piece->from != piece->to) sent->elements[piece->from] += piece->count;
+    return ++sent->pieces <= MOST_PIECES;
+}
+
+/* One communication that was counted. */
+typedef struct Counted {
+    CommKind kind;
+    const Layout *from, *to;
+    Shape shape;
+    int64_t most; /* elements that the busiest rank sends */
+} Counted;
+typedef struct CountedList {
+    Counted *at;
+    int n, cap;
+} CountedList;
+
+/* Elements that the busiest rank sends; -1: too many pieces, or no memory. */
+static int64_t busiest(const Plan *plan, const Role *role, const Step *step, Sent *sent, CountedList *list) {
+    const Instance *from = &role->instances.at[step->in[0]], *to = &role->instances.at[step->out[0]];
+    const Shape *shape = &plan->graph.values.at[from->value].type.shape;
+    for (int i = 0; i < list->n; i++) {
+        const Counted *c = &list->at[i];
+        if (c->kind == step->comm && c->from == from->layout && c->to == to->layout && shape_equal(&c->shape, shape)) return c->most;
+    }
+    const int nranks = plan->graph.nranks;
+    Layout run_from = *from->layout, run_to = *to->layout;
+    comm_layouts(step->comm, nranks, &run_from, &run_to);
+    memset(sent->elements, 0, (size_t)nranks * sizeof *sent->elements);
+    int64_t most = 0;
+    for (int rank = 0; rank < nranks; rank++)
+        if (!pieces_received(&run_from, &run_to, shape, nranks, rank, count_piece, sent)) return -1;
+    for (int rank = 0; rank < nranks; rank++)
+        if (sent->elements[rank] > most) most = sent->elements[rank];
+    if (list->n == list->cap) {
+        int cap = list->cap ? 2 * list->cap : 32;
+        Counted *at = realloc(list->at, (size_t)cap * sizeof *at);
+        if (!at) return -1;
+        list->at = at;
+        list->cap = cap;
+    }
+    list->at[list->n++] = (Counted){.kind = step->comm, .from = from->layout, .to = to->layout, .shape = *shape, .most = most};
+    return most;
+}
+
+static bool sent_check(const Plan *plan, const Program *program, Text *text, Error *error) {
+    Sent sent = {.elements = malloc((size_t)plan->graph.nranks * sizeof *sent.elements)};
+    CountedList list = {0};
+    int64_t bytes = 0;
+    bool counted = sent.elements && program->roles.n == 1;
+    const Role *role = &program->roles.at[0];
+    for (int s = 0; counted && s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        if (step->kind != STEP_START) continue;
+        int64_t most = busiest(plan, role, step, &sent, &list);
+        counted = most >= 0;
+        bytes += most * dtype_bytes[plan->graph.values.at[role->instances.at[step->in[0]].value].type.dtype];
+    }
+    free(sent.elements);
+    free(list.at);
+    if (!counted) text_printf(text, "sent: not counted again, on %d ranks the pieces are too many\n", plan->graph.nranks);
+    else if (bytes != program->sent_bytes)
+        return error_set(error, EXIT_REJECTED, "program %s: it says sent=%" PRId64 ", its communications send %" PRId64 " bytes", program->name, program->sent_bytes, bytes);
+    else text_printf(text, "sent: program %s sends %" PRId64 " bytes a step, as it says\n", program->name, bytes);
+    return true;
+}
+
+static bool replicas_check(const Plan *plan, Text *text, Error *error) {
+    const Graph *graph = &plan->graph;
+    for (int v = 0; v < graph->values.n; v++) {
+        const Value *value = &graph->values.at[v];
+        if (value->type.hidden && value->type.shape.dim[0] != graph->replicas)
+            return error_set(error, EXIT_REJECTED, "it says replicas %d, %s has %" PRId64, graph->replicas, value->name, value->type.shape.dim[0]);
+    }
+    text_printf(text, "replicas: %d, as the graph has them\n", graph->replicas);
+    return true;
+}
+
+bool proof_header(const Plan *plan, Text *text, Error *error) {
+    if (!replicas_check(plan, text, error)) return false;
+    for (int p = 0; p < plan->programs.n; p++)
+        if (!sent_check(plan, &plan->programs.at[p], text, error)) return false;
+    text_printf(text, "hash: not checked, it is of the net before simplification, which the plan does not hold\n");
+    return true;
+}

@@ -1,0 +1,337 @@
+/* A plan's programs over the field, all ranks in lock step, compared with the graph. Memory is as the plan lays it out: an arena of cells of 4 bytes a
+ * rank (the smallest element; one of 8 bytes fills two), a buffer a state; so values that overlap destroy each other here too. */
+#include "proof/field.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CELL_BYTES = 4 };
+
+/* A communication that was started and not yet waited for. */
+typedef struct Flight {
+    bool under_way;
+    int start;     /* its step */
+    Spread source; /* what was sent when it was started */
+} Flight;
+
+typedef struct Machine {
+    const Plan *plan;
+    const Program *program;
+    const Role *role;
+    int nranks, step;
+    Arena arena;         /* of values */
+    FieldTensor *values; /* the graph's, whole */
+    int64_t ncells;      /* of a rank */
+    Fe *cells;           /* [rank][cell] */
+    Spread *states;      /* per state */
+    Flight *flights;     /* per request */
+    Spread in[MAX_IN], out[MAX_OUT];
+    char *why;
+    size_t n;
+} Machine;
+
+static bool fails(const Machine *m, const char *format, ...) PRINTF_LIKE(2, 3);
+static bool fails(const Machine *m, const char *format, ...) {
+    char text[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (m->step < m->role->steps.n) snprintf(m->why, m->n, "program %s, step %d: %s", m->program->name, m->step, text);
+    else snprintf(m->why, m->n, "program %s, after its last step: %s", m->program->name, text);
+    return false;
+}
+
+static const Value *value_of(const Machine *m, const Instance *instance) { return &m->plan->graph.values.at[instance->value]; }
+
+static int64_t elements_of(const Box *box) {
+    int64_t n = 1;
+    for (int d = 0; d < box->ndim; d++) n *= box->end[d] - box->begin[d];
+    return n;
+}
+
+/* ---------------------------------------------------------------- where values lie */
+
+static Fe *cells_of(const Machine *m, const Instance *instance, int rank) { return m->cells + m->ncells * rank + instance->at / CELL_BYTES; }
+
+static void arena_load(const Fe *cell, int width, int64_t elements, Fe *to) {
+    for (int64_t i = 0; i < elements; i++) {
+        to[i] = cell[i * width];
+        if (width == 2 && cell[i * width + 1] != to[i]) to[i] = FE_POISON; /* one half was overwritten */
+    }
+}
+
+static void arena_store(Fe *cell, int width, int64_t elements, const Fe *from) {
+    for (int64_t i = 0; i < elements * width; i++) cell[i] = from[i / width];
+}
+
+/* The instance's boxes on all ranks. */
+static bool load(const Machine *m, int number, Spread *to) {
+    const Instance *instance = &m->role->instances.at[number];
+    const Value *value = value_of(m, instance);
+    const Shape *shape = &value->type.shape;
+    if (!spread_room(to, instance->layout, shape, m->nranks)) return fails(m, "no memory for value %d (%s)", number, value->name);
+    if (instance->place == PLACE_STATE && m->states[instance->at].each != to->each) return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
+    for (int rank = 0; rank < m->nranks; rank++) {
+        Box box;
+        own_box(instance->layout, shape, rank, &box);
+        Fe *part = spread_rank(to, rank);
+        switch (instance->place) {
+        case PLACE_ARENA: arena_load(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / CELL_BYTES, elements_of(&box), part); break;
+        case PLACE_STATE: memcpy(part, spread_rank(&m->states[instance->at], rank), (size_t)to->each * sizeof *part); break;
+        case PLACE_INPUT: case PLACE_CONSTANT: box_cut(shape, m->values[instance->value].at, &box, part); break;
+        }
+    }
+    return true;
+}
+
+static bool store(const Machine *m, int number, const Spread *from) {
+    const Instance *instance = &m->role->instances.at[number];
+    const Value *value = value_of(m, instance);
+    if (instance->place != PLACE_ARENA && instance->place != PLACE_STATE) return fails(m, "value %d (%s) is computed into an %s", number, value->name, place_name[instance->place]);
+    if (instance->place == PLACE_STATE && m->states[instance->at].each != from->each) return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
+    for (int rank = 0; rank < m->nranks; rank++) {
+        Box box;
+        own_box(instance->layout, &value->type.shape, rank, &box);
+        if (instance->place == PLACE_ARENA) arena_store(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / CELL_BYTES, elements_of(&box), spread_rank(from, rank));
+        else memcpy(spread_rank(&m->states[instance->at], rank), spread_rank(from, rank), (size_t)from->each * sizeof(Fe));
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- steps */
+
+static bool agrees(const Machine *m, const char *what, int number, const Spread *spread) {
+    const Instance *instance = &m->role->instances.at[number];
+    const Value *value = value_of(m, instance);
+    char why[300];
+    if (spread_agrees(instance->layout, &value->type.shape, m->nranks, spread, m->values[instance->value].at, why, sizeof why)) return true;
+    return fails(m, "%s gives a wrong %s (value %d): %s", what, value->name, number, why);
+}
+
+static FieldTensor part_of(const Machine *m, int number, const Spread *spread, int rank) {
+    const Instance *instance = &m->role->instances.at[number];
+    const TensorType *type = &value_of(m, instance)->type;
+    FieldTensor tensor = {.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .at = spread_rank(spread, rank)};
+    own_box(instance->layout, &type->shape, rank, &tensor.box);
+    return tensor;
+}
+
+static bool has_poison(const FieldTensor *tensor) {
+    int64_t elements = elements_of(&tensor->box);
+    for (int64_t i = 0; i < elements; i++)
+        if (tensor->at[i] == FE_POISON) return true;
+    return false;
+}
+
+static bool run_kernel(Machine *m, const Step *step) {
+    char why[300];
+    if (step->nnodes != 1) return fails(m, "several graph nodes in one step cannot be run yet");
+    const Node *node = &m->plan->graph.nodes.at[step->node[0]];
+    for (int i = 0; i < step->nin; i++)
+        if (!load(m, step->in[i], &m->in[i])) return false;
+    for (int k = 0; k < step->nout; k++) {
+        const Instance *result = &m->role->instances.at[step->out[k]];
+        if (!spread_room(&m->out[k], result->layout, &value_of(m, result)->type.shape, m->nranks)) return fails(m, "no memory for value %d", step->out[k]);
+    }
+    for (int rank = 0; rank < m->nranks; rank++) {
+        FieldTensor in[MAX_IN], out[MAX_OUT];
+        for (int i = 0; i < step->nin; i++) {
+            in[i] = part_of(m, step->in[i], &m->in[i], rank);
+            if (has_poison(&in[i])) return fails(m, "%s (%s): rank %d reads a part of operand %d (value %d) that is not there, or was overwritten", node->name, op_table[node->op].name, rank, i, step->in[i]);
+        }
+        for (int k = 0; k < step->nout; k++) out[k] = part_of(m, step->out[k], &m->out[k], rank);
+        if (!field_kernel(&m->plan->graph, node, in, out, why, sizeof why)) return fails(m, "%s (%s), rank %d: %s", node->name, op_table[node->op].name, rank, why);
+    }
+    for (int k = 0; k < step->nout; k++)
+        if (!agrees(m, op_table[node->op].name, step->out[k], &m->out[k]) || !store(m, step->out[k], &m->out[k])) return false;
+    return true;
+}
+
+static bool move(Machine *m, const Step *step, const Spread *source) {
+    const Instance *from = &m->role->instances.at[step->in[0]], *to = &m->role->instances.at[step->out[0]];
+    const Shape *shape = &value_of(m, from)->type.shape;
+    char why[300];
+    if (!spread_room(&m->out[0], to->layout, shape, m->nranks)) return fails(m, "no memory for value %d", step->out[0]);
+    if (!spread_move(step->comm, from->layout, to->layout, shape, m->nranks, source, &m->out[0], why, sizeof why))
+        return fails(m, "%s of %s: %s", comm_name[step->comm], value_of(m, from)->name, why);
+    return agrees(m, comm_name[step->comm], step->out[0], &m->out[0]) && store(m, step->out[0], &m->out[0]);
+}
+
+/* What a rank has where its boxes are. */
+static bool same_parts(const Machine *m, int number, const Spread *a, const Spread *b) {
+    for (int rank = 0; rank < m->nranks; rank++) {
+        FieldTensor part = part_of(m, number, a, rank);
+        if (memcmp(part.at, spread_rank(b, rank), (size_t)elements_of(&part.box) * sizeof(Fe))) return false;
+    }
+    return true;
+}
+
+static bool start_move(Machine *m, const Step *step) {
+    Flight *flight = &m->flights[step->request];
+    if (flight->under_way) return fails(m, "request %d is started twice", step->request);
+    *flight = (Flight){.under_way = true, .start = m->step, .source = flight->source};
+    if (!load(m, step->in[0], &flight->source)) return false;
+    const Instance *to = &m->role->instances.at[step->out[0]];
+    if (!spread_room(&m->out[0], to->layout, &value_of(m, to)->type.shape, m->nranks)) return fails(m, "no memory for value %d", step->out[0]);
+    return store(m, step->out[0], &m->out[0]); /* poison until the wait */
+}
+
+static bool end_move(Machine *m, const Step *step) {
+    Flight *flight = &m->flights[step->request];
+    if (!flight->under_way) return fails(m, "request %d is not under way", step->request);
+    const Step *started = &m->role->steps.at[flight->start];
+    if (!load(m, started->in[0], &m->in[0]) || !load(m, started->out[0], &m->in[1])) return false;
+    if (!same_parts(m, started->in[0], &m->in[0], &flight->source)) return fails(m, "%s: its source was overwritten since step %d", comm_name[step->comm], flight->start);
+    for (int rank = 0; rank < m->nranks; rank++) {
+        FieldTensor target = part_of(m, started->out[0], &m->in[1], rank);
+        for (int64_t i = 0, n = elements_of(&target.box); i < n; i++)
+            if (target.at[i] != FE_POISON) return fails(m, "%s: its target was used since step %d", comm_name[step->comm], flight->start);
+    }
+    flight->under_way = false;
+    return move(m, started, &flight->source);
+}
+
+static bool write_state(Machine *m, const Step *step) {
+    const Instance *instance = &m->role->instances.at[step->in[0]];
+    if (instance->place == PLACE_STATE && instance->at == step->state) return true;
+    Spread *state = &m->states[step->state];
+    if (!load(m, step->in[0], &m->in[0])) return false;
+    if (m->in[0].each != state->each) return fails(m, "state %s is written in another layout than it is stored in", m->plan->graph.states.at[step->state].name);
+    if (state->each) memcpy(state->at, m->in[0].at, (size_t)(state->each * m->nranks) * sizeof(Fe));
+    return true;
+}
+
+static bool run_step(Machine *m, const Step *step) {
+    switch (step->kind) {
+    case STEP_KERNEL: return run_kernel(m, step);
+    case STEP_LOCAL: return load(m, step->in[0], &m->in[0]) && move(m, step, &m->in[0]);
+    case STEP_START: return start_move(m, step);
+    case STEP_WAIT: return end_move(m, step);
+    case STEP_WRITE: return write_state(m, step);
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- before the first step, after the last */
+
+/* What a state holds before a step (written false) or after it; -1: nothing reads or writes it. */
+static int state_value(const Graph *graph, int state, bool after) {
+    int value = -1;
+    for (int i = 0; i < graph->nodes.n; i++) {
+        const Node *node = &graph->nodes.at[i];
+        if (node->state != state) continue;
+        if (node->op == OP_read && node->version == 0 && value < 0) value = node->out[0];
+        if (node->op == OP_write && after) value = node->in[0];
+    }
+    return value;
+}
+
+static bool prepare(Machine *m, uint64_t seed) {
+    const Graph *graph = &m->plan->graph;
+    char why[300];
+    m->values = arena_alloc(&m->arena, ((size_t)graph->values.n + 1) * sizeof *m->values);
+    if (!field_graph(graph, graph->nodes.n, seed, &m->arena, m->values, why, sizeof why)) return fails(m, "the graph: %s", why);
+    m->ncells = (m->role->arena_bytes + CELL_BYTES - 1) / CELL_BYTES;
+    size_t ncells = (size_t)m->ncells * (size_t)m->nranks;
+    m->cells = malloc((ncells + 1) * sizeof *m->cells);
+    m->states = calloc((size_t)graph->states.n + 1, sizeof *m->states);
+    m->flights = calloc((size_t)m->role->steps.n + 1, sizeof *m->flights);
+    if (!m->cells || !m->states || !m->flights) return fails(m, "no memory to run it");
+    memset(m->cells, 0xff, ncells * sizeof *m->cells);
+    for (int i = 0; i < m->role->instances.n; i++) {
+        const Instance *instance = &m->role->instances.at[i];
+        const TensorType *type = &value_of(m, instance)->type;
+        int64_t bytes = own_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
+        if (instance->place == PLACE_ARENA && (instance->at < 0 || instance->at % CELL_BYTES || instance->at + bytes > m->role->arena_bytes))
+            return fails(m, "value %d (%s) lies outside the arena", i, value_of(m, instance)->name);
+    }
+    for (int s = 0; s < graph->states.n; s++) {
+        const State *state = &graph->states.at[s];
+        int value = state_value(graph, s, false);
+        if (!state->layout || !spread_room(&m->states[s], state->layout, &state->type.shape, m->nranks)) return fails(m, "no memory for state %s", state->name);
+        for (int rank = 0; value >= 0 && rank < m->nranks; rank++) {
+            Box box;
+            own_box(state->layout, &state->type.shape, rank, &box);
+            box_cut(&state->type.shape, m->values[value].at, &box, spread_rank(&m->states[s], rank));
+        }
+    }
+    for (int i = 0; i < m->role->steps.n; i++) {
+        const Step *step = &m->role->steps.at[i];
+        if ((step->kind == STEP_START || step->kind == STEP_WAIT) && (step->request < 0 || step->request >= m->role->steps.n)) return fails(m, "an impossible request");
+    }
+    return true;
+}
+
+static bool compare_end(Machine *m) {
+    const Graph *graph = &m->plan->graph;
+    for (int s = 0; s < graph->states.n; s++) {
+        const State *state = &graph->states.at[s];
+        int value = state_value(graph, s, true);
+        char why[300];
+        if (value >= 0 && !spread_agrees(state->layout, &state->type.shape, m->nranks, &m->states[s], m->values[value].at, why, sizeof why))
+            return fails(m, "state %s is wrong: %s", state->name, why);
+    }
+    if (graph->loss < 0) return true;
+    if (m->program->loss < 0 || m->role->instances.at[m->program->loss].value != graph->loss) return fails(m, "the loss is not reported");
+    return load(m, m->program->loss, &m->in[0]) && agrees(m, "the program", m->program->loss, &m->in[0]);
+}
+
+bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, char *why, size_t n) {
+    Machine m = {.plan = plan, .program = program, .role = &program->roles.at[0], .nranks = plan->graph.nranks, .why = why, .n = n};
+    if (program->roles.n != 1) {
+        snprintf(why, n, "program %s: several roles cannot be run yet", program->name);
+        return false;
+    }
+    arena_init(&m.arena);
+    bool ok = prepare(&m, seed);
+    for (m.step = 0; ok && m.step < m.role->steps.n; m.step++) {
+        ok = run_step(&m, &m.role->steps.at[m.step]);
+        if (!ok) break;
+    }
+    ok = ok && compare_end(&m);
+    for (int s = 0; m.states && s < plan->graph.states.n; s++) spread_finish(&m.states[s]);
+    for (int r = 0; m.flights && r < m.role->steps.n; r++) spread_finish(&m.flights[r].source);
+    for (int i = 0; i < MAX_IN; i++) spread_finish(&m.in[i]);
+    for (int k = 0; k < MAX_OUT; k++) spread_finish(&m.out[k]);
+    free(m.cells);
+    free(m.states);
+    free(m.flights);
+    arena_finish(&m.arena);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- what it costs */
+
+/* An element loaded, compared, stored against a multiplication: measured with the nets of samples/. */
+static const double element_work = 2;
+
+double numeric_work(const Plan *plan, const Program *program) {
+    const Graph *graph = &plan->graph;
+    double work = field_graph_work(graph), a_rank = 0;
+    const Role *role = &program->roles.at[0];
+    for (int s = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        FieldTensor in[MAX_IN], out[MAX_OUT];
+        for (int i = 0; i < step->nin + step->nout; i++) {
+            const Instance *instance = &role->instances.at[i < step->nin ? step->in[i] : step->out[i - step->nin]];
+            const TensorType *type = &graph->values.at[instance->value].type;
+            FieldTensor *tensor = i < step->nin ? &in[i] : &out[i - step->nin];
+            *tensor = (FieldTensor){.dtype = type->dtype, .hidden = type->hidden, .global = type->shape};
+            own_box(instance->layout, &type->shape, 0, &tensor->box); /* the largest */
+            a_rank += element_work * (double)elements_of(&tensor->box);
+        }
+        if (step->kind == STEP_KERNEL && step->nnodes == 1) a_rank += field_work(graph, &graph->nodes.at[step->node[0]], in, out);
+    }
+    return work + a_rank * graph->nranks;
+}
+
+double numeric_bytes(const Plan *plan, const Program *program) {
+    const Graph *graph = &plan->graph;
+    double bytes = 0;
+    for (int v = 0; v < graph->values.n; v++) bytes += (double)sizeof(Fe) * (double)shape_elements(&graph->values.at[v].type.shape);
+    for (int s = 0; s < graph->states.n; s++)
+        if (graph->states.at[s].layout) bytes += (double)sizeof(Fe) * graph->nranks * (double)own_max_elements(graph->states.at[s].layout, &graph->states.at[s].type.shape);
+    const Role *role = &program->roles.at[0];
+    return bytes + (double)sizeof(Fe) * graph->nranks * (double)role->arena_bytes / CELL_BYTES;
+}

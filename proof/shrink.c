@@ -1,0 +1,311 @@
+/* A small case with the pattern of a large one: the same operator or communication, digits above 3 made 3 or 2, sizes as small as leaves every split
+ * as even, uneven or empty as it was, with the same boundaries in common. */
+#include "proof/shrink.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------- ranks */
+
+/* The rank number as a mixed radix in which every digit of every layout is a run of neighbours: positions between boundaries. */
+typedef struct Radix {
+    int n;
+    int64_t bound[2 * MAX_DIGITS], small[2 * MAX_DIGITS]; /* ascending, each divides the next; of the small case likewise */
+} Radix;
+
+static bool radix_add(Radix *radix, int64_t bound) {
+    int at = 0;
+    while (at < radix->n && radix->bound[at] < bound) at++;
+    if (at < radix->n && radix->bound[at] == bound) return true;
+    if (radix->n == 2 * MAX_DIGITS) return false;
+    memmove(radix->bound + at + 1, radix->bound + at, (size_t)(radix->n++ - at) * sizeof *radix->bound);
+    radix->bound[at] = bound;
+    return true;
+}
+
+/* False: digits of meshes that have no common refinement. */
+static bool radix_init(Radix *radix, const Case *c, int most) {
+    radix->n = 0;
+    bool ok = radix_add(radix, 1) && radix_add(radix, c->nranks);
+    for (int t = 0; t < case_tensors(c); t++)
+        for (int i = 0; ok && i < c->layout[t].start[c->layout[t].ndim + NREDUCTIONS]; i++) {
+            Digit d = c->layout[t].digit[i];
+            ok = radix_add(radix, d.stride) && radix_add(radix, (int64_t)d.stride * d.size);
+        }
+    radix->small[0] = 1;
+    for (int i = 1; ok && i < radix->n; i++) {
+        int64_t size = radix->bound[i] / radix->bound[i - 1];
+        ok = radix->bound[i] % radix->bound[i - 1] == 0;
+        radix->small[i] = radix->small[i - 1] * (size > most ? most : size);
+        ok = ok && radix->small[i] <= 1 << 20;
+    }
+    return ok;
+}
+
+static int64_t radix_small(const Radix *radix, int64_t bound) {
+    int at = 0;
+    while (radix->bound[at] != bound) at++;
+    return radix->small[at];
+}
+
+static void layout_shrink(const Radix *radix, const Layout *layout, Layout *small) {
+    *small = *layout;
+    for (int i = 0; i < layout->start[layout->ndim + NREDUCTIONS]; i++) {
+        Digit d = layout->digit[i];
+        int64_t low = radix_small(radix, d.stride), high = radix_small(radix, (int64_t)d.stride * d.size);
+        small->digit[i] = (Digit){.size = (int32_t)(high / low), .stride = (int32_t)low};
+    }
+}
+
+/* ---------------------------------------------------------------- sizes */
+
+enum { MAX_LISTS = MAX_IN + MAX_OUT };
+/* All lists of digits that divide one index. */
+typedef struct Lists {
+    int n;
+    const Layout *own[MAX_LISTS], *small[MAX_LISTS];
+    int list[MAX_LISTS];
+} Lists;
+
+static void lists_add(Lists *lists, const Case *own, const Case *small, int tensor, int dim) {
+    lists->own[lists->n] = &own->layout[tensor];
+    lists->small[lists->n] = &small->layout[tensor];
+    lists->list[lists->n++] = dim;
+}
+
+/* How a list divides a size: the first level at which parts differ (-1: none does), and whether the last parts have none, one, or more. At each
+ * level parts are of at most two neighbouring sizes. */
+typedef struct Manner {
+    int uneven;
+    int64_t least, most;
+} Manner;
+
+static Manner manner_of(const Layout *layout, int list, int64_t size) {
+    Manner manner = {.uneven = -1, .least = size, .most = size};
+    for (int i = 0; i < layout_count(layout, list); i++) {
+        int64_t parts = layout_list(layout, list)[i].size;
+        if (manner.uneven < 0 && manner.least % parts) manner.uneven = i;
+        manner.least /= parts;
+        manner.most = (manner.most + parts - 1) / parts;
+    }
+    if (manner.least > 2) manner.least = 2;
+    if (manner.most > 2) manner.most = 2;
+    return manner;
+}
+
+static bool same_lists(const Layout *a, int list_a, const Layout *b, int list_b) {
+    int n = layout_count(a, list_a);
+    return n == layout_count(b, list_b) && !memcmp(layout_list(a, list_a), layout_list(b, list_b), (size_t)n * sizeof(Digit));
+}
+
+static bool keeps_manner(const Lists *lists, int64_t size, int64_t small) {
+    for (int i = 0; i < lists->n; i++) {
+        Manner a = manner_of(lists->own[i], lists->list[i], size), b = manner_of(lists->small[i], lists->list[i], small);
+        if (a.uneven != b.uneven || a.least != b.least || (layout_count(lists->own[i], lists->list[i]) && a.most != b.most)) return false;
+        if (i == 0 || same_lists(lists->own[i], lists->list[i], lists->own[0], lists->list[0])) continue;
+        if (own_list_same(lists->own[i], lists->list[i], lists->own[0], lists->list[0], size) !=
+            own_list_same(lists->small[i], lists->list[i], lists->small[0], lists->list[0], small))
+            return false;
+    }
+    return true;
+}
+
+/* The least size that is divided in the same manner; 0: none that is small. */
+static int64_t small_size(const Lists *lists, int64_t size, bool keep, int number) {
+    int64_t most = 1;
+    for (int i = 0; i < lists->n; i++)
+        if (layout_split(lists->small[i], lists->list[i]) > most) most = layout_split(lists->small[i], lists->list[i]);
+    if (size == 1) return 1;
+    if (most == 1) {
+        int64_t few = 2 + number % 2; /* neighbouring indices differ in size: one cannot stand for the other */
+        return keep || size < few ? size : few;
+    }
+    for (int64_t small = 2; small <= size && small <= 4 * most + 4; small++)
+        if (keeps_manner(lists, size, small)) return small;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- operators */
+
+static Shape *shape_of(Case *c, int tensor) { return &c->value[tensor].type.shape; }
+static const int8_t *map_of(const Letters *letters, const Case *c, int tensor) { return tensor < c->node.nin ? letters->in[tensor] : letters->out[tensor - c->node.nin]; }
+
+static bool letters_shrink(const Case *own, const Letters *letters, Case *small, bool keep) {
+    for (int letter = 0; letter < letters->n; letter++) {
+        Lists lists = {0};
+        for (int t = 0; t < case_tensors(own); t++)
+            for (int d = 0; d < own->layout[t].ndim; d++)
+                if (map_of(letters, own, t)[d] == letter && lists.n < MAX_LISTS) lists_add(&lists, own, small, t, d);
+        int64_t size = small_size(&lists, letters->size[letter], keep, letter);
+        if (!size) return false;
+        for (int t = 0; t < case_tensors(own); t++)
+            for (int d = 0; d < own->layout[t].ndim; d++)
+                if (map_of(letters, own, t)[d] == letter) shape_of(small, t)->dim[d] = size;
+    }
+    return true;
+}
+
+static int64_t few(int64_t size, int64_t most) { return size < most ? size : most; }
+
+/* Dimensions that slice and slice_grad cut: what is before, taken and behind stays none or some. */
+static void slice_shrink(const Case *own, const Letters *letters, Case *small) {
+    int wide = own->node.op == OP_slice ? 0 : 1, first = own->value[wide].type.hidden;
+    Attr *begin = &small->node.attr[op_attr(own->node.op, "begin")], *end = &small->node.attr[op_attr(own->node.op, "end")];
+    for (int d = first; d < own->value[wide].type.shape.ndim; d++) {
+        int64_t *from = &begin->ints[d - first], *to = &end->ints[d - first];
+        if (map_of(letters, own, wide)[d] >= 0) {
+            *from = 0;
+            *to = shape_of(small, wide)->dim[d];
+            continue;
+        }
+        int64_t size = own->value[wide].type.shape.dim[d];
+        if (*from < 0) *from += size;
+        if (*to < 0) *to += size;
+        int64_t before = few(*from, 1), taken = few(*to - *from, 2), behind = few(size - *to, 1);
+        *from = before;
+        *to = before + taken;
+        shape_of(small, wide)->dim[d] = before + taken + behind;
+        shape_of(small, 1 - wide)->dim[d] = taken;
+    }
+}
+
+/* The dimension along which concat joins and split divides. */
+static bool axis_shrink(const Case *own, Case *small) {
+    const Attr *axis = &own->node.attr[op_attr(own->node.op, "axis")];
+    int nin = own->node.nin, hidden = own->value[0].type.hidden;
+    int64_t d = axis->given ? axis->i : 0, ndim = own->value[0].type.shape.ndim - hidden, all = 0;
+    if (d < 0) d += ndim;
+    if (d < 0 || d >= ndim) return false;
+    d += hidden;
+    int whole = own->node.op == OP_concat ? nin : 0;
+    for (int t = 0; t < case_tensors(own); t++) {
+        if (t == whole) continue;
+        int64_t part = few(own->value[t].type.shape.dim[d], own->node.op == OP_concat ? 2 + t % 2 : 2);
+        shape_of(small, t)->dim[d] = part;
+        all += part;
+    }
+    shape_of(small, whole)->dim[d] = all;
+    return true;
+}
+
+/* No common factors: the sizes stay, and so do splits where they divide them. */
+static bool group_keep(const Case *own, Case *small, const int *x, int nx, const int *y, int ny) {
+    for (int i = 0; i < nx; i++) shape_of(small, 0)->dim[x[i]] = own->value[0].type.shape.dim[x[i]];
+    for (int j = 0; j < ny; j++) shape_of(small, 1)->dim[y[j]] = own->value[1].type.shape.dim[y[j]];
+    return true;
+}
+
+/* One group of a reshape: dimensions i0 .. i1 of x and j0 .. j1 of y have the same product, only the leading ones are split, by the same digits. Sizes
+ * are products of common factors where their partial products divide each other; each factor becomes small. */
+static bool group_shrink(const Case *own, Case *small, const int *x, int nx, const int *y, int ny, bool keep) {
+    const Shape *from = &own->value[0].type.shape, *to = &own->value[1].type.shape;
+    Lists lists = {0};
+    lists_add(&lists, own, small, 0, x[0]);
+    lists_add(&lists, own, small, 1, y[0]);
+    if (nx == 1 && ny == 1) {
+        int64_t size = small_size(&lists, from->dim[x[0]], keep, x[0]);
+        shape_of(small, 0)->dim[x[0]] = shape_of(small, 1)->dim[y[0]] = size;
+        return size > 0;
+    }
+    /* From the right: a and b are the products of the dimensions seen so far, last the greater product up to which both are done. */
+    int i = nx, j = ny;
+    int64_t a = from->dim[x[nx - 1]], b = to->dim[y[ny - 1]], last = 1, small_x = 1, small_y = 1;
+    while (i > 0 && j > 0) {
+        int64_t next = a < b ? a : b, factor = next / last, size = few(factor, 2);
+        if (next % last) return keep && group_keep(own, small, x, nx, y, ny);
+        if (i == 1 && j == 1) { /* the leading factor: splits divide it */
+            int64_t parts = layout_split(&own->layout[0], x[0]);
+            if (factor % parts) return false;
+            if (parts > 1) size = layout_split(&small->layout[0], x[0]) * few(factor / parts, 2);
+        }
+        last = next;
+        small_x *= size;
+        small_y *= size;
+        bool end_x = a == next, end_y = b == next;
+        if (end_x) {
+            shape_of(small, 0)->dim[x[--i]] = small_x;
+            small_x = 1;
+            if (i > 0) a *= from->dim[x[i - 1]];
+        }
+        if (end_y) {
+            shape_of(small, 1)->dim[y[--j]] = small_y;
+            small_y = 1;
+            if (j > 0) b *= to->dim[y[j - 1]];
+        }
+    }
+    return i == 0 && j == 0;
+}
+
+static bool reshape_shrink(const Case *own, Case *small, bool keep) {
+    const Shape *from = &own->value[0].type.shape, *to = &own->value[1].type.shape;
+    int x[MAX_NDIM], y[MAX_NDIM], nx = 0, ny = 0, i = 0, j = 0;
+    for (int d = 0; d < from->ndim; d++)
+        if (from->dim[d] != 1) x[nx++] = d;
+    for (int d = 0; d < to->ndim; d++)
+        if (to->dim[d] != 1) y[ny++] = d;
+    while (i < nx && j < ny) {
+        int i0 = i, j0 = j;
+        int64_t a = from->dim[x[i++]], b = to->dim[y[j++]];
+        while (a != b) {
+            if ((a < b && i == nx) || (a > b && j == ny)) return false;
+            if (a < b) a *= from->dim[x[i++]];
+            else b *= to->dim[y[j++]];
+        }
+        if (!group_shrink(own, small, x + i0, i - i0, y + j0, j - j0, keep)) return false;
+    }
+    return i == nx && j == ny;
+}
+
+/* Attributes that say sizes. */
+static void attributes_shrink(Case *small) {
+    int shape = op_attr(small->node.op, "shape"), replicas = op_attr(small->node.op, "replicas");
+    const TensorType *type = &small->value[small->node.nin].type;
+    if (shape >= 0) {
+        Attr *attr = &small->node.attr[shape];
+        attr->n = type->shape.ndim - type->hidden;
+        for (int d = 0; d < attr->n; d++) attr->ints[d] = type->shape.dim[type->hidden + d];
+    }
+    if (replicas >= 0) small->node.attr[replicas].i = type->shape.dim[0];
+}
+
+static bool operator_shrink(const Case *own, Case *small, bool keep, char *why, size_t n) {
+    Letters letters;
+    if (!node_letters(&own->graph, &own->node, &letters, why, n)) return false;
+    bool ok = letters.reshape ? reshape_shrink(own, small, keep) : letters_shrink(own, &letters, small, keep);
+    if (ok && (own->node.op == OP_slice || own->node.op == OP_slice_grad)) slice_shrink(own, &letters, small);
+    if (ok && (own->node.op == OP_concat || own->node.op == OP_split)) ok = axis_shrink(own, small);
+    if (ok) attributes_shrink(small);
+    else snprintf(why, n, "no small sizes are divided like its own");
+    return ok;
+}
+
+static bool communication_shrink(const Case *own, Case *small, char *why, size_t n) {
+    for (int d = 0; d < own->value[0].type.shape.ndim; d++) {
+        Lists lists = {0};
+        lists_add(&lists, own, small, 0, d);
+        lists_add(&lists, own, small, 1, d);
+        int64_t size = small_size(&lists, own->value[0].type.shape.dim[d], false, d);
+        if (!size) {
+            snprintf(why, n, "no small sizes are divided like its own");
+            return false;
+        }
+        shape_of(small, 0)->dim[d] = shape_of(small, 1)->dim[d] = size;
+    }
+    return true;
+}
+
+void case_copy(const Case *own, Case *copy) {
+    *copy = *own;
+    copy->graph.values.at = copy->value;
+}
+
+bool case_shrink(const Case *own, int most, bool keep, Case *small, char *why, size_t n) {
+    Radix radix;
+    if (!radix_init(&radix, own, most)) {
+        snprintf(why, n, "its layouts have no common refinement");
+        return false;
+    }
+    case_copy(own, small);
+    small->nranks = small->graph.nranks = (int)radix.small[radix.n - 1];
+    for (int t = 0; t < case_tensors(own); t++) layout_shrink(&radix, &own->layout[t], &small->layout[t]);
+    return own->communication ? communication_shrink(own, small, why, n) : operator_shrink(own, small, keep, why, n);
+}
