@@ -347,10 +347,13 @@ static bool cut(const FieldTensor *piece, const FieldTensor *whole, const int64_
     if (inward && !walk_add(&walk, whole, map, shift, false, why, n)) return false;
     if (!walk_add(&walk, piece, map, NULL, true, why, n)) return false;
     if (!inward && !walk_add(&walk, whole, map, shift, false, why, n)) return false;
-    /* Where a dimension is not cut, both hold the same part of it. */
-    for (int d = 0; d < piece->global.ndim && !walk.empty; d++)
-        if (piece->global.dim[d] == whole->global.dim[d] && (piece->box.begin[d] != whole->box.begin[d] || piece->box.end[d] != whole->box.end[d]))
-            return field_fail(why, n, "a piece and its whole hold different parts of a dimension that is not cut");
+    for (int d = 0; d < piece->global.ndim && !walk.empty; d++) {
+        bool is_cut = piece->global.dim[d] != whole->global.dim[d];
+        int64_t begin = is_cut ? 0 : piece->box.begin[d], end = is_cut ? whole->global.dim[d] : piece->box.end[d];
+        bool piece_fits = !is_cut || (piece->box.begin[d] == 0 && piece->box.end[d] == piece->global.dim[d]);
+        if (!piece_fits || whole->box.begin[d] != begin || whole->box.end[d] != end)
+            return field_fail(why, n, is_cut ? "a dimension that is cut is not there as a whole" : "a piece and its whole hold different parts of a dimension that is not cut");
+    }
     walk_run(&walk, copy_row, NULL);
     return true;
 }

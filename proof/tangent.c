@@ -228,7 +228,6 @@ static const TangentRow tangents[NOPS] = {
     [OP_sigmoid] = {.slope = slope_sigmoid},
     [OP_square] = {.slope = slope_square},
     [OP_replicate] = {.rule = tangent_linear},
-    [OP_replica_sum] = {.rule = tangent_linear},
 };
 
 bool field_has_tangent(OpCode op) {

@@ -1,0 +1,131 @@
+#include "tests/proof/trials.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#define S(...) {.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}}
+#define INTS(...) {.given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = {__VA_ARGS__}}
+#define INT(v) {.given = true, .i = (v)}
+#define REAL(v) {.given = true, .f = (v)}
+#define TEXT(v) {.given = true, .text = (v)}
+
+const Trial trials[] = {
+    {.op = OP_matmul, .nin = 2, .in = {S(7, 5), S(5, 3)}},
+    {.op = OP_matmul, .nin = 2, .in = {S(2, 7, 5), S(5, 3)}},
+    {.op = OP_matmul, .nin = 2, .in = {S(5, 7), S(3, 5)}, .attr = {INT(1), INT(1)}},
+    {.op = OP_matmul, .nin = 2, .in = {S(3, 1, 4, 6), S(2, 6, 5)}},
+    {.op = OP_matmul, .nin = 2, .in = {S(3, 40, 70), S(3, 70, 6)}, .hidden = true},
+    {.op = OP_add, .nin = 2, .in = {S(8, 6), S(8, 1)}},
+    {.op = OP_add, .nin = 2, .in = {S(3, 8, 6), S(3, 6)}, .hidden = true},
+    {.op = OP_sub, .nin = 2, .in = {S(6), S(8, 6)}},
+    {.op = OP_mul, .nin = 2, .in = {S(4, 1, 3), S(5, 1)}},
+    {.op = OP_div, .nin = 2, .in = {S(8, 6), S(6)}, .inverted = true},
+    {.op = OP_neg, .nin = 1, .in = {S(7, 5)}},
+    {.op = OP_relu, .nin = 1, .in = {S(7, 5)}, .hashed = true},
+    {.op = OP_tanh, .nin = 1, .in = {S(7, 5)}, .hashed = true},
+    {.op = OP_exp, .nin = 1, .in = {S(7, 5)}, .hashed = true},
+    {.op = OP_log, .nin = 1, .in = {S(7, 5)}, .hashed = true},
+    {.op = OP_sqrt, .nin = 1, .in = {S(7, 5)}, .hashed = true},
+    {.op = OP_sigmoid, .nin = 1, .in = {S(7, 5)}, .hashed = true},
+    {.op = OP_square, .nin = 1, .in = {S(7, 5)}},
+    {.op = OP_softmax, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INT(1)}, .hashed = true},
+    {.op = OP_softmax, .nin = 1, .in = {S(4, 6, 3)}, .hashed = true, .hidden = true},
+    {.op = OP_sum, .nin = 1, .in = {S(4, 6, 3)}},
+    {.op = OP_sum, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(1)}},
+    {.op = OP_sum, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(-1, 0), INT(1)}},
+    {.op = OP_sum, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(0)}, .hidden = true},
+    {.op = OP_mean, .nin = 1, .in = {S(4, 6, 3)}},
+    {.op = OP_mean, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(1)}},
+    {.op = OP_mean, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(0)}, .hidden = true},
+    {.op = OP_max, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(1), INT(1)}},
+    {.op = OP_max, .nin = 1, .in = {S(4, 6, 3)}},
+    {.op = OP_transpose, .nin = 1, .in = {S(4, 6, 3)}},
+    {.op = OP_transpose, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(1, 2, 0)}},
+    {.op = OP_transpose, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(1, 0)}, .hidden = true},
+    {.op = OP_reshape, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(8, 9)}},
+    {.op = OP_reshape, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INTS(2, 9)}, .hidden = true},
+    {.op = OP_slice, .nin = 1, .in = {S(4, 6)}, .attr = {INTS(0, 1), INTS(4, -1)}},
+    {.op = OP_slice, .nin = 1, .in = {S(3, 4, 6)}, .attr = {INTS(1, 0), INTS(4, 6)}, .hidden = true},
+    {.op = OP_slice_grad, .nin = 1, .in = {S(4, 4)}, .attr = {INTS(0, 1), INTS(4, -1), INTS(4, 6)}},
+    {.op = OP_concat, .nin = 3, .in = {S(2, 5), S(7, 5), S(3, 5)}},
+    {.op = OP_concat, .nin = 2, .in = {S(3, 2, 5), S(3, 2, 4)}, .attr = {INT(-1)}, .hidden = true},
+    {.op = OP_split, .nin = 1, .in = {S(4, 6)}, .attr = {INT(3), INT(1)}},
+    {.op = OP_split, .nin = 1, .in = {S(3, 4, 6)}, .attr = {INT(2)}, .hidden = true},
+    {.op = OP_replicate, .nin = 1, .in = {S(4, 6)}, .attr = {INT(5)}},
+    {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .hidden = true},
+    {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .attr = {INT(1)}, .hidden = true},
+    {.op = OP_einsum, .nin = 2, .in = {S(7, 5), S(7, 3)}, .attr = {TEXT("ab,ac->bc")}},
+    {.op = OP_einsum, .nin = 2, .in = {S(3, 7, 5), S(3, 5, 4)}, .attr = {TEXT("ead,edb->ab")}},
+    {.op = OP_einsum, .nin = 2, .in = {S(3, 7, 5), S(3, 7, 4)}, .attr = {TEXT("ab,ac->cb")}, .hidden = true},
+    {.op = OP_einsum, .nin = 2, .in = {S(7, 5), S(3)}, .attr = {TEXT("ab,c->bc")}},
+    {.op = OP_relu_grad, .nin = 2, .in = {S(7, 5), S(7, 5)}, .hashed = true},
+    {.op = OP_tanh_grad, .nin = 2, .in = {S(7, 5), S(7, 5)}},
+    {.op = OP_sqrt_grad, .nin = 2, .in = {S(7, 5), S(7, 5)}, .inverted = true},
+    {.op = OP_sigmoid_grad, .nin = 2, .in = {S(7, 5), S(7, 5)}},
+    {.op = OP_square_grad, .nin = 2, .in = {S(7, 5), S(7, 5)}},
+    {.op = OP_softmax_grad, .nin = 2, .in = {S(4, 6, 3), S(4, 6, 3)}, .attr = {INT(1)}},
+    {.op = OP_softmax_grad, .nin = 2, .in = {S(4, 6), S(4, 6)}},
+    {.op = OP_max_mask, .nin = 2, .in = {S(7, 5), S(7, 5)}},
+    {.op = OP_sum_grad, .nin = 1, .in = {S(4)}, .attr = {INTS(1), INTS(4, 6)}},
+    {.op = OP_mean_grad, .nin = 1, .in = {S(4, 1)}, .attr = {INTS(1), INTS(4, 6)}},
+    {.op = OP_mean_grad, .nin = 1, .in = {S(3, 4)}, .attr = {INTS(1), INTS(4, 6)}, .hidden = true},
+    {.op = OP_sum_to, .nin = 1, .in = {S(5, 8, 6)}, .attr = {INTS(8, 1)}},
+    {.op = OP_sgd, .nin = 2, .in = {S(7, 5), S(7, 5)}, .attr = {REAL(0.5)}},
+    {.op = OP_momentum, .nin = 3, .in = {S(7, 5), S(7, 5), S(7, 5)}, .attr = {REAL(0.5), REAL(0.25)}},
+};
+const int ntrials = sizeof trials / sizeof *trials;
+
+void trial_open(TrialGraph *t, const Trial *trial, DType dtype) {
+    int in[MAX_IN];
+    RuleError error;
+    arena_init(&t->arena);
+    graph_init(&t->graph, &t->arena);
+    t->graph.nranks = 1;
+    for (int i = 0; i < trial->nin; i++) {
+        Input input = {.name = arena_printf(&t->arena, "x%d", i), .type = {dtype, trial->hidden, trial->in[i]}};
+        in[i] = graph_input(&t->graph, graph_add_input(&t->graph, input));
+    }
+    int id = graph_add(&t->graph, trial->op, in, trial->nin, trial->attr, "y", (Span){0}, &error);
+    cr_assert(id >= 0, "%s: %s", op_table[trial->op].name, error.text);
+    t->node = &t->graph.nodes.at[id];
+}
+
+void trial_close(TrialGraph *t) {
+    arena_finish(&t->arena);
+}
+
+uint64_t trial_random(uint64_t *state) { /* splitmix64 */
+    uint64_t x = *state += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+/* A factor of a reshape stands for so many equal parts of a dimension. */
+static FieldTensor box_of(const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end) {
+    FieldTensor t = {.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .box.ndim = type->shape.ndim};
+    for (int d = 0; d < type->shape.ndim; d++) {
+        int64_t each = map[d] >= 0 ? type->shape.dim[d] / rule->factor[map[d]].size : 1;
+        t.box.begin[d] = map[d] >= 0 ? begin[map[d]] * each : 0;
+        t.box.end[d] = map[d] >= 0 ? end[map[d]] * each : type->shape.dim[d];
+    }
+    return t;
+}
+
+void trial_boxes(const TrialGraph *t, const int64_t *begin, const int64_t *end, FieldTensor *in, FieldTensor *out) {
+    const Node *node = t->node;
+    for (int i = 0; i < node->nin; i++)
+        in[i] = box_of(&t->graph.values.at[node->in[i]].type, node->rule, node->rule->in[i], begin, end);
+    for (int k = 0; k < node->nout; k++)
+        out[k] = box_of(&t->graph.values.at[node->out[k]].type, node->rule, node->rule->out[k], begin, end);
+}
+
+void trial_parts(const TrialGraph *t, bool contracted, uint64_t *random, int64_t *begin, int64_t *end) {
+    const Rule *rule = t->node->rule;
+    for (int f = 0; f < rule->nfactors; f++) {
+        int64_t size = rule->factor[f].size;
+        bool cut = !rule->factor[f].whole && (contracted || !rule_contracted(rule, t->node->nout, f));
+        begin[f] = cut ? (int64_t)(trial_random(random) % (uint64_t)size) : 0;
+        end[f] = cut ? begin[f] + (int64_t)(trial_random(random) % (uint64_t)(size - begin[f] + 1)) : size;
+    }
+}
