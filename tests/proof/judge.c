@@ -2,8 +2,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "compiler/compiler.h"
+#include "compiler/fuzz_net.h"
+#include "proof/field.h"
 #include "tests/proof/simulate.h"
 
 /* ---------------------------------------------------------------- right plans */
@@ -24,7 +27,7 @@ static const JudgeCase cases[] = {
 };
 enum { NCASES = sizeof cases / sizeof *cases };
 
-enum { MUTANTS_A_PLAN = 3 * NMUTANTS, TRIES = 30 };
+enum { MUTANTS_A_PLAN = 2 * NMUTANTS, TRIES = 30, MOST_WORK = 200000 };
 
 static bool compile_text(Plan *plan, Arena *arena, const Options *options, const char *text, size_t n, bool may_reject, Text *report) {
     Diags diags;
@@ -56,6 +59,26 @@ static bool compile_case(Plan *plan, Arena *arena, const JudgeCase *which, Text 
     return compile_text(plan, arena, &options, text, n, false, report);
 }
 
+/* A random net; *some false where pcc rejects it, or it is too large to be simulated often. */
+static bool compile_net(Plan *plan, Arena *arena, uint64_t seed, char *name, size_t n, bool *some, Text *report) {
+    FuzzNet net;
+    Text text = {0}, flags = {0};
+    fuzz_make(&net, arena, seed);
+    fuzz_print(&text, &net);
+    fuzz_flags(&flags, &net);
+    snprintf(name, n, "fuzz-net --seed %llu, %s", (unsigned long long)seed, flags.at);
+    Options options = {.input = "net.dsl", .output = "/dev/null", .optimize = net.optimize, .redistribution = net.redistribution, .whole_updates = net.whole_updates};
+    options.overrides.nranks = net.nranks;
+    options.overrides.replicas = net.mode == MODE_DATA_PARALLEL ? net.replicas : 0;
+    bool ok = compile_text(plan, arena, &options, text.at, text.n, true, report);
+    double work = 0;
+    for (int i = 0; ok && i < plan->graph.nodes.n; i++) work += rule_flops(plan->graph.nodes.at[i].op, plan->graph.nodes.at[i].rule);
+    *some = ok && work < MOST_WORK;
+    text_finish(&flags);
+    text_finish(&text);
+    return ok || report->n == 0;
+}
+
 /* ---------------------------------------------------------------- one wrong plan */
 
 typedef struct Right {
@@ -68,6 +91,22 @@ typedef struct Right {
 static bool compositional(const Plan *plan, Error *error) {
     Proof proof;
     return proof_check(plan, &(ProofOptions){.compositional = true}, &proof, error);
+}
+
+/* Whether running it over the field finds it, in a process of its own: what the compositional part has not refused may not be run at all. */
+static bool numeric_rejects(const Plan *plan, uint64_t seed) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child < 0) return false;
+    if (child == 0) {
+        char why[300];
+        if (!freopen("/dev/null", "w", stderr)) _exit(2); /* a failed assertion is not this run's */
+        _exit(numeric_program(plan, &plan->programs.at[0], seed, why, sizeof why) ? 0 : 1);
+    }
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        ;
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
 static void judge_mutant(Judge *judge, const Right *right, MutantKind kind, Random *random) {
@@ -92,6 +131,10 @@ static void judge_mutant(Judge *judge, const Right *right, MutantKind kind, Rand
                 count->counted++;
                 judge->counted++;
                 count->rejected += !proved;
+                if (judge->numeric) {
+                    count->numeric_tried++;
+                    count->numeric_rejected += numeric_rejects(&wrong, judge->seed);
+                }
                 if (proved) {
                     judge->missed++;
                     text_printf(&judge->report, "PROVED: %s, %s (%s), random %llu; the simulation: %s\n", right->name, mutant_name[kind], what, (unsigned long long)before, why);
@@ -109,10 +152,15 @@ static void judge_mutant(Judge *judge, const Right *right, MutantKind kind, Rand
 static bool right_begin(Judge *judge, int number, Arena *arena, Right *right, bool *some) {
     Error error = {0};
     char why[300];
-    const JudgeCase *which = &cases[number % NCASES];
     *some = true;
-    snprintf(right->name, sizeof right->name, "%s on %d ranks, -O%d", which->file, which->nranks, which->optimize);
-    if (!compile_case(&right->plan, arena, which, &judge->report)) return false;
+    if (number % 2) {
+        if (!compile_net(&right->plan, arena, judge->seed * 1000003 + (uint64_t)number, right->name, sizeof right->name, some, &judge->report)) return false;
+    } else {
+        const JudgeCase *which = &cases[number / 2 % NCASES];
+        snprintf(right->name, sizeof right->name, "%s on %d ranks, -O%d", which->file, which->nranks, which->optimize);
+        if (!compile_case(&right->plan, arena, which, &judge->report)) return false;
+    }
+    if (!*some) return true;
     if (!simulate_reference(&right->reference, &right->plan.graph, judge->seed + (uint64_t)number, arena, why, sizeof why)) {
         text_printf(&judge->report, "%s: the graph cannot be simulated: %s\n", right->name, why);
         return false;
@@ -130,6 +178,7 @@ static bool right_begin(Judge *judge, int number, Arena *arena, Right *right, bo
 }
 
 static bool done(const Judge *judge, double begin) {
+    if (judge->stop && judge->missed) return true;
     return (judge->most > 0 && judge->counted >= judge->most) || (judge->seconds > 0 && now_seconds() - begin >= judge->seconds);
 }
 
@@ -144,7 +193,7 @@ bool judge_run(Judge *judge) {
         bool some;
         ok = right_begin(judge, number, &arena, &right, &some);
         for (int i = 0; ok && some && i < MUTANTS_A_PLAN && !done(judge, begin); i++) {
-            MutantKind kind = (MutantKind)(i % NMUTANTS);
+            MutantKind kind = (MutantKind)((number + i) % NMUTANTS);
             int64_t before = judge->kind[kind].parsed;
             for (int k = 0; k < TRIES && judge->kind[kind].parsed == before; k++) judge_mutant(judge, &right, kind, &random);
         }
@@ -155,17 +204,22 @@ bool judge_run(Judge *judge) {
 }
 
 void judge_print(const Judge *judge, FILE *out) {
-    int64_t parsed = 0, rejected = 0;
-    fprintf(out, "%-28s %8s %8s %8s %6s %8s\n", "what is wrong", "mutants", "counted", "rejected", "", "careful");
+    int64_t parsed = 0, rejected = 0, numeric = 0, tried = 0;
+    fprintf(out, "%-28s %8s %8s %6s %8s %8s %8s\n", "what is wrong", "mutants", "counted", "", "rejected", "numeric", "careful");
     for (int k = 0; k < NMUTANTS; k++) {
         const JudgeCount *count = &judge->kind[k];
-        fprintf(out, "%-28s %8lld %8lld %8lld %5.1f%% %8lld\n", mutant_name[k], (long long)count->parsed, (long long)count->counted, (long long)count->rejected,
-                count->parsed ? 100.0 * (double)count->counted / (double)count->parsed : 0, (long long)count->careful);
+        fprintf(out, "%-28s %8lld %8lld %5.1f%% %8lld %8lld %8lld\n", mutant_name[k], (long long)count->parsed, (long long)count->counted,
+                count->parsed ? 100.0 * (double)count->counted / (double)count->parsed : 0, (long long)count->rejected, (long long)count->numeric_rejected,
+                (long long)count->careful);
+        numeric += count->numeric_rejected;
+        tried += count->numeric_tried;
         parsed += count->parsed;
         rejected += count->rejected;
     }
-    fprintf(out, "%d plans, %lld mutants, %lld counted, %lld rejected, %d missed; %.1f s, %.0f a second\n", judge->plans, (long long)parsed, (long long)judge->counted,
-            (long long)rejected, judge->missed, judge->used_s, (double)parsed / judge->used_s);
+    fprintf(out, "%d plans, %lld mutants, %lld counted, %lld rejected, %d missed", judge->plans, (long long)parsed, (long long)judge->counted,
+            (long long)rejected, judge->missed);
+    if (tried) fprintf(out, "; numeric alone: %lld of %lld", (long long)numeric, (long long)tried);
+    fprintf(out, "; %.1f s, %.0f a second\n", judge->used_s, (double)parsed / judge->used_s);
 }
 
 void judge_finish(Judge *judge) {

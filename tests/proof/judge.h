@@ -12,6 +12,7 @@ typedef struct Judge {
     uint64_t seed;
     int64_t most;      /* counted mutants, 0: no limit */
     double seconds;    /* time, 0: no limit */
+    bool stop;         /* at the first that is missed */
     bool numeric;      /* try the numeric part alone as well */
     int plans;         /* right plans that were simulated and proved */
     double used_s;
