@@ -91,7 +91,7 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
             for (int64_t k = 0, n = shape_elements(&fast.out[o].local); k < n; k++) {
                 double a = get(&fast.out[o], k), b = get(&plain.out[o], k);
                 double tolerance = t->dtype == I32 ? 0 : (t->dtype == F32 ? 1e-4 : 1e-11) * (1 + fabs(b));
-                cr_assert(fabs(a - b) <= tolerance || (isnan(a) && isnan(b)), "%s %s result %d element %lld%s: %.17g, plainly %.17g",
+                cr_assert(a == b || fabs(a - b) <= tolerance || (isnan(a) && isnan(b)), "%s %s result %d element %lld%s: %.17g, plainly %.17g",
                           op_table[t->op].name, dtype_name[t->dtype], o, (long long)k, pass ? " in place" : "", a, b);
             }
         /* Once more with the results in the operands' storage. */
@@ -251,7 +251,7 @@ Test(kernels, cuts_and_joints_equal_the_plain_ones) {
 }
 
 Test(kernels, rows_equal_the_plain_ones) {
-    const Shape x[] = {SHAPE(8, 6), SHAPE(5, 70, 3), SHAPE(3, 4, 200), SHAPE(9), SHAPE(300, 200), SHAPE(2, 1, 5)};
+    const Shape x[] = {SHAPE(8, 6), SHAPE(5, 70, 3), SHAPE(3, 4, 70), SHAPE(9), SHAPE(150, 40), SHAPE(2, 1, 5)};
     for (size_t s = 0; s < sizeof x / sizeof *x; s++)
         for (int axis = -1; axis < x[s].ndim; axis++) {
             check(&(Trial){.op = OP_softmax, .nin = 1, .in = {x[s]}, .attr = {{.given = axis >= 0, .i = axis}}});
