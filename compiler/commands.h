@@ -1,11 +1,15 @@
 /* The subcommands of pcc. Each takes the arguments after its own name (argv[0] is the name) and returns an exit code. */
 #pragma once
+#include "proof/proof.h"
 
 /* pcc redistribute --mesh .. --shape .. --from .. --to ..: plans one conversion and prints it (PLAN.md 2). */
 int redistribute_command(int argc, char **argv);
-/* pcc check net.plan [--update]: reads a plan and proves it (PROOF.md 1). --update renews the checksum after an edit by hand and drops the
- * certificate. */
+/* pcc check net.plan [--update] [--prove=HOW] [--proof-budget T]: reads a plan, proves it (PROOF.md 1 and 2), and counts again what its header says.
+ * --update renews the checksum after an edit by hand and drops the certificate. */
 int check_command(int argc, char **argv);
+/* What --prove and --proof-budget take: "full", "compositional" or nothing (NULL); "0.2s", "500ms", "0.2" (seconds). False: something else. */
+bool read_proof_level(const char *value, ProofOptions *proof);
+bool read_proof_budget(const char *value, ProofOptions *proof);
 /* pcc --diff [--json] a.plan b.plan: what they do differently. Exit code 0: the same, 1: not. */
 int diff_command(int argc, char **argv);
 /* pcc fuzz-net --seed N [-o FILE]: writes a random net (fuzz_net.h). */

@@ -34,6 +34,8 @@ typedef enum {
     OPT_EXPLAIN,
     OPT_WARN,
     OPT_WHOLE_UPDATES,
+    OPT_PROVE,
+    OPT_PROOF_BUDGET,
     OPT_NO_PROOF,
     OPT_LIST_OPS,
     OPT_HELP,
@@ -79,6 +81,11 @@ static const struct OptionSpec {
     [OPT_WHOLE_UPDATES] = {"--whole-updates", ARGUMENT_NONE, "--whole-updates",
                            "every rank updates all of a large parameter, not a part that is\n"
                            "                        then gathered (same traffic; more time and memory)"},
+    [OPT_PROVE] = {"--prove", ARGUMENT_OPTIONAL, "--prove[=HOW]",
+                   "full: run the whole plan over a finite field whatever it takes;\n"
+                   "                        compositional: nothing numeric (default: what the budget allows)"},
+    [OPT_PROOF_BUDGET] = {"--proof-budget", ARGUMENT_REQUIRED, "--proof-budget T",
+                          "estimated time within which the whole plan is run (0.2s)"},
     [OPT_NO_PROOF] = {"--no-proof", ARGUMENT_NONE, "--no-proof", "do not prove the plan"},
     [OPT_LIST_OPS] = {"--list-ops", ARGUMENT_NONE, "--list-ops", "print the operators"},
     [OPT_HELP] = {"--help", ARGUMENT_NONE, "--help", "this text"},
@@ -274,6 +281,11 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return read_warning(options, value);
     case OPT_WHOLE_UPDATES:
         return options->whole_updates = true;
+    case OPT_PROVE:
+        options->prove = true;
+        return read_proof_level(value, &options->proof) || usage_error("--prove takes full or compositional, not '%s'", value);
+    case OPT_PROOF_BUDGET:
+        return read_proof_budget(value, &options->proof) || usage_error("--proof-budget takes a time such as 0.2s or 500ms, not '%s'", value);
     case OPT_NO_PROOF:
         options->prove = false;
         return true;
@@ -321,7 +333,7 @@ static bool read_option(CommandLine *line, int argc, char **argv, int *i) {
 
 static bool read_command_line(CommandLine *line, int argc, char **argv) {
     Options *options = &line->options;
-    *options = (Options){.optimize = 2, .prove = true, .redistribution = REDISTRIBUTE_AUTO, .ndump_ranks = 1, .overrides.nranks = 1};
+    *options = (Options){.optimize = 2, .prove = true, .proof = {.budget_s = PROOF_BUDGET_S}, .redistribution = REDISTRIBUTE_AUTO, .ndump_ranks = 1, .overrides.nranks = 1};
     vec_push(line->arena, &line->ranks, 0);
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != '\0') {

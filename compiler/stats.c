@@ -223,7 +223,9 @@ void stats_print(Text *text, Compilation *c) {
     text_printf(text, "time           %.2f ms, verification between passes %.2f ms\n", 1e3 * c->seconds, 1e3 * c->verify_seconds);
     for (int p = 0; p < c->npasses; p++)
         text_printf(text, "  %-12s %8.3f ms\n", c->pass[p].name, 1e3 * c->pass[p].seconds);
-    if (c->options->prove) text_printf(text, "proof          %.3f ms: %s\n", 1e3 * c->proof.seconds, c->proof.certificate);
+    if (c->options->prove)
+        text_printf(text, "proof          %.3f ms (steps %.3f, patterns %.3f, full size %.3f): %s\n", 1e3 * c->proof.seconds,
+                    1e3 * c->proof.compositional_s, 1e3 * c->proof.patterns_s, 1e3 * c->proof.whole_s, c->proof.certificate);
 }
 
 /* ---------------------------------------------------------------- JSON: docs/explain.md lists the keys */
@@ -352,6 +354,9 @@ void stats_json(Text *text, Compilation *c) {
     json_object(&json, "proof");
     json_bool(&json, "proved", c->options->prove);
     json_real(&json, "seconds", c->options->prove ? c->proof.seconds : 0);
+    json_real(&json, "steps_seconds", c->proof.compositional_s);
+    json_real(&json, "patterns_seconds", c->proof.patterns_s);
+    json_real(&json, "full_size_seconds", c->proof.whole_s);
     json_text(&json, "certificate", c->options->prove ? c->proof.certificate : NULL);
     json_end(&json);
     json_end(&json);

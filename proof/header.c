@@ -74,10 +74,10 @@ static bool sent_check(const Plan *plan, const Program *program, Text *text, Err
     }
     free(sent.elements);
     free(list.at);
-    if (!counted) text_printf(text, "sent: not counted again, on %d ranks the pieces are too many\n", plan->graph.nranks);
+    if (!counted) text_printf(text, "  sent: not counted again, on %d ranks the pieces are too many\n", plan->graph.nranks);
     else if (bytes != program->sent_bytes)
         return error_set(error, EXIT_REJECTED, "program %s: it says sent=%" PRId64 ", its communications send %" PRId64 " bytes", program->name, program->sent_bytes, bytes);
-    else text_printf(text, "sent: program %s sends %" PRId64 " bytes a step, as it says\n", program->name, bytes);
+    else text_printf(text, "  sent: program %s sends %" PRId64 " bytes a step, as it says\n", program->name, bytes);
     return true;
 }
 
@@ -88,7 +88,7 @@ static bool replicas_check(const Plan *plan, Text *text, Error *error) {
         if (value->type.hidden && value->type.shape.dim[0] != graph->replicas)
             return error_set(error, EXIT_REJECTED, "it says replicas %d, %s has %" PRId64, graph->replicas, value->name, value->type.shape.dim[0]);
     }
-    text_printf(text, "replicas: %d, as the graph has them\n", graph->replicas);
+    text_printf(text, "  replicas: %d, as the graph has them\n", graph->replicas);
     return true;
 }
 
@@ -96,6 +96,6 @@ bool proof_header(const Plan *plan, Text *text, Error *error) {
     if (!replicas_check(plan, text, error)) return false;
     for (int p = 0; p < plan->programs.n; p++)
         if (!sent_check(plan, &plan->programs.at[p], text, error)) return false;
-    text_printf(text, "hash: not checked, it is of the net before simplification, which the plan does not hold\n");
+    text_printf(text, "  hash: not checked, it is of the net before simplification, which the plan does not hold\n");
     return true;
 }
