@@ -101,6 +101,12 @@ void executor_disturb(Executor *executor, double roundings) {
     executor->roundings = roundings;
 }
 
+/* An operator that only moves or chooses elements rounds nothing. And max's result, moved by itself, would equal none of its operands: its gradient
+ * would vanish. */
+static bool rounds_nothing(OpCode op) {
+    return op_table[op].flops == 0 || op_table[op].reduction != REDUCE_SUM;
+}
+
 static void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number) {
     if (executor->roundings == 0) return;
     for (int64_t i = 0; i < n; i++)
@@ -118,7 +124,7 @@ static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *e
             for (int i = 0; ok && i < action->ncalls; i++) {
                 const Call *call = &cursor->calls.at[action->first_call + i];
                 ok = call->fn(&call->call, error);
-                for (int o = 0; ok && executor->backend->host && o < call->call.nout; o++)
+                for (int o = 0; ok && executor->backend->host && !rounds_nothing(call->call.op) && o < call->call.nout; o++)
                     disturb(executor, call->call.out[o].data, call->call.out[o].dtype, shape_elements(&call->call.out[o].local), action->step + o);
             }
             break;
