@@ -10,7 +10,7 @@
  *   localize.c     boxes: what one rank holds and computes
  *   partial.c      -O2: sums completed where that moves the fewest bytes
  *   collectives.c  -O2: the conversions of a value replanned together; flow.h, flow.c, tree.c: what these passes work on
- *   schedule.c     the order of steps; starts early, waits late
+ *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together
  *   memory.c       where every value lies
  *   emit.c         the plan, its text, its proof, the file
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form

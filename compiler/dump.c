@@ -18,6 +18,7 @@ typedef struct View {
     int *parameter; /* value -> n of %paran_.., 0: none */
     int *convert;   /* node -> number in its instance name */
     int nshown;
+    int bucket; /* of the step being shown, 0: none */
 } View;
 
 /* ---------------------------------------------------------------- pieces */
@@ -195,6 +196,7 @@ static void put_communication(const View *v, const Node *node) {
     layout_print(v->text, from->layout, from->type.hidden);
     text_printf(v->text, ", to: ");
     layout_print(v->text, to->layout, to->type.hidden);
+    if (v->bucket > 0) text_printf(v->text, ", bucket: %d", v->bucket);
     text_printf(v->text, "}");
 }
 
@@ -304,6 +306,7 @@ static void put_nodes(View *v) {
     }
     for (int i = 0; i < c->order.n; i++) {
         Item item = c->order.at[i];
+        v->bucket = item.bucket;
         if (!item.wait)
             put_node(v, item.node);
         else if (i > 0 && c->order.at[i - 1].node != item.node)

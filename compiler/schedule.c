@@ -4,14 +4,15 @@
  * source is ready at the start, its target used only after the wait. All ranks have the same order, so they start and wait for the same
  * communications in the same order: no rank can wait for one that another has not started (PROOF.md 1).
  * -O0: program order, wait directly after start, directly before the first user. Else:
- * - a communication starts as soon as its source is there, but at most WINDOW kernels before its first user, so that what is gathered
- *   early does not fill the memory; it is waited for directly before that user;
- * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state: the gradient's
- * communication runs beside the kernels between, and its memory is free soon after. */
+ * - a communication starts as soon as its source is there; one whose result is larger than its source (a gather) at most WINDOW kernels before
+ *   its first user, so that what is gathered early does not fill the memory. It is waited for directly before that user;
+ * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state, so the memory of both is free soon.
+ * -O2: the reductions of gradients run in buckets (buckets.c), started when their last gradient is there, and waited for as late as the bound on
+ * what is under way allows, at most until the end of the backward pass; their updates follow. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/compiler.h"
+#include "compiler/buckets.h"
 
 enum { WINDOW = 8 };
 enum { NEVER = -1 };
@@ -28,6 +29,8 @@ typedef struct Scheduler {
     int *position;                 /* node -> p; convert: of its first user, n for the loss, NEVER: no user */
     int *first_start, *next_start; /* position -> converts to start before it, by id; per node: the next of its position */
     char *state;                   /* per convert node: not begun, started, done */
+    Buckets buckets;
+    int nstarted; /* buckets */
 } Scheduler;
 enum { IDLE, STARTED, DONE };
 
@@ -58,36 +61,77 @@ static void note_reader(const Graph *g, const Node *node, int key, int *last_rea
     }
 }
 
-/* Sorts kernels, updates and writes: kernels in program order, an update WINDOW kernels after what it needs. */
+/* The bucket that brings a value to its user: NULL where there is none on the way. */
+static const Bucket *bucket_of(const Scheduler *s, int value) {
+    for (const Node *node = producer(s->g, value); node->op == OP_convert; node = producer(s->g, node->in[0])) {
+        int bucket = s->buckets.of[node - s->g->nodes.at];
+        if (bucket >= 0) return &s->buckets.at.at[bucket];
+    }
+    return NULL;
+}
+
+/* Moves updates up to where their gradients are there; writes follow. Readers of the states are known. */
+static void place_updates(Scheduler *s, int *key, const int *last_reader) {
+    const Graph *g = s->g;
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
+        int ready = 0, due = -1;
+        for (int i = 0; i < node->nin; i++) {
+            const Node *root = &g->nodes.at[root_node(g, node->in[i])];
+            int before = root->op == OP_read ? last_reader[root->state] : key[root_node(g, node->in[i])];
+            const Bucket *bucket = bucket_of(s, node->in[i]);
+            ready = before > ready ? before : ready;
+            if (bucket != NULL && bucket->due > due) due = bucket->due;
+        }
+        key[n] = due < 0 ? ready + WINDOW : (due > ready ? due : ready) + 1;
+    }
+    if (s->c->options->optimize > 1) buckets_of_updates(s->c, &s->buckets, key);
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node->op != OP_write) continue;
+        const Bucket *bucket = bucket_of(s, node->in[0]);
+        key[n] = bucket != NULL ? bucket->ready + 1 : key[root_node(g, node->in[0])];
+        if (last_reader[node->state] > key[n]) key[n] = last_reader[node->state];
+    }
+}
+
+/* A parameter enters the hidden dimension directly before its first user, not before the whole program. */
+static void place_replicas(const Graph *g, int *key, int count) {
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].op == OP_replicate) key[n] = count;
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++) {
+            int root = root_node(g, g->nodes.at[n].in[i]);
+            if (g->nodes.at[n].op != OP_convert && g->nodes.at[root].op == OP_replicate && key[n] < key[root]) key[root] = key[n];
+        }
+}
+
+/* Sorts kernels, updates and writes: kernels in program order, updates and writes after what they need. */
 static void order_kernels(Scheduler *s) {
     const Graph *g = s->g;
     Arena *arena = s->c->arena;
     Keyed *keyed = arena_alloc(arena, sizeof *keyed * (size_t)(g->nodes.n + 1));
     int *key = arena_alloc(arena, sizeof *key * (size_t)(g->nodes.n + 1)); /* leaves: 0 */
     int *last_reader = arena_alloc(arena, sizeof *last_reader * (size_t)(g->states.n + 1));
-    int window = s->c->options->optimize > 0 ? WINDOW : 0, count = 0;
+    int count = 0;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (is_leaf(node) || node->op == OP_convert) continue;
-        key[n] = ++count;
+        int own = ++count;
+        key[n] = node->op == OP_replica_sum && s->c->options->optimize > 0 ? 0 : own; /* a gradient: as soon as it can be */
         for (int i = 0; i < node->nin; i++) {
             int before = key[root_node(g, node->in[i])];
             key[n] = before > key[n] ? before : key[n];
         }
-        if (op_table[node->op].op_class != OP_CLASS_UPDATE) note_reader(g, node, key[n], last_reader);
     }
-    for (int n = 0; n < g->nodes.n && window > 0; n++) { /* readers are known: updates may move up */
+    if (s->c->options->optimize > 0) place_replicas(g, key, count);
+    for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (op_table[node->op].op_class != OP_CLASS_UPDATE) continue;
-        int ready = 0;
-        for (int i = 0; i < node->nin; i++) {
-            const Node *root = &g->nodes.at[root_node(g, node->in[i])];
-            int before = root->op == OP_read ? last_reader[root->state] : key[root_node(g, node->in[i])];
-            ready = before > ready ? before : ready;
-        }
-        if (node->op == OP_write && last_reader[node->state] > ready) ready = last_reader[node->state];
-        key[n] = node->op == OP_write ? ready : ready + window;
+        if (!is_leaf(node) && node->op != OP_convert && op_table[node->op].op_class != OP_CLASS_UPDATE) note_reader(g, node, key[n], last_reader);
     }
+    if (s->c->options->optimize > 1) buckets_of_gradients(s->c, &s->buckets, key, count);
+    if (s->c->options->optimize > 0) place_updates(s, key, last_reader);
     for (int n = 0; n < g->nodes.n; n++)
         if (!is_leaf(&g->nodes.at[n]) && g->nodes.at[n].op != OP_convert) keyed[s->n++] = (Keyed){key[n], n};
     qsort(keyed, (size_t)s->n, sizeof *keyed, keyed_compare);
@@ -113,6 +157,16 @@ static void first_users(Scheduler *s) {
     }
 }
 
+/* The position behind the sources of all members of a bucket. */
+static int bucket_ready(const Scheduler *s, const Bucket *bucket) {
+    int ready = 0;
+    for (int m = 0; m < bucket->members.n; m++) {
+        int made = s->position[s->g->values.at[s->g->nodes.at[bucket->members.at[m]].in[0]].node] + 1;
+        ready = made > ready ? made : ready;
+    }
+    return ready;
+}
+
 /* Communications of a kernel's or leaf's value that may start before their first user is next. */
 static void place_starts(Scheduler *s) {
     const Graph *g = s->g;
@@ -122,8 +176,9 @@ static void place_starts(Scheduler *s) {
         const Node *source = producer(g, node->in[0]);
         if (source->op == OP_convert) continue;
         int ready = is_leaf(source) ? 0 : s->position[g->values.at[node->in[0]].node] + 1;
-        int early = s->position[n] - WINDOW;
-        int start = early > ready ? early : ready;
+        int early = s->position[n] - WINDOW, bucket = s->buckets.of[n];
+        bool grows = s->c->options->optimize < 2 || s->c->box_bytes[node->out[0]] > s->c->box_bytes[node->in[0]];
+        int start = bucket >= 0 ? bucket_ready(s, &s->buckets.at.at[bucket]) : grows && early > ready ? early : ready;
         s->next_start[n] = s->first_start[start];
         s->first_start[start] = n;
     }
@@ -132,7 +187,20 @@ static void place_starts(Scheduler *s) {
 /* ---------------------------------------------------------------- the list of steps */
 
 static void emit(Scheduler *s, int node, bool wait) {
-    vec_push(s->c->arena, &s->c->order, (Item){node, wait});
+    int bucket = s->buckets.of[node];
+    vec_push(s->c->arena, &s->c->order, (Item){node, wait, bucket >= 0 ? s->buckets.at.at[bucket].number : 0});
+}
+
+/* Starts, or waits for, all of a node's bucket, or it alone. */
+static void emit_all(Scheduler *s, int node, bool wait) {
+    int bucket = s->buckets.of[node];
+    const int *members = bucket >= 0 ? s->buckets.at.at[bucket].members.at : &node;
+    int n = bucket >= 0 ? s->buckets.at.at[bucket].members.n : 1;
+    if (bucket >= 0 && !wait && s->c->graph.settings.bucket_bytes > 0) s->buckets.at.at[bucket].number = ++s->nstarted;
+    for (int m = 0; m < n; m++) {
+        emit(s, members[m], wait);
+        s->state[members[m]] = wait ? DONE : STARTED;
+    }
 }
 
 /* Makes a value usable: waits for its communication, having started it where nobody did yet. */
@@ -142,18 +210,15 @@ static void require(Scheduler *s, int value) {
     if (node->op != OP_convert || s->state[n] == DONE) return;
     if (s->state[n] == IDLE) {
         require(s, node->in[0]);
-        emit(s, n, false);
+        emit_all(s, n, false);
     }
-    if (node->comm != COMM_STRIDED_SLICE) emit(s, n, true);
+    if (node->comm != COMM_STRIDED_SLICE) emit_all(s, n, true);
     s->state[n] = DONE;
 }
 
 static void start_due(Scheduler *s, int position) {
     for (int n = s->first_start[position]; n >= 0; n = s->next_start[n])
-        if (s->state[n] == IDLE) {
-            emit(s, n, false);
-            s->state[n] = STARTED;
-        }
+        if (s->state[n] == IDLE) emit_all(s, n, false);
 }
 
 bool pass_schedule(Compilation *c) {
@@ -165,6 +230,7 @@ bool pass_schedule(Compilation *c) {
     s.next_start = arena_alloc(c->arena, sizeof *s.next_start * nodes);
     s.state = arena_alloc(c->arena, nodes);
     memset(s.first_start, -1, sizeof *s.first_start * (nodes + 1));
+    buckets_init(c, &s.buckets);
     order_kernels(&s);
     first_users(&s);
     if (c->options->optimize > 0) place_starts(&s);

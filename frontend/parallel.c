@@ -55,11 +55,15 @@ static bool eval_gradients(Lower *lower, const Expr *value) {
     return gradients >= 0;
 }
 
+static bool eval_bucket(Lower *lower, const Expr *value) {
+    return integer_eval(lower, value, "bucket", 0, INT64_MAX, &lower->graph->settings.bucket_bytes);
+}
+
 /* In the order in which they are read: the mesh is judged by the mode. */
-enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, NPARALLEL = 6 };
+enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, BUCKET, NPARALLEL };
 const Setting parallel_settings[] = {
     [MODE] = {"mode", eval_mode}, [SEARCH] = {"search", eval_search},    [GRADIENTS] = {"gradients", eval_gradients},
-    [MESH] = {"mesh", mesh_eval}, [DATASET] = {"dataset", eval_dataset}, [5] = {"bucket", NULL}};
+    [MESH] = {"mesh", mesh_eval}, [DATASET] = {"dataset", eval_dataset}, [BUCKET] = {"bucket", eval_bucket}};
 const int nparallel_settings = NPARALLEL;
 
 static const Setting *setting_find(const Setting *settings, int n, const char *name) {
@@ -159,6 +163,7 @@ bool parallel_lower(Lower *lower, const Block *block) {
     settings->search = "sharding_propagation";
     settings->dataset = DATASET_AUTO;
     settings->gradients_mean = true;
+    settings->bucket_bytes = BUCKET_BYTES;
     settings->strict_divide = flags->strict_divide;
     bool given[NPARALLEL] = {[MODE] = flags->mode, [SEARCH] = flags->search, [DATASET] = flags->dataset, [GRADIENTS] = flags->gradients};
     bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);

@@ -126,6 +126,14 @@ int64_t lex_integer(Parse *parse, const Loc *loc, const char *text) {
     return 1;
 }
 
+int64_t lex_size(Parse *parse, const Loc *loc, const char *text) {
+    int64_t count = lex_integer(parse, loc, text), bytes;
+    char unit = text[strcspn(text, "KMG")];
+    if (mul_checked(count, unit == 'K' ? 1 << 10 : unit == 'M' ? 1 << 20 : 1 << 30, &bytes)) return bytes;
+    diag_error(parse->diags, here(parse, *loc), "number out of range: it is more than %lld bytes", (long long)INT64_MAX);
+    return 1;
+}
+
 double lex_real(Parse *parse, const Loc *loc, const char *text) {
     double value = strtod(text, NULL);
     if (isfinite(value) && (value > 0 || strspn(text, "0.") >= strcspn(text, "eE"))) return value;

@@ -504,6 +504,7 @@ extern const char *const last_name[NLASTS];
 typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM } OptimizerKind;
 extern const char *const mode_name[NMODES];
 
+#define BUCKET_BYTES ((int64_t)25 << 20) /* DDP's default */
 /* What the train and parallel blocks say, after flags and defaults. */
 typedef struct Settings {
     Mode mode;
@@ -512,6 +513,7 @@ typedef struct Settings {
     const Hint *dataset_hint;      /* DATASET_EXPLICIT: hint->in[i] for input i */
     Span dataset_span;
     bool gradients_mean;           /* data_parallel: mean (else sum) */
+    int64_t bucket_bytes;          /* gradients reduced in one communication: up to so many, 0: each alone */
     VEC(Axis) mesh;                /* the named mesh, if any */
     Span mesh_span;
     DataKind data;
@@ -616,6 +618,7 @@ typedef struct Step {
     int in[MAX_IN], out[MAX_OUT];  /* instances; start: source and target; wait: the same; write: in[0] */
     int state;                     /* write: state id */
     int stream;                    /* 0 compute, 1 communication */
+    int bucket;                    /* start, wait: starts that follow each other with one number run as one communication, and so do their waits; from 1, 0: alone */
 } Step;
 
 typedef struct Role {

@@ -64,6 +64,10 @@ static void print_step(Text *text, const Step *step) {
         put(text, " stream=");
         put_int(text, step->stream);
     }
+    if ((step->kind == STEP_START || step->kind == STEP_WAIT) && step->bucket > 0) {
+        put(text, " bucket=");
+        put_int(text, step->bucket);
+    }
     put(text, "\n");
 }
 
@@ -262,6 +266,7 @@ static bool read_step(Reading *reading, Role *role, StepKind kind) {
     if (scan_is_arrow(scan) && !read_ids(reading, "value", "", role->instances.n, MAX_OUT, step.out, &step.nout)) return false;
     if (scan_is_key(scan, "nodes") && !read_ids(reading, "node", "", graph->nodes.n, MAX_STEP_NODES, step.node, &step.nnodes)) return false;
     if (scan_is_key(scan, "stream") && !scan_int(scan, "a stream", 0, 1, &step.stream)) return false;
+    if ((kind == STEP_START || kind == STEP_WAIT) && scan_is_key(scan, "bucket") && !scan_int(scan, "a bucket", 1, INT32_MAX, &step.bucket)) return false;
     if (!check_step(reading, role, &step) || !scan_end(scan)) return false;
     vec_push(scan->arena, &role->steps, step);
     return true;

@@ -230,8 +230,10 @@ static void print_settings(const Printing *printing) {
     if (!printing->net) {
         text_printf(text, "parallel mode=%s search=", mode_name[settings->mode]);
         put_word(text, settings->search);
-        text_printf(text, " dataset=%s gradients=%s%s\n", dataset_name[settings->dataset], settings->gradients_mean ? "mean" : "sum",
+        text_printf(text, " dataset=%s gradients=%s%s", dataset_name[settings->dataset], settings->gradients_mean ? "mean" : "sum",
                     settings->strict_divide ? " strict_divide" : "");
+        if (settings->bucket_bytes != BUCKET_BYTES) put_key(text, "bucket", settings->bucket_bytes);
+        put(text, "\n");
     }
     put(text, "train");
     put_key(text, "epochs", settings->epochs);

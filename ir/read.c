@@ -88,6 +88,8 @@ static bool read_parallel(Reading *reading) {
     settings->dataset = (Dataset)dataset;
     settings->gradients_mean = gradients == 1;
     settings->strict_divide = scan_is_keyword(scan, "strict_divide");
+    settings->bucket_bytes = BUCKET_BYTES;
+    if (scan_is_key(scan, "bucket") && !scan_integer(scan, "a size in bytes", 0, INT64_MAX, &settings->bucket_bytes)) return false;
     return scan_end(scan);
 }
 

@@ -221,8 +221,39 @@ static bool write_step(Walk *walk, const Step *step) {
     return true;
 }
 
+/* The step that stands next to step `at`, where it is of the same kind and bucket; else NULL. */
+static const Step *bucket_neighbour(const Walk *walk, int at, int side) {
+    const Role *role = walk->role;
+    const Step *step = &role->steps.at[at], *other = at + side >= 0 && at + side < role->steps.n ? &role->steps.at[at + side] : NULL;
+    return step->bucket > 0 && other && other->kind == step->kind && other->bucket == step->bucket ? other : NULL;
+}
+
+/* A bucket is one communication: it begins with its first start and is over with its first wait. So its starts stand together, of one kind and type,
+ * and the targets of all are written from the first on. Buckets are numbered in their order, so that none comes twice. */
+static bool bucket_start(Walk *walk, const Step *step, int *nbuckets) {
+    if (step->bucket == 0) return true;
+    const Step *before = bucket_neighbour(walk, walk->step, -1);
+    if (!before) return step->bucket == ++*nbuckets || reject(walk, "bucket %d begins where bucket %d is next", step->bucket, *nbuckets);
+    if (before->comm != step->comm || value_of(walk, before->in[0])->type.dtype != value_of(walk, step->in[0])->type.dtype)
+        return reject(walk, "bucket %d joins communications of different kinds or types", step->bucket);
+    walk->defined[step->out[0]] = walk->defined[before->out[0]];
+    return true;
+}
+
+/* The waits of a bucket stand together too, as many as its starts and in their order. */
+static bool bucket_wait(Walk *walk, const Step *step, int start) {
+    if (step->bucket != walk->role->steps.at[start].bucket) return reject(walk, "waits for request %d as of bucket %d", step->request, step->bucket);
+    for (int side = -1; side <= 1; side += 2) {
+        const Step *started = bucket_neighbour(walk, start, side), *waited = bucket_neighbour(walk, walk->step, side);
+        if (!started != !waited || (started && started->request != waited->request))
+            return reject(walk, "the waits of bucket %d are not those of its starts, in their order", step->bucket);
+    }
+    return true;
+}
+
 static bool steps_check(Walk *walk, const Sample *sample, ShownTable *shown) {
     const Role *role = walk->role;
+    int nbuckets = 0;
     for (walk->step = 0; walk->step < role->steps.n; walk->step++) {
         const Step *step = &role->steps.at[walk->step];
         walk->proof->steps++;
@@ -238,12 +269,14 @@ static bool steps_check(Walk *walk, const Sample *sample, ShownTable *shown) {
             if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] != -1) return reject(walk, "request %d is started twice", step->request);
             if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], NEVER)) return false;
             walk->pending[step->request] = walk->step;
+            if (!bucket_start(walk, step, &nbuckets)) return false;
             break;
         case STEP_WAIT: {
             if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] < 0) return reject(walk, "waits for request %d, which is not under way", step->request);
             const Step *start = &role->steps.at[walk->pending[step->request]];
             if (step->comm != start->comm || step->in[0] != start->in[0] || step->out[0] != start->out[0])
                 return reject(walk, "waits for request %d, which is another communication", step->request);
+            if (!bucket_wait(walk, step, walk->pending[step->request])) return false;
             /* The source must last until here; the result is there from here. The old version of a state must not have been overwritten meanwhile. */
             if (!use(walk, start->in[0], walk->step)) return false;
             walk->readable[start->out[0]] = walk->step;

@@ -43,6 +43,8 @@ typedef struct Prepared {
     const Role *role;
     const Step *step;
 } Prepared;
+    const Step *first;
+    int n;
 
 struct Executor {
     const Plan *plan;

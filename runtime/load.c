@@ -272,19 +272,36 @@ static void load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
 
 /* ---------------------------------------------------------------- requests and actions */
 
-static bool prepare_request(Executor *executor, const Role *role, const Step *step, Error *error) {
+/* The number of steps from `at` on that are one communication: starts, or waits, of one bucket that follow each other; else 1. */
+static int bucket_length(const Role *role, int at) {
+    const Step *first = &role->steps.at[at];
+    int n = 1;
+    while (first->bucket > 0 && at + n < role->steps.n && role->steps.at[at + n].kind == first->kind && role->steps.at[at + n].bucket == first->bucket)
+        n++;
+    return n;
+}
+
+/* One request for all transfers of a bucket: fewer messages, and the ranks meet once. */
+static bool prepare_request(Executor *executor, const Role *role, int at, Error *error) {
     const Graph *graph = &executor->plan->graph;
-    Transfer transfers[MAX_OUT] = {0};
-    if (step->nin != step->nout)
-        return error_set(error, EXIT_REJECTED, "a communication with %d sources and %d targets", step->nin, step->nout);
-    for (int i = 0; i < step->nin; i++) {
-        const Instance *from = &role->instances.at[step->in[i]], *to = &role->instances.at[step->out[i]];
+    const Step *first = &role->steps.at[at];
+    int n = bucket_length(role, at);
+    Transfer *transfers = arena_alloc(&executor->arena, (size_t)n * sizeof *transfers);
+    for (int i = 0; i < n; i++) {
+        const Step *step = &first[i];
+        if (step->nin != 1 || step->nout != 1)
+            return error_set(error, EXIT_REJECTED, "a communication with %d sources and %d targets", step->nin, step->nout);
+        const Instance *from = &role->instances.at[step->in[0]], *to = &role->instances.at[step->out[0]];
         const Value *value = &graph->values.at[from->value];
         transfers[i] = (Transfer){step->comm, value->type.dtype, value->type.shape, from->layout, to->layout, value->name};
     }
-    executor->prepared[step->request] = (Prepared){role, step};
-    executor->requests[step->request] = executor->comm->table->prepare(executor->comm, transfers, step->nin, error);
-    return executor->requests[step->request] != NULL;
+    CommRequest *request = executor->comm->table->prepare(executor->comm, transfers, n, error);
+    for (int i = 0; i < n; i++) {
+        if (executor->requests[first[i].request]) return error_set(error, EXIT_REJECTED, "bucket %d starts request %d twice", first->bucket, first[i].request);
+        executor->prepared[first[i].request] = (Prepared){role, &first[i], first, n};
+        executor->requests[first[i].request] = request;
+    }
+    return request != NULL;
 }
 
 static bool prepare_requests(Executor *executor, Error *error) {
@@ -300,12 +317,20 @@ static bool prepare_requests(Executor *executor, Error *error) {
         for (int s = 0; s < program->roles.at[r].steps.n; s++) {
             const Step *step = &program->roles.at[r].steps.at[s];
             if (step->kind != STEP_START || executor->requests[step->request]) continue;
-            if (!prepare_request(executor, &program->roles.at[r], step, error)) return false;
+            if (!prepare_request(executor, &program->roles.at[r], s, error)) return false;
         }
     return true;
 }
 
-static void load_communication(Executor *executor, Cursor *cursor, const Step *step, Action *action) {
+/* One action for a communication, all of its bucket with it: *n steps. False where they are not those that were prepared together. */
+static bool load_communication(Executor *executor, Cursor *cursor, int at, Action *action, int *n, Error *error) {
+    const Step *step = &cursor->role->steps.at[at];
+    const Prepared *prepared = &executor->prepared[step->request];
+    *n = bucket_length(cursor->role, at);
+    bool same = *n == prepared->n && step->bucket == prepared->first->bucket;
+    for (int i = 0; same && i < *n; i++)
+        same = step[i].request == prepared->first[i].request;
+    if (!same) return error_set(error, EXIT_REJECTED, "%s of bucket %d does not have the requests that start together", step->kind == STEP_START ? "a start" : "a wait", step->bucket);
     action->kind = step->kind == STEP_START ? ACTION_START : ACTION_WAIT;
     action->request = executor->requests[step->request];
     action->source = arena_alloc(&executor->arena, MAX_IN * sizeof *action->source);
@@ -318,7 +343,8 @@ static void load_communication(Executor *executor, Cursor *cursor, const Step *s
 
 static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
     const Role *role = cursor->role;
-    for (int s = 0; s < role->steps.n; s++) {
+    int joined = 0; /* steps from here on that are part of the action before */
+    for (int s = 0; s < role->steps.n; s++, joined -= joined > 0) {
         const Step *step = &role->steps.at[s];
         Action action = {.step = s};
         bool skip = false;
@@ -332,9 +358,10 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         case STEP_LOCAL:
             load_calls(executor, cursor, step, &action);
             break;
+        if (joined > 0) continue;
         case STEP_START:
         case STEP_WAIT:
-            load_communication(executor, cursor, step, &action);
+            if (!load_communication(executor, cursor, s, &action, &joined, error)) return false;
             break;
         case STEP_WRITE: {
             const TensorType *type = &executor->plan->graph.states.at[step->state].type;

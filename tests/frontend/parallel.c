@@ -84,7 +84,7 @@ Test(parallel, mistakes_are_diagnosed_where_they_are) {
                  {"mesh (a = 65536, b = 65536);", 1, "more than 2147483647 ranks"},
                  {"mod = auto;", 1, "parallel has no setting 'mod'"},
                  {"epochs = 3;", 1, "epochs belongs into the train block"},
-                 {"bucket = 3;", 1, "bucket is not built yet"},
+                 {"bucket = -1;", 10, "bucket"},
                  {"mode = auto; mode = auto;", 14, "mode is set twice"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;

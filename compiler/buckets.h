@@ -1,0 +1,24 @@
+/* buckets: which communications of gradients run as one (-O2). */
+#pragma once
+#include "compiler/compiler.h"
+
+/* Communications that are started and waited for together. */
+typedef struct Bucket {
+    VEC(int) members; /* convert nodes, in the order in which their sources become ready */
+    CommKind kind;
+    DType dtype;
+    int64_t source_bytes, flight_bytes; /* of a rank: what is joined; what is kept while it is under way */
+    int ready, due;                     /* key of the kernel that makes the last source; key at which it must be over */
+    int number;                         /* in the plan, from 1 in the order of the starts; 0: not started, or alone by the user's wish */
+} Bucket;
+typedef struct Buckets {
+    VEC(Bucket) at;
+    int *of; /* per node of spmd: its bucket, -1: none */
+} Buckets;
+
+void buckets_init(Compilation *c, Buckets *buckets);
+/* Joins the reductions of gradients: sums of kernels' results that updates alone take. key: per node of spmd its place in the order of kernels;
+ * end: behind the last one. Sets ready and due. */
+void buckets_of_gradients(Compilation *c, Buckets *buckets, const int *key, int end);
+/* Joins the gathers of states that were updated in parts: key of the updates is known now. */
+void buckets_of_updates(Compilation *c, Buckets *buckets, const int *key);
