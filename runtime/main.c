@@ -8,10 +8,13 @@
 static const char usage[] =
     "usage: prun [options] net.plan\n"
     "       mpirun -n RANKS prun [options] net.plan\n"
+    "       mpirun -n RANKS prun --calibrate [FILE]\n"
     "\n"
     "Trains the net of a plan that pcc wrote.\n"
     "\n"
     "  --ranks N           all N ranks in this one process, without MPI\n"
+    "  --calibrate [FILE]  measure latency and bandwidth between ranks and nodes (under 10 s), and write them to FILE\n"
+    "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
     "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
     "  --print NAME        print a parameter at the end (may be repeated)\n"
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
@@ -21,9 +24,10 @@ static const char usage[] =
     "\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_VERIFY, OPTION_PRINT, OPTION_ALL_RANKS, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_ALL_RANKS, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
+    {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
     {"verify", required_argument, NULL, OPTION_VERIFY},
     {"print", required_argument, NULL, OPTION_PRINT},
     {"all-ranks", no_argument, NULL, OPTION_ALL_RANKS},
@@ -47,6 +51,8 @@ int main(int argc, char **argv) {
     RunOptions options = {0};
     const char **prints = calloc((size_t)argc, sizeof *prints);
     if (!prints) return EXIT_ENVIRONMENT;
+    bool calibrates = false;
+    const char *machine = NULL; /* --calibrate's FILE, behind '=' or as a word of its own */
     int code = -1;
     for (int option; code < 0 && (option = getopt_long(argc, argv, "hv", long_options, NULL)) != -1;) {
         switch (option) {
@@ -55,6 +61,10 @@ int main(int argc, char **argv) {
                 fprintf(stderr, "prun: --ranks takes a number from 1 to %d, not '%s'\n", MAX_RANKS, optarg);
                 code = EXIT_USAGE;
             }
+            break;
+        case OPTION_CALIBRATE:
+            calibrates = true;
+            machine = optarg;
             break;
         case OPTION_VERIFY:
             options.verify = optarg;
@@ -77,6 +87,15 @@ int main(int argc, char **argv) {
         default: /* getopt has said what is wrong */
             fputs("try 'prun --help'\n", stderr);
             code = EXIT_USAGE;
+        }
+    }
+    if (code < 0 && calibrates) {
+        if (machine == NULL && optind < argc) machine = argv[optind++];
+        if (optind < argc) {
+            fprintf(stderr, "prun: --calibrate takes one file and no plan, '%s' is too much\n", argv[optind]);
+            code = EXIT_USAGE;
+        } else {
+            code = calibrate(machine ? machine : "calibrated.machine", options.nranks, &argc, &argv);
         }
     }
     if (code < 0 && optind != argc - 1) {

@@ -30,7 +30,7 @@ typedef struct Run {
 /* ---------------------------------------------------------------- where we run */
 
 /* Processes that a launcher started together; 0: no launcher. */
-static int launched_processes(void) {
+int launched_processes(void) {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}, *const ranks[] = {"PMIX_RANK", "PMI_RANK"};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (getenv(sizes[i])) return atoi(getenv(sizes[i]));

@@ -9,6 +9,7 @@
  *   state.c    initial values, by global index; npy.c: files
  *   data.c     inputs: numpy_rand, per_rank
  *   pool.c     threads that share one loop
+ *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
  *   verify.c   --verify: a one-rank plan of the same net beside the run
  *   cpu/       the CPU backend: a kernel per operator
  *   comm/      communicators: local (all ranks in one process) and mpi
@@ -157,6 +158,7 @@ struct Comm {
     int ndriven;             /* ranks that this process drives */
     int first_driven;        /* they are first_driven .. first_driven + ndriven - 1 */
     int local_rank, nlocal;  /* on this node */
+    int node_first;          /* lowest rank that shares this one's node (PRUN_COMM=nodes:N: as simulated) */
     char node[256];
     CommCounters *counters;  /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */
     char transport[64];      /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages" */
@@ -261,5 +263,10 @@ typedef struct RunOptions {
     const char *const *prints;     /* --print: names of parameters */
     bool all_ranks, verbose;
 } RunOptions;
+/* Processes of the job as its launcher says, 1 without one. */
+int launched_processes(void);
+/* Measures what messages cost, prints it and writes the machine file at path; returns the exit code after saying on stderr what went wrong.
+ * Collective; under 10 s. nranks: --ranks, or 0. */
+int calibrate(const char *path, int nranks, int *argc, char ***argv);
 /* Does it all; returns the exit code after saying on stderr what went wrong. */
 int run(const RunOptions *options, int *argc, char ***argv);

@@ -321,6 +321,7 @@ static bool nodes_find(MpiComm *job, const Options *options, Error *error) {
     job->rank_of = malloc(sizeof *job->rank_of * (size_t)job->nnode);
     if (!job->node_of || !job->rank_of) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->nranks);
     if (!mpi_check(MPI_Allgather(&comm->process, 1, MPI_INT, job->rank_of, 1, MPI_INT, job->node), "finding nodes", error)) return false;
+    comm->node_first = job->rank_of[0];
     for (int i = 0; i < comm->nranks; i++)
         job->node_of[i] = -1;
     for (int i = 0; i < job->nnode; i++)

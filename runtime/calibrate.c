@@ -1,0 +1,262 @@
+/* prun --calibrate: what a message costs on this machine, by the communicator that training uses.
+ *
+ * All ranks at once gather from partners along one digit of the rank number: neighbours within a node for the level `rank`, ranks of
+ * different nodes for the level `node`. A step with a few bytes costs the messages' latency, a step with megabytes the latency and the
+ * bytes. Written as the machine file that `pcc --machine` reads (docs/machine.md). */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/runtime.h"
+
+static const double BATCH_S = 0.02, LEVEL_S = 0.8; /* of one batch of steps; of all batches of one size */
+enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000 };
+static const int64_t LARGE_BYTES = 4 << 20, TOTAL_BYTES = 256 << 20; /* of a message; of all buffers of a process */
+
+typedef struct Level {
+    bool measured;
+    double latency_s, bytes_per_s;
+} Level;
+
+/* What is taken where there is nothing to measure: pcc's default machine. */
+static const Level default_rank = {.latency_s = 2e-6, .bytes_per_s = 8e9}, default_node = {.latency_s = 3e-5, .bytes_per_s = 1e9};
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---------------------------------------------------------------- one size of message */
+
+/* Gathers of `elements` f32 in all, split along one digit. */
+typedef struct Probe {
+    Comm *comm;
+    Layout from, to;
+    Transfer transfer;
+    CommRequest *request;
+    void **source, **target; /* per driven rank */
+} Probe;
+
+static void *buffer_alloc(Comm *comm, int64_t bytes, Error *error) {
+    if (comm->table->alloc) return comm->table->alloc(comm, bytes, error);
+    void *data = malloc((size_t)bytes);
+    if (!data) error_set(error, EXIT_ENVIRONMENT, "no memory for %lld bytes", (long long)bytes);
+    return data;
+}
+
+static void buffer_free(Comm *comm, void *data) {
+    if (!data) return;
+    if (comm->table->free)
+        comm->table->free(comm, data);
+    else
+        free(data);
+}
+
+static void probe_finish(Probe *probe) {
+    for (int i = 0; probe->target && i < probe->comm->ndriven; i++) {
+        buffer_free(probe->comm, probe->source[i]);
+        buffer_free(probe->comm, probe->target[i]);
+    }
+    free(probe->source);
+    free(probe->target);
+}
+
+static bool probe_init(Probe *probe, Comm *comm, Digit digit, int64_t message_elements, Error *error) {
+    int64_t elements = message_elements * digit.size;
+    *probe = (Probe){.comm = comm};
+    layout_init(&probe->from, 1);
+    layout_init(&probe->to, 1);
+    layout_append(&probe->from, 0, digit);
+    probe->transfer = (Transfer){.kind = COMM_ALL_GATHER,
+                                 .dtype = F32,
+                                 .shape = {.ndim = 1, .dim = {elements}},
+                                 .from = &probe->from,
+                                 .to = &probe->to,
+                                 .name = "calibration"};
+    probe->source = calloc((size_t)comm->ndriven, sizeof *probe->source);
+    probe->target = calloc((size_t)comm->ndriven, sizeof *probe->target);
+    if (!probe->source || !probe->target) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->ndriven);
+    for (int i = 0; i < comm->ndriven; i++) {
+        probe->source[i] = buffer_alloc(comm, message_elements * 4, error);
+        probe->target[i] = buffer_alloc(comm, elements * 4, error);
+        if (!probe->source[i] || !probe->target[i]) return false;
+        memset(probe->source[i], 0, (size_t)message_elements * 4); /* pages are there before the clock runs */
+        memset(probe->target[i], 0, (size_t)elements * 4);
+    }
+    probe->request = comm->table->prepare(comm, &probe->transfer, 1, error);
+    return probe->request != NULL;
+}
+
+static bool probe_step(Probe *probe, Error *error) {
+    Comm *comm = probe->comm;
+    for (int i = 0; i < comm->ndriven; i++)
+        if (!comm->table->start(comm, probe->request, i, (const void *const *)&probe->source[i], &probe->target[i], error)) return false;
+    for (int i = 0; i < comm->ndriven; i++) {
+        CommStatus status = comm->table->wait(comm, probe->request, i, error);
+        if (status == COMM_PENDING) error_set(error, EXIT_INTERNAL, "calibration: a rank waits for one that has started");
+        if (status != COMM_COMPLETE) return false;
+    }
+    return true;
+}
+
+static int compare_seconds(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The slowest rank's seconds, on all ranks. */
+static bool slowest(Comm *comm, double *seconds, Error *error) {
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words), mine = (uint64_t)(*seconds * 1e12);
+    bool ok = words ? comm->table->all_gather_words(comm, mine, words, error) : error_set(error, EXIT_ENVIRONMENT, "no memory");
+    for (int i = 0; ok && i < comm->nprocesses; i++)
+        if (words[i] > mine) mine = words[i];
+    *seconds = (double)mine * 1e-12;
+    free(words);
+    return ok;
+}
+
+/* Median seconds of a step, of the slowest rank. Rank 0 decides how long it is measured. */
+static bool probe_measure(Probe *probe, double *seconds, Error *error) {
+    Comm *comm = probe->comm;
+    double batch_s[MAX_BATCHES], begin = now_s();
+    int64_t steps = 1;
+    for (int warm = 0; warm < 2; warm++) { /* the first touches what no step has touched */
+        begin = now_s();
+        if (!probe_step(probe, error)) return false;
+    }
+    double once = now_s() - begin;
+    steps = once > 0 ? (int64_t)(BATCH_S / once) : MAX_BATCH;
+    steps = steps < 1 ? 1 : steps > MAX_BATCH ? MAX_BATCH : steps;
+    if (!comm->table->broadcast(comm, &steps, sizeof steps, error)) return false;
+    int n = 0;
+    double first = now_s();
+    for (int64_t more = 1; more;) {
+        if (!comm->table->barrier(comm, error)) return false;
+        begin = now_s();
+        for (int64_t i = 0; i < steps; i++)
+            if (!probe_step(probe, error)) return false;
+        double end = now_s();
+        batch_s[n++] = (end - begin) / (double)steps;
+        more = n < MAX_BATCHES && (end - first < LEVEL_S || (n < MIN_BATCHES && end - first < 2 * LEVEL_S));
+        if (!comm->table->broadcast(comm, &more, sizeof more, error)) return false;
+    }
+    qsort(batch_s, (size_t)n, sizeof *batch_s, compare_seconds);
+    *seconds = batch_s[n / 2];
+    return slowest(comm, seconds, error);
+}
+
+static bool measure_size(Comm *comm, Digit digit, int64_t message_elements, double *seconds, Error *error) {
+    Probe probe;
+    bool ok = probe_init(&probe, comm, digit, message_elements, error) && probe_measure(&probe, seconds, error);
+    probe_finish(&probe);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- levels */
+
+static int smallest_factor(int n) {
+    for (int p = 2; p * p <= n; p++)
+        if (n % p == 0) return p;
+    return n;
+}
+
+/* Along a digit, all of whose groups are of this level. */
+static bool measure_level(Comm *comm, Digit digit, Level *level, Error *error) {
+    int64_t messages = digit.size - 1, most = TOTAL_BYTES / comm->ndriven / (digit.size + 1);
+    int64_t bytes = LARGE_BYTES < most ? LARGE_BYTES : most < 4096 ? 4096 : most;
+    double small_s, large_s;
+    if (!measure_size(comm, digit, 1, &small_s, error) || !measure_size(comm, digit, bytes / 4, &large_s, error)) return false;
+    double moving_s = large_s - small_s > 0.1 * large_s ? large_s - small_s : 0.1 * large_s;
+    *level = (Level){.measured = true, .latency_s = small_s / (double)messages, .bytes_per_s = (double)(bytes / 4 * 4 * messages) / moving_s};
+    if (level->latency_s < 1e-9) level->latency_s = 1e-9;
+    return true;
+}
+
+/* The largest divisor of nranks such that so many consecutive ranks always share a node; *regular: and no more of them do. */
+static bool find_nodes(Comm *comm, int *ranks_per_node, bool *regular, Error *error) {
+    *ranks_per_node = comm->nranks;
+    *regular = true;
+    if (comm->nprocesses == 1) return true;
+    uint64_t *first = calloc((size_t)comm->nprocesses, sizeof *first);
+    if (!first) return error_set(error, EXIT_ENVIRONMENT, "no memory");
+    bool ok = comm->table->all_gather_words(comm, (uint64_t)comm->node_first, first, error);
+    for (int size = comm->nranks; ok && size >= 1; size--) {
+        if (comm->nranks % size != 0) continue;
+        bool together = true, apart = true;
+        for (int r = 0; r < comm->nranks && together; r++) {
+            together = first[r] == first[r - r % size];
+            apart = apart && (r < size || first[r] != first[r - size]);
+        }
+        if (!together) continue;
+        *ranks_per_node = size;
+        *regular = apart;
+        break;
+    }
+    free(first);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- the report and the file */
+
+static void level_show(const char *name, const Level *level, const char *why) {
+    if (level->measured)
+        printf("%-6s %9.2f us  %9.3f GB/s\n", name, 1e6 * level->latency_s, 1e-9 * level->bytes_per_s);
+    else
+        printf("%-6s %9.2f us  %9.3f GB/s   not measured: %s; pcc's default\n", name, 1e6 * level->latency_s, 1e-9 * level->bytes_per_s, why);
+}
+
+static bool machine_write(const char *path, const Comm *comm, int ranks_per_node, const Level *rank, const Level *node, Error *error) {
+    char name[64];
+    int n = 0;
+    for (const char *c = comm->node; *c && n < (int)sizeof name - 1; c++)
+        name[n++] = isalnum((unsigned char)*c) || strchr("_-.", *c) ? *c : '_';
+    name[n] = '\0';
+    Text text = {0};
+    text_printf(&text, "pcc-machine 1\n# measured by prun --calibrate on %d ranks, %s\n", comm->nranks, comm->transport);
+    text_printf(&text, "name %s\nranks_per_node %d\n", n ? name : "here", ranks_per_node);
+    text_printf(&text, "rank %.4g s %.4g B/s%s\n", rank->latency_s, rank->bytes_per_s, rank->measured ? "" : " # not measured");
+    text_printf(&text, "node %.4g s %.4g B/s%s\n", node->latency_s, node->bytes_per_s, node->measured ? "" : " # not measured");
+    bool ok = file_write(path, text.at, text.n, error);
+    text_finish(&text);
+    return ok;
+}
+
+static bool calibrate_on(Comm *comm, const char *path, Error *error) {
+    int ranks_per_node;
+    bool regular;
+    Level rank = default_rank, node = default_node;
+    if (comm->nranks == 1)
+        return error_set(error, EXIT_USAGE, "--calibrate needs two ranks or more: mpirun -n RANKS prun --calibrate, or prun --calibrate --ranks N");
+    if (!find_nodes(comm, &ranks_per_node, &regular, error)) return false;
+    int nodes = comm->nranks / ranks_per_node;
+    if (ranks_per_node > 1 && !measure_level(comm, (Digit){smallest_factor(ranks_per_node), 1}, &rank, error)) return false;
+    if (nodes > 1 && !measure_level(comm, (Digit){smallest_factor(nodes), ranks_per_node}, &node, error)) return false;
+    if (comm->process != 0) return true;
+    printf("%d rank%s a node, %d node%s (%s)%s\n", ranks_per_node, ranks_per_node == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", comm->transport,
+           regular ? "" : "; the ranks of a node are not consecutive or equally many");
+    printf("level    latency       bandwidth\n");
+    level_show("rank", &rank, "no two ranks share a node");
+    level_show("node", &node, "there is one node");
+    if (!machine_write(path, comm, ranks_per_node, &rank, &node, error)) return false;
+    printf("written to %s, for pcc --machine %s\n", path, path);
+    return true;
+}
+
+int calibrate(const char *path, int nranks, int *argc, char ***argv) {
+    Error error = {0};
+    int launched = launched_processes();
+    Comm *comm = NULL;
+    if (nranks > 0 && launched > 1)
+        error_set(&error, EXIT_USAGE, "--ranks %d puts all ranks in one process, and mpirun has started %d", nranks, launched);
+    else
+        comm = launched > 1 ? comm_mpi_create(argc, argv, &error) : comm_local_create(nranks > 0 ? nranks : 1, &error);
+    bool ok = comm && calibrate_on(comm, path, &error);
+    if (!ok) {
+        fprintf(stderr, "prun: %s\n", error.text);
+        if (comm && comm->nprocesses > 1) comm->table->abort(comm, error.code); /* the others wait for this rank */
+    }
+    if (comm) comm->table->destroy(comm);
+    return ok ? EXIT_DONE : error.code;
+}
