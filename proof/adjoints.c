@@ -60,6 +60,7 @@ static void shrink_slice(Pattern *p, const TensorType *whole) {
         begin += begin < 0 ? size : 0;
         end += end < 0 ? size : 0;
         if (begin == 0 && end == size) {
+            p->attr[0].ints[k] = 0; /* it may have been counted from the end */
             p->attr[1].ints[k] = p->in[0].shape.dim[d];
             continue;
         }
