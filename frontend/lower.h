@@ -6,7 +6,7 @@
  *   shard.c     strategies as written -> Hint; the mesh
  *   express.c   tensor expressions -> nodes
  *   parallel.c  the parallel block, and the flags that override it
- *   train.c     the train block
+ *   train.c     the train block; data.c: where inputs come from
  *   lower.c     the net; frontend_compile
  *
  * A function that returns bool returns false after a diagnostic. */
@@ -133,6 +133,28 @@ int replicate(Lower *lower, int value, const char *name, Span span);
 bool parallel_lower(Lower *lower, const Block *block); /* NULL: there is none. Before the net */
 bool dataset_lower(Lower *lower);                      /* after the net */
 bool train_lower(Lower *lower, const Block *block);    /* after the net */
+
+/* A call that a setting may be: numpy_rand(...), sgd(...). */
+typedef bool CallFn(Lower *lower, const Expr *value);
+typedef struct Builtin {
+    const char *name;
+    CallFn *eval; /* NULL: known, not built yet */
+} Builtin;
+/* Evaluates the one that value names; what: "optimizer"; hint: one that works. */
+bool call_builtin(Lower *lower, const Expr *value, const char *what, const Builtin *builtins, int n, const char *hint);
+
+/* ---------------------------------------------------------------- data.c */
+
+bool eval_data(Lower *lower, const Expr *value);
+bool eval_order(Lower *lower, const Expr *value);
+bool eval_last(Lower *lower, const Expr *value);
+/* Settings that only make sense together; before them the block's are evaluated. steps_given: the block says how many. */
+bool data_complete(Lower *lower, const Block *block, bool steps_given);
+
+/* ---------------------------------------------------------------- rows.c */
+
+/* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. loc: the setting's, for it. */
+bool rows_weigh(Lower *lower, Loc loc);
 
 /* One setting of a block. */
 typedef struct Setting {

@@ -170,10 +170,9 @@ static bool fill_inputs(Executor *executor, int64_t epoch, int64_t step, Error *
             Box box;
             layout_box(input->layout, &input->type.shape, cursor->rank, &box);
             int64_t bytes = box_elements(&box) * dtype_bytes[input->type.dtype];
-            if (bytes == 0) continue;
-            void *to = executor->backend->host ? cursor->input[i] : malloc((size_t)bytes);
+            void *to = executor->backend->host ? cursor->input[i] : malloc((size_t)bytes + 1);
             if (!to) return error_set(error, EXIT_ENVIRONMENT, "out of memory for input %s", input->name);
-            bool ok = data_fill(executor->data, i, epoch, step, &box, to, error);
+            bool ok = data_fill(executor->data, cursor->take[i], epoch, step, to, error);
             if (ok) disturb(executor, to, input->type.dtype, box_elements(&box), i);
             if (!executor->backend->host) {
                 ok = ok && executor->backend->upload(executor->context, cursor->input[i], to, bytes, error);
@@ -183,6 +182,14 @@ static bool fill_inputs(Executor *executor, int64_t epoch, int64_t step, Error *
         }
     executor->filled = true;
     return true;
+}
+
+int64_t executor_steps(const Executor *executor) {
+    return data_steps(executor->data);
+}
+
+int64_t executor_data_bytes(const Executor *executor) {
+    return data_bytes_read(executor->data);
 }
 
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {

@@ -28,6 +28,7 @@ typedef struct Cursor {
     const Role *role;
     void *arena;
     void **state, **input; /* by id */
+    int *take;             /* by id of the input: its number in the data source */
     void **at;             /* per instance of the role: where its box lies */
     Box *box;              /* per instance */
     VEC(Call) calls;
@@ -38,13 +39,13 @@ typedef struct Cursor {
     int nlosses;
 } Cursor;
 
-/* The step that a request was prepared for: its first start. */
+/* The step that a request was prepared for: its first start. With a bucket, the n starts that it was prepared together with. */
 typedef struct Prepared {
     const Role *role;
     const Step *step;
-} Prepared;
     const Step *first;
     int n;
+} Prepared;
 
 struct Executor {
     const Plan *plan;

@@ -129,9 +129,13 @@ static bool load_states(Executor *executor, Cursor *cursor, Pool *pool, Error *e
 static bool load_inputs(Executor *executor, Cursor *cursor, Error *error) {
     const Graph *graph = &executor->plan->graph;
     cursor->input = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->input);
+    cursor->take = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->take);
     for (int i = 0; i < graph->inputs.n; i++) {
         cursor->input[i] = tensor_alloc(executor, layout_bytes(graph->inputs.at[i].layout, &graph->inputs.at[i].type, cursor->rank), error);
         if (!cursor->input[i]) return false;
+        Box box;
+        layout_box(graph->inputs.at[i].layout, &graph->inputs.at[i].type.shape, cursor->rank, &box);
+        cursor->take[i] = data_take(executor->data, i, &box);
     }
     return true;
 }
@@ -333,12 +337,13 @@ static bool load_communication(Executor *executor, Cursor *cursor, int at, Actio
     if (!same) return error_set(error, EXIT_REJECTED, "%s of bucket %d does not have the requests that start together", step->kind == STEP_START ? "a start" : "a wait", step->bucket);
     action->kind = step->kind == STEP_START ? ACTION_START : ACTION_WAIT;
     action->request = executor->requests[step->request];
-    action->source = arena_alloc(&executor->arena, MAX_IN * sizeof *action->source);
-    action->target = arena_alloc(&executor->arena, MAX_OUT * sizeof *action->target);
-    for (int i = 0; i < step->nin; i++)
-        action->source[i] = cursor->at[step->in[i]];
-    for (int o = 0; o < step->nout; o++)
-        action->target[o] = cursor->at[step->out[o]];
+    action->source = arena_alloc(&executor->arena, (size_t)*n * sizeof *action->source);
+    action->target = arena_alloc(&executor->arena, (size_t)*n * sizeof *action->target);
+    for (int i = 0; i < *n; i++) {
+        action->source[i] = cursor->at[step[i].in[0]];
+        action->target[i] = cursor->at[step[i].out[0]];
+    }
+    return true;
 }
 
 static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
@@ -353,12 +358,12 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
             where(executor, cursor, s, place, sizeof place);
             return error_set(error, EXIT_REJECTED, "%s: %s", place, why);
         }
+        if (joined > 0) continue;
         switch (step->kind) {
         case STEP_KERNEL:
         case STEP_LOCAL:
             load_calls(executor, cursor, step, &action);
             break;
-        if (joined > 0) continue;
         case STEP_START:
         case STEP_WAIT:
             if (!load_communication(executor, cursor, s, &action, &joined, error)) return false;
@@ -385,7 +390,7 @@ bool load_local(Executor *executor, Error *error) {
         return error_set(error, EXIT_REJECTED, "the plan is for %d ranks, the communicator has %d", plan->graph.nranks, comm->nranks);
     if (!executor->program) return error_set(error, EXIT_REJECTED, "the plan has no such program");
     if (!executor->backend->open(&executor->context, comm->first_driven, comm->local_rank, executor->nthreads, error)) return false;
-    executor->data = data_open(&plan->graph, error);
+    executor->data = data_open(&plan->graph, executor->plan_directory, error);
     if (!executor->data) return false;
     int64_t elements = 0;
     for (int i = 0; i < plan->graph.states.n; i++)

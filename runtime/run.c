@@ -197,8 +197,9 @@ static bool check_steps(const Run *run, Error *error) {
 
 /* Steps whose times are kept: the first million are enough for a median. */
 static int64_t timed_steps(const Run *run) {
-    int64_t steps = run->plan.graph.settings.epochs * run->plan.graph.settings.steps;
-    return steps < MAX_TIMED ? steps : MAX_TIMED;
+    int64_t steps;
+    bool fits = mul_checked(run->plan.graph.settings.epochs, executor_steps(run->executor), &steps);
+    return fits && steps < MAX_TIMED ? steps : MAX_TIMED;
 }
 
 /* What a process needs beside its ranks' tensors: the numbers of its data source, and the largest file of initial values while it is read. */
@@ -409,7 +410,7 @@ static bool train(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     if (run->options->verbose && !report_ranks(run, error)) return false;
     for (int64_t epoch = 1; epoch <= settings->epochs; epoch++)
-        for (int64_t step = 1; step <= settings->steps; step++)
+        for (int64_t step = 1; step <= executor_steps(run->executor); step++)
             if (!train_step(run, epoch, step, error)) return false;
     Text text = {0};
     report_time(run, &text);

@@ -7,7 +7,7 @@
  *   fit.c      whether the operands of its steps fit together
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
  *   state.c    initial values, by global index; npy.c: files
- *   data.c     inputs: numpy_rand, per_rank
+ *   data/      inputs: generators, files, the order of rows
  *   pool.c     threads that share one loop
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
  *   verify.c   --verify: a one-rank plan of the same net beside the run
@@ -177,13 +177,20 @@ void piece_reduce(const Piece *piece, const Box *target_box, void *target, DType
 /* Fills the elements of `box` of a state's initial value, as the state's dtype: a function of (seed, name, global index), so the same on any
  * number of ranks. Files: .npy, little-endian f4/f8/i4, C order, with the state's shape. plan_directory: where to look after the current one. */
 bool state_initial(const Graph *graph, const State *state, const Box *box, const char *plan_directory, void *data, Error *error);
-/* Fills the elements of `box` of input number `input` for one step. */
+/* What the inputs hold at each step. The graph's settings say where it comes from; files are looked for as the plan names them, then in
+ * plan_directory. NULL and *error: EXIT_ENVIRONMENT, one line that names the file. */
 typedef struct DataSource DataSource;
-DataSource *data_open(const Graph *graph, Error *error);
+DataSource *data_open(const Graph *graph, const char *plan_directory, Error *error);
+void data_close(DataSource *data); /* takes NULL */
 double data_bytes(const Graph *graph); /* of memory that a source takes, beside the inputs themselves; each process has one */
-bool data_fill(DataSource *data, int input, int64_t epoch, int64_t step, const Box *box, void *to, Error *error);
+/* Announces a box of an input that will be asked for at every step; its number. All of them before the first data_fill. */
+int data_take(DataSource *data, int input, const Box *box);
+/* The elements of a box announced, for one step (epochs and steps count from 1), row-major. When all have been filled, the next step's are prepared
+ * by a thread of the source's. */
+bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to, Error *error);
 bool data_changes(const DataSource *data); /* false: every step's batch is the same */
-void data_close(DataSource *data);
+int64_t data_steps(const DataSource *data); /* of an epoch */
+int64_t data_bytes_read(const DataSource *data); /* from files, headers left out */
 /* numpy's legacy generator: RandomState(seed).random_sample(). */
 typedef struct Mt19937 {
     uint32_t word[624];
@@ -200,6 +207,8 @@ bool npy_read(const char *path, Arena *arena, Shape *shape, DType *dtype, double
 typedef struct Executor Executor;
 Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error);
 void executor_destroy(Executor *executor);
+int64_t executor_steps(const Executor *executor);      /* of an epoch */
+int64_t executor_data_bytes(const Executor *executor); /* read from files of rows by this process so far, headers left out */
 /* One step of training on every driven rank. */
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1). */

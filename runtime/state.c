@@ -4,30 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
+#include "runtime/data/data.h"
 
 /* ---------------------------------------------------------------- random elements */
-
-static uint64_t name_hash(const char *name) /* FNV-1a */
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
-    return hash;
-}
-
-static void philox(uint64_t counter, uint64_t key, uint64_t out[2]) {
-    uint32_t x[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0}, k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
-    for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)x[0] * 0xD2511F53u, b = (uint64_t)x[2] * 0xCD9E8D57u;
-        uint32_t next[4] = {(uint32_t)(b >> 32) ^ x[1] ^ k[0], (uint32_t)b, (uint32_t)(a >> 32) ^ x[3] ^ k[1], (uint32_t)a};
-        memcpy(x, next, sizeof x);
-        k[0] += 0x9E3779B9u;
-        k[1] += 0xBB67AE85u;
-    }
-    out[0] = (uint64_t)x[1] << 32 | x[0];
-    out[1] = (uint64_t)x[3] << 32 | x[2];
-}
 
 static double unit(uint64_t word) {
     return (double)(word >> 11) * 0x1p-53;
@@ -117,20 +96,6 @@ static void fill_box(Fill *fill, const Shape *shape, const Box *box) {
     }
 }
 
-static bool is_readable(const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (file) fclose(file);
-    return file != NULL;
-}
-
-/* The path as written (relative to the current directory), else beside the plan. */
-static const char *find_file(const char *file, const char *plan_directory, Arena *arena) {
-    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
-    if (is_readable(file) || !plan_directory) return file;
-    const char *beside = arena_printf(arena, "%s/%s", plan_directory, file), *named = arena_printf(arena, "%s/%s", plan_directory, base);
-    return file[0] != '/' && is_readable(beside) ? beside : is_readable(named) ? named : file;
-}
-
 static bool fill_from_file(Fill *fill, const State *state, const Box *box, const char *plan_directory, Error *error) {
     Arena arena;
     arena_init(&arena);
@@ -138,7 +103,7 @@ static bool fill_from_file(Fill *fill, const State *state, const Box *box, const
     DType dtype;
     double *data;
     Error failure;
-    bool ok = npy_read(find_file(state->init.file, plan_directory, &arena), &arena, &shape, &dtype, &data, &failure);
+    bool ok = npy_read(file_find(state->init.file, plan_directory, &arena), &arena, &shape, &dtype, &data, &failure);
     if (!ok) {
         error_set(error, failure.code, "parameter %s: %.900s", state->name, failure.text);
     } else if (!shape_equal(&shape, &state->type.shape)) {
@@ -157,8 +122,7 @@ static bool fill_from_file(Fill *fill, const State *state, const Box *box, const
 }
 
 bool state_initial(const Graph *graph, const State *state, const Box *box, const char *plan_directory, void *data, Error *error) {
-    uint64_t seed = graph->settings.seed + 0x9E3779B97F4A7C15u; /* seed 0 is a seed like any other */
-    Fill fill = {&state->init, name_hash(state->name) ^ seed * 0xBF58476D1CE4E5B9u, state->init.data, state->type.dtype, data};
+    Fill fill = {&state->init, random_key(graph->settings.seed, state->name), state->init.data, state->type.dtype, data};
     if (state->init.kind == INIT_FILE) return fill_from_file(&fill, state, box, plan_directory, error);
     if (state->init.kind == INIT_LITERAL && !state->init.data)
         return error_set(error, EXIT_REJECTED, "parameter %s: the plan has no initial value for it", state->name);

@@ -52,7 +52,17 @@ Test(train, mistakes_are_diagnosed_where_they_are) {
                  {"data = numpy_rand(seed = -1);" OPTIMIZER, 9, 26, "seed is 0 to 4294967295"},
                  {"data = numpy_rand(seed = 1, rows = 17);" OPTIMIZER, 9, 36, "17 rows are more than input x has: 16"},
                  {"data = numpy_rand;" OPTIMIZER, 9, 8, "numpy_rand needs its arguments"},
-                 {"data = npy(x = \"x.npy\");" OPTIMIZER, 9, 8, "npy is not built yet"},
+                 {"data = npy(x = \"x.npy\");" OPTIMIZER, 9, 8, "npy does not give input t"},
+                 {"data = npy(x = \"x.npy\", t = 3);" OPTIMIZER, 9, 29, "the path of a file is a text"},
+                 {"data = idx(x = \"x\", y = \"t\");" OPTIMIZER, 9, 21, "the net has no input 'y'"},
+                 {"data = idx(x = \"x\", x = \"t\");" OPTIMIZER, 9, 21, "input x is given twice"},
+                 {"data = files(x = \"x\", t = npy(\"t\"));" OPTIMIZER, 9, 18, "needs the format of each"},
+                 {"data = files(x = tsv(\"x\"), t = npy(\"t\"));" OPTIMIZER, 9, 18, "not tsv(..)"},
+                 {"data = raw(x = raw(\"x\", type = f16), t = \"t\");" OPTIMIZER, 9, 32, "f16"},
+                 {"data = normal();" OPTIMIZER, 9, 8, "normal needs seed"},
+                 {DATA OPTIMIZER "last = pad;", 8, 1, "last is for files of rows"},
+                 {DATA OPTIMIZER "order = shuffle(seed = 1);", 8, 1, "order is for files of rows"},
+                 {DATA OPTIMIZER "order = 3;", 9, 63, "the order of rows is file or shuffle"},
                  {"data = random(1);" OPTIMIZER, 9, 8, "unknown data source"},
                  {"data = 3;" OPTIMIZER, 9, 8, "this is no data source"},
                  {"data = per_rank(x = [1], t = [1]);" OPTIMIZER, 9, 8, "per_rank is for mode data_parallel"},
@@ -107,4 +117,26 @@ Test(train, per_rank_is_checked) {
         expect_error(&c, 9, cases[i].column, cases[i].error);
         compiled_finish(&c);
     }
+}
+
+Test(train, files_belong_to_inputs_and_lie_beside_the_source) {
+    Compiled c;
+    compile_settings(&c, "data = files(x = idx(\"d/x.gz\"), t = raw(\"/t.bin\", type = u8)); order = shuffle(seed = 9); last = short;" OPTIMIZER);
+    const Settings *settings = &c.graph.settings;
+    cr_assert_eq(settings->data, DATA_FILES);
+    cr_assert(settings->shuffle && settings->shuffle_seed == 9 && settings->last == LAST_SHORT);
+    cr_assert_eq(settings->steps, 0, "as many as there are");
+    cr_assert_eq(c.graph.inputs.n, 3);
+    cr_assert_eq(c.graph.inputs.at[0].file.format, FILE_IDX);
+    cr_assert_str_eq(c.graph.inputs.at[1].file.path, "/t.bin");
+    cr_assert_str_eq(c.graph.inputs.at[1].file.stored, "u8");
+    cr_assert_eq(c.graph.inputs.at[2].kind, INPUT_ROW_WEIGHT);
+    compiled_finish(&c);
+    compile_settings(&c, "data = csv(\"d.csv\"); steps = 3;" OPTIMIZER);
+    cr_assert_eq(c.graph.settings.steps, 3);
+    int64_t columns = 1;
+    for (int d = 1; d < c.graph.inputs.at[0].type.shape.ndim; d++)
+        columns *= c.graph.inputs.at[0].type.shape.dim[d];
+    cr_assert_eq(c.graph.inputs.at[1].file.column, columns);
+    compiled_finish(&c);
 }

@@ -41,13 +41,13 @@ Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat) {
     graph.settings.data = DATA_NUMPY_RAND;
     graph.settings.data_seed = 1;
     graph.settings.data_rows = 2;
-    DataSource *data = data_open(&graph, &error);
+    DataSource *data = data_open(&graph, NULL, &error);
     cr_assert(data, "%s", error.text);
     float x[16][32];
     double label[16][16];
     Box x_box = whole(&graph.inputs.at[0].type.shape), label_box = whole(&graph.inputs.at[1].type.shape);
-    cr_assert(data_fill(data, 0, 1, 1, &x_box, x, &error));
-    cr_assert(data_fill(data, 1, 1, 1, &label_box, label, &error));
+    cr_assert(data_fill(data, data_take(data, 0, &x_box), 1, 1, x, &error));
+    cr_assert(data_fill(data, data_take(data, 1, &label_box), 1, 1, label, &error));
     Mt19937 mt;
     mt19937_seed(&mt, 1);
     for (int i = 0; i < 64; i++)
@@ -62,7 +62,7 @@ Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat) {
     /* A rank's box is that part of it. */
     float part[3][5];
     Box box = {2, {5, 7}, {8, 12}};
-    cr_assert(data_fill(data, 0, 1, 1, &box, part, &error));
+    cr_assert(data_fill(data, data_take(data, 0, &box), 1, 1, part, &error));
     for (int i = 0; i < 3; i++)
         cr_assert_arr_eq(part[i], &x[5 + i][7], sizeof part[i]);
     data_close(data);
@@ -79,10 +79,10 @@ Test(data, every_replica_has_the_same_rows) {
     graph.settings.data = DATA_NUMPY_RAND;
     graph.settings.data_seed = 9;
     graph.settings.data_rows = 2;
-    DataSource *data = data_open(&graph, &error);
+    DataSource *data = data_open(&graph, NULL, &error);
     double x[3][4][2];
     Box box = whole(&graph.inputs.at[0].type.shape);
-    cr_assert(data_fill(data, 0, 1, 1, &box, x, &error));
+    cr_assert(data_fill(data, data_take(data, 0, &box), 1, 1, x, &error));
     for (int r = 1; r < 3; r++)
         cr_assert_arr_eq(x[r], x[0], sizeof x[0]);
     cr_assert_arr_eq(x[0][2], x[0][0], sizeof x[0][0]);
@@ -101,15 +101,15 @@ Test(data, per_rank_gives_each_replica_its_own) {
     graph_init(&graph, &arena);
     graph_add_input(&graph, (Input){.name = "x", .type = {F32, true, SHAPE(2, 2, 2)}, .per_rank = values});
     graph.settings.data = DATA_PER_RANK;
-    DataSource *data = data_open(&graph, &error);
+    DataSource *data = data_open(&graph, NULL, &error);
     float x[2][2];
     Box second = {3, {1, 0, 0}, {2, 2, 2}};
-    cr_assert(data_fill(data, 0, 1, 1, &second, x, &error));
+    cr_assert(data_fill(data, data_take(data, 0, &second), 1, 1, x, &error));
     const float expected[2][2] = {{4, 6}, {3, 1}};
     cr_assert_arr_eq(x, expected, sizeof x);
     data_close(data);
     graph.inputs.at[0].per_rank = NULL;
-    cr_assert_null(data_open(&graph, &error));
+    cr_assert_null(data_open(&graph, NULL, &error));
     cr_assert(strstr(error.text, "input x has no data"));
     arena_finish(&arena);
 }

@@ -1,0 +1,317 @@
+/* The data of a train block: where inputs come from, in which order, and what becomes of the last rows. */
+#include "frontend/lower.h"
+
+#include <string.h>
+
+/* The first of the net's inputs that numpy_rand cannot fill, and why. */
+static bool check_numpy_rand(Lower *lower, const Expr *value, const Expr *rows_expr) {
+    const Graph *graph = lower->graph;
+    int64_t rows = graph->settings.data_rows;
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        int first = input->type.hidden ? 1 : 0;
+        if (input->type.dtype == I32) {
+            diag_error(lower->diags, lower_span(lower, value->loc), "numpy_rand draws real numbers, and input %s is i32", input->name);
+            diag_note(lower->diags, input->span, "%s is declared here", input->name);
+            return false;
+        }
+        if (rows_expr && input->type.shape.ndim == first) {
+            diag_error(lower->diags, lower_span(lower, rows_expr->loc), "input %s is a single number: it has no rows", input->name);
+            return false;
+        }
+        if (rows_expr && rows > input->type.shape.dim[first]) {
+            diag_error(lower->diags, lower_span(lower, rows_expr->loc), "%lld rows are more than input %s has: %lld", (long long)rows,
+                       input->name, (long long)input->type.shape.dim[first]);
+            diag_note(lower->diags, input->span, "%s is declared %s here", input->name, type_text(lower, &input->type));
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool eval_numpy_rand(Lower *lower, const Expr *value) {
+    static const char *const parameters[] = {"seed", "rows"};
+    const Expr *argument[2];
+    Settings *settings = &lower->graph->settings;
+    if (!call_arguments(lower, value, parameters, 2, 1, argument)) {
+        diag_hint(lower->diags, "data = numpy_rand(seed = 1, rows = 2); rows may be left out");
+        return false;
+    }
+    settings->data = DATA_NUMPY_RAND;
+    if (!integer_eval(lower, argument[0], "seed", 0, UINT32_MAX, &settings->data_seed)) return false;
+    if (argument[1] && !integer_eval(lower, argument[1], "rows", 1, INT64_MAX, &settings->data_rows)) return false;
+    return check_numpy_rand(lower, value, argument[1]);
+}
+
+static Input *input_find(Graph *graph, const char *name) {
+    for (int i = 0; i < graph->inputs.n; i++)
+        if (!strcmp(graph->inputs.at[i].name, name)) return &graph->inputs.at[i];
+    return NULL;
+}
+
+static bool unknown_input(Lower *lower, const Expr *item) {
+    const Graph *graph = lower->graph;
+    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(graph->inputs.n + 1));
+    for (int i = 0; i < graph->inputs.n; i++)
+        names[i] = graph->inputs.at[i].name;
+    const char *nearest = name_nearest(item->text, names, graph->inputs.n);
+    diag_error(lower->diags, lower_span(lower, item->loc), "the net has no input '%s'", item->text);
+    if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
+    return false;
+}
+
+/* x = [literal of rank 0, literal of rank 1, ...] */
+static bool per_rank_input(Lower *lower, const Expr *item) {
+    Graph *graph = lower->graph;
+    Input *input = item->kind == EXPR_KEYWORD ? input_find(graph, item->text) : NULL;
+    Span span = lower_span(lower, item->loc);
+    if (item->kind != EXPR_KEYWORD) {
+        diag_error(lower->diags, span, "per_rank takes the inputs by name: x = [literal of rank 0, literal of rank 1, ...]");
+        return false;
+    }
+    if (!input) return unknown_input(lower, item);
+    const Expr *list = item->items;
+    if (input->per_rank) {
+        diag_error(lower->diags, span, "input %s is given twice", input->name);
+        return false;
+    }
+    if (list->kind != EXPR_LIST || list->nitems != graph->replicas) {
+        diag_error(
+            lower->diags, lower_span(lower, list->loc), "%s needs a list of %d literals, one a replica%s", input->name, graph->replicas,
+            list->kind == EXPR_LIST ? arena_printf(lower->arena, "; there %s %d", list->nitems == 1 ? "is" : "are", list->nitems) : "");
+        diag_hint(lower->diags, "the number of replicas is that of the ranks (--ranks), or --replicas");
+        return false;
+    }
+    TensorType type = input->type;
+    type.hidden = false;
+    memmove(type.shape.dim, type.shape.dim + 1, sizeof *type.shape.dim * (size_t)--type.shape.ndim);
+    int64_t elements = shape_elements(&type.shape);
+    double *data = NULL;
+    int replica = 0;
+    for (const Expr *literal = list->items; literal; literal = literal->next, replica++) {
+        /* No more memory than the text accounts for: a literal that is too short is an error before it is stored. */
+        if (!data && elements <= literal->loc.end - literal->loc.begin)
+            data = arena_alloc(lower->arena, sizeof *data * (size_t)elements * (size_t)list->nitems);
+        double *scratch = data ? data + replica * elements
+                               : arena_alloc(lower->arena, sizeof *data * (size_t)(literal->loc.end - literal->loc.begin + 1));
+        if (!literal_eval(lower, literal, &type, scratch)) {
+            diag_note(lower->diags, input->span, "%s is declared %s here", input->name, type_text(lower, &type));
+            return false;
+        }
+    }
+    input->per_rank = data;
+    return true;
+}
+
+static bool eval_per_rank(Lower *lower, const Expr *value) {
+    Graph *graph = lower->graph;
+    if (!lower->hidden) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "per_rank is for mode data_parallel, and this is mode %s",
+                   mode_name[graph->settings.mode]);
+        diag_hint(lower->diags, "in the other modes a net sees one batch, that of all ranks together");
+        return false;
+    }
+    graph->settings.data = DATA_PER_RANK;
+    bool ok = true;
+    for (const Expr *item = value->items; item; item = item->next)
+        ok &= per_rank_input(lower, item);
+    for (int i = 0; ok && i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (input->per_rank) continue;
+        diag_error(lower->diags, lower_span(lower, value->loc), "per_rank does not give input %s", input->name);
+        diag_note(lower->diags, input->span, "%s is declared here", input->name);
+        ok = false;
+    }
+    return ok;
+}
+
+/* ---------------------------------------------------------------- files */
+
+/* The source's directory before the path, unless it is absolute. */
+static const char *joined(const Lower *lower, const char *path) {
+    return path[0] == '/' ? path : arena_printf(lower->arena, "%s%s", lower->directory, path);
+}
+
+static bool input_has_rows(Lower *lower, const Expr *expr, const Input *input) {
+    if (input->type.shape.ndim > (input->type.hidden ? 1 : 0)) return true;
+    diag_error(lower->diags, lower_span(lower, expr->loc), "input %s is a single number: it has no rows", input->name);
+    diag_note(lower->diags, input->span, "%s is declared here", input->name);
+    return false;
+}
+
+/* "x.npy", or one of the formats' calls: idx("labels.gz"), csv("d.csv", column = 3), raw("x.bin", type = u8). */
+static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFile *file) {
+    static const char *const parameters[][2] = {
+        [FILE_NPY] = {"path"}, [FILE_IDX] = {"path"}, [FILE_CSV] = {"path", "column"}, [FILE_RAW] = {"path", "type"}};
+    static const int nparameters[] = {[FILE_NPY] = 1, [FILE_IDX] = 1, [FILE_CSV] = 2, [FILE_RAW] = 2};
+    static const char *const stored[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
+    const Expr *argument[2] = {NULL, NULL}, *path = value;
+    if (value->kind == EXPR_CALL) {
+        int named = FILE_NONE + 1;
+        while (named < NFILE_FORMATS && strcmp(file_format_name[named], value->text) != 0)
+            named++;
+        if (named == NFILE_FORMATS || (format != FILE_NONE && named != (int)format)) {
+            diag_error(lower->diags, lower_span(lower, value->loc), "a file of rows is npy(..), idx(..), csv(..) or raw(..), not %s(..)", value->text);
+            return false;
+        }
+        format = (FileFormat)named;
+        if (!call_arguments(lower, value, parameters[format], nparameters[format], 1, argument)) return false;
+        path = argument[0];
+    }
+    if (path->kind != EXPR_STRING || path->text[0] == '\0') {
+        diag_error(lower->diags, lower_span(lower, path->loc), "the path of a file is a text: \"x.npy\"");
+        return false;
+    }
+    if (format == FILE_NONE) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "files(..) needs the format of each: npy(\"x.npy\"), idx(..), csv(..), raw(..)");
+        return false;
+    }
+    *file = (DataFile){.format = format, .path = joined(lower, path->text)};
+    if (argument[1] && format == FILE_CSV) return integer_eval(lower, argument[1], "column", 0, INT32_MAX, &file->column);
+    if (argument[1]) {
+        int element = choice(lower, "type", argument[1], stored, 7);
+        if (element < 0) return false;
+        file->stored = stored[element];
+    }
+    return true;
+}
+
+static int64_t row_elements(const Input *input) {
+    int64_t elements = 1;
+    for (int d = input->type.hidden + 1; d < input->type.shape.ndim; d++)
+        elements *= input->type.shape.dim[d];
+    return elements;
+}
+
+/* csv("d.csv"): the columns belong to the inputs one after the other. */
+static bool columns_in_turn(Lower *lower, const Expr *value, const Expr *path) {
+    Graph *graph = lower->graph;
+    int64_t column = 0;
+    for (int i = 0; i < graph->inputs.n; i++) {
+        Input *input = &graph->inputs.at[i];
+        if (!input_has_rows(lower, value, input) || !eval_file(lower, path, FILE_CSV, &input->file)) return false;
+        input->file.column = column;
+        column += row_elements(input);
+    }
+    return true;
+}
+
+static bool eval_files_of(Lower *lower, const Expr *value, FileFormat format) {
+    Graph *graph = lower->graph;
+    bool ok = true;
+    graph->settings.data = DATA_FILES;
+    if (format == FILE_CSV && value->items && !value->items->next && value->items->kind != EXPR_KEYWORD)
+        return columns_in_turn(lower, value, value->items);
+    for (const Expr *item = value->items; item; item = item->next) {
+        Span span = lower_span(lower, item->loc);
+        if (item->kind != EXPR_KEYWORD) {
+            diag_error(lower->diags, span, "files belong to inputs by name: %s(x = \"x.%s\", ...)", value->text, value->text);
+            return false;
+        }
+        Input *input = input_find(graph, item->text);
+        if (!input) {
+            ok = unknown_input(lower, item);
+        } else if (input->file.format != FILE_NONE) {
+            diag_error(lower->diags, span, "input %s is given twice", input->name);
+            ok = false;
+        } else {
+            ok &= input_has_rows(lower, item, input) && eval_file(lower, item->items, format, &input->file);
+        }
+    }
+    for (int i = 0; ok && i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (input->file.format != FILE_NONE) continue;
+        diag_error(lower->diags, lower_span(lower, value->loc), "%s does not give input %s", value->text, input->name);
+        diag_note(lower->diags, input->span, "%s is declared here", input->name);
+        ok = false;
+    }
+    return ok;
+}
+
+static bool eval_npy(Lower *lower, const Expr *value) {
+    return eval_files_of(lower, value, FILE_NPY);
+}
+static bool eval_idx(Lower *lower, const Expr *value) {
+    return eval_files_of(lower, value, FILE_IDX);
+}
+static bool eval_csv(Lower *lower, const Expr *value) {
+    return eval_files_of(lower, value, FILE_CSV);
+}
+static bool eval_raw(Lower *lower, const Expr *value) {
+    return eval_files_of(lower, value, FILE_RAW);
+}
+static bool eval_mixed(Lower *lower, const Expr *value) {
+    return eval_files_of(lower, value, FILE_NONE);
+}
+
+/* ---------------------------------------------------------------- random rows */
+
+static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
+    static const char *const parameters[] = {"seed"};
+    const Expr *argument[1];
+    Settings *settings = &lower->graph->settings;
+    if (!call_arguments(lower, value, parameters, 1, 1, argument)) {
+        diag_hint(lower->diags, "data = %s(seed = 1);", value->text);
+        return false;
+    }
+    settings->data = kind;
+    for (int i = 0; i < lower->graph->inputs.n; i++) {
+        const Input *input = &lower->graph->inputs.at[i];
+        if (input->type.dtype == F32 || input->type.dtype == F64) continue;
+        diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers, and input %s is %s", value->text, input->name,
+                   dtype_name[input->type.dtype]);
+        diag_note(lower->diags, input->span, "%s is declared here", input->name);
+        return false;
+    }
+    return integer_eval(lower, argument[0], "seed", 0, INT64_MAX, &settings->data_seed);
+}
+static bool eval_normal(Lower *lower, const Expr *value) {
+    return eval_random(lower, value, DATA_NORMAL);
+}
+static bool eval_uniform(Lower *lower, const Expr *value) {
+    return eval_random(lower, value, DATA_UNIFORM);
+}
+
+/* ---------------------------------------------------------------- the settings */
+
+bool eval_data(Lower *lower, const Expr *value) {
+    static const Builtin builtins[] = {{"numpy_rand", eval_numpy_rand}, {"per_rank", eval_per_rank}, {"npy", eval_npy},       {"idx", eval_idx},
+                                       {"csv", eval_csv},               {"raw", eval_raw},           {"files", eval_mixed}, {"normal", eval_normal},
+                                       {"uniform", eval_uniform}};
+    return call_builtin(lower, value, "data source", builtins, 9,
+                        "data = numpy_rand(seed = 1); npy(x = \"x.npy\", ...), idx(..), csv(..), raw(..), normal(seed = 1); or, in mode "
+                        "data_parallel, per_rank(x = [...], ...)");
+}
+
+/* order = file; or shuffle(seed = 0). */
+bool eval_order(Lower *lower, const Expr *value) {
+    static const char *const parameters[] = {"seed"};
+    const Expr *argument[1] = {NULL};
+    Settings *settings = &lower->graph->settings;
+    settings->shuffle = value->kind == EXPR_CALL && strcmp(value->text, "shuffle") == 0;
+    if (value->kind == EXPR_NAME && strcmp(value->text, "file") == 0) return true;
+    if (!settings->shuffle) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "the order of rows is file or shuffle(seed = ..)");
+        diag_hint(lower->diags, "order = shuffle(seed = 0); every epoch has another order");
+        return false;
+    }
+    return call_arguments(lower, value, parameters, 1, 0, argument) &&
+           (!argument[0] || integer_eval(lower, argument[0], "seed", 0, UINT32_MAX, &settings->shuffle_seed));
+}
+
+bool eval_last(Lower *lower, const Expr *value) {
+    int last = choice(lower, "last", value, last_name, NLASTS);
+    if (last >= 0) lower->graph->settings.last = (Last)last;
+    return last >= 0;
+}
+
+bool data_complete(Lower *lower, const Block *block, bool steps_given) {
+    Settings *settings = &lower->graph->settings;
+    if (settings->data == DATA_FILES && !steps_given) settings->steps = 0; /* as many as there are */
+    if (settings->data != DATA_FILES && (settings->shuffle || settings->last != LAST_DROP)) {
+        diag_error(lower->diags, lower_span(lower, block->loc), "%s is for files of rows, and this data has no last row", settings->shuffle ? "order" : "last");
+        diag_hint(lower->diags, "leave it out, or say data = npy(x = \"x.npy\", ...);");
+        return false;
+    }
+    return settings->last == LAST_DROP || rows_weigh(lower, block->loc);
+}

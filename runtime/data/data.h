@@ -1,0 +1,112 @@
+/* data: what the folder's files share; runtime.h is what others see.
+ *
+ *   random.c   generators: MT19937, Philox
+ *   sampler.c  which row of a data set stands where in a batch
+ *   stored.c   elements as files hold them
+ *   stream.c   bytes of a file from its beginning, through gzip where it is compressed
+ *   rows.c     files whose first dimension counts rows: .npy, IDX, raw, CSV
+ *   source.c   the inputs at each step, one batch ahead
+ *   file.c     where a file that a net names is; what an input's elements may be
+ */
+#pragma once
+#include "runtime/runtime.h"
+
+/* ---------------------------------------------------------------- random.c */
+
+/* Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011): two words of a counter and a key. */
+void philox(uint64_t counter, uint64_t key, uint64_t out[2]);
+uint64_t random_key(uint64_t seed, const char *name); /* the key of a tensor's own sequence; seed 0 is a seed like any other */
+/* Element `index` of the sequence of a key. Pairs 2p, 2p + 1 come of one block. */
+double random_normal(uint64_t key, uint64_t index);  /* mean 0, standard deviation 1 */
+double random_uniform(uint64_t key, uint64_t index); /* [0, 1) */
+uint32_t mt19937_word(Mt19937 *mt);
+
+/* ---------------------------------------------------------------- sampler.c */
+
+/* PyTorch's DistributedSampler (torch/utils/data/distributed.py) and a loader of whole batches over it, index for index. */
+typedef struct Sampler {
+    int64_t rows;    /* of the data set */
+    int64_t batch;   /* rows of a global batch */
+    int64_t world;   /* distinct shares of a batch: 1 where shares are uneven, the order is then that of one process */
+    bool shuffle;
+    uint64_t seed;   /* of epoch 0; epoch e has seed + e */
+    bool drop;       /* the rows of a last batch that is not full are left out */
+    int64_t epoch;   /* the one that `order` is of; -1: none yet */
+    int64_t *order;  /* row at each place of the epoch, NULL: rows in file order */
+} Sampler;
+void sampler_init(Sampler *sampler, int64_t rows, int64_t batch, int64_t world, bool shuffle, uint64_t seed, bool drop);
+void sampler_finish(Sampler *sampler);
+int64_t sampler_batches(const Sampler *sampler); /* of an epoch */
+/* Makes `order` that of an epoch, counted from 0. False and *error without memory. */
+bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error);
+/* The row at `place` of batch `step` (both from 0) of the epoch begun. *filler: beyond the last row; the row is then one from the beginning, as
+ * DistributedSampler pads. */
+int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *filler);
+/* torch.randperm(n) on a CPU with this seed; order has room for n. */
+void random_permutation(uint64_t seed, int64_t n, int64_t *order);
+
+/* ---------------------------------------------------------------- stored.c */
+
+typedef enum { STORED_U8, STORED_I8, STORED_I16, STORED_I32, STORED_I64, STORED_F32, STORED_F64, NSTORED } StoredKind;
+/* How a file holds an element. */
+typedef struct Stored {
+    StoredKind kind;
+    bool big_endian;
+} Stored;
+extern const int stored_bytes[NSTORED];
+extern const char *const stored_name[NSTORED]; /* "u8" */
+double stored_element(const unsigned char *at, Stored stored);
+bool stored_npy(const char *descr, Stored *stored);         /* "<f4" or "|u1", as numpy writes it after a quote */
+bool stored_idx(unsigned char code, Stored *stored);        /* IDX's third byte */
+bool stored_is_integer(Stored stored);
+
+/* ---------------------------------------------------------------- stream.c */
+
+/* A file read from its beginning; gzip is seen by its first bytes and undone. */
+typedef struct Stream Stream;
+Stream *stream_open(const char *path, Error *error);
+void stream_close(Stream *stream); /* takes NULL */
+bool stream_compressed(const Stream *stream);
+int64_t stream_file_bytes(const Stream *stream); /* size of the file itself */
+/* The next n bytes; to NULL skips them. False: *error says that the file ends early or is damaged. */
+bool stream_read(Stream *stream, void *to, int64_t n, Error *error);
+/* The next line without its end, NUL-terminated, until the next call; NULL at the end of the file (error->code 0) or on failure. */
+const char *stream_line(Stream *stream, size_t *n, Error *error);
+bool stream_at_end(Stream *stream, bool *at_end, Error *error);
+bool stream_rewind(Stream *stream, Error *error);
+int64_t stream_bytes_read(const Stream *stream); /* of the file, so far */
+
+/* ---------------------------------------------------------------- rows.c */
+
+typedef enum { ROWS_NPY, ROWS_IDX, ROWS_CSV, ROWS_RAW } RowFormat;
+/* What is to be opened. */
+typedef struct RowFile {
+    RowFormat format;
+    const char *path;
+    const char *input;       /* whose data it is, for messages */
+    Shape row;               /* of one row as the net sees it; a file may have another shape of as many elements */
+    Stored stored;           /* raw: its elements */
+    int64_t first_column;    /* CSV: the columns are this one and as many as a row has elements */
+    int64_t header_lines;    /* CSV: lines to skip */
+    int64_t range;           /* elements must be integers in [0, range); 0: anything */
+    DType dtype;             /* the input's */
+} RowFile;
+typedef struct Rows Rows;
+/* Checks the file's type, shape and size. NULL and *error (EXIT_ENVIRONMENT, one line with the path) on failure. */
+Rows *rows_open(const RowFile *file, Error *error);
+void rows_close(Rows *rows); /* takes NULL */
+int64_t rows_count(const Rows *rows);
+/* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV) are streamed once and only these rows
+ * are kept. Announcing what is there already costs nothing. */
+bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
+/* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. */
+bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error);
+int64_t rows_bytes_read(const Rows *rows); /* of the file, beside its header */
+int64_t rows_bytes_held(const Rows *rows);
+
+/* ---------------------------------------------------------------- file.c */
+
+/* The path as written (relative to the current directory), else beside the plan, else as written. */
+const char *file_find(const char *file, const char *plan_directory, Arena *arena);
+/* Elements of the input must be integers in [0, range), by what the graph does with them; 0: anything. */
+int64_t input_range(const Graph *graph, int input);

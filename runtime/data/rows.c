@@ -1,0 +1,396 @@
+/* rows: files whose first dimension counts rows. Plain binary files are read where a row stands; compressed ones and text are streamed, and only the
+ * rows that will be asked for are kept. IDX: LeCun's format of MNIST (yann.lecun.com/exdb/mnist); .npy: numpy/lib/format.py. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/data/data.h"
+
+struct Rows {
+    RowFile file;
+    char *path;
+    Stored stored;     /* binary files */
+    int64_t count;     /* rows */
+    int64_t elements;  /* of a row, as the input has it */
+    int64_t row_bytes; /* as they are held: stored, or doubles of a text */
+    int64_t begin;     /* of the first row in the file, uncompressed */
+    bool streamed;
+    int fd;            /* not streamed */
+    int64_t nheld, *held_row;
+    unsigned char *held;
+    int64_t bytes_read;
+    unsigned char *scratch; /* one row's bytes */
+    size_t scratch_bytes;
+};
+
+static bool rows_fail(const Rows *rows, Error *error, const char *text) {
+    return error_set(error, EXIT_ENVIRONMENT, "input %s: %s: %s", rows->file.input, rows->path, text);
+}
+
+/* ---------------------------------------------------------------- headers of binary files */
+
+static const char *header_value(const char *header, const char *key) {
+    const char *at = strstr(header, key);
+    if (!at) return NULL;
+    at += strlen(key) + strspn(at + strlen(key), " ");
+    return *at == ':' ? at + 1 + strspn(at + 1, " ") : NULL;
+}
+
+static bool npy_shape(const char *at, Shape *shape) {
+    if (!at || *at++ != '(') return false;
+    for (shape->ndim = 0;;) {
+        at += strspn(at, " ,");
+        if (*at == ')') return true;
+        char *end;
+        errno = 0;
+        long long size = strtoll(at, &end, 10);
+        if (end == at || errno || size < 0 || shape->ndim == MAX_NDIM) return false;
+        shape->dim[shape->ndim++] = size;
+        at = end;
+    }
+}
+
+static bool npy_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
+    enum { MAX_HEADER_BYTES = 1 << 16 };
+    unsigned char magic[12];
+    if (!stream_read(stream, magic, 10, error)) return false;
+    if (memcmp(magic, "\x93NUMPY", 6) != 0 || magic[6] < 1 || magic[6] > 3) return rows_fail(rows, error, "not a .npy file of version 1 to 3");
+    if (magic[6] > 1 && !stream_read(stream, magic + 10, 2, error)) return false;
+    int64_t length = magic[8] | magic[9] << 8;
+    if (magic[6] > 1) length |= (int64_t)magic[10] << 16 | (int64_t)magic[11] << 24;
+    if (length > MAX_HEADER_BYTES) return rows_fail(rows, error, "its header is too long");
+    char *header = calloc(1, (size_t)length + 1);
+    if (!header) return rows_fail(rows, error, "out of memory");
+    bool ok = stream_read(stream, header, length, error);
+    if (ok) {
+        const char *descr = header_value(header, "'descr'"), *order = header_value(header, "'fortran_order'");
+        if (!descr || *descr != '\'' || !stored_npy(descr + 1, &rows->stored))
+            ok = rows_fail(rows, error, "elements of a type that prun does not read: it reads u1, i1, i2, i4, i8, f4, f8 and b1");
+        else if (!order || strncmp(order, "False", 5) != 0)
+            ok = rows_fail(rows, error, "in Fortran order; save numpy.ascontiguousarray(x) instead");
+        else if (!npy_shape(header_value(header, "'shape'"), shape))
+            ok = rows_fail(rows, error, "its shape cannot be read");
+    }
+    free(header);
+    rows->begin = (magic[6] > 1 ? 12 : 10) + length;
+    return ok;
+}
+
+static bool idx_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
+    unsigned char magic[4], size[4];
+    if (!stream_read(stream, magic, 4, error)) return false;
+    if (magic[0] != 0 || magic[1] != 0 || !stored_idx(magic[2], &rows->stored)) return rows_fail(rows, error, "not an IDX file: its first bytes are others");
+    if (magic[3] < 1 || magic[3] > MAX_NDIM) return rows_fail(rows, error, "an IDX file of so many dimensions is not read");
+    shape->ndim = magic[3];
+    for (int d = 0; d < shape->ndim; d++) {
+        if (!stream_read(stream, size, 4, error)) return false;
+        shape->dim[d] = (int64_t)size[0] << 24 | size[1] << 16 | size[2] << 8 | size[3];
+    }
+    rows->begin = 4 + 4 * shape->ndim;
+    return true;
+}
+
+/* The row of the file must have as many elements as the input's; (N, 28, 28) may feed rows of 784. */
+static bool check_row(const Rows *rows, const Shape *shape, Error *error) {
+    Shape row = {.ndim = shape->ndim - 1};
+    int64_t elements = 0, count = 0;
+    if (shape->ndim == 0) return rows_fail(rows, error, "a single number: it has no rows");
+    memcpy(row.dim, shape->dim + 1, sizeof *row.dim * (size_t)row.ndim);
+    if (shape_count(&row, &elements) && elements == rows->elements && shape_count(shape, &count)) return true;
+    Text text = {0};
+    text_printf(&text, "a row of the file is ");
+    shape_print(&text, &row);
+    text_printf(&text, ", a row of the input ");
+    shape_print(&text, &rows->file.row);
+    rows_fail(rows, error, text.at);
+    text_finish(&text);
+    return false;
+}
+
+static bool check_type(const Rows *rows, Error *error) {
+    if (stored_is_integer(rows->stored) || rows->file.dtype == F32 || rows->file.dtype == F64) return true;
+    char text[128];
+    snprintf(text, sizeof text, "holds %s, and the input is %s", stored_name[rows->stored.kind], dtype_name[rows->file.dtype]);
+    return rows_fail(rows, error, text);
+}
+
+static bool open_binary(Rows *rows, Stream *stream, Error *error) {
+    Shape shape = {.ndim = 1};
+    rows->streamed = stream_compressed(stream);
+    bool raw = rows->file.format == ROWS_RAW;
+    if (raw) {
+        rows->stored = rows->file.stored;
+    } else {
+        bool ok = rows->file.format == ROWS_NPY ? npy_header(rows, stream, &shape, error) : idx_header(rows, stream, &shape, error);
+        if (!ok || !check_row(rows, &shape, error)) return false;
+        rows->count = shape.dim[0];
+    }
+    if (!check_type(rows, error) || !mul_checked(rows->elements, stored_bytes[rows->stored.kind], &rows->row_bytes)) return false;
+    int64_t bytes, size = stream_file_bytes(stream);
+    if (raw && rows->streamed) return rows_fail(rows, error, "a raw file cannot be compressed: how many rows it has is its size");
+    if (raw) {
+        rows->count = rows->row_bytes ? size / rows->row_bytes : 0;
+        if (rows->count * rows->row_bytes != size) {
+            char text[160];
+            snprintf(text, sizeof text, "%lld bytes are no whole number of rows of %lld bytes", (long long)size, (long long)rows->row_bytes);
+            return rows_fail(rows, error, text);
+        }
+    } else if (!mul_checked(rows->count, rows->row_bytes, &bytes)) {
+        return rows_fail(rows, error, "its shape is too large");
+    } else if (!rows->streamed && bytes != size - rows->begin) {
+        char text[160];
+        snprintf(text, sizeof text, "holds %lld bytes of elements, its %lld rows need %lld: it is cut off or damaged",
+                 (long long)(size - rows->begin), (long long)rows->count, (long long)bytes);
+        return rows_fail(rows, error, text);
+    }
+    if (rows->streamed) return true;
+    rows->fd = open(rows->path, O_RDONLY);
+    return rows->fd >= 0 || rows_fail(rows, error, strerror(errno));
+}
+
+/* ---------------------------------------------------------------- CSV */
+
+/* The fields of a line, from the first column on, as numbers. line_number is for messages. */
+static bool parse_line(const Rows *rows, const char *line, int64_t line_number, double *number, Error *error) {
+    char text[200];
+    const char *at = line;
+    for (int64_t column = 0; column < rows->file.first_column + rows->elements; column++) {
+        char *end;
+        at += strspn(at, " \t");
+        size_t length = strcspn(at, ",;");
+        double value = strtod(at, &end);
+        const char *rest = end + strspn(end, " \t\r");
+        bool is_number = end != at && (*rest == ',' || *rest == ';' || *rest == '\0');
+        if (column >= rows->file.first_column) {
+            if (!is_number) {
+                snprintf(text, sizeof text, "line %lld, column %lld: '%.*s' is no number", (long long)line_number, (long long)column,
+                         (int)(length < 40 ? length : 40), at);
+                return rows_fail(rows, error, length == 0 ? (snprintf(text, sizeof text, "line %lld: column %lld is missing or empty",
+                                                                      (long long)line_number, (long long)column), text) : text);
+            }
+            number[column - rows->file.first_column] = value;
+        }
+        at += length;
+        if (*at != '\0')
+            at++;
+        else if (column + 1 < rows->file.first_column + rows->elements) {
+            snprintf(text, sizeof text, "line %lld has %lld columns, and %lld are needed", (long long)line_number, (long long)column + 1,
+                     (long long)(rows->file.first_column + rows->elements));
+            return rows_fail(rows, error, text);
+        }
+    }
+    return true;
+}
+
+/* A first line in which no field is a number names the columns. */
+static bool is_heading(const char *line) {
+    for (const char *at = line;; at++) {
+        char *end;
+        strtod(at, &end);
+        if (end != at && (*end == ',' || *end == ';' || *end == '\0')) return false;
+        at += strcspn(at, ",;");
+        if (*at == '\0') return true;
+    }
+}
+
+/* Calls fn for each line of numbers, with the row's number; what fn does not want it skips without parsing. */
+typedef bool LineFn(Rows *rows, const char *line, int64_t line_number, int64_t row, void *context, Error *error);
+static bool each_line(Rows *rows, Stream *stream, LineFn *fn, void *context, Error *error) {
+    size_t n;
+    int64_t line_number = 0, row = 0;
+    for (const char *line; (line = stream_line(stream, &n, error)) != NULL;) {
+        line_number++;
+        if (line_number <= rows->file.header_lines || line[strspn(line, " \t")] == '\0') continue;
+        if (row == 0 && rows->file.header_lines == 0 && line_number == 1 && is_heading(line)) continue;
+        if (!fn(rows, line, line_number, row++, context, error)) return false;
+    }
+    return error->code == 0;
+}
+
+static bool count_line(Rows *rows, const char *line, int64_t line_number, int64_t row, void *context, Error *error) {
+    double *number = context;
+    rows->count = row + 1;
+    return row > 0 || parse_line(rows, line, line_number, number, error); /* a wrong file is said before training */
+}
+
+static bool open_text(Rows *rows, Stream *stream, Error *error) {
+    rows->streamed = true;
+    if (!mul_checked(rows->elements, sizeof(double), &rows->row_bytes)) return rows_fail(rows, error, "a row of so many columns is not read");
+    double *number = malloc((size_t)rows->row_bytes + 1);
+    bool ok = number ? each_line(rows, stream, count_line, number, error) : rows_fail(rows, error, "out of memory");
+    free(number);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- opening */
+
+void rows_close(Rows *rows) {
+    if (!rows) return;
+    if (rows->fd >= 0) close(rows->fd);
+    free(rows->path);
+    free(rows->held_row);
+    free(rows->held);
+    free(rows->scratch);
+    free(rows);
+}
+
+Rows *rows_open(const RowFile *file, Error *error) {
+    Rows *rows = calloc(1, sizeof *rows);
+    if (rows) rows->fd = -1;
+    if (rows) rows->path = malloc(strlen(file->path) + 1);
+    if (!rows || !rows->path) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        rows_close(rows);
+        return NULL;
+    }
+    memcpy(rows->path, file->path, strlen(file->path) + 1);
+    rows->file = *file;
+    Error failure = {0};
+    Stream *stream = stream_open(file->path, &failure);
+    bool ok = stream && (shape_count(&file->row, &rows->elements) || error_set(&failure, EXIT_ENVIRONMENT, "the row is too large"));
+    ok = ok && (file->format == ROWS_CSV ? open_text(rows, stream, &failure) : open_binary(rows, stream, &failure));
+    if (ok && rows->count == 0) ok = rows_fail(rows, &failure, "has no rows");
+    if (ok) rows->bytes_read = file->format == ROWS_CSV ? stream_bytes_read(stream) : 0;
+    stream_close(stream);
+    if (ok) return rows;
+    if (strncmp(failure.text, "input ", 6) == 0)
+        *error = failure;
+    else
+        error_set(error, failure.code, "input %s: %.900s", file->input, failure.text);
+    rows_close(rows);
+    return NULL;
+}
+
+int64_t rows_count(const Rows *rows) {
+    return rows->count;
+}
+
+int64_t rows_bytes_read(const Rows *rows) {
+    return rows->bytes_read;
+}
+
+int64_t rows_bytes_held(const Rows *rows) {
+    return rows->nheld * rows->row_bytes;
+}
+
+/* ---------------------------------------------------------------- holding */
+
+static int64_t find_held(const Rows *rows, int64_t row) {
+    int64_t low = 0, high = rows->nheld;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (rows->held_row[middle] < row)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < rows->nheld && rows->held_row[low] == row ? low : -1;
+}
+
+static bool hold_binary(Rows *rows, Stream *stream, Error *error) {
+    int64_t at = 0; /* row that comes next in the stream */
+    if (!stream_read(stream, NULL, rows->begin, error)) return false;
+    for (int64_t i = 0; i < rows->nheld; i++) {
+        if (!stream_read(stream, NULL, (rows->held_row[i] - at) * rows->row_bytes, error)) return false;
+        if (!stream_read(stream, rows->held + i * rows->row_bytes, rows->row_bytes, error)) return false;
+        at = rows->held_row[i] + 1;
+    }
+    /* What is behind is read too: damage anywhere is found in the first epoch, and on every rank. */
+    bool at_end;
+    if (!stream_read(stream, NULL, (rows->count - at) * rows->row_bytes, error) || !stream_at_end(stream, &at_end, error)) return false;
+    return at_end || rows_fail(rows, error, "has more bytes than its header says");
+}
+
+static bool hold_line(Rows *rows, const char *line, int64_t line_number, int64_t row, void *context, Error *error) {
+    int64_t *next = context;
+    if (*next >= rows->nheld || rows->held_row[*next] != row) return true;
+    double *to = (double *)(void *)(rows->held + *next * rows->row_bytes);
+    ++*next;
+    return parse_line(rows, line, line_number, to, error);
+}
+
+bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
+    if (!rows->streamed) return true;
+    bool there = n <= rows->nheld;
+    for (int64_t i = 0; there && i < n; i++)
+        there = find_held(rows, row[i]) >= 0;
+    if (there) return true;
+    free(rows->held);
+    free(rows->held_row);
+    rows->held = malloc((size_t)(n * rows->row_bytes) + 1);
+    rows->held_row = malloc((size_t)n * sizeof *rows->held_row + 1);
+    rows->nheld = 0;
+    if (!rows->held || !rows->held_row) return rows_fail(rows, error, "out of memory for a rank's rows");
+    memcpy(rows->held_row, row, (size_t)n * sizeof *row);
+    rows->nheld = n;
+    Error failure = {0};
+    Stream *stream = stream_open(rows->path, &failure);
+    int64_t next = 0;
+    bool ok = stream && (rows->file.format == ROWS_CSV ? each_line(rows, stream, hold_line, &next, &failure) : hold_binary(rows, stream, &failure));
+    if (ok && rows->file.format == ROWS_CSV && next < n) ok = rows_fail(rows, &failure, "has become shorter");
+    if (stream) rows->bytes_read += stream_bytes_read(stream);
+    stream_close(stream);
+    if (ok) return true;
+    rows->nheld = 0;
+    if (strncmp(failure.text, "input ", 6) == 0) return *error = failure, false;
+    return error_set(error, failure.code, "input %s: %.900s", rows->file.input, failure.text);
+}
+
+/* ---------------------------------------------------------------- reading */
+
+/* The stored bytes of a part of a row, or NULL. */
+static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t offset, int64_t bytes, Error *error) {
+    if (rows->streamed) {
+        int64_t at = find_held(rows, row);
+        if (at < 0) return error_set(error, EXIT_INTERNAL, "row %lld of input %s is not held", (long long)row, rows->file.input), NULL;
+        return rows->held + at * rows->row_bytes + offset;
+    }
+    if ((size_t)bytes > rows->scratch_bytes) {
+        unsigned char *scratch = realloc(rows->scratch, (size_t)bytes);
+        if (!scratch) return rows_fail(rows, error, "out of memory"), NULL;
+        rows->scratch = scratch;
+        rows->scratch_bytes = (size_t)bytes;
+    }
+    for (int64_t done = 0; done < bytes;) {
+        ssize_t got = pread(rows->fd, rows->scratch + done, (size_t)(bytes - done), (off_t)(rows->begin + row * rows->row_bytes + offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return rows_fail(rows, error, got < 0 ? strerror(errno) : "has become shorter"), NULL;
+        done += got;
+    }
+    rows->bytes_read += bytes;
+    return rows->scratch;
+}
+
+static bool out_of_range(const Rows *rows, int64_t row, double value, Error *error) {
+    char text[200];
+    if (value == floor(value) && fabs(value) < 1e15)
+        snprintf(text, sizeof text, "row %lld holds %.0f, and it must be in 0 .. %lld", (long long)row, value, (long long)rows->file.range - 1);
+    else
+        snprintf(text, sizeof text, "row %lld holds %g, and it must be one of the integers 0 .. %lld", (long long)row, value, (long long)rows->file.range - 1);
+    return rows_fail(rows, error, text);
+}
+
+bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error) {
+    bool text = rows->file.format == ROWS_CSV;
+    int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
+    if (row < 0 || row >= rows->count || first < 0 || n < 0 || first + n > rows->elements)
+        return error_set(error, EXIT_INTERNAL, "input %s has no row %lld of so many elements", rows->file.input, (long long)row);
+    if (n == 0) return true;
+    const unsigned char *from = part_bytes(rows, row, first * bytes, n * bytes, error);
+    if (!from) return false;
+    bool integers = rows->file.dtype != F32 && rows->file.dtype != F64;
+    for (int64_t i = 0; i < n; i++) {
+        double value = text ? ((const double *)(const void *)from)[i] : stored_element(from + i * bytes, rows->stored);
+        if (rows->file.range > 0 && !(value >= 0 && value < (double)rows->file.range && value == floor(value))) return out_of_range(rows, row, value, error);
+        if (integers && !(value >= INT32_MIN && value <= INT32_MAX && value == floor(value))) {
+            char words[120];
+            snprintf(words, sizeof words, "row %lld holds %g, which is no %s", (long long)row, value, dtype_name[rows->file.dtype]);
+            return rows_fail(rows, error, words);
+        }
+        element_put(to, rows->file.dtype, i, value);
+    }
+    return true;
+}

@@ -1,0 +1,51 @@
+/* sampler: the order of rows. DistributedSampler deals the rows of an epoch out in turn: process w of W has those at places w, w + W, w + 2W, ...; its
+ * loader takes them b at a time. So batch s of all processes together is the rows at places [sB, sB + B) of the epoch, whatever W is, and only
+ * which process has which row of a batch depends on it. */
+#include <stdlib.h>
+
+#include "runtime/data/data.h"
+
+void random_permutation(uint64_t seed, int64_t n, int64_t *order) {
+    Mt19937 mt;
+    mt19937_seed(&mt, (uint32_t)seed);
+    for (int64_t i = 0; i < n; i++)
+        order[i] = i;
+    for (int64_t i = 0; i + 1 < n; i++) {
+        int64_t other = i + (int64_t)(mt19937_word(&mt) % (uint64_t)(n - i)), row = order[i];
+        order[i] = order[other];
+        order[other] = row;
+    }
+}
+
+void sampler_init(Sampler *sampler, int64_t rows, int64_t batch, int64_t world, bool shuffle, uint64_t seed, bool drop) {
+    *sampler = (Sampler){.rows = rows, .batch = batch, .world = batch % world == 0 ? world : 1, .shuffle = shuffle, .seed = seed, .drop = drop,
+                         .epoch = -1};
+}
+
+void sampler_finish(Sampler *sampler) {
+    free(sampler->order);
+    sampler->order = NULL;
+}
+
+int64_t sampler_batches(const Sampler *sampler) {
+    return sampler->rows / sampler->batch + (!sampler->drop && sampler->rows % sampler->batch != 0);
+}
+
+bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error) {
+    if (sampler->epoch == epoch) return true;
+    if (sampler->shuffle) {
+        if (!sampler->order) sampler->order = malloc((size_t)sampler->rows * sizeof *sampler->order);
+        if (!sampler->order) return error_set(error, EXIT_ENVIRONMENT, "out of memory for the order of %lld rows", (long long)sampler->rows);
+        random_permutation(sampler->seed + (uint64_t)epoch, sampler->rows, sampler->order);
+    }
+    sampler->epoch = epoch;
+    return true;
+}
+
+int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *filler) {
+    int64_t share = sampler->batch / sampler->world, process = place / share, number = place % share;
+    int64_t at = step * sampler->batch + number * sampler->world + process;
+    *filler = at >= sampler->rows;
+    at %= sampler->rows;
+    return sampler->order ? sampler->order[at] : at;
+}

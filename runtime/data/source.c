@@ -1,0 +1,456 @@
+/* source: what the inputs hold at each step.
+ *
+ * numpy_rand is numpy's legacy generator, RandomState(seed).random_sample(): two words a double, inputs in the order of their declaration, the same
+ * batch at every step. per_rank: literals. files: rows of files in the order of sampler.c. normal, uniform: element i of global row r is a function
+ * of (seed, input, r, i), and no row comes twice.
+ *
+ * A batch that changes from step to step is prepared by a thread while the step before it runs. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/data/data.h"
+
+/* A part of an input that is asked for at every step: a driven rank's box. */
+typedef struct Take {
+    int input;
+    Box box;
+    void *ready; /* prepared ahead; NULL: nothing is */
+} Take;
+
+typedef enum { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_FAILED } Ahead;
+
+struct DataSource {
+    const Graph *graph;
+    Arena arena;
+    const double **drawn; /* numpy_rand: per input, `rows` rows without the hidden dimension */
+    int64_t *rows;        /* per input */
+    Rows **file;          /* per input, NULL: none */
+    Sampler sampler;
+    int64_t batch, steps;
+    VEC(Take) takes;
+    int64_t held_epoch; /* whose rows files hold; -1: none */
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool running, stop;
+    Ahead ahead; /* of ahead_epoch, ahead_step */
+    int64_t ahead_epoch, ahead_step;
+    Error ahead_error;
+    int taken; /* takes of this step that were filled */
+};
+
+static bool from_files(const DataSource *data) {
+    return data->graph->settings.data == DATA_FILES;
+}
+
+/* The shape without the hidden dimension. */
+static Shape own_shape(const TensorType *type) {
+    Shape shape = {.ndim = type->shape.ndim - type->hidden};
+    memcpy(shape.dim, type->shape.dim + type->hidden, (size_t)shape.ndim * sizeof shape.dim[0]);
+    return shape;
+}
+
+/* Rows of a batch of all replicas together. */
+static int64_t input_batch(const Input *input) {
+    int hidden = input->type.hidden;
+    return input->type.shape.ndim > hidden ? (hidden ? input->type.shape.dim[0] : 1) * input->type.shape.dim[hidden] : 1;
+}
+
+/* Distinct shares of the batch: the finest of the inputs' (PyTorch's world, where a tensor-parallel group reads the same rows). */
+static int64_t input_world(const Graph *graph, int64_t batch) {
+    int64_t world = 1;
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        int hidden = input->type.hidden;
+        int64_t shares = hidden ? input->type.shape.dim[0] : 1;
+        if (input->layout && input->type.shape.ndim > hidden) shares *= layout_split(input->layout, hidden);
+        if (input->kind == INPUT_DATA && shares > world && batch % shares == 0) world = shares;
+    }
+    return world;
+}
+
+/* ---------------------------------------------------------------- opening */
+
+/* Rows of an input that are drawn. */
+static int64_t drawn_rows(const Graph *graph, const Shape *shape) {
+    int64_t batch = shape->ndim ? shape->dim[0] : 1, wanted = graph->settings.data_rows;
+    return wanted > 0 && wanted < batch ? wanted : batch;
+}
+
+static void draw(DataSource *data) {
+    const Graph *graph = data->graph;
+    Mt19937 *mt = arena_alloc(&data->arena, sizeof *mt);
+    mt19937_seed(mt, (uint32_t)graph->settings.data_seed);
+    data->drawn = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->drawn);
+    data->rows = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->rows);
+    for (int i = 0; i < graph->inputs.n; i++) {
+        if (graph->inputs.at[i].kind != INPUT_DATA) continue;
+        Shape shape = own_shape(&graph->inputs.at[i].type);
+        int64_t batch = shape.ndim ? shape.dim[0] : 1;
+        data->rows[i] = drawn_rows(graph, &shape);
+        int64_t n = data->rows[i] * (batch ? shape_elements(&shape) / batch : 0);
+        double *drawn = arena_alloc(&data->arena, (size_t)n * sizeof *drawn);
+        for (int64_t k = 0; k < n; k++)
+            drawn[k] = mt19937_double(mt);
+        data->drawn[i] = drawn;
+    }
+}
+
+double data_bytes(const Graph *graph) {
+    double bytes = 0;
+    for (int i = 0; graph->settings.data == DATA_NUMPY_RAND && i < graph->inputs.n; i++) {
+        Shape shape = own_shape(&graph->inputs.at[i].type);
+        if (shape.ndim > 0) shape.dim[0] = drawn_rows(graph, &shape);
+        bytes += (double)shape_elements(&shape) * sizeof(double);
+    }
+    return bytes;
+}
+
+static Stored stored_of(const char *name) {
+    Stored stored = {STORED_F32, false};
+    for (int k = 0; name && k < NSTORED; k++)
+        if (strcmp(stored_name[k], name) == 0) stored.kind = (StoredKind)k;
+    return stored;
+}
+
+static bool open_file(DataSource *data, int i, const char *plan_directory, Error *error) {
+    static const RowFormat formats[NFILE_FORMATS] = {[FILE_NPY] = ROWS_NPY, [FILE_IDX] = ROWS_IDX, [FILE_CSV] = ROWS_CSV, [FILE_RAW] = ROWS_RAW};
+    const Input *input = &data->graph->inputs.at[i];
+    Shape own = own_shape(&input->type);
+    if (input->file.format == FILE_NONE || own.ndim == 0) return error_set(error, EXIT_REJECTED, "input %s has no file of rows", input->name);
+    RowFile file = {.format = formats[input->file.format], .input = input->name, .row = {.ndim = own.ndim - 1}, .first_column = input->file.column,
+                    .dtype = input->type.dtype, .range = input_range(data->graph, i)};
+    file.path = file_find(input->file.path, plan_directory, &data->arena);
+    file.stored = stored_of(input->file.stored && input->file.stored[0] ? input->file.stored : dtype_name[input->type.dtype]);
+    memcpy(file.row.dim, own.dim + 1, sizeof *own.dim * (size_t)file.row.ndim);
+    data->file[i] = rows_open(&file, error);
+    return data->file[i] != NULL;
+}
+
+static bool open_files(DataSource *data, const char *plan_directory, Error *error) {
+    const Graph *graph = data->graph;
+    const Settings *settings = &graph->settings;
+    int first = -1;
+    data->file = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->file);
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (input->kind != INPUT_DATA) continue;
+        if (!open_file(data, i, plan_directory, error)) return false;
+        if (first < 0) first = i;
+        if (input_batch(input) != data->batch)
+            return error_set(error, EXIT_REJECTED, "input %s takes %lld rows a step, input %s %lld: rows of files belong together", input->name,
+                             (long long)input_batch(input), graph->inputs.at[first].name, (long long)data->batch);
+        if (rows_count(data->file[i]) != rows_count(data->file[first]))
+            return error_set(error, EXIT_ENVIRONMENT, "input %s: %s has %lld rows, and %s of input %s has %lld", input->name, input->file.path,
+                             (long long)rows_count(data->file[i]), graph->inputs.at[first].file.path, graph->inputs.at[first].name,
+                             (long long)rows_count(data->file[first]));
+    }
+    if (first < 0) return true;
+    int64_t rows = rows_count(data->file[first]);
+    sampler_init(&data->sampler, rows, data->batch, input_world(graph, data->batch), settings->shuffle, (uint64_t)settings->shuffle_seed,
+                 settings->last == LAST_DROP);
+    int64_t batches = sampler_batches(&data->sampler);
+    if (batches == 0)
+        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld rows, and a batch takes %lld: `last = pad;` fills it up", graph->inputs.at[first].file.path,
+                         (long long)rows, (long long)data->batch);
+    if (settings->steps > batches)
+        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld batches of %lld rows, and an epoch has %lld steps: leave out steps, or make them fewer",
+                         graph->inputs.at[first].file.path, (long long)batches, (long long)data->batch, (long long)settings->steps);
+    if (settings->steps == 0) data->steps = batches;
+    return true;
+}
+
+DataSource *data_open(const Graph *graph, const char *plan_directory, Error *error) {
+    const Settings *settings = &graph->settings;
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        bool has = settings->data != DATA_NONE && (settings->data != DATA_PER_RANK || input->per_rank);
+        if (has || input->kind != INPUT_DATA) continue;
+        error_set(error, EXIT_REJECTED, "input %s has no data: give the train block a data source", input->name);
+        return NULL;
+    }
+    DataSource *data = calloc(1, sizeof *data);
+    if (!data) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return NULL;
+    }
+    data->graph = graph;
+    data->steps = settings->steps;
+    data->held_epoch = -1;
+    data->batch = 1;
+    for (int i = graph->inputs.n - 1; i >= 0; i--)
+        if (graph->inputs.at[i].kind == INPUT_DATA) data->batch = input_batch(&graph->inputs.at[i]);
+    arena_init(&data->arena);
+    pthread_mutex_init(&data->lock, NULL);
+    pthread_cond_init(&data->changed, NULL);
+    if (settings->data == DATA_NUMPY_RAND) draw(data);
+    if (from_files(data) && !open_files(data, plan_directory, error)) {
+        data_close(data);
+        return NULL;
+    }
+    return data;
+}
+
+void data_close(DataSource *data) {
+    if (!data) return;
+    pthread_mutex_lock(&data->lock);
+    data->stop = true;
+    pthread_cond_broadcast(&data->changed);
+    pthread_mutex_unlock(&data->lock);
+    if (data->running) pthread_join(data->thread, NULL);
+    pthread_cond_destroy(&data->changed);
+    pthread_mutex_destroy(&data->lock);
+    for (int i = 0; data->file && i < data->graph->inputs.n; i++)
+        rows_close(data->file[i]);
+    for (int i = 0; i < data->takes.n; i++)
+        free(data->takes.at[i].ready);
+    sampler_finish(&data->sampler);
+    arena_finish(&data->arena);
+    free(data);
+}
+
+int data_take(DataSource *data, int input, const Box *box) {
+    vec_push(&data->arena, &data->takes, (Take){.input = input, .box = *box});
+    return data->takes.n - 1;
+}
+
+int64_t data_steps(const DataSource *data) {
+    return data->steps;
+}
+
+bool data_changes(const DataSource *data) {
+    DataKind kind = data->graph->settings.data;
+    return kind == DATA_FILES || kind == DATA_NORMAL || kind == DATA_UNIFORM;
+}
+
+int64_t data_bytes_read(const DataSource *data) {
+    int64_t bytes = 0;
+    for (int i = 0; data->file && i < data->graph->inputs.n; i++)
+        if (data->file[i]) bytes += rows_bytes_read(data->file[i]);
+    return bytes;
+}
+
+/* ---------------------------------------------------------------- one take of one step */
+
+/* Element of the whole input at a multi-index: sources whose batch is always the same. */
+static double same_element(const DataSource *data, int input, const int64_t *index) {
+    const Input *in = &data->graph->inputs.at[input];
+    const Shape *shape = &in->type.shape;
+    bool is_drawn = data->drawn != NULL;
+    int first = is_drawn ? in->type.hidden : 0; /* drawn: every replica has the same */
+    int64_t at = 0;
+    for (int d = first; d < shape->ndim; d++)
+        at = at * shape->dim[d] + (is_drawn && d == first ? index[d] % data->rows[input] : index[d]);
+    return is_drawn ? data->drawn[input][at] : in->per_rank[at];
+}
+
+static void fill_same(const DataSource *data, const Take *take, void *to) {
+    int64_t index[MAX_NDIM];
+    memcpy(index, take->box.begin, sizeof index);
+    for (int64_t i = 0, n = box_elements(&take->box); i < n; i++) {
+        element_put(to, data->graph->inputs.at[take->input].type.dtype, i, same_element(data, take->input, index));
+        for (int d = take->box.ndim - 1; d >= 0 && ++index[d] == take->box.end[d]; d--)
+            index[d] = take->box.begin[d];
+    }
+}
+
+/* Elements [first, first + n) of the row at `place` of the batch, to `to`. */
+typedef bool RunFn(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error);
+
+static bool run_of_file(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
+    bool filler;
+    return rows_read(data->file[input], sampler_row(&data->sampler, step, place, &filler), first, n, to, error);
+}
+
+static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
+    bool filler = false;
+    double weight = 1;
+    (void)first, (void)error;
+    if (from_files(data)) sampler_row(&data->sampler, step, place, &filler);
+    int64_t left = data->sampler.rows - step * data->batch; /* rows from this batch on */
+    if (from_files(data) && data->graph->settings.last == LAST_SHORT && left < data->batch) weight = (double)data->batch / (double)left;
+    for (int64_t i = 0; i < n; i++)
+        element_put(to, data->graph->inputs.at[input].type.dtype, i, filler ? 0 : weight);
+    return true;
+}
+
+static bool run_of_random(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
+    const Input *in = &data->graph->inputs.at[input];
+    const Settings *settings = &data->graph->settings;
+    uint64_t key = random_key((uint64_t)settings->data_seed, in->name);
+    uint64_t row = (uint64_t)(step * data->batch + place), elements = 1;
+    (void)error;
+    for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
+        elements *= (uint64_t)in->type.shape.dim[d];
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t index = row * elements + (uint64_t)(first + i);
+        element_put(to, in->type.dtype, i, settings->data == DATA_NORMAL ? random_normal(key, index) : random_uniform(key, index));
+    }
+    return true;
+}
+
+/* Row by row, each as runs of neighbouring elements. */
+static bool fill_rows(DataSource *data, const Take *take, int64_t step, RunFn *run, void *to, Error *error) {
+    const TensorType *type = &data->graph->inputs.at[take->input].type;
+    const Box *box = &take->box;
+    int row_dim = type->hidden, inner = box->ndim; /* dimensions from `inner` on are runs */
+    int64_t length = 1, outer = 1, bytes = dtype_bytes[type->dtype];
+    while (inner > row_dim + 1) {
+        inner--;
+        length *= box->end[inner] - box->begin[inner];
+        if (box->end[inner] - box->begin[inner] != type->shape.dim[inner]) break;
+    }
+    for (int d = row_dim + 1; d < inner; d++)
+        outer *= box->end[d] - box->begin[d];
+    char *at = to;
+    int64_t replica = type->hidden ? box->begin[0] : 0, replicas = type->hidden ? box->end[0] : 1;
+    for (; replica < replicas; replica++)
+        for (int64_t row = box->begin[row_dim]; row < box->end[row_dim]; row++)
+            for (int64_t i = 0; i < outer; i++, at += length * bytes) {
+                int64_t index[MAX_NDIM], left = i, first = 0;
+                for (int d = inner - 1; d > row_dim; d--) {
+                    int64_t size = box->end[d] - box->begin[d];
+                    index[d] = box->begin[d] + left % size;
+                    left /= size;
+                }
+                for (int d = row_dim + 1; d < box->ndim; d++)
+                    first = first * type->shape.dim[d] + (d < inner ? index[d] : box->begin[d]);
+                if (!run(data, take->input, step, replica * type->shape.dim[row_dim] + row, first, length, at, error)) return false;
+            }
+    return true;
+}
+
+static int compare_rows(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Before the first batch of an epoch: its order, and the rows of it that this process will ask for. */
+static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
+    if (!from_files(data) || data->held_epoch == epoch) return true;
+    if (!sampler_begin(&data->sampler, epoch - 1, error)) return false;
+    bool ok = true;
+    int64_t *row = NULL, cap = 0;
+    for (int i = 0; ok && i < data->graph->inputs.n; i++) {
+        int64_t n = 0;
+        if (!data->file[i]) continue;
+        for (int t = 0; ok && t < data->takes.n; t++) {
+            const Take *take = &data->takes.at[t];
+            const TensorType *type = &data->graph->inputs.at[i].type;
+            if (take->input != i || box_elements(&take->box) == 0) continue;
+            int dim = type->hidden;
+            int64_t each = take->box.end[dim] - take->box.begin[dim], nreplicas = dim ? take->box.end[0] - take->box.begin[0] : 1;
+            int64_t more = data->steps * each * nreplicas;
+            if (n + more > cap) {
+                int64_t *bigger = realloc(row, (size_t)(cap = 2 * (n + more)) * sizeof *row);
+                ok = bigger || error_set(error, EXIT_ENVIRONMENT, "out of memory for the numbers of a rank's rows");
+                if (bigger) row = bigger;
+            }
+            bool filler;
+            for (int64_t step = 0; ok && step < data->steps; step++)
+                for (int64_t k = 0; k < each * nreplicas; k++)
+                    row[n++] = sampler_row(&data->sampler, step,
+                                           (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each, &filler);
+        }
+        int64_t kept = 0;
+        if (ok && n > 0) qsort(row, (size_t)n, sizeof *row, compare_rows);
+        for (int64_t k = 0; ok && k < n; k++)
+            if (k == 0 || row[k] != row[kept - 1]) row[kept++] = row[k];
+        ok = ok && (kept == 0 || rows_hold(data->file[i], row, kept, error));
+    }
+    free(row);
+    data->held_epoch = ok ? epoch : -1;
+    return ok;
+}
+
+static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t step, void *to, Error *error) {
+    const Input *input = &data->graph->inputs.at[take->input];
+    if (!begin_epoch(data, epoch, error)) return false;
+    if (box_elements(&take->box) == 0) return true;
+    int64_t number = (epoch - 1) * data->steps + step - 1; /* of the batch, over all epochs */
+    if (input->kind == INPUT_ROW_WEIGHT) return fill_rows(data, take, step - 1, run_of_weights, to, error);
+    switch (data->graph->settings.data) {
+    case DATA_FILES:
+        return fill_rows(data, take, step - 1, run_of_file, to, error);
+    case DATA_NORMAL:
+    case DATA_UNIFORM:
+        return fill_rows(data, take, number, run_of_random, to, error);
+    case DATA_NUMPY_RAND:
+    case DATA_PER_RANK:
+        fill_same(data, take, to);
+        return true;
+    case DATA_NONE:
+    case NDATA_KINDS:
+        break;
+    }
+    return error_set(error, EXIT_INTERNAL, "input %s has no data", input->name);
+}
+
+/* ---------------------------------------------------------------- one batch ahead */
+
+static void *prepare_ahead(void *context) {
+    DataSource *data = context;
+    pthread_mutex_lock(&data->lock);
+    for (;;) {
+        while (!data->stop && data->ahead != AHEAD_BUSY)
+            pthread_cond_wait(&data->changed, &data->lock);
+        if (data->stop) break;
+        pthread_mutex_unlock(&data->lock);
+        bool ok = true;
+        for (int t = 0; ok && t < data->takes.n; t++)
+            ok = fill_take(data, &data->takes.at[t], data->ahead_epoch, data->ahead_step, data->takes.at[t].ready, &data->ahead_error);
+        pthread_mutex_lock(&data->lock);
+        data->ahead = ok ? AHEAD_READY : AHEAD_FAILED;
+        pthread_cond_broadcast(&data->changed);
+    }
+    pthread_mutex_unlock(&data->lock);
+    return NULL;
+}
+
+/* Waits until the thread touches nothing. */
+static Ahead settle(DataSource *data) {
+    pthread_mutex_lock(&data->lock);
+    while (data->ahead == AHEAD_BUSY)
+        pthread_cond_wait(&data->changed, &data->lock);
+    Ahead ahead = data->ahead;
+    pthread_mutex_unlock(&data->lock);
+    return ahead;
+}
+
+/* Starts preparing what follows a step. Without memory or a thread nothing is prepared: slower, not wrong. */
+static void start_ahead(DataSource *data, int64_t epoch, int64_t step) {
+    if (!data_changes(data) || data->steps == 0) return;
+    if (step == data->steps && epoch == data->graph->settings.epochs) return;
+    for (int t = 0; t < data->takes.n; t++) {
+        Take *take = &data->takes.at[t];
+        size_t bytes = (size_t)(box_elements(&take->box) * dtype_bytes[data->graph->inputs.at[take->input].type.dtype]);
+        if (!take->ready) take->ready = malloc(bytes + 1);
+        if (!take->ready) return;
+    }
+    if (!data->running && pthread_create(&data->thread, NULL, prepare_ahead, data) != 0) return;
+    data->running = true;
+    pthread_mutex_lock(&data->lock);
+    data->ahead_epoch = step < data->steps ? epoch : epoch + 1;
+    data->ahead_step = step < data->steps ? step + 1 : 1;
+    data->ahead = AHEAD_BUSY;
+    pthread_cond_broadcast(&data->changed);
+    pthread_mutex_unlock(&data->lock);
+}
+
+bool data_fill(DataSource *data, int number, int64_t epoch, int64_t step, void *to, Error *error) {
+    if (number < 0 || number >= data->takes.n) return error_set(error, EXIT_INTERNAL, "there is no part %d of the inputs", number);
+    const Take *take = &data->takes.at[number];
+    Ahead ahead = settle(data);
+    bool prepared = ahead != AHEAD_NONE && data->ahead_epoch == epoch && data->ahead_step == step;
+    if (prepared && ahead == AHEAD_FAILED) return *error = data->ahead_error, false;
+    if (prepared)
+        memcpy(to, take->ready, (size_t)(box_elements(&take->box) * dtype_bytes[data->graph->inputs.at[take->input].type.dtype]));
+    else if (!fill_take(data, take, epoch, step, to, error))
+        return false;
+    if (++data->taken < data->takes.n) return true;
+    data->taken = 0;
+    start_ahead(data, epoch, step);
+    return true;
+}

@@ -1,0 +1,61 @@
+/* stored: elements as files hold them. */
+#include <string.h>
+
+#include "runtime/data/data.h"
+
+const int stored_bytes[NSTORED] = {1, 1, 2, 4, 8, 4, 8};
+const char *const stored_name[NSTORED] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
+
+double stored_element(const unsigned char *at, Stored stored) {
+    uint64_t word = 0;
+    int bytes = stored_bytes[stored.kind];
+    for (int i = 0; i < bytes; i++)
+        word = word << 8 | at[stored.big_endian ? i : bytes - 1 - i];
+    uint32_t half = (uint32_t)word;
+    switch (stored.kind) {
+    case STORED_U8:
+        return (double)word;
+    case STORED_I8:
+    case STORED_I16:
+    case STORED_I32:
+    case STORED_I64: {
+        uint64_t sign = UINT64_C(1) << (8 * bytes - 1); /* two's complement, widened */
+        return word & sign ? -(double)(sign - (word & (sign - 1))) : (double)word;
+    }
+    case STORED_F32: {
+        float number;
+        memcpy(&number, &half, sizeof number);
+        return number;
+    }
+    case STORED_F64: {
+        double number;
+        memcpy(&number, &word, sizeof number);
+        return number;
+    }
+    case NSTORED:
+        break;
+    }
+    return 0;
+}
+
+bool stored_npy(const char *descr, Stored *stored) {
+    static const char *const codes[NSTORED] = {"u1", "i1", "i2", "i4", "i8", "f4", "f8"};
+    if (descr[0] != '<' && descr[0] != '>' && descr[0] != '|') return false;
+    stored->big_endian = descr[0] == '>';
+    if (strncmp(descr + 1, "b1", 2) == 0) return stored->kind = STORED_U8, true; /* numpy's bool */
+    for (int k = 0; k < NSTORED; k++)
+        if (strncmp(descr + 1, codes[k], 2) == 0) return stored->kind = (StoredKind)k, true;
+    return false;
+}
+
+bool stored_idx(unsigned char code, Stored *stored) {
+    static const unsigned char codes[NSTORED] = {0x08, 0x09, 0x0B, 0x0C, 0, 0x0D, 0x0E};
+    stored->big_endian = true;
+    for (int k = 0; k < NSTORED; k++)
+        if (codes[k] == code && code != 0) return stored->kind = (StoredKind)k, true;
+    return false;
+}
+
+bool stored_is_integer(Stored stored) {
+    return stored.kind < STORED_F32;
+}

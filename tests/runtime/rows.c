@@ -1,0 +1,208 @@
+/* Files of rows: every format, what is read and held of them, and what is said of damaged ones. Files are made here, in a directory of the test's own. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "runtime/data/data.h"
+
+static char directory[] = "/tmp/test-rows-XXXXXX";
+static char path[128];
+
+static const char *write_file(const char *name, const void *bytes, size_t n, bool compressed) {
+    if (!strncmp(directory + strlen(directory) - 6, "XXXXXX", 6)) cr_assert(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    if (compressed) {
+        gzFile file = gzopen(path, "wb");
+        cr_assert_eq(gzwrite(file, bytes, (unsigned)n), (int)n);
+        cr_assert_eq(gzclose(file), Z_OK);
+    } else {
+        FILE *file = fopen(path, "wb");
+        cr_assert_eq(fwrite(bytes, 1, n, file), n);
+        fclose(file);
+    }
+    return path;
+}
+
+static void clean(void) {
+    char command[160];
+    snprintf(command, sizeof command, "rm -rf '%s'", directory);
+    if (strncmp(directory + strlen(directory) - 6, "XXXXXX", 6) != 0) cr_assert_eq(system(command), 0);
+}
+
+/* An IDX file of 6 images of 2 x 2: element e of row r is 10 r + e. */
+static size_t idx_images(unsigned char *bytes) {
+    static const unsigned char head[] = {0, 0, 8, 3, 0, 0, 0, 6, 0, 0, 0, 2, 0, 0, 0, 2};
+    memcpy(bytes, head, sizeof head);
+    for (int i = 0; i < 24; i++)
+        bytes[sizeof head + (size_t)i] = (unsigned char)(10 * (i / 4) + i % 4);
+    return sizeof head + 24;
+}
+
+static RowFile images(const char *at) {
+    return (RowFile){.format = ROWS_IDX, .path = at, .input = "x", .row = {.ndim = 1, .dim = {4}}, .dtype = F32};
+}
+
+static Rows *must_open(const RowFile *file) {
+    Error error = {0};
+    Rows *rows = rows_open(file, &error);
+    cr_assert(rows, "%s", error.text);
+    return rows;
+}
+
+static void must_fail(const RowFile *file, const char *words) {
+    Error error = {0};
+    Rows *rows = rows_open(file, &error);
+    cr_assert(!rows, "opened; expected: %s", words);
+    cr_assert_eq(error.code, EXIT_ENVIRONMENT);
+    cr_assert(strstr(error.text, words) && strstr(error.text, "input x"), "%s", error.text);
+}
+
+static void expect_row(Rows *rows, int64_t row, int64_t first, int64_t n, double begin) {
+    float got[16];
+    Error error = {0};
+    cr_assert(rows_read(rows, row, first, n, got, &error), "%s", error.text);
+    for (int64_t i = 0; i < n; i++)
+        cr_assert_eq(got[i], (float)(begin + (double)i), "row %d element %d", (int)row, (int)i);
+}
+
+TestSuite(rows, .fini = clean);
+
+Test(rows, idx_rows_are_read_where_they_stand) {
+    unsigned char bytes[64];
+    RowFile file = images(write_file("x.idx", bytes, idx_images(bytes), false));
+    Rows *rows = must_open(&file);
+    cr_assert_eq(rows_count(rows), 6);
+    expect_row(rows, 5, 0, 4, 50);
+    expect_row(rows, 2, 1, 2, 21);
+    cr_assert_eq(rows_bytes_read(rows), 6);
+    cr_assert_eq(rows_bytes_held(rows), 0);
+    rows_close(rows);
+}
+
+Test(rows, compressed_files_are_streamed_and_only_a_ranks_rows_are_held) {
+    unsigned char bytes[64];
+    Error error = {0};
+    RowFile file = images(write_file("x.idx.gz", bytes, idx_images(bytes), true));
+    Rows *rows = must_open(&file);
+    cr_assert(rows_hold(rows, (const int64_t[]){1, 4}, 2, &error), "%s", error.text);
+    expect_row(rows, 1, 0, 4, 10);
+    expect_row(rows, 4, 2, 2, 42);
+    cr_assert_eq(rows_bytes_held(rows), 8);
+    int64_t before = rows_bytes_read(rows);
+    cr_assert(rows_hold(rows, (const int64_t[]){4}, 1, &error));
+    cr_assert_eq(rows_bytes_read(rows), before, "what is held is not read again");
+    float none[4];
+    cr_assert(!rows_read(rows, 0, 0, 4, none, &error), "row 0 is not held");
+    rows_close(rows);
+}
+
+Test(rows, npy_elements_of_either_byte_order_and_any_kind) {
+    static const struct {
+        const char *descr;
+        unsigned char element[8];
+        size_t n;
+        double value;
+    } kinds[] = {{"|u1", {200}, 1, 200},          {"|i1", {0xff}, 1, -1},          {"<i2", {0x01, 0x80}, 2, -32767},
+                 {">i4", {0, 0, 1, 2}, 4, 258},   {"<i8", {0xfe, 255, 255, 255, 255, 255, 255, 255}, 8, -2},
+                 {"<f4", {0, 0, 0x20, 0xc0}, 4, -2.5}, {">f8", {0x3f, 0xf8}, 8, 1.5}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        unsigned char bytes[256] = {0};
+        int header = snprintf((char *)bytes + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': (3, 1), }", kinds[k].descr);
+        memset(bytes + 10 + header, ' ', (size_t)(118 - header));
+        memcpy(bytes, "\x93NUMPY\x01\x00\x76\x00", 10);
+        bytes[127] = '\n';
+        memcpy(bytes + 128 + 2 * kinds[k].n, kinds[k].element, kinds[k].n);
+        RowFile file = {.format = ROWS_NPY, .path = write_file("x.npy", bytes, 128 + 3 * kinds[k].n, false), .input = "x",
+                        .row = {.ndim = 1, .dim = {1}}, .dtype = F64};
+        Rows *rows = must_open(&file);
+        double got;
+        Error error;
+        cr_assert(rows_read(rows, 2, 0, 1, &got, &error));
+        cr_assert_eq(got, kinds[k].value, "%s: %g", kinds[k].descr, got);
+        rows_close(rows);
+    }
+}
+
+Test(rows, csv_columns_by_number_with_or_without_a_heading) {
+    static const char text[] = "a, b ,label\n1,2.5,0\n\n-3e1;4,1\r\n5,6,2";
+    Error error = {0};
+    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", text, sizeof text - 1, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
+    Rows *rows = must_open(&file);
+    cr_assert_eq(rows_count(rows), 3);
+    cr_assert(rows_hold(rows, (const int64_t[]){0, 1}, 2, &error), "%s", error.text);
+    double got[2];
+    cr_assert(rows_read(rows, 1, 0, 2, got, &error));
+    cr_assert_eq(got[0], -30);
+    cr_assert_eq(got[1], 4);
+    rows_close(rows);
+    file.first_column = 2, file.row.ndim = 0, file.dtype = I32, file.range = 2;
+    rows = must_open(&file);
+    cr_assert(rows_hold(rows, (const int64_t[]){0, 1, 2}, 3, &error), "%s", error.text);
+    int32_t label;
+    cr_assert(rows_read(rows, 1, 0, 1, &label, &error));
+    cr_assert_eq(label, 1);
+    cr_assert(!rows_read(rows, 2, 0, 1, &label, &error));
+    cr_assert(strstr(error.text, "row 2 holds 2, and it must be in 0 .. 1"), "%s", error.text);
+    rows_close(rows);
+}
+
+Test(rows, raw_files_are_rows_of_the_inputs_shape) {
+    const float numbers[] = {0, 1, 2, 3, 10, 11, 12, 13};
+    RowFile file = {.format = ROWS_RAW, .path = write_file("x.bin", numbers, sizeof numbers, false), .input = "x", .row = {.ndim = 2, .dim = {2, 2}},
+                    .stored = {STORED_F32, false}, .dtype = F32};
+    Rows *rows = must_open(&file);
+    cr_assert_eq(rows_count(rows), 2);
+    expect_row(rows, 1, 1, 3, 11);
+    rows_close(rows);
+    file.row.dim[0] = 3;
+    must_fail(&file, "32 bytes are no whole number of rows of 24 bytes");
+}
+
+Test(rows, what_is_wrong_with_a_file_is_said) {
+    unsigned char bytes[64];
+    size_t n = idx_images(bytes);
+    RowFile file = images("/nowhere/x.idx");
+    must_fail(&file, "/nowhere/x.idx: No such file");
+    file = images(write_file("cut.idx", bytes, n - 3, false));
+    must_fail(&file, "cut off");
+    file = images(write_file("head.idx", bytes, 9, false));
+    must_fail(&file, "ends early");
+    file = images(write_file("text.idx", "hello, world", 12, false));
+    must_fail(&file, "not an IDX file");
+    file = images(write_file("x.idx", bytes, n, false));
+    file.row.dim[0] = 5;
+    must_fail(&file, "a row of the file is [2, 2], a row of the input [5]");
+    file = images(write_file("x.npy", bytes, n, false));
+    file.format = ROWS_NPY;
+    must_fail(&file, "not a .npy file");
+    static const char csv[] = "1,2\n3,x\n";
+    file = (RowFile){.format = ROWS_CSV, .path = write_file("d.csv", csv, sizeof csv - 1, false), .input = "x", .row = {.ndim = 1, .dim = {3}}, .dtype = F32};
+    must_fail(&file, "line 1 has 2 columns, and 3 are needed");
+    file.row.dim[0] = 2;
+    Error error = {0};
+    Rows *rows = must_open(&file);
+    cr_assert(!rows_hold(rows, (const int64_t[]){1}, 1, &error));
+    cr_assert(strstr(error.text, "line 2, column 1: 'x' is no number"), "%s", error.text);
+    rows_close(rows);
+}
+
+Test(rows, damaged_gzip_is_found_in_the_first_pass) {
+    unsigned char bytes[64], file_bytes[256];
+    size_t n = idx_images(bytes);
+    RowFile file = images(write_file("x.idx.gz", bytes, n, true));
+    FILE *in = fopen(path, "rb");
+    size_t size = fread(file_bytes, 1, sizeof file_bytes, in);
+    fclose(in);
+    for (int kind = 0; kind < 2; kind++) {
+        if (kind == 1) file_bytes[size - 6] ^= 0x10; /* the checksum */
+        file = images(write_file(kind ? "damaged.gz" : "cut.gz", file_bytes, kind ? size : size - 9, false));
+        Error error = {0};
+        Rows *rows = rows_open(&file, &error);
+        bool held = rows && rows_hold(rows, (const int64_t[]){0}, 1, &error);
+        cr_assert(!held);
+        cr_assert(strstr(error.text, "gzip data"), "%s", error.text);
+        rows_close(rows);
+    }
+}
