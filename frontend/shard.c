@@ -99,8 +99,9 @@ static int count_tuples(const Expr *expr) {
     return n;
 }
 
-/* The tuples of ((2, 4), (4, 1)), of (((2, 4), (4, 1))), and (2, 4) as the one tuple that it is. */
-static bool tuples_eval(Lower *lower, const Expr *expr, Form *form, HintTuple *tuples, int *n) {
+/* The tuples of ((2, 4), (4, 1)), of (((2, 4), (4, 1))), and (2, 4) as the one tuple that it is. one: they are of one tensor, so () is its
+ * tuple too, that of a scalar. */
+static bool tuples_eval(Lower *lower, const Expr *expr, bool one, Form *form, HintTuple *tuples, int *n) {
     Span span = lower_span(lower, expr->loc);
     if (!is_tuple(expr)) {
         diag_error(lower->diags, span, "a strategy is one tuple an operand: shard ((2, 4), (4, 1));");
@@ -112,7 +113,7 @@ static bool tuples_eval(Lower *lower, const Expr *expr, Form *form, HintTuple *t
     if (!round_brackets(lower, expr)) return false;
     int nested = count_tuples(expr);
     *n = 0;
-    if (nested == 0 && expr->nitems > 0) return tuple_eval(lower, expr, form, &tuples[(*n)++]);
+    if (nested == 0 && (one || expr->nitems > 0)) return tuple_eval(lower, expr, form, &tuples[(*n)++]);
     if (expr->nitems == 0) {
         diag_error(lower->diags, span, "the strategy is empty");
         diag_hint(lower->diags, "one tuple an operand, one number a dimension: shard ((2, 4), (4, 1));");
@@ -153,7 +154,7 @@ const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char 
     Hint *hint = arena_alloc(lower->arena, sizeof *hint);
     Form form = {0};
     hint->span = lower_span(lower, shard->loc);
-    if (!tuples_eval(lower, shard->in, &form, hint->in, &hint->nin)) return NULL;
+    if (!tuples_eval(lower, shard->in, tensors == 1, &form, hint->in, &hint->nin)) return NULL;
     if (tensors > 0 && hint->nin != tensors) {
         diag_error(lower->diags, hint->span, "%d tuples for one %s", hint->nin, what);
         diag_hint(lower->diags, "one number a dimension: shard (4, 1);");
@@ -164,7 +165,7 @@ const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char 
         return NULL;
     }
     HintTuple out[MAX_TUPLES];
-    if (shard->out && !tuples_eval(lower, shard->out, &form, out, &hint->nout)) return NULL;
+    if (shard->out && !tuples_eval(lower, shard->out, true, &form, out, &hint->nout)) return NULL;
     if (hint->nout > 1) {
         diag_error(lower->diags, lower_span(lower, shard->out->loc), "%d output strategies; an operator has one result: -> (8, 1)",
                    hint->nout);
@@ -185,7 +186,7 @@ const Hint *hint_of_dataset(Lower *lower, const Expr *value) {
         diag_hint(lower->diags, "write shard at each input instead");
         return NULL;
     }
-    if (!tuples_eval(lower, value, &form, hint->in, &hint->nin)) return NULL;
+    if (!tuples_eval(lower, value, false, &form, hint->in, &hint->nin)) return NULL;
     if (hint->nin != ninputs) {
         diag_error(lower->diags, hint->span, "%d tuple%s, but the net has %d input%s", hint->nin, hint->nin == 1 ? "" : "s", ninputs,
                    ninputs == 1 ? "" : "s");

@@ -55,7 +55,21 @@ echo 'net n(lr = 0.5) { param w : f32[4] = ones; loss sum(w); } train { optimize
 expect 0 "real.plan: 1 rank" real.dsl -D lr=2.5e-1
 grep -q 'lr=0.25' real.plan || { echo "-D lr=2.5e-1 did not arrive" >&2; failed=1; }
 expect 2 "--redistribution takes auto, bound or canonical" net.dsl --redistribution=best
-expect 2 "--stats takes no argument" net.dsl --stats=yes
+expect 2 "--stats takes json or nothing, not 'yes'" net.dsl --stats=yes
+expect 2 "there is no warning '-Wno-unevn'; did you mean '-Wno-uneven'?" net.dsl -Wno-unevn
+expect 2 "there is no warning '-Wall'" net.dsl -Wall
+expect 2 "--stats=json prints one JSON object: leave out --explain" net.dsl --stats=json --explain h
+expect 2 "--explain hh: the net has no such value" net.dsl --ranks 8 --explain hh
+expect 0 "because      of its hint at net.dsl:7:22" net.dsl --ranks 8 --explain h
+expect 0 "made by relu" net.dsl --ranks 8 --explain h --explain a
+absent net.plan
+expect 0 "-Wuneven" net.dsl --ranks 8 -D batch=15 -o uneven.plan
+expect 1 "error=uneven" net.dsl --ranks 8 -D batch=15 -Werror -o rejected.plan
+absent rejected.plan
+expect 0 "rejected.plan: 8 ranks" net.dsl --ranks 8 -D batch=15 -Werror -Wno-uneven -o rejected.plan
+expect 2 "usage: pcc --diff" --diff net.plan
+expect 1 "the nets differ" --diff uneven.plan real.plan
+expect 0 "do the same" --diff uneven.plan uneven.plan
 expect 2 "there is no rank 8 of 8" net.dsl --ranks 8 --dump-ranks 0,8
 expect 2 "one net at a time" net.dsl net.dsl
 expect 3 "cannot open missing.dsl" missing.dsl
@@ -103,5 +117,21 @@ sed 's/^layout 2 .*/layout 2 [4@2 2@1]/' net.plan >wrong.plan
 expect 1 "not proved" check --update wrong.plan
 head -n 40 net.plan >cut.plan
 expect 1 "cut.plan" check cut.plan
+
+# A literal of more than 4 KiB lies beside the plan.
+awk 'BEGIN { printf "net n() { input x : f32[8, 30]; param w : f32[30, 20] = ["; for (i = 0; i < 30; i++) { printf i ? ", [" : "["
+    for (j = 0; j < 20; j++) printf "%s%d.5", j ? ", " : "", i - j; printf "]" }
+    print "]; loss sum(matmul(x, w)); } train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }" }' >long.dsl
+expect 0 "long.plan: 4 ranks" long.dsl --ranks 4
+present long.plan long.plan.data
+expect 0 "long.plan: proved in" check long.plan
+expect 0 "checksum renewed" check --update long.plan
+expect 0 "long.plan: proved in" check long.plan
+mkdir -p apart && cp long.plan apart
+expect 3 "it holds the long literals of apart/long.plan" check apart/long.plan
+head -c 4792 long.plan.data >apart/long.plan.data
+expect 1 "has 4792 bytes where the plan says 4800" check apart/long.plan
+{ head -c 4799 long.plan.data; printf X; } >apart/long.plan.data
+expect 1 "has checksum" check apart/long.plan
 
 exit $failed

@@ -67,6 +67,20 @@ Test(shard, output_strategies_follow_an_arrow) {
     expect_hint("((2, 4), (4, 1)) -> ((8, 1))", "2 4; 4 1 -> 8 1");
 }
 
+Test(shard, empty_brackets_are_the_tuple_of_one_scalar) {
+    Compiled c;
+    compile(&c, "net n() { input x : f32[8, 4]; param s : f32[] = ones shard (); param t : f32[] = ones shard (()); loss sum(x * s * t); }\n"
+                "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }\nparallel { mode = auto; }\n", 8);
+    expect_accepted(&c);
+    for (int s = 0; s < 2; s++) {
+        const Hint *hint = c.graph.states.at[s].hint;
+        cr_assert_not_null(hint);
+        cr_expect(hint->nin == 1 && hint->in[0].ndim == 0);
+    }
+    compiled_finish(&c);
+    expect_hint("((2, 4), (4, 1)) -> ()", "2 4; 4 1 -> ");
+}
+
 Test(shard, axes_are_named_joined_by_dots_and_left_out_by_a_minus) {
     expect_hint("((dp, tp), (tp, -))", "dp tp; tp -");
     expect_hint("((dp.tp, -), (-, -))", "dp.tp -; - -");

@@ -1,0 +1,149 @@
+#include "compile.h"
+#include "compiler/explain.h"
+#include "compiler/name.h"
+
+static const char *const names[] = {"any"};
+
+/* What --explain says of a value, in the arena; NULL: *error. */
+static const char *explained(Compiled *x, const char *net, int nranks, int optimize, const char *name, Error *error) {
+    Text text = {0};
+    compiled_init(x, nranks, optimize);
+    x->options.explain = names;
+    x->options.nexplain = 1;
+    x->options.no_plan = true;
+    cr_assert(compiled_run(x, net), "%s", x->c.error.text);
+    const char *copy = NULL;
+    if (explain(&text, &x->c, name, error)) copy = arena_copy(&x->arena, text.at, text.n);
+    text_finish(&text);
+    return copy;
+}
+
+static void expect(const char *net, int nranks, const char *name, const char *const *lines) {
+    Compiled x;
+    Error error = {0};
+    const char *text = explained(&x, net, nranks, 2, name, &error);
+    cr_assert_not_null(text, "%s: %s", name, error.text);
+    for (const char *at = text; *lines; lines++) { /* in this order */
+        const char *found = strstr(at, *lines);
+        cr_expect(found != NULL, "%s: no '%s' in\n%s", name, *lines, text);
+        if (found) at = found;
+    }
+    compiled_finish(&x);
+}
+#define EXPECT(net, nranks, name, ...) expect(net, nranks, name, (const char *const[]){__VA_ARGS__, NULL})
+
+Test(explain, a_hint_is_the_reason_for_its_operator) {
+    EXPECT(quickstart, 8, "h", "h: f32[16, 16], made by matmul at test.dsl:6:9", "layout       (2, 1) [2@4 -] +sum(4@1): every rank has a term",
+           "strategy     matmul h  ((2, 4), (4, 1))", "because      of its hint at test.dsl:6:22", "conversion   reduce_scatter",
+           "for relu a", "3.0 KiB received by all ranks, 384 B by the busiest; the least is 3.0 KiB");
+}
+
+Test(explain, the_way_from_the_hint_is_told_with_what_decided_each_step) {
+    EXPECT(quickstart, 8, "y", "because      of the hint on matmul h at test.dsl:6:22, in 2 steps:", "0. matmul h  ((2, 4), (4, 1))  the user's",
+           "1. relu a  ((2, 4))  ", "2. matmul y  ((2, 4), (4, 1))  fewest bytes in converting", "considered   10 candidates; the best 4:",
+           "->   0 B         1024        6.0 KiB     ((2, 4), (4, 1))", "768 B       1024        0 B         ((8, 1), (1, 1))",
+           "decided by   fewest bytes in converting");
+}
+
+Test(explain, a_parameter_with_its_memory_gradient_and_update) {
+    /* w is a quarter of 32 * 16 * 4 bytes; its gradient is a sum over 2 ranks, 512 bytes each way on 8 ranks */
+    EXPECT(quickstart, 8, "w", "w: parameter f32[32, 16] at test.dsl:4:", "stored as    (4, 1) [4@1 -]",
+           "because      matmul h, which takes it first, takes it so", "memory       on a rank: parameter 512 B (of 2.0 KiB), slot w.momentum 512 B",
+           "+sum(2@4)", "conversion   all_reduce", "4.0 KiB received by all ranks, 512 B by the busiest; the least is 4.0 KiB", "update       in (4, 1) [4@1 -]");
+    EXPECT(quickstart, 8, "w.momentum", "w.momentum: state", "because      it lies as the update of w uses it");
+}
+
+Test(explain, a_gradient_by_its_own_name_or_that_of_its_parameter) {
+    EXPECT(quickstart, 8, "w.grad", "made by einsum", "because      a gradient reuses the strategy of its operator, matmul h", "because      of its hint");
+}
+
+Test(explain, an_input_and_the_conversion_of_its_batch) {
+    EXPECT(quickstart, 8, "x", "delivered as (8, 1) [8@1 -]", "because      dataset = data_parallel", "conversion   all_to_all", "for matmul h");
+}
+
+Test(explain, operators_that_no_hint_reaches) {
+    const char *net = "net n() { input x : f32[16, 8]; param w : f32[8, 8] = ones; y = matmul(x, w); loss sum(y); }\n" TRAIN;
+    char text[512];
+    snprintf(text, sizeof text, "%sparallel { mode = auto; }\n", net);
+    EXPECT(text, 4, "y", "because      no hint leads to it: it splits its batch");
+    snprintf(text, sizeof text, "%sparallel { mode = semi_auto; }\n", net);
+    EXPECT(text, 4, "y", "because      it has no hint: mode semi_auto splits its batch");
+    snprintf(text, sizeof text, "%sparallel { mode = data_parallel; }\n", net);
+    EXPECT(text, 4, "y", "because      mode data_parallel divides the replicas among the ranks");
+}
+
+Test(explain, an_unknown_name_is_answered_with_the_nearest) {
+    static const struct {
+        const char *name, *message;
+    } cases[] = {{"lable", "did you mean label?"}, {"no_such_thing_at_all", "the net has no such value, parameter or input"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled x;
+        Error error = {0};
+        cr_expect_null(explained(&x, quickstart, 8, 2, cases[i].name, &error));
+        cr_expect_eq(error.code, EXIT_USAGE);
+        cr_expect(strstr(error.text, cases[i].message) != NULL, "%s", error.text);
+        compiled_finish(&x);
+    }
+}
+
+Test(explain, every_name_of_every_net_at_every_level_is_explained) {
+    for (int n = 0; n < NNETS; n++)
+        for (int level = 0; level <= 2; level++)
+            for (int v = 0, more = 1; more; v++) {
+                Compiled x;
+                Error error = {0};
+                compiled(&x, nets[n], 4, level);
+                more = v + 1 < x.c.graph.values.n;
+                const char *name = arena_printf(&x.arena, "%s", x.c.graph.values.at[v].name);
+                char copy[256];
+                snprintf(copy, sizeof copy, "%s", name);
+                compiled_finish(&x);
+                cr_expect_not_null(explained(&x, nets[n], 4, level, copy, &error), "net %d: %s", n, error.text);
+                compiled_finish(&x);
+            }
+}
+
+Test(explain, what_is_recorded_does_not_change_what_is_decided) {
+    for (int n = 0; n < NNETS; n++) {
+        Compiled x, y;
+        compiled(&x, nets[n], 4, 2);
+        compiled_init(&y, 4, 2);
+        y.options.explain = names;
+        y.options.nexplain = 1;
+        cr_assert(compiled_run(&y, nets[n]));
+        cr_expect_str_eq(x.c.text.at, y.c.text.at);
+        compiled_finish(&x);
+        compiled_finish(&y);
+    }
+}
+
+Test(name, layouts_are_written_in_axes_and_their_parts) {
+    static const struct {
+        const char *layout, *named;
+    } cases[] = {
+        {"[2@8 -]", "[dp -]"},         {"[16@1 -]", "[dp.tp.z -]"},  {"[4@2 2@1]", "[tp z]"},
+        {"[2@4 -]", "[tp:(1)2 -]"},    {"[2@2 2@8]", "[tp:(2)2 dp]"}, {"[4@4 -]", "[dp.tp:(1)2 -]"},
+        {"[- -]", "[- -]"},            {"[- 2@1] +sum(8@2)", "[- z] +sum(dp.tp)"},
+    };
+    Arena arena;
+    Graph graph;
+    arena_init(&arena);
+    graph_init(&graph, &arena);
+    vec_push(&arena, &graph.settings.mesh, (Axis){"dp", 2, {2, 8}});
+    vec_push(&arena, &graph.settings.mesh, (Axis){"tp", 4, {4, 2}});
+    vec_push(&arena, &graph.settings.mesh, (Axis){"z", 2, {2, 1}});
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *at = cases[i].layout;
+        Layout layout;
+        bool hidden;
+        cr_assert(layout_read(&at, &layout, &hidden));
+        cr_expect_str_eq(layout_named(&arena, &graph, &layout, false), cases[i].named);
+    }
+    graph.settings.mesh.n = 0;
+    const char *at = "[2@8 4@2]";
+    Layout layout;
+    bool hidden;
+    cr_assert(layout_read(&at, &layout, &hidden));
+    cr_expect_str_eq(layout_named(&arena, &graph, &layout, false), "(2, 4) [2@8 4@2]");
+    arena_finish(&arena);
+}

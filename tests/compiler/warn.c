@@ -1,0 +1,115 @@
+#include "compile.h"
+
+/* What is said of a net on this many ranks, in the arena. */
+static const char *said(Compiled *x, const char *net, int nranks, unsigned silenced, bool errors) {
+    compiled_init(x, nranks, 2);
+    x->options.silenced = silenced;
+    x->options.warnings_are_errors = errors;
+    compiled_run(x, net);
+    FILE *file = tmpfile();
+    cr_assert_not_null(file);
+    diags_print(&x->diags, file);
+    size_t n = (size_t)ftell(file);
+    rewind(file);
+    char *text = arena_alloc(&x->arena, n + 1);
+    cr_assert_eq(fread(text, 1, n, file), n);
+    fclose(file);
+    return text;
+}
+
+/* The net is warned of, so; not when that is silenced; and rejected with -Werror. */
+static void expect_warning(const char *net, int nranks, Warning warning, const char *text) {
+    Compiled x;
+    char flag[64];
+    const char *all = said(&x, net, nranks, 0, false);
+    snprintf(flag, sizeof flag, "[-W%s]", warning_name[warning]);
+    cr_expect(x.done, "%s", all);
+    cr_expect(strstr(all, text) != NULL, "no '%s' in\n%s", text, all);
+    cr_expect(strstr(all, flag) != NULL, "no '%s' in\n%s", flag, all);
+    compiled_finish(&x);
+    all = said(&x, net, nranks, 1u << warning, false);
+    cr_expect(x.done && strstr(all, flag) == NULL, "not silenced:\n%s", all);
+    cr_expect(strstr(all, text) == NULL, "not silenced:\n%s", all);
+    compiled_finish(&x);
+    all = said(&x, net, nranks, 0, true);
+    snprintf(flag, sizeof flag, "[-Werror=%s]", warning_name[warning]);
+    cr_expect(!x.done && x.c.error.code == EXIT_REJECTED, "accepted:\n%s", all);
+    cr_expect(strstr(all, flag) != NULL, "no '%s' in\n%s", flag, all);
+    cr_expect_neq(access(x.output, F_OK), 0, "a plan was written");
+    compiled_finish(&x);
+}
+
+static void expect_silence(const char *net, int nranks) {
+    Compiled x;
+    const char *all = said(&x, net, nranks, 0, true);
+    cr_expect(x.done && x.diags.nwarnings == 0, "%s", all);
+    compiled_finish(&x);
+}
+
+#define AUTO "parallel { mode = auto; }\n"
+#define INPUTS "input x : f32[16, 8]; input label : f32[16, 8];"
+
+Test(warn, conflicting_hints_name_both_places_and_the_bytes) {
+    /* a [16, 8] is made with 4 rows and needed with 4 columns: each of 4 ranks has 32 numbers and needs 32, of which it has 8 */
+    const char *net = "net n() { " INPUTS " param w : f32[8, 8] = ones;\n"
+                      "a = relu(x) shard ((4, 1));\n"
+                      "b = tanh(a) shard ((1, 4));\n"
+                      "loss mse(matmul(b, w), label); }\n" TRAIN AUTO;
+    expect_warning(net, 4, WARN_CONFLICT, "a is made as [4@1 -] and needed as [- 4@1] by b; the conversion lets 384 bytes be received a step");
+    expect_warning(net, 4, WARN_CONFLICT, "test.dsl:2:13: note: the other hint");
+}
+
+Test(warn, uneven_splits_say_the_imbalance_of_the_busiest_rank) {
+    /* 6 rows on 4 ranks: 2 2 1 1, and 1.5 on average */
+    expect_warning("net n() { input x : f32[6, 8]; param w : f32[8, 8] = ones; y = matmul(x, w) shard ((4, 1), (1, 1)); loss sum(y); }\n" TRAIN AUTO, 4,
+                   WARN_UNEVEN, "matmul: 4 does not divide 6: the largest part is 2, the smallest 1 (the busiest rank has 33 % over the average)");
+    /* without a hint, once for all operators of this batch */
+    const char *net = "net n() { input x : f32[6, 8]; param w : f32[8, 8] = ones; loss sum(tanh(relu(matmul(x, w)))); }\n" TRAIN AUTO;
+    expect_warning(net, 4, WARN_UNEVEN, "4 does not divide 6");
+    Compiled x;
+    said(&x, net, 4, 0, false);
+    cr_expect_eq(x.diags.nwarnings, 1);
+    compiled_finish(&x);
+    /* 1 row in 1000 more is not worth a word */
+    expect_silence("net n() { input x : f32[4001, 8]; param w : f32[8, 8] = ones; loss sum(matmul(x, w)); }\n" TRAIN AUTO, 4);
+}
+
+Test(warn, a_parameter_that_the_loss_does_not_depend_on) {
+    expect_warning("net n() { " INPUTS " param w : f32[8, 8] = ones;\n param unused : f32[8] = ones;\n loss mse(matmul(x, w), label); }\n" TRAIN AUTO, 1,
+                   WARN_NO_GRADIENT, "test.dsl:2:8: warning: parameter unused gets no gradient: the loss does not depend on it");
+}
+
+Test(warn, a_hint_on_what_the_loss_does_not_depend_on) {
+    expect_warning("net n() { " INPUTS " param w : f32[8, 8] = ones;\n side = tanh(x) shard ((4, 1));\n loss mse(matmul(x, w), label); }\n" TRAIN AUTO, 4,
+                   WARN_NO_EFFECT, "test.dsl:2:17: warning: this strategy has no effect: the loss does not depend on side");
+}
+
+Test(warn, a_dataset_strategy_of_an_input_that_has_its_own) {
+    expect_warning("net n() { input x : f32[16, 8] shard (4, 1); input label : f32[16, 8]; param w : f32[8, 8] = ones;\n"
+                   " loss mse(matmul(x, w), label); }\n" TRAIN "parallel { mode = auto; dataset = ((1, 4), (4, 1)); }\n",
+                   4, WARN_NO_EFFECT, "this dataset strategy has no effect: x has its own");
+}
+
+Test(warn, hints_in_a_mode_that_has_no_use_for_them) {
+    expect_warning("net n() { input x : f32[2, 8]; param w : f32[8, 8] = ones; y = matmul(x, w) shard ((2, 1), (1, 1)); loss mean(y); }\n" TRAIN
+                   "parallel { mode = data_parallel; }\n",
+                   2, WARN_NO_EFFECT, "shard has no effect in mode data_parallel");
+}
+
+Test(warn, on_one_rank_hints_are_no_mistake) {
+    expect_silence("net n() { " INPUTS " param w : f32[8, 8] = ones; y = matmul(x, w) shard ((1, 1), (1, 1)); loss mse(y, label); }\n" TRAIN AUTO, 1);
+}
+
+Test(warn, replicated_work_names_its_operators_and_what_would_split_them) {
+    const char *net = "net n() { " INPUTS " param w : f32[8, 8] = ones;\n"
+                      "y = matmul(x, w) shard ((1, 1), (1, 1));\n"
+                      "loss mse(y, label); }\n" TRAIN AUTO;
+    expect_warning(net, 4, WARN_REPLICATED, "test.dsl:2:5: warning: ");
+    expect_warning(net, 4, WARN_REPLICATED, "of the step's FLOPs are done by several ranks alike; most by matmul y and its gradient: ");
+    expect_warning(net, 4, WARN_REPLICATED, "it is split over 1 of 4 ranks; shard ((4, 1), (1, 1)) would split it further");
+}
+
+Test(warn, less_than_a_tenth_is_not_worth_a_word) {
+    expect_silence("net n() { input x : f32[64, 64]; input label : f32[64, 64]; param w : f32[64, 64] = ones;\n"
+                   "y = matmul(x, w) shard ((4, 1), (1, 1)); loss mse(y, label); }\n" TRAIN AUTO, 4);
+}
