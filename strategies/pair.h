@@ -59,3 +59,9 @@ typedef struct AtomCounter {
 } AtomCounter;
 AtomCounter atoms_first(const Pair *pair, const bool *set);
 void atoms_next(AtomCounter *counter);
+
+/* ---- classes.c */
+
+/* What the busiest rank of an exchange of partial sums receives, and what the busiest one sends, in elements. Refined pairs with terms > 1, any
+ * sizes; time in proportion to the ranks and to the parts of each dimension, never to the pieces. */
+void classes_max(const Pair *pair, int64_t *received, int64_t *sent);

@@ -2,7 +2,7 @@
  *
  *   redistribute.c  conversions between layouts: steps, received elements, lower bound
  *   machine.c       latencies and bandwidths that the choice among conversions weighs
- *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits
+ *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits; classes.c: busiest ranks
  *   candidates.c    which strategies an operator may have; hints.c: what the user wrote, checked and read
  *   cost.c          bytes and FLOPs of a choice, each conversion counted once
  *   propagate.c     sharding_propagation and batch split: every forward node gets a strategy

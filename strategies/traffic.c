@@ -302,6 +302,8 @@ static void exchange_partial(const Pair *pair, Traffic *received, Traffic *sent)
         reduce_whole(pair, received, sent);
     } else if (in_place && pair->needers == 1 && !copies) {
         reduce_scattered(pair, received, sent);
+    } else if (pair->refined) {
+        classes_max(pair, &received->max, &sent->max);
     } else {
         traffic_by_pieces(pair, received, sent);
         return;

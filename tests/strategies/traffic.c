@@ -45,6 +45,17 @@ static bool count_piece(void *context, const Piece *piece) {
     return true;
 }
 
+typedef struct Count64k {
+    int rank;
+    int64_t received;
+} Count64k;
+
+static bool count_of_rank(void *context, const Piece *piece) {
+    Count64k *count = context;
+    if (piece->from != piece->to) count->received += piece->count;
+    return true;
+}
+
 static Traffic traffic_of(const int64_t *at, int n) {
     Traffic traffic = {0};
     for (int i = 0; i < n; i++) {
@@ -147,6 +158,56 @@ Test(traffic, sums_scattered_over_many_ranks_are_counted_without_their_pieces, .
     cr_expect_eq(received.max, (nranks - 1) * INT64_C(2) * 1009);
     cr_expect_eq(sent.total, received.total);
     cr_expect_eq(sent.max, INT64_C(100002) * 1009);
+}
+
+/* Random layouts of partial values on many ranks, of sizes that do not divide: the count of classes against that of all pieces. */
+Test(traffic, uneven_partial_sums_of_hundreds_of_ranks_are_counted_exactly, .timeout = 300) {
+    uint64_t state = 7;
+    int counted = 0;
+    for (int i = 0; i < 400; i++) {
+        static const int ranks[] = {256, 192, 144, 512};
+        int nranks = ranks[i % 4];
+        Shape shape = {.ndim = 2, .dim = {1 + (int64_t)random_below(&state, 600), 1 + (int64_t)random_below(&state, 90)}};
+        Layout from, to;
+        random_layout(&state, nranks, 2, true, &from);
+        random_layout(&state, nranks, 2, false, &to);
+        if (layout_split(&from, 0) * layout_split(&from, 1) > 128) continue; /* of the pieces there must be few */
+        counted += layout_is_partial(&from);
+        check_exchange(&from, &to, &shape, nranks, 7);
+    }
+    cr_assert_gt(counted, 150);
+}
+
+/* What took a minute when pieces were counted: 65,536 ranks, sums onto other digits. */
+Test(traffic, uneven_partial_sums_of_65536_ranks_are_counted_without_their_pieces, .timeout = 60) {
+    static const char *const pairs[][2] = {
+        {"[256@256 -] +sum(256@1)", "[- 256@256]"},
+        {"[32768@2 -] +sum(2@1)", "[- 32768@2]"},
+        {"[- 256@1] +sum(256@256)", "[65536@1 -]"},
+        {"[4096@16 -] +sum(16@1)", "[16@1.16@16 -]"},
+        {"[- -] +sum(256@256)", "[256@1 256@256]"},
+    };
+    Shape shape = {.ndim = 2, .dim = {100003, 1009}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        const char *at[2] = {pairs[i][0], pairs[i][1]};
+        Layout from, to;
+        bool hidden;
+        cr_assert(layout_read(&at[0], &from, &hidden) && layout_read(&at[1], &to, &hidden));
+        Traffic received, sent, bound;
+        traffic_step(COMM_EXCHANGE, &from, &to, &shape, 1 << 16, &received, &sent);
+        traffic_bound(&from, &to, &shape, 1 << 16, &bound);
+        cr_expect_eq(received.total, bound.total);
+        cr_expect_eq(sent.total, bound.total);
+        cr_expect_geq(received.max, (bound.total + (1 << 16) - 1) >> 16);
+        cr_expect_geq(sent.max, (bound.total + (1 << 16) - 1) >> 16);
+        /* One rank's pieces are few enough to be counted. */
+        static Count64k count;
+        for (int rank = 0; rank < 1 << 16; rank += 21845) {
+            count = (Count64k){.rank = rank};
+            pieces_received(&from, &to, &shape, 1 << 16, rank, count_of_rank, &count);
+            cr_expect_leq(count.received, received.max, "rank %d of pair %zu", rank, i);
+        }
+    }
 }
 
 Test(traffic, an_all_reduce_of_a_group_moves_twice_what_it_adds) {
