@@ -93,9 +93,26 @@ void adjoint_sigmoid(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = adjoint_of_result(graph, node, OP_sigmoid_grad, dy[0]);
 }
 
+void adjoint_rsqrt(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_result(graph, node, OP_rsqrt_grad, dy[0]);
+}
+
+/* Gradients that need the operand: op(x, dy), with the attributes of the forward operator. */
+static int adjoint_of_operand(Graph *graph, int node, OpCode op, int dy) {
+    const Node forward = graph->nodes.at[node]; /* a copy: a node is added */
+    return graph_emit_gradient(graph, node, op, (int[]){forward.in[0], dy}, (int[]){0, PART_OUT}, 2, 0, forward.attr, grad_name(graph, node, 0));
+}
+
 void adjoint_square(Graph *graph, int node, const int *dy, int *dx) {
-    int x = graph->nodes.at[node].in[0];
-    dx[0] = emit2(graph, node, OP_square_grad, x, 0, dy[0], PART_OUT, 0, grad_name(graph, node, 0));
+    dx[0] = adjoint_of_operand(graph, node, OP_square_grad, dy[0]);
+}
+
+void adjoint_gelu(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_operand(graph, node, OP_gelu_grad, dy[0]);
+}
+
+void adjoint_silu(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_operand(graph, node, OP_silu_grad, dy[0]);
 }
 
 void adjoint_exp(Graph *graph, int node, const int *dy, int *dx) {
@@ -137,10 +154,19 @@ void adjoint_max(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = emit2(graph, node, OP_mul, mask, 0, spread, 0, 0, name);
 }
 
-void adjoint_softmax(Graph *graph, int node, const int *dy, int *dx) {
+/* Gradients of whole rows: op(y, dy), along the forward operator's axis. */
+static int adjoint_of_rows(Graph *graph, int node, OpCode op, int dy) {
     const Node forward = graph->nodes.at[node];
-    dx[0] = graph_emit_gradient(graph, node, OP_softmax_grad, (int[]){forward.out[0], dy[0]}, (int[]){PART_OUT, PART_OUT}, 2, 0, forward.attr,
-                                grad_name(graph, node, 0));
+    return graph_emit_gradient(graph, node, op, (int[]){forward.out[0], dy}, (int[]){PART_OUT, PART_OUT}, 2, 0, forward.attr,
+                               grad_name(graph, node, 0));
+}
+
+void adjoint_softmax(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_rows(graph, node, OP_softmax_grad, dy[0]);
+}
+
+void adjoint_log_softmax(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_rows(graph, node, OP_log_softmax_grad, dy[0]);
 }
 
 void adjoint_slice(Graph *graph, int node, const int *dy, int *dx) {

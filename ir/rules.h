@@ -63,5 +63,5 @@ RuleFn rule_softmax;     /* {axis}: x, or y and dy, of one shape -> that shape; 
 
 AdjointFn adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg, adjoint_relu, adjoint_tanh, adjoint_exp, adjoint_log,
     adjoint_sqrt, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice, adjoint_concat,
-    adjoint_split, adjoint_softmax, adjoint_sigmoid, adjoint_square;
+    adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_sigmoid, adjoint_square, adjoint_gelu, adjoint_silu, adjoint_rsqrt;
 ExpandFn expand_mse;

@@ -241,7 +241,8 @@ static bool arity_fits(const Node *node) {
         [OP_tanh_grad] = {2, 1}, [OP_sqrt_grad] = {2, 1}, [OP_sum_grad] = {1, 1}, [OP_mean_grad] = {1, 1}, [OP_sum_to] = {1, 1},
         [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},  [OP_max] = {1, 1},       [OP_max_mask] = {2, 1},  [OP_slice] = {1, 1},
         [OP_slice_grad] = {1, 1}, [OP_softmax] = {1, 1}, [OP_softmax_grad] = {2, 1}, [OP_sigmoid] = {1, 1}, [OP_sigmoid_grad] = {2, 1},
-        [OP_square] = {1, 1},   [OP_square_grad] = {2, 1},
+        [OP_square] = {1, 1},   [OP_square_grad] = {2, 1}, [OP_gelu] = {1, 1},    [OP_gelu_grad] = {2, 1}, [OP_silu] = {1, 1},
+        [OP_silu_grad] = {2, 1}, [OP_rsqrt] = {1, 1},     [OP_rsqrt_grad] = {2, 1}, [OP_log_softmax] = {1, 1}, [OP_log_softmax_grad] = {2, 1},
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
     if (node->op == OP_split) return node->nin == 1 && node->nout >= 1 && node->nout <= MAX_OUT && node->nout == node->attr[0].i;
@@ -289,10 +290,12 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->pass = PASS_ALL;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
-    case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sigmoid: case OP_square: case OP_max_mask: case OP_sgd: case OP_momentum: case OP_write:
+    case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sigmoid: case OP_square: case OP_gelu: case OP_silu: case OP_rsqrt:
+    case OP_max_mask: case OP_sgd: case OP_momentum: case OP_write:
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
-    case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad: case OP_sigmoid_grad: case OP_square_grad:
+    case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad: case OP_sigmoid_grad: case OP_square_grad: case OP_gelu_grad: case OP_silu_grad:
+    case OP_rsqrt_grad:
         letters->pass = PASS_SECOND;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
@@ -324,9 +327,9 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return joining(&node->attr[joins ? 0 : 1], plain_of(graph, joins ? node->out[0] : node->in[0]), parts, nparts, letters,
                        joins ? letters->out[0] : letters->in[0], joins ? letters->in : letters->out, why, n);
     }
-    case OP_softmax:
+    case OP_softmax: case OP_log_softmax:
         return by_rows(graph, node, letters, why, n);
-    case OP_softmax_grad:
+    case OP_softmax_grad: case OP_log_softmax_grad:
         letters->pass = PASS_SECOND;
         return by_rows(graph, node, letters, why, n);
     case OP_sum_grad: case OP_mean_grad:

@@ -1,9 +1,9 @@
 /* semantics: what each operator computes, over the field. Written from the operators' definitions.
  *
- * Linear and multilinear operators are themselves. relu, tanh, exp, log, sqrt, sigmoid are keyed hashes of their argument, softmax of the position
- * and the whole row: nothing that a compiler does to a plan keeps their results but computing them on the right operand. Gradient kernels that are
- * rational in what they take (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are that; relu_grad, which is not, multiplies dy by a
- * hash of y. */
+ * Linear and multilinear operators are themselves. relu, tanh, exp, log, sqrt, sigmoid, gelu, silu, rsqrt are keyed hashes of their argument, softmax and
+ * log_softmax of the position and the whole row: nothing that a compiler does to a plan keeps their results but computing them on the right operand. Gradient kernels that are
+ * rational in what they take (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are that; relu_grad, gelu_grad, silu_grad, which are not, multiply
+ * dy by a hash of what they take; so log_softmax_grad has a hash for exp(y). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +37,10 @@ UNARY(log, fe_hash(OP_log, x))
 UNARY(sqrt, fe_hash(OP_sqrt, x))
 UNARY(sigmoid, fe_hash(OP_sigmoid, x))
 UNARY(square, fe_mul(x, x))
+UNARY(silu, fe_hash(OP_silu, x))
+UNARY(rsqrt, fe_hash(OP_rsqrt, x))
+UNARY(gelu, fe_hash(OP_gelu, x))
+UNARY(gelu_tanh, fe_hash(NOPS + OP_gelu, x))
 UNARY(scale, fe_mul(((const Numbers *)context)->a, x))
 
 #define BINARY(name, expression)                                                                                                           \
@@ -56,6 +60,11 @@ BINARY(relu_grad, fe_mul(fe_hash(OP_relu_grad, x), y))
 BINARY(tanh_grad, fe_mul(fe_sub(1, fe_mul(x, x)), y))
 BINARY(sigmoid_grad, fe_mul(fe_mul(x, fe_sub(1, x)), y))
 BINARY(square_grad, fe_mul(fe_add(x, x), y))
+BINARY(silu_grad, fe_mul(fe_hash(OP_silu_grad, x), y))
+BINARY(gelu_grad, fe_mul(fe_hash(OP_gelu_grad, x), y))
+BINARY(gelu_tanh_grad, fe_mul(fe_hash(NOPS + OP_gelu_grad, x), y))
+/* -dy y^3 / 2 */
+BINARY(rsqrt_grad, fe_mul(fe_mul(((const Numbers *)context)->a, y), fe_mul(fe_mul(x, x), x)))
 BINARY(max_mask, x == y)
 BINARY(sgd, fe_sub(x, fe_mul(((const Numbers *)context)->a, y)))
 
@@ -107,6 +116,16 @@ static bool kernel_div(const Node *node, const FieldTensor *in, FieldTensor *out
 /* dy / (2 y) */
 static bool kernel_sqrt_grad(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     return quotient(node, in, out, 0, 2, why, n);
+}
+
+static bool kernel_gelu(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    bool tanh = node->attr[op_attr(node->op, "tanh")].i != 0;
+    WalkRow *row = node->op == OP_gelu ? (tanh ? gelu_tanh_row : gelu_row) : (tanh ? gelu_tanh_grad_row : gelu_grad_row);
+    return elementwise(node, in, out, row, NULL, why, n);
+}
+
+static bool kernel_rsqrt_grad(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    return elementwise(node, in, out, rsqrt_grad_row, &(Numbers){.a = fe_sub(0, fe_inverse(2))}, why, n);
 }
 
 static bool kernel_update(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
@@ -433,6 +452,30 @@ static void softmax_grad_row(const void *context, Fe *const *at, const int64_t *
     }
 }
 
+/* The same with other hashes: no layout of one passes for the other. */
+static void log_softmax_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Numbers *numbers = context;
+    softmax_row(context, at, stride, n);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < numbers->length; j++) {
+            Fe *y = at[0] + i * stride[0] + j * numbers->stride;
+            *y = fe_hash(OP_log_softmax, *y);
+        }
+}
+
+/* dx_i = dy_i - e(y_i) times the sum of dy_j, e a hash in place of exp. */
+static void log_softmax_grad_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Numbers *numbers = context;
+    for (int64_t i = 0; i < n; i++) {
+        const Fe *y = at[1] + i * stride[1], *dy = at[2] + i * stride[2];
+        Fe *dx = at[0] + i * stride[0], sum = 0;
+        for (int64_t j = 0; j < numbers->length; j++)
+            sum = fe_add(sum, dy[j * numbers->stride]);
+        for (int64_t j = 0; j < numbers->length; j++)
+            dx[j * numbers->stride] = fe_sub(dy[j * numbers->stride], fe_mul(fe_hash(OP_log_softmax_grad, y[j * numbers->stride]), sum));
+    }
+}
+
 /* Operators on whole rows along an axis: all tensors have one shape and hold one box. */
 static bool kernel_rows(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     Walk walk;
@@ -456,7 +499,11 @@ static bool kernel_rows(const Node *node, const FieldTensor *in, FieldTensor *ou
     Numbers numbers = {.length = out[0].global.dim[axis], .stride = 1};
     for (int d = axis + 1; d < out[0].global.ndim; d++)
         numbers.stride *= out[0].box.end[d] - out[0].box.begin[d];
-    walk_run(&walk, node->nin == 1 ? softmax_row : softmax_grad_row, &numbers);
+    bool logarithm = node->op == OP_log_softmax || node->op == OP_log_softmax_grad;
+    if (logarithm)
+        walk_run(&walk, node->nin == 1 ? log_softmax_row : log_softmax_grad_row, &numbers);
+    else
+        walk_run(&walk, node->nin == 1 ? softmax_row : softmax_grad_row, &numbers);
     return true;
 }
 
@@ -497,6 +544,10 @@ static const Semantics semantics[NOPS] = {
     [OP_softmax] = {.kernel = kernel_rows, .cost = 4},
     [OP_sigmoid] = {.row = sigmoid_row, .cost = 2},
     [OP_square] = {.row = square_row},
+    [OP_gelu] = {.kernel = kernel_gelu, .cost = 2},
+    [OP_silu] = {.row = silu_row, .cost = 2},
+    [OP_rsqrt] = {.row = rsqrt_row, .cost = 2},
+    [OP_log_softmax] = {.kernel = kernel_rows, .cost = 5},
     [OP_mse] = {.kernel = kernel_mse},
     [OP_replicate] = {.kernel = kernel_replicate},
     [OP_replica_sum] = {.kernel = kernel_replica_sum},
@@ -506,6 +557,10 @@ static const Semantics semantics[NOPS] = {
     [OP_sqrt_grad] = {.kernel = kernel_sqrt_grad, .cost = 5},
     [OP_sigmoid_grad] = {.row = sigmoid_grad_row, .cost = 2},
     [OP_square_grad] = {.row = square_grad_row},
+    [OP_gelu_grad] = {.kernel = kernel_gelu, .cost = 3},
+    [OP_silu_grad] = {.row = silu_grad_row, .cost = 3},
+    [OP_rsqrt_grad] = {.kernel = kernel_rsqrt_grad, .cost = 4},
+    [OP_log_softmax_grad] = {.kernel = kernel_rows, .cost = 3},
     [OP_softmax_grad] = {.kernel = kernel_rows, .cost = 2},
     [OP_max_mask] = {.row = max_mask_row},
     [OP_slice_grad] = {.kernel = kernel_slice_grad},

@@ -86,6 +86,18 @@ static Fe slope_sigmoid(Fe x, Fe y) {
 static Fe slope_square(Fe x, Fe y) {
     return (void)y, fe_mul(2, x);
 }
+static Fe slope_silu(Fe x, Fe y) {
+    return (void)y, fe_hash(OP_silu_grad, x);
+}
+static Fe slope_gelu(Fe x, Fe y) {
+    return (void)y, fe_hash(OP_gelu_grad, x);
+}
+static Fe slope_gelu_tanh(Fe x, Fe y) {
+    return (void)y, fe_hash(NOPS + OP_gelu_grad, x);
+}
+static Fe slope_rsqrt(Fe x, Fe y) {
+    return (void)x, fe_mul(fe_sub(0, fe_inverse(2)), fe_mul(y, fe_mul(y, y)));
+}
 /* The inverses of those of log and sqrt, which are inverted all at once. */
 static Fe inverse_slope_log(Fe x, Fe y) {
     return (void)y, x;
@@ -103,6 +115,10 @@ static bool tangent_function(const Derivation *d, Slope *slope, bool inverse) {
     for (int64_t e = 0; e < elements; e++)
         dy[e] = fe_mul(dy[e], d->din[0].at[e]);
     return true;
+}
+
+static bool tangent_gelu(const Derivation *d) {
+    return tangent_function(d, d->node->attr[op_attr(OP_gelu, "tanh")].i ? slope_gelu_tanh : slope_gelu, false);
 }
 
 /* ---------------------------------------------------------------- the others */
@@ -176,8 +192,9 @@ static bool tangent_max(const Derivation *d) {
     return ok;
 }
 
-/* dy_i = sum over j of dy_i/dx_j dx_j, with dy_i/dx_j = y_i ((i = j) - y_j). */
+/* dy_i = sum over j of dy_i/dx_j dx_j, with dy_i/dx_j = y_i ((i = j) - y_j); of the logarithm (i = j) - e(y_j). */
 static bool tangent_softmax(const Derivation *d) {
+    bool logarithm = d->node->op == OP_log_softmax;
     int axis = axis_of(d->node, -1, &d->out[0]);
     if (axis < 0) return field_fail(d->why, d->n, "axis does not fit");
     int64_t length = d->out[0].global.dim[axis], stride = 1, elements = elements_of(&d->out[0]);
@@ -188,9 +205,11 @@ static bool tangent_softmax(const Derivation *d) {
         const Fe *y = d->out[0].at + first, *dx = d->din[0].at + first;
         Fe *dy = d->dout[0].at + first, shared = 0;
         for (int64_t j = 0; j < length; j++)
-            shared = fe_add(shared, fe_mul(y[j * stride], dx[j * stride]));
-        for (int64_t i = 0; i < length; i++)
-            dy[i * stride] = fe_sub(fe_mul(y[i * stride], dx[i * stride]), fe_mul(y[i * stride], shared));
+            shared = fe_add(shared, fe_mul(logarithm ? fe_hash(OP_log_softmax_grad, y[j * stride]) : y[j * stride], dx[j * stride]));
+        for (int64_t i = 0; i < length; i++) {
+            Fe moved = fe_sub(dx[i * stride], shared);
+            dy[i * stride] = logarithm ? moved : fe_mul(y[i * stride], moved);
+        }
     }
     return true;
 }
@@ -227,6 +246,10 @@ static const TangentRow tangents[NOPS] = {
     [OP_softmax] = {.rule = tangent_softmax},
     [OP_sigmoid] = {.slope = slope_sigmoid},
     [OP_square] = {.slope = slope_square},
+    [OP_gelu] = {.rule = tangent_gelu},
+    [OP_silu] = {.slope = slope_silu},
+    [OP_rsqrt] = {.slope = slope_rsqrt},
+    [OP_log_softmax] = {.rule = tangent_softmax},
     [OP_replicate] = {.rule = tangent_linear},
 };
 

@@ -33,6 +33,19 @@ UNARY(sqrt, f32, float, sqrtf(x))
 UNARY(sqrt, f64, double, sqrt(x))
 UNARY(sigmoid, f32, float, 1 / (1 + expf(-x))) /* exp may overflow: the result is 0 then, as it should */
 UNARY(sigmoid, f64, double, 1 / (1 + exp(-x)))
+UNARY(silu, f32, float, x / (1 + expf(-x)))
+UNARY(silu, f64, double, x / (1 + exp(-x)))
+UNARY(rsqrt, f32, float, 1 / sqrtf(x))
+UNARY(rsqrt, f64, double, 1 / sqrt(x))
+/* The share of the normal distribution below x is erfc(-x / sqrt(2)) / 2, which keeps its digits where it is small. */
+#define HALF_SQRT 0.70710678118654752440  /* sqrt(1 / 2) */
+#define DENSITY 0.39894228040143267794    /* 1 / sqrt(2 pi) */
+#define GELU_SCALE 0.79788456080286535588 /* sqrt(2 / pi) */
+#define GELU_CUBE 0.044715
+UNARY(gelu, f32, float, x / 2 * erfcf(-x * (float)HALF_SQRT))
+UNARY(gelu, f64, double, x / 2 * erfc(-x * HALF_SQRT))
+UNARY(gelu_tanh, f32, float, x / 2 * (1 + tanhf((float)GELU_SCALE * (x + (float)GELU_CUBE * x * x * x))))
+UNARY(gelu_tanh, f64, double, x / 2 * (1 + tanh(GELU_SCALE * (x + GELU_CUBE * x * x * x))))
 UNARY(square, f32, float, x *x)
 UNARY(square, f64, double, x *x)
 UNARY(square, i32, int32_t, i32_saturate((int64_t)x *x))
@@ -70,6 +83,13 @@ UNARY_KERNEL(log, NULL, 8)
 UNARY_KERNEL(sqrt, NULL, 2)
 UNARY_KERNEL(sigmoid, NULL, 10)
 UNARY_KERNEL(square, square_i32, 1)
+UNARY_KERNEL(silu, NULL, 10)
+UNARY_KERNEL(rsqrt, NULL, 3)
+
+bool kernel_gelu(const KernelCall *call, Error *error) {
+    static UnaryLoop *const loops[2][NDTYPES] = {{gelu_f32, gelu_f64, NULL}, {gelu_tanh_f32, gelu_tanh_f64, NULL}};
+    return unary(call, loops[call->attr[0].i != 0], 16, error);
+}
 
 /* ---------------------------------------------------------------- two operands */
 
@@ -126,7 +146,37 @@ BINARY(sqrt_grad, f32, float, y / (2 * x))
 BINARY(sqrt_grad, f64, double, y / (2 * x))
 BINARY(sigmoid_grad, f32, float, y *x *(1 - x))
 BINARY(sigmoid_grad, f64, double, y *x *(1 - x))
+BINARY(rsqrt_grad, f32, float, -y / 2 * x * x * x)
+BINARY(rsqrt_grad, f64, double, -y / 2 * x * x * x)
 /* x is the forward operand. */
+static inline float silu_slope_f32(float x) {
+    float s = 1 / (1 + expf(-x));
+    return s * (1 + x * (1 - s));
+}
+static inline double silu_slope_f64(double x) {
+    double s = 1 / (1 + exp(-x));
+    return s * (1 + x * (1 - s));
+}
+static inline float gelu_slope_f32(float x) {
+    return erfcf(-x * (float)HALF_SQRT) / 2 + x * (float)DENSITY * expf(-x * x / 2);
+}
+static inline double gelu_slope_f64(double x) {
+    return erfc(-x * HALF_SQRT) / 2 + x * DENSITY * exp(-x * x / 2);
+}
+static inline float gelu_tanh_slope_f32(float x) {
+    float t = tanhf((float)GELU_SCALE * (x + (float)GELU_CUBE * x * x * x));
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * (float)GELU_SCALE * (1 + 3 * (float)GELU_CUBE * x * x);
+}
+static inline double gelu_tanh_slope_f64(double x) {
+    double t = tanh(GELU_SCALE * (x + GELU_CUBE * x * x * x));
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * GELU_SCALE * (1 + 3 * GELU_CUBE * x * x);
+}
+BINARY(silu_grad, f32, float, y *silu_slope_f32(x))
+BINARY(silu_grad, f64, double, y *silu_slope_f64(x))
+BINARY(gelu_grad, f32, float, y *gelu_slope_f32(x))
+BINARY(gelu_grad, f64, double, y *gelu_slope_f64(x))
+BINARY(gelu_tanh_grad, f32, float, y *gelu_tanh_slope_f32(x))
+BINARY(gelu_tanh_grad, f64, double, y *gelu_tanh_slope_f64(x))
 BINARY(square_grad, f32, float, 2 * x * y)
 BINARY(square_grad, f64, double, 2 * x * y)
 /* y is the maximum. */
@@ -189,3 +239,10 @@ BINARY_KERNEL(sqrt_grad, NULL)
 BINARY_KERNEL(sigmoid_grad, NULL)
 BINARY_KERNEL(square_grad, NULL)
 BINARY_KERNEL(max_mask, NULL)
+BINARY_KERNEL(rsqrt_grad, NULL)
+BINARY_KERNEL(silu_grad, NULL)
+
+bool kernel_gelu_grad(const KernelCall *call, Error *error) {
+    static BinaryLoop *const loops[2][NDTYPES] = {{gelu_grad_f32, gelu_grad_f64, NULL}, {gelu_tanh_grad_f32, gelu_tanh_grad_f64, NULL}};
+    return binary(call, loops[call->attr[0].i != 0], error);
+}

@@ -119,6 +119,38 @@ bool reference_softmax(const KernelCall *call, Error *error) {
     return true;
 }
 
+bool reference_log_softmax(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *x = &call->in[0];
+    int axis = axis_of(&call->attr[0], -1, x->local.ndim);
+    for (int64_t i = 0, n = shape_elements(&x->local); i < n; i++) {
+        int64_t index[MAX_NDIM], size = x->local.dim[axis];
+        double most = -INFINITY, sum = 0;
+        index_of(&x->local, i, index);
+        for (int64_t k = 0; k < size; k++)
+            most = fmax(most, row_get(x, index, axis, k));
+        for (int64_t k = 0; k < size; k++)
+            sum += exp(row_get(x, index, axis, k) - most);
+        element_set(&call->out[0], i, element_get(x, i) - most - log(sum));
+    }
+    return true;
+}
+
+bool reference_log_softmax_grad(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *y = &call->in[0], *dy = &call->in[1];
+    int axis = axis_of(&call->attr[0], -1, y->local.ndim);
+    for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
+        int64_t index[MAX_NDIM];
+        double sum = 0;
+        index_of(&y->local, i, index);
+        for (int64_t k = 0; k < y->local.dim[axis]; k++)
+            sum += row_get(dy, index, axis, k);
+        element_set(&call->out[0], i, element_get(dy, i) - exp(element_get(y, i)) * sum);
+    }
+    return true;
+}
+
 bool reference_softmax_grad(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *y = &call->in[0], *dy = &call->in[1];

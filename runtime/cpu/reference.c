@@ -103,6 +103,31 @@ static double sqrt_grad_of(const double *x, const Attr *attr) {
 static double sigmoid_of(const double *x, const Attr *attr) {
     return (void)attr, 1 / (1 + exp(-x[0]));
 }
+static double silu_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] / (1 + exp(-x[0]));
+}
+static double rsqrt_of(const double *x, const Attr *attr) {
+    return (void)attr, 1 / sqrt(x[0]);
+}
+/* Hendrycks and Gimpel 2016: x Phi(x), and its approximation. */
+static double gelu_of(const double *x, const Attr *attr) {
+    const double pi = acos(-1);
+    if (attr[0].i) return 0.5 * x[0] * (1 + tanh(sqrt(2 / pi) * (x[0] + 0.044715 * pow(x[0], 3))));
+    return 0.5 * x[0] * (1 + erf(x[0] / sqrt(2)));
+}
+static double silu_grad_of(const double *x, const Attr *attr) {
+    double s = 1 / (1 + exp(-x[0]));
+    return (void)attr, x[1] * (s + x[0] * s * (1 - s));
+}
+static double rsqrt_grad_of(const double *x, const Attr *attr) {
+    return (void)attr, -0.5 * x[1] * pow(x[0], 3);
+}
+static double gelu_grad_of(const double *x, const Attr *attr) {
+    const double pi = acos(-1);
+    if (!attr[0].i) return x[1] * (0.5 * (1 + erf(x[0] / sqrt(2))) + x[0] * exp(-x[0] * x[0] / 2) / sqrt(2 * pi));
+    double t = tanh(sqrt(2 / pi) * (x[0] + 0.044715 * pow(x[0], 3)));
+    return x[1] * (0.5 * (1 + t) + 0.5 * x[0] * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x[0] * x[0]));
+}
 static double square_of(const double *x, const Attr *attr) {
     return (void)attr, x[0] * x[0];
 }
@@ -162,6 +187,12 @@ ELEMENTWISE(tanh_grad)
 ELEMENTWISE(sqrt_grad)
 ELEMENTWISE(sigmoid)
 ELEMENTWISE(square)
+ELEMENTWISE(silu)
+ELEMENTWISE(rsqrt)
+ELEMENTWISE(gelu)
+ELEMENTWISE(silu_grad)
+ELEMENTWISE(rsqrt_grad)
+ELEMENTWISE(gelu_grad)
 ELEMENTWISE(sigmoid_grad)
 ELEMENTWISE(square_grad)
 ELEMENTWISE(max_mask)

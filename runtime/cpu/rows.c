@@ -1,20 +1,20 @@
-/* rows: softmax and its gradient along an axis that is whole here. The tensor is [outer, n, inner] with n the axis: of the last axis inner is
- * 1 and a row is contiguous; else blocks of neighbouring columns are worked on together. */
+/* rows: softmax, its logarithm and their gradients along an axis that is whole here. The tensor is [outer, n, inner] with n the axis: of the
+ * last axis inner is 1 and a row is contiguous; else blocks of neighbouring columns are worked on together. The largest element is taken off
+ * first: no exponential overflows, and their sum is at least 1. Sums are double, whatever the type. */
 #include <math.h>
 
 #include "runtime/cpu/cpu.h"
 
 enum { COLUMNS = 64 };
 
-typedef struct RowsRun {
-    int64_t n, inner, blocks; /* blocks of columns in inner */
-    const void *y, *dy;       /* softmax: y is x */
-    void *out;
-} RowsRun;
+/* `width` rows whose elements are `inner` apart (row: one row, elements side by side). x: of a gradient y; dy: of a gradient, else NULL. */
+typedef void RowsFn(const void *x, const void *dy, void *out, int64_t n, int64_t inner, int64_t width);
 
-/* The largest element is taken off first: no exponential overflows, and the sum is at least 1. Sums are double, whatever the type. */
 #define ROWS(suffix, T, EXP)                                                                                                               \
-    static void softmax_row_##suffix(const T *x, T *out, int64_t n) {                                                                      \
+    static void softmax_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {               \
+        const T *x = x_;                                                                                                                   \
+        T *out = out_;                                                                                                                     \
+        (void)dy_, (void)inner, (void)width;                                                                                               \
         T most = x[0];                                                                                                                     \
         double sum = 0;                                                                                                                    \
         for (int64_t i = 1; i < n; i++)                                                                                                    \
@@ -24,7 +24,39 @@ typedef struct RowsRun {
         const T scale = (T)(1 / sum);                                                                                                      \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] *= scale;                                                               \
     }                                                                                                                                      \
-    static void softmax_columns_##suffix(const T *x, T *out, int64_t n, int64_t inner, int64_t width) {                                    \
+    static void log_softmax_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {           \
+        const T *x = x_;                                                                                                                   \
+        T *out = out_;                                                                                                                     \
+        (void)dy_, (void)inner, (void)width;                                                                                               \
+        T most = x[0];                                                                                                                     \
+        double sum = 0;                                                                                                                    \
+        for (int64_t i = 1; i < n; i++)                                                                                                    \
+            most = x[i] > most ? x[i] : most;                                                                                              \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = EXP(x[i] - most);                                                     \
+        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += out[i];                                              \
+        const T shift = (T)log(sum);                                                                                                       \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = x[i] - most - shift;                                                  \
+    }                                                                                                                                      \
+    static void softmax_grad_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {          \
+        const T *x = x_, *dy = dy_;                                                                                                        \
+        T *out = out_;                                                                                                                     \
+        (void)inner, (void)width;                                                                                                          \
+        double sum = 0;                                                                                                                    \
+        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += (double)x[i] * dy[i];                                \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = x[i] * (dy[i] - (T)sum);                                              \
+    }                                                                                                                                      \
+    static void log_softmax_grad_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {      \
+        const T *x = x_, *dy = dy_;                                                                                                        \
+        T *out = out_;                                                                                                                     \
+        (void)inner, (void)width;                                                                                                          \
+        double sum = 0;                                                                                                                    \
+        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += dy[i];                                               \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = dy[i] - EXP(x[i]) * (T)sum;                                           \
+    }                                                                                                                                      \
+    static void softmax_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {           \
+        const T *x = x_;                                                                                                                   \
+        T *out = out_;                                                                                                                     \
+        (void)dy_;                                                                                                                         \
         T most[COLUMNS];                                                                                                                   \
         double sum[COLUMNS] = {0};                                                                                                         \
         for (int64_t c = 0; c < width; c++)                                                                                                \
@@ -45,63 +77,99 @@ typedef struct RowsRun {
             _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] *= (T)sum[c];                                       \
         }                                                                                                                                  \
     }                                                                                                                                      \
-    /* dx = y (dy - sum of y dy) */                                                                                                        \
-    static void gradient_row_##suffix(const T *y, const T *dy, T *dx, int64_t n) {                                                         \
-        double sum = 0;                                                                                                                    \
-        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += (double)y[i] * dy[i];                                \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - (T)sum);                                               \
+    static void log_softmax_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {       \
+        const T *x = x_;                                                                                                                   \
+        T *out = out_;                                                                                                                     \
+        (void)dy_;                                                                                                                         \
+        T most[COLUMNS];                                                                                                                   \
+        double sum[COLUMNS] = {0};                                                                                                         \
+        for (int64_t c = 0; c < width; c++)                                                                                                \
+            most[c] = x[c];                                                                                                                \
+        for (int64_t i = 1; i < n; i++) {                                                                                                  \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) most[c] = x[i * inner + c] > most[c] ? x[i * inner + c] : most[c];     \
+        }                                                                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                                                  \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += EXP(x[i * inner + c] - most[c]);                             \
+        }                                                                                                                                  \
+        for (int64_t c = 0; c < width; c++)                                                                                                \
+            sum[c] = log(sum[c]);                                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                                                                  \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] = x[i * inner + c] - most[c] - (T)sum[c];           \
+        }                                                                                                                                  \
     }                                                                                                                                      \
-    static void gradient_columns_##suffix(const T *y, const T *dy, T *dx, int64_t n, int64_t inner, int64_t width) {                       \
+    static void softmax_grad_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {      \
+        const T *x = x_, *dy = dy_;                                                                                                        \
+        T *out = out_;                                                                                                                     \
         double sum[COLUMNS] = {0};                                                                                                         \
         for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += (double)y[i * inner + c] * dy[i * inner + c];                \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += (double)x[i * inner + c] * dy[i * inner + c];                \
         }                                                                                                                                  \
         for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) dx[i * inner + c] =                                                    \
-                y[i * inner + c] * (dy[i * inner + c] - (T)sum[c]);                                                                        \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] = x[i * inner + c] * (dy[i * inner + c] - (T)sum[c]); \
         }                                                                                                                                  \
     }                                                                                                                                      \
-    /* Ranges are of blocks of columns. */                                                                                                 \
-    static void rows_part_##suffix(void *context, int64_t begin, int64_t end) {                                                            \
-        const RowsRun *run = context;                                                                                                      \
-        for (int64_t item = begin; item < end; item++) {                                                                                   \
-            int64_t column = item % run->blocks * COLUMNS, first = item / run->blocks * run->n * run->inner + column;                      \
-            int64_t width = run->inner - column < COLUMNS ? run->inner - column : COLUMNS;                                                 \
-            const T *y = (const T *)run->y + first, *dy = run->dy ? (const T *)run->dy + first : NULL;                                     \
-            T *out = (T *)run->out + first;                                                                                                \
-            if (dy && run->inner == 1)                                                                                                     \
-                gradient_row_##suffix(y, dy, out, run->n);                                                                                 \
-            else if (dy)                                                                                                                   \
-                gradient_columns_##suffix(y, dy, out, run->n, run->inner, width);                                                          \
-            else if (run->inner == 1)                                                                                                      \
-                softmax_row_##suffix(y, out, run->n);                                                                                      \
-            else                                                                                                                           \
-                softmax_columns_##suffix(y, out, run->n, run->inner, width);                                                               \
+    static void log_softmax_grad_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {  \
+        const T *x = x_, *dy = dy_;                                                                                                        \
+        T *out = out_;                                                                                                                     \
+        double sum[COLUMNS] = {0};                                                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                                                                  \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += dy[i * inner + c];                                           \
+        }                                                                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                                                  \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] = dy[i * inner + c] - EXP(x[i * inner + c]) * (T)sum[c]; \
         }                                                                                                                                  \
     }
 ROWS(f32, float, expf)
 ROWS(f64, double, exp)
 
-static bool rows(const KernelCall *call, int cost, Error *error) {
-    static PoolFn *const parts[NDTYPES] = {rows_part_f32, rows_part_f64, NULL};
+typedef struct RowsRun {
+    RowsFn *row, *columns;
+    int64_t n, inner, blocks; /* blocks of columns in inner */
+    int item_bytes;
+    const char *x, *dy;
+    char *out;
+} RowsRun;
+
+/* Ranges are of blocks of columns. */
+static void rows_part(void *context, int64_t begin, int64_t end) {
+    const RowsRun *run = context;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t column = item % run->blocks * COLUMNS, first = item / run->blocks * run->n * run->inner + column;
+        int64_t width = run->inner - column < COLUMNS ? run->inner - column : COLUMNS, offset = first * run->item_bytes;
+        RowsFn *work = run->inner == 1 ? run->row : run->columns;
+        work(run->x + offset, run->dy ? run->dy + offset : NULL, run->out + offset, run->n, run->inner, width);
+    }
+}
+
+static bool rows(const KernelCall *call, RowsFn *const row[NDTYPES], RowsFn *const columns[NDTYPES], int cost, Error *error) {
     const Operand *x = &call->in[0];
-    if (!parts[x->dtype]) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[x->dtype]);
+    if (!row[x->dtype]) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[x->dtype]);
     int64_t elements = shape_elements(&x->local);
     if (elements == 0) return true;
     int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
-    RowsRun run = {.n = x->local.dim[axis], .inner = 1, .y = x->data, .dy = call->nin > 1 ? call->in[1].data : NULL, .out = call->out[0].data};
+    RowsRun run = {.row = row[x->dtype],
+                   .columns = columns[x->dtype],
+                   .n = x->local.dim[axis],
+                   .inner = 1,
+                   .item_bytes = dtype_bytes[x->dtype],
+                   .x = x->data,
+                   .dy = call->nin > 1 ? call->in[1].data : NULL,
+                   .out = call->out[0].data};
     for (int d = axis + 1; d < ndim; d++)
         run.inner *= x->local.dim[d];
     run.blocks = (run.inner + COLUMNS - 1) / COLUMNS;
     int64_t width = run.inner < COLUMNS ? run.inner : COLUMNS;
-    pool_run(call_pool(call), elements / (run.n * run.inner) * run.blocks, 1 + GRAIN / (cost * run.n * width), parts[x->dtype], &run);
+    pool_run(call_pool(call), elements / (run.n * run.inner) * run.blocks, 1 + GRAIN / (cost * run.n * width), rows_part, &run);
     return true;
 }
 
-bool kernel_softmax(const KernelCall *call, Error *error) {
-    return rows(call, 10, error);
-}
-
-bool kernel_softmax_grad(const KernelCall *call, Error *error) {
-    return rows(call, 2, error);
-}
+/* cost: time of an element, in those of an addition. */
+#define ROWS_KERNEL(name, cost)                                                                                                            \
+    bool kernel_##name(const KernelCall *call, Error *error) {                                                                             \
+        return rows(call, (RowsFn *const[NDTYPES]){name##_row_f32, name##_row_f64},                                                        \
+                    (RowsFn *const[NDTYPES]){name##_columns_f32, name##_columns_f64}, cost, error);                                        \
+    }
+ROWS_KERNEL(softmax, 10)
+ROWS_KERNEL(softmax_grad, 2)
+ROWS_KERNEL(log_softmax, 10)
+ROWS_KERNEL(log_softmax_grad, 10)

@@ -72,6 +72,12 @@ static const Case cases[] = {
     {OP_softmax, "4x3", {{0}}},
     {OP_softmax, "2x4x3", {{.given = true, .i = 1}}},
     {OP_softmax, "5", {{.given = true}}},
+    {OP_log_softmax, "4x3", {{0}}},
+    {OP_log_softmax, "2x4x3", {{.given = true, .i = -2}}},
+    {OP_gelu, "4x3", {{0}}},
+    {OP_gelu, "4x3", {YES}},
+    {OP_silu, "4x3", {{0}}},
+    {OP_rsqrt, "4x3", {{0}}},
     {OP_sigmoid, "4x3", {{0}}},
     {OP_square, "4x3", {{0}}},
     {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}}},
@@ -210,8 +216,8 @@ static int axis_of(const Attr *axis, int ndim, int otherwise) {
     return (int)(i < 0 ? i + ndim : i);
 }
 
-/* y of softmax of x; or, given dy, its gradient y (dy - sum of y dy). */
-static void run_softmax(const Attr *axis, const Tensor *x, const Tensor *dy, Tensor *out) {
+/* y of softmax of x; or, given dy, its gradient y (dy - sum of y dy). Of its logarithm: dy - exp(y) sum of dy. */
+static void run_softmax(bool logarithm, const Attr *axis, const Tensor *x, const Tensor *dy, Tensor *out) {
     int along = axis_of(axis, x->shape.ndim, -1);
     for (int64_t i = 0; i < count(&x->shape); i++) {
         int64_t index[MAX_NDIM];
@@ -219,14 +225,37 @@ static void run_softmax(const Attr *axis, const Tensor *x, const Tensor *dy, Ten
         unravel(&x->shape, i, index);
         for (index[along] = 0; index[along] < x->shape.dim[along]; index[along]++) {
             double at = *aligned(x, index, x->shape.ndim);
-            sum += dy ? at * *aligned(dy, index, x->shape.ndim) : exp(at);
+            if (dy)
+                sum += (logarithm ? 1 : at) * *aligned(dy, index, x->shape.ndim);
+            else
+                sum += exp(at);
         }
-        out->at[i] = dy ? x->at[i] * (dy->at[i] - sum) : exp(x->at[i]) / sum;
+        if (logarithm)
+            out->at[i] = dy ? dy->at[i] - exp(x->at[i]) * sum : x->at[i] - log(sum);
+        else
+            out->at[i] = dy ? x->at[i] * (dy->at[i] - sum) : exp(x->at[i]) / sum;
     }
 }
 
-static double binary(OpCode op, double a, double b) {
+static double gelu(const Attr *attr, double x) {
+    return attr[0].i ? x / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x))) : x / 2 * (1 + erf(x / sqrt(2)));
+}
+
+static double binary(OpCode op, const Attr *attr, double a, double b) {
+    const double h = 1e-4;
     switch ((int)op) {
+    case OP_gelu:
+        return gelu(attr, a);
+    case OP_gelu_grad: /* by differences of fourth order: the formula is in the kernels */
+        return b * (8 * (gelu(attr, a + h) - gelu(attr, a - h)) - (gelu(attr, a + 2 * h) - gelu(attr, a - 2 * h))) / (12 * h);
+    case OP_silu:
+        return a / (1 + exp(-a));
+    case OP_silu_grad:
+        return b * (1 + exp(-a) + a * exp(-a)) / ((1 + exp(-a)) * (1 + exp(-a)));
+    case OP_rsqrt:
+        return 1 / sqrt(a);
+    case OP_rsqrt_grad:
+        return -b * a * a * a / 2;
     case OP_add:
         return a + b;
     case OP_sub:
@@ -273,8 +302,10 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
     int64_t n = count(&out->shape), index[MAX_NDIM], begin[MAX_NDIM] = {0};
     if (op == OP_max)
         run_max(&attr[0], &in[0], out);
+    else if (op == OP_log_softmax || op == OP_log_softmax_grad)
+        run_softmax(true, &attr[0], &in[0], op == OP_log_softmax ? NULL : &in[1], out);
     else if (op == OP_softmax || op == OP_softmax_grad)
-        run_softmax(&attr[0], &in[0], op == OP_softmax ? NULL : &in[1], out);
+        run_softmax(false, &attr[0], &in[0], op == OP_softmax ? NULL : &in[1], out);
     else if (op == OP_slice || op == OP_slice_grad)
         run_part(op == OP_slice ? &in[0] : out, op == OP_slice ? out : &in[0], attr[0].ints, op == OP_slice);
     else if (op == OP_split) {
@@ -311,7 +342,7 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
         for (int64_t i = 0; i < n; i++) {
             unravel(&out->shape, i, index);
             double a = *aligned(&in[0], index, out->shape.ndim);
-            out->at[i] = binary(op, a, op_nin(op) > 1 ? *aligned(&in[1], index, out->shape.ndim) : 0);
+            out->at[i] = binary(op, attr, a, op_nin(op) > 1 ? *aligned(&in[1], index, out->shape.ndim) : 0);
         }
 }
 
@@ -430,7 +461,7 @@ static void check_gradient(const Case *c, bool hidden) {
     for (int v = 0; v < graph.values.n; v++) {
         int64_t n = count(&graph.values.at[v].type.shape);
         data[v] = arena_alloc(&arena, sizeof(double) * (size_t)n);
-        if (graph.nodes.at[graph.values.at[v].node].op != OP_constant) fill(data[v], n, c->op == OP_log || c->op == OP_sqrt, &seed);
+        if (graph.nodes.at[graph.values.at[v].node].op != OP_constant) fill(data[v], n, c->op == OP_log || c->op == OP_sqrt || c->op == OP_rsqrt, &seed);
     }
     for (int i = 0; i < nin; i++) {
         run_graph(&graph, data);

@@ -45,6 +45,10 @@ static const Variant variants[] = {
     {OP_split, ", parts = 2", "8x6"},
     {OP_split, ", parts = 3, axis = 1", "7x6; 4x6x3"},
     {OP_split, ", parts = 1, axis = -1", "7x5"},
+    {OP_gelu, "", NULL},
+    {OP_gelu, ", tanh = true", NULL},
+    {OP_log_softmax, "", NULL},
+    {OP_log_softmax, ", axis = 0", "8x6; 7x5"},
     {OP_softmax, "", NULL},
     {OP_softmax, ", axis = 0", "8x6; 7x5"},
     {OP_softmax, ", axis = 1", "4x6x3"},
@@ -86,7 +90,7 @@ static int count_results(OpCode op, const char *attrs) {
  * strategy of its own: what computes its first operand has it, and mode auto carries it on. */
 static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, const char *shard) {
     int nresults = count_results(op, attrs);
-    const char *range = op == OP_log || op == OP_sqrt || op == OP_div ? "uniform(0.5, 2)" : "uniform(-1, 1)";
+    const char *range = op == OP_log || op == OP_sqrt || op == OP_rsqrt || op == OP_div ? "uniform(0.5, 2)" : "uniform(-1, 1)";
     text_printf(text, "net t() {\n");
     for (int i = 0; i <= n; i++) {
         const Shape *shape = i < n ? &shapes[i] : result;

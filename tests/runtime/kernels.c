@@ -136,13 +136,19 @@ static const Shape scalar = {0};
     }
 
 Test(kernels, unary_equal_the_plain_ones) {
-    const OpCode ops[] = {OP_neg, OP_relu, OP_tanh, OP_exp, OP_log, OP_sqrt, OP_sigmoid, OP_square};
+    const OpCode ops[] = {OP_neg, OP_relu, OP_tanh, OP_exp, OP_log, OP_sqrt, OP_sigmoid, OP_square, OP_gelu, OP_silu, OP_rsqrt};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-        bool positive = ops[i] == OP_log || ops[i] == OP_sqrt;
+        bool positive = ops[i] == OP_log || ops[i] == OP_sqrt || ops[i] == OP_rsqrt;
         check(&(Trial){.op = ops[i], .nin = 1, .in = {SHAPE(7, 5)}, .positive = positive});
         check(&(Trial){.op = ops[i], .nin = 1, .in = {SHAPE(301, 211)}, .positive = positive});
         check(&(Trial){.op = ops[i], .nin = 1, .in = {scalar}, .positive = positive});
     }
+}
+
+Test(kernels, gelu_by_tanh_equals_the_plain_one) {
+    const Attr tanh = {.given = true, .i = 1};
+    check(&(Trial){.op = OP_gelu, .nin = 1, .in = {SHAPE(301, 21)}, .attr = {tanh}});
+    check(&(Trial){.op = OP_gelu_grad, .nin = 2, .in = {SHAPE(301, 21), SHAPE(301, 21)}, .attr = {tanh}});
 }
 
 Test(kernels, binary_broadcast_as_the_plain_ones) {
@@ -158,7 +164,7 @@ Test(kernels, binary_broadcast_as_the_plain_ones) {
 }
 
 Test(kernels, gradients_of_unary_equal_the_plain_ones) {
-    const OpCode ops[] = {OP_relu_grad, OP_tanh_grad, OP_sqrt_grad, OP_sigmoid_grad, OP_square_grad, OP_max_mask};
+    const OpCode ops[] = {OP_relu_grad, OP_tanh_grad, OP_sqrt_grad, OP_sigmoid_grad, OP_square_grad, OP_max_mask, OP_gelu_grad, OP_silu_grad, OP_rsqrt_grad};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         check(&(Trial){.op = ops[i], .nin = 2, .in = {SHAPE(7, 5), SHAPE(7, 5)}, .positive = ops[i] == OP_sqrt_grad});
         check(&(Trial){.op = ops[i], .nin = 2, .in = {SHAPE(60000), SHAPE(60000)}, .positive = ops[i] == OP_sqrt_grad});
@@ -256,6 +262,8 @@ Test(kernels, rows_equal_the_plain_ones) {
         for (int axis = -1; axis < x[s].ndim; axis++) {
             check(&(Trial){.op = OP_softmax, .nin = 1, .in = {x[s]}, .attr = {{.given = axis >= 0, .i = axis}}});
             check(&(Trial){.op = OP_softmax_grad, .nin = 2, .in = {x[s], x[s]}, .attr = {{.given = axis >= 0, .i = axis}}});
+            check(&(Trial){.op = OP_log_softmax, .nin = 1, .in = {x[s]}, .attr = {{.given = axis >= 0, .i = axis}}});
+            check(&(Trial){.op = OP_log_softmax_grad, .nin = 2, .in = {x[s], x[s]}, .attr = {{.given = axis >= 0, .i = axis}}});
         }
 }
 
