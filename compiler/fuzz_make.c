@@ -529,7 +529,8 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     draw_options(&make);
     for (int n = 1 + below(&make, 2); n > 0; n--) {
         Shape shape = draw_shape(&make, 2 + below(&make, 2));
-        add_leaf(&make, FUZZ_INPUT, &shape);
+        int input = add_leaf(&make, FUZZ_INPUT, &shape);
+        if (chance(&make, 60)) project(&make, input); /* what follows has a gradient */
     }
     for (int n = 3 + below(&make, 10); n > 0; n--)
         add_statement(&make, draw_op(&make));
