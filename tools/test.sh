@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 tools/setup.sh --tests
 . tools/mpi.sh
-tools/build.sh build-test -Dtests=enabled -Dwerror=true
+tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto
 tools/build.sh build-sanitize -Dtests=enabled -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 meson test -C build-test --no-rebuild --print-errorlogs --timeout-multiplier 4
 export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
