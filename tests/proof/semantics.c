@@ -308,3 +308,23 @@ Test(proof_semantics, mse_is_the_mean_of_squares) {
         trial_close(&t);
     }
 }
+
+/* A conversion without communication takes the result's box out of its operand's, which may be larger, not smaller. */
+Test(proof_semantics, a_conversion_takes_a_box_out_of_a_larger_one) {
+    const Node node = {.op = OP_convert, .nin = 1, .nout = 1};
+    Fe from[12], to[4];
+    char why[256];
+    for (int e = 0; e < 12; e++)
+        from[e] = (Fe)e;
+    FieldTensor in = {.dtype = F32, .global = {2, {4, 6}}, .box = {2, {1, 2}, {4, 6}}, .at = from};
+    FieldTensor out = {.dtype = F32, .global = {2, {4, 6}}, .box = {2, {2, 3}, {4, 5}}, .at = to};
+    cr_assert(field_kernel(NULL, &node, &in, &out, why, sizeof why), "%s", why);
+    cr_assert(to[0] == 5 && to[1] == 6 && to[2] == 9 && to[3] == 10);
+    for (int d = 0; d < 2; d++)
+        for (int side = 0; side < 2; side++) {
+            FieldTensor outside = out;
+            outside.box.begin[d] += side ? 3 - d : -2;
+            outside.box.end[d] += side ? 3 - d : -2;
+            cr_assert_not(field_kernel(NULL, &node, &in, &outside, why, sizeof why));
+        }
+}
