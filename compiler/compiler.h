@@ -8,7 +8,7 @@
  *   assign.c       strategies -> layouts of every operand, result, state and input
  *   reshard.c      conversions where a value is needed in another layout, in canonical form
  *   localize.c     boxes: what one rank holds and computes
- *   partial.c      -O2: sums completed where that moves the fewest bytes
+ *   partial.c      -O2: sums completed where that moves the fewest bytes; place.c: other conversions placed where their tensor is smallest
  *   collectives.c  -O2: the conversions of a value replanned together; flow.h, flow.c, tree.c: what these passes work on
  *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together
  *   memory.c       where every value lies
@@ -128,6 +128,7 @@ bool pass_assign(Compilation *c);
 bool pass_reshard(Compilation *c);
 bool pass_localize(Compilation *c);
 bool pass_partial(Compilation *c);
+bool pass_place(Compilation *c);
 bool pass_collectives(Compilation *c);
 bool pass_schedule(Compilation *c);
 bool pass_memory(Compilation *c);

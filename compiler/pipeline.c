@@ -26,6 +26,7 @@ static const Pass passes[] = {
     {"reshard",     pass_reshard,     LEAVES_SPMD,  "reshard"},
     {"localize",    pass_localize,    LEAVES_SPMD,  "step_parallel_end"},
     {"partial",     pass_partial,     LEAVES_SPMD,  NULL},
+    {"place",       pass_place,       LEAVES_SPMD,  NULL},
     {"collectives", pass_collectives, LEAVES_SPMD,  "collectives"},
     {"schedule",    pass_schedule,    LEAVES_SPMD,  "execute"},
     {"memory",      pass_memory,      LEAVES_SPMD,  "memory"},
