@@ -1,4 +1,8 @@
+#include <cjson/cJSON.h>
+#include <criterion/criterion.h>
+
 #include "compile.h"
+#include "compiler/stats.h"
 
 static bool has(Compiled *x, const char *what) {
     Text text = {0};
@@ -39,5 +43,81 @@ Test(stats, one_rank_sends_nothing) {
     x.options.overrides.mode = "stand_alone";
     cr_assert(compiled_run(&x, quickstart));
     cr_expect(has(&x, "1 rank, 19 steps, 0 communications, 0 B/rank/step sent, proved in"));
+    compiled_finish(&x);
+}
+
+Test(stats, no_net_receives_less_than_its_bound_at_any_level) {
+    int moved = 0;
+    for (int n = 0; n < NNETS; n++)
+        for (int level = 0; level <= 2; level++) {
+            Compiled x;
+            compiled(&x, nets[n], 4, level);
+            Moves moves = stats_moves(&x.c);
+            const Traffic *bound = stats_bounds(&x.c);
+            int64_t *received = arena_alloc(&x.arena, sizeof *received * (size_t)(x.c.spmd.values.n + 1));
+            for (int i = 0; i < moves.n; i++) {
+                const Move *move = &moves.at[i];
+                cr_expect_geq(move->received.total, move->bound.total, "net %d, level %d: %s", n, level, comm_name[move->kind]);
+                cr_expect_geq(move->received.max, move->bound.max);
+                int root = move->from;
+                while (x.c.spmd.nodes.at[x.c.spmd.values.at[root].node].op == OP_convert)
+                    root = x.c.spmd.nodes.at[x.c.spmd.values.at[root].node].in[0];
+                received[root] += move->received.total;
+                moved += move->received.total > 0;
+            }
+            for (int v = 0; v < x.c.spmd.values.n; v++)
+                cr_expect_geq(received[v], bound[v].total, "net %d, level %d: value %s", n, level, x.c.spmd.values.at[v].name);
+            compiled_finish(&x);
+        }
+    cr_expect_gt(moved, 20);
+}
+
+Test(stats, each_conversion_is_shown_with_its_bound_and_the_sum) {
+    Compiled x;
+    compiled(&x, quickstart, 8, 2);
+    cr_expect(has(&x, "  reduce_scatter h            3.0 KiB       3.0 KiB       (2, 1) [2@4 -] +sum(4@1) -> (2, 4) [2@4 4@1]\n"));
+    cr_expect(has(&x, "need at least "));
+    compiled_finish(&x);
+}
+
+static double figure(const cJSON *json, const char *a, const char *b, const char *c) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, a);
+    if (b) item = cJSON_GetObjectItemCaseSensitive(item, b);
+    if (c) item = cJSON_GetObjectItemCaseSensitive(item, c);
+    cr_assert(cJSON_IsNumber(item), "no number %s %s %s", a, b ? b : "", c ? c : "");
+    return item->valuedouble;
+}
+
+Test(stats, json_says_what_the_text_says) {
+    Compiled x;
+    Text text = {0};
+    compiled(&x, quickstart, 8, 2);
+    stats_json(&text, &x.c);
+    cJSON *json = cJSON_Parse(text.at);
+    cr_assert_not_null(json, "%s", text.at);
+    cr_expect_eq(figure(json, "ranks", NULL, NULL), 8);
+    cr_expect_eq(figure(json, "memory", "parameters", NULL), 768);
+    cr_expect_eq(figure(json, "memory", "states", NULL), 1536);
+    cr_expect_eq(figure(json, "memory", "arena", NULL), (double)x.c.arena_bytes);
+    cr_expect_eq(figure(json, "totals", "sent", "max"), (double)stats_sent_bytes(&x.c));
+    double total = 0;
+    int count = 0;
+    const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(json, "communications");
+    cJSON_ArrayForEach(item, list) {
+        total += figure(item, "received", "total", NULL);
+        count += strcmp(cJSON_GetObjectItemCaseSensitive(item, "kind")->valuestring, "strided_slice") != 0;
+        cr_expect_not_null(cJSON_GetObjectItemCaseSensitive(item, "bucket"));
+    }
+    cr_expect_eq(figure(json, "totals", "received", "total"), total);
+    cr_expect_eq(figure(json, "totals", "communications", NULL), count);
+    cr_expect_float_eq(figure(json, "totals", "ratio", NULL), total / figure(json, "totals", "bound", "total"), 1e-12);
+    cr_expect_eq(figure(json, "flops", "rank", NULL) >= figure(json, "flops", "net", NULL) / 8, 1);
+    const cJSON *first = cJSON_GetObjectItemCaseSensitive(json, "strategies")->child;
+    cr_expect_str_eq(cJSON_GetObjectItemCaseSensitive(first, "name")->valuestring, "h");
+    cr_expect_str_eq(cJSON_GetObjectItemCaseSensitive(first, "from")->valuestring, "user");
+    cr_expect_str_eq(cJSON_GetObjectItemCaseSensitive(first, "strategy")->valuestring, "((2, 4), (4, 1))");
+    cr_expect(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "proof"), "proved")));
+    cJSON_Delete(json);
+    text_finish(&text);
     compiled_finish(&x);
 }

@@ -1,8 +1,11 @@
 /* The reader of plans on any bytes: it accepts or refuses, never crashes, hangs, or uses more memory than a multiple of the text. What it
  * accepts prints, and the print reads back to the same print.
  *
+ * A text that names a side file is tried with one of that size too, its checksum not asked for.
+ *
  * With -DPCC_LIBFUZZER: an entry for libFuzzer. Else a main that replays the files given as arguments. A file whose name contains
- * ".valid." must be accepted by plan_read as it is, one with ".hostile." refused even with a fresh checksum. */
+ * ".valid." must be accepted by plan_read as it is, one with ".sided." with a side file, one with ".hostile." refused even with a fresh
+ * checksum. */
 #include "ir/ir.h"
 
 #include <stdlib.h>
@@ -18,12 +21,13 @@ static void require(bool holds, const char *what) {
     abort();
 }
 
-static bool try_read(const char *text, size_t n, int flags) {
+static bool try_files(const PlanFiles *files, int flags) {
+    size_t n = files->n + files->nside;
     Arena arena, again_arena;
     Plan plan, again;
     Error error = {0};
     arena_init(&arena);
-    bool accepted = plan_read(&plan, &arena, "fuzz.plan", text, n, flags, &error);
+    bool accepted = plan_read_files(&plan, &arena, "fuzz.plan", files, flags, &error);
     require(accepted || (error.code == EXIT_REJECTED && error.text[0]), "refused without a message");
     require(arena.used_bytes <= MEMORY_BASE + MEMORY_PER_BYTE * n, "used more memory than a multiple of the text");
     if (accepted) {
@@ -40,6 +44,32 @@ static bool try_read(const char *text, size_t n, int flags) {
         arena_finish(&again_arena);
     }
     arena_finish(&arena);
+    return accepted;
+}
+
+static bool try_read(const char *text, size_t n, int flags) {
+    return try_files(&(PlanFiles){.text = text, .n = n}, flags);
+}
+
+/* With a side file as large as the text says, up to 64 KiB, of any numbers. */
+static bool try_side(const char *text, size_t n) {
+    enum { MAX_SIDE = 64 << 10 };
+    char bytes[32] = "", *side;
+    const char *line = NULL;
+    for (size_t at = 0; at + 6 < n && !line; at++)
+        if (memcmp(text + at, "\nside ", 6) == 0) line = text + at + 1;
+    for (size_t at = 0; line && line + at + 6 < text + n && line[at] != '\n'; at++)
+        if (memcmp(line + at, "bytes=", 6) == 0)
+            for (size_t i = 0; i + 1 < sizeof bytes && line + at + 6 + i < text + n; i++)
+                bytes[i] = line[at + 6 + i];
+    long size = strtol(bytes, NULL, 10);
+    if (size < 1 || size > MAX_SIDE) return false;
+    side = malloc((size_t)size);
+    require(side != NULL, "out of memory");
+    for (long i = 0; i < size; i++)
+        side[i] = (char)(i * 37 + i / 8);
+    bool accepted = try_files(&(PlanFiles){.text = text, .n = n, .side = side, .nside = (size_t)size}, PLAN_IGNORE_CHECKSUM);
+    free(side);
     return accepted;
 }
 
@@ -61,6 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     bool strict;
     try_plan((const char *)data, n, &strict);
+    try_side((const char *)data, n);
     return 0;
 }
 
@@ -78,9 +109,9 @@ int main(int argc, char **argv) {
             fprintf(stderr, "%s\n", error.text);
             return EXIT_ENVIRONMENT;
         }
-        bool strict, accepted = try_plan(text, n, &strict);
-        printf("%s: %s\n", argv[i], accepted ? "accepted" : "refused");
-        if ((accepted && strstr(argv[i], ".hostile.")) || (!strict && strstr(argv[i], ".valid."))) {
+        bool strict, accepted = try_plan(text, n, &strict), sided = try_side(text, n);
+        printf("%s: %s\n", argv[i], accepted || sided ? "accepted" : "refused");
+        if (((accepted || sided) && strstr(argv[i], ".hostile.")) || (sided != (strstr(argv[i], ".sided.") != NULL)) || (!strict && strstr(argv[i], ".valid."))) {
             printf("%s: not as its name says\n", argv[i]);
             failed++;
         }
