@@ -69,11 +69,13 @@ static bool check_whole(const Plan *plan, const ProofOptions *options, Proof *pr
         proof->whole_plan = true;
     }
     if (affordable(options, &left, proof->gradients_s, graph_bytes(&plan->graph))) {
-        if (!field_gradients(&plan->graph, field_seed, &proof->gradients, why, sizeof why)) return numeric_fails(error, why);
+        if (!field_gradients(&plan->graph, field_seed, &proof->gradients, why, sizeof why))
+            return error_set(error, EXIT_INTERNAL, "pass autodiff, over the integers modulo 2^61 - 1: %s", why);
         proof->gradients_run = true;
     }
     if (options->lowered && affordable(options, &left, proof->simplified_s, graph_bytes(&plan->graph))) {
-        if (!field_same(options->lowered, &plan->graph, field_seed, why, sizeof why)) return numeric_fails(error, why);
+        if (!field_same(options->lowered, &plan->graph, field_seed, why, sizeof why))
+            return error_set(error, EXIT_INTERNAL, "simplification (passes simplify and prune) changed what the net computes, over the integers modulo 2^61 - 1: %s", why);
         proof->simplified = true;
     }
     return true;
