@@ -21,11 +21,26 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* A value that is two operands, matmul(w, w), ties its letters together: they get the smallest of their sizes. */
+static void tie_letters(const Pattern *p, const Letters *letters, int64_t *size) {
+    for (bool tied = false; !tied;) {
+        tied = true;
+        for (int i = 0; i < p->nin; i++)
+            for (int d = 0; p->same[i] < i && d < p->in[i].shape.ndim; d++) {
+                int a = letters->in[i][d], b = letters->in[p->same[i]][d];
+                if (a < 0 || b < 0 || size[a] == size[b]) continue;
+                size[a] = size[b] = least(size[a], size[b]);
+                tied = false;
+            }
+    }
+}
+
 /* Sizes of the letters: neighbours differ, so that exchanging two is seen. */
 static void shrink_letters(Pattern *p, const Graph *graph, const Node *node, const Letters *letters) {
     int64_t size[32];
     for (int l = 0; l < letters->n; l++)
         size[l] = least(letters->size[l], 2 + l % 4);
+    tie_letters(p, letters, size);
     for (int i = 0; i < p->nin; i++)
         for (int d = 0; d < p->in[i].shape.ndim; d++)
             if (letters->in[i][d] >= 0) p->in[i].shape.dim[d] = size[(int)letters->in[i][d]];

@@ -73,3 +73,26 @@ Test(proof_adjoints, each_pattern_is_checked_once) {
     cr_assert_eq(n, 2);
     arena_finish(&arena);
 }
+
+/* matmul(w, w): rows, columns and what is summed are of one size, also when they are made small. */
+Test(proof_adjoints, a_value_that_is_two_operands_ties_its_letters) {
+    static const struct {
+        OpCode op;
+        Attr attr[2];
+    } cases[] = {{OP_matmul, {{0}}}, {OP_matmul, {{.given = true, .i = 1}, {0}}}, {OP_mul, {{0}}}, {OP_concat, {{.given = true, .i = 1}}}};
+    Arena arena;
+    arena_init(&arena);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Graph graph;
+        char why[512];
+        int n;
+        Attr attr[MAX_ATTRS] = {cases[i].attr[0], cases[i].attr[1]};
+        graph_init(&graph, &arena);
+        graph.nranks = 1;
+        int x = graph_input(&graph, graph_add_input(&graph, (Input){.name = "x", .type = {F32, false, {3, {5, 100, 100}}}}));
+        graph_emit(&graph, cases[i].op, (int[]){x, x}, 2, attr, "y", (Span){0});
+        cr_expect(field_operator_gradients(&graph, 1, &n, why, sizeof why), "%s: %s", op_table[cases[i].op].name, why);
+        cr_expect_eq(n, 1);
+    }
+    arena_finish(&arena);
+}
