@@ -146,7 +146,7 @@ bool field_leaf(const Graph *graph, const Node *node, uint64_t seed, FieldTensor
         snprintf(why, n, "%s is no leaf", node->name);
         return false;
     }
-    if (box_elements(&tensor->box) == 0) return true;
+    if (field_elements(tensor) == 0) return true;
     int64_t index[MAX_NDIM] = {0}, row = 1, at = 0;
     for (int d = 0; d < tensor->global.ndim; d++)
         index[d] = tensor->box.begin[d];

@@ -73,6 +73,14 @@ typedef struct FieldTensor {
     Fe *at;        /* row-major elements of the box; NULL in tangents: all zero */
 } FieldTensor;
 
+/* Elements of the tensor's box. */
+static inline int64_t field_elements(const FieldTensor *t) {
+    int64_t elements = 1;
+    for (int d = 0; d < t->box.ndim; d++)
+        elements *= t->box.end[d] > t->box.begin[d] ? t->box.end[d] - t->box.begin[d] : 0;
+    return elements;
+}
+
 /* Element `index` (row-major, of the global tensor) of what a leaf begins with: a function of (seed, kind, name, index) alone, so that every box of it
  * agrees. Integers are drawn in [-8, 8). Constants of the graph have their own values. read: version 0 only, what a step writes is no leaf. */
 bool field_leaf(const Graph *graph, const Node *node, uint64_t seed, FieldTensor *tensor, char *why, size_t n);

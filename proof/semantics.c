@@ -97,7 +97,7 @@ static bool elementwise(const Node *node, const FieldTensor *in, FieldTensor *ou
 /* operand 1 times the inverses of operand `by`, which are made at once, times `factor`. */
 static bool quotient(const Node *node, const FieldTensor *in, FieldTensor *out, int by, Fe factor, char *why, size_t n) {
     FieldTensor operands[2] = {in[1 - by], in[by]};
-    int64_t elements = box_elements(&in[by].box);
+    int64_t elements = field_elements(&in[by]);
     Fe *inverse = malloc(sizeof *inverse * (size_t)(elements + 1));
     if (!inverse) return field_fail(why, n, "out of memory");
     for (int64_t i = 0; i < elements; i++)
@@ -188,13 +188,13 @@ static void max_row(const void *context, Fe *const *at, const int64_t *stride, i
 }
 
 static void fill(const FieldTensor *t, Fe value) {
-    int64_t elements = box_elements(&t->box);
+    int64_t elements = field_elements(t);
     for (int64_t i = 0; i < elements; i++)
         t->at[i] = value;
 }
 
 static void multiply(const FieldTensor *t, Fe factor) {
-    int64_t elements = box_elements(&t->box);
+    int64_t elements = field_elements(t);
     for (int64_t i = 0; factor != 1 && i < elements; i++)
         t->at[i] = fe_mul(t->at[i], factor);
 }
@@ -328,10 +328,10 @@ static int64_t place(const FieldTensor *t, int64_t position, int64_t *run) {
 
 static bool kernel_reshape(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const FieldTensor *x = &in[0], *y = &out[0];
-    int64_t elements = box_elements(&y->box), index[MAX_NDIM];
+    int64_t elements = field_elements(y), index[MAX_NDIM];
     (void)node;
     if (shape_elements(&x->global) != shape_elements(&y->global)) return field_fail(why, n, "a reshape to another number of elements");
-    if (elements != box_elements(&x->box)) return field_fail(why, n, "a reshape of a box to one of another size");
+    if (elements != field_elements(x)) return field_fail(why, n, "a reshape of a box to one of another size");
     if (elements == shape_elements(&y->global)) { /* whole: in the same order */
         memcpy(y->at, x->at, sizeof *y->at * (size_t)elements);
         return true;
@@ -411,7 +411,7 @@ static bool pieces(const Node *node, const FieldTensor *piece, int npieces, cons
         shift[axis] += piece[i].global.dim[axis];
     }
     bool complete = shift[axis] == whole->global.dim[axis];
-    if (box_elements(&whole->box) > 0) /* else nothing was compared, nor needed to be */
+    if (field_elements(whole) > 0) /* else nothing was compared, nor needed to be */
         complete = complete && whole->box.begin[axis] == 0 && whole->box.end[axis] == whole->global.dim[axis];
     return complete ? true : field_fail(why, n, "the pieces are not the whole");
 }
@@ -483,7 +483,7 @@ static bool kernel_rows(const Node *node, const FieldTensor *in, FieldTensor *ou
     int axis = axis_of(node, -1, &out[0]);
     Box first = out[0].box; /* of each row its first element */
     if (axis < 0) return field_fail(why, n, "axis does not fit");
-    if (box_elements(&out[0].box) == 0) return true;
+    if (field_elements(&out[0]) == 0) return true;
     if (first.begin[axis] != 0 || first.end[axis] != out[0].global.dim[axis]) return field_fail(why, n, "an axis that must be whole is split");
     first.end[axis] = 1;
     walk_begin(&walk, &first);
@@ -593,7 +593,7 @@ double field_work(const Graph *graph, const Node *node, const FieldTensor *in, c
     const Semantics *own = &semantics[node->op];
     double most = 0, work = 0;
     for (int i = 0; i < node->nin + node->nout; i++) {
-        double elements = (double)box_elements(i < node->nin ? &in[i].box : &out[i - node->nin].box);
+        double elements = (double)field_elements(i < node->nin ? &in[i] : &out[i - node->nin]);
         work += elements;
         if (elements > most) most = elements;
     }
