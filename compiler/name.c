@@ -75,7 +75,9 @@ static bool layout_in_axes(Text *text, const Graph *graph, const Layout *layout,
 
 const char *layout_named(Arena *arena, const Graph *graph, const Layout *layout, bool hidden) {
     Text text = {0};
-    bool plain = !layout_is_partial(layout) && layout_is_whole(layout);
+    bool split = false, plain = layout_is_whole(layout);
+    for (int d = 0; d < layout->ndim; d++)
+        split = split || layout_count(layout, d) > 0;
     text_printf(&text, "%s", "");
     if (layout_in_axes(&text, graph, layout, hidden)) {
         const char *copy = arena_copy(arena, text.at, text.n);
@@ -83,7 +85,7 @@ const char *layout_named(Arena *arena, const Graph *graph, const Layout *layout,
         return copy;
     }
     text.n = 0;
-    if (layout->ndim > 0 && !plain) {
+    if (split) {
         text_printf(&text, "(");
         for (int d = 0; d < layout->ndim; d++)
             text_printf(&text, d > 0 ? ", %lld" : "%lld", (long long)layout_split(layout, d));
