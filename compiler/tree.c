@@ -1,7 +1,8 @@
-/* tree: one value is wanted in several layouts; what is made from what. The exact optimum is a Steiner arborescence; few values have more than two
- * targets, so a greedy tree that is then improved edge by edge is as good on all that tests have tried. */
+/* tree: one value is wanted in several layouts; what is made from what. A value has one or two targets, as a rule: up to four, all trees are tried;
+ * beyond, a greedy tree is improved edge by edge. */
 #include "compiler/flow.h"
 
+enum { MAX_EXACT = 4 };    /* targets for which all trees are tried: 5^4 at most */
 enum { MAX_SOURCES = 16 }; /* targets tried as a source for others: bounds the work for a value with very many */
 
 int cost_compare(FlowCost a, FlowCost b) {
@@ -57,8 +58,43 @@ static bool choose_parent(Compilation *c, const TensorType *type, const Layout *
     return target->parent != before;
 }
 
+/* All trees over few targets, as digits of a number: target i is made from digit i - 1. Infeasible edges, and cycles, are left out. */
+static FlowCost plan_exact(Compilation *c, const TensorType *type, const Layout *from, Targets *targets) {
+    FlowCost edge[MAX_EXACT][MAX_EXACT + 1], best = {.max = INT64_MAX, .total = INT64_MAX};
+    bool feasible[MAX_EXACT][MAX_EXACT + 1];
+    int n = targets->n, best_code = 0, codes = 1;
+    for (int i = 0; i < n; i++) {
+        codes *= n + 1;
+        for (int j = -1; j < n; j++) {
+            const Layout *source = source_of(from, targets, j);
+            feasible[i][j + 1] = j != i && convertible(source, targets->at[i].layout);
+            if (feasible[i][j + 1]) edge[i][j + 1] = edge_cost(c, source, targets->at[i].layout, type);
+        }
+    }
+    for (int code = 0; code <= codes; code++) { /* once more than there are: the best one again, to keep */
+        FlowCost sum = {0};
+        bool tree = true;
+        for (int i = 0, rest = code < codes ? code : best_code; i < n; i++, rest /= n + 1) {
+            targets->at[i].parent = rest % (n + 1) - 1;
+            tree = tree && feasible[i][rest % (n + 1)];
+            if (tree) cost_add(&sum, edge[i][rest % (n + 1)]);
+        }
+        for (int i = 0; tree && i < n; i++) {
+            int at = i, steps = 0;
+            while (at >= 0 && steps++ <= n)
+                at = targets->at[at].parent;
+            tree = at < 0;
+        }
+        if (!tree || cost_compare(sum, best) >= 0) continue;
+        best = sum;
+        best_code = code;
+    }
+    return best;
+}
+
 static FlowCost plan(Compilation *c, const TensorType *type, const Layout *from, Targets *targets) {
     FlowCost sum = {0};
+    if (targets->n > 1 && targets->n <= MAX_EXACT) return plan_exact(c, type, from, targets);
     sort_by_size(targets);
     for (int i = 0; i < targets->n; i++) {
         targets->at[i].parent = -1;

@@ -1,0 +1,169 @@
+#include "compile.h"
+
+#include "compiler/buckets.h"
+
+/* Layers whose weights have 512 KiB and are not updated in parts; gradients become ready from the last layer to the first. */
+static void compile_layers(Compiled *x, int layers, const char *bucket, int optimize) {
+    Text text = {0};
+    text_printf(&text, "net n() { input h : f32[4, 256]; input label : f32[4, 256];\n");
+    for (int i = 0; i < layers; i++)
+        text_printf(&text, "param w%d : f32[256, 512] = normal(0.1); param v%d : f32[512, 256] = normal(0.1);\n", i, i);
+    for (int i = 0; i < layers; i++) {
+        char in[16] = "h";
+        if (i > 0) snprintf(in, sizeof in, "h%d", i - 1);
+        text_printf(&text, "h%d = tanh(matmul(tanh(matmul(%s, w%d)), v%d));\n", i, in, i, i);
+    }
+    text_printf(&text, "loss mse(h%d, label); }\n" TRAIN "parallel { mode = data_parallel; %s }\n", layers - 1, bucket);
+    compiled_init(x, 2, optimize);
+    x->options.whole_updates = true;
+    cr_assert(compiled_run(x, text.at), "%s", x->c.error.text);
+    text_finish(&text);
+}
+
+/* Members of each bucket, by number. Starts stand together, and so do waits. */
+static int bucket_sizes(const Compiled *x, int sizes[64]) {
+    int nbuckets = 0;
+    memset(sizes, 0, 64 * sizeof *sizes);
+    for (int i = 0; i < x->c.order.n; i++) {
+        Item item = x->c.order.at[i];
+        if (item.bucket == 0) continue;
+        bool first = i == 0 || x->c.order.at[i - 1].bucket != item.bucket || x->c.order.at[i - 1].wait != item.wait;
+        if (item.wait) continue;
+        if (first) cr_expect_eq(item.bucket, ++nbuckets, "numbered in the order of the starts");
+        cr_assert_lt(item.bucket, 64);
+        sizes[item.bucket]++;
+    }
+    return nbuckets;
+}
+
+Test(buckets, gradients_are_reduced_together_and_the_first_bucket_is_small) {
+    Compiled x;
+    int sizes[64];
+    compile_layers(&x, 6, "bucket = 2 MiB;", 2);
+    cr_expect_eq(bucket_sizes(&x, sizes), 4, "1 MiB, 2 MiB, 2 MiB, the rest: saw %d", bucket_sizes(&x, sizes));
+    cr_expect_eq(sizes[1], 2);
+    cr_expect_eq(sizes[2], 4);
+    cr_expect_eq(sizes[3], 4);
+    cr_expect_eq(sizes[4], 2);
+    compiled_finish(&x);
+    compile_layers(&x, 6, "", 2);
+    cr_expect_eq(bucket_sizes(&x, sizes), 2, "25 MiB is the default");
+    compiled_finish(&x);
+}
+
+Test(buckets, gradients_join_in_the_order_in_which_they_become_ready) {
+    Compiled x;
+    compile_layers(&x, 3, "bucket = 1 MiB;", 2);
+    int last = -1;
+    for (int i = 0; i < x.c.order.n; i++) {
+        Item item = x.c.order.at[i];
+        if (item.bucket == 0 || item.wait) continue;
+        int source = x.c.spmd.values.at[x.c.spmd.nodes.at[item.node].in[0]].node;
+        int made = -1;
+        for (int k = 0; k < i; k++)
+            if (x.c.order.at[k].node == source) made = k;
+        cr_expect_gt(made, last, "bucket %d", item.bucket);
+        last = made;
+    }
+    compiled_finish(&x);
+}
+
+Test(buckets, a_bucket_starts_as_soon_as_its_last_gradient_is_there) {
+    Compiled x;
+    compile_layers(&x, 6, "bucket = 2 MiB;", 2);
+    for (int i = 1; i < x.c.order.n; i++) {
+        Item item = x.c.order.at[i], before = x.c.order.at[i - 1];
+        if (item.bucket == 0 || item.wait || before.bucket == item.bucket) continue;
+        int n = 0;
+        while (i + n < x.c.order.n && x.c.order.at[i + n].bucket == item.bucket)
+            n++;
+        const Node *last = &x.c.spmd.nodes.at[x.c.order.at[i + n - 1].node];
+        cr_expect_eq(x.c.spmd.values.at[last->in[0]].node, before.node, "bucket %d", item.bucket);
+    }
+    compiled_finish(&x);
+}
+
+Test(buckets, none_below_O2_and_none_when_turned_off) {
+    Compiled x;
+    int sizes[64];
+    compile_layers(&x, 2, "bucket = 0;", 2);
+    cr_expect_eq(bucket_sizes(&x, sizes), 0);
+    compiled_finish(&x);
+    compile_layers(&x, 2, "", 1);
+    cr_expect_eq(bucket_sizes(&x, sizes), 0);
+    compiled_finish(&x);
+}
+
+Test(buckets, so_much_is_under_way_at_once_and_no_more) {
+    Compiled x;
+    compile_layers(&x, 12, "bucket = 1 MiB;", 2);
+    int64_t flight = 0, most = 0;
+    for (int i = 0; i < x.c.order.n; i++) {
+        Item item = x.c.order.at[i];
+        if (item.bucket == 0) continue;
+        const Node *node = &x.c.spmd.nodes.at[item.node];
+        int64_t bytes = x.c.box_bytes[node->in[0]] + x.c.box_bytes[node->out[0]];
+        flight += item.wait ? -bytes : bytes;
+        most = flight > most ? flight : most;
+    }
+    cr_expect_eq(flight, 0);
+    cr_expect_leq(most, 3 * (2 << 20), "two buckets, and the one that is started before the oldest is waited for: %lld", (long long)most);
+    compiled_finish(&x);
+}
+
+/* ---------------------------------------------------------------- what the proof makes of it */
+
+static Role *role_of(Compiled *x) {
+    return &x->c.plan.programs.at[0].roles.at[0];
+}
+
+static bool proved(Compiled *x) {
+    Proof proof;
+    Error error;
+    ProofOptions options = {.compositional = true};
+    return proof_check(&x->c.plan, &options, &proof, &error);
+}
+
+/* The first step of this kind in a bucket. */
+static int first_of(const Role *role, StepKind kind) {
+    for (int s = 0; s < role->steps.n; s++)
+        if (role->steps.at[s].kind == kind && role->steps.at[s].bucket > 0) return s;
+    cr_assert_fail("no bucket");
+    return -1;
+}
+
+static void swap_steps(Role *role, int a, int b) {
+    Step step = role->steps.at[a];
+    role->steps.at[a] = role->steps.at[b];
+    role->steps.at[b] = step;
+}
+
+Test(buckets, a_plan_whose_buckets_do_not_stand_together_is_rejected) {
+    Compiled x;
+    compile_layers(&x, 2, "", 2);
+    Role *role = role_of(&x);
+    cr_assert(proved(&x));
+    int start = first_of(role, STEP_START), wait = first_of(role, STEP_WAIT);
+
+    swap_steps(role, wait, wait + 1);
+    cr_expect_not(proved(&x), "waits in another order than the starts");
+    swap_steps(role, wait, wait + 1);
+
+    int bucket = role->steps.at[start].bucket;
+    role->steps.at[start].bucket = 0;
+    cr_expect_not(proved(&x), "a start left out");
+    role->steps.at[start].bucket = bucket;
+
+    int waited = role->steps.at[wait].bucket;
+    role->steps.at[wait].bucket = 0;
+    cr_expect_not(proved(&x), "a wait left out");
+    role->steps.at[wait].bucket = waited;
+
+    for (int s = 0; s < role->steps.n; s++)
+        if (role->steps.at[s].bucket == waited) role->steps.at[s].bucket = 77;
+    cr_expect_not(proved(&x), "a bucket out of the order");
+    for (int s = 0; s < role->steps.n; s++)
+        if (role->steps.at[s].bucket == 77) role->steps.at[s].bucket = waited;
+    cr_expect(proved(&x));
+    compiled_finish(&x);
+}
