@@ -239,8 +239,9 @@ bool box_intersect(const Box *a, const Box *b, Box *result); /* false: empty */
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box);
 void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local);
 int64_t layout_max_elements(const Layout *layout, const Shape *shape); /* of the largest box of any rank: rank 0's */
-/* Members of the group of rank along the given digits (natural order; else positions, in and out): ranks that differ from it only there; in the order of the digits' mixed radix
- * (major first). members has room for the product of the sizes. Returns their number; *position is rank's own. */
+/* Members of the group of rank along the given digits: ranks that differ from it only there; in the order of the digits' mixed radix
+ * (major first). In a device order rank and members are positions. members has room for the product of the sizes. Returns their number;
+ * *position is rank's own. */
 int group_members(const Digit *digits, int n, int rank, int *members, int *position);
 int group_leader(const Digit *digits, int n, int rank); /* the member with all digits 0 */
 
@@ -525,6 +526,8 @@ typedef struct Settings {
     OptimizerKind optimizer;
     double lr, momentum;
     int64_t epochs, steps, log_every; /* steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
+    bool checkpoint_epochs;        /* checkpoint every epoch */
+    int64_t checkpoint_steps, keep; /* every so many steps, 0: not; how many checkpoints stay, 0: all */
     bool strict_divide;
 } Settings;
 

@@ -95,6 +95,11 @@ expect 0 "reduce_scatter     2" net.dsl --ranks 8 --stats
 expect 0 "8 ranks" net.dsl --ranks 8 -o gpu8.plan --machine gpu8
 grep -q '^options ".* machine=gpu8"' gpu8.plan || { echo "gpu8.plan does not say for which machine it is" >&2; failed=1; }
 ! grep -q 'machine=' net.plan || { echo "net.plan names the default machine" >&2; failed=1; }
+# The machine decides how values are converted, nothing else.
+expect 0 "8 ranks" net.dsl --ranks 8 -o cpu.plan --machine cpu
+cmp net.plan cpu.plan || failed=1
+expect 0 "8 ranks" net.dsl --ranks 8 -o gpu8.plan --machine gpu8 --dump-ir
+cmp net_ir/07_step_parallel_end.spmd gpu8_ir/07_step_parallel_end.spmd || failed=1
 printf 'pcc-machine 1\nname lab\nranks_per_node 4\nrank 1e-06 s 5e+09 B/s\nnode 1e-05 s 2e+09 B/s\n' >lab.machine
 expect 0 "8 ranks" net.dsl --ranks 8 -o lab.plan --machine=lab.machine
 grep -q '^options ".* machine=lab(4,1e-06,5e+09,1e-05,2e+09)"' lab.plan || { echo "lab.plan does not say for which machine it is" >&2; failed=1; }

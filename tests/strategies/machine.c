@@ -3,12 +3,10 @@
 
 #include "strategies/strategies.h"
 
-static bool read(const char *text, Machine *machine, Text *said) {
-    static Arena arena; /* what a machine points to outlives the call */
+static bool read(const char *text, Arena *arena, Machine *machine, Text *said) {
     Diags diags;
-    arena_init(&arena);
-    diags_init(&diags, &arena);
-    bool good = machine_read(machine, &arena, &diags, "m.machine", text, strlen(text));
+    diags_init(&diags, arena);
+    bool good = machine_read(machine, arena, &diags, "m.machine", text, strlen(text));
     cr_assert_eq(good, diags.nerrors == 0);
     for (int i = 0; said && i < diags.items.n; i++)
         text_printf(said, "%d:%d: %s\n", diags.items.at[i].span.line, diags.items.at[i].span.column, diags.items.at[i].text);
@@ -18,17 +16,24 @@ static bool read(const char *text, Machine *machine, Text *said) {
 static void expect_error(const char *text, const char *place_and_message) {
     Machine machine;
     Text said = {0};
-    cr_assert_not(read(text, &machine, &said), "%s", text);
+    Arena arena;
+    arena_init(&arena);
+    cr_assert_not(read(text, &arena, &machine, &said), "%s", text);
     cr_expect(strstr(said.at, place_and_message) != NULL, "no '%s' in\n%s", place_and_message, said.at);
     text_finish(&said);
+    arena_finish(&arena);
 }
 
 Test(machine, files_are_read) {
     Machine m;
-    cr_assert(read("pcc-machine 1\n# made by hand\n\nnode 3e-05 s 1e+09 B/s\nrank 2e-06 s 8e+09 B/s # shared memory\nranks_per_node 4\nname my-cpu_2\n", &m, NULL));
+    Arena arena;
+    arena_init(&arena);
+    cr_assert(read("pcc-machine 1\n# made by hand\n\nnode 3e-05 s 1e+09 B/s\nrank 2e-06 s 8e+09 B/s # shared memory\nranks_per_node 4\nname my-cpu_2\n", &arena,
+                   &m, NULL));
     cr_expect_str_eq(m.name, "my-cpu_2");
     cr_expect_eq(m.ranks_per_node, 4);
     cr_expect(m.rank.latency_s == 2e-6 && m.rank.bytes_per_s == 8e9 && m.node.latency_s == 3e-5 && m.node.bytes_per_s == 1e9);
+    arena_finish(&arena);
 }
 
 Test(machine, what_is_printed_is_read_back) {
@@ -37,12 +42,15 @@ Test(machine, what_is_printed_is_read_back) {
         Text text = {0}, again = {0};
         machine_print(&text, built_in[i]);
         Machine m;
-        cr_assert(read(text.at, &m, NULL), "%s", text.at);
+        Arena arena;
+        arena_init(&arena);
+        cr_assert(read(text.at, &arena, &m, NULL), "%s", text.at);
         machine_print(&again, &m);
         cr_expect_str_eq(text.at, again.at);
         cr_expect_eq(machine_named(m.name), built_in[i]);
         text_finish(&text);
         text_finish(&again);
+        arena_finish(&arena);
     }
     cr_expect_null(machine_named("abacus"));
 }

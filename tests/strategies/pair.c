@@ -58,3 +58,26 @@ Test(pair, combinations_of_values_are_enumerated_once) {
     for (int rank = 0; rank < 24; rank++)
         cr_expect_eq(seen[rank], rank % 4 == 0);
 }
+
+/* Terms that stay apart: what a rank holds of another term is nothing that it needs. */
+Test(pair, overlap_between_device_orders_is_of_the_same_terms) {
+    Arena arena;
+    arena_init(&arena);
+    const int rank[] = {1, 0, 2, 3}, reversed[] = {3, 2, 1, 0};
+    Shape shape = {.ndim = 2, .dim = {8, 8}};
+    Layout from = layout_of("[2@1 -] +sum(2@2)"), to = layout_of("[2@1 -] +sum(2@2)");
+    Pair pair;
+    to.order = order_make(&arena, "order1", rank, 4); /* ranks 0 and 1 exchange their halves of one term */
+    cr_assert(pair_init(&pair, &from, &to, &shape, 4, NULL));
+    cr_expect(pair.mixed && !pair.refined);
+    cr_expect_eq(pair_overlap_total(&pair), 2 * 32);
+    to = layout_of("[- -] +sum(2@2)");
+    to.order = order_make(&arena, "order1", reversed, 4); /* each needs all of the term that it has nothing of */
+    cr_assert(pair_init(&pair, &from, &to, &shape, 4, NULL));
+    cr_expect_eq(pair_overlap_total(&pair), 0);
+    from.order = to.order; /* one order: as if it were the natural one */
+    cr_assert(pair_init(&pair, &from, &to, &shape, 4, NULL));
+    cr_expect(!pair.mixed && pair.refined);
+    cr_expect_eq(pair_overlap_total(&pair), 4 * 32);
+    arena_finish(&arena);
+}
