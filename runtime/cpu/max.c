@@ -4,7 +4,7 @@
 
 #include "runtime/cpu/cpu.h"
 
-enum { BLOCK = 256, LANES = 8 };
+enum { BLOCK = 256, LANES = 16 };
 
 typedef struct MaxRun {
     Nest kept, gone;
@@ -14,7 +14,7 @@ typedef struct MaxRun {
 
 #define MAX_LOOPS(suffix, T, LEAST)                                                                                                        \
     static inline T larger_##suffix(T most, T x) {                                                                                         \
-        return x > most || x != x ? x : most;                                                                                              \
+        return (x > most) | (x != x) ? x : most;                                                                                              \
     }                                                                                                                                      \
     static T max_run_##suffix(const T *x, int64_t stride, int64_t n) {                                                                     \
         T lane[LANES];                                                                                                                     \
@@ -22,9 +22,9 @@ typedef struct MaxRun {
         for (int l = 0; l < LANES; l++)                                                                                                    \
             lane[l] = LEAST;                                                                                                               \
         if (stride == 1)                                                                                                                   \
-            for (; i + LANES <= n; i += LANES)                                                                                             \
-                for (int l = 0; l < LANES; l++)                                                                                            \
-                    lane[l] = larger_##suffix(lane[l], x[i + l]);                                                                          \
+            for (; i + LANES <= n; i += LANES) {                                                                                           \
+                _Pragma("omp simd") for (int l = 0; l < LANES; l++) lane[l] = larger_##suffix(lane[l], x[i + l]);                          \
+            }                                                                                                                              \
         for (; i < n; i++)                                                                                                                 \
             lane[0] = larger_##suffix(lane[0], x[i * stride]);                                                                             \
         for (int l = 1; l < LANES; l++)                                                                                                    \
