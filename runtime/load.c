@@ -334,7 +334,8 @@ static bool load_communication(Executor *executor, Cursor *cursor, int at, Actio
     bool same = *n == prepared->n && step->bucket == prepared->first->bucket;
     for (int i = 0; same && i < *n; i++)
         same = step[i].request == prepared->first[i].request;
-    if (!same) return error_set(error, EXIT_REJECTED, "%s of bucket %d does not have the requests that start together", step->kind == STEP_START ? "a start" : "a wait", step->bucket);
+    if (!same) return error_set(error, EXIT_REJECTED, "%s of request %d, in bucket %d: not with the requests that bucket %d starts together",
+                                 step->kind == STEP_START ? "a start" : "a wait", step->request, step->bucket, prepared->first->bucket);
     action->kind = step->kind == STEP_START ? ACTION_START : ACTION_WAIT;
     action->request = executor->requests[step->request];
     action->source = arena_alloc(&executor->arena, (size_t)*n * sizeof *action->source);

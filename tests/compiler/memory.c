@@ -102,3 +102,30 @@ Test(memory, an_elementwise_result_takes_the_place_of_its_dying_operand_but_not_
         compiled_finish(&x);
     }
 }
+
+/* What it costs in memory that gradients are under way until the end of the backward pass: at most the sources and targets of two buckets, and
+ * of the one that is started before the oldest is waited for. */
+Test(memory, gradients_under_way_take_no_more_than_their_bound) {
+    Text text = {0};
+    enum { LAYERS = 24, BUCKET = 256 << 10 };
+    text_printf(&text, "net n() { input h : f32[4, 128]; input label : f32[4, 128];\n");
+    for (int i = 0; i < LAYERS; i++)
+        text_printf(&text, "param w%d : f32[128, 128] = normal(0.1);\n", i);
+    for (int i = 0; i < LAYERS; i++) {
+        char in[16] = "h";
+        if (i > 0) snprintf(in, sizeof in, "h%d", i - 1);
+        text_printf(&text, "h%d = tanh(matmul(%s, w%d));\n", i, in, i);
+    }
+    text_printf(&text, "loss mse(h%d, label); }\n" TRAIN "parallel { mode = data_parallel; bucket = 256 KiB; }\n", LAYERS - 1);
+    int64_t arena[2];
+    for (int o = 1; o <= 2; o++) {
+        Compiled x;
+        compiled(&x, text.at, 4, o);
+        arena[o - 1] = x.c.arena_bytes;
+        compiled_finish(&x);
+    }
+    text_finish(&text);
+    fprintf(stderr, "arena of %d layers, 64 KiB a gradient: -O1 %lld KiB, -O2 with buckets of %d KiB %lld KiB\n", LAYERS, (long long)arena[0] >> 10,
+            BUCKET >> 10, (long long)arena[1] >> 10);
+    cr_expect_leq(arena[1], arena[0] + 6 * (int64_t)BUCKET);
+}

@@ -38,7 +38,7 @@ Test(schedule, every_node_runs_once_after_its_operands_at_every_level) {
 }
 
 /* A chain is long enough for updates to move between the gradients. */
-static char *chain(int layers) {
+static char *chain(int layers, const char *bucket) {
     Text text = {0};
     text_printf(&text, "net chain() { input x : f32[8, 8]; input label : f32[8, 8];\n");
     for (int i = 0; i < layers; i++)
@@ -46,12 +46,12 @@ static char *chain(int layers) {
     text_printf(&text, "h0 = matmul(x, w0) shard ((2, 2), (2, 1));\n");
     for (int i = 1; i < layers; i++)
         text_printf(&text, "h%d = matmul(relu(h%d), w%d);\n", i, i - 1, i);
-    text_printf(&text, "loss mse(h%d, label); }\n" TRAIN_MOMENTUM "parallel { mode = auto; }\n", layers - 1);
+    text_printf(&text, "loss mse(h%d, label); }\n" TRAIN_MOMENTUM "parallel { mode = auto; %s }\n", layers - 1, bucket);
     return text.at;
 }
 
 Test(schedule, updates_follow_their_gradients_and_free_them) {
-    char *text = chain(40);
+    char *text = chain(40, "bucket = 1 KiB;"); /* so much and no more is kept until the end */
     Compiled x;
     compiled(&x, text, 4, 2);
     check_order(&x, "chain");
@@ -67,7 +67,7 @@ Test(schedule, updates_follow_their_gradients_and_free_them) {
 }
 
 Test(schedule, other_work_runs_between_start_and_wait_of_a_gradient) {
-    char *text = chain(40);
+    char *text = chain(40, "bucket = 0;");
     Compiled x;
     compiled(&x, text, 4, 2);
     int overlapped = 0, communications = 0;
@@ -79,4 +79,39 @@ Test(schedule, other_work_runs_between_start_and_wait_of_a_gradient) {
     cr_expect_geq(overlapped, 40, "%d of %d", overlapped, communications);
     compiled_finish(&x);
     free(text);
+}
+
+Test(schedule, reductions_of_gradients_are_waited_for_after_the_backward_pass_where_memory_allows) {
+    char *text = chain(40, "");
+    Compiled x;
+    compiled(&x, text, 4, 2);
+    check_order(&x, "chain");
+    int last_gradient = -1, first_wait = -1;
+    for (int i = 0; i < x.c.order.n; i++) {
+        Item item = x.c.order.at[i];
+        if (x.c.spmd.nodes.at[item.node].op == OP_einsum) last_gradient = i;
+        if (item.wait && item.bucket > 0 && first_wait < 0) first_wait = i;
+    }
+    cr_expect_gt(first_wait, last_gradient);
+    compiled_finish(&x);
+    free(text);
+}
+
+Test(schedule, a_parameter_enters_and_leaves_the_hidden_dimension_beside_its_user) {
+    Compiled x;
+    compiled(&x,
+             "net n() { input h : f32[2, 4]; input label : f32[2, 4]; param a : f32[4, 4] = ones; param b : f32[4, 4] = ones;\n"
+             "p = tanh(matmul(h, a)); loss mse(matmul(p, b), label); }\n" TRAIN "parallel { mode = data_parallel; }\n",
+             2, 2);
+    OpCode before = OP_input;
+    int replicas = 0;
+    for (int i = 0; i < x.c.order.n; i++) {
+        OpCode op = x.c.spmd.nodes.at[x.c.order.at[i].node].op;
+        if (op == OP_matmul) cr_expect_eq(before, OP_replicate);
+        if (op == OP_replica_sum) cr_expect_eq(before, OP_einsum);
+        replicas += op == OP_replicate;
+        before = op;
+    }
+    cr_expect_eq(replicas, 2);
+    compiled_finish(&x);
 }
