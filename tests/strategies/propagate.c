@@ -283,3 +283,79 @@ Test(propagate, a_thousand_layers_agree_with_each_other) {
         net_finish(&net);
     }
 }
+
+static const char *tuple_of(Net *net, const Node *node, const Strategy *strategy) {
+    Text text = {0};
+    strategy_print(&text, node, &net->graph, strategy);
+    const char *copy = arena_copy(&net->arena, text.at, text.n);
+    text_finish(&text);
+    return copy;
+}
+
+Test(propagate, decisions_are_recorded_with_the_way_from_the_hint) {
+    Quickstart q;
+    Propagation propagation;
+    quickstart_init(&q, 8, sizes, "((2, 4), (4, 1))", NULL, DATASET_DATA_PARALLEL);
+    cr_assert(propagate_explained(&q.net.graph, &propagation, &q.net.diags));
+    cr_assert_not_null(propagation.decision);
+    const Graph *graph = &q.net.graph;
+    int h = graph->values.at[q.h].node, a = graph->values.at[q.a].node, y = graph->values.at[q.y].node;
+    const Decision *decision = propagation.decision;
+    cr_expect(decision[h].hint == h && decision[h].from == -1 && decision[h].by == BY_NOTHING);
+    cr_expect(decision[a].hint == h && decision[a].from == h);
+    cr_expect(decision[y].hint == h && decision[y].from == a && decision[y].by == BY_BYTES);
+    cr_expect_eq(decision[y].ncandidates, 10);
+    cr_expect_eq(decision[y].nalternatives, MAX_ALTERNATIVES);
+    const Node *node = &graph->nodes.at[y];
+    cr_expect_str_eq(tuple_of(&q.net, node, decision[y].alternative[0].strategy), "((2, 4), (4, 1))");
+    cr_expect_str_eq(tuple_of(&q.net, node, decision[y].alternative[1].strategy), "((8, 1), (1, 1))");
+    cr_expect_eq(decision[y].alternative[0].bytes, 0);
+    /* rows 2 and columns 4 to rows 8: of the 32 numbers that a rank needs it has 8 */
+    cr_expect_eq(decision[y].alternative[1].bytes, 8 * 24 * 4);
+    net_finish(&q.net);
+}
+
+/* Of every decision the alternatives are in the order of the four keys, the first is the one taken, and what is said to have decided is the
+ * first key in which the first two differ. */
+Test(propagate, recorded_alternatives_are_in_order_and_decide_nothing) {
+    static const char *const hints[] = {"((2, 4), (4, 1))", "((8, 1), (1, 1))", "((1, 8), (8, 1))", "((2, 2), (2, 2))", "((1, 1), (1, 1))"};
+    static const int64_t others[][4] = {{16, 32, 16, 16}, {24, 20, 12, 8}, {256, 1024, 512, 128}, {9, 11, 13, 10}};
+    int by[BY_TUPLE + 1] = {0};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (size_t k = 0; k < sizeof hints / sizeof *hints; k++)
+            for (int second = 0; second < 2; second++) {
+                Quickstart plain, q;
+                Propagation propagation;
+                quickstart_init(&plain, 8, others[i], second ? NULL : hints[k], second ? hints[k] : NULL, DATASET_AUTO);
+                quickstart_init(&q, 8, others[i], second ? NULL : hints[k], second ? hints[k] : NULL, DATASET_AUTO);
+                cr_assert(propagate(&plain.net.graph, &propagation, &plain.net.diags), "%s", net_diagnostics(&plain.net));
+                cr_expect_null(propagation.decision);
+                cr_assert(propagate_explained(&q.net.graph, &propagation, &q.net.diags));
+                for (int n = 0; n < q.net.graph.nodes.n; n++) {
+                    const Node *node = &q.net.graph.nodes.at[n], *same = &plain.net.graph.nodes.at[n];
+                    const Decision *decision = &propagation.decision[n];
+                    if (!node->strategy) continue;
+                    cr_expect_str_eq(tuple_of(&q.net, node, node->strategy), tuple_of(&plain.net, same, same->strategy));
+                    by[decision->by]++;
+                    if (decision->by == BY_NOTHING) continue;
+                    cr_expect_str_eq(tuple_of(&q.net, node, node->strategy), tuple_of(&q.net, node, decision->alternative[0].strategy));
+                    for (int a = 0; a + 1 < decision->nalternatives; a++) {
+                        const Alternative *x = &decision->alternative[a], *y = x + 1;
+                        DecidedBy key = x->bytes != y->bytes           ? BY_BYTES
+                                        : x->flops != y->flops         ? BY_FLOPS
+                                        : x->sum_bytes != y->sum_bytes ? BY_SUM
+                                                                       : BY_TUPLE;
+                        cr_expect(x->bytes <= y->bytes && (key > BY_BYTES || x->bytes < y->bytes));
+                        cr_expect(key != BY_FLOPS || x->flops < y->flops);
+                        cr_expect(key != BY_SUM || x->sum_bytes < y->sum_bytes);
+                        if (a == 0) cr_expect_eq(decision->by, key);
+                    }
+                    for (int at = n, steps = 0; at != decision->hint; at = propagation.decision[at].from, steps++)
+                        cr_assert(at >= 0 && steps < q.net.graph.nodes.n, "the way does not lead to the hint");
+                }
+                net_finish(&plain.net);
+                net_finish(&q.net);
+            }
+    for (int key = BY_BYTES; key <= BY_TUPLE; key++)
+        cr_expect_gt(by[key], key == BY_SUM ? -1 : 0, "no decision by key %d", key);
+}
