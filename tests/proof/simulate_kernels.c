@@ -67,15 +67,32 @@ static bool fault(char *why, size_t n, const char *text) {
 
 /* ---------------------------------------------------------------- elementwise */
 
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS } Way;
+/* How each operator is computed here. */
+static const Way way_of[NOPS] = {
+    [OP_add] = ELEMENT, [OP_sub] = ELEMENT, [OP_mul] = ELEMENT, [OP_div] = ELEMENT, [OP_neg] = ELEMENT, [OP_relu] = ELEMENT, [OP_tanh] = ELEMENT,
+    [OP_exp] = ELEMENT, [OP_log] = ELEMENT, [OP_sqrt] = ELEMENT, [OP_rsqrt] = ELEMENT, [OP_square] = ELEMENT, [OP_sigmoid] = ELEMENT, [OP_gelu] = ELEMENT,
+    [OP_silu] = ELEMENT, [OP_relu_grad] = ELEMENT, [OP_tanh_grad] = ELEMENT, [OP_sqrt_grad] = ELEMENT, [OP_rsqrt_grad] = ELEMENT,
+    [OP_sigmoid_grad] = ELEMENT, [OP_square_grad] = ELEMENT, [OP_gelu_grad] = ELEMENT, [OP_silu_grad] = ELEMENT, [OP_max_mask] = ELEMENT,
+    [OP_sgd] = ELEMENT, [OP_momentum] = ELEMENT, [OP_write] = ELEMENT,
+    [OP_matmul] = PRODUCT, [OP_einsum] = PRODUCT, [OP_sum] = PRODUCT, [OP_mean] = PRODUCT, [OP_max] = PRODUCT, [OP_sum_grad] = PRODUCT,
+    [OP_mean_grad] = PRODUCT, [OP_sum_to] = PRODUCT, [OP_transpose] = PRODUCT, [OP_replicate] = PRODUCT, [OP_replica_sum] = PRODUCT,
+    [OP_reshape] = RESHAPE,
+    [OP_slice] = CUT, [OP_slice_grad] = CUT, [OP_concat] = CUT, [OP_split] = CUT,
+    [OP_softmax] = ROWS, [OP_log_softmax] = ROWS, [OP_softmax_grad] = ROWS, [OP_log_softmax_grad] = ROWS,
+};
+
+bool simulate_knows(OpCode op) {
+    return way_of[op] != UNKNOWN;
+}
+
 bool simulate_elementwise(OpCode op) {
-    switch (op) {
-    case OP_add: case OP_sub: case OP_mul: case OP_div: case OP_neg: case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt:
-    case OP_square: case OP_sigmoid: case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad: case OP_sigmoid_grad: case OP_square_grad: case OP_max_mask:
-    case OP_sgd: case OP_momentum: case OP_write:
-        return true;
-    default: /* whatever is not listed here must not write where it reads */
-        return false;
-    }
+    return way_of[op] == ELEMENT;
+}
+
+/* gelu has two forms. */
+static uint64_t function_key(const Node *node) {
+    return (uint64_t)node->op + (uint64_t)NOPS * (uint64_t)node->attr[0].i;
 }
 
 static void element(const Node *node, const uint32_t *x, uint32_t *y) {
@@ -88,7 +105,10 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
     case OP_neg: y[0] = negative(x[0]); return;
     case OP_relu: y[0] = x[0] == SIM_POISON || positive(x[0]) ? x[0] : 0; return;
     case OP_square: y[0] = times(x[0], x[0]); return;
-    case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sigmoid: y[0] = any_function((uint64_t)node->op, x[0]); return;
+    case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_rsqrt: case OP_sigmoid: case OP_silu: case OP_gelu:
+        y[0] = any_function(function_key(node), x[0]);
+        return;
+    case OP_rsqrt_grad: case OP_silu_grad: case OP_gelu_grad: y[0] = times(x[1], any_function(function_key(node), x[0])); return;
     case OP_relu_grad: y[0] = x[0] == SIM_POISON ? SIM_POISON : times(x[1], positive(x[0])); return;
     case OP_tanh_grad: y[0] = times(x[1], plus(1, negative(times(x[0], x[0])))); return;
     case OP_sqrt_grad: y[0] = times(x[1], inverse(times(2, x[0]))); return;
@@ -331,7 +351,7 @@ static bool cutting(const Node *node, const SimTensor *in, SimTensor *out, char 
     return true;
 }
 
-/* softmax: a function of the place in the row and of the whole row; its gradient as it is, y (dy - sum of y dy). */
+/* softmax, log_softmax: a function of the place in the row and of the whole row. Their gradients: y (dy - sum of y dy), dy - f(y) sum of dy. */
 static bool rows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
     int ndim = in[0].local.ndim, axis = (int)(!node->attr[0].given ? ndim - 1 : node->attr[0].i < 0 ? node->attr[0].i + ndim : node->attr[0].i);
     for (int k = 0; k <= node->nin; k++)
@@ -343,11 +363,14 @@ static bool rows(const Node *node, const SimTensor *in, SimTensor *out, char *wh
         uint32_t sum = 0;
         uint64_t key = 0;
         for (int64_t k = 0; k < size; k++) {
-            uint32_t element_k = in[0].at[begin + k * step];
-            sum = plus(sum, node->op == OP_softmax ? element_k : times(element_k, in[1].at[begin + k * step]));
-            key = simulate_mix(key ^ element_k);
+            uint32_t x = in[0].at[begin + k * step];
+            sum = plus(sum, node->op == OP_log_softmax_grad ? in[1].at[begin + k * step] : node->op == OP_softmax_grad ? times(x, in[1].at[begin + k * step]) : x);
+            key = simulate_mix(key ^ x);
         }
-        out->at[e] = node->op == OP_softmax ? any_function(key + (uint64_t)place, sum) : times(in[0].at[e], plus(in[1].at[e], negative(sum)));
+        uint32_t y = in[0].at[e];
+        if (node->nin == 1) out->at[e] = any_function(key + (uint64_t)place + (uint64_t)node->op, sum);
+        else if (node->op == OP_softmax_grad) out->at[e] = times(y, plus(in[1].at[e], negative(sum)));
+        else out->at[e] = plus(in[1].at[e], negative(times(any_function(OP_log_softmax, y), sum)));
     }
     return true;
 }
@@ -369,16 +392,20 @@ static void slice_of(SimTensor *tensor, int64_t slice) {
 }
 
 static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
-    if (simulate_elementwise(node->op)) return elementwise(node, in, out, why, n);
-    if (node->op == OP_reshape) {
-        int64_t count = shape_elements(&out->local);
+    int64_t count = shape_elements(&out->local);
+    switch (way_of[node->op]) {
+    case ELEMENT: return elementwise(node, in, out, why, n);
+    case PRODUCT: return sum_of_products(node, in, out, why, n);
+    case CUT: return cutting(node, in, out, why, n);
+    case ROWS: return rows(node, in, out, why, n);
+    case RESHAPE:
         if (shape_elements(&in[0].local) != count) return fault(why, n, "a reshape to another number of elements");
         memcpy(out->at, in[0].at, (size_t)count * sizeof *out->at);
         return true;
+    case UNKNOWN: break;
     }
-    if (node->op == OP_slice || node->op == OP_slice_grad || node->op == OP_concat || node->op == OP_split) return cutting(node, in, out, why, n);
-    if (node->op == OP_softmax || node->op == OP_softmax_grad) return rows(node, in, out, why, n);
-    return sum_of_products(node, in, out, why, n);
+    snprintf(why, n, "the simulation does not know %s: tests/proof/simulate_kernels.c", op_table[node->op].name);
+    return false;
 }
 
 bool simulate_kernel(const Graph *graph, const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
