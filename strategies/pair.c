@@ -294,6 +294,17 @@ static int64_t overlap_of(const Pair *pair, int rank, const bool *skip) {
     return cells;
 }
 
+int64_t pair_missing_max(const Pair *pair) {
+    int64_t most = 0;
+    for (int rank = 0; rank < pair->nranks; rank++) {
+        Box needed;
+        layout_box(pair->to, pair->shape, rank, &needed);
+        int64_t missing = box_elements(&needed) - overlap_of(pair, rank, NULL);
+        if (missing > most) most = missing;
+    }
+    return most;
+}
+
 int64_t pair_overlap_total(const Pair *pair) {
     int64_t total = 0;
     if (!pair->refined) {

@@ -393,7 +393,9 @@ void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int
     assert(legal);
     if (!legal) return;
     Traffic sent;
-    if (pair.terms == 1) {
+    if (pair.terms == 1 && !pair.refined) { /* an exchange receives just that, but its pieces would have to be counted */
+        *bound = (Traffic){.total = bound_total(&pair), .max = pair_missing_max(&pair)};
+    } else if (pair.terms == 1) {
         exchange_traffic(&pair, bound, &sent);
     } else if (pair.refined) {
         bound->total = bound_total(&pair);
