@@ -92,8 +92,9 @@ static void certify_compositional(Text *text, const Proof *proof, int nranks) {
 /* What was not run at full size: the budget is too small, or the memory. */
 static void leave_out(Text *list, const char *what, double estimate_s, double bytes) {
     text_printf(list, list->n ? ", %s" : "; left out: %s", what);
-    if (bytes > most_bytes) text_printf(list, " (needs %.3g GiB)", bytes / (1 << 30));
-    else text_printf(list, " (about %.3g s)", estimate_s);
+    text_printf(list, " (about %.3g s", estimate_s);
+    if (bytes > most_bytes) text_printf(list, ", and %.3g GiB of at most %.3g", bytes / (1 << 30), most_bytes / (1 << 30));
+    text_printf(list, ")");
 }
 
 static void certify_numeric(Text *text, const Plan *plan, const ProofOptions *options, const Proof *proof) {
