@@ -86,7 +86,8 @@ typedef struct Statement {
     struct Statement *next;
 } Statement;
 
-/* `name = value;` in a block (or in the head of a net, between commas). `mesh (dp = 2);` has the CALL as its value. */
+/* `name = value;` in a block (or in the head of a net, between commas). `mesh (dp = 2);` has the CALL as its value,
+ * `checkpoint every 100 steps;` the CALL every(100, steps). */
 typedef struct Entry {
     const char *name;
     Loc name_loc;

@@ -116,6 +116,11 @@ entry
         call->loc = loc_join(@1, @2);
         $$ = entry_new(parse, $1, @1, call);
     }
+    | NAME NAME expr ';' { $$ = entry_new(parse, $1, @1, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @3), $2), $3)); }
+    | NAME NAME expr NAME ';' {
+        Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @4), $2), $3);
+        $$ = entry_new(parse, $1, @1, expr_add(parse, call, expr_text(parse, EXPR_NAME, @4, $4)));
+    }
     ;
 
 statements

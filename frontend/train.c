@@ -85,11 +85,28 @@ static bool eval_seed(Lower *lower, const Expr *value) {
     return ok;
 }
 
-enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, NTRAIN };
+/* checkpoint every epoch; checkpoint every 100 steps; */
+static bool eval_checkpoint(Lower *lower, const Expr *value) {
+    Settings *settings = &lower->graph->settings;
+    const Expr *what = value->kind == EXPR_CALL && strcmp(value->text, "every") == 0 ? value->items : NULL, *unit = what ? what->next : NULL;
+    if (what && !unit && what->kind == EXPR_NAME && strcmp(what->text, "epoch") == 0) return settings->checkpoint_epochs = true;
+    if (what && unit && !unit->next && unit->kind == EXPR_NAME && (strcmp(unit->text, "steps") == 0 || strcmp(unit->text, "step") == 0))
+        return integer_eval(lower, what, "the number of steps", 1, INT32_MAX, &settings->checkpoint_steps);
+    diag_error(lower->diags, lower_span(lower, value->loc), "this does not say when there is a checkpoint");
+    diag_hint(lower->diags, "checkpoint every epoch; or checkpoint every 100 steps;");
+    return false;
+}
+
+static bool eval_keep(Lower *lower, const Expr *value) {
+    return integer_eval(lower, value, "keep", 1, INT32_MAX, &lower->graph->settings.keep);
+}
+
+enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, CHECKPOINT, KEEP, NTRAIN };
 const Setting train_settings[] = {
     [DATA] = {"data", eval_data},    [OPTIMIZER] = {"optimizer", eval_optimizer}, [EPOCHS] = {"epochs", eval_epochs},
     [STEPS] = {"steps", eval_steps}, [LOG_EVERY] = {"log_every", eval_log_every}, [SEED] = {"seed", eval_seed},
-    [ORDER] = {"order", eval_order}, [LAST] = {"last", eval_last}};
+    [ORDER] = {"order", eval_order}, [LAST] = {"last", eval_last},
+    [CHECKPOINT] = {"checkpoint", eval_checkpoint}, [KEEP] = {"keep", eval_keep}};
 const int ntrain_settings = NTRAIN;
 
 bool train_lower(Lower *lower, const Block *block) {

@@ -238,7 +238,12 @@ static void print_settings(const Printing *printing) {
     put(text, "train");
     put_key(text, "epochs", settings->epochs);
     put_key(text, "steps", settings->steps);
-    if (!printing->net) put_key(text, "log_every", settings->log_every);
+    if (!printing->net) {
+        put_key(text, "log_every", settings->log_every);
+        if (settings->checkpoint_epochs) put(text, " checkpoint_epochs");
+        if (settings->checkpoint_steps > 0) put_key(text, "checkpoint_steps", settings->checkpoint_steps);
+        if (settings->keep > 0) put_key(text, "keep", settings->keep);
+    }
     text_printf(text, " seed=%llu optimizer=%s lr=", (unsigned long long)settings->seed, optimizer_name[settings->optimizer]);
     put_double(text, settings->lr);
     put(text, " momentum=");

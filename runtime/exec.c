@@ -366,6 +366,11 @@ bool executor_set_state(Executor *executor, int state, const double *whole, Erro
     return true;
 }
 
+const Backend *executor_backend(const Executor *executor, void **context) {
+    *context = executor->context;
+    return executor->backend;
+}
+
 int64_t executor_sent_bytes(const Executor *executor, int driven) {
     return executor->comm->counters[driven].sent_bytes - executor->gathered_bytes[driven];
 }

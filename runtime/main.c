@@ -17,6 +17,10 @@ static const char usage[] =
     "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
     "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
     "  --print NAME        print a parameter at the end (may be repeated)\n"
+    "  --load FILE         begin with the parameters of a safetensors file\n"
+    "  --save FILE         write the parameters into a safetensors file at the end\n"
+    "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy\n"
+    "  --checkpoint-dir D  where checkpoints are (default: the plan's path and .checkpoints)\n"
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
     "  -v, --verbose       say where each rank runs, and what was proved of the plan\n"
     "  -h, --help          this text\n"
@@ -24,12 +28,16 @@ static const char usage[] =
     "\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_ALL_RANKS, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_ALL_RANKS, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
     {"verify", required_argument, NULL, OPTION_VERIFY},
     {"print", required_argument, NULL, OPTION_PRINT},
+    {"load", required_argument, NULL, OPTION_LOAD},
+    {"save", required_argument, NULL, OPTION_SAVE},
+    {"resume", required_argument, NULL, OPTION_RESUME},
+    {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
     {"all-ranks", no_argument, NULL, OPTION_ALL_RANKS},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
@@ -71,6 +79,18 @@ int main(int argc, char **argv) {
             break;
         case OPTION_PRINT:
             prints[options.nprints++] = optarg;
+            break;
+        case OPTION_LOAD:
+            options.load = optarg;
+            break;
+        case OPTION_SAVE:
+            options.save = optarg;
+            break;
+        case OPTION_RESUME:
+            options.resume = optarg;
+            break;
+        case OPTION_CHECKPOINT_DIR:
+            options.checkpoint = optarg;
             break;
         case OPTION_ALL_RANKS:
             options.all_ranks = true;

@@ -1,31 +1,16 @@
 /* run: one run of prun, from the plan's file to the reports. A mistake that all ranks see is said once; what one rank alone cannot do ends
  * the job with its name. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/runtime.h"
+#include "runtime/run.h"
 
-enum { MAX_PLAN_BYTES = 1 << 30, LINE_BYTES = 512, MAX_TIMED = 1 << 20 };
-
-typedef struct Run {
-    const RunOptions *options;
-    Comm *comm;
-    Arena arena;
-    Plan plan;
-    uint64_t text_hash;
-    const char *directory; /* of the plan's file */
-    int nthreads;
-    Executor *executor;
-    Verifier *verifier;
-    double *losses; /* gathered: nranks times the most slices */
-    double *step_seconds;
-    int64_t nsteps;
-    bool warned; /* of a loss that is no number */
-    bool agreed; /* all ranks know of the failure: they end in order; else the job is aborted */
-} Run;
+enum { MAX_PLAN_BYTES = 1 << 30 };
 
 /* ---------------------------------------------------------------- where we run */
 
@@ -166,7 +151,7 @@ static bool check_ranks(const Run *run, Error *error) {
                      started, needs, path, needs, path);
 }
 
-static int find_state(const Graph *graph, const char *name) {
+int find_state(const Graph *graph, const char *name) {
     for (int i = 0; i < graph->states.n; i++)
         if (strcmp(graph->states.at[i].name, name) == 0) return i;
     return -1;
@@ -233,6 +218,25 @@ static bool check_memory(const Run *run, Error *error) {
                      (double)available / mib);
 }
 
+/* --load, --resume; and where checkpoints go. */
+static bool restore(Run *run, Error *error) {
+    const RunOptions *options = run->options;
+    const Settings *settings = &run->plan.graph.settings;
+    const char *path = options->resume;
+    run->position = (Position){.epoch = 1};
+    run->checkpoints = options->checkpoint ? options->checkpoint : arena_printf(&run->arena, "%s.checkpoints", options->plan);
+    if (path && strcmp(path, "latest") == 0 && !checkpoint_latest(run->comm, run->checkpoints, &run->arena, &path, error)) return false;
+    if (path && !checkpoint_load(run->executor, run->comm, &run->plan, path, true, &run->position, error)) return false;
+    if (options->load && !checkpoint_load(run->executor, run->comm, &run->plan, options->load, false, NULL, error)) return false;
+    if (run->position.step > executor_steps(run->executor) || run->position.epoch < 1)
+        return error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %lld step %lld, and an epoch has %lld steps now", path, (long long)run->position.epoch,
+                         (long long)run->position.step, (long long)executor_steps(run->executor));
+    bool saves = settings->checkpoint_steps > 0 || settings->checkpoint_epochs;
+    bool ok = !saves || run->comm->process != 0 || mkdir(run->checkpoints, 0777) == 0 || errno == EEXIST ||
+              error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", run->checkpoints, strerror(errno));
+    return comm_agree(run->comm, ok, error);
+}
+
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     if (!open_comm(run, argc, argv, error) || !read_plan(run, error)) return false;
     bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_steps(run, error) &&
@@ -245,140 +249,9 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
         run->verifier = verifier_create(&run->plan, run->options->verify, run->executor, run->comm, run->nthreads, error);
         if (!run->verifier) return false;
     }
+    if (!restore(run, error)) return false;
     run->losses = arena_alloc(&run->arena, (size_t)run->comm->nranks * (size_t)executor_most_slices(run->executor) * sizeof *run->losses);
     run->step_seconds = arena_alloc(&run->arena, (size_t)timed_steps(run) * sizeof *run->step_seconds);
-    return true;
-}
-
-/* ---------------------------------------------------------------- what is printed */
-
-/* Whole lines, at once. */
-static bool say(Run *run, const Text *text, Error *error) {
-    if (text->n == 0 || (fwrite(text->at, 1, text->n, stdout) == text->n && fflush(stdout) == 0)) return true;
-    run->agreed = false; /* only this rank prints, only it knows */
-    return error_set(error, EXIT_ENVIRONMENT, "cannot write the output: is the disk full?");
-}
-
-/* -v: one line a rank, in order, from rank 0. */
-static bool report_ranks(Run *run, Error *error) {
-    Comm *comm = run->comm;
-    char line[LINE_BYTES];
-    char *lines = arena_alloc(&run->arena, (size_t)comm->nprocesses * LINE_BYTES);
-    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s", comm->node, (long)getpid(), run->nthreads,
-             run->nthreads == 1 ? "" : "s", comm->transport);
-    bool one_process = comm->nprocesses == 1;
-    if (!one_process) {
-        char with_rank[LINE_BYTES];
-        snprintf(with_rank, sizeof with_rank, "local rank %d of %d, %.400s", comm->local_rank, comm->nlocal, line);
-        if (!comm->table->gather_text(comm, with_rank, LINE_BYTES, lines, error)) return run->agreed = false;
-    }
-    if (comm->process != 0) return true;
-    Text text = {0};
-    for (int r = 0; r < comm->nranks; r++)
-        if (one_process)
-            text_printf(&text, "rank %d: local rank %d of %d, %s\n", r, r, comm->nranks, line);
-        else
-            text_printf(&text, "rank %d: %s\n", r, lines + (size_t)r * LINE_BYTES);
-    text_printf(&text, "certificate: %s\n", run->plan.certificate ? run->plan.certificate : "none: nothing was proved of this plan");
-    bool ok = say(run, &text, error);
-    text_finish(&text);
-    return ok;
-}
-
-/* Warns once of a loss that is no number; training goes on. */
-static void warn_of(Run *run, double loss, int64_t epoch, int64_t step) {
-    if (isfinite(loss) || run->warned) return;
-    run->warned = true;
-    fprintf(stderr, "prun: warning: the loss is %s since epoch %lld step %lld: is the learning rate too high?\n",
-            isnan(loss) ? "nan" : "infinite", (long long)epoch, (long long)step);
-}
-
-static void print_loss(Text *text, const char *who, int number, int64_t epoch, int64_t step, double loss) {
-    char digits[NUMBER_MAX];
-    number_print(digits, loss);
-    if (who) text_printf(text, "[%s %d] ", who, number);
-    text_printf(text, "epoch: %lld step: %lld, loss is %s\n", (long long)epoch, (long long)step, digits);
-}
-
-/* data_parallel: the loss of each replica, once, in their order; else rank 0's, or all ranks'. Collective. */
-static bool report_losses(Run *run, int64_t epoch, int64_t step, Error *error) {
-    Comm *comm = run->comm;
-    int most = executor_most_slices(run->executor), first, replicas = run->plan.graph.replicas;
-    if (most == 0) return true;
-    bool several = replicas > 0 || run->options->all_ranks;
-    if (several && !executor_gather_losses(run->executor, run->losses, error)) return run->agreed = false;
-    const double *own = run->losses;
-    if (comm->process != 0) return true;
-    if (!several && executor_losses(run->executor, 0, &own) == 0) return true;
-    Text text = {0};
-    for (int r = 0, printed = 0; r < (several ? comm->nranks : 1); r++) {
-        int n = executor_slices(run->executor, r, &first);
-        for (int k = 0; k < n; k++) {
-            double loss = own[(int64_t)r * most + k];
-            warn_of(run, loss, epoch, step);
-            if (replicas == 0)
-                print_loss(&text, several && comm->nranks > 1 ? "rank" : NULL, r, epoch, step, loss);
-            else if (first + k == printed)
-                print_loss(&text,
-                           replicas == 1              ? NULL
-                           : replicas == comm->nranks ? "rank"
-                                                      : "replica",
-                           printed, epoch, step, loss),
-                    printed++;
-        }
-    }
-    bool ok = say(run, &text, error);
-    text_finish(&text);
-    return ok;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median of the steps but the first, which warms up. */
-static void report_time(const Run *run, Text *text) {
-    int64_t kept = run->nsteps < MAX_TIMED ? run->nsteps : MAX_TIMED, first = kept > 1 ? 1 : 0, n = kept - first;
-    if (n == 0) return;
-    qsort(run->step_seconds + first, (size_t)n, sizeof *run->step_seconds, compare_doubles);
-    double median = (run->step_seconds[first + (n - 1) / 2] + run->step_seconds[first + n / 2]) / 2;
-    text_printf(text, "time per step: %.3f ms (median of %lld)\n", median * 1e3, (long long)n);
-}
-
-/* What communicators counted, against the plan. Collective. */
-static bool report_bytes(Run *run, Text *text, Error *error) {
-    Comm *comm = run->comm;
-    if (!comm->table->barrier(comm, error)) return run->agreed = false; /* counters are exact */
-    uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nranks * sizeof *words), most = 0, least = UINT64_MAX;
-    if (comm->nprocesses > 1) {
-        if (!comm->table->all_gather_words(comm, (uint64_t)executor_sent_bytes(run->executor, 0), words, error)) return run->agreed = false;
-    } else {
-        for (int r = 0; r < comm->nranks; r++)
-            words[r] = (uint64_t)executor_sent_bytes(run->executor, r);
-    }
-    if (run->nsteps == 0) return true;
-    for (int r = 0; r < comm->nranks; r++) {
-        if (words[r] > most) most = words[r];
-        if (words[r] < least) least = words[r];
-    }
-    double each = (double)run->nsteps;
-    text_printf(text, "sent per rank and step: %.15g bytes", (double)most / each);
-    if (least != most) text_printf(text, " by the busiest, %.15g by the idlest", (double)least / each);
-    text_printf(text, " (plan: at most %lld)\n", (long long)run->plan.programs.at[0].sent_bytes);
-    return true;
-}
-
-static bool report_parameters(Run *run, Text *text, Error *error) {
-    for (int i = 0; i < run->options->nprints; i++) {
-        int state = find_state(&run->plan.graph, run->options->prints[i]);
-        const TensorType *type = &run->plan.graph.states.at[state].type;
-        double *whole;
-        if (!executor_gather_state(run->executor, state, &run->arena, &whole, error)) return run->agreed = false;
-        text_printf(text, "%s = ", run->options->prints[i]);
-        tensor_print(text, &type->shape, type->dtype, whole);
-        text_append(text, "\n", 1);
-    }
     return true;
 }
 
@@ -390,6 +263,18 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* `checkpoint every ..`: after the last step of an epoch, or every so many steps. */
+static bool checkpoint_if_due(Run *run, Error *error) {
+    const Settings *settings = &run->plan.graph.settings;
+    const Position *at = &run->position;
+    bool due = (settings->checkpoint_epochs && at->step == executor_steps(run->executor)) ||
+               (settings->checkpoint_steps > 0 && at->global_step % settings->checkpoint_steps == 0);
+    if (!due) return true;
+    if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, at, error)) return false;
+    if (run->comm->process == 0) checkpoint_prune(run->checkpoints, settings->keep);
+    return true;
+}
+
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     if (run->verifier && !verifier_before(run->verifier, error)) return run->agreed = false;
@@ -397,21 +282,25 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     if (!executor_step(run->executor, epoch, step, error)) return run->agreed = false;
     if (run->nsteps < MAX_TIMED) run->step_seconds[run->nsteps] = seconds() - begin;
     run->nsteps++;
-    if (settings->log_every <= 0 || run->nsteps % settings->log_every == 0) {
+    run->position = (Position){epoch, step, run->position.global_step + 1};
+    if (settings->log_every <= 0 || run->position.global_step % settings->log_every == 0) {
         if (!report_losses(run, epoch, step, error)) return false;
     } else {
         const double *losses;
         if (run->comm->process == 0 && executor_losses(run->executor, 0, &losses) > 0) warn_of(run, losses[0], epoch, step);
     }
-    return !run->verifier || verifier_after(run->verifier, epoch, step, error);
+    if (run->verifier && !verifier_after(run->verifier, epoch, step, error)) return false;
+    return checkpoint_if_due(run, error);
 }
 
 static bool train(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     if (run->options->verbose && !report_ranks(run, error)) return false;
-    for (int64_t epoch = 1; epoch <= settings->epochs; epoch++)
-        for (int64_t step = 1; step <= executor_steps(run->executor); step++)
+    for (int64_t epoch = run->position.epoch; epoch <= settings->epochs; epoch++)
+        for (int64_t step = epoch == run->position.epoch ? run->position.step + 1 : 1; step <= executor_steps(run->executor); step++)
             if (!train_step(run, epoch, step, error)) return false;
+    const char *save = run->options->save;
+    if (save && !checkpoint_save(run->executor, run->comm, &run->plan, save, false, &run->position, error)) return false;
     Text text = {0};
     report_time(run, &text);
     bool ok = report_bytes(run, &text, error);

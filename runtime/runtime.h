@@ -229,6 +229,8 @@ int executor_slices(const Executor *executor, int rank, int *first);
 int executor_most_slices(const Executor *executor); /* of any rank */
 /* The losses of all ranks, on every process: those of rank r begin at losses[r * most slices]. Collective. */
 bool executor_gather_losses(Executor *executor, double *losses, Error *error);
+/* Where its tensors live, and what that backend's functions take. */
+const Backend *executor_backend(const Executor *executor, void **context);
 /* Bytes that a driven rank has sent in executor_step so far (not in gathering states), counted by the communicator. */
 int64_t executor_sent_bytes(const Executor *executor, int driven);
 /* Memory of a rank's role, in bytes: arena, states, inputs and constants. Needs no executor. */
@@ -270,6 +272,9 @@ typedef struct RunOptions {
     const char *verify;            /* --verify, or NULL */
     int nprints;
     const char *const *prints;     /* --print: names of parameters */
+    const char *load, *save;       /* --load, --save: parameters, safetensors; or NULL */
+    const char *resume;            /* --resume: "latest", or a checkpoint; or NULL */
+    const char *checkpoint;        /* --checkpoint-dir; NULL: beside the plan */
     bool all_ranks, verbose;
 } RunOptions;
 /* Processes of the job as its launcher says, 1 without one. */

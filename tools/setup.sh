@@ -3,10 +3,10 @@
 #   tools/setup.sh            what the build and prun need
 #   tools/setup.sh --tests    and what the tests need
 set -eu
-packages="gcc libc6-dev meson ninja-build pkg-config flex bison libfl-dev openmpi-bin libopenmpi-dev libopenblas-dev libxxhash-dev zlib1g-dev"
+packages="gcc libc6-dev meson ninja-build pkg-config flex bison libfl-dev openmpi-bin libopenmpi-dev libopenblas-dev libxxhash-dev zlib1g-dev libcjson-dev"
 for arg in "$@"; do
     case $arg in
-    --tests) packages="$packages libcriterion-dev libcjson-dev python3" ;;
+    --tests) packages="$packages libcriterion-dev python3" ;;
     *) echo "usage: tools/setup.sh [--tests]" >&2; exit 2 ;;
     esac
 done

@@ -1,0 +1,139 @@
+/* report: what prun prints, on rank 0, whole lines at once. */
+#include "runtime/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 512 };
+
+/* Whole lines, at once. */
+bool say(Run *run, const Text *text, Error *error) {
+    if (text->n == 0 || (fwrite(text->at, 1, text->n, stdout) == text->n && fflush(stdout) == 0)) return true;
+    run->agreed = false; /* only this rank prints, only it knows */
+    return error_set(error, EXIT_ENVIRONMENT, "cannot write the output: is the disk full?");
+}
+
+/* -v: one line a rank, in order, from rank 0. */
+bool report_ranks(Run *run, Error *error) {
+    Comm *comm = run->comm;
+    char line[LINE_BYTES];
+    char *lines = arena_alloc(&run->arena, (size_t)comm->nprocesses * LINE_BYTES);
+    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s", comm->node, (long)getpid(), run->nthreads,
+             run->nthreads == 1 ? "" : "s", comm->transport);
+    bool one_process = comm->nprocesses == 1;
+    if (!one_process) {
+        char with_rank[LINE_BYTES];
+        snprintf(with_rank, sizeof with_rank, "local rank %d of %d, %.400s", comm->local_rank, comm->nlocal, line);
+        if (!comm->table->gather_text(comm, with_rank, LINE_BYTES, lines, error)) return run->agreed = false;
+    }
+    if (comm->process != 0) return true;
+    Text text = {0};
+    for (int r = 0; r < comm->nranks; r++)
+        if (one_process)
+            text_printf(&text, "rank %d: local rank %d of %d, %s\n", r, r, comm->nranks, line);
+        else
+            text_printf(&text, "rank %d: %s\n", r, lines + (size_t)r * LINE_BYTES);
+    text_printf(&text, "certificate: %s\n", run->plan.certificate ? run->plan.certificate : "none: nothing was proved of this plan");
+    bool ok = say(run, &text, error);
+    text_finish(&text);
+    return ok;
+}
+
+/* Warns once of a loss that is no number; training goes on. */
+void warn_of(Run *run, double loss, int64_t epoch, int64_t step) {
+    if (isfinite(loss) || run->warned) return;
+    run->warned = true;
+    fprintf(stderr, "prun: warning: the loss is %s since epoch %lld step %lld: is the learning rate too high?\n",
+            isnan(loss) ? "nan" : "infinite", (long long)epoch, (long long)step);
+}
+
+static void print_loss(Text *text, const char *who, int number, int64_t epoch, int64_t step, double loss) {
+    char digits[NUMBER_MAX];
+    number_print(digits, loss);
+    if (who) text_printf(text, "[%s %d] ", who, number);
+    text_printf(text, "epoch: %lld step: %lld, loss is %s\n", (long long)epoch, (long long)step, digits);
+}
+
+/* data_parallel: the loss of each replica, once, in their order; else rank 0's, or all ranks'. Collective. */
+bool report_losses(Run *run, int64_t epoch, int64_t step, Error *error) {
+    Comm *comm = run->comm;
+    int most = executor_most_slices(run->executor), first, replicas = run->plan.graph.replicas;
+    if (most == 0) return true;
+    bool several = replicas > 0 || run->options->all_ranks;
+    if (several && !executor_gather_losses(run->executor, run->losses, error)) return run->agreed = false;
+    const double *own = run->losses;
+    if (comm->process != 0) return true;
+    if (!several && executor_losses(run->executor, 0, &own) == 0) return true;
+    Text text = {0};
+    for (int r = 0, printed = 0; r < (several ? comm->nranks : 1); r++) {
+        int n = executor_slices(run->executor, r, &first);
+        for (int k = 0; k < n; k++) {
+            double loss = own[(int64_t)r * most + k];
+            warn_of(run, loss, epoch, step);
+            if (replicas == 0)
+                print_loss(&text, several && comm->nranks > 1 ? "rank" : NULL, r, epoch, step, loss);
+            else if (first + k == printed)
+                print_loss(&text,
+                           replicas == 1              ? NULL
+                           : replicas == comm->nranks ? "rank"
+                                                      : "replica",
+                           printed, epoch, step, loss),
+                    printed++;
+        }
+    }
+    bool ok = say(run, &text, error);
+    text_finish(&text);
+    return ok;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median of the steps but the first, which warms up. */
+void report_time(const Run *run, Text *text) {
+    int64_t kept = run->nsteps < MAX_TIMED ? run->nsteps : MAX_TIMED, first = kept > 1 ? 1 : 0, n = kept - first;
+    if (n == 0) return;
+    qsort(run->step_seconds + first, (size_t)n, sizeof *run->step_seconds, compare_doubles);
+    double median = (run->step_seconds[first + (n - 1) / 2] + run->step_seconds[first + n / 2]) / 2;
+    text_printf(text, "time per step: %.3f ms (median of %lld)\n", median * 1e3, (long long)n);
+}
+
+/* What communicators counted, against the plan. Collective. */
+bool report_bytes(Run *run, Text *text, Error *error) {
+    Comm *comm = run->comm;
+    if (!comm->table->barrier(comm, error)) return run->agreed = false; /* counters are exact */
+    uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nranks * sizeof *words), most = 0, least = UINT64_MAX;
+    if (comm->nprocesses > 1) {
+        if (!comm->table->all_gather_words(comm, (uint64_t)executor_sent_bytes(run->executor, 0), words, error)) return run->agreed = false;
+    } else {
+        for (int r = 0; r < comm->nranks; r++)
+            words[r] = (uint64_t)executor_sent_bytes(run->executor, r);
+    }
+    if (run->nsteps == 0) return true;
+    for (int r = 0; r < comm->nranks; r++) {
+        if (words[r] > most) most = words[r];
+        if (words[r] < least) least = words[r];
+    }
+    double each = (double)run->nsteps;
+    text_printf(text, "sent per rank and step: %.15g bytes", (double)most / each);
+    if (least != most) text_printf(text, " by the busiest, %.15g by the idlest", (double)least / each);
+    text_printf(text, " (plan: at most %lld)\n", (long long)run->plan.programs.at[0].sent_bytes);
+    return true;
+}
+
+bool report_parameters(Run *run, Text *text, Error *error) {
+    for (int i = 0; i < run->options->nprints; i++) {
+        int state = find_state(&run->plan.graph, run->options->prints[i]);
+        const TensorType *type = &run->plan.graph.states.at[state].type;
+        double *whole;
+        if (!executor_gather_state(run->executor, state, &run->arena, &whole, error)) return run->agreed = false;
+        text_printf(text, "%s = ", run->options->prints[i]);
+        tensor_print(text, &type->shape, type->dtype, whole);
+        text_append(text, "\n", 1);
+    }
+    return true;
+}

@@ -1,0 +1,38 @@
+/* run: what run.c and report.c share. */
+#pragma once
+#include "runtime/checkpoint.h"
+#include "runtime/runtime.h"
+
+enum { MAX_TIMED = 1 << 20 }; /* steps whose times are kept: the first million are enough for a median */
+
+typedef struct Run {
+    const RunOptions *options;
+    Comm *comm;
+    Arena arena;
+    Plan plan;
+    uint64_t text_hash;
+    const char *directory; /* of the plan's file */
+    const char *checkpoints; /* directory of checkpoints */
+    Position position;       /* where training stands */
+    int nthreads;
+    Executor *executor;
+    Verifier *verifier;
+    double *losses; /* gathered: nranks times the most slices */
+    double *step_seconds;
+    int64_t nsteps; /* done by this run */
+    bool warned; /* of a loss that is no number */
+    bool agreed; /* all ranks know of the failure: they end in order; else the job is aborted */
+} Run;
+
+int find_state(const Graph *graph, const char *name); /* -1: none */
+
+/* ---------------------------------------------------------------- report.c */
+
+bool say(Run *run, const Text *text, Error *error); /* to stdout, at once */
+bool report_ranks(Run *run, Error *error);          /* -v: one line a rank. Collective */
+/* data_parallel: the loss of each replica, once, in their order; else rank 0's, or all ranks'. Collective. */
+bool report_losses(Run *run, int64_t epoch, int64_t step, Error *error);
+void warn_of(Run *run, double loss, int64_t epoch, int64_t step); /* once of a loss that is no number; training goes on */
+void report_time(const Run *run, Text *text);
+bool report_bytes(Run *run, Text *text, Error *error); /* what communicators counted, against the plan. Collective */
+bool report_parameters(Run *run, Text *text, Error *error); /* --print. Collective */

@@ -1,0 +1,319 @@
+/* tensors: safetensors files. */
+#include "runtime/tensors.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LENGTH_BYTES = 8, ALIGNMENT = 8, MOST_HEADER_BYTES = 64 << 20 };
+static const char *const type_name[NDTYPES] = {[F32] = "F32", [F64] = "F64", [I32] = "I32"};
+
+static bool fail(const TensorFile *file, Error *error, const char *words) {
+    return error_set(error, EXIT_ENVIRONMENT, "%s: %s", file->path, words);
+}
+
+static bool fail_errno(const TensorFile *file, Error *error, const char *what) {
+    return error_set(error, EXIT_ENVIRONMENT, "%s: %s: %s", file->path, what, strerror(errno));
+}
+
+/* ---------------------------------------------------------------- bytes */
+
+static bool read_bytes(const TensorFile *file, void *to, int64_t n, int64_t at, Error *error) {
+    for (int64_t done = 0; done < n;) {
+        ssize_t got = pread(file->fd, (char *)to + done, (size_t)(n - done), (off_t)(at + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return fail_errno(file, error, "cannot read");
+        if (got == 0) return fail(file, error, "the file ends early");
+        done += got;
+    }
+    return true;
+}
+
+static bool write_bytes(const TensorFile *file, const void *from, int64_t n, int64_t at, Error *error) {
+    for (int64_t done = 0; done < n;) {
+        ssize_t put = pwrite(file->fd, (const char *)from + done, (size_t)(n - done), (off_t)(at + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return fail_errno(file, error, "cannot write");
+        done += put;
+    }
+    return true;
+}
+
+/* Elements in memory from or to their bytes in the file: little-endian on any machine. */
+static void from_little_endian(const unsigned char *bytes, DType stored, DType dtype, int64_t n, void *to) {
+    int size = dtype_bytes[stored];
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t word = 0;
+        for (int b = size - 1; b >= 0; b--)
+            word = word << 8 | bytes[i * size + b];
+        uint32_t half = (uint32_t)word;
+        char element[8];
+        if (size == 8)
+            memcpy(element, &word, 8);
+        else
+            memcpy(element, &half, 4);
+        if (stored == dtype)
+            memcpy((char *)to + i * size, element, (size_t)size);
+        else
+            element_put(to, dtype, i, element_at(element, stored, 0));
+    }
+}
+
+static void to_little_endian(const void *from, DType dtype, int64_t n, unsigned char *bytes) {
+    int size = dtype_bytes[dtype];
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t word = 0;
+        uint32_t half;
+        if (size == 8) {
+            memcpy(&word, (const char *)from + i * 8, 8);
+        } else {
+            memcpy(&half, (const char *)from + i * 4, 4);
+            word = half;
+        }
+        for (int b = 0; b < size; b++)
+            bytes[i * size + b] = (unsigned char)(word >> 8 * b);
+    }
+}
+
+/* ---------------------------------------------------------------- reading the header */
+
+static bool exact_integer(const cJSON *item, int64_t *value) {
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 0x1p53) || item->valuedouble != floor(item->valuedouble)) return false;
+    *value = (int64_t)item->valuedouble;
+    return true;
+}
+
+static bool read_shape(const cJSON *item, Shape *shape) {
+    if (!cJSON_IsArray(item) || cJSON_GetArraySize(item) >= MAX_NDIM) return false;
+    const cJSON *size;
+    cJSON_ArrayForEach(size, item) if (!exact_integer(size, &shape->dim[shape->ndim++])) return false;
+    return true;
+}
+
+/* One entry of the header; *known false: of a type that is left out. */
+static bool read_tensor(const TensorFile *file, const cJSON *item, int64_t data, StoredTensor *tensor, bool *known, Error *error) {
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(item, "dtype"), *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets");
+    int64_t begin, end, count, bytes;
+    char words[200];
+    snprintf(words, sizeof words, "its entry for '%.100s' is damaged", item->string);
+    if (!cJSON_IsObject(item) || !cJSON_IsString(type) || !read_shape(cJSON_GetObjectItemCaseSensitive(item, "shape"), &tensor->shape) ||
+        cJSON_GetArraySize(offsets) != 2 || !exact_integer(cJSON_GetArrayItem(offsets, 0), &begin) || !exact_integer(cJSON_GetArrayItem(offsets, 1), &end) ||
+        begin > end || end > file->bytes - data)
+        return fail(file, error, words);
+    int dtype = 0;
+    while (dtype < NDTYPES && (!type_name[dtype] || strcmp(type_name[dtype], type->valuestring) != 0))
+        dtype++;
+    *known = dtype < NDTYPES;
+    if (!*known) return true;
+    tensor->dtype = (DType)dtype;
+    tensor->begin = data + begin;
+    if (!shape_count(&tensor->shape, &count) || !mul_checked(count, dtype_bytes[dtype], &bytes) || bytes != end - begin) return fail(file, error, words);
+    return true;
+}
+
+static bool read_header(TensorFile *file, Arena *arena, const char *text, int64_t n, Error *error) {
+    cJSON *json = cJSON_ParseWithLength(text, (size_t)n);
+    bool ok = cJSON_IsObject(json) || fail(file, error, "no safetensors file: its header is no JSON object");
+    for (const cJSON *item = ok ? json->child : NULL; ok && item; item = item->next) {
+        if (strcmp(item->string, "__metadata__") == 0) {
+            for (const cJSON *pair = item->child; pair; pair = pair->next)
+                if (cJSON_IsString(pair)) {
+                    Metadata metadata = {arena_copy(arena, pair->string, strlen(pair->string)), arena_copy(arena, pair->valuestring, strlen(pair->valuestring))};
+                    vec_push(arena, &file->metadata, metadata);
+                }
+            continue;
+        }
+        StoredTensor tensor = {.name = arena_copy(arena, item->string, strlen(item->string))};
+        bool known = false;
+        ok = read_tensor(file, item, LENGTH_BYTES + n, &tensor, &known, error);
+        if (ok && known) vec_push(arena, &file->tensors, tensor);
+    }
+    cJSON_Delete(json);
+    return ok;
+}
+
+bool tensors_open(TensorFile *file, Arena *arena, const char *path, Error *error) {
+    *file = (TensorFile){.path = path, .fd = -1};
+    struct stat status;
+    file->fd = open(path, O_RDONLY);
+    if (file->fd < 0 || fstat(file->fd, &status) != 0) return fail_errno(file, error, "cannot be opened");
+    file->bytes = status.st_size;
+    unsigned char length[LENGTH_BYTES];
+    uint64_t n = 0;
+    bool ok = S_ISREG(status.st_mode) || fail(file, error, "is no file");
+    ok = ok && (file->bytes >= LENGTH_BYTES || fail(file, error, "no safetensors file: it is too short"));
+    ok = ok && read_bytes(file, length, LENGTH_BYTES, 0, error);
+    for (int b = LENGTH_BYTES - 1; b >= 0 && ok; b--)
+        n = n << 8 | length[b];
+    ok = ok && ((n <= MOST_HEADER_BYTES && n <= (uint64_t)(file->bytes - LENGTH_BYTES)) || fail(file, error, "no safetensors file, or it is cut off"));
+    char *text = ok ? malloc((size_t)n + 1) : NULL;
+    ok = ok && (text || fail(file, error, "out of memory")) && read_bytes(file, text, (int64_t)n, LENGTH_BYTES, error) &&
+         read_header(file, arena, text, (int64_t)n, error);
+    free(text);
+    if (!ok) tensors_close(file);
+    return ok;
+}
+
+int tensors_find(const TensorFile *file, const char *name) {
+    for (int i = 0; i < file->tensors.n; i++)
+        if (strcmp(file->tensors.at[i].name, name) == 0) return i;
+    return -1;
+}
+
+const char *tensors_metadata(const TensorFile *file, const char *key) {
+    for (int i = 0; i < file->metadata.n; i++)
+        if (strcmp(file->metadata.at[i].key, key) == 0) return file->metadata.at[i].value;
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- making a file */
+
+static void json_string(Text *text, const char *word) {
+    text_append(text, "\"", 1);
+    for (; *word; word++)
+        if (*word == '"' || *word == '\\' || (unsigned char)*word < 0x20)
+            text_printf(text, "\\u%04x", (unsigned)(unsigned char)*word);
+        else
+            text_append(text, word, 1);
+    text_append(text, "\"", 1);
+}
+
+void tensors_layout(TensorFile *file, Text *header) {
+    int64_t at = 0;
+    text_printf(header, "{\"__metadata__\":{");
+    for (int i = 0; i < file->metadata.n; i++) {
+        if (i > 0) text_printf(header, ",");
+        json_string(header, file->metadata.at[i].key);
+        text_printf(header, ":");
+        json_string(header, file->metadata.at[i].value);
+    }
+    text_printf(header, "}");
+    for (int i = 0; i < file->tensors.n; i++) {
+        StoredTensor *tensor = &file->tensors.at[i];
+        text_printf(header, ",");
+        json_string(header, tensor->name);
+        text_printf(header, ":{\"dtype\":\"%s\",\"shape\":[", type_name[tensor->dtype]);
+        for (int d = 0; d < tensor->shape.ndim; d++)
+            text_printf(header, "%s%lld", d ? "," : "", (long long)tensor->shape.dim[d]);
+        int64_t bytes = shape_elements(&tensor->shape) * dtype_bytes[tensor->dtype];
+        text_printf(header, "],\"data_offsets\":[%lld,%lld]}", (long long)at, (long long)(at + bytes));
+        tensor->begin = at;
+        at += bytes;
+    }
+    text_printf(header, "}");
+    while (header->n % ALIGNMENT != 0)
+        text_append(header, " ", 1);
+    for (int i = 0; i < file->tensors.n; i++)
+        file->tensors.at[i].begin += LENGTH_BYTES + (int64_t)header->n;
+    file->bytes = LENGTH_BYTES + (int64_t)header->n + at;
+}
+
+bool tensors_create(TensorFile *file, const Text *header, Error *error) {
+    unsigned char length[LENGTH_BYTES];
+    for (int b = 0; b < LENGTH_BYTES; b++)
+        length[b] = (unsigned char)((uint64_t)header->n >> 8 * b);
+    file->fd = open(file->path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (file->fd < 0) return fail_errno(file, error, "cannot be made");
+    if (ftruncate(file->fd, (off_t)file->bytes) != 0) return fail_errno(file, error, "cannot be given its size");
+    return write_bytes(file, length, LENGTH_BYTES, 0, error) && write_bytes(file, header->at, (int64_t)header->n, LENGTH_BYTES, error);
+}
+
+bool tensors_join(TensorFile *file, Error *error) {
+    file->fd = open(file->path, O_WRONLY);
+    return file->fd >= 0 || fail_errno(file, error, "cannot be opened (is it on a disk that all nodes share?)");
+}
+
+bool tensors_commit(TensorFile *file, Error *error) {
+    bool ok = fsync(file->fd) == 0 || fail_errno(file, error, "cannot be flushed to the disk");
+    if (close(file->fd) != 0 && ok) ok = fail_errno(file, error, "cannot be closed");
+    file->fd = -1;
+    return ok;
+}
+
+void tensors_close(TensorFile *file) {
+    if (file->fd >= 0) close(file->fd);
+    file->fd = -1;
+}
+
+/* ---------------------------------------------------------------- boxes */
+
+/* The box as runs of neighbouring elements: calls fn with the first element of each in the whole tensor. */
+typedef bool RunFn(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, int64_t at, void *context, Error *error);
+static bool each_run(const TensorFile *file, const StoredTensor *tensor, const Box *box, RunFn *fn, void *context, Error *error) {
+    int inner = box->ndim;
+    int64_t length = 1, outer = 1;
+    if (box_elements(box) == 0) return true;
+    while (inner > 0) {
+        inner--;
+        length *= box->end[inner] - box->begin[inner];
+        if (box->end[inner] - box->begin[inner] != tensor->shape.dim[inner]) break;
+    }
+    for (int d = 0; d < inner; d++)
+        outer *= box->end[d] - box->begin[d];
+    for (int64_t i = 0; i < outer; i++) {
+        int64_t index[MAX_NDIM], left = i, first = 0;
+        for (int d = inner - 1; d >= 0; d--) {
+            int64_t size = box->end[d] - box->begin[d];
+            index[d] = box->begin[d] + left % size;
+            left /= size;
+        }
+        for (int d = 0; d < box->ndim; d++)
+            first = first * tensor->shape.dim[d] + (d < inner ? index[d] : box->begin[d]);
+        if (!fn(file, tensor, first, length, i * length, context, error)) return false;
+    }
+    return true;
+}
+
+enum { CHUNK_ELEMENTS = 8192 };
+
+typedef struct Transport {
+    DType dtype;
+    char *to;
+    const char *from;
+} Transport;
+
+static bool read_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, int64_t at, void *context, Error *error) {
+    const Transport *transport = context;
+    unsigned char bytes[CHUNK_ELEMENTS * 8];
+    int size = dtype_bytes[tensor->dtype];
+    for (int64_t done = 0; done < n; done += CHUNK_ELEMENTS) {
+        int64_t count = n - done < CHUNK_ELEMENTS ? n - done : CHUNK_ELEMENTS;
+        if (!read_bytes(file, bytes, count * size, tensor->begin + (first + done) * size, error)) return false;
+        from_little_endian(bytes, tensor->dtype, transport->dtype, count, transport->to + (at + done) * dtype_bytes[transport->dtype]);
+    }
+    return true;
+}
+
+static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, int64_t at, void *context, Error *error) {
+    const Transport *transport = context;
+    unsigned char bytes[CHUNK_ELEMENTS * 8];
+    int size = dtype_bytes[tensor->dtype];
+    for (int64_t done = 0; done < n; done += CHUNK_ELEMENTS) {
+        int64_t count = n - done < CHUNK_ELEMENTS ? n - done : CHUNK_ELEMENTS;
+        to_little_endian(transport->from + (at + done) * size, tensor->dtype, count, bytes);
+        if (!write_bytes(file, bytes, count * size, tensor->begin + (first + done) * size, error)) return false;
+    }
+    return true;
+}
+
+static bool is_real(DType dtype) {
+    return dtype == F32 || dtype == F64;
+}
+
+bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error) {
+    const StoredTensor *stored = &file->tensors.at[tensor];
+    Transport transport = {.dtype = dtype, .to = to};
+    if (stored->dtype != dtype && !(is_real(stored->dtype) && is_real(dtype)))
+        return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' holds %s, and %s is needed", file->path, stored->name, dtype_name[stored->dtype], dtype_name[dtype]);
+    return each_run(file, stored, box, read_run, &transport, error);
+}
+
+bool tensors_write(const TensorFile *file, int tensor, const Box *box, const void *from, Error *error) {
+    Transport transport = {.dtype = file->tensors.at[tensor].dtype, .from = from};
+    return each_run(file, &file->tensors.at[tensor], box, write_run, &transport, error);
+}
