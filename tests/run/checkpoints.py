@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""What outlives a run: --save and --load, checkpoints, --resume, on the same and on other numbers of ranks, and after SIGKILL at any moment."""
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+import harness
+from harness import Case, run
+
+NET = """net small(batch = 16) {
+    input x : f32[batch, 24]; input y : f32[batch, 8];
+    param w : f32[24, 32] = normal(0.3); param w2 : f32[32, 8] = normal(0.3);
+    h = tanh(matmul(x, w)) ; p = matmul(h, w2) %s; loss mse(p, y);
+}
+train { data = normal(seed = 3); optimizer = momentum(lr = 0.05, momentum = 0.9); epochs = 3; steps = %d; %s }
+"""
+
+
+def header(path):
+    """The JSON header of a safetensors file and the bytes behind it."""
+    with open(path, "rb") as file:
+        data = file.read()
+    n = struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:8 + n]), data[8 + n:]
+
+
+class Checkpoints(Case):
+    def plan(self, ranks, settings="", shard="", steps=6, name=None):
+        name = name or "r%d" % ranks
+        source = os.path.join(self.folder, name + ".dsl")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(NET % (shard, steps, settings))
+        plan = os.path.join(self.folder, name + ".plan")
+        done = run([harness.pcc, source, "--ranks", ranks, "-o", plan])
+        self.assertEqual(done.code, 0, done)
+        return plan
+
+    def prun(self, ranks, plan, *more):
+        done = run([harness.prun, "--ranks", ranks, plan, *more])
+        self.assertEqual(done.code, 0, done)
+        return done
+
+    def test_parameters_are_saved_whole_and_loaded_on_any_number_of_ranks(self):
+        four, one = self.plan(4, shard="shard ((2, 2), (2, 1))"), self.plan(1)
+        self.prun(4, four, "--save", self.path("w.safetensors"))
+        names, data = header(self.path("w.safetensors"))
+        self.assertEqual(sorted(name for name in names if name != "__metadata__"), ["w", "w2"])
+        self.assertEqual(names["w"]["dtype"], "F32")
+        self.assertEqual(names["w"]["shape"], [24, 32])
+        self.assertEqual(len(data), 4 * (24 * 32 + 32 * 8))
+        first = [self.prun(ranks, plan, "--load", self.path("w.safetensors")).losses()[0] for ranks, plan in ((4, four), (1, one))]
+        self.assertAlmostEqual(first[0], first[1], delta=1e-5 * abs(first[1]))
+        self.prun(1, one, "--load", self.path("w.safetensors"), "--save", self.path("end.safetensors"))
+        self.assertNotEqual(header(self.path("end.safetensors"))[1], data, "it went on training")
+
+    def test_a_resumed_run_equals_an_uninterrupted_one(self):
+        for ranks, shard in ((1, ""), (4, "shard ((2, 2), (2, 1))"), (3, "")):
+            plan = self.plan(ranks, "checkpoint every 5 steps;", shard)
+            whole = self.prun(ranks, plan, "--save", self.path("whole"))
+            taken = sorted(os.listdir(plan + ".checkpoints"))
+            self.assertEqual(taken, ["step-%09d.safetensors" % step for step in (5, 10, 15)])
+            for step in (5, 10):
+                rest = self.prun(ranks, plan, "--resume", os.path.join(plan + ".checkpoints", "step-%09d.safetensors" % step), "--save", self.path("rest"))
+                self.assertEqual(rest.texts(), whole.texts()[step:], "bit for bit")
+                self.assertEqual(header(self.path("rest"))[1], header(self.path("whole"))[1])
+            self.assertEqual(self.prun(ranks, plan, "--resume", "latest").texts(), whole.texts()[15:])
+
+    def test_other_ranks_and_strategies_go_on_within_rounding(self):
+        plan = self.plan(4, "checkpoint every 7 steps;", "shard ((2, 2), (2, 1))")
+        whole = self.prun(4, plan).losses()
+        taken = os.path.join(plan + ".checkpoints", "step-000000007.safetensors")
+        for ranks, shard in ((1, ""), (2, "shard ((1, 2), (2, 1))"), (8, "shard ((2, 2), (2, 2))")):
+            rest = self.prun(ranks, self.plan(ranks, shard=shard), "--resume", taken).losses()
+            self.assertEqual(len(rest), len(whole) - 7)
+            for got, expected in zip(rest, whole[7:]):
+                self.assertAlmostEqual(got, expected, delta=1e-4 * abs(expected))
+
+    def test_checkpoints_after_epochs_and_only_the_newest_stay(self):
+        plan = self.plan(2, "checkpoint every epoch; keep = 2;")
+        open_left = os.path.join(plan + ".checkpoints")
+        os.makedirs(open_left)
+        with open(os.path.join(open_left, "step-000000001.safetensors.tmp"), "w", encoding="utf-8") as file:
+            file.write("left behind")
+        self.prun(2, plan)
+        self.assertEqual(sorted(os.listdir(open_left)), ["step-000000012.safetensors", "step-000000018.safetensors"])
+
+    def test_mpirun_ranks_write_one_file_together(self):
+        if harness.mpirun is None:
+            self.skipTest("no mpirun")
+        plan = self.plan(4, "checkpoint every 9 steps;", "shard ((2, 2), (2, 1))")
+        local = self.prun(4, plan, "--save", self.path("local"), "--checkpoint-dir", self.path("a"))
+        done = run([harness.mpirun, "-n", 4, harness.prun, plan, "--save", self.path("mpi"), "--checkpoint-dir", self.path("b")])
+        self.assertEqual(done.code, 0, done)
+        self.assertEqual(header(self.path("local"))[1], header(self.path("mpi"))[1])
+        self.assertEqual(header(self.path("a/step-000000009.safetensors")), header(self.path("b/step-000000009.safetensors")))
+        rest = run([harness.mpirun, "-n", 4, harness.prun, plan, "--resume", self.path("b/step-000000009.safetensors")])
+        self.assertEqual(rest.texts(), local.texts()[9:])
+
+    def test_what_cannot_be_loaded_is_said(self):
+        plan = self.plan(2, "checkpoint every 9 steps;")
+        self.prun(2, plan, "--save", self.path("w"))
+        with open(self.path("w"), "rb") as file:
+            good = file.read()
+        n = 8 + struct.unpack("<Q", good[:8])[0]
+
+        def expect(data, words, *flags):
+            with open(self.path("bad"), "wb") as file:
+                file.write(data)
+            done = run([harness.prun, "--ranks", 2, plan, *(flags or ("--load", self.path("bad")))])
+            self.assertEqual(done.code, 3, done)
+            self.assertIn(words, done.err)
+            self.assertEqual(done.err.count("\n"), 1, done)
+
+        expect(good[:-1], "is damaged")
+        expect(good[:n - 20], "cut off")
+        expect(b"", "too short")
+        expect(b"\xff" * 40, "no safetensors file")
+        expect(good[:8] + b"[" + good[9:], "no JSON object")
+        expect(good.replace(b'"w2"', b'"w3"'), "has no 'w2'")
+        expect(good.replace(b"[24,32]", b"[32,24]"), "the shape of 'w' is [32, 24], and the net's is [24, 32]")
+        expect(good, "does not say where training stood", "--resume", self.path("bad"))
+        expect(good, "No such file", "--load", self.path("nothing"))
+        expect(good, "there is no checkpoint to resume from", "--resume", "latest", "--checkpoint-dir", self.path("empty"))
+
+    def test_a_full_disk_ends_the_run_and_leaves_nothing_half_written(self):
+        plan = self.plan(2)
+        done = run([harness.prun, "--ranks", 2, plan, "--save", "/dev/full/w"])
+        self.assertEqual(done.code, 3, done)
+        done = run([harness.prun, "--ranks", 2, plan, "--save", self.path("no/such/directory/w")])
+        self.assertEqual(done.code, 3, done)
+        self.assertIn("cannot be made", done.err)
+
+    def test_runs_killed_at_any_moment_resume_where_they_stood(self):
+        plan = self.plan(2, "checkpoint every 1 steps; keep = 3;", steps=60)
+        began = time.monotonic()
+        whole = self.prun(2, plan).texts()
+        seconds = time.monotonic() - began
+        pick = random.Random(7)
+        during_save = 0
+        for trial in range(20):
+            where = self.path("kill%d" % trial)
+            child = subprocess.Popen([harness.prun, "--ranks", "2", plan, "--checkpoint-dir", where], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            if trial < 5:  # in the middle of a save: the temporary file is there
+                deadline = time.monotonic() + 10
+                while child.poll() is None and time.monotonic() < deadline and not (os.path.isdir(where) and any(f.endswith(".tmp") for f in os.listdir(where))):
+                    pass
+            else:
+                time.sleep(pick.random() * seconds)
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+            files = os.listdir(where) if os.path.isdir(where) else []
+            during_save += any(f.endswith(".tmp") for f in files)
+            done = [int(f[5:14]) for f in files if f.endswith(".safetensors")]
+            if not done:
+                continue
+            ranks = (2, 2, 1, 3)[trial % 4]
+            rest = self.prun(ranks, plan if ranks == 2 else self.plan(ranks, steps=60), "--resume", "latest", "--checkpoint-dir", where)
+            if ranks == 2:
+                self.assertEqual(rest.texts(), whole[max(done):], "trial %d" % trial)
+            else:
+                self.assertEqual(len(rest.losses()), len(whole) - max(done))
+        self.assertGreater(during_save, 0, "some were killed while they saved")
+
+
+if __name__ == "__main__":
+    harness.main()
