@@ -90,6 +90,15 @@ Test(diff, nets_that_differ_are_said_so_first) {
     unlink(a), unlink(b);
 }
 
+Test(diff, operators_that_one_net_alone_has_are_told) {
+    char a[64], b[64], out[OUTPUT_BYTES];
+    make(a, "a", quickstart, 8, 2);
+    make(b, "b", nets[1], 8, 2);
+    cr_expect_eq(run(a, b, "--json", out), EXIT_REJECTED);
+    cr_expect(strstr(out, "\"a\": null") != NULL && strstr(out, "\"b\": null") != NULL, "%s", out);
+    unlink(a), unlink(b);
+}
+
 Test(diff, what_cannot_be_read_is_an_error_of_its_own) {
     char a[64], out[OUTPUT_BYTES];
     make(a, "a", quickstart, 8, 2);

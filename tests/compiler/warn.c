@@ -97,7 +97,7 @@ Test(warn, hints_in_a_mode_that_has_no_use_for_them) {
 }
 
 Test(warn, on_one_rank_hints_are_no_mistake) {
-    expect_silence("net n() { " INPUTS " param w : f32[8, 8] = ones; y = matmul(x, w) shard ((1, 1), (1, 1)); loss mse(y, label); }\n" TRAIN AUTO, 1);
+    expect_silence("net n() { " INPUTS " param w : f32[8, 8] = ones; side = tanh(x) shard ((1, 1)); y = matmul(x, w) shard ((1, 1), (1, 1)); loss mse(y, label); }\n" TRAIN AUTO, 1);
 }
 
 Test(warn, replicated_work_names_its_operators_and_what_would_split_them) {
@@ -107,6 +107,12 @@ Test(warn, replicated_work_names_its_operators_and_what_would_split_them) {
     expect_warning(net, 4, WARN_REPLICATED, "test.dsl:2:5: warning: ");
     expect_warning(net, 4, WARN_REPLICATED, "of the step's FLOPs are done by several ranks alike; most by matmul y and its gradient: ");
     expect_warning(net, 4, WARN_REPLICATED, "it is split over 1 of 4 ranks; shard ((4, 1), (1, 1)) would split it further");
+}
+
+Test(warn, an_operator_shared_by_half_of_the_ranks_counts_half) {
+    /* 64 * 64 * 64 products, forward and for w, are 98 % of the FLOPs; the rest are the sum's and the update's */
+    expect_warning("net n() { input x : f32[64, 64]; param w : f32[64, 64] = ones; y = matmul(x, w) shard ((2, 1), (1, 1)); loss sum(y); }\n" TRAIN AUTO, 4,
+                   WARN_REPLICATED, "49 % of the step's FLOPs are done by several ranks alike");
 }
 
 Test(warn, less_than_a_tenth_is_not_worth_a_word) {
