@@ -472,6 +472,7 @@ static void draw_options(Make *make) {
     static const int levels[] = {0, 1, 2, 2, 2}, more[] = {0, 0, 1, 5};
     static const int ranks[] = {2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 10, 11, 12, 12, 12}; /* those with many divisors more often */
     static const RedistributePolicy policies[] = {REDISTRIBUTE_AUTO, REDISTRIBUTE_AUTO, REDISTRIBUTE_BOUND, REDISTRIBUTE_CANONICAL};
+    static const int64_t buckets[] = {-1, -1, 0, 64, 1024}; /* bytes */
     FuzzNet *net = make->net;
     net->nranks = ranks[below(make, 16)];
     net->mode = modes[below(make, 6)];
@@ -480,6 +481,8 @@ static void draw_options(Make *make) {
     net->whole_updates = chance(make, 20);
     net->optimizer = chance(make, 50) ? OPTIMIZER_SGD : OPTIMIZER_MOMENTUM;
     net->steps = 2;
+    net->bucket = buckets[below(make, 5)];
+    net->machine = chance(make, 20) ? machine_gpu8.name : NULL;
     net->data_seed = below(make, 1000);
     net->init_seed = below(make, 1000);
     if (net->mode == MODE_DATA_PARALLEL) {

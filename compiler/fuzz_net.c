@@ -178,6 +178,7 @@ static void put_blocks(Text *text, const FuzzNet *net) {
         if (net->dataset == DATASET_EXPLICIT) put_tuples(text, net->dataset_hint);
         text_printf(text, ";\n");
     }
+    if (net->bucket >= 0) text_printf(text, "    bucket = %" PRId64 ";\n", net->bucket);
     text_printf(text, "}\n");
 }
 
@@ -186,6 +187,7 @@ void fuzz_flags(Text *text, const FuzzNet *net) {
                                          [REDISTRIBUTE_CANONICAL] = " --redistribution=canonical"};
     text_printf(text, "--ranks %d -O%d%s%s", net->nranks, net->optimize, policy[net->redistribution],
                 net->whole_updates ? " --whole-updates" : "");
+    if (net->machine) text_printf(text, " --machine %s", net->machine);
     if (net->mode == MODE_DATA_PARALLEL) text_printf(text, " --replicas %d", net->replicas);
 }
 

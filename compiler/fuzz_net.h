@@ -42,11 +42,13 @@ typedef struct FuzzNet {
     Dataset dataset;
     const Hint *dataset_hint; /* DATASET_EXPLICIT: a tuple an input */
     bool gradients_mean;
+    int64_t bucket; /* bytes; -1: the default */
     /* command line */
     int nranks, replicas; /* replicas: mode data_parallel, else 0 */
     int optimize;
     RedistributePolicy redistribution;
     bool whole_updates;
+    const char *machine; /* --machine, or NULL */
 } FuzzNet;
 
 static inline const TensorType *fuzz_type(const FuzzNet *net, int value) {

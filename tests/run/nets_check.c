@@ -53,8 +53,11 @@ static bool compile_net(Compiled *compiled, const FuzzNet *net, int nranks, int 
                        .output = path,
                        .optimize = level,
                        .prove = true,
+                       .proof = {.full = true},
+                       .no_plan = nranks > 1,
                        .redistribution = net->redistribution,
                        .whole_updates = net->whole_updates,
+                       .machine = net->machine ? machine_named(net->machine) : NULL,
                        .overrides = {.nranks = nranks, .replicas = net->replicas}};
     if (nranks == 1 && net->mode != MODE_DATA_PARALLEL) options.overrides.mode = "stand_alone";
     bool ok = compile(&c, &compiled->arena, &options, &compiled->diags, source.at, source.n);
@@ -133,6 +136,8 @@ static void count_plan(const Plan *plan, NetReport *report) {
             bool parts = false;
             for (int k = 0; k < step->nin; k++)
                 parts |= !layout_is_whole(role->instances.at[step->in[k]].layout);
+            for (int t = 0; step->kind == STEP_START && step->bucket > 0 && t < s; t++)
+                report->bucket |= role->steps.at[t].kind == STEP_START && role->steps.at[t].bucket == step->bucket;
             if (step->kind == STEP_START || step->kind == STEP_LOCAL) {
                 report->comms[step->comm]++;
                 report->in_graph[OP_convert] = report->on_parts[OP_convert] = true;
@@ -150,6 +155,7 @@ static void count_net(const FuzzNet *net, NetReport *report) {
     report->nranks = net->nranks;
     report->optimizer = net->optimizer;
     report->redistribution = net->redistribution;
+    report->machine = net->machine != NULL;
     report->explicit_dataset = net->dataset == DATASET_EXPLICIT;
     report->dtype = net->items.at[0].type[0].dtype;
     int uses[1024] = {0};

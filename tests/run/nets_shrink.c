@@ -78,13 +78,19 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     case 10:
         net->optimize = 0;
         break;
+    case 11:
+        net->bucket = -1;
+        break;
+    case 12:
+        net->machine = NULL;
+        break;
     default:
         return false;
     }
     *changes = net->dataset != before.dataset || net->steps != before.steps || net->rows != before.rows || net->optimizer != before.optimizer ||
                net->whole_updates != before.whole_updates || net->redistribution != before.redistribution || net->mode != before.mode ||
                net->replicas != before.replicas || (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) ||
-               net->optimize != before.optimize;
+               net->optimize != before.optimize || net->bucket != before.bucket || net->machine != before.machine;
     return true;
 }
 
