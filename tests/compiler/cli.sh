@@ -139,4 +139,14 @@ expect 1 "has 4792 bytes where the plan says 4800" check apart/long.plan
 { head -c 4799 long.plan.data; printf X; } >apart/long.plan.data
 expect 1 "has checksum" check apart/long.plan
 
+# Samples are models: nothing is warned of, on the ranks that they are written for.
+for sample in "$samples"/*.dsl; do
+    case $sample in
+    */oneflow_ddp.dsl) ranks=2 ;;
+    */reductions.dsl | */attention.dsl) ranks=4 ;; # 12 rows
+    *) ranks=8 ;;
+    esac
+    expect 0 "$ranks ranks" "$sample" --ranks $ranks -Werror -o sample.plan
+done
+
 exit $failed
