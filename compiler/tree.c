@@ -11,10 +11,12 @@ int cost_compare(FlowCost a, FlowCost b) {
     return a.count < b.count ? -1 : a.count > b.count;
 }
 
+/* A sum that stays owed keeps groups of ranks apart: both layouts must then be of meshes that can be refined together (3@4 and 2@6 cannot). */
 bool convertible(const Layout *from, const Layout *to) {
     Digit digits[MAX_DIGITS];
     Reduction kind;
-    return from == to || !layout_is_partial(to) || layout_summed(from, to, digits, &kind) >= 0;
+    Layout a = *from, b = *to;
+    return from == to || !layout_is_partial(to) || (layout_refine(&a, &b) && layout_summed(from, to, digits, &kind) >= 0);
 }
 
 static FlowCost edge_cost(Compilation *c, const Layout *from, const Layout *to, const TensorType *type) {

@@ -150,3 +150,14 @@ Test(partial, never_more_is_received_than_without) {
         }
     cr_expect_gt(lower, 0);
 }
+
+/* v3's gradient lies in thirds and halves and owes a sum; tanh wants it in halves of all ranks: 3@4 and 2@6 are not of one mesh. */
+Test(partial, a_sum_is_not_passed_on_between_meshes_that_cannot_be_refined_together) {
+    Compiled x;
+    compile_net(&x,
+                "param w0 : f64[3, 2] = ones; param w1 : f64[2, 2] = ones; param w4 : f64[2, 3] = ones;\n"
+                "v2 = matmul(w0, w1); v3 = tanh(v2) shard ((1, 2)); v5 = matmul(v3, w4); loss sum(v5);",
+                "parallel { mode = auto; }\n", 12);
+    cr_expect_eq(x.c.error.code, 0, "%s", x.c.error.text);
+    compiled_finish(&x);
+}
