@@ -87,7 +87,8 @@ typedef struct Statement {
 } Statement;
 
 /* `name = value;` in a block (or in the head of a net, between commas). `mesh (dp = 2);` has the CALL as its value,
- * `checkpoint every 100 steps;` the CALL every(100, steps). */
+ * `checkpoint every 100 steps;` the CALL every(100, steps),
+ * `log "text" on rank 0;` the CALL on("text", rank, 0). */
 typedef struct Entry {
     const char *name;
     Loc name_loc;

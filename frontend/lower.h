@@ -151,6 +151,10 @@ bool eval_last(Lower *lower, const Expr *value);
 /* Settings that only make sense together; before them the block's are evaluated. steps_given: the block says how many. */
 bool data_complete(Lower *lower, const Block *block, bool steps_given);
 
+/* ---------------------------------------------------------------- log.c */
+
+bool eval_log(Lower *lower, const Expr *value);
+
 /* ---------------------------------------------------------------- rows.c */
 
 /* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. loc: the setting's, for it. */

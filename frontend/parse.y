@@ -116,6 +116,15 @@ entry
         call->loc = loc_join(@1, @2);
         $$ = entry_new(parse, $1, @1, call);
     }
+    | NAME STRING ';' { $$ = entry_new(parse, $1, @1, expr_text(parse, EXPR_STRING, @2, $2)); }
+    | NAME STRING NAME NAME ';' {
+        Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @4), $3), expr_text(parse, EXPR_STRING, @2, $2));
+        $$ = entry_new(parse, $1, @1, expr_add(parse, call, expr_text(parse, EXPR_NAME, @4, $4)));
+    }
+    | NAME STRING NAME NAME expr ';' {
+        Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @5), $3), expr_text(parse, EXPR_STRING, @2, $2));
+        $$ = entry_new(parse, $1, @1, expr_add(parse, expr_add(parse, call, expr_text(parse, EXPR_NAME, @4, $4)), $5));
+    }
     | NAME NAME expr ';' { $$ = entry_new(parse, $1, @1, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @3), $2), $3)); }
     | NAME NAME expr NAME ';' {
         Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @4), $2), $3);

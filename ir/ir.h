@@ -526,6 +526,8 @@ typedef struct Settings {
     OptimizerKind optimizer;
     double lr, momentum;
     int64_t epochs, steps, log_every; /* steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
+    const char *log;               /* template of the line of a loss; NULL or "": MindSpore's line */
+    int64_t log_rank;              /* whose losses it prints; -1: all ranks' */
     bool checkpoint_epochs;        /* checkpoint every epoch */
     int64_t checkpoint_steps, keep; /* every so many steps, 0: not; how many checkpoints stay, 0: all */
     bool strict_divide;

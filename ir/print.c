@@ -240,6 +240,11 @@ static void print_settings(const Printing *printing) {
     put_key(text, "steps", settings->steps);
     if (!printing->net) {
         put_key(text, "log_every", settings->log_every);
+        if (settings->log && settings->log[0]) {
+            put(text, " log=");
+            put_quoted(text, settings->log);
+            put_key(text, "log_rank", settings->log_rank);
+        }
         if (settings->checkpoint_epochs) put(text, " checkpoint_epochs");
         if (settings->checkpoint_steps > 0) put_key(text, "checkpoint_steps", settings->checkpoint_steps);
         if (settings->keep > 0) put_key(text, "keep", settings->keep);

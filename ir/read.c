@@ -93,6 +93,11 @@ static bool read_parallel(Reading *reading) {
     return scan_end(scan);
 }
 
+static bool read_log(Scan *scan, Settings *settings) {
+    return !scan_is_key(scan, "log") || (scan_word(scan, &settings->log) && scan_key(scan, "log_rank") &&
+                                         scan_integer(scan, "log_rank", -1, INT32_MAX, &settings->log_rank));
+}
+
 static bool read_checkpoints(Scan *scan, Settings *settings) {
     settings->checkpoint_epochs = scan_is_keyword(scan, "checkpoint_epochs");
     return (!scan_is_key(scan, "checkpoint_steps") || scan_integer(scan, "checkpoint_steps", 1, MAX_COUNT, &settings->checkpoint_steps)) &&
@@ -105,7 +110,8 @@ static bool read_train(Reading *reading) {
     int optimizer;
     bool ok = scan_keyword(scan, "train") && scan_key(scan, "epochs") && scan_integer(scan, "epochs", 0, MAX_COUNT, &settings->epochs) &&
               scan_key(scan, "steps") && scan_integer(scan, "steps", 0, MAX_COUNT, &settings->steps) &&
-              scan_key(scan, "log_every") && scan_integer(scan, "log_every", 0, INT64_MAX, &settings->log_every) && read_checkpoints(scan, settings) &&
+              scan_key(scan, "log_every") && scan_integer(scan, "log_every", 0, INT64_MAX, &settings->log_every) && read_log(scan, settings) &&
+              read_checkpoints(scan, settings) &&
               scan_key(scan, "seed") && scan_unsigned(scan, "seed", 10, &settings->seed) &&
               scan_key(scan, "optimizer") && scan_choice(scan, "optimizer", optimizer_name, OPTIMIZER_MOMENTUM + 1, &optimizer) &&
               scan_key(scan, "lr") && scan_double(scan, "lr", &settings->lr) &&

@@ -188,6 +188,14 @@ int64_t executor_steps(const Executor *executor) {
     return data_steps(executor->data);
 }
 
+int64_t executor_batch(const Executor *executor) {
+    return data_batch(executor->data);
+}
+
+double executor_rate(const Executor *executor) {
+    return executor->plan->graph.settings.lr;
+}
+
 int64_t executor_data_bytes(const Executor *executor) {
     return data_bytes_read(executor->data);
 }

@@ -21,6 +21,8 @@ static const char usage[] =
     "  --save FILE         write the parameters into a safetensors file at the end\n"
     "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy\n"
     "  --checkpoint-dir D  where checkpoints are (default: the plan's path and .checkpoints)\n"
+    "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
+    "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
     "  -v, --verbose       say where each rank runs, and what was proved of the plan\n"
     "  -h, --help          this text\n"
@@ -28,7 +30,7 @@ static const char usage[] =
     "\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_ALL_RANKS, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_ALL_RANKS, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
@@ -38,6 +40,8 @@ static const struct option long_options[] = {
     {"save", required_argument, NULL, OPTION_SAVE},
     {"resume", required_argument, NULL, OPTION_RESUME},
     {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
+    {"metrics", required_argument, NULL, OPTION_METRICS},
+    {"log-dir", required_argument, NULL, OPTION_LOG_DIR},
     {"all-ranks", no_argument, NULL, OPTION_ALL_RANKS},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
@@ -91,6 +95,12 @@ int main(int argc, char **argv) {
             break;
         case OPTION_CHECKPOINT_DIR:
             options.checkpoint = optarg;
+            break;
+        case OPTION_METRICS:
+            options.metrics = optarg;
+            break;
+        case OPTION_LOG_DIR:
+            options.log_directory = optarg;
             break;
         case OPTION_ALL_RANKS:
             options.all_ranks = true;

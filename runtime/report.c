@@ -41,53 +41,6 @@ bool report_ranks(Run *run, Error *error) {
     return ok;
 }
 
-/* Warns once of a loss that is no number; training goes on. */
-void warn_of(Run *run, double loss, int64_t epoch, int64_t step) {
-    if (isfinite(loss) || run->warned) return;
-    run->warned = true;
-    fprintf(stderr, "prun: warning: the loss is %s since epoch %lld step %lld: is the learning rate too high?\n",
-            isnan(loss) ? "nan" : "infinite", (long long)epoch, (long long)step);
-}
-
-static void print_loss(Text *text, const char *who, int number, int64_t epoch, int64_t step, double loss) {
-    char digits[NUMBER_MAX];
-    number_print(digits, loss);
-    if (who) text_printf(text, "[%s %d] ", who, number);
-    text_printf(text, "epoch: %lld step: %lld, loss is %s\n", (long long)epoch, (long long)step, digits);
-}
-
-/* data_parallel: the loss of each replica, once, in their order; else rank 0's, or all ranks'. Collective. */
-bool report_losses(Run *run, int64_t epoch, int64_t step, Error *error) {
-    Comm *comm = run->comm;
-    int most = executor_most_slices(run->executor), first, replicas = run->plan.graph.replicas;
-    if (most == 0) return true;
-    bool several = replicas > 0 || run->options->all_ranks;
-    if (several && !executor_gather_losses(run->executor, run->losses, error)) return run->agreed = false;
-    const double *own = run->losses;
-    if (comm->process != 0) return true;
-    if (!several && executor_losses(run->executor, 0, &own) == 0) return true;
-    Text text = {0};
-    for (int r = 0, printed = 0; r < (several ? comm->nranks : 1); r++) {
-        int n = executor_slices(run->executor, r, &first);
-        for (int k = 0; k < n; k++) {
-            double loss = own[(int64_t)r * most + k];
-            warn_of(run, loss, epoch, step);
-            if (replicas == 0)
-                print_loss(&text, several && comm->nranks > 1 ? "rank" : NULL, r, epoch, step, loss);
-            else if (first + k == printed)
-                print_loss(&text,
-                           replicas == 1              ? NULL
-                           : replicas == comm->nranks ? "rank"
-                                                      : "replica",
-                           printed, epoch, step, loss),
-                    printed++;
-        }
-    }
-    bool ok = say(run, &text, error);
-    text_finish(&text);
-    return ok;
-}
-
 static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);

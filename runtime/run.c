@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime/run.h"
+#include "runtime/log.h"
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
 
@@ -276,19 +276,13 @@ static bool checkpoint_if_due(Run *run, Error *error) {
 }
 
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
-    const Settings *settings = &run->plan.graph.settings;
     if (run->verifier && !verifier_before(run->verifier, error)) return run->agreed = false;
     double begin = seconds();
     if (!executor_step(run->executor, epoch, step, error)) return run->agreed = false;
     if (run->nsteps < MAX_TIMED) run->step_seconds[run->nsteps] = seconds() - begin;
     run->nsteps++;
     run->position = (Position){epoch, step, run->position.global_step + 1};
-    if (settings->log_every <= 0 || run->position.global_step % settings->log_every == 0) {
-        if (!report_losses(run, epoch, step, error)) return false;
-    } else {
-        const double *losses;
-        if (run->comm->process == 0 && executor_losses(run->executor, 0, &losses) > 0) warn_of(run, losses[0], epoch, step);
-    }
+    if (!log_step(run, error)) return false;
     if (run->verifier && !verifier_after(run->verifier, epoch, step, error)) return false;
     return checkpoint_if_due(run, error);
 }
@@ -296,11 +290,13 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
 static bool train(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     if (run->options->verbose && !report_ranks(run, error)) return false;
+    if (!log_open(run, error)) return false;
     for (int64_t epoch = run->position.epoch; epoch <= settings->epochs; epoch++)
         for (int64_t step = epoch == run->position.epoch ? run->position.step + 1 : 1; step <= executor_steps(run->executor); step++)
             if (!train_step(run, epoch, step, error)) return false;
     const char *save = run->options->save;
     if (save && !checkpoint_save(run->executor, run->comm, &run->plan, save, false, &run->position, error)) return false;
+    log_pause(run);
     Text text = {0};
     report_time(run, &text);
     bool ok = report_bytes(run, &text, error);
@@ -321,6 +317,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     if (!ok && error.text[0] != '\0') fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it: comm_agree */
     /* The others may be waiting for this rank in a communication. */
     if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code);
+    log_close(&run);
     verifier_destroy(run.verifier);
     executor_destroy(run.executor);
     if (run.comm) run.comm->table->destroy(run.comm);

@@ -5,6 +5,8 @@
 
 enum { MAX_TIMED = 1 << 20 }; /* steps whose times are kept: the first million are enough for a median */
 
+typedef struct RunLog RunLog; /* log.c */
+
 typedef struct Run {
     const RunOptions *options;
     Comm *comm;
@@ -17,6 +19,7 @@ typedef struct Run {
     int nthreads;
     Executor *executor;
     Verifier *verifier;
+    RunLog *log;
     double *losses; /* gathered: nranks times the most slices */
     double *step_seconds;
     int64_t nsteps; /* done by this run */
@@ -30,9 +33,6 @@ int find_state(const Graph *graph, const char *name); /* -1: none */
 
 bool say(Run *run, const Text *text, Error *error); /* to stdout, at once */
 bool report_ranks(Run *run, Error *error);          /* -v: one line a rank. Collective */
-/* data_parallel: the loss of each replica, once, in their order; else rank 0's, or all ranks'. Collective. */
-bool report_losses(Run *run, int64_t epoch, int64_t step, Error *error);
-void warn_of(Run *run, double loss, int64_t epoch, int64_t step); /* once of a loss that is no number; training goes on */
 void report_time(const Run *run, Text *text);
 bool report_bytes(Run *run, Text *text, Error *error); /* what communicators counted, against the plan. Collective */
 bool report_parameters(Run *run, Text *text, Error *error); /* --print. Collective */

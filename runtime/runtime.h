@@ -189,6 +189,7 @@ int data_take(DataSource *data, int input, const Box *box);
  * by a thread of the source's. */
 bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to, Error *error);
 bool data_changes(const DataSource *data); /* false: every step's batch is the same */
+int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas together */
 int64_t data_steps(const DataSource *data); /* of an epoch */
 int64_t data_bytes_read(const DataSource *data); /* from files, headers left out */
 /* numpy's legacy generator: RandomState(seed).random_sample(). */
@@ -208,6 +209,8 @@ typedef struct Executor Executor;
 Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error);
 void executor_destroy(Executor *executor);
 int64_t executor_steps(const Executor *executor);      /* of an epoch */
+int64_t executor_batch(const Executor *executor);      /* rows of a step's batch, all replicas together */
+double executor_rate(const Executor *executor);        /* learning rate of the step done last */
 int64_t executor_data_bytes(const Executor *executor); /* read from files of rows by this process so far, headers left out */
 /* One step of training on every driven rank. */
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error);
@@ -275,6 +278,8 @@ typedef struct RunOptions {
     const char *load, *save;       /* --load, --save: parameters, safetensors; or NULL */
     const char *resume;            /* --resume: "latest", or a checkpoint; or NULL */
     const char *checkpoint;        /* --checkpoint-dir; NULL: beside the plan */
+    const char *metrics;           /* --metrics: file of JSON lines; or NULL */
+    const char *log_directory;     /* --log-dir: a file per rank; or NULL */
     bool all_ranks, verbose;
 } RunOptions;
 /* Processes of the job as its launcher says, 1 without one. */

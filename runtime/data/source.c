@@ -216,6 +216,10 @@ int data_take(DataSource *data, int input, const Box *box) {
     return data->takes.n - 1;
 }
 
+int64_t data_batch(const DataSource *data) {
+    return data->batch;
+}
+
 int64_t data_steps(const DataSource *data) {
     return data->steps;
 }

@@ -1,0 +1,297 @@
+/* log: what is printed as training goes. */
+#include "runtime/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct RunLog {
+    FILE *metrics;       /* rank 0: JSON lines; or NULL */
+    FILE **rank_file;    /* per driven rank; or NULL */
+    int64_t *pid;        /* per rank */
+    int64_t *local_rank; /* per rank */
+    bool terminal, shown; /* a progress line may be shown, is shown */
+    double begin, shown_at, last_at; /* seconds: of training, of the last progress line, of the last loss */
+    int64_t begin_step, last_step;
+    double samples_per_s;
+};
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---------------------------------------------------------------- templates */
+
+static bool is_field(const char *at, size_t n, const char *name) {
+    return strlen(name) == n && memcmp(at, name, n) == 0;
+}
+
+/* digits: "" or ".4f", checked by the compiler. */
+static void put_real(Text *text, double value, const char *digits, size_t n) {
+    char format[16], number[NUMBER_MAX];
+    if (n == 0) {
+        number_print(number, value);
+        text_printf(text, "%s", number);
+    } else if (n < sizeof format - 1 && strspn(digits, ".0123456789") + 1 == n && strchr("efg", digits[n - 1])) {
+        int places = digits[0] == '.' ? atoi(digits + 1) : 6;
+        char letter = digits[n - 1];
+        if (places > 30) places = 30;
+        if (letter == 'e')
+            text_printf(text, "%.*e", places, value);
+        else if (letter == 'f')
+            text_printf(text, "%.*f", places, value);
+        else
+            text_printf(text, "%.*g", places, value);
+    }
+}
+
+static void put_field(Text *text, const char *at, size_t n, const LogFields *f) {
+    const char *colon = memchr(at, ':', n);
+    size_t name = colon ? (size_t)(colon - at) : n, rest = colon ? n - name - 1 : 0;
+    const struct {
+        const char *name;
+        int64_t value;
+    } integers[] = {{"epoch", f->epoch}, {"step", f->step}, {"global_step", f->global_step}, {"steps", f->steps},
+                    {"rank", f->rank},   {"local_rank", f->local_rank}, {"pid", f->pid}};
+    const struct {
+        const char *name;
+        double value;
+    } reals[] = {{"loss", f->loss}, {"lr", f->lr}, {"samples_per_s", f->samples_per_s}};
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        if (is_field(at, name, integers[i].name)) text_printf(text, "%" PRId64, integers[i].value);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (is_field(at, name, reals[i].name)) put_real(text, reals[i].value, colon ? colon + 1 : "", rest);
+}
+
+void log_template(Text *text, const char *format, const LogFields *fields) {
+    for (const char *at = format; *at; at++) {
+        const char *end = *at == '{' ? strchr(at, '}') : NULL;
+        if ((at[0] == '{' && at[1] == '{') || (at[0] == '}' && at[1] == '}')) {
+            text_append(text, at++, 1);
+        } else if (end) {
+            put_field(text, at + 1, (size_t)(end - at - 1), fields);
+            at = end;
+        } else {
+            text_append(text, at, 1);
+        }
+    }
+    text_append(text, "\n", 1);
+}
+
+/* ---------------------------------------------------------------- opening */
+
+static FILE *open_file(const char *path, bool append, Error *error) {
+    FILE *file = fopen(path, append ? "a" : "w");
+    if (!file) error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", path, strerror(errno));
+    return file;
+}
+
+static bool open_files(Run *run, Error *error) {
+    RunLog *log = run->log;
+    const RunOptions *options = run->options;
+    bool resumed = options->resume != NULL;
+    if (options->metrics && run->comm->process == 0 && !(log->metrics = open_file(options->metrics, resumed, error))) return false;
+    if (!options->log_directory) return true;
+    if (mkdir(options->log_directory, 0777) != 0 && errno != EEXIST)
+        return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", options->log_directory, strerror(errno));
+    log->rank_file = arena_alloc(&run->arena, sizeof *log->rank_file * (size_t)run->comm->ndriven);
+    for (int i = 0; i < run->comm->ndriven; i++) {
+        const char *path = arena_printf(&run->arena, "%s/rank_%d.log", options->log_directory, run->comm->first_driven + i);
+        if (!(log->rank_file[i] = open_file(path, resumed, error))) return false;
+    }
+    return true;
+}
+
+bool log_open(Run *run, Error *error) {
+    Comm *comm = run->comm;
+    RunLog *log = run->log = arena_alloc(&run->arena, sizeof *run->log);
+    uint64_t *words = arena_alloc(&run->arena, sizeof *words * (size_t)comm->nprocesses);
+    log->pid = arena_alloc(&run->arena, sizeof *log->pid * (size_t)comm->nranks);
+    log->local_rank = arena_alloc(&run->arena, sizeof *log->local_rank * (size_t)comm->nranks);
+    if (!comm->table->all_gather_words(comm, (uint64_t)getpid() << 32 | (uint32_t)comm->local_rank, words, error)) return run->agreed = false;
+    for (int r = 0; r < comm->nranks; r++) {
+        uint64_t word = words[comm->nprocesses == comm->nranks ? r : 0];
+        log->pid[r] = (int64_t)(word >> 32);
+        log->local_rank[r] = comm->nprocesses == comm->nranks ? (int64_t)(word & 0xffffffffu) : r;
+    }
+    log->terminal = comm->process == 0 && isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb") != 0;
+    log->begin = log->last_at = seconds();
+    log->begin_step = log->last_step = run->position.global_step;
+    return comm_agree(comm, open_files(run, error), error);
+}
+
+void log_close(Run *run) {
+    RunLog *log = run->log;
+    if (!log) return;
+    log_pause(run);
+    if (log->metrics) fclose(log->metrics);
+    for (int i = 0; log->rank_file && i < run->comm->ndriven; i++)
+        if (log->rank_file[i]) fclose(log->rank_file[i]);
+}
+
+/* ---------------------------------------------------------------- the progress line */
+
+void log_pause(Run *run) {
+    if (!run->log || !run->log->shown) return;
+    fputs("\r\033[K", stderr);
+    run->log->shown = false;
+}
+
+static void put_duration(Text *text, double s) {
+    if (s >= 3600)
+        text_printf(text, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
+    else if (s >= 60)
+        text_printf(text, "%.0f min %02.0f s", floor(s / 60), fmod(s, 60));
+    else
+        text_printf(text, "%.0f s", s);
+}
+
+static void show_progress(Run *run, double now, double loss) {
+    RunLog *log = run->log;
+    enum { EVERY_MS = 200 };
+    if (!log->terminal || now - log->shown_at < EVERY_MS / 1000.0) return;
+    const Position *at = &run->position;
+    int64_t total = run->plan.graph.settings.epochs * executor_steps(run->executor), done = (at->epoch - 1) * executor_steps(run->executor) + at->step;
+    double rate = (double)(at->global_step - log->begin_step) / (now - log->begin);
+    Text text = {0};
+    text_printf(&text, "\repoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4g  %.4g samples/s  ", at->epoch, run->plan.graph.settings.epochs,
+                at->step, executor_steps(run->executor), loss, rate * (double)executor_batch(run->executor));
+    if (rate > 0) put_duration(&text, (double)(total - done) / rate);
+    fprintf(stderr, "%s left\033[K", text.at);
+    text_finish(&text);
+    log->shown = true;
+    log->shown_at = now;
+}
+
+/* ---------------------------------------------------------------- losses */
+
+static LogFields fields_of(const Run *run, int rank, double loss) {
+    const Position *at = &run->position;
+    return (LogFields){.epoch = at->epoch, .step = at->step, .global_step = at->global_step, .steps = executor_steps(run->executor), .rank = rank,
+                       .local_rank = run->log->local_rank[rank], .pid = run->log->pid[rank], .loss = loss, .lr = executor_rate(run->executor),
+                       .samples_per_s = run->log->samples_per_s};
+}
+
+/* The line of one loss; who: "rank" or "replica" and its number where several print. */
+static void put_loss(Text *text, const Run *run, const char *who, int number, int rank, double loss) {
+    const Settings *settings = &run->plan.graph.settings;
+    char digits[NUMBER_MAX];
+    if (settings->log && settings->log[0]) {
+        LogFields fields = fields_of(run, rank, loss);
+        log_template(text, settings->log, &fields);
+        return;
+    }
+    number_print(digits, loss);
+    if (who) text_printf(text, "[%s %d] ", who, number);
+    text_printf(text, "epoch: %" PRId64 " step: %" PRId64 ", loss is %s\n", run->position.epoch, run->position.step, digits);
+}
+
+/* Warns once of a loss that is no number; training goes on. */
+static void warn_of(Run *run, double loss) {
+    if (isfinite(loss) || run->warned) return;
+    run->warned = true;
+    log_pause(run);
+    fprintf(stderr, "prun: warning: the loss is %s since epoch %" PRId64 " step %" PRId64 ": is the learning rate too high?\n", isnan(loss) ? "nan" : "infinite",
+            run->position.epoch, run->position.step);
+}
+
+/* Whose losses are printed: all ranks', or one's. */
+static bool prints_all(const Run *run) {
+    const Settings *settings = &run->plan.graph.settings;
+    if (run->options->all_ranks || (settings->log && settings->log[0] && settings->log_rank < 0)) return true;
+    return !(settings->log && settings->log[0]) && run->plan.graph.replicas > 0;
+}
+
+/* data_parallel: the loss of each replica, once, in their order; else one rank's, or all ranks'. Collective. */
+static bool report_losses(Run *run, Text *text, Error *error) {
+    Comm *comm = run->comm;
+    const Settings *settings = &run->plan.graph.settings;
+    int most = executor_most_slices(run->executor), first, replicas = run->plan.graph.replicas;
+    bool all = prints_all(run);
+    int only = settings->log && settings->log[0] && settings->log_rank > 0 && settings->log_rank < comm->nranks ? (int)settings->log_rank : 0;
+    bool gathers = all || only > 0;
+    if (gathers && !executor_gather_losses(run->executor, run->losses, error)) return run->agreed = false;
+    const double *own = run->losses;
+    if (comm->process != 0) return true;
+    if (!gathers && executor_losses(run->executor, 0, &own) == 0) return true;
+    for (int r = all ? 0 : only, printed = 0; r < (all ? comm->nranks : only + 1); r++) {
+        int n = executor_slices(run->executor, r, &first);
+        for (int k = 0; k < n; k++) {
+            double loss = own[(int64_t)(gathers ? r : 0) * most + k];
+            warn_of(run, loss);
+            if (replicas == 0)
+                put_loss(text, run, all && comm->nranks > 1 ? "rank" : NULL, r, r, loss);
+            else if (!all || first + k == printed)
+                put_loss(text, run, replicas == 1 ? NULL : replicas == comm->nranks ? "rank" : "replica", first + k, r, loss), printed++;
+        }
+    }
+    return true;
+}
+
+/* The files of the driven ranks: each its own losses. */
+static bool write_rank_files(Run *run, Error *error) {
+    RunLog *log = run->log;
+    for (int i = 0; log->rank_file && i < run->comm->ndriven; i++) {
+        const double *losses;
+        int rank = run->comm->first_driven + i, n = executor_losses(run->executor, i, &losses);
+        Text text = {0};
+        for (int k = 0; k < n; k++)
+            put_loss(&text, run, NULL, 0, rank, losses[k]);
+        bool ok = fwrite(text.at ? text.at : "", 1, text.n, log->rank_file[i]) == text.n && fflush(log->rank_file[i]) == 0;
+        text_finish(&text);
+        if (!ok) return run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "cannot write the log of rank %d: is the disk full?", rank);
+    }
+    return true;
+}
+
+static void put_json_number(Text *text, const char *key, double value) {
+    char number[NUMBER_MAX];
+    number_print(number, value);
+    text_printf(text, ", \"%s\": %s", key, isfinite(value) ? number : "null");
+}
+
+static bool write_metrics(Run *run, double loss, double now, Error *error) {
+    RunLog *log = run->log;
+    const Position *at = &run->position;
+    Text text = {0};
+    text_printf(&text, "{\"epoch\": %" PRId64 ", \"step\": %" PRId64 ", \"global_step\": %" PRId64, at->epoch, at->step, at->global_step);
+    put_json_number(&text, "loss", loss);
+    put_json_number(&text, "lr", executor_rate(run->executor));
+    put_json_number(&text, "seconds", now - log->begin);
+    put_json_number(&text, "samples_per_s", log->samples_per_s);
+    text_printf(&text, "}\n");
+    bool ok = fwrite(text.at, 1, text.n, log->metrics) == text.n && fflush(log->metrics) == 0;
+    text_finish(&text);
+    return ok || (run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: is the disk full?", run->options->metrics));
+}
+
+bool log_step(Run *run, Error *error) {
+    RunLog *log = run->log;
+    const Settings *settings = &run->plan.graph.settings;
+    const double *losses;
+    double now = seconds();
+    bool due = settings->log_every <= 0 || run->position.global_step % settings->log_every == 0;
+    int n = run->comm->process == 0 ? executor_losses(run->executor, 0, &losses) : 0;
+    if (n > 0) warn_of(run, losses[0]);
+    if (executor_most_slices(run->executor) == 0) return true;
+    if (due) {
+        Text text = {0};
+        if (now > log->last_at) log->samples_per_s = (double)(run->position.global_step - log->last_step) * (double)executor_batch(run->executor) / (now - log->last_at);
+        log->last_at = now;
+        log->last_step = run->position.global_step;
+        bool ok = report_losses(run, &text, error);
+        log_pause(run);
+        ok = ok && (run->comm->process != 0 || say(run, &text, error)) && write_rank_files(run, error);
+        text_finish(&text);
+        if (!ok || (log->metrics && n > 0 && !write_metrics(run, losses[0], now, error))) return false;
+    }
+    if (n > 0) show_progress(run, now, losses[0]);
+    return true;
+}

@@ -1,0 +1,17 @@
+/* log: what is printed as training goes: the line of each loss, a progress line on a terminal, metrics as JSON lines, a file per rank. */
+#pragma once
+#include "runtime/run.h"
+
+/* Prepares all of it: opens files, learns every rank's process. Collective. */
+bool log_open(Run *run, Error *error);
+void log_close(Run *run);
+/* After a step. Prints where one is due. Collective where it is. */
+bool log_step(Run *run, Error *error);
+/* Removes the progress line, so that something else can be printed. */
+void log_pause(Run *run);
+/* A template with its fields filled in, and a line feed: "{global_step}/{steps} loss:{loss}", "{loss:.4f}", "{{". */
+typedef struct LogFields {
+    int64_t epoch, step, global_step, steps, rank, local_rank, pid;
+    double loss, lr, samples_per_s;
+} LogFields;
+void log_template(Text *text, const char *format, const LogFields *fields);

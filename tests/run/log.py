@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""What prun prints as training goes: templates, a progress line on a terminal, metrics, a file per rank."""
+import json
+import os
+import pty
+import re
+import subprocess
+import time
+import unittest
+
+import harness
+from harness import Case, edited, run
+
+LINE = 'log_every = 50;\n    log "%s";'
+
+
+class Log(Case):
+    def net(self, template, more=()):
+        """OneFlow's quick start with a log line."""
+        return self.write("net.dsl", edited(self.sample("oneflow_ddp.dsl"), ("log_every = 50;", 'log_every = 50;\n    log %s;' % template), *more))
+
+    def plan(self, template, more=()):
+        return self.compile(self.net(template, more), "net.plan", "--ranks", 2)
+
+    def test_oneflows_lines_come_out_whole(self):
+        plan = self.plan('"{global_step}/{steps} loss:{loss}" on all')
+        for result in (self.local(plan, 2), self.mpi(plan, 2)):
+            lines = [line for line in self.ok(result).out.splitlines() if "loss:" in line]
+            self.assertEqual(len(lines), 20)
+            self.assertEqual(lines[0], "50/500 loss:0.00025336415274068713")
+            self.assertEqual(lines[1], "50/500 loss:0.004111831542104483")
+            self.assertEqual(sorted(lines[-2:]), ["500/500 loss:4.547473508864641e-12", "500/500 loss:6.184563972055912e-11"])
+
+    def test_fields_digits_braces_and_one_rank(self):
+        plan = self.plan('"{{{rank}}} e{epoch} s{step} {loss:.3e} lr={lr} {local_rank}" on rank 1')
+        lines = [line for line in self.ok(self.local(plan, 2)).out.splitlines() if line.startswith("{")]
+        self.assertEqual(len(lines), 10)
+        self.assertEqual(lines[0], "{1} e1 s50 4.112e-03 lr=0.01 1")
+        plan = self.plan('"{pid} {samples_per_s:.1f}" on all')
+        done = self.ok(self.mpi(plan, 2))
+        pids = {line.split()[0] for line in done.out.splitlines() if re.match(r"\d+ \d+\.\d$", line)}
+        self.assertEqual(len(pids), 2, "a process a rank")
+
+    def test_wrong_templates_are_diagnosed(self):
+        for template, words in (('"{los}"', "log has no field {los}"), ('"{loss:.4}"', "digits are those of a real number"), ('"{loss"', "not closed"),
+                                ('"{loss}" on rank 2', "the rank is 0 to 1, not 2"), ('"{loss}" on some', "a log is on rank 0"), ("3", "")):
+            done = run([harness.pcc, self.net(template), "--ranks", 2, "-o", self.path("x.plan")])
+            self.assertEqual(done.code, 1, done)
+            self.assertIn(words, done.err)
+
+    def test_a_file_per_rank_and_metrics_as_json_lines(self):
+        plan = self.plan('"{global_step} {loss}"')
+        for result in (self.local(plan, 2, "--log-dir", self.path("a"), "--metrics", self.path("a.json")),
+                       self.mpi(plan, 2, "--log-dir", self.path("b"), "--metrics", self.path("b.json"))):
+            self.ok(result)
+        for folder in "ab":
+            for rank, last in ((0, "4.547473508864641e-12"), (1, "6.184563972055912e-11")):
+                lines = self.read(folder, "rank_%d.log" % rank).decode().splitlines()
+                self.assertEqual(len(lines), 10)
+                self.assertEqual(lines[-1], "500 " + last)
+            metrics = [json.loads(line) for line in self.read(folder + ".json").decode().splitlines()]
+            self.assertEqual([m["global_step"] for m in metrics], list(range(50, 501, 50)))
+            self.assertEqual(metrics[-1]["loss"], 4.547473508864641e-12)
+            self.assertEqual(sorted(metrics[0]), ["epoch", "global_step", "loss", "lr", "samples_per_s", "seconds", "step"])
+        self.assertFails(self.local(plan, 2, "--metrics", self.path("no", "such")), 3, "cannot be written")
+
+    def test_a_terminal_sees_progress_and_a_file_does_not(self):
+        plan = self.plan('"{loss}"', [("steps     = 500;", "steps     = 300000;"), ("log_every = 50", "log_every = 300000")])
+        self.assertNotIn("samples/s", self.ok(self.local(plan, 2)).err)
+        main, other = pty.openpty()
+        child = subprocess.Popen([harness.prun, "--ranks", "2", plan], stdout=subprocess.DEVNULL, stderr=other, env={**os.environ, "TERM": "xterm"})
+        os.close(other)
+        seen, deadline = b"", time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                got = os.read(main, 4096)
+            except OSError:
+                break
+            if not got:
+                break
+            seen += got
+        self.assertEqual(child.wait(), 0)
+        os.close(main)
+        self.assertRegex(seen.decode(), r"epoch 1/1  step \d+/300000  loss \S+  \S+ samples/s  .* left")
+        self.assertTrue(seen.decode().rstrip().endswith("\x1b[K"), "removed at the end")
+
+
+if __name__ == "__main__":
+    harness.main()
