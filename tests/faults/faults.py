@@ -150,8 +150,18 @@ seed(unit("compiler", "reshard"),
      ("equal conversions twice", "compiler/reshard.c", "made->comm == kind && g->values.at[v].layout == layout) return v;", "made->comm == kind && false) return v;"),
      ("a loss as it was computed", "compiler/reshard.c", "c->spmd.loss = bring(&r, at_home[g->loss], c->loss_need);", "c->spmd.loss = g->loss;"))
 seed(unit("compiler", "collectives"),
-     ("collectives at -O1 too", "compiler/collectives.c", "if (c->options->optimize < 2) return true;", "if (c->options->optimize < 1) return true;"),
-     ("the dearest source", "compiler/collectives.c", "if (!cheaper(other, best)) continue;", "if (cheaper(other, best)) continue;"))
+     ("collectives at -O1 too", "compiler/collectives.c", "if (c->options->optimize < 2) return true;", "if (c->options->optimize < 1) return true;"))
+seed(unit("compiler", "tree"),
+     ("the dearest tree", "compiler/tree.c", "if (!tree || cost_compare(sum, best) >= 0) continue;", "if (!tree || (code > 0 && cost_compare(sum, best) <= 0)) continue;"))
+seed(unit("compiler", "partial"),
+     ("sums passed on at any price", "compiler/partial.c", "if (tie ? cost_not_worse(after, before) : cost_better(after, before)) return true;", "return true;"),
+     ("sums put off for nothing", "compiler/partial.c", "        back(flow);\n", ""))
+seed(unit("compiler", "place"),
+     ("gradients gathered when they are large", "compiler/place.c", "if (better && cost_compare(gain, least) < 0) {", "if (false) {"))
+seed(unit("compiler", "buckets"),
+     ("a bucket without end", "compiler/buckets.c", "if (bucket->source_bytes < limit) continue;", "continue;"),
+     ("all gradients kept until the end", "compiler/buckets.c", "for (; flight > most && oldest < b; oldest++) {", "for (; false && oldest < b; oldest++) {"),
+     ("proof: a bucket torn apart", "proof/check.c", "if (!bucket_wait(walk, step, walk->pending[step->request])) return false;", ""))
 seed(unit("compiler", "schedule"),
      ("no one waits", "compiler/schedule.c", "if (node->comm != COMM_STRIDED_SLICE) emit(s, n, true);", ""),
      ("a write before the last reader", "compiler/schedule.c", "if (node->op == OP_write && last_reader[node->state] > ready) ready = last_reader[node->state];", "if (node->op == OP_write) ready = 0;"))
@@ -216,6 +226,83 @@ seed(unit("proof", "check"),
      ("proof: conversions unseen", "proof/check.c", "if (shown_before(shown, step->comm, from->layout, to->layout, &value->type.shape)) return true;", "return true;"),
      ("proof: leaves anywhere", "proof/check.c", "if (node->op != OP_input || node->state != instance->at) return", "if (false) return"),
      ("proof: a write of another value", "proof/check.c", "node->state != step->state || node->in[0] != instance->value) return", "node->state != step->state) return"))
+# ---------------------------------------------------------------- what the proof must refuse, while pcc compiles (PROOF.md 3)
+seed(PROVED,
+     ("proved: a holder that agrees in nothing", "ir/box.c", "    at += part - only(m->source, m->nsource, at);\n    at += number_of(m->summed", "    at = part;\n    at += number_of(m->summed"),
+     ("proved: a holder of the next part", "ir/box.c", "    at += part - only(m->source, m->nsource, at);\n    at += number_of(m->summed", "    (void)part;\n    at += number_of(m->summed"),
+     ("proved: one term twice", "ir/box.c", "piece.from = holder(m, rank, parts->part, piece.term);", "piece.from = holder(m, rank, parts->part, piece.term ? piece.term - 1 : 0);"),
+     ("proved: owners that hold no term", "ir/box.c", "if (count > 0) *ranks = (Ranks){.count = count, .list = m->list};\n        return;\n    }\n    *ranks = (Ranks){0};", "if (count > 0) *ranks = (Ranks){.count = count, .list = m->list};\n        return;\n    }\n    needers(m, rank, ranks);\n    if (part >= 0) return;"),
+     ("proved: owners in the other order", "ir/box.c", "piece.from = order_rank(m->to_order, ranks_at(&own, i));", "piece.from = order_rank(m->to_order, ranks_at(&own, own.count - 1 - i));"),
+     ("proved: a group in the other order", "ir/box.c", "members[i] = leader + number_of(digits, n, i);", "members[i] = leader + number_of(digits, n, count - 1 - i);"),
+     ("proved: an uneven boundary", "ir/box.c", "*begin += part * each + (part < rest ? part : rest);", "*begin += part * each + (part < rest ? part : rest - (rest > 1));"),
+     ("proved: the longer parts last", "ir/box.c", "*begin += part * each + (part < rest ? part : rest);\n    *end = *begin + each + (part < rest);",
+      "*begin += part * each + (part > parts - rest ? part - (parts - rest) : 0);\n    *end = *begin + each + (part >= parts - rest);"),
+     ("proved: groups that are not kept apart", "ir/box.c", "void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {", "void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {\n    kind = COMM_EXCHANGE;"))
+seed(PROVED,
+     ("proved: a sum over a superset of the digits", "strategies/redistribute.c", "conversion_step(conversion, COMM_ALL_REDUCE, &next);\n        at = next;\n    }\n    for (int d = 0; d < shape->ndim; d++) {\n        Digit common",
+      "Layout more = next;\n        with_list(&more, 0, layout_list(&more, 0), layout_count(&more, 0) - (layout_count(&more, 0) > 0), &next);\n        conversion_step(conversion, COMM_ALL_REDUCE, &next);\n        at = next;\n    }\n    for (int d = 0; d < shape->ndim; d++) {\n        Digit common"),
+     ("proved: a reduction called a gather", "strategies/redistribute.c", "conversion_step(conversion, COMM_ALL_REDUCE, &next);\n        at = next;\n    }\n    for (int d = 0; d < shape->ndim; d++) {\n        Digit common", "conversion_step(conversion, COMM_ALL_GATHER, &next);\n        at = next;\n    }\n    for (int d = 0; d < shape->ndim; d++) {\n        Digit common"),
+     ("proved: an all_to_all called a gather", "strategies/redistribute.c", "*kind = COMM_ALL_TO_ALL;", "*kind = COMM_ALL_GATHER;"),
+     ("proved: what moves is a slice", "strategies/redistribute.c", "if (bound->total == 0) {", "if (bound->max < shape->dim[0]) {"))
+seed(PROVED,
+     ("proved: a product's rows for its columns", "ir/shapes.c", "rule->in[1][dim_kb] = (int8_t)fk;\n    rule->in[1][dim_n] = (int8_t)fn;", "rule->in[1][dim_kb] = (int8_t)(ka == n ? fn : fk);\n    rule->in[1][dim_n] = (int8_t)(ka == n ? fk : fn);"),
+     ("proved: a transposition's letters", "ir/shapes.c", "add_result_dim(rule, (int)from, in[0].shape.dim[from]);", "add_result_dim(rule, in[0].shape.dim[0] == in[0].shape.dim[ndim - 1] ? ndim - 1 - (int)from : (int)from, in[0].shape.dim[from]);"),
+     ("proved: a reshape that need not divide", "ir/shapes.c", "rule->factor[f].divides = !single;", "rule->factor[f].divides = false;"),
+     ("proved: a bias on every rank of a sum", "ir/ops.def", "OP(add,      .title = \"Add\", .op_class = OP_CLASS_USER, .ins = \"a, b\", .dtypes = DTYPES_ANY, .letters = \"..., ...->...\", .linear = LINEAR_JOINT",
+      "OP(add,      .title = \"Add\", .op_class = OP_CLASS_USER, .ins = \"a, b\", .dtypes = DTYPES_ANY, .letters = \"..., ...->...\", .linear = LINEAR_EACH", "ir/rule.c"),
+     ("proved: a product of two sums", "ir/ops.def", "OP(mul,      .title = \"Mul\", .op_class = OP_CLASS_USER, .ins = \"a, b\", .dtypes = DTYPES_ANY, .letters = \"..., ...->...\", .linear = LINEAR_EACH",
+      "OP(mul,      .title = \"Mul\", .op_class = OP_CLASS_USER, .ins = \"a, b\", .dtypes = DTYPES_ANY, .letters = \"..., ...->...\", .linear = LINEAR_JOINT", "ir/rule.c"),
+     ("proved: squares of terms", "ir/ops.def", "OP(square,   .title = \"Square\", .op_class = OP_CLASS_USER, .ins = \"x\", .dtypes = DTYPES_ANY, .letters = \"...->...\", .linear = LINEAR_NONE",
+      "OP(square,   .title = \"Square\", .op_class = OP_CLASS_USER, .ins = \"x\", .dtypes = DTYPES_ANY, .letters = \"...->...\", .linear = LINEAR_JOINT", "ir/rule.c"),
+     ("proved: a contraction that owes no sum", "ir/graph.c", "if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))", "if (false)"),
+     ("proved: a partial operand let through", "compiler/reshard.c", "if (from == to) return value;", "if (from == to || layout_is_partial(from)) return value;"),
+     ("proved: a step's results stay complete", "compiler/partial.c", "flow->layout[node->out[k]] = pass->layout[k];", ""),
+     ("proved: a conversion from a neighbour's layout", "compiler/collectives.c", "target->parent < 0 ? c->flow->layout[root] :", "target->parent < 0 ? target->layout :"),
+     ("proved: a target made from another branch", "compiler/collectives.c", "if (targets->at[i].layout == layout) return make(r, root, &wanted[root], i);", "return make(r, root, &wanted[root], 0);"))
+seed(PROVED,
+     ("proved: no one waits", "compiler/schedule.c", "if (node->comm != COMM_STRIDED_SLICE) emit_all(s, n, true);", ""),
+     ("proved: a source that ends at the start", "compiler/memory.c", "a->last[node->in[k]] = i;", "if (!c->order.at[i].wait) a->last[node->in[k]] = i;"),
+     ("proved: an operand overwritten that is read again", "compiler/memory.c", "a->last[from] != step ||", ""))
+seed(PROVED,
+     ("proved: x / 2 is x", "compiler/simplify.c", "keeps_a && is_constant(g, b, 1)) return a;", "keeps_a && (is_constant(g, b, 1) || is_constant(g, b, 2))) return a;"),
+     ("proved: 2 x is x", "compiler/simplify.c", "if (node->op == OP_mul && keeps_b && is_constant(g, a, 1)) return b;", "if (node->op == OP_mul && keeps_b && is_constant(g, a, 2)) return b;"),
+     ("proved: any transpositions are inverse", "compiler/simplify.c", "if (permutation(inner, ndim, permutation(node, ndim, i)) != i) return -1;", "(void)permutation(inner, ndim, i);"),
+     ("proved: -x is x", "compiler/simplify.c", "if (inner->op != node->op || inner->hint != NULL) return -1;", "if (node->op == OP_neg) return node->in[0];\n    if (inner->op != node->op || inner->hint != NULL) return -1;"),
+     ("proved: equal but for attributes", "compiler/simplify.c", "if (!attr_equal(&a->attr[i], &b->attr[i])) return false;", "(void)attr_equal;"),
+     ("proved: a square that is a sum", "ir/adjoint.c", "int square = graph_emit(graph, OP_mul,", "int square = graph_emit(graph, OP_add,"))
+seed(PROVED,
+     ("proved: the last gradient instead of their sum", "compiler/grad.c", "if (grad[value] < 0) {\n        grad[value] = dy;", "if (true) {\n        grad[value] = dy;"),
+     ("proved: a dropped adjoint", "compiler/grad.c", "if (dx[i] >= 0 && active[node.in[i]]) accumulate", "if (dx[i] >= 0 && active[node.in[i]] && !(i == 1 && node.op == OP_sub)) accumulate"),
+     ("proved: products forgotten where there are others", "compiler/grad.c", "if (others >= 0) accumulate(g, grads->sum, value, others);", ""),
+     ("proved: the gradient of 2 losses", "compiler/grad.c", "g->values.at[g->loss].type, NULL, 1, \"d_loss\"", "g->values.at[g->loss].type, NULL, 2, \"d_loss\""),
+     ("proved: a product's gradient transposed", "ir/adjoint.c", "int value = graph_emit_gradient(graph, node, OP_einsum, in, part, 2, complete ? wanted : PART_NONE, attr, name);",
+      "if (dy_first && other_type->shape.ndim == 2 && other_type->shape.dim[0] == other_type->shape.dim[1]) {\n        char *letters = (char *)attr[0].text, letter = letters[3];\n"
+      "        letters[3] = letters[4], letters[4] = letter;\n        part[0] = part[1] = PART_NONE;\n    }\n    int value = graph_emit_gradient(graph, node, OP_einsum, in, part, 2, complete ? wanted : PART_NONE, attr, name);"),
+     ("proved: a transpose that is its own inverse", "ir/adjoint.c", "attr[0].ints[perm->ints[d] < 0 ? perm->ints[d] + perm->n : perm->ints[d]] = d;\n    dx[0] = emit1(graph, node, OP_transpose, dy[0], PART_OUT, 0,",
+      "attr[0].ints[d] = perm->ints[d];\n    dx[0] = emit1(graph, node, OP_transpose, dy[0], PART_NONE, PART_NONE,"),
+     ("proved: a mean's gradient without its count", "ir/adjoint.c", "adjoint_of_reduction(graph, node, OP_mean_grad, dy[0]);", "adjoint_of_reduction(graph, node, OP_sum_grad, dy[0]);"),
+     ("proved: a quotient's gradient without a factor", "ir/adjoint.c", "int product = emit2(graph, node, OP_mul, scaled, PART_OUT, y, PART_OUT, PART_OUT, grad_name(graph, node, 1));", "int product = scaled;"),
+     ("proved: a quotient's gradient of the wrong sign", "ir/adjoint.c", "dx[1] = emit1(graph, node, OP_neg, unbroadcast(graph, node, product, 1), 1, 1, NULL, grad_name(graph, node, 1));", "dx[1] = unbroadcast(graph, node, product, 1);"),
+     ("proved: the gradient of a difference", "ir/adjoint.c", "dx[1] = emit1(graph, node, OP_neg, sum, 1, 1, NULL, grad_name(graph, node, 1));", "dx[1] = sum;"),
+     ("proved: exp has the gradient of relu", "ir/adjoint.c", "dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]);", "dx[0] = adjoint_of_result(graph, node, OP_relu_grad, dy[0]);"),
+     ("proved: relu has the gradient of tanh", "ir/adjoint.c", "dx[0] = adjoint_of_result(graph, node, OP_relu_grad, dy[0]);", "dx[0] = adjoint_of_result(graph, node, OP_tanh_grad, dy[0]);"),
+     ("proved: parts joined in another order", "ir/adjoint.c", "in[o] = dy[o] >= 0 ? dy[o] :", "in[forward.nout - 1 - o] = dy[o] >= 0 ? dy[o] :"))
+seed(MUTANTS,
+     ("void: reads before the wait", "proof/check.c", "if (walk->readable[i] >= walk->step) return", "if (walk->defined[i] >= walk->step) return"),
+     ("void: another operand", "proof/check.c", "if (instance->value != node->in[k]) return", "if (false) return"),
+     ("void: another result", "proof/check.c", "if (instance->value != node->out[k]) return", "if (false) return"),
+     ("void: leaves anywhere", "proof/check.c", "if (node->op != OP_input || node->state != instance->at) return", "if (false) return"),
+     ("void: other states", "proof/check.c", "if (node->state != instance->at || node->version != instance->version)", "if (false)"),
+     ("void: another value sent", "proof/check.c", "if (from->value != to->value) return", "if (false) return"),
+     ("void: conversions unseen", "proof/check.c", "if (shown_before(shown, step->comm, from->layout, to->layout, &value->type.shape)) return true;", "return true;"),
+     ("void: sources need not last", "proof/check.c", "if (!use(walk, start->in[0], walk->step)) return false;", ""),
+     ("void: a loss that is not whole", "proof/check.c", "if (layout_count(loss->layout, list)) return reject(", "if (false) return reject("),
+     ("void: another loss", "proof/check.c", "if (loss->value != graph->loss) return", "if (false) return"),
+     ("void: overlapping values", "proof/memory.c", "if (at < nlive && live[at].begin < range.end) {", "if (false) {"),
+     ("void: any layouts of a kernel", "proof/operators.c", "} else if (!own_list_same(where[letter], list[letter], layout, d, letters->size[letter])) {", "} else if (false) {"),
+     ("void: any sums of a kernel", "proof/operators.c", "if (!set_equal(&result, &partial)) {", "if (false) {"),
+     ("void: any pattern of a collective", "proof/layout.c", "    if (!ok) snprintf(why, n, \"the layouts are not those of %s\"", "    ok = true;\n    if (!ok) snprintf(why, n, \"the layouts are not those of %s\""))
+
 
 # ---------------------------------------------------------------- runtime
 seed(unit("runtime", "kernels"),
