@@ -16,6 +16,7 @@ class Check:
     command: list
     env: dict = dataclasses.field(default_factory=dict)
     mpi: bool = False
+    status: int = 0  # with a fault the check must end so; 0: with anything but 0
 
 
 def unit(folder, name, tests="*"):
@@ -45,6 +46,10 @@ FUZZ_LANG = Check("fuzz corpus, language", "tests/fuzz/replay-lang", ["{program}
 FUZZ_PLAN = Check("fuzz corpus, plan", "tests/fuzz/replay-plan", ["{program}", *files("tests/fuzz/plan/*")])
 DUMPS = Check("golden dumps", "compiler/pcc", ["sh", "{root}/tests/golden/golden.sh", "{pcc}"])
 CLI = Check("command line of pcc", "compiler/pcc", ["sh", "{root}/tests/compiler/cli.sh", "{pcc}"])
+# pcc itself refuses, with 70, to write a plan that its proof does not hold for; any other end is no answer.
+PROVED = Check("refused by the proof", "compiler/pcc", ["sh", "{root}/tests/faults/refused.sh", "{pcc}"], status=70)
+# A check of the proof that is void lets wrong plans through.
+MUTANTS = Check("mutants", "tests/proof/test-proof-mutants", ["{program}", "-j1", "--fail-fast"], {"PCC_MUTANTS": "600"})
 LAYERS = Check("layers", None, ["sh", "{root}/tests/layers.sh", "."])
 
 

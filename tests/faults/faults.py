@@ -1,7 +1,7 @@
 """Faults, one a row: a file, text that occurs in it once, what replaces it, and the check that must then fail."""
 import dataclasses
 
-from checks import ABORT, CLI, DIFFERENCES, DUMPS, ERRORS, FUZZ_LANG, FUZZ_PLAN, LANGUAGE, LATE, LAYERS, OPS, Check, commtest, script, unit
+from checks import ABORT, CLI, DIFFERENCES, DUMPS, ERRORS, FUZZ_LANG, FUZZ_PLAN, LANGUAGE, LATE, LAYERS, MUTANTS, OPS, PROVED, Check, commtest, script, unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ seed(unit("ir", "plan"),
 seed(unit("ir", "scan"),
      ("numbers without an upper limit", "ir/scan.c", "if (!fits || number < min || number > max)", "if (!fits || number < min)"))
 seed(unit("ir", "verify"),
-     ("any rule", "ir/verify.c", "if (!rule_equal(&rule, node->rule, in, node->nin, node->nout)) return", "if (false) return"),
+     ("any rule", "ir/verify.c", "if (rule.nout != node->nout || !rule_equal(&rule, node->rule, in, node->nin, node->nout)) return", "if (false) return"),
      ("operands made later", "ir/verify.c", "if (producer < 0 || producer >= id)", "if (producer < 0)"))
 seed(unit("ir", "diag"),
      ("carets by bytes", "ir/diag.c", "if (!is_continuation(line[i])) putc('~', out);", "putc('~', out);"),
@@ -123,9 +123,9 @@ seed(unit("strategies", "hints"),
       "score += all.at[(size_t)i * all.nfactors + f] != wanted[f];"),
      ("one axis for two indices", "strategies/hints.c", "if (hint->named && !check_axes_of_factors(&check, node, hint, use)) return false;", ""))
 seed(unit("strategies", "propagate"),
-     ("the most arithmetic wins", "strategies/propagate.c", "better = class->flops[i] < class->flops[best];", "better = class->flops[i] > class->flops[best];"),
+     ("the most arithmetic wins", "strategies/propagate.c", "return class->flops[a] < class->flops[b] ? BY_FLOPS : -BY_FLOPS;", "return class->flops[a] > class->flops[b] ? BY_FLOPS : -BY_FLOPS;"),
      ("the last tuple wins", "strategies/propagate.c", "return x[f] < y[f] ? -1 : 1;", "return x[f] < y[f] ? 1 : -1;"),
-     ("hints do not reach producers", "strategies/propagate.c", "reach(p, producer[k], hint, queue, &nqueue);", ";"))
+     ("hints do not reach producers", "strategies/propagate.c", "reach(p, producer[k], queue[i], hint, queue, &nqueue);", ";"))
 seed(unit("strategies", "pair"),
      ("links that hold of themselves", "strategies/pair.c", "solutions /= pair->atom[f].size;", "solutions /= 1;"))
 seed(unit("strategies", "traffic"),
@@ -135,7 +135,7 @@ seed(unit("strategies", "redistribute"),
      ("a collective above the bound", "strategies/redistribute.c", "if (received.total > bound->total) kind = COMM_EXCHANGE;", ""),
      ("gathers of more than differs", "strategies/redistribute.c", "if (!with_list(&at, d, common, n, &next)) continue;", "if (!with_list(&at, d, common, n - (n > 0), &next)) continue;"),
      ("an exchange from a rank that has it not", "ir/box.c", "piece.from = holder(m, rank, parts->part, piece.term);", "piece.from = holder(m, rank, parts->part / 2, piece.term);"),
-     ("shares of which one is lost", "ir/box.c", "if (piece.from != rank && !fn(context, &piece)) return false;", "if (piece.from > rank && !fn(context, &piece)) return false;"),
+     ("shares of which one is lost", "ir/box.c", "ranks_at(&own, i));\n        if (piece.from != piece.to && !fn(context, &piece)) return false;", "ranks_at(&own, i));\n        if (piece.from > piece.to && !fn(context, &piece)) return false;"),
      ("a sum of one term less", "ir/box.c", "for (piece.term = 0; piece.term < m->nterms; piece.term++) {", "for (piece.term = m->nterms > 1; piece.term < m->nterms; piece.term++) {"))
 
 # ---------------------------------------------------------------- compiler
@@ -163,8 +163,8 @@ seed(unit("compiler", "buckets"),
      ("all gradients kept until the end", "compiler/buckets.c", "for (; flight > most && oldest < b; oldest++) {", "for (; false && oldest < b; oldest++) {"),
      ("proof: a bucket torn apart", "proof/check.c", "if (!bucket_wait(walk, step, walk->pending[step->request])) return false;", ""))
 seed(unit("compiler", "schedule"),
-     ("no one waits", "compiler/schedule.c", "if (node->comm != COMM_STRIDED_SLICE) emit(s, n, true);", ""),
-     ("a write before the last reader", "compiler/schedule.c", "if (node->op == OP_write && last_reader[node->state] > ready) ready = last_reader[node->state];", "if (node->op == OP_write) ready = 0;"))
+     ("no one waits", "compiler/schedule.c", "if (node->comm != COMM_STRIDED_SLICE) emit_all(s, n, true);", ""),
+     ("a write before the last reader", "compiler/schedule.c", "if (last_reader[node->state] > key[n]) key[n] = last_reader[node->state];", "key[n] = 0;"))
 seed(unit("compiler", "memory"),
      ("a source that ends at the start", "compiler/memory.c", "a->last[node->in[k]] = i;", "if (!c->order.at[i].wait) a->last[node->in[k]] = i;"),
      ("an operand overwritten that is read again", "compiler/memory.c", "a->last[from] != step ||", ""))
@@ -177,27 +177,27 @@ seed(unit("compiler", "pipeline"),
 seed(unit("compiler", "dump"),
      ("a slice from the tensor's begin", "compiler/dump.c", "begin[d] = target.begin[d] - source.begin[d];", "begin[d] = target.begin[d];"))
 seed(unit("compiler", "stats"),
-     ("bytes received as bytes sent", "compiler/stats.c", "kind->sent += traffic.sent.max * bytes;", "kind->sent += traffic.received.max * bytes * 2;"))
+     ("bytes received as bytes sent", "compiler/stats.c", "kind->sent += moves.at[i].sent.max;", "kind->sent += moves.at[i].received.max * 2;"))
 seed(unit("compiler", "redistribute"),
      ("JSON of the bound alone", "compiler/redistribute.c", "c->received.total, c->received.max, c->sent.total", "c->bound.total, c->bound.max, c->sent.total"))
 seed(CLI,
      ("a certificate that outlives an edit", "compiler/check.c", "plan->certificate = NULL;", ""),
-     ("a check that proves nothing", "compiler/check.c", "|| !proof_check(&plan, NULL, &proof, &error)) {", "|| false) {"),
+     ("a check that proves nothing", "compiler/check.c", "&& proof_check(&plan, &options->proof, &proof, &error) &&", "&& true &&"),
      ("a plan that is not proved", "compiler/emit.c", "if (!c->options->prove) return true;", "return true;"))
 seed(DUMPS,
      ("another rank's slice", "compiler/dump.c", "layout_box(to->layout, &to->type.shape, v->rank, &target);", "layout_box(to->layout, &to->type.shape, 0 * v->rank, &target);"),
-     ("an AllReduce that is not there", "strategies/redistribute.c", "conversion_step(conversion, COMM_ALL_REDUCE, &next);", "conversion_step(conversion, COMM_EXCHANGE, &next);"),
+     ("an AllReduce that is not there", "strategies/redistribute.c", "conversion_step(conversion, COMM_ALL_REDUCE, &next);\n        at = next;", "conversion_step(conversion, COMM_EXCHANGE, &next);\n        at = next;"),
      ("another way to the same plan", "compiler/schedule.c", "enum { WINDOW = 8 };", "enum { WINDOW = 2 };"))
 
 # ---------------------------------------------------------------- proof
 seed(unit("proof", "layout"),
-     ("groups of a reduction that are not kept apart", "ir/box.c", "if (kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) return;", "if (kind < NCOMMS) return;"),
-     ("holder differs in a summed digit", "ir/box.c", "part - only(m->summed, m->nsummed, rank)", "part - 0 * only(m->summed, m->nsummed, rank)"),
+     ("groups of a reduction that are not kept apart", "ir/box.c", "if ((kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) || !agree) return;", "if (kind < NCOMMS || !agree) return;"),
+     ("holder differs in a summed digit", "ir/box.c", "number_of(m->summed, m->nsummed, term) - only(m->summed, m->nsummed, at);", "number_of(m->summed, m->nsummed, term);"),
      ("holder of another part", "ir/box.c", "piece.from = holder(m, rank, parts->part, piece.term);", "piece.from = holder(m, rank, parts->part / 2, piece.term);"),
      ("owners: all needers, not those that hold a term", "ir/box.c", "        if (in_target && in_source && digit_of(d, rank) != digit_of(d, part)) {", "        if (in_target || in_source) {"),
-     ("owners: shares in another order", "ir/box.c", "        piece.from = ranks_at(&own, i);", "        piece.from = ranks_at(&own, own.count - 1 - i);"),
+     ("owners: shares in another order", "ir/box.c", "order_rank(m->to_order, ranks_at(&own, i));", "order_rank(m->to_order, ranks_at(&own, own.count - 1 - i));"),
      ("group in another order", "ir/box.c", "        members[i] = leader + number_of(digits, n, i);", "        members[i] = leader + number_of(digits, n, count - 1 - i);"),
-     ("a sender skips a receiver", "ir/box.c", "if (piece.to == rank || !box_intersect", "if (piece.to <= rank || !box_intersect"),
+     ("a sender skips a receiver", "ir/box.c", "if (receiver == rank ||", "if (receiver <= rank ||"),
      ("an uneven boundary", "ir/box.c", "(part < rest ? part : rest);", "(part < rest ? part : 0);"),
      ("the last parts one longer", "ir/box.c", "*end = *begin + each + (part < rest);", "*end = *begin + each + (part >= parts - rest);"),
      ("a piece outside its box", "ir/box.c", "if (end > p->within.end[dim]) end =", "if (end > p->within.end[dim] + 1) end ="),
@@ -209,13 +209,12 @@ seed(unit("proof", "operators"),
      ("proof: any partial operand", "proof/operators.c", "if (!legal) return fail(", "if (false) return fail("),
      ("proof: a product is linear in both at once", "proof/operators.c", "(letters->pass == PASS_ONE && npartial == 1)", "letters->pass == PASS_ONE"),
      ("proof: sums over other digits", "proof/operators.c", "if (!set_equal(&owed[i], &owed[which])) return", "if (false) return"),
-     ("proof: a maximum for a sum", "proof/operators.c", "if (r != REDUCE_SUM && layout_count(out[k], out[k]->ndim + r)) return", "if (false) return"),
+     ("proof: a maximum for a sum", "proof/operators.c", "if (r != REDUCE_SUM && r != (int)letters->owes && layout_count(out[k], out[k]->ndim + r))", "if (false)"),
      ("proof: a repeated dimension that is split", "proof/operators.c", "if (layout_count(layout, d)) return fail(why, n, \"a dimension that must be whole is split\");", ""),
      ("proof: one digit for two indices", "proof/operators.c", "if (!set_add_list(&all, layout, d)) return", "if (set_add_list(&all, layout, d), false) return"),
      ("proof: a reshape of any digits", "proof/operators.c", "if (ni != nj || memcmp(", "if (false && memcmp("))
 seed(unit("proof", "check"),
-     ("proof: any result", "proof/operators.c", "if (!set_equal(&result, &partial)) {", "if (false) {"),
-     ("proof: any split along a shared index", "proof/operators.c", "} else if (!own_list_same(where[letter], list[letter], layout, d, letters->size[letter])) {", "} else if (false) {"),
+     ("proof: steps twice", "proof/check.c", "if (walk->defined[i] != NEVER) return reject(", "if (false) return reject("),
      ("proof: overlapping values", "proof/memory.c", "if (at < nlive && live[at].begin < range.end) {", "if (false) {"),
      ("proof: in place everywhere", "proof/memory.c", "if (!(in_place[i] && same && last[other] == step)) {", "if (!same) {"),
      ("proof: the old version after its end", "proof/check.c", "if (instance->version == 0 && overwritten >= 0) return", "if (false) return"),
@@ -226,6 +225,7 @@ seed(unit("proof", "check"),
      ("proof: conversions unseen", "proof/check.c", "if (shown_before(shown, step->comm, from->layout, to->layout, &value->type.shape)) return true;", "return true;"),
      ("proof: leaves anywhere", "proof/check.c", "if (node->op != OP_input || node->state != instance->at) return", "if (false) return"),
      ("proof: a write of another value", "proof/check.c", "node->state != step->state || node->in[0] != instance->value) return", "node->state != step->state) return"))
+
 # ---------------------------------------------------------------- what the proof must refuse, while pcc compiles (PROOF.md 3)
 seed(PROVED,
      ("proved: a holder that agrees in nothing", "ir/box.c", "    at += part - only(m->source, m->nsource, at);\n    at += number_of(m->summed", "    at = part;\n    at += number_of(m->summed"),
@@ -245,7 +245,7 @@ seed(PROVED,
      ("proved: an all_to_all called a gather", "strategies/redistribute.c", "*kind = COMM_ALL_TO_ALL;", "*kind = COMM_ALL_GATHER;"),
      ("proved: what moves is a slice", "strategies/redistribute.c", "if (bound->total == 0) {", "if (bound->max < shape->dim[0]) {"))
 seed(PROVED,
-     ("proved: a product's rows for its columns", "ir/shapes.c", "rule->in[1][dim_kb] = (int8_t)fk;\n    rule->in[1][dim_n] = (int8_t)fn;", "rule->in[1][dim_kb] = (int8_t)(ka == n ? fn : fk);\n    rule->in[1][dim_n] = (int8_t)(ka == n ? fk : fn);"),
+     ("proved: a product's rows for its columns", "ir/shapes.c", "rule->in[1][dim_kb] = (int8_t)fk;\n    rule->in[1][dim_n] = (int8_t)fn;", "rule->in[1][dim_kb] = (int8_t)(ka == n && nbatch == 0 ? fn : fk);\n    rule->in[1][dim_n] = (int8_t)(ka == n && nbatch == 0 ? fk : fn);"),
      ("proved: a transposition's letters", "ir/shapes.c", "add_result_dim(rule, (int)from, in[0].shape.dim[from]);", "add_result_dim(rule, in[0].shape.dim[0] == in[0].shape.dim[ndim - 1] ? ndim - 1 - (int)from : (int)from, in[0].shape.dim[from]);"),
      ("proved: a reshape that need not divide", "ir/shapes.c", "rule->factor[f].divides = !single;", "rule->factor[f].divides = false;"),
      ("proved: a bias on every rank of a sum", "ir/ops.def", "OP(add,      .title = \"Add\", .op_class = OP_CLASS_USER, .ins = \"a, b\", .dtypes = DTYPES_ANY, .letters = \"..., ...->...\", .linear = LINEAR_JOINT",
@@ -303,7 +303,6 @@ seed(MUTANTS,
      ("void: any sums of a kernel", "proof/operators.c", "if (!set_equal(&result, &partial)) {", "if (false) {"),
      ("void: any pattern of a collective", "proof/layout.c", "    if (!ok) snprintf(why, n, \"the layouts are not those of %s\"", "    ok = true;\n    if (!ok) snprintf(why, n, \"the layouts are not those of %s\""))
 
-
 # ---------------------------------------------------------------- runtime
 seed(unit("runtime", "kernels"),
      ("a product that forgets what it has added up", "runtime/cpu/einsum.c", "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0,",
@@ -328,12 +327,12 @@ seed(DIFFERENCES,
      ("a quotient's second gradient without a factor", "ir/adjoint.c", "int product = emit2(graph, node, OP_mul, scaled, PART_OUT, y, PART_OUT, PART_OUT, grad_name(graph, node, 1));", "int product = scaled;"),
      ("exp has the gradient of relu", "ir/adjoint.c", "dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]);", "dx[0] = adjoint_of_result(graph, node, OP_relu_grad, dy[0]);"))
 seed(unit("runtime", "data"),
-     ("rows that do not repeat", "runtime/data.c", "index[d] % data->rows[input]", "(index[d] ? data->rows[input] - 1 : 0)"),
-     ("generator words in the other order", "runtime/data.c", "(a * 67108864.0 + b)", "(b * 67108864.0 + a)"),
-     ("MT19937 off by one", "runtime/data.c", "MT_SHIFT = 397", "MT_SHIFT = 396"))
+     ("rows that do not repeat", "runtime/data/source.c", "index[d] % data->rows[input]", "(index[d] ? data->rows[input] - 1 : 0)"),
+     ("generator words in the other order", "runtime/data/random.c", "(a * 67108864.0 + b)", "(b * 67108864.0 + a)"),
+     ("MT19937 off by one", "runtime/data/random.c", "MT_SHIFT = 397", "MT_SHIFT = 396"))
 seed(unit("runtime", "state"),
      ("initial values by the place in the box", "runtime/state.c", "fill_run(fill, first, run);", "fill_run(fill, i * run, run);"),
-     ("parameters that all begin alike", "runtime/state.c", "name_hash(state->name) ^ seed", "0 ^ seed"))
+     ("parameters that all begin alike", "runtime/data/random.c", "for (; *name; name++)\n        hash =", "for (; *name && hash == 0; name++)\n        hash ="))
 seed(unit("runtime", "print"),
      ("exponent form too late", "runtime/print.c", "exponent < -4", "exponent < -5"))
 seed(unit("runtime", "pool"),
@@ -367,7 +366,7 @@ seed(commtest("sweep", "messages", 4),
 seed(script("reference", "compiler/pcc", "OneFlow.test_mean_of_gradients_gives_oneflows_losses_to_the_last_digit"),
      ("gradients summed, not averaged", "frontend/express.c", ".i = lower->graph->settings.gradients_mean}", ".i = 0}"))
 seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with_the_hint"),
-     ("prun draws other data", "runtime/data.c", "MT_SHIFT = 397", "MT_SHIFT = 396"),
+     ("prun draws other data", "runtime/data/random.c", "MT_SHIFT = 397", "MT_SHIFT = 396"),
      ("prun multiplies momentum by 0", "runtime/cpu/update.c", ".momentum = call->attr[1].f};", ".momentum = 0};"))
 seed(script("samples", "runtime/prun", "Verify.test_another_momentum_makes_a_state_differ_once_there_is_velocity"),
      ("--verify looks at the loss alone", "runtime/verify.c", "for (int i = 0; i < graph->states.n; i++) {\n        const TensorType *type", "for (int i = 0; i < 0; i++) {\n        const TensorType *type"))
@@ -395,7 +394,7 @@ seed(script("commands", "runtime/prun", "Commands.test_help", "Commands.test_ver
 # ---------------------------------------------------------------- the sources themselves
 seed(LAYERS,
      ("ir knows the compiler", "ir/type.c", "#include \"ir/ir.h\"", "#include \"ir/ir.h\"\n#include \"compiler/compiler.h\""),
-     ("the runtime knows the compiler", "runtime/data.c", "#include \"runtime/runtime.h\"", "#include \"runtime/runtime.h\"\n#include \"compiler/compiler.h\""),
+     ("the runtime knows the compiler", "runtime/data/source.c", "#include \"runtime/data/data.h\"", "#include \"runtime/data/data.h\"\n#include \"compiler/compiler.h\""),
      ("the compiler knows the runtime", "compiler/stats.c", "#include \"compiler/compiler.h\"", "#include \"compiler/compiler.h\"\n#include \"runtime/runtime.h\""),
      ("proof/ computes with ir/box.c", "proof/memory.c", "own_max_elements(instance->layout, &type->shape)", "layout_max_elements(instance->layout, &type->shape)"),
      ("a pass that switches over operators", "compiler/stats.c", "if (part == 0) continue;", "switch (node->op) {\n        default:\n            break;\n        }"))

@@ -89,6 +89,8 @@ def tree(folder, changed):
 
 def seeded(build, fault, folder):
     """None, or what is wrong with this fault or the check that must find it."""
+    if not os.path.exists(os.path.join(ROOT, fault.file)):
+        return "its file is gone"
     with open(os.path.join(ROOT, fault.file), encoding="utf-8") as file:
         text = file.read()
     if text.count(fault.old) != 1:
@@ -103,16 +105,18 @@ def seeded(build, fault, folder):
         programs[os.path.basename(fault.check.program)] = programs["program"]
         wrong = wrong or build.link(fault.check.program, programs["program"], fault.unit, faulty)
         if wrong:
-            return "does not build:\n" + wrong
+            return "does not build:\n" + "\n".join(line for line in wrong.splitlines() if "error" in line)[:600]
     status = build.run(fault.check, folder, programs, root)
-    return "is not found" if status == 0 else "makes it run without an end" if status == "no end" else None
+    if status in (0, "no end"):
+        return "is not found" if status == 0 else "makes it run without an end"
+    return f"ends with {status}, not {fault.check.status}" if fault.check.status not in (0, status) else None
 
 
 def one(build, fault):
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="pcc-fault-") as folder:
         wrong = seeded(build, fault, folder)
-        if wrong is None and "FAULTS_OUTPUT" in os.environ:  # for those who want to see what a check says
+        if "FAULTS_OUTPUT" in os.environ and os.path.exists(os.path.join(folder, "output")):  # for those who want to see what a check says
             with open(os.path.join(folder, "output"), encoding="utf-8", errors="replace") as file:
                 print(f"--- {fault.name}\n" + file.read()[-1500:])
     return (f"{fault.name} ({fault.file}, {fault.check.name}): {wrong}" if wrong else None), time.monotonic() - begin
