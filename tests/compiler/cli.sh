@@ -90,6 +90,18 @@ absent other_ir/rank_0
 expect 0 "not proved" net.dsl --ranks 8 --no-proof -o unproved.plan
 grep -q '^certificate "compositional: ' net.plan || { echo "net.plan says nothing of its proof" >&2; failed=1; }
 ! grep -q '^certificate' unproved.plan || { echo "unproved.plan says that it is proved" >&2; failed=1; }
+expect 2 "--prove takes full or compositional, not 'all'" net.dsl --prove=all
+expect 2 "--proof-budget takes a time such as 0.2s or 500ms, not '3m'" net.dsl --proof-budget 3m
+expect 0 "8 ranks" net.dsl --ranks 8 --prove=compositional -o steps.plan
+grep -q 'not run: numeric' steps.plan || { echo "steps.plan does not say what was left out" >&2; failed=1; }
+expect 0 "8 ranks" net.dsl --ranks 8 --proof-budget 0ms -o patterns.plan
+grep -q 'left out: whole plan (about' patterns.plan || { echo "patterns.plan does not say what was left out" >&2; failed=1; }
+expect 0 "whole plan (8 ranks)" check patterns.plan
+expect 0 "left out: whole plan" check --proof-budget=0 patterns.plan
+expect 0 "sends 2524 bytes a step, as it says" check --prove=compositional patterns.plan
+expect 2 "takes a time" check --proof-budget x patterns.plan
+sed 's/ sent=[0-9]*/ sent=5/' patterns.plan > edited.plan
+expect 1 "it says sent=5, its communications send 2524 bytes" check --update edited.plan
 expect 0 "reduce_scatter     2" net.dsl --ranks 8 --stats
 
 expect 0 "8 ranks" net.dsl --ranks 8 -o gpu8.plan --machine gpu8
