@@ -1,5 +1,5 @@
-/* Strategies as a user may write them. Tuples: counts whose product divides the ranks. Names: each axis of the mesh at one factor at most. Drawn from
- * the operator's rule alone, so that a new operator needs nothing here. */
+/* Strategies as a user may write them. Tuples: counts whose product divides the ranks. Names: each axis of the mesh at one factor at most.
+ * Drawn from the operator's rule alone, so that a new operator needs nothing here. */
 #include <string.h>
 
 #include "compiler/fuzz_net.h"

@@ -1,6 +1,7 @@
-/* The generator. A statement is made thus: an operator of the table; for operand 0 a value that there is; attributes; the other operands, which fit by
- * the operator's rule: values that there are, or new parameters; its result from the rule, which also refuses what does not fit. A new row of the
- * table takes part by itself where its operands broadcast ("..."), have the sizes that its samples tie together, or are one. */
+/* The generator. A statement is made thus: an operator of the table; for operand 0 a value that there is; attributes; the other operands,
+ * which fit by the operator's rule: values that there are, or new parameters; its result from the rule, which also refuses what does not
+ * fit. A new row of the table takes part by itself where its operands broadcast ("..."), have the sizes that its samples tie together, or
+ * are one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,8 @@ static int add_op(Make *make, OpCode op, const int *in, int nin, const Attr *att
     if (attr) memcpy(item.attr, attr, sizeof item.attr);
     if (!rule_infer(op, types, nin, item.attr, &rule, NULL)) return -1;
     for (int o = 0; o < rule.nout; o++)
-        if (rule.result[o].shape.ndim > MOST_NDIM || shape_elements(&rule.result[o].shape) > (make->big ? BIG_BYTES : MOST_ELEMENTS)) return -1;
+        if (rule.result[o].shape.ndim > MOST_NDIM || shape_elements(&rule.result[o].shape) > (make->big ? BIG_BYTES : MOST_ELEMENTS))
+            return -1;
     item.nout = rule.nout;
     memcpy(item.type, rule.result, sizeof item.type);
     item.infix = numbers || chance(make, 50);
@@ -306,8 +308,8 @@ static Shape sample_operand(const char **at) {
     return shape;
 }
 
-/* The operands after the first as one of the row's samples ties their sizes: equal numbers there are equal sizes here, others are random. False: the
- * sample does not fit the first operand. */
+/* The operands after the first as one of the row's samples ties their sizes: equal numbers there are equal sizes here, others are random.
+ * False: the sample does not fit the first operand. */
 static bool operands_by_sample(Make *make, OpCode op, int *in, int nin) {
     const char *samples = op_table[op].samples, *at = samples;
     int nsamples = 1;

@@ -162,7 +162,8 @@ static void put_blocks(Text *text, const FuzzNet *net) {
         [DATASET_AUTO] = "auto", [DATASET_DATA_PARALLEL] = "data_parallel", [DATASET_FULL_BATCH] = "full_batch", [DATASET_EXPLICIT] = ""};
     text_printf(text, "train {\n    data = numpy_rand(seed = %" PRId64, net->data_seed);
     if (net->rows > 0) text_printf(text, ", rows = %" PRId64, net->rows);
-    text_printf(text, ");\n    optimizer = %s;\n", net->optimizer == OPTIMIZER_SGD ? "sgd(lr = 0.01)" : "momentum(lr = 0.01, momentum = 0.9)");
+    text_printf(text, ");\n    optimizer = %s;\n",
+                net->optimizer == OPTIMIZER_SGD ? "sgd(lr = 0.01)" : "momentum(lr = 0.01, momentum = 0.9)");
     text_printf(text, "    steps = %d;\n    seed = %" PRId64 ";\n}\n\nparallel {\n    mode = %s;\n", net->steps, net->init_seed,
                 mode_name[net->mode]);
     if (net->naxes > 0) {
@@ -183,7 +184,8 @@ static void put_blocks(Text *text, const FuzzNet *net) {
 }
 
 void fuzz_flags(Text *text, const FuzzNet *net) {
-    static const char *const policy[] = {[REDISTRIBUTE_AUTO] = "", [REDISTRIBUTE_BOUND] = " --redistribution=bound",
+    static const char *const policy[] = {[REDISTRIBUTE_AUTO] = "",
+                                         [REDISTRIBUTE_BOUND] = " --redistribution=bound",
                                          [REDISTRIBUTE_CANONICAL] = " --redistribution=canonical"};
     text_printf(text, "--ranks %d -O%d%s%s", net->nranks, net->optimize, policy[net->redistribution],
                 net->whole_updates ? " --whole-updates" : "");
@@ -220,8 +222,10 @@ void fuzz_print(Text *text, const FuzzNet *net) {
 
 static void help(FILE *out) {
     fputs("usage: pcc fuzz-net --seed N [-o FILE]\n"
-          "Writes a random net, to the standard output or to FILE. Its first lines say how to compile it, and how to compare a run of it with\n"
-          "one rank. All operators of the table take part, with random shapes, attributes, strategies and layouts; a seed is always the same net.\n"
+          "Writes a random net, to the standard output or to FILE. Its first lines say how to compile it, and how to compare a run of it "
+          "with\n"
+          "one rank. All operators of the table take part, with random shapes, attributes, strategies and layouts; a seed is always the "
+          "same net.\n"
           "  --seed N   which net\n"
           "  -o FILE    write it to FILE\n",
           out);

@@ -5,7 +5,8 @@
  *   nets DIR --seconds S | --forever  a benchmark: as many as there is time for, beginning at the time of day or --first
  *   nets DIR --faults                 tests this test: seeded faults are found and shrunk
  *
- * Nets are checked in child processes: a crash or an endless loop is a failure like others. A failing net is shrunk and printed with its seed. */
+ * Nets are checked in child processes: a crash or an endless loop is a failure like others. A failing net is shrunk and printed with its
+ * seed. */
 #include "tests/run/nets.h"
 
 #include <inttypes.h>
@@ -70,17 +71,19 @@ static void print_totals(const Totals *totals, double seconds) {
     for (int r = 2; r <= 12; r++)
         printf(" %d: %" PRId64, r, totals->ranks[r]);
     printf("\n  nets with  uneven shares %" PRId64 ", named axes %" PRId64 ", output strategies %" PRId64 ", values used twice %" PRId64
-           ", explicit dataset %" PRId64 ", buckets of several gradients %" PRId64 ", another machine %" PRId64 "\n             f32 %" PRId64 ", f64 %" PRId64 ", sgd %" PRId64 ", momentum %" PRId64
-           ", policy auto %" PRId64 ", bound %" PRId64 ", canonical %" PRId64 "\n",
-           totals->uneven, totals->named, totals->output, totals->shared, totals->explicit_dataset, totals->bucket, totals->machine, totals->dtypes[F32], totals->dtypes[F64],
-           totals->optimizers[OPTIMIZER_SGD], totals->optimizers[OPTIMIZER_MOMENTUM], totals->policies[REDISTRIBUTE_AUTO],
-           totals->policies[REDISTRIBUTE_BOUND], totals->policies[REDISTRIBUTE_CANONICAL]);
+           ", explicit dataset %" PRId64 ", buckets of several gradients %" PRId64 ", another machine %" PRId64
+           "\n             f32 %" PRId64 ", f64 %" PRId64 ", sgd %" PRId64 ", momentum %" PRId64 ", policy auto %" PRId64 ", bound %" PRId64
+           ", canonical %" PRId64 "\n",
+           totals->uneven, totals->named, totals->output, totals->shared, totals->explicit_dataset, totals->bucket, totals->machine,
+           totals->dtypes[F32], totals->dtypes[F64], totals->optimizers[OPTIMIZER_SGD], totals->optimizers[OPTIMIZER_MOMENTUM],
+           totals->policies[REDISTRIBUTE_AUTO], totals->policies[REDISTRIBUTE_BOUND], totals->policies[REDISTRIBUTE_CANONICAL]);
     printf("  communication, nets (steps):");
     for (int c = 0; c < NCOMMS; c++)
         printf(" %s %" PRId64 " (%" PRId64 ")", comm_name[c], totals->comms[c], totals->comm_steps[c]);
     printf("\n  operators, nets (on parts of a tensor):");
     for (int op = 0; op < NOPS; op++)
-        printf("%s%-14s %5" PRId64 " (%5" PRId64 ")", op % 4 ? "  " : "\n    ", op_table[op].name, totals->in_graph[op], totals->on_parts[op]);
+        printf("%s%-14s %5" PRId64 " (%5" PRId64 ")", op % 4 ? "  " : "\n    ", op_table[op].name, totals->in_graph[op],
+               totals->on_parts[op]);
     printf("\n");
 }
 
@@ -104,9 +107,11 @@ static bool all_occurred(const Totals *totals) {
         none += missing("mode", mode_name[m], totals->modes[m]);
     for (int p = 0; p < 3; p++)
         none += missing("redistribution policy", "", totals->policies[p]);
-    none += missing("optimizer", "sgd", totals->optimizers[OPTIMIZER_SGD]) + missing("optimizer", "momentum", totals->optimizers[OPTIMIZER_MOMENTUM]);
+    none += missing("optimizer", "sgd", totals->optimizers[OPTIMIZER_SGD]) +
+            missing("optimizer", "momentum", totals->optimizers[OPTIMIZER_MOMENTUM]);
     none += missing("f32", "", totals->dtypes[F32]) + missing("f64", "", totals->dtypes[F64]);
-    none += missing("uneven shares", "", totals->uneven) + missing("named axes", "", totals->named) + missing("output strategy", "", totals->output);
+    none += missing("uneven shares", "", totals->uneven) + missing("named axes", "", totals->named) +
+            missing("output strategy", "", totals->output);
     none += missing("a value used twice", "", totals->shared) + missing("explicit dataset strategy", "", totals->explicit_dataset);
     none += missing("bucket of several gradients", "", totals->bucket) + missing("another machine", "", totals->machine);
     return none == 0;
@@ -176,7 +181,8 @@ static NetReport shrink_and_print(uint64_t seed, NetFault fault, const char *dir
         printf("seed %" PRIu64 ": the net %s at -O%d: %s\n", seed, net_outcome_name[report.outcome], left->optimize, report.text);
         int tried = net_shrink(left, arena, fault, directory, SHRINK_SECONDS, &report);
         fuzz_print(&text, left);
-        printf("shrunk in %d trials; it %s: %s\n%s--- before\n%s", tried, net_outcome_name[report.outcome], report.text, text.at, before.at);
+        printf("shrunk in %d trials; it %s: %s\n%s--- before\n%s", tried, net_outcome_name[report.outcome], report.text, text.at,
+               before.at);
     }
     fflush(stdout);
     text_finish(&text);
@@ -191,7 +197,8 @@ static Totals check_nets(uint64_t first, int64_t count, double seconds, const ch
     double begin = now_seconds(), said = begin;
     uint64_t seed = first;
     bool alive = worker_start(&worker, seed, FAULT_NONE, directory);
-    while (alive && totals.failed < MOST_FAILURES && totals.counted < count && totals.checked < 4 * count && now_seconds() - begin < seconds) {
+    while (alive && totals.failed < MOST_FAILURES && totals.counted < count && totals.checked < 4 * count &&
+           now_seconds() - begin < seconds) {
         NetReport report;
         bool heard = worker_next(&worker, &report);
         if (!heard) report = (NetReport){.seed = seed, .outcome = NET_CRASHES};

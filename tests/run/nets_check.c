@@ -1,5 +1,5 @@
-/* One net. The oracle is a plan of the same net for one rank, in lock step (runtime/verify.c); what it shares with the plan under test, initial
- * values, is compared with what the state's definition gives. */
+/* One net. The oracle is a plan of the same net for one rank, in lock step (runtime/verify.c); what it shares with the plan under test,
+ * initial values, is compared with what the state's definition gives. */
 #include "tests/run/nets.h"
 
 #include <math.h>
@@ -11,9 +11,17 @@
 
 #include "runtime/runtime.h"
 
-const char *const net_outcome_name[NOUTCOMES] = {
-    "holds", "is rejected", "crashes", "hangs", "is not compiled", "is not proved", "is refused by the runtime", "begins with other values",
-    "differs from one rank", "has copies that differ", "sends more than planned"};
+const char *const net_outcome_name[NOUTCOMES] = {"holds",
+                                                 "is rejected",
+                                                 "crashes",
+                                                 "hangs",
+                                                 "is not compiled",
+                                                 "is not proved",
+                                                 "is refused by the runtime",
+                                                 "begins with other values",
+                                                 "differs from one rank",
+                                                 "has copies that differ",
+                                                 "sends more than planned"};
 
 bool net_counts(const NetReport *report) {
     return report->outcome == NET_HOLDS && report->communicates && report->finite && (report->effect || report->mode == MODE_DATA_PARALLEL);
@@ -107,8 +115,8 @@ static bool hints_matter(const FuzzNet *net, const Compiled *with, int level, co
     if (net->dataset == DATASET_EXPLICIT) bare.dataset = DATASET_AUTO;
     bool matter = false;
     if (any) {
-        matter = !compile_net(&without, &bare, net->nranks, level, path, &ignored) || !same_section(with, &without, "\nlayout 0", "\nstate 0") ||
-                 !same_section(with, &without, "\nprogram ", "\ncertificate");
+        matter = !compile_net(&without, &bare, net->nranks, level, path, &ignored) ||
+                 !same_section(with, &without, "\nlayout 0", "\nstate 0") || !same_section(with, &without, "\nprogram ", "\ncertificate");
         arena_finish(&without.arena);
     }
     arena_finish(&arena);

@@ -1,5 +1,5 @@
-/* A failing net made small. Each move makes a smaller net; the first that still fails in the same manner is kept, until none does. Moves that take much
- * away stand first. A move may make a net that pcc rejects: that is another manner. */
+/* A failing net made small. Each move makes a smaller net; the first that still fails in the same manner is kept, until none does. Moves
+ * that take much away stand first. A move may make a net that pcc rejects: that is another manner. */
 #include "tests/run/nets.h"
 
 #include <string.h>
@@ -87,10 +87,11 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     default:
         return false;
     }
-    *changes = net->dataset != before.dataset || net->steps != before.steps || net->rows != before.rows || net->optimizer != before.optimizer ||
-               net->whole_updates != before.whole_updates || net->redistribution != before.redistribution || net->mode != before.mode ||
-               net->replicas != before.replicas || (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) ||
-               net->optimize != before.optimize || net->bucket != before.bucket || net->machine != before.machine;
+    *changes = net->dataset != before.dataset || net->steps != before.steps || net->rows != before.rows ||
+               net->optimizer != before.optimizer || net->whole_updates != before.whole_updates ||
+               net->redistribution != before.redistribution || net->mode != before.mode || net->replicas != before.replicas ||
+               (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) || net->optimize != before.optimize ||
+               net->bucket != before.bucket || net->machine != before.machine;
     return true;
 }
 
@@ -235,7 +236,8 @@ static bool resize(Shrink *shrink, int64_t from, int64_t to) {
 static bool shrink_sizes(Shrink *shrink) {
     bool any = false;
     for (int i = 0; i < shrink->net->items.n; i++)
-        for (int d = 0; i < shrink->net->items.n && shrink->net->items.at[i].kind != FUZZ_OP && d < shrink->net->items.at[i].type[0].shape.ndim; d++) {
+        for (int d = 0;
+             i < shrink->net->items.n && shrink->net->items.at[i].kind != FUZZ_OP && d < shrink->net->items.at[i].type[0].shape.ndim; d++) {
             int64_t size = shrink->net->items.at[i].type[0].shape.dim[d], smaller[] = {1, 2, 3, size / 2, size - 1};
             for (size_t k = 0; k < sizeof smaller / sizeof *smaller; k++)
                 if (smaller[k] > 0 && smaller[k] < size && resize(shrink, size, smaller[k])) {
@@ -248,7 +250,8 @@ static bool shrink_sizes(Shrink *shrink) {
 
 int net_shrink(FuzzNet *net, Arena *arena, NetFault fault, const char *directory, int seconds, NetReport *report) {
     static bool (*const moves[])(Shrink *) = {shrink_statements, shrink_hints, shrink_ranks, shrink_sizes, shrink_settings};
-    Shrink shrink = {.net = net, .arena = arena, .fault = fault, .directory = directory, .report = report, .until = now_seconds() + seconds};
+    Shrink shrink = {
+        .net = net, .arena = arena, .fault = fault, .directory = directory, .report = report, .until = now_seconds() + seconds};
     for (bool any = true; any;) {
         any = false;
         for (size_t m = 0; m < sizeof moves / sizeof *moves; m++)
