@@ -18,9 +18,11 @@ rules() {
     includes 'runtime|tests' compiler | rule "compiler does not include runtime"
     includes 'frontend|strategies|proof|compiler|tests' runtime | rule "runtime includes only ir"
 
-    # ir/box.c's functions, called in proof/ only where they are compared: in these functions of proof/layout.c.
+    # ir/box.c's functions, called in proof/ only where they are compared, in these functions of proof/layout.c; and where what ranks receive is
+    # executed over the field or counted, in proof/spread.c and proof/header.c.
     box='layout_box|layout_local_shape|layout_max_elements|group_members|group_leader|pieces_received|pieces_sent|box_elements|box_intersect|comm_layouts'
-    grep -nE "\b($box)\(" proof/*.c | grep -v '^proof/layout.c:' | rule "proof/ calls ir/box.c in layout.c alone"
+    grep -nE "\b($box)\(" proof/*.c | grep -vE '^proof/layout.c:|^proof/(spread|header).c:.*\b(pieces_received|comm_layouts)\(' |
+        rule "proof/ calls ir/box.c in layout.c, and its pieces in spread.c and header.c"
     awk -v box="$box" '/^[a-z].*\) \{$/ { name = $0 }
         $0 ~ "(^|[^a-z_])(" box ")\\(" && name !~ /box_check|group_check|sends_check|conversion_check/ { print FILENAME ":" FNR ": " $0 }' proof/layout.c |
         rule "proof/layout.c calls ir/box.c to compare"
