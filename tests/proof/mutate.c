@@ -9,6 +9,7 @@ const char *const mutant_name[NMUTANTS] = {
     [MUTANT_OFFSET] = "another offset",              [MUTANT_ORDER] = "order of kernels",             [MUTANT_OPERAND] = "another operand",
     [MUTANT_OPERAND_LAYOUT] = "operand's layout",    [MUTANT_RESULT_LAYOUT] = "result's layout",      [MUTANT_KERNEL] = "another node",
     [MUTANT_STATE_VERSION] = "version of a state",   [MUTANT_STATE] = "another state",                [MUTANT_STORAGE] = "storage layout",
+    [MUTANT_RESULT] = "results exchanged",
     [MUTANT_LEAF] = "another input or constant",     [MUTANT_LOSS] = "another loss",                  [MUTANT_ROLE] = "ranks that differ",
 };
 
@@ -448,6 +449,31 @@ static bool operand_layout(Mutation *m) {
     return say(m, "the operand taken in another layout", at);
 }
 
+static bool has_two_results(const Mutation *m, int i) { return is_kernel(m, i) && step_at(m, i)->nout > 1; }
+
+static bool result(Mutation *m) {
+    int at = any_step(m, is_kernel), both = random_below(m->random, 2) ? any_step(m, has_two_results) : -1, found = -1, nfound = 0;
+    if (both >= 0) { /* of one kernel: nothing but the values tells them apart */
+        Step *step = step_at(m, both);
+        int first = step->out[0], last = step->out[step->nout - 1];
+        if (!type_equal(type_of(m, first), type_of(m, last))) return false;
+        step->out[0] = last;
+        step->out[step->nout - 1] = first;
+        return say(m, "its results exchanged", both);
+    }
+    if (at < 0) return false;
+    int own = step_at(m, at)->out[0];
+    for (int i = 0; i < m->role->steps.n; i++) {
+        int other = step_at(m, i)->nout ? step_at(m, i)->out[step_at(m, i)->nout - 1] : -1; /* the slot, where there is one */
+        if (is_kernel(m, i) && other != own && !same_place(m, other, own) && type_equal(type_of(m, other), type_of(m, own)) && random_below(m->random, ++nfound) == 0) found = i;
+    }
+    if (found < 0) return false;
+    int *other = &step_at(m, found)->out[step_at(m, found)->nout - 1];
+    step_at(m, at)->out[0] = *other;
+    *other = own;
+    return say(m, "its result exchanged for another's", at);
+}
+
 static bool result_layout(Mutation *m) {
     int at = any_step(m, is_kernel);
     if (at < 0) return false;
@@ -591,6 +617,9 @@ static bool loss(Mutation *m) {
     int *own = &m->plan->programs.at[0].loss;
     if (*own < 0) return false;
     int found = random_below(m->random, m->role->instances.n);
+    if (random_below(m->random, 2)) /* before it is completed */
+        for (int i = 0; i < m->role->instances.n; i++)
+            if (i != *own && instance_at(m, i)->value == instance_at(m, *own)->value) found = i;
     if (instance_at(m, found)->value == instance_at(m, *own)->value && layout_equal(instance_at(m, found)->layout, instance_at(m, *own)->layout)) return false;
     *own = found;
     snprintf(m->what, m->n, "value %d", found);
@@ -644,6 +673,7 @@ bool mutate(Plan *copy, MutantKind kind, Random *random, Arena *arena, char *wha
     case MUTANT_ORDER: return order(&m);
     case MUTANT_OPERAND: return operand(&m);
     case MUTANT_OPERAND_LAYOUT: return operand_layout(&m);
+    case MUTANT_RESULT: return result(&m);
     case MUTANT_RESULT_LAYOUT: return result_layout(&m);
     case MUTANT_KERNEL: return kernel(&m);
     case MUTANT_STATE_VERSION: return state_version(&m);

@@ -17,6 +17,7 @@ typedef enum MutantKind {
     MUTANT_ORDER,           /* a kernel after its user, or before its operand */
     MUTANT_OPERAND,         /* a kernel reads another value */
     MUTANT_OPERAND_LAYOUT,  /* a kernel reads its operand in another layout */
+    MUTANT_RESULT,          /* two kernels leave their results in each other's place */
     MUTANT_RESULT_LAYOUT,   /* a kernel's result is said to be in another layout */
     MUTANT_KERNEL,          /* another node of the graph is computed */
     MUTANT_STATE_VERSION,   /* a state is read after its update, or updated before it is read */
