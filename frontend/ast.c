@@ -46,14 +46,28 @@ Expr *expr_binary(Parse *parse, char op, Expr *left, Expr *right) {
     return expr_add(parse, expr_add(parse, expr, left), right);
 }
 
-Expr *expr_unary(Parse *parse, Loc loc, Expr *operand) {
-    return expr_add(parse, expr_new(parse, EXPR_NEG, loc), operand);
+Expr *expr_unary(Parse *parse, ExprKind kind, Loc loc, Expr *operand) {
+    return expr_add(parse, expr_new(parse, kind, loc), operand);
 }
 
 Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out) {
     Shard *shard = arena_alloc(parse->arena, sizeof *shard);
     *shard = (Shard){.loc = loc, .in = in, .out = out};
     return shard;
+}
+
+Shard *shard_block(Parse *parse, Loc loc, PatternList patterns) {
+    Shard *shard = arena_alloc(parse->arena, sizeof *shard);
+    *shard = (Shard){.loc = loc, .block = true, .patterns = patterns.first};
+    return shard;
+}
+
+PatternList pattern_append(Parse *parse, PatternList list, const char *path, Loc loc, Shard *shard) {
+    Pattern *pattern = arena_alloc(parse->arena, sizeof *pattern);
+    *pattern = (Pattern){.path = path, .loc = loc, .shard = shard};
+    *(list.first ? &list.last->next : &list.first) = pattern;
+    list.last = pattern;
+    return list;
 }
 
 TypeExpr *type_new(Parse *parse, Loc loc, const char *dtype, Loc dtype_loc, Expr *dims) {
@@ -97,10 +111,16 @@ EntryList entry_append(EntryList list, Entry *entry) {
     return list;
 }
 
-void block_add(Parse *parse, BlockKind kind, Loc loc, const char *name, Loc name_loc, EntryList entries, StatementList statements) {
+Block *block_add(Parse *parse, BlockKind kind, Loc loc, const char *name, Loc name_loc, EntryList entries, StatementList statements) {
     Block *block = arena_alloc(parse->arena, sizeof *block);
-    *block =
-        (Block){.kind = kind, .loc = loc, .name = name, .name_loc = name_loc, .entries = entries.first, .statements = statements.first};
+    *block = (Block){.kind = kind,
+                     .loc = loc,
+                     .name = name,
+                     .name_loc = name_loc,
+                     .entries = entries.first,
+                     .statements = statements.first,
+                     .file = parse->file,
+                     .directory = ""};
     *(parse->blocks ? &parse->last_block->next : &parse->blocks) = block;
-    parse->last_block = block;
+    return parse->last_block = block;
 }

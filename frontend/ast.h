@@ -11,6 +11,7 @@ enum {
     MAX_EXPR_DEPTH = 1000,       /* levels of an expression, a chain of infix operators included */
     MAX_EXPRS = 4 << 20,         /* of a source file */
     MAX_NAME_BYTES = 120,        /* of a name */
+    MAX_PATH_BYTES = 1000,       /* of a path: names joined by '.' */
 };
 
 /* A piece of the source: [begin, end) in bytes; 1-based line and column of begin. */
@@ -29,6 +30,7 @@ typedef enum {
     EXPR_CALL,    /* text(items); KEYWORDs among them */
     EXPR_KEYWORD, /* text = item, in a call */
     EXPR_NEG,     /* - item */
+    EXPR_NOT,     /* not item */
     EXPR_BINARY,  /* item op item */
     EXPR_DASH,    /* a lone "-" in a strategy: not split */
     EXPR_PATH,    /* text . text ...: axes in a strategy; the items are NAMEs */
@@ -36,7 +38,7 @@ typedef enum {
 
 typedef struct Expr {
     uint8_t kind; /* ExprKind */
-    char op;      /* EXPR_BINARY: + - * / % */
+    char op;      /* EXPR_BINARY: + - * / % < > =, and l <=, g >=, ! !=, & and, | or */
     bool comma;   /* EXPR_TUPLE: the last item is followed by a comma */
     uint16_t depth;
     int nitems;
@@ -50,12 +52,25 @@ typedef struct Expr {
     struct Expr *next;         /* the next child of the same parent */
 } Expr;
 
-/* `shard in -> out`. */
+/* `shard in -> out`; `shard` alone, in a cell: the strategy that its call has; behind a call of a cell `shard { path = in -> out; ... }`. */
 typedef struct Shard {
-    Loc loc;   /* the whole clause */
-    Expr *in;  /* a TUPLE or LIST as written */
-    Expr *out; /* or NULL */
+    Loc loc;           /* the whole clause */
+    Expr *in;          /* a TUPLE or LIST as written; NULL: the two other forms */
+    Expr *out;         /* or NULL */
+    bool block;        /* the form with braces */
+    struct Pattern *patterns; /* in them */
 } Shard;
+
+/* `layer.*.fc1 = ((dp, -), (-, tp));` in a hints block, or behind the call of a cell. */
+typedef struct Pattern {
+    const char *path; /* names joined by '.', with wildcards */
+    Loc loc;          /* of path */
+    Shard *shard;
+    struct Pattern *next;
+} Pattern;
+typedef struct PatternList {
+    Pattern *first, *last;
+} PatternList;
 
 typedef struct TypeExpr {
     Loc loc;
@@ -64,7 +79,17 @@ typedef struct TypeExpr {
     Expr *dims; /* LIST; NULL for a scalar written without brackets */
 } TypeExpr;
 
-typedef enum { STATEMENT_INPUT, STATEMENT_PARAM, STATEMENT_CONST, STATEMENT_ASSIGN, STATEMENT_LOSS } StatementKind;
+typedef enum {
+    STATEMENT_INPUT,
+    STATEMENT_PARAM,
+    STATEMENT_CONST,
+    STATEMENT_ASSIGN,
+    STATEMENT_LOSS,
+    STATEMENT_LET,    /* let name = value; */
+    STATEMENT_FOR,    /* for name in value..limit { body } */
+    STATEMENT_IF,     /* if value { body } else { otherwise } */
+    STATEMENT_RETURN, /* return value; value is a LIST */
+} StatementKind;
 /* A further name that an assignment gives: `q, k, v = split(...)` has two behind the first. */
 typedef struct Target {
     const char *name;
@@ -77,12 +102,14 @@ typedef struct TargetList {
 
 typedef struct Statement {
     StatementKind kind;
-    const char *name; /* NULL: loss */
-    Loc name_loc;     /* of the name; of `loss` */
+    const char *name; /* NULL: loss, if, return */
+    Loc name_loc;     /* of the name; of `loss`, `if`, `return` */
     Target *targets;  /* an assignment's names behind the first */
     TypeExpr *type;   /* declarations; NULL when left out */
     Expr *value;      /* NULL when left out */
     Shard *shard;     /* or NULL */
+    Expr *limit;      /* for */
+    struct Statement *body, *otherwise; /* for, if */
     struct Statement *next;
 } Statement;
 
@@ -96,14 +123,18 @@ typedef struct Entry {
     struct Entry *next;
 } Entry;
 
-typedef enum { BLOCK_NET, BLOCK_TRAIN, BLOCK_PARALLEL, NBLOCKS } BlockKind;
+/* Before NBLOCKS: those of which there is one. */
+typedef enum { BLOCK_NET, BLOCK_TRAIN, BLOCK_PARALLEL, NBLOCKS, BLOCK_CELL = NBLOCKS, BLOCK_LET, BLOCK_HINTS, BLOCK_IMPORT } BlockKind;
 typedef struct Block {
     BlockKind kind;
     Loc loc;          /* the keyword */
-    const char *name; /* of a net */
+    const char *name; /* of a net, a cell, a number; what is imported */
     Loc name_loc;
-    Entry *entries; /* of train and parallel; the numbers in the head of a net */
+    Entry *entries; /* of train and parallel; the numbers in the head of a net; a cell's parameters; let: the one */
     Statement *statements;
+    Pattern *patterns;
+    int file;              /* Span.file of its source */
+    const char *directory; /* of its source, with its '/', or "" (imports.c) */
     struct Block *next;
 } Block;
 
@@ -115,6 +146,12 @@ typedef struct EntryList {
     Entry *first, *last;
 } EntryList;
 
+/* What a text is: a file, one value (a flag such as --mode), one hint (--shard). */
+typedef enum { PARSE_FILE, PARSE_VALUE, PARSE_HINT } ParseKind;
+
+/* The pieces of a text in their order: tokens and comments, without white space. */
+typedef VEC(Loc) Lexemes;
+
 /* One run of lexer and parser over one text. */
 typedef struct Parse {
     Arena *arena;
@@ -122,10 +159,12 @@ typedef struct Parse {
     int file; /* Span.file */
     const char *text;
     size_t n;
-    bool value_only; /* the text is one value (a flag such as --mode), not a file */
+    ParseKind kind;
 
-    Block *blocks, *last_block; /* results */
-    Expr *value;
+    Block *blocks, *last_block; /* results: PARSE_FILE */
+    Expr *value;                /* PARSE_VALUE */
+    Pattern *hint;              /* PARSE_HINT */
+    Lexemes *lexemes;           /* or NULL */
 
     bool stopped;                 /* an error after which nothing sensible can follow: the lexer says end of file, the parser nothing */
     bool begun;                   /* the lexer has returned the token that selects the grammar */
@@ -141,10 +180,13 @@ typedef struct Parse {
     bool unclosed; /* the current token ends a statement inside this bracket */
     Loc unclosed_loc;
     char unclosed_kind;
+    int hints_open; /* nopen inside the braces around hints; 0: outside */
 } Parse;
 
 /* Parses a whole file into parse->blocks, or, value_only, one value into parse->value. False after diagnostics. */
 bool parse_run(Parse *parse, Arena *arena, Diags *diags, int file, bool value_only);
+/* The same for each kind of text; lexemes: filled, or NULL. */
+bool parse_text(Parse *parse, Arena *arena, Diags *diags, int file, ParseKind kind, Lexemes *lexemes);
 Span span_of(int file, Loc loc);
 
 /* What the actions of the grammar call. */
@@ -153,15 +195,17 @@ Expr *expr_new(Parse *parse, ExprKind kind, Loc loc);
 Expr *expr_text(Parse *parse, ExprKind kind, Loc loc, const char *text);
 Expr *expr_add(Parse *parse, Expr *parent, Expr *item); /* returns parent */
 Expr *expr_binary(Parse *parse, char op, Expr *left, Expr *right);
-Expr *expr_unary(Parse *parse, Loc loc, Expr *operand);
+Expr *expr_unary(Parse *parse, ExprKind kind, Loc loc, Expr *operand);
 Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out);
+Shard *shard_block(Parse *parse, Loc loc, PatternList patterns);
+PatternList pattern_append(Parse *parse, PatternList list, const char *path, Loc loc, Shard *shard);
 TypeExpr *type_new(Parse *parse, Loc loc, const char *dtype, Loc dtype_loc, Expr *dims);
 TargetList target_append(Parse *parse, TargetList list, const char *name, Loc loc);
 Statement *statement_new(Parse *parse, StatementKind kind, const char *name, Loc name_loc);
 StatementList statement_append(StatementList list, Statement *statement);
 Entry *entry_new(Parse *parse, const char *name, Loc name_loc, Expr *value);
 EntryList entry_append(EntryList list, Entry *entry);
-void block_add(Parse *parse, BlockKind kind, Loc loc, const char *name, Loc name_loc, EntryList entries, StatementList statements);
+Block *block_add(Parse *parse, BlockKind kind, Loc loc, const char *name, Loc name_loc, EntryList entries, StatementList statements);
 
 /* What the lexer calls (syntax.c). */
 void lex_advance(Parse *parse, Loc *loc, const char *text, int n);
@@ -175,6 +219,9 @@ int64_t lex_size(Parse *parse, const Loc *loc, const char *text); /* "25 MiB" in
 double lex_real(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_name(Parse *parse, const Loc *loc, int n);
+void lex_bad_path(Parse *parse, const Loc *loc, int n);
+bool lex_begins_hints(Parse *parse);    /* whether the brace at hand opens hints; notes it */
+bool lex_in_hints(const Parse *parse);  /* whether a hint may begin here */
 void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);
 void lex_bad_comment(Parse *parse, const Loc *loc);

@@ -4,15 +4,6 @@
 
 enum { QUOTE_BYTES = 24 }; /* of an operand's text in a message */
 
-/* What an expression is worth: a tensor, or a number that becomes one beside a tensor. */
-typedef struct Operand {
-    const Expr *expr;
-    int value; /* value id; -1: a number */
-    Number number;
-} Operand;
-
-static bool lower_any(Lower *lower, const Expr *expr, const char *name, Operand *out);
-
 int replicate(Lower *lower, int value, const char *name, Span span) {
     if (!lower->hidden) return value;
     Attr attr[MAX_ATTRS] = {{.given = true, .i = lower->graph->replicas}, {.given = true, .i = lower->graph->settings.gradients_mean}};
@@ -123,7 +114,9 @@ static bool apply(Lower *lower, OpCode op, const Expr *expr, Operand *operands, 
         in[i] = operands[i].value;
     }
     RuleError error = {.operand = -1, .attr = -1};
-    int node = graph_add(lower->graph, op, in, n, attr, name, span, &error);
+    /* Operators without a name of their own are called by their cell. */
+    const char *called = name || !lower->prefix[0] ? name : arena_printf(lower->arena, "%s%s", lower->prefix, op_table[op].name);
+    int node = graph_add(lower->graph, op, in, n, attr, called, span, &error);
     if (node < 0) return reject(lower, op, expr, operands, n, attr_expr, &error);
     if (!check_results(lower, expr, &lower->graph->nodes.at[node], name != NULL)) return false;
     *out = (Operand){.expr = expr, .value = lower->graph->nodes.at[node].out[0]};
@@ -142,6 +135,7 @@ static bool attr_bool(Lower *lower, const Expr *value, const char *name, int64_t
         *out = plain->integer;
         return true;
     }
+    if (plain->kind != EXPR_INT && is_number(lower, plain)) return integer_eval(lower, plain, name, 0, 1, out);
     diag_error(lower->diags, lower_span(lower, value->loc), "%s is true or false", name);
     return false;
 }
@@ -228,11 +222,11 @@ static bool too_many(Lower *lower, OpCode op, const Expr *call, const Expr *item
 }
 
 static bool unknown_operator(Lower *lower, const Expr *call) {
-    const Symbol *symbol = names_find(&lower->names, call->text);
+    const Symbol *symbol = names_look(lower, call->text);
     Loc name = call->loc;
     name.end = name.begin + (int)strlen(call->text);
     Span span = lower_span(lower, name);
-    if (symbol && symbol->kind != SYMBOL_AHEAD && symbol->kind != SYMBOL_OPEN) {
+    if (symbol && symbol->kind > SYMBOL_FAILED) {
         diag_error(lower->diags, span, "%s is a %s, not an operator", call->text, symbol->kind == SYMBOL_NUMBER ? "number" : "tensor");
         diag_note(lower->diags, symbol->span, "%s is defined here", call->text);
         diag_hint(lower->diags, "a product is written with '*', a matrix product matmul(a, b)");
@@ -245,13 +239,16 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
             diag_hint(lower->diags, "it belongs to a declaration: param w : f32[8, 4] = normal(0.01);");
             return false;
         }
-    const char *names[NOPS], *list = "";
+    const char *list = "";
+    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(NOPS + lower->cell.n));
     int n = 0;
     for (int op = 0; op < NOPS; op++) {
         if (op_table[op].op_class != OP_CLASS_USER) continue;
         names[n++] = op_table[op].name;
         list = arena_printf(lower->arena, "%s%s%s", list, n > 1 ? ", " : "", op_table[op].name);
     }
+    for (int i = 0; i < lower->cell.n; i++)
+        names[n++] = lower->cell.at[i]->name;
     const char *nearest = name_nearest(call->text, names, n);
     diag_error(lower->diags, span, "unknown operator '%s'", call->text);
     if (nearest)
@@ -276,7 +273,24 @@ static int place_argument(Lower *lower, OpCode op, const Expr *call, const Expr 
     return -1;
 }
 
+static bool lower_cell(Lower *lower, const Block *cell, const Expr *call, Operand *out) {
+    Operand results[MAX_OUT];
+    int n;
+    if (!cell_call(lower, cell, call, NULL, NULL, results, &n)) return false;
+    if (n != 1) {
+        diag_error(lower->diags, lower_span(lower, call->loc), "%s has %d results and cannot be an operand", call->text, n);
+        diag_hint(lower->diags, "give each a name: a, b = %s(...);", call->text);
+        return false;
+    }
+    *out = results[0];
+    out->expr = call;
+    return true;
+}
+
 static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand *out) {
+    const Block *cell = cell_find(lower, call->text);
+    if (cell) return lower_cell(lower, cell, call, out);
+    if (is_function(lower, call)) return function_eval(lower, call, &out->number);
     int found = op_find(call->text);
     if (found < 0 || op_table[found].op_class != OP_CLASS_USER) return unknown_operator(lower, call);
     OpCode op = (OpCode)found;
@@ -300,7 +314,7 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
             attr_expr[place - MAX_IN] = item;
             ok &= attr_eval(lower, &op_table[op].attrs[place - MAX_IN], value, &attr[place - MAX_IN]);
         } else {
-            ok &= lower_any(lower, value, NULL, &operands[place]);
+            ok &= operand_lower(lower, value, NULL, &operands[place]);
             operands[place].expr = value;
         }
     }
@@ -320,8 +334,12 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
 /* ---------------------------------------------------------------- expressions */
 
 static bool lower_binary(Lower *lower, const Expr *expr, const char *name, Operand *out) {
+    if (strchr("&|", expr->op)) { /* the right side may be decided by the left one */
+        *out = (Operand){.expr = expr, .value = -1};
+        return number_eval(lower, expr, &out->number);
+    }
     Operand operands[2] = {0};
-    bool left = lower_any(lower, expr->items, NULL, &operands[0]), right = lower_any(lower, expr->last, NULL, &operands[1]);
+    bool left = operand_lower(lower, expr->items, NULL, &operands[0]), right = operand_lower(lower, expr->last, NULL, &operands[1]);
     if (!left || !right) return false;
     if (operands[0].value < 0 && operands[1].value < 0) {
         *out = (Operand){.expr = expr, .value = -1};
@@ -340,8 +358,8 @@ static bool lower_binary(Lower *lower, const Expr *expr, const char *name, Opera
     case '/':
         op = OP_div;
         break;
-    default: /* '%' */
-        diag_error(lower->diags, lower_span(lower, expr->loc), "%% is for integers, not for tensors");
+    default: /* %, comparisons, and, or */
+        diag_error(lower->diags, lower_span(lower, expr->loc), expr->op == '%' ? "%% is for integers, not for tensors" : "conditions are about numbers, not about tensors");
         return false;
     }
     return apply(lower, op, expr, operands, 2, NULL, NULL, name, out);
@@ -353,14 +371,14 @@ static bool not_a_tensor(Lower *lower, const Expr *expr, const char *what, const
     return false;
 }
 
-static bool lower_any(Lower *lower, const Expr *expr, const char *name, Operand *out) {
-    expr = unbracket(expr);
+static bool lower_kind(Lower *lower, const Expr *expr, const char *name, Operand *out) {
     *out = (Operand){.expr = expr, .value = -1};
     switch ((ExprKind)expr->kind) {
     case EXPR_INT:
     case EXPR_FLOAT:
         return number_eval(lower, expr, &out->number);
     case EXPR_NAME: {
+        if (is_number(lower, expr)) return number_eval(lower, expr, &out->number);
         const Symbol *symbol = names_use(lower, expr->text, expr->loc);
         if (!symbol) return false;
         out->value = symbol->value;
@@ -369,12 +387,14 @@ static bool lower_any(Lower *lower, const Expr *expr, const char *name, Operand 
     }
     case EXPR_NEG: {
         Operand operand;
-        if (!lower_any(lower, expr->items, NULL, &operand)) return false;
+        if (!operand_lower(lower, expr->items, NULL, &operand)) return false;
         out->number = operand.number;
         if (operand.value < 0) return number_negate(lower, expr, &out->number);
         operand.expr = expr->items;
         return apply(lower, OP_neg, expr, &operand, 1, NULL, NULL, name, out);
     }
+    case EXPR_NOT:
+        return number_eval(lower, expr, &out->number);
     case EXPR_BINARY:
         return lower_binary(lower, expr, name, out);
     case EXPR_CALL:
@@ -395,26 +415,70 @@ static bool lower_any(Lower *lower, const Expr *expr, const char *name, Operand 
     return false;
 }
 
-static bool attach_hint(Lower *lower, const Expr *expr, int value, const Shard *shard) {
+bool operand_lower(Lower *lower, const Expr *expr, const char *name, Operand *out) {
+    expr = unbracket(expr);
+    if (!lower_work(lower, expr->loc) || !lower_deeper(lower, expr->loc)) return false;
+    bool ok = lower_kind(lower, expr, name, out);
+    lower->depth--;
+    return ok;
+}
+
+bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given) {
     bool is_op = expr->kind == EXPR_CALL || expr->kind == EXPR_BINARY || expr->kind == EXPR_NEG;
-    if (!is_op || value < 0) {
-        diag_error(lower->diags, lower_span(lower, shard->loc), "there is no operator here to shard");
+    Span span = span_of(given->file, given->shard->loc);
+    if (!is_op || value < 0 || op_table[lower->graph->nodes.at[lower->graph->values.at[value].node].op].op_class != OP_CLASS_USER) {
+        diag_error(lower->diags, span, "there is no operator here to shard");
         diag_hint(lower->diags, "shard stands behind an operator, an input or a param: h = matmul(x, w) shard ((2, 4), (4, 1));");
         return false;
     }
-    if (!shard_counts(lower, shard->loc)) return true;
+    if (!shard_counts(lower, span)) return true;
     Node *node = &lower->graph->nodes.at[lower->graph->values.at[value].node];
     if (op_table[node->op].expand) {
-        diag_error(lower->diags, lower_span(lower, shard->loc), "%s is made of several operators and cannot be sharded as one",
-                   op_table[node->op].name);
+        diag_error(lower->diags, span, "%s is made of several operators and cannot be sharded as one", op_table[node->op].name);
         diag_hint(lower->diags, "write them out and shard one: d = y - label shard ((8, 1), (8, 1)); loss mean(d * d);");
         return false;
     }
-    return (node->hint = hint_eval(lower, shard, 0, "operator")) != NULL;
+    return (node->hint = hint_given(lower, given, 0, "operator")) != NULL;
 }
 
 bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol) {
     return results_lower(lower, expr, &name, 1, shard, symbol);
+}
+
+static void rename_result(Lower *lower, int value, const char *name) {
+    const Value *result = &lower->graph->values.at[value];
+    if (!strcmp(result->name, name)) return;
+    graph_rename(lower->graph, value, name);
+    if (result->index == 0) lower->graph->nodes.at[result->node].name = result->name;
+}
+
+/* A call of a cell as the whole value of a statement. */
+static bool lower_outer_call(Lower *lower, const Block *cell, const Expr *expr, const char *const *names, int n, const Shard *shard, Symbol *symbols) {
+    Operand results[MAX_OUT];
+    Given own = {.shard = shard, .file = lower->file, .names = lower->names};
+    const Given *given;
+    bool block = shard && shard->block;
+    int nresults, nhints = lower->hints.n, nodes = lower->graph->nodes.n;
+    if (!hint_choose(lower, names[0], shard && !block ? &own : NULL, &given)) return false;
+    if (block && !hints_push(lower, names[0], shard)) return false;
+    bool ok = cell_call(lower, cell, expr, names[0], given, results, &nresults);
+    if (block) ok = hints_pop(lower, nhints, ok) && ok;
+    if (!ok) return false;
+    if (nresults != n) {
+        diag_error(lower->diags, lower_span(lower, expr->loc), "%s has %d result%s, and here %s %d name%s", expr->text, nresults,
+                   nresults == 1 ? "" : "s", n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        symbols[i].kind = results[i].value < 0 ? SYMBOL_NUMBER : SYMBOL_VALUE;
+        symbols[i].value = results[i].value;
+        symbols[i].number = results[i].number;
+        /* What the call has computed is called as the call is. */
+        int node = results[i].value < 0 ? -1 : lower->graph->values.at[results[i].value].node;
+        if (node >= nodes && op_table[lower->graph->nodes.at[node].op].op_class == OP_CLASS_USER)
+            rename_result(lower, results[i].value, names[i]);
+    }
+    return true;
 }
 
 bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, Symbol *symbols) {
@@ -422,6 +486,9 @@ bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int
     const char *name = names[0];
     Symbol *symbol = &symbols[0];
     expr = unbracket(expr);
+    lower->path = name;
+    const Block *cell = expr->kind == EXPR_CALL ? cell_find(lower, expr->text) : NULL;
+    if (cell) return lower_outer_call(lower, cell, expr, names, n, shard, symbols);
     lower->nresults = n;
     bool is_op = expr->kind == EXPR_CALL || expr->kind == EXPR_BINARY || expr->kind == EXPR_NEG;
     if (n > 1 && !is_op) {
@@ -429,8 +496,17 @@ bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int
         diag_hint(lower->diags, "several names take the results of one operator: q, k, v = split(x, parts = 3);");
         return false;
     }
-    if (!lower_any(lower, expr, name, &out)) return false;
-    if (shard && !attach_hint(lower, expr, out.value, shard)) return false;
+    if (shard && shard->block) {
+        diag_error(lower->diags, lower_span(lower, shard->loc), "hints in braces are for the operators in a cell, and this calls none");
+        diag_hint(lower->diags, "the strategy of one operator stands alone: h = matmul(x, w) shard ((2, 4), (4, 1));");
+        return false;
+    }
+    if (!operand_lower(lower, expr, name, &out)) return false;
+    Given own = {.shard = shard, .file = lower->file, .names = lower->names};
+    const Given *given = shard ? &own : NULL;
+    /* Another name for something is not what a hint could mean. */
+    if ((is_op && out.value >= 0) && !hint_choose(lower, name, given, &given)) return false;
+    if (given && !attach_hint(lower, expr, out.value, given)) return false;
     symbol->kind = out.value < 0 ? SYMBOL_NUMBER : SYMBOL_VALUE;
     symbol->number = out.number;
     symbol->value = out.value;

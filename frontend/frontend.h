@@ -17,9 +17,21 @@ typedef struct Overrides {
     int replicas;          /* 0: not given */
     const char *mode, *search, *dataset, *gradients; /* as written; checked here */
     bool strict_divide;
+    int nfolders;          /* where imports are looked for that are not beside the file: -I, the installed library */
+    const char *const *folder;
+    int nshards;           /* --shard: hints by path */
+    const char *const *shard;
+    int nhint_files;       /* --hints: files that are read as if the net imported them */
+    const char *const *hint_file;
 } Overrides;
 
 /* Reads a net and builds its forward graph (inputs, states, constants, operators, loss; in mode data_parallel with the hidden dimension and
  * replicate nodes), its states with initial values, its data source and settings. Composite operators are still one node. The loss value
- * is graph->loss. False after diagnostics; never crashes, never uses memory beyond a small multiple of the text. */
+ * is graph->loss. False after diagnostics; never crashes; uses memory
+ * within a small multiple of the text and of what loops and cells make of it, which is limited (MAX_NODES, MAX_WORK). Reads the files that are
+ * imported. */
 bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
+/* The same net as its eval block wants it (graph->settings.has_eval of the net): with its batch, its data and forward only. The loss is the sum of the rows'
+ * losses; reports are `rows`, the number of rows that are there, `accuracy`, those that are answered right (where the block asks for it), and
+ * `prediction`. Rows that fill up the last batch count nowhere. The states are the net's, in their order. */
+bool frontend_eval(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);

@@ -104,16 +104,27 @@ static bool declared_well(Lower *lower, const Statement *statement) {
     return true;
 }
 
-static bool declared_hint(Lower *lower, const Statement *statement, const char *what, const Hint **hint) {
+static bool declared_hint(Lower *lower, const Statement *statement, const char *path, const char *what, const Hint **hint) {
     *hint = NULL;
-    if (!statement->shard || !shard_counts(lower, statement->shard->loc)) return true;
-    return (*hint = hint_eval(lower, statement->shard, 1, what)) != NULL;
+    Given own = {.shard = statement->shard, .file = lower->file, .names = lower->names};
+    const Given *given;
+    if (statement->shard && statement->shard->block) {
+        diag_error(lower->diags, lower_span(lower, statement->shard->loc), "hints in braces are for the operators in a cell");
+        return false;
+    }
+    if (!hint_choose(lower, path, statement->shard ? &own : NULL, &given)) return false;
+    if (!given || !shard_counts(lower, span_of(given->file, given->shard->loc))) return true;
+    return (*hint = hint_given(lower, given, 1, what)) != NULL;
 }
 
 static bool input_lower(Lower *lower, const Statement *statement, Symbol *symbol) {
+    if (lower->frame || lower->loops) {
+        diag_error(lower->diags, symbol->span, "an input stands in the net, not in a %s", lower->loops ? "loop" : "cell");
+        return false;
+    }
     Input input = {.name = statement->name, .span = symbol->span};
     if (!type_eval(lower, statement->type, statement->name, &input.type)) return false;
-    if (!declared_hint(lower, statement, "input", &input.hint)) return false;
+    if (!declared_hint(lower, statement, statement->name, "input", &input.hint)) return false;
     if (lower->hidden) {
         Shape *shape = &input.type.shape;
         memmove(shape->dim + 1, shape->dim, sizeof *shape->dim * (size_t)shape->ndim++);
@@ -125,8 +136,23 @@ static bool input_lower(Lower *lower, const Statement *statement, Symbol *symbol
     return true;
 }
 
-static bool param_lower(Lower *lower, const Statement *statement, Symbol *symbol) {
-    State state = {.name = statement->name, .trainable = true, .span = symbol->span};
+/* Initial values are functions of the path: each parameter has its own. */
+static bool path_taken(Lower *lower, const char *path, Span span) {
+    Symbol *taken = names_find(&lower->paths, path);
+    if (taken && taken->kind == SYMBOL_PARAM) {
+        diag_error(lower->diags, span, "a second parameter with the path %s", path);
+        diag_note(lower->diags, taken->span, "the first one is here");
+        diag_hint(lower->diags, "calls in one place need different names for their results");
+        return true;
+    }
+    if (!taken) taken = names_insert(&lower->paths, lower->arena, path);
+    taken->kind = SYMBOL_PARAM;
+    taken->span = span;
+    return false;
+}
+
+static bool param_lower(Lower *lower, const Statement *statement, const char *path, Symbol *symbol) {
+    State state = {.name = path, .trainable = true, .span = symbol->span};
     if (!type_eval(lower, statement->type, statement->name, &state.type)) return false;
     if (state.type.dtype == I32) {
         diag_error(lower->diags, lower_span(lower, statement->type->dtype_loc), "a param is trained, and i32 has no gradient");
@@ -134,22 +160,22 @@ static bool param_lower(Lower *lower, const Statement *statement, Symbol *symbol
         return false;
     }
     if (!init_eval(lower, statement->value, &state.type, &state.init)) return false;
-    if (!declared_hint(lower, statement, "param", &state.hint)) return false;
+    if (!declared_hint(lower, statement, path, "param", &state.hint) || path_taken(lower, path, symbol->span)) return false;
     int read = graph_read_state(lower->graph, graph_add_state(lower->graph, state), 0, NULL, symbol->span);
-    const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", statement->name) : NULL;
+    const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL;
     symbol->value = replicate(lower, read, name, symbol->span);
     symbol->kind = SYMBOL_PARAM;
     return true;
 }
 
-static bool const_lower(Lower *lower, const Statement *statement, Symbol *symbol) {
+static bool const_lower(Lower *lower, const Statement *statement, const char *path, Symbol *symbol) {
     TensorType type;
     const double *data;
     double splat;
     if (!type_eval(lower, statement->type, statement->name, &type) || !constant_eval(lower, statement->value, &type, &data, &splat))
         return false;
-    int constant = graph_constant(lower->graph, type, data, splat, statement->name, symbol->span);
-    const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", statement->name) : NULL;
+    int constant = graph_constant(lower->graph, type, data, splat, path, symbol->span);
+    const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL;
     symbol->value = replicate(lower, constant, name, symbol->span);
     symbol->kind = SYMBOL_CONST;
     return true;
@@ -158,6 +184,11 @@ static bool const_lower(Lower *lower, const Statement *statement, Symbol *symbol
 static bool loss_lower(Lower *lower, const Statement *statement) {
     Graph *graph = lower->graph;
     Span span = lower_span(lower, statement->value->loc);
+    if (lower->frame) {
+        diag_error(lower->diags, lower_span(lower, statement->name_loc), "a loss stands in the net, not in a cell");
+        diag_hint(lower->diags, "return it, and write loss name_of_the_cell(...); in the net");
+        return false;
+    }
     if (lower->loss_span.line) {
         diag_error(lower->diags, lower_span(lower, statement->name_loc), "the net has a second loss");
         diag_note(lower->diags, lower->loss_span, "the first one is here");
@@ -185,77 +216,82 @@ static bool loss_lower(Lower *lower, const Statement *statement) {
     return true;
 }
 
-/* q, k, v = split(...): defines every name, and says what each is. */
-static bool results_statement(Lower *lower, const Statement *statement) {
-    const char *names[MAX_OUT] = {statement->name};
+/* y = ...; q, k, v = split(...): names every result, and says what each is. In a block a name from outside may get another value. */
+static bool assign_lower(Lower *lower, const Statement *statement) {
+    const char *names[MAX_OUT] = {0}, *paths[MAX_OUT] = {0};
     Symbol symbols[MAX_OUT] = {{0}}, *place;
+    const Target first = {.name = statement->name, .loc = statement->name_loc, .next = statement->targets};
     int n = 0;
-    bool ok = names_define(lower, statement->name, statement->name_loc, &place);
-    if (ok) symbols[0] = *place;
-    n++;
-    for (const Target *target = statement->targets; target && ok; target = target->next) {
+    bool ok = true;
+    for (const Target *target = &first; target && ok; target = target->next) {
         if (n == MAX_OUT) {
             diag_error(lower->diags, lower_span(lower, target->loc), "an operator has at most %d results", (int)MAX_OUT);
             ok = false;
-        } else if ((ok = names_define(lower, target->name, target->loc, &place))) {
+        } else if ((ok = names_assign(lower, target->name, target->loc, &place))) {
             symbols[n] = *place;
-            names[n++] = target->name;
+            names[n] = target->name;
+            ok = (paths[n++] = path_of(lower, target->name, target->loc)) != NULL;
         }
     }
-    bool lowered = ok && results_lower(lower, statement->value, names, n, statement->shard, symbols);
+    for (int i = 1; i < n && ok; i++)
+        for (int k = 0; k < i && ok; k++)
+            if (!strcmp(names[i], names[k])) {
+                diag_error(lower->diags, lower_span(lower, statement->targets->loc), "two results have the name %s", names[i]);
+                ok = false;
+            }
+    bool lowered = ok && results_lower(lower, statement->value, paths, n, statement->shard, symbols);
     for (int i = 0; i < n; i++) {
         if (!symbols[i].name) continue; /* defined elsewhere */
         if (!lowered) symbols[i].kind = SYMBOL_FAILED;
-        *names_find(&lower->names, names[i]) = symbols[i];
+        if (lowered && symbols[i].block < lower->block) symbols[i].span = lower_span(lower, statement->name_loc);
+        *names_find(&lower->names, names[i]) = symbols[i]; /* the table may have grown */
     }
     return lowered;
 }
 
-static bool statement_lower(Lower *lower, const Statement *statement) {
-    if (!room_for_node(lower, statement->name_loc)) return false;
-    if (statement->kind == STATEMENT_LOSS) return loss_lower(lower, statement);
-    if (statement->targets) return results_statement(lower, statement);
+static bool declaration_lower(Lower *lower, const Statement *statement) {
     Symbol *place;
     if (!names_define(lower, statement->name, statement->name_loc, &place)) return false;
     Symbol symbol = *place; /* the table may grow meanwhile: place is looked up again */
-    bool ok = statement->kind == STATEMENT_ASSIGN || declared_well(lower, statement);
-    switch (statement->kind) {
-    case STATEMENT_INPUT:
-        ok = ok && input_lower(lower, statement, &symbol);
-        break;
-    case STATEMENT_PARAM:
-        ok = ok && param_lower(lower, statement, &symbol);
-        break;
-    case STATEMENT_CONST:
-        ok = ok && const_lower(lower, statement, &symbol);
-        break;
-    case STATEMENT_ASSIGN:
-        ok = expr_lower(lower, statement->value, statement->name, statement->shard, &symbol);
-        break;
-    case STATEMENT_LOSS:
-        break;
-    }
+    const char *path = path_of(lower, statement->name, statement->name_loc);
+    lower->path = path;
+    bool ok = path && declared_well(lower, statement);
+    if (ok && statement->kind == STATEMENT_INPUT) ok = input_lower(lower, statement, &symbol);
+    if (ok && statement->kind == STATEMENT_PARAM) ok = param_lower(lower, statement, path, &symbol);
+    if (ok && statement->kind == STATEMENT_CONST) ok = const_lower(lower, statement, path, &symbol);
     if (!ok) symbol.kind = SYMBOL_FAILED;
     *names_find(&lower->names, statement->name) = symbol;
     return ok;
 }
 
-/* A name that is defined below. */
-static void name_ahead(Lower *lower, const char *name, Loc loc) {
-    if (!names_find(&lower->names, name)) names_insert(&lower->names, lower->arena, name)->span = lower_span(lower, loc);
+bool statement_lower(Lower *lower, const Statement *statement) {
+    if (!room_for_node(lower, statement->name_loc)) return false;
+    switch (statement->kind) {
+    case STATEMENT_INPUT:
+    case STATEMENT_PARAM:
+    case STATEMENT_CONST:
+        return declaration_lower(lower, statement);
+    case STATEMENT_ASSIGN:
+        return assign_lower(lower, statement);
+    case STATEMENT_LOSS:
+        return loss_lower(lower, statement);
+    case STATEMENT_LET:
+        lower->path = statement->name;
+        return let_lower(lower, statement->name, statement->name_loc, statement->value);
+    case STATEMENT_FOR:
+        return for_lower(lower, statement);
+    case STATEMENT_IF:
+        return if_lower(lower, statement);
+    case STATEMENT_RETURN:
+        return return_lower(lower, statement);
+    }
+    return false;
 }
 
 static bool net_lower(Lower *lower, const Block *net) {
-    bool ok = true;
-    for (const Statement *statement = net->statements; statement; statement = statement->next) {
-        if (statement->name) name_ahead(lower, statement->name, statement->name_loc);
-        for (const Target *target = statement->targets; target; target = target->next)
-            name_ahead(lower, target->name, target->loc);
-    }
-    for (const Statement *statement = net->statements; statement; statement = statement->next) {
-        ok &= statement_lower(lower, statement);
-        if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
-    }
+    names_ahead(lower, net->statements);
+    bool ok = statements_lower(lower, net->statements);
+    if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
     if (lower->loss_span.line) return ok;
     diag_error(lower->diags, lower_span(lower, net->name_loc), "net %s has no loss", net->name);
     diag_hint(lower->diags, "say what is to become small: loss mse(y, label);");
@@ -264,17 +300,32 @@ static bool net_lower(Lower *lower, const Block *net) {
 
 /* ---------------------------------------------------------------- the file */
 
+SourcePlace lower_enter(Lower *lower, int file, const char *directory) {
+    SourcePlace place = {lower->file, lower->text, lower->directory};
+    lower->file = file;
+    lower->text = lower->diags->files.at[file].text;
+    lower->directory = directory;
+    return place;
+}
+
+void lower_leave(Lower *lower, SourcePlace place) {
+    lower->file = place.file;
+    lower->text = place.text;
+    lower->directory = place.directory;
+}
+
 /* One net, one train block, at most one parallel block: blocks[kind], NULL where there is none. */
-static bool blocks_find(Lower *lower, const Parse *parse, const Block **blocks) {
+static bool blocks_find(Lower *lower, const Block *first, const Block **blocks) {
     static const char *const names[NBLOCKS] = {"net", "train", "parallel"};
     bool ok = true;
-    for (const Block *block = parse->blocks; block; block = block->next) {
+    for (const Block *block = first; block; block = block->next) {
+        if (block->kind >= NBLOCKS) continue;
         if (!blocks[block->kind]) {
             blocks[block->kind] = block;
             continue;
         }
-        diag_error(lower->diags, lower_span(lower, block->loc), "a second %s block", names[block->kind]);
-        diag_note(lower->diags, lower_span(lower, blocks[block->kind]->loc), "the first one is here");
+        diag_error(lower->diags, span_of(block->file, block->loc), "a second %s block", names[block->kind]);
+        diag_note(lower->diags, span_of(blocks[block->kind]->file, blocks[block->kind]->loc), "the first one is here");
         ok = false;
     }
     Span whole = {.file = lower->file, .line = 1, .column = 1, .length = 1};
@@ -284,7 +335,7 @@ static bool blocks_find(Lower *lower, const Parse *parse, const Block **blocks) 
         return false;
     }
     if (!blocks[BLOCK_TRAIN]) {
-        diag_error(lower->diags, lower_span(lower, blocks[BLOCK_NET]->name_loc),
+        diag_error(lower->diags, span_of(blocks[BLOCK_NET]->file, blocks[BLOCK_NET]->name_loc),
                    "there is no train block: neither data nor an optimizer for net %s", blocks[BLOCK_NET]->name);
         diag_hint(lower->diags, "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); epochs = 1; steps = 10; }");
         ok = false;
@@ -292,22 +343,54 @@ static bool blocks_find(Lower *lower, const Parse *parse, const Block **blocks) 
     return ok;
 }
 
-static bool file_lower(Lower *lower, const Parse *parse) {
+/* Numbers at the top of files: known everywhere. */
+static bool globals_lower(Lower *lower, const Block *first) {
+    bool ok = true;
+    for (const Block *block = first; block; block = block->next) {
+        if (block->kind != BLOCK_LET) continue;
+        SourcePlace place = lower_enter(lower, block->file, block->directory);
+        ok &= let_lower(lower, block->name, block->name_loc, block->entries->value);
+        lower_leave(lower, place);
+    }
+    lower->globals = lower->names;
+    lower->names = (Names){0};
+    return ok;
+}
+
+static bool head_lower(Lower *lower, const Block *net) {
+    bool ok = check_defines(lower, net);
+    for (const Entry *entry = net->entries; entry; entry = entry->next)
+        if (!names_find(&lower->names, entry->name))
+            names_insert(&lower->names, lower->arena, entry->name)->span = lower_span(lower, entry->name_loc);
+    for (const Entry *entry = net->entries; entry; entry = entry->next)
+        ok &= head_entry_lower(lower, entry);
+    return ok;
+}
+
+/* A block in its own file. */
+static bool block_lower(Lower *lower, const Block *block, bool (*lower_it)(Lower *lower, const Block *block)) {
+    if (!block) return lower_it(lower, NULL);
+    SourcePlace place = lower_enter(lower, block->file, block->directory);
+    bool ok = lower_it(lower, block);
+    lower_leave(lower, place);
+    return ok;
+}
+
+static bool file_lower(Lower *lower, const Block *first) {
     const Block *blocks[NBLOCKS] = {0};
-    bool ok = blocks_find(lower, parse, blocks);
+    bool ok = blocks_find(lower, first, blocks);
     const Block *net = blocks[BLOCK_NET];
     if (!net) return false;
     lower->graph->name = net->name;
-    ok &= check_defines(lower, net);
-    for (const Entry *entry = net->entries; entry; entry = entry->next)
-        name_ahead(lower, entry->name, entry->name_loc);
-    for (const Entry *entry = net->entries; entry; entry = entry->next)
-        ok &= head_entry_lower(lower, entry);
+    ok &= cells_define(lower, first);
+    ok &= globals_lower(lower, first);
+    ok &= block_lower(lower, net, head_lower);
     /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */
-    if (!parallel_lower(lower, blocks[BLOCK_PARALLEL])) return false;
-    ok &= net_lower(lower, net);
+    if (!block_lower(lower, blocks[BLOCK_PARALLEL], parallel_lower)) return false;
+    ok &= hints_read(lower, first);
+    ok &= block_lower(lower, net, net_lower);
     /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
-    if (!ok || !dataset_lower(lower) || !train_lower(lower, blocks[BLOCK_TRAIN])) return false;
+    if (!ok || !hints_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN] || !block_lower(lower, blocks[BLOCK_TRAIN], train_lower)) return false;
     if (lower->graph->nranks == 1) lower->graph->settings.mesh.n = 0; /* its names are checked, there are no digits that they stand for */
     return true;
 }
@@ -316,11 +399,17 @@ bool frontend_compile(const char *name, const char *text, size_t n, const Overri
     graph_init(graph, arena);
     graph->file = name;
     graph->nranks = overrides->nranks > 0 ? overrides->nranks : 1;
-    const char *slash = strrchr(name, '/');
-    Parse parse;
-    Lower lower = {.graph = graph, .arena = arena, .diags = diags, .overrides = overrides, .text = text};
-    lower.directory = slash ? arena_copy(arena, name, (size_t)(slash - name) + 1) : "";
-    lower.file = diags_add_file(diags, name, text, n);
+    const Block *blocks;
+    Lower lower = {.graph = graph,
+                   .arena = arena,
+                   .diags = diags,
+                   .overrides = overrides,
+                   .file = diags->files.n,
+                   .text = text,
+                   .directory = "",
+                   .prefix = "",
+                   .suffix = "",
+                   .path = ""};
     int nerrors = diags->nerrors;
-    return parse_run(&parse, arena, diags, lower.file, false) && file_lower(&lower, &parse) && diags->nerrors == nerrors;
+    return sources_read(&lower, name, text, n, &blocks) && file_lower(&lower, blocks) && diags->nerrors == nerrors;
 }

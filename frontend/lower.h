@@ -5,6 +5,10 @@
  *   types.c     types, literals, initial values
  *   shard.c     strategies as written -> Hint; the mesh
  *   express.c   tensor expressions -> nodes
+ *   cells.c     calls of cells: their bodies written out under a path
+ *   loops.c     for, if, let: bodies written out
+ *   imports.c   files that a file imports; one list of blocks
+ *   patterns.c  hints by path
  *   parallel.c  the parallel block, and the flags that override it
  *   train.c     the train block; data.c: where inputs come from
  *   lower.c     the net; frontend_compile
@@ -22,6 +26,7 @@ typedef struct Number {
 
 typedef enum {
     SYMBOL_AHEAD,  /* some statement below defines it */
+    SYMBOL_GONE,   /* a loop that has ended defined it */
     SYMBOL_OPEN,   /* its definition is being read: a use in it is a mistake */
     SYMBOL_FAILED, /* its definition was an error: nothing more is said of it */
     SYMBOL_NUMBER,
@@ -36,6 +41,7 @@ typedef struct Symbol {
     SymbolKind kind;
     Number number; /* SYMBOL_NUMBER */
     int value;     /* tensors: value id, as operators see it (hidden in data_parallel) */
+    int block;     /* in how many blocks (for, if) its definition stands */
     Span span;     /* of the name in its definition; SYMBOL_AHEAD: of the first one */
 } Symbol;
 
@@ -45,6 +51,45 @@ typedef struct Names {
     size_t n, cap;
 } Names;
 
+/* What an expression is worth: a tensor, or a number that becomes one beside a tensor. */
+typedef struct Operand {
+    const Expr *expr;
+    int value; /* value id; -1: a number */
+    Number number;
+} Operand;
+
+/* A strategy as written, and where: numbers and axes in it mean what they mean there. */
+typedef struct Given {
+    const Shard *shard;
+    int file;
+    Names names;
+    bool flag; /* of the command line: goes before what files say */
+} Given;
+
+/* A hint by path: of a hints block, of --shard, or behind the call of a cell. */
+typedef struct PathHint {
+    const char *pattern; /* whole: behind a call, the call's path stands before what was written */
+    Span span;           /* of the pattern */
+    Given given;
+    bool matched;
+} PathHint;
+
+/* The call of a cell that is being lowered. */
+typedef struct Frame {
+    const Block *cell;
+    Span call;
+    const char *path;   /* of the call */
+    const Given *given; /* its strategy, NULL: none */
+    bool given_used;
+    bool returned;
+    int nresults;
+    Operand results[MAX_OUT];
+    Span result_span;
+    struct Frame *outer; /* NULL: the net calls */
+} Frame;
+
+typedef VEC(const char *) Strings;
+
 typedef struct Lower {
     Graph *graph;
     Arena *arena;
@@ -53,7 +98,23 @@ typedef struct Lower {
     int file;              /* that is being lowered: the source, or the text of a flag */
     const char *text;      /* of the source */
     const char *directory; /* of the source, with its '/', or "" */
-    Names names;
+    Names names;           /* of the net, or of the cell that is being lowered */
+    Names globals;         /* numbers of files: let at their top */
+    Names cells;           /* Symbol.value: index into cell */
+    VEC(const Block *) cell;
+    VEC(Names) spare;      /* tables of cells that have returned, empty */
+    Strings locals;        /* names defined in the blocks (for, if) that are open, in order */
+    const char *prefix;    /* path of the cell that is being lowered, with its '.', or "" */
+    const char *suffix;    /* indices of the loops around, ".0.3", or "" */
+    const char *path;      /* of the statement that is being lowered: calls inside its expression stand below it */
+    Frame *frame;          /* NULL: in the net itself */
+    int block, loops;      /* blocks and loops around, in the net or the cell */
+    int depth;             /* of calls, blocks and expressions together */
+    int64_t work;          /* expressions and statements lowered in loops and cells */
+    int noted;             /* diagnostics that have their chain of calls */
+    Names paths;           /* of calls that had to be numbered, of parameters */
+    Strings known;         /* paths that a hint could mean */
+    VEC(PathHint) hints;
     const Expr *dataset; /* explicit dataset strategy, read after the inputs are known; NULL: none */
     int dataset_file;
     bool hidden;       /* mode data_parallel */
@@ -62,6 +123,14 @@ typedef struct Lower {
     bool warned_shard; /* that strategies have no effect in this mode */
     Span loss_span;    /* line 0: no loss yet */
 } Lower;
+
+/* Goes on in another file: file, text, directory. Returns what must be given to lower_leave. */
+typedef struct SourcePlace {
+    int file;
+    const char *text, *directory;
+} SourcePlace;
+SourcePlace lower_enter(Lower *lower, int file, const char *directory);
+void lower_leave(Lower *lower, SourcePlace place);
 
 static inline Span lower_span(const Lower *lower, Loc loc) {
     return span_of(lower->file, loc);
@@ -74,6 +143,10 @@ Symbol *names_insert(Names *names, Arena *arena, const char *name); /* a name th
 /* Defines name; false when it has a definition already. The symbol is SYMBOL_OPEN until the caller says what it is, or
  * that its definition failed. */
 bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol);
+/* The same for an assignment: in a block (for, if) it may give a name from outside another value; then the symbol is as it was. */
+bool names_assign(Lower *lower, const char *name, Loc loc, Symbol **symbol);
+/* The definition that a name stands for, or NULL; of this net or cell, else of the file. */
+const Symbol *names_look(const Lower *lower, const char *name);
 /* The definition that a name in an expression stands for, or NULL after a diagnostic (none for SYMBOL_FAILED). */
 const Symbol *names_use(Lower *lower, const char *name, Loc loc);
 void note_defined(Lower *lower, const Symbol *symbol); /* "w is declared f32[31, 16] here" */
@@ -92,6 +165,11 @@ bool integer_eval(Lower *lower, const Expr *expr, const char *what, int64_t leas
 bool real_eval(Lower *lower, const Expr *expr, const char *what, double least, double most, double *value);
 bool number_fits(Lower *lower, const Expr *expr, Number number, DType dtype); /* an element of a tensor of dtype */
 const char *number_text(Arena *arena, Number number);
+/* A condition: a number that is not 0. */
+bool condition_eval(Lower *lower, const Expr *expr, bool *holds);
+/* sqrt, min, max, ceil_div, size, ndim: functions of numbers. is_function: the name is one, and the call is not one of an operator with that name. */
+bool is_function(const Lower *lower, const Expr *call);
+bool function_eval(Lower *lower, const Expr *call, Number *number);
 const Expr *unbracket(const Expr *expr);              /* without brackets that only group */
 bool is_number(const Lower *lower, const Expr *expr); /* a literal, a number's name, or made of such; no diagnostic */
 
@@ -110,10 +188,12 @@ const char *type_text(Lower *lower, const TensorType *type); /* without the hidd
 /* A strategy clause to a hint. tensors: the number of tuples that it must have, 0: any (an operator's); what: "operator", "parameter",
  * "input": for messages. NULL after a diagnostic. */
 const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char *what);
+/* The same of a strategy that stands elsewhere. */
+const Hint *hint_given(Lower *lower, const Given *given, int tensors, const char *what);
 const Hint *hint_of_dataset(Lower *lower, const Expr *value); /* one tuple an input */
 bool mesh_eval(Lower *lower, const Expr *value);
 /* Whether strategies count in this mode; warns once when not. */
-bool shard_counts(Lower *lower, Loc loc);
+bool shard_counts(Lower *lower, Span span);
 
 /* ---------------------------------------------------------------- express.c */
 
@@ -122,11 +202,67 @@ bool shard_counts(Lower *lower, Loc loc);
 bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol);
 /* The same for an operator of several results, names[0 .. n) theirs: fills in n symbols. */
 bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, Symbol *symbols);
+/* A number, or a value, of any expression in an operand's place; name: of its outermost result, or NULL. */
+bool operand_lower(Lower *lower, const Expr *expr, const char *name, Operand *out);
+/* Counts a step; false, after one diagnostic, when loops and cells make too many. */
+bool lower_work(Lower *lower, Loc loc);
+/* The strategy of the operator that made value. False after a diagnostic. */
+bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given);
 /* In data_parallel the value as operators see it: through a `replicate` node. Else the value itself. */
 /* Each node costs about two kilobytes: a text of 16 MiB must not make millions of them. */
 enum { MAX_NODES = 100000 };
 bool room_for_node(Lower *lower, Loc loc);
 int replicate(Lower *lower, int value, const char *name, Span span);
+
+/* ---------------------------------------------------------------- cells.c */
+
+enum {
+    MAX_PARAMETERS = 32,  /* of a cell */
+    MAX_DEPTH = 1200,     /* levels of calls, blocks and expressions */
+    MAX_WORK = 4000000,   /* expressions and statements lowered in loops and cells */
+    MAX_ITERATIONS = 100000,
+};
+/* The path of a name that is defined here: encoder.layer.3.query. NULL after a diagnostic. */
+const char *path_of(Lower *lower, const char *name, Loc loc);
+/* One level deeper; false after a diagnostic. The caller takes it back with depth--. */
+bool lower_deeper(Lower *lower, Loc loc);
+bool cells_define(Lower *lower, const Block *blocks);
+const Block *cell_find(const Lower *lower, const char *name); /* or NULL */
+/* Lowers a call of a cell. path: what its result is called, NULL: stands in an expression. given: its strategy, or NULL. */
+bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults);
+bool return_lower(Lower *lower, const Statement *statement);
+
+/* ---------------------------------------------------------------- loops.c */
+
+/* The statements of a body, one after the other. */
+bool statements_lower(Lower *lower, const Statement *first);
+bool for_lower(Lower *lower, const Statement *statement);
+bool if_lower(Lower *lower, const Statement *statement);
+bool let_lower(Lower *lower, const char *name, Loc loc, const Expr *value);
+/* Notes the names that statements define, so that a use above a definition is told from an unknown name. */
+void names_ahead(Lower *lower, const Statement *first);
+
+/* ---------------------------------------------------------------- lower.c */
+
+bool statement_lower(Lower *lower, const Statement *statement);
+
+/* ---------------------------------------------------------------- imports.c */
+
+/* The blocks of a file and of all that it imports, each file once: those of an import before what follows it. */
+bool sources_read(Lower *lower, const char *name, const char *text, size_t n, const Block **blocks);
+
+/* ---------------------------------------------------------------- patterns.c */
+
+enum { MAX_HINTS = 1000 };
+/* Hints of the blocks and of --shard. */
+bool hints_read(Lower *lower, const Block *blocks);
+/* Adds those behind a call; take them back, to n, with hints_pop, which with check complains of those that matched nothing. */
+bool hints_push(Lower *lower, const char *path, const Shard *shard);
+bool hints_pop(Lower *lower, int n, bool check);
+/* The strategy of what has this path: of a hint, else own (what stands at it, may be NULL). False after a diagnostic: two that differ. */
+bool hint_choose(Lower *lower, const char *path, const Given *own, const Given **given);
+/* Whether all of the hints matched something. */
+bool hints_matched(Lower *lower);
 
 /* ---------------------------------------------------------------- parallel.c, train.c */
 

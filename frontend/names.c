@@ -33,6 +33,7 @@ Symbol *names_insert(Names *names, Arena *arena, const char *name) {
 void note_defined(Lower *lower, const Symbol *symbol) {
     switch (symbol->kind) {
     case SYMBOL_AHEAD:
+    case SYMBOL_GONE:
     case SYMBOL_OPEN:
     case SYMBOL_FAILED:
         diag_note(lower->diags, symbol->span, "%s is defined here", symbol->name);
@@ -57,7 +58,7 @@ bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
     Symbol *found = names_find(&lower->names, name);
     if (!found) found = names_insert(&lower->names, lower->arena, name);
     *symbol = found;
-    if (found->kind != SYMBOL_AHEAD) {
+    if (found->kind != SYMBOL_AHEAD && found->kind != SYMBOL_GONE) {
         diag_error(lower->diags, lower_span(lower, loc), "%s is defined twice", name);
         diag_note(lower->diags, found->span, "the first definition is here");
         diag_hint(lower->diags, "each name stands for one thing: give this one another name");
@@ -65,6 +66,8 @@ bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
     }
     found->kind = SYMBOL_OPEN;
     found->span = lower_span(lower, loc);
+    found->block = lower->block;
+    if (lower->block) vec_push(lower->arena, &lower->locals, name);
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (!strcmp(name, reserved[i])) {
             found->kind = SYMBOL_FAILED;
@@ -74,15 +77,36 @@ bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
     return true;
 }
 
-const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
+bool names_assign(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
+    Symbol *found = names_find(&lower->names, name);
+    bool carried = found && (found->kind == SYMBOL_VALUE || found->kind == SYMBOL_NUMBER || found->kind == SYMBOL_INPUT || found->kind == SYMBOL_FAILED);
+    if (!carried || found->block >= lower->block) return names_define(lower, name, loc, symbol);
+    *symbol = found;
+    return true;
+}
+
+const Symbol *names_look(const Lower *lower, const char *name) {
     const Symbol *symbol = names_find(&lower->names, name);
+    return symbol ? symbol : names_find(&lower->globals, name);
+}
+
+const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
+    const Symbol *symbol = names_look(lower, name), *global;
     Span span = lower_span(lower, loc);
+    if (symbol && symbol->kind == SYMBOL_AHEAD && (global = names_find(&lower->globals, name))) symbol = global;
     if (symbol && symbol->kind == SYMBOL_FAILED) return NULL;
+    if (symbol && symbol->kind == SYMBOL_GONE) {
+        diag_error(lower->diags, span, "%s is known only in the loop that defines it", name);
+        diag_note(lower->diags, symbol->span, "%s is defined here", name);
+        diag_hint(lower->diags, "give %s a value above the loop; what the loop assigns to it then stays", name);
+        return NULL;
+    }
     if (symbol && symbol->kind != SYMBOL_AHEAD && symbol->kind != SYMBOL_OPEN) return symbol;
     if (symbol && symbol->kind == SYMBOL_OPEN) {
         diag_error(lower->diags, span, "%s is used in its own definition", name);
         diag_note(lower->diags, symbol->span, "%s is defined here", name);
-        diag_hint(lower->diags, "a name stands for one thing: give the new one another name");
+        diag_hint(lower->diags, lower->loops ? "give %s a value above the loop, and the loop carries it on" : "a name stands for one thing: give the new one another name",
+                  name);
         return NULL;
     }
     if (symbol) {
@@ -95,15 +119,21 @@ const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
         diag_error(lower->diags, span, "%s is an operator; it needs operands: %s(%s)", name, name, op_table[op].ins);
         return NULL;
     }
-    VEC(const char *) known = {0};
-    for (size_t i = 0; i < lower->names.cap; i++)
-        if (lower->names.at[i].name && lower->names.at[i].kind != SYMBOL_AHEAD && lower->names.at[i].kind != SYMBOL_OPEN)
-            vec_push(lower->arena, &known, lower->names.at[i].name);
+    if (cell_find(lower, name)) {
+        diag_error(lower->diags, span, "%s is a cell; it is called: %s(...)", name, name);
+        return NULL;
+    }
+    Strings known = {0};
+    for (int global = 0; global < 2; global++) {
+        const Names *names = global ? &lower->globals : &lower->names;
+        for (size_t i = 0; i < names->cap; i++)
+            if (names->at[i].name && names->at[i].kind >= SYMBOL_FAILED) vec_push(lower->arena, &known, names->at[i].name);
+    }
     const char *nearest = name_nearest(name, known.at, known.n);
     diag_error(lower->diags, span, "unknown name '%s'", name);
     if (nearest) {
         diag_hint(lower->diags, "did you mean %s?", nearest);
-        note_defined(lower, names_find(&lower->names, nearest));
+        note_defined(lower, names_look(lower, nearest));
     } else {
         diag_hint(lower->diags, "a tensor is declared with input, param or const, or computed: %s = ...;", name);
     }

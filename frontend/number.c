@@ -20,6 +20,109 @@ const char *number_text(Arena *arena, Number number) {
     return strpbrk(text, ".e") ? text : arena_printf(arena, "%s.0", text);
 }
 
+/* ---------------------------------------------------------------- functions */
+
+typedef enum { SQRT, MIN, MAX, CEIL_DIV, SIZE, NDIM, NFUNCTIONS } Function;
+static const struct {
+    const char *name;
+    int narguments;
+    const char *parameters;
+} functions[NFUNCTIONS] = {[SQRT] = {"sqrt", 1, "x"},   [MIN] = {"min", 2, "a, b"},    [MAX] = {"max", 2, "a, b"},
+                           [CEIL_DIV] = {"ceil_div", 2, "a, b"}, [SIZE] = {"size", 2, "x, axis"}, [NDIM] = {"ndim", 1, "x"}};
+
+static int function_named(const char *name) {
+    for (int i = 0; i < NFUNCTIONS; i++)
+        if (!strcmp(functions[i].name, name)) return i;
+    return -1;
+}
+
+bool is_function(const Lower *lower, const Expr *call) {
+    if (function_named(call->text) < 0) return false;
+    if (op_find(call->text) < 0) return true;
+    for (const Expr *item = call->items; item; item = item->next)
+        if (!is_number(lower, item)) return false;
+    return call->nitems > 0;
+}
+
+static bool eval_size(Lower *lower, const Expr *call, bool ndim, Number *number) {
+    Operand operand;
+    int64_t axis = 0;
+    if (!operand_lower(lower, call->items, NULL, &operand)) return false;
+    if (operand.value < 0) {
+        diag_error(lower->diags, lower_span(lower, call->items->loc), "%s is about a tensor, and this is a number", call->text);
+        return false;
+    }
+    const TensorType *type = &lower->graph->values.at[operand.value].type;
+    int first = type->hidden ? 1 : 0, n = type->shape.ndim - first;
+    *number = integer(n);
+    if (ndim) return true;
+    if (n == 0) {
+        diag_error(lower->diags, lower_span(lower, call->loc), "a scalar has no sizes");
+        return false;
+    }
+    if (!integer_eval(lower, call->items->next, "an axis", -n, n - 1, &axis)) return false;
+    *number = integer(type->shape.dim[first + (axis < 0 ? axis + n : axis)]);
+    return true;
+}
+
+static bool eval_ceil_div(Lower *lower, const Expr *call, Number a, Number b, Number *number) {
+    if (a.real || b.real || a.i < 0 || b.i <= 0) {
+        diag_error(lower->diags, lower_span(lower, call->loc), "ceil_div takes integers, a from 0 and b from 1, not %s and %s",
+                   number_text(lower->arena, a), number_text(lower->arena, b));
+        return false;
+    }
+    *number = integer(a.i / b.i + (a.i % b.i != 0));
+    return true;
+}
+
+bool function_eval(Lower *lower, const Expr *call, Number *number) {
+    int which = function_named(call->text);
+    Number arguments[2] = {{0}, {0}};
+    int n = 0;
+    for (const Expr *item = call->items; item; item = item->next)
+        n += item->kind != EXPR_KEYWORD;
+    if (n != functions[which].narguments || n != call->nitems) {
+        diag_error(lower->diags, lower_span(lower, call->loc), "%s takes %d argument%s without names", call->text, functions[which].narguments,
+                   functions[which].narguments == 1 ? "" : "s");
+        diag_hint(lower->diags, "it is called %s(%s)", call->text, functions[which].parameters);
+        return false;
+    }
+    if (which == SIZE || which == NDIM) return eval_size(lower, call, which == NDIM, number);
+    n = 0;
+    for (const Expr *item = call->items; item; item = item->next)
+        if (!number_eval(lower, item, &arguments[n++])) return false;
+    Number a = arguments[0], b = arguments[1];
+    switch ((Function)which) {
+    case SQRT:
+        if (a.f < 0) {
+            diag_error(lower->diags, lower_span(lower, call->loc), "the square root of %s", number_text(lower->arena, a));
+            return false;
+        }
+        *number = (Number){.real = true, .f = sqrt(a.f)};
+        return true;
+    case MIN:
+    case MAX: {
+        bool first = which == MIN ? (a.real || b.real ? a.f <= b.f : a.i <= b.i) : (a.real || b.real ? a.f >= b.f : a.i >= b.i);
+        *number = first ? a : b;
+        return true;
+    }
+    case CEIL_DIV:
+        return eval_ceil_div(lower, call, a, b, number);
+    case SIZE:
+    case NDIM:
+    case NFUNCTIONS:
+        break;
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- expressions */
+
+/* true and false are the numbers 1 and 0. */
+static bool is_truth(const Expr *expr) {
+    return expr->kind == EXPR_NAME && (!strcmp(expr->text, "true") || !strcmp(expr->text, "false"));
+}
+
 bool is_number(const Lower *lower, const Expr *expr) {
     expr = unbracket(expr);
     switch ((ExprKind)expr->kind) {
@@ -27,17 +130,19 @@ bool is_number(const Lower *lower, const Expr *expr) {
     case EXPR_FLOAT:
         return true;
     case EXPR_NAME: {
-        const Symbol *symbol = names_find(&lower->names, expr->text);
-        return symbol && symbol->kind == SYMBOL_NUMBER;
+        const Symbol *symbol = names_look(lower, expr->text);
+        return (symbol && symbol->kind == SYMBOL_NUMBER) || is_truth(expr);
     }
     case EXPR_NEG:
+    case EXPR_NOT:
         return is_number(lower, expr->items);
+    case EXPR_CALL:
+        return is_function(lower, expr);
     case EXPR_BINARY:
         return is_number(lower, expr->items) && is_number(lower, expr->last);
     case EXPR_STRING:
     case EXPR_LIST:
     case EXPR_TUPLE:
-    case EXPR_CALL:
     case EXPR_KEYWORD:
     case EXPR_DASH:
     case EXPR_PATH:
@@ -98,7 +203,46 @@ static bool combine_reals(Lower *lower, const Expr *expr, double a, double b, Nu
     return true;
 }
 
+/* Whether a comparison or a logical operator holds; false: op is none. */
+static bool compare(char op, Number left, Number right, bool *holds) {
+    bool whole = !left.real && !right.real;
+    int order = whole ? (left.i > right.i) - (left.i < right.i) : (left.f > right.f) - (left.f < right.f);
+    switch (op) {
+    case '<':
+        *holds = order < 0;
+        return true;
+    case '>':
+        *holds = order > 0;
+        return true;
+    case 'l':
+        *holds = order <= 0;
+        return true;
+    case 'g':
+        *holds = order >= 0;
+        return true;
+    case '=':
+        *holds = order == 0;
+        return true;
+    case '!':
+        *holds = order != 0;
+        return true;
+    case '&':
+        *holds = left.f != 0 && right.f != 0;
+        return true;
+    case '|':
+        *holds = left.f != 0 || right.f != 0;
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, Number *number) {
+    bool holds;
+    if (compare(expr->op, left, right, &holds)) {
+        *number = integer(holds);
+        return true;
+    }
     if ((expr->op == '/' || expr->op == '%') && right.f == 0) {
         diag_error(lower->diags, lower_span(lower, expr->loc), "division by zero: %s %c %s", number_text(lower->arena, left), expr->op,
                    number_text(lower->arena, right));
@@ -125,6 +269,7 @@ bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, N
 bool number_eval(Lower *lower, const Expr *expr, Number *number) {
     expr = unbracket(expr);
     Span span = lower_span(lower, expr->loc);
+    if (!lower_work(lower, expr->loc)) return false;
     switch ((ExprKind)expr->kind) {
     case EXPR_INT:
         *number = integer(expr->integer);
@@ -133,6 +278,10 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
         *number = (Number){.real = true, .f = expr->real};
         return true;
     case EXPR_NAME: {
+        if (is_truth(expr)) {
+            *number = integer(expr->text[0] == 't');
+            return true;
+        }
         const Symbol *symbol = names_use(lower, expr->text, expr->loc);
         if (!symbol) return false;
         if (symbol->kind != SYMBOL_NUMBER) {
@@ -145,9 +294,19 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
     }
     case EXPR_NEG:
         return number_eval(lower, expr->items, number) && number_negate(lower, expr, number);
+    case EXPR_NOT:
+        if (!number_eval(lower, expr->items, number)) return false;
+        *number = integer(number->f == 0);
+        return true;
     case EXPR_BINARY: {
         Number left, right;
-        return number_eval(lower, expr->items, &left) && number_eval(lower, expr->last, &right) &&
+        if (!number_eval(lower, expr->items, &left)) return false;
+        /* What the left side decides: `n > 0 and 12 / n > 1` is well for n = 0. */
+        if ((expr->op == '&' && left.f == 0) || (expr->op == '|' && left.f != 0)) {
+            *number = integer(left.f != 0);
+            return true;
+        }
+        return number_eval(lower, expr->last, &right) &&
                number_combine(lower, expr, left, right, number);
     }
     case EXPR_DASH:
@@ -163,6 +322,7 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
         diag_error(lower->diags, span, "a single number is needed here, not a tuple");
         return false;
     case EXPR_CALL:
+        if (function_named(expr->text) >= 0) return function_eval(lower, expr, number);
         diag_error(lower->diags, span, "a number is needed here, and %s(...) is none", expr->text);
         return false;
     case EXPR_KEYWORD:
@@ -173,6 +333,13 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
         return false;
     }
     return false;
+}
+
+bool condition_eval(Lower *lower, const Expr *expr, bool *holds) {
+    Number number;
+    if (!number_eval(lower, expr, &number)) return false;
+    *holds = number.f != 0;
+    return true;
 }
 
 bool integer_eval(Lower *lower, const Expr *expr, const char *what, int64_t least, int64_t most, int64_t *value) {

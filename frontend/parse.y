@@ -27,28 +27,36 @@ typedef void *yyscan_t;
     Statement *statement;
     StatementList statements;
     TargetList targets;
+    PatternList patterns;
     Entry *entry;
     EntryList entries;
     StatementKind kind;
 }
 
-%token START_FILE START_VALUE
+%token START_FILE START_VALUE START_HINT
 %token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" LOSS "'loss'" SHARD "'shard'" TRAIN "'train'" PARALLEL "'parallel'"
-%token <text> NOT_BUILT "a construct that is not built yet" NAME "a name" STRING "a text"
+%token CELL "'cell'" IMPORT "'import'" HINTS "'hints'" LET "'let'" FOR "'for'" IN "'in'" IF "'if'" ELSE "'else'" RETURN "'return'"
+%token AND "'and'" OR "'or'" NOT "'not'" EQUAL "'=='" UNEQUAL "'!='" AT_MOST "'<='" AT_LEAST "'>='" DOTS "'..'"
+%token <text> NAME "a name" STRING "a text" PATH_PATTERN "a path"
 %token <integer> INTEGER "a number"
 %token <real> REAL "a real number"
 %token ARROW "'->'"
 
 %type <expr> expr unary postfix primary path items item arguments argument argument_list init tuple list
-%type <shard> shard
+%type <shard> shard strategy
+%type <patterns> patterns
 %type <type> type
-%type <statement> statement
-%type <statements> statements
+%type <statement> statement if
+%type <statements> statements else
 %type <targets> targets
 %type <entry> entry head_entry
 %type <entries> entries head head_list
 %type <kind> declarer
 
+%left OR
+%left AND
+%right NOT
+%nonassoc EQUAL UNEQUAL AT_MOST AT_LEAST '<' '>'
 %left '+' '-'
 %left '*' '/' '%'
 
@@ -66,6 +74,7 @@ static void yyerror(YYLTYPE *loc, yyscan_t scanner, Parse *parse, const char *me
 start
     : START_FILE blocks
     | START_VALUE expr { parse->value = $2; }
+    | START_HINT PATH_PATTERN '=' strategy { parse->hint = pattern_append(parse, (PatternList){0}, $2, @2, $4).first; }
     ;
 
 blocks
@@ -81,7 +90,29 @@ block
     | TRAIN '{' entries error '}' { block_add(parse, BLOCK_TRAIN, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
     | PARALLEL '{' entries '}' { block_add(parse, BLOCK_PARALLEL, @1, NULL, @1, $3, (StatementList){0}); }
     | PARALLEL '{' entries error '}' { block_add(parse, BLOCK_PARALLEL, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
+    | CELL NAME head '{' statements '}' { block_add(parse, BLOCK_CELL, @1, $2, @2, $3, $5); }
+    | CELL NAME head '{' statements error '}' { block_add(parse, BLOCK_CELL, @1, $2, @2, $3, $5); yyerrok; }
+    | HINTS '{' patterns '}' { block_add(parse, BLOCK_HINTS, @1, NULL, @1, (EntryList){0}, (StatementList){0})->patterns = $3.first; }
+    | HINTS '{' patterns error '}' { yyerrok; }
+    | LET NAME '=' expr ';' {
+        block_add(parse, BLOCK_LET, @1, $2, @2, entry_append((EntryList){0}, entry_new(parse, $2, @2, $4)), (StatementList){0});
+    }
+    | LET error ';' { yyerrok; }
+    | IMPORT STRING ';' { block_add(parse, BLOCK_IMPORT, @1, $2, @2, (EntryList){0}, (StatementList){0}); }
+    | IMPORT error ';' { yyerrok; }
     | error '}' { yyerrok; }
+    ;
+
+patterns
+    : %empty { $$ = (PatternList){0}; }
+    | patterns PATH_PATTERN '=' strategy ';' { STOP_IF_STOPPED; $$ = pattern_append(parse, $1, $2, @2, $4); }
+    | patterns ';'
+    | patterns error ';' { STOP_IF_STOPPED; yyerrok; $$ = $1; }
+    ;
+
+strategy
+    : primary { $$ = shard_new(parse, @$, $1, NULL); }
+    | primary ARROW primary { $$ = shard_new(parse, @$, $1, $3); }
     ;
 
 head
@@ -162,6 +193,40 @@ statement
         $$->value = $2;
         $$->shard = $3;
     }
+    | LET NAME '=' expr ';' {
+        $$ = statement_new(parse, STATEMENT_LET, $2, @2);
+        $$->value = $4;
+    }
+    | RETURN items shard ';' {
+        $$ = statement_new(parse, STATEMENT_RETURN, NULL, @1);
+        $$->value = $2;
+        $$->shard = $3;
+    }
+    | FOR NAME IN expr DOTS expr '{' statements '}' {
+        $$ = statement_new(parse, STATEMENT_FOR, $2, @2);
+        $$->value = $4;
+        $$->limit = $6;
+        $$->body = $8.first;
+    }
+    | FOR NAME IN expr DOTS expr '{' statements error '}' { $$ = statement_new(parse, STATEMENT_FOR, $2, @2); yyerrok; }
+    | if
+    ;
+
+if
+    : IF expr '{' statements '}' else {
+        $$ = statement_new(parse, STATEMENT_IF, NULL, @1);
+        $$->value = $2;
+        $$->body = $4.first;
+        $$->otherwise = $6.first;
+    }
+    | IF expr '{' statements error '}' else { $$ = statement_new(parse, STATEMENT_IF, NULL, @1); yyerrok; }
+    ;
+
+else
+    : %empty { $$ = (StatementList){0}; }
+    | ELSE '{' statements '}' { $$ = $3; }
+    | ELSE '{' statements error '}' { $$ = $3; yyerrok; }
+    | ELSE if { $$ = statement_append((StatementList){0}, $2); }
     ;
 
 targets
@@ -188,8 +253,10 @@ init
 
 shard
     : %empty { $$ = NULL; }
+    | SHARD { $$ = shard_new(parse, @$, NULL, NULL); }
     | SHARD primary { $$ = shard_new(parse, @$, $2, NULL); }
     | SHARD primary ARROW primary { $$ = shard_new(parse, @$, $2, $4); }
+    | SHARD '{' patterns '}' { $$ = shard_block(parse, @$, $3); }
     ;
 
 expr
@@ -199,11 +266,20 @@ expr
     | expr '*' expr { $$ = expr_binary(parse, '*', $1, $3); STOP_IF_STOPPED; }
     | expr '/' expr { $$ = expr_binary(parse, '/', $1, $3); STOP_IF_STOPPED; }
     | expr '%' expr { $$ = expr_binary(parse, '%', $1, $3); STOP_IF_STOPPED; }
+    | expr '<' expr { $$ = expr_binary(parse, '<', $1, $3); STOP_IF_STOPPED; }
+    | expr '>' expr { $$ = expr_binary(parse, '>', $1, $3); STOP_IF_STOPPED; }
+    | expr EQUAL expr { $$ = expr_binary(parse, '=', $1, $3); STOP_IF_STOPPED; }
+    | expr UNEQUAL expr { $$ = expr_binary(parse, '!', $1, $3); STOP_IF_STOPPED; }
+    | expr AT_MOST expr { $$ = expr_binary(parse, 'l', $1, $3); STOP_IF_STOPPED; }
+    | expr AT_LEAST expr { $$ = expr_binary(parse, 'g', $1, $3); STOP_IF_STOPPED; }
+    | expr AND expr { $$ = expr_binary(parse, '&', $1, $3); STOP_IF_STOPPED; }
+    | expr OR expr { $$ = expr_binary(parse, '|', $1, $3); STOP_IF_STOPPED; }
+    | NOT expr { $$ = expr_unary(parse, EXPR_NOT, @$, $2); STOP_IF_STOPPED; }
     ;
 
 unary
     : postfix
-    | '-' unary { $$ = expr_unary(parse, @$, $2); STOP_IF_STOPPED; }
+    | '-' unary { $$ = expr_unary(parse, EXPR_NEG, @$, $2); STOP_IF_STOPPED; }
     | '+' unary { $$ = $2; }
     ;
 

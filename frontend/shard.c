@@ -139,11 +139,11 @@ static bool tuples_eval(Lower *lower, const Expr *expr, bool one, Form *form, Hi
     return true;
 }
 
-bool shard_counts(Lower *lower, Loc loc) {
+bool shard_counts(Lower *lower, Span span) {
     Mode mode = lower->graph->settings.mode;
     if (mode == MODE_SEMI_AUTO || mode == MODE_AUTO) return true;
     if (!lower->warned_shard) {
-        diag_warning(lower->diags, WARN_NO_EFFECT, lower_span(lower, loc), "shard has no effect in mode %s: only semi_auto and auto look at strategies",
+        diag_warning(lower->diags, WARN_NO_EFFECT, span, "shard has no effect in mode %s: only semi_auto and auto look at strategies",
                      mode_name[mode]);
         lower->warned_shard = true;
     }
@@ -173,6 +173,16 @@ const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char 
     }
     if (hint->nout) hint->out = out[0];
     hint->named = form.axis != NULL;
+    return hint;
+}
+
+const Hint *hint_given(Lower *lower, const Given *given, int tensors, const char *what) {
+    SourcePlace place = lower_enter(lower, given->file, lower->directory);
+    Names names = lower->names;
+    lower->names = given->names;
+    const Hint *hint = hint_eval(lower, given->shard, tensors, what);
+    lower->names = names;
+    lower_leave(lower, place);
     return hint;
 }
 

@@ -42,6 +42,7 @@ void lex_advance(Parse *parse, Loc *loc, const char *text, int n) {
         parse->line_begin = parse->offset + (int)(at - text);
     }
     parse->offset += n;
+    if (parse->lexemes && n > 0 && !strchr(" \t\r\n\f\v", text[0])) vec_push(parse->arena, parse->lexemes, *loc);
 }
 
 int lex_token(Parse *parse, const Loc *loc, int kind) {
@@ -82,6 +83,7 @@ int lex_close(Parse *parse, const Loc *loc, char kind) {
         int token = lex_token(parse, loc, kind);
         leave_brackets(parse);
         if (parse->nopen > 0) parse->nopen--;
+        if (parse->nopen < parse->hints_open) parse->hints_open = 0;
         return token;
     }
     if (!opener || (opener == '{' && kind != '}')) {
@@ -98,6 +100,17 @@ int lex_close(Parse *parse, const Loc *loc, char kind) {
     }
     parse->nopen--;
     return lex_token(parse, loc, wanted);
+}
+
+bool lex_begins_hints(Parse *parse) {
+    const char *word = parse->text + parse->current.begin;
+    if (parse->current.end - parse->current.begin != 5 || (memcmp(word, "hints", 5) != 0 && memcmp(word, "shard", 5) != 0)) return false;
+    parse->hints_open = parse->nopen + 1;
+    return true;
+}
+
+bool lex_in_hints(const Parse *parse) {
+    return parse->hints_open > 0 && parse->nopen == parse->hints_open;
 }
 
 int lex_end_statement(Parse *parse, const Loc *loc) {
@@ -144,9 +157,7 @@ double lex_real(Parse *parse, const Loc *loc, const char *text) {
 
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text) {
     diag_error(parse->diags, here(parse, *loc), "%s is not a number", quote(parse, *loc));
-    if (strstr(text, ".."))
-        diag_hint(parse->diags, "ranges and loops are not built yet");
-    else if (strchr(text, '_'))
+    if (strchr(text, '_'))
         diag_hint(parse->diags, "digits are written without '_'");
     else if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
         diag_hint(parse->diags, "numbers are decimal");
@@ -156,6 +167,10 @@ void lex_bad_number(Parse *parse, const Loc *loc, const char *text) {
 
 void lex_bad_name(Parse *parse, const Loc *loc, int n) {
     diag_error(parse->diags, here(parse, *loc), "a name of %d bytes; a name has at most %d", n, (int)MAX_NAME_BYTES);
+}
+
+void lex_bad_path(Parse *parse, const Loc *loc, int n) {
+    diag_error(parse->diags, here(parse, *loc), "a path of %d bytes; a path has at most %d", n, (int)MAX_PATH_BYTES);
 }
 
 void lex_bad_string(Parse *parse, const Loc *loc) {
@@ -183,6 +198,8 @@ void lex_bad_operator(Parse *parse, const Loc *loc, const char *text) {
         diag_hint(parse->diags, "write '='");
     else if (!strcmp(text, "=>"))
         diag_hint(parse->diags, "an output strategy follows '->'");
+    else if (!strcmp(text, "&&") || !strcmp(text, "||") || !strcmp(text, "!"))
+        diag_hint(parse->diags, "conditions are joined with and, or, not: if i > 0 and not last { ... }");
     else if (!strcmp(text, "**") || !strcmp(text, "^"))
         diag_hint(parse->diags, "there are + - * / and %%; a square is x * x");
     else
@@ -260,8 +277,9 @@ static bool is_keyword(const char *token) {
 
 /* "'=' or ';'": the tokens that could stand here, at most four; expressions and infix operators each as one. */
 static const char *list_expected(const Parse *parse, const char *const *expected, int n) {
-    static const char *const starts[] = {"a number", "a real number", "a text", "'('", "'['", "'-'", "'+'"};
-    static const char *const infix[] = {"'+'", "'-'", "'*'", "'/'", "'%'", "'.'", "'('"};
+    static const char *const starts[] = {"a number", "a real number", "a text", "'('", "'['", "'-'", "'+'", "'not'"};
+    static const char *const infix[] = {"'+'",  "'-'",  "'*'",  "'/'",  "'%'",   "'.'",  "'('",
+                                        "'=='", "'!='", "'<='", "'>='", "'<'", "'>'", "'and'", "'or'"};
     bool expression = among(expected, n, "a number"), operators = !expression && among(expected, n, "'*'");
     const char *words[64];
     int nwords = 0;
@@ -273,12 +291,14 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         if (!strcmp(word, "'shard'") && n > 2) continue;
         if (!strcmp(word, "'('") && among(expected, n, "'='")) continue; /* mesh alone is written with brackets */
         if (!strcmp(word, "','") && n == 2 && among(expected, n, "'='")) continue; /* few operators have several results */
-        if (!strcmp(word, "end of file") || !strcmp(word, "a construct that is not built yet")) continue;
+        if (!strcmp(word, "end of file")) continue;
+        if ((!strcmp(word, "a name") || !strcmp(word, "a text")) && among(expected, n, "'='")) continue; /* settings that read as a sentence */
         if (!strcmp(word, "';'") && n > 4 && among(expected, n, "'param'")) continue; /* a lone ';' says nothing */
         words[nwords++] = word;
     }
-    if (among(expected, n, "'param'")) return "a statement (input, param, const, loss, or a name) or '}'";
-    if (among(expected, n, "'net'")) return "'net', 'train' or 'parallel'";
+    if (among(expected, n, "'param'")) return "a statement (input, param, const, loss, let, for, if, return, or a name) or '}'";
+    if (among(expected, n, "'net'")) return "'net', 'train', 'parallel', 'cell', 'let', 'hints' or 'import'";
+    if (among(expected, n, "a path")) return "a hint (layer.*.fc1 = ((2, 4), (4, 1));) or '}'";
     if (nwords == 0) return "an infix operator";
     const char *list = words[0];
     for (int i = 1; i < nwords && i < 4; i++)
@@ -303,30 +323,24 @@ static void hint_for(const Parse *parse, const char *unexpected, const char *con
     else if (nbefore == 4 && !memcmp(before, "loss", 4) && !strcmp(unexpected, "'='"))
         diag_hint(parse->diags, "loss takes no '=': loss mse(y, label);");
     else if (among(expected, n, "'net'"))
-        diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }");
+        diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }, and cells, hints and imports");
 }
 
 void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int n) {
     if (parse->stopped) return;
     bool at_end = !strcmp(unexpected, "end of file");
     bool ends = at_end || !strcmp(unexpected, "';'") || !strcmp(unexpected, "'}'");
-    const char *found = at_end ? (parse->value_only ? "the end of the value" : "the end of the file") : quote(parse, loc);
+    const char *found = at_end ? (parse->kind == PARSE_FILE ? "the end of the file" : "the end of the value") : quote(parse, loc);
     if (at_end && parse->previous.end > 0) loc = parse->previous;
     Span span = here(parse, loc);
 
-    if (!strcmp(unexpected, "a construct that is not built yet")) {
-        diag_error(parse->diags, span, "%s is not built yet", found);
-        diag_hint(parse->diags, "write the statements out, in one file");
-        parse->stopped = true;
-        return;
-    }
     if (ends && parse->unclosed) {
         diag_error(parse->diags, span, "expected '%c' before %s", closer_of(parse->unclosed_kind), found);
         note_opened(parse, parse->unclosed_loc, parse->unclosed_kind);
         return;
     }
-    bool starts_block = !strcmp(unexpected, "'net'") || !strcmp(unexpected, "'train'") || !strcmp(unexpected, "'parallel'");
-    if (starts_block && among(expected, n, "'}'") && parse->nopen > 0) {
+    static const char *const blocks[] = {"'net'", "'train'", "'parallel'", "'cell'", "'hints'", "'import'"};
+    if (among(blocks, sizeof blocks / sizeof *blocks, unexpected) && among(expected, n, "'}'") && parse->nopen > 0) {
         diag_error(parse->diags, span, "expected '}' before %s", found);
         note_opened(parse, parse->open[parse->nopen - 1].loc, parse->open[parse->nopen - 1].kind);
         parse->stopped = true; /* the braces of all that follows would be off by one */

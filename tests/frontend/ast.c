@@ -49,6 +49,11 @@ static void print(Text *text, const Expr *expr) {
         print(text, expr->items);
         text_printf(text, ")");
         break;
+    case EXPR_NOT:
+        text_printf(text, "!(");
+        print(text, expr->items);
+        text_printf(text, ")");
+        break;
     case EXPR_BINARY:
         text_printf(text, "(");
         print(text, expr->items);

@@ -1,0 +1,360 @@
+/* Calls of cells: the body is written out where it is called, its parameters and values below the path of the call. Nothing of a cell is left in the
+ * graph but those names. A cell sees its arguments, what it defines, the numbers of files and other cells. */
+#include "frontend/lower.h"
+
+#include <string.h>
+
+enum { CHAIN_NOTES = 6 }; /* calls shown with a diagnostic in a cell: the innermost ones, and the last */
+
+/* ---------------------------------------------------------------- limits, paths */
+
+bool lower_work(Lower *lower, Loc loc) {
+    if (!lower->frame && !lower->loops) return true;
+    if (lower->full) return false;
+    if (++lower->work <= MAX_WORK) return true;
+    diag_error(lower->diags, lower_span(lower, loc), "loops and cells are written out in more than %d steps", (int)MAX_WORK);
+    lower->full = true;
+    return false;
+}
+
+bool lower_deeper(Lower *lower, Loc loc) {
+    if (++lower->depth <= MAX_DEPTH) return true;
+    lower->depth--;
+    if (!lower->full) diag_error(lower->diags, lower_span(lower, loc), "calls, blocks and expressions nest more than %d deep", (int)MAX_DEPTH);
+    lower->full = true;
+    return false;
+}
+
+const char *path_of(Lower *lower, const char *name, Loc loc) {
+    if (!lower->prefix[0] && !lower->suffix[0]) return name;
+    const char *path = arena_printf(lower->arena, "%s%s%s", lower->prefix, name, lower->suffix);
+    if (strlen(path) <= MAX_PATH_BYTES) return path;
+    diag_error(lower->diags, lower_span(lower, loc), "the path of %s has more than %d bytes", name, (int)MAX_PATH_BYTES);
+    return NULL;
+}
+
+/* Calls inside an expression: y.linear, y.linear_2. */
+static const char *nested_path(Lower *lower, const Block *cell, Loc loc) {
+    const char *base = arena_printf(lower->arena, "%s.%s", lower->path, cell->name);
+    Symbol *count = names_find(&lower->paths, base);
+    if (!count) count = names_insert(&lower->paths, lower->arena, base);
+    if (++count->number.i > 1) base = arena_printf(lower->arena, "%s_%d", base, (int)count->number.i);
+    if (strlen(base) <= MAX_PATH_BYTES) return base;
+    diag_error(lower->diags, lower_span(lower, loc), "the path of a call of %s has more than %d bytes", cell->name, (int)MAX_PATH_BYTES);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- definitions */
+
+const Block *cell_find(const Lower *lower, const char *name) {
+    const Symbol *symbol = names_find(&lower->cells, name);
+    return symbol ? lower->cell.at[symbol->value] : NULL;
+}
+
+static bool parameters_well(Lower *lower, const Block *cell) {
+    int n = 0;
+    bool optional = false;
+    for (const Entry *entry = cell->entries; entry; entry = entry->next, n++) {
+        Span span = lower_span(lower, entry->name_loc);
+        if (n == MAX_PARAMETERS) {
+            diag_error(lower->diags, span, "a cell has at most %d parameters", (int)MAX_PARAMETERS);
+            return false;
+        }
+        for (const Entry *other = cell->entries; other != entry; other = other->next)
+            if (!strcmp(other->name, entry->name)) {
+                diag_error(lower->diags, span, "cell %s has a parameter %s already", cell->name, entry->name);
+                diag_note(lower->diags, lower_span(lower, other->name_loc), "the first one is here");
+                return false;
+            }
+        if (optional && !entry->value) {
+            diag_error(lower->diags, span, "%s has no default, and a parameter before it has one", entry->name);
+            diag_hint(lower->diags, "parameters with defaults come last");
+            return false;
+        }
+        optional |= entry->value != NULL;
+    }
+    return true;
+}
+
+static bool cell_define(Lower *lower, const Block *cell) {
+    Span span = lower_span(lower, cell->name_loc);
+    int op = op_find(cell->name);
+    Symbol *symbol = names_find(&lower->cells, cell->name);
+    if (symbol) {
+        const Block *first = lower->cell.at[symbol->value];
+        diag_error(lower->diags, span, "a second cell %s", cell->name);
+        diag_note(lower->diags, span_of(first->file, first->name_loc), "the first one is here");
+        return false;
+    }
+    if (op >= 0 && op_table[op].op_class == OP_CLASS_USER) {
+        diag_error(lower->diags, span, "%s is an operator and cannot be a cell", cell->name);
+        return false;
+    }
+    symbol = names_insert(&lower->cells, lower->arena, cell->name);
+    symbol->value = lower->cell.n;
+    vec_push(lower->arena, &lower->cell, cell);
+    return parameters_well(lower, cell);
+}
+
+bool cells_define(Lower *lower, const Block *blocks) {
+    bool ok = true;
+    for (const Block *block = blocks; block; block = block->next) {
+        if (block->kind != BLOCK_CELL) continue;
+        SourcePlace place = lower_enter(lower, block->file, block->directory);
+        ok &= cell_define(lower, block);
+        lower_leave(lower, place);
+    }
+    return ok;
+}
+
+/* ---------------------------------------------------------------- arguments */
+
+static const char *parameter_list(Lower *lower, const Block *cell) {
+    const char *list = "";
+    for (const Entry *entry = cell->entries; entry; entry = entry->next)
+        list = arena_printf(lower->arena, entry->value ? "%s%s%s = ..." : "%s%s%s", list, list[0] ? ", " : "", entry->name);
+    return list;
+}
+
+/* The parameter that an argument is for; -1 after a diagnostic. *position counts those without a name. */
+static int place_argument(Lower *lower, const Block *cell, const Expr *item, int *position) {
+    const char *names[MAX_PARAMETERS];
+    int n = 0;
+    for (const Entry *entry = cell->entries; entry; entry = entry->next)
+        names[n++] = entry->name;
+    Span span = lower_span(lower, item->loc);
+    if (item->kind != EXPR_KEYWORD && *position < n) return (*position)++;
+    if (item->kind != EXPR_KEYWORD) {
+        diag_error(lower->diags, span, "%s takes at most %d argument%s", cell->name, n, n == 1 ? "" : "s");
+    } else {
+        for (int i = 0; i < n; i++)
+            if (!strcmp(names[i], item->text)) return i;
+        const char *nearest = name_nearest(item->text, names, n);
+        diag_error(lower->diags, span, "%s has no argument '%s'", cell->name, item->text);
+        if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
+    }
+    diag_note(lower->diags, span_of(cell->file, cell->name_loc), "it is %s(%s)", cell->name, parameter_list(lower, cell));
+    return -1;
+}
+
+/* What the call gives: arguments[i].expr NULL where it leaves parameter i to its default. */
+static bool arguments_lower(Lower *lower, const Block *cell, const Expr *call, Operand *arguments) {
+    int position = 0, i = 0;
+    bool ok = true;
+    for (const Expr *item = call->items; item; item = item->next) {
+        int place = place_argument(lower, cell, item, &position);
+        if (place < 0) return false;
+        if (arguments[place].expr) {
+            diag_error(lower->diags, lower_span(lower, item->loc), "%s: an argument is given twice", cell->name);
+            return false;
+        }
+        const Expr *value = item->kind == EXPR_KEYWORD ? item->items : item;
+        ok &= operand_lower(lower, value, NULL, &arguments[place]);
+        arguments[place].expr = value;
+    }
+    for (const Entry *entry = cell->entries; entry; entry = entry->next, i++) {
+        if (entry->value || arguments[i].expr) continue;
+        diag_error(lower->diags, lower_span(lower, call->loc), "%s: argument %s is missing", cell->name, entry->name);
+        diag_note(lower->diags, span_of(cell->file, cell->name_loc), "it is %s(%s)", cell->name, parameter_list(lower, cell));
+        return false;
+    }
+    return ok;
+}
+
+/* Defines the parameters in the cell that has been entered; defaults may speak of parameters before them. */
+static bool parameters_lower(Lower *lower, const Block *cell, Operand *arguments) {
+    int i = 0;
+    bool ok = true;
+    for (const Entry *entry = cell->entries; entry; entry = entry->next, i++) {
+        Symbol *symbol;
+        if (!names_define(lower, entry->name, entry->name_loc, &symbol)) return false;
+        bool known = arguments[i].expr || operand_lower(lower, entry->value, NULL, &arguments[i]);
+        symbol = names_find(&lower->names, entry->name);
+        symbol->kind = !known ? SYMBOL_FAILED : arguments[i].value < 0 ? SYMBOL_NUMBER : SYMBOL_VALUE;
+        symbol->value = arguments[i].value;
+        symbol->number = arguments[i].number;
+        ok &= known;
+    }
+    return ok;
+}
+
+/* ---------------------------------------------------------------- diagnostics in cells */
+
+static void note_chain(Lower *lower) {
+    int n = 0, i = 0;
+    for (const Frame *frame = lower->frame; frame; frame = frame->outer)
+        n++;
+    for (const Frame *frame = lower->frame; frame; frame = frame->outer, i++) {
+        if (n > CHAIN_NOTES && i == CHAIN_NOTES - 1 && frame->outer) {
+            diag_note(lower->diags, (Span){0}, "and %d more calls, the first of which is:", n - i - 1);
+            while (frame->outer)
+                frame = frame->outer;
+        }
+        diag_note(lower->diags, frame->call, "in cell %s, called here as %s", frame->cell->name, frame->path);
+    }
+}
+
+static bool said_before(const Diags *diags, int n, const Diag *diag) {
+    for (int i = 0; i < n; i++) {
+        const Diag *other = &diags->items.at[i];
+        if (other->kind == diag->kind && other->span.file == diag->span.file && other->span.line == diag->span.line &&
+            other->span.column == diag->span.column && !strcmp(other->text, diag->text))
+            return true;
+    }
+    return false;
+}
+
+/* The diagnostics of a call that has come to its end: those that an earlier call gave already are taken back, the others get the chain of
+ * calls. */
+static void finish_diagnostics(Lower *lower, int first) {
+    Diags *diags = lower->diags;
+    if (first < lower->noted) first = lower->noted;
+    int n = diags->items.n - first;
+    if (n > 0) {
+        Diag *items = arena_alloc(lower->arena, sizeof *items * (size_t)n);
+        memcpy(items, diags->items.at + first, sizeof *items * (size_t)n);
+        diags->items.n = first;
+        bool dropped = diags->dropped, keep = true;
+        for (int i = 0; i < n; i++) {
+            bool begins = items[i].kind == DIAG_ERROR || items[i].kind == DIAG_WARNING;
+            if (begins) keep = !said_before(diags, diags->items.n, &items[i]);
+            if (!keep && items[i].kind == DIAG_ERROR) diags->nerrors--;
+            if (!keep && items[i].kind == DIAG_WARNING) diags->nwarnings--;
+            if (keep) vec_push(diags->arena, &diags->items, items[i]);
+            bool ends = i + 1 == n || items[i + 1].kind == DIAG_ERROR || items[i + 1].kind == DIAG_WARNING;
+            diags->dropped = false;
+            if (keep && ends) note_chain(lower);
+        }
+        diags->dropped = dropped;
+    }
+    lower->noted = diags->items.n;
+}
+
+/* ---------------------------------------------------------------- calls */
+
+static bool calls_itself(Lower *lower, const Block *cell, const Expr *call) {
+    for (const Frame *frame = lower->frame; frame; frame = frame->outer) {
+        if (frame->cell != cell) continue;
+        diag_error(lower->diags, lower_span(lower, call->loc), frame == lower->frame ? "cell %s calls itself" : "cell %s calls itself by way of others",
+                   cell->name);
+        diag_hint(lower->diags, "a cell is written out where it is called; repeat with for i in 0..n { ... }");
+        return true;
+    }
+    return false;
+}
+
+/* The strategy of a call whose cell has no `shard` that takes it: of the operator that made the result. */
+static bool shard_result(Lower *lower, const Frame *frame, const Expr *call, int first_node) {
+    int value = frame->results[0].value;
+    Node *node = value < 0 ? NULL : &lower->graph->nodes.at[lower->graph->values.at[value].node];
+    bool own = node && lower->graph->values.at[value].node >= first_node && op_table[node->op].op_class == OP_CLASS_USER;
+    if (own && !node->hint) return attach_hint(lower, call, value, frame->given);
+    diag_error(lower->diags, span_of(frame->given->file, frame->given->shard->loc), "cell %s has no operator that takes the strategy of a call",
+               frame->cell->name);
+    diag_note(lower->diags, span_of(frame->cell->file, frame->cell->name_loc), "%s is defined here", frame->cell->name);
+    diag_hint(lower->diags, "mark one in it with shard alone, y = matmul(x, w) shard; or name one here: shard { y = ((2, 4), (4, 1)); }");
+    return false;
+}
+
+static bool body_lower(Lower *lower, Frame *frame, const Expr *call, Operand *arguments) {
+    const Block *cell = frame->cell;
+    int first_node = lower->graph->nodes.n;
+    SourcePlace place = lower_enter(lower, cell->file, cell->directory);
+    names_ahead(lower, cell->statements);
+    bool ok = parameters_lower(lower, cell, arguments) && statements_lower(lower, cell->statements);
+    if (ok && !frame->returned) {
+        diag_error(lower->diags, lower_span(lower, cell->name_loc), "cell %s returns nothing", cell->name);
+        diag_hint(lower->diags, "its last statement is return y;");
+        ok = false;
+    }
+    if (ok && frame->given && !frame->given_used) ok = shard_result(lower, frame, call, first_node);
+    lower_leave(lower, place);
+    return ok;
+}
+
+bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
+    Operand arguments[MAX_PARAMETERS] = {{0}};
+    if (calls_itself(lower, cell, call) || !lower_work(lower, call->loc) || !room_for_node(lower, call->loc)) return false;
+    const char *outer_path = lower->path;
+    int outer_wanted = lower->nresults;
+    if (!path && !(path = nested_path(lower, cell, call->loc))) return false;
+    if (!arguments_lower(lower, cell, call, arguments)) return false;
+    if (!lower_deeper(lower, call->loc)) return false;
+    vec_push(lower->arena, &lower->known, path);
+
+    Frame frame = {.cell = cell, .call = lower_span(lower, call->loc), .path = path, .given = given, .outer = lower->frame};
+    Names names = lower->names;
+    const char *prefix = lower->prefix, *suffix = lower->suffix;
+    int block = lower->block, first = lower->diags->items.n, loops = lower->loops, nlocals = lower->locals.n;
+    lower->names = lower->spare.n ? lower->spare.at[--lower->spare.n] : (Names){0};
+    lower->prefix = arena_printf(lower->arena, "%s.", path);
+    lower->suffix = "";
+    lower->block = 0;
+    lower->frame = &frame;
+    bool ok = body_lower(lower, &frame, call, arguments);
+    finish_diagnostics(lower, first);
+    memset(lower->names.at, 0, sizeof *lower->names.at * lower->names.cap);
+    lower->names.n = 0;
+    vec_push(lower->arena, &lower->spare, lower->names);
+    lower->names = names;
+    lower->prefix = prefix;
+    lower->suffix = suffix;
+    lower->block = block;
+    lower->loops = loops;
+    lower->locals.n = nlocals;
+    lower->frame = frame.outer;
+    lower->path = outer_path;
+    lower->nresults = outer_wanted;
+    lower->depth--;
+    *nresults = frame.nresults;
+    memcpy(results, frame.results, sizeof frame.results);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- return */
+
+/* return linear(x, 4); all that the call gives. */
+static bool return_call(Lower *lower, const Block *cell, const Expr *call, const Given *given) {
+    Frame *frame = lower->frame;
+    const char *path = nested_path(lower, cell, call->loc);
+    const Given *chosen;
+    return path && hint_choose(lower, path, given, &chosen) && cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
+}
+
+bool return_lower(Lower *lower, const Statement *statement) {
+    Frame *frame = lower->frame;
+    Span span = lower_span(lower, statement->name_loc);
+    if (!frame || lower->suffix[0]) {
+        diag_error(lower->diags, span, !frame ? "return stands in a cell" : "return does not stand in a loop");
+        return false;
+    }
+    if (statement->next) {
+        diag_error(lower->diags, span, "nothing follows a return");
+        return false;
+    }
+    frame->returned = true;
+    frame->result_span = span;
+    lower->path = frame->path;
+    const Expr *list = statement->value, *only = list->nitems == 1 ? unbracket(list->items) : NULL;
+    Given own = {.shard = statement->shard, .file = lower->file, .names = lower->names};
+    const Block *cell = only && only->kind == EXPR_CALL ? cell_find(lower, only->text) : NULL;
+    if (statement->shard && (!only || statement->shard->block)) {
+        diag_error(lower->diags, lower_span(lower, statement->shard->loc), "give the result a name above to shard it: y = ... shard ...; return y;");
+        return false;
+    }
+    if (cell) return return_call(lower, cell, only, statement->shard ? &own : NULL);
+    if (list->nitems > MAX_OUT) {
+        diag_error(lower->diags, span, "a cell returns at most %d results", (int)MAX_OUT);
+        return false;
+    }
+    bool ok = true;
+    lower->nresults = 1;
+    for (const Expr *item = list->items; item; item = item->next)
+        ok &= operand_lower(lower, item, only ? frame->path : NULL, &frame->results[frame->nresults++]);
+    if (!ok || !statement->shard) return ok;
+    const Given *given = NULL;
+    bool marks = !statement->shard->in;
+    if (marks && frame->given) frame->given_used = true;
+    given = marks ? frame->given : &own;
+    return !given || attach_hint(lower, only, frame->results[0].value, given);
+}

@@ -1,0 +1,153 @@
+/* import "nn.dsl"; -- what a file imports is read before what follows, once, however many files ask for it. It is looked for beside the file that imports
+ * it, then in the folders of -I in their order, then among the library that pcc was installed with. */
+#include "frontend/lower.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_FILES = 1000, MAX_IMPORT_DEPTH = 64 };
+
+/* A file that has been read, or is being read. */
+typedef struct SourceRead {
+    const char *name;
+    dev_t device;
+    ino_t inode;
+    bool known; /* the system knows the file: texts of tests are no files */
+    bool open;  /* it is being read */
+} SourceRead;
+
+typedef struct Reading {
+    Lower *lower;
+    VEC(SourceRead) read;
+    int depth;
+    size_t bytes;
+    const Block **end; /* where the next block belongs */
+} Reading;
+
+static bool source_read(Reading *reading, const char *name, const char *text, size_t n);
+
+static const char *directory_of(Arena *arena, const char *name) {
+    const char *slash = strrchr(name, '/');
+    return slash ? arena_copy(arena, name, (size_t)(slash - name) + 1) : "";
+}
+
+/* A regular file: nothing else is a source, and some other things never end. */
+static bool is_file(const char *path, struct stat *at) {
+    return stat(path, at) == 0 && S_ISREG(at->st_mode);
+}
+
+/* The path under which an import is found, NULL: nowhere. */
+static const char *find(Reading *reading, const Block *block, struct stat *at) {
+    const Overrides *flags = reading->lower->overrides;
+    Arena *arena = reading->lower->arena;
+    const char *path = block->name[0] == '/' ? block->name : arena_printf(arena, "%s%s", block->directory, block->name);
+    if (is_file(path, at)) return path;
+    for (int i = 0; i < flags->nfolders && block->name[0] != '/'; i++) {
+        path = arena_printf(arena, "%s/%s", flags->folder[i], block->name);
+        if (is_file(path, at)) return path;
+    }
+    return NULL;
+}
+
+static bool not_found(Reading *reading, const Block *block, Span span) {
+    const Overrides *flags = reading->lower->overrides;
+    Diags *diags = reading->lower->diags;
+    const char *list = block->directory[0] ? block->directory : "the current folder";
+    for (int i = 0; i < flags->nfolders; i++)
+        list = arena_printf(reading->lower->arena, "%s, %s", list, flags->folder[i]);
+    diag_error(diags, span, "there is no file '%.200s'", block->name);
+    if (block->name[0] != '/') diag_hint(diags, "looked for in: %s; -I FOLDER adds a folder", list);
+    return false;
+}
+
+/* a.dsl imports b.dsl imports a.dsl. */
+static bool cycle(Reading *reading, int first, Span span) {
+    const char *chain = "";
+    for (int i = first; i < reading->read.n; i++)
+        if (reading->read.at[i].open) chain = arena_printf(reading->lower->arena, "%s%s imports ", chain, reading->read.at[i].name);
+    diag_error(reading->lower->diags, span, "files import each other: %s%s", chain, reading->read.at[first].name);
+    diag_hint(reading->lower->diags, "what both need belongs in a file of its own");
+    return false;
+}
+
+static bool import_read(Reading *reading, const Block *block) {
+    Lower *lower = reading->lower;
+    Span span = span_of(block->file, block->loc);
+    struct stat at;
+    Error error = {0};
+    char *text;
+    size_t n;
+    const char *path = find(reading, block, &at);
+    if (!path) return not_found(reading, block, span);
+    for (int i = 0; i < reading->read.n; i++) {
+        const SourceRead *read = &reading->read.at[i];
+        if (read->known && read->device == at.st_dev && read->inode == at.st_ino) return !read->open || cycle(reading, i, span);
+    }
+    if (reading->depth >= MAX_IMPORT_DEPTH || reading->read.n >= MAX_FILES) {
+        diag_error(lower->diags, span, "imports nest more than %d deep, or are more than %d files", (int)MAX_IMPORT_DEPTH, (int)MAX_FILES);
+        return false;
+    }
+    if (!file_read(lower->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
+        diag_error(lower->diags, span, "%s", error.text);
+        return false;
+    }
+    return source_read(reading, path, text, n);
+}
+
+static bool source_read(Reading *reading, const char *name, const char *text, size_t n) {
+    Lower *lower = reading->lower;
+    int self = reading->read.n;
+    struct stat at;
+    SourceRead read = {.name = name, .open = true, .known = is_file(name, &at)};
+    if (read.known) {
+        read.device = at.st_dev;
+        read.inode = at.st_ino;
+    }
+    vec_push(lower->arena, &reading->read, read);
+    reading->bytes += n < MAX_SOURCE_BYTES - reading->bytes ? n : MAX_SOURCE_BYTES - reading->bytes;
+    int file = diags_add_file(lower->diags, name, text, n);
+    Parse *parse = arena_alloc(lower->arena, sizeof *parse);
+    bool ok = parse_run(parse, lower->arena, lower->diags, file, false);
+    const char *directory = directory_of(lower->arena, name);
+    reading->depth++;
+    for (Block *block = parse->blocks, *next; block; block = next) {
+        next = block->next;
+        block->next = NULL;
+        block->directory = directory;
+        if (block->kind == BLOCK_IMPORT) {
+            ok = import_read(reading, block) && ok;
+            if (lower->diags->nerrors >= DIAG_MAX_ERRORS) break;
+            continue;
+        }
+        *reading->end = block;
+        reading->end = (const Block **)&block->next;
+    }
+    reading->depth--;
+    reading->read.at[self].open = false;
+    return ok;
+}
+
+/* A file of --hints: read as if the net imported it. */
+static bool hint_file_read(Reading *reading, const char *path) {
+    Lower *lower = reading->lower;
+    char *text;
+    size_t n;
+    Error error = {0};
+    struct stat at;
+    if (is_file(path, &at) && file_read(lower->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
+        for (int i = 0; i < reading->read.n; i++)
+            if (reading->read.at[i].known && reading->read.at[i].device == at.st_dev && reading->read.at[i].inode == at.st_ino) return true;
+        return source_read(reading, path, text, n);
+    }
+    diag_error(lower->diags, (Span){0}, "--hints %s: %s", path, error.text[0] ? error.text : "there is no such file");
+    return false;
+}
+
+bool sources_read(Lower *lower, const char *name, const char *text, size_t n, const Block **blocks) {
+    *blocks = NULL;
+    Reading reading = {.lower = lower, .end = blocks};
+    bool ok = source_read(&reading, name, text, n);
+    for (int i = 0; i < lower->overrides->nhint_files; i++)
+        ok = hint_file_read(&reading, lower->overrides->hint_file[i]) && ok;
+    return ok;
+}

@@ -1,0 +1,147 @@
+/* for, if, let: bodies are written out as the text runs. A block (the braces of for and if) may give a name from outside another value, which is then the
+ * name's value after it: that is how loops carry values. What a loop's body defines is the iteration's own; what the branch of an if defines
+ * stays. */
+#include "frontend/lower.h"
+
+#include <string.h>
+
+static void name_ahead(Lower *lower, const char *name, Loc loc) {
+    if (!names_find(&lower->names, name)) names_insert(&lower->names, lower->arena, name)->span = lower_span(lower, loc);
+}
+
+void names_ahead(Lower *lower, const Statement *first) {
+    for (const Statement *statement = first; statement; statement = statement->next) {
+        if (statement->name && statement->kind != STATEMENT_FOR) name_ahead(lower, statement->name, statement->name_loc);
+        for (const Target *target = statement->targets; target; target = target->next)
+            name_ahead(lower, target->name, target->loc);
+    }
+}
+
+bool statements_lower(Lower *lower, const Statement *first) {
+    bool ok = true;
+    for (const Statement *statement = first; statement; statement = statement->next) {
+        ok &= lower_work(lower, statement->name_loc) && statement_lower(lower, statement);
+        if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
+        if (lower->frame && lower->frame->returned) return ok;
+    }
+    return ok;
+}
+
+/* After a mistake in the head of a block nothing is said of what it would have defined. */
+static void names_fail(Lower *lower, const Statement *first) {
+    for (const Statement *statement = first; statement; statement = statement->next) {
+        Symbol *symbol = statement->name && statement->kind != STATEMENT_FOR ? names_find(&lower->names, statement->name) : NULL;
+        if (statement->name && statement->kind != STATEMENT_FOR && !symbol) symbol = names_insert(&lower->names, lower->arena, statement->name);
+        if (symbol) symbol->kind = SYMBOL_FAILED;
+        for (const Target *target = statement->targets; target; target = target->next) {
+            symbol = names_find(&lower->names, target->name);
+            if (!symbol) symbol = names_insert(&lower->names, lower->arena, target->name);
+            symbol->kind = SYMBOL_FAILED;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- for */
+
+/* The names that were defined since there were n: in a loop they are gone, in an if they belong to what is around it. */
+static void locals_leave(Lower *lower, int n, bool gone) {
+    for (int i = n; i < lower->locals.n; i++) {
+        Symbol *symbol = names_find(&lower->names, lower->locals.at[i]);
+        if (!gone)
+            symbol->block = lower->block;
+        else if (symbol->kind != SYMBOL_FAILED)
+            symbol->kind = SYMBOL_GONE;
+    }
+    if (gone || lower->block == 0) lower->locals.n = n;
+}
+
+static bool range_eval(Lower *lower, const Statement *statement, int64_t *first, int64_t *limit) {
+    bool ok = integer_eval(lower, statement->value, "where a loop begins", INT32_MIN, INT32_MAX, first);
+    ok = integer_eval(lower, statement->limit, "where a loop ends", INT64_MIN, INT64_MAX, limit) && ok;
+    if (!ok || *limit <= *first + MAX_ITERATIONS) return ok;
+    Loc loc = loc_join(statement->value->loc, statement->limit->loc);
+    diag_error(lower->diags, lower_span(lower, loc), "a loop has at most %d iterations, not from %lld to %lld", (int)MAX_ITERATIONS, (long long)*first,
+               (long long)*limit);
+    return false;
+}
+
+static bool iteration_lower(Lower *lower, const Statement *statement, int64_t i) {
+    Symbol *symbol;
+    int nlocals = lower->locals.n;
+    if (!names_define(lower, statement->name, statement->name_loc, &symbol)) return false;
+    symbol->kind = SYMBOL_NUMBER;
+    symbol->number = (Number){.i = i, .f = (double)i};
+    bool ok = statements_lower(lower, statement->body);
+    locals_leave(lower, nlocals, true);
+    return ok;
+}
+
+bool for_lower(Lower *lower, const Statement *statement) {
+    int64_t first, limit;
+    if (!statement->value) return false; /* a syntax error in it */
+    if (!range_eval(lower, statement, &first, &limit)) {
+        names_fail(lower, statement->body);
+        return false;
+    }
+    if (!lower_deeper(lower, statement->name_loc)) return false;
+    const char *suffix = lower->suffix;
+    bool ok = true;
+    lower->block++;
+    lower->loops++;
+    names_ahead(lower, statement->body);
+    /* One mistake in the body is one message: no further iterations. */
+    for (int64_t i = first; i < limit && ok; i++) {
+        lower->suffix = arena_printf(lower->arena, "%s.%lld", suffix, (long long)i);
+        ok = lower_work(lower, statement->name_loc) && iteration_lower(lower, statement, i);
+    }
+    lower->suffix = suffix;
+    lower->loops--;
+    lower->block--;
+    lower->depth--;
+    return ok;
+}
+
+/* ---------------------------------------------------------------- if */
+
+bool if_lower(Lower *lower, const Statement *statement) {
+    bool holds = false;
+    /* A chain of else if is not deep, however long it is. */
+    while (statement->value && condition_eval(lower, statement->value, &holds)) {
+        const Statement *body = holds ? statement->body : statement->otherwise;
+        if (!holds && body && body->kind == STATEMENT_IF && !body->next) {
+            statement = body;
+            continue;
+        }
+        if (!body) return true;
+        if (!lower_deeper(lower, statement->name_loc)) return false;
+        int nlocals = lower->locals.n;
+        lower->block++;
+        names_ahead(lower, body);
+        bool ok = statements_lower(lower, body);
+        lower->block--;
+        locals_leave(lower, nlocals, false);
+        lower->depth--;
+        return ok;
+    }
+    names_fail(lower, statement->body);
+    names_fail(lower, statement->otherwise);
+    return false;
+}
+
+/* ---------------------------------------------------------------- let */
+
+bool let_lower(Lower *lower, const char *name, Loc loc, const Expr *value) {
+    Symbol *symbol;
+    Operand operand;
+    if (!names_define(lower, name, loc, &symbol)) return false;
+    bool ok = operand_lower(lower, value, NULL, &operand);
+    if (ok && operand.value >= 0) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "let names a number, and this is a tensor");
+        diag_hint(lower->diags, "a tensor is named without let: %s = ...;", name);
+        ok = false;
+    }
+    symbol = names_find(&lower->names, name);
+    symbol->kind = ok ? SYMBOL_NUMBER : SYMBOL_FAILED;
+    if (ok) symbol->number = operand.number;
+    return ok;
+}

@@ -1,0 +1,209 @@
+/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));` in a hints block or behind the call of a cell, `--shard` on the command line. A pattern is names
+ * joined by '.'; '*' stands for one name or a piece of one, '**' for any number of names. A hint that means nothing in the net is an error; so are two
+ * different ones for one thing, except that those of the command line go before what files say. */
+#include "frontend/lower.h"
+
+#include <string.h>
+
+static bool name_matches(const char *pattern, size_t np, const char *name, size_t n) {
+    size_t p = 0, i = 0, star = SIZE_MAX, mark = 0;
+    while (i < n) {
+        if (p < np && pattern[p] == '*') {
+            star = p++;
+            mark = i;
+        } else if (p < np && pattern[p] == name[i]) {
+            p++;
+            i++;
+        } else if (star != SIZE_MAX) {
+            p = star + 1;
+            i = ++mark;
+        } else {
+            return false;
+        }
+    }
+    while (p < np && pattern[p] == '*')
+        p++;
+    return p == np;
+}
+
+/* Name by name; back to the last '**' where they differ. */
+static bool path_matches(const char *pattern, const char *path) {
+    const char *again = NULL, *mark = NULL;
+    for (;;) {
+        size_t np = strcspn(pattern, "."), n = strcspn(path, ".");
+        if (np == 2 && pattern[0] == '*' && pattern[1] == '*') {
+            if (!pattern[np]) return true;
+            again = pattern += np + 1;
+            mark = path;
+            continue;
+        }
+        bool same = name_matches(pattern, np, path, n), pattern_ends = !pattern[np], path_ends = !path[n];
+        if (same && pattern_ends && path_ends) return true;
+        if (same && !pattern_ends && !path_ends) {
+            pattern += np + 1;
+            path += n + 1;
+            continue;
+        }
+        size_t skip = again ? strcspn(mark, ".") : 0;
+        if (!again || !mark[skip]) return false;
+        pattern = again;
+        path = mark += skip + 1;
+    }
+}
+
+/* ---------------------------------------------------------------- where hints come from */
+
+static bool hint_add(Lower *lower, PathHint hint) {
+    if (lower->hints.n < MAX_HINTS) {
+        vec_push(lower->arena, &lower->hints, hint);
+        return true;
+    }
+    diag_error(lower->diags, hint.span, "more than %d hints at a time", (int)MAX_HINTS);
+    return false;
+}
+
+static bool add_patterns(Lower *lower, const Pattern *first, const char *prefix, int file) {
+    bool ok = true;
+    for (const Pattern *pattern = first; pattern && ok; pattern = pattern->next) {
+        PathHint hint = {.pattern = prefix ? arena_printf(lower->arena, "%s.%s", prefix, pattern->path) : pattern->path,
+                         .span = span_of(file, pattern->loc),
+                         .given = {.shard = pattern->shard, .file = file, .names = lower->names}};
+        ok = hint_add(lower, hint);
+    }
+    return ok;
+}
+
+bool hints_read(Lower *lower, const Block *blocks) {
+    const Overrides *flags = lower->overrides;
+    bool ok = true;
+    for (int i = 0; i < flags->nshards; i++) {
+        Parse *parse = arena_alloc(lower->arena, sizeof *parse);
+        int file = diags_add_file(lower->diags, "--shard", flags->shard[i], strlen(flags->shard[i])), n = lower->hints.n;
+        ok = parse_text(parse, lower->arena, lower->diags, file, PARSE_HINT, NULL) && add_patterns(lower, parse->hint, NULL, file) && ok;
+        for (; n < lower->hints.n; n++)
+            lower->hints.at[n].given.flag = true;
+    }
+    for (const Block *block = blocks; block; block = block->next)
+        ok = add_patterns(lower, block->patterns, NULL, block->file) && ok;
+    return ok;
+}
+
+bool hints_push(Lower *lower, const char *path, const Shard *shard) {
+    return add_patterns(lower, shard->patterns, path, lower->file);
+}
+
+/* The path nearest to a pattern, where numbers of loops may stand as '*'. */
+static const char *nearest_path(Lower *lower, const char *pattern) {
+    bool wild = strchr(pattern, '*') != NULL;
+    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(lower->known.n + 1));
+    for (int i = 0; i < lower->known.n; i++) {
+        char *copy = arena_copy(lower->arena, lower->known.at[i], strlen(lower->known.at[i])), *to = copy;
+        for (const char *at = copy; wild && *at;) {
+            size_t n = strcspn(at, "."), digits = strspn(at, "0123456789");
+            if (digits == n && n > 0)
+                *to++ = '*';
+            else
+                to = (char *)memmove(to, at, n) + n;
+            at += n;
+            if (*at) *to++ = *at++;
+        }
+        if (wild) *to = '\0';
+        names[i] = copy;
+    }
+    return name_nearest(pattern, names, lower->known.n);
+}
+
+static bool unmatched(Lower *lower, int first, int end) {
+    bool ok = true;
+    for (int i = first; i < end; i++) {
+        const PathHint *hint = &lower->hints.at[i];
+        if (hint->matched) continue;
+        const char *nearest = strlen(hint->pattern) <= 200 && lower->known.n <= 20000 ? nearest_path(lower, hint->pattern) : NULL;
+        diag_error(lower->diags, hint->span, "no operator, parameter or input has the path %s", hint->pattern);
+        if (nearest)
+            diag_hint(lower->diags, "did you mean %s?", nearest);
+        else
+            diag_hint(lower->diags, "paths are names from the net inwards, encoder.layer.0.fc1; * is any name, ** any number of them");
+        ok = false;
+    }
+    return ok;
+}
+
+bool hints_pop(Lower *lower, int n, bool check) {
+    bool ok = !check || unmatched(lower, n, lower->hints.n);
+    lower->hints.n = n;
+    return ok;
+}
+
+bool hints_matched(Lower *lower) {
+    return unmatched(lower, 0, lower->hints.n);
+}
+
+/* ---------------------------------------------------------------- the strategy of one thing */
+
+/* The next byte that is not white space. */
+static const char *skip_space(const char *at, const char *end) {
+    while (at < end && strchr(" \t\r\n", *at))
+        at++;
+    return at;
+}
+
+/* The text of the strategy, without the word shard. */
+static const char *strategy_text(const Lower *lower, const Given *given, const char **end) {
+    const char *text = lower->diags->files.at[given->file].text;
+    const Expr *last = given->shard->out ? given->shard->out : given->shard->in;
+    *end = text + last->loc.end;
+    return text + given->shard->in->loc.begin;
+}
+
+static bool same_strategy(const Lower *lower, const Given *a, const Given *b) {
+    const char *end_a, *end_b, *at_a = strategy_text(lower, a, &end_a), *at_b = strategy_text(lower, b, &end_b);
+    for (;;) {
+        at_a = skip_space(at_a, end_a);
+        at_b = skip_space(at_b, end_b);
+        if (at_a == end_a || at_b == end_b) return at_a == end_a && at_b == end_b;
+        if (*at_a++ != *at_b++) return false;
+    }
+}
+
+static Span given_span(const Given *given) {
+    return span_of(given->file, given->shard->loc);
+}
+
+static bool conflict(Lower *lower, const char *path, const Given *first, const Given *second) {
+    diag_error(lower->diags, given_span(second), "a second strategy for %s", path);
+    diag_note(lower->diags, given_span(first), "the first one is here");
+    diag_hint(lower->diags, "take one of them away; --shard on the command line goes before both");
+    return false;
+}
+
+bool hint_choose(Lower *lower, const char *path, const Given *own, const Given **given) {
+    Frame *frame = lower->frame;
+    vec_push(lower->arena, &lower->known, path);
+    if (own && !own->shard->in) { /* shard alone: as the call says */
+        if (!frame) {
+            diag_error(lower->diags, given_span(own), "shard has no strategy");
+            diag_hint(lower->diags, "shard ((2, 4), (4, 1)); alone it stands in a cell, where it takes the strategy of the call");
+            return false;
+        }
+        frame->given_used = true;
+        own = frame->given;
+    }
+    const Given *chosen = own;
+    for (int i = 0; i < lower->hints.n; i++) {
+        PathHint *hint = &lower->hints.at[i];
+        if (!path_matches(hint->pattern, path)) continue;
+        hint->matched = true;
+        if (chosen && chosen->flag == hint->given.flag && !same_strategy(lower, chosen, &hint->given))
+            return conflict(lower, path, chosen, &hint->given);
+        if (!chosen || (hint->given.flag && !chosen->flag)) chosen = &hint->given;
+    }
+    if (chosen && chosen != own) {
+        /* The list of hints may move while a call is lowered. */
+        Given *copy = arena_alloc(lower->arena, sizeof *copy);
+        *copy = *chosen;
+        chosen = copy;
+    }
+    *given = chosen;
+    return true;
+}
