@@ -23,6 +23,7 @@ static const char usage[] =
     "  --checkpoint-dir D  where checkpoints are (default: the plan's path and .checkpoints)\n"
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
+    "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n"
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
     "  -v, --verbose       say where each rank runs, and what was proved of the plan\n"
     "  -h, --help          this text\n"
@@ -30,7 +31,7 @@ static const char usage[] =
     "\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_ALL_RANKS, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
@@ -42,6 +43,7 @@ static const struct option long_options[] = {
     {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
     {"metrics", required_argument, NULL, OPTION_METRICS},
     {"log-dir", required_argument, NULL, OPTION_LOG_DIR},
+    {"check-replicas", no_argument, NULL, OPTION_CHECK_REPLICAS},
     {"all-ranks", no_argument, NULL, OPTION_ALL_RANKS},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
@@ -101,6 +103,9 @@ int main(int argc, char **argv) {
             break;
         case OPTION_LOG_DIR:
             options.log_directory = optarg;
+            break;
+        case OPTION_CHECK_REPLICAS:
+            options.check_replicas = true;
             break;
         case OPTION_ALL_RANKS:
             options.all_ranks = true;

@@ -284,6 +284,9 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     run->position = (Position){epoch, step, run->position.global_step + 1};
     if (!log_step(run, error)) return false;
     if (run->verifier && !verifier_after(run->verifier, epoch, step, error)) return false;
+    char when[64];
+    snprintf(when, sizeof when, "after epoch %lld step %lld", (long long)epoch, (long long)step);
+    if (run->options->check_replicas && !replicas_check(run, when, error)) return false;
     return checkpoint_if_due(run, error);
 }
 
@@ -291,6 +294,7 @@ static bool train(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     if (run->options->verbose && !report_ranks(run, error)) return false;
     if (!log_open(run, error)) return false;
+    if (run->options->check_replicas && !replicas_check(run, "before the first step", error)) return false;
     for (int64_t epoch = run->position.epoch; epoch <= settings->epochs; epoch++)
         for (int64_t step = epoch == run->position.epoch ? run->position.step + 1 : 1; step <= executor_steps(run->executor); step++)
             if (!train_step(run, epoch, step, error)) return false;
@@ -301,6 +305,8 @@ static bool train(Run *run, Error *error) {
     report_time(run, &text);
     bool ok = report_bytes(run, &text, error);
     if (ok && run->verifier) verifier_report(run->verifier, &text);
+    if (ok && run->options->check_replicas)
+        text_printf(&text, "replicas: %lld comparisons of parts of states, all equal bit for bit\n", (long long)run->replicas_compared);
     ok = ok && report_parameters(run, &text, error);
     if (ok && run->comm->process == 0) ok = say(run, &text, error);
     text_finish(&text);

@@ -20,6 +20,7 @@ typedef struct Run {
     Executor *executor;
     Verifier *verifier;
     RunLog *log;
+    int64_t replicas_compared; /* --check-replicas */
     double *losses; /* gathered: nranks times the most slices */
     double *step_seconds;
     int64_t nsteps; /* done by this run */
@@ -28,6 +29,11 @@ typedef struct Run {
 } Run;
 
 int find_state(const Graph *graph, const char *name); /* -1: none */
+
+/* ---------------------------------------------------------------- replicas.c */
+
+/* Whether ranks that hold the same part of a state hold the same bits. EXIT_MISMATCH names state and ranks; when: "epoch 1 step 2". Collective. */
+bool replicas_check(Run *run, const char *when, Error *error);
 
 /* ---------------------------------------------------------------- report.c */
 

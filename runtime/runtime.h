@@ -280,6 +280,7 @@ typedef struct RunOptions {
     const char *checkpoint;        /* --checkpoint-dir; NULL: beside the plan */
     const char *metrics;           /* --metrics: file of JSON lines; or NULL */
     const char *log_directory;     /* --log-dir: a file per rank; or NULL */
+    bool check_replicas;           /* --check-replicas */
     bool all_ranks, verbose;
 } RunOptions;
 /* Processes of the job as its launcher says, 1 without one. */

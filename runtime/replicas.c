@@ -1,0 +1,69 @@
+/* replicas: whether ranks that hold the same part of a state hold the same bits. Nothing ever makes them differ in a correct run: sums are added in one
+ * order everywhere (PLAN.md 2). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/run.h"
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ at[i]) * 0x100000001b3u; /* FNV-1a */
+    return hash ^ hash >> 29;
+}
+
+/* A word of one driven rank's box of a state: the box alone, or its elements too. */
+static bool word_of(Run *run, int driven, int state, bool elements, uint64_t *word, Error *error) {
+    void *context;
+    const Backend *backend = executor_backend(run->executor, &context);
+    const State *of = &run->plan.graph.states.at[state];
+    Box box;
+    void *local = executor_state(run->executor, driven, state, &box), *copy = local;
+    int64_t bytes = box_elements(&box) * dtype_bytes[of->type.dtype];
+    *word = 0xcbf29ce484222325u;
+    for (int d = 0; d < box.ndim; d++) {
+        *word = mix(*word, &box.begin[d], sizeof box.begin[d]);
+        *word = mix(*word, &box.end[d], sizeof box.end[d]);
+    }
+    if (!elements || bytes == 0) return true;
+    if (!backend->host) {
+        copy = malloc((size_t)bytes);
+        if (!copy) return error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of %s", of->name);
+        if (!backend->download(context, copy, local, bytes, error)) return free(copy), false;
+    }
+    *word = mix(*word, copy, (size_t)bytes);
+    if (copy != local) free(copy);
+    return true;
+}
+
+static bool gather(Run *run, int state, bool elements, uint64_t *words, Error *error) {
+    Comm *comm = run->comm;
+    if (comm->nprocesses == 1) {
+        for (int r = 0; r < comm->nranks; r++)
+            if (!word_of(run, r, state, elements, &words[r], error)) return false;
+        return true;
+    }
+    uint64_t own = 0;
+    bool ok = word_of(run, 0, state, elements, &own, error);
+    if (!comm_agree(comm, ok, error)) return false;
+    return comm->table->all_gather_words(comm, own, words, error) || (run->agreed = false);
+}
+
+bool replicas_check(Run *run, const char *when, Error *error) {
+    int nranks = run->comm->nranks;
+    uint64_t *box = malloc(2 * (size_t)nranks * sizeof *box), *bits = box + nranks;
+    bool ok = comm_agree(run->comm, box || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
+    for (int s = 0; ok && s < run->plan.graph.states.n; s++) {
+        const State *state = &run->plan.graph.states.at[s];
+        ok = gather(run, s, false, box, error) && gather(run, s, true, bits, error);
+        for (int r = 1; ok && r < nranks; r++)
+            for (int q = 0; ok && q < r; q++) {
+                if (box[q] != box[r]) continue;
+                run->replicas_compared++;
+                if (bits[q] != bits[r]) ok = error_set(error, EXIT_MISMATCH, "%s: ranks %d and %d hold the same part of %s, and other bits", when, q, r, state->name);
+                break; /* rank q was compared with those before it */
+            }
+    }
+    free(box);
+    return comm_agree(run->comm, ok, error); /* all know; one says it */
+}
