@@ -15,6 +15,7 @@ static void plan_graph(Compilation *c) {
     Graph *g = &c->plan.graph;
     graph_init(g, c->arena);
     g->name = from->name;
+    g->files = from->files;
     g->file = from->file;
     g->nranks = from->nranks;
     g->replicas = from->replicas;

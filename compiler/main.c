@@ -23,6 +23,9 @@ typedef enum {
     OPT_MODE,
     OPT_SEARCH,
     OPT_DATASET,
+    OPT_SHARD,
+    OPT_HINTS,
+    OPT_FOLDER,
     OPT_GRADIENTS,
     OPT_STRICT,
     OPT_REDISTRIBUTION,
@@ -56,6 +59,11 @@ static const struct OptionSpec {
     [OPT_MODE] = {"--mode", ARGUMENT_REQUIRED, "--mode MODE", "stand_alone, data_parallel, semi_auto, auto"},
     [OPT_SEARCH] = {"--search", ARGUMENT_REQUIRED, "--search NAME", "how operators without a strategy get one: sharding_propagation"},
     [OPT_DATASET] = {"--dataset", ARGUMENT_REQUIRED, "--dataset HOW", "how inputs arrive: data_parallel, full_batch, auto"},
+    [OPT_SHARD] = {"--shard", ARGUMENT_REQUIRED, "--shard HINT",
+                   "a strategy by path, 'layer.*.fc1=((2, 4), (4, 1))'; goes before what files\n"
+                   "                        say; may be repeated"},
+    [OPT_HINTS] = {"--hints", ARGUMENT_REQUIRED, "--hints FILE", "read FILE as if the net imported it; may be repeated"},
+    [OPT_FOLDER] = {"-I", ARGUMENT_REQUIRED, "-I FOLDER", "look for imports in FOLDER too; may be repeated"},
     [OPT_GRADIENTS] = {"--gradients", ARGUMENT_REQUIRED, "--gradients HOW", "mode data_parallel: mean or sum over the replicas"},
     [OPT_STRICT] = {"--strict-divide", ARGUMENT_NONE, "--strict-divide", "a split that does not divide a size is an error"},
     [OPT_REDISTRIBUTION] = {"--redistribution", ARGUMENT_REQUIRED, "--redistribution P",
@@ -129,7 +137,7 @@ typedef struct CommandLine {
     VEC(int64_t) define_value;
     VEC(double) define_real;
     VEC(int) ranks;
-    VEC(const char *) explain;
+    VEC(const char *) explain, shards, hints, folders;
     const char *machine; /* NULL: the default */
     bool list_ops, help, version;
 } CommandLine;
@@ -250,6 +258,15 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
     case OPT_DATASET:
         options->overrides.dataset = value;
         return true;
+    case OPT_SHARD:
+        vec_push(line->arena, &line->shards, value);
+        return true;
+    case OPT_HINTS:
+        vec_push(line->arena, &line->hints, value);
+        return true;
+    case OPT_FOLDER:
+        vec_push(line->arena, &line->folders, value);
+        return true;
     case OPT_GRADIENTS:
         options->overrides.gradients = value;
         return true;
@@ -348,6 +365,13 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
     options->explain = line->explain.at;
     options->nexplain = line->explain.n;
     options->no_plan = options->nexplain > 0 && options->output == NULL;
+    vec_push(line->arena, &line->folders, PCC_LIBRARY);
+    options->overrides.nfolders = line->folders.n;
+    options->overrides.folder = line->folders.at;
+    options->overrides.nshards = line->shards.n;
+    options->overrides.shard = line->shards.at;
+    options->overrides.nhint_files = line->hints.n;
+    options->overrides.hint_file = line->hints.at;
     options->overrides.ndefines = line->define_name.n;
     options->overrides.define_name = line->define_name.at;
     options->overrides.define_value = line->define_value.at;

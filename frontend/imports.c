@@ -26,6 +26,13 @@ typedef struct Reading {
 
 static bool source_read(Reading *reading, const char *name, const char *text, size_t n);
 
+/* Its Span.file: that which it has already when the net is compiled a second time. */
+static int file_of(Diags *diags, const char *name, const char *text, size_t n) {
+    for (int i = 0; i < diags->files.n; i++)
+        if (diags->files.at[i].n == n && !strcmp(diags->files.at[i].name, name) && !memcmp(diags->files.at[i].text, text, n)) return i;
+    return diags_add_file(diags, name, text, n);
+}
+
 static const char *directory_of(Arena *arena, const char *name) {
     const char *slash = strrchr(name, '/');
     return slash ? arena_copy(arena, name, (size_t)(slash - name) + 1) : "";
@@ -105,7 +112,11 @@ static bool source_read(Reading *reading, const char *name, const char *text, si
     }
     vec_push(lower->arena, &reading->read, read);
     reading->bytes += n < MAX_SOURCE_BYTES - reading->bytes ? n : MAX_SOURCE_BYTES - reading->bytes;
-    int file = diags_add_file(lower->diags, name, text, n);
+    int file = file_of(lower->diags, name, text, n);
+    for (int i = lower->graph->files.n; i <= file; i++)
+        vec_push(lower->arena, &lower->graph->files, NULL);
+    if (file > 0) lower->graph->files.at[file] = name;
+    if (self == 0) lower->file = file;
     Parse *parse = arena_alloc(lower->arena, sizeof *parse);
     bool ok = parse_run(parse, lower->arena, lower->diags, file, false);
     const char *directory = directory_of(lower->arena, name);

@@ -55,7 +55,7 @@ typedef void *yyscan_t;
 
 %left OR
 %left AND
-%right NOT
+%precedence NOT
 %nonassoc EQUAL UNEQUAL AT_MOST AT_LEAST '<' '>'
 %left '+' '-'
 %left '*' '/' '%'

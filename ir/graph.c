@@ -162,6 +162,11 @@ int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr
     return graph->nodes.at[node].out[0];
 }
 
+const char *graph_file(const Graph *graph, Span span) {
+    if (span.file == 0) return graph->file;
+    return span.file > 0 && span.file < graph->files.n ? graph->files.at[span.file] : NULL;
+}
+
 void graph_rename(Graph *graph, int value, const char *name) {
     graph->values.at[value].name = name_unique(graph, name);
 }

@@ -554,6 +554,7 @@ struct Graph {
     struct LayoutIndex *layout_index;
     struct NameIndex *name_index;  /* names of values, so that graph_add can keep them unique */
     int loss;                      /* value id, -1: none */
+    VEC(const char *) files;       /* names of the source files by Span.file; NULL: no file, or the first, which is file */
     int nforward;                  /* nodes[0 .. nforward) existed before autodiff; 0 before it has run */
 };
 
@@ -580,6 +581,7 @@ int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, con
 const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape);
 /* The same without making it canonical: for the plan reader, where no shape is at hand. */
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout);
+const char *graph_file(const Graph *graph, Span span);                     /* the name of the file that span is in, or NULL */
 int graph_layout_number(const Graph *graph, const Layout *layout);        /* its position in graph->layouts */
 /* The layouts that a strategy asks of operand i, or gives result i (partial sums included). */
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);

@@ -205,7 +205,7 @@ void put_value(const Printing *printing, int value) {
 }
 
 static void put_span(const Printing *printing, Span span) {
-    if (printing->net || span.line <= 0 || span.file != 0) return;
+    if (printing->net || span.line <= 0 || !graph_file(printing->graph, span)) return;
     put(printing->text, " @");
     put_int(printing->text, span.line);
     put(printing->text, ":");
@@ -231,6 +231,11 @@ static void print_settings(const Printing *printing) {
         text_printf(text, "parallel mode=%s search=", mode_name[settings->mode]);
         put_word(text, settings->search);
         text_printf(text, " dataset=%s gradients=%s%s", dataset_name[settings->dataset], settings->gradients_mean ? "mean" : "sum",
+    for (int i = 1; i < graph->files.n; i++) {
+        if (!graph->files.at[i]) continue;
+        text_printf(text, "\nimport %d ", i);
+        put_quoted(text, graph->files.at[i]);
+    }
                     settings->strict_divide ? " strict_divide" : "");
         if (settings->bucket_bytes != BUCKET_BYTES) put_key(text, "bucket", settings->bucket_bytes);
         put(text, "\n");

@@ -66,11 +66,27 @@ static bool check_hidden(Reading *reading, const TensorType *type) {
 
 /* ---------------------------------------------------------------- header, settings */
 
+/* import 1 "nn.dsl": the file that @1/9:5 means. */
+static bool read_imports(Reading *reading) {
+    enum { MAX_SOURCES = 1 << 16 };
+    Graph *graph = reading->graph;
+    while (scan_is_keyword(&reading->scan, "import")) {
+        int file;
+        const char *name;
+        if (!scan_int(&reading->scan, "the number of a file", graph->files.n > 0 ? graph->files.n : 1, MAX_SOURCES, &file) ||
+            !scan_word(&reading->scan, &name) || !scan_end(&reading->scan))
+            return false;
+        while (graph->files.n < file) vec_push(graph->arena, &graph->files, NULL);
+        vec_push(graph->arena, &graph->files, name);
+    }
+    return true;
+}
+
 bool read_head(Reading *reading) {
     Scan *scan = &reading->scan;
     Graph *graph = reading->graph;
     return scan_keyword(scan, "net") && scan_word(scan, &graph->name) && scan_end(scan) &&
-           scan_keyword(scan, "file") && scan_word(scan, &graph->file) && scan_end(scan) &&
+           scan_keyword(scan, "file") && scan_word(scan, &graph->file) && scan_end(scan) && read_imports(reading) &&
            scan_keyword(scan, "ranks") && scan_int(scan, "the number of ranks", 1, MAX_RANKS, &graph->nranks) && scan_end(scan) &&
            scan_keyword(scan, "replicas") && scan_int(scan, "the number of replicas", 0, MAX_RANKS, &graph->replicas) && scan_end(scan);
 }

@@ -8,7 +8,7 @@
 
 /* Words that the format knows: one of them in a wrong place is out of order, anything else is unknown. */
 static const char *const known[] = {
-    "net",   "file",   "ranks", "replicas", "options",   "hash",      "parallel", "train",  "dim",     "mesh",   "layout",  "state",
+    "net",   "file",   "import", "ranks", "replicas", "options",   "hash",      "parallel", "train",  "dim",     "mesh",   "layout",  "state",
     "input", "data",   "graph", "node",     "program",   "role",      "value",    "kernel", "local",   "start",  "wait",    "write",
     "mode",  "search", "seed",  "rows",     "dataset",   "gradients", "epochs",   "steps",  "lr",      "loss",   "forward", "init",
     "nodes", "stream", "arena", "per_rank", "trainable", "parameter", "strategy", "origin", "factors", "name",   "version", "kind",
@@ -296,6 +296,11 @@ bool scan_digit(Scan *scan, int nranks, Digit *digit) {
 bool scan_span(Scan *scan, Span *span) {
     *span = (Span){0};
     if (!scan_is_char(scan, '@')) return true;
-    return scan_int(scan, "a line", 1, INT32_MAX, &span->line) && scan_char(scan, ':') &&
+    if (!scan_int(scan, "a line", 1, INT32_MAX, &span->line)) return false;
+    if (scan_is_char(scan, '/')) { /* it was the number of a file */
+        span->file = span->line;
+        if (!scan_int(scan, "a line", 1, INT32_MAX, &span->line)) return false;
+    }
+    return scan_char(scan, ':') &&
            scan_int(scan, "a column", 0, INT32_MAX, &span->column);
 }

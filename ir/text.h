@@ -80,7 +80,7 @@ bool scan_name(Scan *scan, char *name, size_t n);       /* [a-z0-9_]+ shorter th
 bool scan_choice(Scan *scan, const char *what, const char *const *names, int n, int *choice);
 bool scan_type(Scan *scan, TensorType *type);
 bool scan_digit(Scan *scan, int nranks, Digit *digit);  /* s@t, s >= 1, s*t divides nranks (0: not asked) */
-bool scan_span(Scan *scan, Span *span);                 /* "@9:5", or nothing */
+bool scan_span(Scan *scan, Span *span);                 /* "@9:5", "@1/9:5", or nothing */
 
 /* ---------------------------------------------------------------- read.c */
 

@@ -11,7 +11,7 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
     const Graph *graph = &executor->plan->graph;
     const char *what = at->kind == STEP_KERNEL ? op_table[at->op].name : at->kind == STEP_WRITE ? "write" : comm_name[at->comm];
     const char *name = "";
-    int line = 0;
+    Span span = {0};
     if (at->kind == STEP_WRITE) {
         name = graph->states.at[at->state].name;
         line = graph->states.at[at->state].span.line;
@@ -21,7 +21,8 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
         line = graph->nodes.at[value->node].span.line;
     }
     int used = snprintf(text, n, "rank %d, step %d (%s of %s)", cursor->rank, step, what, name);
-    if (line > 0 && graph->file && used > 0 && (size_t)used < n) snprintf(text + used, n - (size_t)used, ", %s:%d", graph->file, line);
+    const char *file = graph_file(graph, span);
+    if (span.line > 0 && file && used > 0 && (size_t)used < n) snprintf(text + used, n - (size_t)used, ", %s:%d", file, span.line);
 }
 
 bool comm_agree(Comm *comm, bool ok, Error *error) {

@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
         }
         if (strstr(argv[i], ".md"))
             failed += check_page(argv[i], text);
-        else
+        else if (strncmp(text, "net ", 4) == 0 || strstr(text, "\nnet ")) /* others are imported by those */
             failed += !compiles(argv[i], text, n, ranks_after(text, text + n, "--ranks "));
         arena_finish(&arena);
     }

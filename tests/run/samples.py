@@ -32,7 +32,7 @@ class Samples(Case):
     def source(self, name, *edits):
         """A copy of a sample, and of the files that it names."""
         text = edited(self.sample(name + ".dsl"), *edits)
-        for weights in set(re.findall(r'file\("(.*?)"\)', text)):
+        for weights in set(re.findall(r'(?:file\(|import )"(.*?)"', text)):
             with open(self.sample(weights), "rb") as file:
                 self.write(weights, file.read())
         return self.write(name + ".dsl", text)
@@ -69,8 +69,14 @@ class Samples(Case):
                         self.assertClose(result.losses(number), expected.losses(number), relative=2e-4, absolute=1e-11, what=str(result))
 
 
+def is_net(path):
+    """Others are libraries and hints."""
+    with open(path) as file:
+        return re.search(r"(?m)^net ", file.read()) is not None
+
+
 def add_samples(sources):
-    names = sorted(os.path.basename(path)[:-4] for path in glob.glob(os.path.join(sources, "samples", "*.dsl")))
+    names = sorted(os.path.basename(path)[:-4] for path in glob.glob(os.path.join(sources, "samples", "*.dsl")) if is_net(path))
     assert names, "no samples in %s" % sources
     assert set(FEWER) | set(OPTIONS) | set(MORE) <= set(names), "a sample that is named above is gone"
     for name in names:

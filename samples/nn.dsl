@@ -1,0 +1,70 @@
+# Layers of neural nets, written in the language: import "nn.dsl"; then y = linear(x, 64);
+# The strategy of a call, y = linear(x, 64) shard ((2, 4), (4, 1)), is that of its matmul; behind calls of larger cells the operators in them are
+# named: y = mlp(x, 256, 64) shard { up = ((2, 4), (4, 1)); }.
+
+# x: [..., n] -> [..., out]
+cell linear(x, out, with_bias = true, std = 1 / sqrt(size(x, -1))) {
+    param weight : f32[size(x, -1), out] = normal(std);
+    y = matmul(x, weight) shard;
+    if with_bias {
+        param bias : f32[out] = zeros;
+        y = y + bias;
+    }
+    return y;
+}
+
+# Two layers. x: [..., n] -> [..., out]
+cell mlp(x, hidden, out) {
+    up   = linear(x, hidden);
+    down = linear(gelu(up), out);
+    return down;
+}
+
+# Each row brought to mean 0 and variance 1, then scaled and moved. x: [..., n] -> [..., n]
+cell layer_norm(x, eps = 1e-5) {
+    param gain  : f32[size(x, -1)] = ones;
+    param shift : f32[size(x, -1)] = zeros;
+    center   = x - mean(x, axes = -1, keep_dims = true);
+    variance = mean(square(center), axes = -1, keep_dims = true);
+    return center * rsqrt(variance + eps) * gain + shift;
+}
+
+# [batch, places, dim] -> [batch, heads, places, dim / heads]
+cell split_heads(x, heads) {
+    parts = reshape(x, shape = [size(x, 0), size(x, 1), heads, size(x, 2) / heads]);
+    return transpose(parts, perm = [0, 2, 1, 3]);
+}
+
+# The other way round.
+cell join_heads(x) {
+    places = transpose(x, perm = [0, 2, 1, 3]);
+    return reshape(places, shape = [size(x, 0), size(x, 2), size(x, 1) * size(x, 3)]);
+}
+
+# Attention of queries to keys, that weighs values; each [batch, heads, places, width].
+cell dot_attention(q, k, v) {
+    score   = matmul(q, k, transpose_b = true) * (1 / sqrt(size(q, -1)));
+    weights = softmax(score);
+    return matmul(weights, v);
+}
+
+# Self-attention of several heads. x: [batch, places, dim] -> [batch, places, dim]
+cell attention(x, heads) {
+    let dim = size(x, -1);
+    query   = linear(x, dim);
+    key     = linear(x, dim);
+    value   = linear(x, dim);
+    context = dot_attention(split_heads(query, heads), split_heads(key, heads), split_heads(value, heads));
+    output  = linear(join_heads(context), dim);
+    return output;
+}
+
+# One block of a transformer, with its norms first. x: [batch, places, dim] -> [batch, places, dim]
+cell transformer_block(x, heads, hidden = 4 * size(x, -1)) {
+    norm1     = layer_norm(x);
+    attended  = attention(norm1, heads);
+    middle    = x + attended;
+    norm2     = layer_norm(middle);
+    feed      = mlp(norm2, hidden, size(x, -1));
+    return middle + feed;
+}
