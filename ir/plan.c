@@ -378,20 +378,6 @@ static bool read_envelope(const char *name, const char *text, size_t n, Envelope
         return error_set(error, EXIT_REJECTED, "%s: truncated: no checksum line at its end; compile the net again or copy the plan again", name);
     envelope->certificate = line_start(text, envelope->checksum - 1);
     if (!begins(text + envelope->certificate, n - envelope->certificate, "certificate ")) envelope->certificate = envelope->checksum;
-/* A graph over the states of another: what the header and the settings say is the same. */
-static Graph *eval_graph(const Graph *plan) {
-    Graph *graph = arena_alloc(plan->arena, sizeof *graph);
-    graph_init(graph, plan->arena);
-    graph->name = plan->name;
-    graph->file = plan->file;
-    graph->files = plan->files;
-    graph->nranks = plan->nranks;
-    graph->replicas = plan->replicas;
-    graph->settings = plan->settings;
-    graph->states = plan->states;
-    return graph;
-}
-
     envelope->body = envelope->certificate;
     return true;
 }
