@@ -207,6 +207,10 @@ void put_value(const Printing *printing, int value) {
 static void put_span(const Printing *printing, Span span) {
     if (printing->net || span.line <= 0 || !graph_file(printing->graph, span)) return;
     put(printing->text, " @");
+    if (span.file > 0) {
+        put_int(printing->text, span.file);
+        put(printing->text, "/");
+    }
     put_int(printing->text, span.line);
     put(printing->text, ":");
     put_int(printing->text, span.column);
@@ -221,6 +225,11 @@ void print_head(Printing *printing) {
     put_word(text, graph->name);
     put(text, "\nfile ");
     put_quoted(text, graph->file);
+    for (int i = 1; i < graph->files.n; i++) {
+        if (!graph->files.at[i]) continue;
+        text_printf(text, "\nimport %d ", i);
+        put_quoted(text, graph->files.at[i]);
+    }
     text_printf(text, "\nranks %d\nreplicas %d\n", graph->nranks, graph->replicas);
 }
 
@@ -231,11 +240,6 @@ static void print_settings(const Printing *printing) {
         text_printf(text, "parallel mode=%s search=", mode_name[settings->mode]);
         put_word(text, settings->search);
         text_printf(text, " dataset=%s gradients=%s%s", dataset_name[settings->dataset], settings->gradients_mean ? "mean" : "sum",
-    for (int i = 1; i < graph->files.n; i++) {
-        if (!graph->files.at[i]) continue;
-        text_printf(text, "\nimport %d ", i);
-        put_quoted(text, graph->files.at[i]);
-    }
                     settings->strict_divide ? " strict_divide" : "");
         if (settings->bucket_bytes != BUCKET_BYTES) put_key(text, "bucket", settings->bucket_bytes);
         put(text, "\n");

@@ -14,11 +14,11 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
     Span span = {0};
     if (at->kind == STEP_WRITE) {
         name = graph->states.at[at->state].name;
-        line = graph->states.at[at->state].span.line;
+        span = graph->states.at[at->state].span;
     } else {
         const Value *value = &graph->values.at[cursor->role->instances.at[at->kind == STEP_KERNEL ? at->out[0] : at->in[0]].value];
         name = value->name;
-        line = graph->nodes.at[value->node].span.line;
+        span = graph->nodes.at[value->node].span;
     }
     int used = snprintf(text, n, "rank %d, step %d (%s of %s)", cursor->rank, step, what, name);
     const char *file = graph_file(graph, span);
