@@ -8,7 +8,7 @@
  * - values[v].layout is what the producer makes, partial sums included; home[v] what it is brought into at once: without the sums that
  *   are owed, in the layout that the user asked of the result, if any. No operand is taken as a partial sum here: pass `collectives` sees
  *   the way from the partial sum to what its users need as one conversion anyway;
- * - need[n][i] is the layout that node n asks of operand i, loss_need the one in which the loss is reported.
+ * - need[n][i] is the layout that node n asks of operand i, report_need[k] the one in which the k-th of what is reported is.
  * One linear walk over the nodes for each of these. */
 #include <assert.h>
 #include <string.h>
@@ -206,6 +206,15 @@ static void node_results(Compilation *c, int id) {
     }
 }
 
+/* The layout in which the first node takes the value, which is there anyway; its home where that owes sums, or nothing takes it. */
+static const Layout *first_taken(const Compilation *c, int value) {
+    const Graph *g = &c->graph;
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++)
+            if (g->nodes.at[n].in[i] == value) return layout_is_partial(c->need[n][i]) ? c->home[value] : c->need[n][i];
+    return c->home[value];
+}
+
 bool pass_propagate(Compilation *c) {
     return (c->options->nexplain > 0 ? propagate_explained : propagate)(&c->graph, &c->propagation, c->diags);
 }
@@ -236,9 +245,13 @@ bool pass_assign(Compilation *c) {
     constant_layouts(c);
     for (int n = 0; n < g->nodes.n; n++)
         node_results(c, n);
-    if (g->loss >= 0) {
-        const TensorType *type = type_of(g, g->loss);
-        c->loss_need = type->hidden ? c->home[g->loss] : whole_layout(g, &type->shape);
+    c->report_need = arena_alloc(c->arena, sizeof *c->report_need * (size_t)(graph_nreports(g) + 1));
+    for (int k = 0; k < graph_nreports(g); k++) {
+        const TensorType *type = type_of(g, graph_report(g, k));
+        if (!type->hidden && graph_report_whole(g, k))
+            c->report_need[k] = whole_layout(g, &type->shape);
+        else
+            c->report_need[k] = type->hidden ? c->home[graph_report(g, k)] : first_taken(c, graph_report(g, k));
     }
     warn_all(c);
     return true;

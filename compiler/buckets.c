@@ -22,7 +22,8 @@ enum { BY_UPDATE = 1, BY_WRITE = 2, BY_OTHER = 4 };
 static char *users_of_converts(const Compilation *c) {
     const Graph *g = &c->spmd;
     char *users = arena_alloc(c->arena, (size_t)g->nodes.n + 1);
-    if (g->loss >= 0) users[g->values.at[g->loss].node] = BY_OTHER;
+    for (int k = 0; k < graph_nreports(g); k++)
+        users[g->values.at[graph_report(g, k)].node] = BY_OTHER;
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
         int by = node->op == OP_convert ? users[n] : node->op == OP_write ? BY_WRITE : op_table[node->op].op_class == OP_CLASS_UPDATE ? BY_UPDATE : BY_OTHER;

@@ -63,7 +63,8 @@ bool pass_collectives(Compilation *c) {
             in[i] = obtain(&r, wanted, flow->root[n][i], flow->need[n][i]);
         rebuild_node(&r, n, in);
         for (int k = 0; k < node->nout; k++)
-            if (flow->loss >= 0 && node->out[k] == flow->loss) c->spmd.loss = obtain(&r, wanted, flow->loss, flow->loss_need);
+            for (int i = 0; i < flow->nreports; i++)
+                if (node->out[k] == flow->report[i]) graph_set_report(&c->spmd, i, obtain(&r, wanted, flow->report[i], flow->report_need[i]));
     }
     if (old.nforward == old.nodes.n) c->spmd.nforward = c->spmd.nodes.n;
     c->flow = NULL;

@@ -12,6 +12,7 @@
  *   collectives.c  -O2: the conversions of a value replanned together; flow.h, flow.c, tree.c: what these passes work on
  *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together
  *   memory.c       where every value lies
+ *   eval.c         the program eval: another graph over the same states, through the same passes
  *   emit.c         the plan, its text, its proof, the file
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
  *   warn.c         what deserves a word in a net that compiles
@@ -89,7 +90,7 @@ typedef struct Compilation {
     Propagation propagation;       /* propagate */
     const Layout **home;           /* assign: per value, the layout that it is brought into once it is computed; never partial */
     const Layout *(*need)[MAX_IN]; /* assign: per node and operand, the layout that the node's strategy asks for */
-    const Layout *loss_need;       /* assign: the layout in which the loss is reported */
+    const Layout **report_need;    /* assign: the layout in which the k-th of what is reported is (graph_report) */
 
     Graph spmd;                  /* reshard: the same values (ids kept) with layouts, and convert nodes with values of their own */
     VEC(int) whole_node;         /* reshard: per node of spmd the graph's node, -1: a convert */
@@ -102,6 +103,8 @@ typedef struct Compilation {
     VEC(Item) order;     /* schedule */
     Location *location;  /* memory: per value of spmd */
     int64_t arena_bytes; /* memory: of a rank */
+
+    struct Compilation *eval; /* parse: the program eval, NULL: there is none; eval: up to where train is */
 
     Plan plan;   /* emit */
     Text text;   /* emit, prove: the plan's bytes; on the heap */
@@ -132,6 +135,7 @@ bool pass_place(Compilation *c);
 bool pass_collectives(Compilation *c);
 bool pass_schedule(Compilation *c);
 bool pass_memory(Compilation *c);
+bool pass_eval(Compilation *c);
 bool pass_emit(Compilation *c);
 bool pass_prove(Compilation *c);
 bool pass_write(Compilation *c);
@@ -139,6 +143,14 @@ bool pass_write(Compilation *c);
 /* Runs the table; text is the source. False: c->error.code, or EXIT_REJECTED with diagnostics in c->diags. */
 bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n);
 void compilation_finish(Compilation *c); /* frees the plan's text */
+
+/* ---------------------------------------------------------------- eval.c */
+
+/* The compilation of a graph that frontend_eval made, beside c. */
+Compilation *eval_create(const Compilation *c, Graph *graph);
+/* Between prune and propagate: the states of train, and its strategies. */
+bool eval_prepare(Compilation *e, const Compilation *c);
+bool eval_failed(Compilation *c); /* false; c->error says what failed in c->eval */
 
 /* ---------------------------------------------------------------- warn.c */
 

@@ -380,13 +380,16 @@ void dump_rank(Text *text, const Compilation *c, const char *stage, int rank) {
         text_printf(text, "%s%%para%d_%s", s + v.g->inputs.n ? ", " : "", v.g->inputs.n + s + 1, v.g->states.at[s].name);
     text_printf(text, ") {\n");
     put_nodes(&v);
-    if (v.g->loss >= 0) {
-        text_printf(text, "  Return(");
-        put_operand(&v, v.g->loss);
-        text_printf(text, ")\n      : (");
-        put_value_type(&v, v.g->loss);
-        text_printf(text, ")\n");
+    int nreports = graph_nreports(v.g);
+    for (int k = 0; k < nreports; k++) {
+        text_printf(text, k ? ", " : "  Return(");
+        put_operand(&v, graph_report(v.g, k));
     }
+    for (int k = 0; k < nreports; k++) {
+        text_printf(text, k ? ", " : ")\n      : (");
+        put_value_type(&v, graph_report(v.g, k));
+    }
+    if (nreports) text_printf(text, ")\n");
     text_printf(text, "}\n");
     arena_finish(&scratch);
 }

@@ -1,6 +1,6 @@
 /* emit: the plan, its bytes, its proof, the file.
  *
- * emit   before: memory. After: c->plan, one program "train" of one role, and c->text, its bytes. The plan's graph is the unsharded one
+ * emit   before: memory. After: c->plan, one program "train" of one role, where there is one "eval" of another graph, and c->text, its bytes. The plan's graph is the unsharded one
  * without strategies: what the proof compares with, free of what the planner thought. prove  the plan as it is read back from those bytes
  * is proved against its own graph; the certificate goes into the bytes. Fails, with nothing written, when it cannot be shown (exit 70), or
  * when the text does not read back. write  the file appears whole or not at all. */
@@ -10,18 +10,18 @@
 #include "compiler/compiler.h"
 
 /* The unsharded graph with the layouts of states and inputs, the only ones that are part of it. */
-static void plan_graph(Compilation *c) {
+static void plan_graph(Compilation *c, Graph *g) {
     const Graph *from = &c->graph;
-    Graph *g = &c->plan.graph;
     graph_init(g, c->arena);
     g->name = from->name;
-    g->files = from->files;
     g->file = from->file;
+    g->files = from->files;
     g->nranks = from->nranks;
     g->replicas = from->replicas;
     g->dims = from->dims;
     g->settings = from->settings;
     g->loss = from->loss;
+    g->reports = from->reports;
     g->nforward = from->nforward;
     graph_reserve(g, from->nodes.n, from->values.n);
     for (int s = 0; s < from->states.n; s++) {
@@ -127,13 +127,8 @@ static const char *side_file(const Compilation *c) {
     return slash != NULL ? slash + 1 : path;
 }
 
-bool pass_emit(Compilation *c) {
-    plan_init(&c->plan, c->arena);
-    c->plan.options = options_line(c);
-    c->plan.net_hash = c->net_hash;
-    plan_graph(c);
-
-    Program train = {.name = "train", .loss = -1, .sent_bytes = stats_sent_bytes(c)};
+static Program emit_program(Compilation *c, const char *name) {
+    Program program = {.name = name, .loss = -1, .sent_bytes = stats_sent_bytes(c)};
     Role role = {.first_rank = 0, .last_rank = c->graph.nranks - 1, .arena_bytes = c->arena_bytes};
     Emitter e = {.c = c, .role = &role};
     e.instance = arena_alloc(c->arena, sizeof *e.instance * (size_t)(c->spmd.values.n + 1));
@@ -141,9 +136,31 @@ bool pass_emit(Compilation *c) {
     e.request = arena_alloc(c->arena, sizeof *e.request * (size_t)(c->spmd.nodes.n + 1));
     for (int i = 0; i < c->order.n; i++)
         emit_step(&e, c->order.at[i]);
-    if (c->spmd.loss >= 0) train.loss = instance_of(&e, c->spmd.loss);
-    vec_push(c->arena, &train.roles, role);
-    vec_push(c->arena, &c->plan.programs, train);
+    if (c->spmd.loss >= 0) program.loss = instance_of(&e, c->spmd.loss);
+    for (int i = 0; i < c->spmd.reports.n; i++)
+        vec_push(c->arena, &program.reports, instance_of(&e, c->spmd.reports.at[i].value));
+    vec_push(c->arena, &program.roles, role);
+    return program;
+}
+
+/* The program of c->eval, over the states of the plan. */
+static Program emit_eval(Compilation *c) {
+    Compilation *e = c->eval;
+    Graph *graph = &e->plan.graph;
+    plan_graph(e, graph);
+    graph->states = c->plan.graph.states;
+    Program eval = emit_program(e, "eval");
+    eval.graph = graph;
+    return eval;
+}
+
+bool pass_emit(Compilation *c) {
+    plan_init(&c->plan, c->arena);
+    c->plan.options = options_line(c);
+    c->plan.net_hash = c->net_hash;
+    plan_graph(c, &c->plan.graph);
+    vec_push(c->arena, &c->plan.programs, emit_program(c, "train"));
+    if (c->eval != NULL) vec_push(c->arena, &c->plan.programs, emit_eval(c));
     plan_print_files(&c->text, &c->side, side_file(c), &c->plan);
     return true;
 }
@@ -157,6 +174,7 @@ bool pass_prove(Compilation *c) {
     if (!c->options->prove) return true;
     ProofOptions proof = c->options->proof;
     proof.lowered = &c->lowered;
+    proof.lowered_eval = c->eval != NULL ? &c->eval->lowered : NULL;
     if (!proof_check(&read, &proof, &c->proof, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
     c->plan.certificate = c->proof.certificate;

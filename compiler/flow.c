@@ -27,7 +27,7 @@ static void find_uses(Flow *flow) {
 Flow *flow_of(Compilation *c) {
     if (c->flow != NULL) return c->flow;
     Flow *flow = c->flow = arena_alloc(c->arena, sizeof *flow);
-    *flow = (Flow){.c = c, .g = &c->spmd, .loss = -1};
+    *flow = (Flow){.c = c, .g = &c->spmd};
     const Graph *g = flow->g;
     flow->root = arena_alloc(c->arena, sizeof *flow->root * (size_t)(g->nodes.n + 1));
     flow->need = arena_alloc(c->arena, sizeof *flow->need * (size_t)(g->nodes.n + 1));
@@ -40,9 +40,12 @@ Flow *flow_of(Compilation *c) {
             flow->need[n][i] = g->values.at[g->nodes.at[n].in[i]].layout;
         }
     find_uses(flow);
-    if (g->loss >= 0) {
-        flow->loss = root_of(g, g->loss);
-        flow->loss_need = g->values.at[g->loss].layout;
+    flow->nreports = graph_nreports(g);
+    flow->report = arena_alloc(c->arena, sizeof *flow->report * (size_t)(flow->nreports + 1));
+    flow->report_need = arena_alloc(c->arena, sizeof *flow->report_need * (size_t)(flow->nreports + 1));
+    for (int k = 0; k < flow->nreports; k++) {
+        flow->report[k] = root_of(g, graph_report(g, k));
+        flow->report_need[k] = g->values.at[graph_report(g, k)].layout;
     }
     return flow;
 }
@@ -59,7 +62,14 @@ void flow_targets(const Flow *flow, int v, Targets *targets) {
     targets->n = 0;
     for (int u = flow->first_use[v]; u < flow->first_use[v + 1]; u++)
         want(flow, v, flow->need[flow->use[u].node][flow->use[u].operand], targets);
-    if (v == flow->loss) want(flow, v, flow->loss_need, targets);
+    for (int k = 0; k < flow->nreports; k++)
+        if (v == flow->report[k]) want(flow, v, flow->report_need[k], targets);
+}
+
+bool flow_reports(const Flow *flow, int v) {
+    for (int k = 0; k < flow->nreports; k++)
+        if (v == flow->report[k]) return true;
+    return false;
 }
 
 FlowCost flow_cost(Flow *flow, int v) {

@@ -61,13 +61,15 @@ typedef struct Flow {
     const Layout **layout;         /* per value that a node which is no convert makes: as it is left */
     int *first_use;                /* per value: use[first_use[v] .. first_use[v + 1]), in program order */
     Use *use;
-    int loss;                      /* the value reported, -1: none */
-    const Layout *loss_need;
+    int nreports;                  /* what is reported, in graph_report's order */
+    int *report;                   /* the value that its converts begin with */
+    const Layout **report_need;
     Targets scratch;
 } Flow;
 
 /* The flow of c->spmd, made when first asked for. */
 Flow *flow_of(Compilation *c);
+bool flow_reports(const Flow *flow, int v); /* whether it is reported */
 /* What is received on the way from value v to all that take it; bytes. */
 FlowCost flow_cost(Flow *flow, int v);
 /* The layouts other than its own in which v is taken, each once, in order of first use; *targets is emptied first. */

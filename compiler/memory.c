@@ -98,7 +98,8 @@ static void lifetimes(Allocator *a) {
             a->last[node->out[k]] = i;
         }
     }
-    if (g->loss >= 0) a->last[g->loss] = c->order.n; /* read after the last step */
+    for (int k = 0; k < graph_nreports(g); k++)
+        a->last[graph_report(g, k)] = c->order.n; /* read after the last step */
     for (int v = g->values.n - 1; v >= 0; v--)
         if (a->def[v] >= 0 && a->last[v] < c->order.n) {
             a->next_dying[v] = a->first_dying[a->last[v]];

@@ -212,7 +212,7 @@ static bool pass_on(Flow *flow, int id) {
 static bool pass_on_by_all(Flow *flow, int v) {
     Pass passes[MAX_USES];
     int n = 0;
-    if (v == flow->loss) return false;
+    if (flow_reports(flow, v)) return false;
     for (int u = flow->first_use[v]; u < flow->first_use[v + 1]; u++) {
         Pass options[MAX_IN];
         Use use = flow->use[u];

@@ -30,6 +30,7 @@ static const Pass passes[] = {
     {"collectives", pass_collectives, LEAVES_SPMD,  "collectives"},
     {"schedule",    pass_schedule,    LEAVES_SPMD,  "execute"},
     {"memory",      pass_memory,      LEAVES_SPMD,  "memory"},
+    {"eval",        pass_eval,        LEAVES_SPMD,  NULL},
     {"emit",        pass_emit,        LEAVES_PLAN,  NULL},
     {"prove",       pass_prove,       LEAVES_PLAN,  NULL},
     {"write",       pass_write,       LEAVES_PLAN,  NULL},
@@ -44,12 +45,26 @@ double now_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* The net once more, as its eval block wants it. What there is to warn of is said of the net as it is trained. */
+static bool parse_eval(Compilation *c) {
+    Graph graph;
+    unsigned silenced = c->diags->silenced;
+    c->diags->silenced = ~0u;
+    bool ok = frontend_eval(c->options->input, c->source, c->source_bytes, &c->options->overrides, &graph, c->arena, c->diags);
+    c->diags->silenced = silenced;
+    if (!ok) return false;
+    c->eval = eval_create(c, &graph);
+    c->net_hash = (c->net_hash ^ c->eval->net_hash) * 0x9e3779b97f4a7c15u;
+    return true;
+}
+
 bool pass_parse(Compilation *c) {
     if (!frontend_compile(c->options->input, c->source, c->source_bytes, &c->options->overrides, &c->graph, c->arena, c->diags)) {
         if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
         return false;
     }
     c->net_hash = graph_hash(&c->graph);
+    if (c->graph.settings.has_eval && !parse_eval(c)) return false;
     warn_note_hints(c);
     for (int v = 0; c->options->nexplain > 0 && v < c->graph.values.n; v++)
         vec_push(c->arena, &c->parsed, c->graph.values.at[v].name);
@@ -78,6 +93,23 @@ static bool run_pass(Compilation *c, int number) {
         return false;
     c->verify_seconds += now_seconds() - begin;
     return !c->options->dump || pass->dump == NULL || dump_stage(c, pass->dump, dump_number(number));
+}
+
+static int pass_number(bool (*run)(Compilation *c)) {
+    int p = 0;
+    while (passes[p].run != run)
+        p++;
+    return p;
+}
+
+bool pass_eval(Compilation *c) {
+    Compilation *e = c->eval;
+    if (e == NULL) return true;
+    for (int p = pass_number(pass_simplify); p < pass_number(pass_eval); p++) {
+        if (passes[p].run == pass_propagate && !eval_prepare(e, c)) return eval_failed(c);
+        if (!run_pass(e, p)) return eval_failed(c);
+    }
+    return true;
 }
 
 bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n) {

@@ -82,7 +82,7 @@ static bool move_fill(Flow *flow, int id, const Layout *operand, const Layout *r
 
 /* The node and operand that alone take v; -1 where there are several or none. */
 static int only_user(const Flow *flow, int v) {
-    bool one = flow->first_use[v + 1] - flow->first_use[v] == 1 && v != flow->loss;
+    bool one = flow->first_use[v + 1] - flow->first_use[v] == 1 && !flow_reports(flow, v);
     return one ? flow->use[flow->first_use[v]].node : -1;
 }
 

@@ -86,6 +86,7 @@ typedef struct ConvertIndex {
 void rebuild_begin(Rebuild *r, Compilation *c, const Graph *old, int nvalues) {
     *r = (Rebuild){.c = c, .old = *old, .whole_node = c->whole_node.at};
     c->spmd = *old;
+    graph_own_reports(&c->spmd);
     graph_reserve(&c->spmd, old->nodes.n + old->nodes.n / 2, old->values.n + old->values.n / 2);
     memset(&c->whole_node, 0, sizeof c->whole_node);
     memset(&c->whole_value, 0, sizeof c->whole_value);
@@ -204,7 +205,8 @@ bool pass_reshard(Compilation *c) {
         rebuild_node(&r, n, in);
         for (int k = 0; k < node->nout; k++) {
             at_home[node->out[k]] = bring(&r, node->out[k], c->home[node->out[k]]);
-            if (node->out[k] == g->loss) c->spmd.loss = bring(&r, at_home[g->loss], c->loss_need);
+            for (int i = 0; i < graph_nreports(g); i++)
+                if (node->out[k] == graph_report(g, i)) graph_set_report(&c->spmd, i, bring(&r, at_home[node->out[k]], c->report_need[i]));
         }
     }
     if (c->spmd.nforward == 0) c->spmd.nforward = c->spmd.nodes.n;

@@ -146,7 +146,8 @@ static void first_users(Scheduler *s) {
     const Graph *g = s->g;
     for (int n = 0; n < g->nodes.n; n++)
         if (g->nodes.at[n].op == OP_convert) s->position[n] = NEVER;
-    if (g->loss >= 0 && producer(g, g->loss)->op == OP_convert) s->position[g->values.at[g->loss].node] = s->n;
+    for (int k = 0; k < graph_nreports(g); k++)
+        if (producer(g, graph_report(g, k))->op == OP_convert) s->position[g->values.at[graph_report(g, k)].node] = s->n;
     for (int n = g->nodes.n - 1; n >= 0; n--) { /* users stand behind what they use */
         if (s->position[n] == NEVER || is_leaf(&g->nodes.at[n])) continue;
         for (int i = 0; i < g->nodes.at[n].nin; i++) {
@@ -242,6 +243,7 @@ bool pass_schedule(Compilation *c) {
         emit(&s, s.at[p], false);
     }
     start_due(&s, s.n);
-    if (c->spmd.loss >= 0) require(&s, c->spmd.loss);
+    for (int k = 0; k < graph_nreports(&c->spmd); k++)
+        require(&s, graph_report(&c->spmd, k));
     return true;
 }

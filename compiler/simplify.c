@@ -157,6 +157,7 @@ static void begin(Rewrite *r, Graph *graph) {
     r->node = arena_alloc(graph->arena, sizeof *r->node * (size_t)(r->old.nodes.n + 1));
     graph_reserve(graph, r->old.nodes.n, r->old.values.n);
     graph->loss = -1;
+    graph_own_reports(graph);
     graph->nforward = 0;
     unsigned buckets = 64;
     while (buckets < 2 * (unsigned)r->old.nodes.n)
@@ -175,7 +176,8 @@ static bool *live_nodes(const Graph *g) {
         memset(live, 1, (size_t)g->nodes.n);
         return live;
     }
-    live[g->values.at[g->loss].node] = true;
+    for (int k = 0; k < graph_nreports(g); k++)
+        live[g->values.at[graph_report(g, k)].node] = true;
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
         live[n] |= node->op == OP_write;
@@ -239,6 +241,8 @@ static bool rewrite(Graph *graph, int what) {
         if (n + 1 == r.old.nforward) graph->nforward = graph->nodes.n;
     }
     if (r.old.loss >= 0) graph->loss = r.value[r.old.loss];
+    for (int i = 0; i < graph->reports.n; i++)
+        graph->reports.at[i].value = r.value[graph->reports.at[i].value];
     return r.identities;
 }
 

@@ -64,7 +64,8 @@ Traffic *stats_bounds(Compilation *c) {
     for (int n = 0; n < g->nodes.n; n++)
         for (int i = 0; g->nodes.at[n].op != OP_convert && i < g->nodes.at[n].nin; i++)
             raise(c, bound, g->nodes.at[n].in[i]);
-    if (g->loss >= 0) raise(c, bound, g->loss);
+    for (int k = 0; k < graph_nreports(g); k++)
+        raise(c, bound, graph_report(g, k));
     return bound;
 }
 

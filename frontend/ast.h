@@ -124,7 +124,7 @@ typedef struct Entry {
 } Entry;
 
 /* Before NBLOCKS: those of which there is one. */
-typedef enum { BLOCK_NET, BLOCK_TRAIN, BLOCK_PARALLEL, NBLOCKS, BLOCK_CELL = NBLOCKS, BLOCK_LET, BLOCK_HINTS, BLOCK_IMPORT } BlockKind;
+typedef enum { BLOCK_NET, BLOCK_TRAIN, BLOCK_PARALLEL, BLOCK_EVAL, NBLOCKS, BLOCK_CELL = NBLOCKS, BLOCK_LET, BLOCK_HINTS, BLOCK_IMPORT } BlockKind;
 typedef struct Block {
     BlockKind kind;
     Loc loc;          /* the keyword */

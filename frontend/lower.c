@@ -28,7 +28,7 @@ static bool head_entry_lower(Lower *lower, const Entry *entry) {
     if (!names_define(lower, entry->name, entry->name_loc, &symbol)) return false;
     Symbol failed = *symbol;
     failed.kind = SYMBOL_FAILED;
-    bool defined = define_find(lower->overrides, entry->name, &number);
+    bool defined = eval_number(lower, entry->name, &number) || define_find(lower->overrides, entry->name, &number);
     if (!defined && !entry->value) {
         diag_error(lower->diags, lower_span(lower, entry->name_loc), "%s has no value", entry->name);
         diag_hint(lower->diags, "give it one here (%s = 16), or with -D %s=16", entry->name, entry->name);
@@ -316,7 +316,7 @@ void lower_leave(Lower *lower, SourcePlace place) {
 
 /* One net, one train block, at most one parallel block: blocks[kind], NULL where there is none. */
 static bool blocks_find(Lower *lower, const Block *first, const Block **blocks) {
-    static const char *const names[NBLOCKS] = {"net", "train", "parallel"};
+    static const char *const names[NBLOCKS] = {"net", "train", "parallel", "eval"};
     bool ok = true;
     for (const Block *block = first; block; block = block->next) {
         if (block->kind >= NBLOCKS) continue;
@@ -384,18 +384,22 @@ static bool file_lower(Lower *lower, const Block *first) {
     lower->graph->name = net->name;
     ok &= cells_define(lower, first);
     ok &= globals_lower(lower, first);
+    if (lower->eval) ok &= block_lower(lower, blocks[BLOCK_EVAL], eval_numbers);
     ok &= block_lower(lower, net, head_lower);
     /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */
     if (!block_lower(lower, blocks[BLOCK_PARALLEL], parallel_lower)) return false;
     ok &= hints_read(lower, first);
     ok &= block_lower(lower, net, net_lower);
     /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
-    if (!ok || !hints_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN] || !block_lower(lower, blocks[BLOCK_TRAIN], train_lower)) return false;
+    if (!ok || !hints_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN]) return false;
+    if (lower->eval ? !block_lower(lower, blocks[BLOCK_EVAL], eval_lower)
+                    : !block_lower(lower, blocks[BLOCK_TRAIN], train_lower) || !block_lower(lower, blocks[BLOCK_EVAL], eval_note))
+        return false;
     if (lower->graph->nranks == 1) lower->graph->settings.mesh.n = 0; /* its names are checked, there are no digits that they stand for */
     return true;
 }
 
-bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
+static bool compile(const char *name, const char *text, size_t n, const Overrides *overrides, bool eval, Graph *graph, Arena *arena, Diags *diags) {
     graph_init(graph, arena);
     graph->file = name;
     graph->nranks = overrides->nranks > 0 ? overrides->nranks : 1;
@@ -404,12 +408,20 @@ bool frontend_compile(const char *name, const char *text, size_t n, const Overri
                    .arena = arena,
                    .diags = diags,
                    .overrides = overrides,
-                   .file = diags->files.n,
                    .text = text,
                    .directory = "",
                    .prefix = "",
                    .suffix = "",
-                   .path = ""};
+                   .path = "",
+                   .eval = eval};
     int nerrors = diags->nerrors;
     return sources_read(&lower, name, text, n, &blocks) && file_lower(&lower, blocks) && diags->nerrors == nerrors;
+}
+
+bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
+    return compile(name, text, n, overrides, false, graph, arena, diags);
+}
+
+bool frontend_eval(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
+    return compile(name, text, n, overrides, true, graph, arena, diags);
 }

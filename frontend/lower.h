@@ -10,6 +10,7 @@
  *   imports.c   files that a file imports; one list of blocks
  *   patterns.c  hints by path
  *   parallel.c  the parallel block, and the flags that override it
+ *   eval.c      the eval block; rows.c: losses row by row
  *   train.c     the train block; data.c: where inputs come from
  *   lower.c     the net; frontend_compile
  *
@@ -90,6 +91,14 @@ typedef struct Frame {
 
 typedef VEC(const char *) Strings;
 
+/* A number of the net's head that is another one in the eval. */
+typedef struct EvalNumber {
+    const char *name;
+    int64_t value;
+    Span span;
+    bool used;
+} EvalNumber;
+
 typedef struct Lower {
     Graph *graph;
     Arena *arena;
@@ -122,6 +131,10 @@ typedef struct Lower {
     bool full;         /* the net has as many nodes as it may have */
     bool warned_shard; /* that strategies have no effect in this mode */
     Span loss_span;    /* line 0: no loss yet */
+    bool eval;         /* the net is lowered for its eval block */
+    VEC(EvalNumber) eval_numbers;
+    const Expr *predict; /* what the eval block calls the prediction, or NULL */
+    Span accuracy;       /* where it asks for it; line 0: it does not */
 } Lower;
 
 /* Goes on in another file: file, text, directory. Returns what must be given to lower_leave. */
@@ -279,6 +292,13 @@ typedef struct Builtin {
 /* Evaluates the one that value names; what: "optimizer"; hint: one that works. */
 bool call_builtin(Lower *lower, const Expr *value, const char *what, const Builtin *builtins, int n, const char *hint);
 
+/* ---------------------------------------------------------------- eval.c */
+
+bool eval_note(Lower *lower, const Block *block);    /* when training is interrupted for it; NULL: there is none */
+bool eval_numbers(Lower *lower, const Block *block); /* before the head */
+bool eval_number(Lower *lower, const char *name, Number *number); /* whether the head's number has another value in the eval */
+bool eval_lower(Lower *lower, const Block *block);   /* after the net, in place of train_lower */
+
 /* ---------------------------------------------------------------- data.c */
 
 bool eval_data(Lower *lower, const Expr *value);
@@ -295,6 +315,10 @@ bool eval_log(Lower *lower, const Expr *value);
 
 /* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. loc: the setting's, for it. */
 bool rows_weigh(Lower *lower, Loc loc);
+bool rows_has(const Graph *graph, int value); /* whether its first dimension is the batch */
+/* Makes of the net's loss the sum of its rows' losses, and the reports of an eval. prediction: a value, -1: the first operand of the loss. False after a
+ * diagnostic. */
+bool rows_report(Lower *lower, Loc loc, int prediction);
 
 /* One setting of a block. */
 typedef struct Setting {

@@ -34,7 +34,7 @@ typedef void *yyscan_t;
 }
 
 %token START_FILE START_VALUE START_HINT
-%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" LOSS "'loss'" SHARD "'shard'" TRAIN "'train'" PARALLEL "'parallel'"
+%token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" LOSS "'loss'" SHARD "'shard'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'"
 %token CELL "'cell'" IMPORT "'import'" HINTS "'hints'" LET "'let'" FOR "'for'" IN "'in'" IF "'if'" ELSE "'else'" RETURN "'return'"
 %token AND "'and'" OR "'or'" NOT "'not'" EQUAL "'=='" UNEQUAL "'!='" AT_MOST "'<='" AT_LEAST "'>='" DOTS "'..'"
 %token <text> NAME "a name" STRING "a text" PATH_PATTERN "a path"
@@ -42,7 +42,7 @@ typedef void *yyscan_t;
 %token <real> REAL "a real number"
 %token ARROW "'->'"
 
-%type <expr> expr unary postfix primary path items item arguments argument argument_list init tuple list
+%type <expr> expr metric metrics unary postfix primary path items item arguments argument argument_list init tuple list
 %type <shard> shard strategy
 %type <patterns> patterns
 %type <type> type
@@ -90,6 +90,8 @@ block
     | TRAIN '{' entries error '}' { block_add(parse, BLOCK_TRAIN, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
     | PARALLEL '{' entries '}' { block_add(parse, BLOCK_PARALLEL, @1, NULL, @1, $3, (StatementList){0}); }
     | PARALLEL '{' entries error '}' { block_add(parse, BLOCK_PARALLEL, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
+    | EVAL '{' entries '}' { block_add(parse, BLOCK_EVAL, @1, NULL, @1, $3, (StatementList){0}); }
+    | EVAL '{' entries error '}' { block_add(parse, BLOCK_EVAL, @1, NULL, @1, $3, (StatementList){0}); yyerrok; }
     | CELL NAME head '{' statements '}' { block_add(parse, BLOCK_CELL, @1, $2, @2, $3, $5); }
     | CELL NAME head '{' statements error '}' { block_add(parse, BLOCK_CELL, @1, $2, @2, $3, $5); yyerrok; }
     | HINTS '{' patterns '}' { block_add(parse, BLOCK_HINTS, @1, NULL, @1, (EntryList){0}, (StatementList){0})->patterns = $3.first; }
@@ -141,6 +143,8 @@ entries
 
 entry
     : NAME '=' expr ';' { $$ = entry_new(parse, $1, @1, $3); }
+    | NAME '=' LOSS ';' { $$ = entry_new(parse, $1, @1, expr_text(parse, EXPR_NAME, @3, "loss")); }
+    | NAME '=' metrics ';' { $$ = entry_new(parse, $1, @1, $3); }
     | NAME arguments ';' {
         Expr *call = $2;
         call->text = $1;
@@ -161,6 +165,16 @@ entry
         Expr *call = expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(@2, @4), $2), $3);
         $$ = entry_new(parse, $1, @1, expr_add(parse, call, expr_text(parse, EXPR_NAME, @4, $4)));
     }
+    ;
+
+metrics
+    : metric ',' metric { $$ = expr_add(parse, expr_add(parse, expr_new(parse, EXPR_LIST, @1), $1), $3); }
+    | metrics ',' metric { $$ = expr_add(parse, $1, $3); }
+    ;
+
+metric
+    : expr
+    | LOSS { $$ = expr_text(parse, EXPR_NAME, @1, "loss"); }
     ;
 
 statements

@@ -57,3 +57,103 @@ bool rows_weigh(Lower *lower, Loc loc) {
     graph->loss = graph_emit(graph, sums ? OP_sum : OP_mean, &weighted, 1, NULL, "loss", span);
     return true;
 }
+
+/* ---------------------------------------------------------------- evaluation */
+
+bool rows_has(const Graph *graph, int value) {
+    const TensorType *type = &graph->values.at[value].type;
+    int first = type->hidden ? 1 : 0;
+    return type->shape.ndim > first && type->shape.dim[first] == batch_rows(graph);
+}
+
+/* Per value whether an input of data goes into it. */
+static bool *depends_on_data(const Lower *lower) {
+    const Graph *graph = lower->graph;
+    bool *depends = arena_alloc(lower->arena, (size_t)graph->values.n + 1);
+    for (int n = 0; n < graph->nodes.n; n++) {
+        const Node *node = &graph->nodes.at[n];
+        bool does = node->op == OP_input;
+        for (int i = 0; i < node->nin; i++)
+            does = does || depends[node->in[i]];
+        for (int k = 0; k < node->nout; k++)
+            depends[node->out[k]] = does;
+    }
+    return depends;
+}
+
+/* What the dimensions behind the rows come to: their mean, or their sum. */
+static int reduce_rows(Graph *graph, OpCode op, int value, const char *name, Span span) {
+    TensorType type = graph->values.at[value].type;
+    Attr attr[MAX_ATTRS] = {{.given = true, .n = type.shape.ndim - type.hidden - 1}};
+    if (attr[0].n == 0) return value;
+    for (int d = 0; d < attr[0].n; d++)
+        attr[0].ints[d] = d + 1;
+    return graph_emit(graph, op, &value, 1, attr, name, span);
+}
+
+/* A loss as one number a row, whose mean (of a sum: whose sum) over the rows it is. */
+typedef struct RowLoss {
+    Lower *lower;
+    const bool *depends;
+    int output; /* the first operand of the first loss met: what the net answers, -1: none */
+} RowLoss;
+
+static int rows_of(RowLoss *loss, int value, int depth) {
+    Graph *graph = loss->lower->graph;
+    Node node = graph->nodes.at[graph->values.at[value].node];
+    enum { MAX_TERMS_DEPTH = 64 };
+    if (!loss->depends[value]) return value; /* as much of every row's loss */
+    if (depth == MAX_TERMS_DEPTH || node.nin == 0) return -1;
+    bool sums = node.op == OP_sum || (node.op == OP_mse && node.attr[0].given && strcmp(node.attr[0].text, "sum") == 0);
+    if (node.op == OP_mse && rows_has(graph, node.in[0])) {
+        if (loss->output < 0) loss->output = node.in[0];
+        int difference = emit(graph, OP_sub, node.in[0], node.in[1], "loss.diff", node.span);
+        int square = emit(graph, OP_mul, difference, difference, "loss.square", node.span);
+        return reduce_rows(graph, sums ? OP_sum : OP_mean, square, "loss.row", node.span);
+    }
+    if ((node.op == OP_sum || node.op == OP_mean) && !node.attr[0].given && rows_has(graph, node.in[0])) {
+        if (loss->output < 0) loss->output = node.in[0];
+        return reduce_rows(graph, node.op, node.in[0], "loss.row", node.span);
+    }
+    bool linear = node.op == OP_add || node.op == OP_sub || node.op == OP_neg || (node.op == OP_mul && (!loss->depends[node.in[0]] || !loss->depends[node.in[1]])) ||
+                  (node.op == OP_div && !loss->depends[node.in[1]]);
+    if (!linear) return -1;
+    int in[2] = {-1, -1};
+    for (int i = 0; i < node.nin; i++)
+        if ((in[i] = rows_of(loss, node.in[i], depth + 1)) < 0) return -1;
+    return graph_emit(graph, node.op, in, node.nin, NULL, "loss.row", node.span);
+}
+
+static void report(Lower *lower, const char *name, int value, bool whole) {
+    vec_push(lower->arena, &lower->graph->reports, (Report){.name = name, .value = value, .whole = whole});
+}
+
+/* How many rows are answered right: whose class with the highest score is the one that is given. */
+static bool rows_accuracy(Lower *lower, const RowLoss *loss, int weight) {
+    (void)loss, (void)weight;
+    diag_error(lower->diags, lower->accuracy, "accuracy is for classes, and the loss of net %s is no cross_entropy of them", lower->graph->name);
+    diag_hint(lower->diags, "metrics = loss;");
+    return false;
+}
+
+bool rows_report(Lower *lower, Loc loc, int prediction) {
+    Graph *graph = lower->graph;
+    RowLoss loss = {.lower = lower, .depends = depends_on_data(lower), .output = -1};
+    Span span = graph->nodes.at[graph->values.at[graph->loss].node].span;
+    int rows = loss.depends[graph->loss] ? rows_of(&loss, graph->loss, 0) : -1;
+    if (rows < 0) {
+        diag_error(lower->diags, span, "rows cannot be told apart in this loss");
+        diag_note(lower->diags, lower_span(lower, loc), "an eval counts each row once, and leaves out those that only fill up a batch");
+        diag_hint(lower->diags, "a loss whose rows can be told apart is mse(..), cross_entropy(..), or the mean or sum of a tensor whose first dimension is the batch");
+        return false;
+    }
+    TensorType type = graph->values.at[rows].type;
+    int weight = weights(lower, &type, span);
+    int weighted = emit(graph, OP_mul, rows, weight, "loss.rows", span);
+    if (prediction < 0) prediction = loss.output;
+    graph->loss = graph_emit(graph, OP_sum, &weighted, 1, NULL, "loss.sum", span);
+    report(lower, "rows", graph_emit(graph, OP_sum, &weight, 1, NULL, "rows", span), true);
+    if (lower->accuracy.line > 0 && !rows_accuracy(lower, &loss, weight)) return false;
+    if (prediction >= 0) report(lower, "prediction", prediction, false);
+    return true;
+}

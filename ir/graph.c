@@ -283,6 +283,22 @@ int *graph_uses(const Graph *graph, Arena *arena) {
     for (int i = 0; i < graph->nodes.n; i++)
         for (int k = 0; k < graph->nodes.at[i].nin; k++)
             uses[graph->nodes.at[i].in[k]]++;
-    if (graph->loss >= 0) uses[graph->loss]++;
+    for (int k = 0; k < graph_nreports(graph); k++)
+        uses[graph_report(graph, k)]++;
     return uses;
+}
+
+void graph_own_reports(Graph *graph) {
+    Report *own = arena_alloc(graph->arena, sizeof *own * ((size_t)graph->reports.n + 1));
+    for (int i = 0; i < graph->reports.n; i++)
+        own[i] = graph->reports.at[i];
+    graph->reports.at = own;
+    graph->reports.cap = graph->reports.n;
+}
+
+void graph_set_report(Graph *graph, int k, int value) {
+    if (graph->loss >= 0 && k == 0)
+        graph->loss = value;
+    else
+        graph->reports.at[k - (graph->loss >= 0)].value = value;
 }

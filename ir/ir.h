@@ -502,6 +502,8 @@ typedef enum { DATA_NONE, DATA_NUMPY_RAND, DATA_PER_RANK, DATA_FILES, DATA_NORMA
  * that are there. Rows that only fill up weigh nothing. */
 typedef enum { LAST_DROP, LAST_PAD, LAST_SHORT, NLASTS } Last;
 extern const char *const last_name[NLASTS];
+typedef enum { EVAL_NEVER, EVAL_EPOCH, EVAL_STEPS, EVAL_END, NEVALS } EvalWhen;
+extern const char *const eval_name[NEVALS];
 typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM } OptimizerKind;
 extern const char *const mode_name[NMODES];
 
@@ -528,6 +530,9 @@ typedef struct Settings {
     int64_t epochs, steps, log_every; /* steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
     const char *log;               /* template of the line of a loss; NULL or "": MindSpore's line */
     int64_t log_rank;              /* whose losses it prints; -1: all ranks' */
+    bool has_eval;                 /* there is an eval block */
+    EvalWhen eval;                 /* when a training is interrupted for the program eval */
+    int64_t eval_steps;            /* EVAL_STEPS: after so many steps each */
     bool checkpoint_epochs;        /* checkpoint every epoch */
     int64_t checkpoint_steps, keep; /* every so many steps, 0: not; how many checkpoints stay, 0: all */
     bool strict_divide;
@@ -538,10 +543,18 @@ typedef struct Dim {
     int64_t size;
 } Dim;
 
+/* A value that a program gives after a step, beside the loss. */
+typedef struct Report {
+    const char *name;              /* of an eval: "rows", "accuracy", "prediction" */
+    int value;
+    bool whole;                    /* every rank has all of it (of its hidden slices); else it is left as it lies */
+} Report;
+
 struct Graph {
     Arena *arena;
     const char *name;              /* of the net */
     const char *file;              /* source file name as given */
+    VEC(const char *) files;       /* names of the source files by Span.file; NULL: no file, or the first, which is file */
     int nranks;
     int replicas;                  /* size of the hidden dimension; 0: no hidden dimension */
     VEC(Dim) dims;
@@ -554,7 +567,7 @@ struct Graph {
     struct LayoutIndex *layout_index;
     struct NameIndex *name_index;  /* names of values, so that graph_add can keep them unique */
     int loss;                      /* value id, -1: none */
-    VEC(const char *) files;       /* names of the source files by Span.file; NULL: no file, or the first, which is file */
+    VEC(Report) reports;
     int nforward;                  /* nodes[0 .. nforward) existed before autodiff; 0 before it has run */
 };
 
@@ -568,6 +581,7 @@ int graph_add_input(Graph *graph, Input input);
 int graph_add(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span, RuleError *error);
 /* The same for operands known to fit (passes): asserts; returns the first result's value id. */
 int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span);
+const char *graph_file(const Graph *graph, Span span);                     /* the name of the file that span is in, or NULL */
 void graph_rename(Graph *graph, int value, const char *name);              /* made unique as graph_add does */
 int graph_read_state(Graph *graph, int state, int version, const char *name, Span span); /* value id */
 int graph_write_state(Graph *graph, int state, int value, Span span);     /* node id */
@@ -581,14 +595,25 @@ int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, con
 const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape);
 /* The same without making it canonical: for the plan reader, where no shape is at hand. */
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout);
-const char *graph_file(const Graph *graph, Span span);                     /* the name of the file that span is in, or NULL */
 int graph_layout_number(const Graph *graph, const Layout *layout);        /* its position in graph->layouts */
 /* The layouts that a strategy asks of operand i, or gives result i (partial sums included). */
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout);
 /* The strategy of a node by way of its origin's. */
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy);
-/* Number of users of each value (graph->loss counts as one), in the arena. */
+/* What is reported: the loss, if there is one, then the reports. Their number; the k-th one's value; whether it must be whole. */
+static inline int graph_nreports(const Graph *graph) { return (graph->loss >= 0) + graph->reports.n; }
+static inline int graph_report(const Graph *graph, int k) {
+    return graph->loss >= 0 && k == 0 ? graph->loss : graph->reports.at[k - (graph->loss >= 0)].value;
+}
+static inline bool graph_report_whole(const Graph *graph, int k) {
+    return (graph->loss >= 0 && k == 0) || graph->reports.at[k - (graph->loss >= 0)].whole;
+}
+/* Makes value what is reported as the k-th one. */
+void graph_set_report(Graph *graph, int k, int value);
+/* Gives the graph a list of reports of its own, after the struct was copied. */
+void graph_own_reports(Graph *graph);
+/* Number of users of each value (each report counts as one), in the arena. */
 int *graph_uses(const Graph *graph, Arena *arena);
 
 /* xxh64 of the net: the lowered graph, states, sources, replicas; not of ranks, strategies, -O. Computed from text by print.c. */
@@ -636,8 +661,10 @@ typedef struct Role {
 } Role;
 
 typedef struct Program {
-    const char *name;              /* "train" */
+    const char *name;              /* "train", "eval" */
+    Graph *graph;                  /* what it computes: over the plan's states (the same list), with inputs of its own. NULL: the plan's graph */
     int loss;                      /* instance id in every role, or -1 */
+    VEC(int) reports;              /* likewise, of the graph's reports in their order */
     int64_t sent_bytes;            /* per step by a rank: the sum over all communications of what its busiest rank sends (traffic_step) */
     VEC(Role) roles;
 } Program;
@@ -655,6 +682,10 @@ typedef struct Plan {
 } Plan;
 
 void plan_init(Plan *plan, Arena *arena);
+/* The plan as one of its programs sees it: with that program alone, and as its graph the one that the program computes. Shares everything; lasts as long
+ * as the plan. */
+Plan plan_part(const Plan *plan, int program);
+int plan_find(const Plan *plan, const char *program); /* -1: there is none */
 /* The whole text with certificate and checksum. The same bytes for the same plan. */
 void plan_print(Text *text, const Plan *plan);
 /* Reads and checks what can be checked without a proof: version, checksum, grammar, ids in range, types by the rules, layouts valid,

@@ -14,6 +14,20 @@ void plan_init(Plan *plan, Arena *arena) {
     graph_init(&plan->graph, arena);
 }
 
+int plan_find(const Plan *plan, const char *program) {
+    for (int p = 0; p < plan->programs.n; p++)
+        if (strcmp(plan->programs.at[p].name, program) == 0) return p;
+    return -1;
+}
+
+Plan plan_part(const Plan *plan, int program) {
+    Plan part = *plan;
+    if (plan->programs.at[program].graph) part.graph = *plan->programs.at[program].graph;
+    part.programs.at = plan->programs.at + program;
+    part.programs.n = part.programs.cap = 1;
+    return part;
+}
+
 /* ---------------------------------------------------------------- print */
 
 static void print_instance(Printing *printing, int id, const Instance *instance) {
@@ -80,6 +94,10 @@ static void print_program(Printing *printing, const Program *program) {
         put(text, "none");
     else
         put_int(text, program->loss);
+    if (program->reports.n) {
+        put(text, " reports=");
+        put_ints(text, program->reports.at, program->reports.n);
+    }
     text_printf(text, " sent=%" PRId64 "\n", program->sent_bytes);
     for (int r = 0; r < program->roles.n; r++) {
         const Role *role = &program->roles.at[r];
@@ -102,15 +120,27 @@ void plan_print_files(Text *text, Text *side, const char *side_file, const Plan 
     put(text, "options ");
     put_quoted(text, plan->options);
     text_printf(text, "\nhash %016" PRIx64 "\n", plan->net_hash);
-    side_print(&printing, side, side_file);
+    const Graph *eval = NULL; /* the reader knows one graph beside the plan's */
+    for (int p = 0; p < plan->programs.n; p++)
+        if (plan->programs.at[p].graph) eval = plan->programs.at[p].graph;
+    side_print(&printing, eval, side, side_file);
     printing_layouts(&printing);
+    for (int i = 0; eval && i < eval->inputs.n; i++)
+        if (eval->inputs.at[i].layout) printing_layout(&printing, eval->inputs.at[i].layout);
     for (int p = 0; p < plan->programs.n; p++)
         for (int r = 0; r < plan->programs.at[p].roles.n; r++) {
             const Role *role = &plan->programs.at[p].roles.at[r];
             for (int i = 0; i < role->instances.n; i++) printing_layout(&printing, role->instances.at[i].layout);
         }
     print_sections(&printing);
-    for (int p = 0; p < plan->programs.n; p++) print_program(&printing, &plan->programs.at[p]);
+    for (int p = 0; p < plan->programs.n; p++) {
+        const Graph *graph = plan->programs.at[p].graph ? plan->programs.at[p].graph : &plan->graph;
+        if (graph != printing.graph) {
+            printing_turn(&printing, graph);
+            print_eval(&printing);
+        }
+        print_program(&printing, &plan->programs.at[p]);
+    }
     printing_finish(&printing);
     uint64_t checksum = XXH64(text->at + begin, text->n - begin, 0);
     if (plan->certificate) {
@@ -300,19 +330,35 @@ static bool read_role(Reading *reading, Program *program, int first, int *next) 
               read_instances(reading, &role) && read_steps(reading, &role);
     if (!ok) return false;
     if (program->loss >= role.instances.n) return scan_fail(scan, "the loss %d is no value of the role that ends here", program->loss);
+    for (int i = 0; i < program->reports.n; i++)
+        if (program->reports.at[i] >= role.instances.n) return scan_fail(scan, "the report %d is no value of the role that ends here", program->reports.at[i]);
     *next = role.last_rank + 1;
     vec_push(scan->arena, &program->roles, role);
     return true;
 }
 
+/* One value for each of the graph's reports. */
+static bool read_reports(Reading *reading, Program *program) {
+    Scan *scan = &reading->scan;
+    int n = reading->graph->reports.n, count;
+    if (n == 0) return true;
+    int *at = arena_alloc(scan->arena, sizeof *at * (size_t)n);
+    if (!scan_key(scan, "reports") || !read_ids(reading, "value", "", INT32_MAX, n, at, &count)) return false;
+    if (count != n) return scan_fail(scan, "%d reports where the graph has %d", count, n);
+    program->reports.at = at;
+    program->reports.n = program->reports.cap = n;
+    return true;
+}
+
 static bool read_program(Reading *reading, Plan *plan) {
     Scan *scan = &reading->scan;
-    Program program = {.loss = -1};
+    Program program = {.loss = -1, .graph = reading->graph == &plan->graph ? NULL : reading->graph};
     if (plan->programs.n == MAX_PROGRAMS) return scan_fail(scan, "more than %d programs", MAX_PROGRAMS);
     if (!scan_word(scan, &program.name) || !scan_key(scan, "loss")) return false;
     for (int p = 0; p < plan->programs.n; p++)
         if (strcmp(plan->programs.at[p].name, program.name) == 0) return scan_fail(scan, "program '%.40s' is there a second time", program.name);
     if (!scan_is_keyword(scan, "none") && !scan_int(scan, "the loss", 0, INT32_MAX, &program.loss)) return false;
+    if (!read_reports(reading, &program)) return false;
     if (!scan_key(scan, "sent") || !scan_integer(scan, "the bytes sent", 0, INT64_MAX, &program.sent_bytes) || !scan_end(scan)) return false;
     int next = 0;
     while (scan_is_keyword(scan, "role"))
@@ -330,6 +376,20 @@ static bool check_storages(Reading *reading) {
     for (int i = 0; i < graph->inputs.n; i++)
         if (!graph->inputs.at[i].layout) return scan_fail(&reading->scan, "input %d '%.60s' has no layout", i, graph->inputs.at[i].name);
     return true;
+}
+
+/* A graph over the states of another: what the header and the settings say is the same. */
+static Graph *eval_graph(const Graph *plan) {
+    Graph *graph = arena_alloc(plan->arena, sizeof *graph);
+    graph_init(graph, plan->arena);
+    graph->name = plan->name;
+    graph->file = plan->file;
+    graph->files = plan->files;
+    graph->nranks = plan->nranks;
+    graph->replicas = plan->replicas;
+    graph->settings = plan->settings;
+    graph->states = plan->states;
+    return graph;
 }
 
 /* ---------------------------------------------------------------- read: the envelope */
@@ -413,7 +473,7 @@ bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles
     bool ok = scan_keyword(scan, "pcc-plan") && scan_int(scan, "the format", PLAN_FORMAT, PLAN_FORMAT, &plan->format) && scan_end(scan) &&
               read_head(&reading) && scan_keyword(scan, "options") && scan_word(scan, &plan->options) && scan_end(scan) &&
               scan_keyword(scan, "hash") && scan_unsigned(scan, "the hash of the net", 16, &plan->net_hash) && scan_end(scan) &&
-              side_read(&reading, files, flags) && read_sections(&reading) && side_end(&reading);
+              side_read(&reading, files, flags) && read_sections(&reading);
     if (!ok) return false;
     plan->side_file = reading.side.file;
     bool checked = false;
@@ -422,6 +482,12 @@ bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles
         checked = true;
         if (!read_program(&reading, plan)) return false;
     }
+    if (scan_is_keyword(scan, "eval")) {
+        if (!checked) return scan_fail(scan, "an eval before any program");
+        reading.graph = eval_graph(&plan->graph);
+        if (!read_eval(&reading) || !check_storages(&reading) || !scan_keyword(scan, "program") || !read_program(&reading, plan)) return false;
+    }
+    if (!side_end(&reading)) return false;
     if (scan_is_keyword(scan, "certificate") && (!scan_word(scan, &plan->certificate) || !scan_end(scan))) return false;
     return scan->at == scan->end || scan_unexpected(scan, "a program, a role, a value, a step, or the certificate");
 }

@@ -11,6 +11,7 @@ const char *const data_name[] = {"none", "numpy_rand", "per_rank", "files", "nor
 const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw"};
 const char *const input_kind_name[] = {"data", "row_weight"};
 const char *const last_name[] = {"drop", "pad", "short"};
+const char *const eval_name[] = {"never", "epoch", "steps", "end"};
 const char *const optimizer_name[] = {"none", "sgd", "momentum"};
 
 /* ---------------------------------------------------------------- tokens */
@@ -157,8 +158,13 @@ void attr_print(Text *text, OpCode op, const Node *node) {
 /* ---------------------------------------------------------------- numbers of values and layouts */
 
 void printing_init(Printing *printing, Text *text, const Graph *graph) {
-    *printing = (Printing){.text = text, .graph = graph, .side_at = -1};
+    *printing = (Printing){.text = text, .side_at = -1};
     arena_init(&printing->arena);
+    printing_turn(printing, graph);
+}
+
+void printing_turn(Printing *printing, const Graph *graph) {
+    printing->graph = graph;
     /* Passes may leave values without a node, or out of order; in the text they are dense and in order of definition. */
     printing->value = arena_alloc(&printing->arena, sizeof *printing->value * ((size_t)graph->values.n + 1));
     for (int v = 0; v < graph->values.n; v++) printing->value[v] = -1;
@@ -449,6 +455,13 @@ static void print_nodes(Printing *printing) {
     if (!printing->net) put_key(text, "forward", graph->nforward);
     put(text, "\n");
     for (int i = 0; i < graph->nodes.n; i++) print_node(printing, i);
+    for (int i = 0; i < graph->reports.n; i++) {
+        put(text, "  report ");
+        put_word(text, graph->reports.at[i].name);
+        put(text, " ");
+        put_value(printing, graph->reports.at[i].value);
+        put(text, graph->reports.at[i].whole ? " whole\n" : "\n");
+    }
 }
 
 void printing_layouts(Printing *printing) {
@@ -479,6 +492,16 @@ void print_sections(Printing *printing) {
         print_layouts(printing);
     }
     print_states(printing);
+    print_inputs(printing);
+    print_nodes(printing);
+}
+
+void print_eval(Printing *printing) {
+    const Settings *settings = &printing->graph->settings;
+    text_printf(printing->text, "eval every=%s", eval_name[settings->eval]);
+    if (settings->eval == EVAL_STEPS) text_printf(printing->text, " %lld", (long long)settings->eval_steps);
+    put_key(printing->text, "steps", settings->steps);
+    put(printing->text, "\n");
     print_inputs(printing);
     print_nodes(printing);
 }

@@ -488,6 +488,13 @@ static bool read_nodes(Reading *reading) {
     if (!scan_key(scan, "forward") || !scan_int(scan, "the number of forward nodes", 0, INT32_MAX, &nforward) || !scan_end(scan)) return false;
     while (scan_is_keyword(scan, "node"))
         if (!read_node(reading)) return false;
+    while (scan_is_keyword(scan, "report")) {
+        Report report = {0};
+        if (!scan_word(scan, &report.name) || !scan_char(scan, '%') || !scan_int(scan, "a value", 0, graph->values.n - 1, &report.value)) return false;
+        report.whole = scan_is_keyword(scan, "whole");
+        if (!scan_end(scan)) return false;
+        vec_push(graph->arena, &graph->reports, report);
+    }
     if (loss >= graph->values.n) return scan_fail(scan, "the loss %%%d is no value of the graph", loss);
     if (nforward > graph->nodes.n) return scan_fail(scan, "%d forward nodes of %d nodes", nforward, graph->nodes.n);
     graph->loss = loss;
@@ -498,6 +505,18 @@ static bool read_nodes(Reading *reading) {
 bool read_sections(Reading *reading) {
     return read_parallel(reading) && read_train(reading) && read_dims(reading) && read_layouts(reading) && read_states(reading) &&
            read_inputs(reading) && read_nodes(reading);
+}
+
+bool read_eval(Reading *reading) {
+    Scan *scan = &reading->scan;
+    Settings *settings = &reading->graph->settings;
+    int when;
+    if (!scan_key(scan, "every") || !scan_choice(scan, "time of an evaluation", eval_name, NEVALS, &when)) return false;
+    settings->eval = (EvalWhen)when;
+    if (when == EVAL_STEPS && !scan_integer(scan, "a number of steps", 1, MAX_COUNT, &settings->eval_steps)) return false;
+    settings->epochs = 1;
+    settings->shuffle = false;
+    return scan_key(scan, "steps") && scan_integer(scan, "steps", 0, MAX_COUNT, &settings->steps) && scan_end(scan) && read_inputs(reading) && read_nodes(reading);
 }
 
 bool graph_read(Graph *graph, Arena *arena, const char *name, const char *text, size_t n, Error *error) {

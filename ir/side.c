@@ -29,13 +29,15 @@ static void put_little_endian(Text *side, const double *at, int64_t n) {
     }
 }
 
-/* In the order of print_sections. */
-static void collect(Text *side, const Graph *graph) {
+static void collect_states(Text *side, const Graph *graph) {
     for (int s = 0; s < graph->states.n; s++) {
         const State *state = &graph->states.at[s];
         int64_t n = shape_elements(&state->type.shape);
         if (state->init.kind == INIT_LITERAL && side_takes(n)) put_little_endian(side, state->init.data, n);
     }
+}
+
+static void collect(Text *side, const Graph *graph) {
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
         int64_t n = shape_elements(&input->type.shape);
@@ -49,11 +51,13 @@ static void collect(Text *side, const Graph *graph) {
     }
 }
 
-void side_print(Printing *printing, Text *side, const char *file) {
+void side_print(Printing *printing, const Graph *eval, Text *side, const char *file) {
     printing->side_at = -1;
     if (!side || !file) return;
     size_t begin = side->n;
+    collect_states(side, printing->graph); /* in the order of print_sections */
     collect(side, printing->graph);
+    if (eval) collect(side, eval);
     if (side->n == begin) return;
     printing->side_at = 0;
     put(printing->text, "side ");

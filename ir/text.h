@@ -39,15 +39,18 @@ typedef struct Printing {
     int64_t side_at;          /* where in the side file the next long literal begins; -1: literals stand in the text */
 } Printing;
 void printing_init(Printing *printing, Text *text, const Graph *graph);
+void printing_turn(Printing *printing, const Graph *graph); /* goes on with another graph; numbers of layouts stay */
 void printing_finish(Printing *printing);
 int printing_layout(Printing *printing, const Layout *layout); /* its number, a new one at first use */
 void put_value(const Printing *printing, int value); /* "%12" */
 void printing_layouts(Printing *printing); /* numbers those of the sections, in the order of their use; before print_sections */
 void print_head(Printing *printing);     /* net, file, ranks, replicas */
-/* side.c: appends the graph's long literals to *side and prints the line that names it, if there are any. side or file NULL: inline. */
-void side_print(Printing *printing, Text *side, const char *file);
+/* side.c: appends the long literals of the graph, and of eval (may be NULL) what is not in it, to *side and prints the line that names it, if there are
+ * any. side or file NULL: inline. */
+void side_print(Printing *printing, const Graph *eval, Text *side, const char *file);
 bool side_takes(int64_t n);              /* whether a literal of n numbers is a long one */
 void print_sections(Printing *printing); /* parallel .. graph */
+void print_eval(Printing *printing);     /* eval .. graph */
 
 /* ---------------------------------------------------------------- scan.c */
 
@@ -105,6 +108,7 @@ bool side_read(Reading *reading, const PlanFiles *files, int flags);
 bool side_literal(Reading *reading, const char *what, int64_t n, const double **data);
 bool side_end(Reading *reading);
 bool read_sections(Reading *reading);
+bool read_eval(Reading *reading); /* behind the keyword, into a graph that has the plan's states */
 bool read_layout_number(Reading *reading, int ndim, const Layout **layout);
 /* "(1, 2)", each 0 .. limit - 1, at most max. what: "instance". */
 bool read_ids(Reading *reading, const char *what, const char *prefix, int limit, int max, int *at, int *n);

@@ -235,6 +235,9 @@ bool graph_verify(const Graph *graph, const char *stage, Error *error) {
         if (type->shape.ndim != type->hidden || type->dtype == I32)
             good = fail(&check, "the loss %s is not a scalar", graph->values.at[graph->loss].name);
     }
+    for (int i = 0; good && i < graph->reports.n; i++)
+        if (graph->reports.at[i].value < 0 || graph->reports.at[i].value >= graph->values.n)
+            good = fail(&check, "the report %s is value %d of %d", graph->reports.at[i].name, graph->reports.at[i].value, graph->values.n);
     if (good && (graph->nforward < 0 || graph->nforward > graph->nodes.n))
         good = fail(&check, "%d forward nodes of %d", graph->nforward, graph->nodes.n);
     good = good && check_layouts(&check);

@@ -189,9 +189,11 @@ static bool conversion_step(Walk *walk, const Step *step, const Sample *sample, 
     const Value *value = value_of(walk, step->in[0]);
     if (from->value != to->value) return reject(walk, "%s: turns %s into %s", comm_name[step->comm], value->name, value_of(walk, step->out[0])->name);
     walk->proof->communications += step->kind != STEP_LOCAL;
-    if (shown_before(shown, step->comm, from->layout, to->layout, &value->type.shape)) return true;
+    Shape alike;
+    conversion_shape(from->layout, to->layout, &value->type.shape, &alike);
+    if (shown_before(shown, step->comm, from->layout, to->layout, &alike)) return true;
     if (step->kind != STEP_LOCAL) walk->proof->distinct_communications++;
-    if (!conversion_check(step->comm, from->layout, to->layout, &value->type.shape, walk->plan->graph.nranks, sample, why, sizeof why))
+    if (!conversion_check(step->comm, from->layout, to->layout, &alike, walk->plan->graph.nranks, sample, why, sizeof why))
         return reject(walk, "%s of %s: %s", comm_name[step->comm], value->name, why);
     return true;
 }
@@ -295,6 +297,21 @@ static bool steps_check(Walk *walk, const Sample *sample, ShownTable *shown) {
     return true;
 }
 
+/* A value that is reported: there after the last step, no sum still owed, whole (of its hidden slices) where the graph asks for it. */
+static bool report_check(Walk *walk, const char *what, int instance, int value, bool whole) {
+    const Graph *graph = &walk->plan->graph;
+    if (instance < 0) return reject(walk, "%s is not reported", what);
+    const Instance *own = &walk->role->instances.at[instance];
+    if (own->value != value) return reject(walk, "reports %s as %s", value_of(walk, instance)->name, what);
+    walk->step = walk->role->steps.n;
+    if (!use(walk, instance, walk->step)) return false;
+    walk->step = -1;
+    if (layout_is_partial(own->layout)) return reject(walk, "%s is partial where it is reported", what);
+    for (int list = graph->values.at[value].type.hidden ? 1 : 0; whole && list < own->layout->ndim; list++)
+        if (layout_count(own->layout, list)) return reject(walk, "%s is not whole where it is reported", what);
+    return true;
+}
+
 /* What a step of training must have left behind: the loss where every rank can report it, every state of the graph written. */
 static bool outputs_check(Walk *walk) {
     const Graph *graph = &walk->plan->graph;
@@ -302,16 +319,25 @@ static bool outputs_check(Walk *walk) {
         if (graph->nodes.at[i].op == OP_write && !walk->computed[i]) return reject(walk, "state %s is not written", graph->states.at[graph->nodes.at[i].state].name);
     for (int s = 0; s < graph->states.n; s++)
         if (walk->overwritten[s] >= 0 && walk->written[s] < 0) return reject(walk, "state %s is overwritten, not written", graph->states.at[s].name);
-    if (graph->loss < 0) return walk->program->loss < 0 || reject(walk, "a loss that the graph does not have");
-    if (walk->program->loss < 0) return reject(walk, "the loss is not reported");
-    const Instance *loss = &walk->role->instances.at[walk->program->loss];
-    if (loss->value != graph->loss) return reject(walk, "reports %s as the loss", value_of(walk, walk->program->loss)->name);
-    walk->step = walk->role->steps.n;
-    if (!use(walk, walk->program->loss, walk->step)) return false;
-    walk->step = -1;
-    int first = graph->values.at[graph->loss].type.hidden ? 1 : 0;
-    for (int list = first; list < loss->layout->ndim + NREDUCTIONS; list++)
-        if (layout_count(loss->layout, list)) return reject(walk, "the loss is not whole where it is reported");
+    if (graph->loss < 0 && walk->program->loss >= 0) return reject(walk, "a loss that the graph does not have");
+    if (walk->program->reports.n != graph->reports.n)
+        return reject(walk, "reports %d values where the graph says %d", walk->program->reports.n, graph->reports.n);
+    if (graph->loss >= 0 && !report_check(walk, "the loss", walk->program->loss, graph->loss, true)) return false;
+    for (int i = 0; i < graph->reports.n; i++) {
+        const Report *report = &graph->reports.at[i];
+        if (!report_check(walk, report->name, walk->program->reports.at[i], report->value, report->whole)) return false;
+    }
+    return true;
+}
+
+/* An evaluation finds the states as it leaves them: nothing of it writes one, and it reads none that it would have written. */
+static bool reads_only(Walk *walk) {
+    const Graph *graph = &walk->plan->graph;
+    for (int i = 0; i < graph->nodes.n; i++) {
+        const Node *node = &graph->nodes.at[i];
+        if (node->op == OP_write || (node->op == OP_read && node->version != 0))
+            return reject(walk, "it evaluates, and %s state %s", node->op == OP_write ? "writes" : "reads a new version of", graph->states.at[node->state].name);
+    }
     return true;
 }
 
@@ -375,7 +401,7 @@ bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
             break;
         }
         walk.role = &walk.program->roles.at[0];
-        ok = role_check(&walk, &sample, &shown);
+        ok = (strcmp(walk.program->name, "eval") != 0 || reads_only(&walk)) && role_check(&walk, &sample, &shown);
     }
     if (ok && !programs) ok = error_set(error, EXIT_INTERNAL, "the plan has no program");
     free(shown.at);

@@ -117,6 +117,8 @@ static bool outputs_of(const Graph *before, const Graph *after, Arena *arena, Ou
         vec_push(arena, outputs, (Output){state, node->in[0], write_of(after, state)});
     }
     if (before->loss >= 0) vec_push(arena, outputs, (Output){"the loss", before->loss, after->loss});
+    for (int i = 0; i < before->reports.n; i++)
+        vec_push(arena, outputs, (Output){before->reports.at[i].name, before->reports.at[i].value, i < after->reports.n ? after->reports.at[i].value : -1});
     if (outputs->n == 0) outputs_by_name(before, after, arena, outputs);
     for (int i = 0; i < outputs->n; i++) {
         if (outputs->at[i].after >= 0) continue;

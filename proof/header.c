@@ -81,21 +81,27 @@ static bool sent_check(const Plan *plan, const Program *program, Text *text, Err
     return true;
 }
 
-static bool replicas_check(const Plan *plan, Text *text, Error *error) {
+static bool replicas_check(const Plan *plan, Error *error) {
     const Graph *graph = &plan->graph;
     for (int v = 0; v < graph->values.n; v++) {
         const Value *value = &graph->values.at[v];
         if (value->type.hidden && value->type.shape.dim[0] != graph->replicas)
             return error_set(error, EXIT_REJECTED, "it says replicas %d, %s has %" PRId64, graph->replicas, value->name, value->type.shape.dim[0]);
     }
-    text_printf(text, "  replicas: %d, as the graph has them\n", graph->replicas);
     return true;
 }
 
 bool proof_header(const Plan *plan, Text *text, Error *error) {
-    if (!replicas_check(plan, text, error)) return false;
-    for (int p = 0; p < plan->programs.n; p++)
-        if (!sent_check(plan, &plan->programs.at[p], text, error)) return false;
+    if (!replicas_check(plan, error)) return false;
+    for (int p = 0; p < plan->programs.n; p++) {
+        const Plan part = plan_part(plan, p);
+        if (!replicas_check(&part, error)) return false;
+    }
+    text_printf(text, "  replicas: %d, as the graph has them\n", plan->graph.replicas);
+    for (int p = 0; p < plan->programs.n; p++) {
+        const Plan part = plan_part(plan, p);
+        if (!sent_check(&part, &part.programs.at[0], text, error)) return false;
+    }
     text_printf(text, "  hash: not checked, it is of the net before simplification, which the plan does not hold\n");
     return true;
 }

@@ -503,6 +503,19 @@ static bool group_check(const DigitSet *set, const Sample *sample, char *why, si
     return ok;
 }
 
+void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, Shape *alike) {
+    *alike = *shape;
+    for (int d = 0; d < shape->ndim; d++) {
+        int64_t a = 1, b = 1, least;
+        for (int i = 0; i < layout_count(from, d); i++) a *= layout_list(from, d)[i].size;
+        for (int i = 0; i < layout_count(to, d); i++) b *= layout_list(to, d)[i].size;
+        if (shape->dim[d] % a != 0 || shape->dim[d] % b != 0) continue;
+        if (!mul_checked(a / gcd64(a, b), b, &least) || shape->dim[d] % least != 0) continue;
+        int64_t times = shape->dim[d] / least;
+        alike->dim[d] = least * (times <= 3 ? times : 2 + times % 2);
+    }
+}
+
 bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n) {
     ConversionView v = {.from = from, .to = to, .shape = shape, .nranks = nranks, .terms = 1, .run_from = *from, .run_to = *to};
     v.apart = kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER;

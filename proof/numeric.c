@@ -263,6 +263,11 @@ static bool prepare(Machine *m, uint64_t seed) {
     return true;
 }
 
+static bool compare_report(Machine *m, const char *what, int instance, int value) {
+    if (instance < 0 || m->role->instances.at[instance].value != value) return fails(m, "%s is not reported", what);
+    return load(m, instance, &m->in[0]) && agrees(m, "the program", instance, &m->in[0]);
+}
+
 static bool compare_end(Machine *m) {
     const Graph *graph = &m->plan->graph;
     for (int s = 0; s < graph->states.n; s++) {
@@ -272,9 +277,11 @@ static bool compare_end(Machine *m) {
         if (value >= 0 && !spread_agrees(state->layout, &state->type.shape, m->nranks, &m->states[s], m->values[value].at, why, sizeof why))
             return fails(m, "state %s is wrong: %s", state->name, why);
     }
-    if (graph->loss < 0) return true;
-    if (m->program->loss < 0 || m->role->instances.at[m->program->loss].value != graph->loss) return fails(m, "the loss is not reported");
-    return load(m, m->program->loss, &m->in[0]) && agrees(m, "the program", m->program->loss, &m->in[0]);
+    if (graph->loss >= 0 && !compare_report(m, "the loss", m->program->loss, graph->loss)) return false;
+    if (m->program->reports.n != graph->reports.n) return fails(m, "%d reports where the graph has %d", m->program->reports.n, graph->reports.n);
+    for (int i = 0; i < graph->reports.n; i++)
+        if (!compare_report(m, graph->reports.at[i].name, m->program->reports.at[i], graph->reports.at[i].value)) return false;
+    return true;
 }
 
 bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, char *why, size_t n) {

@@ -12,6 +12,7 @@ static const uint64_t field_seed = 0x70726f6f66; /* what the elements are drawn 
 static const double multiplication_s = 2e-9;
 static const double most_bytes = 8.0 * (1 << 30);
 enum { GRADIENTS_WORK = 2, SIMPLIFIED_WORK = 1 }; /* evaluations of the graph that field_gradients and field_same are worth */
+enum { MAX_PARTS = 16 };                             /* programs of a plan */
 enum { TENSORS_A_VALUE = 2 };                       /* that they hold at a time: its elements and a tangent, or those of two graphs */
 
 static double seconds_now(void) {
@@ -24,15 +25,24 @@ static bool numeric_fails(Error *error, const char *why) {
     return error_set(error, EXIT_INTERNAL, "over the integers modulo 2^61 - 1: %s", why);
 }
 
-static bool check_patterns(const Plan *plan, Proof *proof, Error *error) {
+/* The plan as each of its programs sees it. */
+typedef struct Parts {
+    const Plan *plan;
+    int n;
+    Plan at[MAX_PARTS];
+} Parts;
+
+static bool check_patterns(const Parts *parts, Proof *proof, Error *error) {
     char why[900];
-    Patterns patterns;
-    if (!pattern_plan(plan, field_seed, &patterns, why, sizeof why)) return numeric_fails(error, why);
-    proof->operator_patterns = patterns.operators;
-    proof->communication_patterns = patterns.communications;
-    proof->patterns_left_out = patterns.left_out;
-    memcpy(proof->left_why, patterns.left_why, sizeof proof->left_why);
-    return field_operator_gradients(&plan->graph, field_seed, &proof->gradient_patterns, why, sizeof why) || numeric_fails(error, why);
+    for (int p = 0; p < parts->n; p++) {
+        Patterns patterns;
+        if (!pattern_plan(&parts->at[p], field_seed, &patterns, why, sizeof why)) return numeric_fails(error, why);
+        proof->operator_patterns += patterns.operators;
+        proof->communication_patterns += patterns.communications;
+        if (proof->patterns_left_out == 0) memcpy(proof->left_why, patterns.left_why, sizeof proof->left_why);
+        proof->patterns_left_out += patterns.left_out;
+    }
+    return field_operator_gradients(&parts->plan->graph, field_seed, &proof->gradient_patterns, why, sizeof why) || numeric_fails(error, why);
 }
 
 /* Takes an estimate from what is left of the budget. */
@@ -48,24 +58,42 @@ static double graph_bytes(const Graph *graph) {
     return bytes;
 }
 
-static double plan_bytes(const Plan *plan) {
+static double plan_bytes(const Parts *parts) {
     double bytes = 0;
-    for (int p = 0; p < plan->programs.n; p++) {
-        double own = numeric_bytes(plan, &plan->programs.at[p]);
+    for (int p = 0; p < parts->n; p++) {
+        double own = numeric_bytes(&parts->at[p], &parts->at[p].programs.at[0]);
         if (own > bytes) bytes = own;
     }
     return bytes;
 }
 
-static bool check_whole(const Plan *plan, const ProofOptions *options, Proof *proof, Error *error) {
+/* The graph of each program against the one that it was made from, where that is at hand. */
+static const Graph *lowered_of(const ProofOptions *options, const Plan *part) { return part->programs.at[0].graph ? options->lowered_eval : options->lowered; }
+
+static bool check_simplified(const Parts *parts, const ProofOptions *options, Error *error) {
     char why[900];
+    for (int p = 0; p < parts->n; p++) {
+        const Graph *lowered = lowered_of(options, &parts->at[p]);
+        if (lowered && !field_same(lowered, &parts->at[p].graph, field_seed, why, sizeof why))
+            return error_set(error, EXIT_INTERNAL, "simplification (passes simplify and prune) changed what the net computes, over the integers modulo 2^61 - 1: %s", why);
+    }
+    return true;
+}
+
+static bool check_whole(const Parts *parts, const ProofOptions *options, Proof *proof, Error *error) {
+    char why[900];
+    const Plan *plan = parts->plan;
     double left = options->budget_s, graph_s = multiplication_s * field_graph_work(&plan->graph);
-    for (int p = 0; p < plan->programs.n; p++) proof->whole_plan_s += multiplication_s * numeric_work(plan, &plan->programs.at[p]);
     proof->gradients_s = GRADIENTS_WORK * graph_s;
     proof->simplified_s = SIMPLIFIED_WORK * graph_s;
-    if (affordable(options, &left, proof->whole_plan_s, plan_bytes(plan))) {
-        for (int p = 0; p < plan->programs.n; p++)
-            if (!numeric_program(plan, &plan->programs.at[p], field_seed, why, sizeof why)) return numeric_fails(error, why);
+    for (int p = 0; p < parts->n; p++) {
+        const Plan *part = &parts->at[p];
+        proof->whole_plan_s += multiplication_s * numeric_work(part, &part->programs.at[0]);
+        if (part->programs.at[0].graph && lowered_of(options, part)) proof->simplified_s += SIMPLIFIED_WORK * multiplication_s * field_graph_work(&part->graph);
+    }
+    if (affordable(options, &left, proof->whole_plan_s, plan_bytes(parts))) {
+        for (int p = 0; p < parts->n; p++)
+            if (!numeric_program(&parts->at[p], &parts->at[p].programs.at[0], field_seed, why, sizeof why)) return numeric_fails(error, why);
         proof->whole_plan = true;
     }
     if (affordable(options, &left, proof->gradients_s, graph_bytes(&plan->graph))) {
@@ -74,8 +102,7 @@ static bool check_whole(const Plan *plan, const ProofOptions *options, Proof *pr
         proof->gradients_run = true;
     }
     if (options->lowered && affordable(options, &left, proof->simplified_s, graph_bytes(&plan->graph))) {
-        if (!field_same(options->lowered, &plan->graph, field_seed, why, sizeof why))
-            return error_set(error, EXIT_INTERNAL, "simplification (passes simplify and prune) changed what the net computes, over the integers modulo 2^61 - 1: %s", why);
+        if (!check_simplified(parts, options, error)) return false;
         proof->simplified = true;
     }
     return true;
@@ -97,13 +124,14 @@ static void leave_out(Text *list, const char *what, double estimate_s, double by
     text_printf(list, ")");
 }
 
-static void certify_numeric(Text *text, const Plan *plan, const ProofOptions *options, const Proof *proof) {
+static void certify_numeric(Text *text, const Parts *parts, const ProofOptions *options, const Proof *proof) {
+    const Plan *plan = parts->plan;
     const char *const s[] = {"s", ""};
     text_printf(text, "; numeric, modulo 2^61 - 1: %d operator and %d communication pattern%s, gradients of %d operator%s", proof->operator_patterns,
                 proof->communication_patterns, s[proof->communication_patterns == 1], proof->gradient_patterns, s[proof->gradient_patterns == 1]);
     Text left = {0};
     if (proof->whole_plan) text_printf(text, ", whole plan (%d rank%s)", plan->graph.nranks, s[plan->graph.nranks == 1]);
-    else leave_out(&left, "whole plan", proof->whole_plan_s, plan_bytes(plan));
+    else leave_out(&left, "whole plan", proof->whole_plan_s, plan_bytes(parts));
     if (proof->gradients_run) text_printf(text, ", gradients of the graph (%d parameter%s)", proof->gradients, s[proof->gradients == 1]);
     else leave_out(&left, "gradients of the graph", proof->gradients_s, graph_bytes(&plan->graph));
     if (proof->simplified) text_printf(text, ", graph as lowered");
@@ -115,27 +143,42 @@ static void certify_numeric(Text *text, const Plan *plan, const ProofOptions *op
     text_finish(&left);
 }
 
+static bool parts_check(const Parts *parts, const ProofOptions *options, Proof *proof, Error *error) {
+    double now = seconds_now();
+    if (parts->n == 0) return error_set(error, EXIT_INTERNAL, "the plan has no program");
+    for (int p = 0; p < parts->n; p++)
+        if (!compositional_check(&parts->at[p], proof, error)) return false;
+    proof->compositional_s = seconds_now() - now;
+    if (!options->compositional) {
+        now = seconds_now();
+        if (!check_patterns(parts, proof, error)) return false;
+        proof->patterns_s = seconds_now() - now;
+        now = seconds_now();
+        if (!check_whole(parts, options, proof, error)) return false;
+        proof->whole_s = seconds_now() - now;
+    }
+    Text text = {0};
+    certify_compositional(&text, proof, parts->plan->graph.nranks);
+    if (options->compositional) text_printf(&text, "; not run: numeric");
+    else certify_numeric(&text, parts, options, proof);
+    snprintf(proof->certificate, sizeof proof->certificate, "%s", text.at);
+    text_finish(&text);
+    return true;
+}
+
 bool proof_check(const Plan *plan, const ProofOptions *options, Proof *proof, Error *error) {
     static const ProofOptions usual = {.budget_s = PROOF_BUDGET_S};
     if (!options) options = &usual;
     memset(proof, 0, sizeof *proof);
-    double begin = seconds_now(), now = begin;
-    if (!compositional_check(plan, proof, error)) return false;
-    proof->compositional_s = seconds_now() - now;
-    if (!options->compositional) {
-        now = seconds_now();
-        if (!check_patterns(plan, proof, error)) return false;
-        proof->patterns_s = seconds_now() - now;
-        now = seconds_now();
-        if (!check_whole(plan, options, proof, error)) return false;
-        proof->whole_s = seconds_now() - now;
-    }
-    Text text = {0};
-    certify_compositional(&text, proof, plan->graph.nranks);
-    if (options->compositional) text_printf(&text, "; not run: numeric");
-    else certify_numeric(&text, plan, options, proof);
-    snprintf(proof->certificate, sizeof proof->certificate, "%s", text.at);
-    text_finish(&text);
+    double begin = seconds_now();
+    if (plan->programs.n > MAX_PARTS) return error_set(error, EXIT_INTERNAL, "%d programs: at most %d can be shown", plan->programs.n, (int)MAX_PARTS);
+    Parts *parts = malloc(sizeof *parts);
+    if (!parts) return error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
+    parts->plan = plan;
+    parts->n = plan->programs.n;
+    for (int p = 0; p < parts->n; p++) parts->at[p] = plan_part(plan, p);
+    bool ok = parts_check(parts, options, proof, error);
+    free(parts);
     proof->seconds = seconds_now() - begin;
-    return true;
+    return ok;
 }

@@ -333,9 +333,12 @@ static bool read_leaves(Propagator *p) {
     Graph *graph = p->graph;
     int before = p->diags->nerrors;
     const Hint *dataset = graph->settings.dataset == DATASET_EXPLICIT ? graph->settings.dataset_hint : NULL;
-    if (dataset && dataset->nin != graph->inputs.n && graph->nranks > 1) {
+    int ninputs = 0; /* without those that lowering added, behind them */
+    for (int i = 0; i < graph->inputs.n; i++)
+        ninputs += graph->inputs.at[i].kind == INPUT_DATA;
+    if (dataset && dataset->nin != ninputs && graph->nranks > 1) {
         diag_error(p->diags, dataset->span, "the dataset strategy has %d tuple%s, the net has %d input%s", dataset->nin,
-                   dataset->nin == 1 ? "" : "s", graph->inputs.n, graph->inputs.n == 1 ? "" : "s");
+                   dataset->nin == 1 ? "" : "s", ninputs, ninputs == 1 ? "" : "s");
         diag_hint(p->diags, "one tuple an input, in the order of their declaration");
     }
     for (int i = 0; i < graph->inputs.n; i++) {
@@ -407,7 +410,7 @@ static void warn_conflicts(Propagator *p) {
         for (int i = 0; i < node->nin && is_operator(node); i++) {
             int producer = graph->values.at[node->in[i]].node;
             int a = p->hint_of[producer], b = p->hint_of[id];
-            if (a < 0 || b < 0 || a == b) continue;
+            if (a < 0 || b < 0 || a == b || !graph->nodes.at[a].hint || !graph->nodes.at[b].hint) continue;
             int have = p->value_layout[node->in[i]], want = p->need[id][i];
             int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];
             bool known = bytes == 0;
@@ -485,7 +488,8 @@ static bool propagate_all(Propagator *p) {
     if (!read_leaves(p)) return false;
     bool any_hint = false;
     for (int id = 0; id < p->nnodes; id++)
-        if (p->hint_of[id] == id) {
+        if (p->hint_of[id] == id || (graph->nodes.at[id].strategy && is_operator(&graph->nodes.at[id]))) {
+            p->hint_of[id] = id;
             any_hint = true;
             decided(p, id);
         }

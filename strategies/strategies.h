@@ -107,7 +107,8 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
  * After: every forward node (nodes[0 .. nforward), all when nforward is 0) that is not a leaf has strategy and from; inputs and states
  * whose layout the user or the dataset fixes have it; conversions caused by an output strategy are in out_layout[node] (NULL: none), in the
  * graph's arena. Modes as DESIGN 5; search as DESIGN 7. Warns of conflicting
- * hints, says when there was no hint. False after diagnostics. */
+ * hints, says when there was no hint. A node that has a strategy already keeps it, and others follow from it as from a hint. False after
+ * diagnostics. */
 typedef struct Propagation {
     const Layout **out_layout; /* per node: the layout to which its result is converted by `-> (..)`, or NULL */
     struct Decision *decision; /* per node, in the graph's arena; NULL after propagate */

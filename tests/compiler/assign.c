@@ -48,10 +48,10 @@ Test(assign, given_storage_layouts_hold) {
 Test(assign, the_loss_is_whole_but_each_replicas_own_in_data_parallel) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
-    cr_expect(layout_is_whole(x.c.loss_need));
+    cr_expect(layout_is_whole(x.c.report_need[0]));
     compiled_finish(&x);
     compiled(&x, nets[3], 4, 2);
-    assert_layout(x.c.loss_need, "[4@1]");
+    assert_layout(x.c.report_need[0], "[4@1]");
     assert_layout(x.c.graph.inputs.at[0].layout, "[4@1 - -]");
     compiled_finish(&x);
 }

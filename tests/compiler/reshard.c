@@ -11,7 +11,7 @@ Test(reshard, every_operand_lies_as_its_node_needs) {
                 for (int k = 0; g->nodes.at[n].op != OP_convert && k < g->nodes.at[n].nin; k++)
                     cr_expect_eq(g->values.at[g->nodes.at[n].in[k]].layout, x.c.need[x.c.whole_node.at[n]][k], "net %d -O%d: %s operand %d",
                                  i, o, g->nodes.at[n].name, k);
-            cr_expect_eq(g->values.at[g->loss].layout, x.c.loss_need);
+            cr_expect_eq(g->values.at[g->loss].layout, x.c.report_need[0]);
             compiled_finish(&x);
         }
 }

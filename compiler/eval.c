@@ -1,0 +1,104 @@
+/* eval: the program that evaluates what was trained, compiled beside the program train.
+ *
+ * Before: train's graph has its strategies and layouts (assign). After: c->eval has gone through the passes of the table up to emit, on a graph of its
+ * own over the same states, which lie as train left them. An operator that train has too gets the strategy that it has there, as far as that fits the
+ * other batch; the others follow from these. So hints speak of both programs, and what fits only one of the two is not an error: a split that the
+ * batch of the eval is too short for is left out, and search or the batch split fills it in.
+ *
+ * Warnings are of train alone: what there is to say of a strategy was said there. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/compiler.h"
+
+Compilation *eval_create(const Compilation *c, Graph *graph) {
+    Compilation *e = arena_alloc(c->arena, sizeof *e);
+    Options *options = arena_alloc(c->arena, sizeof *options);
+    Diags *diags = arena_alloc(c->arena, sizeof *diags);
+    *options = *c->options;
+    options->dump_directory = arena_printf(c->arena, "%s/eval", c->options->dump_directory ? c->options->dump_directory : "");
+    options->nexplain = 0;
+    diags_init(diags, c->arena);
+    for (int f = 0; f < c->diags->files.n; f++)
+        vec_push(c->arena, &diags->files, c->diags->files.at[f]);
+    *e = (Compilation){.arena = c->arena, .options = options, .diags = diags, .source = c->source, .source_bytes = c->source_bytes, .graph = *graph};
+    e->graph.settings.optimizer = OPTIMIZER_NONE;
+    e->net_hash = graph_hash(&e->graph);
+    return e;
+}
+
+/* Train's forward nodes by name. */
+static int by_name(const void *a, const void *b) {
+    return strcmp((*(const Node *const *)a)->name, (*(const Node *const *)b)->name);
+}
+
+static const Node *find_node(const Node *const *sorted, int n, const char *name) {
+    int low = 0, high = n;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (strcmp(sorted[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && strcmp(sorted[low]->name, name) == 0 ? sorted[low] : NULL;
+}
+
+static bool split_fits(const Factor *factor, const Factor *theirs, const Digits *digits, bool strict) {
+    int64_t split = 1;
+    for (int i = 0; i < digits->n; i++)
+        split *= digits->at[i].size;
+    if (split == 1) return true;
+    bool even = theirs->size % split == 0 || strict || factor->divides; /* what train divides evenly stays even */
+    return !factor->whole && split <= factor->size && (!even || factor->size % split == 0);
+}
+
+/* The strategy of train's node on this one; factors that it does not fit are left out together, for half a strategy is another. */
+static bool follow(Graph *g, Node *node, const Node *theirs) {
+    if (theirs == NULL || theirs->op != node->op || theirs->strategy == NULL || theirs->rule->nfactors != node->rule->nfactors) return false;
+    for (int f = 0; f < node->rule->nfactors; f++)
+        if (!split_fits(&node->rule->factor[f], &theirs->rule->factor[f], &theirs->strategy->factor[f], g->settings.strict_divide)) return false;
+    Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
+    *strategy = *theirs->strategy;
+    node->strategy = strategy;
+    node->from = theirs->from;
+    return true;
+}
+
+static void follow_train(const Compilation *c, Graph *g) {
+    const Graph *train = &c->graph;
+    int n = 0;
+    const Node **sorted = arena_alloc(g->arena, sizeof *sorted * (size_t)(train->nforward + 1));
+    for (int id = 0; id < train->nforward; id++)
+        if (op_table[train->nodes.at[id].op].op_class != OP_CLASS_LEAF) sorted[n++] = &train->nodes.at[id];
+    qsort(sorted, (size_t)n, sizeof *sorted, by_name);
+    for (int id = 0; id < g->nodes.n; id++) {
+        Node *node = &g->nodes.at[id];
+        node->hint = NULL;
+        if (op_table[node->op].op_class != OP_CLASS_LEAF) follow(g, node, find_node(sorted, n, node->name));
+    }
+    for (int i = 0; i < g->inputs.n; i++)
+        g->inputs.at[i].hint = NULL;
+    if (g->settings.dataset == DATASET_EXPLICIT) g->settings.dataset = DATASET_AUTO;
+    assert(g->states.n <= train->states.n); /* train's, and its optimizer's behind them */
+    g->states.n = 0;
+    g->states.cap = 0;
+    for (int s = 0; s < train->states.n; s++) {
+        State state = train->states.at[s];
+        state.hint = NULL;
+        state.layout = graph_layout(g, state.layout, &state.type.shape);
+        vec_push(g->arena, &g->states, state);
+    }
+}
+
+bool eval_prepare(Compilation *e, const Compilation *c) {
+    follow_train(c, &e->graph);
+    return true;
+}
+
+bool eval_failed(Compilation *c) {
+    const Compilation *e = c->eval;
+    const char *why = e->error.text[0] != '\0' ? e->error.text : e->diags->items.n > 0 ? e->diags->items.at[0].text : "no reason";
+    return error_set(&c->error, e->error.code ? e->error.code : EXIT_INTERNAL, "program eval: %s", why);
+}

@@ -1,0 +1,170 @@
+/* The eval block: the net once more, forward only, on data of its own. Before: the net is lowered with the block's numbers (eval_numbers). After: the
+ * graph's loss and reports are what frontend_eval says, its settings those of the block. */
+#include "frontend/lower.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------- numbers of the head */
+
+static bool number_push(Lower *lower, const char *name, const Expr *value) {
+    int64_t size;
+    if (!integer_eval(lower, value, name, 1, INT64_MAX, &size)) return false;
+    vec_push(lower->arena, &lower->eval_numbers, (EvalNumber){.name = name, .value = size, .span = lower_span(lower, value->loc)});
+    return true;
+}
+
+/* batch = 100; or batch (rows = 100, length = 64); */
+bool eval_numbers(Lower *lower, const Block *block) {
+    for (const Entry *entry = block->entries; entry; entry = entry->next) {
+        if (strcmp(entry->name, "batch") != 0) continue;
+        const Expr *value = entry->value;
+        if (value->kind != EXPR_CALL || strcmp(value->text, "batch") != 0) return number_push(lower, "batch", value);
+        for (const Expr *item = value->items; item; item = item->next) {
+            if (item->kind == EXPR_KEYWORD) {
+                if (!number_push(lower, item->text, item->items)) return false;
+                continue;
+            }
+            diag_error(lower->diags, lower_span(lower, item->loc), "batch takes the net's numbers by name");
+            diag_hint(lower->diags, "batch = 100; where the number is called batch, else batch (rows = 100);");
+            return false;
+        }
+        return true;
+    }
+    return true;
+}
+
+bool eval_number(Lower *lower, const char *name, Number *number) {
+    for (int i = 0; i < lower->eval_numbers.n; i++) {
+        EvalNumber *own = &lower->eval_numbers.at[i];
+        if (strcmp(own->name, name) != 0) continue;
+        own->used = true;
+        *number = (Number){.i = own->value, .f = (double)own->value};
+        return true;
+    }
+    return false;
+}
+
+static bool numbers_used(Lower *lower) {
+    bool ok = true;
+    for (int i = 0; i < lower->eval_numbers.n; i++) {
+        const EvalNumber *own = &lower->eval_numbers.at[i];
+        if (own->used) continue;
+        diag_error(lower->diags, own->span, "net %s has no number '%s'", lower->graph->name, own->name);
+        diag_hint(lower->diags, "the numbers of a net are in its head; batch (NAME = 100); says which one is another in the eval");
+        ok = false;
+    }
+    return ok;
+}
+
+/* ---------------------------------------------------------------- settings */
+
+/* every = epoch; | end | never | 100 (steps) */
+static bool eval_every(Lower *lower, const Expr *value) {
+    Settings *settings = &lower->graph->settings;
+    for (int when = 0; value->kind == EXPR_NAME && when < NEVALS; when++)
+        if (when != EVAL_STEPS && strcmp(eval_name[when], value->text) == 0) {
+            settings->eval = (EvalWhen)when;
+            return true;
+        }
+    if (value->kind == EXPR_NAME) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "an eval is not every %s", value->text);
+        diag_hint(lower->diags, "every = epoch; or end, never (for prun --eval), or a number of steps: every = 100;");
+        return false;
+    }
+    settings->eval = EVAL_STEPS;
+    return integer_eval(lower, value, "every", 1, INT32_MAX, &settings->eval_steps);
+}
+
+static bool eval_steps(Lower *lower, const Expr *value) {
+    return integer_eval(lower, value, "steps", 1, INT32_MAX, &lower->graph->settings.steps);
+}
+
+static bool eval_batch(Lower *lower, const Expr *value) {
+    (void)lower, (void)value;
+    return true; /* eval_numbers has read it */
+}
+
+static bool eval_metric(Lower *lower, const Expr *value) {
+    static const char *const names[] = {"loss", "accuracy"};
+    int metric = choice(lower, "metric", value, names, 2);
+    if (metric == 1) lower->accuracy = lower_span(lower, value->loc);
+    return metric >= 0;
+}
+
+/* metrics = loss, accuracy; */
+static bool eval_metrics(Lower *lower, const Expr *value) {
+    if (value->kind != EXPR_LIST && value->kind != EXPR_TUPLE) return eval_metric(lower, value);
+    for (const Expr *item = value->items; item; item = item->next)
+        if (!eval_metric(lower, item)) return false;
+    return true;
+}
+
+static bool eval_predict(Lower *lower, const Expr *value) {
+    if (value->kind != EXPR_NAME && value->kind != EXPR_PATH) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "predict takes the name of a value of the net");
+        return false;
+    }
+    lower->predict = value;
+    return true;
+}
+
+enum { EVERY, BATCH, DATA, STEPS, METRICS, PREDICT, NEVAL };
+static const Setting eval_settings[] = {
+    [EVERY] = {"every", eval_every}, [BATCH] = {"batch", eval_batch},       [DATA] = {"data", eval_data},
+    [STEPS] = {"steps", eval_steps}, [METRICS] = {"metrics", eval_metrics}, [PREDICT] = {"predict", eval_predict}};
+
+bool eval_note(Lower *lower, const Block *block) {
+    Settings *settings = &lower->graph->settings;
+    if (!block) return true;
+    settings->has_eval = true;
+    settings->eval = EVAL_EPOCH;
+    for (const Entry *entry = block->entries; entry; entry = entry->next)
+        if (strcmp(entry->name, "every") == 0 && !eval_every(lower, entry->value)) return false;
+    return true;
+}
+
+/* ---------------------------------------------------------------- the block */
+
+static bool predict_lower(Lower *lower, int *prediction) {
+    if (!lower->predict) return true;
+    const Symbol *symbol = lower->predict->kind == EXPR_NAME ? names_use(lower, lower->predict->text, lower->predict->loc) : NULL;
+    if (lower->predict->kind == EXPR_NAME && !symbol) return false;
+    if (!symbol || symbol->kind == SYMBOL_NUMBER) {
+        diag_error(lower->diags, lower_span(lower, lower->predict->loc), "predict takes the name of a value of the net");
+        return false;
+    }
+    *prediction = symbol->value;
+    if (rows_has(lower->graph, *prediction)) return true;
+    diag_error(lower->diags, lower_span(lower, lower->predict->loc), "%s has no rows of the batch: it is %s", lower->predict->text,
+               type_text(lower, &lower->graph->values.at[*prediction].type));
+    return false;
+}
+
+bool eval_lower(Lower *lower, const Block *block) {
+    Graph *graph = lower->graph;
+    Settings *settings = &graph->settings;
+    bool given[NEVAL] = {false};
+    int prediction = -1;
+    settings->has_eval = true;
+    settings->eval = EVAL_EPOCH;
+    settings->epochs = 1;
+    settings->last = LAST_PAD;
+    if (!numbers_used(lower)) return false;
+    if (!settings_lower(lower, block, "eval", eval_settings, NEVAL, train_settings, ntrain_settings, "train", given)) return false;
+    if (!given[DATA] && graph->inputs.n > 0) {
+        diag_error(lower->diags, lower_span(lower, block->loc), "eval does not say where its data comes from");
+        diag_hint(lower->diags, "data = npy(x = \"x.npy\", ...); eval has its own");
+        return false;
+    }
+    if (settings->data != DATA_FILES && !given[STEPS]) {
+        diag_error(lower->diags, lower_span(lower, block->loc), "eval does not say how many batches there are");
+        diag_hint(lower->diags, "steps = 10; files of rows are read to their end");
+        return false;
+    }
+    if (settings->data == DATA_FILES && given[STEPS]) {
+        diag_error(lower->diags, lower_span(lower, block->loc), "steps is for data without an end: an eval counts every row of a file");
+        return false;
+    }
+    if (settings->data != DATA_FILES) settings->last = LAST_DROP; /* every batch is full */
+    return predict_lower(lower, &prediction) && rows_report(lower, block->loc, prediction);
+}
