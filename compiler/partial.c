@@ -2,8 +2,9 @@
  *
  * Before: localize; every partial sum is completed where it arises. After, in c->flow: a sum that is owed may be passed on through operators that are
  * linear in it (op_table[].linear; proof/operators.c has its own table) and is completed behind them, where the tensor is smaller or several
- * sums have become one: a + b, both partial over the same digits, is one AllReduce. What no rank computes changes: a node's boxes stay, it
- * only takes an operand without the sum that is owed, and owes it itself. So a digit that the node's strategy uses cannot be passed on.
+ * sums have become one: a + b, both partial over the same digits, is one AllReduce. A node's boxes stay, it only takes an operand without the sum
+ * that is owed, and owes it itself; so a digit that the node's strategy uses cannot be passed on. But a node that adds terms element by element is
+ * computed as its terms lie, where that moves less: each rank then adds whole terms, which the reductions of each term would have done too.
  *
  * Forward, in program order: pass on wherever that moves no more (a tie may pay further down: a + b needs both). Then backward: complete at once
  * again where passing on brought nothing. Linear in the program; a value with very many users is left alone. */
@@ -146,6 +147,32 @@ static bool pass_fill(Flow *flow, Pass *pass) {
     return true;
 }
 
+/* a + b and a - b. */
+static bool adds_terms(const Node *node) {
+    return op_table[node->op].linear == LINEAR_JOINT && op_table[node->op].letters != NULL && node->nin > 1;
+}
+
+/* Fills what adding up the operands as they lie would be, all in one layout, whatever the node's strategy: its result then lies so too. Terms that
+ * owe nothing only where no rank then computes more. */
+static bool pass_fill_terms(Flow *flow, Pass *pass) {
+    const Graph *g = flow->g;
+    const Node *node = &g->nodes.at[pass->node];
+    const Layout *layout = flow->layout[flow->root[pass->node][0]];
+    const Layout *now = flow->layout[node->out[0]];
+    const Shape *result = &g->values.at[node->out[0]].type.shape;
+    if (!adds_terms(node) || node->from == STRATEGY_USER || layout == now) return false;
+    if (!layout_is_partial(layout) && layout_max_elements(layout, result) > layout_max_elements(now, result)) return false;
+    for (int i = 0; i < node->nin; i++) {
+        if (layout_is_partial(flow->need[pass->node][i]) || flow->layout[flow->root[pass->node][i]] != layout ||
+            !shape_equal(&g->values.at[node->in[i]].type.shape, result))
+            return false;
+        pass->operand[i] = true;
+        pass->need[i] = layout;
+    }
+    pass->layout[0] = layout;
+    return true;
+}
+
 /* The ways in which a node can take `operand` (-1: any) as a partial sum. Returns their number. */
 static int pass_options(Flow *flow, int id, int operand, Pass options[MAX_IN]) {
     const Node *node = &flow->g->nodes.at[id];
@@ -157,7 +184,9 @@ static int pass_options(Flow *flow, int id, int operand, Pass options[MAX_IN]) {
     case LINEAR_JOINT:
         options[0] = (Pass){.node = id};
         memset(options[0].operand, true, sizeof *options[0].operand * (size_t)node->nin);
-        return pass_fill(flow, &options[0]);
+        n += pass_fill(flow, &options[0]);
+        options[n] = (Pass){.node = id};
+        return n + pass_fill_terms(flow, &options[n]);
     case LINEAR_EACH:
         for (int i = 0; i < node->nin; i++) {
             if (operand >= 0 && operand != i) continue;
@@ -185,12 +214,13 @@ static bool has_few_users(const Flow *flow, int v) {
     return uses > 0 && uses <= MAX_USES;
 }
 
-/* Some operand of the node is a sum that is owed, and none has too many users. */
+/* Some operand of the node is a sum that is owed, or a term to be converted, and no such one has too many users. */
 static bool takes_sums(const Flow *flow, int id) {
     const Node *node = &flow->g->nodes.at[id];
-    bool any = false;
+    bool any = false, terms = adds_terms(node);
     for (int i = 0; i < node->nin; i++) {
-        if (!layout_is_partial(flow->layout[flow->root[id][i]])) continue;
+        const Layout *layout = flow->layout[flow->root[id][i]];
+        if (!layout_is_partial(layout) && (!terms || layout == flow->need[id][i])) continue;
         any = true;
         if (!has_few_users(flow, flow->root[id][i])) return false;
     }

@@ -39,6 +39,39 @@ Test(partial, several_sums_are_added_up_before_one_reduction) {
     compiled_finish(&x);
 }
 
+Test(partial, terms_are_added_up_as_they_lie_whatever_the_split_of_their_sum) {
+    Compiled x;
+    /* p and q owe 4@1, over which their sum is split: one ReduceScatter of p + q, not one of each. */
+    compile_net(&x,
+                "input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
+                "p = matmul(x, a) shard ((1, 4), (4, 1)); q = matmul(label, b) shard ((1, 4), (4, 1)); h = p + q; loss mse(h, label);",
+                PARALLEL, 4);
+    assert_layout(layout_of(&x, "h"), "[- -] +sum(4@1)");
+    cr_expect_eq(count_sums(&x), 2, "h and the loss, saw %d", count_sums(&x));
+    compiled_finish(&x);
+}
+
+Test(partial, terms_that_are_to_be_converted_alike_are_added_up_first) {
+    Compiled x;
+    compile_net(&x,
+                "input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones;\n"
+                "e = matmul(x, a) shard ((4, 1), (1, 1)); h = tanh(e) shard ((4, 1)); p = square(h) shard ((1, 4)); q = gelu(h) shard ((1, 4));\n"
+                "m = p * q shard ((1, 4), (1, 4)); loss sum(m);",
+                PARALLEL, 4);
+    assert_layout(layout_of(&x, "d_h"), "[- 4@1]");
+    compiled_finish(&x);
+}
+
+Test(partial, a_sum_with_a_strategy_of_its_own_keeps_it) {
+    Compiled x;
+    compile_net(&x,
+                "input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
+                "p = matmul(x, a) shard ((1, 4), (4, 1)); q = matmul(label, b) shard ((1, 4), (4, 1)); h = p + q shard ((4, 1), (4, 1)); loss mse(h, label);",
+                PARALLEL, 4);
+    assert_layout(layout_of(&x, "h"), "[4@1 -]");
+    compiled_finish(&x);
+}
+
 Test(partial, products_are_added_up_first_so_that_a_residual_does_not_stand_between_them) {
     Compiled x;
     compile_net(&x,
