@@ -12,5 +12,7 @@ bool read_proof_level(const char *value, ProofOptions *proof);
 bool read_proof_budget(const char *value, ProofOptions *proof);
 /* pcc --diff [--json] a.plan b.plan: what they do differently. Exit code 0: the same, 1: not. */
 int diff_command(int argc, char **argv);
+/* pcc fmt [--check] FILE..: files in their standard form. */
+int fmt_command(int argc, char **argv);
 /* pcc fuzz-net --seed N [-o FILE]: writes a random net (fuzz_net.h). */
 int fuzz_net_command(int argc, char **argv);

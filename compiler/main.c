@@ -104,6 +104,7 @@ static void help(FILE *out) {
     fputs("usage: pcc NET.dsl [OPTION...]\n"
           "       pcc redistribute [OPTION...]   plan one change of layout (pcc redistribute --help)\n"
           "       pcc check [--update] PLAN      prove a plan again\n"
+          "       pcc fmt [--check] FILE..       write files in their standard form\n"
           "       pcc fuzz-net --seed N          write a random net, to try operators and plans with\n"
           "       pcc --diff [--json] A B        what two plans do differently\n"
           "Compiles a net to the plan that prun runs.\n",
@@ -447,6 +448,7 @@ static int find_machine(const char *what, Arena *arena, Options *options) {
 static int command(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "redistribute") == 0) return redistribute_command(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "check") == 0) return check_command(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "fmt") == 0) return fmt_command(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "fuzz-net") == 0) return fuzz_net_command(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "--diff") == 0) return diff_command(argc - 1, argv + 1);
     Arena arena;

@@ -35,3 +35,7 @@ bool frontend_compile(const char *name, const char *text, size_t n, const Overri
  * losses; reports are `rows`, the number of rows that are there, `accuracy`, those that are answered right (where the block asks for it), and
  * `prediction`. Rows that fill up the last batch count nowhere. The states are the net's, in their order. */
 bool frontend_eval(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
+
+/* Appends the text in its standard form to *out: the same tokens and comments in the same order, other white space. False after diagnostics: the
+ * text has syntax errors. */
+bool frontend_format(const char *name, const char *text, size_t n, Text *out, Arena *arena, Diags *diags);

@@ -61,10 +61,10 @@ cell attention(x, heads) {
 
 # One block of a transformer, with its norms first. x: [batch, places, dim] -> [batch, places, dim]
 cell transformer_block(x, heads, hidden = 4 * size(x, -1)) {
-    norm1     = layer_norm(x);
-    attended  = attention(norm1, heads);
-    middle    = x + attended;
-    norm2     = layer_norm(middle);
-    feed      = mlp(norm2, hidden, size(x, -1));
+    norm1    = layer_norm(x);
+    attended = attention(norm1, heads);
+    middle   = x + attended;
+    norm2    = layer_norm(middle);
+    feed     = mlp(norm2, hidden, size(x, -1));
     return middle + feed;
 }

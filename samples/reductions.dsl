@@ -3,7 +3,7 @@ net reductions(batch = 12, dim = 16, blocks = 4, eps = 1e-5) {
     width = dim / blocks;
     input x     : f32[batch, dim];
     input label : f32[batch, blocks];
-    param gain  : f32[dim] = ones;
+    param gain  : f32[dim]              = ones;
     param mix   : f32[blocks, width, 1] = normal(0.1);
 
     center  = x - mean(x, axes = 1, keep_dims = true);
