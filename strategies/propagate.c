@@ -401,6 +401,13 @@ static void walk_from_hints(Propagator *p) {
     }
 }
 
+/* An operator that follows from hint `a` takes the value in this layout too: the conversion is that hint's own affair. */
+static bool wants_too(const Propagator *p, int value, int a, int want) {
+    for (int k = p->first_user[value]; k < p->first_user[value + 1]; k++)
+        if (p->hint_of[p->user[k]] == a && p->need[p->user[k]][p->user_operand[k]] == want) return true;
+    return false;
+}
+
 /* Where what followed from two hints meets and does not fit: said once for each pair. */
 static void warn_conflicts(Propagator *p) {
     const Graph *graph = p->graph;
@@ -413,7 +420,7 @@ static void warn_conflicts(Propagator *p) {
             if (a < 0 || b < 0 || a == b || !graph->nodes.at[a].hint || !graph->nodes.at[b].hint) continue;
             int have = p->value_layout[node->in[i]], want = p->need[id][i];
             int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];
-            bool known = bytes == 0;
+            bool known = bytes == 0 || wants_too(p, node->in[i], a, want);
             for (int k = 0; k < said.n && !known; k += 2)
                 known = (said.at[k] == a && said.at[k + 1] == b) || (said.at[k] == b && said.at[k + 1] == a);
             if (known) continue;

@@ -59,6 +59,20 @@ Test(warn, conflicting_hints_name_both_places_and_the_bytes) {
     expect_warning(net, 4, WARN_CONFLICT, "test.dsl:2:13: note: the other hint");
 }
 
+Test(warn, hints_that_agree_on_what_they_take_are_no_conflict) {
+    /* n follows q's hint and is split further; q gathers it for itself, k takes what q has gathered */
+    Compiled x;
+    const char *all = said(&x,
+                           "net n() { " INPUTS " param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
+                           "n = tanh(x);\n"
+                           "q = matmul(n, a) shard ((2, 1), (1, 4));\n"
+                           "k = matmul(n, b) shard ((2, 1), (1, 4));\n"
+                           "loss mse(q * k, label); }\n" TRAIN AUTO,
+                           8, 0, false);
+    cr_expect(x.done && strstr(all, "conflict") == NULL, "%s", all);
+    compiled_finish(&x);
+}
+
 Test(warn, uneven_splits_say_the_imbalance_of_the_busiest_rank) {
     /* 6 rows on 4 ranks: 2 2 1 1, and 1.5 on average */
     expect_warning("net n() { input x : f32[6, 8]; param w : f32[8, 8] = ones; y = matmul(x, w) shard ((4, 1), (1, 1)); loss sum(y); }\n" TRAIN AUTO, 4,
