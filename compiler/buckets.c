@@ -63,9 +63,9 @@ static void fill(Compilation *c, Buckets *buckets, const Member *members, int n,
         vec_push(c->arena, &bucket->members, members[m].node);
         buckets->of[members[m].node] = *at;
         bucket->ready = members[m].key;
-        bucket->source_bytes += c->box_bytes[source];
+        bucket->tensor_bytes += c->box_bytes[source] > c->box_bytes[target] ? c->box_bytes[source] : c->box_bytes[target];
         bucket->flight_bytes += c->box_bytes[source] + c->box_bytes[target];
-        if (bucket->source_bytes < limit) continue;
+        if (bucket->tensor_bytes < limit) continue;
         *at = -1;
         limit = c->graph.settings.bucket_bytes;
     }
@@ -86,6 +86,7 @@ static void limit_flight(Compilation *c, Buckets *buckets, int end) {
     qsort(order, (size_t)buckets->at.n, sizeof *order, bucket_compare);
     for (int b = 0, oldest = 0; b < buckets->at.n; b++) {
         order[b]->due = end;
+        order[b]->turn = b;
         flight += order[b]->flight_bytes;
         for (; flight > most && oldest < b; oldest++) {
             order[oldest]->due = order[b]->ready;

@@ -8,7 +8,7 @@
  *   its first user, so that what is gathered early does not fill the memory. It is waited for directly before that user;
  * - an update and its writes come WINDOW kernels after the gradient and after the last reader of the old state, so the memory of both is free soon.
  * -O2: the reductions of gradients run in buckets (buckets.c), started when their last gradient is there, and waited for as late as the bound on
- * what is under way allows, at most until the end of the backward pass; their updates follow. */
+ * what is under way allows, at most until the end of the backward pass; their updates follow, in the order of the buckets. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,21 +70,24 @@ static const Bucket *bucket_of(const Scheduler *s, int value) {
     return NULL;
 }
 
-/* Moves updates up to where their gradients are there; writes follow. Readers of the states are known. */
-static void place_updates(Scheduler *s, int *key, const int *last_reader) {
+/* Moves updates up to where their gradients are there; writes follow. Behind the last kernel, at key `end`, those go first whose bucket was started
+ * first: the others are under way meanwhile. Readers of the states are known. */
+static void place_updates(Scheduler *s, int *key, int end, const int *last_reader) {
     const Graph *g = s->g;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
-        int ready = 0, due = -1;
+        int ready = 0, due = -1, turn = 0;
         for (int i = 0; i < node->nin; i++) {
             const Node *root = &g->nodes.at[root_node(g, node->in[i])];
             int before = root->op == OP_read ? last_reader[root->state] : key[root_node(g, node->in[i])];
             const Bucket *bucket = bucket_of(s, node->in[i]);
             ready = before > ready ? before : ready;
-            if (bucket != NULL && bucket->due > due) due = bucket->due;
+            if (bucket == NULL || bucket->due < due) continue;
+            due = bucket->due;
+            turn = due == end ? bucket->turn : 0;
         }
-        key[n] = due < 0 ? ready + WINDOW : (due > ready ? due : ready) + 1;
+        key[n] = due < 0 ? ready + WINDOW : (due > ready ? due : ready) + 1 + turn;
     }
     if (s->c->options->optimize > 1) buckets_of_updates(s->c, &s->buckets, key);
     for (int n = 0; n < g->nodes.n; n++) {
@@ -131,7 +134,7 @@ static void order_kernels(Scheduler *s) {
         if (!is_leaf(node) && node->op != OP_convert && op_table[node->op].op_class != OP_CLASS_UPDATE) note_reader(g, node, key[n], last_reader);
     }
     if (s->c->options->optimize > 1) buckets_of_gradients(s->c, &s->buckets, key, count);
-    if (s->c->options->optimize > 0) place_updates(s, key, last_reader);
+    if (s->c->options->optimize > 0) place_updates(s, key, count, last_reader);
     for (int n = 0; n < g->nodes.n; n++)
         if (!is_leaf(&g->nodes.at[n]) && g->nodes.at[n].op != OP_convert) keyed[s->n++] = (Keyed){key[n], n};
     qsort(keyed, (size_t)s->n, sizeof *keyed, keyed_compare);

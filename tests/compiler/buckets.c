@@ -2,8 +2,8 @@
 
 #include "compiler/buckets.h"
 
-/* Layers whose weights have 512 KiB and are not updated in parts; gradients become ready from the last layer to the first. */
-static void compile_layers(Compiled *x, int layers, const char *bucket, int optimize) {
+/* Layers whose weights have 512 KiB; gradients become ready from the last layer to the first. */
+static void compile_updated(Compiled *x, int layers, const char *bucket, int optimize, bool whole_updates) {
     Text text = {0};
     text_printf(&text, "net n() { input h : f32[4, 256]; input label : f32[4, 256];\n");
     for (int i = 0; i < layers; i++)
@@ -15,9 +15,13 @@ static void compile_layers(Compiled *x, int layers, const char *bucket, int opti
     }
     text_printf(&text, "loss mse(h%d, label); }\n" TRAIN "parallel { mode = data_parallel; %s }\n", layers - 1, bucket);
     compiled_init(x, 2, optimize);
-    x->options.whole_updates = true;
+    x->options.whole_updates = whole_updates;
     cr_assert(compiled_run(x, text.at), "%s", x->c.error.text);
     text_finish(&text);
+}
+
+static void compile_layers(Compiled *x, int layers, const char *bucket, int optimize) {
+    compile_updated(x, layers, bucket, optimize, true);
 }
 
 /* Members of each bucket, by number. Starts stand together, and so do waits. */
@@ -80,6 +84,41 @@ Test(buckets, a_bucket_starts_as_soon_as_its_last_gradient_is_there) {
         const Node *last = &x.c.spmd.nodes.at[x.c.order.at[i + n - 1].node];
         cr_expect_eq(x.c.spmd.values.at[last->in[0]].node, before.node, "bucket %d", item.bucket);
     }
+    compiled_finish(&x);
+}
+
+/* While the updates of the first bucket are made, the last one is under way. */
+Test(buckets, what_was_started_first_is_waited_for_first) {
+    for (int parts = 0; parts < 2; parts++) {
+        Compiled x;
+        compile_updated(&x, 6, "bucket = 2 MiB;", 2, parts == 0);
+        int last = 0;
+        for (int i = 0; i < x.c.order.n; i++) {
+            Item item = x.c.order.at[i];
+            if (item.bucket == 0 || !item.wait || x.c.spmd.nodes.at[item.node].comm == COMM_ALL_GATHER) continue;
+            cr_expect_geq(item.bucket, last, "%d after %d", item.bucket, last);
+            last = item.bucket;
+        }
+        cr_expect_eq(last, 4, "saw %d", last);
+        compiled_finish(&x);
+    }
+}
+
+/* Weights of 512 KiB, updated in halves by two ranks. */
+Test(buckets, gathers_are_joined_by_the_bytes_of_the_whole) {
+    Compiled x;
+    int most = 0, gathers = 0, at = 0, n = 0;
+    compile_updated(&x, 6, "bucket = 2 MiB;", 2, false);
+    for (int i = 0; i < x.c.order.n; i++) {
+        Item item = x.c.order.at[i];
+        if (item.bucket == 0 || item.wait || x.c.spmd.nodes.at[item.node].comm != COMM_ALL_GATHER) continue;
+        n = item.bucket == at ? n + 1 : 1;
+        at = item.bucket;
+        most = n > most ? n : most;
+        gathers++;
+    }
+    cr_expect_eq(gathers, 12);
+    cr_expect_eq(most, 4, "4 of 512 KiB: saw %d", most);
     compiled_finish(&x);
 }
 
