@@ -141,11 +141,11 @@ static bool input_has_rows(Lower *lower, const Expr *expr, const Input *input) {
 
 /* "x.npy", or one of the formats' calls: idx("labels.gz"), csv("d.csv", column = 3), raw("x.bin", type = u8). */
 static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFile *file) {
-    static const char *const parameters[][2] = {
-        [FILE_NPY] = {"path"}, [FILE_IDX] = {"path"}, [FILE_CSV] = {"path", "column"}, [FILE_RAW] = {"path", "type"}};
-    static const int nparameters[] = {[FILE_NPY] = 1, [FILE_IDX] = 1, [FILE_CSV] = 2, [FILE_RAW] = 2};
+    static const char *const parameters[][3] = {
+        [FILE_NPY] = {"path"}, [FILE_IDX] = {"path"}, [FILE_CSV] = {"path", "column"}, [FILE_RAW] = {"path", "type", "offset"}};
+    static const int nparameters[] = {[FILE_NPY] = 1, [FILE_IDX] = 1, [FILE_CSV] = 2, [FILE_RAW] = 3};
     static const char *const stored[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
-    const Expr *argument[2] = {NULL, NULL}, *path = value;
+    const Expr *argument[3] = {NULL, NULL, NULL}, *path = value;
     if (value->kind == EXPR_CALL) {
         int named = FILE_NONE + 1;
         while (named < NFILE_FORMATS && strcmp(file_format_name[named], value->text) != 0)
@@ -166,14 +166,14 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFi
         diag_error(lower->diags, lower_span(lower, value->loc), "files(..) needs the format of each: npy(\"x.npy\"), idx(..), csv(..), raw(..)");
         return false;
     }
-    *file = (DataFile){.format = format, .path = joined(lower, path->text)};
+    *file = (DataFile){.format = format, .path = joined(lower, path->text), .offset = -1};
     if (argument[1] && format == FILE_CSV) return integer_eval(lower, argument[1], "column", 0, INT32_MAX, &file->column);
     if (argument[1]) {
         int element = choice(lower, "type", argument[1], stored, 7);
         if (element < 0) return false;
         file->stored = stored[element];
     }
-    return true;
+    return !argument[2] || integer_eval(lower, argument[2], "offset", 0, INT32_MAX, &file->offset);
 }
 
 static int64_t row_elements(const Input *input) {

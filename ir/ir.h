@@ -239,6 +239,8 @@ bool box_intersect(const Box *a, const Box *b, Box *result); /* false: empty */
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box);
 void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local);
 int64_t layout_max_elements(const Layout *layout, const Shape *shape); /* of the largest box of any rank: rank 0's */
+/* Of the ranks that hold the same box, this one is the first: the digits that the layout does not divide by are all 0. */
+bool layout_holds_first(const Layout *layout, int nranks, int rank);
 /* Members of the group of rank along the given digits: ranks that differ from it only there; in the order of the digits' mixed radix
  * (major first). In a device order rank and members are positions. members has room for the product of the sizes. Returns their number;
  * *position is rank's own. */
@@ -472,6 +474,7 @@ typedef struct DataFile {
     FileFormat format;
     const char *path;              /* the source's directory joined; relative to where prun is started, else beside the plan */
     int64_t column;                /* CSV: first column; as many as a row has elements */
+    int64_t offset;                /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
     const char *stored;            /* raw: "u8", "i8", "i16", "i32", "i64", "f32", "f64": its elements, little-endian */
 } DataFile;
 /* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch. */

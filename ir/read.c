@@ -228,6 +228,8 @@ static bool read_input_source(Scan *scan, Input *input) {
         return false;
     input->file.format = (FileFormat)format;
     if (format == FILE_NONE) return scan_fail(scan, "a file of no format");
+    input->file.offset = -1;
+    if (scan_is_key(scan, "offset") && !scan_integer(scan, "offset", 0, INT64_MAX / 16, &input->file.offset)) return false;
     if (!scan_is_key(scan, "stored")) return true;
     if (!scan_choice(scan, "type of the file's elements", stored, 7, &element)) return false;
     input->file.stored = stored[element];

@@ -86,6 +86,7 @@ typedef struct RowFile {
     const char *input;       /* whose data it is, for messages */
     Shape row;               /* of one row as the net sees it; a file may have another shape of as many elements */
     Stored stored;           /* raw: its elements */
+    int64_t offset;          /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
     int64_t first_column;    /* CSV: the columns are this one and as many as a row has elements */
     int64_t header_lines;    /* CSV: lines to skip */
     int64_t range;           /* elements must be integers in [0, range); 0: anything */

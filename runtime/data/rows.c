@@ -132,8 +132,9 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
     int64_t bytes, size = stream_file_bytes(stream);
     if (raw && rows->streamed) return rows_fail(rows, error, "a raw file cannot be compressed: how many rows it has is its size");
     if (raw) {
-        rows->count = rows->row_bytes ? size / rows->row_bytes : 0;
-        if (rows->count * rows->row_bytes != size) {
+        rows->begin = rows->file.offset > 0 ? rows->file.offset * stored_bytes[rows->stored.kind] : 0;
+        rows->count = rows->row_bytes && size > rows->begin ? (size - rows->begin) / rows->row_bytes : 0;
+        if (rows->file.offset < 0 && rows->count * rows->row_bytes != size) {
             char text[160];
             snprintf(text, sizeof text, "%lld bytes are no whole number of rows of %lld bytes", (long long)size, (long long)rows->row_bytes);
             return rows_fail(rows, error, text);

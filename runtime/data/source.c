@@ -120,7 +120,7 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
     const Input *input = &data->graph->inputs.at[i];
     Shape own = own_shape(&input->type);
     if (input->file.format == FILE_NONE || own.ndim == 0) return error_set(error, EXIT_REJECTED, "input %s has no file of rows", input->name);
-    RowFile file = {.format = formats[input->file.format], .input = input->name, .row = {.ndim = own.ndim - 1}, .first_column = input->file.column,
+    RowFile file = {.format = formats[input->file.format], .input = input->name, .row = {.ndim = own.ndim - 1}, .first_column = input->file.column, .offset = input->file.offset,
                     .dtype = input->type.dtype, .range = input_range(data->graph, i)};
     file.path = file_find(input->file.path, plan_directory, &data->arena);
     file.stored = stored_of(input->file.stored && input->file.stored[0] ? input->file.stored : dtype_name[input->type.dtype]);
@@ -129,10 +129,16 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
     return data->file[i] != NULL;
 }
 
+/* Two views of one file that begin at other places: what one has more is left out. */
+static bool is_window(const Input *a, const Input *b) {
+    return a->file.format == FILE_RAW && b->file.format == FILE_RAW && a->file.offset >= 0 && b->file.offset >= 0 && strcmp(a->file.path, b->file.path) == 0;
+}
+
 static bool open_files(DataSource *data, const char *plan_directory, Error *error) {
     const Graph *graph = data->graph;
     const Settings *settings = &graph->settings;
     int first = -1;
+    int64_t rows = INT64_MAX;
     data->file = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->file);
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
@@ -142,13 +148,13 @@ static bool open_files(DataSource *data, const char *plan_directory, Error *erro
         if (input_batch(input) != data->batch)
             return error_set(error, EXIT_REJECTED, "input %s takes %lld rows a step, input %s %lld: rows of files belong together", input->name,
                              (long long)input_batch(input), graph->inputs.at[first].name, (long long)data->batch);
-        if (rows_count(data->file[i]) != rows_count(data->file[first]))
+        if (rows_count(data->file[i]) < rows) rows = rows_count(data->file[i]);
+        if (rows_count(data->file[i]) != rows_count(data->file[first]) && !is_window(input, &graph->inputs.at[first]))
             return error_set(error, EXIT_ENVIRONMENT, "input %s: %s has %lld rows, and %s of input %s has %lld", input->name, input->file.path,
                              (long long)rows_count(data->file[i]), graph->inputs.at[first].file.path, graph->inputs.at[first].name,
                              (long long)rows_count(data->file[first]));
     }
     if (first < 0) return true;
-    int64_t rows = rows_count(data->file[first]);
     sampler_init(&data->sampler, rows, data->batch, input_world(graph, data->batch), settings->shuffle, (uint64_t)settings->shuffle_seed,
                  settings->last == LAST_DROP);
     int64_t batches = sampler_batches(&data->sampler);
@@ -222,6 +228,16 @@ int64_t data_batch(const DataSource *data) {
 
 int64_t data_steps(const DataSource *data) {
     return data->steps;
+}
+
+int64_t data_rows(const DataSource *data) {
+    int64_t all = data->steps * data->batch;
+    return from_files(data) && data->sampler.rows < all ? data->sampler.rows : all;
+}
+
+int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler) {
+    *filler = false;
+    return from_files(data) ? sampler_row(&data->sampler, step - 1, place, filler) : (step - 1) * data->batch + place;
 }
 
 bool data_changes(const DataSource *data) {

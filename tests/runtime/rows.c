@@ -151,11 +151,20 @@ Test(rows, csv_columns_by_number_with_or_without_a_heading) {
 Test(rows, raw_files_are_rows_of_the_inputs_shape) {
     const float numbers[] = {0, 1, 2, 3, 10, 11, 12, 13};
     RowFile file = {.format = ROWS_RAW, .path = write_file("x.bin", numbers, sizeof numbers, false), .input = "x", .row = {.ndim = 2, .dim = {2, 2}},
-                    .stored = {STORED_F32, false}, .dtype = F32};
+                    .stored = {STORED_F32, false}, .offset = -1, .dtype = F32};
     Rows *rows = must_open(&file);
     cr_assert_eq(rows_count(rows), 2);
     expect_row(rows, 1, 1, 3, 11);
     rows_close(rows);
+    file.offset = 1; /* 7 elements are left: one row of 4 */
+    rows = must_open(&file);
+    cr_assert_eq(rows_count(rows), 1);
+    float row[4];
+    Error error;
+    cr_assert(rows_read(rows, 0, 0, 4, row, &error));
+    cr_assert(row[0] == 1 && row[3] == 10);
+    rows_close(rows);
+    file.offset = -1;
     file.row.dim[0] = 3;
     must_fail(&file, "32 bytes are no whole number of rows of 24 bytes");
 }
