@@ -68,6 +68,14 @@ static bool reject(Lower *lower, OpCode op, const Expr *expr, const Operand *ope
     return false;
 }
 
+/* The element type of a number that is operand `at`: that of the tensors which must agree with it. */
+static DType lifted_type(const Lower *lower, OpCode op, const Operand *operands, int n, int at) {
+    DType dtype = op_type(op, false, at) == 'i' ? I32 : F32;
+    for (int i = n - 1; i >= 0; i--)
+        if (operands[i].value >= 0 && op_type(op, false, i) == op_type(op, false, at)) dtype = lower->graph->values.at[operands[i].value].type.dtype;
+    return dtype;
+}
+
 /* A number beside a tensor: a scalar constant of the tensor's element type. */
 static bool lift(Lower *lower, Operand *operand, DType dtype) {
     if (!number_fits(lower, operand->expr, operand->number, dtype)) return false;
@@ -108,9 +116,8 @@ static bool apply(Lower *lower, OpCode op, const Expr *expr, Operand *operands, 
         diag_error(lower->diags, span, "%s needs a tensor, and here are only numbers", op_table[op].name);
         return false;
     }
-    DType dtype = lower->graph->values.at[operands[first].value].type.dtype;
     for (int i = 0; i < n; i++) {
-        if (operands[i].value < 0 && !lift(lower, &operands[i], dtype)) return false;
+        if (operands[i].value < 0 && !lift(lower, &operands[i], lifted_type(lower, op, operands, n, i))) return false;
         in[i] = operands[i].value;
     }
     RuleError error = {.operand = -1, .attr = -1};

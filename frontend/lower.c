@@ -391,7 +391,7 @@ static bool file_lower(Lower *lower, const Block *first) {
     ok &= hints_read(lower, first);
     ok &= block_lower(lower, net, net_lower);
     /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
-    if (!ok || !hints_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN]) return false;
+    if (!ok || !indices_check(lower) || !hints_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN]) return false;
     if (lower->eval ? !block_lower(lower, blocks[BLOCK_EVAL], eval_lower)
                     : !block_lower(lower, blocks[BLOCK_TRAIN], train_lower) || !block_lower(lower, blocks[BLOCK_EVAL], eval_note))
         return false;

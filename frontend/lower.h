@@ -311,6 +311,11 @@ bool data_complete(Lower *lower, const Block *block, bool steps_given);
 
 bool eval_log(Lower *lower, const Expr *value);
 
+/* ---------------------------------------------------------------- indices.c */
+
+/* Constants that operators take as indices are in range; false after diagnostics. */
+bool indices_check(Lower *lower);
+
 /* ---------------------------------------------------------------- rows.c */
 
 /* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. loc: the setting's, for it. */

@@ -32,15 +32,22 @@ static int64_t batch_rows(const Graph *graph) {
     return 0;
 }
 
+/* The losses of a cross_entropy's rows. */
+static int class_rows(Graph *graph, const Node *loss, const char *name) {
+    const Attr none[MAX_ATTRS] = {{.given = true, .text = "none"}};
+    return graph_emit(graph, OP_cross_entropy, loss->in, 2, none, name, loss->span);
+}
+
 bool rows_weigh(Lower *lower, Loc loc) {
     Graph *graph = lower->graph;
     Node loss = graph->nodes.at[graph->values.at[graph->loss].node];
     Span span = loss.span;
-    bool is_mse = loss.op == OP_mse, sums = loss.op == OP_sum || (is_mse && loss.attr[0].given && strcmp(loss.attr[0].text, "sum") == 0);
+    bool is_mse = loss.op == OP_mse, is_cross_entropy = loss.op == OP_cross_entropy;
+    bool sums = loss.op == OP_sum || ((is_mse || is_cross_entropy) && loss.attr[0].given && strcmp(loss.attr[0].text, "sum") == 0);
     const TensorType *type = &graph->values.at[loss.nin > 0 ? loss.in[0] : graph->loss].type;
     int first = type->hidden ? 1 : 0;
     bool reduces_all = (loss.op == OP_sum || loss.op == OP_mean) && !loss.attr[0].given;
-    if (!(is_mse || reduces_all) || type->shape.ndim <= first || type->shape.dim[first] != batch_rows(graph)) {
+    if (!(is_mse || is_cross_entropy || reduces_all) || type->shape.ndim <= first || type->shape.dim[first] != batch_rows(graph)) {
         diag_error(lower->diags, span, "rows that only fill up a batch cannot be left out of this loss");
         diag_note(lower->diags, lower_span(lower, loc), "last = %s fills up the last batch", last_name[lower->graph->settings.last]);
         diag_hint(lower->diags, "a loss whose rows can be told apart is mse(..), cross_entropy(..), or the mean or sum of a tensor whose first dimension is the batch");
@@ -52,6 +59,7 @@ bool rows_weigh(Lower *lower, Loc loc) {
         graph->nodes.at[graph->values.at[difference].node].hint = loss.hint;
         rows = emit(graph, OP_mul, difference, difference, "loss.square", span);
     }
+    if (is_cross_entropy) rows = class_rows(graph, &loss, "loss.row");
     TensorType rows_type = graph->values.at[rows].type;
     int weighted = emit(graph, OP_mul, rows, weights(lower, &rows_type, span), "loss.rows", span);
     graph->loss = graph_emit(graph, sums ? OP_sum : OP_mean, &weighted, 1, NULL, "loss", span);
@@ -104,12 +112,17 @@ static int rows_of(RowLoss *loss, int value, int depth) {
     enum { MAX_TERMS_DEPTH = 64 };
     if (!loss->depends[value]) return value; /* as much of every row's loss */
     if (depth == MAX_TERMS_DEPTH || node.nin == 0) return -1;
-    bool sums = node.op == OP_sum || (node.op == OP_mse && node.attr[0].given && strcmp(node.attr[0].text, "sum") == 0);
+    bool composite = node.op == OP_mse || node.op == OP_cross_entropy;
+    bool sums = node.op == OP_sum || (composite && node.attr[0].given && strcmp(node.attr[0].text, "sum") == 0);
     if (node.op == OP_mse && rows_has(graph, node.in[0])) {
         if (loss->output < 0) loss->output = node.in[0];
         int difference = emit(graph, OP_sub, node.in[0], node.in[1], "loss.diff", node.span);
         int square = emit(graph, OP_mul, difference, difference, "loss.square", node.span);
         return reduce_rows(graph, sums ? OP_sum : OP_mean, square, "loss.row", node.span);
+    }
+    if (node.op == OP_cross_entropy && rows_has(graph, node.in[1])) {
+        if (loss->output < 0) loss->output = node.in[0];
+        return reduce_rows(graph, sums ? OP_sum : OP_mean, class_rows(graph, &node, "loss.each"), "loss.row", node.span);
     }
     if ((node.op == OP_sum || node.op == OP_mean) && !node.attr[0].given && rows_has(graph, node.in[0])) {
         if (loss->output < 0) loss->output = node.in[0];

@@ -277,7 +277,43 @@ void adjoint_einsum(Graph *graph, int node, const int *dy, int *dx) {
     dx[1] = product_grad(graph, node, 1, dy[0]);
 }
 
+/* ---------------------------------------------------------------- by index */
+
+void adjoint_pick(Graph *graph, int node, const int *dy, int *dx) {
+    const Node forward = graph->nodes.at[node];
+    const TensorType *x = &graph->values.at[forward.in[0]].type;
+    Attr attr[MAX_ATTRS] = {{.given = true, .i = x->shape.dim[x->shape.ndim - 1]}};
+    dx[0] = graph_emit_gradient(graph, node, OP_pick_grad, (int[]){dy[0], forward.in[1]}, (int[]){PART_OUT, 1}, 2, 0, attr, grad_name(graph, node, 0));
+}
+
 /* ---------------------------------------------------------------- composites */
+
+/* A value that takes the place of a composite, name included. */
+static int replaces(Graph *graph, int value, const char *name) {
+    graph->values.at[value].name = name;
+    graph->nodes.at[graph->values.at[value].node].name = name;
+    return value;
+}
+
+/* A row's loss is log(sum of exp(x - m)) - (x[label] - m) with m its largest element, so that no exponential overflows. The derivative along m is
+ * zero whatever m is: no gradient goes that way. Where classes are split, the maximum, the sum and the element picked are partial: numbers a row. */
+int expand_cross_entropy(Graph *graph, const Node *node) {
+    int logits = node->in[0], label = node->in[1];
+    const char *name = node->name, *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
+    Span span = node->span;
+    const Attr kept[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {-1}}, {.given = true, .i = 1}}, dropped[MAX_ATTRS] = {kept[0]};
+    int most = graph_emit(graph, OP_max, &logits, 1, kept, arena_printf(graph->arena, "%s.max", name), span);
+    most = graph_emit(graph, OP_stop_gradient, &most, 1, NULL, arena_printf(graph->arena, "%s.most", name), span);
+    int shifted = graph_emit(graph, OP_sub, (int[]){logits, most}, 2, NULL, arena_printf(graph->arena, "%s.shifted", name), span);
+    int powers = graph_emit(graph, OP_exp, &shifted, 1, NULL, arena_printf(graph->arena, "%s.exp", name), span);
+    int sum = graph_emit(graph, OP_sum, &powers, 1, dropped, arena_printf(graph->arena, "%s.powers", name), span);
+    int logarithm = graph_emit(graph, OP_log, &sum, 1, NULL, arena_printf(graph->arena, "%s.log", name), span);
+    int picked = graph_emit(graph, OP_pick, (int[]){shifted, label}, 2, NULL, arena_printf(graph->arena, "%s.picked", name), span);
+    int rows = graph_emit(graph, OP_sub, (int[]){logarithm, picked}, 2, NULL, arena_printf(graph->arena, "%s.rows", name), span);
+    if (strcmp(reduction, "none") != 0)
+        rows = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &rows, 1, NULL, arena_printf(graph->arena, "%s.%s", name, reduction), span);
+    return replaces(graph, rows, name);
+}
 
 int expand_mse(Graph *graph, const Node *node) {
     int in[2] = {node->in[0], node->in[1]};
@@ -288,8 +324,5 @@ int expand_mse(Graph *graph, const Node *node) {
     int square = graph_emit(graph, OP_mul, (int[]){diff, diff}, 2, NULL, arena_printf(graph->arena, "%s.square", name), span);
     int loss =
         graph_emit(graph, sum ? OP_sum : OP_mean, &square, 1, NULL, arena_printf(graph->arena, sum ? "%s.sum" : "%s.mean", name), span);
-    /* It replaces the composite, name included. */
-    graph->values.at[loss].name = name;
-    graph->nodes.at[graph->values.at[loss].node].name = name;
-    return loss;
+    return replaces(graph, loss, name);
 }

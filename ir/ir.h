@@ -153,6 +153,7 @@ bool type_equal(const TensorType *a, const TensorType *b);
 void shape_print(Text *text, const Shape *shape);           /* "[16, 32]" */
 void type_print(Text *text, const TensorType *type);        /* "f32[16, 32]", hidden: "f32[8 | 16, 32]" */
 int64_t gcd64(int64_t a, int64_t b);
+static inline bool dtype_is_float(DType dtype) { return dtype == F32 || dtype == F64; } /* numbers that have gradients */
 
 /* ---------------------------------------------------------------- layout.c  (PLAN.md 1) */
 
@@ -305,6 +306,7 @@ typedef struct Factor {
  * whole). A factor that no result has is contracted: splitting it makes the results partial (Op.reduction). */
 typedef struct Rule {
     int nfactors, nout;
+    int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
     Factor factor[MAX_FACTORS];
     int8_t in[MAX_IN][MAX_NDIM];
     int8_t out[MAX_OUT][MAX_NDIM];
@@ -330,7 +332,7 @@ typedef enum {
 } Linear;
 
 typedef enum { OP_CLASS_USER, OP_CLASS_INTERNAL, OP_CLASS_LEAF, OP_CLASS_UPDATE, OP_CLASS_COMM } OpClass;
-enum { DTYPES_FLOAT = 1 << F32 | 1 << F64, DTYPES_ANY = DTYPES_FLOAT | 1 << I32 };
+enum { DTYPES_FLOAT = 1 << F32 | 1 << F64, DTYPES_ANY = DTYPES_FLOAT | 1 << I32, DTYPES_INDEX = 1 << I32 };
 
 typedef struct Graph Graph;
 typedef struct Node Node;
@@ -346,6 +348,8 @@ typedef struct Op {
     const char *ins, *outs;    /* names: "a, b"; outs NULL: one result */
     AttrSpec attrs[MAX_ATTRS];
     unsigned dtypes;           /* accepted element types */
+    const char *types;         /* NULL: all operands and results have one element type. Else a letter each, "t, i -> t": t one of dtypes, the same
+                                  for all that have it, i an index (i32 or i64) */
     const char *letters;       /* "...->..."; or: */
     RuleFn *rule;
     bool variadic;             /* the last operand may be repeated, up to MAX_IN operands in all (concat) */
@@ -373,6 +377,7 @@ int op_attr(OpCode op, const char *name);    /* index, or -1 */
 int op_nin(OpCode op);                       /* operands named in the row; a variadic operator may have more */
 bool op_takes(OpCode op, int nin);           /* whether the operator may have so many operands */
 int op_nout(OpCode op);                      /* results named in the row */
+char op_type(OpCode op, bool result, int k); /* the letter of Op.types of operand or result k; 't' where the row has none */
 bool op_gives(OpCode op, int nout);          /* whether the operator may have so many results */
 void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a"; of a repeated operand the last name of the row */
 /* Shape inference and factors of an operator on global operand types, hidden dimension included: it becomes factor 0 of every operand
@@ -385,6 +390,9 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
 bool factor_maps(const Factor *own, const Factor *origin);
 /* Product of all factor sizes times the row's flops. */
 double rule_flops(OpCode op, const Rule *rule);
+/* What the elements of a value are used as an index of, also after they were moved: they mean something in [0, range), the least of all uses. 0: they
+ * are no index. */
+int64_t graph_index_range(const Graph *graph, int value);
 
 /* ---------------------------------------------------------------- graph.c */
 

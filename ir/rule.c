@@ -263,6 +263,48 @@ static const char *dtypes_text(unsigned dtypes, char text[64]) {
     return text;
 }
 
+char op_type(OpCode op, bool result, int k) {
+    const char *at = op_table[op].types;
+    if (!at) return 't';
+    if (result) at = strchr(at, '>') + 1;
+    for (;; at++)
+        if (*at != ' ' && *at != ',' && k-- == 0) return *at;
+}
+
+/* The element types that a letter of Op.types stands for. */
+static unsigned types_of_letter(const Op *row, char letter) {
+    return letter == 'i' ? DTYPES_INDEX : row->dtypes;
+}
+
+static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error) {
+    const Op *row = &op_table[op];
+    int first = -1; /* of those that have one type */
+    for (int i = 0; i < nin; i++) {
+        char letter = op_type(op, false, i);
+        if (letter == 't' && first >= 0 && in[i].dtype != in[first].dtype)
+            return rule_reject(error, i, -1, "operand types differ: %%%d is %s, %%%d is %s", first, dtype_name[in[first].dtype], i,
+                               dtype_name[in[i].dtype]);
+        if (letter == 't' && first < 0) first = i;
+    }
+    for (int i = 0; i < nin; i++) {
+        unsigned accepted = types_of_letter(row, op_type(op, false, i));
+        char text[64], name[64];
+        if (accepted & 1u << in[i].dtype) continue;
+        op_in_name(op, i, name, sizeof name);
+        if (op_type(op, false, i) == 't')
+            return rule_reject(error, i, -1, "%%%d is %s, %s takes %s", i, dtype_name[in[i].dtype], row->name, dtypes_text(accepted, text));
+        return rule_reject(error, i, -1, "%%%d is %s, %s of %s must be %s", i, dtype_name[in[i].dtype], name, row->name, dtypes_text(accepted, text));
+    }
+    return true;
+}
+
+/* The element types of the results of a row that has letters for them; rules give each that of operand 0. */
+static void result_types(OpCode op, const TensorType *in, int nin, Rule *rule) {
+    for (int o = 0; o < rule->nout; o++)
+        for (int i = nin - 1; i >= 0; i--)
+            if (op_type(op, false, i) == op_type(op, true, o)) rule->result[o].dtype = in[i].dtype;
+}
+
 static bool operands_fit(OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error) {
     const Op *row = &op_table[op];
     int want = op_nin(op);
@@ -270,14 +312,7 @@ static bool operands_fit(OpCode op, const TensorType *in, int nin, const Attr *a
         return rule_reject(error, -1, -1, "takes %d to %d operands, given %d", want, MAX_IN, nin);
     if (!op_takes(op, nin))
         return rule_reject(error, -1, -1, "takes %d operand%s (%s), given %d", want, want == 1 ? "" : "s", row->ins, nin);
-    for (int i = 1; i < nin; i++)
-        if (in[i].dtype != in[0].dtype)
-            return rule_reject(error, i, -1, "operand types differ: %%0 is %s, %%%d is %s", dtype_name[in[0].dtype], i,
-                               dtype_name[in[i].dtype]);
-    if (nin > 0 && !(row->dtypes & 1u << in[0].dtype)) {
-        char text[64];
-        return rule_reject(error, 0, -1, "%%0 is %s, %s takes %s", dtype_name[in[0].dtype], row->name, dtypes_text(row->dtypes, text));
-    }
+    if (!types_fit(op, in, nin, error)) return false;
     for (int a = 0; a < op_nattrs(op); a++)
         if (row->attrs[a].required && !attr[a].given) return rule_reject(error, -1, a, "%s is missing", row->attrs[a].name);
     return true;
@@ -327,6 +362,7 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
     if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER, types, nin, rule->nout, rule, error)
                      : !row->rule(types, nin, attr, rule, error))
         return false;
+    if (row->types) result_types(op, types, nin, rule);
     if (hidden) rule_hide(rule, in[0].shape.dim[0], nin, rule->nout);
     for (int o = 0; o < rule->nout; o++) {
         int64_t elements;
@@ -363,7 +399,7 @@ double rule_flops(OpCode op, const Rule *rule) {
 }
 
 bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout) {
-    if (a->nfactors != b->nfactors || a->nout != b->nout) return false;
+    if (a->nfactors != b->nfactors || a->nout != b->nout || a->index_range != b->index_range) return false;
     for (int f = 0; f < a->nfactors; f++)
         if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||
             a->factor[f].divides != b->factor[f].divides)

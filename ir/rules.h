@@ -4,6 +4,7 @@
  *   rule.c     the table, letters, rule_infer
  *   shapes.c   rules that depend on attributes
  *   cut.c      rules of operators that cut tensors, join them, or look at whole rows
+ *   index.c    rules of operators that look elements up by index
  *   adjoint.c  gradients, expansions
  */
 #pragma once
@@ -59,9 +60,16 @@ RuleFn rule_concat;      /* {axis}: factors are the dimensions but axis */
 RuleFn rule_split;       /* {parts, axis}: as many results as parts; factors are the dimensions but axis */
 RuleFn rule_softmax;     /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis whole */
 
+/* ---- index.c */
+
+RuleFn rule_pick;          /* x: [.., c], index: [..] -> [..]; factors are x's dimensions, c contracted */
+RuleFn rule_pick_grad;     /* {classes}: dy: [..], index: [..] -> [.., classes]; factors are the result's dimensions */
+RuleFn rule_cross_entropy; /* {reduction}: logits: [.., c], label: [..] -> scalar, or [..]; factors are those of the logits */
+
 /* ---- adjoint.c */
 
 AdjointFn adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg, adjoint_relu, adjoint_tanh, adjoint_exp, adjoint_log,
     adjoint_sqrt, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice, adjoint_concat,
-    adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_sigmoid, adjoint_square, adjoint_gelu, adjoint_silu, adjoint_rsqrt;
-ExpandFn expand_mse;
+    adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_sigmoid, adjoint_square, adjoint_gelu, adjoint_silu, adjoint_rsqrt,
+    adjoint_pick;
+ExpandFn expand_mse, expand_cross_entropy;

@@ -254,7 +254,7 @@ bool field_operator_gradients(const Graph *graph, uint64_t seed, int *npatterns,
     const char *at = "";
     for (int i = 0; ok && i < graph->nodes.n && (graph->nforward == 0 || i < graph->nforward); i++) {
         const Node *node = &graph->nodes.at[i];
-        if (!op_table[node->op].adjoint || graph->values.at[node->in[0]].type.dtype == I32) continue;
+        if (!op_table[node->op].adjoint || !dtype_is_float(graph->values.at[node->out[0]].type.dtype)) continue;
         Pattern p;
         pattern_of(&p, graph, node);
         if (seen_before(&seen, pattern_hash(&p))) continue; /* at full size, before it is made small */

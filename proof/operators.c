@@ -231,6 +231,19 @@ static bool by_rows(const Graph *graph, const Node *node, Letters *letters, char
     return true;
 }
 
+/* wide: rows along its last dimension; index and narrow: one number for each row. */
+static bool by_index(Plain wide, Plain index, Plain narrow, Letters *letters, int8_t *wide_map, int8_t *index_map, int8_t *narrow_map, char *why, size_t n) {
+    if (index.ndim != wide.ndim - 1 || narrow.ndim != index.ndim) return fail(why, n, "not one index for each row");
+    for (int d = 0; d < wide.ndim; d++) {
+        int letter = letter_new(letters, wide.dim[d]);
+        wide_map[wide.hidden + d] = (int8_t)letter;
+        if (d == index.ndim) break;
+        if (index.dim[d] != wide.dim[d] || narrow.dim[d] != wide.dim[d]) return fail(why, n, "not one index for each row");
+        index_map[index.hidden + d] = narrow_map[narrow.hidden + d] = (int8_t)letter;
+    }
+    return true;
+}
+
 /* How many operands and results an operator has. */
 static bool arity_fits(const Node *node) {
     static const int8_t arity[NOPS][2] = {
@@ -242,11 +255,27 @@ static bool arity_fits(const Node *node) {
         [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},  [OP_max] = {1, 1},       [OP_max_mask] = {2, 1},  [OP_slice] = {1, 1},
         [OP_slice_grad] = {1, 1}, [OP_softmax] = {1, 1}, [OP_softmax_grad] = {2, 1}, [OP_sigmoid] = {1, 1}, [OP_sigmoid_grad] = {2, 1},
         [OP_square] = {1, 1},   [OP_square_grad] = {2, 1}, [OP_gelu] = {1, 1},    [OP_gelu_grad] = {2, 1}, [OP_silu] = {1, 1},
+        [OP_stop_gradient] = {1, 1}, [OP_pick] = {2, 1}, [OP_pick_grad] = {2, 1},
         [OP_silu_grad] = {2, 1}, [OP_rsqrt] = {1, 1},     [OP_rsqrt_grad] = {2, 1}, [OP_log_softmax] = {1, 1}, [OP_log_softmax_grad] = {2, 1},
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
     if (node->op == OP_split) return node->nin == 1 && node->nout >= 1 && node->nout <= MAX_OUT && node->nout == node->attr[0].i;
     return node->nin == arity[node->op][0] && (node->op == OP_write || node->nout == arity[node->op][1]);
+}
+
+/* Which operand is an index, by operator: the integers i for which x[i] is meant; -1: none. */
+static int index_operand(OpCode op) {
+    return op == OP_pick || op == OP_pick_grad ? 1 : -1;
+}
+
+/* All of one type, but an index, which is an integer. */
+static bool types_fit(const Graph *graph, const Node *node) {
+    int index = index_operand(node->op), common = index == 0 ? 1 : 0;
+    for (int i = 0; i < node->nin + node->nout; i++) {
+        DType dtype = graph->values.at[i < node->nin ? node->in[i] : node->out[i - node->nin]].type.dtype;
+        if (i < node->nin && i == index ? dtype_is_float(dtype) : dtype != graph->values.at[node->in[common]].type.dtype) return false;
+    }
+    return true;
 }
 
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
@@ -259,14 +288,13 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     if (!arity_fits(node)) return fail(why, n, "wrong number of operands or results");
 
     bool boundary = node->op == OP_replicate || node->op == OP_replica_sum;
-    DType dtype = graph->values.at[node->in[0]].type.dtype;
     bool hidden = graph->values.at[node->in[0]].type.hidden;
     int64_t replicas = hidden ? graph->values.at[node->in[0]].type.shape.dim[0] : 0;
     for (int i = 0; i < node->nin + node->nout; i++) {
         const TensorType *type = &graph->values.at[i < node->nin ? node->in[i] : node->out[i - node->nin]].type;
-        if (type->dtype != dtype) return fail(why, n, "operands and results of different types");
         if (!boundary && (type->hidden != hidden || (hidden && type->shape.dim[0] != replicas))) return fail(why, n, "hidden and plain tensors mixed");
     }
+    if (!types_fit(graph, node)) return fail(why, n, "operands or results of wrong types");
     if (!boundary && hidden) {
         int h = letter_new(letters, replicas);
         for (int i = 0; i < node->nin; i++) letters->in[i][0] = (int8_t)h;
@@ -286,7 +314,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->pass = PASS_FIRST;
         letters->elementwise = true;
         return broadcast(graph, node, letters, false, why, n);
-    case OP_neg:
+    case OP_neg: case OP_stop_gradient:
         letters->pass = PASS_ALL;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
@@ -332,6 +360,12 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_softmax_grad: case OP_log_softmax_grad:
         letters->pass = PASS_SECOND;
         return by_rows(graph, node, letters, why, n);
+    case OP_pick:
+        letters->pass = PASS_FIRST;
+        return by_index(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->in[1], letters->out[0], why, n);
+    case OP_pick_grad:
+        letters->pass = PASS_FIRST;
+        return by_index(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[1], letters->in[0], why, n);
     case OP_sum_grad: case OP_mean_grad:
         letters->pass = PASS_ALL;
         return reduction(&node->attr[0], plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0], why, n);
@@ -353,7 +387,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_replica_sum:
         letters->pass = PASS_ALL;
         return crossing(graph, node->out[0], node->in[0], letters, letters->out[0], letters->in[0], why, n);
-    case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_convert: case NOPS:
+    case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_cross_entropy: case OP_convert: case NOPS:
         break;
     }
     return fail(why, n, "no kernel computes this operator");

@@ -507,6 +507,61 @@ static bool kernel_rows(const Node *node, const FieldTensor *in, FieldTensor *ou
     return true;
 }
 
+/* ---------------------------------------------------------------- by index */
+
+/* A tensor of rows, and one that has a number for each of them: the row of narrow's element e begins at element e * length of wide. */
+static bool rows_of(const FieldTensor *wide, const FieldTensor *narrow, int64_t *length, int64_t *begin) {
+    int ndim = narrow->box.ndim;
+    if (wide->box.ndim != ndim + 1) return false;
+    for (int d = 0; d < ndim; d++)
+        if (wide->box.begin[d] != narrow->box.begin[d] || wide->box.end[d] != narrow->box.end[d]) return false;
+    *begin = wide->box.begin[ndim];
+    *length = wide->box.end[ndim] - *begin;
+    return true;
+}
+
+/* Where in [begin, begin + length) an index is, -1: not there. */
+static int64_t index_in(Fe index, int64_t begin, int64_t length) {
+    int64_t at = fe_signed(index) - begin;
+    return at >= 0 && at < length ? at : -1;
+}
+
+static bool kernel_pick(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    bool back = node->op == OP_pick_grad;
+    const FieldTensor *wide = back ? &out[0] : &in[0], *narrow = back ? &in[0] : &out[0], *index = &in[1];
+    int64_t length, begin, again;
+    if (!rows_of(wide, narrow, &length, &begin) || !rows_of(wide, index, &length, &again)) return field_fail(why, n, "boxes do not hold the same rows");
+    if (back) fill(&out[0], 0);
+    for (int64_t row = 0, rows = field_elements(narrow); row < rows; row++) {
+        int64_t at = index_in(index->at[row], begin, length);
+        if (back && at >= 0) wide->at[row * length + at] = narrow->at[row];
+        if (!back) narrow->at[row] = at >= 0 ? wide->at[row * length + at] : 0;
+    }
+    return true;
+}
+
+/* log(sum of exp(x - m)) - (x[label] - m), m the largest of the row, exp and log their hashes: the composite, written once more. */
+static bool kernel_cross_entropy(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const char *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
+    bool none = strcmp(reduction, "none") == 0, mean = !none && strcmp(reduction, "sum") != 0;
+    int64_t length, begin, rows = field_elements(&in[1]), slices = out[0].hidden ? out[0].global.dim[0] : 1, each = slices ? rows / slices : 0;
+    if (!rows_of(&in[0], &in[1], &length, &begin) || length != in[0].global.dim[in[0].global.ndim - 1]) return field_fail(why, n, "not a loss of whole rows");
+    if (!none) fill(&out[0], 0);
+    for (int64_t row = 0; row < rows; row++) {
+        const Fe *x = in[0].at + row * length;
+        Fe most = x[0], sum = 0;
+        for (int64_t i = 1; i < length; i++)
+            if (fe_signed(x[i]) > fe_signed(most)) most = x[i];
+        for (int64_t i = 0; i < length; i++)
+            sum = fe_add(sum, fe_hash(OP_exp, fe_sub(x[i], most)));
+        int64_t label = index_in(in[1].at[row], 0, length);
+        Fe loss = fe_sub(fe_hash(OP_log, sum), label >= 0 ? fe_sub(x[label], most) : 0), *to = &out[0].at[none ? row : row / each];
+        *to = none ? loss : fe_add(*to, loss);
+    }
+    if (mean) multiply(&out[0], fe_inverse(fe_integer(each)));
+    return true;
+}
+
 /* ---------------------------------------------------------------- the table */
 
 typedef bool Kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
@@ -548,6 +603,10 @@ static const Semantics semantics[NOPS] = {
     [OP_silu] = {.row = silu_row, .cost = 2},
     [OP_rsqrt] = {.row = rsqrt_row, .cost = 2},
     [OP_log_softmax] = {.kernel = kernel_rows, .cost = 5},
+    [OP_stop_gradient] = {.row = copy_row},
+    [OP_pick] = {.kernel = kernel_pick},
+    [OP_cross_entropy] = {.kernel = kernel_cross_entropy, .cost = 3},
+    [OP_pick_grad] = {.kernel = kernel_pick},
     [OP_mse] = {.kernel = kernel_mse},
     [OP_replicate] = {.kernel = kernel_replicate},
     [OP_replica_sum] = {.kernel = kernel_replica_sum},

@@ -258,7 +258,7 @@ bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const S
 
 static Fe draw(uint64_t key, DType dtype, int64_t index) {
     Fe fe = fe_hash(key, (Fe)index);
-    return dtype == I32 ? fe % 2 : fe; /* 0 and 1 are in the range of any consumer: sizes shrink to 2 */
+    return dtype_is_float(dtype) ? fe : fe % 2; /* 0 and 1 are in the range of any consumer: sizes shrink to 2 */
 }
 
 void spread_draw(const Layout *layout, const Shape *shape, DType dtype, int nranks, uint64_t key, Spread *spread, Fe *whole) {

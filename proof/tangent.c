@@ -67,6 +67,18 @@ static bool tangent_product(const Derivation *d) {
     return ok;
 }
 
+/* Linear in operand 0; the others, which are integers, do not move. */
+static bool tangent_first(const Derivation *d) {
+    FieldTensor in[MAX_IN];
+    if (!d->din[0].at) {
+        memset(d->dout[0].at, 0, sizeof(Fe) * (size_t)elements_of(&d->out[0]));
+        return true;
+    }
+    memcpy(in, d->in, sizeof *in * (size_t)d->node->nin);
+    in[0] = d->din[0];
+    return field_kernel(d->graph, d->node, in, d->dout, d->why, d->n);
+}
+
 /* ---------------------------------------------------------------- functions of one element: dy = f'(x, y) dx */
 
 typedef Fe Slope(Fe x, Fe y);
@@ -250,6 +262,7 @@ static const TangentRow tangents[NOPS] = {
     [OP_silu] = {.slope = slope_silu},
     [OP_rsqrt] = {.slope = slope_rsqrt},
     [OP_log_softmax] = {.rule = tangent_softmax},
+    [OP_pick] = {.rule = tangent_first},
     [OP_replicate] = {.rule = tangent_linear},
 };
 

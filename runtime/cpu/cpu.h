@@ -9,8 +9,9 @@
  *   max.c          max
  *   cut.c          slice and its gradient, concat, split
  *   rows.c         softmax and its gradient
+ *   index.c        elements looked up by integers
  *   einsum.c       matmul and einsum through CBLAS
- *   reference.c, contract.c, plain.c   the plain loop of each, obviously right, that the others are checked against
+ *   reference.c, contract.c, plain.c, plainindex.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
 #include "runtime/runtime.h"
@@ -59,6 +60,12 @@ void nest_expand(Nest *nest, const KernelCall *call);
 bool nest_divide(Nest *nest, Nest *kept, Nest *gone);
 /* Copies what tensor 1 of the nest has to where tensor 0 says, in threads. The nest is merged. */
 void nest_copy(Pool *pool, const Nest *nest, void *out, const void *in, int item_bytes);
+
+/* Where in [begin, begin + length) element i of an operand of integers is, less begin; -1: elsewhere. */
+static inline int64_t index_within(const Operand *index, int64_t i, int64_t begin, int64_t length) {
+    int64_t at = ((const int32_t *)index->data)[i];
+    return at >= begin && at - begin < length ? at - begin : -1;
+}
 
 /* One macro for the three element types. */
 #define FOR_DTYPES(X) X(f32, float) X(f64, double) X(i32, int32_t)

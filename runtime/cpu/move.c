@@ -126,6 +126,10 @@ bool kernel_write(const KernelCall *call, Error *error) {
     return kernel_reshape(call, error);
 }
 
+bool kernel_stop_gradient(const KernelCall *call, Error *error) {
+    return kernel_reshape(call, error);
+}
+
 bool kernel_sum_grad(const KernelCall *call, Error *error) {
     return kernel_transpose(call, error);
 }

@@ -110,7 +110,7 @@ static const struct { const char *old, *fresh, *message; } refused[] = {
     {"data numpy_rand seed=1 rows=2\n", "", "expected 'data'"},
     {"loss=%7", "loss=%14", "the loss %14 is no value of the graph"},
     {"forward=8", "forward=14", "14 forward nodes of 13 nodes"},
-    {"node 4 relu", "node 4 gelu", "unknown operator 'gelu'"},
+    {"node 4 relu", "node 4 relux", "unknown operator 'relux'"},
     {"node 4 relu (%3)", "node 4 relu (%4)", "operand is 4; it must be 0 to 3"},
     {"node 4 relu (%3)", "node 4 relu (%3, %3)", "relu has 1 operands, not 2"},
     {"-> %4 a f32[4, 1] layout=1", "", "relu has 1 results, not 0"},

@@ -54,6 +54,9 @@ static const Variant variants[] = {
     {OP_softmax, ", axis = 1", "4x6x3"},
     {OP_mse, "", "8x6, 8x6; 7x5, 7x5"},
     {OP_mse, ", reduction = sum", "8x6, 8x6; 7x5, 7x5"},
+    {OP_cross_entropy, "", NULL},
+    {OP_cross_entropy, ", reduction = sum", "8x6, 8; 7x5, 7"},
+    {OP_cross_entropy, ", reduction = none", "8x6, 8; 7x5, 7"},
 };
 
 static const int rank_counts[] = {2, 3, 4, 6, 8};
@@ -86,6 +89,33 @@ static int count_results(OpCode op, const char *attrs) {
     return op_table[op].divided && parts ? atoi(parts + strlen("parts = ")) : op_nout(op);
 }
 
+/* What the operator takes indices of. */
+static int64_t index_range(OpCode op, const Shape *shapes, int n) {
+    TensorType in[MAX_IN];
+    Rule rule;
+    for (int i = 0; i < n; i++)
+        in[i] = (TensorType){.dtype = op_type(op, false, i) == 'i' ? I32 : F64, .shape = shapes[i]};
+    cr_assert(rule_infer(op, in, n, NULL, &rule, NULL), "%s", op_table[op].name);
+    return rule.index_range;
+}
+
+/* The rest of a declaration: "[2, 3] = [[0, 3, 1], [4, 2, 5]];", indices below range. */
+static void indices_text(Text *text, const Shape *shape, int64_t range) {
+    if (shape->ndim > 0) shape_print(text, shape);
+    text_printf(text, " = ");
+    for (int64_t i = 0, n = shape_elements(shape); i < n; i++) {
+        int64_t block = 1;
+        text_printf(text, "%s", i ? ", " : "");
+        for (int d = shape->ndim - 1; d >= 0; d--)
+            if (i % (block *= shape->dim[d]) == 0) text_printf(text, "[");
+        text_printf(text, "%d", (int)((i * 7 + 2) % range));
+        block = 1;
+        for (int d = shape->ndim - 1; d >= 0; d--)
+            if ((i + 1) % (block *= shape->dim[d]) == 0) text_printf(text, "]");
+    }
+    text_printf(text, ";\n");
+}
+
 /* The net around an operator; shard: " shard (...)" or "". Operands away from the kinks and poles of log, sqrt, div. A composite has no
  * strategy of its own: what computes its first operand has it, and mode auto carries it on. */
 static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, const char *shard) {
@@ -94,6 +124,11 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
     text_printf(text, "net t() {\n");
     for (int i = 0; i <= n; i++) {
         const Shape *shape = i < n ? &shapes[i] : result;
+        if (i < n && op_type(op, false, i) == 'i') {
+            text_printf(text, "const %c : i32", 'a' + i);
+            indices_text(text, shape, index_range(op, shapes, n));
+            continue;
+        }
         text_printf(text, "param %c : f64", i < n ? 'a' + i : 'r');
         if (shape->ndim > 0) shape_print(text, shape);
         text_printf(text, " = %s;\n", range);
@@ -324,6 +359,7 @@ static int64_t check_gradients(OpCode op, const char *attrs, const Shape *shapes
             }
             start[s][i] = at;
             double gradient = at - end[s][i], difference = (loss[1] - loss[0]) / (2 * h);
+            if (op == OP_stop_gradient && strcmp(graph->states.at[s].name, "a") == 0) difference = 0;
             bool at_kink = op == OP_relu && fabs(at) < 2 * h;
             cr_assert(at_kink || fabs(gradient - difference) <= 1e-7 * (1 + fabs(difference)),
                       "%s\nd loss / d %s[%lld] is %.12g, by differences %.12g", text.at, graph->states.at[s].name, (long long)i, gradient,

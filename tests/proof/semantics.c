@@ -14,7 +14,7 @@ Test(proof_semantics, every_row_has_a_meaning) {
 
 Test(proof_semantics, every_row_is_tried_here) {
     for (int op = 0; op < NOPS; op++) {
-        bool tried = op_table[op].op_class == OP_CLASS_LEAF || op == OP_write || op == OP_convert || op == OP_mse; /* not kernels */
+        bool tried = op_table[op].op_class == OP_CLASS_LEAF || op == OP_write || op == OP_convert || op_table[op].expand; /* not kernels */
         for (int t = 0; t < ntrials; t++)
             tried |= trials[t].op == (OpCode)op;
         cr_expect(tried, "%s is not in tests/proof/trials.c", op_table[op].name);
@@ -26,7 +26,7 @@ static void *room(const Box *box) {
 }
 
 static Operand operand_of(const FieldTensor *t) {
-    Operand o = {.data = room(&t->box), .dtype = F64, .local.ndim = t->box.ndim, .global = t->global, .box = t->box};
+    Operand o = {.data = room(&t->box), .dtype = t->dtype, .local.ndim = t->box.ndim, .global = t->global, .box = t->box};
     for (int d = 0; d < t->box.ndim; d++)
         o.local.dim[d] = t->box.end[d] - t->box.begin[d];
     return o;
@@ -45,7 +45,7 @@ static void take_slice(Operand *o, int64_t slice) {
         o->box.end[d] = o->box.end[d + 1];
         elements *= o->local.dim[d];
     }
-    o->data = (double *)o->data + slice * elements;
+    o->data = (char *)o->data + slice * elements * dtype_bytes[o->dtype];
 }
 
 static void run_kernel(KernelFn *kernel, const KernelCall *call, const Trial *trial) {
@@ -58,7 +58,7 @@ static void run_kernel(KernelFn *kernel, const KernelCall *call, const Trial *tr
         TensorType types[MAX_IN];
         for (int i = 0; i < own.nin; i++) {
             if (sliced) take_slice(&own.in[i], s);
-            types[i] = (TensorType){F64, trial->hidden && !sliced, own.in[i].global};
+            types[i] = (TensorType){own.in[i].dtype, trial->hidden && !sliced, own.in[i].global};
         }
         for (int o = 0; o < own.nout && sliced; o++)
             take_slice(&own.out[o], s);
@@ -75,12 +75,12 @@ static double draw(const Trial *trial, int operand, uint64_t *random) {
     return divides ? powers[trial_random(random) % 5] : (double)(trial_random(random) % 9) - 4;
 }
 
-static void compare(const Trial *trial, const char *which, const FieldTensor *field, const double *kernel, int64_t denominator) {
+static void compare(const Trial *trial, const char *which, const FieldTensor *field, const Operand *result, int64_t denominator) {
     for (int64_t e = 0, n = box_elements(&field->box); e < n; e++) {
-        double multiple = kernel[e] * (double)denominator;
+        double kernel = element_at(result->data, result->dtype, e), multiple = kernel * (double)denominator;
         int64_t expected = fe_signed(fe_mul(field->at[e], fe_integer(denominator)));
         cr_assert(fabs(multiple - (double)expected) < 1e-6, "trial %d, %s: element %lld is %.17g, over the field %lld / %lld (%s kernel)",
-                  (int)(trial - trials), op_table[trial->op].name, (long long)e, kernel[e], (long long)expected, (long long)denominator, which);
+                  (int)(trial - trials), op_table[trial->op].name, (long long)e, kernel, (long long)expected, (long long)denominator, which);
     }
 }
 
@@ -104,7 +104,7 @@ static void try_kernels(const Trial *trial, bool whole, uint64_t *random) {
         call.in[i] = operand_of(&in[i]);
         for (int64_t e = 0, n = box_elements(&in[i].box); e < n; e++) {
             double number = draw(trial, i, random);
-            ((double *)call.in[i].data)[e] = number;
+            element_put(call.in[i].data, call.in[i].dtype, e, number);
             cr_assert(fe_double(number, &in[i].at[e]));
         }
     }
@@ -119,7 +119,7 @@ static void try_kernels(const Trial *trial, bool whole, uint64_t *random) {
     for (int which = 0; which < 2; which++) {
         run_kernel(kernels[which], &call, trial);
         for (int k = 0; k < call.nout && !empty_max; k++)
-            compare(trial, which ? "fast" : "plain", &out[k], call.out[k].data, denominator);
+            compare(trial, which ? "fast" : "plain", &out[k], &call.out[k], denominator);
     }
     for (int i = 0; i < call.nin; i++) {
         free(in[i].at);
@@ -275,7 +275,10 @@ Test(proof_semantics, boxes_that_do_not_fit_are_rejected) {
         int d = wrong.in[0].box.ndim - 1;
         for (; d >= 0; d--) { /* less of an index that only one tensor has is a share of the sum over it */
             int factor = t.node->rule->in[0][d];
-            if (factor < 0 || t.node->nin > 1 || !rule_contracted(t.node->rule, t.node->nout, factor)) break;
+            bool shared = false;
+            for (int i = 1; factor >= 0 && i < t.node->nin; i++)
+                shared = shared || rule_in_has(t.node->rule, i, MAX_NDIM, factor);
+            if (factor < 0 || shared || !rule_contracted(t.node->rule, t.node->nout, factor)) break;
         }
         if (d < 0) {
             tensors_free(&t, &whole);

@@ -97,9 +97,10 @@ static int64_t local_index(const SimTensor *tensor, int64_t whole) {
 }
 
 static uint32_t leaf_element(const Graph *graph, const Node *node, uint64_t key, int64_t whole) {
-    (void)graph;
     if (node->op == OP_constant) return simulate_number(node->data ? node->data[whole] : node->attr[0].f);
-    return (uint32_t)(simulate_mix(key + (uint64_t)whole) % SIM_PRIME);
+    /* An index means something in its range. */
+    int64_t range = node->op == OP_input && !dtype_is_float(graph->values.at[node->out[0]].type.dtype) ? graph_index_range(graph, node->out[0]) : 0;
+    return (uint32_t)(simulate_mix(key + (uint64_t)whole) % (range > 0 ? (uint64_t)range : SIM_PRIME));
 }
 
 static uint64_t state_key(const Graph *graph, int state, uint64_t seed) {

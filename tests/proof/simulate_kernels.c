@@ -67,18 +67,19 @@ static bool fault(char *why, size_t n, const char *text) {
 
 /* ---------------------------------------------------------------- elementwise */
 
-typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS } Way;
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, LOOKUP } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
     [OP_add] = ELEMENT, [OP_sub] = ELEMENT, [OP_mul] = ELEMENT, [OP_div] = ELEMENT, [OP_neg] = ELEMENT, [OP_relu] = ELEMENT, [OP_tanh] = ELEMENT,
     [OP_exp] = ELEMENT, [OP_log] = ELEMENT, [OP_sqrt] = ELEMENT, [OP_rsqrt] = ELEMENT, [OP_square] = ELEMENT, [OP_sigmoid] = ELEMENT, [OP_gelu] = ELEMENT,
     [OP_silu] = ELEMENT, [OP_relu_grad] = ELEMENT, [OP_tanh_grad] = ELEMENT, [OP_sqrt_grad] = ELEMENT, [OP_rsqrt_grad] = ELEMENT,
     [OP_sigmoid_grad] = ELEMENT, [OP_square_grad] = ELEMENT, [OP_gelu_grad] = ELEMENT, [OP_silu_grad] = ELEMENT, [OP_max_mask] = ELEMENT,
-    [OP_sgd] = ELEMENT, [OP_momentum] = ELEMENT, [OP_write] = ELEMENT,
+    [OP_stop_gradient] = ELEMENT, [OP_sgd] = ELEMENT, [OP_momentum] = ELEMENT, [OP_write] = ELEMENT,
     [OP_matmul] = PRODUCT, [OP_einsum] = PRODUCT, [OP_sum] = PRODUCT, [OP_mean] = PRODUCT, [OP_max] = PRODUCT, [OP_sum_grad] = PRODUCT,
     [OP_mean_grad] = PRODUCT, [OP_sum_to] = PRODUCT, [OP_transpose] = PRODUCT, [OP_replicate] = PRODUCT, [OP_replica_sum] = PRODUCT,
     [OP_reshape] = RESHAPE,
     [OP_slice] = CUT, [OP_slice_grad] = CUT, [OP_concat] = CUT, [OP_split] = CUT,
+    [OP_pick] = LOOKUP, [OP_pick_grad] = LOOKUP,
     [OP_softmax] = ROWS, [OP_log_softmax] = ROWS, [OP_softmax_grad] = ROWS, [OP_log_softmax_grad] = ROWS,
 };
 
@@ -121,7 +122,7 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         y[0] = plus(x[0], negative(times(simulate_number(node->attr[0].f), slot)));
         y[1] = slot;
         return;
-    default: y[0] = x[0]; return; /* write */
+    default: y[0] = x[0]; return; /* write, stop_gradient */
     }
 }
 
@@ -375,6 +376,26 @@ static bool rows(const Node *node, const SimTensor *in, SimTensor *out, char *wh
     return true;
 }
 
+/* Element e of `narrow` and the one at index[e] of row e of `wide`: the ranks that do not have it take and give zero. */
+static bool lookup(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    bool back = node->op == OP_pick_grad;
+    const SimTensor *wide = back ? &out[0] : &in[0], *narrow = back ? &in[0] : &out[0], *index = &in[1];
+    int ndim = narrow->local.ndim;
+    if (!shape_equal(&narrow->local, &index->local) || wide->local.ndim != ndim + 1) return fault(why, n, "not an index for each row");
+    for (int d = 0; d < ndim; d++)
+        if (wide->local.dim[d] != narrow->local.dim[d]) return fault(why, n, "not an index for each row");
+    int64_t length = wide->local.dim[ndim], first = wide->begin[ndim];
+    for (int64_t e = 0, count = shape_elements(&narrow->local); e < count; e++)
+        for (int64_t k = 0; k < length; k++) {
+            uint32_t *element = &wide->at[e * length + k];
+            bool poisoned = index->at[e] == SIM_POISON, here = index->at[e] == first + k;
+            if (back) *element = poisoned ? SIM_POISON : here ? narrow->at[e] : 0;
+            else if (poisoned || here || k == 0) narrow->at[e] = poisoned ? SIM_POISON : here ? *element : 0;
+        }
+    for (int64_t e = 0, count = shape_elements(&narrow->local); e < count && length == 0 && !back; e++) narrow->at[e] = 0;
+    return true;
+}
+
 /* ---------------------------------------------------------------- one slice of the hidden dimension at a time */
 
 static void slice_of(SimTensor *tensor, int64_t slice) {
@@ -398,6 +419,7 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
     case PRODUCT: return sum_of_products(node, in, out, why, n);
     case CUT: return cutting(node, in, out, why, n);
     case ROWS: return rows(node, in, out, why, n);
+    case LOOKUP: return lookup(node, in, out, why, n);
     case RESHAPE:
         if (shape_elements(&in[0].local) != count) return fault(why, n, "a reshape to another number of elements");
         memcpy(out->at, in[0].at, (size_t)count * sizeof *out->at);

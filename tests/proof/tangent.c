@@ -68,7 +68,7 @@ static Fe *moved(const Setting *s, Fe step, int k) {
         in[i] = s->in[i];
         in[i].at = room(&in[i]);
         for (int64_t e = 0, n = shape_elements(&in[i].global); e < n; e++)
-            in[i].at[e] = fe_add(s->in[i].at[e], s->din[i].at ? fe_mul(step, s->din[i].at[e]) : 0);
+            in[i].at[e] = fe_add(s->in[i].at[e], s->din[i].at && dtype_is_float(in[i].dtype) ? fe_mul(step, s->din[i].at[e]) : 0);
     }
     for (int o = 0; o < node->nout; o++) {
         out[o] = s->out[o];

@@ -57,6 +57,13 @@ const Trial trials[] = {
     {.op = OP_concat, .nin = 2, .in = {S(3, 2, 5), S(3, 2, 4)}, .attr = {INT(-1)}, .hidden = true},
     {.op = OP_split, .nin = 1, .in = {S(4, 6)}, .attr = {INT(3), INT(1)}},
     {.op = OP_split, .nin = 1, .in = {S(3, 4, 6)}, .attr = {INT(2)}, .hidden = true},
+    {.op = OP_stop_gradient, .nin = 1, .in = {S(7, 5)}},
+    {.op = OP_pick, .nin = 2, .in = {S(7, 5), S(7)}},
+    {.op = OP_pick, .nin = 2, .in = {S(4, 6, 3), S(4, 6)}},
+    {.op = OP_pick, .nin = 2, .in = {S(4, 6, 3), S(4, 6)}, .hidden = true},
+    {.op = OP_pick, .nin = 2, .in = {S(5), {0}}},
+    {.op = OP_pick_grad, .nin = 2, .in = {S(7), S(7)}, .attr = {INT(5)}},
+    {.op = OP_pick_grad, .nin = 2, .in = {S(4, 6), S(4, 6)}, .attr = {INT(3)}, .hidden = true},
     {.op = OP_replicate, .nin = 1, .in = {S(4, 6)}, .attr = {INT(5)}},
     {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .hidden = true},
     {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .attr = {INT(1)}, .hidden = true},
@@ -87,6 +94,10 @@ const Trial trials[] = {
 };
 const int ntrials = sizeof trials / sizeof *trials;
 
+DType trial_type(const Trial *trial, int operand, DType dtype) {
+    return op_type(trial->op, false, operand) == 'i' ? I32 : dtype;
+}
+
 void trial_open(TrialGraph *t, const Trial *trial, DType dtype) {
     int in[MAX_IN];
     RuleError error;
@@ -94,7 +105,7 @@ void trial_open(TrialGraph *t, const Trial *trial, DType dtype) {
     graph_init(&t->graph, &t->arena);
     t->graph.nranks = 1;
     for (int i = 0; i < trial->nin; i++) {
-        Input input = {.name = arena_printf(&t->arena, "x%d", i), .type = {dtype, trial->hidden, trial->in[i]}};
+        Input input = {.name = arena_printf(&t->arena, "x%d", i), .type = {trial_type(trial, i, dtype), trial->hidden, trial->in[i]}};
         in[i] = graph_input(&t->graph, graph_add_input(&t->graph, input));
     }
     int id = graph_add(&t->graph, trial->op, in, trial->nin, trial->attr, "y", (Span){0}, &error);

@@ -21,6 +21,8 @@ typedef struct TrialGraph {
     Graph graph;
     const Node *node;
 } TrialGraph;
+/* The element type of an operand where those that may be of any are dtype. */
+DType trial_type(const Trial *trial, int operand, DType dtype);
 void trial_open(TrialGraph *t, const Trial *trial, DType dtype);
 void trial_close(TrialGraph *t);
 /* The boxes of all tensors when each factor f of the node runs over [begin[f], end[f]) only, without elements. */

@@ -1,0 +1,94 @@
+#include "ir/rules.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Every dimension of operand 0 but the last is a factor that operand 1 and, where it keeps them, the result share. */
+static bool leading_factors(const TensorType *wide, const Shape *index, Rule *rule, RuleError *error) {
+    Shape leading = wide->shape;
+    if (leading.ndim == 0) return rule_reject(error, 0, -1, "%%0 is a single number, needs at least 1 dimension");
+    leading.ndim--;
+    if (!shape_equal(&leading, index)) {
+        char own[SHAPE_TEXT_BYTES], wanted[SHAPE_TEXT_BYTES];
+        return rule_reject(error, 1, -1, "%%1 is %s, needs %s: an index for each row of %%0", shape_text(index, own), shape_text(&leading, wanted));
+    }
+    factors_of_operand(rule, wide);
+    memcpy(rule->in[1], rule->in[0], sizeof *rule->in[1] * (size_t)leading.ndim);
+    rule->index_range = wide->shape.dim[leading.ndim];
+    return true;
+}
+
+bool rule_pick(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin, (void)attr;
+    if (!leading_factors(&in[0], &in[1].shape, rule, error)) return false;
+    rule->result[0].shape = in[1].shape;
+    memcpy(rule->out[0], rule->in[1], sizeof rule->out[0]);
+    return true;
+}
+
+/* An attribute that is a size. */
+static bool size_read(const Attr *attr, int index, const char *name, RuleError *error) {
+    if (attr[index].i >= 1) return true;
+    return rule_reject(error, -1, index, "%s is %" PRId64 ", must be at least 1", name, attr[index].i);
+}
+
+bool rule_pick_grad(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    if (!size_read(attr, 0, "classes", error)) return false;
+    if (in[0].shape.ndim == MAX_USER_NDIM) return rule_reject(error, 0, -1, "the result would have more than %d dimensions", MAX_USER_NDIM);
+    if (!shape_equal(&in[0].shape, &in[1].shape)) return rule_reject(error, 1, -1, "shapes of %%0 and %%1 differ");
+    factors_of_operand(rule, &in[0]);
+    memcpy(rule->in[1], rule->in[0], sizeof rule->in[1]);
+    memcpy(rule->out[0], rule->in[0], sizeof rule->out[0]);
+    Shape *result = &rule->result[0].shape;
+    *result = in[0].shape;
+    rule->out[0][result->ndim] = (int8_t)rule_add_factor(rule, attr[0].i);
+    result->dim[result->ndim++] = attr[0].i;
+    rule->index_range = attr[0].i;
+    return true;
+}
+
+bool rule_cross_entropy(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    const char *reduction = attr[0].given && attr[0].text ? attr[0].text : "mean";
+    bool rows = strcmp(reduction, "none") == 0;
+    if (!rows && strcmp(reduction, "mean") != 0 && strcmp(reduction, "sum") != 0)
+        return rule_reject(error, -1, 0, "reduction is mean, sum or none, not %.100s", reduction);
+    if (!leading_factors(&in[0], &in[1].shape, rule, error)) return false;
+    if (!rows) return true;
+    rule->result[0].shape = in[1].shape;
+    memcpy(rule->out[0], rule->in[1], sizeof rule->out[0]);
+    return true;
+}
+
+/* ---------------------------------------------------------------- what is an index of what */
+
+/* Whether a node's results have its operands' elements, and no others. */
+static bool only_moves(OpCode op) {
+    static const OpCode movers[] = {OP_reshape, OP_transpose, OP_slice, OP_concat, OP_split, OP_replicate, OP_stop_gradient, OP_convert};
+    for (size_t i = 0; i < sizeof movers / sizeof *movers; i++)
+        if (movers[i] == op) return true;
+    return false;
+}
+
+int64_t graph_index_range(const Graph *graph, int value) {
+    /* reached[v]: v has elements of value. Operands come before their users, so one walk sees them all. */
+    bool *reached = calloc((size_t)graph->values.n + 1, sizeof *reached);
+    int64_t range = 0;
+    if (!reached) return 0;
+    reached[value] = true;
+    for (int n = graph->values.at[value].node + 1; n < graph->nodes.n; n++) {
+        const Node *node = &graph->nodes.at[n];
+        bool takes = false;
+        for (int i = 0; i < node->nin; i++) {
+            if (!reached[node->in[i]]) continue;
+            takes = true;
+            if (op_type(node->op, false, i) == 'i' && (range == 0 || node->rule->index_range < range)) range = node->rule->index_range;
+        }
+        for (int o = 0; takes && only_moves(node->op) && o < node->nout; o++)
+            reached[node->out[o]] = true;
+    }
+    free(reached);
+    return range;
+}

@@ -1,0 +1,60 @@
+/* plainindex: plain kernels of operators that look elements up by integers. */
+#include <math.h>
+#include <string.h>
+
+#include "runtime/cpu/reference.h"
+
+/* Whether the element of a tensor at `at`, of the whole tensor's dimension d, is in the operand's box. */
+static bool holds(const Operand *operand, int d, double at) {
+    return at >= (double)operand->box.begin[d] && at < (double)operand->box.end[d];
+}
+
+/* Position in `wide` of the element of row i that its index says, -1: not here. */
+static int64_t place_of(const Operand *wide, const Operand *index, int64_t i) {
+    int last = wide->local.ndim - 1;
+    double at = element_get(index, i);
+    return holds(wide, last, at) ? i * wide->local.dim[last] + (int64_t)at - wide->box.begin[last] : -1;
+}
+
+bool reference_pick(const KernelCall *call, Error *error) {
+    (void)error;
+    for (int64_t i = 0, n = shape_elements(&call->out[0].local); i < n; i++) {
+        int64_t place = place_of(&call->in[0], &call->in[1], i);
+        element_set(&call->out[0], i, place >= 0 ? element_get(&call->in[0], place) : 0);
+    }
+    return true;
+}
+
+bool reference_pick_grad(const KernelCall *call, Error *error) {
+    (void)error;
+    for (int64_t i = 0, n = shape_elements(&call->out[0].local); i < n; i++)
+        element_set(&call->out[0], i, 0);
+    for (int64_t i = 0, n = shape_elements(&call->in[0].local); i < n; i++) {
+        int64_t place = place_of(&call->out[0], &call->in[1], i);
+        if (place >= 0) element_set(&call->out[0], place, element_get(&call->in[0], i));
+    }
+    return true;
+}
+
+/* A composite: compiled plans hold what it expands to. */
+bool reference_cross_entropy(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *x = &call->in[0], *label = &call->in[1], *y = &call->out[0];
+    const char *reduction = call->attr[0].text ? call->attr[0].text : "";
+    bool none = strcmp(reduction, "none") == 0, sums = strcmp(reduction, "sum") == 0;
+    int64_t rows = shape_elements(&label->local), length = x->local.dim[x->local.ndim - 1];
+    double total = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        double most = -INFINITY, sum = 0;
+        for (int64_t k = 0; k < length; k++)
+            most = fmax(most, element_get(x, row * length + k));
+        for (int64_t k = 0; k < length; k++)
+            sum += exp(element_get(x, row * length + k) - most);
+        int64_t place = place_of(x, label, row);
+        double loss = log(sum) - (place >= 0 ? element_get(x, place) - most : 0);
+        total += loss;
+        if (none) element_set(y, row, loss);
+    }
+    if (!none) element_set(y, 0, sums ? total : total / (double)shape_elements(&label->global));
+    return true;
+}

@@ -1,0 +1,87 @@
+/* Rules of operators that look elements up by index. A rule in one line: "[8:0 6:1], [8:0] -> [8:0]", sizes with their factors. */
+#include "ir/rules.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static void tensor_text(Text *text, const Shape *shape, const int8_t *map) {
+    text_printf(text, "[");
+    for (int d = 0; d < shape->ndim; d++) {
+        text_printf(text, "%s%d", d ? " " : "", (int)shape->dim[d]);
+        if (map[d] >= 0) text_printf(text, ":%d", map[d]);
+    }
+    text_printf(text, "]");
+}
+
+static void expect(OpCode op, const TensorType *in, int nin, const Attr *attr, const char *want) {
+    Text text = {0};
+    Rule rule;
+    RuleError error;
+    if (!rule_infer(op, in, nin, attr, &rule, &error)) {
+        text_printf(&text, "%s", error.text);
+    } else {
+        for (int i = 0; i < nin; i++) {
+            text_printf(&text, i ? ", " : "");
+            tensor_text(&text, &in[i].shape, rule.in[i]);
+        }
+        text_printf(&text, " -> %s", dtype_name[rule.result[0].dtype]);
+        tensor_text(&text, &rule.result[0].shape, rule.out[0]);
+        if (rule.index_range) text_printf(&text, " of %d", (int)rule.index_range);
+    }
+    cr_expect_str_eq(text.at, want);
+    text_finish(&text);
+}
+
+#define T(t, ...)                                                                                                                          \
+    ((TensorType){.dtype = (t), .shape = {(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}}})
+#define TYPES(...) ((TensorType[]){__VA_ARGS__}), (int)(sizeof((TensorType[]){__VA_ARGS__}) / sizeof(TensorType))
+#define NUMBER(n) ((Attr[MAX_ATTRS]){{.given = true, .i = (n)}})
+#define WORD(w) ((Attr[MAX_ATTRS]){{.given = true, .text = (w)}})
+
+Test(index, pick_contracts_the_dimension_that_is_looked_up) {
+    expect(OP_pick, TYPES(T(F32, 8, 6), T(I32, 8)), NULL, "[8:0 6:1], [8:0] -> f32[8:0] of 6");
+    expect(OP_pick, TYPES(T(F64, 4, 6, 3), T(I32, 4, 6)), NULL, "[4:0 6:1 3:2], [4:0 6:1] -> f64[4:0 6:1] of 3");
+    expect(OP_pick_grad, TYPES(T(F64, 4, 6), T(I32, 4, 6)), NUMBER(3), "[4:0 6:1], [4:0 6:1] -> f64[4:0 6:1 3:2] of 3");
+    expect(OP_pick, TYPES(T(F32, 8, 6), T(I32, 6)), NULL, "%1 is [6], needs [8]: an index for each row of %0");
+    expect(OP_pick, TYPES(T(F32, 8, 6), T(I32, 1)), NULL, "%1 is [1], needs [8]: an index for each row of %0");
+    expect(OP_pick_grad, TYPES(T(F64, 4), T(I32, 4)), NUMBER(0), "classes is 0, must be at least 1");
+}
+
+Test(index, cross_entropy_reduces_or_leaves_the_rows) {
+    TensorType in[] = {T(F32, 8, 6), T(I32, 8)};
+    expect(OP_cross_entropy, in, 2, NULL, "[8:0 6:1], [8:0] -> f32[] of 6");
+    expect(OP_cross_entropy, in, 2, WORD("sum"), "[8:0 6:1], [8:0] -> f32[] of 6");
+    expect(OP_cross_entropy, in, 2, WORD("none"), "[8:0 6:1], [8:0] -> f32[8:0] of 6");
+    expect(OP_cross_entropy, in, 2, WORD("all"), "reduction is mean, sum or none, not all");
+    in[1] = T(I32, 8, 6);
+    expect(OP_cross_entropy, in, 2, NULL, "%1 is [8, 6], needs [8]: an index for each row of %0");
+}
+
+Test(index, an_index_is_an_integer_and_what_it_is_for_is_not) {
+    expect(OP_pick, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, index of pick must be i32");
+    expect(OP_pick, TYPES(T(I32, 8, 6), T(I32, 8)), NULL, "%0 is i32, pick takes f32 or f64");
+    expect(OP_cross_entropy, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, label of cross_entropy must be i32");
+}
+
+/* The least range of all uses, also of elements that were moved first. */
+Test(index, what_an_input_is_an_index_of_is_found) {
+    Arena arena;
+    Graph graph;
+    arena_init(&arena);
+    graph_init(&graph, &arena);
+    int label = graph_input(&graph, graph_add_input(&graph, (Input){.name = "label", .type = T(I32, 2, 4)}));
+    int other = graph_input(&graph, graph_add_input(&graph, (Input){.name = "other", .type = T(I32, 8)}));
+    int x = graph_constant(&graph, T(F32, 8, 6), NULL, 1, "x", (Span){0}), y = graph_constant(&graph, T(F32, 2, 4, 5), NULL, 1, "y", (Span){0});
+    Attr shape[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {8}}};
+    cr_assert_eq(graph_index_range(&graph, label), 0);
+    int row = graph_emit(&graph, OP_reshape, &label, 1, shape, "row", (Span){0});
+    graph_emit(&graph, OP_cross_entropy, (int[]){x, row}, 2, NULL, "loss", (Span){0});
+    cr_assert_eq(graph_index_range(&graph, label), 6);
+    graph_emit(&graph, OP_pick, (int[]){y, label}, 2, NULL, "picked", (Span){0});
+    cr_assert_eq(graph_index_range(&graph, label), 5);
+    cr_assert_eq(graph_index_range(&graph, row), 6);
+    int sum = graph_emit(&graph, OP_add, (int[]){other, row}, 2, NULL, "sum", (Span){0});
+    graph_emit(&graph, OP_pick, (int[]){x, sum}, 2, NULL, "picked", (Span){0});
+    cr_assert_eq(graph_index_range(&graph, other), 0);
+    arena_finish(&arena);
+}
