@@ -471,3 +471,15 @@ void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to) {
     }
     from->order = to->order = order; /* also of the one that had no digits before */
 }
+
+bool layout_holds_first(const Layout *layout, int nranks, int rank) {
+    Digit chain[MAX_DIGITS];
+    int ndigits = layout->start[layout->ndim], n = digits_chain(layout->digit, ndigits, NULL, 0, nranks, chain);
+    for (int i = 0; i < n; i++) {
+        bool used = false;
+        for (int k = 0; k < ndigits && !used; k++)
+            used = digit_within(chain[i], layout->digit[k]);
+        if (!used && digit_of(chain[i], rank) != 0) return false;
+    }
+    return true;
+}

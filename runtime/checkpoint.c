@@ -16,19 +16,6 @@ static const char prefix[] = "step-", suffix[] = ".safetensors", temporary[] = "
 
 /* ---------------------------------------------------------------- which rank writes what */
 
-/* Of the ranks that hold the same box, the one whose digits that the layout does not use are all 0. */
-static bool holds_first(const Layout *layout, int nranks, int rank) {
-    Digit chain[MAX_DIGITS];
-    int ndigits = layout->start[layout->ndim], n = digits_chain(layout->digit, ndigits, NULL, 0, nranks, chain);
-    for (int i = 0; i < n; i++) {
-        bool used = false;
-        for (int k = 0; k < ndigits && !used; k++)
-            used = digit_within(chain[i], layout->digit[k]);
-        if (!used && digit_of(chain[i], rank) != 0) return false;
-    }
-    return true;
-}
-
 static bool is_kept(const State *state, bool all_states) {
     return all_states || state->trainable;
 }
@@ -73,7 +60,7 @@ static bool write_boxes(TensorFile *file, Executor *executor, const Comm *comm, 
             const State *state = &plan->graph.states.at[i];
             if (!is_kept(state, all_states)) continue;
             int tensor = t++;
-            if (!holds_first(state->layout, comm->nranks, comm->first_driven + d)) continue;
+            if (!layout_holds_first(state->layout, comm->nranks, comm->first_driven + d)) continue;
             Box box;
             void *data = host_state(executor, backend, context, d, i, state->type.dtype, &box, true, error);
             ok = data && tensors_write(file, tensor, &box, data, error);

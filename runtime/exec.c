@@ -49,6 +49,11 @@ bool comm_agree(Comm *comm, bool ok, Error *error) {
 
 Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory,
                           int nthreads, Error *error) {
+    return executor_create_over(plan, program, NULL, backend, comm, plan_directory, nthreads, error);
+}
+
+Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Backend *backend, Comm *comm, const char *plan_directory,
+                               int nthreads, Error *error) {
     Executor *executor = calloc(1, sizeof *executor);
     if (!executor) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -56,6 +61,7 @@ Executor *executor_create(const Plan *plan, const char *program, const Backend *
     }
     arena_init(&executor->arena);
     executor->plan = plan;
+    executor->lender = states_of;
     for (int i = 0; i < plan->programs.n; i++)
         if (strcmp(plan->programs.at[i].name, program) == 0) executor->program = &plan->programs.at[i];
     executor->backend = backend;
@@ -83,7 +89,7 @@ void executor_destroy(Executor *executor) {
     if (!executor) return;
     load_finish(executor);
     data_close(executor->data);
-    if (executor->context) executor->backend->close(executor->context);
+    if (executor->context && !executor->lender) executor->backend->close(executor->context);
     arena_finish(&executor->arena);
     free(executor);
 }
@@ -218,7 +224,7 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
     return executor->backend->sync(executor->context, error);
 }
 
-/* ---------------------------------------------------------------- losses and states */
+/* ---------------------------------------------------------------- losses */
 
 static DType loss_dtype(const Executor *executor, const Cursor *cursor) {
     return executor->plan->graph.values.at[cursor->role->instances.at[executor->program->loss].value].type.dtype;
@@ -283,6 +289,43 @@ bool executor_gather_losses(Executor *executor, double *losses, Error *error) {
     free(words);
     return ok;
 }
+
+/* ---------------------------------------------------------------- reports */
+
+bool executor_report(Executor *executor, int driven, int report, ReportPart *part, Error *error) {
+    const Cursor *cursor = &executor->cursors[driven];
+    int id = report < 0 ? executor->program->loss : executor->program->reports.at[report];
+    const Instance *instance = &cursor->role->instances.at[id];
+    *part = (ReportPart){.type = &executor->plan->graph.values.at[instance->value].type, .box = cursor->box[id], .data = cursor->at[id]};
+    part->first = layout_holds_first(instance->layout, executor->comm->nranks, cursor->rank);
+    if (executor->backend->host) return true;
+    int64_t bytes = box_elements(&part->box) * dtype_bytes[part->type->dtype];
+    part->data = part->copy = malloc((size_t)bytes + 1);
+    if (!part->copy) return error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of what is reported");
+    if (executor->backend->download(executor->context, part->copy, cursor->at[id], bytes, error)) return true;
+    executor_report_finish(executor, part);
+    return false;
+}
+
+void executor_report_finish(Executor *executor, ReportPart *part) {
+    (void)executor;
+    free(part->copy);
+    part->copy = NULL;
+}
+
+int64_t executor_rows(const Executor *executor) {
+    return data_rows(executor->data);
+}
+
+int64_t executor_row(const Executor *executor, int64_t step, int64_t place, bool *filler) {
+    return data_row(executor->data, step, place, filler);
+}
+
+void executor_exclude_bytes(Executor *executor, int driven, int64_t bytes) {
+    executor->gathered_bytes[driven] += bytes;
+}
+
+/* ---------------------------------------------------------------- states */
 
 void *executor_state(Executor *executor, int driven, int state, Box *box) {
     Cursor *cursor = &executor->cursors[driven];

@@ -27,6 +27,7 @@ typedef struct Cursor {
     int rank, driven; /* number in the job, number in this process */
     const Role *role;
     void *arena;
+    bool arena_lent; /* it is the lender's */
     void **state, **input; /* by id */
     int *take;             /* by id of the input: its number in the data source */
     void **at;             /* per instance of the role: where its box lies */
@@ -50,6 +51,7 @@ typedef struct Prepared {
 struct Executor {
     const Plan *plan;
     const Program *program;
+    struct Executor *lender; /* whose states these are, and whose context; NULL: none */
     const Backend *backend;
     void *context; /* the backend's */
     Comm *comm;
@@ -84,4 +86,5 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
  * of them, whatever the plan says; *why says what does not. Once, when the plan is loaded; requests are prepared already. */
 bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n);
 bool fit_instance(const Executor *executor, const Cursor *cursor, int id, char *why, size_t n);
+bool fit_reports(const Executor *executor, const Cursor *cursor, char *why, size_t n);
 bool fit_loss(const Executor *executor, const Cursor *cursor, char *why, size_t n);

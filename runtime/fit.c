@@ -127,3 +127,26 @@ bool fit_loss(const Executor *executor, const Cursor *cursor, char *why, size_t 
     snprintf(why, n, "value %d is not the loss: one number%s, alike in all roles", loss, graph->replicas > 0 ? " a replica" : "");
     return false;
 }
+
+bool fit_reports(const Executor *executor, const Cursor *cursor, char *why, size_t n) {
+    const Graph *graph = &executor->plan->graph;
+    const Program *program = executor->program;
+    if (program->reports.n != graph->reports.n) {
+        snprintf(why, n, "the program reports %d values, its graph %d", program->reports.n, graph->reports.n);
+        return false;
+    }
+    for (int i = 0; i < graph->reports.n; i++) {
+        int id = program->reports.at[i];
+        const Instance *own = &cursor->role->instances.at[id], *first = &program->roles.at[0].instances.at[id];
+        const TensorType *type = &graph->values.at[own->value].type;
+        bool fits = own->value == graph->reports.at[i].value && layout_equal(own->layout, first->layout) && !layout_is_partial(own->layout);
+        if (fits && strcmp(graph->reports.at[i].name, "prediction") == 0) /* rows of the batch, or of each replica's */
+            fits = type->shape.ndim > (type->hidden ? 1 : 0);
+        else if (fits)
+            fits = shape_elements(&type->shape) == (graph->replicas > 0 ? graph->replicas : 1);
+        if (fits) continue;
+        snprintf(why, n, "value %d is not the report %s of the graph, alike in all roles", id, graph->reports.at[i].name);
+        return false;
+    }
+    return true;
+}

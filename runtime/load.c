@@ -103,7 +103,9 @@ static const void *same_box(Executor *executor, const Cursor *cursor, int state,
 static bool load_states(Executor *executor, Cursor *cursor, Pool *pool, Error *error) {
     const Graph *graph = &executor->plan->graph;
     cursor->state = arena_alloc(&executor->arena, (size_t)graph->states.n * sizeof *cursor->state);
-    for (int i = 0; i < graph->states.n; i++) {
+    for (int i = 0; executor->lender && i < graph->states.n; i++)
+        cursor->state[i] = executor->lender->cursors[cursor->driven].state[i];
+    for (int i = 0; !executor->lender && i < graph->states.n; i++) {
         const State *state = &graph->states.at[i];
         Box box = {0};
         layout_box(state->layout, &state->type.shape, cursor->rank, &box);
@@ -138,6 +140,14 @@ static bool load_inputs(Executor *executor, Cursor *cursor, Error *error) {
         cursor->take[i] = data_take(executor->data, i, &box);
     }
     return true;
+}
+
+/* A lender's arena serves the other program too: the two never run at once. */
+static bool load_arena(Executor *executor, Cursor *cursor, Error *error) {
+    const Cursor *lent = executor->lender ? &executor->lender->cursors[cursor->driven] : NULL;
+    cursor->arena_lent = lent && cursor->role->arena_bytes <= lent->role->arena_bytes;
+    cursor->arena = cursor->arena_lent ? lent->arena : tensor_alloc(executor, cursor->role->arena_bytes, error);
+    return cursor->arena != NULL;
 }
 
 /* The box of a constant node's elements, in new memory. */
@@ -390,7 +400,9 @@ bool load_local(Executor *executor, Error *error) {
     if (comm->nranks != plan->graph.nranks)
         return error_set(error, EXIT_REJECTED, "the plan is for %d ranks, the communicator has %d", plan->graph.nranks, comm->nranks);
     if (!executor->program) return error_set(error, EXIT_REJECTED, "the plan has no such program");
-    if (!executor->backend->open(&executor->context, comm->first_driven, comm->local_rank, executor->nthreads, error)) return false;
+    if (executor->lender)
+        executor->context = executor->lender->context;
+    else if (!executor->backend->open(&executor->context, comm->first_driven, comm->local_rank, executor->nthreads, error)) return false;
     executor->data = data_open(&plan->graph, executor->plan_directory, error);
     if (!executor->data) return false;
     int64_t elements = 0;
@@ -407,7 +419,8 @@ bool load_local(Executor *executor, Error *error) {
         if (!cursor->role) ok = error_set(error, EXIT_REJECTED, "the plan has no role for rank %d", cursor->rank);
         char why[256];
         if (ok && !fit_loss(executor, cursor, why, sizeof why)) ok = error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
-        ok = ok && (cursor->arena = tensor_alloc(executor, cursor->role->arena_bytes, error)) != NULL;
+        if (ok && !fit_reports(executor, cursor, why, sizeof why)) ok = error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
+        ok = ok && load_arena(executor, cursor, error);
         ok = ok && load_states(executor, cursor, pool, error) && load_inputs(executor, cursor, error) &&
              load_instances(executor, cursor, error);
     }
@@ -428,10 +441,10 @@ void load_finish(Executor *executor) {
         Cursor *cursor = &executor->cursors[i];
         for (int k = 0; k < cursor->owned.n; k++)
             executor->backend->free(executor->context, cursor->owned.at[k]);
-        for (int k = 0; cursor->state && k < graph->states.n; k++)
+        for (int k = 0; cursor->state && !executor->lender && k < graph->states.n; k++)
             tensor_free(executor, cursor->state[k]);
         for (int k = 0; cursor->input && k < graph->inputs.n; k++)
             tensor_free(executor, cursor->input[k]);
-        tensor_free(executor, cursor->arena);
+        if (!cursor->arena_lent) tensor_free(executor, cursor->arena);
     }
 }

@@ -295,3 +295,46 @@ bool log_step(Run *run, Error *error) {
     if (n > 0) show_progress(run, now, losses[0]);
     return true;
 }
+
+/* ---------------------------------------------------------------- evaluations */
+
+static void put_evaluation(Text *text, const Run *run, const EvalResult *result) {
+    char digits[NUMBER_MAX];
+    const Position *at = &run->position;
+    bool is_end = run->executor && at->step == executor_steps(run->executor);
+    if (at->global_step > 0) text_printf(text, is_end || !run->executor ? "epoch: %" PRId64 ", " : "epoch: %" PRId64 " step: %" PRId64 ", ", at->epoch, at->step);
+    number_print(digits, result->loss);
+    text_printf(text, "eval: loss is %s", digits);
+    if (result->has_accuracy) {
+        number_print(digits, result->accuracy);
+        text_printf(text, ", accuracy is %s", digits);
+    }
+    text_printf(text, " (%" PRId64 " row%s)\n", result->rows, result->rows == 1 ? "" : "s");
+}
+
+static bool write_evaluation(Run *run, const EvalResult *result, Error *error) {
+    RunLog *log = run->log;
+    const Position *at = &run->position;
+    Text text = {0};
+    text_printf(&text, "{\"eval\": true, \"epoch\": %" PRId64 ", \"step\": %" PRId64 ", \"global_step\": %" PRId64, at->epoch, at->step, at->global_step);
+    put_json_number(&text, "loss", result->loss);
+    if (result->has_accuracy) put_json_number(&text, "accuracy", result->accuracy);
+    text_printf(&text, ", \"rows\": %" PRId64, result->rows);
+    put_json_number(&text, "seconds", seconds() - log->begin);
+    text_printf(&text, "}\n");
+    bool ok = fwrite(text.at, 1, text.n, log->metrics) == text.n && fflush(log->metrics) == 0;
+    text_finish(&text);
+    return ok || (run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: is the disk full?", run->options->metrics));
+}
+
+bool log_evaluation(Run *run, const EvalResult *result, Error *error) {
+    RunLog *log = run->log;
+    log->last_at += result->seconds; /* no time of training: samples/s are without it */
+    if (run->comm->process != 0) return true;
+    Text text = {0};
+    put_evaluation(&text, run, result);
+    log_pause(run);
+    bool ok = say(run, &text, error);
+    text_finish(&text);
+    return ok && (!log->metrics || write_evaluation(run, result, error));
+}

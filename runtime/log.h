@@ -1,5 +1,6 @@
 /* log: what is printed as training goes: the line of each loss, a progress line on a terminal, metrics as JSON lines, a file per rank. */
 #pragma once
+#include "runtime/evaluate.h"
 #include "runtime/run.h"
 
 /* Prepares all of it: opens files, learns every rank's process. Collective. */
@@ -7,6 +8,8 @@ bool log_open(Run *run, Error *error);
 void log_close(Run *run);
 /* After a step. Prints where one is due. Collective where it is. */
 bool log_step(Run *run, Error *error);
+/* After an evaluation that took so long: its line, and its metrics. Collective. */
+bool log_evaluation(Run *run, const EvalResult *result, Error *error);
 /* Removes the progress line, so that something else can be printed. */
 void log_pause(Run *run);
 /* A template with its fields filled in, and a line feed: "{global_step}/{steps} loss:{loss}", "{loss:.4f}", "{{". */

@@ -21,6 +21,8 @@ static const char usage[] =
     "  --save FILE         write the parameters into a safetensors file at the end\n"
     "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy\n"
     "  --checkpoint-dir D  where checkpoints are (default: the plan's path and .checkpoints)\n"
+    "  --eval              do not train: evaluate once, on the data of the eval block (with --load or --resume)\n"
+    "  --predict FILE      the same, and write what the net answers to each row into FILE, a .npy in the order of the data\n"
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n"
@@ -31,12 +33,14 @@ static const char usage[] =
     "\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
     {"verify", required_argument, NULL, OPTION_VERIFY},
     {"print", required_argument, NULL, OPTION_PRINT},
+    {"eval", no_argument, NULL, OPTION_EVAL},
+    {"predict", required_argument, NULL, OPTION_PREDICT},
     {"load", required_argument, NULL, OPTION_LOAD},
     {"save", required_argument, NULL, OPTION_SAVE},
     {"resume", required_argument, NULL, OPTION_RESUME},
@@ -85,6 +89,12 @@ int main(int argc, char **argv) {
             break;
         case OPTION_PRINT:
             prints[options.nprints++] = optarg;
+            break;
+        case OPTION_EVAL:
+            options.eval = true;
+            break;
+        case OPTION_PREDICT:
+            options.predict = optarg;
             break;
         case OPTION_LOAD:
             options.load = optarg;
@@ -138,6 +148,10 @@ int main(int argc, char **argv) {
             fputs("prun: which plan? try 'prun --help'\n", stderr);
         else
             fprintf(stderr, "prun: one plan at a time, '%s' is the second\n", argv[optind + 1]);
+        code = EXIT_USAGE;
+    }
+    if (code < 0 && (options.eval || options.predict) && (options.verify || options.save)) {
+        fprintf(stderr, "prun: --%s belongs to a training: leave out --%s\n", options.verify ? "verify" : "save", options.eval ? "eval" : "predict");
         code = EXIT_USAGE;
     }
     if (code < 0) {

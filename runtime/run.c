@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/evaluate.h"
 #include "runtime/log.h"
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
@@ -198,15 +199,20 @@ static double process_bytes(const Graph *graph) {
     return data_bytes(graph) + largest;
 }
 
+static bool evaluates_only(const Run *run) {
+    return run->options->eval || run->options->predict;
+}
+
 static bool check_memory(const Run *run, Error *error) {
     const Comm *comm = run->comm;
     double arena = 0, states = 0, inputs = 0, data = process_bytes(&run->plan.graph), mib = 1 << 20;
     for (int i = 0; i < comm->ndriven; i++) {
-        ExecutorMemory one;
-        executor_memory(&run->plan, "train", comm->first_driven + i, &one);
-        arena += (double)one.arena_bytes;
-        states += (double)one.state_bytes;
-        inputs += (double)one.input_bytes;
+        ExecutorMemory one = {0}, eval;
+        if (!evaluates_only(run)) executor_memory(&run->plan, "train", comm->first_driven + i, &one);
+        evaluation_memory(&run->plan, comm->first_driven + i, evaluates_only(run), &eval);
+        arena += (double)one.arena_bytes + (double)eval.arena_bytes;
+        states += (double)one.state_bytes + (double)eval.state_bytes;
+        inputs += (double)one.input_bytes + (double)eval.input_bytes;
     }
     int64_t available = available_bytes(), nlocal = processes_here(comm);
     double each = arena + states + inputs + data;
@@ -226,8 +232,10 @@ static bool restore(Run *run, Error *error) {
     run->position = (Position){.epoch = 1};
     run->checkpoints = options->checkpoint ? options->checkpoint : arena_printf(&run->arena, "%s.checkpoints", options->plan);
     if (path && strcmp(path, "latest") == 0 && !checkpoint_latest(run->comm, run->checkpoints, &run->arena, &path, error)) return false;
-    if (path && !checkpoint_load(run->executor, run->comm, &run->plan, path, true, &run->position, error)) return false;
-    if (options->load && !checkpoint_load(run->executor, run->comm, &run->plan, options->load, false, NULL, error)) return false;
+    Executor *holder = run->executor ? run->executor : evaluation_executor(run->evaluation);
+    if (path && !checkpoint_load(holder, run->comm, &run->plan, path, true, &run->position, error)) return false;
+    if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, false, NULL, error)) return false;
+    if (!run->executor) return true;
     if (run->position.step > executor_steps(run->executor) || run->position.epoch < 1)
         return error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %lld step %lld, and an epoch has %lld steps now", path, (long long)run->position.epoch,
                          (long long)run->position.step, (long long)executor_steps(run->executor));
@@ -243,13 +251,21 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
               check_memory(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
     run->nthreads = threads_each(run->comm);
-    run->executor = executor_create(&run->plan, "train", &backend_cpu, run->comm, run->directory, run->nthreads, error);
-    if (!run->executor) return false;
+    if (!evaluates_only(run)) {
+        run->executor = executor_create(&run->plan, "train", &backend_cpu, run->comm, run->directory, run->nthreads, error);
+        if (!run->executor) return false;
+    }
+    run->eval = evaluation_when(&run->plan, &run->eval_steps);
+    if (evaluates_only(run) || run->eval != EVAL_NEVER) {
+        run->evaluation = evaluation_create(&run->plan, run->executor, &backend_cpu, run->comm, run->directory, run->nthreads, error);
+        if (!run->evaluation) return false;
+    }
     if (run->options->verify) {
         run->verifier = verifier_create(&run->plan, run->options->verify, run->executor, run->comm, run->nthreads, error);
         if (!run->verifier) return false;
     }
     if (!restore(run, error)) return false;
+    if (!run->executor) return true;
     run->losses = arena_alloc(&run->arena, (size_t)run->comm->nranks * (size_t)executor_most_slices(run->executor) * sizeof *run->losses);
     run->step_seconds = arena_alloc(&run->arena, (size_t)timed_steps(run) * sizeof *run->step_seconds);
     return true;
@@ -275,6 +291,32 @@ static bool checkpoint_if_due(Run *run, Error *error) {
     return true;
 }
 
+/* All rows of the eval block's data, its line. What its communications send is no part of a step of training. */
+static bool evaluate(Run *run, Error *error) {
+    Comm *comm = run->comm;
+    EvalResult result;
+    bool own_failure = false;
+    int64_t *before = arena_alloc(&run->arena, sizeof *before * (size_t)comm->ndriven);
+    if (!comm->table->barrier(comm, error)) return run->agreed = false; /* counters are exact */
+    for (int i = 0; i < comm->ndriven; i++)
+        before[i] = comm->counters[i].sent_bytes;
+    if (!evaluation_run(run->evaluation, run->options->predict, &result, &own_failure, error)) {
+        run->agreed = run->agreed && !own_failure;
+        return false;
+    }
+    if (!comm->table->barrier(comm, error)) return run->agreed = false;
+    for (int i = 0; run->executor && i < comm->ndriven; i++)
+        executor_exclude_bytes(run->executor, i, comm->counters[i].sent_bytes - before[i]);
+    if (!log_evaluation(run, &result, error)) return false;
+    return !run->verifier || verifier_evaluation(run->verifier, &result, run->position.epoch, run->position.step, error);
+}
+
+static bool evaluate_if_due(Run *run, Error *error) {
+    const Position *at = &run->position;
+    bool due = (run->eval == EVAL_EPOCH && at->step == executor_steps(run->executor)) || (run->eval == EVAL_STEPS && at->global_step % run->eval_steps == 0);
+    return !due || evaluate(run, error);
+}
+
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     if (run->verifier && !verifier_before(run->verifier, error)) return run->agreed = false;
     double begin = seconds();
@@ -287,7 +329,7 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     char when[64];
     snprintf(when, sizeof when, "after epoch %lld step %lld", (long long)epoch, (long long)step);
     if (run->options->check_replicas && !replicas_check(run, when, error)) return false;
-    return checkpoint_if_due(run, error);
+    return evaluate_if_due(run, error) && checkpoint_if_due(run, error);
 }
 
 static bool train(Run *run, Error *error) {
@@ -298,6 +340,7 @@ static bool train(Run *run, Error *error) {
     for (int64_t epoch = run->position.epoch; epoch <= settings->epochs; epoch++)
         for (int64_t step = epoch == run->position.epoch ? run->position.step + 1 : 1; step <= executor_steps(run->executor); step++)
             if (!train_step(run, epoch, step, error)) return false;
+    if (run->eval == EVAL_END && !evaluate(run, error)) return false;
     const char *save = run->options->save;
     if (save && !checkpoint_save(run->executor, run->comm, &run->plan, save, false, &run->position, error)) return false;
     log_pause(run);
@@ -313,18 +356,33 @@ static bool train(Run *run, Error *error) {
     return ok;
 }
 
+/* --eval, --predict: one evaluation of the states that were loaded. */
+static bool evaluate_only(Run *run, Error *error) {
+    if (run->options->verbose && !report_ranks(run, error)) return false;
+    if (!log_open(run, error) || !evaluate(run, error)) return false;
+    const char *path = run->options->predict;
+    if (!path || run->comm->process != 0) return true;
+    Text text = {0};
+    text_printf(&text, "predictions: %s, %lld rows of %s\n", path, (long long)executor_rows(evaluation_executor(run->evaluation)),
+                evaluation_row_type(run->evaluation, &run->arena));
+    bool ok = say(run, &text, error);
+    text_finish(&text);
+    return ok;
+}
+
 int run(const RunOptions *options, int *argc, char ***argv) {
     Run run = {.options = options, .text_hash = 0xcbf29ce484222325u, .agreed = true};
     Error error = {0};
     arena_init(&run.arena);
     plan_init(&run.plan, &run.arena);
-    bool ok = prepare(&run, argc, argv, &error) && train(&run, &error);
+    bool ok = prepare(&run, argc, argv, &error) && (evaluates_only(&run) ? evaluate_only(&run, &error) : train(&run, &error));
     int code = ok ? EXIT_DONE : error.code;
     if (!ok && error.text[0] != '\0') fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it: comm_agree */
     /* The others may be waiting for this rank in a communication. */
     if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code);
     log_close(&run);
     verifier_destroy(run.verifier);
+    evaluation_destroy(run.evaluation);
     executor_destroy(run.executor);
     if (run.comm) run.comm->table->destroy(run.comm);
     arena_finish(&run.arena);

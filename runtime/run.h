@@ -17,7 +17,10 @@ typedef struct Run {
     const char *checkpoints; /* directory of checkpoints */
     Position position;       /* where training stands */
     int nthreads;
-    Executor *executor;
+    Executor *executor; /* of the program train; NULL: evaluates only */
+    struct Evaluation *evaluation; /* NULL: there is nothing to evaluate */
+    EvalWhen eval;      /* when training is interrupted for it */
+    int64_t eval_steps; /* EVAL_STEPS */
     Verifier *verifier;
     RunLog *log;
     int64_t replicas_compared; /* --check-replicas */

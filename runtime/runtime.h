@@ -5,6 +5,7 @@
  *   print.c    losses and parameters as people read them
  *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
  *   fit.c      whether the operands of its steps fit together
+ *   evaluate.c the program eval: metrics over all rows, predictions
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
  *   state.c    initial values, by global index; npy.c: files
  *   data/      inputs: generators, files, the order of rows
@@ -191,6 +192,8 @@ bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to
 bool data_changes(const DataSource *data); /* false: every step's batch is the same */
 int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas together */
 int64_t data_steps(const DataSource *data); /* of an epoch */
+int64_t data_rows(const DataSource *data); /* of an epoch, without filler */
+int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler); /* at a place of a batch; the order is that of the file */
 int64_t data_bytes_read(const DataSource *data); /* from files, headers left out */
 /* numpy's legacy generator: RandomState(seed).random_sample(). */
 typedef struct Mt19937 {
@@ -207,7 +210,27 @@ bool npy_read(const char *path, Arena *arena, Shape *shape, DType *dtype, double
 /* A program being executed: the ranks of one communicator that this process drives. */
 typedef struct Executor Executor;
 Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error);
+/* The same of another program of the plan, over the states of an executor that lasts longer: nothing is copied. It uses the other's arena too where that is
+ * large enough, so what the other's last step left in it is gone after a step of this one. states_of NULL: executor_create. */
+Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Backend *backend, Comm *comm, const char *plan_directory,
+                               int nthreads, Error *error);
 void executor_destroy(Executor *executor);
+/* What a driven rank holds of a value that the program reports. */
+typedef struct ReportPart {
+    const TensorType *type;
+    Box box;
+    const void *data; /* its elements, row-major */
+    void *copy;       /* of a backend whose buffers are not ordinary memory; else NULL */
+    bool first;       /* of the ranks that hold the same box this is the first */
+} ReportPart;
+/* report: a number of the graph's reports, -1: the loss. After a step, until the next one. */
+bool executor_report(Executor *executor, int driven, int report, ReportPart *part, Error *error);
+void executor_report_finish(Executor *executor, ReportPart *part);
+int64_t executor_rows(const Executor *executor); /* of the data, an epoch of it, without filler */
+/* The row of the data that stands at a place of a step's batch (steps count from 1, places of all replicas together from 0) where the order is that of the
+ * file. */
+int64_t executor_row(const Executor *executor, int64_t step, int64_t place, bool *filler);
+void executor_exclude_bytes(Executor *executor, int driven, int64_t bytes); /* sent by another executor of this communicator */
 int64_t executor_steps(const Executor *executor);      /* of an epoch */
 int64_t executor_batch(const Executor *executor);      /* rows of a step's batch, all replicas together */
 double executor_rate(const Executor *executor);        /* learning rate of the step done last */
@@ -264,6 +287,9 @@ void verifier_destroy(Verifier *verifier);
  * are compared. Both collective. after fails with EXIT_MISMATCH naming value, step, index and both numbers. */
 bool verifier_before(Verifier *verifier, Error *error);
 bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *error);
+/* After an evaluation of the run: the reference evaluates too, over the run's states. Collective; fails as verifier_after does. */
+struct EvalResult;
+bool verifier_evaluation(Verifier *verifier, const struct EvalResult *mine, int64_t epoch, int64_t step, Error *error);
 /* One line: what was compared, and the largest difference as a share of its tolerance. */
 void verifier_report(const Verifier *verifier, Text *text);
 
@@ -275,6 +301,8 @@ typedef struct RunOptions {
     const char *verify;            /* --verify, or NULL */
     int nprints;
     const char *const *prints;     /* --print: names of parameters */
+    bool eval;                     /* --eval: no training, one evaluation */
+    const char *predict;           /* --predict: file of what the net answers, likewise; or NULL */
     const char *load, *save;       /* --load, --save: parameters, safetensors; or NULL */
     const char *resume;            /* --resume: "latest", or a checkpoint; or NULL */
     const char *checkpoint;        /* --checkpoint-dir; NULL: beside the plan */

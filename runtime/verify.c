@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
+#include "runtime/evaluate.h"
 
 struct Verifier {
     const Plan *plan;   /* of the run */
@@ -23,6 +23,7 @@ struct Verifier {
     Plan reference_plan;
     Comm *reference_comm;
     Executor *reference;
+    Evaluation *evaluation; /* the reference's; NULL: the run has none */
     int *state;       /* per state of the run: the reference's of the same name */
     double **before;  /* per state: the run's values before the step */
     Arena step_arena; /* of before */
@@ -77,7 +78,11 @@ static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     verifier->reference_comm = comm_local_create(1, error);
     if (!verifier->reference_comm) return false;
     verifier->reference = executor_create(plan, "train", &backend_cpu, verifier->reference_comm, directory, nthreads, error);
-    return verifier->reference != NULL;
+    if (!verifier->reference) return false;
+    int64_t steps;
+    if (evaluation_when(plan, &steps) == EVAL_NEVER) return true;
+    verifier->evaluation = evaluation_create(plan, verifier->reference, &backend_cpu, verifier->reference_comm, directory, nthreads, error);
+    return verifier->evaluation != NULL;
 }
 
 Verifier *verifier_create(const Plan *plan, const char *path, Executor *executor, Comm *comm, int nthreads, Error *error) {
@@ -104,6 +109,7 @@ Verifier *verifier_create(const Plan *plan, const char *path, Executor *executor
 
 void verifier_destroy(Verifier *verifier) {
     if (!verifier) return;
+    evaluation_destroy(verifier->evaluation);
     executor_destroy(verifier->reference);
     if (verifier->reference_comm) verifier->reference_comm->table->destroy(verifier->reference_comm);
     arena_finish(&verifier->step_arena);
@@ -145,9 +151,8 @@ double number_moved(double number, DType dtype, double roundings, uint64_t key) 
     return number * (1 + roundings * epsilon_of(dtype) * share);
 }
 
-/* Takes the step from the run's states before it, each element of all that takes part moved by at most `roundings`. */
-static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, double roundings, Arena *arena, Outcome *outcome,
-                           Error *error) {
+/* Gives the reference the run's states, each element moved by at most `roundings`. */
+static bool set_reference(Verifier *verifier, double roundings, Arena *arena, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     for (int i = 0; i < graph->states.n; i++) {
         const State *state = &graph->states.at[i];
@@ -157,6 +162,14 @@ static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, doub
             moved[k] = number_moved(verifier->before[i][k], state->type.dtype, roundings, (uint64_t)k ^ (uint64_t)i << 40);
         if (!executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;
     }
+    return true;
+}
+
+/* Takes the step from the run's states before it, each element of all that takes part moved by at most `roundings`. */
+static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, double roundings, Arena *arena, Outcome *outcome,
+                           Error *error) {
+    const Graph *graph = &verifier->plan->graph;
+    if (!set_reference(verifier, roundings, arena, error)) return false;
     executor_disturb(verifier->reference, roundings);
     if (!executor_step(verifier->reference, epoch, step, error)) return false;
     const double *losses;
@@ -236,6 +249,15 @@ static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double
     return true;
 }
 
+/* All learn what was found. */
+static bool tell(Verifier *verifier, bool ok, Error *error) {
+    Error own = *error;
+    int code = ok ? 0 : error->code;
+    if (comm_agree(verifier->comm, ok, error)) return true;
+    if (!ok && code == EXIT_MISMATCH) *error = own; /* found by rank 0 for all: it is not rank 0 that failed */
+    return false;
+}
+
 bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     Arena arena;
@@ -249,11 +271,36 @@ bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *erro
     ok = ok && gather_losses(verifier, nlosses, losses, &arena, error);
     if (ok && verifier->leads) ok = compare_step(verifier, epoch, step, states, losses, nlosses, &arena, error);
     arena_finish(&arena);
-    Error own = *error;
-    int code = ok ? 0 : error->code;
-    if (comm_agree(verifier->comm, ok, error)) return true;
-    if (!ok && code == EXIT_MISMATCH) *error = own; /* found by rank 0 for all: it is not rank 0 that failed */
-    return false;
+    return tell(verifier, ok, error);
+}
+
+/* The reference's evaluation of the run's states. */
+static bool reference_evaluation(Verifier *verifier, double roundings, Arena *arena, EvalResult *result, Error *error) {
+    bool ignored;
+    if (!set_reference(verifier, roundings, arena, error)) return false;
+    executor_disturb(evaluation_executor(verifier->evaluation), roundings);
+    return evaluation_run(verifier->evaluation, NULL, result, &ignored, error);
+}
+
+static bool compare_evaluation(Verifier *verifier, const EvalResult *mine, int64_t epoch, int64_t step, Arena *arena, Error *error) {
+    EvalResult exact, moved;
+    const Graph *graph = &verifier->plan->graph;
+    TensorType type = {.dtype = graph->values.at[graph->loss].type.dtype};
+    if (!verifier->evaluation) return error_set(error, EXIT_REJECTED, "--verify: %s has no program eval", verifier->path);
+    if (!reference_evaluation(verifier, ROUNDINGS, arena, &moved, error) || !reference_evaluation(verifier, 0, arena, &exact, error)) return false;
+    if (mine->rows != exact.rows)
+        return error_set(error, EXIT_MISMATCH, "--verify: %lld rows evaluated, one rank has %lld", (long long)mine->rows, (long long)exact.rows);
+    return compare(verifier, "the eval's loss", &type, &mine->loss, &exact.loss, &moved.loss, 1, epoch, step, error) &&
+           (!mine->has_accuracy || compare(verifier, "the eval's accuracy", &type, &mine->accuracy, &exact.accuracy, &moved.accuracy, 1, epoch, step, error));
+}
+
+bool verifier_evaluation(Verifier *verifier, const EvalResult *mine, int64_t epoch, int64_t step, Error *error) {
+    Arena arena;
+    if (!verifier_before(verifier, error)) return false;
+    arena_init(&arena);
+    bool ok = !verifier->leads || compare_evaluation(verifier, mine, epoch, step, &arena, error);
+    arena_finish(&arena);
+    return tell(verifier, ok, error);
 }
 
 void verifier_report(const Verifier *verifier, Text *text) {

@@ -1,0 +1,342 @@
+/* evaluate: see evaluate.h. The program gives sums over a batch's rows, a number each (in mode data_parallel: one a replica); of the ranks that hold the
+ * same number the first adds it up, and at the end all processes add up theirs. */
+#include "runtime/evaluate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SUM_LOSS, SUM_ROWS, SUM_ACCURACY, NSUMS };
+
+struct Evaluation {
+    Plan part; /* the plan as eval sees it */
+    Executor *executor;
+    Comm *comm;
+    int report[NSUMS]; /* number of the report in the graph, -1: there is none; the loss is none */
+    int prediction;
+};
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+EvalWhen evaluation_when(const Plan *plan, int64_t *steps) {
+    int program = plan_find(plan, "eval");
+    const Graph *graph = program < 0 ? NULL : plan->programs.at[program].graph;
+    *steps = graph && graph->settings.eval_steps > 0 ? graph->settings.eval_steps : 1;
+    return graph ? graph->settings.eval : EVAL_NEVER;
+}
+
+static int find_report(const Graph *graph, const char *name) {
+    for (int i = 0; i < graph->reports.n; i++)
+        if (strcmp(graph->reports.at[i].name, name) == 0) return i;
+    return -1;
+}
+
+Evaluation *evaluation_create(const Plan *plan, Executor *states_of, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error) {
+    int program = plan_find(plan, "eval");
+    if (program < 0) {
+        error_set(error, EXIT_USAGE, "the net has no eval block: it says which data it is evaluated on");
+        return NULL;
+    }
+    Evaluation *evaluation = calloc(1, sizeof *evaluation);
+    if (!evaluation) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return NULL;
+    }
+    evaluation->part = plan_part(plan, program);
+    evaluation->comm = comm;
+    const Graph *graph = &evaluation->part.graph;
+    evaluation->report[SUM_LOSS] = -1;
+    evaluation->report[SUM_ROWS] = find_report(graph, "rows");
+    evaluation->report[SUM_ACCURACY] = find_report(graph, "accuracy");
+    evaluation->prediction = find_report(graph, "prediction");
+    bool complete = graph->loss >= 0 && evaluation->report[SUM_ROWS] >= 0;
+    if (!complete) error_set(error, EXIT_REJECTED, "the program eval reports no loss or no number of rows");
+    if (complete) evaluation->executor = executor_create_over(&evaluation->part, "eval", states_of, backend, comm, plan_directory, nthreads, error);
+    if (evaluation->executor) return evaluation;
+    free(evaluation);
+    return NULL;
+}
+
+void evaluation_destroy(Evaluation *evaluation) {
+    if (!evaluation) return;
+    executor_destroy(evaluation->executor);
+    free(evaluation);
+}
+
+Executor *evaluation_executor(Evaluation *evaluation) {
+    return evaluation->executor;
+}
+
+void evaluation_memory(const Plan *plan, int rank, bool alone, ExecutorMemory *memory) {
+    int program = plan_find(plan, "eval");
+    *memory = (ExecutorMemory){0};
+    if (program < 0) return;
+    Plan part = plan_part(plan, program);
+    ExecutorMemory train;
+    executor_memory(&part, "eval", rank, memory);
+    if (alone) return;
+    executor_memory(plan, "train", rank, &train);
+    memory->state_bytes = 0;
+    if (memory->arena_bytes <= train.arena_bytes) memory->arena_bytes = 0; /* shared */
+}
+
+/* ---------------------------------------------------------------- sums */
+
+/* What the driven ranks add to the sums after a step. */
+static bool add_sums(Evaluation *evaluation, double sums[NSUMS], Error *error) {
+    for (int k = 0; k < NSUMS; k++) {
+        if (k != SUM_LOSS && evaluation->report[k] < 0) continue;
+        for (int driven = 0; driven < evaluation->comm->ndriven; driven++) {
+            ReportPart part;
+            if (!executor_report(evaluation->executor, driven, evaluation->report[k], &part, error)) return false;
+            for (int64_t i = 0; part.first && i < box_elements(&part.box); i++)
+                sums[k] += element_at(part.data, part.type->dtype, i);
+            executor_report_finish(evaluation->executor, &part);
+        }
+    }
+    return true;
+}
+
+/* The sums of all processes, in their order. */
+static bool gather_sums(const Comm *comm, double sums[NSUMS], Error *error) {
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    bool ok = true;
+    for (int k = 0; ok && k < NSUMS; k++) {
+        memcpy(&words[0], &sums[k], sizeof sums[k]);
+        ok = comm->table->all_gather_words((Comm *)comm, words[0], words, error);
+        sums[k] = 0;
+        for (int p = 0; ok && p < comm->nprocesses; p++) {
+            double own;
+            memcpy(&own, &words[p], sizeof own);
+            sums[k] += own;
+        }
+    }
+    free(words);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- predictions */
+
+/* The file being written; rows lie in it as in the data. */
+typedef struct Prediction {
+    const char *path;
+    char *temporary;
+    int fd; /* -1: closed */
+    int64_t header_bytes, row_elements;
+} Prediction;
+
+static bool fail_file(const Prediction *prediction, const char *what, Error *error) {
+    return error_set(error, EXIT_ENVIRONMENT, "%s: %s: %s", prediction->path, what, strerror(errno));
+}
+
+static bool write_at(const Prediction *prediction, const unsigned char *bytes, size_t n, int64_t at, Error *error) {
+    for (size_t done = 0; done < n;) {
+        ssize_t now = pwrite(prediction->fd, bytes + done, n - done, (off_t)(at + (int64_t)done));
+        if (now < 0 && errno == EINTR) continue;
+        if (now <= 0) return fail_file(prediction, "cannot be written", error);
+        done += (size_t)now;
+    }
+    return true;
+}
+
+static const char *npy_type(DType dtype) {
+    static const char *const types[NDTYPES] = {[F32] = "<f4", [F64] = "<f8", [I32] = "<i4"};
+    return types[dtype];
+}
+
+/* numpy/lib/format.py, version 1.0: the header ends where the elements begin, at a multiple of 64 bytes. */
+static void npy_header(Text *text, const TensorType *type, int64_t rows) {
+    Text dict = {0};
+    text_printf(&dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%lld,", npy_type(type->dtype), (long long)rows);
+    for (int d = type->hidden + 1; d < type->shape.ndim; d++)
+        text_printf(&dict, "%s%lld", d > type->hidden + 1 ? ", " : " ", (long long)type->shape.dim[d]);
+    text_printf(&dict, "), }");
+    while ((10 + dict.n + 1) % 64 != 0)
+        text_append(&dict, " ", 1);
+    text_append(&dict, "\n", 1);
+    const unsigned char length[2] = {(unsigned char)(dict.n & 255), (unsigned char)(dict.n >> 8)};
+    text_append(text, "\x93NUMPY\x01\x00", 8);
+    text_append(text, (const char *)length, 2);
+    text_append(text, dict.at, dict.n);
+    text_finish(&dict);
+}
+
+static const TensorType *prediction_type(const Evaluation *evaluation) {
+    const Graph *graph = &evaluation->part.graph;
+    return &graph->values.at[graph->reports.at[evaluation->prediction].value].type;
+}
+
+const char *evaluation_row_type(const Evaluation *evaluation, Arena *arena) {
+    if (evaluation->prediction < 0) return NULL;
+    TensorType row = *prediction_type(evaluation);
+    Text text = {0};
+    int first = row.hidden + 1;
+    row.hidden = false;
+    row.shape.ndim -= first;
+    memmove(row.shape.dim, row.shape.dim + first, sizeof *row.shape.dim * (size_t)row.shape.ndim);
+    type_print(&text, &row);
+    const char *copy = arena_copy(arena, text.at, text.n);
+    text_finish(&text);
+    return copy;
+}
+
+/* Rank 0's process makes the file, the others open it. Collective. */
+static bool prediction_open(Evaluation *evaluation, Prediction *prediction, int64_t rows, Error *error) {
+    Comm *comm = evaluation->comm;
+    const TensorType *type = prediction_type(evaluation);
+    Text header = {0};
+    npy_header(&header, type, rows);
+    prediction->header_bytes = (int64_t)header.n;
+    prediction->row_elements = 1;
+    for (int d = type->hidden + 1; d < type->shape.ndim; d++)
+        prediction->row_elements *= type->shape.dim[d];
+    size_t n = strlen(prediction->path) + 5;
+    prediction->temporary = malloc(n);
+    bool ok = prediction->temporary || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (ok) snprintf(prediction->temporary, n, "%s.tmp", prediction->path);
+    if (ok && comm->process == 0) {
+        int64_t bytes = prediction->header_bytes + rows * prediction->row_elements * dtype_bytes[type->dtype];
+        prediction->fd = open(prediction->temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        ok = prediction->fd >= 0 || fail_file(prediction, "cannot be made", error);
+        ok = ok && (ftruncate(prediction->fd, (off_t)bytes) == 0 || fail_file(prediction, "cannot be given its size", error));
+        ok = ok && write_at(prediction, (const unsigned char *)header.at, header.n, 0, error);
+    }
+    text_finish(&header);
+    ok = comm_agree(comm, ok, error);
+    if (ok && comm->process != 0) {
+        prediction->fd = open(prediction->temporary, O_WRONLY);
+        ok = prediction->fd >= 0 || fail_file(prediction, "cannot be opened (is it on a disk that all nodes share?)", error);
+    }
+    return comm_agree(comm, ok, error);
+}
+
+/* Elements that lie behind each other here and in the file. */
+static bool write_elements(const Prediction *prediction, DType dtype, const char *from, int64_t n, int64_t at, Error *error) {
+    unsigned char bytes[8192];
+    int size = dtype_bytes[dtype];
+    int64_t room = (int64_t)sizeof bytes / size;
+    for (int64_t done = 0; done < n;) {
+        int64_t now = n - done < room ? n - done : room;
+        for (int64_t i = 0; i < now; i++) {
+            uint64_t word = 0;
+            if (size == 8)
+                memcpy(&word, from + (done + i) * size, 8);
+            else if (size == 4) {
+                uint32_t half;
+                memcpy(&half, from + (done + i) * size, 4);
+                word = half;
+            } else {
+                word = *(const unsigned char *)(from + (done + i) * size);
+            }
+            for (int b = 0; b < size; b++)
+                bytes[i * size + b] = (unsigned char)(word >> 8 * b);
+        }
+        if (!write_at(prediction, bytes, (size_t)(now * size), prediction->header_bytes + (at + done) * size, error)) return false;
+        done += now;
+    }
+    return true;
+}
+
+/* One row of the box, or several that follow each other: runs of neighbouring elements. data: of the row's first element in the box. */
+static bool write_row(const Prediction *prediction, const ReportPart *part, const char *data, int64_t row, Error *error) {
+    const TensorType *type = part->type;
+    const Box *box = &part->box;
+    int first = type->hidden + 1, inner = box->ndim;
+    int64_t length = 1, outer = 1;
+    while (inner > first) {
+        inner--;
+        length *= box->end[inner] - box->begin[inner];
+        if (box->end[inner] - box->begin[inner] != type->shape.dim[inner]) break;
+    }
+    for (int d = first; d < inner; d++)
+        outer *= box->end[d] - box->begin[d];
+    for (int64_t i = 0; i < outer; i++) {
+        int64_t index[MAX_NDIM] = {0}, left = i, at = 0;
+        for (int d = inner - 1; d >= first; d--) {
+            int64_t size = box->end[d] - box->begin[d];
+            index[d] = box->begin[d] + left % size;
+            left /= size;
+        }
+        for (int d = first; d < box->ndim; d++)
+            at = at * type->shape.dim[d] + (d < inner ? index[d] : box->begin[d]);
+        if (!write_elements(prediction, type->dtype, data + i * length * dtype_bytes[type->dtype], length, row * prediction->row_elements + at, error))
+            return false;
+    }
+    return true;
+}
+
+/* What the driven ranks hold of the batch's answers, each box by the first that holds it, to the places of their rows; filler nowhere. */
+static bool prediction_step(Evaluation *evaluation, const Prediction *prediction, int64_t step, Error *error) {
+    bool ok = true;
+    for (int driven = 0; ok && driven < evaluation->comm->ndriven; driven++) {
+        ReportPart part;
+        if (!executor_report(evaluation->executor, driven, evaluation->prediction, &part, error)) return false;
+        int hidden = part.type->hidden;
+        int64_t replicas = hidden ? part.box.end[0] - part.box.begin[0] : 1, rows = part.box.end[hidden] - part.box.begin[hidden];
+        int64_t each = box_elements(&part.box) / (replicas * rows > 0 ? replicas * rows : 1) * dtype_bytes[part.type->dtype];
+        for (int64_t k = 0; ok && part.first && each > 0 && k < replicas * rows; k++) {
+            int64_t place = (hidden ? part.box.begin[0] + k / rows : 0) * part.type->shape.dim[hidden] + part.box.begin[hidden] + k % rows;
+            bool filler;
+            int64_t row = executor_row(evaluation->executor, step, place, &filler);
+            if (!filler) ok = write_row(prediction, &part, (const char *)part.data + k * each, row, error);
+        }
+        executor_report_finish(evaluation->executor, &part);
+    }
+    return ok;
+}
+
+/* Flushes, closes, renames. Collective. */
+static bool prediction_close(const Comm *comm, Prediction *prediction, bool ok, Error *error) {
+    if (ok) ok = fsync(prediction->fd) == 0 || fail_file(prediction, "cannot be flushed to the disk", error);
+    if (prediction->fd >= 0 && close(prediction->fd) != 0 && ok) ok = fail_file(prediction, "cannot be closed", error);
+    ok = comm_agree((Comm *)comm, ok, error);
+    if (comm->process == 0 && prediction->temporary) {
+        if (ok) ok = rename(prediction->temporary, prediction->path) == 0 || fail_file(prediction, "cannot be renamed", error);
+        if (!ok) remove(prediction->temporary);
+    }
+    free(prediction->temporary);
+    return comm_agree((Comm *)comm, ok, error);
+}
+
+/* ---------------------------------------------------------------- all rows */
+
+bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result, bool *own_failure, Error *error) {
+    Comm *comm = evaluation->comm;
+    Executor *executor = evaluation->executor;
+    Prediction prediction = {.path = path, .fd = -1};
+    double sums[NSUMS] = {0}, begin = seconds();
+    int64_t rows = executor_rows(executor);
+    *own_failure = false;
+    if (path && evaluation->prediction < 0) return error_set(error, EXIT_USAGE, "--predict: the net has no value that could be its answer: say `predict = y;` in the eval block");
+    if (path && !prediction_open(evaluation, &prediction, rows, error)) return prediction_close(comm, &prediction, false, error);
+    bool written = true;
+    Error failure = {0}; /* of writing: told when all are through, for the others wait for this rank in every step */
+    for (int64_t step = 1; step <= executor_steps(executor); step++) {
+        if (!executor_step(executor, 1, step, error) || !add_sums(evaluation, sums, error)) {
+            *own_failure = true;
+            return false;
+        }
+        if (path && written) written = prediction_step(evaluation, &prediction, step, &failure);
+    }
+    if (!written) *error = failure;
+    if (path && !prediction_close(comm, &prediction, written, error)) return false;
+    if (!gather_sums(comm, sums, error)) {
+        *own_failure = true;
+        return false;
+    }
+    if (!(fabs(sums[SUM_ROWS] - (double)rows) < 0.5)) /* the weights may have been disturbed: executor_disturb */
+        return error_set(error, EXIT_INTERNAL, "the evaluation counted %.15g rows, and the data has %lld", sums[SUM_ROWS], (long long)rows);
+    *result = (EvalResult){.rows = rows, .loss = sums[SUM_LOSS] / (double)rows, .accuracy = sums[SUM_ACCURACY] / (double)rows,
+                           .has_accuracy = evaluation->report[SUM_ACCURACY] >= 0, .seconds = seconds() - begin};
+    return true;
+}

@@ -1,0 +1,245 @@
+"""The program eval: a loss over all rows of held-out data, each once, on any number of ranks; predictions in file order.
+
+The expected numbers are computed here, in double precision, from the parameters that the run saved.
+"""
+import json
+import random
+import re
+import struct
+
+import harness
+
+EVAL = re.compile(r"^(?:epoch: (\d+)(?: step: (\d+))?, )?eval: loss is (\S+?)(?:, accuracy is (\S+))? \((\d+) rows?\)$", re.M)
+
+NET = """
+net held_out(batch = 16, in_dim = 6, hidden_dim = 8, out_dim = 4) {
+    input x     : f32[batch, in_dim];
+    input label : f32[batch, out_dim];
+    param w     : f32[in_dim, hidden_dim]  = normal(0.5);
+    param w2    : f32[hidden_dim, out_dim] = normal(0.5);
+    h = matmul(x, w) SHARD;
+    a = relu(h);
+    y = matmul(a, w2);
+    loss LOSS;
+}
+train {
+    data      = npy(x = "x.npy", label = "label.npy");
+    optimizer = momentum(lr = 0.1, momentum = 0.5);
+    epochs    = 3;
+}
+eval {
+    every   = EVERY;
+    batch   = BATCH;
+    data    = npy(x = "held_x.npy", label = "held_label.npy");
+    metrics = loss;
+}
+parallel { MODE }
+"""
+
+
+def npy(rows):
+    """A .npy file of f32[len(rows), len(rows[0])]."""
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }" % (len(rows), len(rows[0]))
+    header += " " * (-(10 + len(header) + 1) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + b"".join(struct.pack("<%df" % len(r), *r) for r in rows)
+
+
+def read_npy(content):
+    """Rows of a .npy file of f32[n, m]."""
+    n = struct.unpack("<H", content[8:10])[0]
+    header = content[10:10 + n].decode()
+    shape = [int(word) for word in re.search(r"'shape': \(([^)]*)\)", header)[1].split(",") if word.strip()]
+    assert content[:8] == b"\x93NUMPY\x01\x00" and "'descr': '<f4'" in header and (10 + n) % 64 == 0, header
+    values = struct.unpack("<%df" % (shape[0] * shape[1]), content[10 + n:])
+    return [list(values[i * shape[1]:(i + 1) * shape[1]]) for i in range(shape[0])]
+
+
+def tensors(content):
+    """name -> (shape, values) of a safetensors file of f32."""
+    n = struct.unpack("<Q", content[:8])[0]
+    out = {}
+    for name, tensor in json.loads(content[8:8 + n]).items():
+        if name == "__metadata__": continue
+        begin, end = tensor["data_offsets"]
+        out[name] = tensor["shape"], struct.unpack("<%df" % ((end - begin) // 4), content[8 + n + begin:8 + n + end])
+    return out
+
+
+class Evaluation(harness.Case):
+    HELD = 37  # rows: divided by no batch and no number of ranks here
+
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(5)
+        rows = lambda n, m: [[draw.uniform(-1, 1) for _ in range(m)] for _ in range(n)]
+        self.x, self.label = rows(self.HELD, 6), rows(self.HELD, 4)
+        for name, content in ("x", rows(32, 6)), ("label", rows(32, 4)), ("held_x", self.x), ("held_label", self.label):
+            self.write(name + ".npy", npy(content))
+
+    def plan(self, ranks, name=None, shard="", loss="mse(y, label)", every="epoch", batch=16, mode="mode = auto;", more=(), edit=lambda text: text):
+        text = NET.replace("SHARD", shard and "shard " + shard).replace("LOSS", loss).replace("EVERY", every).replace("BATCH", str(batch)).replace("MODE", mode)
+        name = name or "net%d" % ranks
+        self.write(name + ".dsl", edit(text))
+        done = harness.run([harness.pcc, name + ".dsl", "--ranks", ranks, "-o", name + ".plan", *more], cwd=self.folder)
+        self.assertEqual(done.code, 0, done)
+        return name + ".plan"
+
+    def prun(self, *words, code=0):
+        done = harness.run([harness.prun, *words], cwd=self.folder)
+        self.assertEqual(done.code, code, done)
+        return done
+
+    def answers(self, weights):
+        """y of every held-out row, in double precision."""
+        (shape, w), (shape2, w2) = weights["w"], weights["w2"]
+        out = []
+        for row in self.x:
+            hidden = [max(0.0, sum(row[i] * w[i * shape[1] + j] for i in range(shape[0]))) for j in range(shape[1])]
+            out.append([sum(hidden[i] * w2[i * shape2[1] + j] for i in range(shape2[0])) for j in range(shape2[1])])
+        return out
+
+    def expected(self, weights, reduce=lambda squares: sum(squares) / len(squares)):
+        rows = [reduce([(a - b) ** 2 for a, b in zip(y, label)]) for y, label in zip(self.answers(weights), self.label)]
+        return sum(rows) / len(rows)
+
+    def test_every_row_counts_once_on_any_number_of_ranks(self):
+        losses = set()
+        for ranks, shard in (1, ""), (2, ""), (3, ""), (4, "((2, 2), (2, 1))"), (8, "((2, 2), (2, 2))"), (8, ""):
+            for batch in 16, 5, 64:
+                plan = self.plan(ranks, shard=shard, batch=batch)
+                done = self.prun("--ranks", ranks, plan, "--save", "w.safetensors")
+                found = EVAL.findall(done.out)
+                self.assertEqual([(epoch, rows) for epoch, _, _, _, rows in found], [("1", "37"), ("2", "37"), ("3", "37")], done)
+                loss = float(found[-1][2])
+                self.assertAlmostEqual(loss, self.expected(tensors(self.read("w.safetensors"))), delta=1e-6 * loss + 1e-7)
+                losses.add(round(loss, 5))
+        self.assertLessEqual(max(losses) - min(losses), 2e-5)
+
+    def test_a_loss_that_is_a_sum_is_the_mean_of_the_rows_sums(self):
+        plan = self.plan(4, loss='mse(y, label, reduction = "sum")', edit=lambda text: text.replace("lr = 0.1", "lr = 0.001"))
+        loss = float(EVAL.findall(self.prun("--ranks", 4, plan, "--save", "w.safetensors").out)[-1][2])
+        self.assertAlmostEqual(loss, self.expected(tensors(self.read("w.safetensors")), sum), delta=2e-6 * loss)
+
+    def test_terms_of_a_loss_are_told_apart_by_rows(self):
+        plan = self.plan(4, loss="mse(y, label) + 0.5 * mean(a) + sum(w) * 0.001")
+        loss = float(EVAL.findall(self.prun("--ranks", 4, plan, "--save", "w.safetensors").out)[-1][2])
+        weights = tensors(self.read("w.safetensors"))
+        shape, w = weights["w"]
+        hidden = [max(0.0, sum(row[i] * w[i * shape[1] + j] for i in range(shape[0]))) for row in self.x for j in range(shape[1])]
+        expected = self.expected(weights) + 0.5 * sum(hidden) / len(hidden) + 0.001 * sum(w)
+        self.assertAlmostEqual(loss, expected, delta=2e-6 * abs(expected))
+
+    def test_replicas_divide_the_rows_among_them(self):
+        for ranks, more in (2, ()), (4, ()), (2, ("--replicas", "4")):
+            more = ("-D", "batch=8", *more)
+            plan = self.plan(ranks, mode="mode = data_parallel;", batch=5, more=more)
+            done = self.prun("--ranks", ranks, plan, "--save", "w.safetensors", "--predict", "y.npy", code=2)
+            self.assertIn("leave out --predict", done.err)
+            loss, rows = [(float(m[2]), m[4]) for m in EVAL.findall(self.prun("--ranks", ranks, plan, "--save", "w.safetensors").out)][-1]
+            weights = tensors(self.read("w.safetensors"))
+            self.assertEqual(rows, "37")
+            self.assertAlmostEqual(loss, self.expected(weights), delta=2e-6 * loss)
+            self.prun("--ranks", ranks, plan, "--load", "w.safetensors", "--predict", "y.npy")
+            self.check_predictions("y.npy", weights)
+
+    def check_predictions(self, name, weights):
+        found, expected = read_npy(self.read(name)), self.answers(weights)
+        self.assertEqual((len(found), len(found[0])), (len(expected), len(expected[0])))
+        for row, other in zip(found, expected):
+            for a, b in zip(row, other):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+
+    def test_predictions_stand_in_file_order_without_filler(self):
+        for ranks, shard in (1, ""), (2, ""), (3, ""), (8, "((2, 2), (2, 2))"):
+            plan = self.plan(ranks, shard=shard, batch=10)
+            self.prun("--ranks", ranks, plan, "--save", "w.safetensors")
+            done = self.prun("--ranks", ranks, plan, "--load", "w.safetensors", "--predict", "y.npy")
+            self.assertRegex(done.out, r"(?m)^predictions: y.npy, 37 rows of f32\[4\]$")
+            self.assertNotIn("step", done.out)
+            self.check_predictions("y.npy", tensors(self.read("w.safetensors")))
+
+    def test_another_value_can_be_the_prediction(self):
+        plan = self.plan(4, shard="((1, 2), (2, 2))", edit=lambda text: text.replace("metrics = loss;", "metrics = loss; predict = h;"))
+        self.prun("--ranks", 4, plan, "--save", "w.safetensors", "--predict", "h.npy", code=2)
+        self.prun("--ranks", 4, plan, "--save", "w.safetensors")
+        self.prun("--ranks", 4, plan, "--load", "w.safetensors", "--predict", "h.npy")
+        shape, w = tensors(self.read("w.safetensors"))["w"]
+        found = read_npy(self.read("h.npy"))
+        self.assertEqual(len(found), 37)
+        for row, h in zip(self.x, found):
+            for j in range(shape[1]):
+                self.assertAlmostEqual(h[j], sum(row[i] * w[i * shape[1] + j] for i in range(shape[0])), delta=1e-5)
+
+    def test_evaluation_alone_repeats_the_last_one(self):
+        plan = self.plan(4)
+        last = EVAL.findall(self.prun("--ranks", 4, plan, "--save", "w.safetensors").out)[-1]
+        for name in "x.npy", "label.npy":  # of training: not needed
+            self.write(name, b"")
+        done = self.prun("--ranks", 4, plan, "--eval", "--load", "w.safetensors", "--metrics", "m.jsonl")
+        self.assertEqual(done.out, "eval: loss is %s (37 rows)\n" % last[2])
+        line = json.loads(self.read("m.jsonl"))
+        self.assertEqual((line["eval"], line["rows"], repr(line["loss"])), (True, 37, last[2]))
+        self.write("held_x.npy", npy(self.x[:36]))
+        self.assertIn("36", self.prun("--ranks", 4, plan, "--eval", "--load", "w.safetensors", code=3).err)
+
+    def test_a_resumed_run_says_where_it_stands(self):
+        plan = self.plan(2, edit=lambda text: text.replace("epochs    = 3;", "epochs    = 3;\n    checkpoint every epoch;"))
+        last = EVAL.findall(self.prun("--ranks", 2, plan).out)[-1]
+        done = self.prun("--ranks", 2, plan, "--eval", "--resume", "latest")
+        self.assertEqual(done.out, "epoch: 3, eval: loss is %s (37 rows)\n" % last[2])
+
+    def test_evaluations_come_when_the_block_says(self):
+        places = lambda **how: [m[:2] for m in EVAL.findall(self.prun("--ranks", 2, self.plan(2, **how), "--metrics", "m.jsonl").out)]
+        self.assertEqual(places(every="end"), [("3", "")])
+        self.assertEqual(places(every="never"), [])
+        self.assertEqual(places(every="2"), [("1", ""), ("2", ""), ("3", "")])  # two steps an epoch
+        self.assertEqual(places(every="3"), [("2", "1"), ("3", "")])
+        lines = [json.loads(line) for line in self.read("m.jsonl").decode().splitlines()]
+        self.assertEqual([line["global_step"] for line in lines if line.get("eval")], [3, 6])
+
+    def test_training_is_the_same_with_and_without(self):
+        losses = set()
+        for edit in (lambda text: text), (lambda text: re.sub(r"(?s)eval \{.*?\}\n", "", text)):
+            done = self.prun("--ranks", 4, self.plan(4, shard="((2, 2), (2, 1))", edit=edit))
+            losses.add(tuple(done.texts()))
+            self.assertEqual(len(re.findall(r"sent per rank and step: (\d+) bytes.*at most \1\)", done.out)), 1, done)
+        self.assertEqual(len(losses), 1)
+
+    def test_one_rank_verifies_it(self):
+        one = self.plan(1, name="one")
+        done = self.prun("--ranks", 4, self.plan(4), "--verify=" + one)
+        self.assertIn("verified: 6 steps", done.out)
+        plan = self.plan(4, name="other", edit=lambda text: text.replace("held_x", "x").replace("held_label", "label"))
+        self.assertIn("of another net", self.prun("--ranks", 4, plan, "--verify=" + one, code=1).err)
+
+    def test_random_data_is_the_same_rows_each_time(self):
+        edit = lambda text: re.sub(r"data    = npy\(.*?\);", "data = normal(seed = 7); steps = 3;", text)
+        alone = set()
+        for ranks in 1, 2, 4:
+            plan = self.plan(ranks, edit=edit)
+            found = EVAL.findall(self.prun("--ranks", ranks, plan, "--save", "w.safetensors").out)
+            self.assertEqual(found[0][4], "48")
+            again = EVAL.findall(self.prun("--ranks", ranks, plan, "--eval", "--load", "w.safetensors").out)
+            self.assertEqual(again[0][2], found[-1][2])
+            alone.add(round(float(again[0][2]), 4))
+        self.assertEqual(len(alone), 1)
+
+    def test_a_net_without_the_block_is_not_evaluated(self):
+        plan = self.plan(1, edit=lambda text: re.sub(r"(?s)eval \{.*?\}\n", "", text))
+        for words in ("--eval",), ("--predict", "y.npy"):
+            self.assertIn("no eval block", self.prun(*words, plan, code=2).err)
+
+    def test_processes_write_one_file(self):
+        if harness.mpirun is None:
+            self.skipTest("no mpirun")
+        plan = self.plan(4, shard="((2, 2), (2, 1))", batch=10)
+        self.prun("--ranks", 4, plan, "--save", "w.safetensors")
+        done = harness.run([harness.mpirun, "-n", 4, harness.prun, plan, "--load", "w.safetensors", "--predict", "y.npy"], cwd=self.folder)
+        self.assertEqual(done.code, 0, done)
+        weights = tensors(self.read("w.safetensors"))
+        self.check_predictions("y.npy", weights)
+        self.assertAlmostEqual(float(EVAL.findall(done.out)[0][2]), self.expected(weights), delta=1e-6)
+
+
+if __name__ == "__main__":
+    harness.main()
