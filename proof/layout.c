@@ -505,6 +505,7 @@ static bool group_check(const DigitSet *set, const Sample *sample, char *why, si
 
 void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, Shape *alike) {
     *alike = *shape;
+    if (layout_is_partial(from)) return;
     for (int d = 0; d < shape->ndim; d++) {
         int64_t a = 1, b = 1, least;
         for (int i = 0; i < layout_count(from, d); i++) a *= layout_list(from, d)[i].size;
