@@ -101,7 +101,10 @@ bool cells_define(Lower *lower, const Block *blocks) {
     for (const Block *block = blocks; block; block = block->next) {
         if (block->kind != BLOCK_CELL) continue;
         SourcePlace place = lower_enter(lower, block->file, block->directory);
-        ok &= cell_define(lower, block);
+        bool defined = cell_define(lower, block);
+        Symbol *symbol = names_find(&lower->cells, block->name);
+        if (!defined && symbol) symbol->kind = SYMBOL_FAILED; /* calls of it say nothing */
+        ok &= defined;
         lower_leave(lower, place);
     }
     return ok;
@@ -274,7 +277,7 @@ static bool body_lower(Lower *lower, Frame *frame, const Expr *call, Operand *ar
 
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
     Operand arguments[MAX_PARAMETERS] = {{0}};
-    if (calls_itself(lower, cell, call) || !lower_work(lower, call->loc) || !room_for_node(lower, call->loc)) return false;
+    if (names_find(&lower->cells, cell->name)->kind == SYMBOL_FAILED || calls_itself(lower, cell, call) || !lower_work(lower, call->loc) || !room_for_node(lower, call->loc)) return false;
     const char *outer_path = lower->path;
     int outer_wanted = lower->nresults;
     if (!path && !(path = nested_path(lower, cell, call->loc))) return false;

@@ -241,16 +241,11 @@ static void align_groups(Format *format) {
 
 /* ---------------------------------------------------------------- writing */
 
-/* A bracket that is open: where lines in it begin. */
-typedef struct Bracket {
-    int column;
-} Bracket;
-
 typedef struct Writer {
     Text *out;
     Format *format;
     int column;
-    VEC(Bracket) brackets;
+    VEC(int) brackets; /* of those that are open: the column in which lines in it begin */
 } Writer;
 
 static void put_spaces(Writer *writer, int n) {
@@ -285,7 +280,7 @@ static void put_statement(Writer *writer, const Line *line) {
     for (int i = line->first; i < line->end; i++) {
         const Lexeme *piece = &pieces[i];
         bool glued = is_one(piece, "{;") || is(piece, "else");
-        int inner = writer->brackets.n ? writer->brackets.at[writer->brackets.n - 1].column : line->indent + INDENT;
+        int inner = writer->brackets.n ? writer->brackets.at[writer->brackets.n - 1] : line->indent + INDENT;
         if (i > line->first && (must_break || (piece->newlines && !glued)))
             put_line_break(writer, inner);
         else if (i > line->first)
@@ -294,7 +289,8 @@ static void put_statement(Writer *writer, const Line *line) {
         must_break = piece->comment;
         if (is_one(piece, "([")) {
             bool hangs = i + 1 < line->end && !pieces[i + 1].newlines && !pieces[i + 1].comment;
-            vec_push(writer->format->arena, &writer->brackets, (Bracket){hangs ? writer->column : inner + (writer->brackets.n ? INDENT : 0)});
+            int column = hangs ? writer->column : inner + (writer->brackets.n ? INDENT : 0);
+            vec_push(writer->format->arena, &writer->brackets, column);
         }
         if (is_one(piece, ")]") && writer->brackets.n > 0) writer->brackets.n--;
     }

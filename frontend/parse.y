@@ -223,11 +223,15 @@ statement
         $$->body = $8.first;
     }
     | FOR NAME IN expr DOTS expr '{' statements error '}' { $$ = statement_new(parse, STATEMENT_FOR, $2, @2); yyerrok; }
+    | FOR error '{' statements '}' { $$ = statement_new(parse, STATEMENT_IF, NULL, @1); yyerrok; }
+    | FOR error ';' { STOP_IF_STOPPED; $$ = statement_new(parse, STATEMENT_IF, NULL, @1); yyerrok; }
     | if
     ;
 
 if
-    : IF expr '{' statements '}' else {
+    : IF error '{' statements '}' else { $$ = statement_new(parse, STATEMENT_IF, NULL, @1); yyerrok; }
+    | IF error ';' { STOP_IF_STOPPED; $$ = statement_new(parse, STATEMENT_IF, NULL, @1); yyerrok; }
+    | IF expr '{' statements '}' else {
         $$ = statement_new(parse, STATEMENT_IF, NULL, @1);
         $$->value = $2;
         $$->body = $4.first;

@@ -78,7 +78,8 @@ bool hints_read(Lower *lower, const Block *blocks) {
     bool ok = true;
     for (int i = 0; i < flags->nshards; i++) {
         Parse *parse = arena_alloc(lower->arena, sizeof *parse);
-        int file = diags_add_file(lower->diags, "--shard", flags->shard[i], strlen(flags->shard[i])), n = lower->hints.n;
+        const char *name = flags->nshards == 1 ? "--shard" : arena_printf(lower->arena, "--shard %d", i + 1);
+        int file = diags_add_file(lower->diags, name, flags->shard[i], strlen(flags->shard[i])), n = lower->hints.n;
         ok = parse_text(parse, lower->arena, lower->diags, file, PARSE_HINT, NULL) && add_patterns(lower, parse->hint, NULL, file) && ok;
         for (; n < lower->hints.n; n++)
             lower->hints.at[n].given.flag = true;

@@ -312,7 +312,9 @@ static void hint_for(const Parse *parse, const char *unexpected, const char *con
     const char *before = parse->text + previous.begin;
     int nbefore = previous.end - previous.begin;
     bool wants_equals = among(expected, n, "'='");
-    if (wants_equals && among(expected, n, "'('"))
+    if (parse->hints_open || parse->kind == PARSE_HINT)
+        diag_hint(parse->diags, "a hint is a path and a strategy: layer.*.fc1 = ((2, 4), (4, 1));");
+    else if (wants_equals && among(expected, n, "'('"))
         diag_hint(parse->diags, "a setting is written name = value;");
     else if (wants_equals && !strcmp(unexpected, "':'"))
         diag_hint(parse->diags, "a declaration starts with input, param or const: input x : f32[16, 32];");

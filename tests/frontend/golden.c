@@ -2,12 +2,14 @@
  *
  *   golden DIR [--bless]      --bless writes the .err files anew: read the diff
  *
- * A first line `# flags: --ranks 2 --mode auto --replicas 4 -D batch=8` says how a file is compiled; else for 8 ranks. */
+ * What they import lies in DIR/parts. A first line `# flags: --ranks 2 --mode auto --replicas 4 -D batch=8 --hints FILE --shard HINT` (a hint without
+ * spaces) says how a file is compiled; else for 8 ranks. */
 #include "frontend/frontend.h"
 
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_WORDS = 32, MAX_TEXT = 1 << 20 };
 
@@ -20,6 +22,9 @@ static void read_flags(Arena *arena, const char *text, Overrides *flags) {
     int64_t *values = arena_alloc(arena, MAX_WORDS * sizeof *values);
     flags->define_name = names;
     flags->define_value = values;
+    const char **shards = arena_alloc(arena, MAX_WORDS * sizeof *shards), **hints = arena_alloc(arena, MAX_WORDS * sizeof *hints);
+    flags->shard = shards;
+    flags->hint_file = hints;
     for (char *flag = strtok_r(line, " ", &rest); flag; flag = strtok_r(NULL, " ", &rest)) {
         char *value = strtok_r(NULL, " ", &rest), *equals = value ? strchr(value, '=') : NULL;
         if (!value) break;
@@ -29,6 +34,8 @@ static void read_flags(Arena *arena, const char *text, Overrides *flags) {
         if (!strcmp(flag, "--search")) flags->search = value;
         if (!strcmp(flag, "--dataset")) flags->dataset = value;
         if (!strcmp(flag, "--gradients")) flags->gradients = value;
+        if (!strcmp(flag, "--shard") && flags->nshards < MAX_WORDS) shards[flags->nshards++] = value;
+        if (!strcmp(flag, "--hints") && flags->nhint_files < MAX_WORDS) hints[flags->nhint_files++] = value;
         if (strcmp(flag, "-D") != 0 || !equals || flags->ndefines == MAX_WORDS) continue;
         names[flags->ndefines] = arena_copy(arena, value, (size_t)(equals - value));
         values[flags->ndefines++] = strtoll(equals + 1, NULL, 10);
@@ -87,7 +94,8 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     bool bless = argc > 2 && !strcmp(argv[2], "--bless");
-    DIR *directory = opendir(argv[1]);
+    /* In it, so that messages hold no folder's name. */
+    DIR *directory = chdir(argv[1]) == 0 ? opendir(".") : NULL;
     if (!directory) {
         perror(argv[1]);
         return EXIT_ENVIRONMENT;
@@ -103,7 +111,7 @@ int main(int argc, char **argv) {
     if (files.n) qsort(files.at, (size_t)files.n, sizeof *files.at, by_name);
     int failed = 0;
     for (int i = 0; i < files.n; i++)
-        failed += !check(argv[1], files.at[i], bless);
+        failed += !check(".", files.at[i], bless);
     printf("%d of %d differ\n", failed, files.n);
     arena_finish(&arena);
     return failed || files.n == 0;

@@ -1,0 +1,80 @@
+#include "tests/frontend/compile.h"
+
+#define CELLS \
+    "cell fc(x, out) { param weight : f32[size(x, -1), out] = normal(0.1); return matmul(x, weight); }\n" \
+    "cell block(x) { fc1 = fc(x, 64); fc2 = fc(relu(fc1), 32); return fc2; }\n"
+#define BODY "h = x;\nfor layer in 0..3 { h = block(h); }\nlast = relu(h);"
+
+static void compile_hints(Compiled *c, const char *text, int nshards, const char *const *shards) {
+    Overrides flags = {.nranks = 8, .nshards = nshards, .shard = shards};
+    compile_with(c, text, strlen(text), &flags);
+}
+
+static int count_hints(const Graph *graph) {
+    int n = 0;
+    for (int i = 0; i < graph->nodes.n; i++)
+        n += graph->nodes.at[i].hint != NULL;
+    for (int i = 0; i < graph->states.n; i++)
+        n += graph->states.at[i].hint != NULL;
+    for (int i = 0; i < graph->inputs.n; i++)
+        n += graph->inputs.at[i].hint != NULL;
+    return n;
+}
+
+static void expect_hints(const char *hints, int n) {
+    char text[4096];
+    Compiled c;
+    snprintf(text, sizeof text, "%shints { %s }\n", CELLS NET(BODY), hints);
+    compile(&c, text, 8);
+    expect_accepted(&c);
+    cr_expect_eq(count_hints(&c.graph), n, "%s: %d", hints, count_hints(&c.graph));
+    compiled_finish(&c);
+}
+
+Test(patterns, match_names_pieces_and_any_number_of_names) {
+    expect_hints("h.*.fc1 = ((8, 1), (1, 1));", 3);
+    expect_hints("h.1.fc1 = ((8, 1), (1, 1));", 1);
+    expect_hints("**.fc1 = ((8, 1), (1, 1));", 3);
+    expect_hints("h.*.fc* = ((8, 1), (1, 1));", 6);
+    expect_hints("*.0.*1 = ((8, 1), (1, 1));", 1);
+    expect_hints("**.weight = (1, 8); x = (8, 1);", 7);
+    expect_hints("h.**.weight = (1, 8); l*t = (8, 1);", 7);
+    expect_hints("h.**.fc2.**.weight = (1, 8);", 3);
+}
+
+Test(patterns, hints_may_stand_before_the_net_and_use_its_numbers_and_axes) {
+    Compiled c;
+    compile(&c, "hints { **.fc1 = ((dp, -), (-, tp)); last = ((batch, 1)); }\n" CELLS NET(BODY) "parallel { mesh (dp = 2, tp = 4); }\n", 8);
+    expect_accepted(&c);
+    cr_expect(node_named(&c.graph, "h.0.fc1")->hint->named);
+    cr_expect_eq(node_named(&c.graph, "last")->hint->in[0].dim[0].split, 16);
+    compiled_finish(&c);
+}
+
+Test(patterns, flags_go_before_files) {
+    Compiled c;
+    compile_hints(&c, CELLS NET(BODY) "hints { last = (8, 1); }\n", 1, (const char *const[]){"last = (2, 4)"});
+    expect_accepted(&c);
+    cr_expect_eq(node_named(&c.graph, "last")->hint->in[0].dim[1].split, 4);
+    compiled_finish(&c);
+}
+
+Test(patterns, one_that_matches_nothing_is_an_error_with_the_nearest_path) {
+    Compiled c;
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"h.*.fcl=((8,1),(1,1))"});
+    expect_error(&c, 1, 1, "no operator, parameter or input has the path h.*.fcl");
+    cr_expect_str_eq(c.diags.items.at[1].text, "did you mean h.*.fc1?");
+    compiled_finish(&c);
+}
+
+Test(patterns, two_that_differ_are_an_error_with_both_places) {
+    Compiled c;
+    compile(&c, CELLS NET(BODY) "hints {\n h.*.fc1 = ((8, 1), (1, 1));\n h.2.fc1 = ((1, 8), (8, 1)); }\n", 8);
+    expect_error(&c, 15, 12, "a second strategy for h.2.fc1");
+    cr_expect_eq(c.diags.items.at[1].span.line, 14);
+    compiled_finish(&c);
+}
+
+Test(patterns, two_that_agree_are_one) {
+    expect_hints("h.*.fc1 = ((8, 1), (1, 1)); h.2.* = ((8,1),(1,1));", 4);
+}

@@ -1,0 +1,14 @@
+cell a(x) { return b(x); }
+cell b(x) {
+    h = relu(x);
+    return a(h);
+}
+
+net q(batch = 16) {
+    input x : f32[batch, 8];
+    input t : f32[batch, 8];
+    y = a(x);
+    loss mse(y, t);
+}
+
+train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }

@@ -1,0 +1,12 @@
+import "parts/layers.dsl";
+import "parts/layers.dsl";
+
+net q(batch = 16) {
+    input x : f32[batch, 8];
+    input t : f32[batch, 8];
+    y = broken(x);
+    z = brokn(x);
+    loss mse(y, t);
+}
+
+train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }

@@ -1,0 +1,2 @@
+# back
+import "cycle_a.dsl";

@@ -1,0 +1,3 @@
+cell f(x) {
+    return relu(x;
+}

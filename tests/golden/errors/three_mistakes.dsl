@@ -1,0 +1,17 @@
+cell linear(x, out, scale = 0.1) {
+    param weight : f32[size(x, -1), out] = normal(scale);
+    return matmul(x, weight);
+}
+
+net q(batch = 16) {
+    input x : f32[batch, 8];
+    input t : f32[batch, 8];
+    h = linear(x, 8, bias = true);
+    g = linear(h, 8);
+    k = relu(g) + lienar(g, 8);
+    for i in 0..n { k = linear(k, 8); }
+    y = k + relu(w);
+    loss mse(y, t);
+}
+
+train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }
