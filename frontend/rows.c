@@ -103,8 +103,14 @@ static int reduce_rows(Graph *graph, OpCode op, int value, const char *name, Spa
 typedef struct RowLoss {
     Lower *lower;
     const bool *depends;
-    int output; /* the first operand of the first loss met: what the net answers, -1: none */
+    int output, label; /* the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
 } RowLoss;
+
+static void answers(RowLoss *loss, const Node *node) {
+    if (loss->output >= 0) return;
+    loss->output = node->in[0];
+    loss->label = node->op == OP_cross_entropy ? node->in[1] : -1;
+}
 
 static int rows_of(RowLoss *loss, int value, int depth) {
     Graph *graph = loss->lower->graph;
@@ -115,17 +121,18 @@ static int rows_of(RowLoss *loss, int value, int depth) {
     bool composite = node.op == OP_mse || node.op == OP_cross_entropy;
     bool sums = node.op == OP_sum || (composite && node.attr[0].given && strcmp(node.attr[0].text, "sum") == 0);
     if (node.op == OP_mse && rows_has(graph, node.in[0])) {
-        if (loss->output < 0) loss->output = node.in[0];
+        answers(loss, &node);
         int difference = emit(graph, OP_sub, node.in[0], node.in[1], "loss.diff", node.span);
         int square = emit(graph, OP_mul, difference, difference, "loss.square", node.span);
         return reduce_rows(graph, sums ? OP_sum : OP_mean, square, "loss.row", node.span);
     }
     if (node.op == OP_cross_entropy && rows_has(graph, node.in[1])) {
-        if (loss->output < 0) loss->output = node.in[0];
+        answers(loss, &node);
         return reduce_rows(graph, sums ? OP_sum : OP_mean, class_rows(graph, &node, "loss.each"), "loss.row", node.span);
     }
     if ((node.op == OP_sum || node.op == OP_mean) && !node.attr[0].given && rows_has(graph, node.in[0])) {
-        if (loss->output < 0) loss->output = node.in[0];
+        const Node *inner = &graph->nodes.at[graph->values.at[node.in[0]].node];
+        answers(loss, inner->op == OP_cross_entropy ? inner : &node); /* mean(cross_entropy(.., reduction = none)) */
         return reduce_rows(graph, node.op, node.in[0], "loss.row", node.span);
     }
     bool linear = node.op == OP_add || node.op == OP_sub || node.op == OP_neg || (node.op == OP_mul && (!loss->depends[node.in[0]] || !loss->depends[node.in[1]])) ||
@@ -141,17 +148,54 @@ static void report(Lower *lower, const char *name, int value, bool whole) {
     vec_push(lower->arena, &lower->graph->reports, (Report){.name = name, .value = value, .whole = whole});
 }
 
-/* How many rows are answered right: whose class with the highest score is the one that is given. */
+static int numbers(Graph *graph, DType dtype, const double *data, int64_t n, double splat, const char *name, Span span) {
+    TensorType type = {.dtype = dtype, .shape = {.ndim = n > 1 ? 1 : 0, .dim = {n}}};
+    return graph_constant(graph, type, data, splat, name, span);
+}
+
+/* 1 where the class with the highest score, of equal ones the first, is the one that is given; else 0. Each class scores 0, or, where its logit is the
+ * largest, its distance from the end: the given class wins if nothing scores more. All of it is numbers a row where classes are split. */
+static int class_right(Lower *lower, int logits, int label, Span span) {
+    Graph *graph = lower->graph;
+    TensorType type = graph->values.at[logits].type;
+    int64_t classes = type.shape.dim[type.shape.ndim - 1];
+    double *distance = arena_alloc(lower->arena, sizeof *distance * (size_t)classes);
+    for (int64_t c = 0; c < classes; c++)
+        distance[c] = (double)(classes - c);
+    const Attr last[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {-1}}};
+    Attr expand[MAX_ATTRS] = {last[0], {.given = true, .n = type.shape.ndim - type.hidden}};
+    for (int d = 0; d < expand[1].n; d++)
+        expand[1].ints[d] = type.shape.dim[d + type.hidden];
+    int ranking = replicate(lower, numbers(graph, type.dtype, distance, classes, 0, "accuracy.ranking", span), NULL, span);
+    int half = replicate(lower, numbers(graph, type.dtype, NULL, 1, 0.5, "accuracy.half", span), NULL, span);
+    int most = graph_emit(graph, OP_max, &logits, 1, last, "accuracy.max", span);
+    most = graph_emit(graph, OP_sum_grad, &most, 1, expand, "accuracy.most", span); /* beside every logit */
+    int score = emit(graph, OP_mul, emit(graph, OP_max_mask, logits, most, "accuracy.mask", span), ranking, "accuracy.score", span);
+    int best = graph_emit(graph, OP_max, &score, 1, last, "accuracy.best", span);
+    int own = emit(graph, OP_pick, score, label, "accuracy.own", span);
+    int above = emit(graph, OP_sub, best, half, "accuracy.above", span); /* logits that are no numbers: nothing scores, and nothing is right */
+    above = graph_emit(graph, OP_relu, &above, 1, NULL, "accuracy.above", span);
+    return emit(graph, OP_max_mask, own, emit(graph, OP_add, above, half, "accuracy.least", span), "accuracy.right", span);
+}
+
+/* How many rows are answered right; of a row with several answers the share of those. */
 static bool rows_accuracy(Lower *lower, const RowLoss *loss, int weight) {
-    (void)loss, (void)weight;
-    diag_error(lower->diags, lower->accuracy, "accuracy is for classes, and the loss of net %s is no cross_entropy of them", lower->graph->name);
-    diag_hint(lower->diags, "metrics = loss;");
-    return false;
+    Graph *graph = lower->graph;
+    Span span = lower->accuracy;
+    if (loss->label < 0) {
+        diag_error(lower->diags, span, "accuracy is for classes, and the loss of net %s is no cross_entropy of them", graph->name);
+        diag_hint(lower->diags, "metrics = loss; or loss cross_entropy(logits, label) with class indices as labels");
+        return false;
+    }
+    int right = reduce_rows(graph, OP_mean, class_right(lower, loss->output, loss->label, span), "accuracy.row", span);
+    int weighted = emit(graph, OP_mul, right, weight, "accuracy.rows", span);
+    report(lower, "accuracy", graph_emit(graph, OP_sum, &weighted, 1, NULL, "accuracy", span), true);
+    return true;
 }
 
 bool rows_report(Lower *lower, Loc loc, int prediction) {
     Graph *graph = lower->graph;
-    RowLoss loss = {.lower = lower, .depends = depends_on_data(lower), .output = -1};
+    RowLoss loss = {.lower = lower, .depends = depends_on_data(lower), .output = -1, .label = -1};
     Span span = graph->nodes.at[graph->values.at[graph->loss].node].span;
     int rows = loss.depends[graph->loss] ? rows_of(&loss, graph->loss, 0) : -1;
     if (rows < 0) {

@@ -3,6 +3,7 @@
 The expected numbers are computed here, in double precision, from the parameters that the run saved.
 """
 import json
+import math
 import random
 import re
 import struct
@@ -228,6 +229,44 @@ class Evaluation(harness.Case):
         plan = self.plan(1, edit=lambda text: re.sub(r"(?s)eval \{.*?\}\n", "", text))
         for words in ("--eval",), ("--predict", "y.npy"):
             self.assertIn("no eval block", self.prun(*words, plan, code=2).err)
+
+    CLASSES = 5
+
+    def classify(self, ranks, shard="", init="normal(0.5)", batch=10, lr=0.5):
+        """A net of classes: plan, rows, labels."""
+        draw = random.Random(9)
+        labels = [draw.randrange(self.CLASSES) for _ in range(self.HELD)]
+        integers = lambda values: npy([[v] for v in values]).replace(b"<f4", b"<i4").replace(b"(%d, 1)" % len(values), b"(%d,)  " % len(values))[:-4 * len(values)]
+        self.write("held_label.npy", integers(labels) + struct.pack("<%di" % len(labels), *labels))
+        train = [draw.randrange(self.CLASSES) for _ in range(32)]
+        self.write("label.npy", integers(train) + struct.pack("<%di" % len(train), *train))
+        edit = lambda text: (text.replace("label : f32[batch, out_dim]", "label : i32[batch]").replace("out_dim = 4", "out_dim = 5")
+                             .replace("metrics = loss", "metrics = loss, accuracy").replace("normal(0.5);\n    h", init + ";\n    h").replace("lr = 0.1", "lr = %r" % lr)
+                             .replace("y = matmul(a, w2)", "y = matmul(a, w2)" + (shard and " shard " + shard)))
+        return self.plan(ranks, loss="cross_entropy(y, label)", batch=batch, edit=edit), labels
+
+    def test_accuracy_counts_every_row_once(self):
+        for ranks, shard in (1, ""), (2, ""), (3, ""), (4, "((2, 1), (1, 2))"), (8, "((2, 2), (2, 2))"), (8, "((1, 2), (2, 4))"):
+            plan, labels = self.classify(ranks, shard)
+            done = self.prun("--ranks", ranks, plan, "--save", "w.safetensors")
+            found = EVAL.findall(done.out)[-1]
+            answers = self.answers(tensors(self.read("w.safetensors")))
+            right = sum(max(range(self.CLASSES), key=lambda c: y[c]) == label for y, label in zip(answers, labels))
+            self.assertGreater(right, 0)
+            self.assertAlmostEqual(float(found[3]), right / self.HELD, places=9, msg=str(done))
+            loss = sum(math.log(sum(math.exp(v) for v in y)) - y[label] for y, label in zip(answers, labels)) / self.HELD
+            self.assertAlmostEqual(float(found[2]), loss, delta=3e-6)
+
+    def test_of_equal_scores_the_first_class_is_the_answer(self):
+        for ranks, shard in (1, ""), (8, "((2, 2), (2, 2))"):
+            plan, labels = self.classify(ranks, shard, init="zeros", lr=0.0)
+            found = EVAL.findall(self.prun("--ranks", ranks, plan).out)[-1]
+            self.assertAlmostEqual(float(found[3]), labels.count(0) / self.HELD, places=9)
+
+    def test_scores_that_are_no_numbers_are_wrong(self):
+        plan, _ = self.classify(4, "((2, 1), (1, 2))", lr=1e30)
+        found = EVAL.findall(self.prun("--ranks", 4, plan).out)[-1]
+        self.assertEqual(found[2:4], ("nan", "0.0"))
 
     def test_processes_write_one_file(self):
         if harness.mpirun is None:
