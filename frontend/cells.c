@@ -34,7 +34,7 @@ const char *path_of(Lower *lower, const char *name, Loc loc) {
 }
 
 /* Calls inside an expression: y.linear, y.linear_2. */
-static const char *nested_path(Lower *lower, const Block *cell, Loc loc) {
+const char *cell_path(Lower *lower, const Block *cell, Loc loc) {
     const char *base = arena_printf(lower->arena, "%s.%s", lower->path, cell->name);
     Symbol *count = names_find(&lower->paths, base);
     if (!count) count = names_insert(&lower->paths, lower->arena, base);
@@ -280,10 +280,8 @@ bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *pa
     if (names_find(&lower->cells, cell->name)->kind == SYMBOL_FAILED || calls_itself(lower, cell, call) || !lower_work(lower, call->loc) || !room_for_node(lower, call->loc)) return false;
     const char *outer_path = lower->path;
     int outer_wanted = lower->nresults;
-    if (!path && !(path = nested_path(lower, cell, call->loc))) return false;
     if (!arguments_lower(lower, cell, call, arguments)) return false;
     if (!lower_deeper(lower, call->loc)) return false;
-    vec_push(lower->arena, &lower->known, path);
 
     Frame frame = {.cell = cell, .call = lower_span(lower, call->loc), .path = path, .given = given, .outer = lower->frame};
     Names names = lower->names;
@@ -319,7 +317,7 @@ bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *pa
 /* return linear(x, 4); all that the call gives. */
 static bool return_call(Lower *lower, const Block *cell, const Expr *call, const Given *given) {
     Frame *frame = lower->frame;
-    const char *path = nested_path(lower, cell, call->loc);
+    const char *path = cell_path(lower, cell, call->loc);
     const Given *chosen;
     return path && hint_choose(lower, path, given, &chosen) && cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
 }

@@ -283,7 +283,9 @@ static int place_argument(Lower *lower, OpCode op, const Expr *call, const Expr 
 static bool lower_cell(Lower *lower, const Block *cell, const Expr *call, Operand *out) {
     Operand results[MAX_OUT];
     int n;
-    if (!cell_call(lower, cell, call, NULL, NULL, results, &n)) return false;
+    const Given *given;
+    const char *path = cell_path(lower, cell, call->loc);
+    if (!path || !hint_choose(lower, path, NULL, &given) || !cell_call(lower, cell, call, path, given, results, &n)) return false;
     if (n != 1) {
         diag_error(lower->diags, lower_span(lower, call->loc), "%s has %d results and cannot be an operand", call->text, n);
         diag_hint(lower->diags, "give each a name: a, b = %s(...);", call->text);

@@ -232,7 +232,7 @@ int replicate(Lower *lower, int value, const char *name, Span span);
 enum {
     MAX_PARAMETERS = 32,  /* of a cell */
     MAX_DEPTH = 1200,     /* levels of calls, blocks and expressions */
-    MAX_WORK = 4000000,   /* expressions and statements lowered in loops and cells */
+    MAX_WORK = 2000000,   /* expressions and statements lowered in loops and cells */
     MAX_ITERATIONS = 100000,
 };
 /* The path of a name that is defined here: encoder.layer.3.query. NULL after a diagnostic. */
@@ -241,7 +241,9 @@ const char *path_of(Lower *lower, const char *name, Loc loc);
 bool lower_deeper(Lower *lower, Loc loc);
 bool cells_define(Lower *lower, const Block *blocks);
 const Block *cell_find(const Lower *lower, const char *name); /* or NULL */
-/* Lowers a call of a cell. path: what its result is called, NULL: stands in an expression. given: its strategy, or NULL. */
+/* The path of a call that stands in an expression. NULL after a diagnostic. */
+const char *cell_path(Lower *lower, const Block *cell, Loc loc);
+/* Lowers a call of a cell. path: what its result is called. given: its strategy, or NULL. */
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults);
 bool return_lower(Lower *lower, const Statement *statement);
 

@@ -1,0 +1,32 @@
+cell a0(x) { return relu(x); }
+cell a1(x) { return a0(a0(a0(x))); }
+cell a2(x) { return a1(a1(a1(x))); }
+cell a3(x) { return a2(a2(a2(x))); }
+cell a4(x) { return a3(a3(a3(x))); }
+cell a5(x) { return a4(a4(a4(x))); }
+cell a6(x) { return a5(a5(a5(x))); }
+cell a7(x) { return a6(a6(a6(x))); }
+cell a8(x) { return a7(a7(a7(x))); }
+cell a9(x) { return a8(a8(a8(x))); }
+cell a10(x) { return a9(a9(a9(x))); }
+cell a11(x) { return a10(a10(a10(x))); }
+cell a12(x) { return a11(a11(a11(x))); }
+cell a13(x) { return a12(a12(a12(x))); }
+cell a14(x) { return a13(a13(a13(x))); }
+cell a15(x) { return a14(a14(a14(x))); }
+cell a16(x) { return a15(a15(a15(x))); }
+cell a17(x) { return a16(a16(a16(x))); }
+cell a18(x) { return a17(a17(a17(x))); }
+cell a19(x) { return a18(a18(a18(x))); }
+cell a20(x) { return a19(a19(a19(x))); }
+cell a21(x) { return a20(a20(a20(x))); }
+cell a22(x) { return a21(a21(a21(x))); }
+cell a23(x) { return a22(a22(a22(x))); }
+cell a24(x) { return a23(a23(a23(x))); }
+cell a25(x) { return a24(a24(a24(x))); }
+cell a26(x) { return a25(a25(a25(x))); }
+cell a27(x) { return a26(a26(a26(x))); }
+cell a28(x) { return a27(a27(a27(x))); }
+cell a29(x) { return a28(a28(a28(x))); }
+net q { input x : f32[4]; loss mean(a29(x)); }
+train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }
