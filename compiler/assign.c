@@ -21,12 +21,12 @@ static const TensorType *type_of(const Graph *g, int value) {
     return &g->values.at[value].type;
 }
 
-/* The strategy under which the node's tensors lie as `layout` says, read off its result 0 (a leaf, an elementwise operator). */
-static const Strategy *strategy_of_layout(const Graph *g, const Node *node, const Layout *layout) {
+/* The strategy under which a tensor of the node, whose dimensions run over these factors, lies as `layout` says. */
+static const Strategy *strategy_of_factors(const Graph *g, const Node *node, const int8_t *factors, const Layout *layout) {
     Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
     strategy->nfactors = node->rule->nfactors;
     for (int d = 0; d < layout->ndim; d++) {
-        int factor = node->rule->out[0][d];
+        int factor = factors[d];
         assert(factor >= 0 || layout_count(layout, d) == 0);
         for (int i = 0; i < layout_count(layout, d); i++) {
             Digits *digits = &strategy->factor[factor];
@@ -35,6 +35,14 @@ static const Strategy *strategy_of_layout(const Graph *g, const Node *node, cons
         }
     }
     return strategy;
+}
+
+/* Read off its result 0 (a leaf, an elementwise operator), or its operand 0. */
+static const Strategy *strategy_of_layout(const Graph *g, const Node *node, const Layout *layout) {
+    return strategy_of_factors(g, node, node->rule->out[0], layout);
+}
+static const Strategy *strategy_of_operand(const Graph *g, const Node *node, const Layout *layout) {
+    return strategy_of_factors(g, node, node->rule->in[0], layout);
 }
 
 /* ---------------------------------------------------------------- states and inputs */
@@ -108,11 +116,22 @@ static bool split_over(Layout *layout, const Shape *shape, const Digit *digits, 
  * sum then goes straight to the parts (half of an AllReduce), each rank updates its own, and the other half gathers the new values: the same
  * bytes, but an update and slots of 1 / ranks (the optimizer state sharding of ZeRO stage 1, Rajbhandari et al. 2020). Small states are not
  * worth two steps. */
+static const Node *maker_of(const Graph *g, int value) {
+    return &g->nodes.at[g->values.at[value].node];
+}
+
+/* The gradient that an update takes, before it was clipped. */
+static int unclipped(const Graph *g, const Node *update) {
+    int gradient = update->in[op_in(update->op, "g")];
+    const Node *maker = maker_of(g, gradient);
+    return maker->op == OP_clip ? maker->in[0] : gradient;
+}
+
 static const Layout *update_layout(const Compilation *c, Graph *g, const Node *update) {
     const State *state = &g->states.at[updated_state(g, update)];
     const Shape *shape = &state->type.shape;
     if (c->options->whole_updates || shape_elements(shape) * dtype_bytes[state->type.dtype] < SPLIT_UPDATE_BYTES) return state->layout;
-    const Value *gradient = &g->values.at[update->in[update->nin - 1]];
+    const Value *gradient = &g->values.at[unclipped(g, update)];
     const Node *maker = &g->nodes.at[gradient->node];
     Layout partial, split = *state->layout;
     strategy_out_layout(maker, maker->strategy, gradient->index, shape->ndim, &partial);
@@ -122,18 +141,27 @@ static const Layout *update_layout(const Compilation *c, Graph *g, const Node *u
     return graph_layout(g, &split, shape);
 }
 
-/* Updates, and the slots that they alone read, in their layouts. The strategies of gradients are there. */
+/* Updates, the slots that they alone read, and what is done to their gradients, in their layouts. The strategies of gradients are there. */
 static void update_strategies(const Compilation *c, Graph *g) {
+    const Layout **of_gradient = arena_alloc(g->arena, sizeof *of_gradient * (size_t)(g->values.n + 1)); /* what an update wants */
     for (int n = g->nforward; n < g->nodes.n; n++) {
         Node *node = &g->nodes.at[n];
         if (!is_update(node)) continue;
         const Layout *layout = update_layout(c, g, node);
-        for (int i = 1; i + 1 < node->nin; i++) {
-            const Node *read = &g->nodes.at[g->values.at[node->in[i]].node];
+        for (int i = 1; i < op_in(node->op, "g"); i++) {
+            const Node *read = maker_of(g, node->in[i]);
             assert(read->op == OP_read && !g->states.at[read->state].trainable);
             g->states.at[read->state].layout = layout;
         }
         node->strategy = strategy_of_layout(g, node, layout);
+        node->from = STRATEGY_ORIGIN;
+        of_gradient[unclipped(g, node)] = layout;
+    }
+    for (int n = g->nforward; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        if (node->op != OP_sum_squares && node->op != OP_clip) continue;
+        assert(of_gradient[node->in[0]] != NULL);
+        node->strategy = strategy_of_operand(g, node, of_gradient[node->in[0]]);
         node->from = STRATEGY_ORIGIN;
     }
 }
@@ -234,7 +262,8 @@ bool pass_assign(Compilation *c) {
     default_layouts(g);
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (op_table[node->op].op_class != OP_CLASS_LEAF && op_table[node->op].op_class != OP_CLASS_UPDATE) give_strategy(g, n);
+        bool later = node->op == OP_sum_squares || node->op == OP_clip; /* as the update of their gradient */
+        if (!later && op_table[node->op].op_class != OP_CLASS_LEAF && op_table[node->op].op_class != OP_CLASS_UPDATE) give_strategy(g, n);
     }
     update_strategies(c, g);
     for (int n = 0; n < g->nodes.n; n++) {

@@ -26,7 +26,8 @@ static char *users_of_converts(const Compilation *c) {
         users[g->values.at[graph_report(g, k)].node] = BY_OTHER;
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
-        int by = node->op == OP_convert ? users[n] : node->op == OP_write ? BY_WRITE : op_table[node->op].op_class == OP_CLASS_UPDATE ? BY_UPDATE : BY_OTHER;
+        bool updates = op_table[node->op].op_class == OP_CLASS_UPDATE || node->op == OP_clip || node->op == OP_sum_squares;
+        int by = node->op == OP_convert ? users[n] : node->op == OP_write ? BY_WRITE : updates ? BY_UPDATE : BY_OTHER;
         for (int i = 0; i < node->nin; i++)
             users[g->values.at[node->in[i]].node] |= (char)by;
     }

@@ -95,31 +95,82 @@ static int slot_of(Graph *g, int state, const char *suffix) {
     return graph_add_state(g, slot);
 }
 
+/* What the optimizer is told at every update: one number, filled by prun. One input for each element type of parameters. */
+static int told(Graph *g, DType dtype, InputKind kind) {
+    int input = -1;
+    for (int i = 0; i < g->inputs.n; i++)
+        if (g->inputs.at[i].kind == kind && g->inputs.at[i].type.dtype == dtype) input = i;
+    for (int n = g->nforward; input >= 0 && n < g->nodes.n; n++)
+        if (g->nodes.at[n].op == OP_input && g->nodes.at[n].state == input) return g->nodes.at[n].out[0];
+    const char *name = arena_printf(g->arena, "optimizer.%s%s%s", input_kind_name[kind], dtype == F32 ? "" : ".", dtype == F32 ? "" : dtype_name[dtype]);
+    if (input < 0) input = graph_add_input(g, (Input){.name = name, .type = {.dtype = dtype}, .kind = kind});
+    return graph_input(g, input);
+}
+
+/* One row of the operator table for each optimizer: its operands are the parameter, its slots in the order of their names here, the gradient. */
+typedef struct Optimizer {
+    OpCode op;
+    int nslots;
+    const char *slot[2]; /* "w.momentum" */
+    bool counts;         /* takes the number of the update */
+} Optimizer;
+
+static const Optimizer optimizers[NOPTIMIZERS] = {
+    [OPTIMIZER_SGD] = {.op = OP_sgd},
+    [OPTIMIZER_MOMENTUM] = {.op = OP_momentum, .nslots = 1, .slot = {"momentum"}},
+    [OPTIMIZER_ADAM] = {.op = OP_adam, .nslots = 2, .slot = {"m", "v"}, .counts = true},
+    [OPTIMIZER_ADAMW] = {.op = OP_adamw, .nslots = 2, .slot = {"m", "v"}, .counts = true},
+};
+
+static void update_attributes(const Settings *settings, OpCode op, Attr *attr) {
+    const struct {
+        const char *name;
+        double number;
+    } numbers[] = {{"lr", settings->lr}, {"momentum", settings->momentum}, {"beta1", settings->beta1}, {"beta2", settings->beta2}, {"eps", settings->eps}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (op_attr(op, numbers[i].name) >= 0) attr[op_attr(op, numbers[i].name)] = attr_float(numbers[i].number);
+    if (settings->weight_decay != 0) attr[op_attr(op, "weight_decay")] = attr_float(settings->weight_decay);
+}
+
 static void update(Graph *g, int state, int read, int gradient) {
+    const Settings *settings = &g->settings;
+    const Optimizer *optimizer = &optimizers[settings->optimizer];
+    const bool scheduled = settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0;
     Attr attr[MAX_ATTRS] = {{0}};
     Span span = g->states.at[state].span;
-    switch (g->settings.optimizer) {
-    case OPTIMIZER_NONE:
-        return;
-    case OPTIMIZER_SGD: {
-        attr[op_attr(OP_sgd, "lr")] = attr_float(g->settings.lr);
-        int w = graph_emit(g, OP_sgd, (int[]){read, gradient}, 2, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name), span);
-        graph_write_state(g, state, w, span);
-        return;
+    DType dtype = g->states.at[state].type.dtype;
+    int in[MAX_IN] = {read}, nin = 1, slot[2];
+    for (int s = 0; s < optimizer->nslots; s++) {
+        slot[s] = slot_of(g, state, optimizer->slot[s]);
+        in[nin++] = graph_read_state(g, slot[s], 0, g->states.at[slot[s]].name, span);
     }
-    case OPTIMIZER_MOMENTUM: {
-        attr[op_attr(OP_momentum, "lr")] = attr_float(g->settings.lr);
-        attr[op_attr(OP_momentum, "momentum")] = attr_float(g->settings.momentum);
-        int slot = slot_of(g, state, "momentum");
-        int v = graph_read_state(g, slot, 0, g->states.at[slot].name, span);
-        int w = graph_emit(g, OP_momentum, (int[]){read, v, gradient}, 3, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name),
-                           span);
-        int new_v = g->nodes.at[g->values.at[w].node].out[1];
-        graph_write_state(g, state, w, span);
-        graph_write_state(g, slot, new_v, span);
-        return;
+    in[nin++] = gradient;
+    if (optimizer->counts) in[nin++] = told(g, dtype, INPUT_UPDATE);
+    if (scheduled) in[nin++] = told(g, dtype, INPUT_RATE);
+    update_attributes(settings, optimizer->op, attr);
+    int w = graph_emit(g, optimizer->op, in, nin, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name), span);
+    int node = g->values.at[w].node;
+    graph_write_state(g, state, w, span);
+    for (int s = 0; s < optimizer->nslots; s++)
+        graph_write_state(g, slot[s], g->nodes.at[node].out[1 + s], span);
+}
+
+/* The gradient of every state, scaled down together so that their norm is at most settings.clip: PyTorch's clip_grad_norm_. Each gradient is
+ * complete here, and its squares are counted once however it is split (assign gives these nodes the layout of the update). */
+static void clip_gradients(Graph *g, int *gradient, int nstates) {
+    int sum = -1;
+    Attr attr[MAX_ATTRS] = {{0}};
+    attr[op_attr(OP_clip, "norm")] = attr_float(g->settings.clip);
+    for (int s = 0; s < nstates; s++) {
+        if (gradient[s] < 0) continue;
+        Span span = g->states.at[s].span;
+        int squares = graph_emit(g, OP_sum_squares, &gradient[s], 1, NULL, arena_printf(g->arena, "norm2_%s", g->states.at[s].name), span);
+        sum = sum < 0 ? squares : graph_emit(g, OP_add, (int[]){sum, squares}, 2, NULL, "norm2", span);
     }
-    }
+    for (int s = 0; s < nstates; s++)
+        if (gradient[s] >= 0)
+            gradient[s] = graph_emit(g, OP_clip, (int[]){gradient[s], sum}, 2, attr, arena_printf(g->arena, "clipped_%s", g->states.at[s].name),
+                                     g->states.at[s].span);
 }
 
 /* The gradient of a state: of all the values that read it. *read is the first of them; -1: the loss does not depend on the state. */
@@ -162,11 +213,12 @@ void graph_differentiate(Graph *g) {
             first_read[node->state] = n;
         }
     }
-    for (int s = 0; s < nstates; s++) {
-        int read = -1;
-        int gradient = g->states.at[s].trainable ? state_gradient(g, grad, s, first_read, next_read, &read) : -1;
-        if (gradient >= 0) update(g, s, read, gradient);
-    }
+    int *gradient = arena_alloc(g->arena, sizeof *gradient * (size_t)(nstates + 1)), *read = arena_alloc(g->arena, sizeof *read * (size_t)(nstates + 1));
+    for (int s = 0; s < nstates; s++)
+        gradient[s] = g->states.at[s].trainable ? state_gradient(g, grad, s, first_read, next_read, &read[s]) : -1;
+    if (g->settings.clip > 0) clip_gradients(g, gradient, nstates);
+    for (int s = 0; s < nstates; s++)
+        if (gradient[s] >= 0) update(g, s, read[s], gradient[s]);
 }
 
 bool pass_autodiff(Compilation *c) {

@@ -11,7 +11,7 @@
  *   patterns.c  hints by path
  *   parallel.c  the parallel block, and the flags that override it
  *   eval.c      the eval block; rows.c: losses row by row
- *   train.c     the train block; data.c: where inputs come from
+ *   train.c     the train block; data.c: where inputs come from; optimizer.c: how parameters change
  *   lower.c     the net; frontend_compile
  *
  * A function that returns bool returns false after a diagnostic. */
@@ -308,6 +308,12 @@ bool eval_order(Lower *lower, const Expr *value);
 bool eval_last(Lower *lower, const Expr *value);
 /* Settings that only make sense together; before them the block's are evaluated. steps_given: the block says how many. */
 bool data_complete(Lower *lower, const Block *block, bool steps_given);
+
+/* ---------------------------------------------------------------- optimizer.c */
+
+bool eval_optimizer(Lower *lower, const Expr *value);
+bool eval_schedule(Lower *lower, const Expr *value);
+bool eval_clip(Lower *lower, const Expr *value);
 
 /* ---------------------------------------------------------------- log.c */
 

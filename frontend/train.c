@@ -1,7 +1,6 @@
 #include "frontend/lower.h"
 
 #include <assert.h>
-#include <float.h>
 #include <string.h>
 
 bool call_builtin(Lower *lower, const Expr *value, const char *what, const Builtin *builtins, int n, const char *hint) {
@@ -30,38 +29,6 @@ bool call_builtin(Lower *lower, const Expr *value, const char *what, const Built
     else
         diag_hint(lower->diags, "%s", hint);
     return false;
-}
-
-/* ---------------------------------------------------------------- optimizer */
-
-static bool eval_rate(Lower *lower, const Expr *value, const char *const *parameters, int n, double *const *out) {
-    const Expr *argument[2];
-    if (!call_arguments(lower, value, parameters, n, n, argument)) {
-        diag_hint(lower->diags, n == 1 ? "optimizer = sgd(lr = 0.1);" : "optimizer = momentum(lr = 0.1, momentum = 0.9);");
-        return false;
-    }
-    for (int i = 0; i < n; i++)
-        if (!real_eval(lower, argument[i], parameters[i], 0, i == 0 ? DBL_MAX : 1, out[i])) return false;
-    return true;
-}
-
-static bool eval_sgd(Lower *lower, const Expr *value) {
-    static const char *const parameters[] = {"lr"};
-    Settings *settings = &lower->graph->settings;
-    settings->optimizer = OPTIMIZER_SGD;
-    return eval_rate(lower, value, parameters, 1, (double *[]){&settings->lr});
-}
-
-static bool eval_momentum(Lower *lower, const Expr *value) {
-    static const char *const parameters[] = {"lr", "momentum"};
-    Settings *settings = &lower->graph->settings;
-    settings->optimizer = OPTIMIZER_MOMENTUM;
-    return eval_rate(lower, value, parameters, 2, (double *[]){&settings->lr, &settings->momentum});
-}
-
-static bool eval_optimizer(Lower *lower, const Expr *value) {
-    static const Builtin builtins[] = {{"sgd", eval_sgd}, {"momentum", eval_momentum}, {"adam", NULL}, {"adamw", NULL}};
-    return call_builtin(lower, value, "optimizer", builtins, 4, "optimizer = sgd(lr = 0.1); or momentum(lr = 0.1, momentum = 0.9);");
 }
 
 /* ---------------------------------------------------------------- numbers */
@@ -101,12 +68,13 @@ static bool eval_keep(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "keep", 1, INT32_MAX, &lower->graph->settings.keep);
 }
 
-enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, CHECKPOINT, KEEP, LOG, NTRAIN };
+enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, CHECKPOINT, KEEP, LOG, SCHEDULE, CLIP, NTRAIN };
 const Setting train_settings[] = {
     [DATA] = {"data", eval_data},    [OPTIMIZER] = {"optimizer", eval_optimizer}, [EPOCHS] = {"epochs", eval_epochs},
     [STEPS] = {"steps", eval_steps}, [LOG_EVERY] = {"log_every", eval_log_every}, [SEED] = {"seed", eval_seed},
     [ORDER] = {"order", eval_order}, [LAST] = {"last", eval_last},
-    [CHECKPOINT] = {"checkpoint", eval_checkpoint}, [KEEP] = {"keep", eval_keep}, [LOG] = {"log", eval_log}};
+    [CHECKPOINT] = {"checkpoint", eval_checkpoint}, [KEEP] = {"keep", eval_keep}, [LOG] = {"log", eval_log},
+    [SCHEDULE] = {"schedule", eval_schedule}, [CLIP] = {"clip", eval_clip}};
 const int ntrain_settings = NTRAIN;
 
 bool train_lower(Lower *lower, const Block *block) {

@@ -278,7 +278,7 @@ void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to);
 
 /* ---------------------------------------------------------------- ops.def, rule.c */
 
-enum { MAX_IN = 8, MAX_OUT = 8, MAX_ATTRS = 4, MAX_FACTORS = 12 };
+enum { MAX_IN = 8, MAX_OUT = 8, MAX_ATTRS = 5, MAX_FACTORS = 12 };
 
 typedef enum { ATTR_NONE, ATTR_BOOL, ATTR_INT, ATTR_FLOAT, ATTR_INTS, ATTR_TEXT } AttrKind;
 typedef struct AttrSpec {
@@ -353,6 +353,7 @@ typedef struct Op {
     const char *letters;       /* "...->..."; or: */
     RuleFn *rule;
     bool variadic;             /* the last operand may be repeated, up to MAX_IN operands in all (concat) */
+    bool optional;             /* the last operand may be left out */
     bool divided;              /* one result or more, up to MAX_OUT: its rule says how many (split) */
     Linear linear;
     Reduction reduction;       /* what the partial results owe when a contracted factor is split; sum when not said */
@@ -374,12 +375,13 @@ typedef enum OpCode {
 extern const Op op_table[NOPS];
 int op_find(const char *name);               /* OpCode, or -1 */
 int op_attr(OpCode op, const char *name);    /* index, or -1 */
-int op_nin(OpCode op);                       /* operands named in the row; a variadic operator may have more */
+int op_nin(OpCode op);                       /* operands named in the row; a variadic operator may have more, an optional operand may be missing */
 bool op_takes(OpCode op, int nin);           /* whether the operator may have so many operands */
 int op_nout(OpCode op);                      /* results named in the row */
 char op_type(OpCode op, bool result, int k); /* the letter of Op.types of operand or result k; 't' where the row has none */
 bool op_gives(OpCode op, int nout);          /* whether the operator may have so many results */
 void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a"; of a repeated operand the last name of the row */
+int op_in(OpCode op, const char *name);      /* the operand of this name, or -1: "g" is the gradient of an update */
 /* Shape inference and factors of an operator on global operand types, hidden dimension included: it becomes factor 0 of every operand
  * and result. */
 bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
@@ -485,8 +487,10 @@ typedef struct DataFile {
     int64_t offset;                /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
     const char *stored;            /* raw: "u8", "i8", "i16", "i32", "i64", "f32", "f64": its elements, little-endian */
 } DataFile;
-/* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch. */
-typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, NINPUT_KINDS } InputKind;
+/* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch; of the optimizer, one number
+ * each: what the schedule multiplies the learning rate by at this update, and the number of the update, from 1. */
+typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, INPUT_RATE, INPUT_UPDATE, NINPUT_KINDS } InputKind;
+static inline bool input_is_of_batch(InputKind kind) { return kind == INPUT_DATA || kind == INPUT_ROW_WEIGHT; }
 extern const char *const input_kind_name[NINPUT_KINDS];
 
 typedef struct Input {
@@ -515,7 +519,15 @@ typedef enum { LAST_DROP, LAST_PAD, LAST_SHORT, NLASTS } Last;
 extern const char *const last_name[NLASTS];
 typedef enum { EVAL_NEVER, EVAL_EPOCH, EVAL_STEPS, EVAL_END, NEVALS } EvalWhen;
 extern const char *const eval_name[NEVALS];
-typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM } OptimizerKind;
+typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, NOPTIMIZERS } OptimizerKind;
+typedef enum { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, NSCHEDULES } ScheduleKind;
+extern const char *const schedule_name[NSCHEDULES];
+/* How the learning rate goes: schedule_rate. */
+typedef struct Schedule {
+    ScheduleKind kind;
+    int64_t warmup; /* updates in which it rises from 0; 0: none */
+    double end;     /* linear, cosine: what it ends with, as a share of the optimizer's lr */
+} Schedule;
 extern const char *const mode_name[NMODES];
 
 #define BUCKET_BYTES ((int64_t)25 << 20) /* DDP's default */
@@ -538,6 +550,10 @@ typedef struct Settings {
     uint64_t seed;                 /* of initial values */
     OptimizerKind optimizer;
     double lr, momentum;
+    double beta1, beta2, eps;      /* adam, adamw */
+    double weight_decay;           /* sgd, momentum, adam: added to the gradient, times the parameter; adamw: shrinks the parameter; 0: none */
+    Schedule schedule;
+    double clip;                   /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
     int64_t epochs, steps, log_every; /* steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
     const char *log;               /* template of the line of a loss; NULL or "": MindSpore's line */
     int64_t log_rank;              /* whose losses it prints; -1: all ranks' */

@@ -9,10 +9,11 @@ const char *const init_name[] = {"zeros", "ones", "normal", "uniform", "literal"
 const char *const dataset_name[] = {"auto", "data_parallel", "full_batch", "explicit"};
 const char *const data_name[] = {"none", "numpy_rand", "per_rank", "files", "normal", "uniform"};
 const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw"};
-const char *const input_kind_name[] = {"data", "row_weight"};
+const char *const input_kind_name[] = {"data", "row_weight", "rate", "update"};
 const char *const last_name[] = {"drop", "pad", "short"};
 const char *const eval_name[] = {"never", "epoch", "steps", "end"};
-const char *const optimizer_name[] = {"none", "sgd", "momentum"};
+const char *const schedule_name[] = {"constant", "linear", "cosine"};
+const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw"};
 
 /* ---------------------------------------------------------------- tokens */
 
@@ -239,6 +240,27 @@ void print_head(Printing *printing) {
     text_printf(text, "\nranks %d\nreplicas %d\n", graph->nranks, graph->replicas);
 }
 
+static void put_number(Text *text, const char *key, double number) {
+    text_printf(text, " %s=", key);
+    put_double(text, number);
+}
+
+/* What only some optimizers have. */
+static void print_optimizer(Text *text, const Settings *settings) {
+    if (settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW) {
+        put_number(text, "beta1", settings->beta1);
+        put_number(text, "beta2", settings->beta2);
+        put_number(text, "eps", settings->eps);
+    }
+    if (settings->weight_decay != 0) put_number(text, "weight_decay", settings->weight_decay);
+    if (settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0) {
+        text_printf(text, " schedule=%s", schedule_name[settings->schedule.kind]);
+        put_key(text, "warmup", settings->schedule.warmup);
+        put_number(text, "end", settings->schedule.end);
+    }
+    if (settings->clip > 0) put_number(text, "clip", settings->clip);
+}
+
 static void print_settings(const Printing *printing) {
     Text *text = printing->text;
     const Settings *settings = &printing->graph->settings;
@@ -268,6 +290,7 @@ static void print_settings(const Printing *printing) {
     put_double(text, settings->lr);
     put(text, " momentum=");
     put_double(text, settings->momentum);
+    print_optimizer(text, settings);
     put(text, "\n");
 }
 

@@ -120,6 +120,25 @@ static bool read_checkpoints(Scan *scan, Settings *settings) {
            (!scan_is_key(scan, "keep") || scan_integer(scan, "keep", 1, MAX_COUNT, &settings->keep));
 }
 
+static bool read_number_key(Scan *scan, const char *key, double *number) {
+    return scan_key(scan, key) && scan_double(scan, key, number);
+}
+
+static bool read_optimizer(Scan *scan, Settings *settings) {
+    int schedule;
+    if ((settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW) &&
+        (!read_number_key(scan, "beta1", &settings->beta1) || !read_number_key(scan, "beta2", &settings->beta2) || !read_number_key(scan, "eps", &settings->eps)))
+        return false;
+    if (scan_is_key(scan, "weight_decay") && !scan_double(scan, "weight_decay", &settings->weight_decay)) return false;
+    if (scan_is_key(scan, "schedule")) {
+        if (!scan_choice(scan, "schedule", schedule_name, NSCHEDULES, &schedule) || !scan_key(scan, "warmup") ||
+            !scan_integer(scan, "warmup", 0, MAX_COUNT, &settings->schedule.warmup) || !read_number_key(scan, "end", &settings->schedule.end))
+            return false;
+        settings->schedule.kind = (ScheduleKind)schedule;
+    }
+    return !scan_is_key(scan, "clip") || scan_double(scan, "clip", &settings->clip);
+}
+
 static bool read_train(Reading *reading) {
     Scan *scan = &reading->scan;
     Settings *settings = &reading->graph->settings;
@@ -129,11 +148,12 @@ static bool read_train(Reading *reading) {
               scan_key(scan, "log_every") && scan_integer(scan, "log_every", 0, INT64_MAX, &settings->log_every) && read_log(scan, settings) &&
               read_checkpoints(scan, settings) &&
               scan_key(scan, "seed") && scan_unsigned(scan, "seed", 10, &settings->seed) &&
-              scan_key(scan, "optimizer") && scan_choice(scan, "optimizer", optimizer_name, OPTIMIZER_MOMENTUM + 1, &optimizer) &&
+              scan_key(scan, "optimizer") && scan_choice(scan, "optimizer", optimizer_name, NOPTIMIZERS, &optimizer) &&
               scan_key(scan, "lr") && scan_double(scan, "lr", &settings->lr) &&
-              scan_key(scan, "momentum") && scan_double(scan, "momentum", &settings->momentum) && scan_end(scan);
-    if (ok) settings->optimizer = (OptimizerKind)optimizer;
-    return ok;
+              scan_key(scan, "momentum") && scan_double(scan, "momentum", &settings->momentum);
+    if (!ok) return false;
+    settings->optimizer = (OptimizerKind)optimizer;
+    return read_optimizer(scan, settings) && scan_end(scan);
 }
 
 static bool read_dims(Reading *reading) {
@@ -249,6 +269,8 @@ static bool read_inputs(Reading *reading) {
                    read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
                   check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
         if (!ok) return false;
+        if (!input_is_of_batch(input.kind) && (input.type.shape.ndim > 0 || input.type.dtype == I32))
+            return scan_fail(scan, "input %d is of the optimizer, and not one real number", graph->inputs.n);
         graph_add_input(graph, input);
     }
     int data;
@@ -267,7 +289,7 @@ static bool read_inputs(Reading *reading) {
     for (int i = 0; settings->data == DATA_FILES && i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
         if (input->kind == INPUT_DATA && input->file.format == FILE_NONE) return scan_fail(scan, "input %d has no file", i);
-        if (input->type.shape.ndim <= (input->type.hidden ? 1 : 0)) return scan_fail(scan, "input %d has no rows", i);
+        if (input_is_of_batch(input->kind) && input->type.shape.ndim <= (input->type.hidden ? 1 : 0)) return scan_fail(scan, "input %d has no rows", i);
     }
     for (int i = 0; settings->data == DATA_PER_RANK && i < graph->inputs.n; i++)
         if (graph->inputs.at[i].kind == INPUT_DATA && !graph->inputs.at[i].per_rank) return scan_fail(scan, "input %d has no per_rank data", i);

@@ -48,11 +48,20 @@ int op_nout(OpCode op) {
 
 bool op_takes(OpCode op, int nin) {
     int named = op_nin(op);
-    return nin == named || (op_table[op].variadic && nin > named && nin <= MAX_IN);
+    return nin == named || (op_table[op].optional && nin == named - 1) || (op_table[op].variadic && nin > named && nin <= MAX_IN);
 }
 
 bool op_gives(OpCode op, int nout) {
     return nout == op_nout(op) || (op_table[op].divided && nout >= 1 && nout <= MAX_OUT);
+}
+
+int op_in(OpCode op, const char *name) {
+    for (int i = 0; i < op_nin(op); i++) {
+        char own[64];
+        op_in_name(op, i, own, sizeof own);
+        if (strcmp(own, name) == 0) return i;
+    }
+    return -1;
 }
 
 void op_in_name(OpCode op, int operand, char *name, size_t n) {
@@ -195,11 +204,15 @@ static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool
 }
 
 /* Rows with letters. broadcast: "..." lets size 1, or no dimension, stand for any size. */
-static bool rule_letters(const char *letters, bool broadcast, const TensorType *in, int nin, int nout, Rule *rule, RuleError *error) {
+static bool rule_letters(const char *letters, bool broadcast, const TensorType *in, int nin, int named, int nout, Rule *rule, RuleError *error) {
     Term term[MAX_IN + MAX_OUT];
     bool whole[26] = {false};
-    for (int i = 0; i < nin + nout; i++)
+    for (int i = 0; i < nin; i++)
         term[i] = term_read(&letters, whole);
+    for (int i = nin; i < named; i++)
+        term_read(&letters, whole); /* of an operand that was left out */
+    for (int o = 0; o < nout; o++)
+        term[nin + o] = term_read(&letters, whole);
     int ellipsis = 0;
     for (int i = 0; i < nin; i++) {
         int ndim = in[i].shape.ndim;
@@ -359,7 +372,7 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
 
     /* Only the user's operators broadcast: an update must not change its state's shape, a gradient is its forward's shape. */
     const TensorType *types = hidden ? slice : in;
-    if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER, types, nin, rule->nout, rule, error)
+    if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER, types, nin, op_nin(op), rule->nout, rule, error)
                      : !row->rule(types, nin, attr, rule, error))
         return false;
     if (row->types) result_types(op, types, nin, rule);

@@ -177,10 +177,23 @@ typedef struct Gradients {
     Arena arena;
     FieldTensor *values;
     int *gradient; /* per state: the value that its update takes as its gradient, -1: none */
+    int norm;      /* the value by whose root the gradients are clipped, negative: none */
     bool *forward; /* per node: the loss depends on it */
 } Gradients;
 
+/* The gradient before it was clipped. *norm: the value by whose root all are clipped, -1: by none; -2: none was seen yet. */
+static bool unclip(const Gradients *g, const Node *update, int *gradient, int *norm, char *why, size_t n) {
+    const Node *maker = &g->graph->nodes.at[g->graph->values.at[*gradient].node];
+    int own = maker->op == OP_clip ? maker->in[1] : -1;
+    if (maker->op == OP_clip) *gradient = maker->in[0];
+    if (*norm == -2) *norm = own;
+    if (*norm == own) return true;
+    snprintf(why, n, "%s takes a gradient that is clipped in another way than the others", update->name);
+    return false;
+}
+
 static bool updates_find(Gradients *g, int *ngradients, char *why, size_t n) {
+    int norm = -2;
     for (int i = 0; i < g->graph->nodes.n; i++) {
         const Node *node = &g->graph->nodes.at[i];
         if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
@@ -200,9 +213,11 @@ static bool updates_find(Gradients *g, int *ngradients, char *why, size_t n) {
             snprintf(why, n, "state %s is updated twice, or by a gradient of another shape", state->name);
             return false;
         }
+        if (!unclip(g, node, &gradient, &norm, why, n)) return false;
         g->gradient[read->state] = gradient;
         (*ngradients)++;
     }
+    g->norm = norm;
     return true;
 }
 
@@ -281,6 +296,19 @@ static bool gradients_compare(Gradients *g, char *why, size_t n) {
     return false;
 }
 
+/* What gradients are clipped by is the sum of the squares of all of them. */
+static bool norm_check(const Gradients *g, char *why, size_t n) {
+    Fe sum = 0;
+    for (int s = 0; s < g->graph->states.n; s++) {
+        if (g->gradient[s] < 0) continue;
+        const FieldTensor *gradient = &g->values[g->gradient[s]];
+        sum = fe_add(sum, fe_dot(gradient->at, gradient->at, shape_elements(&gradient->global)));
+    }
+    if (g->norm < 0 || sum == g->values[g->norm].at[0]) return true;
+    snprintf(why, n, "%s, by which gradients are clipped, is not the sum of their squares", g->graph->values.at[g->norm].name);
+    return false;
+}
+
 bool field_gradients(const Graph *graph, uint64_t seed, int *ngradients, char *why, size_t n) {
     *ngradients = 0;
     if (graph->loss < 0 || graph->settings.optimizer == OPTIMIZER_NONE) return true;
@@ -298,8 +326,9 @@ bool field_gradients(const Graph *graph, uint64_t seed, int *ngradients, char *w
     memcpy(needed, g.forward, (size_t)graph->nodes.n);
     for (int s = 0; s < graph->states.n; s++)
         if (g.gradient[s] >= 0) needed[graph->values.at[g.gradient[s]].node] = true;
+    if (ok && g.norm >= 0) needed[graph->values.at[g.norm].node] = true;
     mark_operands(graph, graph->nodes.n, needed);
-    ok = ok && evaluate(graph, graph->nodes.n, needed, seed, &g.arena, g.values, why, n) && gradients_compare(&g, why, n);
+    ok = ok && evaluate(graph, graph->nodes.n, needed, seed, &g.arena, g.values, why, n) && gradients_compare(&g, why, n) && norm_check(&g, why, n);
     arena_finish(&g.arena);
     return ok;
 }

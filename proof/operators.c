@@ -231,6 +231,20 @@ static bool by_rows(const Graph *graph, const Node *node, Letters *letters, char
     return true;
 }
 
+/* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
+static bool takes_rate(OpCode op) {
+    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw;
+}
+
+/* The first operands and the results have one shape, the operands behind them are single numbers. */
+static bool with_numbers(const Graph *graph, const Node *node, int ntensors, Letters *letters, char *why, size_t n) {
+    Node tensors = *node;
+    tensors.nin = ntensors;
+    for (int i = ntensors; i < node->nin; i++)
+        if (graph->values.at[node->in[i]].type.shape.ndim > 0) return fail(why, n, "an operand that must be one number has dimensions");
+    return broadcast(graph, &tensors, letters, true, why, n);
+}
+
 /* wide: rows along its last dimension; index and narrow: one number for each row. */
 static bool by_index(Plain wide, Plain index, Plain narrow, Letters *letters, int8_t *wide_map, int8_t *index_map, int8_t *narrow_map, char *why, size_t n) {
     if (index.ndim != wide.ndim - 1 || narrow.ndim != index.ndim) return fail(why, n, "not one index for each row");
@@ -252,7 +266,7 @@ static bool arity_fits(const Node *node) {
         [OP_log] = {1, 1},      [OP_sqrt] = {1, 1},      [OP_sum] = {1, 1},       [OP_mean] = {1, 1},      [OP_transpose] = {1, 1},
         [OP_reshape] = {1, 1},  [OP_replicate] = {1, 1}, [OP_replica_sum] = {1, 1}, [OP_einsum] = {2, 1},  [OP_relu_grad] = {2, 1},
         [OP_tanh_grad] = {2, 1}, [OP_sqrt_grad] = {2, 1}, [OP_sum_grad] = {1, 1}, [OP_mean_grad] = {1, 1}, [OP_sum_to] = {1, 1},
-        [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},  [OP_max] = {1, 1},       [OP_max_mask] = {2, 1},  [OP_slice] = {1, 1},
+        [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},  [OP_adam] = {5, 3},       [OP_adamw] = {5, 3},     [OP_sum_squares] = {1, 1}, [OP_clip] = {2, 1},  [OP_max] = {1, 1},       [OP_max_mask] = {2, 1},  [OP_slice] = {1, 1},
         [OP_slice_grad] = {1, 1}, [OP_softmax] = {1, 1}, [OP_softmax_grad] = {2, 1}, [OP_sigmoid] = {1, 1}, [OP_sigmoid_grad] = {2, 1},
         [OP_square] = {1, 1},   [OP_square_grad] = {2, 1}, [OP_gelu] = {1, 1},    [OP_gelu_grad] = {2, 1}, [OP_silu] = {1, 1},
         [OP_stop_gradient] = {1, 1}, [OP_pick] = {2, 1}, [OP_pick_grad] = {2, 1},
@@ -260,6 +274,7 @@ static bool arity_fits(const Node *node) {
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
     if (node->op == OP_split) return node->nin == 1 && node->nout >= 1 && node->nout <= MAX_OUT && node->nout == node->attr[0].i;
+    if (node->nin == arity[node->op][0] + 1 && takes_rate(node->op)) return node->nout == arity[node->op][1];
     return node->nin == arity[node->op][0] && (node->op == OP_write || node->nout == arity[node->op][1]);
 }
 
@@ -319,9 +334,18 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
     case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sigmoid: case OP_square: case OP_gelu: case OP_silu: case OP_rsqrt:
-    case OP_max_mask: case OP_sgd: case OP_momentum: case OP_write:
+    case OP_max_mask: case OP_write:
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
+    case OP_sgd: case OP_momentum: case OP_adam: case OP_adamw: case OP_clip:
+        letters->elementwise = true;
+        return with_numbers(graph, node, node->op == OP_clip ? 1 : node->op == OP_sgd ? 2 : node->op == OP_momentum ? 3 : 4, letters, why, n);
+    case OP_sum_squares: {
+        Plain x = plain_of(graph, node->in[0]);
+        if (plain_of(graph, node->out[0]).ndim > 0) return fail(why, n, "the sum of squares is one number");
+        for (int d = 0; d < x.ndim; d++) letters->in[0][x.hidden + d] = (int8_t)letter_new(letters, x.dim[d]);
+        return true;
+    }
     case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad: case OP_sigmoid_grad: case OP_square_grad: case OP_gelu_grad: case OP_silu_grad:
     case OP_rsqrt_grad:
         letters->pass = PASS_SECOND;

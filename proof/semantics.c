@@ -66,20 +66,64 @@ BINARY(gelu_tanh_grad, fe_mul(fe_hash(NOPS + OP_gelu_grad, x), y))
 /* -dy y^3 / 2 */
 BINARY(rsqrt_grad, fe_mul(fe_mul(((const Numbers *)context)->a, y), fe_mul(fe_mul(x, x), x)))
 BINARY(max_mask, x == y)
-BINARY(sgd, fe_sub(x, fe_mul(((const Numbers *)context)->a, y)))
 
-/* v' = momentum v + g, w' = w - lr v'. */
-static void momentum_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
-    const Numbers *numbers = context;
+/* Numbers of an optimizer. A schedule's rate multiplies lr, per element as it is an operand: its stride is 0, and without one it is 1. */
+typedef struct UpdateNumbers {
+    Fe lr, momentum, decay, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
+    uint64_t key;                                       /* adam: of the hash, with eps and the betas, which corrections have too */
+    int first;                                          /* number of results: at[first] is operand 0 */
+    bool rate, decoupled;
+} UpdateNumbers;
+
+static Fe rate_of(const UpdateNumbers *u, Fe *const *at, const int64_t *stride, int operand, int64_t i) {
+    return u->rate ? fe_mul(u->lr, at[u->first + operand][i * stride[u->first + operand]]) : u->lr;
+}
+
+/* g' = g + decay w, w' = w - lr rate g'. */
+static void sgd_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
     for (int64_t i = 0; i < n; i++) {
-        Fe slot = fe_add(fe_mul(numbers->b, at[3][i * stride[3]]), at[4][i * stride[4]]);
-        at[0][i * stride[0]] = fe_sub(at[2][i * stride[2]], fe_mul(numbers->a, slot));
+        Fe w = at[1][i * stride[1]], g = fe_add(at[2][i * stride[2]], fe_mul(u->decay, w));
+        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate_of(u, at, stride, 2, i), g));
+    }
+}
+
+/* g' = g + decay w, v' = momentum v + g', w' = w - lr rate v'. */
+static void momentum_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe w = at[2][i * stride[2]], g = fe_add(at[4][i * stride[4]], fe_mul(u->decay, w));
+        Fe slot = fe_add(fe_mul(u->momentum, at[3][i * stride[3]]), g);
+        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate_of(u, at, stride, 3, i), slot));
         at[1][i * stride[1]] = slot;
     }
 }
 
+/* m' and v' are their formulas; the direction, m' over a root, is a hash of m', v', the number of the update. */
+static void adam_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe w = at[3][i * stride[3]], decay = fe_mul(u->decay, w), rate = rate_of(u, at, stride, 5, i);
+        Fe g = u->decoupled ? at[6][i * stride[6]] : fe_add(at[6][i * stride[6]], decay);
+        Fe first = fe_add(fe_mul(u->beta1, at[4][i * stride[4]]), fe_mul(u->rest1, g));
+        Fe second = fe_add(fe_mul(u->beta2, at[5][i * stride[5]]), fe_mul(u->rest2, fe_mul(g, g)));
+        Fe step = fe_hash(fe_hash(fe_hash(u->key, first), second), at[7][i * stride[7]]);
+        if (u->decoupled) step = fe_add(step, decay);
+        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate, step));
+        at[1][i * stride[1]] = first;
+        at[2][i * stride[2]] = second;
+    }
+}
+
+/* x times a hash of the sum of squares. */
+static void clip_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Numbers *numbers = context;
+    for (int64_t i = 0; i < n; i++)
+        at[0][i * stride[0]] = fe_mul(at[1][i * stride[1]], fe_hash(numbers->a, at[2][i * stride[2]]));
+}
+
 /* Results of one box, operands broadcast to it. */
-static bool elementwise(const Node *node, const FieldTensor *in, FieldTensor *out, WalkRow *row, const Numbers *numbers, char *why, size_t n) {
+static bool elementwise(const Node *node, const FieldTensor *in, FieldTensor *out, WalkRow *row, const void *numbers, char *why, size_t n) {
     Walk walk;
     int8_t map[MAX_NDIM];
     walk_begin(&walk, &out[0].box);
@@ -128,12 +172,31 @@ static bool kernel_rsqrt_grad(const Node *node, const FieldTensor *in, FieldTens
     return elementwise(node, in, out, rsqrt_grad_row, &(Numbers){.a = fe_sub(0, fe_inverse(2))}, why, n);
 }
 
+/* An attribute of the node, 0 where its row has none. */
+static bool number_of(const Node *node, const char *name, Fe *number) {
+    int a = op_attr(node->op, name);
+    *number = 0;
+    return a < 0 || fe_double(node->attr[a].f, number);
+}
+
 static bool kernel_update(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    int lr = op_attr(node->op, "lr"), momentum = op_attr(node->op, "momentum");
-    Numbers numbers = {0};
-    if (!fe_double(node->attr[lr].f, &numbers.a) || (momentum >= 0 && !fe_double(node->attr[momentum].f, &numbers.b)))
+    Fe eps;
+    UpdateNumbers u = {.first = node->nout, .decoupled = node->op == OP_adamw};
+    if (!number_of(node, "lr", &u.lr) || !number_of(node, "momentum", &u.momentum) || !number_of(node, "weight_decay", &u.decay) ||
+        !number_of(node, "beta1", &u.beta1) || !number_of(node, "beta2", &u.beta2) || !number_of(node, "eps", &eps))
         return field_fail(why, n, "an optimizer's number is not finite");
-    return elementwise(node, in, out, momentum >= 0 ? momentum_row : sgd_row, &numbers, why, n);
+    u.rest1 = fe_sub(1, u.beta1);
+    u.rest2 = fe_sub(1, u.beta2);
+    u.key = fe_hash(fe_hash(fe_hash(OP_adam, eps), u.beta1), u.beta2);
+    u.rate = node->nin == (node->op == OP_sgd ? 3 : node->op == OP_momentum ? 4 : 6);
+    return elementwise(node, in, out, node->op == OP_sgd ? sgd_row : node->op == OP_momentum ? momentum_row : adam_row, &u, why, n);
+}
+
+static bool kernel_clip(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    Numbers numbers = {0};
+    if (!number_of(node, "norm", &numbers.a)) return field_fail(why, n, "a norm is not finite");
+    numbers.a = fe_hash(OP_clip, numbers.a);
+    return elementwise(node, in, out, clip_row, &numbers, why, n);
 }
 
 /* The new value of a state; a result only where the node has one. */
@@ -207,6 +270,15 @@ static Fe inverse_count(const FieldTensor *t, const bool *marked) {
     return fe_inverse(count);
 }
 
+/* sum += x^2 */
+static void squares_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe x = at[1][i * stride[1]];
+        at[0][i * stride[0]] = fe_add(at[0][i * stride[0]], fe_mul(x, x));
+    }
+}
+
 /* out, which holds the neutral element, gathers all of the operands' elements: narrow[d] is the dimension of operand 0 that its dimension d is. */
 static bool gather(const FieldTensor *in, int nin, const FieldTensor *out, const int8_t *narrow, WalkRow *row, char *why, size_t n) {
     Walk walk;
@@ -241,6 +313,15 @@ static bool kernel_mse(const Node *node, const FieldTensor *in, FieldTensor *out
     if (!gather(in, 2, &out[0], narrow, mse_row, why, n)) return false;
     if (!sum) multiply(&out[0], inverse_count(&in[0], marked));
     return true;
+}
+
+static bool kernel_sum_squares(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int8_t narrow[MAX_NDIM];
+    (void)node;
+    memset(narrow, -1, sizeof narrow);
+    if (in[0].hidden || out[0].global.ndim != 0) return field_fail(why, n, "not of a plain tensor to one number");
+    fill(&out[0], 0);
+    return gather(in, 1, &out[0], narrow, squares_row, why, n);
 }
 
 /* The reverse of broadcasting: sums over what aligning right adds and what has size 1. */
@@ -628,6 +709,10 @@ static const Semantics semantics[NOPS] = {
     [OP_sum_to] = {.kernel = kernel_sum_to},
     [OP_sgd] = {.kernel = kernel_update},
     [OP_momentum] = {.kernel = kernel_update, .cost = 2},
+    [OP_adam] = {.kernel = kernel_update, .cost = 8},
+    [OP_adamw] = {.kernel = kernel_update, .cost = 8},
+    [OP_sum_squares] = {.kernel = kernel_sum_squares},
+    [OP_clip] = {.kernel = kernel_clip, .cost = 2},
     [OP_convert] = {.kernel = kernel_convert},
 };
 

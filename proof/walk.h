@@ -2,7 +2,7 @@
 #pragma once
 #include "proof/field.h"
 
-enum { WALK_TENSORS = 6 };
+enum { WALK_TENSORS = 9 }; /* an optimizer's: three results, six operands */
 typedef struct Walk {
     int ndim, ntensors;
     bool empty;

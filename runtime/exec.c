@@ -167,14 +167,30 @@ static bool report_deadlock(const Executor *executor, Error *error) {
     return false;
 }
 
+/* What the optimizer is told: the number of the update, what its schedule multiplies the learning rate by. */
+static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error) {
+    const Settings *settings = &executor->plan->graph.settings;
+    const Input *input = &executor->plan->graph.inputs.at[id];
+    double element; /* room for any */
+    const int64_t update = executor->updates + 1;
+    element_put(&element, input->type.dtype, 0,
+                input->kind == INPUT_UPDATE ? (double)update : schedule_rate(&settings->schedule, update, settings->epochs * data_steps(executor->data)));
+    return executor->backend->upload(executor->context, cursor->input[id], &element, dtype_bytes[input->type.dtype], error);
+}
+
 static bool fill_inputs(Executor *executor, int64_t epoch, int64_t step, Error *error) {
-    if (executor->filled && !data_changes(executor->data)) return true;
+    const bool same = executor->filled && !data_changes(executor->data);
     const Graph *graph = &executor->plan->graph;
     for (int c = 0; c < executor->comm->ndriven; c++)
         for (int i = 0; i < graph->inputs.n; i++) {
             const Input *input = &graph->inputs.at[i];
             Cursor *cursor = &executor->cursors[c];
             Box box;
+            if (!input_is_of_batch(input->kind)) {
+                if (!fill_number(executor, cursor, i, error)) return false;
+                continue;
+            }
+            if (same) continue;
             layout_box(input->layout, &input->type.shape, cursor->rank, &box);
             int64_t bytes = box_elements(&box) * dtype_bytes[input->type.dtype];
             void *to = executor->backend->host ? cursor->input[i] : malloc((size_t)bytes + 1);
@@ -200,7 +216,17 @@ int64_t executor_batch(const Executor *executor) {
 }
 
 double executor_rate(const Executor *executor) {
-    return executor->plan->graph.settings.lr;
+    const Settings *settings = &executor->plan->graph.settings;
+    const int64_t last = executor->updates > 0 ? executor->updates : 1;
+    return settings->lr * schedule_rate(&settings->schedule, last, settings->epochs * data_steps(executor->data));
+}
+
+int64_t executor_updates(const Executor *executor) {
+    return executor->updates;
+}
+
+void executor_set_updates(Executor *executor, int64_t updates) {
+    executor->updates = updates;
 }
 
 int64_t executor_data_bytes(const Executor *executor) {
@@ -221,6 +247,7 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
         }
         if (ndone < n && !moved) return report_deadlock(executor, error);
     }
+    executor->updates++;
     return executor->backend->sync(executor->context, error);
 }
 

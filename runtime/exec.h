@@ -61,6 +61,7 @@ struct Executor {
     Cursor *cursors; /* one a driven rank */
     DataSource *data;
     bool filled;            /* inputs hold a batch already */
+    int64_t updates;        /* done */
     double roundings;       /* executor_disturb */
     CommRequest **requests; /* by the number in the plan */
     Prepared *prepared;     /* the same */

@@ -137,7 +137,7 @@ static bool load_inputs(Executor *executor, Cursor *cursor, Error *error) {
         if (!cursor->input[i]) return false;
         Box box;
         layout_box(graph->inputs.at[i].layout, &graph->inputs.at[i].type.shape, cursor->rank, &box);
-        cursor->take[i] = data_take(executor->data, i, &box);
+        cursor->take[i] = input_is_of_batch(graph->inputs.at[i].kind) ? data_take(executor->data, i, &box) : -1;
     }
     return true;
 }

@@ -236,6 +236,7 @@ static bool restore(Run *run, Error *error) {
     if (path && !checkpoint_load(holder, run->comm, &run->plan, path, true, &run->position, error)) return false;
     if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, false, NULL, error)) return false;
     if (!run->executor) return true;
+    executor_set_updates(run->executor, run->position.global_step);
     if (run->position.step > executor_steps(run->executor) || run->position.epoch < 1)
         return error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %lld step %lld, and an epoch has %lld steps now", path, (long long)run->position.epoch,
                          (long long)run->position.step, (long long)executor_steps(run->executor));

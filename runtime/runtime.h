@@ -205,6 +205,13 @@ double mt19937_double(Mt19937 *mt); /* 53 bits, [0, 1) */
 /* Reads a .npy file's elements as doubles, shape in *shape. */
 bool npy_read(const char *path, Arena *arena, Shape *shape, DType *dtype, double **data, Error *error);
 
+/* ---------------------------------------------------------------- schedule.c */
+
+/* What the schedule multiplies the optimizer's learning rate by at an update (from 1) of `total`: Hugging Face's get_*_schedule_with_warmup, whose step
+ * is the number of updates before this one, s = update - 1. s < warmup: s / warmup; then, with p = (s - warmup) / (total - warmup), at most 1:
+ * constant 1, linear end + (1 - end) (1 - p), cosine end + (1 - end) (1 + cos(pi p)) / 2. */
+double schedule_rate(const Schedule *schedule, int64_t update, int64_t total);
+
 /* ---------------------------------------------------------------- exec.c */
 
 /* A program being executed: the ranks of one communicator that this process drives. */
@@ -235,6 +242,9 @@ int64_t executor_steps(const Executor *executor);      /* of an epoch */
 int64_t executor_batch(const Executor *executor);      /* rows of a step's batch, all replicas together */
 double executor_rate(const Executor *executor);        /* learning rate of the step done last */
 int64_t executor_data_bytes(const Executor *executor); /* read from files of rows by this process so far, headers left out */
+/* Updates done so far, which the next one's learning rate and corrections depend on; a run that is resumed, or checked, begins with others. */
+int64_t executor_updates(const Executor *executor);
+void executor_set_updates(Executor *executor, int64_t updates);
 /* One step of training on every driven rank. */
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1). */

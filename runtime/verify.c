@@ -171,6 +171,7 @@ static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, doub
     const Graph *graph = &verifier->plan->graph;
     if (!set_reference(verifier, roundings, arena, error)) return false;
     executor_disturb(verifier->reference, roundings);
+    executor_set_updates(verifier->reference, executor_updates(verifier->executor) - 1); /* the run has done this step already */
     if (!executor_step(verifier->reference, epoch, step, error)) return false;
     const double *losses;
     outcome->nlosses = executor_losses(verifier->reference, 0, &losses);

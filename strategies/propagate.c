@@ -344,7 +344,7 @@ static bool read_leaves(Propagator *p) {
     for (int i = 0; i < graph->inputs.n; i++) {
         Layout layout;
         bool given;
-        if (input_layout(graph, i, &layout, &given, p->diags) && given)
+        if (input_is_of_batch(graph->inputs.at[i].kind) && input_layout(graph, i, &layout, &given, p->diags) && given)
             graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
     }
     for (int s = 0; s < graph->states.n; s++) {

@@ -3,7 +3,7 @@
  *   backend.c      the backend, the table of kernels; leaves, writes, copies
  *   nest.c         loops over several tensors at once, neighbouring dimensions merged
  *   elementwise.c  unary and binary operators, gradients of unary ones
- *   update.c       sgd, momentum
+ *   update.c       sgd, momentum, adam, adamw; sum_squares, clip
  *   reduce.c       sum, mean, sum_to, replica_sum, mse
  *   move.c         transpose, reshape, expansions, replicate, convert
  *   max.c          max

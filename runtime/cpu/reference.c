@@ -140,18 +140,45 @@ static double square_grad_of(const double *x, const Attr *attr) {
 static double max_mask_of(const double *x, const Attr *attr) {
     return (void)attr, x[0] == x[1] ? 1 : 0;
 }
+/* Updates: a rate that is left out is 1. */
 static double sgd_of(const double *x, const Attr *attr) {
-    return x[0] - attr[0].f * x[1];
+    return x[0] - attr[0].f * x[2] * (x[1] + attr[1].f * x[0]);
 }
 static double momentum_v_of(const double *x, const Attr *attr) {
-    return attr[1].f * x[1] + x[2];
+    return attr[1].f * x[1] + x[2] + attr[2].f * x[0];
 }
 static double momentum_w_of(const double *x, const Attr *attr) {
-    return x[0] - attr[0].f * momentum_v_of(x, attr);
+    return x[0] - attr[0].f * x[3] * momentum_v_of(x, attr);
+}
+static double adamw_m_of(const double *x, const Attr *attr) {
+    return attr[1].f * x[1] + (1 - attr[1].f) * x[3];
+}
+static double adamw_v_of(const double *x, const Attr *attr) {
+    return attr[2].f * x[2] + (1 - attr[2].f) * x[3] * x[3];
+}
+/* lr m^ / (sqrt(v^) + eps), m^ = m' / (1 - beta1^t), v^ = v' / (1 - beta2^t) */
+static double adam_step(const double *x, const Attr *attr, double m, double v) {
+    double m_hat = m / (1 - pow(attr[1].f, x[4])), v_hat = v / (1 - pow(attr[2].f, x[4]));
+    return attr[0].f * x[5] * m_hat / (sqrt(v_hat) + attr[3].f);
+}
+static double adamw_w_of(const double *x, const Attr *attr) {
+    return x[0] - attr[0].f * x[5] * attr[4].f * x[0] - adam_step(x, attr, adamw_m_of(x, attr), adamw_v_of(x, attr));
+}
+static double adam_m_of(const double *x, const Attr *attr) {
+    return attr[1].f * x[1] + (1 - attr[1].f) * (x[3] + attr[4].f * x[0]);
+}
+static double adam_v_of(const double *x, const Attr *attr) {
+    return attr[2].f * x[2] + (1 - attr[2].f) * pow(x[3] + attr[4].f * x[0], 2);
+}
+static double adam_w_of(const double *x, const Attr *attr) {
+    return x[0] - adam_step(x, attr, adam_m_of(x, attr), adam_v_of(x, attr));
+}
+static double clip_of(const double *x, const Attr *attr) {
+    return x[0] * fmin(1, attr[0].f / (sqrt(x[1]) + 1e-6));
 }
 
-/* out[0] = fn(operands), out[1] = second(operands); both are computed before either is stored, results may lie in operands. */
-static bool each_element(const KernelCall *call, ElementFn *fn, ElementFn *second) {
+/* out[i] = fn[i](operands); all are computed before any is stored, results may lie in operands. An operand that is left out is 1. */
+static bool each_element(const KernelCall *call, ElementFn *const *fn) {
     const Operand *out = &call->out[0];
     int64_t n = shape_elements(&out->local);
     for (int64_t i = 0; i < n; i++) {
@@ -160,9 +187,13 @@ static bool each_element(const KernelCall *call, ElementFn *fn, ElementFn *secon
         index_of(&out->local, i, index);
         for (int k = 0; k < call->nin; k++)
             x[k] = element_get(&call->in[k], position_broadcast(&call->in[k], &out->local, index));
-        double first_result = fn(x, call->attr), second_result = second ? second(x, call->attr) : 0;
-        element_set(out, i, first_result);
-        if (second) element_set(&call->out[1], i, second_result);
+        for (int k = call->nin; k < MAX_IN; k++)
+            x[k] = 1;
+        double result[MAX_OUT];
+        for (int o = 0; o < call->nout; o++)
+            result[o] = fn[o](x, call->attr);
+        for (int o = 0; o < call->nout; o++)
+            element_set(&call->out[o], i, result[o]);
     }
     return true;
 }
@@ -170,7 +201,7 @@ static bool each_element(const KernelCall *call, ElementFn *fn, ElementFn *secon
 #define ELEMENTWISE(name)                                                                                                                  \
     bool reference_##name(const KernelCall *call, Error *error) {                                                                          \
         (void)error;                                                                                                                       \
-        return each_element(call, name##_of, NULL);                                                                                        \
+        return each_element(call, (ElementFn *const[]){name##_of});                                                                                        \
     }
 ELEMENTWISE(neg)
 ELEMENTWISE(relu)
@@ -197,8 +228,29 @@ ELEMENTWISE(sigmoid_grad)
 ELEMENTWISE(square_grad)
 ELEMENTWISE(max_mask)
 ELEMENTWISE(sgd)
+ELEMENTWISE(clip)
 
 bool reference_momentum(const KernelCall *call, Error *error) {
     (void)error;
-    return each_element(call, momentum_w_of, momentum_v_of);
+    return each_element(call, (ElementFn *const[]){momentum_w_of, momentum_v_of});
+}
+
+bool reference_adam(const KernelCall *call, Error *error) {
+    (void)error;
+    return each_element(call, (ElementFn *const[]){adam_w_of, adam_m_of, adam_v_of});
+}
+
+bool reference_adamw(const KernelCall *call, Error *error) {
+    (void)error;
+    return each_element(call, (ElementFn *const[]){adamw_w_of, adamw_m_of, adamw_v_of});
+}
+
+bool reference_sum_squares(const KernelCall *call, Error *error) {
+    const Operand *x = &call->in[0];
+    double sum = 0;
+    (void)error;
+    for (int64_t i = 0, n = shape_elements(&x->local); i < n; i++)
+        sum += element_get(x, i) * element_get(x, i);
+    element_set(&call->out[0], 0, sum);
+    return true;
 }

@@ -1,39 +1,80 @@
-/* update: optimizers, one pass over parameter, slot and gradient each. Results may lie in the operands' storage. */
+/* update: optimizers, one pass over parameter, slots and gradient each; clipping. Results may lie in the operands' storage. */
+#include <math.h>
+#include <stdlib.h>
+
 #include "runtime/cpu/cpu.h"
 
 typedef struct UpdateRun {
-    const void *w, *v, *g;
-    void *new_w, *new_v;
-    double lr, momentum;
+    const void *w, *v, *g, *m;
+    void *new_w, *new_v, *new_m;
+    double lr, momentum, decay;
+    double beta1, beta2, eps, correction; /* adam: lr is divided by 1 - beta1^t; correction is sqrt(1 - beta2^t) */
+    double shrink;                        /* adamw: what the parameter is multiplied by first */
 } UpdateRun;
 
-/* w' = w - lr g */
+/* g' = g + decay w; w' = w - lr g' */
 #define SGD(suffix, T)                                                                                                                     \
     static void sgd_##suffix(void *context, int64_t begin, int64_t end) {                                                                  \
         const UpdateRun *run = context;                                                                                                    \
         const T *w = run->w, *g = run->g;                                                                                                  \
         T *new_w = run->new_w;                                                                                                             \
-        const T lr = (T)run->lr;                                                                                                           \
-        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) new_w[i] = w[i] - lr * g[i];                                             \
+        const T lr = (T)run->lr, decay = (T)run->decay;                                                                                    \
+        if (decay == 0)                                                                                                                    \
+            _Pragma("omp simd") for (int64_t i = begin; i < end; i++) new_w[i] = w[i] - lr * g[i];                                         \
+        else                                                                                                                               \
+            _Pragma("omp simd") for (int64_t i = begin; i < end; i++) new_w[i] = w[i] - lr * (g[i] + decay * w[i]);                        \
     }
 SGD(f32, float)
 SGD(f64, double)
 
-/* v' = momentum v + g; w' = w - lr v' */
+/* g' = g + decay w; v' = momentum v + g'; w' = w - lr v' */
 #define MOMENTUM(suffix, T)                                                                                                                \
     static void momentum_##suffix(void *context, int64_t begin, int64_t end) {                                                             \
         const UpdateRun *run = context;                                                                                                    \
         const T *w = run->w, *v = run->v, *g = run->g;                                                                                     \
         T *new_w = run->new_w, *new_v = run->new_v;                                                                                        \
-        const T lr = (T)run->lr, momentum = (T)run->momentum;                                                                              \
+        const T lr = (T)run->lr, momentum = (T)run->momentum, decay = (T)run->decay;                                                       \
         _Pragma("omp simd") for (int64_t i = begin; i < end; i++) {                                                                        \
-            const T slot = momentum * v[i] + g[i];                                                                                         \
+            const T slot = momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i]);                                                    \
             new_w[i] = w[i] - lr * slot;                                                                                                   \
             new_v[i] = slot;                                                                                                               \
         }                                                                                                                                  \
     }
 MOMENTUM(f32, float)
 MOMENTUM(f64, double)
+
+/* g' = g + decay w; m' = beta1 m + (1 - beta1) g'; v' = beta2 v + (1 - beta2) g'^2; w' = shrink w - lr m' / (sqrt(v') / correction + eps) */
+#define ADAM(suffix, T, root)                                                                                                              \
+    static void adam_##suffix(void *context, int64_t begin, int64_t end) {                                                                 \
+        const UpdateRun *run = context;                                                                                                    \
+        const T *w = run->w, *m = run->m, *v = run->v, *g = run->g;                                                                        \
+        T *new_w = run->new_w, *new_m = run->new_m, *new_v = run->new_v;                                                                   \
+        const T lr = (T)run->lr, decay = (T)run->decay, shrink = (T)run->shrink, eps = (T)run->eps, correction = (T)run->correction;       \
+        const T beta1 = (T)run->beta1, rest1 = (T)(1 - run->beta1), beta2 = (T)run->beta2, rest2 = (T)(1 - run->beta2);                    \
+        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) {                                                                        \
+            const T gradient = g[i] + decay * w[i], first = beta1 * m[i] + rest1 * gradient;                                               \
+            const T second = beta2 * v[i] + rest2 * gradient * gradient;                                                                   \
+            new_w[i] = shrink * w[i] - lr * first / (root(second) / correction + eps);                                                     \
+            new_m[i] = first;                                                                                                              \
+            new_v[i] = second;                                                                                                             \
+        }                                                                                                                                  \
+    }
+ADAM(f32, float, sqrtf)
+ADAM(f64, double, sqrt)
+
+static double number(const Operand *scalar) {
+    return scalar->dtype == F32 ? (double)*(const float *)scalar->data : *(const double *)scalar->data;
+}
+
+static double attribute(const KernelCall *call, const char *name) {
+    return call->attr[op_attr(call->op, name)].f;
+}
+
+/* The rate that was last given to the executor, if the operator takes one, times lr. */
+static double rate_of(const KernelCall *call) {
+    int rate = op_in(call->op, "rate");
+    return attribute(call, "lr") * (rate < call->nin ? number(&call->in[rate]) : 1);
+}
 
 static bool update(const KernelCall *call, UpdateRun *run, PoolFn *const loops[NDTYPES], Error *error) {
     const Operand *w = &call->in[0];
@@ -43,8 +84,8 @@ static bool update(const KernelCall *call, UpdateRun *run, PoolFn *const loops[N
 }
 
 bool kernel_sgd(const KernelCall *call, Error *error) {
-    UpdateRun run = {.w = call->in[0].data, .g = call->in[1].data, .new_w = call->out[0].data, .lr = call->attr[0].f};
-    return update(call, &run, (PoolFn *const[NDTYPES]){sgd_f32, sgd_f64, NULL}, error);
+    UpdateRun run = {.w = call->in[0].data, .g = call->in[1].data, .new_w = call->out[0].data, .lr = rate_of(call), .decay = attribute(call, "weight_decay")};
+    return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = sgd_f32, [F64] = sgd_f64}, error);
 }
 
 bool kernel_momentum(const KernelCall *call, Error *error) {
@@ -53,7 +94,102 @@ bool kernel_momentum(const KernelCall *call, Error *error) {
                      .g = call->in[2].data,
                      .new_w = call->out[0].data,
                      .new_v = call->out[1].data,
-                     .lr = call->attr[0].f,
-                     .momentum = call->attr[1].f};
-    return update(call, &run, (PoolFn *const[NDTYPES]){momentum_f32, momentum_f64, NULL}, error);
+                     .lr = rate_of(call),
+                     .momentum = attribute(call, "momentum"),
+                     .decay = attribute(call, "weight_decay")};
+    return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = momentum_f32, [F64] = momentum_f64}, error);
+}
+
+static bool adams(const KernelCall *call, bool decoupled, Error *error) {
+    const double lr = rate_of(call), decay = attribute(call, "weight_decay"), count = number(&call->in[4]);
+    UpdateRun run = {.w = call->in[0].data,
+                     .m = call->in[1].data,
+                     .v = call->in[2].data,
+                     .g = call->in[3].data,
+                     .new_w = call->out[0].data,
+                     .new_m = call->out[1].data,
+                     .new_v = call->out[2].data,
+                     .beta1 = attribute(call, "beta1"),
+                     .beta2 = attribute(call, "beta2"),
+                     .eps = attribute(call, "eps"),
+                     .decay = decoupled ? 0 : decay,
+                     .shrink = decoupled ? 1 - lr * decay : 1};
+    run.lr = lr / (1 - pow(run.beta1, count));
+    run.correction = sqrt(1 - pow(run.beta2, count));
+    return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = adam_f32, [F64] = adam_f64}, error);
+}
+
+bool kernel_adam(const KernelCall *call, Error *error) {
+    return adams(call, false, error);
+}
+bool kernel_adamw(const KernelCall *call, Error *error) {
+    return adams(call, true, error);
+}
+
+/* ---------------------------------------------------------------- clipping */
+
+/* Sums of blocks of a fixed length, then those: the result does not depend on the number of threads. */
+enum { BLOCK = 1 << 12 };
+
+typedef struct SquaresRun {
+    const void *x;
+    double *sum; /* per block */
+    int64_t n;   /* elements */
+} SquaresRun;
+
+#define SQUARES(suffix, T)                                                                                                                 \
+    static void squares_##suffix(void *context, int64_t begin, int64_t end) {                                                              \
+        const SquaresRun *run = context;                                                                                                   \
+        for (int64_t b = begin; b < end; b++) {                                                                                            \
+            const T *x = (const T *)run->x + b * BLOCK;                                                                                    \
+            const int64_t n = run->n - b * BLOCK < BLOCK ? run->n - b * BLOCK : BLOCK;                                                     \
+            double sum = 0;                                                                                                                \
+            _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];                     \
+            run->sum[b] = sum;                                                                                                             \
+        }                                                                                                                                  \
+    }
+SQUARES(f32, float)
+SQUARES(f64, double)
+
+bool kernel_sum_squares(const KernelCall *call, Error *error) {
+    const Operand *x = &call->in[0];
+    PoolFn *const loops[NDTYPES] = {[F32] = squares_f32, [F64] = squares_f64};
+    SquaresRun run = {.x = x->data, .n = shape_elements(&x->local)};
+    int64_t nblocks = (run.n + BLOCK - 1) / BLOCK;
+    if (!loops[x->dtype]) return error_set(error, EXIT_INTERNAL, "sum_squares: no kernel for %s", dtype_name[x->dtype]);
+    run.sum = malloc((size_t)(nblocks + 1) * sizeof *run.sum);
+    if (!run.sum) return error_set(error, EXIT_ENVIRONMENT, "out of memory for the sums of a norm");
+    pool_run(call_pool(call), nblocks, GRAIN / BLOCK, loops[x->dtype], &run);
+    double sum = 0;
+    for (int64_t b = 0; b < nblocks; b++)
+        sum += run.sum[b];
+    free(run.sum);
+    element_put(call->out[0].data, x->dtype, 0, sum);
+    return true;
+}
+
+typedef struct ClipRun {
+    const void *x;
+    void *y;
+    double scale;
+} ClipRun;
+
+#define CLIP(suffix, T)                                                                                                                    \
+    static void clip_##suffix(void *context, int64_t begin, int64_t end) {                                                                 \
+        const ClipRun *run = context;                                                                                                      \
+        const T *x = run->x, scale = (T)run->scale;                                                                                        \
+        T *y = run->y;                                                                                                                     \
+        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) y[i] = scale * x[i];                                                     \
+    }
+CLIP(f32, float)
+CLIP(f64, double)
+
+bool kernel_clip(const KernelCall *call, Error *error) {
+    const Operand *x = &call->in[0];
+    const double scale = attribute(call, "norm") / (sqrt(number(&call->in[1])) + 1e-6);
+    PoolFn *const loops[NDTYPES] = {[F32] = clip_f32, [F64] = clip_f64};
+    ClipRun run = {.x = x->data, .y = call->out[0].data, .scale = scale > 1 ? 1 : scale}; /* a norm that is no number stays one */
+    if (!loops[x->dtype]) return error_set(error, EXIT_INTERNAL, "clip: no kernel for %s", dtype_name[x->dtype]);
+    pool_run(call_pool(call), shape_elements(&x->local), GRAIN, loops[x->dtype], &run);
+    return true;
 }

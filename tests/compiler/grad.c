@@ -72,3 +72,68 @@ Test(grad, nobody_computes_the_gradient_of_an_input) {
     cr_expect_eq(count_op(&x.c.graph, OP_einsum), 1);
     compiled_finish(&x);
 }
+
+#define NET_OF(train) "net n() { input x : f32[4, 4]; param w : f32[4, 4] = ones; param b : f32[4] = ones; loss sum(matmul(x, w) + b); }\n" \
+                      "train { data = numpy_rand(seed = 1); epochs = 1; steps = 2; " train " }\n"
+
+static const Node *first_of(const Graph *g, OpCode op) {
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].op == op) return &g->nodes.at[n];
+    cr_assert(false, "no %s", op_table[op].name);
+    return NULL;
+}
+
+static const Input *input_of(const Graph *g, int value) {
+    const Node *node = &g->nodes.at[g->values.at[value].node];
+    cr_assert_eq(node->op, OP_input);
+    return &g->inputs.at[node->state];
+}
+
+Test(grad, adam_has_two_slots_and_the_number_of_the_update) {
+    Compiled x;
+    differentiated(&x, NET_OF("optimizer = adam(lr = 0.5);"));
+    const Graph *g = &x.c.graph;
+    cr_assert_eq(count_op(g, OP_adam), 2);
+    static const char *const states[] = {"w", "w.m", "w.v", "b", "b.m", "b.v"};
+    for (int s = 0; s < 6; s++)
+        cr_expect_eq(writes_of(g, states[s]), 1, "%s", states[s]);
+    const Node *adam = first_of(g, OP_adam);
+    cr_assert_eq(adam->nin, 5);
+    cr_assert_eq(input_of(g, adam->in[4])->kind, INPUT_UPDATE);
+    cr_assert_eq(g->inputs.n, 2, "one input for both parameters");
+    cr_assert_float_eq(adam->attr[op_attr(OP_adam, "lr")].f, 0.5, 0);
+    cr_assert_not(adam->attr[op_attr(OP_adam, "weight_decay")].given);
+    compiled_finish(&x);
+}
+
+Test(grad, only_a_schedule_makes_the_rate_an_operand) {
+    Compiled x;
+    differentiated(&x, NET_OF("optimizer = sgd(lr = 0.5); schedule = constant;"));
+    cr_assert_eq(first_of(&x.c.graph, OP_sgd)->nin, 2);
+    cr_assert_eq(x.c.graph.inputs.n, 1);
+    compiled_finish(&x);
+    differentiated(&x, NET_OF("optimizer = sgd(lr = 0.5, weight_decay = 0.25); schedule = linear;"));
+    const Node *sgd = first_of(&x.c.graph, OP_sgd);
+    cr_assert_eq(sgd->nin, 3);
+    cr_assert_eq(input_of(&x.c.graph, sgd->in[2])->kind, INPUT_RATE);
+    cr_assert_float_eq(sgd->attr[op_attr(OP_sgd, "weight_decay")].f, 0.25, 0);
+    compiled_finish(&x);
+}
+
+Test(grad, clipping_takes_the_norm_of_all_gradients) {
+    Compiled x;
+    differentiated(&x, NET_OF("optimizer = sgd(lr = 0.5); clip = norm(2);"));
+    const Graph *g = &x.c.graph;
+    cr_assert_eq(count_op(g, OP_sum_squares), 2);
+    cr_assert_eq(count_op(g, OP_clip), 2);
+    int norm = -1;
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node->op == OP_sgd) cr_assert_eq(g->nodes.at[g->values.at[node->in[1]].node].op, OP_clip);
+        if (node->op != OP_clip) continue;
+        cr_assert(norm < 0 || norm == node->in[1]);
+        norm = node->in[1];
+        cr_assert_float_eq(node->attr[0].f, 2, 0);
+    }
+    compiled_finish(&x);
+}

@@ -70,7 +70,6 @@ Test(train, mistakes_are_diagnosed_where_they_are) {
                  {DATA "optimizer = sgd();", 9, 41, "sgd needs lr"},
                  {DATA "optimizer = sgd(lr = 1, lr = 2);", 9, 53, "lr is given twice"},
                  {DATA "optimizer = momentum(lr = 1, momentum = 2);", 9, 69, "momentum is 0 to 1"},
-                 {DATA "optimizer = adam(lr = 1);", 9, 41, "adam is not built yet"},
                  {DATA OPTIMIZER "steps = 0;", 9, 63, "steps is 1 to"},
                  {DATA OPTIMIZER "seed = -1;", 9, 62, "seed is at least 0"},
                  {DATA OPTIMIZER "mode = auto;", 9, 55, "mode belongs into the parallel block"}};

@@ -39,7 +39,9 @@ Test(rule, operators_attributes_and_operands_are_found_by_name) {
     cr_assert_eq(op_find("matmull"), -1);
     cr_assert_eq(op_attr(OP_matmul, "transpose_b"), 1);
     cr_assert_eq(op_attr(OP_matmul, "axes"), -1);
-    cr_assert_eq(op_nin(OP_momentum), 3);
+    cr_assert_eq(op_nin(OP_momentum), 4);
+    cr_assert_eq(op_in(OP_momentum, "g"), 2);
+    cr_assert_eq(op_in(OP_momentum, "x"), -1);
     cr_assert_eq(op_nout(OP_momentum), 2);
     cr_assert_eq(op_nin(OP_input), 0);
     char name[8];
@@ -125,6 +127,29 @@ Test(rule, several_results_have_the_types_of_the_first_operand) {
     expect_shape(&rule.result[1], "[8, 6]");
     cr_assert_eq(rule.result[1].dtype, F64);
     expect_map(rule.out[1], 2, "0 1");
+}
+
+Test(rule, an_optional_operand_may_be_left_out) {
+    TensorType in[] = {T(F32, 8, 6), T(F32, 8, 6), {.dtype = F32}, {.dtype = F32}};
+    Attr attr[MAX_ATTRS] = {{.given = true}};
+    Rule rule;
+    RuleError error;
+    cr_assert(rule_infer(OP_sgd, in, 2, attr, &rule, NULL));
+    cr_assert(rule_infer(OP_sgd, in, 3, attr, &rule, NULL));
+    cr_assert_eq(rule.nfactors, 2);
+    expect_shape(&rule.result[0], "[8, 6]");
+    cr_assert_not(rule_infer(OP_sgd, in, 1, attr, &rule, &error));
+    cr_assert_not(rule_infer(OP_sgd, in, 4, attr, &rule, &error));
+    in[2] = in[0];
+    cr_assert_not(rule_infer(OP_sgd, in, 3, attr, &rule, &error), "a rate is one number");
+}
+
+Test(rule, a_sum_of_squares_contracts_everything) {
+    TensorType in[] = {T(F32, 8, 6)};
+    Rule rule;
+    cr_assert(rule_infer(OP_sum_squares, in, 1, NULL, &rule, NULL));
+    expect_shape(&rule.result[0], "[]");
+    cr_assert(rule_contracted(&rule, 1, 0) && rule_contracted(&rule, 1, 1));
 }
 
 Test(rule, the_hidden_dimension_is_factor_0_of_everything) {

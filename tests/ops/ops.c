@@ -290,8 +290,10 @@ static void try_replicas(void) {
         "loss mse(tanh(matmul(x, w) + b), label); }\n"
         "train { data = numpy_rand(seed = 3); optimizer = %s; epochs = 1; steps = 2; }\n"
         "parallel { mode = data_parallel; gradients = %s; }\n";
-    static const char *const optimizers[] = {"sgd(lr = 0.5)", "momentum(lr = 0.5, momentum = 0.9)"}, *const gradients[] = {"mean", "sum"};
-    for (int o = 0; o < 2; o++)
+    static const char *const optimizers[] = {"sgd(lr = 0.5)", "momentum(lr = 0.5, momentum = 0.9)", "adam(lr = 0.1, eps = 0.01); clip = norm(0.5)",
+                                             "adamw(lr = 0.1, eps = 0.01); schedule = linear"},
+                             *const gradients[] = {"mean", "sum"};
+    for (int o = 0; o < 4; o++)
         for (int g = 0; g < 2; g++)
             for (int c = 0; c < NRANK_COUNTS; c++)
                 for (int replicas = rank_counts[c]; replicas <= 2 * rank_counts[c]; replicas++) {
@@ -310,6 +312,26 @@ static void try_replicas(void) {
                 }
 }
 
+/* Updates of parameters that lie in parts, and what their gradients go through. */
+static void try_updates(void) {
+    static const char *const net = "net t() { input x : f64[6, 4]; input label : f64[6, 8]; param w : f64[4, 8] = uniform(-1, 1); param b : f64[8] = uniform(-1, 1);\n"
+                                   "h = matmul(x, w) shard ((1, 2), (2, 2)); loss mse(tanh(h + b), label); }\n"
+                                   "train { data = numpy_rand(seed = 3); optimizer = %s; clip = norm(0.1); epochs = 1; steps = 2; }\nparallel { mode = auto; }\n";
+    static const char *const optimizers[] = {"adam(lr = 0.1, eps = 0.01, weight_decay = 0.1)", "adamw(lr = 0.1, eps = 0.01); schedule = linear"};
+    for (int o = 0; o < 2; o++) {
+        Text text = {0};
+        Net one, many;
+        text_printf(&text, net, optimizers[o]);
+        run_step(&one, text.at, 1, 0, 2);
+        run_step(&many, text.at, 4, 0, 2);
+        note_executed(&many);
+        compare_states(&one, &many, text.at);
+        net_close(&one);
+        net_close(&many);
+        text_finish(&text);
+    }
+}
+
 Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does) {
     for (int op = 0; op < NOPS; op++) {
         if (op_table[op].op_class != OP_CLASS_USER) continue;
@@ -318,6 +340,7 @@ Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does) {
         cr_assert_gt(tried, 0);
     }
     try_replicas();
+    try_updates();
     for (int op = 0; op < NOPS; op++) {
         bool computes =
             op_table[op].op_class != OP_CLASS_LEAF && op_table[op].op_class != OP_CLASS_COMM && !op_table[op].expand && op != OP_write;

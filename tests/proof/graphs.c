@@ -121,6 +121,46 @@ Test(proof_graphs, a_missing_update_is_found) {
     end(&f);
 }
 
+static const char clipped[] = "net n() { input x : f32[6, 6]; param w : f32[6, 6] = normal(0.1); param b : f32[6] = zeros; loss mean(tanh(matmul(x, w) + b)); }\n"
+                              "train { data = numpy_rand(seed = 1); optimizer = adam(lr = 0.1); clip = norm(0.5); steps = 1; }\n";
+
+static Node *node_of(Graph *g, OpCode op, int number) {
+    for (int i = 0; i < g->nodes.n; i++)
+        if (g->nodes.at[i].op == op && number-- == 0) return &g->nodes.at[i];
+    cr_assert(false);
+    return NULL;
+}
+
+Test(proof_graphs, gradients_are_looked_at_before_they_are_clipped) {
+    Fixture f;
+    char why[512];
+    begin(&f, clipped, 0);
+    cr_assert(gradients(&f, why), "%s", why);
+    end(&f);
+}
+
+Test(proof_graphs, a_norm_without_one_of_the_gradients_is_found) {
+    Fixture f;
+    char why[512];
+    begin(&f, clipped, 0);
+    Node *first = node_of(&f.c.graph, OP_clip, 0), *second = node_of(&f.c.graph, OP_clip, 1);
+    first->in[1] = second->in[1] = node_of(&f.c.graph, OP_sum_squares, 0)->out[0];
+    cr_assert_not(gradients(&f, why));
+    cr_assert(strstr(why, "is not the sum of their squares"), "%s", why);
+    end(&f);
+}
+
+Test(proof_graphs, a_gradient_that_is_not_clipped_with_the_others_is_found) {
+    Fixture f;
+    char why[512];
+    begin(&f, clipped, 0);
+    Node *clip = node_of(&f.c.graph, OP_clip, 1), *adam = node_of(&f.c.graph, OP_adam, 1);
+    adam->in[3] = clip->in[0];
+    cr_assert_not(gradients(&f, why));
+    cr_assert(strstr(why, "clipped in another way"), "%s", why);
+    end(&f);
+}
+
 Test(proof_graphs, a_missing_factor_is_found) {
     Fixture f;
     char why[512];

@@ -74,7 +74,7 @@ static const Way way_of[NOPS] = {
     [OP_exp] = ELEMENT, [OP_log] = ELEMENT, [OP_sqrt] = ELEMENT, [OP_rsqrt] = ELEMENT, [OP_square] = ELEMENT, [OP_sigmoid] = ELEMENT, [OP_gelu] = ELEMENT,
     [OP_silu] = ELEMENT, [OP_relu_grad] = ELEMENT, [OP_tanh_grad] = ELEMENT, [OP_sqrt_grad] = ELEMENT, [OP_rsqrt_grad] = ELEMENT,
     [OP_sigmoid_grad] = ELEMENT, [OP_square_grad] = ELEMENT, [OP_gelu_grad] = ELEMENT, [OP_silu_grad] = ELEMENT, [OP_max_mask] = ELEMENT,
-    [OP_stop_gradient] = ELEMENT, [OP_sgd] = ELEMENT, [OP_momentum] = ELEMENT, [OP_write] = ELEMENT,
+    [OP_stop_gradient] = ELEMENT, [OP_sgd] = ELEMENT, [OP_momentum] = ELEMENT, [OP_adam] = ELEMENT, [OP_adamw] = ELEMENT, [OP_clip] = ELEMENT, [OP_sum_squares] = PRODUCT, [OP_write] = ELEMENT,
     [OP_matmul] = PRODUCT, [OP_einsum] = PRODUCT, [OP_sum] = PRODUCT, [OP_mean] = PRODUCT, [OP_max] = PRODUCT, [OP_sum_grad] = PRODUCT,
     [OP_mean_grad] = PRODUCT, [OP_sum_to] = PRODUCT, [OP_transpose] = PRODUCT, [OP_replicate] = PRODUCT, [OP_replica_sum] = PRODUCT,
     [OP_reshape] = RESHAPE,
@@ -97,7 +97,7 @@ static uint64_t function_key(const Node *node) {
 }
 
 static void element(const Node *node, const uint32_t *x, uint32_t *y) {
-    uint32_t slot;
+    uint32_t slot, rate;
     switch (node->op) {
     case OP_add: y[0] = plus(x[0], x[1]); return;
     case OP_sub: y[0] = plus(x[0], negative(x[1])); return;
@@ -116,12 +116,28 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
     case OP_sigmoid_grad: y[0] = times(x[1], times(x[0], plus(1, negative(x[0])))); return;
     case OP_square_grad: y[0] = times(times(2, x[0]), x[1]); return;
     case OP_max_mask: y[0] = x[0] == SIM_POISON || x[1] == SIM_POISON ? SIM_POISON : x[0] == x[1]; return;
-    case OP_sgd: y[0] = plus(x[0], negative(times(simulate_number(node->attr[0].f), x[1]))); return;
+    case OP_clip: y[0] = times(x[0], any_function(OP_clip, times(x[1], simulate_number(node->attr[0].f)))); return;
+    case OP_sgd:
+        rate = node->nin > 2 ? times(simulate_number(node->attr[0].f), x[2]) : simulate_number(node->attr[0].f);
+        y[0] = plus(x[0], negative(times(rate, plus(x[1], times(simulate_number(node->attr[1].f), x[0])))));
+        return;
     case OP_momentum:
-        slot = plus(times(simulate_number(node->attr[1].f), x[1]), x[2]);
-        y[0] = plus(x[0], negative(times(simulate_number(node->attr[0].f), slot)));
+        rate = node->nin > 3 ? times(simulate_number(node->attr[0].f), x[3]) : simulate_number(node->attr[0].f);
+        slot = plus(times(simulate_number(node->attr[1].f), x[1]), plus(x[2], times(simulate_number(node->attr[2].f), x[0])));
+        y[0] = plus(x[0], negative(times(rate, slot)));
         y[1] = slot;
         return;
+    case OP_adam: case OP_adamw: {
+        uint32_t decay = times(simulate_number(node->attr[4].f), x[0]), beta1 = simulate_number(node->attr[1].f), beta2 = simulate_number(node->attr[2].f);
+        uint32_t g = node->op == OP_adam ? plus(x[3], decay) : x[3];
+        rate = node->nin > 5 ? times(simulate_number(node->attr[0].f), x[5]) : simulate_number(node->attr[0].f);
+        y[1] = plus(times(beta1, x[1]), times(plus(1, negative(beta1)), g));
+        y[2] = plus(times(beta2, x[2]), times(plus(1, negative(beta2)), times(g, g)));
+        slot = times(y[1], any_function(OP_adam, times(x[4], any_function(OP_adamw, y[2])))); /* over the root */
+        if (node->op == OP_adamw) slot = plus(slot, decay);
+        y[0] = plus(x[0], negative(times(rate, slot)));
+        return;
+    }
     default: y[0] = x[0]; return; /* write, stop_gradient */
     }
 }
@@ -277,6 +293,9 @@ static bool sum_of_products(const Node *node, const SimTensor *in, SimTensor *ou
         axes_letters(&node->attr[0], out->local.ndim, ndim, &letters, 2, 0);
         if (node->op == OP_mean_grad) factor = one_over(shape_elements(&out->global), shape_elements(&in[0].global));
         break;
+    case OP_sum_squares:
+        for (int d = 0; d < ndim; d++) letters.of[0][d] = letters.of[1][d] = (int8_t)letters.n++;
+        return contraction(&letters, (const SimTensor[]){in[0], in[0]}, 2, out, 1, false, why, n);
     case OP_sum_to: /* dimensions that the result lacks, or has only one element of, are added up */
         for (int d = 0; d < ndim; d++) {
             int own = d - (ndim - out->local.ndim);

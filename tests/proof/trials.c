@@ -90,7 +90,14 @@ const Trial trials[] = {
     {.op = OP_mean_grad, .nin = 1, .in = {S(3, 4)}, .attr = {INTS(1), INTS(4, 6)}, .hidden = true},
     {.op = OP_sum_to, .nin = 1, .in = {S(5, 8, 6)}, .attr = {INTS(8, 1)}},
     {.op = OP_sgd, .nin = 2, .in = {S(7, 5), S(7, 5)}, .attr = {REAL(0.5)}},
+    {.op = OP_sgd, .nin = 3, .in = {S(7, 5), S(7, 5), {0}}, .attr = {REAL(0.5), REAL(0.25)}},
     {.op = OP_momentum, .nin = 3, .in = {S(7, 5), S(7, 5), S(7, 5)}, .attr = {REAL(0.5), REAL(0.25)}},
+    {.op = OP_momentum, .nin = 4, .in = {S(7, 5), S(7, 5), S(7, 5), {0}}, .attr = {REAL(0.5), REAL(0.25), REAL(0.5)}},
+    {.op = OP_adam, .nin = 5, .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}}, .attr = {REAL(0.5), REAL(0.25), REAL(0.5), REAL(0.125)}, .hashed = true},
+    {.op = OP_adam, .nin = 6, .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}, {0}}, .attr = {REAL(0.5), REAL(0.25), REAL(0.5), REAL(0.125), REAL(0.5)}, .hashed = true},
+    {.op = OP_adamw, .nin = 6, .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}, {0}}, .attr = {REAL(0.5), REAL(0.25), REAL(0.5), REAL(0.125), REAL(0.5)}, .hashed = true},
+    {.op = OP_sum_squares, .nin = 1, .in = {S(7, 5)}},
+    {.op = OP_clip, .nin = 2, .in = {S(7, 5), {0}}, .attr = {REAL(0.5)}, .hashed = true},
 };
 const int ntrials = sizeof trials / sizeof *trials;
 

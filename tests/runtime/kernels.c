@@ -379,6 +379,8 @@ Test(kernels, einsum_of_any_letters_equals_the_plain_one) {
     cr_assert_gt(tried, 1000);
 }
 
+#define NUMBER(number) {.given = true, .f = number}
+
 Test(kernels, updates_are_the_textbook_formulas) {
     double w[3] = {1, 2, 3}, v[3] = {0.5, -1, 0}, g[3] = {10, 20, -30}, new_w[3], new_v[3];
     Attr attr[MAX_ATTRS] = {{.given = true, .f = 0.1}, {.given = true, .f = 0.9}};
@@ -396,6 +398,9 @@ Test(kernels, updates_are_the_textbook_formulas) {
         cr_assert_float_eq(new_w[i], w[i] - 0.1 * (0.9 * v[i] + g[i]), 1e-12);
     }
     call.op = OP_sgd;
+    call.nin = 2;
+    call.nout = 1;
+    attr[1] = (Attr){0};
     call.in[1].data = g;
     cr_assert(backend_cpu.kernels[OP_sgd](&call, &error));
     for (int i = 0; i < 3; i++)
@@ -405,6 +410,83 @@ Test(kernels, updates_are_the_textbook_formulas) {
                    .nin = 3,
                    .in = {SHAPE(300, 200), SHAPE(300, 200), SHAPE(300, 200)},
                    .attr = {{.given = true, .f = 0.1}, {.given = true, .f = 0.9}}});
+    check(&(Trial){.op = OP_sgd, .nin = 3, .in = {SHAPE(300, 200), SHAPE(300, 200), {0}}, .attr = {{.given = true, .f = 0.1}, {.given = true, .f = 0.25}}});
+    check(&(Trial){.op = OP_momentum,
+                   .nin = 4,
+                   .in = {SHAPE(300, 200), SHAPE(300, 200), SHAPE(300, 200), {0}},
+                   .attr = {{.given = true, .f = 0.1}, {.given = true, .f = 0.9}, {.given = true, .f = 0.25}}});
+    for (int nin = 5; nin <= 6; nin++)
+        for (int decoupled = 0; decoupled < 2; decoupled++)
+            check(&(Trial){.op = decoupled ? OP_adamw : OP_adam,
+                           .nin = nin,
+                           .in = {SHAPE(300, 200), SHAPE(300, 200), SHAPE(300, 200), SHAPE(300, 200), {0}, {0}},
+                           .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)},
+                           .positive = true});
+    check(&(Trial){.op = OP_sum_squares, .nin = 1, .in = {SHAPE(300, 200)}});
+    check(&(Trial){.op = OP_clip, .nin = 2, .in = {SHAPE(300, 200), {0}}, .attr = {NUMBER(0.5)}, .positive = true});
+}
+
+/* Three updates of two parameters, written out from torch.optim's documentation: w, m, v after each, with gradients 0.5 and -2 times the update's number
+ * (so that corrections, moments and eps all show). */
+static void adam_by_hand(bool decoupled, double w[2], double m[2], double v[2], int update) {
+    const double lr = 0.05, beta1 = 0.9, beta2 = 0.999, eps = 1e-4, decay = 0.1;
+    for (int i = 0; i < 2; i++) {
+        double g = (i ? -2 : 0.5) * update;
+        if (decoupled)
+            w[i] *= 1 - lr * decay;
+        else
+            g += decay * w[i];
+        m[i] = beta1 * m[i] + (1 - beta1) * g;
+        v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+        double m_hat = m[i] / (1 - pow(beta1, update)), v_hat = v[i] / (1 - pow(beta2, update));
+        w[i] -= lr * m_hat / (sqrt(v_hat) + eps);
+    }
+}
+
+Test(kernels, adam_and_adamw_are_pytorchs) {
+    for (int decoupled = 0; decoupled < 2; decoupled++) {
+        double w[2] = {1, -3}, m[2] = {0}, v[2] = {0}, expected_w[2] = {1, -3}, expected_m[2] = {0}, expected_v[2] = {0}, g[2], update;
+        const Attr attr[MAX_ATTRS] = {NUMBER(0.05), NUMBER(0.9), NUMBER(0.999), NUMBER(1e-4), NUMBER(0.1)};
+        Operand tensor = {.dtype = F64, .local = SHAPE(2), .global = SHAPE(2)}, one = {.dtype = F64};
+        KernelCall call = {.op = decoupled ? OP_adamw : OP_adam, .attr = attr, .nin = 5, .nout = 3, .in = {tensor, tensor, tensor, tensor, one}, .out = {tensor, tensor, tensor}};
+        void *in[5] = {w, m, v, g, &update}, *out[3] = {w, m, v}; /* in place */
+        for (int i = 0; i < 5; i++)
+            call.in[i].data = in[i];
+        for (int i = 0; i < 3; i++)
+            call.out[i].data = out[i];
+        for (int step = 1; step <= 3; step++) {
+            Error error;
+            update = step;
+            g[0] = 0.5 * step;
+            g[1] = -2 * step;
+            cr_assert(backend_cpu.kernels[call.op](&call, &error));
+            adam_by_hand(decoupled, expected_w, expected_m, expected_v, step);
+            for (int i = 0; i < 2; i++) {
+                cr_assert_float_eq(w[i], expected_w[i], 1e-12);
+                cr_assert_float_eq(m[i], expected_m[i], 1e-12);
+                cr_assert_float_eq(v[i], expected_v[i], 1e-12);
+            }
+        }
+    }
+}
+
+Test(kernels, gradients_are_clipped_as_clip_grad_norm_does) {
+    double x[3] = {3, 4, 0}, squares, y[3];
+    const Attr attr[MAX_ATTRS] = {NUMBER(2)};
+    Operand tensor = {.data = x, .dtype = F64, .local = SHAPE(3), .global = SHAPE(3)}, one = {.data = &squares, .dtype = F64};
+    KernelCall call = {.op = OP_sum_squares, .attr = attr, .nin = 1, .nout = 1, .in = {tensor}, .out = {one}};
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_sum_squares](&call, &error));
+    cr_assert_float_eq(squares, 25, 0);
+    call = (KernelCall){.op = OP_clip, .attr = attr, .nin = 2, .nout = 1, .in = {tensor, one}, .out = {tensor}};
+    call.out[0].data = y;
+    cr_assert(backend_cpu.kernels[OP_clip](&call, &error));
+    for (int i = 0; i < 3; i++)
+        cr_assert_float_eq(y[i], x[i] * 2 / (5 + 1e-6), 1e-15);
+    squares = 3; /* a norm below 2 */
+    cr_assert(backend_cpu.kernels[OP_clip](&call, &error));
+    for (int i = 0; i < 3; i++)
+        cr_assert_float_eq(y[i], x[i], 0);
 }
 
 Test(kernels, integer_sums_stop_at_the_ends_of_the_range) {

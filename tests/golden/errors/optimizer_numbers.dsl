@@ -7,5 +7,5 @@ net q(batch = 16) {
 }
 train {
     data = numpy_rand(seed = 1);
-    optimizer = adam(lr = 0.1);
+    optimizer = adamw(lr = 0.1, beta2 = 1);
 }

@@ -1,0 +1,118 @@
+/* The optimizer of a train block: which one, how its learning rate goes, what becomes of gradients before it sees them. */
+#include "frontend/lower.h"
+
+#include <float.h>
+#include <string.h>
+
+/* A number that an optimizer takes. `required` ones come first, in this order, and may be given without their names. */
+typedef struct Parameter {
+    const char *name;
+    double least, most;
+    double initial; /* where it is left out; unused for required ones */
+    double *to;
+    bool less; /* than most */
+} Parameter;
+
+enum { MAX_NUMBERS = 8 };
+
+static bool eval_parameters(Lower *lower, const Expr *value, const Parameter *parameters, int n, int nrequired, const char *example) {
+    const char *names[MAX_NUMBERS];
+    const Expr *argument[MAX_NUMBERS];
+    for (int i = 0; i < n; i++)
+        names[i] = parameters[i].name;
+    if (!call_arguments(lower, value, names, n, nrequired, argument)) {
+        diag_hint(lower->diags, "%s", example);
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        *parameters[i].to = parameters[i].initial;
+        if (argument[i] && !real_eval(lower, argument[i], names[i], parameters[i].least, parameters[i].most, parameters[i].to)) return false;
+        if (parameters[i].less && *parameters[i].to == parameters[i].most) {
+            diag_error(lower->diags, lower_span(lower, argument[i]->loc), "%s is less than %g", names[i], parameters[i].most);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- optimizers: PyTorch's, with its defaults */
+
+static bool eval_sgd(Lower *lower, const Expr *value) {
+    Settings *s = &lower->graph->settings;
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false}, {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false}};
+    s->optimizer = OPTIMIZER_SGD;
+    return eval_parameters(lower, value, parameters, 2, 1, "optimizer = sgd(lr = 0.1);");
+}
+
+static bool eval_momentum(Lower *lower, const Expr *value) {
+    Settings *s = &lower->graph->settings;
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false}, {"momentum", 0, 1, 0, &s->momentum, false}, {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false}};
+    s->optimizer = OPTIMIZER_MOMENTUM;
+    return eval_parameters(lower, value, parameters, 3, 2, "optimizer = momentum(lr = 0.1, momentum = 0.9);");
+}
+
+static bool eval_adams(Lower *lower, const Expr *value, OptimizerKind kind) {
+    Settings *s = &lower->graph->settings;
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 1e-3, &s->lr, false},
+                                    {"beta1", 0, 1, 0.9, &s->beta1, true}, /* corrections divide by 1 - beta */
+                                    {"beta2", 0, 1, 0.999, &s->beta2, true},
+                                    {"eps", 0, DBL_MAX, 1e-8, &s->eps, false},
+                                    {"weight_decay", 0, DBL_MAX, kind == OPTIMIZER_ADAMW ? 0.01 : 0, &s->weight_decay, false}};
+    s->optimizer = kind;
+    return eval_parameters(lower, value, parameters, 5, 0,
+                        kind == OPTIMIZER_ADAMW ? "optimizer = adamw(lr = 0.001, weight_decay = 0.01);" : "optimizer = adam(lr = 0.001);");
+}
+static bool eval_adam(Lower *lower, const Expr *value) {
+    return eval_adams(lower, value, OPTIMIZER_ADAM);
+}
+static bool eval_adamw(Lower *lower, const Expr *value) {
+    return eval_adams(lower, value, OPTIMIZER_ADAMW);
+}
+
+bool eval_optimizer(Lower *lower, const Expr *value) {
+    static const Builtin builtins[] = {{"sgd", eval_sgd}, {"momentum", eval_momentum}, {"adam", eval_adam}, {"adamw", eval_adamw}};
+    return call_builtin(lower, value, "optimizer", builtins, 4,
+                        "optimizer = sgd(lr = 0.1); momentum(lr = 0.1, momentum = 0.9); adam(lr = 0.001); or adamw(lr = 0.001);");
+}
+
+/* ---------------------------------------------------------------- the learning rate's way */
+
+/* schedule = cosine(warmup = 100, end = 0.1); all that is in brackets may be left out, and so the brackets. */
+bool eval_schedule(Lower *lower, const Expr *value) {
+    static const char *const parameters[] = {"warmup", "end"};
+    static const char hint[] = "schedule = linear(warmup = 100, end = 0); cosine(warmup = 100, end = 0.1); or constant(warmup = 100);";
+    const Expr *argument[2] = {NULL, NULL}, name = {.kind = EXPR_NAME, .text = value->text, .loc = value->loc};
+    Schedule *schedule = &lower->graph->settings.schedule;
+    if (value->kind != EXPR_CALL && value->kind != EXPR_NAME) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "this is no schedule");
+        diag_hint(lower->diags, "%s", hint);
+        return false;
+    }
+    int kind = choice(lower, "schedule", &name, schedule_name, NSCHEDULES);
+    if (kind < 0) return false;
+    schedule->kind = (ScheduleKind)kind;
+    if (value->kind == EXPR_CALL && !call_arguments(lower, value, parameters, kind == SCHEDULE_CONSTANT ? 1 : 2, 0, argument)) {
+        diag_hint(lower->diags, "%s", hint);
+        return false;
+    }
+    return (!argument[0] || integer_eval(lower, argument[0], "warmup", 0, 1000000000, &schedule->warmup)) &&
+           (!argument[1] || real_eval(lower, argument[1], "end", 0, 1, &schedule->end));
+}
+
+/* ---------------------------------------------------------------- gradients */
+
+/* clip = norm(1.0); */
+static bool eval_norm(Lower *lower, const Expr *value) {
+    Settings *settings = &lower->graph->settings;
+    const Parameter parameters[] = {{"most", 0, DBL_MAX, 0, &settings->clip, false}};
+    if (!eval_parameters(lower, value, parameters, 1, 1, "clip = norm(1.0);")) return false;
+    if (settings->clip > 0) return true;
+    diag_error(lower->diags, lower_span(lower, value->loc), "a norm of at most 0 leaves no gradient");
+    diag_hint(lower->diags, "clip = norm(1.0);");
+    return false;
+}
+
+bool eval_clip(Lower *lower, const Expr *value) {
+    static const Builtin builtins[] = {{"norm", eval_norm}};
+    return call_builtin(lower, value, "way to clip gradients", builtins, 1, "clip = norm(1.0);");
+}

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Optimizers, schedules, clipping: on any number of ranks what one rank computes, and what the formulas say; resumed runs equal whole ones."""
+import json
+import math
+import os
+import struct
+
+import harness
+from harness import Case, run
+
+NET = """net small(batch = 24, dim = %d) {
+    input x : f64[batch, dim]; input y : f64[batch, 8];
+    param w : f64[dim, 32] = normal(0.1); param b : f64[32] = zeros; param w2 : f64[32, 8] = normal(0.3);
+    h = tanh(matmul(x, w) + b); p = matmul(h, w2); loss mse(p, y);
+}
+train { data = normal(seed = 3); epochs = 2; steps = 4; %s }
+parallel { mode = %s; }
+"""
+
+OPTIMIZERS = {
+    "sgd": "optimizer = sgd(lr = 0.2, weight_decay = 0.1);",
+    "momentum": "optimizer = momentum(lr = 0.05, momentum = 0.9, weight_decay = 0.1); schedule = linear(warmup = 2);",
+    "adam": "optimizer = adam(lr = 0.01, weight_decay = 0.1); clip = norm(0.3);",
+    "adamw": "optimizer = adamw(lr = 0.01, weight_decay = 0.1); schedule = cosine(warmup = 3, end = 0.1); clip = norm(0.3);",
+}
+
+
+def tensors(path):
+    """Of a safetensors file: the elements of each tensor of f64."""
+    with open(path, "rb") as file:
+        data = file.read()
+    n = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + n])
+    found = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        found[name] = struct.unpack("<%dd" % ((end - begin) // 8), data[8 + n + begin:8 + n + end])
+    return found
+
+
+class Optimizers(Case):
+    def plan(self, name, settings, ranks, *options, mode="auto", dim=24):
+        source = self.write(name + ".dsl", NET % (dim, settings, mode))
+        return self.compile(source, "%s%d.plan" % (name, ranks), "--ranks", ranks, *options)
+
+    def test_any_number_of_ranks_computes_what_one_does(self):
+        """With the proof's full checks; w has more than 256 KiB at dim = 1536, so that its slots and its norm lie in parts."""
+        for name, settings in OPTIMIZERS.items():
+            for dim in (24, 1536):
+                one = self.plan(name, settings, 1, dim=dim)
+                losses = self.ok(self.local(one, 1)).losses()
+                for ranks in (2, 3, 8):
+                    with self.subTest(optimizer=name, dim=dim, ranks=ranks):
+                        many = self.plan(name, settings, ranks, "--prove", dim=dim)
+                        done = self.ok(self.local(many, ranks, "--verify", one))
+                        self.assertIn("verified: 8 steps", done.out)
+                        self.assertClose(done.losses(), losses, relative=1e-9)
+
+    def test_levels_and_replicas(self):
+        for name, settings in OPTIMIZERS.items():
+            for level in ("-O0", "-O1"):
+                one, many = self.plan(name, settings, 1), self.plan(name, settings, 4, level)
+                self.assertIn("verified", self.ok(self.local(many, 4, "--verify", one)).out)
+            one = self.plan(name + "d", settings, 1, "--replicas", 4, mode="data_parallel")
+            many = self.plan(name + "d", settings, 4, "--replicas", 4, mode="data_parallel")
+            self.assertIn("verified", self.ok(self.local(many, 4, "--verify", one)).out)
+
+    def test_under_mpirun_too(self):
+        one = self.plan("adamw", OPTIMIZERS["adamw"], 1)
+        done = self.ok(self.mpi(self.plan("adamw", OPTIMIZERS["adamw"], 4), 4, "--verify", one))
+        self.assertIn("verified", done.out)
+
+    def test_steps_are_the_formulas(self):
+        """The gradient of sum(w * x) with x = 1 is 1 times the batch: parameters after each step by hand."""
+        net = """net one() { input x : f64[1]; param w : f64[1] = [2]; loss sum(w * x); }
+train { data = per_rank(x = [[3]]); epochs = 1; steps = %d; %s } parallel { mode = data_parallel; }"""
+
+        def after(steps, settings):
+            plan = self.compile(self.write("one.dsl", net % (steps, settings)), "one.plan", "--ranks", 1)
+            self.ok(self.local(plan, 1, "--save", self.path("w")))
+            return tensors(self.path("w"))["w"][0]
+
+        g = 3.0
+        w = 2.0
+        for steps in (1, 2, 3):
+            w -= 0.1 * (g + 0.5 * w)
+            self.assertAlmostEqual(after(steps, "optimizer = sgd(lr = 0.1, weight_decay = 0.5);"), w, delta=1e-14)
+        w, v = 2.0, 0.0
+        for steps in (1, 2, 3):
+            v = 0.9 * v + g + 0.5 * w
+            w -= 0.1 * v
+            self.assertAlmostEqual(after(steps, "optimizer = momentum(lr = 0.1, momentum = 0.9, weight_decay = 0.5);"), w, delta=1e-14)
+        for decoupled in (False, True):
+            w, m, v = 2.0, 0.0, 0.0
+            for t in (1, 2, 3):
+                d = g * min(1, 0.5 / (g + 1e-6)) # clipped
+                if decoupled:
+                    w *= 1 - 0.1 * 0.5
+                else:
+                    d += 0.5 * w
+                m, v = 0.9 * m + 0.1 * d, 0.99 * v + 0.01 * d * d
+                w -= 0.1 * (m / (1 - 0.9 ** t)) / (math.sqrt(v / (1 - 0.99 ** t)) + 1e-3)
+                name = "adamw" if decoupled else "adam"
+                settings = "optimizer = %s(lr = 0.1, beta2 = 0.99, eps = 1e-3, weight_decay = 0.5); clip = norm(0.5);" % name
+                self.assertAlmostEqual(after(t, settings), w, delta=1e-13)
+        w = 2.0
+        for s in range(4):
+            w -= 0.1 * (s / 2 if s < 2 else 0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi * (s - 2) / 2))) * g
+        self.assertAlmostEqual(after(4, "optimizer = sgd(lr = 0.1); schedule = cosine(warmup = 2, end = 0.2);"), w, delta=1e-14)
+
+    def test_the_rate_is_logged_as_it_is(self):
+        settings = 'optimizer = sgd(lr = 0.5); schedule = linear(warmup = 2); log "{global_step} {lr}";'
+        plan = self.plan("log", settings, 2)
+        done = self.ok(self.local(plan, 2, "--metrics", self.path("m")))
+        lines = [line.split() for line in done.out.splitlines() if line[:1].isdigit()]
+        expected = [0.5 * (s / 2 if s < 2 else 1 - (s - 2) / 6) for s in range(8)]
+        self.assertClose([float(line[1]) for line in lines], expected, absolute=1e-12)
+        with open(self.path("m"), encoding="utf-8") as file:
+            rates = [json.loads(line)["lr"] for line in file if '"loss"' in line]
+        self.assertClose(rates, expected, absolute=1e-12)
+
+    def test_a_resumed_run_equals_a_whole_one(self):
+        for name in ("adam", "adamw"):
+            for ranks, dim in ((1, 24), (4, 24), (4, 1536)):
+                plan = self.plan(name, OPTIMIZERS[name] + " checkpoint every 3 steps;", ranks, dim=dim)
+                whole = self.ok(self.local(plan, ranks, "--save", self.path("whole")))
+                for step in (3, 6):
+                    taken = os.path.join(plan + ".checkpoints", "step-%09d.safetensors" % step)
+                    rest = self.ok(self.local(plan, ranks, "--resume", taken, "--save", self.path("rest")))
+                    self.assertEqual(rest.texts(), whole.texts()[step:], "bit for bit")
+                    self.assertEqual(self.read("rest"), self.read("whole"))
+
+    def test_a_checkpoint_goes_on_with_other_ranks(self):
+        plan = self.plan("adamw", OPTIMIZERS["adamw"] + " checkpoint every 5 steps;", 4, dim=1536)
+        whole = self.ok(self.local(plan, 4)).losses()
+        taken = os.path.join(plan + ".checkpoints", "step-000000005.safetensors")
+        for ranks in (1, 3):
+            rest = self.ok(self.local(self.plan("adamw", OPTIMIZERS["adamw"], ranks, dim=1536), ranks, "--resume", taken)).losses()
+            self.assertClose(rest, whole[5:], relative=1e-9)
+
+    def test_gradients_stay_in_buckets_where_they_are_clipped(self):
+        """Clipping adds one exchange of numbers, and no gradient is moved twice."""
+        plain = self.plan("plain", "optimizer = adam(lr = 0.1);", 4, dim=1536)
+        clipped = self.plan("clipped", "optimizer = adam(lr = 0.1); clip = norm(1);", 4, dim=1536)
+        sent = [int(self.ok(self.local(plan, 4)).out.split("plan: at most ")[1].split(")")[0]) for plan in (plain, clipped)]
+        self.assertGreater(sent[1], sent[0])
+        self.assertLess(sent[1], sent[0] + 200)
+
+
+if __name__ == "__main__":
+    harness.main()
