@@ -141,11 +141,13 @@ static bool input_has_rows(Lower *lower, const Expr *expr, const Input *input) {
 
 /* "x.npy", or one of the formats' calls: idx("labels.gz"), csv("d.csv", column = 3), raw("x.bin", type = u8). */
 static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFile *file) {
-    static const char *const parameters[][3] = {
-        [FILE_NPY] = {"path"}, [FILE_IDX] = {"path"}, [FILE_CSV] = {"path", "column"}, [FILE_RAW] = {"path", "type", "offset"}};
-    static const int nparameters[] = {[FILE_NPY] = 1, [FILE_IDX] = 1, [FILE_CSV] = 2, [FILE_RAW] = 3};
+    static const char *const parameters[][5] = {[FILE_NPY] = {"path", "first", "rows"},
+                                                [FILE_IDX] = {"path", "first", "rows"},
+                                                [FILE_CSV] = {"path", "first", "rows", "column"},
+                                                [FILE_RAW] = {"path", "first", "rows", "type", "offset"}};
+    static const int nparameters[] = {[FILE_NPY] = 3, [FILE_IDX] = 3, [FILE_CSV] = 4, [FILE_RAW] = 5};
     static const char *const stored[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
-    const Expr *argument[3] = {NULL, NULL, NULL}, *path = value;
+    const Expr *argument[5] = {NULL}, *path = value;
     if (value->kind == EXPR_CALL) {
         int named = FILE_NONE + 1;
         while (named < NFILE_FORMATS && strcmp(file_format_name[named], value->text) != 0)
@@ -167,13 +169,15 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFi
         return false;
     }
     *file = (DataFile){.format = format, .path = joined(lower, path->text), .offset = -1};
-    if (argument[1] && format == FILE_CSV) return integer_eval(lower, argument[1], "column", 0, INT32_MAX, &file->column);
-    if (argument[1]) {
-        int element = choice(lower, "type", argument[1], stored, 7);
+    if (argument[1] && !integer_eval(lower, argument[1], "first", 0, INT64_MAX / 16, &file->first)) return false;
+    if (argument[2] && !integer_eval(lower, argument[2], "rows", 1, INT64_MAX / 16, &file->rows)) return false;
+    if (argument[3] && format == FILE_CSV) return integer_eval(lower, argument[3], "column", 0, INT32_MAX, &file->column);
+    if (argument[3]) {
+        int element = choice(lower, "type", argument[3], stored, 7);
         if (element < 0) return false;
         file->stored = stored[element];
     }
-    return !argument[2] || integer_eval(lower, argument[2], "offset", 0, INT32_MAX, &file->offset);
+    return !argument[4] || integer_eval(lower, argument[4], "offset", 0, INT32_MAX, &file->offset);
 }
 
 static int64_t row_elements(const Input *input) {

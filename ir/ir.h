@@ -483,6 +483,7 @@ extern const char *const file_format_name[NFILE_FORMATS]; /* "npy" */
 typedef struct DataFile {
     FileFormat format;
     const char *path;              /* the source's directory joined; relative to where prun is started, else beside the plan */
+    int64_t first, rows;           /* those of its rows that are used: from this one on, so many; 0: all behind it */
     int64_t column;                /* CSV: first column; as many as a row has elements */
     int64_t offset;                /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
     const char *stored;            /* raw: "u8", "i8", "i16", "i32", "i64", "f32", "f64": its elements, little-endian */

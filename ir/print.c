@@ -349,6 +349,8 @@ static void print_states(Printing *printing) {
 static void print_file(Text *text, const DataFile *file) {
     text_printf(text, " file=%s ", file_format_name[file->format]);
     put_quoted(text, file->path);
+    if (file->first > 0) put_key(text, "first", file->first);
+    if (file->rows > 0) put_key(text, "rows", file->rows);
     put_key(text, "column", file->column);
     if (file->format == FILE_RAW && file->offset >= 0) put_key(text, "offset", file->offset);
     if (file->stored && file->stored[0]) text_printf(text, " stored=%s", file->stored);

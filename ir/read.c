@@ -244,6 +244,8 @@ static bool read_input_source(Scan *scan, Input *input) {
     input->kind = (InputKind)kind;
     if (!scan_is_key(scan, "file")) return true;
     if (!scan_choice(scan, "format of file", file_format_name, NFILE_FORMATS, &format) || !scan_word(scan, &input->file.path) ||
+        (scan_is_key(scan, "first") && !scan_integer(scan, "first", 0, INT64_MAX / 16, &input->file.first)) ||
+        (scan_is_key(scan, "rows") && !scan_integer(scan, "rows", 0, INT64_MAX / 16, &input->file.rows)) ||
         !scan_key(scan, "column") || !scan_integer(scan, "column", 0, INT32_MAX, &input->file.column))
         return false;
     input->file.format = (FileFormat)format;

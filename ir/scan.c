@@ -13,7 +13,7 @@ static const char *const known[] = {
     "mode",  "search", "seed",  "rows",     "dataset",   "gradients", "epochs",   "steps",  "lr",      "loss",   "forward", "init",
     "nodes", "stream", "arena", "per_rank", "trainable", "parameter", "strategy", "origin", "factors", "name",   "version", "kind",
     "sent",  "certificate", "checksum", "optimizer", "momentum", "log_every", "strict_divide",
-    "log", "log_rank", "checkpoint_epochs", "checkpoint_steps", "keep", "offset", "column", "stored", "shuffle", "last",
+    "log", "log_rank", "checkpoint_epochs", "checkpoint_steps", "keep", "first", "offset", "column", "stored", "shuffle", "last",
 };
 
 static bool is_name_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }

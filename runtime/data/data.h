@@ -85,6 +85,7 @@ typedef struct RowFile {
     const char *path;
     const char *input;       /* whose data it is, for messages */
     Shape row;               /* of one row as the net sees it; a file may have another shape of as many elements */
+    int64_t first, rows;     /* those that are used: from this one on, so many; 0: all behind it */
     Stored stored;           /* raw: its elements */
     int64_t offset;          /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
     int64_t first_column;    /* CSV: the columns are this one and as many as a row has elements */

@@ -13,7 +13,8 @@ struct Rows {
     RowFile file;
     char *path;
     Stored stored;     /* binary files */
-    int64_t count;     /* rows */
+    int64_t count;     /* rows of the file */
+    int64_t used;      /* of them, from file.first on */
     int64_t elements;  /* of a row, as the input has it */
     int64_t row_bytes; /* as they are held: stored, or doubles of a text */
     int64_t begin;     /* of the first row in the file, uncompressed */
@@ -238,6 +239,16 @@ void rows_close(Rows *rows) {
     free(rows);
 }
 
+/* The rows that are used: file->first and so many behind it. */
+static bool use_part(Rows *rows, Error *error) {
+    int64_t first = rows->file.first, wanted = rows->file.rows, there = rows->count > first ? rows->count - first : 0;
+    rows->used = wanted > 0 ? wanted : there;
+    if (rows->used > 0 && rows->used <= there) return true;
+    char text[160];
+    snprintf(text, sizeof text, "has %lld rows, and %lld from row %lld on are to be used", (long long)rows->count, (long long)(wanted > 0 ? wanted : 1), (long long)first);
+    return rows_fail(rows, error, text);
+}
+
 Rows *rows_open(const RowFile *file, Error *error) {
     Rows *rows = calloc(1, sizeof *rows);
     if (rows) rows->fd = -1;
@@ -254,6 +265,7 @@ Rows *rows_open(const RowFile *file, Error *error) {
     bool ok = stream && (shape_count(&file->row, &rows->elements) || error_set(&failure, EXIT_ENVIRONMENT, "the row is too large"));
     ok = ok && (file->format == ROWS_CSV ? open_text(rows, stream, &failure) : open_binary(rows, stream, &failure));
     if (ok && rows->count == 0) ok = rows_fail(rows, &failure, "has no rows");
+    ok = ok && use_part(rows, &failure);
     if (ok) rows->bytes_read = file->format == ROWS_CSV ? stream_bytes_read(stream) : 0;
     stream_close(stream);
     if (ok) return rows;
@@ -266,7 +278,7 @@ Rows *rows_open(const RowFile *file, Error *error) {
 }
 
 int64_t rows_count(const Rows *rows) {
-    return rows->count;
+    return rows->used;
 }
 
 int64_t rows_bytes_read(const Rows *rows) {
@@ -317,7 +329,7 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     if (!rows->streamed) return true;
     bool there = n <= rows->nheld;
     for (int64_t i = 0; there && i < n; i++)
-        there = find_held(rows, row[i]) >= 0;
+        there = find_held(rows, rows->file.first + row[i]) >= 0;
     if (there) return true;
     free(rows->held);
     free(rows->held_row);
@@ -325,7 +337,8 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     rows->held_row = malloc((size_t)n * sizeof *rows->held_row + 1);
     rows->nheld = 0;
     if (!rows->held || !rows->held_row) return rows_fail(rows, error, "out of memory for a rank's rows");
-    memcpy(rows->held_row, row, (size_t)n * sizeof *row);
+    for (int64_t i = 0; i < n; i++)
+        rows->held_row[i] = rows->file.first + row[i];
     rows->nheld = n;
     Error failure = {0};
     Stream *stream = stream_open(rows->path, &failure);
@@ -377,8 +390,9 @@ static bool out_of_range(const Rows *rows, int64_t row, double value, Error *err
 bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error) {
     bool text = rows->file.format == ROWS_CSV;
     int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
-    if (row < 0 || row >= rows->count || first < 0 || n < 0 || first + n > rows->elements)
+    if (row < 0 || row >= rows->used || first < 0 || n < 0 || first + n > rows->elements)
         return error_set(error, EXIT_INTERNAL, "input %s has no row %lld of so many elements", rows->file.input, (long long)row);
+    row += rows->file.first;
     if (n == 0) return true;
     const unsigned char *from = part_bytes(rows, row, first * bytes, n * bytes, error);
     if (!from) return false;

@@ -120,7 +120,7 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
     const Input *input = &data->graph->inputs.at[i];
     Shape own = own_shape(&input->type);
     if (input->file.format == FILE_NONE || own.ndim == 0) return error_set(error, EXIT_REJECTED, "input %s has no file of rows", input->name);
-    RowFile file = {.format = formats[input->file.format], .input = input->name, .row = {.ndim = own.ndim - 1}, .first_column = input->file.column, .offset = input->file.offset,
+    RowFile file = {.format = formats[input->file.format], .input = input->name, .row = {.ndim = own.ndim - 1}, .first_column = input->file.column, .offset = input->file.offset, .first = input->file.first, .rows = input->file.rows,
                     .dtype = input->type.dtype, .range = input_range(data->graph, i)};
     file.path = file_find(input->file.path, plan_directory, &data->arena);
     file.stored = stored_of(input->file.stored && input->file.stored[0] ? input->file.stored : dtype_name[input->type.dtype]);
