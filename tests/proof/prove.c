@@ -91,4 +91,9 @@ Test(prove, replicas_are_those_of_the_graph) {
     cr_assert_not(header(&plan, text, sizeof text));
     cr_assert(strstr(text, "it says replicas 3"), "%s", text);
     arena_finish(&arena);
+    arena_init(&arena);
+    plan_load(&quickstart, &arena, &plan);
+    plan.graph.replicas = 8;
+    cr_assert_not(header(&plan, text, sizeof text), "no tensor of this graph has replicas");
+    arena_finish(&arena);
 }
