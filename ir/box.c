@@ -35,6 +35,34 @@ bool box_intersect(const Box *a, const Box *b, Box *result) {
     return some;
 }
 
+BoxRuns box_runs(const Shape *shape, const Box *box) {
+    BoxRuns runs = {.shape = shape, .box = box, .inner = box->ndim, .length = 1, .count = box_elements(box) > 0};
+    while (runs.count > 0 && runs.inner > 0) {
+        runs.inner--;
+        int64_t size = box->end[runs.inner] - box->begin[runs.inner];
+        runs.length *= size;
+        if (size != shape->dim[runs.inner]) break;
+    }
+    for (int d = 0; runs.count > 0 && d < runs.inner; d++)
+        runs.count *= box->end[d] - box->begin[d];
+    return runs;
+}
+
+bool box_next_run(BoxRuns *runs, int64_t *first) {
+    const Box *box = runs->box;
+    int64_t left = runs->next, place = 1;
+    if (runs->next == runs->count) return false;
+    runs->next++;
+    *first = 0;
+    for (int d = box->ndim - 1; d >= 0; d--) {
+        int64_t size = box->end[d] - box->begin[d];
+        *first += place * (box->begin[d] + (d < runs->inner ? left % size : 0));
+        if (d < runs->inner) left /= size;
+        place *= runs->shape->dim[d];
+    }
+    return true;
+}
+
 /* Part number `part` of [*begin, *end) in `parts` balanced parts, the first ones one longer. */
 static void divide(int64_t *begin, int64_t *end, int64_t parts, int64_t part) {
     int64_t size = *end - *begin, each = size / parts, rest = size % parts;

@@ -236,6 +236,15 @@ typedef struct Box {
 } Box;
 int64_t box_elements(const Box *box);
 bool box_intersect(const Box *a, const Box *b, Box *result); /* false: empty */
+/* A box as runs of neighbouring elements of the whole tensor, in row-major order: `count` of them, each of `length`. */
+typedef struct BoxRuns {
+    const Shape *shape;
+    const Box *box;
+    int inner; /* dimensions from this one on make up a run */
+    int64_t length, count, next;
+} BoxRuns;
+BoxRuns box_runs(const Shape *shape, const Box *box);
+bool box_next_run(BoxRuns *runs, int64_t *first); /* *first: the run's first element in the whole tensor; false: there is no further one */
 /* The box of rank under layout: each dimension divided by its digits one after the other into balanced parts, first ones one larger. */
 void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box);
 void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local);

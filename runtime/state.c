@@ -71,29 +71,10 @@ static void fill_run(Fill *fill, int64_t first, int64_t n) {
     }
 }
 
-/* The box as runs of the whole tensor: dimensions from `inner` on are contiguous together. */
 static void fill_box(Fill *fill, const Shape *shape, const Box *box) {
-    if (box_elements(box) == 0) return;
-    int inner = shape->ndim;
-    int64_t run = 1, outer = 1;
-    while (inner > 0) {
-        inner--;
-        run *= box->end[inner] - box->begin[inner];
-        if (box->end[inner] - box->begin[inner] != shape->dim[inner]) break;
-    }
-    for (int d = 0; d < inner; d++)
-        outer *= box->end[d] - box->begin[d];
-    for (int64_t i = 0; i < outer; i++) {
-        int64_t index[MAX_NDIM], left = i, first = 0;
-        for (int d = inner - 1; d >= 0; d--) {
-            int64_t size = box->end[d] - box->begin[d];
-            index[d] = box->begin[d] + left % size;
-            left /= size;
-        }
-        for (int d = 0; d < shape->ndim; d++)
-            first = first * shape->dim[d] + (d < inner ? index[d] : box->begin[d]);
-        fill_run(fill, first, run);
-    }
+    BoxRuns runs = box_runs(shape, box);
+    for (int64_t first; box_next_run(&runs, &first);)
+        fill_run(fill, first, runs.length);
 }
 
 static bool fill_from_file(Fill *fill, const State *state, const Box *box, const char *plan_directory, Error *error) {

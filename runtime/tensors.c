@@ -244,78 +244,51 @@ void tensors_close(TensorFile *file) {
 
 /* ---------------------------------------------------------------- boxes */
 
-/* The box as runs of neighbouring elements: calls fn with the first element of each in the whole tensor. */
-typedef bool RunFn(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, int64_t at, void *context, Error *error);
-static bool each_run(const TensorFile *file, const StoredTensor *tensor, const Box *box, RunFn *fn, void *context, Error *error) {
-    int inner = box->ndim;
-    int64_t length = 1, outer = 1;
-    if (box_elements(box) == 0) return true;
-    while (inner > 0) {
-        inner--;
-        length *= box->end[inner] - box->begin[inner];
-        if (box->end[inner] - box->begin[inner] != tensor->shape.dim[inner]) break;
-    }
-    for (int d = 0; d < inner; d++)
-        outer *= box->end[d] - box->begin[d];
-    for (int64_t i = 0; i < outer; i++) {
-        int64_t index[MAX_NDIM], left = i, first = 0;
-        for (int d = inner - 1; d >= 0; d--) {
-            int64_t size = box->end[d] - box->begin[d];
-            index[d] = box->begin[d] + left % size;
-            left /= size;
-        }
-        for (int d = 0; d < box->ndim; d++)
-            first = first * tensor->shape.dim[d] + (d < inner ? index[d] : box->begin[d]);
-        if (!fn(file, tensor, first, length, i * length, context, error)) return false;
-    }
-    return true;
-}
-
 enum { CHUNK_ELEMENTS = 8192 };
-
-typedef struct Transport {
-    DType dtype;
-    char *to;
-    const char *from;
-} Transport;
-
-static bool read_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, int64_t at, void *context, Error *error) {
-    const Transport *transport = context;
-    unsigned char bytes[CHUNK_ELEMENTS * 8];
-    int size = dtype_bytes[tensor->dtype];
-    for (int64_t done = 0; done < n; done += CHUNK_ELEMENTS) {
-        int64_t count = n - done < CHUNK_ELEMENTS ? n - done : CHUNK_ELEMENTS;
-        if (!read_bytes(file, bytes, count * size, tensor->begin + (first + done) * size, error)) return false;
-        from_little_endian(bytes, tensor->dtype, transport->dtype, count, transport->to + (at + done) * dtype_bytes[transport->dtype]);
-    }
-    return true;
-}
-
-static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, int64_t at, void *context, Error *error) {
-    const Transport *transport = context;
-    unsigned char bytes[CHUNK_ELEMENTS * 8];
-    int size = dtype_bytes[tensor->dtype];
-    for (int64_t done = 0; done < n; done += CHUNK_ELEMENTS) {
-        int64_t count = n - done < CHUNK_ELEMENTS ? n - done : CHUNK_ELEMENTS;
-        to_little_endian(transport->from + (at + done) * size, tensor->dtype, count, bytes);
-        if (!write_bytes(file, bytes, count * size, tensor->begin + (first + done) * size, error)) return false;
-    }
-    return true;
-}
 
 static bool is_real(DType dtype) {
     return dtype == F32 || dtype == F64;
 }
 
+/* n elements from `first` of the whole tensor on. */
+static bool read_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, DType dtype, char *to, Error *error) {
+    unsigned char bytes[CHUNK_ELEMENTS * 8];
+    int size = dtype_bytes[tensor->dtype];
+    for (int64_t done = 0; done < n; done += CHUNK_ELEMENTS) {
+        int64_t count = n - done < CHUNK_ELEMENTS ? n - done : CHUNK_ELEMENTS;
+        if (!read_bytes(file, bytes, count * size, tensor->begin + (first + done) * size, error)) return false;
+        from_little_endian(bytes, tensor->dtype, dtype, count, to + done * dtype_bytes[dtype]);
+    }
+    return true;
+}
+
+static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, const char *from, Error *error) {
+    unsigned char bytes[CHUNK_ELEMENTS * 8];
+    int size = dtype_bytes[tensor->dtype];
+    for (int64_t done = 0; done < n; done += CHUNK_ELEMENTS) {
+        int64_t count = n - done < CHUNK_ELEMENTS ? n - done : CHUNK_ELEMENTS;
+        to_little_endian(from + done * size, tensor->dtype, count, bytes);
+        if (!write_bytes(file, bytes, count * size, tensor->begin + (first + done) * size, error)) return false;
+    }
+    return true;
+}
+
 bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error) {
     const StoredTensor *stored = &file->tensors.at[tensor];
-    Transport transport = {.dtype = dtype, .to = to};
     if (stored->dtype != dtype && !(is_real(stored->dtype) && is_real(dtype)))
         return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' holds %s, and %s is needed", file->path, stored->name, dtype_name[stored->dtype], dtype_name[dtype]);
-    return each_run(file, stored, box, read_run, &transport, error);
+    BoxRuns runs = box_runs(&stored->shape, box);
+    char *at = to;
+    for (int64_t first; box_next_run(&runs, &first); at += runs.length * dtype_bytes[dtype])
+        if (!read_run(file, stored, first, runs.length, dtype, at, error)) return false;
+    return true;
 }
 
 bool tensors_write(const TensorFile *file, int tensor, const Box *box, const void *from, Error *error) {
-    Transport transport = {.dtype = file->tensors.at[tensor].dtype, .from = from};
-    return each_run(file, &file->tensors.at[tensor], box, write_run, &transport, error);
+    const StoredTensor *stored = &file->tensors.at[tensor];
+    BoxRuns runs = box_runs(&stored->shape, box);
+    const char *at = from;
+    for (int64_t first; box_next_run(&runs, &first); at += runs.length * dtype_bytes[stored->dtype])
+        if (!write_run(file, stored, first, runs.length, at, error)) return false;
+    return true;
 }

@@ -540,3 +540,29 @@ Test(pieces, one_rank_of_4096_finds_its_pieces) {
         cr_assert_eq(sent.elements, received.elements);
     }
 }
+
+Test(box, runs_are_the_neighbouring_elements_of_a_box_in_order) {
+    const Shape shape = {.ndim = 3, .dim = {4, 3, 2}};
+    const struct {
+        Box box;
+        int64_t length, n, first[4];
+    } cases[] = {{{3, {0, 0, 0}, {4, 3, 2}}, 24, 1, {0}},
+                 {{3, {1, 1, 0}, {3, 3, 2}}, 4, 2, {8, 14}},
+                 {{3, {2, 0, 1}, {3, 3, 2}}, 1, 3, {13, 15, 17}},
+                 {{3, {2, 1, 1}, {2, 3, 2}}, 0, 0, {0}}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        BoxRuns runs = box_runs(&shape, &cases[k].box);
+        int64_t first, n = 0;
+        for (; box_next_run(&runs, &first); n++) {
+            cr_assert_eq(first, cases[k].first[n], "case %zu run %d", k, (int)n);
+            cr_assert_eq(runs.length, cases[k].length);
+        }
+        cr_assert_eq(n, cases[k].n, "case %zu", k);
+    }
+    const Shape scalar = {.ndim = 0};
+    const Box one = {.ndim = 0};
+    BoxRuns runs = box_runs(&scalar, &one);
+    int64_t first = 7;
+    cr_assert(box_next_run(&runs, &first) && first == 0 && runs.length == 1);
+    cr_assert_not(box_next_run(&runs, &first));
+}
