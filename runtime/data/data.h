@@ -89,7 +89,6 @@ typedef struct RowFile {
     Stored stored;           /* raw: its elements */
     int64_t offset;          /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
     int64_t first_column;    /* CSV: the columns are this one and as many as a row has elements */
-    int64_t header_lines;    /* CSV: lines to skip */
     int64_t range;           /* elements must be integers in [0, range); 0: anything */
     DType dtype;             /* the input's */
 } RowFile;
@@ -98,8 +97,9 @@ typedef struct Rows Rows;
 Rows *rows_open(const RowFile *file, Error *error);
 void rows_close(Rows *rows); /* takes NULL */
 int64_t rows_count(const Rows *rows);
-/* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV) are streamed once and only these rows
- * are kept. Announcing what is there already costs nothing. */
+/* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV: rows_streamed) are streamed once and only
+ * these rows are kept. Announcing what is there already costs nothing. */
+bool rows_streamed(const Rows *rows);
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
 /* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. */
 bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error);

@@ -168,10 +168,14 @@ static bool parse_line(const Rows *rows, const char *line, int64_t line_number, 
         bool is_number = end != at && (*rest == ',' || *rest == ';' || *rest == '\0');
         if (column >= rows->file.first_column) {
             if (!is_number) {
-                snprintf(text, sizeof text, "line %lld, column %lld: '%.*s' is no number", (long long)line_number, (long long)column,
-                         (int)(length < 40 ? length : 40), at);
-                return rows_fail(rows, error, length == 0 ? (snprintf(text, sizeof text, "line %lld: column %lld is missing or empty",
-                                                                      (long long)line_number, (long long)column), text) : text);
+                if (length == 0)
+                    snprintf(text, sizeof text, "line %lld: column %lld is missing or empty", (long long)line_number, (long long)column);
+                else
+                    snprintf(text, sizeof text, "line %lld, column %lld: '%.*s' is no number", (long long)line_number, (long long)column,
+                             (int)(length < 40 ? length : 40), at);
+                for (char *c = text; *c; c++)
+                    if ((unsigned char)*c < ' ') *c = '?'; /* whatever the file says, nothing a terminal obeys */
+                return rows_fail(rows, error, text);
             }
             number[column - rows->file.first_column] = value;
         }
@@ -192,6 +196,7 @@ static bool is_heading(const char *line) {
     for (const char *at = line;; at++) {
         char *end;
         strtod(at, &end);
+        if (end != at) end += strspn(end, " \t");
         if (end != at && (*end == ',' || *end == ';' || *end == '\0')) return false;
         at += strcspn(at, ",;");
         if (*at == '\0') return true;
@@ -205,8 +210,8 @@ static bool each_line(Rows *rows, Stream *stream, LineFn *fn, void *context, Err
     int64_t line_number = 0, row = 0;
     for (const char *line; (line = stream_line(stream, &n, error)) != NULL;) {
         line_number++;
-        if (line_number <= rows->file.header_lines || line[strspn(line, " \t")] == '\0') continue;
-        if (row == 0 && rows->file.header_lines == 0 && line_number == 1 && is_heading(line)) continue;
+        if (line_number == 1 && strncmp(line, "\xEF\xBB\xBF", 3) == 0) line += 3; /* the mark that some programs put before UTF-8 */
+        if (line[strspn(line, " \t")] == '\0' || (line_number == 1 && is_heading(line))) continue;
         if (!fn(rows, line, line_number, row++, context, error)) return false;
     }
     return error->code == 0;
@@ -279,6 +284,10 @@ Rows *rows_open(const RowFile *file, Error *error) {
 
 int64_t rows_count(const Rows *rows) {
     return rows->used;
+}
+
+bool rows_streamed(const Rows *rows) {
+    return rows->streamed;
 }
 
 int64_t rows_bytes_read(const Rows *rows) {

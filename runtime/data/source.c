@@ -300,7 +300,7 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
     const Input *in = &data->graph->inputs.at[input];
     const Settings *settings = &data->graph->settings;
     uint64_t key = random_key((uint64_t)settings->data_seed, in->name);
-    uint64_t row = (uint64_t)(step * data->batch + place), elements = 1;
+    uint64_t row = (uint64_t)(step * input_batch(in) + place), elements = 1;
     (void)error;
     for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
         elements *= (uint64_t)in->type.shape.dim[d];
@@ -311,34 +311,27 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
     return true;
 }
 
-/* Row by row, each as runs of neighbouring elements. */
+/* Row by row, each as runs of neighbouring elements. A single number is one row. */
 static bool fill_rows(DataSource *data, const Take *take, int64_t step, RunFn *run, void *to, Error *error) {
     const TensorType *type = &data->graph->inputs.at[take->input].type;
     const Box *box = &take->box;
-    int row_dim = type->hidden, inner = box->ndim; /* dimensions from `inner` on are runs */
-    int64_t length = 1, outer = 1, bytes = dtype_bytes[type->dtype];
-    while (inner > row_dim + 1) {
-        inner--;
-        length *= box->end[inner] - box->begin[inner];
-        if (box->end[inner] - box->begin[inner] != type->shape.dim[inner]) break;
+    int row_dim = type->hidden, inner = row_dim + 1;
+    bool has_rows = box->ndim > row_dim;
+    Shape row_shape = {.ndim = has_rows ? box->ndim - inner : 0};
+    Box row_box = {.ndim = row_shape.ndim};
+    for (int d = 0; d < row_shape.ndim; d++) {
+        row_shape.dim[d] = type->shape.dim[inner + d];
+        row_box.begin[d] = box->begin[inner + d];
+        row_box.end[d] = box->end[inner + d];
     }
-    for (int d = row_dim + 1; d < inner; d++)
-        outer *= box->end[d] - box->begin[d];
     char *at = to;
-    int64_t replica = type->hidden ? box->begin[0] : 0, replicas = type->hidden ? box->end[0] : 1;
+    int64_t replica = row_dim ? box->begin[0] : 0, replicas = row_dim ? box->end[0] : 1, rows = has_rows ? type->shape.dim[row_dim] : 1;
     for (; replica < replicas; replica++)
-        for (int64_t row = box->begin[row_dim]; row < box->end[row_dim]; row++)
-            for (int64_t i = 0; i < outer; i++, at += length * bytes) {
-                int64_t index[MAX_NDIM], left = i, first = 0;
-                for (int d = inner - 1; d > row_dim; d--) {
-                    int64_t size = box->end[d] - box->begin[d];
-                    index[d] = box->begin[d] + left % size;
-                    left /= size;
-                }
-                for (int d = row_dim + 1; d < box->ndim; d++)
-                    first = first * type->shape.dim[d] + (d < inner ? index[d] : box->begin[d]);
-                if (!run(data, take->input, step, replica * type->shape.dim[row_dim] + row, first, length, at, error)) return false;
-            }
+        for (int64_t row = has_rows ? box->begin[row_dim] : 0; row < (has_rows ? box->end[row_dim] : 1); row++) {
+            BoxRuns runs = box_runs(&row_shape, &row_box);
+            for (int64_t first; box_next_run(&runs, &first); at += runs.length * dtype_bytes[type->dtype])
+                if (!run(data, take->input, step, replica * rows + row, first, runs.length, at, error)) return false;
+        }
     return true;
 }
 
@@ -355,7 +348,7 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
     int64_t *row = NULL, cap = 0;
     for (int i = 0; ok && i < data->graph->inputs.n; i++) {
         int64_t n = 0;
-        if (!data->file[i]) continue;
+        if (!data->file[i] || !rows_streamed(data->file[i])) continue;
         for (int t = 0; ok && t < data->takes.n; t++) {
             const Take *take = &data->takes.at[t];
             const TensorType *type = &data->graph->inputs.at[i].type;

@@ -19,10 +19,9 @@ struct Stream {
 
 Stream *stream_open(const char *path, Error *error) {
     struct stat status;
-    if (stat(path, &status) != 0 || S_ISDIR(status.st_mode)) {
-        error_set(error, EXIT_ENVIRONMENT, "%s: %s", path, errno && !S_ISDIR(status.st_mode) ? strerror(errno) : "is a directory");
-        return NULL;
-    }
+    if (stat(path, &status) != 0) return error_set(error, EXIT_ENVIRONMENT, "%s: %s", path, strerror(errno)), NULL;
+    if (!S_ISREG(status.st_mode)) /* a pipe cannot be read once an epoch */
+        return error_set(error, EXIT_ENVIRONMENT, "%s: %s", path, S_ISDIR(status.st_mode) ? "is a directory" : "is no ordinary file"), NULL;
     Stream *stream = calloc(1, sizeof *stream);
     if (stream) {
         stream->path = malloc(strlen(path) + 1);
@@ -84,8 +83,10 @@ bool stream_read(Stream *stream, void *to, int64_t n, Error *error) {
 
 const char *stream_line(Stream *stream, size_t *n, Error *error) {
     size_t used = 0;
+    int byte;
     error->code = 0;
-    for (;;) {
+    while ((byte = gzgetc(stream->file)) >= 0 && byte != '\n') {
+        if (byte == '\0') return error_set(error, EXIT_ENVIRONMENT, "%s: not a text of ASCII or UTF-8: it holds a zero byte", stream->path), NULL;
         if (used + 2 > stream->line_bytes) {
             size_t bytes = stream->line_bytes ? 2 * stream->line_bytes : FIRST_LINE_BYTES;
             char *line = bytes > MOST_LINE_BYTES ? NULL : realloc(stream->line, bytes);
@@ -93,21 +94,17 @@ const char *stream_line(Stream *stream, size_t *n, Error *error) {
             stream->line = line;
             stream->line_bytes = bytes;
         }
-        if (!gzgets(stream->file, stream->line + used, (int)(stream->line_bytes - used))) {
-            int code = Z_OK;
-            gzerror(stream->file, &code);
-            if (code != Z_OK && code != Z_STREAM_END) return fail(stream, error), NULL;
-            if (used == 0) return NULL;
-            break;
-        }
-        used += strlen(stream->line + used);
-        if (used > 0 && stream->line[used - 1] == '\n') break;
-        if (used + 2 <= stream->line_bytes && gzeof(stream->file)) break; /* also at a NUL in the file: what follows is lost, and no number */
+        stream->line[used++] = (char)byte;
     }
-    while (used > 0 && (stream->line[used - 1] == '\n' || stream->line[used - 1] == '\r'))
+    int code = Z_OK;
+    if (byte < 0) gzerror(stream->file, &code);
+    if (code != Z_OK && code != Z_STREAM_END) return fail(stream, error), NULL;
+    if (byte < 0 && used == 0) return NULL;
+    while (used > 0 && stream->line[used - 1] == '\r')
         used--;
-    stream->line[used] = '\0';
     *n = used;
+    if (used == 0) return "";
+    stream->line[used] = '\0';
     return stream->line;
 }
 

@@ -164,6 +164,28 @@ Test(rows, csv_columns_by_number_with_or_without_a_heading) {
     rows_close(rows);
 }
 
+/* The text of a row of two numbers, or what is said of the file. */
+static void csv_rows(const char *text, size_t n, int64_t count, const char *words) {
+    Error error = {0};
+    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", text, n, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
+    Rows *rows = rows_open(&file, &error);
+    cr_assert_eq(rows != NULL, words == NULL, "%s", error.text);
+    cr_assert(words ? strstr(error.text, words) != NULL : rows_count(rows) == count, "%s: %s", text, error.text);
+    for (const char *c = error.text; *c; c++)
+        cr_assert((unsigned char)*c >= ' ', "a message holds nothing that a terminal obeys");
+    rows_close(rows);
+}
+#define CSV(text, count, words) csv_rows(text, sizeof text - 1, count, words)
+
+Test(rows, a_first_line_of_numbers_is_no_heading_however_it_is_written) {
+    CSV("1 , 2 \n3,4\n", 2, NULL);
+    CSV("\xEF\xBB\xBF" "1,2\r\n3,4\r\n", 2, NULL);
+    CSV("a,b\n3,4", 1, NULL);
+    CSV("1,2\0\n3,4\n5,6\n", 0, "zero byte");
+    CSV("1,\033[2J\n", 0, "column 1: '?[2J' is no number");
+    CSV("\n\n", 0, "has no rows");
+}
+
 Test(rows, raw_files_are_rows_of_the_inputs_shape) {
     const float numbers[] = {0, 1, 2, 3, 10, 11, 12, 13};
     RowFile file = {.format = ROWS_RAW, .path = write_file("x.bin", numbers, sizeof numbers, false), .input = "x", .row = {.ndim = 2, .dim = {2, 2}},
@@ -190,6 +212,8 @@ Test(rows, what_is_wrong_with_a_file_is_said) {
     size_t n = idx_images(bytes);
     RowFile file = images("/nowhere/x.idx");
     must_fail(&file, "/nowhere/x.idx: No such file");
+    file = images("/dev/null");
+    must_fail(&file, "is no ordinary file");
     file = images(write_file("cut.idx", bytes, n - 3, false));
     must_fail(&file, "cut off");
     file = images(write_file("head.idx", bytes, 9, false));
