@@ -63,6 +63,7 @@ bool rows_weigh(Lower *lower, Loc loc) {
     TensorType rows_type = graph->values.at[rows].type;
     int weighted = emit(graph, OP_mul, rows, weights(lower, &rows_type, span), "loss.rows", span);
     graph->loss = graph_emit(graph, sums ? OP_sum : OP_mean, &weighted, 1, NULL, "loss", span);
+    if (sums && graph->settings.last == LAST_SHORT) graph->settings.last = LAST_PAD; /* a sum is over the rows that are there already: nothing to scale */
     return true;
 }
 

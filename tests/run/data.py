@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Files of rows, end to end: which rank gets which rows, what rows weigh that only fill up a batch, how much each rank reads, and what is said of files
+that are wrong. The expected rows are those of PyTorch's DistributedSampler, computed here from its source; the expected losses and parameters are those
+of the rows themselves, in Python's doubles."""
+import gzip
+import random
+import re
+import struct
+import unittest
+
+import harness
+from harness import Case, run
+
+
+def words(seed):
+    """MT19937's 32-bit words (Matsumoto and Nishimura 1998), as torch.manual_seed seeds it."""
+    state = [seed & 0xffffffff]
+    for i in range(1, 624):
+        state.append((1812433253 * (state[-1] ^ state[-1] >> 30) + i) & 0xffffffff)
+    while True:
+        for k in range(624):
+            y = (state[k] & 0x80000000) | (state[(k + 1) % 624] & 0x7fffffff)
+            state[k] = state[(k + 397) % 624] ^ y >> 1 ^ (0x9908b0df if y & 1 else 0)
+        for y in state:
+            y ^= y >> 11
+            y ^= y << 7 & 0x9d2c5680
+            y ^= y << 15 & 0xefc60000
+            yield y ^ y >> 18
+
+
+def randperm(n, seed):
+    """torch.randperm on a CPU (ATen, TensorFactories)."""
+    order, word = list(range(n)), words(seed)
+    for i in range(n - 1):
+        other = i + next(word) % (n - i)
+        order[i], order[other] = order[other], order[i]
+    return order
+
+
+def npy(numbers, shape, letter="d"):
+    descr = {"d": "<f8", "f": "<f4", "i": "<i4", "B": "|u1"}[letter]
+    header = "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }" % (descr, ", ".join(map(str, shape)))
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.ljust(117).encode() + b"\n" + struct.pack("<%d%s" % (len(numbers), letter), *numbers)
+
+
+class Data(Case):
+    def net(self, inputs, loss, train, parallel=""):
+        self.write("net.dsl", "net s { %s loss %s; }\ntrain { %s }\n%s" % (inputs, loss, train, parallel and "parallel { %s }" % parallel))
+        return "net.dsl"
+
+    def both(self, plan, ranks, *options):
+        """In one process and, where there is mpirun, in one a rank."""
+        yield self.local(plan, ranks, *options)
+        if harness.mpirun is not None:
+            yield self.mpi(plan, ranks, *options)
+
+    def test_each_rank_gets_the_rows_of_a_distributed_sampler(self):
+        """Row i holds 2^i, so a rank's loss, their sum, says which rows it had; the vectors for 10 rows and seed 0 stand in facts of PyTorch."""
+        self.assertEqual(randperm(10, 0), [4, 1, 7, 5, 3, 9, 0, 8, 6, 2])
+        rows = 22
+        self.write("x.npy", npy([2.0 ** i for i in range(rows)], (rows, 1)))
+        for ranks in 1, 2, 4, 8:
+            for batch, last in ((1, "pad"), (2, "drop"), (2, "short")):
+                plan = self.compile(self.net("input x : f64[%d, 1]; param w : f64[1] = ones;" % batch, "sum(x * w)",
+                                             'data = npy(x = "x.npy"); order = shuffle(seed = 5); last = %s; epochs = 2; optimizer = sgd(lr = 1e-300);' % last,
+                                             "mode = data_parallel; gradients = sum;"), "net.plan", "--ranks", ranks)
+                expected = []
+                for epoch in range(2):
+                    order = randperm(rows, 5 + epoch)
+                    steps = rows // (ranks * batch) if last == "drop" else -(-rows // (ranks * batch))
+                    for step in range(steps):
+                        for rank in range(ranks):
+                            own = range(rank, -(-rows // ranks) * ranks, ranks)[step * batch:(step + 1) * batch]
+                            expected.append(float(sum(2 ** order[place] for place in own if place < rows)))
+                for result in self.both(plan, ranks):
+                    self.assertEqual([float(loss) for loss in re.findall(r"loss is (\S+)", self.ok(result).out)], expected, str(result))
+
+    def test_rows_that_fill_up_weigh_nothing(self):
+        """Losses and parameters after two epochs are those of the real rows, however batch or contraction are split."""
+        rows, width, pick = 10, 3, random.Random(1)
+        x = [[pick.uniform(-1, 1) for _ in range(width)] for _ in range(rows)]
+        y = [pick.uniform(-1, 1) for _ in range(rows)]
+        self.write("x.npy", npy(sum(x, []), (rows, width)))
+        self.write("y.npy", npy(y, (rows, 1)))
+
+        def trained(batch, last, reduction, scale):
+            w, losses = [0.5] * width, []
+            for epoch in range(2):
+                order = randperm(rows, 3 + epoch)
+                for begin in range(0, rows if last != "drop" else rows - rows % batch, batch):
+                    own = order[begin:begin + batch]
+                    count = (1 if reduction == "sum" else batch if last == "pad" else len(own)) / scale
+                    off = [sum(a * b for a, b in zip(x[row], w)) - y[row] for row in own]
+                    losses.append(sum(d * d for d in off) / count)
+                    gradient = [sum(2 * d * x[row][k] for d, row in zip(off, own)) / count for k in range(width)]
+                    w = [a - 0.1 * b for a, b in zip(w, gradient)]
+            return losses, w
+
+        for ranks, mode, shard in ((1, "semi_auto", ""), (4, "semi_auto", ""), (3, "semi_auto", "shard ((1, 3), (3, 1))"), (2, "data_parallel", ""), (4, "auto", "")):
+            for last in "drop", "pad", "short":
+                for reduction in "mean", "sum":
+                    own = 3 if mode == "data_parallel" else 6
+                    plan = self.compile(self.net("input x : f64[%d, 3]; input y : f64[%d, 1]; param w : f64[3, 1] = [[0.5], [0.5], [0.5]]; p = matmul(x, w) %s;" %
+                                                 (own, own, shard), "mse(p, y, reduction = %s)" % reduction,
+                                                 'data = npy(x = "x.npy", y = "y.npy"); order = shuffle(seed = 3); last = %s; epochs = 2; optimizer = sgd(lr = 0.1);' % last,
+                                                 "mode = %s;" % mode), "net.plan", "--ranks", ranks)
+                    result = self.ok(self.local(plan, ranks, "--save", self.path("w")))
+                    scale = 1 / ranks if mode == "data_parallel" and reduction == "sum" else 1  # gradients = mean
+                    losses, w = trained(6, last, reduction, scale)
+                    printed = [float(loss) for loss in re.findall(r"loss is (\S+)", result.out)]
+                    if mode == "data_parallel":
+                        printed = [sum(printed[i:i + ranks]) / ranks for i in range(0, len(printed), ranks)]
+                    what = "%d ranks, %s, %s, %s" % (ranks, mode, last, reduction)
+                    self.assertClose(printed, losses, 1e-12, 1e-12, what)
+                    self.assertClose(struct.unpack("<3d", self.read("w")[-24:]), w, 1e-12, 1e-12, what)
+
+    def test_an_input_of_another_number_of_rows_or_of_none_is_the_same_on_any_number_of_ranks(self):
+        seen = set()
+        for ranks in 1, 2, 4:
+            plan = self.compile(self.net("input x : f64[2, 2]; input s : f64[]; input t : f64[5]; param w : f64[2] = ones;", "sum(x * w) * s + sum(t)",
+                                         "data = normal(seed = 3); steps = 3; optimizer = sgd(lr = 1e-300);"), "net.plan", "--ranks", ranks)
+            for result in self.both(plan, ranks):
+                seen.add(tuple(round(loss, 9) for loss in self.ok(result).losses()))
+        self.assertEqual(len(seen), 1, seen)
+        self.assertEqual(len(set(seen.pop())), 3, "every step has numbers of its own")
+
+
+if __name__ == "__main__":
+    harness.main()
