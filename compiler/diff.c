@@ -49,6 +49,8 @@ typedef struct Side {
     const char *path;
     PlanFiles files;
     Plan plan;
+    const Graph *graph; /* of the program that is surveyed */
+    const char *prefix; /* of its keys: "", or "eval: " */
     Rows rows[NROWS];
     int64_t total[NTOTALS];
     VEC(Known) known;
@@ -58,11 +60,11 @@ typedef struct Side {
 
 static const char *layout_at(Arena *arena, const Side *side, const Role *role, int instance) {
     const Instance *at = &role->instances.at[instance];
-    return layout_named(arena, &side->plan.graph, at->layout, side->plan.graph.values.at[at->value].type.hidden);
+    return layout_named(arena, side->graph, at->layout, side->graph->values.at[at->value].type.hidden);
 }
 
 static void add_row(Arena *arena, Side *side, RowKind kind, const char *key, const char *text) {
-    Row row = {.key = key, .text = text, .order = side->rows[kind].n};
+    Row row = {.key = side->prefix[0] ? arena_printf(arena, "%s%s", side->prefix, key) : key, .text = text, .order = side->rows[kind].n};
     vec_push(arena, &side->rows[kind], row);
 }
 
@@ -76,7 +78,7 @@ static const char *list_text(Arena *arena, const Side *side, const Role *role, c
 }
 
 static void add_kernel(Arena *arena, Side *side, const Role *role, const Step *step) {
-    const Node *node = &side->plan.graph.nodes.at[step->node[0]];
+    const Node *node = &side->graph->nodes.at[step->node[0]];
     const char *op = op_table[step->op].name;
     const char *key = strcmp(op, node->name) == 0 ? op : arena_printf(arena, "%s %s", op, node->name);
     const char *in = list_text(arena, side, role, step->in, step->nin), *out = list_text(arena, side, role, step->out, step->nout);
@@ -98,11 +100,13 @@ static int64_t received_bytes(Arena *arena, Side *side, CommKind kind, const Lay
 /* conversions: per value of the graph, what is done to it so far, NULL: nothing. */
 static void add_communication(Arena *arena, Side *side, const Role *role, const Step *step, const char **conversions) {
     const Instance *from = &role->instances.at[step->in[0]], *to = &role->instances.at[step->out[0]];
-    const TensorType *type = &side->plan.graph.values.at[from->value].type;
+    const TensorType *type = &side->graph->values.at[from->value].type;
     int64_t bytes = step->kind == STEP_LOCAL ? 0 : received_bytes(arena, side, step->comm, from->layout, to->layout, type);
     const char *before = conversions[from->value];
-    side->total[TOTAL_RECEIVED] += bytes;
-    side->total[TOTAL_COMMUNICATIONS] += step->kind == STEP_START;
+    if (side->graph == &side->plan.graph) { /* totals are of a step of training */
+        side->total[TOTAL_RECEIVED] += bytes;
+        side->total[TOTAL_COMMUNICATIONS] += step->kind == STEP_START;
+    }
     conversions[from->value] =
         arena_printf(arena, "%s%s%s %s -> %s%s%s", before != NULL ? before : "", before != NULL ? "; " : "", comm_name[step->comm],
                      layout_at(arena, side, role, step->in[0]), layout_at(arena, side, role, step->out[0]), bytes > 0 ? ", " : "",
@@ -110,7 +114,7 @@ static void add_communication(Arena *arena, Side *side, const Role *role, const 
 }
 
 static void survey_role(Arena *arena, Side *side, const Role *role) {
-    const Graph *g = &side->plan.graph;
+    const Graph *g = side->graph;
     const char **conversions = arena_alloc(arena, sizeof *conversions * (size_t)(g->values.n + 1));
     for (int s = 0; s < role->steps.n; s++) {
         const Step *step = &role->steps.at[s];
@@ -129,7 +133,7 @@ static void survey_role(Arena *arena, Side *side, const Role *role) {
     }
     for (int v = 0; v < g->values.n; v++)
         if (conversions[v] != NULL) add_row(arena, side, ROWS_COMMUNICATIONS, g->values.at[v].name, conversions[v]);
-    side->total[TOTAL_STEPS] += role->steps.n;
+    if (g == &side->plan.graph) side->total[TOTAL_STEPS] += role->steps.n;
     if (role->arena_bytes > side->total[TOTAL_ARENA]) side->total[TOTAL_ARENA] = role->arena_bytes;
 }
 
@@ -137,24 +141,34 @@ static int64_t leaf_bytes(const TensorType *type, const Layout *layout) {
     return layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype];
 }
 
-static void survey(Arena *arena, Side *side) {
-    const Graph *g = &side->plan.graph;
-    for (int s = 0; s < g->states.n; s++) {
-        const State *state = &g->states.at[s];
-        if (state->layout == NULL) continue; /* of a plan without a program */
-        add_row(arena, side, ROWS_LAYOUTS, arena_printf(arena, "state %s", state->name), layout_named(arena, g, state->layout, false));
-        side->total[TOTAL_STATES] += leaf_bytes(&state->type, state->layout);
-    }
+static void survey_inputs(Arena *arena, Side *side) {
+    const Graph *g = side->graph;
     for (int i = 0; i < g->inputs.n; i++) {
         const Input *input = &g->inputs.at[i];
         if (input->layout == NULL) continue;
         add_row(arena, side, ROWS_LAYOUTS, arena_printf(arena, "input %s", input->name), layout_named(arena, g, input->layout, input->type.hidden));
         side->total[TOTAL_INPUTS] += leaf_bytes(&input->type, input->layout);
     }
+}
+
+static void survey(Arena *arena, Side *side) {
+    const Graph *g = side->graph = &side->plan.graph;
+    side->prefix = "";
+    for (int s = 0; s < g->states.n; s++) {
+        const State *state = &g->states.at[s];
+        if (state->layout == NULL) continue; /* of a plan without a program */
+        add_row(arena, side, ROWS_LAYOUTS, arena_printf(arena, "state %s", state->name), layout_named(arena, g, state->layout, false));
+        side->total[TOTAL_STATES] += leaf_bytes(&state->type, state->layout);
+    }
+    survey_inputs(arena, side);
     for (int p = 0; p < side->plan.programs.n; p++) {
-        side->total[TOTAL_SENT] += side->plan.programs.at[p].sent_bytes;
-        for (int r = 0; r < side->plan.programs.at[p].roles.n; r++)
-            survey_role(arena, side, &side->plan.programs.at[p].roles.at[r]);
+        const Program *program = &side->plan.programs.at[p];
+        side->graph = program->graph != NULL ? program->graph : g;
+        side->prefix = program->graph != NULL ? arena_printf(arena, "%s: ", program->name) : "";
+        if (program->graph != NULL) survey_inputs(arena, side);
+        if (program->graph == NULL) side->total[TOTAL_SENT] += program->sent_bytes;
+        for (int r = 0; r < program->roles.n; r++)
+            survey_role(arena, side, &program->roles.at[r]);
     }
 }
 

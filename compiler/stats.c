@@ -221,6 +221,11 @@ void stats_print(Text *text, Compilation *c) {
     count_flops(c, &total, &busiest);
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", total, busiest,
                 total > 0 ? busiest * c->graph.nranks / total : 1.0);
+    if (c->eval != NULL) {
+        const Program *eval = &c->plan.programs.at[plan_find(&c->plan, "eval")];
+        text_printf(text, "eval           %d steps, %s/rank/step sent, arena %s\n", eval->roles.at[0].steps.n, bytes_named(c->arena, eval->sent_bytes),
+                    bytes_named(c->arena, eval->roles.at[0].arena_bytes));
+    }
     text_printf(text, "time           %.2f ms, verification between passes %.2f ms\n", 1e3 * c->seconds, 1e3 * c->verify_seconds);
     for (int p = 0; p < c->npasses; p++)
         text_printf(text, "  %-12s %8.3f ms\n", c->pass[p].name, 1e3 * c->pass[p].seconds);
@@ -340,6 +345,14 @@ void stats_json(Text *text, Compilation *c) {
     json_text(&json, "plan", c->options->no_plan ? NULL : c->options->output);
     json_int(&json, "ranks", c->graph.nranks);
     json_int(&json, "steps", c->plan.programs.at[0].roles.at[0].steps.n);
+    if (c->eval != NULL) {
+        const Program *eval = &c->plan.programs.at[plan_find(&c->plan, "eval")];
+        json_object(&json, "eval");
+        json_int(&json, "steps", eval->roles.at[0].steps.n);
+        json_int(&json, "sent", eval->sent_bytes);
+        json_int(&json, "arena", eval->roles.at[0].arena_bytes);
+        json_end(&json);
+    }
     json_strategies(&json, c);
     json_communications(&json, c);
     json_totals(&json, c);

@@ -389,7 +389,9 @@ static bool file_lower(Lower *lower, const Block *first) {
     /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */
     if (!block_lower(lower, blocks[BLOCK_PARALLEL], parallel_lower)) return false;
     ok &= hints_read(lower, first);
-    ok &= block_lower(lower, net, net_lower);
+    bool lowered = block_lower(lower, net, net_lower);
+    ok &= lowered;
+    if (lower->eval && !lowered) diag_note(lower->diags, span_of(blocks[BLOCK_EVAL]->file, blocks[BLOCK_EVAL]->loc), "so it is with the numbers of the eval block");
     /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
     if (!ok || !indices_check(lower) || !hints_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN]) return false;
     if (lower->eval ? !block_lower(lower, blocks[BLOCK_EVAL], eval_lower)

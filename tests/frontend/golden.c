@@ -56,6 +56,7 @@ static char *diagnose(const char *directory, const char *file) {
         Overrides flags = {.nranks = 8};
         read_flags(&arena, text, &flags);
         bool accepted = frontend_compile(file, text, n, &flags, &graph, &arena, &diags);
+        if (accepted && graph.settings.has_eval) accepted = frontend_eval(file, text, n, &flags, &graph, &arena, &diags);
         FILE *out = open_memstream(&said, &nsaid);
         diags_print(&diags, out);
         if (accepted) fprintf(out, "accepted\n");
