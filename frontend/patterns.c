@@ -116,7 +116,7 @@ static const char *nearest_path(Lower *lower, const char *pattern) {
 
 static bool unmatched(Lower *lower, int first, int end) {
     bool ok = true;
-    for (int i = first; i < end; i++) {
+    for (int i = first; i < end && lower->diags->nerrors < DIAG_MAX_ERRORS; i++) {
         const PathHint *hint = &lower->hints.at[i];
         if (hint->matched) continue;
         const char *nearest = strlen(hint->pattern) <= 200 && lower->known.n <= 20000 ? nearest_path(lower, hint->pattern) : NULL;
@@ -193,7 +193,8 @@ bool hint_choose(Lower *lower, const char *path, const Given *own, const Given *
     const Given *chosen = own;
     for (int i = 0; i < lower->hints.n; i++) {
         PathHint *hint = &lower->hints.at[i];
-        if (!path_matches(hint->pattern, path)) continue;
+        bool differs = hint->pattern[0] != '*' && hint->pattern[0] != path[0]; /* most do, and there may be many */
+        if (differs || !path_matches(hint->pattern, path)) continue;
         hint->matched = true;
         if (chosen && chosen->flag == hint->given.flag && !same_strategy(lower, chosen, &hint->given))
             return conflict(lower, path, chosen, &hint->given);

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Nets of cells: they compute what the nets written out do, and hints from outside change how they are spread, not what they compute."""
+import os
+import re
+
+import harness
+from harness import Case, edited, run
+
+
+class Cells(Case):
+    def copy(self, *names):
+        for name in names:
+            with open(self.sample(name)) as file:
+                self.write(name, file.read())
+        return self.path(names[0])
+
+    def spmd(self):
+        """The net with the strategies of its operators."""
+        with open(self.path("ir/05_step_parallel_begin.spmd")) as text:
+            return text.read()
+
+    def test_attention_from_cells_has_the_losses_of_attention_written_out(self):
+        for ranks in 1, 4:
+            written = self.ok(self.local(self.compile(self.sample("attention.dsl"), "written.plan", "--ranks", ranks), ranks))
+            cells = self.ok(self.local(self.compile(self.copy("attention_cells.dsl", "nn.dsl"), "cells.plan", "--ranks", ranks), ranks))
+            self.assertEqual(written.losses(None), cells.losses(None))
+            self.assertEqual(len(cells.losses(None)), 10)
+
+    def test_a_file_of_hints_changes_the_plan_and_not_the_losses(self):
+        source = self.copy("transformer.dsl", "nn.dsl")
+        one = self.compile(source, "one.plan", "--ranks", 1)
+        expected = self.ok(self.local(one, 1)).losses(None)
+        with open(self.sample("transformer_hints.dsl")) as file:
+            hints = file.read()
+        for ranks, mesh in (2, "dp = 1, tp = 2"), (4, "dp = 2, tp = 2"), (8, "dp = 4, tp = 2"):
+            file = self.write("hints%d.dsl" % ranks, edited_text(hints, "dp = 4, tp = 2", mesh))
+            plan = self.compile(source, "net.plan", "--ranks", ranks, "--hints", file, "--dump-ir=" + self.path("ir"))
+            self.assertEqual(len(re.findall(r" strategy=user", self.spmd())), 16, "eight operators a block")
+            result = self.ok(self.local(plan, ranks, "--verify=" + one))
+            self.assertRegex(result.out, r"\nverified: \d+ steps")
+            self.assertClose(result.losses(None), expected, relative=2e-4, absolute=1e-11, what=str(result))
+
+    def test_a_hint_on_the_command_line_goes_before_the_nets(self):
+        source = self.write("net.dsl", NET)
+        self.compile(source, "net.plan", "--ranks", 8, "--shard", "h.*=((1, 8), (8, 1))", "--dump-ir=" + self.path("ir"))
+        self.assertEqual(len(re.findall(r" matmul .* strategy=user\(-, 8@1, -\)", self.spmd())), 2)
+
+    def test_places_in_imported_files_are_named_in_plan_and_dump(self):
+        source = self.copy("mlp_cells.dsl", "nn.dsl")
+        plan = self.compile(source, "net.plan", "--ranks", 2, "--dump-ir=" + self.path("ir"))
+        with open(plan) as text:
+            lines = text.read()
+        self.assertRegex(lines, r'(?m)^file ".*/mlp_cells\.dsl"\nimport 1 ".*/nn\.dsl"$')
+        self.assertRegex(lines, r"(?m)^state 0 layer\.0\.weight .* @1/\d+:\d+$")
+        dump = [os.path.join(folder, name) for folder, _, names in os.walk(self.path("ir")) for name in names if "step_parallel_begin" in name and name.endswith(".ir")]
+        with open(dump[0]) as text:
+            self.assertRegex(text.read(), r"# In file .*/nn\.dsl:\d+, \d+~\d+/ *y = matmul\(x, weight\) shard;/")
+        self.ok(run([harness.pcc, "check", plan]))
+
+    def test_a_hundred_blocks_compile(self):
+        self.copy("nn.dsl")
+        source = self.write("deep.dsl", 'import "nn.dsl";\nnet deep(batch = 8, dim = 16) {\n    input x : f32[batch, 4, dim];\n    layer = x;\n'
+                            "    for i in 0..100 { layer = transformer_block(layer, 2); }\n    loss mean(layer * layer);\n}\n" + TRAIN)
+        plan = self.compile(source, "deep.plan", "--ranks", 8)
+        with open(plan) as text:
+            self.assertIn(" layer.99.feed.down.weight ", text.read())
+
+
+TRAIN = "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }\n"
+NET = """cell fc(x) {
+    param w : f32[8, 8] = normal(0.1);
+    return matmul(x, w);
+}
+net q {
+    input x : f32[8, 8];
+    h = x;
+    for i in 0..2 { h = fc(h) shard ((8, 1), (1, 1)); }
+    loss mean(h);
+}
+""" + TRAIN
+
+
+def edited_text(text, old, new):
+    assert old in text, old
+    return text.replace(old, new)
+
+
+if __name__ == "__main__":
+    harness.main()
