@@ -124,6 +124,7 @@ typedef struct Lower {
     Names paths;           /* of calls that had to be numbered, of parameters */
     Strings known;         /* paths that a hint could mean */
     VEC(PathHint) hints;
+    int64_t compared;      /* patterns with paths */
     const Expr *dataset; /* explicit dataset strategy, read after the inputs are known; NULL: none */
     int dataset_file;
     bool hidden;       /* mode data_parallel */
@@ -268,7 +269,7 @@ bool sources_read(Lower *lower, const char *name, const char *text, size_t n, co
 
 /* ---------------------------------------------------------------- patterns.c */
 
-enum { MAX_HINTS = 1000 };
+enum { MAX_HINTS = 1000, MAX_COMPARED = 10000000 };
 /* Hints of the blocks and of --shard. */
 bool hints_read(Lower *lower, const Block *blocks);
 /* Adds those behind a call; take them back, to n, with hints_pop, which with check complains of those that matched nothing. */

@@ -194,7 +194,13 @@ bool hint_choose(Lower *lower, const char *path, const Given *own, const Given *
     for (int i = 0; i < lower->hints.n; i++) {
         PathHint *hint = &lower->hints.at[i];
         bool differs = hint->pattern[0] != '*' && hint->pattern[0] != path[0]; /* most do, and there may be many */
-        if (differs || !path_matches(hint->pattern, path)) continue;
+        if (differs) continue;
+        if (++lower->compared > MAX_COMPARED) {
+            if (!lower->full) diag_error(lower->diags, hint->span, "so many hints for so many operators: more than %d comparisons", (int)MAX_COMPARED);
+            lower->full = true;
+            return false;
+        }
+        if (!path_matches(hint->pattern, path)) continue;
         hint->matched = true;
         if (chosen && chosen->flag == hint->given.flag && !same_strategy(lower, chosen, &hint->given))
             return conflict(lower, path, chosen, &hint->given);
