@@ -249,6 +249,21 @@ static void explain_moves(const Explain *e, int value, const char *indent) {
                     bytes_text(e, e->bounds[value].total));
 }
 
+/* Where the passes of -O2 compute a value otherwise than its strategy says: partial.c and place.c. */
+static void explain_instead(const Explain *e, int value, const char *indent) {
+    const Node *node = &e->g->nodes.at[e->g->values.at[value].node];
+    const TensorType *type = &e->g->values.at[value].type;
+    int k = 0;
+    if (node->strategy == NULL || op_table[node->op].op_class == OP_CLASS_UPDATE || op_table[node->op].op_class == OP_CLASS_LEAF) return;
+    while (node->out[k] != value)
+        k++;
+    Layout own;
+    strategy_out_layout(node, node->strategy, k, type->shape.ndim, &own);
+    const Layout *made = e->c->spmd.values.at[value].layout;
+    if (graph_layout(&e->c->spmd, &own, &type->shape) == made) return;
+    text_printf(e->text, "%sinstead of   %s, which its strategy gives: fewer bytes are received so (-O2)\n", indent, layout_text(e, &own, type));
+}
+
 /* What is made of a value once its producer has it. */
 static void explain_use(const Explain *e, int value, const char *indent) {
     const Graph *s = &e->c->spmd;
@@ -266,6 +281,7 @@ static void explain_use(const Explain *e, int value, const char *indent) {
     if (value == s->loss && ++n <= MAX_USERS) text_printf(&direct, "%sthe report of the loss", n > 1 ? ", " : "");
     if (n > MAX_USERS) text_printf(&direct, " and %d more", n - MAX_USERS);
     text_printf(e->text, "%slayout       %s%s\n", indent, layout_text(e, made, type), layout_is_partial(made) ? ": every rank has a term of the sum" : "");
+    explain_instead(e, value, indent);
     if (n > 0) text_printf(e->text, "%staken so by  %s\n", indent, direct.at);
     text_finish(&direct);
 }

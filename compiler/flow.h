@@ -74,6 +74,9 @@ bool flow_reports(const Flow *flow, int v); /* whether it is reported */
 FlowCost flow_cost(Flow *flow, int v);
 /* The layouts other than its own in which v is taken, each once, in order of first use; *targets is emptied first. */
 void flow_targets(const Flow *flow, int v, Targets *targets);
+/* place.c: the strategy under which a tensor of the node whose dimensions run over these factors lies as `layout` says, sums aside. False: there
+ * is none. */
+bool strategy_of(const Node *node, const int8_t *factor, const Layout *layout, Strategy *strategy);
 static inline bool is_leaf_node(const Node *node) {
     return op_table[node->op].op_class == OP_CLASS_LEAF;
 }

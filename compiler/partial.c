@@ -295,6 +295,17 @@ static void back(Flow *flow) {
         if (flow->g->nodes.at[n].op != OP_convert && completed_before(flow, n, &pass)) try_passes(flow, &pass, 1, true);
 }
 
+/* Terms that are added up as they lie: the node's strategy is what that makes of it. */
+static void name_strategies(Flow *flow) {
+    Graph *g = flow->g;
+    for (int n = 0; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        if (!adds_terms(node) || node->strategy == NULL || flow->layout[node->out[0]] == g->values.at[node->out[0]].layout) continue;
+        Strategy *strategy = arena_alloc(flow->c->arena, sizeof *strategy);
+        if (strategy_of(node, node->rule->out[0], flow->layout[node->out[0]], strategy)) node->strategy = strategy;
+    }
+}
+
 bool pass_partial(Compilation *c) {
     if (c->options->optimize < 2) return true;
     Flow *flow = flow_of(c);
@@ -303,5 +314,6 @@ bool pass_partial(Compilation *c) {
         gained = forward(flow);
         back(flow);
     }
+    name_strategies(flow);
     return true;
 }

@@ -46,8 +46,7 @@ static bool is_movable(const Flow *flow, int id) {
            (op->linear == LINEAR_JOINT || op->letters != NULL) && !layout_is_partial(flow->need[id][0]);
 }
 
-/* The strategy under which a tensor of the node whose dimensions run over these factors lies as `layout` says. */
-static bool strategy_of(const Node *node, const int8_t *factor, const Layout *layout, Strategy *strategy) {
+bool strategy_of(const Node *node, const int8_t *factor, const Layout *layout, Strategy *strategy) {
     memset(strategy, 0, sizeof *strategy);
     strategy->nfactors = node->rule->nfactors;
     for (int d = 0; d < layout->ndim; d++) {

@@ -72,6 +72,19 @@ Test(explain, operators_that_no_hint_reaches) {
     EXPECT(text, 4, "y", "because      mode data_parallel divides the replicas among the ranks");
 }
 
+Test(explain, what_is_computed_otherwise_than_its_strategy_says) {
+    EXPECT("net n() { input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
+           "p = matmul(x, a) shard ((1, 4), (4, 1)); q = matmul(label, b) shard ((1, 4), (4, 1)); h = p + q; loss mse(h, label); }\n" TRAIN
+           "parallel { mode = auto; }\n",
+           4, "h", "layout       [- -] +sum(4@1): every rank has a term", "instead of   (1, 4) [- 4@1], which its strategy gives: fewer bytes are received so (-O2)",
+           "strategy     add h  ((1, 4), (1, 4))");
+    Compiled x;
+    Error error = {0};
+    const char *text = explained(&x, quickstart, 8, 2, "h", &error);
+    cr_expect(text != NULL && strstr(text, "instead of") == NULL, "%s", text);
+    compiled_finish(&x);
+}
+
 Test(explain, an_unknown_name_is_answered_with_the_nearest) {
     static const struct {
         const char *name, *message;
