@@ -52,6 +52,31 @@ Test(read, what_matters_comes_back) {
     arena_finish(&arena);
 }
 
+Test(read, places_in_imported_files_come_back) {
+    Arena arena;
+    arena_init(&arena);
+    Graph graph, again;
+    Error error = {0};
+    Text text = {0}, second = {0};
+    sample_graph(&graph, &arena);
+    for (int i = 0; i < 4; i++)
+        vec_push(&arena, &graph.files, i == 1 ? "lib/nn.dsl" : i == 3 ? "h.dsl" : NULL); /* 2: a flag */
+    graph.nodes.at[3].span = (Span){.file = 1, .line = 12, .column = 5};
+    graph.states.at[0].span = (Span){.file = 3, .line = 2, .column = 1};
+    graph.nodes.at[4].span = (Span){.file = 2, .line = 1, .column = 1};
+    graph_print(&text, &graph);
+    cr_assert(graph_read(&again, &arena, "g", text.at, text.n, &error), "%s", error.text);
+    cr_expect_str_eq(graph_file(&again, again.nodes.at[3].span), "lib/nn.dsl");
+    cr_expect_eq(again.nodes.at[3].span.line, 12);
+    cr_expect_str_eq(graph_file(&again, again.states.at[0].span), "h.dsl");
+    cr_expect_eq(again.nodes.at[4].span.line, 0, "a flag is no file");
+    graph_print(&second, &again);
+    cr_expect_str_eq(second.at, text.at);
+    text_finish(&text);
+    text_finish(&second);
+    arena_finish(&arena);
+}
+
 Test(read, constants_and_data_per_rank_with_a_hidden_dimension_come_back) {
     Arena arena;
     arena_init(&arena);
