@@ -108,10 +108,21 @@ static int64_t factor_split(const Node *node, int factor) {
     return split;
 }
 
+/* A layout that the user gave a state or an input. */
+static void warn_uneven_layout(const Compilation *c, const Hint *hint, const Layout *layout, const TensorType *type, const char *name) {
+    if (hint == NULL || layout == NULL || c->graph.settings.mode == MODE_DATA_PARALLEL) return;
+    for (int d = 0; d < layout->ndim; d++)
+        if (type->shape.dim[d] % layout_split(layout, d) != 0) uneven_warning(c->diags, hint->span, name, type->shape.dim[d], layout_split(layout, d));
+}
+
 /* Each pair of size and split once: a batch that is split unevenly is so in every operator. */
 static void warn_uneven(const Compilation *c) {
     const Graph *g = &c->graph;
     VEC(int64_t) said = {0};
+    for (int s = 0; s < g->states.n; s++)
+        warn_uneven_layout(c, g->states.at[s].hint, g->states.at[s].layout, &g->states.at[s].type, g->states.at[s].name);
+    for (int i = 0; i < g->inputs.n; i++)
+        warn_uneven_layout(c, g->inputs.at[i].hint, g->inputs.at[i].layout, &g->inputs.at[i].type, g->inputs.at[i].name);
     for (int pass = 0; pass < 2; pass++) /* hints have said theirs */
         for (int n = 0; n < g->nforward; n++) {
             const Node *node = &g->nodes.at[n];
@@ -182,7 +193,7 @@ static void warn_replicated(const Compilation *c) {
         int at = n;
         while (at > 0 && repeated[id] > repeated[named[at - 1]])
             at--;
-        if (repeated[id] == 0 || at == MAX_NAMED) continue;
+        if (repeated[id] == 0 || repeated[id] < total / 200 || at == MAX_NAMED) continue; /* rounded to 0 % */
         if (n < MAX_NAMED) n++;
         memmove(named + at + 1, named + at, sizeof *named * (size_t)(n - 1 - at));
         named[at] = id;

@@ -84,6 +84,9 @@ Test(warn, uneven_splits_say_the_imbalance_of_the_busiest_rank) {
     said(&x, net, 4, 0, false);
     cr_expect_eq(x.diags.nwarnings, 1);
     compiled_finish(&x);
+    /* of a parameter or an input */
+    expect_warning("net n() { input x : f32[8, 10]; param w : f32[10, 8] = ones shard (4, 1); y = matmul(x, w) shard ((4, 1), (1, 1)); loss sum(y); }\n" TRAIN AUTO, 4,
+                   WARN_UNEVEN, "w: 4 does not divide 10: the largest part is 3, the smallest 2 (the busiest rank has 20 % over the average)");
     /* 1 row in 1000 more is not worth a word */
     expect_silence("net n() { input x : f32[4001, 8]; param w : f32[8, 8] = ones; loss sum(matmul(x, w)); }\n" TRAIN AUTO, 4);
 }
@@ -121,6 +124,11 @@ Test(warn, replicated_work_names_its_operators_and_what_would_split_them) {
     expect_warning(net, 4, WARN_REPLICATED, "test.dsl:2:5: warning: ");
     expect_warning(net, 4, WARN_REPLICATED, "of the step's FLOPs are done by several ranks alike; most by matmul y and its gradient: ");
     expect_warning(net, 4, WARN_REPLICATED, "it is split over 1 of 4 ranks; shard ((4, 1), (1, 1)) would split it further");
+    /* the mean of 512 numbers beside a product of 2^18 is not worth a word */
+    Compiled x;
+    const char *all = said(&x, "net n() { input x : f32[1, 512]; param w : f32[512, 512] = ones; loss mean(matmul(x, w)); }\n" TRAIN AUTO, 4, 0, false);
+    cr_expect(strstr(all, "alike") != NULL && strstr(all, ": 0 %") == NULL, "%s", all);
+    compiled_finish(&x);
 }
 
 Test(warn, an_operator_shared_by_half_of_the_ranks_counts_half) {
