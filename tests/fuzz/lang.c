@@ -82,6 +82,13 @@ static bool try_compile(const char *text, size_t n, const Overrides *flags) {
     fclose(out);
     free(said);
     if (accepted) require_graph(&graph);
+    if (accepted && graph.settings.has_eval) {
+        int nerrors = diags.nerrors;
+        Graph eval;
+        bool evaluates = frontend_eval("fuzz.dsl", text, n, flags, &eval, &arena, &diags);
+        require(evaluates == (diags.nerrors == nerrors), "an eval refused without a diagnostic, or accepted with one");
+        if (evaluates) require_graph(&eval);
+    }
     arena_finish(&arena);
     return accepted;
 }

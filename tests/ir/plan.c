@@ -250,3 +250,102 @@ Test(plan, memory_follows_the_text_not_the_sizes_in_it) {
     arena_finish(&own);
     arena_finish(&arena);
 }
+
+/* The sample, and behind it an eval of another graph over its states, with a long constant. */
+static void two_programs(Plan *plan, Arena *arena) {
+    sample_plan(plan, arena);
+    Graph *eval = arena_alloc(arena, sizeof *eval);
+    Graph *train = &plan->graph;
+    graph_init(eval, arena);
+    eval->name = train->name;
+    eval->file = train->file;
+    eval->nranks = train->nranks;
+    eval->replicas = train->replicas;
+    eval->states = train->states;
+    eval->settings = train->settings;
+    eval->settings.eval = EVAL_STEPS;
+    eval->settings.eval_steps = 30;
+    eval->settings.steps = 3;
+    eval->settings.epochs = 1;
+    double *numbers = arena_alloc(arena, 1000 * sizeof *numbers);
+    for (int i = 0; i < 1000; i++) numbers[i] = i / 8.0;
+    TensorType type = {.dtype = F32, .shape = {.ndim = 1, .dim = {1000}}};
+    const Layout *rows = sample_layout(train, "[8@1]"), *scalar = sample_layout(train, "[]");
+    Span nowhere = {0};
+    int x = graph_input(eval, graph_add_input(eval, (Input){.name = "x", .type = type, .layout = rows}));
+    int c = graph_constant(eval, type, numbers, 0, "c", nowhere);
+    int y = graph_emit(eval, OP_mul, (int[]){x, c}, 2, NULL, "y", nowhere);
+    eval->loss = graph_emit(eval, OP_sum, &y, 1, NULL, "loss.sum", nowhere);
+    eval->nforward = eval->nodes.n;
+    vec_push(arena, &eval->reports, (Report){.name = "rows", .value = eval->loss, .whole = true});
+    vec_push(arena, &eval->reports, (Report){.name = "prediction", .value = y});
+    Program program = {.name = "eval", .graph = eval, .loss = 3, .sent_bytes = 8};
+    Role role = {.first_rank = 0, .last_rank = 7, .arena_bytes = 1024};
+    vec_push(arena, &role.instances, (Instance){.value = x, .layout = rows, .place = PLACE_INPUT});
+    vec_push(arena, &role.instances, (Instance){.value = c, .layout = rows, .place = PLACE_CONSTANT, .at = 1});
+    vec_push(arena, &role.instances, (Instance){.value = y, .layout = rows, .place = PLACE_ARENA});
+    vec_push(arena, &role.instances, (Instance){.value = eval->loss, .layout = scalar, .place = PLACE_ARENA, .at = 512});
+    vec_push(arena, &role.steps, (Step){.kind = STEP_KERNEL, .op = OP_mul, .nnodes = 1, .node = {2}, .nin = 2, .in = {0, 1}, .nout = 1, .out = {2}});
+    vec_push(arena, &program.roles, role);
+    vec_push(arena, &program.reports, 3);
+    vec_push(arena, &program.reports, 2);
+    vec_push(arena, &plan->programs, program);
+}
+
+Test(plan, a_program_with_a_graph_of_its_own_comes_back) {
+    Arena arena;
+    arena_init(&arena);
+    Plan plan, read;
+    Text text = {0}, side = {0}, again = {0}, again_side = {0};
+    Error error = {0};
+    two_programs(&plan, &arena);
+    plan_print_files(&text, &side, "net.plan.data", &plan);
+    cr_assert_eq(side.n, 1000 * sizeof(double), "the eval's long constant lies in the side file");
+    const PlanFiles files = {.text = text.at, .n = text.n, .side = side.at, .nside = side.n};
+    cr_assert(plan_read_files(&read, &arena, "net.plan", &files, 0, &error), "%s", error.text);
+    plan_print_files(&again, &again_side, "net.plan.data", &read);
+    cr_assert_str_eq(again.at, text.at);
+    cr_assert(again_side.n == side.n && memcmp(again_side.at, side.at, side.n) == 0);
+
+    Plan part = plan_part(&read, plan_find(&read, "eval"));
+    cr_assert_eq(part.programs.n, 1);
+    cr_assert_eq(part.graph.reports.n, 2);
+    cr_assert(part.graph.reports.at[0].whole && !part.graph.reports.at[1].whole);
+    cr_assert_eq(part.graph.states.at, read.graph.states.at, "the states are the plan's");
+    cr_assert_eq(part.graph.settings.eval, EVAL_STEPS);
+    cr_assert_eq(part.graph.settings.eval_steps, 30);
+    cr_assert_eq(part.graph.settings.steps, 3);
+    cr_assert_eq(part.programs.at[0].reports.at[1], 2);
+    Plan train = plan_part(&read, 0);
+    cr_assert_eq(train.graph.nodes.n, read.graph.nodes.n);
+    cr_assert_eq(plan_find(&read, "test"), -1);
+    text_finish(&text), text_finish(&side), text_finish(&again), text_finish(&again_side);
+    arena_finish(&arena);
+}
+
+Test(plan, what_an_eval_cannot_say_is_refused_by_its_line) {
+    static const struct {
+        const char *old, *fresh, *why;
+    } cases[] = {{"reports=(3, 2)", "reports=(3)", "1 reports where the graph has 2"},
+                 {"reports=(3, 2)", "reports=(3, 9)", "the report 9 is no value"},
+                 {" reports=(3, 2)", "", "expected 'reports'"},
+                 {"report rows %3 whole", "report rows %9 whole", "a value"},
+                 {"every=steps 30", "every=steps 0", "a number of steps"},
+                 {"every=steps 30", "every=noon", "time of an evaluation"},
+                 {"input 0 x f32[1000] layout=", "input 0 x f32[1000] lay=", "unknown key"}};
+    Arena arena;
+    arena_init(&arena);
+    Plan plan, read;
+    Text text = {0};
+    two_programs(&plan, &arena);
+    plan_print(&text, &plan);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *at = strstr(text.at, "\neval every");
+        char *edited = renewed(&arena, arena_printf(&arena, "%.*s%s", (int)(at - text.at), text.at, sample_replace(&arena, at, cases[i].old, cases[i].fresh)));
+        Error error = {0};
+        cr_assert_not(plan_read(&read, &arena, "net.plan", edited, strlen(edited), 0, &error), "%s", cases[i].fresh);
+        cr_expect(strstr(error.text, cases[i].why) || i == 2 || i == 6, "%s: %s", cases[i].fresh, error.text);
+    }
+    text_finish(&text);
+    arena_finish(&arena);
+}

@@ -52,6 +52,111 @@ Test(prove, one_plan_gets_one_certificate) {
     cr_assert_str_eq(a.certificate, b.certificate);
 }
 
+/* ---------------------------------------------------------------- a second program */
+
+static const PlanCase evaluation = {"samples/evaluation.dsl", 4, 2, ""};
+
+static bool refused(const Plan *plan, const char *why) {
+    Proof proof;
+    Error error = {0};
+    bool ok = proof_check(plan, &(ProofOptions){.budget_s = PROOF_BUDGET_S}, &proof, &error);
+    cr_expect(!ok && strstr(error.text, why), "%s: %s", why, ok ? "proved" : error.text);
+    return !ok;
+}
+
+Test(prove, both_programs_are_shown) {
+    Arena arena;
+    arena_init(&arena);
+    Plan plan;
+    Proof both, one;
+    Error error = {0};
+    plan_load(&evaluation, &arena, &plan);
+    cr_assert(proof_check(&plan, NULL, &both, &error), "%s", error.text);
+    Plan train = plan_part(&plan, 0);
+    cr_assert(proof_check(&train, NULL, &one, &error), "%s", error.text);
+    cr_assert_gt(both.steps, one.steps);
+    cr_assert_gt(both.operator_patterns, one.operator_patterns);
+    cr_assert(both.whole_plan && both.gradients == one.gradients);
+    arena_finish(&arena);
+}
+
+/* The plan as loaded, its eval's graph a copy that can be changed. */
+static Program *load_eval(Arena *arena, Plan *plan) {
+    plan_load(&evaluation, arena, plan);
+    return &plan->programs.at[plan_find(plan, "eval")];
+}
+
+Test(prove, an_eval_that_reports_something_else_is_refused) {
+    Arena arena;
+    arena_init(&arena);
+    Plan plan;
+    Program *eval = load_eval(&arena, &plan);
+    int rows = eval->reports.at[0], loss = eval->loss;
+    eval->reports.at[0] = loss;
+    refused(&plan, "reports loss.sum as rows");
+    eval->reports.at[0] = rows;
+    eval->loss = rows;
+    refused(&plan, "reports rows as the loss");
+    eval->loss = loss;
+    eval->reports.n--;
+    refused(&plan, "reports 1 values where the graph says 2");
+    arena_finish(&arena);
+}
+
+Test(prove, an_eval_that_reports_a_sum_still_owed_is_refused) {
+    Arena arena;
+    arena_init(&arena);
+    Plan plan;
+    Program *eval = load_eval(&arena, &plan);
+    const Role *role = &eval->roles.at[0];
+    for (int r = -1; r < 1; r++) {
+        int *reported = r < 0 ? &eval->loss : &eval->reports.at[r], right = *reported, partial = -1;
+        for (int i = 0; i < role->instances.n; i++)
+            if (role->instances.at[i].value == role->instances.at[right].value && layout_is_partial(role->instances.at[i].layout)) partial = i;
+        cr_assert_geq(partial, 0);
+        *reported = partial;
+        refused(&plan, "is partial where it is reported");
+        *reported = right;
+    }
+    arena_finish(&arena);
+}
+
+Test(prove, an_eval_that_writes_a_state_is_refused) {
+    Arena arena;
+    arena_init(&arena);
+    Plan plan;
+    Program *eval = load_eval(&arena, &plan);
+    for (int n = 0; n < eval->graph->nodes.n; n++) {
+        Node *node = &eval->graph->nodes.at[n];
+        if (node->op != OP_read) continue;
+        node->version = 1;
+        refused(&plan, "it evaluates, and reads a new version of state");
+        node->version = 0;
+    }
+    graph_write_state(eval->graph, 0, eval->graph->nodes.at[0].out[0], (Span){0});
+    refused(&plan, "it evaluates, and writes state w");
+    arena_finish(&arena);
+}
+
+Test(prove, every_step_of_an_eval_is_needed) {
+    Arena arena;
+    arena_init(&arena);
+    Plan plan;
+    Program *eval = load_eval(&arena, &plan);
+    Role *role = &eval->roles.at[0];
+    Step *steps = role->steps.at;
+    int n = role->steps.n;
+    for (int drop = 0; drop < n; drop++) {
+        Step *fewer = arena_alloc(&arena, sizeof *fewer * (size_t)n);
+        for (int s = 0, k = 0; s < n; s++)
+            if (s != drop) fewer[k++] = steps[s];
+        role->steps.at = fewer;
+        role->steps.n = n - 1;
+        refused(&plan, "program eval");
+    }
+    arena_finish(&arena);
+}
+
 /* ---------------------------------------------------------------- header */
 
 static bool header(const Plan *plan, char *text, size_t n) {

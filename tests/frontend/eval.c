@@ -1,0 +1,117 @@
+#include "compile.h"
+
+#define HELD \
+    "net q(batch = 16, n = 4) {\n input x : f32[batch, n];\n input t : f32[batch, 2];\n param w : f32[n, 2] = normal(0.1);\n h = matmul(x, w);\n y = relu(h);\n loss %s;\n}\n" \
+    "train { data = npy(x = \"x.npy\", t = \"t.npy\"); optimizer = sgd(lr = 0.1); last = pad; }\n"
+
+/* The net of an eval block; it and the net itself must be accepted. */
+static void evaluate(Compiled *c, const char *loss, const char *block, Overrides flags) {
+    char text[2048], net[1024];
+    snprintf(net, sizeof net, HELD, loss);
+    snprintf(text, sizeof text, "%s%s", net, block);
+    if (flags.nranks == 0) flags.nranks = 2;
+    compile_with(c, text, strlen(text), &flags);
+    expect_accepted(c);
+    cr_assert(c->graph.settings.has_eval);
+    c->accepted = frontend_eval("dir/net.dsl", text, strlen(text), &flags, &c->graph, &c->arena, &c->diags);
+    expect_accepted(c);
+}
+
+static const Report *report_named(const Graph *graph, const char *name) {
+    for (int i = 0; i < graph->reports.n; i++)
+        if (strcmp(graph->reports.at[i].name, name) == 0) return &graph->reports.at[i];
+    return NULL;
+}
+
+Test(eval, its_numbers_data_and_reports_are_its_own) {
+    Compiled c;
+    evaluate(&c, "mse(y, t)", "eval { every = 7; batch = 10; data = npy(x = \"hx.npy\", t = \"ht.npy\"); }", (Overrides){0});
+    const Graph *g = &c.graph;
+    cr_assert_eq(g->inputs.at[0].type.shape.dim[0], 10);
+    cr_assert_str_eq(g->inputs.at[0].file.path, "dir/hx.npy");
+    cr_assert_eq(g->settings.eval, EVAL_STEPS);
+    cr_assert_eq(g->settings.eval_steps, 7);
+    cr_assert_eq(g->settings.last, LAST_PAD);
+    cr_assert_eq(g->inputs.at[2].kind, INPUT_ROW_WEIGHT);
+    cr_assert_eq(g->reports.n, 2);
+    cr_assert(report_named(g, "rows")->whole);
+    const Report *prediction = report_named(g, "prediction");
+    cr_assert_not(prediction->whole);
+    cr_assert_str_eq(g->values.at[prediction->value].name, "y");
+    cr_assert_eq(g->nodes.at[g->values.at[g->loss].node].op, OP_sum, "a sum over rows, whatever the loss of training is");
+    compiled_finish(&c);
+}
+
+Test(eval, numbers_of_the_block_go_before_those_of_the_command_line) {
+    static const char *const names[] = {"batch", "n"};
+    static const int64_t values[] = {32, 6};
+    Compiled c;
+    evaluate(&c, "mse(y, t)", "eval { batch (batch = 3); data = normal(seed = 1); steps = 2; }",
+             (Overrides){.nranks = 1, .ndefines = 2, .define_name = names, .define_value = values});
+    cr_assert_eq(c.graph.inputs.at[0].type.shape.dim[0], 3);
+    cr_assert_eq(c.graph.inputs.at[0].type.shape.dim[1], 6);
+    cr_assert_eq(c.graph.settings.steps, 2);
+    compiled_finish(&c);
+}
+
+Test(eval, states_are_the_nets_in_their_order) {
+    Compiled c, e;
+    char text[1024];
+    snprintf(text, sizeof text, HELD, "mse(y, t)");
+    compile(&c, text, 2);
+    evaluate(&e, "mse(y, t)", "eval { batch = 5; data = normal(seed = 1); steps = 1; }", (Overrides){0});
+    cr_assert_eq(c.graph.states.n, e.graph.states.n);
+    for (int s = 0; s < c.graph.states.n; s++) {
+        cr_assert_str_eq(c.graph.states.at[s].name, e.graph.states.at[s].name);
+        cr_assert(type_equal(&c.graph.states.at[s].type, &e.graph.states.at[s].type));
+    }
+    compiled_finish(&c);
+    compiled_finish(&e);
+}
+
+Test(eval, losses_whose_rows_can_be_told_apart_are_accepted) {
+    static const char *const losses[] = {"mse(y, t)", "mse(y, t, reduction = sum)", "mean(y)", "sum(y * t)", "mse(y, t) + 0.1 * sum(w * w)", "mean(h) - mean(y) / 3",
+                                         "-mean(y)", "mse(y, t) * mean(w)"};
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        Compiled c;
+        char text[1024];
+        snprintf(text, sizeof text, HELD "eval { batch = 3; data = normal(seed = 1); steps = 1; }", losses[i]);
+        char *pad = strstr(text, " last = pad;"); /* training's own loss is not weighed here */
+        memmove(pad, pad + strlen(" last = pad;"), strlen(pad + strlen(" last = pad;")) + 1);
+        compile(&c, text, 2);
+        expect_accepted(&c);
+        Overrides flags = {.nranks = 2};
+        c.accepted = frontend_eval("dir/net.dsl", text, strlen(text), &flags, &c.graph, &c.arena, &c.diags);
+        cr_assert(c.accepted, "%s", losses[i]);
+        expect_accepted(&c);
+        compiled_finish(&c);
+    }
+}
+
+Test(eval, others_are_refused) {
+    static const char *const losses[] = {"sqrt(mse(y, t))", "mean(sum(y, axes = [0]))", "mse(y, t) * mean(y)", "sum(w)", "mean(transpose(y))"};
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        Compiled c;
+        char text[1024];
+        snprintf(text, sizeof text, HELD "eval { batch = 3; data = normal(seed = 1); steps = 1; }", losses[i]);
+        char *pad = strstr(text, " last = pad;");
+        memmove(pad, pad + strlen(" last = pad;"), strlen(pad + strlen(" last = pad;")) + 1);
+        compile(&c, text, 2);
+        expect_accepted(&c);
+        Overrides flags = {.nranks = 2};
+        c.accepted = frontend_eval("dir/net.dsl", text, strlen(text), &flags, &c.graph, &c.arena, &c.diags);
+        expect_error(&c, 7, c.diags.items.at[0].span.column, "rows cannot be told apart");
+        compiled_finish(&c);
+    }
+}
+
+Test(eval, replicas_weigh_their_own_rows) {
+    Compiled c;
+    evaluate(&c, "mse(y, t)", "eval { batch = 5; data = normal(seed = 1); steps = 1; predict = h; }\nparallel { mode = data_parallel; }", (Overrides){.nranks = 4});
+    const Graph *g = &c.graph;
+    const TensorType *loss = &g->values.at[g->loss].type, *weight = &g->inputs.at[2].type;
+    cr_assert(loss->hidden && loss->shape.ndim == 1 && loss->shape.dim[0] == 4);
+    cr_assert(weight->hidden && weight->shape.ndim == 2 && weight->shape.dim[1] == 5);
+    cr_assert_str_eq(g->values.at[report_named(g, "prediction")->value].name, "h");
+    compiled_finish(&c);
+}
