@@ -1,5 +1,5 @@
-/* Calls of cells: the body is written out where it is called, its parameters and values below the path of the call. Nothing of a cell is left in the
- * graph but those names. A cell sees its arguments, what it defines, the numbers of files and other cells. */
+/* Calls of cells: the body is written out where it is called, its parameters and values below the path of the call. Nothing of a cell is
+ * left in the graph but those names. A cell sees its arguments, what it defines, the numbers of files and other cells. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -20,7 +20,8 @@ bool lower_work(Lower *lower, Loc loc) {
 bool lower_deeper(Lower *lower, Loc loc) {
     if (++lower->depth <= MAX_DEPTH) return true;
     lower->depth--;
-    if (!lower->full) diag_error(lower->diags, lower_span(lower, loc), "calls, blocks and expressions nest more than %d deep", (int)MAX_DEPTH);
+    if (!lower->full)
+        diag_error(lower->diags, lower_span(lower, loc), "calls, blocks and expressions nest more than %d deep", (int)MAX_DEPTH);
     lower->full = true;
     return false;
 }
@@ -238,8 +239,8 @@ static void finish_diagnostics(Lower *lower, int first) {
 static bool calls_itself(Lower *lower, const Block *cell, const Expr *call) {
     for (const Frame *frame = lower->frame; frame; frame = frame->outer) {
         if (frame->cell != cell) continue;
-        diag_error(lower->diags, lower_span(lower, call->loc), frame == lower->frame ? "cell %s calls itself" : "cell %s calls itself by way of others",
-                   cell->name);
+        diag_error(lower->diags, lower_span(lower, call->loc),
+                   frame == lower->frame ? "cell %s calls itself" : "cell %s calls itself by way of others", cell->name);
         diag_hint(lower->diags, "a cell is written out where it is called; repeat with for i in 0..n { ... }");
         return true;
     }
@@ -252,8 +253,8 @@ static bool shard_result(Lower *lower, const Frame *frame, const Expr *call, int
     Node *node = value < 0 ? NULL : &lower->graph->nodes.at[lower->graph->values.at[value].node];
     bool own = node && lower->graph->values.at[value].node >= first_node && op_table[node->op].op_class == OP_CLASS_USER;
     if (own && !node->hint) return attach_hint(lower, call, value, frame->given);
-    diag_error(lower->diags, span_of(frame->given->file, frame->given->shard->loc), "cell %s has no operator that takes the strategy of a call",
-               frame->cell->name);
+    diag_error(lower->diags, span_of(frame->given->file, frame->given->shard->loc),
+               "cell %s has no operator that takes the strategy of a call", frame->cell->name);
     diag_note(lower->diags, span_of(frame->cell->file, frame->cell->name_loc), "%s is defined here", frame->cell->name);
     diag_hint(lower->diags, "mark one in it with shard alone, y = matmul(x, w) shard; or name one here: shard { y = ((2, 4), (4, 1)); }");
     return false;
@@ -277,7 +278,9 @@ static bool body_lower(Lower *lower, Frame *frame, const Expr *call, Operand *ar
 
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
     Operand arguments[MAX_PARAMETERS] = {{0}};
-    if (names_find(&lower->cells, cell->name)->kind == SYMBOL_FAILED || calls_itself(lower, cell, call) || !lower_work(lower, call->loc) || !room_for_node(lower, call->loc)) return false;
+    if (names_find(&lower->cells, cell->name)->kind == SYMBOL_FAILED || calls_itself(lower, cell, call) || !lower_work(lower, call->loc) ||
+        !room_for_node(lower, call->loc))
+        return false;
     const char *outer_path = lower->path;
     int outer_wanted = lower->nresults;
     if (!arguments_lower(lower, cell, call, arguments)) return false;
@@ -340,7 +343,8 @@ bool return_lower(Lower *lower, const Statement *statement) {
     Given own = {.shard = statement->shard, .file = lower->file, .names = lower->names};
     const Block *cell = only && only->kind == EXPR_CALL ? cell_find(lower, only->text) : NULL;
     if (statement->shard && (!only || statement->shard->block)) {
-        diag_error(lower->diags, lower_span(lower, statement->shard->loc), "give the result a name above to shard it: y = ... shard ...; return y;");
+        diag_error(lower->diags, lower_span(lower, statement->shard->loc),
+                   "give the result a name above to shard it: y = ... shard ...; return y;");
         return false;
     }
     if (cell) return return_call(lower, cell, only, statement->shard ? &own : NULL);

@@ -72,7 +72,8 @@ static bool reject(Lower *lower, OpCode op, const Expr *expr, const Operand *ope
 static DType lifted_type(const Lower *lower, OpCode op, const Operand *operands, int n, int at) {
     DType dtype = op_type(op, false, at) == 'i' ? I32 : F32;
     for (int i = n - 1; i >= 0; i--)
-        if (operands[i].value >= 0 && op_type(op, false, i) == op_type(op, false, at)) dtype = lower->graph->values.at[operands[i].value].type.dtype;
+        if (operands[i].value >= 0 && op_type(op, false, i) == op_type(op, false, at))
+            dtype = lower->graph->values.at[operands[i].value].type.dtype;
     return dtype;
 }
 
@@ -368,7 +369,8 @@ static bool lower_binary(Lower *lower, const Expr *expr, const char *name, Opera
         op = OP_div;
         break;
     default: /* %, comparisons, and, or */
-        diag_error(lower->diags, lower_span(lower, expr->loc), expr->op == '%' ? "%% is for integers, not for tensors" : "conditions are about numbers, not about tensors");
+        diag_error(lower->diags, lower_span(lower, expr->loc),
+                   expr->op == '%' ? "%% is for integers, not for tensors" : "conditions are about numbers, not about tensors");
         return false;
     }
     return apply(lower, op, expr, operands, 2, NULL, NULL, name, out);
@@ -462,7 +464,8 @@ static void rename_result(Lower *lower, int value, const char *name) {
 }
 
 /* A call of a cell as the whole value of a statement. */
-static bool lower_outer_call(Lower *lower, const Block *cell, const Expr *expr, const char *const *names, int n, const Shard *shard, Symbol *symbols) {
+static bool lower_outer_call(Lower *lower, const Block *cell, const Expr *expr, const char *const *names, int n, const Shard *shard,
+                             Symbol *symbols) {
     Operand results[MAX_OUT];
     Given own = {.shard = shard, .file = lower->file, .names = lower->names};
     const Given *given;

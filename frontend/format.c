@@ -1,6 +1,7 @@
-/* pcc fmt: a text in its standard form. The tokens are those of the lexer, in their order, and the comments stay where they are; what is decided here is
- * white space: a statement a line, four columns a block, columns of ':' and '=' in neighbouring lines, one empty line at most. Where a statement is
- * broken into lines is the author's choice. Linear in the text; the standard form of a standard form is itself. */
+/* pcc fmt: a text in its standard form. The tokens are those of the lexer, in their order, and the comments stay where they are; what is
+ * decided here is white space: a statement a line, four columns a block, columns of ':' and '=' in neighbouring lines, one empty line at
+ * most. Where a statement is broken into lines is the author's choice. Linear in the text; the standard form of a standard form is itself.
+ */
 #include "frontend/ast.h"
 #include "frontend/frontend.h"
 
@@ -16,7 +17,7 @@ typedef struct Lexeme {
     int match;    /* '{': the piece that closes it; else -1 */
     int pad;      /* columns before it, beyond the usual space */
     bool comment;
-    bool tail;    /* '{': its block stands in one line */
+    bool tail; /* '{': its block stands in one line */
 } Lexeme;
 
 typedef enum { BRACES_STATEMENTS, BRACES_SETTINGS, BRACES_HINTS } Braces;
@@ -53,8 +54,8 @@ static bool is_word(const Lexeme *piece) {
 
 /* Words that are no operands: what follows one begins an expression. */
 static bool is_keyword(const Lexeme *piece) {
-    static const char *const words[] = {"net",    "input", "param", "const",  "loss", "shard", "train", "parallel", "eval", "cell", "import",
-                                        "hints",  "let",   "for",   "in",     "if",   "else",  "return", "and",     "or",   "not"};
+    static const char *const words[] = {"net",   "input", "param", "const", "loss", "shard", "train",  "parallel", "eval", "cell", "import",
+                                        "hints", "let",   "for",   "in",    "if",   "else",  "return", "and",      "or",   "not"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(piece, words[i])) return true;
     return false;
@@ -344,7 +345,8 @@ static void put_lines(Format *format, Text *out) {
 static bool same_pieces(const Format *a, const Format *b) {
     if (a->pieces.n != b->pieces.n) return false;
     for (int i = 0; i < a->pieces.n; i++)
-        if (a->pieces.at[i].n != b->pieces.at[i].n || memcmp(a->pieces.at[i].at, b->pieces.at[i].at, (size_t)a->pieces.at[i].n) != 0) return false;
+        if (a->pieces.at[i].n != b->pieces.at[i].n || memcmp(a->pieces.at[i].at, b->pieces.at[i].at, (size_t)a->pieces.at[i].n) != 0)
+            return false;
     return true;
 }
 
@@ -364,7 +366,8 @@ bool frontend_format(const char *name, const char *text, size_t n, Text *out, Ar
     align_groups(&format);
     size_t before = out->n;
     put_lines(&format, out);
-    if (pieces_of(&again, arena, diags, name, out->n > before ? out->at + before : "", out->n - before) && same_pieces(&format, &again)) return true;
+    if (pieces_of(&again, arena, diags, name, out->n > before ? out->at + before : "", out->n - before) && same_pieces(&format, &again))
+        return true;
     diag_error(diags, (Span){0}, "%s cannot be formatted without changing what it says", name);
     return false;
 }

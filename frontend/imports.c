@@ -1,5 +1,5 @@
-/* import "nn.dsl"; -- what a file imports is read before what follows, once, however many files ask for it. It is looked for beside the file that imports
- * it, then in the folders of -I in their order, then among the library that pcc was installed with. */
+/* import "nn.dsl"; -- what a file imports is read before what follows, once, however many files ask for it. It is looked for beside the
+ * file that imports it, then in the folders of -I in their order, then among the library that pcc was installed with. */
 #include "frontend/lower.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* for, if, let: bodies are written out as the text runs. A block (the braces of for and if) may give a name from outside another value, which is then the
- * name's value after it: that is how loops carry values. What a loop's body defines is the iteration's own; what the branch of an if defines
- * stays. */
+/* for, if, let: bodies are written out as the text runs. A block (the braces of for and if) may give a name from outside another value,
+ * which is then the name's value after it: that is how loops carry values. What a loop's body defines is the iteration's own; what the
+ * branch of an if defines stays. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ bool statements_lower(Lower *lower, const Statement *first) {
 static void names_fail(Lower *lower, const Statement *first) {
     for (const Statement *statement = first; statement; statement = statement->next) {
         Symbol *symbol = statement->name && statement->kind != STATEMENT_FOR ? names_find(&lower->names, statement->name) : NULL;
-        if (statement->name && statement->kind != STATEMENT_FOR && !symbol) symbol = names_insert(&lower->names, lower->arena, statement->name);
+        if (statement->name && statement->kind != STATEMENT_FOR && !symbol)
+            symbol = names_insert(&lower->names, lower->arena, statement->name);
         if (symbol) symbol->kind = SYMBOL_FAILED;
         for (const Target *target = statement->targets; target; target = target->next) {
             symbol = names_find(&lower->names, target->name);
@@ -60,8 +61,8 @@ static bool range_eval(Lower *lower, const Statement *statement, int64_t *first,
     ok = integer_eval(lower, statement->limit, "where a loop ends", INT64_MIN, INT64_MAX, limit) && ok;
     if (!ok || *limit <= *first + MAX_ITERATIONS) return ok;
     Loc loc = loc_join(statement->value->loc, statement->limit->loc);
-    diag_error(lower->diags, lower_span(lower, loc), "a loop has at most %d iterations, not from %lld to %lld", (int)MAX_ITERATIONS, (long long)*first,
-               (long long)*limit);
+    diag_error(lower->diags, lower_span(lower, loc), "a loop has at most %d iterations, not from %lld to %lld", (int)MAX_ITERATIONS,
+               (long long)*first, (long long)*limit);
     return false;
 }
 

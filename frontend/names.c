@@ -79,7 +79,8 @@ bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
 
 bool names_assign(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
     Symbol *found = names_find(&lower->names, name);
-    bool carried = found && (found->kind == SYMBOL_VALUE || found->kind == SYMBOL_NUMBER || found->kind == SYMBOL_INPUT || found->kind == SYMBOL_FAILED);
+    bool carried = found && (found->kind == SYMBOL_VALUE || found->kind == SYMBOL_NUMBER || found->kind == SYMBOL_INPUT ||
+                             found->kind == SYMBOL_FAILED);
     if (!carried || found->block >= lower->block) return names_define(lower, name, loc, symbol);
     *symbol = found;
     return true;
@@ -105,7 +106,9 @@ const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
     if (symbol && symbol->kind == SYMBOL_OPEN) {
         diag_error(lower->diags, span, "%s is used in its own definition", name);
         diag_note(lower->diags, symbol->span, "%s is defined here", name);
-        diag_hint(lower->diags, lower->loops ? "give %s a value above the loop, and the loop carries it on" : "a name stands for one thing: give the new one another name",
+        diag_hint(lower->diags,
+                  lower->loops ? "give %s a value above the loop, and the loop carries it on"
+                               : "a name stands for one thing: give the new one another name",
                   name);
         return NULL;
     }

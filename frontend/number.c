@@ -27,8 +27,9 @@ static const struct {
     const char *name;
     int narguments;
     const char *parameters;
-} functions[NFUNCTIONS] = {[SQRT] = {"sqrt", 1, "x"},   [MIN] = {"min", 2, "a, b"},    [MAX] = {"max", 2, "a, b"},
-                           [CEIL_DIV] = {"ceil_div", 2, "a, b"}, [SIZE] = {"size", 2, "x, axis"}, [NDIM] = {"ndim", 1, "x"}};
+} functions[NFUNCTIONS] = {
+    [SQRT] = {"sqrt", 1, "x"},       [MIN] = {"min", 2, "a, b"}, [MAX] = {"max", 2, "a, b"}, [CEIL_DIV] = {"ceil_div", 2, "a, b"},
+    [SIZE] = {"size", 2, "x, axis"}, [NDIM] = {"ndim", 1, "x"}};
 
 static int function_named(const char *name) {
     for (int i = 0; i < NFUNCTIONS; i++)
@@ -82,8 +83,8 @@ bool function_eval(Lower *lower, const Expr *call, Number *number) {
     for (const Expr *item = call->items; item; item = item->next)
         n += item->kind != EXPR_KEYWORD;
     if (n != functions[which].narguments || n != call->nitems) {
-        diag_error(lower->diags, lower_span(lower, call->loc), "%s takes %d argument%s without names", call->text, functions[which].narguments,
-                   functions[which].narguments == 1 ? "" : "s");
+        diag_error(lower->diags, lower_span(lower, call->loc), "%s takes %d argument%s without names", call->text,
+                   functions[which].narguments, functions[which].narguments == 1 ? "" : "s");
         diag_hint(lower->diags, "it is called %s(%s)", call->text, functions[which].parameters);
         return false;
     }
@@ -306,8 +307,7 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
             *number = integer(left.f != 0);
             return true;
         }
-        return number_eval(lower, expr->last, &right) &&
-               number_combine(lower, expr, left, right, number);
+        return number_eval(lower, expr->last, &right) && number_combine(lower, expr, left, right, number);
     }
     case EXPR_DASH:
         diag_error(lower->diags, span, "a number is needed here");

@@ -1,6 +1,6 @@
-/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));` in a hints block or behind the call of a cell, `--shard` on the command line. A pattern is names
- * joined by '.'; '*' stands for one name or a piece of one, '**' for any number of names. A hint that means nothing in the net is an error; so are two
- * different ones for one thing, except that those of the command line go before what files say. */
+/* Hints by path: `layer.*.fc1 = ((dp, -), (-, tp));` in a hints block or behind the call of a cell, `--shard` on the command line. A
+ * pattern is names joined by '.'; '*' stands for one name or a piece of one, '**' for any number of names. A hint that means nothing in the
+ * net is an error; so are two different ones for one thing, except that those of the command line go before what files say. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -196,7 +196,8 @@ bool hint_choose(Lower *lower, const char *path, const Given *own, const Given *
         bool differs = hint->pattern[0] != '*' && hint->pattern[0] != path[0]; /* most do, and there may be many */
         if (differs) continue;
         if (++lower->compared > MAX_COMPARED) {
-            if (!lower->full) diag_error(lower->diags, hint->span, "so many hints for so many operators: more than %d comparisons", (int)MAX_COMPARED);
+            if (!lower->full)
+                diag_error(lower->diags, hint->span, "so many hints for so many operators: more than %d comparisons", (int)MAX_COMPARED);
             lower->full = true;
             return false;
         }

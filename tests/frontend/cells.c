@@ -1,9 +1,9 @@
 #include "tests/frontend/compile.h"
 
-#define CELLS \
-    "cell linear(x, out, std = 0.1) { param weight : f32[size(x, -1), out] = normal(std); y = matmul(x, weight) shard; return y; }\n" \
-    "cell block(x, dim) { fc1 = linear(x, 2 * dim); fc2 = linear(relu(fc1), dim, std = 0.2); return x + fc2; }\n" \
-    "cell both(x) { return relu(x), -x; }\n" \
+#define CELLS                                                                                                                              \
+    "cell linear(x, out, std = 0.1) { param weight : f32[size(x, -1), out] = normal(std); y = matmul(x, weight) shard; return y; }\n"      \
+    "cell block(x, dim) { fc1 = linear(x, 2 * dim); fc2 = linear(relu(fc1), dim, std = 0.2); return x + fc2; }\n"                          \
+    "cell both(x) { return relu(x), -x; }\n"                                                                                               \
     "cell half(n) { return n / 2; }\n"
 
 static void expect_states(const Graph *graph, int n, const char *const *names) {

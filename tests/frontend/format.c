@@ -24,19 +24,24 @@ Test(format, puts_statements_on_lines_of_their_own) {
 }
 
 Test(format, spaces_tokens) {
-    expect_format("net q { y=matmul ( x,w )*-2-- 3 ; z = - x + not( a<1 ) ; }", "net q {\n    y = matmul(x, w) * -2 - -3;\n    z = -x + not (a < 1);\n}\n");
-    expect_format("parallel { mesh(dp=2) ; dataset=(( dp . tp , - ),-) ; }", "parallel {\n    mesh (dp = 2);\n    dataset = ((dp.tp, -), -);\n}\n");
+    expect_format("net q { y=matmul ( x,w )*-2-- 3 ; z = - x + not( a<1 ) ; }",
+                  "net q {\n    y = matmul(x, w) * -2 - -3;\n    z = -x + not (a < 1);\n}\n");
+    expect_format("parallel { mesh(dp=2) ; dataset=(( dp . tp , - ),-) ; }",
+                  "parallel {\n    mesh (dp = 2);\n    dataset = ((dp.tp, -), -);\n}\n");
     expect_format("hints{a.*.b=(1,-)->( 2 ) ;}", "hints { a.*.b = (1, -) -> (2); }\n");
 }
 
 Test(format, keeps_ranges_together_unless_that_changes_them) {
-    expect_format("net q { for i in 0 .. n+1 { } for i in 1. .. 2 { } }", "net q {\n    for i in 0..n + 1 { }\n    for i in 1. ..2 { }\n}\n");
+    expect_format("net q { for i in 0 .. n+1 { } for i in 1. .. 2 { } }",
+                  "net q {\n    for i in 0..n + 1 { }\n    for i in 1. ..2 { }\n}\n");
 }
 
 Test(format, aligns_neighbouring_lines) {
     expect_format("net q { input x : f32; param long : f32[2]=ones;\nparam b:f32 = zeros;\n\nh=1;\n    lo = 2;\n}",
-                  "net q {\n    input x    : f32;\n    param long : f32[2] = ones;\n    param b    : f32    = zeros;\n\n    h  = 1;\n    lo = 2;\n}\n");
-    expect_format("train { a=1; steps=2; checkpoint every 3 steps; }", "train {\n    a     = 1;\n    steps = 2;\n    checkpoint every 3 steps;\n}\n");
+                  "net q {\n    input x    : f32;\n    param long : f32[2] = ones;\n    param b    : f32    = zeros;\n\n    h  = 1;\n    "
+                  "lo = 2;\n}\n");
+    expect_format("train { a=1; steps=2; checkpoint every 3 steps; }",
+                  "train {\n    a     = 1;\n    steps = 2;\n    checkpoint every 3 steps;\n}\n");
 }
 
 Test(format, keeps_comments_where_they_are) {
@@ -51,7 +56,8 @@ Test(format, keeps_the_line_breaks_of_a_statement) {
 
 Test(format, keeps_short_blocks_in_one_line) {
     expect_format("net q { if a { b = 1; } else { b = 2; } if a { b = 1; c = 2; } y = f(x) shard { a = (1); } ; }",
-                  "net q {\n    if a { b = 1; } else { b = 2; }\n    if a {\n        b = 1;\n        c = 2;\n    }\n    y = f(x) shard { a = (1); };\n}\n");
+                  "net q {\n    if a { b = 1; } else { b = 2; }\n    if a {\n        b = 1;\n        c = 2;\n    }\n    y = f(x) shard { a "
+                  "= (1); };\n}\n");
 }
 
 Test(format, refuses_what_does_not_parse) {

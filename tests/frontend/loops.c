@@ -54,8 +54,9 @@ Test(loops, the_first_iteration_that_fails_is_the_last) {
 
 Test(conditions, take_one_branch_and_keep_what_it_defines) {
     Compiled c;
-    compile(&c, NET("if batch == 16 and not eps > 1 { h = relu(x); } else { h = tanh(x); }\n"
-                    "if batch < 16 { g = relu(h); } else if batch >= 16 and eps != 0.5 { g = exp(h); } else { g = tanh(h); }\nz = g;"),
+    compile(&c,
+            NET("if batch == 16 and not eps > 1 { h = relu(x); } else { h = tanh(x); }\n"
+                "if batch < 16 { g = relu(h); } else if batch >= 16 and eps != 0.5 { g = exp(h); } else { g = tanh(h); }\nz = g;"),
             8);
     expect_accepted(&c);
     cr_expect_eq(node_named(&c.graph, "h")->op, OP_relu);
@@ -81,9 +82,11 @@ Test(conditions, stop_where_the_left_side_decides) {
 
 Test(functions, of_numbers) {
     Compiled c;
-    compile(&c, NET("const a : f32[ceil_div(7, 2)] = ones;\nconst b : f32[max(2, min(9, 5))] = ones;\nconst d : f32[size(x, -1), ndim(x)] = ones;\n"
-                    "s = x * (1 / sqrt(16));\nm = max(x, axes = 1);\nr = sqrt(x);"),
-            8);
+    compile(
+        &c,
+        NET("const a : f32[ceil_div(7, 2)] = ones;\nconst b : f32[max(2, min(9, 5))] = ones;\nconst d : f32[size(x, -1), ndim(x)] = ones;\n"
+            "s = x * (1 / sqrt(16));\nm = max(x, axes = 1);\nr = sqrt(x);"),
+        8);
     expect_accepted(&c);
     expect_type(&c.graph, "a", "f32[4]");
     expect_type(&c.graph, "b", "f32[5]");
@@ -101,7 +104,8 @@ Test(limits, hostile_texts_are_refused) {
         NET("h = x;\nfor i in 0..100000 { for j in 0..100000 { h = relu(h); } }"),
         NET("let n = 3;\nfor i in 0..100000 { for j in 0..100 { n = -n + (1 + 2 * (3 - 1)); } }"),
         "cell a(x) { return a(x); }\n" NET("h = a(x);"),
-        "cell a(n) { return n + n; } cell b(n) { return a(a(a(a(a(a(a(a(a(a(n)))))))))); } cell c(n) { return b(b(b(b(b(b(b(b(b(b(n)))))))))); }\n"
+        "cell a(n) { return n + n; } cell b(n) { return a(a(a(a(a(a(a(a(a(a(n)))))))))); } cell c(n) { return "
+        "b(b(b(b(b(b(b(b(b(b(n)))))))))); }\n"
         "cell d(n) { return c(c(c(c(c(c(c(c(c(c(n)))))))))); } cell e(n) { return d(d(d(d(d(d(d(d(d(d(n)))))))))); }\n"
         "cell f(n) { return e(e(e(e(e(e(e(e(e(e(n)))))))))); }\n" NET("let n = f(0);\nlet m = f(f(f(f(f(f(f(f(f(f(f(f(n))))))))))));"),
     };

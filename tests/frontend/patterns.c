@@ -1,7 +1,7 @@
 #include "tests/frontend/compile.h"
 
-#define CELLS \
-    "cell fc(x, out) { param weight : f32[size(x, -1), out] = normal(0.1); return matmul(x, weight); }\n" \
+#define CELLS                                                                                                                              \
+    "cell fc(x, out) { param weight : f32[size(x, -1), out] = normal(0.1); return matmul(x, weight); }\n"                                  \
     "cell block(x) { fc1 = fc(x, 64); fc2 = fc(relu(fc1), 32); return fc2; }\n"
 #define BODY "h = x;\nfor layer in 0..3 { h = block(h); }\nlast = relu(h);"
 
