@@ -254,8 +254,8 @@ int calibrate(const char *path, int nranks, int *argc, char ***argv) {
         comm = launched > 1 ? comm_mpi_create(argc, argv, &error) : comm_local_create(nranks > 0 ? nranks : 1, &error);
     bool ok = comm && calibrate_on(comm, path, &error);
     if (!ok) {
+        if (comm && comm->nprocesses > 1) comm->table->abort(comm, error.code, error.text); /* the others wait for this rank */
         fprintf(stderr, "prun: %s\n", error.text);
-        if (comm && comm->nprocesses > 1) comm->table->abort(comm, error.code); /* the others wait for this rank */
     }
     if (comm) comm->table->destroy(comm);
     return ok ? EXIT_DONE : error.code;

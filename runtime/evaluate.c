@@ -321,6 +321,7 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     if (path && !prediction_open(evaluation, &prediction, rows, error)) return prediction_close(comm, &prediction, false, error);
     bool written = true;
     Error failure = {0}; /* of writing: told when all are through, for the others wait for this rank in every step */
+    if (!executor_begin(executor, 1, 1, error)) return path ? prediction_close(comm, &prediction, false, error) : false;
     for (int64_t step = 1; step <= executor_steps(executor); step++) {
         if (!executor_step(executor, 1, step, error) || !add_sums(evaluation, sums, error)) {
             *own_failure = true;

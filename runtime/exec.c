@@ -104,7 +104,7 @@ static bool fail(const Executor *executor, const Cursor *cursor, const Action *a
 }
 
 void executor_disturb(Executor *executor, double roundings) {
-    if (executor->roundings != roundings) executor->filled = false;
+    if (executor->roundings != roundings) executor->filled = executor->begun = false;
     executor->roundings = roundings;
 }
 
@@ -233,8 +233,14 @@ int64_t executor_data_bytes(const Executor *executor) {
     return data_bytes_read(executor->data);
 }
 
+bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+    executor->begun = fill_inputs(executor, epoch, step, error);
+    return comm_agree(executor->comm, executor->begun, error);
+}
+
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
-    if (!fill_inputs(executor, epoch, step, error)) return false;
+    if (!executor->begun && !fill_inputs(executor, epoch, step, error)) return false;
+    executor->begun = false;
     int n = executor->comm->ndriven, ndone = 0;
     for (int i = 0; i < n; i++)
         executor->cursors[i].next = 0;

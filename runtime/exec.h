@@ -61,6 +61,7 @@ struct Executor {
     Cursor *cursors; /* one a driven rank */
     DataSource *data;
     bool filled;            /* inputs hold a batch already */
+    bool begun;             /* and that of the step that comes next: executor_begin */
     int64_t updates;        /* done */
     double roundings;       /* executor_disturb */
     CommRequest **requests; /* by the number in the plan */

@@ -27,7 +27,7 @@ static const char usage[] =
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n"
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
-    "  -v, --verbose       say where each rank runs, and what was proved of the plan\n"
+    "  -v, --verbose       say where each rank runs, what was proved of the plan, how much is read from files\n"
     "  -h, --help          this text\n"
     "  --version           prun's version\n"
     "\n"

@@ -78,6 +78,24 @@ bool report_bytes(Run *run, Text *text, Error *error) {
     return true;
 }
 
+bool report_read(Run *run, Text *text, Error *error) {
+    Comm *comm = run->comm;
+    const DataKind kind = run->plan.graph.settings.data;
+    uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nprocesses * sizeof *words), most = 0, least = UINT64_MAX;
+    if (kind != DATA_FILES) return true;
+    if (!comm->table->all_gather_words(comm, (uint64_t)executor_data_bytes(run->executor), words, error)) return run->agreed = false;
+    for (int p = 0; p < comm->nprocesses; p++) {
+        if (words[p] > most) most = words[p];
+        if (words[p] < least) least = words[p];
+    }
+    if (comm->nprocesses == 1)
+        text_printf(text, "read from files of rows, for all ranks: %llu bytes\n", (unsigned long long)most);
+    else
+        text_printf(text, "read from files of rows: %llu bytes by the rank that reads most, %llu by the one that reads least\n", (unsigned long long)most,
+                    (unsigned long long)least);
+    return true;
+}
+
 bool report_parameters(Run *run, Text *text, Error *error) {
     for (int i = 0; i < run->options->nprints; i++) {
         int state = find_state(&run->plan.graph, run->options->prints[i]);

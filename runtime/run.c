@@ -338,8 +338,11 @@ static bool train(Run *run, Error *error) {
     if (run->options->verbose && !report_ranks(run, error)) return false;
     if (!log_open(run, error)) return false;
     if (run->options->check_replicas && !replicas_check(run, "before the first step", error)) return false;
-    for (int64_t epoch = run->position.epoch; epoch <= settings->epochs; epoch++)
-        for (int64_t step = epoch == run->position.epoch ? run->position.step + 1 : 1; step <= executor_steps(run->executor); step++)
+    int64_t epoch = run->position.epoch, step = run->position.step + 1, steps = executor_steps(run->executor);
+    if (step > steps) epoch++, step = 1;
+    if (epoch <= settings->epochs && step <= steps && !executor_begin(run->executor, epoch, step, error)) return false;
+    for (; epoch <= settings->epochs; epoch++, step = 1)
+        for (; step <= steps; step++)
             if (!train_step(run, epoch, step, error)) return false;
     if (run->eval == EVAL_END && !evaluate(run, error)) return false;
     const char *save = run->options->save;
@@ -347,7 +350,7 @@ static bool train(Run *run, Error *error) {
     log_pause(run);
     Text text = {0};
     report_time(run, &text);
-    bool ok = report_bytes(run, &text, error);
+    bool ok = report_bytes(run, &text, error) && (!run->options->verbose || report_read(run, &text, error));
     if (ok && run->verifier) verifier_report(run->verifier, &text);
     if (ok && run->options->check_replicas)
         text_printf(&text, "replicas: %lld comparisons of parts of states, all equal bit for bit\n", (long long)run->replicas_compared);
@@ -378,9 +381,9 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     plan_init(&run.plan, &run.arena);
     bool ok = prepare(&run, argc, argv, &error) && (evaluates_only(&run) ? evaluate_only(&run, &error) : train(&run, &error));
     int code = ok ? EXIT_DONE : error.code;
-    if (!ok && error.text[0] != '\0') fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it: comm_agree */
     /* The others may be waiting for this rank in a communication. */
-    if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code);
+    if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code, error.text);
+    if (!ok && error.text[0] != '\0') fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it: comm_agree */
     log_close(&run);
     verifier_destroy(run.verifier);
     evaluation_destroy(run.evaluation);

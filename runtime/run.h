@@ -44,4 +44,5 @@ bool say(Run *run, const Text *text, Error *error); /* to stdout, at once */
 bool report_ranks(Run *run, Error *error);          /* -v: one line a rank. Collective */
 void report_time(const Run *run, Text *text);
 bool report_bytes(Run *run, Text *text, Error *error); /* what communicators counted, against the plan. Collective */
+bool report_read(Run *run, Text *text, Error *error);  /* -v: what processes read of files of rows. Collective */
 bool report_parameters(Run *run, Text *text, Error *error); /* --print. Collective */

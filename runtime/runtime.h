@@ -141,8 +141,9 @@ typedef struct CommTable {
     bool (*all_gather_words)(Comm *comm, uint64_t word, uint64_t *words, Error *error);
     /* text of process p arrives in texts[p] on rank 0, each up to width bytes, NUL-terminated; texts may be NULL elsewhere. */
     bool (*gather_text)(Comm *comm, const char *text, int width, char *texts, Error *error);
-    /* Ends the whole job, naming this rank, with exit code. Does not return. */
-    void (*abort)(Comm *comm, int code);
+    /* Says message on stderr and ends the whole job, naming this rank, with exit code. Where several ranks do, what one of them says is enough: the others
+     * wait for a moment, in which the job usually ends. Does not return. */
+    void (*abort)(Comm *comm, int code, const char *message);
     void (*destroy)(Comm *comm);
     /* Memory for tensors that peers may read in place (shared by the processes of a node where there are several), aligned to 64 bytes, not
      * zeroed; at least one byte. Not collective. Where these are not NULL the executor takes the arenas, states and inputs of its driven ranks
@@ -194,7 +195,7 @@ int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas tog
 int64_t data_steps(const DataSource *data); /* of an epoch */
 int64_t data_rows(const DataSource *data); /* of an epoch, without filler */
 int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler); /* at a place of a batch; the order is that of the file */
-int64_t data_bytes_read(const DataSource *data); /* from files, headers left out */
+int64_t data_bytes_read(DataSource *data); /* from files, headers left out */
 /* numpy's legacy generator: RandomState(seed).random_sample(). */
 typedef struct Mt19937 {
     uint32_t word[624];
@@ -245,6 +246,8 @@ int64_t executor_data_bytes(const Executor *executor); /* read from files of row
 /* Updates done so far, which the next one's learning rate and corrections depend on; a run that is resumed, or checked, begins with others. */
 int64_t executor_updates(const Executor *executor);
 void executor_set_updates(Executor *executor, int64_t updates);
+/* Reads the batch of the step that comes next: what is wrong with files is then known to all ranks, and said once. Collective; may be left out. */
+bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* One step of training on every driven rank. */
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1). */

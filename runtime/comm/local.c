@@ -153,8 +153,9 @@ static bool local_gather_text(Comm *comm, const char *text, int width, char *tex
     return true;
 }
 
-static void local_abort(Comm *comm, int code) {
+static void local_abort(Comm *comm, int code, const char *message) {
     (void)comm;
+    fprintf(stderr, "prun: %s\n", message);
     fflush(NULL);
     exit(code);
 }

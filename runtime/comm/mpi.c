@@ -164,15 +164,14 @@ static bool job_gather_text(Comm *comm, const char *text, int width, char *texts
     return ok;
 }
 
-static void job_abort(Comm *comm, int code) {
+static void job_abort(Comm *comm, int code, const char *message) {
     MpiComm *job = (MpiComm *)comm;
+    /* A file that all ranks read is damaged for them all. And mpirun takes seconds to end a job that several ranks abort in the same moment. */
+    int turn = comm->process < 9 ? comm->process : 9;
+    nanosleep(&(struct timespec){.tv_nsec = turn * 100000000L}, NULL);
     fflush(stdout);
-    fprintf(stderr, "prun: rank %d on %s ends the job with exit code %d\n", comm->process, comm->node, code);
+    fprintf(stderr, "prun: %s\nprun: rank %d on %s ends the job with exit code %d\n", message, comm->process, comm->node, code);
     fflush(stderr);
-    /* mpirun takes seconds to end a job that several ranks abort in the same moment: whoever comes later is usually killed while it sleeps.
-     */
-    int turn = comm->local_rank < 20 ? comm->local_rank : 20;
-    nanosleep(&(struct timespec){.tv_nsec = turn * 20000000L}, NULL);
     MPI_Abort(job->world, code);
     _Exit(code); /* MPI_Abort may return when the job is already being ended */
 }

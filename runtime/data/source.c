@@ -245,13 +245,6 @@ bool data_changes(const DataSource *data) {
     return kind == DATA_FILES || kind == DATA_NORMAL || kind == DATA_UNIFORM;
 }
 
-int64_t data_bytes_read(const DataSource *data) {
-    int64_t bytes = 0;
-    for (int i = 0; data->file && i < data->graph->inputs.n; i++)
-        if (data->file[i]) bytes += rows_bytes_read(data->file[i]);
-    return bytes;
-}
-
 /* ---------------------------------------------------------------- one take of one step */
 
 /* Element of the whole input at a multi-index: sources whose batch is always the same. */
@@ -430,6 +423,14 @@ static Ahead settle(DataSource *data) {
     Ahead ahead = data->ahead;
     pthread_mutex_unlock(&data->lock);
     return ahead;
+}
+
+int64_t data_bytes_read(DataSource *data) {
+    settle(data);
+    int64_t bytes = 0;
+    for (int i = 0; data->file && i < data->graph->inputs.n; i++)
+        if (data->file[i]) bytes += rows_bytes_read(data->file[i]);
+    return bytes;
 }
 
 /* Starts preparing what follows a step. Without memory or a thread nothing is prepared: slower, not wrong. */

@@ -67,6 +67,8 @@ static bool fail(Stream *stream, Error *error) {
     if (code == Z_OK || code == Z_STREAM_END || (code == Z_BUF_ERROR && !stream->compressed))
         return error_set(error, EXIT_ENVIRONMENT, "%s: the file ends early: it is cut off", stream->path);
     if (code == Z_BUF_ERROR) return error_set(error, EXIT_ENVIRONMENT, "%s: the gzip data ends early: the file is cut off", stream->path);
+    size_t named = strlen(stream->path); /* zlib names the file too */
+    if (strncmp(text, stream->path, named) == 0) text += named + strspn(text + named, ": ");
     return error_set(error, EXIT_ENVIRONMENT, "%s: the gzip data is damaged (%s)", stream->path, text);
 }
 

@@ -3,13 +3,15 @@
 that are wrong. The expected rows are those of PyTorch's DistributedSampler, computed here from its source; the expected losses and parameters are those
 of the rows themselves, in Python's doubles."""
 import gzip
+import os
 import random
 import re
 import struct
+import subprocess
 import unittest
 
 import harness
-from harness import Case, run
+from harness import Case
 
 
 def words(seed):
@@ -38,7 +40,7 @@ def randperm(n, seed):
 
 
 def npy(numbers, shape, letter="d"):
-    descr = {"d": "<f8", "f": "<f4", "i": "<i4", "B": "|u1"}[letter]
+    descr = {"d": "<f8", "f": "<f4", "q": "<i8"}[letter]
     header = "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }" % (descr, ", ".join(map(str, shape)))
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.ljust(117).encode() + b"\n" + struct.pack("<%d%s" % (len(numbers), letter), *numbers)
 
@@ -123,6 +125,65 @@ class Data(Case):
                 seen.add(tuple(round(loss, 9) for loss in self.ok(result).losses()))
         self.assertEqual(len(seen), 1, seen)
         self.assertEqual(len(set(seen.pop())), 3, "every step has numbers of its own")
+
+
+    def regression(self, data, more="", parallel="", batch=8, width=4, extra=""):
+        return self.net("input x : f32[%d, %d]; input y : f32[%d, 1]; %s param w : f32[%d, 1] = ones;" % (batch, width, batch, extra, width), "mse(matmul(x, w), y)",
+                        "data = %s; optimizer = sgd(lr = 1e-6); %s" % (data, more), parallel)
+
+    def files(self, rows=64, width=4):
+        self.write("x.npy", npy([i / 100 for i in range(rows * width)], (rows, width), "f"))
+        self.write("y.npy", npy([i % 7 for i in range(rows)], (rows, 1), "f"))
+
+    def test_a_rank_reads_its_rows_and_its_columns_alone(self):
+        """Measured by the data source; two epochs of 64 rows of 16 + 4 bytes."""
+        self.files()
+        both = 'npy(x = "x.npy", y = "y.npy")'
+        for ranks, parallel, each in ((4, "mode = semi_auto;", 64 // 4 * 20), (8, "mode = semi_auto;", 64 // 8 * 20),
+                                      (4, "dataset = full_batch;", 64 * 20),
+                                      (4, "mode = semi_auto; mesh (dp = 2, tp = 2); dataset = ((dp, tp), (dp, -));", 64 // 2 * (8 + 4))):
+            plan = self.compile(self.regression(both, "epochs = 2; order = shuffle(seed = 1);", parallel), "net.plan", "--ranks", ranks)
+            self.assertIn("read from files of rows, for all ranks: %d bytes" % (2 * each * ranks), self.ok(self.local(plan, ranks, "-v")).out)
+            result = self.ok(self.mpi(plan, ranks, "-v"))
+            self.assertIn("read from files of rows: %d bytes by the rank that reads most, %d by the one that reads least" % (2 * each, 2 * each), result.out)
+
+    def test_what_is_wrong_with_a_file_is_said_once(self):
+        """However many ranks read it, and when in training they come to it."""
+        self.files()
+        packed = gzip.compress(self.read("y.npy"))
+        self.write("cut.gz", packed[:-12])
+        self.write("sum.gz", packed[:-6] + bytes([packed[-6] ^ 0x40]) + packed[-5:])
+        self.write("word.csv", "".join("%d\n" % i for i in range(60)) + "oops\n1\n2\n3\n")
+        self.write("short.npy", npy([0.0] * 63, (63, 1), "f"))
+        for y, words in (('npy("cut.gz")', "cut.gz: the gzip data ends early: the file is cut off$"),
+                         ('npy("sum.gz")', r"sum.gz: the gzip data is damaged \(incorrect data check\)$"),
+                         ('csv("word.csv")', "word.csv: line 61, column 0: 'oops' is no number$"),
+                         ('npy("no.npy")', "no.npy: No such file or directory$"),
+                         ('npy("short.npy")', "input y: short.npy has 63 rows, and x.npy of input x has 64$")):
+            plan = self.compile(self.regression('files(x = npy("x.npy"), y = %s)' % y), "net.plan", "--ranks", 4)
+            for result in self.both(plan, 4):
+                self.assertFails(result, 3, "(?m)" + words)
+        # Rows of the third step, which all four ranks read.
+        self.write("z.npy", npy([1] * 20 + [1 << 40] * 44, (64,), "q"))
+        plan = self.compile(self.regression('npy(x = "x.npy", y = "y.npy", z = "z.npy")', "log_every = 100;", "dataset = full_batch;", extra="input z : i32[8];"),
+                            "net.plan", "--ranks", 4)
+        for result in self.both(plan, 4):
+            self.assertEqual(result.code, 3, str(result))
+            self.assertEqual(len(re.findall("prun: input z: z.npy: row 20 holds 1.09951e\\+12, which is no i32", result.err)), 1, str(result))
+
+    def test_a_file_cut_off_while_it_is_read_ends_the_job(self):
+        for launch in ([harness.prun, "--ranks", "3"], [harness.mpirun, "-n", "3", harness.prun]):
+            if launch[0] is None:
+                continue
+            self.files()
+            plan = self.compile(self.regression('npy(x = "x.npy", y = "y.npy")', "epochs = 100000000; log_every = 1;", batch=6), "net.plan", "--ranks", 3)
+            child = subprocess.Popen([*launch, plan], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            while b"step: 9" not in child.stdout.readline():
+                pass
+            os.truncate(self.path("x.npy"), 200)
+            _, err = child.communicate(timeout=30)
+            self.assertEqual(child.returncode, 3, err)
+            self.assertEqual(err.count(b"input x: x.npy: has become shorter"), 1, err)
 
 
 if __name__ == "__main__":
