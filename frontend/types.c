@@ -140,7 +140,8 @@ bool call_arguments(Lower *lower, const Expr *call, const char *const *parameter
     return true;
 }
 
-static bool init_normal(Lower *lower, const Expr *expr, Init *init) {
+static bool init_normal(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
+    (void)type;
     static const char *const parameters[] = {"std"};
     const Expr *argument[1];
     if (!call_arguments(lower, expr, parameters, 1, 1, argument)) {
@@ -151,7 +152,8 @@ static bool init_normal(Lower *lower, const Expr *expr, Init *init) {
     return real_eval(lower, argument[0], "a standard deviation", 0, 1e30, &init->a);
 }
 
-static bool init_uniform(Lower *lower, const Expr *expr, Init *init) {
+static bool init_uniform(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
+    (void)type;
     static const char *const parameters[] = {"low", "high"};
     const Expr *argument[2];
     if (!call_arguments(lower, expr, parameters, 2, 2, argument)) {
@@ -167,7 +169,8 @@ static bool init_uniform(Lower *lower, const Expr *expr, Init *init) {
     return false;
 }
 
-static bool init_file(Lower *lower, const Expr *expr, Init *init) {
+static bool init_file(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
+    (void)type;
     static const char *const parameters[] = {"path"};
     const Expr *argument[1];
     if (!call_arguments(lower, expr, parameters, 1, 1, argument)) return false;
@@ -187,7 +190,62 @@ static bool init_file(Lower *lower, const Expr *expr, Init *init) {
     return true;
 }
 
-typedef bool InitFn(Lower *lower, const Expr *expr, Init *init);
+/* Rows and columns of a weight: what it takes in and gives out. */
+static bool init_fans(Lower *lower, const Expr *expr, const TensorType *type, double *in, double *out) {
+    const Expr *none[1];
+    int n = type->shape.ndim;
+    if (!call_arguments(lower, expr, NULL, 0, 0, none)) return false;
+    if (n < 2) {
+        diag_error(lower->diags, lower_span(lower, expr->loc), "%s is for weights of two dimensions or more, and this is %s", expr->text, type_text(lower, type));
+        return false;
+    }
+    *in = (double)type->shape.dim[n - 2];
+    *out = (double)type->shape.dim[n - 1];
+    return true;
+}
+
+/* Glorot and Bengio 2010: uniform, of variance 2 / (in + out). */
+static bool init_xavier(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
+    double in, out;
+    if (!init_fans(lower, expr, type, &in, &out)) return false;
+    init->kind = INIT_UNIFORM;
+    init->b = sqrt(6 / (in + out));
+    init->a = -init->b;
+    return true;
+}
+
+/* He et al. 2015: normal, of variance 2 / in. */
+static bool init_kaiming(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
+    double in, out;
+    if (!init_fans(lower, expr, type, &in, &out)) return false;
+    init->kind = INIT_NORMAL;
+    init->a = sqrt(2 / in);
+    return true;
+}
+
+/* 0 where a column is not behind its row, else the number: added to scores, it keeps places from seeing those behind them. */
+static bool init_causal(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
+    static const char *const parameters[] = {"behind"};
+    enum { MOST_ELEMENTS = 1 << 22 };
+    const Expr *argument[1];
+    double behind;
+    int n = type->shape.ndim;
+    if (!call_arguments(lower, expr, parameters, 1, 1, argument) || !real_eval(lower, argument[0], "a number", -1e30, 1e30, &behind)) return false;
+    if (n != 2 || shape_elements(&type->shape) > MOST_ELEMENTS) {
+        diag_error(lower->diags, lower_span(lower, expr->loc), "causal is for a matrix of at most %d elements, and this is %s", MOST_ELEMENTS, type_text(lower, type));
+        return false;
+    }
+    int64_t rows = type->shape.dim[0], columns = type->shape.dim[1];
+    double *data = arena_alloc(lower->arena, sizeof *data * (size_t)(rows * columns));
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = i + 1; k < columns; k++)
+            data[i * columns + k] = behind;
+    init->kind = INIT_LITERAL;
+    init->data = data;
+    return true;
+}
+
+typedef bool InitFn(Lower *lower, const Expr *expr, const TensorType *type, Init *init);
 static const struct {
     const char *name;
     InitKind kind;
@@ -196,6 +254,9 @@ static const struct {
              {"ones", INIT_ONES, NULL},
              {"normal", INIT_NORMAL, init_normal},
              {"uniform", INIT_UNIFORM, init_uniform},
+             {"xavier", INIT_UNIFORM, init_xavier},
+             {"kaiming", INIT_NORMAL, init_kaiming},
+             {"causal", INIT_LITERAL, init_causal},
              {"file", INIT_FILE, init_file}};
 enum { NINITS = sizeof inits / sizeof *inits };
 
@@ -206,12 +267,10 @@ static int init_find(Lower *lower, const Expr *expr) {
         if (!strcmp(names[i] = inits[i].name, expr->text)) return i;
     const char *nearest = name_nearest(expr->text, names, NINITS);
     diag_error(lower->diags, lower_span(lower, expr->loc), "unknown initial value '%s'", expr->text);
-    if (!strcmp(expr->text, "xavier") || !strcmp(expr->text, "kaiming"))
-        diag_hint(lower->diags, "%s is not built yet; there is normal(std)", expr->text);
-    else if (nearest)
+    if (nearest)
         diag_hint(lower->diags, "did you mean %s?", nearest);
     else
-        diag_hint(lower->diags, "there are: normal(std), uniform(low, high), zeros, ones, a literal such as [1, 2], file(\"w.npy\")");
+        diag_hint(lower->diags, "there are: normal(std), uniform(low, high), xavier(), kaiming(), zeros, ones, a literal such as [1, 2], causal(-1e9), file(\"w.npy\")");
     return -1;
 }
 
@@ -224,7 +283,7 @@ bool init_eval(Lower *lower, const Expr *expr, const TensorType *type, Init *ini
         int found = init_find(lower, value);
         if (found < 0) return false;
         init->kind = inits[found].kind;
-        if (inits[found].eval) return inits[found].eval(lower, value, init);
+        if (inits[found].eval) return inits[found].eval(lower, value, type, init);
         const Expr *none[1];
         return call_arguments(lower, value, NULL, 0, 0, none);
     }
@@ -263,7 +322,7 @@ bool constant_eval(Lower *lower, const Expr *expr, const TensorType *type, const
     case INIT_FILE:
         break;
     }
-    diag_error(lower->diags, lower_span(lower, expr->loc), "a constant is zeros, ones or a literal");
+    diag_error(lower->diags, lower_span(lower, expr->loc), "a constant is zeros, ones, causal(..) or a literal");
     diag_hint(lower->diags, "%s gives a param its initial value", unbracket(expr)->text);
     return false;
 }

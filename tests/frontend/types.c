@@ -1,3 +1,4 @@
+#include <math.h>
 #include "compile.h"
 
 static void expect_declaration_error(const char *declaration, int column, const char *error) {
@@ -78,6 +79,24 @@ Test(types, initial_values_are_checked) {
     expect_declaration_error("param v : f32[2] = zeros(1);", 30, "takes at most 0 arguments");
     expect_declaration_error("param v : f32[2] = file(3);", 29, "file takes the path");
     expect_declaration_error("param v : f32[2] = \"v.npy\";", 24, "a text is no initial value");
-    expect_declaration_error("param v : f32[2] = xavier();", 24, "unknown initial value 'xavier'");
+    expect_declaration_error("param v : f32[2] = xavier();", 24, "xavier is for weights of two dimensions");
+    expect_declaration_error("param v : f32[2] = causal(-1);", 24, "causal is for a matrix");
+    expect_declaration_error("param v : f32[2, 2] = causal();", 27, "causal needs behind");
     expect_declaration_error("param v : i32[2] = zeros;", 15, "i32 has no gradient");
+}
+
+Test(types, weights_begin_by_their_rows_and_columns) {
+    Compiled c;
+    compile(&c, "net q {\n    input x : f32[2, 6];\n    param v : f32[6, 18] = xavier();\n    param w : f32[18, 8] = kaiming();\n"
+                "    const mask : f32[2, 8] = causal(-5);\n    loss sum(matmul(matmul(x, v), w) + mask);\n}\n"
+                "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 1); }\n", 1);
+    expect_accepted(&c);
+    const Init *v = &c.graph.states.at[0].init, *w = &c.graph.states.at[1].init;
+    cr_assert(v->kind == INIT_UNIFORM && v->a == -0.5 && v->b == 0.5);
+    cr_assert(w->kind == INIT_NORMAL && fabs(w->a - 1.0 / 3) < 1e-15);
+    const double expected[] = {0, -5, -5, -5, -5, -5, -5, -5, 0, 0, -5, -5, -5, -5, -5, -5}, *mask = NULL;
+    for (int n = 0; n < c.graph.nodes.n; n++)
+        if (c.graph.nodes.at[n].op == OP_constant && c.graph.nodes.at[n].data) mask = c.graph.nodes.at[n].data;
+    cr_assert(mask && memcmp(mask, expected, sizeof expected) == 0);
+    compiled_finish(&c);
 }
