@@ -297,17 +297,16 @@ static bool evaluate(Run *run, Error *error) {
     Comm *comm = run->comm;
     EvalResult result;
     bool own_failure = false;
-    int64_t *before = arena_alloc(&run->arena, sizeof *before * (size_t)comm->ndriven);
     if (!comm->table->barrier(comm, error)) return run->agreed = false; /* counters are exact */
-    for (int i = 0; i < comm->ndriven; i++)
-        before[i] = comm->counters[i].sent_bytes;
+    for (int i = 0; run->executor && i < comm->ndriven; i++)
+        executor_exclude_bytes(run->executor, i, -comm->counters[i].sent_bytes);
     if (!evaluation_run(run->evaluation, run->options->predict, &result, &own_failure, error)) {
         run->agreed = run->agreed && !own_failure;
         return false;
     }
     if (!comm->table->barrier(comm, error)) return run->agreed = false;
     for (int i = 0; run->executor && i < comm->ndriven; i++)
-        executor_exclude_bytes(run->executor, i, comm->counters[i].sent_bytes - before[i]);
+        executor_exclude_bytes(run->executor, i, comm->counters[i].sent_bytes);
     if (!log_evaluation(run, &result, error)) return false;
     return !run->verifier || verifier_evaluation(run->verifier, &result, run->position.epoch, run->position.step, error);
 }

@@ -238,7 +238,7 @@ int64_t executor_rows(const Executor *executor); /* of the data, an epoch of it,
 /* The row of the data that stands at a place of a step's batch (steps count from 1, places of all replicas together from 0) where the order is that of the
  * file. */
 int64_t executor_row(const Executor *executor, int64_t step, int64_t place, bool *filler);
-void executor_exclude_bytes(Executor *executor, int driven, int64_t bytes); /* sent by another executor of this communicator */
+void executor_exclude_bytes(Executor *executor, int driven, int64_t bytes); /* that the communicator has counted, and that are none of its steps' */
 int64_t executor_steps(const Executor *executor);      /* of an epoch */
 int64_t executor_batch(const Executor *executor);      /* rows of a step's batch, all replicas together */
 double executor_rate(const Executor *executor);        /* learning rate of the step done last */
