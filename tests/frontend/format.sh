@@ -3,7 +3,7 @@
 # changes nothing.
 #   format.sh PCC SOURCES
 set -eu
-pcc=$1 sources=$2
+pcc=$(realpath "$1") sources=$(realpath "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/before" "$work/after"
