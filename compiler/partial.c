@@ -161,6 +161,7 @@ static bool pass_fill_terms(Flow *flow, Pass *pass) {
     const Layout *now = flow->layout[node->out[0]];
     const Shape *result = &g->values.at[node->out[0]].type.shape;
     if (!adds_terms(node) || node->from == STRATEGY_USER || layout == now) return false;
+    if (!shape_equal(&g->values.at[node->in[0]].type.shape, result)) return false;
     if (!layout_is_partial(layout) && layout_max_elements(layout, result) > layout_max_elements(now, result)) return false;
     for (int i = 0; i < node->nin; i++) {
         if (layout_is_partial(flow->need[pass->node][i]) || flow->layout[flow->root[pass->node][i]] != layout ||

@@ -62,6 +62,14 @@ Test(partial, terms_that_are_to_be_converted_alike_are_added_up_first) {
     compiled_finish(&x);
 }
 
+Test(partial, a_term_of_fewer_dimensions_than_the_other_is_left_as_it_is) {
+    Compiled x;
+    compile_net(&x, "input x : f32[2, 2, 1]; input label : f32[1, 2]; v = -x; h = label - v; loss sum(h);",
+                "parallel { mode = semi_auto; dataset = auto; }\n", 2);
+    cr_expect_eq(layout_of(&x, "h")->ndim, 3);
+    compiled_finish(&x);
+}
+
 Test(partial, a_sum_with_a_strategy_of_its_own_keeps_it) {
     Compiled x;
     compile_net(&x,
