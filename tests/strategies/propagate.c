@@ -359,3 +359,21 @@ Test(propagate, recorded_alternatives_are_in_order_and_decide_nothing) {
     for (int key = BY_BYTES; key <= BY_TUPLE; key++)
         cr_expect_gt(by[key], key == BY_SUM ? -1 : 0, "no decision by key %d", key);
 }
+
+Test(propagate, a_strategy_that_is_there_stays_and_is_followed) {
+    Quickstart q, hinted;
+    quickstart(&hinted, "((2, 4), (4, 1))", NULL, DATASET_DATA_PARALLEL);
+    quickstart_init(&q, 8, sizes, NULL, NULL, DATASET_DATA_PARALLEL);
+    Node *h = (Node *)net_node(&q.net, q.h);
+    h->strategy = net_node(&hinted.net, hinted.h)->strategy;
+    h->from = STRATEGY_PROPAGATED;
+    Propagation propagation;
+    cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags), "%s", net_diagnostics(&q.net));
+    expect_strategy(&q.net, q.h, "((2, 4), (4, 1))");
+    expect_strategy(&q.net, q.a, "((2, 4))");
+    expect_strategy(&q.net, q.y, "((2, 4), (4, 1))");
+    cr_expect_eq(net_node(&q.net, q.h)->from, STRATEGY_PROPAGATED);
+    cr_expect_eq(q.net.diags.items.n, 0);
+    net_finish(&hinted.net);
+    net_finish(&q.net);
+}
