@@ -95,8 +95,8 @@ static int neutral(const Graph *g, const Node *node) {
     bool keeps_a = type_equal(&g->values.at[a].type, type), keeps_b = b >= 0 && type_equal(&g->values.at[b].type, type);
     if ((node->op == OP_mul || node->op == OP_div) && keeps_a && is_constant(g, b, 1)) return a;
     if (node->op == OP_mul && keeps_b && is_constant(g, a, 1)) return b;
-    if ((node->op == OP_sub || (node->op == OP_add && type->dtype == I32)) && keeps_a && is_constant(g, b, 0)) return a;
-    if (node->op == OP_add && type->dtype == I32 && keeps_b && is_constant(g, a, 0)) return b;
+    if ((node->op == OP_sub || (node->op == OP_add && !dtype_is_float(type->dtype))) && keeps_a && is_constant(g, b, 0)) return a;
+    if (node->op == OP_add && !dtype_is_float(type->dtype) && keeps_b && is_constant(g, a, 0)) return b;
     if (node->op == OP_reshape && keeps_a) return a;
     return -1;
 }

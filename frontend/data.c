@@ -10,8 +10,8 @@ static bool check_numpy_rand(Lower *lower, const Expr *value, const Expr *rows_e
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
         int first = input->type.hidden ? 1 : 0;
-        if (input->type.dtype == I32) {
-            diag_error(lower->diags, lower_span(lower, value->loc), "numpy_rand draws real numbers, and input %s is i32", input->name);
+        if (!dtype_is_float(input->type.dtype)) {
+            diag_error(lower->diags, lower_span(lower, value->loc), "numpy_rand draws real numbers, and input %s is %s", input->name, dtype_name[input->type.dtype]);
             diag_note(lower->diags, input->span, "%s is declared here", input->name);
             return false;
         }

@@ -154,8 +154,8 @@ static bool path_taken(Lower *lower, const char *path, Span span) {
 static bool param_lower(Lower *lower, const Statement *statement, const char *path, Symbol *symbol) {
     State state = {.name = path, .trainable = true, .span = symbol->span};
     if (!type_eval(lower, statement->type, statement->name, &state.type)) return false;
-    if (state.type.dtype == I32) {
-        diag_error(lower->diags, lower_span(lower, statement->type->dtype_loc), "a param is trained, and i32 has no gradient");
+    if (!dtype_is_float(state.type.dtype)) {
+        diag_error(lower->diags, lower_span(lower, statement->type->dtype_loc), "a param is trained, and %s has no gradient", dtype_name[state.type.dtype]);
         diag_hint(lower->diags, "f32 or f64; a fixed tensor of integers is a const");
         return false;
     }
@@ -208,8 +208,8 @@ static bool loss_lower(Lower *lower, const Statement *statement) {
         diag_hint(lower->diags, "mean(...) or sum(...) of it is one; so is mse(y, label)");
         return false;
     }
-    if (type->dtype == I32) {
-        diag_error(lower->diags, span, "the loss must be f32 or f64, and this is i32");
+    if (!dtype_is_float(type->dtype)) {
+        diag_error(lower->diags, span, "the loss must be f32 or f64, and this is %s", dtype_name[type->dtype]);
         return false;
     }
     graph->loss = symbol.value;

@@ -390,6 +390,14 @@ bool number_fits(Lower *lower, const Expr *expr, Number number, DType dtype) {
         if (!number.real && number.i >= INT32_MIN && number.i <= INT32_MAX) return true;
         diag_error(lower->diags, span, number.real ? "i32 holds integers, not %s" : "%s is out of the range of i32", text);
         return false;
+    case I64: /* literals are kept as doubles */
+        if (!number.real && number.i >= -(INT64_C(1) << 53) && number.i <= INT64_C(1) << 53) return true;
+        diag_error(lower->diags, span, number.real ? "i64 holds integers, not %s" : "%s is beyond 2^53", text);
+        return false;
+    case BOOL:
+        if (!number.real && (number.i == 0 || number.i == 1)) return true;
+        diag_error(lower->diags, span, "bool is 0 or 1, not %s", text);
+        return false;
     case NDTYPES:
         break;
     }

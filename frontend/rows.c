@@ -149,34 +149,14 @@ static void report(Lower *lower, const char *name, int value, bool whole) {
     vec_push(lower->arena, &lower->graph->reports, (Report){.name = name, .value = value, .whole = whole});
 }
 
-static int numbers(Graph *graph, DType dtype, const double *data, int64_t n, double splat, const char *name, Span span) {
-    TensorType type = {.dtype = dtype, .shape = {.ndim = n > 1 ? 1 : 0, .dim = {n}}};
-    return graph_constant(graph, type, data, splat, name, span);
-}
-
-/* 1 where the class with the highest score, of equal ones the first, is the one that is given; else 0. Each class scores 0, or, where its logit is the
- * largest, its distance from the end: the given class wins if nothing scores more. All of it is numbers a row where classes are split. */
+/* 1 where the class with the highest score, of equal ones the first, is the one that is given; else 0. */
 static int class_right(Lower *lower, int logits, int label, Span span) {
     Graph *graph = lower->graph;
-    TensorType type = graph->values.at[logits].type;
-    int64_t classes = type.shape.dim[type.shape.ndim - 1];
-    double *distance = arena_alloc(lower->arena, sizeof *distance * (size_t)classes);
-    for (int64_t c = 0; c < classes; c++)
-        distance[c] = (double)(classes - c);
-    const Attr last[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {-1}}};
-    Attr expand[MAX_ATTRS] = {last[0], {.given = true, .n = type.shape.ndim - type.hidden}};
-    for (int d = 0; d < expand[1].n; d++)
-        expand[1].ints[d] = type.shape.dim[d + type.hidden];
-    int ranking = replicate(lower, numbers(graph, type.dtype, distance, classes, 0, "accuracy.ranking", span), NULL, span);
-    int half = replicate(lower, numbers(graph, type.dtype, NULL, 1, 0.5, "accuracy.half", span), NULL, span);
-    int most = graph_emit(graph, OP_max, &logits, 1, last, "accuracy.max", span);
-    most = graph_emit(graph, OP_sum_grad, &most, 1, expand, "accuracy.most", span); /* beside every logit */
-    int score = emit(graph, OP_mul, emit(graph, OP_max_mask, logits, most, "accuracy.mask", span), ranking, "accuracy.score", span);
-    int best = graph_emit(graph, OP_max, &score, 1, last, "accuracy.best", span);
-    int own = emit(graph, OP_pick, score, label, "accuracy.own", span);
-    int above = emit(graph, OP_sub, best, half, "accuracy.above", span); /* logits that are no numbers: nothing scores, and nothing is right */
-    above = graph_emit(graph, OP_relu, &above, 1, NULL, "accuracy.above", span);
-    return emit(graph, OP_max_mask, own, emit(graph, OP_add, above, half, "accuracy.least", span), "accuracy.right", span);
+    const Attr to_index[MAX_ATTRS] = {{.given = true, .text = "i32"}}, to_number[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[logits].type.dtype]}};
+    int best = graph_emit(graph, OP_argmax, &logits, 1, NULL, "accuracy.best", span);
+    if (graph->values.at[label].type.dtype != I32) label = graph_emit(graph, OP_cast, &label, 1, to_index, "accuracy.label", span);
+    int right = emit(graph, OP_equal, best, label, "accuracy.equal", span);
+    return graph_emit(graph, OP_cast, &right, 1, to_number, "accuracy.right", span);
 }
 
 /* How many rows are answered right; of a row with several answers the share of those. */

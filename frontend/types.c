@@ -23,16 +23,17 @@ static bool dtype_eval(Lower *lower, const TypeExpr *expr, DType *dtype) {
     static const struct {
         const char *name, *ours;
     } known[] = {{"float", "f32"},   {"float32", "f32"}, {"Float32", "f32"}, {"fp32", "f32"}, {"single", "f32"}, {"double", "f64"},
-                 {"float64", "f64"}, {"Float64", "f64"}, {"fp64", "f64"},    {"int", "i32"},  {"int32", "i32"},  {"Int32", "i32"}};
+                 {"float64", "f64"}, {"Float64", "f64"}, {"fp64", "f64"},    {"int", "i32"},  {"int32", "i32"},  {"Int32", "i32"},
+                 {"int64", "i64"},   {"Int64", "i64"},   {"long", "i64"},    {"Bool", "bool"}};
     if (dtype_parse(expr->dtype, dtype)) return true;
     diag_error(lower->diags, lower_span(lower, expr->dtype_loc), "unknown element type '%s'", expr->dtype);
     const char *nearest = NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, expr->dtype)) nearest = known[i].ours;
     if (nearest)
-        diag_hint(lower->diags, "write %s; element types are f32, f64 and i32", nearest);
+        diag_hint(lower->diags, "write %s; element types are f32, f64, i32, i64 and bool", nearest);
     else
-        diag_hint(lower->diags, "element types are f32, f64 and i32");
+        diag_hint(lower->diags, "element types are f32, f64, i32, i64 and bool");
     return false;
 }
 

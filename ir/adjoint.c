@@ -286,6 +286,37 @@ void adjoint_pick(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = graph_emit_gradient(graph, node, OP_pick_grad, (int[]){dy[0], forward.in[1]}, (int[]){PART_OUT, 1}, 2, 0, attr, grad_name(graph, node, 0));
 }
 
+void adjoint_embedding(Graph *graph, int node, const int *dy, int *dx) {
+    const Node forward = graph->nodes.at[node];
+    const TensorType *table = &graph->values.at[forward.in[0]].type;
+    Attr attr[MAX_ATTRS] = {{.given = true, .i = table->shape.dim[(int)table->hidden]}};
+    dx[0] = graph_emit_gradient(graph, node, OP_embedding_grad, (int[]){dy[0], forward.in[1]}, (int[]){PART_OUT, 1}, 2, 0, attr, grad_name(graph, node, 0));
+}
+
+/* ---------------------------------------------------------------- element types, selection */
+
+/* Between reals the same numbers; what was an integer, or becomes one, has no gradient. */
+void adjoint_cast(Graph *graph, int node, const int *dy, int *dx) {
+    DType from = graph->values.at[graph->nodes.at[node].in[0]].type.dtype;
+    if (!dtype_is_float(from) || !dtype_is_float(graph->values.at[dy[0]].type.dtype)) return;
+    Attr attr[MAX_ATTRS] = {{.given = true, .text = dtype_name[from]}};
+    dx[0] = emit1(graph, node, OP_cast, dy[0], PART_OUT, 0, attr, grad_name(graph, node, 0));
+}
+
+/* dy where the operand was taken, else 0. */
+void adjoint_where(Graph *graph, int node, const int *dy, int *dx) {
+    const Node forward = graph->nodes.at[node];
+    TensorType single = graph->values.at[dy[0]].type;
+    single.shape.ndim = single.hidden;
+    int zero = graph_constant(graph, single, NULL, 0, "zero", forward.span);
+    for (int i = 1; i < 3; i++) {
+        int in[3] = {forward.in[0], dy[0], zero}, part[3] = {0, PART_OUT, PART_NONE}, other = 3 - i;
+        in[i] = dy[0], part[i] = PART_OUT;
+        in[other] = zero, part[other] = PART_NONE;
+        dx[i] = unbroadcast(graph, node, graph_emit_gradient(graph, node, OP_where, in, part, 3, PART_OUT, NULL, grad_name(graph, node, i)), i);
+    }
+}
+
 /* ---------------------------------------------------------------- composites */
 
 /* A value that takes the place of a composite, name included. */
@@ -313,6 +344,18 @@ int expand_cross_entropy(Graph *graph, const Node *node) {
     if (strcmp(reduction, "none") != 0)
         rows = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &rows, 1, NULL, arena_printf(graph->arena, "%s.%s", name, reduction), span);
     return replaces(graph, rows, name);
+}
+
+/* The first place at which the element is the largest; where the axis is split both are numbers a row: a maximum, a minimum. */
+int expand_argmax(Graph *graph, const Node *node) {
+    const char *name = node->name;
+    Span span = node->span;
+    int x = node->in[0];
+    const Attr kept[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {node->attr[0].given ? node->attr[0].i : -1}}, {.given = true, .i = 1}};
+    const Attr axis[MAX_ATTRS] = {node->attr[0]};
+    int most = graph_emit(graph, OP_max, &x, 1, kept, arena_printf(graph->arena, "%s.max", name), span);
+    int places = graph_emit(graph, OP_equal, (int[]){x, most}, 2, NULL, arena_printf(graph->arena, "%s.equal", name), span);
+    return replaces(graph, graph_emit(graph, OP_first, &places, 1, axis, arena_printf(graph->arena, "%s.first", name), span), name);
 }
 
 int expand_mse(Graph *graph, const Node *node) {

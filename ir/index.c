@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void add_dim(Rule *rule, int factor, int64_t size) {
+    Shape *shape = &rule->result[0].shape;
+    rule->out[0][shape->ndim] = (int8_t)factor;
+    shape->dim[shape->ndim++] = size;
+}
+
 /* Every dimension of operand 0 but the last is a factor that operand 1 and, where it keeps them, the result share. */
 static bool leading_factors(const TensorType *wide, const Shape *index, Rule *rule, RuleError *error) {
     Shape leading = wide->shape;
@@ -41,10 +47,68 @@ bool rule_pick_grad(const TensorType *in, int nin, const Attr *attr, Rule *rule,
     factors_of_operand(rule, &in[0]);
     memcpy(rule->in[1], rule->in[0], sizeof rule->in[1]);
     memcpy(rule->out[0], rule->in[0], sizeof rule->out[0]);
-    Shape *result = &rule->result[0].shape;
-    *result = in[0].shape;
-    rule->out[0][result->ndim] = (int8_t)rule_add_factor(rule, attr[0].i);
-    result->dim[result->ndim++] = attr[0].i;
+    rule->result[0].shape = in[0].shape;
+    add_dim(rule, rule_add_factor(rule, attr[0].i), attr[0].i);
+    rule->index_range = attr[0].i;
+    return true;
+}
+
+bool rule_first(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    int ndim = in[0].shape.ndim;
+    int64_t axis = !attr[0].given ? ndim - 1 : attr[0].i < 0 ? attr[0].i + ndim : attr[0].i;
+    if (axis < 0 || axis >= ndim)
+        return rule_reject(error, -1, 0, "axis %" PRId64 " is out of range: %%0 has %d dimension%s", attr[0].given ? attr[0].i : -1, ndim, ndim == 1 ? "" : "s");
+    if (in[0].shape.dim[axis] > INT32_MAX) return rule_reject(error, 0, 0, "indices of %" PRId64 " elements do not fit i32", in[0].shape.dim[axis]);
+    factors_of_operand(rule, &in[0]);
+    for (int d = 0; d < ndim; d++)
+        if (d != axis) add_dim(rule, rule->in[0][d], in[0].shape.dim[d]);
+    return true;
+}
+
+/* The dimensions of an index are the result's first ones; false: the result has too many. */
+static bool index_dims(const TensorType *index, int operand, Rule *rule, RuleError *error) {
+    if (index->shape.ndim == MAX_USER_NDIM) return rule_reject(error, operand, -1, "the result would have more than %d dimensions", MAX_USER_NDIM);
+    for (int d = 0; d < index->shape.ndim; d++) {
+        rule->in[operand][d] = (int8_t)rule_add_factor(rule, index->shape.dim[d]);
+        add_dim(rule, rule->in[operand][d], index->shape.dim[d]);
+    }
+    return true;
+}
+
+bool rule_one_hot(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    if (!size_read(attr, 0, "depth", error) || !index_dims(&in[0], 0, rule, error)) return false;
+    int depth = rule_add_factor(rule, attr[0].i);
+    rule->factor[depth].whole = true; /* no operand has it: no tuple could say how it is split */
+    add_dim(rule, depth, attr[0].i);
+    rule->index_range = attr[0].i;
+    return true;
+}
+
+bool rule_embedding(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin, (void)attr;
+    int ndim = in[0].shape.ndim;
+    if (ndim != 2) return rule_reject(error, 0, -1, "%%0 has %d dimension%s, a table of rows has 2", ndim, ndim == 1 ? "" : "s");
+    factors_of_operand(rule, &in[0]);
+    if (!index_dims(&in[1], 1, rule, error)) return false;
+    add_dim(rule, rule->in[0][1], in[0].shape.dim[1]);
+    rule->index_range = in[0].shape.dim[0];
+    return true;
+}
+
+bool rule_embedding_grad(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    int last = in[0].shape.ndim - 1;
+    bool fits = in[1].shape.ndim == last;
+    for (int d = 0; d < last && fits; d++)
+        fits = in[0].shape.dim[d] == in[1].shape.dim[d];
+    if (!fits) return rule_reject(error, 1, -1, "%%1 is no index of the rows of %%0");
+    if (!size_read(attr, 0, "rows", error)) return false;
+    factors_of_operand(rule, &in[0]);
+    memcpy(rule->in[1], rule->in[0], sizeof *rule->in[1] * (size_t)last);
+    add_dim(rule, rule_add_factor(rule, attr[0].i), attr[0].i);
+    add_dim(rule, rule->in[0][last], in[0].shape.dim[last]);
     rule->index_range = attr[0].i;
     return true;
 }

@@ -125,7 +125,7 @@ const char *name_nearest(const char *name, const char *const *candidates, int n)
 
 /* ---------------------------------------------------------------- type.c */
 
-typedef enum { F32, F64, I32, NDTYPES } DType;
+typedef enum { F32, F64, I32, I64, BOOL, NDTYPES } DType; /* BOOL: a byte, 0 or 1 */
 enum { MAX_NDIM = 9 }; /* 8 of the user's, and the hidden leading one */
 extern const char *const dtype_name[NDTYPES];   /* "f32" */
 extern const char *const dtype_title[NDTYPES];  /* "Float32" */
@@ -341,7 +341,12 @@ typedef enum {
 } Linear;
 
 typedef enum { OP_CLASS_USER, OP_CLASS_INTERNAL, OP_CLASS_LEAF, OP_CLASS_UPDATE, OP_CLASS_COMM } OpClass;
-enum { DTYPES_FLOAT = 1 << F32 | 1 << F64, DTYPES_ANY = DTYPES_FLOAT | 1 << I32, DTYPES_INDEX = 1 << I32 };
+enum {
+    DTYPES_FLOAT = 1 << F32 | 1 << F64,
+    DTYPES_INDEX = 1 << I32 | 1 << I64,
+    DTYPES_NUMBER = DTYPES_FLOAT | DTYPES_INDEX,
+    DTYPES_ANY = DTYPES_NUMBER | 1 << BOOL
+};
 
 typedef struct Graph Graph;
 typedef struct Node Node;
@@ -358,7 +363,8 @@ typedef struct Op {
     AttrSpec attrs[MAX_ATTRS];
     unsigned dtypes;           /* accepted element types */
     const char *types;         /* NULL: all operands and results have one element type. Else a letter each, "t, i -> t": t one of dtypes, the same
-                                  for all that have it, i an index (i32 or i64) */
+                                  for all that have it, i an index (i32 or i64), b bool, n i32, a what
+                                  the attribute "to" names (f32 when left out) */
     const char *letters;       /* "...->..."; or: */
     RuleFn *rule;
     bool variadic;             /* the last operand may be repeated, up to MAX_IN operands in all (concat) */

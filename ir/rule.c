@@ -286,7 +286,7 @@ char op_type(OpCode op, bool result, int k) {
 
 /* The element types that a letter of Op.types stands for. */
 static unsigned types_of_letter(const Op *row, char letter) {
-    return letter == 'i' ? DTYPES_INDEX : row->dtypes;
+    return letter == 'i' ? DTYPES_INDEX : letter == 'b' ? 1u << BOOL : row->dtypes;
 }
 
 static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error) {
@@ -312,10 +312,21 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
 }
 
 /* The element types of the results of a row that has letters for them; rules give each that of operand 0. */
-static void result_types(OpCode op, const TensorType *in, int nin, Rule *rule) {
-    for (int o = 0; o < rule->nout; o++)
+static bool result_types(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    for (int o = 0; o < rule->nout; o++) {
+        char letter = op_type(op, true, o);
+        DType *dtype = &rule->result[o].dtype;
         for (int i = nin - 1; i >= 0; i--)
-            if (op_type(op, false, i) == op_type(op, true, o)) rule->result[o].dtype = in[i].dtype;
+            if (op_type(op, false, i) == letter) *dtype = in[i].dtype;
+        if (letter == 'b') *dtype = BOOL;
+        if (letter == 'n') *dtype = I32;
+        if (letter != 'a') continue;
+        int to = op_attr(op, "to");
+        const char *name = attr[to].given && attr[to].text ? attr[to].text : "f32";
+        char text[64];
+        if (!dtype_parse(name, dtype)) return rule_reject(error, -1, to, "to is %s, not %.100s", dtypes_text(DTYPES_ANY, text), name);
+    }
+    return true;
 }
 
 static bool operands_fit(OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error) {
@@ -375,7 +386,7 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
     if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER, types, nin, op_nin(op), rule->nout, rule, error)
                      : !row->rule(types, nin, attr, rule, error))
         return false;
-    if (row->types) result_types(op, types, nin, rule);
+    if (row->types && !result_types(op, types, nin, attr, rule, error)) return false;
     if (hidden) rule_hide(rule, in[0].shape.dim[0], nin, rule->nout);
     for (int o = 0; o < rule->nout; o++) {
         int64_t elements;

@@ -64,6 +64,10 @@ RuleFn rule_softmax;     /* {axis}: x, or y and dy, of one shape -> that shape; 
 
 RuleFn rule_pick;          /* x: [.., c], index: [..] -> [..]; factors are x's dimensions, c contracted */
 RuleFn rule_pick_grad;     /* {classes}: dy: [..], index: [..] -> [.., classes]; factors are the result's dimensions */
+RuleFn rule_first;         /* {axis}: x -> x without the axis; factors are x's dimensions, that of the axis contracted */
+RuleFn rule_one_hot;       /* {depth, to}: index: [..] -> [.., depth]; factors are the index's dimensions, depth is one that stays whole */
+RuleFn rule_embedding;     /* table: [rows, d], index: [..] -> [.., d]; factors are rows, which is contracted, d, and the index's dimensions */
+RuleFn rule_embedding_grad; /* {rows}: dy: [.., d], index: [..] -> [rows, d]; factors are dy's dimensions, of which d is kept, and rows */
 RuleFn rule_cross_entropy; /* {reduction}: logits: [.., c], label: [..] -> scalar, or [..]; factors are those of the logits */
 
 /* ---- adjoint.c */
@@ -71,5 +75,5 @@ RuleFn rule_cross_entropy; /* {reduction}: logits: [.., c], label: [..] -> scala
 AdjointFn adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg, adjoint_relu, adjoint_tanh, adjoint_exp, adjoint_log,
     adjoint_sqrt, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice, adjoint_concat,
     adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_sigmoid, adjoint_square, adjoint_gelu, adjoint_silu, adjoint_rsqrt,
-    adjoint_pick;
-ExpandFn expand_mse, expand_cross_entropy;
+    adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding;
+ExpandFn expand_mse, expand_cross_entropy, expand_argmax;

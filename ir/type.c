@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-const char *const dtype_name[NDTYPES] = {[F32] = "f32", [F64] = "f64", [I32] = "i32"};
-const char *const dtype_title[NDTYPES] = {[F32] = "Float32", [F64] = "Float64", [I32] = "Int32"};
-const int dtype_bytes[NDTYPES] = {[F32] = 4, [F64] = 8, [I32] = 4};
+const char *const dtype_name[NDTYPES] = {[F32] = "f32", [F64] = "f64", [I32] = "i32", [I64] = "i64", [BOOL] = "bool"};
+const char *const dtype_title[NDTYPES] = {[F32] = "Float32", [F64] = "Float64", [I32] = "Int32", [I64] = "Int64", [BOOL] = "Bool"};
+const int dtype_bytes[NDTYPES] = {[F32] = 4, [F64] = 8, [I32] = 4, [I64] = 8, [BOOL] = 1};
 
 bool dtype_parse(const char *name, DType *dtype) {
     for (int i = 0; i < NDTYPES; i++)

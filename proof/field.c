@@ -148,7 +148,7 @@ bool field_leaf(const Graph *graph, const Node *node, uint64_t seed, FieldTensor
         return false;
     }
     if (field_elements(tensor) == 0) return true;
-    int64_t range = dtype_is_float(tensor->dtype) || node->op == OP_constant ? 0 : graph_index_range(graph, node->out[0]);
+    int64_t range = dtype_is_float(tensor->dtype) || node->op == OP_constant ? 0 : tensor->dtype == BOOL ? 2 : graph_index_range(graph, node->out[0]);
     int64_t index[MAX_NDIM] = {0}, row = 1, at = 0;
     for (int d = 0; d < tensor->global.ndim; d++)
         index[d] = tensor->box.begin[d];

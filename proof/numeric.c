@@ -1,11 +1,10 @@
-/* A plan's programs over the field, all ranks in lock step, compared with the graph. Memory is as the plan lays it out: an arena of cells of 4 bytes a
- * rank (the smallest element; one of 8 bytes fills two), a buffer a state; so values that overlap destroy each other here too. */
+/* A plan's programs over the field, all ranks in lock step, compared with the graph. Memory is as the plan lays it out: an arena of cells a rank, as large as
+ * the smallest element (larger ones fill several), a buffer a state; so values that overlap destroy each other here too. */
 #include "proof/field.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELL_BYTES = 4 };
 
 /* A communication that was started and not yet waited for. */
 typedef struct Flight {
@@ -21,6 +20,7 @@ typedef struct Machine {
     int nranks, step;
     Arena arena;         /* of values */
     FieldTensor *values; /* the graph's, whole */
+    int cell_bytes;
     int64_t ncells;      /* of a rank */
     Fe *cells;           /* [rank][cell] */
     Spread *states;      /* per state */
@@ -29,6 +29,14 @@ typedef struct Machine {
     char *why;
     size_t n;
 } Machine;
+
+/* Bytes of the smallest element of any value. */
+static int smallest_element(const Graph *graph) {
+    int least = 8;
+    for (int v = 0; v < graph->values.n; v++)
+        if (dtype_bytes[graph->values.at[v].type.dtype] < least) least = dtype_bytes[graph->values.at[v].type.dtype];
+    return least;
+}
 
 static bool fails(const Machine *m, const char *format, ...) PRINTF_LIKE(2, 3);
 static bool fails(const Machine *m, const char *format, ...) {
@@ -52,12 +60,13 @@ static int64_t elements_of(const Box *box) {
 
 /* ---------------------------------------------------------------- where values lie */
 
-static Fe *cells_of(const Machine *m, const Instance *instance, int rank) { return m->cells + m->ncells * rank + instance->at / CELL_BYTES; }
+static Fe *cells_of(const Machine *m, const Instance *instance, int rank) { return m->cells + m->ncells * rank + instance->at / m->cell_bytes; }
 
 static void arena_load(const Fe *cell, int width, int64_t elements, Fe *to) {
     for (int64_t i = 0; i < elements; i++) {
         to[i] = cell[i * width];
-        if (width == 2 && cell[i * width + 1] != to[i]) to[i] = FE_POISON; /* one half was overwritten */
+        for (int part = 1; part < width; part++)
+            if (cell[i * width + part] != to[i]) to[i] = FE_POISON; /* a part of it was overwritten */
     }
 }
 
@@ -77,7 +86,7 @@ static bool load(const Machine *m, int number, Spread *to) {
         own_box(instance->layout, shape, rank, &box);
         Fe *part = spread_rank(to, rank);
         switch (instance->place) {
-        case PLACE_ARENA: arena_load(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / CELL_BYTES, elements_of(&box), part); break;
+        case PLACE_ARENA: arena_load(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), part); break;
         case PLACE_STATE: memcpy(part, spread_rank(&m->states[instance->at], rank), (size_t)to->each * sizeof *part); break;
         case PLACE_INPUT: case PLACE_CONSTANT: box_cut(shape, m->values[instance->value].at, &box, part); break;
         }
@@ -93,7 +102,7 @@ static bool store(const Machine *m, int number, const Spread *from) {
     for (int rank = 0; rank < m->nranks; rank++) {
         Box box;
         own_box(instance->layout, &value->type.shape, rank, &box);
-        if (instance->place == PLACE_ARENA) arena_store(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / CELL_BYTES, elements_of(&box), spread_rank(from, rank));
+        if (instance->place == PLACE_ARENA) arena_store(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), spread_rank(from, rank));
         else memcpy(spread_rank(&m->states[instance->at], rank), spread_rank(from, rank), (size_t)from->each * sizeof(Fe));
     }
     return true;
@@ -232,7 +241,8 @@ static bool prepare(Machine *m, uint64_t seed) {
     char why[300];
     m->values = arena_alloc(&m->arena, ((size_t)graph->values.n + 1) * sizeof *m->values);
     if (!field_graph(graph, graph->nodes.n, seed, &m->arena, m->values, why, sizeof why)) return fails(m, "the graph: %s", why);
-    m->ncells = (m->role->arena_bytes + CELL_BYTES - 1) / CELL_BYTES;
+    m->cell_bytes = smallest_element(graph);
+    m->ncells = (m->role->arena_bytes + m->cell_bytes - 1) / m->cell_bytes;
     size_t ncells = (size_t)m->ncells * (size_t)m->nranks;
     m->cells = malloc((ncells + 1) * sizeof *m->cells);
     m->states = calloc((size_t)graph->states.n + 1, sizeof *m->states);
@@ -243,7 +253,7 @@ static bool prepare(Machine *m, uint64_t seed) {
         const Instance *instance = &m->role->instances.at[i];
         const TensorType *type = &value_of(m, instance)->type;
         int64_t bytes = own_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
-        if (instance->place == PLACE_ARENA && (instance->at < 0 || instance->at % CELL_BYTES || instance->at + bytes > m->role->arena_bytes))
+        if (instance->place == PLACE_ARENA && (instance->at < 0 || instance->at % m->cell_bytes || instance->at + bytes > m->role->arena_bytes))
             return fails(m, "value %d (%s) lies outside the arena", i, value_of(m, instance)->name);
     }
     for (int s = 0; s < graph->states.n; s++) {
@@ -340,5 +350,5 @@ double numeric_bytes(const Plan *plan, const Program *program) {
     for (int s = 0; s < graph->states.n; s++)
         if (graph->states.at[s].layout) bytes += (double)sizeof(Fe) * graph->nranks * (double)own_max_elements(graph->states.at[s].layout, &graph->states.at[s].type.shape);
     const Role *role = &program->roles.at[0];
-    return bytes + (double)sizeof(Fe) * graph->nranks * (double)role->arena_bytes / CELL_BYTES;
+    return bytes + (double)sizeof(Fe) * graph->nranks * (double)role->arena_bytes / smallest_element(graph);
 }

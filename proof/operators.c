@@ -258,6 +258,18 @@ static bool by_index(Plain wide, Plain index, Plain narrow, Letters *letters, in
     return true;
 }
 
+/* table: [rows, d]; rows: one of d elements for each index. */
+static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_t *table_map, int8_t *index_map, int8_t *rows_map, char *why, size_t n) {
+    if (table.ndim != 2 || rows.ndim != index.ndim + 1 || rows.dim[index.ndim] != table.dim[1]) return fail(why, n, "not a row of the table for each index");
+    table_map[table.hidden] = (int8_t)letter_new(letters, table.dim[0]);
+    table_map[table.hidden + 1] = rows_map[rows.hidden + index.ndim] = (int8_t)letter_new(letters, table.dim[1]);
+    for (int d = 0; d < index.ndim; d++) {
+        if (index.dim[d] != rows.dim[d]) return fail(why, n, "not a row of the table for each index");
+        index_map[index.hidden + d] = rows_map[rows.hidden + d] = (int8_t)letter_new(letters, index.dim[d]);
+    }
+    return true;
+}
+
 /* How many operands and results an operator has. */
 static bool arity_fits(const Node *node) {
     static const int8_t arity[NOPS][2] = {
@@ -269,7 +281,9 @@ static bool arity_fits(const Node *node) {
         [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},  [OP_adam] = {5, 3},       [OP_adamw] = {5, 3},     [OP_sum_squares] = {1, 1}, [OP_clip] = {2, 1},  [OP_max] = {1, 1},       [OP_max_mask] = {2, 1},  [OP_slice] = {1, 1},
         [OP_slice_grad] = {1, 1}, [OP_softmax] = {1, 1}, [OP_softmax_grad] = {2, 1}, [OP_sigmoid] = {1, 1}, [OP_sigmoid_grad] = {2, 1},
         [OP_square] = {1, 1},   [OP_square_grad] = {2, 1}, [OP_gelu] = {1, 1},    [OP_gelu_grad] = {2, 1}, [OP_silu] = {1, 1},
-        [OP_stop_gradient] = {1, 1}, [OP_pick] = {2, 1}, [OP_pick_grad] = {2, 1},
+        [OP_stop_gradient] = {1, 1}, [OP_pick] = {2, 1}, [OP_pick_grad] = {2, 1}, [OP_cast] = {1, 1}, [OP_less] = {2, 1}, [OP_less_equal] = {2, 1},
+        [OP_greater] = {2, 1}, [OP_greater_equal] = {2, 1}, [OP_equal] = {2, 1}, [OP_not_equal] = {2, 1}, [OP_where] = {3, 1}, [OP_first] = {1, 1},
+        [OP_one_hot] = {1, 1}, [OP_embedding] = {2, 1}, [OP_embedding_grad] = {2, 1},
         [OP_silu_grad] = {2, 1}, [OP_rsqrt] = {1, 1},     [OP_rsqrt_grad] = {2, 1}, [OP_log_softmax] = {1, 1}, [OP_log_softmax_grad] = {2, 1},
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
@@ -280,16 +294,32 @@ static bool arity_fits(const Node *node) {
 
 /* Which operand is an index, by operator: the integers i for which x[i] is meant; -1: none. */
 static int index_operand(OpCode op) {
-    return op == OP_pick || op == OP_pick_grad ? 1 : -1;
+    return op == OP_pick || op == OP_pick_grad || op == OP_embedding || op == OP_embedding_grad ? 1 : op == OP_one_hot ? 0 : -1;
 }
 
-/* All of one type, but an index, which is an integer. */
+static bool is_comparison(OpCode op) {
+    return op == OP_less || op == OP_less_equal || op == OP_greater || op == OP_greater_equal || op == OP_equal || op == OP_not_equal;
+}
+
+/* Results of another type than the operands': comparisons are bool, places i32, the rest is what `to` says. */
+static bool result_fits(const Node *node, DType dtype, DType common) {
+    if (is_comparison(node->op)) return dtype == BOOL;
+    if (node->op == OP_first) return dtype == I32;
+    if (node->op != OP_cast && node->op != OP_one_hot) return dtype == common;
+    const Attr *to = &node->attr[op_attr(node->op, "to")];
+    return strcmp(dtype_name[dtype], to->given && to->text ? to->text : "f32") == 0;
+}
+
+/* All of one type, but an index, which is an integer, and a condition, which is bool. */
 static bool types_fit(const Graph *graph, const Node *node) {
-    int index = index_operand(node->op), common = index == 0 ? 1 : 0;
-    for (int i = 0; i < node->nin + node->nout; i++) {
-        DType dtype = graph->values.at[i < node->nin ? node->in[i] : node->out[i - node->nin]].type.dtype;
-        if (i < node->nin && i == index ? dtype_is_float(dtype) : dtype != graph->values.at[node->in[common]].type.dtype) return false;
+    int index = index_operand(node->op), condition = node->op == OP_where || node->op == OP_first ? 0 : -1;
+    DType common = graph->values.at[node->in[node->op == OP_where ? 1 : 0]].type.dtype;
+    for (int i = 0; i < node->nin; i++) {
+        DType dtype = graph->values.at[node->in[i]].type.dtype;
+        if (i == index ? dtype != I32 && dtype != I64 : i == condition ? dtype != BOOL : dtype != common) return false;
     }
+    for (int k = 0; k < node->nout; k++)
+        if (!result_fits(node, graph->values.at[node->out[k]].type.dtype, common)) return false;
     return true;
 }
 
@@ -297,7 +327,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     letters->n = 0;
     letters->reshape = letters->elementwise = false;
     letters->pass = PASS_NONE;
-    letters->owes = node->op == OP_max ? REDUCE_MAX : REDUCE_SUM;
+    letters->owes = node->op == OP_max ? REDUCE_MAX : node->op == OP_first ? REDUCE_MIN : REDUCE_SUM;
     memset(letters->in, -1, sizeof letters->in);
     memset(letters->out, -1, sizeof letters->out);
     if (!arity_fits(node)) return fail(why, n, "wrong number of operands or results");
@@ -384,6 +414,27 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_softmax_grad: case OP_log_softmax_grad:
         letters->pass = PASS_SECOND;
         return by_rows(graph, node, letters, why, n);
+    case OP_less: case OP_less_equal: case OP_greater: case OP_greater_equal: case OP_equal: case OP_not_equal: case OP_where: case OP_cast:
+        letters->elementwise = dtype_bytes[graph->values.at[node->in[0]].type.dtype] == dtype_bytes[graph->values.at[node->out[0]].type.dtype];
+        return broadcast(graph, node, letters, false, why, n);
+    case OP_first: {
+        const Attr axis = {.given = true, .n = 1, .ints = {node->attr[0].given ? node->attr[0].i : -1}};
+        return reduction(&axis, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
+    }
+    case OP_one_hot: {
+        Plain index = plain_of(graph, node->in[0]), y = plain_of(graph, node->out[0]);
+        for (int d = 0; d < index.ndim && y.ndim == index.ndim + 1; d++) {
+            if (index.dim[d] != y.dim[d]) return fail(why, n, "not one row for each index");
+            letters->in[0][index.hidden + d] = letters->out[0][y.hidden + d] = (int8_t)letter_new(letters, y.dim[d]);
+        }
+        return y.ndim == index.ndim + 1 && y.dim[index.ndim] == node->attr[0].i ? true : fail(why, n, "not one row for each index");
+    }
+    case OP_embedding:
+        letters->pass = PASS_FIRST;
+        return by_row(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->in[1], letters->out[0], why, n);
+    case OP_embedding_grad:
+        letters->pass = PASS_FIRST;
+        return by_row(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[1], letters->in[0], why, n);
     case OP_pick:
         letters->pass = PASS_FIRST;
         return by_index(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->in[1], letters->out[0], why, n);
@@ -411,7 +462,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_replica_sum:
         letters->pass = PASS_ALL;
         return crossing(graph, node->out[0], node->in[0], letters, letters->out[0], letters->in[0], why, n);
-    case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_cross_entropy: case OP_convert: case NOPS:
+    case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_cross_entropy: case OP_argmax: case OP_convert: case NOPS:
         break;
     }
     return fail(why, n, "no kernel computes this operator");

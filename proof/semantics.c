@@ -39,6 +39,8 @@ UNARY(sigmoid, fe_hash(OP_sigmoid, x))
 UNARY(square, fe_mul(x, x))
 UNARY(silu, fe_hash(OP_silu, x))
 UNARY(rsqrt, fe_hash(OP_rsqrt, x))
+UNARY(to_bool, x != 0)
+UNARY(to_integer, fe_hash(OP_cast, x) % 256)
 UNARY(gelu, fe_hash(OP_gelu, x))
 UNARY(gelu_tanh, fe_hash(NOPS + OP_gelu, x))
 UNARY(scale, fe_mul(((const Numbers *)context)->a, x))
@@ -66,6 +68,19 @@ BINARY(gelu_tanh_grad, fe_mul(fe_hash(NOPS + OP_gelu_grad, x), y))
 /* -dy y^3 / 2 */
 BINARY(rsqrt_grad, fe_mul(fe_mul(((const Numbers *)context)->a, y), fe_mul(fe_mul(x, x), x)))
 BINARY(max_mask, x == y)
+/* Order is that of the representatives. */
+BINARY(less, fe_signed(x) < fe_signed(y))
+BINARY(less_equal, fe_signed(x) <= fe_signed(y))
+BINARY(greater, fe_signed(x) > fe_signed(y))
+BINARY(greater_equal, fe_signed(x) >= fe_signed(y))
+BINARY(equal, x == y)
+BINARY(not_equal, x != y)
+
+static void where_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++)
+        at[0][i * stride[0]] = at[1][i * stride[1]] ? at[2][i * stride[2]] : at[3][i * stride[3]];
+}
 
 /* Numbers of an optimizer. A schedule's rate multiplies lr, per element as it is an operand: its stride is 0, and without one it is 1. */
 typedef struct UpdateNumbers {
@@ -166,6 +181,12 @@ static bool kernel_gelu(const Node *node, const FieldTensor *in, FieldTensor *ou
     bool tanh = node->attr[op_attr(node->op, "tanh")].i != 0;
     WalkRow *row = node->op == OP_gelu ? (tanh ? gelu_tanh_row : gelu_row) : (tanh ? gelu_tanh_grad_row : gelu_grad_row);
     return elementwise(node, in, out, row, NULL, why, n);
+}
+
+/* Among reals, and from integers, the same number; what a real is rounded to is a hash of it. */
+static bool kernel_cast(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    bool rounds = dtype_is_float(in[0].dtype) && !dtype_is_float(out[0].dtype);
+    return elementwise(node, in, out, out[0].dtype == BOOL ? to_bool_row : rounds ? to_integer_row : copy_row, NULL, why, n);
 }
 
 static bool kernel_rsqrt_grad(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
@@ -643,6 +664,63 @@ static bool kernel_cross_entropy(const Node *node, const FieldTensor *in, FieldT
     return true;
 }
 
+/* Rows of the table that are here: the others' indices give and take nothing. */
+static bool kernel_embedding(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    bool back = node->op == OP_embedding_grad;
+    const FieldTensor *table = back ? &out[0] : &in[0], *rows = back ? &in[0] : &out[0], *index = &in[1];
+    int h = table->hidden, last = rows->box.ndim - 1;
+    int64_t width, begin, count = table->box.end[h] - table->box.begin[h], slices = h ? table->box.end[0] - table->box.begin[0] : 1;
+    bool same = rows_of(rows, index, &width, &begin) && begin == table->box.begin[h + 1] && rows->box.end[last] == table->box.end[h + 1];
+    if (!same || (h && (table->box.begin[0] != index->box.begin[0] || table->box.end[0] != index->box.end[0]))) return field_fail(why, n, "boxes do not hold the same rows");
+    if (back) fill(&out[0], 0);
+    int64_t elements = field_elements(index), each = slices ? elements / slices : 0;
+    for (int64_t i = 0; i < elements; i++) {
+        int64_t row = index_in(index->at[i], table->box.begin[h], count);
+        Fe *entry = table->at + ((i / each) * count + (row < 0 ? 0 : row)) * width, *own = rows->at + i * width;
+        for (int64_t k = 0; k < width; k++) {
+            if (!back) own[k] = row >= 0 ? entry[k] : 0;
+            else if (row >= 0) entry[k] = fe_add(entry[k], own[k]);
+        }
+    }
+    return true;
+}
+
+static bool kernel_one_hot(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    int64_t length, begin;
+    (void)node;
+    if (!rows_of(&out[0], &in[0], &length, &begin) || length != out[0].global.dim[out[0].global.ndim - 1]) return field_fail(why, n, "not a whole row for each index");
+    fill(&out[0], 0);
+    for (int64_t i = 0, elements = field_elements(&in[0]); i < elements; i++) {
+        int64_t at = index_in(in[0].at[i], 0, length);
+        if (at >= 0) out[0].at[i * length + at] = 1;
+    }
+    return true;
+}
+
+/* first: the least index of a true; argmax: of the largest element. The axis of first may be cut. */
+static bool kernel_first(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    bool largest = node->op == OP_argmax;
+    int axis = axis_of(node, -1, &in[0]);
+    int64_t outer = 1, inner = 1;
+    if (axis < 0 || out[0].box.ndim != in[0].box.ndim - 1) return field_fail(why, n, "axis does not fit");
+    for (int d = 0; d < in[0].box.ndim; d++) {
+        int to = d < axis ? d : d - 1;
+        if (d == axis) continue;
+        if (in[0].box.begin[d] != out[0].box.begin[to] || in[0].box.end[d] != out[0].box.end[to]) return field_fail(why, n, "operand and result hold different rows");
+        *(d < axis ? &outer : &inner) *= in[0].box.end[d] - in[0].box.begin[d];
+    }
+    int64_t begin = in[0].box.begin[axis], length = in[0].box.end[axis] - begin;
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < inner; i++) {
+            const Fe *row = in[0].at + o * length * inner + i;
+            int64_t found = INT32_MAX;
+            for (int64_t k = length - 1; k >= 0; k--)
+                if (largest ? found == INT32_MAX || fe_signed(row[k * inner]) >= fe_signed(row[(found - begin) * inner]) : row[k * inner] != 0) found = begin + k;
+            out[0].at[o * inner + i] = fe_integer(found);
+        }
+    return true;
+}
+
 /* ---------------------------------------------------------------- the table */
 
 typedef bool Kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
@@ -688,6 +766,19 @@ static const Semantics semantics[NOPS] = {
     [OP_pick] = {.kernel = kernel_pick},
     [OP_cross_entropy] = {.kernel = kernel_cross_entropy, .cost = 3},
     [OP_pick_grad] = {.kernel = kernel_pick},
+    [OP_cast] = {.kernel = kernel_cast},
+    [OP_less] = {.row = less_row},
+    [OP_less_equal] = {.row = less_equal_row},
+    [OP_greater] = {.row = greater_row},
+    [OP_greater_equal] = {.row = greater_equal_row},
+    [OP_equal] = {.row = equal_row},
+    [OP_not_equal] = {.row = not_equal_row},
+    [OP_where] = {.row = where_row},
+    [OP_first] = {.kernel = kernel_first},
+    [OP_argmax] = {.kernel = kernel_first},
+    [OP_one_hot] = {.kernel = kernel_one_hot},
+    [OP_embedding] = {.kernel = kernel_embedding},
+    [OP_embedding_grad] = {.kernel = kernel_embedding},
     [OP_mse] = {.kernel = kernel_mse},
     [OP_replicate] = {.kernel = kernel_replicate},
     [OP_replica_sum] = {.kernel = kernel_replica_sum},

@@ -257,13 +257,14 @@ static bool reshape_shrink(const Case *own, Case *small, bool keep) {
 
 /* Attributes that say sizes. */
 static void attributes_shrink(Case *small) {
-    int classes = op_attr(small->node.op, "classes"), shape = op_attr(small->node.op, "shape"), replicas = op_attr(small->node.op, "replicas");
+    int classes = op_attr(small->node.op, "classes"), rows = op_attr(small->node.op, "rows"), shape = op_attr(small->node.op, "shape"), replicas = op_attr(small->node.op, "replicas");
     const TensorType *type = &small->value[small->node.nin].type;
     if (shape >= 0) {
         Attr *attr = &small->node.attr[shape];
         attr->n = type->shape.ndim - type->hidden;
         for (int d = 0; d < attr->n; d++) attr->ints[d] = type->shape.dim[type->hidden + d];
     }
+    if (rows >= 0) small->node.attr[rows].i = type->shape.dim[(int)type->hidden];
     if (classes >= 0) small->node.attr[classes].i = type->shape.dim[type->shape.ndim - 1];
     if (replicas >= 0) small->node.attr[replicas].i = type->shape.dim[0];
 }

@@ -79,6 +79,26 @@ static bool tangent_first(const Derivation *d) {
     return field_kernel(d->graph, d->node, in, d->dout, d->why, d->n);
 }
 
+/* Among reals as its operand; what is or becomes an integer does not move smoothly. */
+static bool tangent_cast(const Derivation *d) {
+    if (dtype_is_float(d->in[0].dtype) && dtype_is_float(d->out[0].dtype)) return field_kernel(d->graph, d->node, d->din, d->dout, d->why, d->n);
+    memset(d->dout[0].at, 0, sizeof(Fe) * (size_t)elements_of(&d->out[0]));
+    return true;
+}
+
+/* As the operand that is taken. */
+static bool tangent_where(const Derivation *d) {
+    FieldTensor in[3] = {d->in[0], d->din[1], d->din[2]};
+    int64_t most = elements_of(&d->in[1]) > elements_of(&d->in[2]) ? elements_of(&d->in[1]) : elements_of(&d->in[2]);
+    Fe *zero = zeros(most);
+    if (!zero) return no_memory(d);
+    for (int i = 1; i < 3; i++)
+        if (!in[i].at) in[i].at = zero;
+    bool ok = field_kernel(d->graph, d->node, in, d->dout, d->why, d->n);
+    free(zero);
+    return ok;
+}
+
 /* ---------------------------------------------------------------- functions of one element: dy = f'(x, y) dx */
 
 typedef Fe Slope(Fe x, Fe y);
@@ -263,6 +283,9 @@ static const TangentRow tangents[NOPS] = {
     [OP_rsqrt] = {.slope = slope_rsqrt},
     [OP_log_softmax] = {.rule = tangent_softmax},
     [OP_pick] = {.rule = tangent_first},
+    [OP_embedding] = {.rule = tangent_first},
+    [OP_cast] = {.rule = tangent_cast},
+    [OP_where] = {.rule = tangent_where},
     [OP_replicate] = {.rule = tangent_linear},
 };
 

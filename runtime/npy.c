@@ -40,7 +40,7 @@ static bool read_shape(const char *at, Shape *shape) {
 }
 
 static bool read_dtype(const char *at, DType *dtype) {
-    static const char *const names[NDTYPES] = {"'<f4'", "'<f8'", "'<i4'"};
+    static const char *const names[NDTYPES] = {"'<f4'", "'<f8'", "'<i4'", "'<i8'", "'|b1'"};
     for (int t = 0; at && t < NDTYPES; t++)
         if (strncmp(at, names[t], 5) == 0) return *dtype = (DType)t, true;
     return false;
@@ -55,6 +55,13 @@ static uint64_t load(const unsigned char *at, int bytes) {
 }
 
 static double element(const unsigned char *at, DType dtype) {
+    if (dtype == BOOL) return at[0] != 0;
+    if (dtype == I64) {
+        int64_t value;
+        uint64_t whole = load(at, 8);
+        memcpy(&value, &whole, sizeof value);
+        return (double)value;
+    }
     uint32_t half = (uint32_t)load(at, 4);
     if (dtype == F64) {
         double value;

@@ -46,7 +46,7 @@ enum { MANY_ELEMENTS = 1000, EDGE = 3 };
 
 static void print_dimension(Text *text, const Shape *shape, int d, bool many, DType dtype, const double *data) {
     if (d == shape->ndim) {
-        text_printf(text, dtype == I32 ? "%.0f" : "%.4f", *data);
+        text_printf(text, dtype_is_float(dtype) ? "%.4f" : "%.0f", *data);
         return;
     }
     int64_t size = shape->dim[d], each = 1;

@@ -20,7 +20,7 @@
 
 /* ---------------------------------------------------------------- elements */
 
-/* Element i of ordinary memory that holds elements of this type; value must be in its range. */
+/* Element i of ordinary memory that holds elements of this type; value must be in its range. Exact but for i64 beyond 2^53. */
 static inline double element_at(const void *data, DType dtype, int64_t i) {
     switch (dtype) {
     case F32:
@@ -29,6 +29,10 @@ static inline double element_at(const void *data, DType dtype, int64_t i) {
         return ((const double *)data)[i];
     case I32:
         return ((const int32_t *)data)[i];
+    case I64:
+        return (double)((const int64_t *)data)[i];
+    case BOOL:
+        return ((const uint8_t *)data)[i];
     case NDTYPES:
         break;
     }
@@ -44,6 +48,12 @@ static inline void element_put(void *data, DType dtype, int64_t i, double value)
         return;
     case I32:
         ((int32_t *)data)[i] = (int32_t)value;
+        return;
+    case I64:
+        ((int64_t *)data)[i] = (int64_t)value;
+        return;
+    case BOOL:
+        ((uint8_t *)data)[i] = value != 0;
         return;
     case NDTYPES:
         return;
@@ -177,7 +187,7 @@ void piece_reduce(const Piece *piece, const Box *target_box, void *target, DType
 /* ---------------------------------------------------------------- state.c, data.c */
 
 /* Fills the elements of `box` of a state's initial value, as the state's dtype: a function of (seed, name, global index), so the same on any
- * number of ranks. Files: .npy, little-endian f4/f8/i4, C order, with the state's shape. plan_directory: where to look after the current one. */
+ * number of ranks. Files: .npy, little-endian f4, f8, i4, i8 or b1, C order, with the state's shape. plan_directory: where to look after the current one. */
 bool state_initial(const Graph *graph, const State *state, const Box *box, const char *plan_directory, void *data, Error *error);
 /* What the inputs hold at each step. The graph's settings say where it comes from; files are looked for as the plan names them, then in
  * plan_directory. NULL and *error: EXIT_ENVIRONMENT, one line that names the file. */

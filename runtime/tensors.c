@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { LENGTH_BYTES = 8, ALIGNMENT = 8, MOST_HEADER_BYTES = 64 << 20 };
-static const char *const type_name[NDTYPES] = {[F32] = "F32", [F64] = "F64", [I32] = "I32"};
+static const char *const type_name[NDTYPES] = {[F32] = "F32", [F64] = "F64", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL"};
 
 static bool fail(const TensorFile *file, Error *error, const char *words) {
     return error_set(error, EXIT_ENVIRONMENT, "%s: %s", file->path, words);
@@ -55,6 +55,8 @@ static void from_little_endian(const unsigned char *bytes, DType stored, DType d
         char element[8];
         if (size == 8)
             memcpy(element, &word, 8);
+        else if (size == 1)
+            element[0] = word != 0;
         else
             memcpy(element, &half, 4);
         if (stored == dtype)
@@ -71,6 +73,8 @@ static void to_little_endian(const void *from, DType dtype, int64_t n, unsigned 
         uint32_t half;
         if (size == 8) {
             memcpy(&word, (const char *)from + i * 8, 8);
+        } else if (size == 1) {
+            word = ((const unsigned char *)from)[i];
         } else {
             memcpy(&half, (const char *)from + i * 4, 4);
             word = half;

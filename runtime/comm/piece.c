@@ -138,6 +138,9 @@ typedef void CombineFn(void *target, const void *const *source, int nsources, in
     }
 #define ADD(a, b) ((a) + (b))
 #define ADD_WRAPPING(a, b) ((int32_t)((uint32_t)(a) + (uint32_t)(b)))
+#define ADD_WRAPPING_64(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define EITHER(a, b) ((uint8_t)((a) | (b)))
+#define BOTH(a, b) ((uint8_t)((a) & (b)))
 /* A NaN on either side stays one. */
 #define MAXIMUM(a, b) ((a) >= (b) || (a) != (a) ? (a) : (b))
 #define MINIMUM(a, b) ((a) <= (b) || (a) != (a) ? (a) : (b))
@@ -150,11 +153,18 @@ COMBINE(combine_f64_min, double, MINIMUM)
 COMBINE(combine_i32_sum, int32_t, ADD_WRAPPING)
 COMBINE(combine_i32_max, int32_t, MAXIMUM)
 COMBINE(combine_i32_min, int32_t, MINIMUM)
+COMBINE(combine_i64_sum, int64_t, ADD_WRAPPING_64)
+COMBINE(combine_i64_max, int64_t, MAXIMUM)
+COMBINE(combine_i64_min, int64_t, MINIMUM)
+COMBINE(combine_bool_or, uint8_t, EITHER)
+COMBINE(combine_bool_and, uint8_t, BOTH)
 
 static CombineFn *const combine_fn[NDTYPES][NREDUCTIONS] = {
     [F32] = {[REDUCE_SUM] = combine_f32_sum, [REDUCE_MAX] = combine_f32_max, [REDUCE_MIN] = combine_f32_min},
     [F64] = {[REDUCE_SUM] = combine_f64_sum, [REDUCE_MAX] = combine_f64_max, [REDUCE_MIN] = combine_f64_min},
     [I32] = {[REDUCE_SUM] = combine_i32_sum, [REDUCE_MAX] = combine_i32_max, [REDUCE_MIN] = combine_i32_min},
+    [I64] = {[REDUCE_SUM] = combine_i64_sum, [REDUCE_MAX] = combine_i64_max, [REDUCE_MIN] = combine_i64_min},
+    [BOOL] = {[REDUCE_SUM] = combine_bool_or, [REDUCE_MAX] = combine_bool_or, [REDUCE_MIN] = combine_bool_and},
 };
 
 /* One pass over the piece with at most MAX_TERMS sources. */

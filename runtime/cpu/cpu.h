@@ -10,6 +10,7 @@
  *   cut.c          slice and its gradient, concat, split
  *   rows.c         softmax and its gradient
  *   index.c        elements looked up by integers
+ *   select.c       comparisons, where, cast: element types that differ
  *   einsum.c       matmul and einsum through CBLAS
  *   reference.c, contract.c, plain.c, plainindex.c   the plain loop of each, obviously right, that the others are checked against
  */
@@ -63,7 +64,7 @@ void nest_copy(Pool *pool, const Nest *nest, void *out, const void *in, int item
 
 /* Where in [begin, begin + length) element i of an operand of integers is, less begin; -1: elsewhere. */
 static inline int64_t index_within(const Operand *index, int64_t i, int64_t begin, int64_t length) {
-    int64_t at = ((const int32_t *)index->data)[i];
+    int64_t at = index->dtype == I64 ? ((const int64_t *)index->data)[i] : ((const int32_t *)index->data)[i];
     return at >= begin && at - begin < length ? at - begin : -1;
 }
 

@@ -4,6 +4,21 @@
 
 #include "runtime/cpu/cpu.h"
 
+/* Integers do not wrap: they stop at the ends of their range. */
+static inline int64_t i64_add(int64_t x, int64_t y) {
+    if (y > 0 && x > INT64_MAX - y) return INT64_MAX;
+    return y < 0 && x < INT64_MIN - y ? INT64_MIN : x + y;
+}
+static inline int64_t i64_sub(int64_t x, int64_t y) {
+    if (y < 0 && x > INT64_MAX + y) return INT64_MAX;
+    return y > 0 && x < INT64_MIN + y ? INT64_MIN : x - y;
+}
+static inline int64_t i64_mul(int64_t x, int64_t y) {
+    if (x == 0 || y == 0) return 0;
+    if ((x > 0) == (y > 0)) return (x > 0 ? x > INT64_MAX / y : x < INT64_MAX / y) ? INT64_MAX : x * y;
+    return (x > 0 ? y < INT64_MIN / x : x < INT64_MIN / y) ? INT64_MIN : x * y;
+}
+
 /* ---------------------------------------------------------------- one operand */
 
 typedef void UnaryLoop(void *out, const void *x, int64_t n);
@@ -21,6 +36,7 @@ typedef void UnaryLoop(void *out, const void *x, int64_t n);
 UNARY(neg, f32, float, -x)
 UNARY(neg, f64, double, -x)
 UNARY(neg, i32, int32_t, x == INT32_MIN ? INT32_MAX : -x)
+UNARY(neg, i64, int64_t, x == INT64_MIN ? INT64_MAX : -x)
 UNARY(relu, f32, float, x < 0 ? 0 : x) /* keeps nan */
 UNARY(relu, f64, double, x < 0 ? 0 : x)
 UNARY(tanh, f32, float, tanhf(x))
@@ -49,6 +65,7 @@ UNARY(gelu_tanh, f64, double, x / 2 * (1 + tanh(GELU_SCALE * (x + GELU_CUBE * x 
 UNARY(square, f32, float, x *x)
 UNARY(square, f64, double, x *x)
 UNARY(square, i32, int32_t, i32_saturate((int64_t)x *x))
+UNARY(square, i64, int64_t, i64_mul(x, x))
 
 typedef struct UnaryRun {
     UnaryLoop *loop;
@@ -71,20 +88,20 @@ static bool unary(const KernelCall *call, UnaryLoop *const loops[NDTYPES], int c
 }
 
 /* cost: time of an element, in those of an addition. */
-#define UNARY_KERNEL(name, i32_loop, cost)                                                                                                 \
+#define UNARY_KERNEL(name, i32_loop, i64_loop, cost)                                                                                        \
     bool kernel_##name(const KernelCall *call, Error *error) {                                                                             \
-        return unary(call, (UnaryLoop *const[NDTYPES]){name##_f32, name##_f64, i32_loop}, cost, error);                                    \
+        return unary(call, (UnaryLoop *const[NDTYPES]){name##_f32, name##_f64, i32_loop, i64_loop}, cost, error);                                    \
     }
-UNARY_KERNEL(neg, neg_i32, 1)
-UNARY_KERNEL(relu, NULL, 1)
-UNARY_KERNEL(tanh, NULL, 16)
-UNARY_KERNEL(exp, NULL, 8)
-UNARY_KERNEL(log, NULL, 8)
-UNARY_KERNEL(sqrt, NULL, 2)
-UNARY_KERNEL(sigmoid, NULL, 10)
-UNARY_KERNEL(square, square_i32, 1)
-UNARY_KERNEL(silu, NULL, 10)
-UNARY_KERNEL(rsqrt, NULL, 3)
+UNARY_KERNEL(neg, neg_i32, neg_i64, 1)
+UNARY_KERNEL(relu, NULL, NULL, 1)
+UNARY_KERNEL(tanh, NULL, NULL, 16)
+UNARY_KERNEL(exp, NULL, NULL, 8)
+UNARY_KERNEL(log, NULL, NULL, 8)
+UNARY_KERNEL(sqrt, NULL, NULL, 2)
+UNARY_KERNEL(sigmoid, NULL, NULL, 10)
+UNARY_KERNEL(square, square_i32, square_i64, 1)
+UNARY_KERNEL(silu, NULL, NULL, 10)
+UNARY_KERNEL(rsqrt, NULL, NULL, 3)
 
 bool kernel_gelu(const KernelCall *call, Error *error) {
     static UnaryLoop *const loops[2][NDTYPES] = {{gelu_f32, gelu_f64, NULL}, {gelu_tanh_f32, gelu_tanh_f64, NULL}};
@@ -129,12 +146,15 @@ typedef void BinaryLoop(void *out, int64_t out_stride, const void *a, int64_t a_
 BINARY(add, f32, float, x + y)
 BINARY(add, f64, double, x + y)
 BINARY(add, i32, int32_t, i32_saturate((int64_t)x + y))
+BINARY(add, i64, int64_t, i64_add(x, y))
 BINARY(sub, f32, float, x - y)
 BINARY(sub, f64, double, x - y)
 BINARY(sub, i32, int32_t, i32_saturate((int64_t)x - y))
+BINARY(sub, i64, int64_t, i64_sub(x, y))
 BINARY(mul, f32, float, x *y)
 BINARY(mul, f64, double, x *y)
 BINARY(mul, i32, int32_t, i32_saturate((int64_t)x *y))
+BINARY(mul, i64, int64_t, i64_mul(x, y))
 BINARY(div, f32, float, x / y)
 BINARY(div, f64, double, x / y)
 /* x is the forward result, y its gradient. */
@@ -225,22 +245,22 @@ static bool binary(const KernelCall *call, BinaryLoop *const loops[NDTYPES], Err
     return true;
 }
 
-#define BINARY_KERNEL(name, i32_loop)                                                                                                      \
+#define BINARY_KERNEL(name, i32_loop, i64_loop)                                                                                             \
     bool kernel_##name(const KernelCall *call, Error *error) {                                                                             \
-        return binary(call, (BinaryLoop *const[NDTYPES]){name##_f32, name##_f64, i32_loop}, error);                                        \
+        return binary(call, (BinaryLoop *const[NDTYPES]){name##_f32, name##_f64, i32_loop, i64_loop}, error);                                        \
     }
-BINARY_KERNEL(add, add_i32)
-BINARY_KERNEL(sub, sub_i32)
-BINARY_KERNEL(mul, mul_i32)
-BINARY_KERNEL(div, NULL)
-BINARY_KERNEL(relu_grad, NULL)
-BINARY_KERNEL(tanh_grad, NULL)
-BINARY_KERNEL(sqrt_grad, NULL)
-BINARY_KERNEL(sigmoid_grad, NULL)
-BINARY_KERNEL(square_grad, NULL)
-BINARY_KERNEL(max_mask, NULL)
-BINARY_KERNEL(rsqrt_grad, NULL)
-BINARY_KERNEL(silu_grad, NULL)
+BINARY_KERNEL(add, add_i32, add_i64)
+BINARY_KERNEL(sub, sub_i32, sub_i64)
+BINARY_KERNEL(mul, mul_i32, mul_i64)
+BINARY_KERNEL(div, NULL, NULL)
+BINARY_KERNEL(relu_grad, NULL, NULL)
+BINARY_KERNEL(tanh_grad, NULL, NULL)
+BINARY_KERNEL(sqrt_grad, NULL, NULL)
+BINARY_KERNEL(sigmoid_grad, NULL, NULL)
+BINARY_KERNEL(square_grad, NULL, NULL)
+BINARY_KERNEL(max_mask, NULL, NULL)
+BINARY_KERNEL(rsqrt_grad, NULL, NULL)
+BINARY_KERNEL(silu_grad, NULL, NULL)
 
 bool kernel_gelu_grad(const KernelCall *call, Error *error) {
     static BinaryLoop *const loops[2][NDTYPES] = {{gelu_grad_f32, gelu_grad_f64, NULL}, {gelu_tanh_grad_f32, gelu_tanh_grad_f64, NULL}};

@@ -83,20 +83,23 @@ typedef struct MaxRun {
 MAX_LOOPS(f32, float, -INFINITY)
 MAX_LOOPS(f64, double, -(double)INFINITY)
 MAX_LOOPS(i32, int32_t, INT32_MIN)
+MAX_LOOPS(i64, int64_t, INT64_MIN)
 
 static void max_nothing(const Operand *out, int64_t n) {
     switch (out->dtype) {
     case F32: max_nothing_f32(out->data, n); return;
     case F64: max_nothing_f64(out->data, n); return;
     case I32: max_nothing_i32(out->data, n); return;
+    case I64: max_nothing_i64(out->data, n); return;
+    case BOOL:
     case NDTYPES: return;
     }
 }
 
 bool kernel_max(const KernelCall *call, Error *error) {
     (void)error;
-    static PoolFn *const items[NDTYPES] = {max_items_f32, max_items_f64, max_items_i32};
-    static PoolFn *const columns[NDTYPES] = {max_columns_f32, max_columns_f64, max_columns_i32};
+    static PoolFn *const items[NDTYPES] = {max_items_f32, max_items_f64, max_items_i32, max_items_i64};
+    static PoolFn *const columns[NDTYPES] = {max_columns_f32, max_columns_f64, max_columns_i32, max_columns_i64};
     const Operand *in = &call->in[0], *out = &call->out[0];
     int64_t nout = shape_elements(&out->local), nin = shape_elements(&in->local);
     if (nin == 0) {

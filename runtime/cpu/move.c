@@ -36,6 +36,7 @@ enum { TILE = 16 };
                     for (int64_t j = c; j < c + TILE && j < columns; j++)                                                                  \
                         out[i * out_stride + j] = in[i + j * in_stride];                                                                   \
     }
+COPY(8)
 COPY(32)
 COPY(64)
 
@@ -44,6 +45,8 @@ static void copy_run(const MoveRun *run, const int64_t *offset, int64_t out_stri
     const void *in = run->in + offset[1] * run->item_bytes;
     if (run->item_bytes == 8)
         copy_run_64(out, out_stride, in, in_stride, n);
+    else if (run->item_bytes == 1)
+        copy_run_8(out, out_stride, in, in_stride, n);
     else
         copy_run_32(out, out_stride, in, in_stride, n);
 }
@@ -79,6 +82,8 @@ static void move_part(void *context, int64_t begin, int64_t end) {
         const void *from = run->in + offset[1] * run->item_bytes;
         if (run->item_bytes == 8)
             copy_plane_64(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
+        else if (run->item_bytes == 1)
+            copy_plane_8(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
         else
             copy_plane_32(to, out[last - 1], from, in[last], row, row + n, nest->size[last]);
         i += n;
@@ -212,6 +217,11 @@ bool kernel_constant(const KernelCall *call, Error *error) {
     case I32:
         for (int64_t i = 0; i < n; i++)
             ((int32_t *)out->data)[i] = (int32_t)value;
+        break;
+    case I64:
+    case BOOL:
+        for (int64_t i = 0; i < n; i++)
+            element_put(out->data, out->dtype, i, value);
         break;
     case NDTYPES:
         break;

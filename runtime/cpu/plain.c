@@ -81,7 +81,7 @@ bool reference_max(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *x = &call->in[0], *y = &call->out[0];
     for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++)
-        element_set(y, i, x->dtype == I32 ? INT32_MIN : -INFINITY);
+        element_set(y, i, -INFINITY); /* of integers the least */
     for (int64_t i = 0, n = shape_elements(&x->local); i < n; i++) {
         int64_t index[MAX_NDIM], at[MAX_FACTORS] = {0};
         index_of(&x->local, i, index);

@@ -58,3 +58,68 @@ bool reference_cross_entropy(const KernelCall *call, Error *error) {
     if (!none) element_set(y, 0, sums ? total : total / (double)shape_elements(&label->global));
     return true;
 }
+
+bool reference_embedding(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *table = &call->in[0], *index = &call->in[1], *y = &call->out[0];
+    int64_t width = table->local.dim[1];
+    for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
+        double row = element_get(index, i / width);
+        element_set(y, i, holds(table, 0, row) ? element_get(table, ((int64_t)row - table->box.begin[0]) * width + i % width) : 0);
+    }
+    return true;
+}
+
+bool reference_embedding_grad(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *dy = &call->in[0], *index = &call->in[1], *table = &call->out[0];
+    int64_t width = table->local.dim[1];
+    for (int64_t i = 0, n = shape_elements(&table->local); i < n; i++)
+        element_set(table, i, 0);
+    for (int64_t i = 0, n = shape_elements(&dy->local); i < n; i++) {
+        double row = element_get(index, i / width);
+        if (!holds(table, 0, row)) continue;
+        int64_t at = ((int64_t)row - table->box.begin[0]) * width + i % width;
+        element_set(table, at, element_get(table, at) + element_get(dy, i));
+    }
+    return true;
+}
+
+bool reference_one_hot(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *y = &call->out[0];
+    int64_t length = y->local.dim[y->local.ndim - 1];
+    for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++)
+        element_set(y, i, element_get(&call->in[0], i / length) == (double)(y->box.begin[y->local.ndim - 1] + i % length));
+    return true;
+}
+
+/* Every element is shown to the result of its row: the first true, or the first of the largest. */
+static bool first_of(const KernelCall *call, bool largest) {
+    const Operand *x = &call->in[0], *y = &call->out[0];
+    int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
+    for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
+        int64_t index[MAX_NDIM], found = INT32_MAX;
+        double most = -INFINITY;
+        index_of(&y->local, i, index);
+        for (int64_t k = 0; k < x->local.dim[axis]; k++) {
+            int64_t position = 0;
+            for (int d = 0, own = 0; d < ndim; d++)
+                position = position * x->local.dim[d] + (d == axis ? k : index[own++]);
+            double element = element_get(x, position);
+            if (largest ? element > most || found == INT32_MAX : element != 0 && found == INT32_MAX) {
+                found = x->box.begin[axis] + k;
+                most = element;
+            }
+        }
+        element_set(y, i, (double)found);
+    }
+    return true;
+}
+
+bool reference_first(const KernelCall *call, Error *error) {
+    return (void)error, first_of(call, false);
+}
+bool reference_argmax(const KernelCall *call, Error *error) {
+    return (void)error, first_of(call, true);
+}

@@ -1,4 +1,4 @@
-/* reduce: sums. Floats add up in double, integers in 64 bits, whatever the element type: the error of a long sum stays that of its last
+/* reduce: sums. Floats add up in double, integers in 64 bits (sums of i64 wrap), whatever the element type: the error of a long sum stays that of its last
  * rounding. A partial sum is over this rank's box alone; means divide by the global count, so that the partial ones add up to the mean. */
 #include <string.h>
 
@@ -33,6 +33,7 @@ enum { BLOCK = 256, LANES = 8, RUN = 1024 };
 ADD_ROW(f32, float, double)
 ADD_ROW(f64, double, double)
 ADD_ROW(i32, int32_t, int64_t)
+ADD_ROW(i64, int64_t, uint64_t) /* wraps */
 
 /* kept: the loops that the result has, tensor 0 the result and tensor 1 the operand; gone: those that it has not, tensor 0 the operand. */
 typedef struct ReduceRun {
@@ -85,11 +86,12 @@ typedef struct ReduceRun {
 REDUCE(f32, float, double, (float)(acc / run->divisor))
 REDUCE(f64, double, double, acc / run->divisor)
 REDUCE(i32, int32_t, int64_t, i32_saturate(acc / (int64_t)run->divisor)) /* divided only by replica_sum */
+REDUCE(i64, int64_t, uint64_t, (int64_t)acc / (int64_t)run->divisor)
 
 /* Sums in[0] over the dimensions that out[0] does not have and divides by divisor. nest: as nest_reduce gives it, not merged. */
 static bool reduce(const KernelCall *call, Nest *nest, double divisor) {
-    static PoolFn *const items[NDTYPES] = {reduce_items_f32, reduce_items_f64, reduce_items_i32};
-    static PoolFn *const rows[NDTYPES] = {reduce_rows_f32, reduce_rows_f64, reduce_rows_i32};
+    static PoolFn *const items[NDTYPES] = {reduce_items_f32, reduce_items_f64, reduce_items_i32, reduce_items_i64};
+    static PoolFn *const rows[NDTYPES] = {reduce_rows_f32, reduce_rows_f64, reduce_rows_i32, reduce_rows_i64};
     const Operand *in = &call->in[0], *out = &call->out[0];
     int64_t nout = shape_elements(&out->local), nin = shape_elements(&in->local);
     if (nout == 0) return true;
@@ -168,6 +170,8 @@ bool kernel_mse(const KernelCall *call, Error *error) {
         *(double *)call->out[0].data = squares_f64(x->data, target->data, n) / divisor;
         return true;
     case I32:
+    case I64:
+    case BOOL:
     case NDTYPES:
         break;
     }

@@ -19,6 +19,12 @@ void element_set(const Operand *operand, int64_t index, double value) {
     case I32:
         ((int32_t *)operand->data)[index] = value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
         return;
+    case I64: /* 2^63 itself is beyond the range */
+        ((int64_t *)operand->data)[index] = value >= 9223372036854775808.0 ? INT64_MAX : value < -9223372036854775808.0 ? INT64_MIN : (int64_t)value;
+        return;
+    case BOOL:
+        ((uint8_t *)operand->data)[index] = value != 0;
+        return;
     case NDTYPES:
         return;
     }
@@ -137,6 +143,31 @@ static double sigmoid_grad_of(const double *x, const Attr *attr) {
 static double square_grad_of(const double *x, const Attr *attr) {
     return (void)attr, 2 * x[0] * x[1];
 }
+static double less_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] < x[1];
+}
+static double less_equal_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] <= x[1];
+}
+static double greater_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] > x[1];
+}
+static double greater_equal_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] >= x[1];
+}
+static double equal_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] == x[1];
+}
+static double not_equal_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] != x[1];
+}
+static double where_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] != 0 ? x[1] : x[2];
+}
+/* element_set rounds towards 0. */
+static double cast_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0];
+}
 static double max_mask_of(const double *x, const Attr *attr) {
     return (void)attr, x[0] == x[1] ? 1 : 0;
 }
@@ -227,6 +258,14 @@ ELEMENTWISE(gelu_grad)
 ELEMENTWISE(sigmoid_grad)
 ELEMENTWISE(square_grad)
 ELEMENTWISE(max_mask)
+ELEMENTWISE(less)
+ELEMENTWISE(less_equal)
+ELEMENTWISE(greater)
+ELEMENTWISE(greater_equal)
+ELEMENTWISE(equal)
+ELEMENTWISE(not_equal)
+ELEMENTWISE(where)
+ELEMENTWISE(cast)
 ELEMENTWISE(sgd)
 ELEMENTWISE(clip)
 

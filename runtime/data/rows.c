@@ -112,7 +112,7 @@ static bool check_row(const Rows *rows, const Shape *shape, Error *error) {
 }
 
 static bool check_type(const Rows *rows, Error *error) {
-    if (stored_is_integer(rows->stored) || rows->file.dtype == F32 || rows->file.dtype == F64) return true;
+    if (stored_is_integer(rows->stored) || dtype_is_float(rows->file.dtype)) return true;
     char text[128];
     snprintf(text, sizeof text, "holds %s, and the input is %s", stored_name[rows->stored.kind], dtype_name[rows->file.dtype]);
     return rows_fail(rows, error, text);
@@ -405,11 +405,14 @@ bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Erro
     if (n == 0) return true;
     const unsigned char *from = part_bytes(rows, row, first * bytes, n * bytes, error);
     if (!from) return false;
-    bool integers = rows->file.dtype != F32 && rows->file.dtype != F64;
+    DType dtype = rows->file.dtype;
+    bool integers = !dtype_is_float(dtype);
+    /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
+    const double most = dtype == BOOL ? 1 : dtype == I64 ? 9223372036854774784.0 : INT32_MAX, least = dtype == BOOL ? 0 : dtype == I64 ? (double)INT64_MIN : INT32_MIN;
     for (int64_t i = 0; i < n; i++) {
         double value = text ? ((const double *)(const void *)from)[i] : stored_element(from + i * bytes, rows->stored);
         if (rows->file.range > 0 && !(value >= 0 && value < (double)rows->file.range && value == floor(value))) return out_of_range(rows, row, value, error);
-        if (integers && !(value >= INT32_MIN && value <= INT32_MAX && value == floor(value))) {
+        if (integers && !(value >= least && value <= most && value == floor(value))) {
             char words[120];
             snprintf(words, sizeof words, "row %lld holds %g, which is no %s", (long long)row, value, dtype_name[rows->file.dtype]);
             return rows_fail(rows, error, words);

@@ -5,6 +5,7 @@
  * of (seed, input, r, i), and no row comes twice.
  *
  * A batch that changes from step to step is prepared by a thread while the step before it runs. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +110,7 @@ double data_bytes(const Graph *graph) {
 }
 
 static Stored stored_of(const char *name) {
-    Stored stored = {STORED_F32, false};
+    Stored stored = {name && strcmp(name, "bool") == 0 ? STORED_U8 : STORED_F32, false};
     for (int k = 0; name && k < NSTORED; k++)
         if (strcmp(stored_name[k], name) == 0) stored.kind = (StoredKind)k;
     return stored;
@@ -294,12 +295,15 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
     const Settings *settings = &data->graph->settings;
     uint64_t key = random_key((uint64_t)settings->data_seed, in->name);
     uint64_t row = (uint64_t)(step * input_batch(in) + place), elements = 1;
+    int64_t range = in->type.dtype == BOOL ? 2 : dtype_is_float(in->type.dtype) ? 0 : input_range(data->graph, input);
     (void)error;
     for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
         elements *= (uint64_t)in->type.shape.dim[d];
     for (int64_t i = 0; i < n; i++) {
         uint64_t index = row * elements + (uint64_t)(first + i);
-        element_put(to, in->type.dtype, i, settings->data == DATA_NORMAL ? random_normal(key, index) : random_uniform(key, index));
+        /* Integers are as likely as each other, in the range of what they are an index of. */
+        double number = settings->data == DATA_NORMAL && range == 0 ? random_normal(key, index) : random_uniform(key, index);
+        element_put(to, in->type.dtype, i, range > 0 ? floor(number * (double)range) : number);
     }
     return true;
 }

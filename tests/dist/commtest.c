@@ -38,7 +38,7 @@ static void sweep_one(void *context, const Case *c) {
     if ((uint64_t)(number * INT64_C(2654435761)) % 4294967296u % (uint64_t)sweep->every != 0) return;
     Case *next = &sweep->waiting[sweep->nwaiting++];
     *next = *c;
-    next->dtype = (DType)(sweep->ran % NDTYPES);
+    next->dtype = (DType)(sweep->ran % BOOL);
     next->reduction = (Reduction)(number % NREDUCTIONS);
     if (sweep->nwaiting == TOGETHER) sweep_flush(sweep);
 }
@@ -70,7 +70,7 @@ static int64_t kinds(Comm *comm, const Shape *shapes, int nshapes, int uses) {
     for (int i = 0; i < nshapes; i++) {
         Case all[NCOMMS];
         for (int k = 0; k < NCOMMS; k++) {
-            all[k] = kind_case((CommKind)k, comm->nranks, shapes[i], (DType)(k % NDTYPES));
+            all[k] = kind_case((CommKind)k, comm->nranks, shapes[i], (DType)(k % BOOL));
             must(comm, cases_run(comm, &all[k], 1, uses, (i + k) % 2 == 0, &error), &error);
         }
         must(comm, cases_run(comm, all, NCOMMS, uses, i % 2 == 0, &error), &error);

@@ -82,6 +82,11 @@ static const Case cases[] = {
     {OP_square, "4x3", {{0}}},
     {OP_pick, "4x3, 4", {{0}}},
     {OP_pick, "2x4x3, 2x4", {{0}}},
+    {OP_embedding, "5x3, 4", {{0}}},
+    {OP_embedding, "5x3, 2x6", {{0}}},
+    {OP_cast, "4x3", {{.given = true, .text = "f32"}}},
+    {OP_where, "4x3, 4x3, 4x3", {{0}}},
+    {OP_where, "4x1, 3, 4x3", {{0}}},
     {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}}},
     {OP_replicate, "4x3", {{.given = true, .i = REPLICAS}, YES}},
 };
@@ -280,6 +285,7 @@ static double binary(OpCode op, const Attr *attr, double a, double b) {
     case OP_div:
         return a / b;
     case OP_stop_gradient:
+    case OP_cast:
         return a;
     case OP_neg:
         return -a;
@@ -334,6 +340,21 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
             run_part(out, &in[i], begin, false);
     else if (op == OP_pick || op == OP_pick_grad)
         run_pick(op == OP_pick ? &in[0] : out, &in[1], op == OP_pick ? out : &in[0], op == OP_pick);
+    else if (op == OP_embedding || op == OP_embedding_grad) {
+        const Tensor *table = op == OP_embedding ? &in[0] : out, *rows = op == OP_embedding ? out : &in[0];
+        for (int64_t i = 0, width = table->shape.dim[1]; i < count(&rows->shape); i++) {
+            int64_t row = (int64_t)in[1].at[i / width];
+            if (row < 0 || row >= table->shape.dim[0]) continue;
+            if (op == OP_embedding)
+                out->at[i] = table->at[row * width + i % width];
+            else
+                out->at[row * width + i % width] += rows->at[i];
+        }
+    } else if (op == OP_where)
+        for (int64_t i = 0; i < n; i++) {
+            unravel(&out->shape, i, index);
+            out->at[i] = *aligned(&in[*aligned(&in[0], index, out->shape.ndim) != 0 ? 1 : 2], index, out->shape.ndim);
+        }
     else if (op == OP_matmul)
         run_matmul(attr, in, out);
     else if (op == OP_einsum)
@@ -443,6 +464,7 @@ static void check_gradient(const Case *c, bool hidden) {
         Input input = {.name = nin ? "b" : "a", .type = type_parse(&shapes, hidden)};
         int i = nin++;
         if (op_type(c->op, false, i) == 'i') input.type.dtype = I32;
+        if (op_type(c->op, false, i) == 'b') input.type.dtype = BOOL;
         x[i] = graph_input(&graph, graph_add_input(&graph, input));
     }
     Attr attr[MAX_ATTRS] = {c->attr[0], c->attr[1]};
@@ -483,7 +505,7 @@ static void check_gradient(const Case *c, bool hidden) {
         data[v] = arena_alloc(&arena, sizeof(double) * (size_t)n);
         if (!dtype_is_float(graph.values.at[v].type.dtype)) { /* indices: one in four means nothing */
             for (int64_t k = 0; k < n; k++)
-                data[v][k] = (double)((k * 7 + 2) % (graph.nodes.at[node].rule->index_range + 1));
+                data[v][k] = (double)((k * 7 + 2) % (graph.values.at[v].type.dtype == BOOL ? 2 : graph.nodes.at[node].rule->index_range + 1));
         } else if (graph.nodes.at[graph.values.at[v].node].op != OP_constant)
             fill(data[v], n, c->op == OP_log || c->op == OP_sqrt || c->op == OP_rsqrt, &seed);
     }
@@ -534,7 +556,7 @@ Test(adjoint, every_operator_with_an_adjoint_is_checked) {
 }
 
 Test(adjoint, the_users_differentiable_operators_have_an_adjoint_or_an_expansion) {
-    static const OpCode without[] = {OP_stop_gradient};
+    static const OpCode without[] = {OP_stop_gradient, OP_less, OP_less_equal, OP_greater, OP_greater_equal, OP_equal, OP_not_equal, OP_first, OP_one_hot};
     for (int op = 0; op < NOPS; op++) {
         bool differentiable = op_table[op].op_class == OP_CLASS_USER;
         for (size_t i = 0; i < sizeof without / sizeof *without; i++)

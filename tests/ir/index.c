@@ -47,6 +47,35 @@ Test(index, pick_contracts_the_dimension_that_is_looked_up) {
     expect(OP_pick_grad, TYPES(T(F64, 4), T(I32, 4)), NUMBER(0), "classes is 0, must be at least 1");
 }
 
+Test(index, tables_contract_their_rows) {
+    expect(OP_embedding, TYPES(T(F32, 8, 6), T(I64, 4, 3)), NULL, "[8:0 6:1], [4:2 3:3] -> f32[4:2 3:3 6:1] of 8");
+    expect(OP_embedding_grad, TYPES(T(F32, 4, 3, 6), T(I32, 4, 3)), NUMBER(8), "[4:0 3:1 6:2], [4:0 3:1] -> f32[8:3 6:2] of 8");
+    expect(OP_embedding, TYPES(T(F32, 8), T(I32, 4)), NULL, "%0 has 1 dimension, a table of rows has 2");
+    expect(OP_embedding_grad, TYPES(T(F32, 4, 3, 6), T(I32, 3, 4)), NUMBER(8), "%1 is no index of the rows of %0");
+    expect(OP_one_hot, TYPES(T(I32, 4)), NUMBER(8), "[4:0] -> f32[4:0 8:1] of 8");
+    expect(OP_one_hot, TYPES(T(I32, 4)), ((Attr[MAX_ATTRS]){{.given = true, .i = 8}, {.given = true, .text = "i64"}}), "[4:0] -> i64[4:0 8:1] of 8");
+    expect(OP_one_hot, TYPES(T(I32, 4)), NULL, "depth is missing");
+}
+
+Test(index, places_lack_the_axis) {
+    expect(OP_first, TYPES(T(BOOL, 4, 6, 3)), NUMBER(-2), "[4:0 6:1 3:2] -> i32[4:0 3:2]");
+    expect(OP_argmax, TYPES(T(F64, 4, 6)), NULL, "[4:0 6:1] -> i32[4:0]");
+    expect(OP_argmax, TYPES(T(F64, 4, 6)), NUMBER(2), "axis 2 is out of range: %0 has 2 dimensions");
+    expect(OP_first, TYPES(T(F32, 4)), NULL, "%0 is f32, x of first must be bool");
+}
+
+Test(index, element_types_are_those_of_the_row) {
+    expect(OP_less, TYPES(T(I64, 4), T(I64, 4)), NULL, "[4:0], [4:0] -> bool[4:0]");
+    expect(OP_less, TYPES(T(BOOL, 4), T(BOOL, 4)), NULL, "%0 is bool, less takes f32 or f64 or i32 or i64");
+    expect(OP_equal, TYPES(T(BOOL, 4), T(BOOL, 4)), NULL, "[4:0], [4:0] -> bool[4:0]");
+    expect(OP_where, TYPES(T(BOOL, 4, 1), T(F32, 3), T(F32, 4, 3)), NULL, "[4:0 1], [3:1], [4:0 3:1] -> f32[4:0 3:1]");
+    expect(OP_where, TYPES(T(F32, 4), T(F32, 4), T(F32, 4)), NULL, "%0 is f32, cond of where must be bool");
+    expect(OP_where, TYPES(T(BOOL, 4), T(F32, 4), T(F64, 4)), NULL, "operand types differ: %1 is f32, %2 is f64");
+    expect(OP_cast, TYPES(T(F32, 4)), WORD("bool"), "[4:0] -> bool[4:0]");
+    expect(OP_cast, TYPES(T(F32, 4)), WORD("f16"), "to is f32 or f64 or i32 or i64 or bool, not f16");
+    expect(OP_cast, TYPES(T(F32, 4)), NULL, "to is missing");
+}
+
 Test(index, cross_entropy_reduces_or_leaves_the_rows) {
     TensorType in[] = {T(F32, 8, 6), T(I32, 8)};
     expect(OP_cross_entropy, in, 2, NULL, "[8:0 6:1], [8:0] -> f32[] of 6");
@@ -58,9 +87,9 @@ Test(index, cross_entropy_reduces_or_leaves_the_rows) {
 }
 
 Test(index, an_index_is_an_integer_and_what_it_is_for_is_not) {
-    expect(OP_pick, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, index of pick must be i32");
+    expect(OP_pick, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, index of pick must be i32 or i64");
     expect(OP_pick, TYPES(T(I32, 8, 6), T(I32, 8)), NULL, "%0 is i32, pick takes f32 or f64");
-    expect(OP_cross_entropy, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, label of cross_entropy must be i32");
+    expect(OP_cross_entropy, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, label of cross_entropy must be i32 or i64");
 }
 
 /* The least range of all uses, also of elements that were moved first. */

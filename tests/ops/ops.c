@@ -54,6 +54,15 @@ static const Variant variants[] = {
     {OP_softmax, ", axis = 1", "4x6x3"},
     {OP_mse, "", "8x6, 8x6; 7x5, 7x5"},
     {OP_mse, ", reduction = sum", "8x6, 8x6; 7x5, 7x5"},
+    {OP_cast, ", to = f64", NULL},
+    {OP_cast, ", to = i64", "8x6"},
+    {OP_cast, ", to = bool", "7x5"},
+    {OP_first, "", NULL},
+    {OP_first, ", axis = 0", "8x6; 7x5"},
+    {OP_argmax, "", NULL},
+    {OP_argmax, ", axis = 0", "8x6; 7x5"},
+    {OP_one_hot, ", depth = 5, to = f64", NULL},
+    {OP_one_hot, ", depth = 6, to = i64", "8"},
     {OP_cross_entropy, "", NULL},
     {OP_cross_entropy, ", reduction = sum", "8x6, 8; 7x5, 7"},
     {OP_cross_entropy, ", reduction = none", "8x6, 8; 7x5, 7"},
@@ -90,17 +99,19 @@ static int count_results(OpCode op, const char *attrs) {
 }
 
 /* What the operator takes indices of. */
-static int64_t index_range(OpCode op, const Shape *shapes, int n) {
+static int64_t index_range(OpCode op, const char *attrs, const Shape *shapes, int n) {
+    const char *depth = strstr(attrs, "depth = ");
+    Attr attr[MAX_ATTRS] = {{.given = depth != NULL, .i = depth ? atoi(depth + strlen("depth = ")) : 0}};
     TensorType in[MAX_IN];
     Rule rule;
     for (int i = 0; i < n; i++)
         in[i] = (TensorType){.dtype = op_type(op, false, i) == 'i' ? I32 : F64, .shape = shapes[i]};
-    cr_assert(rule_infer(op, in, n, NULL, &rule, NULL), "%s", op_table[op].name);
+    cr_assert(rule_infer(op, in, n, attr, &rule, NULL), "%s", op_table[op].name);
     return rule.index_range;
 }
 
 /* The rest of a declaration: "[2, 3] = [[0, 3, 1], [4, 2, 5]];", indices below range. */
-static void indices_text(Text *text, const Shape *shape, int64_t range) {
+static void integers_text(Text *text, const Shape *shape, int64_t range) {
     if (shape->ndim > 0) shape_print(text, shape);
     text_printf(text, " = ");
     for (int64_t i = 0, n = shape_elements(shape); i < n; i++) {
@@ -116,6 +127,12 @@ static void indices_text(Text *text, const Shape *shape, int64_t range) {
     text_printf(text, ";\n");
 }
 
+/* Whether its result is one of the net's reals: what its types say, and the attribute to. */
+static bool gives_reals(OpCode op, const char *attrs) {
+    char letter = op_type(op, true, 0);
+    return letter == 't' || (letter == 'a' && strstr(attrs, "to = f64"));
+}
+
 /* The net around an operator; shard: " shard (...)" or "". Operands away from the kinks and poles of log, sqrt, div. A composite has no
  * strategy of its own: what computes its first operand has it, and mode auto carries it on. */
 static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, const char *shard) {
@@ -124,9 +141,10 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
     text_printf(text, "net t() {\n");
     for (int i = 0; i <= n; i++) {
         const Shape *shape = i < n ? &shapes[i] : result;
-        if (i < n && op_type(op, false, i) == 'i') {
-            text_printf(text, "const %c : i32", 'a' + i);
-            indices_text(text, shape, index_range(op, shapes, n));
+        char letter = i < n ? op_type(op, false, i) : 't';
+        if (letter != 't') {
+            text_printf(text, "const %c : %s", 'a' + i, letter == 'b' ? "bool" : i ? "i32" : "i64");
+            integers_text(text, shape, letter == 'b' ? 2 : index_range(op, attrs, shapes, n));
             continue;
         }
         text_printf(text, "param %c : f64", i < n ? 'a' + i : 'r');
@@ -141,7 +159,7 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
     text_printf(text, " = %s(%c", op_table[op].name, composite ? 'h' : 'a');
     for (int i = 1; i < n; i++)
         text_printf(text, ", %c", 'a' + i);
-    text_printf(text, "%s)%s;\nloss sum(y * r)", attrs, composite ? "" : shard);
+    text_printf(text, "%s)%s;\nloss sum(%s * r)", attrs, composite ? "" : shard, gives_reals(op, attrs) ? "y" : "cast(y, to = f64)");
     for (int o = 1; o < nresults - (nresults > 2); o++)
         text_printf(text, " + sum(y%d * y%d)", o, o);
     text_printf(text, ";\n}\n");

@@ -18,6 +18,11 @@ Test(proof_adjoints, every_operator_with_an_adjoint_is_its_derivatives) {
         char why[512];
         int n = 0;
         if (!op_table[trials[i].op].adjoint) continue;
+        TrialGraph graph;
+        trial_open(&graph, &trials[i], F32);
+        bool real = dtype_is_float(graph.graph.values.at[graph.node->out[0]].type.dtype);
+        trial_close(&graph);
+        if (!real) continue;
         cr_expect(check(&trials[i], &n, why), "trial %d, %s", i, why);
         cr_expect_eq(n, 1);
         tried[trials[i].op] = true;

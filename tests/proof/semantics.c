@@ -72,6 +72,7 @@ static void run_kernel(KernelFn *kernel, const KernelCall *call, const Trial *tr
 static double draw(const Trial *trial, int operand, uint64_t *random) {
     static const double powers[] = {1, -1, 2, -2, 4};
     bool divides = trial->inverted && operand == (trial->op == OP_div);
+    if (trial_type(trial, operand, F64) == BOOL) return (double)(trial_random(random) % 3 == 0);
     return divides ? powers[trial_random(random) % 5] : (double)(trial_random(random) % 9) - 4;
 }
 
@@ -246,9 +247,9 @@ Test(proof_semantics, shares_of_a_sum_add_up) {
                     Fe own = part.out[0].at[e];
                     if (p == 0)
                         sum[e] = own;
-                    else if (trials[i].op != OP_max)
+                    else if (op_table[trials[i].op].reduction == REDUCE_SUM)
                         sum[e] = fe_add(sum[e], own);
-                    else if (fe_signed(own) > fe_signed(sum[e]))
+                    else if (trials[i].op == OP_max ? fe_signed(own) > fe_signed(sum[e]) : fe_signed(own) < fe_signed(sum[e]))
                         sum[e] = own;
                 }
                 tensors_free(&t, &part);

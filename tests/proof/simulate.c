@@ -50,6 +50,8 @@ static uint32_t element_read(const unsigned char *bytes, DType dtype, int64_t i)
     uint32_t narrow;
     if (dtype_bytes[dtype] == 8) {
         memcpy(&wide, bytes + 8 * i, 8);
+    } else if (dtype_bytes[dtype] == 1) {
+        return bytes[i] <= 1 ? bytes[i] : SIM_POISON;
     } else {
         memcpy(&narrow, bytes + 4 * i, 4);
         wide = narrow;
@@ -60,6 +62,7 @@ static uint32_t element_read(const unsigned char *bytes, DType dtype, int64_t i)
 static void element_write(unsigned char *bytes, DType dtype, int64_t i, uint32_t number) {
     uint64_t wide = number == SIM_POISON ? UINT64_MAX : number;
     if (dtype_bytes[dtype] == 8) memcpy(bytes + 8 * i, &wide, 8);
+    else if (dtype_bytes[dtype] == 1) bytes[i] = number > 1 ? 0xff : (unsigned char)number;
     else memcpy(bytes + 4 * i, &number, 4);
 }
 
@@ -99,6 +102,7 @@ static int64_t local_index(const SimTensor *tensor, int64_t whole) {
 static uint32_t leaf_element(const Graph *graph, const Node *node, uint64_t key, int64_t whole) {
     if (node->op == OP_constant) return simulate_number(node->data ? node->data[whole] : node->attr[0].f);
     /* An index means something in its range. */
+    if (node->op == OP_input && graph->values.at[node->out[0]].type.dtype == BOOL) return (uint32_t)(simulate_mix(key + (uint64_t)whole) % 2);
     int64_t range = node->op == OP_input && !dtype_is_float(graph->values.at[node->out[0]].type.dtype) ? graph_index_range(graph, node->out[0]) : 0;
     return (uint32_t)(simulate_mix(key + (uint64_t)whole) % (range > 0 ? (uint64_t)range : SIM_PRIME));
 }

@@ -67,19 +67,20 @@ static bool fault(char *why, size_t n, const char *text) {
 
 /* ---------------------------------------------------------------- elementwise */
 
-typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, LOOKUP } Way;
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, LOOKUP, TABLE, PLACE } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
     [OP_add] = ELEMENT, [OP_sub] = ELEMENT, [OP_mul] = ELEMENT, [OP_div] = ELEMENT, [OP_neg] = ELEMENT, [OP_relu] = ELEMENT, [OP_tanh] = ELEMENT,
     [OP_exp] = ELEMENT, [OP_log] = ELEMENT, [OP_sqrt] = ELEMENT, [OP_rsqrt] = ELEMENT, [OP_square] = ELEMENT, [OP_sigmoid] = ELEMENT, [OP_gelu] = ELEMENT,
     [OP_silu] = ELEMENT, [OP_relu_grad] = ELEMENT, [OP_tanh_grad] = ELEMENT, [OP_sqrt_grad] = ELEMENT, [OP_rsqrt_grad] = ELEMENT,
     [OP_sigmoid_grad] = ELEMENT, [OP_square_grad] = ELEMENT, [OP_gelu_grad] = ELEMENT, [OP_silu_grad] = ELEMENT, [OP_max_mask] = ELEMENT,
-    [OP_stop_gradient] = ELEMENT, [OP_sgd] = ELEMENT, [OP_momentum] = ELEMENT, [OP_adam] = ELEMENT, [OP_adamw] = ELEMENT, [OP_clip] = ELEMENT, [OP_sum_squares] = PRODUCT, [OP_write] = ELEMENT,
+    [OP_stop_gradient] = ELEMENT, [OP_cast] = ELEMENT, [OP_where] = ELEMENT, [OP_less] = ELEMENT, [OP_less_equal] = ELEMENT,
+    [OP_greater] = ELEMENT, [OP_greater_equal] = ELEMENT, [OP_equal] = ELEMENT, [OP_not_equal] = ELEMENT, [OP_sgd] = ELEMENT, [OP_momentum] = ELEMENT, [OP_adam] = ELEMENT, [OP_adamw] = ELEMENT, [OP_clip] = ELEMENT, [OP_sum_squares] = PRODUCT, [OP_write] = ELEMENT,
     [OP_matmul] = PRODUCT, [OP_einsum] = PRODUCT, [OP_sum] = PRODUCT, [OP_mean] = PRODUCT, [OP_max] = PRODUCT, [OP_sum_grad] = PRODUCT,
     [OP_mean_grad] = PRODUCT, [OP_sum_to] = PRODUCT, [OP_transpose] = PRODUCT, [OP_replicate] = PRODUCT, [OP_replica_sum] = PRODUCT,
     [OP_reshape] = RESHAPE,
     [OP_slice] = CUT, [OP_slice_grad] = CUT, [OP_concat] = CUT, [OP_split] = CUT,
-    [OP_pick] = LOOKUP, [OP_pick_grad] = LOOKUP,
+    [OP_pick] = LOOKUP, [OP_pick_grad] = LOOKUP, [OP_embedding] = TABLE, [OP_embedding_grad] = TABLE, [OP_one_hot] = LOOKUP, [OP_first] = PLACE,
     [OP_softmax] = ROWS, [OP_log_softmax] = ROWS, [OP_softmax_grad] = ROWS, [OP_log_softmax_grad] = ROWS,
 };
 
@@ -88,12 +89,21 @@ bool simulate_knows(OpCode op) {
 }
 
 bool simulate_elementwise(OpCode op) {
-    return way_of[op] == ELEMENT;
+    bool changes_size = op == OP_cast || op == OP_where || op == OP_less || op == OP_less_equal || op == OP_greater || op == OP_greater_equal || op == OP_equal || op == OP_not_equal;
+    return way_of[op] == ELEMENT && !changes_size;
 }
 
 /* gelu has two forms. */
 static uint64_t function_key(const Node *node) {
     return (uint64_t)node->op + (uint64_t)NOPS * (uint64_t)node->attr[0].i;
+}
+
+static bool either_poison(const uint32_t *x) {
+    return x[0] == SIM_POISON || x[1] == SIM_POISON;
+}
+
+static int64_t ordered(uint32_t a) {
+    return a < SIM_PRIME / 2 ? (int64_t)a : (int64_t)a - (int64_t)SIM_PRIME;
 }
 
 static void element(const Node *node, const uint32_t *x, uint32_t *y) {
@@ -104,6 +114,13 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
     case OP_mul: y[0] = times(x[0], x[1]); return;
     case OP_div: y[0] = times(x[0], inverse(x[1])); return;
     case OP_neg: y[0] = negative(x[0]); return;
+    case OP_less: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) < ordered(x[1]); return;
+    case OP_less_equal: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) <= ordered(x[1]); return;
+    case OP_greater: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) > ordered(x[1]); return;
+    case OP_greater_equal: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) >= ordered(x[1]); return;
+    case OP_equal: y[0] = either_poison(x) ? SIM_POISON : x[0] == x[1]; return;
+    case OP_not_equal: y[0] = either_poison(x) ? SIM_POISON : x[0] != x[1]; return;
+    case OP_where: y[0] = x[0] == SIM_POISON ? SIM_POISON : x[0] ? x[1] : x[2]; return;
     case OP_relu: y[0] = x[0] == SIM_POISON || positive(x[0]) ? x[0] : 0; return;
     case OP_square: y[0] = times(x[0], x[0]); return;
     case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_rsqrt: case OP_sigmoid: case OP_silu: case OP_gelu:
@@ -415,6 +432,50 @@ static bool lookup(const Node *node, const SimTensor *in, SimTensor *out, char *
     return true;
 }
 
+/* For each index the row of the table with that number, or the other way round added to it; rows that are elsewhere count for nothing. */
+static bool table_rows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    bool back = node->op == OP_embedding_grad;
+    const SimTensor *table = back ? &out[0] : &in[0], *rows = back ? &in[0] : &out[0], *index = &in[1];
+    int64_t width = table->local.dim[1], indices = shape_elements(&index->local);
+    if (shape_elements(&rows->local) != indices * width) return fault(why, n, "not a row for each index");
+    for (int64_t e = 0, count = back ? shape_elements(&table->local) : indices * width; e < count; e++) out->at[e] = 0;
+    for (int64_t i = 0; i < indices; i++)
+        for (int64_t r = 0; r < table->local.dim[0]; r++)
+            for (int64_t k = 0; k < width && (index->at[i] == SIM_POISON || index->at[i] == table->begin[0] + r); k++) {
+                uint32_t *entry = &table->at[r * width + k], *own = &rows->at[i * width + k];
+                if (index->at[i] == SIM_POISON) *(back ? entry : own) = SIM_POISON;
+                else if (back) *entry = plus(*entry, *own);
+                else *own = *entry;
+            }
+    return true;
+}
+
+static bool one_hot(const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    int64_t length = out->local.dim[out->local.ndim - 1];
+    if (shape_elements(&out->local) != shape_elements(&in->local) * length) return fault(why, n, "not a row for each index");
+    for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++) {
+        uint32_t index = in->at[e / length];
+        out->at[e] = index == SIM_POISON ? SIM_POISON : index == out->begin[out->local.ndim - 1] + e % length;
+    }
+    return true;
+}
+
+/* The least index of what is not zero along the axis; 2^31 - 1 is 0 here, and no index: the number before it stands for none. */
+static bool place(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    int ndim = in->local.ndim, axis = (int)(!node->attr[0].given ? ndim - 1 : node->attr[0].i < 0 ? node->attr[0].i + ndim : node->attr[0].i);
+    int64_t inner = 1, length = in->local.dim[axis];
+    for (int d = axis + 1; d < ndim; d++) inner *= in->local.dim[d];
+    if (length > 0 && shape_elements(&in->local) != shape_elements(&out->local) * length) return fault(why, n, "not a result for each row");
+    for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++) {
+        out->at[e] = SIM_PRIME - 1;
+        for (int64_t k = length - 1; k >= 0; k--) {
+            uint32_t x = in->at[(e / inner * length + k) * inner + e % inner];
+            if (x != 0) out->at[e] = x == SIM_POISON ? SIM_POISON : (uint32_t)(in->begin[axis] + k);
+        }
+    }
+    return true;
+}
+
 /* ---------------------------------------------------------------- one slice of the hidden dimension at a time */
 
 static void slice_of(SimTensor *tensor, int64_t slice) {
@@ -438,7 +499,9 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
     case PRODUCT: return sum_of_products(node, in, out, why, n);
     case CUT: return cutting(node, in, out, why, n);
     case ROWS: return rows(node, in, out, why, n);
-    case LOOKUP: return lookup(node, in, out, why, n);
+    case LOOKUP: return node->op == OP_one_hot ? one_hot(in, out, why, n) : lookup(node, in, out, why, n);
+    case TABLE: return table_rows(node, in, out, why, n);
+    case PLACE: return place(node, in, out, why, n);
     case RESHAPE:
         if (shape_elements(&in[0].local) != count) return fault(why, n, "a reshape to another number of elements");
         memcpy(out->at, in[0].at, (size_t)count * sizeof *out->at);

@@ -1,6 +1,7 @@
 /* Derivatives along directions: against differences, which are exact for polynomials of degree 2, and against what defines the others. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/proof/trials.h"
 
@@ -87,7 +88,7 @@ Test(proof_tangent, polynomials_have_the_derivative_that_differences_have) {
     int tried = 0;
     for (int i = 0; i < ntrials; i++) {
         OpCode op = trials[i].op;
-        if (!op_table[op].adjoint || trials[i].hashed || op == OP_div || op == OP_max) continue;
+        if (!op_table[op].adjoint || trials[i].hashed || op == OP_div || op == OP_max || (op == OP_cast && strcmp(trials[i].attr[0].text, "f32") != 0)) continue;
         int nstill = trials[i].nin > 1 ? trials[i].nin : 0;
         for (int still = -1; still < nstill; still++) {
             Setting s;

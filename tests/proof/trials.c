@@ -64,6 +64,25 @@ const Trial trials[] = {
     {.op = OP_pick, .nin = 2, .in = {S(5), {0}}},
     {.op = OP_pick_grad, .nin = 2, .in = {S(7), S(7)}, .attr = {INT(5)}},
     {.op = OP_pick_grad, .nin = 2, .in = {S(4, 6), S(4, 6)}, .attr = {INT(3)}, .hidden = true},
+    {.op = OP_cast, .nin = 1, .in = {S(7, 5)}, .attr = {TEXT("f32")}},
+    {.op = OP_cast, .nin = 1, .in = {S(7, 5)}, .attr = {TEXT("bool")}},
+    {.op = OP_cast, .nin = 1, .in = {S(7, 5)}, .attr = {TEXT("i64")}, .hashed = true},
+    {.op = OP_less, .nin = 2, .in = {S(8, 6), S(6)}},
+    {.op = OP_less_equal, .nin = 2, .in = {S(8, 6), S(8, 1)}},
+    {.op = OP_greater, .nin = 2, .in = {S(8, 6), S(8, 6)}},
+    {.op = OP_greater_equal, .nin = 2, .in = {S(3, 6), S(3, 6)}, .hidden = true},
+    {.op = OP_equal, .nin = 2, .in = {S(7, 5), S(7, 5)}},
+    {.op = OP_not_equal, .nin = 2, .in = {S(7, 5), S(7, 5)}},
+    {.op = OP_where, .nin = 3, .in = {S(8, 1), S(6), S(8, 6)}},
+    {.op = OP_where, .nin = 3, .in = {S(3, 8, 6), S(3, 8, 6), S(3, 6)}, .hidden = true},
+    {.op = OP_first, .nin = 1, .in = {S(4, 6, 3)}, .attr = {INT(1)}},
+    {.op = OP_first, .nin = 1, .in = {S(4, 6)}, .hidden = true},
+    {.op = OP_one_hot, .nin = 1, .in = {S(7)}, .attr = {INT(5)}},
+    {.op = OP_one_hot, .nin = 1, .in = {S(3, 4)}, .attr = {INT(5), TEXT("i32")}, .hidden = true},
+    {.op = OP_embedding, .nin = 2, .in = {S(7, 5), S(4, 3)}},
+    {.op = OP_embedding, .nin = 2, .in = {S(3, 7, 5), S(3, 4)}, .hidden = true},
+    {.op = OP_embedding_grad, .nin = 2, .in = {S(4, 3, 5), S(4, 3)}, .attr = {INT(7)}},
+    {.op = OP_embedding_grad, .nin = 2, .in = {S(3, 4, 5), S(3, 4)}, .attr = {INT(7)}, .hidden = true},
     {.op = OP_replicate, .nin = 1, .in = {S(4, 6)}, .attr = {INT(5)}},
     {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .hidden = true},
     {.op = OP_replica_sum, .nin = 1, .in = {S(5, 4, 6)}, .attr = {INT(1)}, .hidden = true},
@@ -102,7 +121,8 @@ const Trial trials[] = {
 const int ntrials = sizeof trials / sizeof *trials;
 
 DType trial_type(const Trial *trial, int operand, DType dtype) {
-    return op_type(trial->op, false, operand) == 'i' ? I32 : dtype;
+    char letter = op_type(trial->op, false, operand);
+    return letter == 'i' ? (operand == 0 ? I64 : I32) : letter == 'b' ? BOOL : dtype;
 }
 
 void trial_open(TrialGraph *t, const Trial *trial, DType dtype) {

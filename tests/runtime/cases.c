@@ -224,6 +224,12 @@ static void value_set(void *data, DType dtype, int64_t at, double value) {
     case I32:
         ((int32_t *)data)[at] = (int32_t)value;
         break;
+    case I64:
+        ((int64_t *)data)[at] = (int64_t)value;
+        break;
+    case BOOL:
+        ((uint8_t *)data)[at] = value != 0;
+        break;
     case NDTYPES:
         break;
     }
@@ -237,6 +243,10 @@ static double value_get(const void *data, DType dtype, int64_t at) {
         return ((const double *)data)[at];
     case I32:
         return ((const int32_t *)data)[at];
+    case I64:
+        return (double)((const int64_t *)data)[at];
+    case BOOL:
+        return ((const uint8_t *)data)[at];
     case NDTYPES:
         break;
     }

@@ -16,16 +16,11 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 */
 }
 
 static double get(const Operand *o, int64_t i) {
-    return o->dtype == F32 ? (double)((float *)o->data)[i] : o->dtype == F64 ? ((double *)o->data)[i] : (double)((int32_t *)o->data)[i];
+    return element_at(o->data, o->dtype, i);
 }
 
 static void put(const Operand *o, int64_t i, double value) {
-    if (o->dtype == F32)
-        ((float *)o->data)[i] = (float)value;
-    else if (o->dtype == F64)
-        ((double *)o->data)[i] = value;
-    else
-        ((int32_t *)o->data)[i] = (int32_t)value;
+    element_put(o->data, o->dtype, i, value);
 }
 
 /* One operator on operands of these shapes. whole: the boxes are the tensors; else each factor's box is a part of it. */
@@ -53,12 +48,18 @@ static void operand_of(Operand *o, const TensorType *type, const Rule *rule, con
     o->data = malloc((size_t)(n > 0 ? n : 1) * 8);
 }
 
+/* Indices are i32 or i64 in turn. */
+static DType operand_type(const Trial *t, int i) {
+    char letter = op_type(t->op, false, i);
+    return letter == 'i' ? (t->dtype == F32 ? I32 : I64) : letter == 'b' ? BOOL : t->dtype;
+}
+
 static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random) {
     TensorType types[MAX_IN];
     Rule rule;
     RuleError failure;
     for (int i = 0; i < t->nin; i++)
-        types[i] = (TensorType){op_type(t->op, false, i) == 'i' ? I32 : t->dtype, t->hidden && i == 0, t->in[i]};
+        types[i] = (TensorType){operand_type(t, i), t->hidden && i == 0, t->in[i]};
     cr_assert(rule_infer(t->op, types, t->nin, t->attr, &rule, &failure), "%s: %s", op_table[t->op].name, failure.text);
 
     int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
@@ -75,7 +76,8 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
         operand_of(&fast.in[i], &types[i], &rule, rule.in[i], begin, end);
         for (int64_t k = 0, n = shape_elements(&fast.in[i].local); k < n; k++) {
             double value = (double)(int64_t)(next_random(random) % 2000) / 1000 - (t->positive ? -0.01 : 1);
-            put(&fast.in[i], k, fast.in[i].dtype == I32 ? floor(value * 50) : value);
+            bool integer = !dtype_is_float(fast.in[i].dtype), coarse = t->op == OP_equal || t->op == OP_not_equal || t->op == OP_less_equal || t->op == OP_first;
+            put(&fast.in[i], k, coarse ? floor(value * 1.5) : integer ? floor(value * 50) : value);
         }
     }
     KernelCall plain = fast;
@@ -274,6 +276,49 @@ Test(kernels, lookups_equal_the_plain_ones) {
     check(&(Trial){.op = OP_pick_grad, .nin = 2, .in = {SHAPE(8), SHAPE(8)}, .attr = {{.given = true, .i = 6}}});
     check(&(Trial){.op = OP_pick_grad, .nin = 2, .in = {SHAPE(200, 100), SHAPE(200, 100)}, .attr = {{.given = true, .i = 9}}});
     check(&(Trial){.op = OP_stop_gradient, .nin = 1, .in = {SHAPE(200, 100)}});
+    check(&(Trial){.op = OP_embedding, .nin = 2, .in = {SHAPE(40, 6), SHAPE(8)}});
+    check(&(Trial){.op = OP_embedding, .nin = 2, .in = {SHAPE(40, 33), SHAPE(70, 30)}});
+    check(&(Trial){.op = OP_embedding, .nin = 2, .in = {SHAPE(4, 3), scalar}});
+    check(&(Trial){.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(8, 6), SHAPE(8)}, .attr = {{.given = true, .i = 40}}});
+    check(&(Trial){.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(70, 30, 33), SHAPE(70, 30)}, .attr = {{.given = true, .i = 40}}});
+    check(&(Trial){.op = OP_first, .nin = 1, .in = {SHAPE(9, 40, 7)}, .attr = {{.given = true, .i = 1}}});
+    check(&(Trial){.op = OP_first, .nin = 1, .in = {SHAPE(9, 40)}});
+    check(&(Trial){.op = OP_argmax, .nin = 1, .in = {SHAPE(9, 40)}});
+    for (int to = 0; to < NDTYPES; to++)
+        check(&(Trial){.op = OP_one_hot, .nin = 1, .in = {SHAPE(9, 40)}, .attr = {{.given = true, .i = 30}, {.given = true, .text = dtype_name[to]}}});
+}
+
+Test(kernels, selections_equal_the_plain_ones) {
+    const OpCode ops[] = {OP_less, OP_less_equal, OP_greater, OP_greater_equal, OP_equal, OP_not_equal};
+    const Shape x[][2] = {{SHAPE(8, 6), SHAPE(8, 6)}, {SHAPE(8, 6), SHAPE(6)}, {SHAPE(8, 1), SHAPE(1, 6)}, {scalar, scalar}, {SHAPE(300, 200), SHAPE(300, 200)}};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (size_t s = 0; s < sizeof x / sizeof *x; s++)
+            check(&(Trial){.op = ops[i], .nin = 2, .in = {x[s][0], x[s][1]}});
+    check(&(Trial){.op = OP_where, .nin = 3, .in = {SHAPE(8, 6), SHAPE(8, 6), SHAPE(8, 6)}});
+    check(&(Trial){.op = OP_where, .nin = 3, .in = {SHAPE(8, 1), SHAPE(6), scalar}});
+    check(&(Trial){.op = OP_where, .nin = 3, .in = {SHAPE(200), SHAPE(300, 200), SHAPE(300, 1)}});
+    for (int to = 0; to < NDTYPES; to++)
+        check(&(Trial){.op = OP_cast, .nin = 1, .in = {SHAPE(301, 70)}, .attr = {{.given = true, .text = dtype_name[to]}}});
+}
+
+Test(kernels, reals_that_do_not_fit_an_integer_become_the_nearest) {
+    double x[] = {1e300, -1e300, NAN, -2.9, INFINITY};
+    int32_t y[5];
+    int64_t z[5];
+    Operand in = {x, F64, SHAPE(5), SHAPE(5), {0}}, narrow = {y, I32, SHAPE(5), SHAPE(5), {0}}, wide = {z, I64, SHAPE(5), SHAPE(5), {0}};
+    KernelCall call = {.op = OP_cast, .nin = 1, .nout = 1, .in = {in}, .out = {narrow}};
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_cast](&call, &error));
+    cr_assert(y[0] == INT32_MAX && y[1] == INT32_MIN && y[2] == 0 && y[3] == -2 && y[4] == INT32_MAX);
+    call.out[0] = wide;
+    cr_assert(backend_cpu.kernels[OP_cast](&call, &error));
+    cr_assert(z[0] == INT64_MAX && z[1] == INT64_MIN && z[2] == 0 && z[3] == -2 && z[4] == INT64_MAX);
+    /* Integers beyond 2^53 stay what they are. */
+    int64_t large[] = {(INT64_C(1) << 53) + 1, INT64_MIN};
+    call.in[0] = (Operand){large, I64, SHAPE(2), SHAPE(2), {0}};
+    call.out[0].local = call.out[0].global = SHAPE(2);
+    cr_assert(backend_cpu.kernels[OP_cast](&call, &error));
+    cr_assert(z[0] == large[0] && z[1] == large[1]);
 }
 
 /* exp(1000) is infinite. */
