@@ -63,6 +63,8 @@ static const Layout *whole_layout(Graph *g, const Shape *shape) {
 static void default_layouts(Graph *g) {
     for (int i = 0; i < g->inputs.n; i++)
         if (g->inputs.at[i].layout == NULL) g->inputs.at[i].layout = whole_layout(g, &g->inputs.at[i].type.shape);
+    for (int i = 0; i < g->inputs.n; i++)
+        if (g->inputs.at[i].micro > 0) g->inputs.at[i].layout = g->inputs.at[g->inputs.at[i].of].layout;
     for (int s = 0; s < g->states.n; s++)
         if (g->states.at[s].layout == NULL && g->states.at[s].parameter == s)
             g->states.at[s].layout = whole_layout(g, &g->states.at[s].type.shape);
@@ -127,14 +129,27 @@ static int unclipped(const Graph *g, const Node *update) {
     return maker->op == OP_clip ? maker->in[0] : gradient;
 }
 
+/* The layout that the maker of a gradient gives it, with the sums that it owes. Those of one that is added up of several which owe the same sums can be added up
+ * before they are completed: it owes them too. */
+static void owed(const Graph *g, int gradient, Layout *layout) {
+    const Value *value = &g->values.at[gradient];
+    const Node *maker = &g->nodes.at[value->node];
+    const int ndim = value->type.shape.ndim, terms = ndim + REDUCE_SUM;
+    strategy_out_layout(maker, maker->strategy, value->index, ndim, layout);
+    if (maker->op != OP_add || value->node < g->nforward || layout_is_partial(layout)) return;
+    Layout a, b;
+    owed(g, maker->in[0], &a);
+    owed(g, maker->in[1], &b);
+    const int n = layout_count(&a, terms);
+    if (a.ndim == ndim && b.ndim == ndim && n == layout_count(&b, terms) && memcmp(layout_list(&a, terms), layout_list(&b, terms), sizeof(Digit) * (size_t)n) == 0) *layout = a;
+}
+
 static const Layout *update_layout(const Compilation *c, Graph *g, const Node *update) {
     const State *state = &g->states.at[updated_state(g, update)];
     const Shape *shape = &state->type.shape;
     if (c->options->whole_updates || shape_elements(shape) * dtype_bytes[state->type.dtype] < SPLIT_UPDATE_BYTES) return state->layout;
-    const Value *gradient = &g->values.at[unclipped(g, update)];
-    const Node *maker = &g->nodes.at[gradient->node];
     Layout partial, split = *state->layout;
-    strategy_out_layout(maker, maker->strategy, gradient->index, shape->ndim, &partial);
+    owed(g, unclipped(g, update), &partial);
     int terms = partial.ndim + REDUCE_SUM, n = layout_count(&partial, terms);
     const char *why;
     if (n == 0 || !split_over(&split, shape, layout_list(&partial, terms), n) || !layout_valid(&split, g->nranks, &why)) return state->layout;
@@ -229,7 +244,8 @@ static void node_results(Compilation *c, int id) {
         strategy_out_layout(node, node->strategy, k, value->type.shape.ndim, &layout);
         value->layout = graph_layout(g, &layout, &value->type.shape);
         layout_complete(&layout, &complete);
-        const Layout *asked = k == 0 && id < g->nforward && c->propagation.out_layout != NULL ? c->propagation.out_layout[id] : NULL;
+        int like = node->micro > 0 ? node->origin : id;
+        const Layout *asked = k == 0 && like < g->nforward && c->propagation.out_layout != NULL ? c->propagation.out_layout[like] : NULL;
         c->home[node->out[k]] = graph_layout(g, asked != NULL ? asked : &complete, &value->type.shape);
     }
 }

@@ -157,7 +157,7 @@ bool eval_failed(Compilation *c); /* false; c->error says what failed in c->eval
 void warn_note_hints(Compilation *c); /* after parse */
 void warn_all(Compilation *c);        /* after assign: no-gradient, no-effect, uneven, replicated */
 
-/* ---------------------------------------------------------------- simplify.c, grad.c: on any graph */
+/* ---------------------------------------------------------------- simplify.c, grad.c, accumulate.c: on any graph */
 
 enum { SIMPLIFY_EXPAND = 1, SIMPLIFY_IDENTITIES = 2, SIMPLIFY_SHARE = 4, SIMPLIFY_DEAD = 8, SIMPLIFY_ALL = 15 };
 /* Rewrites the graph: composites into their expansion, x * 1 into x and the like, equal nodes into one, unused nodes away. Ids change. */
@@ -166,6 +166,13 @@ void graph_simplify(Graph *graph, int what);
 void graph_reserve(Graph *graph, int nnodes, int nvalues);
 /* Adds the gradient of the loss by every trainable state that it depends on, the optimizer's update of it and the writes. Sets nforward. */
 void graph_differentiate(Graph *graph);
+/* accumulate.c: which nodes depend on an input; in the graph's arena. */
+bool *graph_varies(const Graph *graph);
+/* Adds copies of the forward nodes that vary, on inputs of their own, for one more batch of a step. copy[v]: of each forward value, itself where it is
+ * shared. Their origins are the forward nodes. */
+void graph_copy_forward(Graph *graph, const bool *varies, int micro, int *copy);
+/* Gradient nodes whose origin is a copy get that one's origin. */
+void graph_origins_follow(Graph *graph);
 
 /* ---------------------------------------------------------------- reshard.c: rewriting the SPMD graph */
 

@@ -24,6 +24,7 @@ Compilation *eval_create(const Compilation *c, Graph *graph) {
         vec_push(c->arena, &diags->files, c->diags->files.at[f]);
     *e = (Compilation){.arena = c->arena, .options = options, .diags = diags, .source = c->source, .source_bytes = c->source_bytes, .graph = *graph};
     e->graph.settings.optimizer = OPTIMIZER_NONE;
+    e->graph.settings.accumulate = 0;
     e->net_hash = graph_hash(&e->graph);
     return e;
 }

@@ -10,8 +10,7 @@
 #include "compiler/compiler.h"
 
 /* Which values depend on a trainable state through operators that have a gradient. */
-static bool *active_values(const Graph *g) {
-    bool *active = arena_alloc(g->arena, (size_t)g->values.n + 1);
+static void active_values(const Graph *g, bool *active) {
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         bool on = node->op == OP_read && g->states.at[node->state].trainable;
@@ -20,14 +19,29 @@ static bool *active_values(const Graph *g) {
         for (int k = 0; k < node->nout; k++)
             active[node->out[k]] = on;
     }
-    return active;
 }
 
 /* What is known of each value's gradient: the sum of the contributions that are products, and that of the others. Where the product's contracted
  * dimension is split over ranks they are partial sums, which can be added up before they are completed, once: so they are added first. */
 typedef struct Gradients {
     int *sum, *products; /* per value, -1: none */
+    bool *active;        /* per value: depends on a trainable state */
+    int n;               /* values */
 } Gradients;
+
+/* Room for the values that the graph has by now. */
+static void gradients_grow(Graph *g, Gradients *grads) {
+    int n = g->values.n;
+    Gradients old = *grads;
+    *grads = (Gradients){arena_alloc(g->arena, sizeof *grads->sum * (size_t)(n + 1)), arena_alloc(g->arena, sizeof *grads->sum * (size_t)(n + 1)),
+                         arena_alloc(g->arena, (size_t)n + 1), n};
+    memset(grads->sum, -1, sizeof *grads->sum * (size_t)n);
+    memset(grads->products, -1, sizeof *grads->sum * (size_t)n);
+    if (old.n == 0) return;
+    memcpy(grads->sum, old.sum, sizeof *grads->sum * (size_t)old.n);
+    memcpy(grads->products, old.products, sizeof *grads->sum * (size_t)old.n);
+    memcpy(grads->active, old.active, (size_t)old.n);
+}
 
 /* A product, perhaps moved about since. */
 static bool is_product(const Graph *g, int value) {
@@ -58,16 +72,16 @@ static void complete(Graph *g, const Gradients *grads, int value) {
     if (others >= 0) accumulate(g, grads->sum, value, others);
 }
 
-static void backward(Graph *g, const bool *active, int *grad) {
-    Gradients grads = {grad, arena_alloc(g->arena, sizeof *grad * (size_t)(g->values.n + 1))};
-    memset(grads.products, -1, sizeof *grad * (size_t)(g->values.n + 1));
-    for (int n = g->nforward - 1; n >= 0; n--) {
+/* Nodes [begin, end) in reverse; with `varies`, of forward nodes those that vary, or those that do not. */
+static void backward(Graph *g, Gradients *grads, int begin, int end, const bool *varies, bool which) {
+    for (int n = end - 1; n >= begin; n--) {
         Node node = g->nodes.at[n]; /* a copy: adjoints add nodes */
         int dy[MAX_OUT], dx[MAX_IN];
         bool reached = false;
+        if (varies && varies[n] != which) continue;
         for (int k = 0; k < node.nout; k++) {
-            complete(g, &grads, node.out[k]);
-            dy[k] = active[node.out[k]] ? grad[node.out[k]] : -1;
+            complete(g, grads, node.out[k]);
+            dy[k] = grads->active[node.out[k]] ? grads->sum[node.out[k]] : -1;
             reached |= dy[k] >= 0;
         }
         if (!reached || op_table[node.op].adjoint == NULL) continue;
@@ -75,8 +89,41 @@ static void backward(Graph *g, const bool *active, int *grad) {
             dx[i] = -1;
         op_table[node.op].adjoint(g, n, dy, dx);
         for (int i = 0; i < node.nin; i++)
-            if (dx[i] >= 0 && active[node.in[i]]) accumulate(g, is_product(g, dx[i]) ? grads.products : grads.sum, node.in[i], dx[i]);
+            if (dx[i] >= 0 && grads->active[node.in[i]]) accumulate(g, is_product(g, dx[i]) ? grads->products : grads->sum, node.in[i], dx[i]);
     }
+}
+
+/* The whole net's gradients, of one batch. */
+static void backward_once(Graph *g, Gradients *grads) {
+    grads->sum[g->loss] = graph_constant(g, g->values.at[g->loss].type, NULL, 1, "d_loss", g->nodes.at[g->values.at[g->loss].node].span);
+    backward(g, grads, 0, g->nforward, NULL, false);
+}
+
+/* The mean of the losses of k batches becomes the loss, and gradients are its: forward and backward of one batch after the other, so that what the
+ * backward pass of a batch needs is gone when the next begins. What the batches share comes last: it gets the sum of their gradients. */
+static void backward_of_batches(Graph *g, Gradients *grads, int k) {
+    const bool *varies = graph_varies(g);
+    const int loss = g->loss, from = g->values.at[loss].node, part = PART_OUT + g->values.at[loss].index;
+    const Span span = g->nodes.at[from].span;
+    int *copy = arena_alloc(g->arena, sizeof *copy * (size_t)(g->values.n + 1));
+    int share = graph_constant(g, g->values.at[loss].type, NULL, 1.0 / k, "d_loss", span), sum = loss;
+    gradients_grow(g, grads);
+    grads->sum[loss] = share;
+    backward(g, grads, 0, g->nforward, varies, true);
+    for (int micro = 1; micro < k; micro++) {
+        int begin = g->nodes.n;
+        graph_copy_forward(g, varies, micro, copy);
+        int end = g->nodes.n;
+        gradients_grow(g, grads);
+        for (int n = 0; n < g->nforward; n++)
+            for (int o = 0; o < g->nodes.at[n].nout; o++)
+                grads->active[copy[g->nodes.at[n].out[o]]] = grads->active[g->nodes.at[n].out[o]];
+        sum = graph_emit_gradient(g, from, OP_add, (int[]){sum, copy[loss]}, (int[]){part, part}, 2, part, NULL, "loss_sum");
+        grads->sum[copy[loss]] = share;
+        backward(g, grads, begin, end, NULL, false);
+    }
+    backward(g, grads, 0, g->nforward, varies, false);
+    g->loss = graph_emit_gradient(g, from, OP_mul, (int[]){sum, share}, (int[]){part, part}, 2, part, NULL, "mean_loss");
 }
 
 /* ---------------------------------------------------------------- optimizers */
@@ -193,14 +240,16 @@ static int state_gradient(Graph *g, const int *grad, int state, const int *first
 void graph_differentiate(Graph *g) {
     g->nforward = g->nodes.n;
     if (g->loss < 0 || g->settings.optimizer == OPTIMIZER_NONE) return;
-    int nvalues = g->values.n, nstates = g->states.n;
-    const bool *active = active_values(g);
-    if (!active[g->loss]) return;
-    int *grad = arena_alloc(g->arena, sizeof *grad * (size_t)nvalues);
-    for (int v = 0; v < nvalues; v++)
-        grad[v] = -1;
-    grad[g->loss] = graph_constant(g, g->values.at[g->loss].type, NULL, 1, "d_loss", g->nodes.at[g->values.at[g->loss].node].span);
-    backward(g, active, grad);
+    int nstates = g->states.n;
+    Gradients grads = {0};
+    gradients_grow(g, &grads);
+    active_values(g, grads.active);
+    if (!grads.active[g->loss]) return;
+    if (g->settings.accumulate > 1 && graph_varies(g)[g->values.at[g->loss].node])
+        backward_of_batches(g, &grads, (int)g->settings.accumulate);
+    else
+        backward_once(g, &grads);
+    graph_origins_follow(g);
 
     int *first_read = arena_alloc(g->arena, sizeof *first_read * (size_t)(nstates + 1));
     int *next_read = arena_alloc(g->arena, sizeof *next_read * (size_t)(g->nforward + 1));
@@ -215,7 +264,7 @@ void graph_differentiate(Graph *g) {
     }
     int *gradient = arena_alloc(g->arena, sizeof *gradient * (size_t)(nstates + 1)), *read = arena_alloc(g->arena, sizeof *read * (size_t)(nstates + 1));
     for (int s = 0; s < nstates; s++)
-        gradient[s] = g->states.at[s].trainable ? state_gradient(g, grad, s, first_read, next_read, &read[s]) : -1;
+        gradient[s] = g->states.at[s].trainable ? state_gradient(g, grads.sum, s, first_read, next_read, &read[s]) : -1;
     if (g->settings.clip > 0) clip_gradients(g, gradient, nstates);
     for (int s = 0; s < nstates; s++)
         if (gradient[s] >= 0) update(g, s, read[s], gradient[s]);

@@ -315,6 +315,7 @@ bool data_complete(Lower *lower, const Block *block, bool steps_given);
 bool eval_optimizer(Lower *lower, const Expr *value);
 bool eval_schedule(Lower *lower, const Expr *value);
 bool eval_clip(Lower *lower, const Expr *value);
+bool eval_accumulate(Lower *lower, const Expr *value);
 
 /* ---------------------------------------------------------------- log.c */
 

@@ -116,3 +116,8 @@ bool eval_clip(Lower *lower, const Expr *value) {
     static const Builtin builtins[] = {{"norm", eval_norm}};
     return call_builtin(lower, value, "way to clip gradients", builtins, 1, "clip = norm(1.0);");
 }
+
+/* accumulate = 4; the plan has the net so many times. */
+bool eval_accumulate(Lower *lower, const Expr *value) {
+    return integer_eval(lower, value, "accumulate", 1, 256, &lower->graph->settings.accumulate);
+}

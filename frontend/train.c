@@ -68,13 +68,13 @@ static bool eval_keep(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "keep", 1, INT32_MAX, &lower->graph->settings.keep);
 }
 
-enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, CHECKPOINT, KEEP, LOG, SCHEDULE, CLIP, NTRAIN };
+enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, CHECKPOINT, KEEP, LOG, SCHEDULE, CLIP, ACCUMULATE, NTRAIN };
 const Setting train_settings[] = {
     [DATA] = {"data", eval_data},    [OPTIMIZER] = {"optimizer", eval_optimizer}, [EPOCHS] = {"epochs", eval_epochs},
     [STEPS] = {"steps", eval_steps}, [LOG_EVERY] = {"log_every", eval_log_every}, [SEED] = {"seed", eval_seed},
     [ORDER] = {"order", eval_order}, [LAST] = {"last", eval_last},
     [CHECKPOINT] = {"checkpoint", eval_checkpoint}, [KEEP] = {"keep", eval_keep}, [LOG] = {"log", eval_log},
-    [SCHEDULE] = {"schedule", eval_schedule}, [CLIP] = {"clip", eval_clip}};
+    [SCHEDULE] = {"schedule", eval_schedule}, [CLIP] = {"clip", eval_clip}, [ACCUMULATE] = {"accumulate", eval_accumulate}};
 const int ntrain_settings = NTRAIN;
 
 bool train_lower(Lower *lower, const Block *block) {

@@ -462,6 +462,7 @@ struct Node {
     const double *data;            /* op constant: elements in row-major order, or NULL: all equal to attr value */
     int state;                     /* op read, write: state id; op input: input id; else -1 */
     int version;                   /* op read: 0 before the step's write of that state, 1 after it */
+    int micro;                     /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
     CommKind comm;                 /* op convert: which; from and to are the layouts of in[0] and out[0] */
 };
 
@@ -518,6 +519,7 @@ typedef struct Input {
     const double *per_rank;        /* per_rank: replicas x elements of one, in order of the hidden dimension; else NULL */
     InputKind kind;
     DataFile file;                 /* DATA_FILES: where its rows are */
+    int micro, of;                 /* accumulate: which of the step's batches it holds, 0 the first; of others the input that holds the first */
 } Input;
 
 typedef struct Axis {
@@ -569,6 +571,7 @@ typedef struct Settings {
     double beta1, beta2, eps;      /* adam, adamw */
     double weight_decay;           /* sgd, momentum, adam: added to the gradient, times the parameter; adamw: shrinks the parameter; 0: none */
     Schedule schedule;
+    int64_t accumulate;            /* batches of a step, whose gradients are averaged; 0, 1: one */
     double clip;                   /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
     int64_t epochs, steps, log_every; /* steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
     const char *log;               /* template of the line of a loss; NULL or "": MindSpore's line */

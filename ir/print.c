@@ -259,6 +259,7 @@ static void print_optimizer(Text *text, const Settings *settings) {
         put_number(text, "end", settings->schedule.end);
     }
     if (settings->clip > 0) put_number(text, "clip", settings->clip);
+    if (settings->accumulate > 1) put_key(text, "accumulate", settings->accumulate);
 }
 
 static void print_settings(const Printing *printing) {
@@ -367,8 +368,11 @@ static void print_inputs(Printing *printing) {
         put_type(text, &input->type);
         put_layout(printing, input->layout);
         if (input->kind != INPUT_DATA) text_printf(text, " kind=%s", input_kind_name[input->kind]);
-        if (input->file.format != FILE_NONE) print_file(text, &input->file);
-        if (input->per_rank) {
+        if (input->file.format != FILE_NONE && input->micro == 0) print_file(text, &input->file);
+        if (input->micro > 0) {
+            put_key(text, "micro", input->micro);
+            put_key(text, "of", input->of);
+        } else if (input->per_rank) {
             put(text, " per_rank=");
             put_literal(printing, input->per_rank, shape_elements(&input->type.shape));
         }

@@ -136,7 +136,8 @@ static bool read_optimizer(Scan *scan, Settings *settings) {
             return false;
         settings->schedule.kind = (ScheduleKind)schedule;
     }
-    return !scan_is_key(scan, "clip") || scan_double(scan, "clip", &settings->clip);
+    return (!scan_is_key(scan, "clip") || scan_double(scan, "clip", &settings->clip)) &&
+           (!scan_is_key(scan, "accumulate") || scan_integer(scan, "accumulate", 2, MAX_COUNT, &settings->accumulate));
 }
 
 static bool read_train(Reading *reading) {
@@ -258,6 +259,21 @@ static bool read_input_source(Scan *scan, Input *input) {
     return true;
 }
 
+/* "micro=1 of=0": what it holds is of the other's source. */
+static bool read_micro(Reading *reading, Input *input) {
+    Scan *scan = &reading->scan;
+    if (!scan_is_key(scan, "micro")) return true;
+    if (reading->graph->settings.accumulate < 2) return scan_fail(scan, "a second batch of a step, and no accumulate");
+    if (!scan_int(scan, "the number of a batch", 1, (int)reading->graph->settings.accumulate - 1, &input->micro) || !scan_key(scan, "of") ||
+        !scan_int(scan, "an input", 0, reading->graph->inputs.n - 1, &input->of))
+        return false;
+    const Input *of = &reading->graph->inputs.at[input->of];
+    if (of->micro > 0 || of->kind != input->kind || !type_equal(&of->type, &input->type)) return scan_fail(scan, "input %d holds other things", input->of);
+    input->file = of->file;
+    input->per_rank = of->per_rank;
+    return true;
+}
+
 static bool read_inputs(Reading *reading) {
     Scan *scan = &reading->scan;
     Graph *graph = reading->graph;
@@ -266,7 +282,7 @@ static bool read_inputs(Reading *reading) {
         Input input = {0};
         bool ok = read_number(reading, "the number of an input", graph->inputs.n) && scan_word(scan, &input.name) &&
                   scan_type(scan, &input.type) && read_layout(reading, input.type.shape.ndim, &input.layout) &&
-                  read_input_source(scan, &input) &&
+                  read_input_source(scan, &input) && read_micro(reading, &input) &&
                   (!scan_is_key(scan, "per_rank") ||
                    read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
                   check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);

@@ -41,7 +41,7 @@ static void collect(Text *side, const Graph *graph) {
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
         int64_t n = shape_elements(&input->type.shape);
-        if (input->per_rank && side_takes(n)) put_little_endian(side, input->per_rank, n);
+        if (input->per_rank && input->micro == 0 && side_takes(n)) put_little_endian(side, input->per_rank, n);
     }
     for (int i = 0; i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];

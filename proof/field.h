@@ -109,7 +109,8 @@ bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, 
 bool field_graph(const Graph *graph, int nnodes, uint64_t seed, Arena *arena, FieldTensor *values, char *why, size_t n);
 double field_graph_work(const Graph *graph); /* multiplications of one evaluation */
 /* What `before` is for is the same in `after`, on the same states and inputs (by name): the loss and the new values of states; of a graph with neither,
- * all values that have a name in both. For passes that rewrite a graph or add to it. Its work is that of both graphs. */
+ * all values that have a name in both. For passes that rewrite a graph or add to it.
+ * Where `after` has inputs for more batches of a step (accumulate), its loss must be the mean of the losses of `before` over them. Its work is that of both graphs. */
 bool field_same(const Graph *before, const Graph *after, uint64_t seed, char *why, size_t n);
 /* sum of <gradient of state i, v_i> = d loss along random tangents v of all trainable states; gradients are what the update nodes of each state take, a
  * state without update has gradient zero. In mode data_parallel the losses are each hidden slice's own, and what is derived is their mean or sum, as

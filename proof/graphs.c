@@ -153,9 +153,54 @@ static FieldTensor *evaluate_outputs(const Graph *graph, const Outputs *outputs,
     return evaluate(graph, graph->nodes.n, needed, seed, arena, values, why, n) ? values : NULL;
 }
 
+/* Batches of a step that the graph has inputs for. */
+static int batches(const Graph *graph) {
+    int most = 0;
+    for (int i = 0; i < graph->inputs.n; i++)
+        if (graph->inputs.at[i].micro > most) most = graph->inputs.at[i].micro;
+    return most + 1;
+}
+
+/* The mean of the losses of a graph for one batch over the batches that `after` has: where they come from, the inputs have other names. */
+static bool mean_loss(const Graph *before, const Graph *after, uint64_t seed, const Outputs *outputs, Arena *arena, FieldTensor *mean, char *why, size_t n) {
+    const int count = batches(after);
+    Fe share;
+    for (int micro = 0; micro < count; micro++) {
+        Graph one = *before;
+        one.inputs.at = arena_alloc(arena, sizeof *one.inputs.at * (size_t)(before->inputs.n + 1));
+        memcpy(one.inputs.at, before->inputs.at, sizeof *one.inputs.at * (size_t)before->inputs.n);
+        for (int i = 0; i < after->inputs.n; i++)
+            if (after->inputs.at[i].micro == micro && micro > 0) one.inputs.at[after->inputs.at[i].of].name = after->inputs.at[i].name;
+        const FieldTensor *values = evaluate_outputs(&one, outputs, false, seed, arena, why, n);
+        if (!values) return false;
+        if (micro == 0) *mean = values[before->loss];
+        for (int64_t e = 0; micro > 0 && e < shape_elements(&mean->global); e++)
+            mean->at[e] = fe_add(mean->at[e], values[before->loss].at[e]);
+    }
+    fe_double(1.0 / count, &share); /* as the graph has it */
+    for (int64_t e = 0; e < shape_elements(&mean->global); e++)
+        mean->at[e] = fe_mul(mean->at[e], share);
+    return true;
+}
+
+/* field_same of a graph for one batch and one for several, which has gradients and updates as well. */
+static bool same_mean(const Graph *before, const Graph *after, uint64_t seed, char *why, size_t n) {
+    Arena arena;
+    Outputs outputs = {0};
+    FieldTensor mean;
+    arena_init(&arena);
+    vec_push(&arena, &outputs, (Output){"the loss", before->loss, after->loss});
+    const FieldTensor *values = NULL;
+    bool ok = mean_loss(before, after, seed, &outputs, &arena, &mean, why, n) && (values = evaluate_outputs(after, &outputs, true, seed, &arena, why, n)) != NULL;
+    ok = ok && same_elements("the loss", &mean, &values[after->loss], why, n);
+    arena_finish(&arena);
+    return ok;
+}
+
 bool field_same(const Graph *before, const Graph *after, uint64_t seed, char *why, size_t n) {
     Arena arena;
     Outputs outputs = {0};
+    if (batches(after) > batches(before) && before->loss >= 0 && after->loss >= 0) return same_mean(before, after, seed, why, n);
     arena_init(&arena);
     bool ok = outputs_of(before, after, &arena, &outputs, why, n);
     FieldTensor *old = ok ? evaluate_outputs(before, &outputs, false, seed, &arena, why, n) : NULL;

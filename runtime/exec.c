@@ -212,7 +212,8 @@ int64_t executor_steps(const Executor *executor) {
 }
 
 int64_t executor_batch(const Executor *executor) {
-    return data_batch(executor->data);
+    const int64_t accumulate = executor->plan->graph.settings.accumulate;
+    return data_batch(executor->data) * (accumulate > 1 ? accumulate : 1);
 }
 
 double executor_rate(const Executor *executor) {

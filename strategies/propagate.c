@@ -335,7 +335,7 @@ static bool read_leaves(Propagator *p) {
     const Hint *dataset = graph->settings.dataset == DATASET_EXPLICIT ? graph->settings.dataset_hint : NULL;
     int ninputs = 0; /* without those that lowering added, behind them */
     for (int i = 0; i < graph->inputs.n; i++)
-        ninputs += graph->inputs.at[i].kind == INPUT_DATA;
+        ninputs += graph->inputs.at[i].kind == INPUT_DATA && graph->inputs.at[i].micro == 0;
     if (dataset && dataset->nin != ninputs && graph->nranks > 1) {
         diag_error(p->diags, dataset->span, "the dataset strategy has %d tuple%s, the net has %d input%s", dataset->nin,
                    dataset->nin == 1 ? "" : "s", ninputs, ninputs == 1 ? "" : "s");
@@ -344,7 +344,7 @@ static bool read_leaves(Propagator *p) {
     for (int i = 0; i < graph->inputs.n; i++) {
         Layout layout;
         bool given;
-        if (input_is_of_batch(graph->inputs.at[i].kind) && input_layout(graph, i, &layout, &given, p->diags) && given)
+        if (input_is_of_batch(graph->inputs.at[i].kind) && graph->inputs.at[i].micro == 0 && input_layout(graph, i, &layout, &given, p->diags) && given)
             graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
     }
     for (int s = 0; s < graph->states.n; s++) {

@@ -46,6 +46,17 @@ static bool from_files(const DataSource *data) {
     return data->graph->settings.data == DATA_FILES;
 }
 
+/* The input whose source an input's elements come from: with accumulate several hold batches of one. */
+static int source_of(const Graph *graph, int input) {
+    return graph->inputs.at[input].micro > 0 ? graph->inputs.at[input].of : input;
+}
+
+/* Batches of a step. */
+static int64_t batches_of_step(const DataSource *data) {
+    int64_t accumulate = data->graph->settings.accumulate;
+    return accumulate > 1 ? accumulate : 1;
+}
+
 /* The shape without the hidden dimension. */
 static Shape own_shape(const TensorType *type) {
     Shape shape = {.ndim = type->shape.ndim - type->hidden};
@@ -87,7 +98,7 @@ static void draw(DataSource *data) {
     data->drawn = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->drawn);
     data->rows = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->rows);
     for (int i = 0; i < graph->inputs.n; i++) {
-        if (graph->inputs.at[i].kind != INPUT_DATA) continue;
+        if (graph->inputs.at[i].kind != INPUT_DATA || graph->inputs.at[i].micro > 0) continue;
         Shape shape = own_shape(&graph->inputs.at[i].type);
         int64_t batch = shape.ndim ? shape.dim[0] : 1;
         data->rows[i] = drawn_rows(graph, &shape);
@@ -102,6 +113,7 @@ static void draw(DataSource *data) {
 double data_bytes(const Graph *graph) {
     double bytes = 0;
     for (int i = 0; graph->settings.data == DATA_NUMPY_RAND && i < graph->inputs.n; i++) {
+        if (graph->inputs.at[i].kind != INPUT_DATA || graph->inputs.at[i].micro > 0) continue;
         Shape shape = own_shape(&graph->inputs.at[i].type);
         if (shape.ndim > 0) shape.dim[0] = drawn_rows(graph, &shape);
         bytes += (double)shape_elements(&shape) * sizeof(double);
@@ -143,7 +155,7 @@ static bool open_files(DataSource *data, const char *plan_directory, Error *erro
     data->file = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->file);
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
-        if (input->kind != INPUT_DATA) continue;
+        if (input->kind != INPUT_DATA || input->micro > 0) continue;
         if (!open_file(data, i, plan_directory, error)) return false;
         if (first < 0) first = i;
         if (input_batch(input) != data->batch)
@@ -162,10 +174,14 @@ static bool open_files(DataSource *data, const char *plan_directory, Error *erro
     if (batches == 0)
         return error_set(error, EXIT_ENVIRONMENT, "%s has %lld rows, and a batch takes %lld: `last = pad;` fills it up", graph->inputs.at[first].file.path,
                          (long long)rows, (long long)data->batch);
-    if (settings->steps > batches)
-        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld batches of %lld rows, and an epoch has %lld steps: leave out steps, or make them fewer",
-                         graph->inputs.at[first].file.path, (long long)batches, (long long)data->batch, (long long)settings->steps);
-    if (settings->steps == 0) data->steps = batches;
+    if (settings->steps > batches / batches_of_step(data))
+        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld batches of %lld rows, and an epoch has %lld steps%s: leave out steps, or make them fewer",
+                         graph->inputs.at[first].file.path, (long long)batches, (long long)data->batch, (long long)settings->steps,
+                         batches_of_step(data) > 1 ? " of several batches (accumulate)" : "");
+    if (batches < batches_of_step(data))
+        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld batches of %lld rows, and a step takes %lld (accumulate)", graph->inputs.at[first].file.path,
+                         (long long)batches, (long long)data->batch, (long long)batches_of_step(data));
+    if (settings->steps == 0) data->steps = batches / batches_of_step(data);
     return true;
 }
 
@@ -250,7 +266,7 @@ bool data_changes(const DataSource *data) {
 
 /* Element of the whole input at a multi-index: sources whose batch is always the same. */
 static double same_element(const DataSource *data, int input, const int64_t *index) {
-    const Input *in = &data->graph->inputs.at[input];
+    const Input *in = &data->graph->inputs.at[input = source_of(data->graph, input)];
     const Shape *shape = &in->type.shape;
     bool is_drawn = data->drawn != NULL;
     int first = is_drawn ? in->type.hidden : 0; /* drawn: every replica has the same */
@@ -275,7 +291,7 @@ typedef bool RunFn(DataSource *data, int input, int64_t step, int64_t place, int
 
 static bool run_of_file(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
     bool filler;
-    return rows_read(data->file[input], sampler_row(&data->sampler, step, place, &filler), first, n, to, error);
+    return rows_read(data->file[source_of(data->graph, input)], sampler_row(&data->sampler, step, place, &filler), first, n, to, error);
 }
 
 static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
@@ -293,7 +309,7 @@ static bool run_of_weights(DataSource *data, int input, int64_t step, int64_t pl
 static bool run_of_random(DataSource *data, int input, int64_t step, int64_t place, int64_t first, int64_t n, void *to, Error *error) {
     const Input *in = &data->graph->inputs.at[input];
     const Settings *settings = &data->graph->settings;
-    uint64_t key = random_key((uint64_t)settings->data_seed, in->name);
+    uint64_t key = random_key((uint64_t)settings->data_seed, data->graph->inputs.at[source_of(data->graph, input)].name);
     uint64_t row = (uint64_t)(step * input_batch(in) + place), elements = 1;
     int64_t range = in->type.dtype == BOOL ? 2 : dtype_is_float(in->type.dtype) ? 0 : input_range(data->graph, input);
     (void)error;
@@ -349,7 +365,7 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
         for (int t = 0; ok && t < data->takes.n; t++) {
             const Take *take = &data->takes.at[t];
             const TensorType *type = &data->graph->inputs.at[i].type;
-            if (take->input != i || box_elements(&take->box) == 0) continue;
+            if (source_of(data->graph, take->input) != i || box_elements(&take->box) == 0) continue;
             int dim = type->hidden;
             int64_t each = take->box.end[dim] - take->box.begin[dim], nreplicas = dim ? take->box.end[0] - take->box.begin[0] : 1;
             int64_t more = data->steps * each * nreplicas;
@@ -361,7 +377,7 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
             bool filler;
             for (int64_t step = 0; ok && step < data->steps; step++)
                 for (int64_t k = 0; k < each * nreplicas; k++)
-                    row[n++] = sampler_row(&data->sampler, step,
+                    row[n++] = sampler_row(&data->sampler, step * batches_of_step(data) + data->graph->inputs.at[take->input].micro,
                                            (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each, &filler);
         }
         int64_t kept = 0;
@@ -379,11 +395,12 @@ static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t
     const Input *input = &data->graph->inputs.at[take->input];
     if (!begin_epoch(data, epoch, error)) return false;
     if (box_elements(&take->box) == 0) return true;
-    int64_t number = (epoch - 1) * data->steps + step - 1; /* of the batch, over all epochs */
-    if (input->kind == INPUT_ROW_WEIGHT) return fill_rows(data, take, step - 1, run_of_weights, to, error);
+    const int64_t own = (step - 1) * batches_of_step(data) + input->micro;                     /* of the batch, in its epoch */
+    const int64_t number = (epoch - 1) * data->steps * batches_of_step(data) + own; /* over all epochs */
+    if (input->kind == INPUT_ROW_WEIGHT) return fill_rows(data, take, own, run_of_weights, to, error);
     switch (data->graph->settings.data) {
     case DATA_FILES:
-        return fill_rows(data, take, step - 1, run_of_file, to, error);
+        return fill_rows(data, take, own, run_of_file, to, error);
     case DATA_NORMAL:
     case DATA_UNIFORM:
         return fill_rows(data, take, number, run_of_random, to, error);

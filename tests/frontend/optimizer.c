@@ -62,6 +62,11 @@ Test(optimizer, clip_is_a_norm) {
     cr_assert_float_eq(settings_of(&c, "optimizer = sgd(lr = 1);").clip, 0, 0);
 }
 
+Test(optimizer, accumulate_counts_batches) {
+    Compiled c;
+    cr_assert_eq(settings_of(&c, "optimizer = sgd(lr = 1); accumulate = 4;").accumulate, 4);
+}
+
 Test(optimizer, mistakes_are_diagnosed_where_they_are) {
     static const struct {
         const char *settings;
@@ -79,6 +84,7 @@ Test(optimizer, mistakes_are_diagnosed_where_they_are) {
                  {"optimizer = sgd(lr = 1); schedule = linear(warmup = -1);", 82, "warmup is"},
                  {"optimizer = sgd(lr = 1); schedule = linear(end = 2);", 79, "end is 0 to 1"},
                  {"optimizer = sgd(lr = 1); clip = 1.0;", 62, "this is no way to clip gradients"},
+                 {"optimizer = sgd(lr = 1); accumulate = 0;", 68, "accumulate is 1 to 256"},
                  {"optimizer = sgd(lr = 1); clip = norm(0);", 62, "leaves no gradient"},
                  {"optimizer = sgd(lr = 1); clip = norm();", 62, "norm needs most"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -161,6 +161,45 @@ Test(proof_graphs, a_gradient_that_is_not_clipped_with_the_others_is_found) {
     end(&f);
 }
 
+static const char batches[] = "net n() { input x : f32[6, 6]; input y : f32[6, 6]; param w : f32[6, 6] = normal(0.1); loss mse(tanh(matmul(x, w)), y); }\n"
+                              "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; accumulate = 3; }\n";
+
+Test(proof_graphs, the_loss_of_several_batches_is_their_mean) {
+    Fixture f;
+    char why[512];
+    begin(&f, batches, 0);
+    cr_assert(gradients(&f, why), "%s", why);
+    cr_assert(field_same(&f.c.lowered, &f.c.graph, 1, why, sizeof why), "%s", why);
+    end(&f);
+}
+
+/* The label of one batch with the input of another. */
+Test(proof_graphs, a_batch_that_takes_an_input_of_another_is_found) {
+    Fixture f;
+    char why[512];
+    begin(&f, batches, 0);
+    Graph *g = &f.c.graph;
+    for (int i = 0; i < g->nodes.n; i++)
+        if (g->nodes.at[i].op == OP_sub && g->nodes.at[i].micro == 1)
+            for (int k = 0; k < g->nodes.n; k++)
+                if (g->nodes.at[k].op == OP_input && strcmp(g->inputs.at[g->nodes.at[k].state].name, "y") == 0) g->nodes.at[i].in[1] = g->nodes.at[k].out[0];
+    cr_assert_not(field_same(&f.c.lowered, g, 1, why, sizeof why));
+    cr_assert(strstr(why, "the loss differs"), "%s", why);
+    end(&f);
+}
+
+Test(proof_graphs, a_gradient_without_one_of_the_batches_is_found) {
+    Fixture f;
+    char why[512];
+    begin(&f, batches, 0);
+    Graph *g = &f.c.graph;
+    Node *update = node_of(g, OP_sgd, 0);
+    update->in[1] = g->nodes.at[g->values.at[update->in[1]].node].in[0];
+    cr_assert_not(gradients(&f, why));
+    cr_assert(strstr(why, "state w"), "%s", why);
+    end(&f);
+}
+
 Test(proof_graphs, a_missing_factor_is_found) {
     Fixture f;
     char why[512];

@@ -149,5 +149,88 @@ train { data = per_rank(x = [[3]]); epochs = 1; steps = %d; %s } parallel { mode
         self.assertLess(sent[1], sent[0] + 200)
 
 
+BATCHES = """net several(batch = %d) {
+    input x : f64[batch, 6]; input y : f64[batch, 3];
+    param w : f64[6, 5] = normal(0.3); param b : f64[5] = zeros; param v : f64[5, 3] = normal(0.3);
+    h = tanh(matmul(x, w) + b); loss mse(matmul(h, v), y);
+}
+train { %s; optimizer = adamw(lr = 0.02); clip = norm(0.2); schedule = linear(warmup = 2); epochs = 2; %s }
+parallel { mode = %s; }
+"""
+
+
+class Accumulation(Case):
+    def plan(self, name, batch, data, settings, ranks, *options, mode="auto"):
+        source = self.write(name + ".dsl", BATCHES % (batch, data, settings, mode))
+        return self.compile(source, name + ".plan", "--ranks", ranks, *options)
+
+    def outcome(self, plan, ranks, *options):
+        done = self.ok(self.local(plan, ranks, "--save", self.path("w"), *options))
+        return done.losses(), tensors(self.path("w"))
+
+    def assertSame(self, found, expected):
+        self.assertClose(found[0], expected[0], relative=1e-9)
+        for name in expected[1]:
+            self.assertClose(found[1][name], expected[1][name], absolute=1e-9, what=name)
+
+    def test_several_batches_are_one_of_their_size(self):
+        """Batches of 4 and of 12 rows of the same random data; losses are the means of the batches' losses."""
+        for ranks in (1, 2, 4):
+            with self.subTest(ranks=ranks):
+                large = self.outcome(self.plan("large", 12, "data = normal(seed = 3)", "steps = 4;", ranks), ranks)
+                small = self.outcome(self.plan("small", 4, "data = normal(seed = 3)", "steps = 4; accumulate = 3;", ranks, "--prove=full"), ranks)
+                self.assertEqual(len(large[0]), 8)
+                self.assertSame(small, large)
+
+    def test_any_number_of_ranks_level_and_mode(self):
+        one = self.plan("one", 8, "data = uniform(seed = 3)", "steps = 3; accumulate = 4;", 1)
+        for ranks, level in ((2, "-O0"), (4, "-O1"), (3, "-O2"), (8, "-O2")):
+            many = self.plan("many", 8, "data = uniform(seed = 3)", "steps = 3; accumulate = 4;", ranks, level, "--prove=full")
+            self.assertIn("verified: 6 steps", self.ok(self.local(many, ranks, "--verify", one)).out)
+        one = self.plan("one", 8, "data = uniform(seed = 3)", "steps = 3; accumulate = 4;", 1, "--replicas", 4, mode="data_parallel")
+        many = self.plan("many", 8, "data = uniform(seed = 3)", "steps = 3; accumulate = 4;", 4, "--prove=full", mode="data_parallel")
+        self.assertIn("verified: 6 steps", self.ok(self.local(many, 4, "--verify", one)).out)
+
+    def files(self, rows):
+        for name, columns in (("x", 6), ("y", 3)):
+            shape = "(%d, %d)" % (rows, columns)
+            header = "{'descr': '<f8', 'fortran_order': False, 'shape': %s, }" % shape
+            header += " " * (63 - (10 + len(header)) % 64) + "\n"
+            data = struct.pack("<%dd" % (rows * columns), *[math.sin(i * (1.7 if name == "x" else 0.9)) for i in range(rows * columns)])
+            self.write(name + ".npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
+
+    def test_files_give_a_step_as_many_batches(self):
+        """30 rows: 7 batches of 4, so 3 steps of 2; the same rows as 3 steps of 8, in file order and shuffled (rows of one batch may change places)."""
+        self.files(30)
+        source = 'data = npy(x = "x.npy", y = "y.npy")'
+        for ranks in (1, 2):
+            small = self.outcome(self.plan("small", 4, source, "accumulate = 2;", ranks), ranks)
+            self.assertEqual(len(small[0]), 6)
+            self.assertSame(small, self.outcome(self.plan("large", 8, source, "", ranks), ranks))
+        small = self.outcome(self.plan("small", 4, source, "accumulate = 2; order = shuffle(seed = 5);", 1), 1)
+        self.assertSame(small, self.outcome(self.plan("large", 8, source, "order = shuffle(seed = 5);", 1), 1))
+        padded = self.plan("pad", 4, source, "accumulate = 2; last = short;", 2, "--prove=full")
+        self.assertIn("verified: 8 steps", self.ok(self.local(padded, 2, "--verify", self.plan("pad1", 4, source, "accumulate = 2; last = short;", 1))).out)
+        self.assertFails(self.local(self.plan("many", 4, source, "accumulate = 8;", 1), 1), 3, "has 7 batches of 4 rows, and a step takes 8")
+        self.assertFails(self.local(self.plan("steps", 4, source, "accumulate = 2; steps = 4;", 1), 1), 3, "an epoch has 4 steps of several batches")
+
+    def test_a_resumed_run_equals_a_whole_one(self):
+        plan = self.plan("net", 8, "data = normal(seed = 3)", "steps = 4; accumulate = 3; checkpoint every 3 steps;", 4)
+        whole = self.ok(self.local(plan, 4, "--save", self.path("whole")))
+        rest = self.ok(self.local(plan, 4, "--resume", os.path.join(plan + ".checkpoints", "step-000000003.safetensors"), "--save", self.path("rest")))
+        self.assertEqual(rest.texts(), whole.texts()[3:])
+        self.assertEqual(self.read("rest"), self.read("whole"))
+
+    def test_literals_of_replicas_are_there_once(self):
+        net = """net one() { input x : f64[1]; param w : f64[1] = [2]; loss sum(w * w * x); }
+train { data = per_rank(x = [[3], [5]]); steps = 2; optimizer = sgd(lr = 0.01); %s } parallel { mode = data_parallel; }"""
+        plans = [self.compile(self.write("net.dsl", net % more), "p%d.plan" % i, "--ranks", 2) for i, more in enumerate(("", "accumulate = 2;"))]
+        self.assertIn("per_rank=(3, 5)", self.read(plans[1]).decode())
+        self.assertEqual(self.read(plans[1]).count(b"per_rank="), 1)
+        found = [self.ok(self.local(plan, 2)) for plan in plans]
+        for rank in (0, 1):
+            self.assertEqual(found[0].losses(rank), found[1].losses(rank), "the same batch twice: the same mean")
+
+
 if __name__ == "__main__":
     harness.main()

@@ -1,0 +1,63 @@
+/* accumulate: the net once more, for another batch of the same step (`accumulate = k`).
+ *
+ * Every node that depends on an input is copied, on inputs of its own; what depends on parameters and constants alone is shared. A copy stands behind the
+ * forward nodes and has the node that it is like as its origin: strategies are chosen for one batch, and all batches of a step have them. */
+#include <string.h>
+
+#include "compiler/compiler.h"
+
+bool *graph_varies(const Graph *g) {
+    bool *varies = arena_alloc(g->arena, (size_t)g->nodes.n + 1);
+    for (int n = 0; n < g->nodes.n; n++) {
+        varies[n] = g->nodes.at[n].op == OP_input;
+        for (int i = 0; i < g->nodes.at[n].nin; i++)
+            varies[n] |= varies[g->values.at[g->nodes.at[n].in[i]].node];
+    }
+    return varies;
+}
+
+static int copy_input(Graph *g, const Node *node, int micro) {
+    Input input = g->inputs.at[node->state];
+    input.name = arena_printf(g->arena, "%s.%d", input.name, micro);
+    input.micro = micro;
+    input.of = node->state;
+    int value = graph_input(g, graph_add_input(g, input));
+    g->nodes.at[g->values.at[value].node].span = node->span;
+    return value;
+}
+
+void graph_copy_forward(Graph *g, const bool *varies, int micro, int *copy) {
+    for (int n = 0; n < g->nforward; n++) {
+        Node node = g->nodes.at[n]; /* a copy: adding moves nodes */
+        for (int o = 0; !varies[n] && o < node.nout; o++)
+            copy[node.out[o]] = node.out[o];
+        if (!varies[n]) continue;
+        if (node.op == OP_input) {
+            copy[node.out[0]] = copy_input(g, &node, micro);
+            continue;
+        }
+        int in[MAX_IN];
+        for (int i = 0; i < node.nin; i++)
+            in[i] = copy[node.in[i]];
+        const char *name = arena_printf(g->arena, "%s.%d", g->values.at[node.out[0]].name, micro);
+        int first = graph_emit(g, node.op, in, node.nin, node.attr, name, node.span);
+        Node *made = &g->nodes.at[g->values.at[first].node];
+        made->micro = micro;
+        made->origin = n;
+        for (int f = 0; f < made->rule->nfactors; f++)
+            made->origin_factor[f] = (int8_t)f;
+        for (int o = 0; o < node.nout; o++)
+            copy[node.out[o]] = made->out[o];
+    }
+}
+
+void graph_origins_follow(Graph *g) {
+    for (int n = g->nforward; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        const Node *like = &g->nodes.at[node->origin];
+        if (node->origin == n || like->micro == 0) continue;
+        for (int f = 0; f < node->rule->nfactors; f++)
+            if (node->origin_factor[f] >= 0) node->origin_factor[f] = like->origin_factor[node->origin_factor[f]];
+        node->origin = like->origin;
+    }
+}
