@@ -20,8 +20,7 @@ typedef struct Bench {
 
 static void must(Comm *comm, bool ok, const Error *error) {
     if (ok) return;
-    fprintf(stderr, "allreduce: rank %d: %s\n", comm->process, error->text);
-    comm->table->abort(comm, EXIT_ENVIRONMENT);
+    comm->table->abort(comm, EXIT_ENVIRONMENT, error->text);
 }
 
 static void ours(Bench *b) {

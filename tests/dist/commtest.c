@@ -9,8 +9,7 @@
 
 static void must(Comm *comm, bool ok, const Error *error) {
     if (ok) return;
-    fprintf(stderr, "commtest: %s\n", error->text);
-    comm->table->abort(comm, error->code ? error->code : EXIT_INTERNAL);
+    comm->table->abort(comm, error->code ? error->code : EXIT_INTERNAL, error->text);
 }
 
 /* ---------------------------------------------------------------- sweep: layouts by layouts */
@@ -156,7 +155,7 @@ static void misbehave(Comm *comm, const char *how) {
         struct timespec a_moment = {.tv_nsec = 300000000};
         nanosleep(&a_moment, NULL);
         if (strcmp(how, "kill") == 0) raise(SIGKILL);
-        if (strcmp(how, "abort") == 0) comm->table->abort(comm, EXIT_MISMATCH);
+        if (strcmp(how, "abort") == 0) comm->table->abort(comm, EXIT_MISMATCH, "asked to abort");
         sleep(60);
     }
     must(comm, comm->table->start(comm, request, 0, (const void *[]){source}, (void *[]){target}, &error), &error);
