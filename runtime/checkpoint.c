@@ -20,17 +20,6 @@ static bool is_kept(const State *state, bool all_states) {
     return all_states || state->trainable;
 }
 
-/* Host memory with a state's box: its own, or a copy that the caller frees. */
-static void *host_state(Executor *executor, const Backend *backend, void *context, int driven, int state, DType dtype, Box *box, bool download, Error *error) {
-    void *local = executor_state(executor, driven, state, box);
-    int64_t bytes = box_elements(box) * dtype_bytes[dtype];
-    if (backend->host) return local;
-    void *copy = malloc((size_t)bytes + 1);
-    if (!copy) return error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state"), NULL;
-    if (download && !backend->download(context, copy, local, bytes, error)) return free(copy), NULL;
-    return copy;
-}
-
 /* ---------------------------------------------------------------- saving */
 
 static const char *number(Arena *arena, int64_t value) {
@@ -51,21 +40,80 @@ static void describe(TensorFile *file, Arena *arena, const Plan *plan, bool all_
     }
 }
 
-static bool write_boxes(TensorFile *file, Executor *executor, const Comm *comm, const Plan *plan, bool all_states, Error *error) {
+/* Whether boxes lie in the file as many small runs (columns of a matrix): writing them one by one takes minutes where the whole takes a second. */
+static bool is_scattered(const State *state, int nranks) {
+    enum { SMALL_RUN_BYTES = 4096, FEW_RUNS = 64 };
+    Box box; /* of rank 0: all ranks must come to the same answer */
+    if (nranks == 1) return false;
+    layout_box(state->layout, &state->type.shape, 0, &box);
+    BoxRuns runs = box_runs(&state->type.shape, &box);
+    return runs.count > FEW_RUNS && runs.length * dtype_bytes[state->type.dtype] < SMALL_RUN_BYTES;
+}
+
+/* The layout whose digits all divide the first dimension: every box is one run. */
+static void by_rows(const Layout *from, Layout *to) {
+    layout_init(to, from->ndim);
+    for (int d = 0; d < from->ndim; d++)
+        for (int i = 0; i < layout_count(from, d); i++)
+            layout_append(to, 0, layout_list(from, d)[i]);
+}
+
+/* One rank's box of a state that lies at `local`, on the backend. */
+static bool write_box(TensorFile *file, int tensor, Executor *executor, const State *state, const Box *box, void *local, Error *error) {
     void *context;
     const Backend *backend = executor_backend(executor, &context);
+    if (backend->host) return tensors_write(file, tensor, box, local, error);
+    int64_t bytes = box_elements(box) * dtype_bytes[state->type.dtype];
+    void *copy = malloc((size_t)bytes + 1);
+    bool ok = copy ? backend->download(context, copy, local, bytes, error) : error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
+    ok = ok && tensors_write(file, tensor, box, copy, error);
+    free(copy);
+    return ok;
+}
+
+/* A scattered state: rearranged among the ranks first. Collective, so that a rank that could not write goes through it too: *ok. */
+static bool write_rearranged(TensorFile *file, int tensor, Executor *executor, Comm *comm, int number, const State *state, bool *ok, Error *error) {
+    void *context, **target = calloc((size_t)comm->ndriven, sizeof *target);
+    const Backend *backend = executor_backend(executor, &context);
+    Layout rows;
+    Box box;
+    Error failure = {0};
+    bool fits = target || error_set(&failure, EXIT_ENVIRONMENT, "out of memory for rearranging a state");
+    by_rows(state->layout, &rows);
+    for (int d = 0; fits && d < comm->ndriven; d++) {
+        layout_box(&rows, &state->type.shape, comm->first_driven + d, &box);
+        target[d] = backend->alloc(context, box_elements(&box) * dtype_bytes[state->type.dtype] + 1, &failure);
+        fits = target[d] != NULL;
+    }
+    Error told = failure;
+    bool all_fit = comm_agree(comm, fits, &told), moved = all_fit && executor_rearrange_state(executor, number, &rows, target, &failure);
+    for (int d = 0; moved && *ok && d < comm->ndriven; d++) {
+        layout_box(&rows, &state->type.shape, comm->first_driven + d, &box);
+        if (layout_holds_first(&rows, comm->nranks, comm->first_driven + d)) *ok = write_box(file, tensor, executor, state, &box, target[d], error);
+    }
+    for (int d = 0; target && d < comm->ndriven; d++)
+        if (target[d]) backend->free(context, target[d]);
+    free(target);
+    if (*ok && (!fits || (all_fit && !moved))) *ok = (*error = failure, false);
+    return moved;
+}
+
+static bool write_boxes(TensorFile *file, Executor *executor, Comm *comm, const Plan *plan, bool all_states, Error *error) {
     bool ok = true;
-    for (int d = 0; d < comm->ndriven; d++)
-        for (int i = 0, t = 0; ok && i < plan->graph.states.n; i++) {
-            const State *state = &plan->graph.states.at[i];
-            if (!is_kept(state, all_states)) continue;
-            int tensor = t++;
-            if (!layout_holds_first(state->layout, comm->nranks, comm->first_driven + d)) continue;
-            Box box;
-            void *data = host_state(executor, backend, context, d, i, state->type.dtype, &box, true, error);
-            ok = data && tensors_write(file, tensor, &box, data, error);
-            if (data && !backend->host) free(data);
+    for (int i = 0, t = 0; i < plan->graph.states.n; i++) {
+        const State *state = &plan->graph.states.at[i];
+        if (!is_kept(state, all_states)) continue;
+        int tensor = t++;
+        if (is_scattered(state, comm->nranks)) {
+            if (!write_rearranged(file, tensor, executor, comm, i, state, &ok, error)) return ok; /* here or elsewhere: the save has failed */
+            continue;
         }
+        for (int d = 0; ok && d < comm->ndriven; d++) {
+            Box box;
+            void *local = executor_state(executor, d, i, &box);
+            if (layout_holds_first(state->layout, comm->nranks, comm->first_driven + d)) ok = write_box(file, tensor, executor, state, &box, local, error);
+        }
+    }
     return ok;
 }
 
@@ -89,16 +137,30 @@ bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const cha
     tensors_layout(&file, &header);
     bool ok = comm->process != 0 || tensors_create(&file, &header, error);
     ok = comm_agree(comm, ok, error);
-    ok = ok && comm_agree(comm, (comm->process == 0 || tensors_join(&file, error)) && write_boxes(&file, executor, comm, plan, all_states, error) &&
-                                    tensors_commit(&file, error), error);
+    ok = ok && comm_agree(comm, comm->process == 0 || tensors_join(&file, error), error);
+    ok = ok && comm_agree(comm, write_boxes(&file, executor, comm, plan, all_states, error) && tensors_commit(&file, error), error);
+    const bool written = ok;
     tensors_close(&file);
     if (comm->process == 0) {
         if (ok) ok = rename(file.path, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be renamed: %s", file.path, strerror(errno));
         ok = ok && flush_directory(path, error);
         if (!ok) remove(file.path);
     }
-    ok = comm_agree(comm, ok, error);
+    if (written) ok = comm_agree(comm, ok, error); /* else all know already, and agreeing again would lose what the one that failed says */
     text_finish(&header);
+    arena_finish(&arena);
+    return ok;
+}
+
+bool checkpoint_can_save(const char *path, Error *error) {
+    struct stat status;
+    const char *slash = strrchr(path, '/');
+    Arena arena;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: it is %s", path, S_ISDIR(status.st_mode) ? "a directory" : "no ordinary file");
+    arena_init(&arena);
+    const char *directory = slash ? arena_copy(&arena, path, (size_t)(slash - path + (slash == path))) : ".";
+    bool ok = access(directory, W_OK) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", path, strerror(errno));
     arena_finish(&arena);
     return ok;
 }
@@ -134,9 +196,20 @@ static bool read_number(const TensorFile *file, const char *key, int64_t *value,
     return error_set(error, EXIT_ENVIRONMENT, "%s: no checkpoint: it does not say where training stood (%s); --load takes its parameters", file->path, key);
 }
 
-static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Plan *plan, bool all_states, Error *error) {
+/* One rank's box of a state, to `local` on the backend. */
+static bool read_box(const TensorFile *file, int tensor, Executor *executor, const State *state, const Box *box, void *local, Error *error) {
     void *context;
     const Backend *backend = executor_backend(executor, &context);
+    if (backend->host) return tensors_read(file, tensor, box, state->type.dtype, local, error);
+    int64_t bytes = box_elements(box) * dtype_bytes[state->type.dtype];
+    void *copy = malloc((size_t)bytes + 1);
+    bool ok = copy || error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
+    ok = ok && tensors_read(file, tensor, box, state->type.dtype, copy, error) && backend->upload(context, local, copy, bytes, error);
+    free(copy);
+    return ok;
+}
+
+static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Plan *plan, bool all_states, Error *error) {
     bool ok = true;
     for (int i = 0; ok && i < plan->graph.states.n; i++) {
         const State *state = &plan->graph.states.at[i];
@@ -146,10 +219,7 @@ static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *c
         for (int d = 0; ok && d < comm->ndriven; d++) {
             Box box;
             void *local = executor_state(executor, d, i, &box);
-            void *data = host_state(executor, backend, context, d, i, state->type.dtype, &box, false, error);
-            ok = data && tensors_read(file, tensor, &box, state->type.dtype, data, error);
-            if (ok && !backend->host) ok = backend->upload(context, local, data, box_elements(&box) * dtype_bytes[state->type.dtype], error);
-            if (data && !backend->host) free(data);
+            ok = read_box(file, tensor, executor, state, &box, local, error);
         }
     }
     return ok;
@@ -216,6 +286,22 @@ bool checkpoint_latest(Comm *comm, const char *directory, Arena *arena, const ch
         return comm_agree(comm, comm->process != 0 || error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to resume from", directory), error);
     *path = checkpoint_path(arena, directory, newest);
     return true;
+}
+
+bool checkpoint_claim(const char *directory, int *lock, Error *error) {
+    struct stat status;
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST) return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", directory, strerror(errno));
+    if (stat(directory, &status) != 0 || !S_ISDIR(status.st_mode))
+        return error_set(error, EXIT_ENVIRONMENT, "%s: checkpoints go into a directory, and this is none: --checkpoint-dir names another", directory);
+    Arena arena;
+    arena_init(&arena);
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    *lock = open(arena_printf(&arena, "%s/lock", directory), O_RDWR | O_CREAT, 0666);
+    bool ok = *lock >= 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", directory, strerror(errno));
+    if (ok && fcntl(*lock, F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN)) /* a file system without locks has none to respect */
+        ok = error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place", directory);
+    arena_finish(&arena);
+    return ok;
 }
 
 void checkpoint_prune(const char *directory, int64_t keep) {

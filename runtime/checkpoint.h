@@ -11,11 +11,16 @@ typedef struct Position {
 /* Writes a file under a temporary name, flushes it to the disk, renames it: nothing half-written is ever seen under path. all_states: optimizer slots too,
  * and position; else parameters. Collective over comm; every process returns the same, with the text on one of them. */
 bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, const Position *position, Error *error);
+/* Whether a file can be made there, as far as that can be seen before there is something to write; what is not a file is never replaced. */
+bool checkpoint_can_save(const char *path, Error *error);
 /* The states of a file into those of the executor. all_states false: parameters only, *position is left alone. Missing, misshapen ones are errors. Collective. */
 bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, Error *error);
 /* The file of a directory for a step: "DIRECTORY/step-000000120.safetensors", in the arena. */
 const char *checkpoint_path(Arena *arena, const char *directory, int64_t global_step);
 /* The newest complete checkpoint in a directory, the same on every process. Collective. */
 bool checkpoint_latest(Comm *comm, const char *directory, Arena *arena, const char **path, Error *error);
+/* Makes the directory where it is missing and claims it for this run, until *lock is closed or the process ends, however it does: two runs in one directory would
+ * remove and overwrite each other's files. Of process 0. */
+bool checkpoint_claim(const char *directory, int *lock, Error *error);
 /* Removes all but the newest `keep` checkpoints of a directory and what killed runs left behind. keep 0: all stay. */
 void checkpoint_prune(const char *directory, int64_t keep);

@@ -70,6 +70,7 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
     executor->nthreads = nthreads < 1 ? 1 : nthreads;
     executor->cursors = arena_alloc(&executor->arena, (size_t)comm->ndriven * sizeof *executor->cursors);
     executor->gathers = arena_alloc(&executor->arena, (size_t)plan->graph.states.n * sizeof *executor->gathers);
+    executor->saves = arena_alloc(&executor->arena, (size_t)plan->graph.states.n * sizeof *executor->saves);
     executor->gathered_bytes = arena_alloc(&executor->arena, (size_t)comm->ndriven * sizeof *executor->gathered_bytes);
     /* What one rank cannot do alone must not leave the others waiting in a collective. */
     bool ok = comm_agree(comm, load_local(executor, error), error);
@@ -405,6 +406,35 @@ static bool gather_transfer(Executor *executor, int state, void *target, Error *
         status = comm->table->wait(comm, executor->gathers[state], 0, error);
     if (status != COMM_COMPLETE || !comm->table->barrier(comm, error)) return false;
     executor->gathered_bytes[0] += comm->counters[0].sent_bytes - before;
+    return true;
+}
+
+bool executor_rearrange_state(Executor *executor, int state, const Layout *layout, void *const *target, Error *error) {
+    Comm *comm = executor->comm;
+    const State *of = &executor->plan->graph.states.at[state];
+    if (!executor->saves[state]) {
+        Layout *to = arena_alloc(&executor->arena, sizeof *to);
+        *to = *layout;
+        Transfer transfer = {COMM_EXCHANGE, of->type.dtype, of->type.shape, of->layout, to, of->name};
+        executor->saves[state] = comm->table->prepare(comm, &transfer, 1, error);
+        if (!executor->saves[state]) return false;
+    }
+    if (!comm->table->barrier(comm, error)) return false; /* what was sent so far is counted */
+    for (int i = 0; i < comm->ndriven; i++) {
+        const void *source = executor->cursors[i].state[state];
+        void *to = target[i];
+        executor->gathered_bytes[i] -= comm->counters[i].sent_bytes;
+        if (!comm->table->start(comm, executor->saves[state], i, &source, &to, error)) return false;
+    }
+    for (int i = 0; i < comm->ndriven; i++) {
+        CommStatus status = COMM_PENDING;
+        while (status == COMM_PENDING)
+            status = comm->table->wait(comm, executor->saves[state], i, error);
+        if (status != COMM_COMPLETE) return false;
+    }
+    if (!comm->table->barrier(comm, error)) return false;
+    for (int i = 0; i < comm->ndriven; i++)
+        executor->gathered_bytes[i] += comm->counters[i].sent_bytes;
     return true;
 }
 

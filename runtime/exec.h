@@ -68,6 +68,7 @@ struct Executor {
     Prepared *prepared;     /* the same */
     int nrequests;
     CommRequest **gathers;   /* per state, prepared when first needed */
+    CommRequest **saves;     /* the same: executor_rearrange_state */
     int64_t *gathered_bytes; /* per driven rank: sent to gather states, not in steps */
 };
 

@@ -148,7 +148,7 @@ static void put_duration(Text *text, double s) {
     if (s >= 3600)
         text_printf(text, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
     else if (s >= 60)
-        text_printf(text, "%.0f min %02.0f s", floor(s / 60), fmod(s, 60));
+        text_printf(text, "%.0f min %02.0f s", floor(s / 60), floor(fmod(s, 60)));
     else
         text_printf(text, "%.0f s", s);
 }
@@ -158,12 +158,12 @@ static void show_progress(Run *run, double now, double loss) {
     enum { EVERY_MS = 200 };
     if (!log->terminal || now - log->shown_at < EVERY_MS / 1000.0) return;
     const Position *at = &run->position;
-    int64_t total = run->plan.graph.settings.epochs * executor_steps(run->executor), done = (at->epoch - 1) * executor_steps(run->executor) + at->step;
+    double steps = (double)executor_steps(run->executor), left = ((double)run->plan.graph.settings.epochs - (double)at->epoch + 1) * steps - (double)at->step;
     double rate = (double)(at->global_step - log->begin_step) / (now - log->begin);
     Text text = {0};
     text_printf(&text, "\repoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4g  %.4g samples/s  ", at->epoch, run->plan.graph.settings.epochs,
                 at->step, executor_steps(run->executor), loss, rate * (double)executor_batch(run->executor));
-    if (rate > 0) put_duration(&text, (double)(total - done) / rate);
+    if (rate > 0) put_duration(&text, left / rate);
     fprintf(stderr, "%s left\033[K", text.at);
     text_finish(&text);
     log->shown = true;

@@ -1,10 +1,8 @@
 /* run: one run of prun, from the plan's file to the reports. A mistake that all ranks see is said once; what one rank alone cannot do ends
  * the job with its name. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -224,6 +222,14 @@ static bool check_memory(const Run *run, Error *error) {
                      (double)available / mib);
 }
 
+/* What process 0 looks at for all needs no name of a rank before it. */
+static bool told_by_first(Run *run, bool ok, Error *error) {
+    Error own = *error;
+    if (comm_agree(run->comm, ok, error)) return true;
+    if (run->comm->process == 0 && !ok) *error = own;
+    return false;
+}
+
 /* --load, --resume; and where checkpoints go. */
 static bool restore(Run *run, Error *error) {
     const RunOptions *options = run->options;
@@ -237,13 +243,18 @@ static bool restore(Run *run, Error *error) {
     if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, false, NULL, error)) return false;
     if (!run->executor) return true;
     executor_set_updates(run->executor, run->position.global_step);
-    if (run->position.step > executor_steps(run->executor) || run->position.epoch < 1)
-        return error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %lld step %lld, and an epoch has %lld steps now", path, (long long)run->position.epoch,
-                         (long long)run->position.step, (long long)executor_steps(run->executor));
-    bool saves = settings->checkpoint_steps > 0 || settings->checkpoint_epochs;
-    bool ok = !saves || run->comm->process != 0 || mkdir(run->checkpoints, 0777) == 0 || errno == EEXIST ||
-              error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", run->checkpoints, strerror(errno));
-    return comm_agree(run->comm, ok, error);
+    const Position *at = &run->position;
+    int64_t steps = executor_steps(run->executor);
+    bool leads = run->comm->process == 0, saves = settings->checkpoint_steps > 0 || settings->checkpoint_epochs, ok = true;
+    if (at->step > steps || at->epoch < 1)
+        ok = error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %lld step %lld, and an epoch has %lld steps now", path, (long long)at->epoch,
+                       (long long)at->step, (long long)steps);
+    else if (leads && path && (at->epoch > settings->epochs || (at->epoch == settings->epochs && at->step == steps)))
+        fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path, (long long)at->epoch,
+                (long long)settings->epochs);
+    if (ok && leads && saves) ok = checkpoint_claim(run->checkpoints, &run->lock, error);
+    if (ok && leads && options->save) ok = checkpoint_can_save(options->save, error);
+    return told_by_first(run, ok, error);
 }
 
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
@@ -374,7 +385,7 @@ static bool evaluate_only(Run *run, Error *error) {
 }
 
 int run(const RunOptions *options, int *argc, char ***argv) {
-    Run run = {.options = options, .text_hash = 0xcbf29ce484222325u, .agreed = true};
+    Run run = {.options = options, .text_hash = 0xcbf29ce484222325u, .lock = -1, .agreed = true};
     Error error = {0};
     arena_init(&run.arena);
     plan_init(&run.plan, &run.arena);
@@ -383,6 +394,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     /* The others may be waiting for this rank in a communication. */
     if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code, error.text);
     if (!ok && error.text[0] != '\0') fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it: comm_agree */
+    if (run.lock >= 0) close(run.lock);
     log_close(&run);
     verifier_destroy(run.verifier);
     evaluation_destroy(run.evaluation);

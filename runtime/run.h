@@ -15,6 +15,7 @@ typedef struct Run {
     uint64_t text_hash;
     const char *directory; /* of the plan's file */
     const char *checkpoints; /* directory of checkpoints */
+    int lock;                /* of that directory: checkpoint_claim; -1: none */
     Position position;       /* where training stands */
     int nthreads;
     Executor *executor; /* of the program train; NULL: evaluates only */

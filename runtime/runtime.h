@@ -266,6 +266,8 @@ int executor_losses(Executor *executor, int driven, const double **losses);
 void *executor_state(Executor *executor, int driven, int state, Box *box);
 /* The whole tensor of a state on every driven rank's process (collective), as doubles, in the arena. */
 bool executor_gather_state(Executor *executor, int state, Arena *arena, double **whole, Error *error);
+/* Brings a state into another layout: target has the memory of each driven rank's box of it (of the backend). Collective; the same layout every time. */
+bool executor_rearrange_state(Executor *executor, int state, const Layout *layout, void *const *target, Error *error);
 /* Sets a state of every driven rank from a whole tensor: each takes its box. */
 bool executor_set_state(Executor *executor, int state, const double *whole, Error *error);
 /* From the next step on each element of the inputs and of every kernel's result is moved by at most so many roundings, always alike: how much

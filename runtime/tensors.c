@@ -254,18 +254,6 @@ static bool is_real(DType dtype) {
     return dtype == F32 || dtype == F64;
 }
 
-/* n elements from `first` of the whole tensor on. */
-static bool read_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, DType dtype, char *to, Error *error) {
-    unsigned char bytes[CHUNK_ELEMENTS * 8];
-    int size = dtype_bytes[tensor->dtype];
-    for (int64_t done = 0; done < n; done += CHUNK_ELEMENTS) {
-        int64_t count = n - done < CHUNK_ELEMENTS ? n - done : CHUNK_ELEMENTS;
-        if (!read_bytes(file, bytes, count * size, tensor->begin + (first + done) * size, error)) return false;
-        from_little_endian(bytes, tensor->dtype, dtype, count, to + done * dtype_bytes[dtype]);
-    }
-    return true;
-}
-
 static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, const char *from, Error *error) {
     unsigned char bytes[CHUNK_ELEMENTS * 8];
     int size = dtype_bytes[tensor->dtype];
@@ -277,14 +265,30 @@ static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_
     return true;
 }
 
+/* Runs that are small, as columns of a matrix are, come out of what one read brings: far fewer calls, for some bytes more. */
 bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error) {
     const StoredTensor *stored = &file->tensors.at[tensor];
     if (stored->dtype != dtype && !(is_real(stored->dtype) && is_real(dtype)))
         return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' holds %s, and %s is needed", file->path, stored->name, dtype_name[stored->dtype], dtype_name[dtype]);
+    unsigned char bytes[CHUNK_ELEMENTS * 8];
+    int size = dtype_bytes[stored->dtype];
+    int64_t all = shape_elements(&stored->shape), begin = 0, end = 0; /* elements that `bytes` holds */
     BoxRuns runs = box_runs(&stored->shape, box);
     char *at = to;
-    for (int64_t first; box_next_run(&runs, &first); at += runs.length * dtype_bytes[dtype])
-        if (!read_run(file, stored, first, runs.length, dtype, at, error)) return false;
+    for (int64_t first; box_next_run(&runs, &first);)
+        for (int64_t next = first, last = first + runs.length; next < last;) {
+            if (next >= end) {
+                bool scattered = runs.count > 1 && runs.length < CHUNK_ELEMENTS / 2;
+                int64_t most = scattered ? all - next : last - next;
+                begin = next;
+                end = next + (most < CHUNK_ELEMENTS ? most : CHUNK_ELEMENTS);
+                if (!read_bytes(file, bytes, (end - begin) * size, stored->begin + begin * size, error)) return false;
+            }
+            int64_t n = (last < end ? last : end) - next;
+            from_little_endian(bytes + (next - begin) * size, stored->dtype, dtype, n, at);
+            at += n * dtype_bytes[dtype];
+            next += n;
+        }
     return true;
 }
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import signal
 import struct
 import subprocess
@@ -64,7 +65,7 @@ class Checkpoints(Case):
             plan = self.plan(ranks, "checkpoint every 5 steps;", shard)
             whole = self.prun(ranks, plan, "--save", self.path("whole"))
             taken = sorted(os.listdir(plan + ".checkpoints"))
-            self.assertEqual(taken, ["step-%09d.safetensors" % step for step in (5, 10, 15)])
+            self.assertEqual(taken, ["lock"] + ["step-%09d.safetensors" % step for step in (5, 10, 15)])
             for step in (5, 10):
                 rest = self.prun(ranks, plan, "--resume", os.path.join(plan + ".checkpoints", "step-%09d.safetensors" % step), "--save", self.path("rest"))
                 self.assertEqual(rest.texts(), whole.texts()[step:], "bit for bit")
@@ -88,7 +89,7 @@ class Checkpoints(Case):
         with open(os.path.join(open_left, "step-000000001.safetensors.tmp"), "w", encoding="utf-8") as file:
             file.write("left behind")
         self.prun(2, plan)
-        self.assertEqual(sorted(os.listdir(open_left)), ["step-000000012.safetensors", "step-000000018.safetensors"])
+        self.assertEqual(sorted(os.listdir(open_left)), ["lock", "step-000000012.safetensors", "step-000000018.safetensors"])
 
     def test_mpirun_ranks_write_one_file_together(self):
         if harness.mpirun is None:
@@ -135,6 +136,80 @@ class Checkpoints(Case):
         done = run([harness.prun, "--ranks", 2, plan, "--save", self.path("no/such/directory/w")])
         self.assertEqual(done.code, 3, done)
         self.assertIn("cannot be made", done.err)
+
+    def test_a_file_that_cannot_grow_ends_the_run_and_leaves_the_older_one(self):
+        plan = self.plan(2)
+        self.prun(2, plan, "--save", self.path("w"))
+        before = header(self.path("w"))
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
+
+        done = run([harness.prun, "--ranks", 2, plan, "--save", self.path("w")], preexec_fn=limit)
+        self.assertEqual(done.code, 3, done)
+        self.assertIn("File too large", done.err)
+        self.assertEqual(header(self.path("w")), before)
+        self.assertFalse(os.path.exists(self.path("w.tmp")))
+
+    def test_where_nothing_can_be_saved_is_said_before_training(self):
+        plan = self.plan(2, "checkpoint every 6 steps;")
+        os.mkfifo(self.path("pipe"))
+        with open(self.path("file"), "w", encoding="utf-8") as file:
+            file.write("no directory")
+        for words, flags in (("pipe: cannot be made: it is no ordinary file", ("--save", self.path("pipe"))),
+                             (": cannot be made: it is a directory", ("--save", self.folder)),
+                             ("no/w: cannot be made: No such file or directory", ("--save", self.path("no/w"))),
+                             ("file: checkpoints go into a directory, and this is none", ("--checkpoint-dir", self.path("file"))),
+                             ("no/dir: cannot be made: No such file", ("--checkpoint-dir", self.path("no/dir")))):
+            for launch in ([harness.prun, "--ranks", 2], [harness.mpirun, "-n", 2, harness.prun]):
+                if launch[0] is not None:
+                    done = run([*launch, plan, *flags])
+                    self.assertEqual((done.code, done.out), (3, ""), done)
+                    self.assertEqual(done.err.count(words), 1, done)
+
+    def test_two_runs_do_not_write_into_one_directory(self):
+        plan = self.plan(2, "checkpoint every 1000 steps;", steps=1000000)
+        first = subprocess.Popen([harness.prun, "--ranks", "2", plan], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            first.stdout.readline()
+            done = run([harness.prun, "--ranks", 2, plan])
+            self.assertEqual(done.code, 3, done)
+            self.assertIn("another run writes its checkpoints there", done.err)
+        finally:
+            first.kill()
+            first.communicate()
+        self.assertEqual(run([harness.prun, "--ranks", 2, self.plan(2, "checkpoint every 3 steps;")]).code, 0, "a killed run holds nothing")
+
+    def test_columns_are_saved_as_they_are_loaded(self):
+        """Many small runs in the file: the ranks exchange them before they write."""
+        text = """net s { input x : f32[4, 24]; param w : f32[2000, 24] = normal(1) shard %s; param v : f64[3, 200, 6] = normal(1) shard %s;
+                  loss mean(x) * mean(w) + 1e-9 * mean(x) ; } train { data = normal(seed = 1); optimizer = sgd(lr = 1e-30); }
+                  parallel { mode = semi_auto; mesh (a = 2, b = 2, c = 2); }"""
+        saved = {}
+        for ranks, w, v in ((1, "(-, -)", "(-, -, -)"), (8, "(-, c.a)", "(-, -, b)"), (8, "(b, a)", "(-, a, c)"), (8, "(-, b)", "(-, -, -)")):
+            source, plan = self.path("s.dsl"), self.path("s.plan")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(text % (w, v))
+            self.assertEqual(run([harness.pcc, source, "--ranks", ranks, "-o", plan]).code, 0)
+            for name, launch in (("local", [harness.prun, "--ranks", ranks]), ("mpi", [harness.mpirun, "-n", ranks, harness.prun])):
+                if launch[0] is None or (name == "mpi" and ranks == 1):
+                    continue
+                out = self.path(name)
+                done = run([*launch, plan, "--save", out])
+                self.assertEqual(done.code, 0, done)
+                self.assertIn("plan: at most", done.out)
+                saved[ranks, w, name] = header(out)
+                done = run([*launch, plan, "--load", out, "--save", self.path("again")])
+                self.assertEqual(done.code, 0, done)
+                self.assertEqual(header(self.path("again")), saved[ranks, w, name], "loaded and saved again")
+        self.assertEqual(len({data for _, data in saved.values()}), 1, "the same bytes, whatever the layout")
+
+    def test_nothing_left_to_train_is_noted(self):
+        plan = self.plan(2, "checkpoint every epoch;")
+        self.prun(2, plan)
+        done = self.prun(2, plan, "--resume", "latest")
+        self.assertIn("stands at the end of epoch 3, and the plan has 3: nothing is left to train", done.err)
 
     def test_runs_killed_at_any_moment_resume_where_they_stood(self):
         plan = self.plan(2, "checkpoint every 1 steps; keep = 3;", steps=60)
