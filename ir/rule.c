@@ -289,6 +289,10 @@ static unsigned types_of_letter(const Op *row, char letter) {
     return letter == 'i' ? DTYPES_INDEX : letter == 'b' ? 1u << BOOL : row->dtypes;
 }
 
+unsigned op_dtypes(OpCode op, int operand) {
+    return types_of_letter(&op_table[op], op_type(op, false, operand));
+}
+
 static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error) {
     const Op *row = &op_table[op];
     int first = -1; /* of those that have one type */
@@ -300,7 +304,7 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
         if (letter == 't' && first < 0) first = i;
     }
     for (int i = 0; i < nin; i++) {
-        unsigned accepted = types_of_letter(row, op_type(op, false, i));
+        unsigned accepted = op_dtypes(op, i);
         char text[64], name[64];
         if (accepted & 1u << in[i].dtype) continue;
         op_in_name(op, i, name, sizeof name);

@@ -222,3 +222,11 @@ Test(rule, rules_are_equal_when_they_say_the_same) {
     cr_assert(rule_infer(OP_matmul, in, 2, attr, &b, NULL));
     cr_assert_not(rule_equal(&a, &b, in, 2, 1));
 }
+
+Test(rule, element_types_of_operands_are_those_of_their_letters) {
+    cr_expect_eq(op_dtypes(OP_relu, 0), DTYPES_FLOAT);
+    cr_expect_eq(op_dtypes(OP_pick, 0), DTYPES_FLOAT);
+    cr_expect_eq(op_dtypes(OP_pick, 1), DTYPES_INDEX);
+    cr_expect_eq(op_dtypes(OP_where, 0), 1u << BOOL);
+    cr_expect_eq(op_dtypes(OP_where, 1), DTYPES_ANY);
+}
