@@ -157,13 +157,31 @@ static void put_declaration(Text *text, const FuzzNet *net, int number) {
     text_printf(text, ";\n");
 }
 
+static void put_optimizer(Text *text, const FuzzNet *net) {
+    static const char *const name[NOPTIMIZERS] = {
+        [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_MOMENTUM] = "momentum", [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_ADAMW] = "adamw"};
+    text_printf(text, "    optimizer = %s(lr = %g", name[net->optimizer], net->lr);
+    if (net->optimizer == OPTIMIZER_MOMENTUM) text_printf(text, ", momentum = %g", net->momentum);
+    if (net->optimizer == OPTIMIZER_ADAM || net->optimizer == OPTIMIZER_ADAMW)
+        text_printf(text, ", beta1 = %g, beta2 = %g, eps = %g", net->beta1, net->beta2, net->eps);
+    if (net->weight_decay > 0 || net->optimizer == OPTIMIZER_ADAMW) text_printf(text, ", weight_decay = %g", net->weight_decay);
+    text_printf(text, ");\n");
+    const Schedule *schedule = &net->schedule;
+    if (schedule->kind != SCHEDULE_CONSTANT)
+        text_printf(text, "    schedule = %s(warmup = %" PRId64 ", end = %g);\n", schedule_name[schedule->kind], schedule->warmup, schedule->end);
+    else if (schedule->warmup > 0)
+        text_printf(text, "    schedule = constant(warmup = %" PRId64 ");\n", schedule->warmup);
+    if (net->clip > 0) text_printf(text, "    clip = norm(%g);\n", net->clip);
+}
+
 static void put_blocks(Text *text, const FuzzNet *net) {
     static const char *const dataset[] = {
         [DATASET_AUTO] = "auto", [DATASET_DATA_PARALLEL] = "data_parallel", [DATASET_FULL_BATCH] = "full_batch", [DATASET_EXPLICIT] = ""};
-    text_printf(text, "train {\n    data = numpy_rand(seed = %" PRId64, net->data_seed);
+    static const char *const data[NDATA_KINDS] = {[DATA_NUMPY_RAND] = "numpy_rand", [DATA_NORMAL] = "normal", [DATA_UNIFORM] = "uniform"};
+    text_printf(text, "train {\n    data = %s(seed = %" PRId64, data[net->data], net->data_seed);
     if (net->rows > 0) text_printf(text, ", rows = %" PRId64, net->rows);
-    text_printf(text, ");\n    optimizer = %s;\n",
-                net->optimizer == OPTIMIZER_SGD ? "sgd(lr = 0.01)" : "momentum(lr = 0.01, momentum = 0.9)");
+    text_printf(text, ");\n");
+    put_optimizer(text, net);
     text_printf(text, "    steps = %d;\n    seed = %" PRId64 ";\n}\n\nparallel {\n    mode = %s;\n", net->steps, net->init_seed,
                 mode_name[net->mode]);
     if (net->naxes > 0) {

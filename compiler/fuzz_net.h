@@ -1,6 +1,6 @@
 /* fuzz_net: random nets, for tests of pcc and prun and for users who add operators.
  *
- *   fuzz_make.c  the generator: a seed -> a net
+ *   fuzz_make.c  the generator: a seed -> a net; its parts: fuzz_make.h
  *   fuzz_hint.c  random strategies for its operators, inputs and parameters
  *   fuzz_net.c   a net's text, its types after a change, pcc fuzz-net
  *
@@ -33,7 +33,11 @@ typedef struct FuzzNet {
     int loss; /* value: a scalar */
     /* train */
     OptimizerKind optimizer;
-    int64_t data_seed, rows, init_seed; /* rows 0: as many as the batch */
+    double lr, momentum, beta1, beta2, eps, weight_decay; /* those that the optimizer has; weight_decay 0: none */
+    Schedule schedule;
+    double clip; /* 0: none */
+    DataKind data; /* numpy_rand, normal or uniform */
+    int64_t data_seed, rows, init_seed; /* rows 0: as many as the batch; others: numpy_rand */
     int steps;
     /* parallel */
     Mode mode;

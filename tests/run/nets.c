@@ -22,8 +22,8 @@ enum { NET_SECONDS = 60, SHRINK_SECONDS = 120, MOST_FAILURES = 3, DEMANDING = 40
 /* What occurred, in nets that count; all but the first four are numbers of nets. */
 typedef struct Totals {
     int64_t checked, counted, rejected, failed;
-    int64_t doubtful, uneven, named, output, shared, explicit_dataset, bucket, machine;
-    int64_t modes[NMODES], dtypes[NDTYPES], optimizers[OPTIMIZER_MOMENTUM + 1], policies[3], ranks[13];
+    int64_t doubtful, uneven, named, output, shared, explicit_dataset, bucket, machine, warmup, decay, clip;
+    int64_t modes[NMODES], dtypes[NDTYPES], optimizers[NOPTIMIZERS], schedules[NSCHEDULES], data[NDATA_KINDS], policies[3], ranks[13];
     int64_t in_graph[NOPS], on_parts[NOPS], comms[NCOMMS], comm_steps[NCOMMS];
 } Totals;
 
@@ -45,6 +45,11 @@ static void add_report(Totals *totals, const NetReport *report) {
     totals->modes[MODE_STAND_ALONE] += report->mode != MODE_DATA_PARALLEL; /* the reference */
     totals->dtypes[report->dtype]++;
     totals->optimizers[report->optimizer]++;
+    totals->schedules[report->schedule]++;
+    totals->data[report->data]++;
+    totals->warmup += report->warmup;
+    totals->decay += report->decay;
+    totals->clip += report->clip;
     totals->policies[report->redistribution]++;
     totals->ranks[report->nranks]++;
     for (int op = 0; op < NOPS; op++) {
@@ -72,11 +77,16 @@ static void print_totals(const Totals *totals, double seconds) {
         printf(" %d: %" PRId64, r, totals->ranks[r]);
     printf("\n  nets with  uneven shares %" PRId64 ", named axes %" PRId64 ", output strategies %" PRId64 ", values used twice %" PRId64
            ", explicit dataset %" PRId64 ", buckets of several gradients %" PRId64 ", another machine %" PRId64
-           "\n             f32 %" PRId64 ", f64 %" PRId64 ", sgd %" PRId64 ", momentum %" PRId64 ", policy auto %" PRId64 ", bound %" PRId64
+           "\n             f32 %" PRId64 ", f64 %" PRId64 ", policy auto %" PRId64 ", bound %" PRId64
            ", canonical %" PRId64 "\n",
            totals->uneven, totals->named, totals->output, totals->shared, totals->explicit_dataset, totals->bucket, totals->machine,
-           totals->dtypes[F32], totals->dtypes[F64], totals->optimizers[OPTIMIZER_SGD], totals->optimizers[OPTIMIZER_MOMENTUM],
-           totals->policies[REDISTRIBUTE_AUTO], totals->policies[REDISTRIBUTE_BOUND], totals->policies[REDISTRIBUTE_CANONICAL]);
+           totals->dtypes[F32], totals->dtypes[F64], totals->policies[REDISTRIBUTE_AUTO], totals->policies[REDISTRIBUTE_BOUND], totals->policies[REDISTRIBUTE_CANONICAL]);
+    printf("  train      sgd %" PRId64 ", momentum %" PRId64 ", adam %" PRId64 ", adamw %" PRId64 ",", totals->optimizers[OPTIMIZER_SGD],
+           totals->optimizers[OPTIMIZER_MOMENTUM], totals->optimizers[OPTIMIZER_ADAM], totals->optimizers[OPTIMIZER_ADAMW]);
+    for (int s = 0; s < NSCHEDULES; s++)
+        printf(" %s rate %" PRId64 ",", schedule_name[s], totals->schedules[s]);
+    printf(" warmup %" PRId64 ", weight decay %" PRId64 ", clip %" PRId64 "; data numpy_rand %" PRId64 ", normal %" PRId64 ", uniform %" PRId64 "\n",
+           totals->warmup, totals->decay, totals->clip, totals->data[DATA_NUMPY_RAND], totals->data[DATA_NORMAL], totals->data[DATA_UNIFORM]);
     printf("  communication, nets (steps):");
     for (int c = 0; c < NCOMMS; c++)
         printf(" %s %" PRId64 " (%" PRId64 ")", comm_name[c], totals->comms[c], totals->comm_steps[c]);
@@ -107,8 +117,11 @@ static bool all_occurred(const Totals *totals) {
         none += missing("mode", mode_name[m], totals->modes[m]);
     for (int p = 0; p < 3; p++)
         none += missing("redistribution policy", "", totals->policies[p]);
-    none += missing("optimizer", "sgd", totals->optimizers[OPTIMIZER_SGD]) +
-            missing("optimizer", "momentum", totals->optimizers[OPTIMIZER_MOMENTUM]);
+    for (int s = 0; s < NSCHEDULES; s++)
+        none += missing("schedule", schedule_name[s], totals->schedules[s]);
+    none += missing("warmup", "", totals->warmup) + missing("weight decay", "", totals->decay) + missing("clip", "", totals->clip);
+    none += missing("data", "numpy_rand", totals->data[DATA_NUMPY_RAND]) + missing("data", "normal", totals->data[DATA_NORMAL]) +
+            missing("data", "uniform", totals->data[DATA_UNIFORM]);
     none += missing("f32", "", totals->dtypes[F32]) + missing("f64", "", totals->dtypes[F64]);
     none += missing("uneven shares", "", totals->uneven) + missing("named axes", "", totals->named) +
             missing("output strategy", "", totals->output);

@@ -42,6 +42,9 @@ typedef struct NetReport {
     int nranks;
     DType dtype;
     OptimizerKind optimizer;
+    ScheduleKind schedule;
+    bool warmup, decay, clip;
+    DataKind data;
     RedistributePolicy redistribution;
     bool in_graph[NOPS], on_parts[NOPS]; /* operators; those that ran on a part of a tensor */
     int comms[NCOMMS];                   /* steps */

@@ -162,6 +162,11 @@ static void count_net(const FuzzNet *net, NetReport *report) {
     report->mode = net->mode;
     report->nranks = net->nranks;
     report->optimizer = net->optimizer;
+    report->schedule = net->schedule.kind;
+    report->warmup = net->schedule.warmup > 0;
+    report->decay = net->weight_decay > 0;
+    report->clip = net->clip > 0;
+    report->data = net->data;
     report->redistribution = net->redistribution;
     report->machine = net->machine != NULL;
     report->explicit_dataset = net->dataset == DATASET_EXPLICIT;

@@ -58,7 +58,7 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
         net->rows = 0;
         break;
     case 4:
-        net->optimizer = OPTIMIZER_SGD;
+        net->data = DATA_NUMPY_RAND;
         break;
     case 5:
         net->whole_updates = false;
@@ -88,7 +88,7 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
         return false;
     }
     *changes = net->dataset != before.dataset || net->steps != before.steps || net->rows != before.rows ||
-               net->optimizer != before.optimizer || net->whole_updates != before.whole_updates ||
+               net->data != before.data || net->whole_updates != before.whole_updates ||
                net->redistribution != before.redistribution || net->mode != before.mode || net->replicas != before.replicas ||
                (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) || net->optimize != before.optimize ||
                net->bucket != before.bucket || net->machine != before.machine;
@@ -102,6 +102,35 @@ static bool shrink_settings(Shrink *shrink) {
         if (!simpler_setting(&candidate, move, &changes)) return any;
         any |= changes && keep(shrink, &candidate);
     }
+}
+
+/* Each alone, as the net may fail for one of them. */
+static bool shrink_optimizer(Shrink *shrink) {
+    bool any = false;
+    for (int move = 0; move < 4; move++) {
+        FuzzNet candidate = copy_net(shrink->net, shrink->arena);
+        bool changes = false;
+        switch (move) {
+        case 0:
+            changes = candidate.optimizer != OPTIMIZER_SGD;
+            candidate.optimizer = OPTIMIZER_SGD;
+            break;
+        case 1:
+            changes = candidate.schedule.kind != SCHEDULE_CONSTANT || candidate.schedule.warmup > 0;
+            candidate.schedule = (Schedule){.kind = SCHEDULE_CONSTANT};
+            break;
+        case 2:
+            changes = candidate.clip > 0;
+            candidate.clip = 0;
+            break;
+        case 3:
+            changes = candidate.weight_decay > 0;
+            candidate.weight_decay = 0;
+            break;
+        }
+        any |= changes && keep(shrink, &candidate);
+    }
+    return any;
 }
 
 static void change_hint(HintTuple *tuple, int nranks, const char *without) {
@@ -190,19 +219,20 @@ static bool replace(Shrink *shrink, int value, int other) {
     return keep(shrink, &candidate);
 }
 
-/* Statement i gives way to one of its operands, to a parameter or an input of its type, or to the sum of its first operand. */
+/* Statement i gives way to one of its operands, to a leaf of its type, or to the sum of its first operand. */
 static bool drop_statement(Shrink *shrink, int i) {
     const FuzzItem item = shrink->net->items.at[i];
     for (int o = 0; o < item.nout; o++)
         for (int k = 0; k < item.nin; k++)
             if (type_equal(&item.type[o], fuzz_type(shrink->net, item.in[k])) && replace(shrink, i * MAX_OUT + o, item.in[k])) return true;
-    for (int kind = FUZZ_INPUT; item.nout == 1 && kind <= FUZZ_PARAM; kind++) {
+    for (int kind = FUZZ_INPUT; item.nout == 1 && kind <= FUZZ_CONST; kind++) {
+        static const char *const init[] = {[FUZZ_INPUT] = NULL, [FUZZ_PARAM] = "normal(0.3)", [FUZZ_CONST] = "zeros"};
+        if (dtype_is_float(item.type[0].dtype) == (kind == FUZZ_CONST)) continue; /* integers are not trained, nor drawn by numpy_rand */
         FuzzNet candidate = copy_net(shrink->net, shrink->arena);
-        candidate.items.at[i] =
-            (FuzzItem){.kind = (FuzzKind)kind, .nout = 1, .type[0] = item.type[0], .init = kind == FUZZ_PARAM ? "normal(0.3)" : NULL};
+        candidate.items.at[i] = (FuzzItem){.kind = (FuzzKind)kind, .nout = 1, .type[0] = item.type[0], .init = init[kind]};
         if (keep(shrink, &candidate)) return true;
     }
-    if (item.nout != 1 || item.type[0].shape.ndim > 0 || (item.op == OP_sum && !item.attr[0].given)) return false;
+    if (item.nout != 1 || item.type[0].shape.ndim > 0 || item.type[0].dtype != fuzz_type(shrink->net, item.in[0])->dtype || (item.op == OP_sum && !item.attr[0].given)) return false;
     FuzzNet candidate = copy_net(shrink->net, shrink->arena);
     candidate.items.at[i] = (FuzzItem){.kind = FUZZ_OP, .op = OP_sum, .nin = 1, .in = {item.in[0]}, .nout = 1, .type[0] = item.type[0]};
     return keep(shrink, &candidate);
@@ -220,14 +250,18 @@ static bool resize(Shrink *shrink, int64_t from, int64_t to) {
     FuzzNet candidate = copy_net(shrink->net, shrink->arena);
     for (int i = 0; i < candidate.items.n; i++) {
         FuzzItem *item = &candidate.items.at[i];
-        for (int d = 0; item->kind != FUZZ_OP && d < item->type[0].shape.ndim; d++)
+        bool changes = false;
+        for (int d = 0; item->kind != FUZZ_OP && d < item->type[0].shape.ndim; d++) {
+            changes |= item->type[0].shape.dim[d] == from;
             if (item->type[0].shape.dim[d] == from) item->type[0].shape.dim[d] = to;
-        if (item->kind == FUZZ_CONST) item->init = "ones";
+        }
+        if (item->kind == FUZZ_CONST && changes) item->init = dtype_is_float(item->type[0].dtype) ? "ones" : "zeros";
         for (int a = 0; item->kind == FUZZ_OP && a < MAX_ATTRS && op_table[item->op].attrs[a].name; a++) {
             const char *name = op_table[item->op].attrs[a].name;
             bool is_size = strcmp(name, "axes") != 0 && strcmp(name, "perm") != 0;
             for (int k = 0; is_size && k < item->attr[a].n; k++)
                 if (item->attr[a].ints[k] == from) item->attr[a].ints[k] = to;
+            if (strcmp(name, "depth") == 0 && item->attr[a].i == from) item->attr[a].i = to;
         }
     }
     return keep(shrink, &candidate);
@@ -249,7 +283,7 @@ static bool shrink_sizes(Shrink *shrink) {
 }
 
 int net_shrink(FuzzNet *net, Arena *arena, NetFault fault, const char *directory, int seconds, NetReport *report) {
-    static bool (*const moves[])(Shrink *) = {shrink_statements, shrink_hints, shrink_ranks, shrink_sizes, shrink_settings};
+    static bool (*const moves[])(Shrink *) = {shrink_optimizer, shrink_statements, shrink_hints, shrink_ranks, shrink_sizes, shrink_settings};
     Shrink shrink = {
         .net = net, .arena = arena, .fault = fault, .directory = directory, .report = report, .until = now_seconds() + seconds};
     for (bool any = true; any;) {

@@ -1,0 +1,82 @@
+/* What a random net's blocks say, and the options to compile it with. */
+#include "compiler/fuzz_make.h"
+
+/* A mesh of the ranks, or of part of them. */
+static void draw_axes(Make *make) {
+    static const char *const names[FUZZ_MAX_AXES] = {"a", "b", "c", "d"};
+    int rest = make->net->nranks;
+    while (rest > 1 && make->net->naxes < FUZZ_MAX_AXES && chance(make, 80)) {
+        int64_t size = draw_divisor(make, rest);
+        if (size == 1) continue;
+        make->net->axis[make->net->naxes] = (Axis){.name = names[make->net->naxes], .size = (int32_t)size};
+        make->net->naxes++;
+        rest /= (int)size;
+    }
+}
+
+/* eps is large: without it an update is g / |g|, and so the rounding of an element whose gradient cancels. */
+static void draw_optimizer(Make *make) {
+    static const OptimizerKind kinds[] = {OPTIMIZER_SGD, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW};
+    static const double shares[] = {0, 0.5, 0.9}, epsilons[] = {0.01, 0.125, 1}, norms[] = {0.01, 0.5, 1, 16};
+    FuzzNet *net = make->net;
+    net->optimizer = kinds[below(make, 6)];
+    net->lr = 0.01;
+    net->momentum = shares[below(make, 3)];
+    net->beta1 = shares[below(make, 3)];
+    net->beta2 = shares[below(make, 3)];
+    net->eps = epsilons[below(make, 3)];
+    net->weight_decay = chance(make, 30) ? (1 + below(make, 4)) / 8.0 : 0;
+    net->clip = chance(make, 25) ? norms[below(make, 4)] : 0;
+    if (!chance(make, 40)) return;
+    net->schedule.kind = (ScheduleKind)below(make, NSCHEDULES);
+    net->schedule.warmup = below(make, 2);
+    if (net->schedule.kind != SCHEDULE_CONSTANT) net->schedule.end = below(make, 3) / 4.0;
+}
+
+void draw_options(Make *make) {
+    static const Mode modes[] = {MODE_AUTO, MODE_AUTO, MODE_AUTO, MODE_SEMI_AUTO, MODE_SEMI_AUTO, MODE_DATA_PARALLEL};
+    static const int levels[] = {0, 1, 2, 2, 2}, more[] = {0, 0, 1, 5};
+    static const int ranks[] = {2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 10, 11, 12, 12, 12}; /* those with many divisors more often */
+    static const RedistributePolicy policies[] = {REDISTRIBUTE_AUTO, REDISTRIBUTE_AUTO, REDISTRIBUTE_BOUND, REDISTRIBUTE_CANONICAL};
+    static const DataKind sources[] = {DATA_NUMPY_RAND, DATA_NUMPY_RAND, DATA_NORMAL, DATA_UNIFORM};
+    static const int64_t buckets[] = {-1, -1, 0, 64, 1024}; /* bytes */
+    FuzzNet *net = make->net;
+    net->nranks = ranks[below(make, 16)];
+    net->mode = modes[below(make, 6)];
+    net->optimize = levels[below(make, 5)];
+    net->redistribution = policies[below(make, 4)];
+    net->whole_updates = chance(make, 20);
+    net->steps = 2;
+    draw_optimizer(make);
+    net->bucket = buckets[below(make, 5)];
+    net->machine = chance(make, 20) ? machine_gpu8.name : NULL;
+    net->data = sources[below(make, 4)];
+    net->data_seed = below(make, 1000);
+    net->init_seed = below(make, 1000);
+    if (net->mode == MODE_DATA_PARALLEL) {
+        net->replicas = net->nranks + (chance(make, 20) ? net->nranks : more[below(make, 4)]);
+        net->gradients_mean = chance(make, 50);
+    } else if (chance(make, 40)) {
+        draw_axes(make);
+    }
+}
+
+void draw_dataset(Make *make) {
+    static const Dataset datasets[] = {DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH};
+    FuzzNet *net = make->net;
+    TensorType inputs[8];
+    int n = 0;
+    bool rows = net->data == DATA_NUMPY_RAND && chance(make, 40), fit = true;
+    for (int i = 0; i < net->items.n; i++) {
+        if (net->items.at[i].kind != FUZZ_INPUT) continue;
+        const TensorType *type = &net->items.at[i].type[0];
+        rows = rows && type->shape.ndim > 0 && type->shape.dim[0] > 1;
+        if (n < 8) inputs[n] = *type;
+        fit = ++n <= 8;
+    }
+    net->rows = rows ? 1 + below(make, 2) : 0;
+    net->dataset = datasets[below(make, 3)];
+    if (net->mode == MODE_DATA_PARALLEL || n == 0 || !fit || !chance(make, 15)) return;
+    net->dataset = DATASET_EXPLICIT;
+    net->dataset_hint = fuzz_layouts(net, inputs, n, make->arena, make->random);
+}
