@@ -170,6 +170,8 @@ bool checkpoint_can_save(const char *path, Error *error) {
 static bool find_tensor(const TensorFile *file, const State *state, int *tensor, Error *error) {
     *tensor = tensors_find(file, state->name);
     if (*tensor < 0) {
+        if (!state->trainable)
+            return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path, state->name);
         const char **names = malloc(((size_t)file->tensors.n + 1) * sizeof *names);
         for (int i = 0; names && i < file->tensors.n; i++)
             names[i] = file->tensors.at[i].name;

@@ -108,7 +108,7 @@ int64_t rows_bytes_held(const Rows *rows);
 
 /* ---------------------------------------------------------------- file.c */
 
-/* The path as written (relative to the current directory), else beside the plan, else as written. */
+/* The path as written (relative to the current directory); else its longest end that there is beside the plan; else as written. */
 const char *file_find(const char *file, const char *plan_directory, Arena *arena);
 /* Elements of the input must be integers in [0, range), by what the graph does with them; 0: anything. */
 int64_t input_range(const Graph *graph, int input);

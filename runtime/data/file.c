@@ -10,10 +10,14 @@ static bool is_readable(const char *path) {
 }
 
 const char *file_find(const char *file, const char *plan_directory, Arena *arena) {
-    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
     if (!plan_directory || is_readable(file)) return file;
-    const char *beside = arena_printf(arena, "%s/%s", plan_directory, file), *named = arena_printf(arena, "%s/%s", plan_directory, base);
-    return file[0] != '/' && is_readable(beside) ? beside : is_readable(named) ? named : file;
+    /* "nets/data/x.npy" as pcc was told where the source is: beside the plan that is nets/data/x.npy, data/x.npy, or x.npy. */
+    for (const char *part = file; part; part = strchr(part, '/')) {
+        part += strspn(part, "/");
+        const char *beside = arena_printf(arena, "%s/%s", plan_directory, part);
+        if (is_readable(beside)) return beside;
+    }
+    return file;
 }
 
 int64_t input_range(const Graph *graph, int input) {

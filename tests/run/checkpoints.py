@@ -205,6 +205,21 @@ class Checkpoints(Case):
                 self.assertEqual(header(self.path("again")), saved[ranks, w, name], "loaded and saved again")
         self.assertEqual(len({data for _, data in saved.values()}), 1, "the same bytes, whatever the layout")
 
+    def test_another_optimizers_checkpoint_is_named(self):
+        self.prun(2, self.plan(2, "checkpoint every epoch;"))
+        taken = self.path("r2.plan.checkpoints", "step-000000018.safetensors")
+        self.prun(2, self.plan(2), "--save", self.path("parameters"))
+        names, _ = header(taken)
+        slots = [name for name in names if name not in ("w", "w2", "__metadata__")]
+        self.assertEqual(len(slots), 2)
+        with open(taken, "rb") as file:
+            data = file.read()
+        with open(taken, "wb") as file:
+            file.write(data.replace(slots[0].encode(), slots[0][:-1].encode() + b"_"))
+        done = run([harness.prun, "--ranks", 2, self.plan(2), "--resume", taken])
+        self.assertEqual(done.code, 3, done)
+        self.assertIn("has no '%s': it was taken with another optimizer; --load takes its parameters alone" % slots[0], done.err)
+
     def test_nothing_left_to_train_is_noted(self):
         plan = self.plan(2, "checkpoint every epoch;")
         self.prun(2, plan)

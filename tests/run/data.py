@@ -171,6 +171,18 @@ class Data(Case):
             self.assertEqual(result.code, 3, str(result))
             self.assertEqual(len(re.findall("prun: input z: z.npy: row 20 holds 1.09951e\\+12, which is no i32", result.err)), 1, str(result))
 
+    def test_files_are_found_from_elsewhere_and_move_with_the_plan(self):
+        os.makedirs(self.path("nets", "data"))
+        self.files()
+        for name in "x.npy", "y.npy":
+            os.rename(self.path(name), self.path("nets", "data", name))
+        os.rename(self.path(self.regression('npy(x = "data/x.npy", y = "data/y.npy")')), self.path("nets", "net.dsl"))
+        self.compile("nets/net.dsl", "nets/net.plan", "--ranks", 2)
+        self.ok(self.local("nets/net.plan", 2))
+        self.ok(harness.run([harness.prun, "--ranks", 2, self.path("nets", "net.plan")], cwd="/"))
+        os.rename(self.path("nets"), self.path("moved"))
+        self.ok(harness.run([harness.prun, "--ranks", 2, "moved/net.plan"], cwd=self.folder))
+
     def test_a_file_cut_off_while_it_is_read_ends_the_job(self):
         for launch in ([harness.prun, "--ranks", "3"], [harness.mpirun, "-n", "3", harness.prun]):
             if launch[0] is None:
