@@ -7,10 +7,10 @@
 net mnist(batch = 100, hidden = 256) {
     input image : f32[batch, 784];
     input label : i32[batch];
-    param w1 : f32[784, hidden] = normal(0.03);
-    param b1 : f32[hidden]      = zeros;
-    param w2 : f32[hidden, 10]  = normal(0.06);
-    param b2 : f32[10]          = zeros;
+    param w1    : f32[784, hidden] = normal(0.03);
+    param b1    : f32[hidden]      = zeros;
+    param w2    : f32[hidden, 10]  = normal(0.06);
+    param b2    : f32[10]          = zeros;
 
     x      = (image / 255 - 0.1307) / 0.3081;
     h      = relu(matmul(x, w1) + b1);

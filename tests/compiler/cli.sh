@@ -156,7 +156,7 @@ for sample in "$samples"/*.dsl; do
     grep -q '^net ' "$sample" || continue # a library, or hints
     case $sample in
     */oneflow_ddp.dsl) ranks=2 ;;
-    */reductions.dsl | */attention.dsl | */attention_cells.dsl | */mnist.dsl) ranks=4 ;; # 12 rows, 100 rows
+    */reductions.dsl | */attention.dsl | */attention_cells.dsl | */mnist.dsl | */characters.dsl) ranks=4 ;; # 12 rows, 100 rows
     *) ranks=8 ;;
     esac
     expect 0 "$ranks ranks" "$sample" --ranks $ranks -Werror -o sample.plan
