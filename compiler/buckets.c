@@ -28,8 +28,8 @@ static char *users_of_converts(const Compilation *c) {
         const Node *node = &g->nodes.at[n];
         bool updates = op_table[node->op].op_class == OP_CLASS_UPDATE || node->op == OP_clip || node->op == OP_sum_squares;
         int by = node->op == OP_convert ? users[n] : node->op == OP_write ? BY_WRITE : updates ? BY_UPDATE : BY_OTHER;
-        for (int i = 0; i < node->nin; i++)
-            users[g->values.at[node->in[i]].node] |= (char)by;
+        for (int i = 0; i < node->nin; i++) /* the norm by which gradients are clipped is made of them: it never shares their bucket */
+            users[g->values.at[node->in[i]].node] |= (char)(node->op == OP_clip && i > 0 ? BY_OTHER : by);
     }
     return users;
 }

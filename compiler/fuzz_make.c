@@ -72,8 +72,7 @@ static int tamed(Make *make, OpCode op, int operand, int value) {
     return product < 0 ? -1 : add_binary(make, OP_add, product, add_number(make, dtype_of(make, value), op == OP_div ? 1.5 : 0.5));
 }
 
-/* A statement of this operator; its value, -1: not this time. */
-static int add_statement(Make *make, OpCode op) {
+int add_statement(Make *make, OpCode op) {
     int in[MAX_IN] = {draw_first(make, op)};
     Attr attr[MAX_ATTRS] = {{0}};
     if (in[0] < 0) return -1;
@@ -106,7 +105,7 @@ static int weight(OpCode op) {
     if (op_table[op].op_class != OP_CLASS_USER) return 0;
     if (op == OP_matmul) return 16;
     if (op_table[op].types == NULL) return 2;
-    return strchr("bn", op_type(op, true, 0)) ? 1 : 3;
+    return strchr("bn", op_type(op, true, 0)) ? 2 : 4;
 }
 
 static OpCode draw_op(Make *make) {

@@ -55,6 +55,11 @@ int draw_first(Make *make, OpCode op);
 /* The operands after in[0], once attributes are known; the number of all, 0: not this time. */
 int draw_operands(Make *make, OpCode op, const Attr *attr, int in[MAX_IN]);
 
+/* ---------------------------------------------------------------- fuzz_make.c */
+
+/* A statement of this operator; its value, -1: not this time. */
+int add_statement(Make *make, OpCode op);
+
 /* ---------------------------------------------------------------- fuzz_attrs.c */
 
 void draw_attrs(Make *make, OpCode op, const Shape *shape, Attr *attr); /* shape: of operand 0 */

@@ -172,6 +172,7 @@ static void put_optimizer(Text *text, const FuzzNet *net) {
     else if (schedule->warmup > 0)
         text_printf(text, "    schedule = constant(warmup = %" PRId64 ");\n", schedule->warmup);
     if (net->clip > 0) text_printf(text, "    clip = norm(%g);\n", net->clip);
+    if (net->accumulate > 1) text_printf(text, "    accumulate = %d;\n", net->accumulate);
 }
 
 static void put_blocks(Text *text, const FuzzNet *net) {

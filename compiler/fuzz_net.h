@@ -36,6 +36,7 @@ typedef struct FuzzNet {
     double lr, momentum, beta1, beta2, eps, weight_decay; /* those that the optimizer has; weight_decay 0: none */
     Schedule schedule;
     double clip; /* 0: none */
+    int accumulate; /* batches of a step */
     DataKind data; /* numpy_rand, normal or uniform */
     int64_t data_seed, rows, init_seed; /* rows 0: as many as the batch; others: numpy_rand */
     int steps;

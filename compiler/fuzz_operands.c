@@ -155,13 +155,27 @@ static DType operand_dtype(Make *make, OpCode op, const int *in, int operand) {
     return like >= 0 ? dtype_of(make, in[like]) : draw_dtype(make, op_dtypes(op, operand));
 }
 
+/* A condition or an index that a new statement makes of reals: nobody else needs one, so that few would be left of those made by chance. */
+static int make_value(Make *make, unsigned dtypes) {
+    int found = -1, seen = 0;
+    for (int op = 0; op < NOPS; op++) {
+        const Op *row = &op_table[op];
+        if (row->op_class != OP_CLASS_USER || !row->types) continue;
+        char letter = op_type((OpCode)op, true, 0);
+        unsigned made = letter == 'b' ? 1u << BOOL : letter == 'n' ? 1u << I32 : 0;
+        if (dtypes & made && below(make, ++seen) == 0) found = op;
+    }
+    return found >= 0 ? add_statement(make, (OpCode)found) : -1;
+}
+
 int draw_first(Make *make, OpCode op) {
     unsigned dtypes = op_dtypes(op, 0);
     if (dtypes & 1u << make->dtype) {
         int value = chance(make, 75) ? find(make, 1u << make->dtype, true, any_small, NULL) : -1;
         return value >= 0 ? value : find(make, dtypes, true, any_small, NULL);
     }
-    int value = chance(make, 80) ? find(make, dtypes, may_be_constant(op, 0), any_small, NULL) : -1;
+    int value = chance(make, 50) ? make_value(make, dtypes) : -1;
+    if (value < 0 && chance(make, 80)) value = find(make, dtypes, may_be_constant(op, 0), any_small, NULL);
     if (value >= 0) return value;
     Shape shape = draw_shape(make, 1 + below(make, 2));
     return draw_leaf(make, draw_dtype(make, dtypes), &shape, FUZZ_INPUT, 10);
@@ -266,7 +280,8 @@ static int operands_by_sample(Make *make, OpCode op, int *in) {
             continue;
         }
         unsigned dtypes = same_letter(op, i) < 0 ? op_dtypes(op, i) : 1u << operand_dtype(make, op, in, i);
-        in[i] = chance(make, 50) ? find(make, dtypes, may_be_constant(op, i), any_small, NULL) : -1;
+        in[i] = op_type(op, false, i) == 'i' && chance(make, 30) ? make_value(make, dtypes) : -1;
+        if (in[i] < 0 && chance(make, 50)) in[i] = find(make, dtypes, may_be_constant(op, i), any_small, NULL);
         if (in[i] >= 0 && sizes_bind(&sizes, &sample, shape_of(make, in[i]))) continue;
         Shape shape = sizes_fill(make, &sizes, &sample);
         in[i] = operand_like(make, op, in, i, &shape);

@@ -27,6 +27,7 @@ static void draw_optimizer(Make *make) {
     net->eps = epsilons[below(make, 3)];
     net->weight_decay = chance(make, 30) ? (1 + below(make, 4)) / 8.0 : 0;
     net->clip = chance(make, 25) ? norms[below(make, 4)] : 0;
+    net->accumulate = chance(make, 12) ? 2 + below(make, 2) : 1;
     if (!chance(make, 40)) return;
     net->schedule.kind = (ScheduleKind)below(make, NSCHEDULES);
     net->schedule.warmup = below(make, 2);

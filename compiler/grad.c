@@ -202,39 +202,36 @@ static void update(Graph *g, int state, int read, int gradient) {
         graph_write_state(g, slot[s], g->nodes.at[node].out[1 + s], span);
 }
 
-static int cast(Graph *g, int value, DType dtype) {
+static int as_type(Graph *g, int value, DType dtype, Span span) {
     Attr attr[MAX_ATTRS] = {{0}};
     if (g->values.at[value].type.dtype == dtype) return value;
     attr[op_attr(OP_cast, "to")] = (Attr){.given = true, .text = dtype_name[dtype]};
-    return graph_emit(g, OP_cast, &value, 1, attr, "norm2", g->nodes.at[g->values.at[value].node].span);
+    return graph_emit(g, OP_cast, &value, 1, attr, g->values.at[value].name, span);
 }
 
 /* The gradient of every state, scaled down together so that their norm is at most settings.clip: PyTorch's clip_grad_norm_. Each gradient is
- * complete here, and its squares are counted once however it is split (assign gives these nodes the layout of the update). */
+ * complete here, and its squares are counted once however it is split (assign gives these nodes the layout of the update). Where gradients are
+ * of two element types the norm is f64. */
 static void clip_gradients(Graph *g, int *gradient, int nstates) {
     int sum = -1;
-    DType dtype = F32; /* of the sum: the widest of the parameters' */
+    DType dtype = F32;
+    for (int s = 0; s < nstates; s++)
+        if (gradient[s] >= 0 && g->values.at[gradient[s]].type.dtype == F64) dtype = F64;
     Attr attr[MAX_ATTRS] = {{0}};
     attr[op_attr(OP_clip, "norm")] = attr_float(g->settings.clip);
-    for (int s = 0; s < nstates; s++)
-        if (gradient[s] >= 0 && g->states.at[s].type.dtype == F64) dtype = F64;
     for (int s = 0; s < nstates; s++) {
         if (gradient[s] < 0) continue;
         Span span = g->states.at[s].span;
         int squares = graph_emit(g, OP_sum_squares, &gradient[s], 1, NULL, arena_printf(g->arena, "norm2_%s", g->states.at[s].name), span);
-        squares = cast(g, squares, dtype);
+        squares = as_type(g, squares, dtype, span);
         sum = sum < 0 ? squares : graph_emit(g, OP_add, (int[]){sum, squares}, 2, NULL, "norm2", span);
     }
-    for (int s = 0; s < nstates; s++)
-        if (gradient[s] >= 0)
-            gradient[s] = graph_emit(g, OP_clip, (int[]){gradient[s], cast(g, sum, g->states.at[s].type.dtype)}, 2, attr,
-                                     arena_printf(g->arena, "clipped_%s", g->states.at[s].name), g->states.at[s].span);
-}
-
-int update_gradient(const Graph *g, const Node *update) {
-    int gradient = update->in[op_in(update->op, "g")];
-    const Node *maker = &g->nodes.at[g->values.at[gradient].node];
-    return maker->op == OP_clip ? maker->in[0] : gradient;
+    for (int s = 0; s < nstates; s++) {
+        if (gradient[s] < 0) continue;
+        Span span = g->states.at[s].span;
+        int own = as_type(g, sum, g->values.at[gradient[s]].type.dtype, span);
+        gradient[s] = graph_emit(g, OP_clip, (int[]){gradient[s], own}, 2, attr, arena_printf(g->arena, "clipped_%s", g->states.at[s].name), span);
+    }
 }
 
 /* The gradient of a state: of all the values that read it. *read is the first of them; -1: the loss does not depend on the state. */

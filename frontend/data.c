@@ -250,6 +250,13 @@ static bool eval_mixed(Lower *lower, const Expr *value) {
 
 /* ---------------------------------------------------------------- random rows */
 
+/* Of what the elements of an input are an index; 0: of nothing. */
+static int64_t index_range(const Graph *graph, int input) {
+    for (int n = 0; n < graph->nodes.n; n++)
+        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input) return graph_index_range(graph, graph->nodes.at[n].out[0]);
+    return 0;
+}
+
 static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
     static const char *const parameters[] = {"seed"};
     const Expr *argument[1];
@@ -261,8 +268,8 @@ static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
     settings->data = kind;
     for (int i = 0; i < lower->graph->inputs.n; i++) {
         const Input *input = &lower->graph->inputs.at[i];
-        if (input->type.dtype == F32 || input->type.dtype == F64) continue;
-        diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers, and input %s is %s", value->text, input->name,
+        if (dtype_is_float(input->type.dtype) || input->type.dtype == BOOL || index_range(lower->graph, i) > 0) continue;
+        diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers and indices, and input %s is %s", value->text, input->name,
                    dtype_name[input->type.dtype]);
         diag_note(lower->diags, input->span, "%s is declared here", input->name);
         return false;

@@ -190,7 +190,7 @@ static bool conversion_step(Walk *walk, const Step *step, const Sample *sample, 
     if (from->value != to->value) return reject(walk, "%s: turns %s into %s", comm_name[step->comm], value->name, value_of(walk, step->out[0])->name);
     walk->proof->communications += step->kind != STEP_LOCAL;
     Shape alike;
-    conversion_shape(from->layout, to->layout, &value->type.shape, &alike);
+    conversion_shape(from->layout, to->layout, &value->type.shape, walk->plan->graph.nranks, &alike);
     if (shown_before(shown, step->comm, from->layout, to->layout, &alike)) return true;
     if (step->kind != STEP_LOCAL) walk->proof->distinct_communications++;
     if (!conversion_check(step->comm, from->layout, to->layout, &alike, walk->plan->graph.nranks, sample, why, sizeof why))

@@ -226,13 +226,20 @@ typedef struct Gradients {
     bool *forward; /* per node: the loss depends on it */
 } Gradients;
 
+/* A real number, of whichever element type, is one number over the field. */
+static int before_rounding(const Graph *graph, int value) {
+    for (;;) {
+        const Node *maker = &graph->nodes.at[graph->values.at[value].node];
+        if (maker->op != OP_cast || !dtype_is_float(graph->values.at[value].type.dtype) || !dtype_is_float(graph->values.at[maker->in[0]].type.dtype)) return value;
+        value = maker->in[0];
+    }
+}
+
 /* The gradient before it was clipped. *norm: the value by whose root all are clipped, -1: by none; -2: none was seen yet. */
 static bool unclip(const Gradients *g, const Node *update, int *gradient, int *norm, char *why, size_t n) {
     const Node *maker = &g->graph->nodes.at[g->graph->values.at[*gradient].node];
-    int own = maker->op == OP_clip ? maker->in[1] : -1;
+    int own = maker->op == OP_clip ? before_rounding(g->graph, maker->in[1]) : -1;
     if (maker->op == OP_clip) *gradient = maker->in[0];
-    const Node *of = own < 0 ? NULL : &g->graph->nodes.at[g->graph->values.at[own].node];
-    if (of && of->op == OP_cast) own = of->in[0]; /* for parameters of another type */
     if (*norm == -2) *norm = own;
     if (*norm == own) return true;
     snprintf(why, n, "%s takes a gradient that is clipped in another way than the others", update->name);

@@ -38,9 +38,9 @@ void sample_ranks(int nranks, Sample *sample);
 
 /* The smallest shape that a conversion treats alike: a dimension that both layouts divide evenly has all its boundaries at multiples of one length, of which
  * only the number counts; three of them (or two, where it is even) stand for more. Others stay as they are: each distinct uneven size is a case of its own. The
- * boxes themselves are compared at the tensor's own size (box_check). Sums that are completed keep their shape: owners share the elements of a box,
- * whose number is then what counts. */
-void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, Shape *alike);
+ * boxes themselves are compared at the tensor's own size (box_check). Where sums are completed, owners share the elements of a box: only where all shares are
+ * even, whatever the number of owners, is a smaller shape alike, and its shares are even too. */
+void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, int nranks, Shape *alike);
 /* A communication of this kind brings a tensor from `from` to `to`: its pattern is that of the kind, its partial digits are from's less to's,
  * and what ir/box.c tells each rank to receive and send is complete, disjoint, held by the sender, each term once and in order. */
 bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n);

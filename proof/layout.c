@@ -503,18 +503,29 @@ static bool group_check(const DigitSet *set, const Sample *sample, char *why, si
     return ok;
 }
 
-void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, Shape *alike) {
-    *alike = *shape;
-    if (layout_is_partial(from)) return;
+/* The length of which all boundaries of dimension d are multiples, 0: there is none. */
+static int64_t even_length(const Layout *from, const Layout *to, const Shape *shape, int d) {
+    int64_t a = 1, b = 1, least;
+    for (int i = 0; i < layout_count(from, d); i++) a *= layout_list(from, d)[i].size;
+    for (int i = 0; i < layout_count(to, d); i++) b *= layout_list(to, d)[i].size;
+    if (shape->dim[d] % a != 0 || shape->dim[d] % b != 0) return 0;
+    return mul_checked(a / gcd64(a, b), b, &least) && shape->dim[d] % least == 0 ? least : 0;
+}
+
+void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, int nranks, Shape *alike) {
+    Shape found = *shape;
+    bool sums = layout_is_partial(from), even = shape->ndim > 0;
+    int64_t cells = 1; /* modulo nranks: of a piece, in units of what the boundaries cut */
     for (int d = 0; d < shape->ndim; d++) {
-        int64_t a = 1, b = 1, least;
-        for (int i = 0; i < layout_count(from, d); i++) a *= layout_list(from, d)[i].size;
-        for (int i = 0; i < layout_count(to, d); i++) b *= layout_list(to, d)[i].size;
-        if (shape->dim[d] % a != 0 || shape->dim[d] % b != 0) continue;
-        if (!mul_checked(a / gcd64(a, b), b, &least) || shape->dim[d] % least != 0) continue;
-        int64_t times = shape->dim[d] / least;
-        alike->dim[d] = least * (times <= 3 ? times : 2 + times % 2);
+        int64_t length = even_length(from, to, shape, d), times = length > 0 ? shape->dim[d] / length : 0;
+        even = even && times > 0;
+        cells = cells * (times % nranks) % nranks;
+        if (times > 3) found.dim[d] = length * (2 + times % 2);
     }
+    *alike = found;
+    if (!sums) return;
+    if (!even || cells != 0 || !mul_checked(found.dim[0], nranks, &found.dim[0])) found = *shape;
+    *alike = found;
 }
 
 bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n) {

@@ -40,7 +40,8 @@ static void describe(TensorFile *file, Arena *arena, const Plan *plan, bool all_
     }
 }
 
-/* Whether boxes lie in the file as many small runs (columns of a matrix): writing them one by one takes minutes where the whole takes a second. */
+/* Whether boxes lie in the file as many small runs (columns of a matrix): writing them one by one takes minutes where the whole takes a
+ * second. */
 static bool is_scattered(const State *state, int nranks) {
     enum { SMALL_RUN_BYTES = 4096, FEW_RUNS = 64 };
     Box box; /* of rank 0: all ranks must come to the same answer */
@@ -65,14 +66,16 @@ static bool write_box(TensorFile *file, int tensor, Executor *executor, const St
     if (backend->host) return tensors_write(file, tensor, box, local, error);
     int64_t bytes = box_elements(box) * dtype_bytes[state->type.dtype];
     void *copy = malloc((size_t)bytes + 1);
-    bool ok = copy ? backend->download(context, copy, local, bytes, error) : error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
+    bool ok = copy ? backend->download(context, copy, local, bytes, error)
+                   : error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
     ok = ok && tensors_write(file, tensor, box, copy, error);
     free(copy);
     return ok;
 }
 
 /* A scattered state: rearranged among the ranks first. Collective, so that a rank that could not write goes through it too: *ok. */
-static bool write_rearranged(TensorFile *file, int tensor, Executor *executor, Comm *comm, int number, const State *state, bool *ok, Error *error) {
+static bool write_rearranged(TensorFile *file, int tensor, Executor *executor, Comm *comm, int number, const State *state, bool *ok,
+                             Error *error) {
     void *context, **target = calloc((size_t)comm->ndriven, sizeof *target);
     const Backend *backend = executor_backend(executor, &context);
     Layout rows;
@@ -89,7 +92,8 @@ static bool write_rearranged(TensorFile *file, int tensor, Executor *executor, C
     bool all_fit = comm_agree(comm, fits, &told), moved = all_fit && executor_rearrange_state(executor, number, &rows, target, &failure);
     for (int d = 0; moved && *ok && d < comm->ndriven; d++) {
         layout_box(&rows, &state->type.shape, comm->first_driven + d, &box);
-        if (layout_holds_first(&rows, comm->nranks, comm->first_driven + d)) *ok = write_box(file, tensor, executor, state, &box, target[d], error);
+        if (layout_holds_first(&rows, comm->nranks, comm->first_driven + d))
+            *ok = write_box(file, tensor, executor, state, &box, target[d], error);
     }
     for (int d = 0; target && d < comm->ndriven; d++)
         if (target[d]) backend->free(context, target[d]);
@@ -105,13 +109,15 @@ static bool write_boxes(TensorFile *file, Executor *executor, Comm *comm, const 
         if (!is_kept(state, all_states)) continue;
         int tensor = t++;
         if (is_scattered(state, comm->nranks)) {
-            if (!write_rearranged(file, tensor, executor, comm, i, state, &ok, error)) return ok; /* here or elsewhere: the save has failed */
+            if (!write_rearranged(file, tensor, executor, comm, i, state, &ok, error))
+                return ok; /* here or elsewhere: the save has failed */
             continue;
         }
         for (int d = 0; ok && d < comm->ndriven; d++) {
             Box box;
             void *local = executor_state(executor, d, i, &box);
-            if (layout_holds_first(state->layout, comm->nranks, comm->first_driven + d)) ok = write_box(file, tensor, executor, state, &box, local, error);
+            if (layout_holds_first(state->layout, comm->nranks, comm->first_driven + d))
+                ok = write_box(file, tensor, executor, state, &box, local, error);
         }
     }
     return ok;
@@ -128,7 +134,8 @@ static bool flush_directory(const char *path, Error *error) {
     return ok || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be flushed to the disk: %s", directory, strerror(errno));
 }
 
-bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, const Position *position, Error *error) {
+bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, const Position *position,
+                     Error *error) {
     Arena arena;
     Text header = {0};
     arena_init(&arena);
@@ -142,7 +149,9 @@ bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const cha
     const bool written = ok;
     tensors_close(&file);
     if (comm->process == 0) {
-        if (ok) ok = rename(file.path, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be renamed: %s", file.path, strerror(errno));
+        if (ok)
+            ok =
+                rename(file.path, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be renamed: %s", file.path, strerror(errno));
         ok = ok && flush_directory(path, error);
         if (!ok) remove(file.path);
     }
@@ -157,7 +166,8 @@ bool checkpoint_can_save(const char *path, Error *error) {
     const char *slash = strrchr(path, '/');
     Arena arena;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: it is %s", path, S_ISDIR(status.st_mode) ? "a directory" : "no ordinary file");
+        return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: it is %s", path,
+                         S_ISDIR(status.st_mode) ? "a directory" : "no ordinary file");
     arena_init(&arena);
     const char *directory = slash ? arena_copy(&arena, path, (size_t)(slash - path + (slash == path))) : ".";
     bool ok = access(directory, W_OK) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", path, strerror(errno));
@@ -171,13 +181,16 @@ static bool find_tensor(const TensorFile *file, const State *state, int *tensor,
     *tensor = tensors_find(file, state->name);
     if (*tensor < 0) {
         if (!state->trainable)
-            return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path, state->name);
+            return error_set(error, EXIT_ENVIRONMENT,
+                             "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path,
+                             state->name);
         const char **names = malloc(((size_t)file->tensors.n + 1) * sizeof *names);
         for (int i = 0; names && i < file->tensors.n; i++)
             names[i] = file->tensors.at[i].name;
         const char *near = names ? name_nearest(state->name, names, file->tensors.n) : NULL;
         free(names);
-        return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s'%s%s%s", file->path, state->name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+        return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s'%s%s%s", file->path, state->name, near ? "; did you mean " : "",
+                         near ? near : "", near ? "?" : "");
     }
     if (shape_equal(&file->tensors.at[*tensor].shape, &state->type.shape)) return true;
     Text text = {0};
@@ -195,11 +208,13 @@ static bool read_number(const TensorFile *file, const char *key, int64_t *value,
     errno = 0;
     if (text) *value = strtoll(text, &end, 10);
     if (text && end != text && *end == '\0' && errno == 0 && *value >= 0) return true;
-    return error_set(error, EXIT_ENVIRONMENT, "%s: no checkpoint: it does not say where training stood (%s); --load takes its parameters", file->path, key);
+    return error_set(error, EXIT_ENVIRONMENT, "%s: no checkpoint: it does not say where training stood (%s); --load takes its parameters",
+                     file->path, key);
 }
 
 /* One rank's box of a state, to `local` on the backend. */
-static bool read_box(const TensorFile *file, int tensor, Executor *executor, const State *state, const Box *box, void *local, Error *error) {
+static bool read_box(const TensorFile *file, int tensor, Executor *executor, const State *state, const Box *box, void *local,
+                     Error *error) {
     void *context;
     const Backend *backend = executor_backend(executor, &context);
     if (backend->host) return tensors_read(file, tensor, box, state->type.dtype, local, error);
@@ -227,7 +242,8 @@ static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *c
     return ok;
 }
 
-bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, Error *error) {
+bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position,
+                     Error *error) {
     Arena arena;
     TensorFile file;
     arena_init(&arena);
@@ -285,23 +301,28 @@ bool checkpoint_latest(Comm *comm, const char *directory, Arena *arena, const ch
     if (comm->process == 0 && list_steps(directory, arena, &steps, false) > 0) newest = steps[0];
     if (!comm->table->broadcast(comm, &newest, sizeof newest, error)) return false;
     if (newest < 0)
-        return comm_agree(comm, comm->process != 0 || error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to resume from", directory), error);
+        return comm_agree(
+            comm, comm->process != 0 || error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to resume from", directory), error);
     *path = checkpoint_path(arena, directory, newest);
     return true;
 }
 
 bool checkpoint_claim(const char *directory, int *lock, Error *error) {
     struct stat status;
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST) return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", directory, strerror(errno));
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", directory, strerror(errno));
     if (stat(directory, &status) != 0 || !S_ISDIR(status.st_mode))
-        return error_set(error, EXIT_ENVIRONMENT, "%s: checkpoints go into a directory, and this is none: --checkpoint-dir names another", directory);
+        return error_set(error, EXIT_ENVIRONMENT, "%s: checkpoints go into a directory, and this is none: --checkpoint-dir names another",
+                         directory);
     Arena arena;
     arena_init(&arena);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     *lock = open(arena_printf(&arena, "%s/lock", directory), O_RDWR | O_CREAT, 0666);
     bool ok = *lock >= 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", directory, strerror(errno));
-    if (ok && fcntl(*lock, F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN)) /* a file system without locks has none to respect */
-        ok = error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place", directory);
+    if (ok && fcntl(*lock, F_SETLK, &whole) != 0 &&
+        (errno == EACCES || errno == EAGAIN)) /* a file system without locks has none to respect */
+        ok = error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place",
+                       directory);
     arena_finish(&arena);
     return ok;
 }

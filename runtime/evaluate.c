@@ -150,7 +150,7 @@ static bool write_at(const Prediction *prediction, const unsigned char *bytes, s
 }
 
 static const char *npy_type(DType dtype) {
-    static const char *const types[NDTYPES] = {[F32] = "<f4", [F64] = "<f8", [I32] = "<i4"};
+    static const char *const types[NDTYPES] = {[F32] = "<f4", [F64] = "<f8", [I32] = "<i4", [I64] = "<i8", [BOOL] = "|b1"};
     return types[dtype];
 }
 

@@ -87,7 +87,8 @@ static void to_little_endian(const void *from, DType dtype, int64_t n, unsigned 
 /* ---------------------------------------------------------------- reading the header */
 
 static bool exact_integer(const cJSON *item, int64_t *value) {
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 0x1p53) || item->valuedouble != floor(item->valuedouble)) return false;
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 0x1p53) || item->valuedouble != floor(item->valuedouble))
+        return false;
     *value = (int64_t)item->valuedouble;
     return true;
 }
@@ -108,8 +109,8 @@ static bool read_tensor(const TensorFile *file, const cJSON *item, int64_t data,
     for (int i = 0; i < n; i++)
         if ((unsigned char)words[i] < ' ') words[i] = '?'; /* one line, whatever the file says */
     if (!cJSON_IsObject(item) || !cJSON_IsString(type) || !read_shape(cJSON_GetObjectItemCaseSensitive(item, "shape"), &tensor->shape) ||
-        cJSON_GetArraySize(offsets) != 2 || !exact_integer(cJSON_GetArrayItem(offsets, 0), &begin) || !exact_integer(cJSON_GetArrayItem(offsets, 1), &end) ||
-        begin > end || end > file->bytes - data)
+        cJSON_GetArraySize(offsets) != 2 || !exact_integer(cJSON_GetArrayItem(offsets, 0), &begin) ||
+        !exact_integer(cJSON_GetArrayItem(offsets, 1), &end) || begin > end || end > file->bytes - data)
         return fail(file, error, words);
     int dtype = 0;
     while (dtype < NDTYPES && (!type_name[dtype] || strcmp(type_name[dtype], type->valuestring) != 0))
@@ -118,7 +119,8 @@ static bool read_tensor(const TensorFile *file, const cJSON *item, int64_t data,
     if (!*known) return true;
     tensor->dtype = (DType)dtype;
     tensor->begin = data + begin;
-    if (!shape_count(&tensor->shape, &count) || !mul_checked(count, dtype_bytes[dtype], &bytes) || bytes != end - begin) return fail(file, error, words);
+    if (!shape_count(&tensor->shape, &count) || !mul_checked(count, dtype_bytes[dtype], &bytes) || bytes != end - begin)
+        return fail(file, error, words);
     return true;
 }
 
@@ -129,7 +131,8 @@ static bool read_header(TensorFile *file, Arena *arena, const char *text, int64_
         if (strcmp(item->string, "__metadata__") == 0) {
             for (const cJSON *pair = item->child; pair; pair = pair->next)
                 if (cJSON_IsString(pair)) {
-                    Metadata metadata = {arena_copy(arena, pair->string, strlen(pair->string)), arena_copy(arena, pair->valuestring, strlen(pair->valuestring))};
+                    Metadata metadata = {arena_copy(arena, pair->string, strlen(pair->string)),
+                                         arena_copy(arena, pair->valuestring, strlen(pair->valuestring))};
                     vec_push(arena, &file->metadata, metadata);
                 }
             continue;
@@ -156,7 +159,8 @@ bool tensors_open(TensorFile *file, Arena *arena, const char *path, Error *error
     ok = ok && read_bytes(file, length, LENGTH_BYTES, 0, error);
     for (int b = LENGTH_BYTES - 1; b >= 0 && ok; b--)
         n = n << 8 | length[b];
-    ok = ok && ((n <= MOST_HEADER_BYTES && n <= (uint64_t)(file->bytes - LENGTH_BYTES)) || fail(file, error, "no safetensors file, or it is cut off"));
+    ok = ok && ((n <= MOST_HEADER_BYTES && n <= (uint64_t)(file->bytes - LENGTH_BYTES)) ||
+                fail(file, error, "no safetensors file, or it is cut off"));
     char *text = ok ? malloc((size_t)n + 1) : NULL;
     ok = ok && (text || fail(file, error, "out of memory")) && read_bytes(file, text, (int64_t)n, LENGTH_BYTES, error) &&
          read_header(file, arena, text, (int64_t)n, error);
@@ -269,7 +273,8 @@ static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_
 bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error) {
     const StoredTensor *stored = &file->tensors.at[tensor];
     if (stored->dtype != dtype && !(is_real(stored->dtype) && is_real(dtype)))
-        return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' holds %s, and %s is needed", file->path, stored->name, dtype_name[stored->dtype], dtype_name[dtype]);
+        return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' holds %s, and %s is needed", file->path, stored->name,
+                         dtype_name[stored->dtype], dtype_name[dtype]);
     unsigned char bytes[CHUNK_ELEMENTS * 8];
     int size = dtype_bytes[stored->dtype];
     int64_t all = shape_elements(&stored->shape), begin = 0, end = 0; /* elements that `bytes` holds */

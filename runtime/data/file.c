@@ -22,6 +22,7 @@ const char *file_find(const char *file, const char *plan_directory, Arena *arena
 
 int64_t input_range(const Graph *graph, int input) {
     for (int n = 0; n < graph->nodes.n; n++)
-        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input) return graph_index_range(graph, graph->nodes.at[n].out[0]);
+        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input)
+            return graph_index_range(graph, graph->nodes.at[n].out[0]);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* rows: files whose first dimension counts rows. Plain binary files are read where a row stands; compressed ones and text are streamed, and only the
- * rows that will be asked for are kept. IDX: LeCun's format of MNIST (yann.lecun.com/exdb/mnist); .npy: numpy/lib/format.py. */
+/* rows: files whose first dimension counts rows. Plain binary files are read where a row stands; compressed ones and text are streamed, and
+ * only the rows that will be asked for are kept. IDX: LeCun's format of MNIST (yann.lecun.com/exdb/mnist); .npy: numpy/lib/format.py. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -19,7 +19,7 @@ struct Rows {
     int64_t row_bytes; /* as they are held: stored, or doubles of a text */
     int64_t begin;     /* of the first row in the file, uncompressed */
     bool streamed;
-    int fd;            /* not streamed */
+    int fd; /* not streamed */
     int64_t nheld, *held_row;
     unsigned char *held;
     int64_t bytes_read;
@@ -58,7 +58,8 @@ static bool npy_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
     enum { MAX_HEADER_BYTES = 1 << 16 };
     unsigned char magic[12];
     if (!stream_read(stream, magic, 10, error)) return false;
-    if (memcmp(magic, "\x93NUMPY", 6) != 0 || magic[6] < 1 || magic[6] > 3) return rows_fail(rows, error, "not a .npy file of version 1 to 3");
+    if (memcmp(magic, "\x93NUMPY", 6) != 0 || magic[6] < 1 || magic[6] > 3)
+        return rows_fail(rows, error, "not a .npy file of version 1 to 3");
     if (magic[6] > 1 && !stream_read(stream, magic + 10, 2, error)) return false;
     int64_t length = magic[8] | magic[9] << 8;
     if (magic[6] > 1) length |= (int64_t)magic[10] << 16 | (int64_t)magic[11] << 24;
@@ -83,7 +84,8 @@ static bool npy_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
 static bool idx_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
     unsigned char magic[4], size[4];
     if (!stream_read(stream, magic, 4, error)) return false;
-    if (magic[0] != 0 || magic[1] != 0 || !stored_idx(magic[2], &rows->stored)) return rows_fail(rows, error, "not an IDX file: its first bytes are others");
+    if (magic[0] != 0 || magic[1] != 0 || !stored_idx(magic[2], &rows->stored))
+        return rows_fail(rows, error, "not an IDX file: its first bytes are others");
     if (magic[3] < 1 || magic[3] > MAX_NDIM) return rows_fail(rows, error, "an IDX file of so many dimensions is not read");
     shape->ndim = magic[3];
     for (int d = 0; d < shape->ndim; d++) {
@@ -137,7 +139,8 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
         rows->count = rows->row_bytes && size > rows->begin ? (size - rows->begin) / rows->row_bytes : 0;
         if (rows->file.offset < 0 && rows->count * rows->row_bytes != size) {
             char text[160];
-            snprintf(text, sizeof text, "%lld bytes are no whole number of rows of %lld bytes", (long long)size, (long long)rows->row_bytes);
+            snprintf(text, sizeof text, "%lld bytes are no whole number of rows of %lld bytes", (long long)size,
+                     (long long)rows->row_bytes);
             return rows_fail(rows, error, text);
         }
     } else if (!mul_checked(rows->count, rows->row_bytes, &bytes)) {
@@ -225,7 +228,8 @@ static bool count_line(Rows *rows, const char *line, int64_t line_number, int64_
 
 static bool open_text(Rows *rows, Stream *stream, Error *error) {
     rows->streamed = true;
-    if (!mul_checked(rows->elements, sizeof(double), &rows->row_bytes)) return rows_fail(rows, error, "a row of so many columns is not read");
+    if (!mul_checked(rows->elements, sizeof(double), &rows->row_bytes))
+        return rows_fail(rows, error, "a row of so many columns is not read");
     double *number = malloc((size_t)rows->row_bytes + 1);
     bool ok = number ? each_line(rows, stream, count_line, number, error) : rows_fail(rows, error, "out of memory");
     free(number);
@@ -250,7 +254,8 @@ static bool use_part(Rows *rows, Error *error) {
     rows->used = wanted > 0 ? wanted : there;
     if (rows->used > 0 && rows->used <= there) return true;
     char text[160];
-    snprintf(text, sizeof text, "has %lld rows, and %lld from row %lld on are to be used", (long long)rows->count, (long long)(wanted > 0 ? wanted : 1), (long long)first);
+    snprintf(text, sizeof text, "has %lld rows, and %lld from row %lld on are to be used", (long long)rows->count,
+             (long long)(wanted > 0 ? wanted : 1), (long long)first);
     return rows_fail(rows, error, text);
 }
 
@@ -352,7 +357,8 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     Error failure = {0};
     Stream *stream = stream_open(rows->path, &failure);
     int64_t next = 0;
-    bool ok = stream && (rows->file.format == ROWS_CSV ? each_line(rows, stream, hold_line, &next, &failure) : hold_binary(rows, stream, &failure));
+    bool ok = stream &&
+              (rows->file.format == ROWS_CSV ? each_line(rows, stream, hold_line, &next, &failure) : hold_binary(rows, stream, &failure));
     if (ok && rows->file.format == ROWS_CSV && next < n) ok = rows_fail(rows, &failure, "has become shorter");
     if (stream) rows->bytes_read += stream_bytes_read(stream);
     stream_close(stream);
@@ -378,7 +384,8 @@ static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t offset, 
         rows->scratch_bytes = (size_t)bytes;
     }
     for (int64_t done = 0; done < bytes;) {
-        ssize_t got = pread(rows->fd, rows->scratch + done, (size_t)(bytes - done), (off_t)(rows->begin + row * rows->row_bytes + offset + done));
+        ssize_t got =
+            pread(rows->fd, rows->scratch + done, (size_t)(bytes - done), (off_t)(rows->begin + row * rows->row_bytes + offset + done));
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return rows_fail(rows, error, got < 0 ? strerror(errno) : "has become shorter"), NULL;
         done += got;
@@ -390,9 +397,11 @@ static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t offset, 
 static bool out_of_range(const Rows *rows, int64_t row, double value, Error *error) {
     char text[200];
     if (value == floor(value) && fabs(value) < 1e15)
-        snprintf(text, sizeof text, "row %lld holds %.0f, and it must be in 0 .. %lld", (long long)row, value, (long long)rows->file.range - 1);
+        snprintf(text, sizeof text, "row %lld holds %.0f, and it must be in 0 .. %lld", (long long)row, value,
+                 (long long)rows->file.range - 1);
     else
-        snprintf(text, sizeof text, "row %lld holds %g, and it must be one of the integers 0 .. %lld", (long long)row, value, (long long)rows->file.range - 1);
+        snprintf(text, sizeof text, "row %lld holds %g, and it must be one of the integers 0 .. %lld", (long long)row, value,
+                 (long long)rows->file.range - 1);
     return rows_fail(rows, error, text);
 }
 
@@ -408,10 +417,16 @@ bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Erro
     DType dtype = rows->file.dtype;
     bool integers = !dtype_is_float(dtype);
     /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
-    const double most = dtype == BOOL ? 1 : dtype == I64 ? 9223372036854774784.0 : INT32_MAX, least = dtype == BOOL ? 0 : dtype == I64 ? (double)INT64_MIN : INT32_MIN;
+    const double most = dtype == BOOL  ? 1
+                        : dtype == I64 ? 9223372036854774784.0
+                                       : INT32_MAX,
+                 least = dtype == BOOL  ? 0
+                         : dtype == I64 ? (double)INT64_MIN
+                                        : INT32_MIN;
     for (int64_t i = 0; i < n; i++) {
         double value = text ? ((const double *)(const void *)from)[i] : stored_element(from + i * bytes, rows->stored);
-        if (rows->file.range > 0 && !(value >= 0 && value < (double)rows->file.range && value == floor(value))) return out_of_range(rows, row, value, error);
+        if (rows->file.range > 0 && !(value >= 0 && value < (double)rows->file.range && value == floor(value)))
+            return out_of_range(rows, row, value, error);
         if (integers && !(value >= least && value <= most && value == floor(value))) {
             char words[120];
             snprintf(words, sizeof words, "row %lld holds %g, which is no %s", (long long)row, value, dtype_name[rows->file.dtype]);

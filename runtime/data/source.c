@@ -1,8 +1,8 @@
 /* source: what the inputs hold at each step.
  *
- * numpy_rand is numpy's legacy generator, RandomState(seed).random_sample(): two words a double, inputs in the order of their declaration, the same
- * batch at every step. per_rank: literals. files: rows of files in the order of sampler.c. normal, uniform: element i of global row r is a function
- * of (seed, input, r, i), and no row comes twice.
+ * numpy_rand is numpy's legacy generator, RandomState(seed).random_sample(): two words a double, inputs in the order of their declaration,
+ * the same batch at every step. per_rank: literals. files: rows of files in the order of sampler.c. normal, uniform: element i of global
+ * row r is a function of (seed, input, r, i), and no row comes twice.
  *
  * A batch that changes from step to step is prepared by a thread while the step before it runs. */
 #include <math.h>
@@ -129,12 +129,21 @@ static Stored stored_of(const char *name) {
 }
 
 static bool open_file(DataSource *data, int i, const char *plan_directory, Error *error) {
-    static const RowFormat formats[NFILE_FORMATS] = {[FILE_NPY] = ROWS_NPY, [FILE_IDX] = ROWS_IDX, [FILE_CSV] = ROWS_CSV, [FILE_RAW] = ROWS_RAW};
+    static const RowFormat formats[NFILE_FORMATS] = {
+        [FILE_NPY] = ROWS_NPY, [FILE_IDX] = ROWS_IDX, [FILE_CSV] = ROWS_CSV, [FILE_RAW] = ROWS_RAW};
     const Input *input = &data->graph->inputs.at[i];
     Shape own = own_shape(&input->type);
-    if (input->file.format == FILE_NONE || own.ndim == 0) return error_set(error, EXIT_REJECTED, "input %s has no file of rows", input->name);
-    RowFile file = {.format = formats[input->file.format], .input = input->name, .row = {.ndim = own.ndim - 1}, .first_column = input->file.column, .offset = input->file.offset, .first = input->file.first, .rows = input->file.rows,
-                    .dtype = input->type.dtype, .range = input_range(data->graph, i)};
+    if (input->file.format == FILE_NONE || own.ndim == 0)
+        return error_set(error, EXIT_REJECTED, "input %s has no file of rows", input->name);
+    RowFile file = {.format = formats[input->file.format],
+                    .input = input->name,
+                    .row = {.ndim = own.ndim - 1},
+                    .first_column = input->file.column,
+                    .offset = input->file.offset,
+                    .first = input->file.first,
+                    .rows = input->file.rows,
+                    .dtype = input->type.dtype,
+                    .range = input_range(data->graph, i)};
     file.path = file_find(input->file.path, plan_directory, &data->arena);
     file.stored = stored_of(input->file.stored && input->file.stored[0] ? input->file.stored : dtype_name[input->type.dtype]);
     memcpy(file.row.dim, own.dim + 1, sizeof *own.dim * (size_t)file.row.ndim);
@@ -144,7 +153,8 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
 
 /* Two views of one file that begin at other places: what one has more is left out. */
 static bool is_window(const Input *a, const Input *b) {
-    return a->file.format == FILE_RAW && b->file.format == FILE_RAW && a->file.offset >= 0 && b->file.offset >= 0 && strcmp(a->file.path, b->file.path) == 0;
+    return a->file.format == FILE_RAW && b->file.format == FILE_RAW && a->file.offset >= 0 && b->file.offset >= 0 &&
+           strcmp(a->file.path, b->file.path) == 0;
 }
 
 static bool open_files(DataSource *data, const char *plan_directory, Error *error) {
@@ -159,28 +169,29 @@ static bool open_files(DataSource *data, const char *plan_directory, Error *erro
         if (!open_file(data, i, plan_directory, error)) return false;
         if (first < 0) first = i;
         if (input_batch(input) != data->batch)
-            return error_set(error, EXIT_REJECTED, "input %s takes %lld rows a step, input %s %lld: rows of files belong together", input->name,
-                             (long long)input_batch(input), graph->inputs.at[first].name, (long long)data->batch);
+            return error_set(error, EXIT_REJECTED, "input %s takes %lld rows a step, input %s %lld: rows of files belong together",
+                             input->name, (long long)input_batch(input), graph->inputs.at[first].name, (long long)data->batch);
         if (rows_count(data->file[i]) < rows) rows = rows_count(data->file[i]);
         if (rows_count(data->file[i]) != rows_count(data->file[first]) && !is_window(input, &graph->inputs.at[first]))
-            return error_set(error, EXIT_ENVIRONMENT, "input %s: %s has %lld rows, and %s of input %s has %lld", input->name, input->file.path,
-                             (long long)rows_count(data->file[i]), graph->inputs.at[first].file.path, graph->inputs.at[first].name,
-                             (long long)rows_count(data->file[first]));
+            return error_set(error, EXIT_ENVIRONMENT, "input %s: %s has %lld rows, and %s of input %s has %lld", input->name,
+                             input->file.path, (long long)rows_count(data->file[i]), graph->inputs.at[first].file.path,
+                             graph->inputs.at[first].name, (long long)rows_count(data->file[first]));
     }
     if (first < 0) return true;
     sampler_init(&data->sampler, rows, data->batch, input_world(graph, data->batch), settings->shuffle, (uint64_t)settings->shuffle_seed,
                  settings->last == LAST_DROP);
     int64_t batches = sampler_batches(&data->sampler);
     if (batches == 0)
-        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld rows, and a batch takes %lld: `last = pad;` fills it up", graph->inputs.at[first].file.path,
-                         (long long)rows, (long long)data->batch);
+        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld rows, and a batch takes %lld: `last = pad;` fills it up",
+                         graph->inputs.at[first].file.path, (long long)rows, (long long)data->batch);
     if (settings->steps > batches / batches_of_step(data))
-        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld batches of %lld rows, and an epoch has %lld steps%s: leave out steps, or make them fewer",
+        return error_set(error, EXIT_ENVIRONMENT,
+                         "%s has %lld batches of %lld rows, and an epoch has %lld steps%s: leave out steps, or make them fewer",
                          graph->inputs.at[first].file.path, (long long)batches, (long long)data->batch, (long long)settings->steps,
                          batches_of_step(data) > 1 ? " of several batches (accumulate)" : "");
     if (batches < batches_of_step(data))
-        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld batches of %lld rows, and a step takes %lld (accumulate)", graph->inputs.at[first].file.path,
-                         (long long)batches, (long long)data->batch, (long long)batches_of_step(data));
+        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld batches of %lld rows, and a step takes %lld (accumulate)",
+                         graph->inputs.at[first].file.path, (long long)batches, (long long)data->batch, (long long)batches_of_step(data));
     if (settings->steps == 0) data->steps = batches / batches_of_step(data);
     return true;
 }
@@ -377,8 +388,9 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
             bool filler;
             for (int64_t step = 0; ok && step < data->steps; step++)
                 for (int64_t k = 0; k < each * nreplicas; k++)
-                    row[n++] = sampler_row(&data->sampler, step * batches_of_step(data) + data->graph->inputs.at[take->input].micro,
-                                           (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each, &filler);
+                    row[n++] = sampler_row(
+                        &data->sampler, step * batches_of_step(data) + data->graph->inputs.at[take->input].micro,
+                        (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each, &filler);
         }
         int64_t kept = 0;
         if (ok && n > 0) qsort(row, (size_t)n, sizeof *row, compare_rows);
@@ -395,7 +407,7 @@ static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t
     const Input *input = &data->graph->inputs.at[take->input];
     if (!begin_epoch(data, epoch, error)) return false;
     if (box_elements(&take->box) == 0) return true;
-    const int64_t own = (step - 1) * batches_of_step(data) + input->micro;                     /* of the batch, in its epoch */
+    const int64_t own = (step - 1) * batches_of_step(data) + input->micro;          /* of the batch, in its epoch */
     const int64_t number = (epoch - 1) * data->steps * batches_of_step(data) + own; /* over all epochs */
     if (input->kind == INPUT_ROW_WEIGHT) return fill_rows(data, take, own, run_of_weights, to, error);
     switch (data->graph->settings.data) {

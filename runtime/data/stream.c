@@ -88,7 +88,8 @@ const char *stream_line(Stream *stream, size_t *n, Error *error) {
     int byte;
     error->code = 0;
     while ((byte = gzgetc(stream->file)) >= 0 && byte != '\n') {
-        if (byte == '\0') return error_set(error, EXIT_ENVIRONMENT, "%s: not a text of ASCII or UTF-8: it holds a zero byte", stream->path), NULL;
+        if (byte == '\0')
+            return error_set(error, EXIT_ENVIRONMENT, "%s: not a text of ASCII or UTF-8: it holds a zero byte", stream->path), NULL;
         if (used + 2 > stream->line_bytes) {
             size_t bytes = stream->line_bytes ? 2 * stream->line_bytes : FIRST_LINE_BYTES;
             char *line = bytes > MOST_LINE_BYTES ? NULL : realloc(stream->line, bytes);

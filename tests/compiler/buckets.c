@@ -206,3 +206,15 @@ Test(buckets, a_plan_whose_buckets_do_not_stand_together_is_rejected) {
     cr_expect(proved(&x));
     compiled_finish(&x);
 }
+
+/* What completes the norm of the gradients begins when they are there: in their bucket it would wait for itself. */
+Test(buckets, the_norm_of_gradients_is_in_no_bucket_of_theirs) {
+    Compiled x;
+    compiled_init(&x, 2, 2);
+    x.options.redistribution = REDISTRIBUTE_CANONICAL;
+    cr_assert(compiled_run(&x, "net n() { input x : f32[2, 2]; param w : f32[2, 1] = normal(1) shard ((2, 1)); loss sum(matmul(x, w)); }\n"
+                               "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); clip = norm(1); }\n"
+                               "parallel { mode = semi_auto; dataset = auto; }\n"),
+              "%s", x.c.error.text);
+    compiled_finish(&x);
+}

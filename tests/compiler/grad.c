@@ -137,3 +137,18 @@ Test(grad, clipping_takes_the_norm_of_all_gradients) {
     }
     compiled_finish(&x);
 }
+
+Test(grad, the_norm_of_gradients_of_two_element_types_is_f64) {
+    Compiled x;
+    parsed(&x, "net n() { param a : f64[2, 2] = normal(1); param b : f32[2, 2] = normal(1); loss sum(matmul(cast(a, to = f32), b)); }\n"
+               "train { optimizer = sgd(lr = 0.1); clip = norm(1); }\n");
+    const Graph *g = &x.c.graph;
+    graph_differentiate(&x.c.graph);
+    for (int n = 0; n < g->nodes.n; n++) {
+        const Node *node = &g->nodes.at[n];
+        if (node->op == OP_clip) cr_expect_eq(g->values.at[node->in[1]].type.dtype, g->values.at[node->in[0]].type.dtype);
+        if (node->op == OP_add) cr_expect_eq(g->values.at[node->out[0]].type.dtype, F64);
+    }
+    cr_expect_eq(count_op(g, OP_clip), 2);
+    compiled_finish(&x);
+}

@@ -135,9 +135,13 @@ Test(proof_layout, small_shapes_stand_for_large_ones_that_are_divided_alike) {
     const Shape large = {.ndim = 3, .dim = {24, 30, 5}};
     Layout from = parsed("[4@1 - -]"), to = parsed("[- 3@1 2@3]"), sums = parsed("[- - -] +sum(4@1)");
     Shape alike;
-    conversion_shape(&from, &to, &large, &alike);
+    conversion_shape(&from, &to, &large, 12, &alike);
     cr_assert(alike.dim[0] == 8 && alike.dim[1] == 6 && alike.dim[2] == 5, "of 6 parts two, of 10 two, uneven ones as they are: saw %lld %lld %lld",
               (long long)alike.dim[0], (long long)alike.dim[1], (long long)alike.dim[2]);
-    conversion_shape(&sums, &from, &large, &alike);
-    cr_assert(shape_equal(&alike, &large), "owners share elements: their number counts");
+    conversion_shape(&sums, &from, &large, 8, &alike);
+    cr_assert(shape_equal(&alike, &large), "owners share 24 / 4 * 30 * 5 elements, and 8 does not divide them: their number counts");
+    const Shape even = {.ndim = 3, .dim = {32, 30, 5}};
+    conversion_shape(&sums, &from, &even, 4, &alike);
+    cr_assert(alike.dim[0] == 4 * 2 * 4 && alike.dim[1] == 2 && alike.dim[2] == 3, "any owners have even shares: saw %lld %lld %lld", (long long)alike.dim[0],
+              (long long)alike.dim[1], (long long)alike.dim[2]);
 }

@@ -102,8 +102,12 @@ static int64_t local_index(const SimTensor *tensor, int64_t whole) {
 static uint32_t leaf_element(const Graph *graph, const Node *node, uint64_t key, int64_t whole) {
     if (node->op == OP_constant) return simulate_number(node->data ? node->data[whole] : node->attr[0].f);
     /* An index means something in its range. */
-    if (node->op == OP_input && graph->values.at[node->out[0]].type.dtype == BOOL) return (uint32_t)(simulate_mix(key + (uint64_t)whole) % 2);
-    int64_t range = node->op == OP_input && !dtype_is_float(graph->values.at[node->out[0]].type.dtype) ? graph_index_range(graph, node->out[0]) : 0;
+    int64_t range = 0;
+    for (int n = 0; node->op == OP_input && n < graph->nodes.n; n++) {
+        const Node *input = &graph->nodes.at[n];
+        if (input->op != OP_input || input->state != node->state || dtype_is_float(graph->values.at[input->out[0]].type.dtype)) continue;
+        range = graph->values.at[input->out[0]].type.dtype == BOOL ? 2 : graph_index_range(graph, input->out[0]);
+    }
     return (uint32_t)(simulate_mix(key + (uint64_t)whole) % (range > 0 ? (uint64_t)range : SIM_PRIME));
 }
 
@@ -219,7 +223,7 @@ static bool rank_init(Machine *m, Rank *rank) {
     for (int s = 0; s < graph->states.n; s++)
         rank->state[s] = leaf(m, &graph->states.at[s].type, graph->states.at[s].layout, rank->number, &(Node){.op = OP_read}, state_key(graph, s, m->reference->seed));
     for (int i = 0; i < graph->inputs.n; i++)
-        rank->input[i] = leaf(m, &graph->inputs.at[i].type, graph->inputs.at[i].layout, rank->number, &(Node){.op = OP_input}, input_key(graph, i, m->reference->seed));
+        rank->input[i] = leaf(m, &graph->inputs.at[i].type, graph->inputs.at[i].layout, rank->number, &(Node){.op = OP_input, .state = i}, input_key(graph, i, m->reference->seed));
     rank->tensor = arena_alloc(arena, (size_t)(role->instances.n + 1) * sizeof *rank->tensor);
     rank->place = arena_alloc(arena, (size_t)(role->instances.n + 1) * sizeof *rank->place);
     rank->given = arena_alloc(arena, (size_t)(m->nrequests + 1) * sizeof *rank->given);

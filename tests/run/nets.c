@@ -22,7 +22,7 @@ enum { NET_SECONDS = 60, SHRINK_SECONDS = 120, MOST_FAILURES = 3, DEMANDING = 40
 /* What occurred, in nets that count; all but the first four are numbers of nets. */
 typedef struct Totals {
     int64_t checked, counted, rejected, failed;
-    int64_t doubtful, uneven, named, output, shared, explicit_dataset, bucket, machine, warmup, decay, clip;
+    int64_t doubtful, uneven, named, output, shared, explicit_dataset, bucket, machine, warmup, decay, clip, accumulate;
     int64_t modes[NMODES], dtypes[NDTYPES], optimizers[NOPTIMIZERS], schedules[NSCHEDULES], data[NDATA_KINDS], policies[3], ranks[13];
     int64_t in_graph[NOPS], on_parts[NOPS], comms[NCOMMS], comm_steps[NCOMMS];
 } Totals;
@@ -50,6 +50,7 @@ static void add_report(Totals *totals, const NetReport *report) {
     totals->warmup += report->warmup;
     totals->decay += report->decay;
     totals->clip += report->clip;
+    totals->accumulate += report->accumulate;
     totals->policies[report->redistribution]++;
     totals->ranks[report->nranks]++;
     for (int op = 0; op < NOPS; op++) {
@@ -85,8 +86,8 @@ static void print_totals(const Totals *totals, double seconds) {
            totals->optimizers[OPTIMIZER_MOMENTUM], totals->optimizers[OPTIMIZER_ADAM], totals->optimizers[OPTIMIZER_ADAMW]);
     for (int s = 0; s < NSCHEDULES; s++)
         printf(" %s rate %" PRId64 ",", schedule_name[s], totals->schedules[s]);
-    printf(" warmup %" PRId64 ", weight decay %" PRId64 ", clip %" PRId64 "; data numpy_rand %" PRId64 ", normal %" PRId64 ", uniform %" PRId64 "\n",
-           totals->warmup, totals->decay, totals->clip, totals->data[DATA_NUMPY_RAND], totals->data[DATA_NORMAL], totals->data[DATA_UNIFORM]);
+    printf(" warmup %" PRId64 ", weight decay %" PRId64 ", clip %" PRId64 ", accumulate %" PRId64 "; data numpy_rand %" PRId64 ", normal %" PRId64 ", uniform %" PRId64 "\n",
+           totals->warmup, totals->decay, totals->clip, totals->accumulate, totals->data[DATA_NUMPY_RAND], totals->data[DATA_NORMAL], totals->data[DATA_UNIFORM]);
     printf("  communication, nets (steps):");
     for (int c = 0; c < NCOMMS; c++)
         printf(" %s %" PRId64 " (%" PRId64 ")", comm_name[c], totals->comms[c], totals->comm_steps[c]);
@@ -119,7 +120,8 @@ static bool all_occurred(const Totals *totals) {
         none += missing("redistribution policy", "", totals->policies[p]);
     for (int s = 0; s < NSCHEDULES; s++)
         none += missing("schedule", schedule_name[s], totals->schedules[s]);
-    none += missing("warmup", "", totals->warmup) + missing("weight decay", "", totals->decay) + missing("clip", "", totals->clip);
+    none += missing("warmup", "", totals->warmup) + missing("weight decay", "", totals->decay) + missing("clip", "", totals->clip) +
+            missing("accumulate", "", totals->accumulate);
     none += missing("data", "numpy_rand", totals->data[DATA_NUMPY_RAND]) + missing("data", "normal", totals->data[DATA_NORMAL]) +
             missing("data", "uniform", totals->data[DATA_UNIFORM]);
     none += missing("f32", "", totals->dtypes[F32]) + missing("f64", "", totals->dtypes[F64]);

@@ -43,7 +43,7 @@ typedef struct NetReport {
     DType dtype;
     OptimizerKind optimizer;
     ScheduleKind schedule;
-    bool warmup, decay, clip;
+    bool warmup, decay, clip, accumulate;
     DataKind data;
     RedistributePolicy redistribution;
     bool in_graph[NOPS], on_parts[NOPS]; /* operators; those that ran on a part of a tensor */

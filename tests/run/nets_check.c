@@ -166,6 +166,7 @@ static void count_net(const FuzzNet *net, NetReport *report) {
     report->warmup = net->schedule.warmup > 0;
     report->decay = net->weight_decay > 0;
     report->clip = net->clip > 0;
+    report->accumulate = net->accumulate > 1;
     report->data = net->data;
     report->redistribution = net->redistribution;
     report->machine = net->machine != NULL;

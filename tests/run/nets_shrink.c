@@ -107,7 +107,7 @@ static bool shrink_settings(Shrink *shrink) {
 /* Each alone, as the net may fail for one of them. */
 static bool shrink_optimizer(Shrink *shrink) {
     bool any = false;
-    for (int move = 0; move < 4; move++) {
+    for (int move = 0; move < 5; move++) {
         FuzzNet candidate = copy_net(shrink->net, shrink->arena);
         bool changes = false;
         switch (move) {
@@ -126,6 +126,10 @@ static bool shrink_optimizer(Shrink *shrink) {
         case 3:
             changes = candidate.weight_decay > 0;
             candidate.weight_decay = 0;
+            break;
+        case 4:
+            changes = candidate.accumulate > 1;
+            candidate.accumulate = 1;
             break;
         }
         any |= changes && keep(shrink, &candidate);
