@@ -118,17 +118,6 @@ static bool split_over(Layout *layout, const Shape *shape, const Digit *digits, 
  * sum then goes straight to the parts (half of an AllReduce), each rank updates its own, and the other half gathers the new values: the same
  * bytes, but an update and slots of 1 / ranks (the optimizer state sharding of ZeRO stage 1, Rajbhandari et al. 2020). Small states are not
  * worth two steps. */
-static const Node *maker_of(const Graph *g, int value) {
-    return &g->nodes.at[g->values.at[value].node];
-}
-
-/* The gradient that an update takes, before it was clipped. */
-static int unclipped(const Graph *g, const Node *update) {
-    int gradient = update->in[op_in(update->op, "g")];
-    const Node *maker = maker_of(g, gradient);
-    return maker->op == OP_clip ? maker->in[0] : gradient;
-}
-
 /* The layout that the maker of a gradient gives it, with the sums that it owes. Those of one that is added up of several which owe the same sums can be added up
  * before they are completed: it owes them too. */
 static void owed(const Graph *g, int gradient, Layout *layout) {
@@ -149,7 +138,7 @@ static const Layout *update_layout(const Compilation *c, Graph *g, const Node *u
     const Shape *shape = &state->type.shape;
     if (c->options->whole_updates || shape_elements(shape) * dtype_bytes[state->type.dtype] < SPLIT_UPDATE_BYTES) return state->layout;
     Layout partial, split = *state->layout;
-    owed(g, unclipped(g, update), &partial);
+    owed(g, update_gradient(g, update), &partial);
     int terms = partial.ndim + REDUCE_SUM, n = layout_count(&partial, terms);
     const char *why;
     if (n == 0 || !split_over(&split, shape, layout_list(&partial, terms), n) || !layout_valid(&split, g->nranks, &why)) return state->layout;
@@ -164,13 +153,13 @@ static void update_strategies(const Compilation *c, Graph *g) {
         if (!is_update(node)) continue;
         const Layout *layout = update_layout(c, g, node);
         for (int i = 1; i < op_in(node->op, "g"); i++) {
-            const Node *read = maker_of(g, node->in[i]);
+            const Node *read = &g->nodes.at[g->values.at[node->in[i]].node];
             assert(read->op == OP_read && !g->states.at[read->state].trainable);
             g->states.at[read->state].layout = layout;
         }
         node->strategy = strategy_of_layout(g, node, layout);
         node->from = STRATEGY_ORIGIN;
-        of_gradient[unclipped(g, node)] = layout;
+        of_gradient[update_gradient(g, node)] = layout;
     }
     for (int n = g->nforward; n < g->nodes.n; n++) {
         Node *node = &g->nodes.at[n];

@@ -372,7 +372,7 @@ static void explain_training(const Explain *e, int id) {
         return;
     }
     const Node *node = &g->nodes.at[update];
-    int gradient = node->in[node->nin - 1], next = node->out[0];
+    int gradient = update_gradient(g, node), next = node->out[0];
     const TensorType *type = &state->type;
     text_printf(text, ", gradient %s while it is used\n", bytes_text(e, e->c->box_bytes[gradient]));
     text_printf(text, "  gradient     %s, made as %s\n", g->values.at[gradient].name,
@@ -414,7 +414,7 @@ static int gradient_find(const Explain *e, const char *name) {
     const char *of = arena_copy(e->c->arena, name, n - 5);
     for (int s = 0; s < g->states.n; s++) {
         int update = strcmp(g->states.at[s].name, of) == 0 ? update_of(g, s) : -1;
-        if (update >= 0) return g->nodes.at[update].in[g->nodes.at[update].nin - 1];
+        if (update >= 0) return update_gradient(g, &g->nodes.at[update]);
     }
     return value_find(g, arena_printf(e->c->arena, "d_%s", of));
 }

@@ -234,6 +234,12 @@ static void clip_gradients(Graph *g, int *gradient, int nstates) {
     }
 }
 
+int update_gradient(const Graph *g, const Node *update) {
+    int gradient = update->in[op_in(update->op, "g")];
+    const Node *maker = &g->nodes.at[g->values.at[gradient].node];
+    return maker->op == OP_clip ? maker->in[0] : gradient;
+}
+
 /* The gradient of a state: of all the values that read it. *read is the first of them; -1: the loss does not depend on the state. */
 static int state_gradient(Graph *g, const int *grad, int state, const int *first_read, const int *next_read, int *read) {
     int sum = -1;

@@ -287,7 +287,7 @@ static bool read_inputs(Reading *reading) {
                    read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
                   check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
         if (!ok) return false;
-        if (!input_is_of_batch(input.kind) && (input.type.shape.ndim > 0 || input.type.dtype == I32))
+        if (!input_is_of_batch(input.kind) && (input.type.shape.ndim > 0 || !dtype_is_float(input.type.dtype)))
             return scan_fail(scan, "input %d is of the optimizer, and not one real number", graph->inputs.n);
         graph_add_input(graph, input);
     }

@@ -82,77 +82,6 @@ static void where_row(const void *context, Fe *const *at, const int64_t *stride,
         at[0][i * stride[0]] = at[1][i * stride[1]] ? at[2][i * stride[2]] : at[3][i * stride[3]];
 }
 
-/* Numbers of an optimizer. A schedule's rate multiplies lr, per element as it is an operand: its stride is 0, and without one it is 1. */
-typedef struct UpdateNumbers {
-    Fe lr, momentum, decay, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
-    uint64_t key;                                       /* adam: of the hash, with eps and the betas, which corrections have too */
-    int first;                                          /* number of results: at[first] is operand 0 */
-    bool rate, decoupled;
-} UpdateNumbers;
-
-static Fe rate_of(const UpdateNumbers *u, Fe *const *at, const int64_t *stride, int operand, int64_t i) {
-    return u->rate ? fe_mul(u->lr, at[u->first + operand][i * stride[u->first + operand]]) : u->lr;
-}
-
-/* g' = g + decay w, w' = w - lr rate g'. */
-static void sgd_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
-    const UpdateNumbers *u = context;
-    for (int64_t i = 0; i < n; i++) {
-        Fe w = at[1][i * stride[1]], g = fe_add(at[2][i * stride[2]], fe_mul(u->decay, w));
-        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate_of(u, at, stride, 2, i), g));
-    }
-}
-
-/* g' = g + decay w, v' = momentum v + g', w' = w - lr rate v'. */
-static void momentum_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
-    const UpdateNumbers *u = context;
-    for (int64_t i = 0; i < n; i++) {
-        Fe w = at[2][i * stride[2]], g = fe_add(at[4][i * stride[4]], fe_mul(u->decay, w));
-        Fe slot = fe_add(fe_mul(u->momentum, at[3][i * stride[3]]), g);
-        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate_of(u, at, stride, 3, i), slot));
-        at[1][i * stride[1]] = slot;
-    }
-}
-
-/* m' and v' are their formulas; the direction, m' over a root, is a hash of m', v', the number of the update. */
-static void adam_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
-    const UpdateNumbers *u = context;
-    for (int64_t i = 0; i < n; i++) {
-        Fe w = at[3][i * stride[3]], decay = fe_mul(u->decay, w), rate = rate_of(u, at, stride, 5, i);
-        Fe g = u->decoupled ? at[6][i * stride[6]] : fe_add(at[6][i * stride[6]], decay);
-        Fe first = fe_add(fe_mul(u->beta1, at[4][i * stride[4]]), fe_mul(u->rest1, g));
-        Fe second = fe_add(fe_mul(u->beta2, at[5][i * stride[5]]), fe_mul(u->rest2, fe_mul(g, g)));
-        Fe step = fe_hash(fe_hash(fe_hash(u->key, first), second), at[7][i * stride[7]]);
-        if (u->decoupled) step = fe_add(step, decay);
-        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate, step));
-        at[1][i * stride[1]] = first;
-        at[2][i * stride[2]] = second;
-    }
-}
-
-/* x times a hash of the sum of squares. */
-static void clip_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
-    const Numbers *numbers = context;
-    for (int64_t i = 0; i < n; i++)
-        at[0][i * stride[0]] = fe_mul(at[1][i * stride[1]], fe_hash(numbers->a, at[2][i * stride[2]]));
-}
-
-/* Results of one box, operands broadcast to it. */
-static bool elementwise(const Node *node, const FieldTensor *in, FieldTensor *out, WalkRow *row, const void *numbers, char *why, size_t n) {
-    Walk walk;
-    int8_t map[MAX_NDIM];
-    walk_begin(&walk, &out[0].box);
-    map_same(map);
-    for (int k = 0; k < node->nout; k++)
-        if (!walk_add(&walk, &out[k], map, NULL, true, why, n)) return false;
-    for (int i = 0; i < node->nin; i++) {
-        if (!map_right(&in[i], &out[0], map)) return field_fail(why, n, "an operand does not broadcast to the result");
-        if (!walk_add(&walk, &in[i], map, NULL, true, why, n)) return false;
-    }
-    walk_run(&walk, row, numbers);
-    return true;
-}
-
 /* operand 1 times the inverses of operand `by`, which are made at once, times `factor`. */
 static bool quotient(const Node *node, const FieldTensor *in, FieldTensor *out, int by, Fe factor, char *why, size_t n) {
     FieldTensor operands[2] = {in[1 - by], in[by]};
@@ -163,7 +92,7 @@ static bool quotient(const Node *node, const FieldTensor *in, FieldTensor *out, 
         inverse[i] = fe_mul(in[by].at[i], factor);
     fe_inverse_all(inverse, elements);
     operands[1].at = inverse;
-    bool ok = elementwise(node, operands, out, mul_row, NULL, why, n);
+    bool ok = walk_elements(node, operands, out, mul_row, NULL, why, n);
     free(inverse);
     return ok;
 }
@@ -180,49 +109,22 @@ static bool kernel_sqrt_grad(const Node *node, const FieldTensor *in, FieldTenso
 static bool kernel_gelu(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool tanh = node->attr[op_attr(node->op, "tanh")].i != 0;
     WalkRow *row = node->op == OP_gelu ? (tanh ? gelu_tanh_row : gelu_row) : (tanh ? gelu_tanh_grad_row : gelu_grad_row);
-    return elementwise(node, in, out, row, NULL, why, n);
+    return walk_elements(node, in, out, row, NULL, why, n);
 }
 
 /* Among reals, and from integers, the same number; what a real is rounded to is a hash of it. */
 static bool kernel_cast(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool rounds = dtype_is_float(in[0].dtype) && !dtype_is_float(out[0].dtype);
-    return elementwise(node, in, out, out[0].dtype == BOOL ? to_bool_row : rounds ? to_integer_row : copy_row, NULL, why, n);
+    return walk_elements(node, in, out, out[0].dtype == BOOL ? to_bool_row : rounds ? to_integer_row : copy_row, NULL, why, n);
 }
 
 static bool kernel_rsqrt_grad(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    return elementwise(node, in, out, rsqrt_grad_row, &(Numbers){.a = fe_sub(0, fe_inverse(2))}, why, n);
-}
-
-/* An attribute of the node, 0 where its row has none. */
-static bool number_of(const Node *node, const char *name, Fe *number) {
-    int a = op_attr(node->op, name);
-    *number = 0;
-    return a < 0 || fe_double(node->attr[a].f, number);
-}
-
-static bool kernel_update(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    Fe eps;
-    UpdateNumbers u = {.first = node->nout, .decoupled = node->op == OP_adamw};
-    if (!number_of(node, "lr", &u.lr) || !number_of(node, "momentum", &u.momentum) || !number_of(node, "weight_decay", &u.decay) ||
-        !number_of(node, "beta1", &u.beta1) || !number_of(node, "beta2", &u.beta2) || !number_of(node, "eps", &eps))
-        return field_fail(why, n, "an optimizer's number is not finite");
-    u.rest1 = fe_sub(1, u.beta1);
-    u.rest2 = fe_sub(1, u.beta2);
-    u.key = fe_hash(fe_hash(fe_hash(OP_adam, eps), u.beta1), u.beta2);
-    u.rate = node->nin == (node->op == OP_sgd ? 3 : node->op == OP_momentum ? 4 : 6);
-    return elementwise(node, in, out, node->op == OP_sgd ? sgd_row : node->op == OP_momentum ? momentum_row : adam_row, &u, why, n);
-}
-
-static bool kernel_clip(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    Numbers numbers = {0};
-    if (!number_of(node, "norm", &numbers.a)) return field_fail(why, n, "a norm is not finite");
-    numbers.a = fe_hash(OP_clip, numbers.a);
-    return elementwise(node, in, out, clip_row, &numbers, why, n);
+    return walk_elements(node, in, out, rsqrt_grad_row, &(Numbers){.a = fe_sub(0, fe_inverse(2))}, why, n);
 }
 
 /* The new value of a state; a result only where the node has one. */
 static bool kernel_write(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    return node->nout == 0 || elementwise(node, in, out, copy_row, NULL, why, n);
+    return node->nout == 0 || walk_elements(node, in, out, copy_row, NULL, why, n);
 }
 
 /* A layout conversion without communication: the box of the result out of the operand's. */
@@ -798,12 +700,12 @@ static const Semantics semantics[NOPS] = {
     [OP_sum_grad] = {.kernel = kernel_expand},
     [OP_mean_grad] = {.kernel = kernel_expand},
     [OP_sum_to] = {.kernel = kernel_sum_to},
-    [OP_sgd] = {.kernel = kernel_update},
-    [OP_momentum] = {.kernel = kernel_update, .cost = 2},
-    [OP_adam] = {.kernel = kernel_update, .cost = 8},
-    [OP_adamw] = {.kernel = kernel_update, .cost = 8},
+    [OP_sgd] = {.kernel = update_kernel},
+    [OP_momentum] = {.kernel = update_kernel, .cost = 2},
+    [OP_adam] = {.kernel = update_kernel, .cost = 8},
+    [OP_adamw] = {.kernel = update_kernel, .cost = 8},
     [OP_sum_squares] = {.kernel = kernel_sum_squares},
-    [OP_clip] = {.kernel = kernel_clip, .cost = 2},
+    [OP_clip] = {.kernel = clip_kernel, .cost = 2},
     [OP_convert] = {.kernel = kernel_convert},
 };
 
@@ -814,7 +716,7 @@ bool field_has_semantics(OpCode op) {
 bool field_kernel(const Graph *graph, const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     (void)graph;
     const Semantics *own = &semantics[node->op];
-    if (own->row) return elementwise(node, in, out, own->row, NULL, why, n);
+    if (own->row) return walk_elements(node, in, out, own->row, NULL, why, n);
     if (own->kernel) return own->kernel(node, in, out, why, n);
     snprintf(why, n, "%s has no meaning over the field", op_table[node->op].name);
     return false;

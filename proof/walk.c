@@ -132,3 +132,18 @@ int axis_of(const Node *node, int64_t otherwise, const FieldTensor *t) {
     if (axis < 0) axis += ndim;
     return axis < 0 || axis >= ndim ? -1 : (int)axis + t->hidden;
 }
+
+bool walk_elements(const Node *node, const FieldTensor *in, FieldTensor *out, WalkRow *row, const void *numbers, char *why, size_t n) {
+    Walk walk;
+    int8_t map[MAX_NDIM];
+    walk_begin(&walk, &out[0].box);
+    map_same(map);
+    for (int k = 0; k < node->nout; k++)
+        if (!walk_add(&walk, &out[k], map, NULL, true, why, n)) return false;
+    for (int i = 0; i < node->nin; i++) {
+        if (!map_right(&in[i], &out[0], map)) return field_fail(why, n, "an operand does not broadcast to the result");
+        if (!walk_add(&walk, &in[i], map, NULL, true, why, n)) return false;
+    }
+    walk_run(&walk, row, numbers);
+    return true;
+}

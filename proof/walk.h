@@ -19,6 +19,8 @@ void walk_begin(Walk *walk, const Box *box); /* runs over the indices of this bo
  * holds what is walked over and no more; else it may hold more. False: elements that are walked over are not in its box. */
 bool walk_add(Walk *walk, const FieldTensor *tensor, const int8_t *map, const int64_t *shift, bool exact, char *why, size_t n);
 void walk_run(Walk *walk, WalkRow *row, const void *context); /* joins dimensions first: the walk cannot be added to afterwards */
+/* One walk over all results, of one box, and the operands, which broadcast to it: results come first in the row's tensors. */
+bool walk_elements(const Node *node, const FieldTensor *in, FieldTensor *out, WalkRow *row, const void *context, char *why, size_t n);
 
 /* Dimension d of a tensor is dimension d + (ndim - t->ndim) of one with ndim dimensions, its hidden one stays the first; -1 where it has size 1 and
  * the other has not. */
@@ -31,3 +33,8 @@ bool map_narrow(const FieldTensor *narrow, const FieldTensor *wide, const bool *
 /* The dimension that the node's attribute "axis" names, `otherwise` where it was left out, hidden one counted; -1: out of range. */
 int axis_of(const Node *node, int64_t otherwise, const FieldTensor *t);
 bool field_fail(char *why, size_t n, const char *text);                    /* false */
+
+/* ---------------------------------------------------------------- updates.c: rows of the table in semantics.c */
+
+bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* sgd, momentum, adam, adamw */
+bool clip_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);

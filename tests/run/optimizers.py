@@ -58,6 +58,26 @@ class Optimizers(Case):
                         self.assertIn("verified: 8 steps", done.out)
                         self.assertClose(done.losses(), losses, relative=1e-9)
 
+    def test_parameters_of_two_types_are_clipped_together(self):
+        """Both gradients are 3; the norm is 3 sqrt(2) for f32 and f64."""
+        net = """net two() { input x : f64[1]; param w : f64[1] = [2]; param v : f32[1] = [2]; loss sum(w * x) + sum(cast(v, to = f64) * x); }
+train { data = per_rank(x = [[3]]); optimizer = sgd(lr = 1); schedule = linear; clip = norm(1); } parallel { mode = data_parallel; }"""
+        plan = self.compile(self.write("two.dsl", net), "two.plan", "--ranks", 1, "--prove")
+        self.ok(self.local(plan, 1, "--save", self.path("w"), "--print", "v"))
+        with open(self.path("w"), "rb") as file:
+            data = file.read()
+        header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+        for name, form, digits in (("w", "<d", 12), ("v", "<f", 6)):
+            begin = 8 + struct.unpack("<Q", data[:8])[0] + header[name]["data_offsets"][0]
+            found = struct.unpack(form, data[begin:begin + struct.calcsize(form)])[0]
+            self.assertAlmostEqual(found, 2 - 3 / (3 * math.sqrt(2) + 1e-6), places=digits)
+
+    def test_explanations_name_gradients(self):
+        for name, settings in OPTIMIZERS.items():
+            source = self.write(name + ".dsl", NET % (1536, settings, "auto"))
+            done = self.ok(run([harness.pcc, source, "--ranks", 4, "-o", self.path("p"), "--explain=w"]))
+            self.assertRegex(done.out, r"gradient +w\.grad, made as", name)
+
     def test_levels_and_replicas(self):
         for name, settings in OPTIMIZERS.items():
             for level in ("-O0", "-O1"):

@@ -1,0 +1,84 @@
+/* updates: what optimizers and the clipping of gradients compute, over the field. */
+#include "proof/walk.h"
+
+/* Numbers of an optimizer. A schedule's rate multiplies lr, per element as it is an operand: its stride is 0, and without one it is 1. */
+typedef struct UpdateNumbers {
+    Fe lr, momentum, decay, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
+    uint64_t key;                                       /* adam: of the hash, with eps and the betas, which corrections have too */
+    int first;                                          /* number of results: at[first] is operand 0 */
+    bool rate, decoupled;
+} UpdateNumbers;
+
+static Fe rate_of(const UpdateNumbers *u, Fe *const *at, const int64_t *stride, int operand, int64_t i) {
+    return u->rate ? fe_mul(u->lr, at[u->first + operand][i * stride[u->first + operand]]) : u->lr;
+}
+
+/* g' = g + decay w, w' = w - lr rate g'. */
+static void sgd_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe w = at[1][i * stride[1]], g = fe_add(at[2][i * stride[2]], fe_mul(u->decay, w));
+        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate_of(u, at, stride, 2, i), g));
+    }
+}
+
+/* g' = g + decay w, v' = momentum v + g', w' = w - lr rate v'. */
+static void momentum_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe w = at[2][i * stride[2]], g = fe_add(at[4][i * stride[4]], fe_mul(u->decay, w));
+        Fe slot = fe_add(fe_mul(u->momentum, at[3][i * stride[3]]), g);
+        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate_of(u, at, stride, 3, i), slot));
+        at[1][i * stride[1]] = slot;
+    }
+}
+
+/* m' and v' are their formulas; the direction, m' over a root, is a hash of m', v', the number of the update. */
+static void adam_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const UpdateNumbers *u = context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe w = at[3][i * stride[3]], decay = fe_mul(u->decay, w), rate = rate_of(u, at, stride, 5, i);
+        Fe g = u->decoupled ? at[6][i * stride[6]] : fe_add(at[6][i * stride[6]], decay);
+        Fe first = fe_add(fe_mul(u->beta1, at[4][i * stride[4]]), fe_mul(u->rest1, g));
+        Fe second = fe_add(fe_mul(u->beta2, at[5][i * stride[5]]), fe_mul(u->rest2, fe_mul(g, g)));
+        Fe step = fe_hash(fe_hash(fe_hash(u->key, first), second), at[7][i * stride[7]]);
+        if (u->decoupled) step = fe_add(step, decay);
+        at[0][i * stride[0]] = fe_sub(w, fe_mul(rate, step));
+        at[1][i * stride[1]] = first;
+        at[2][i * stride[2]] = second;
+    }
+}
+
+/* x times a hash of the sum of squares. */
+static void clip_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Fe *key = context;
+    for (int64_t i = 0; i < n; i++)
+        at[0][i * stride[0]] = fe_mul(at[1][i * stride[1]], fe_hash(*key, at[2][i * stride[2]]));
+}
+
+/* An attribute of the node, 0 where its row has none. */
+static bool number_of(const Node *node, const char *name, Fe *number) {
+    int a = op_attr(node->op, name);
+    *number = 0;
+    return a < 0 || fe_double(node->attr[a].f, number);
+}
+
+bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    Fe eps;
+    UpdateNumbers u = {.first = node->nout, .decoupled = node->op == OP_adamw};
+    if (!number_of(node, "lr", &u.lr) || !number_of(node, "momentum", &u.momentum) || !number_of(node, "weight_decay", &u.decay) ||
+        !number_of(node, "beta1", &u.beta1) || !number_of(node, "beta2", &u.beta2) || !number_of(node, "eps", &eps))
+        return field_fail(why, n, "an optimizer's number is not finite");
+    u.rest1 = fe_sub(1, u.beta1);
+    u.rest2 = fe_sub(1, u.beta2);
+    u.key = fe_hash(fe_hash(fe_hash(OP_adam, eps), u.beta1), u.beta2);
+    u.rate = node->nin == (node->op == OP_sgd ? 3 : node->op == OP_momentum ? 4 : 6);
+    return walk_elements(node, in, out, node->op == OP_sgd ? sgd_row : node->op == OP_momentum ? momentum_row : adam_row, &u, why, n);
+}
+
+bool clip_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    Fe key;
+    if (!number_of(node, "norm", &key)) return field_fail(why, n, "a norm is not finite");
+    key = fe_hash(OP_clip, key);
+    return walk_elements(node, in, out, clip_row, &key, why, n);
+}
