@@ -13,8 +13,8 @@ static void help(FILE *out) {
     fputs("usage: pcc check [OPTION...] FILE.plan\n"
           "Reads a plan and proves it against the net that it contains.\n"
           "  --update            after an edit by hand: renew the checksum, drop the certificate\n"
-          "  --prove=full        run the whole plan over a finite field, whatever it takes\n"
-          "  --prove=compositional  nothing numeric\n"
+          "  --prove[=HOW]       full: run the whole plan over a finite field, whatever it takes; compositional: nothing numeric\n"
+          "                      (default: what the budget allows)\n"
           "  --proof-budget T    estimated time within which the whole plan is run: 0.2s (default), 500ms\n",
           out);
 }
@@ -121,6 +121,8 @@ int check_command(int argc, char **argv) {
         } else if (strcmp(argv[i], "--help") == 0) {
             help(stdout);
             return EXIT_DONE;
+        } else if (strcmp(argv[i], "--prove") == 0) { /* as pcc itself takes it */
+            read_proof_level(NULL, &options.proof);
         } else if (strncmp(argv[i], "--prove=", 8) == 0) {
             if (!read_proof_level(argv[i] + 8, &options.proof)) return usage("pcc check: --prove takes full or compositional, not '%s'\n", argv[i] + 8);
         } else if (option_value("--proof-budget", argc, argv, &i, &value)) {

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """--help, --version, what prun reports; and every command that README.md and docs/ show runs."""
 import glob
+import gzip
 import os
 import re
 import shutil
+import struct
 
 import harness
 from harness import Case, run
@@ -107,6 +109,11 @@ class Documented(Case):
         shutil.copy(self.sample("quickstart.dsl"), self.path("net.dsl"))
         self.compile("net.dsl", "net.plan", "--ranks", 8)
         self.compile("net.dsl", "one.plan", "--ranks", 1)
+        shutil.copy(self.path("net.plan"), self.path("a.plan"))
+        shutil.copy(self.path("net.plan"), self.path("b.plan"))
+        self.write("hints.dsl", "hints { y = ((8, 1), (1, 1)); }\n")
+        self.write("t10k-images-idx3-ubyte.gz", gzip.compress(struct.pack(">HBB3I", 0, 8, 3, 8100, 28, 28) + bytes(8100 * 784)))
+        self.write("t10k-labels-idx1-ubyte.gz", gzip.compress(struct.pack(">HBBI", 0, 8, 1, 8100) + bytes(8100)))
         return {"PATH": self.path("bin") + ":" + os.environ["PATH"]}
 
     def check(self, path):
@@ -129,9 +136,9 @@ class Documented(Case):
     def check_mentioned(self, command):
         """`pcc --stats`: the program knows this option; `pcc check --update`: and this command."""
         words = command.split()
-        program = [getattr(harness, words[0])] + [word for word in words[1:2] if word in ("check", "redistribute")]
+        program = [getattr(harness, words[0])] + [word for word in words[1:2] if word in ("check", "redistribute", "fmt")]
         text = self.ok(run([*program, "--help"])).out
-        for option in [word.split("=")[0] for word in words[1:] if word.startswith("-")]:
+        for option in [word.split("=")[0] for word in words[1:] if word.startswith("-") and word != "-"]:
             self.assertRegex(text, r"(^|[ ,])%s\b" % re.escape(option), "%s is not in its help text" % option)
 
 

@@ -119,7 +119,7 @@ class Compiler(Case):
         for words, pattern in ((["--frobnicate"], "unknown option '--frobnicate'"), ([net, "--rank", "8"], "did you mean '--ranks'"), (["-x"], "unknown option '-x'"),
                                ([net, net], "one net at a time"), ([net, "-o"], "takes an argument"), ([net, "--ranks"], "takes an argument"),
                                ([net, "--ranks", "0"], "a number from 1"), ([net, "--ranks=8x"], "a number from 1"), ([net, "--ranks", "99999999999999999999"], "a number from 1"),
-                               ([net, "-O3"], "takes 0, 1 or 2"), ([net, "-D", "batch"], "name=value"), ([net, "--stats=yes"], "takes no argument"),
+                               ([net, "-O3"], "takes 0, 1 or 2"), ([net, "-D", "batch"], "name=value"), ([net, "--stats=yes"], "takes json or nothing"),
                                ([net, "--ranks", "8", "--dump-ranks=8"], "no rank 8 of 8"), ([net, "--redistribution=none"], "auto, bound or canonical"),
                                (["check", "--frobnicate"], "unknown option '--frobnicate'"), (["check", "a", "b"], "one plan at a time"), (["check"], "usage: pcc check"),
                                (["redistribute", "--frobnicate"], "unknown argument '--frobnicate'"), (["redistribute"], "--mesh is missing"), ([], "usage: pcc")):
@@ -195,7 +195,7 @@ class Runner(Case):
     def test_a_file_of_initial_values_that_does_not_fit_is_rejected(self):
         values = struct.pack("<256f", *range(256))
         for content, pattern in ((npy("<f4", "(32, 8)", values), r"\[32, 8\].*\[16, 16\]"), (npy("<f4", "(256,)", values), r"\[256\].*\[16, 16\]"),
-                                 (npy("<f2", "(16, 16)", values[:512]), "quickstart_w2.npy"), (npy("<i8", "(16, 16)", values * 2), "quickstart_w2.npy"),
+                                 (npy("<f2", "(16, 16)", values[:512]), "quickstart_w2.npy"), (npy("<c8", "(16, 16)", values * 2), "quickstart_w2.npy"),
                                  (npy(">f4", "(16, 16)", values), "quickstart_w2.npy"), (npy("<f4", "(16, 16)", values, fortran=True), "quickstart_w2.npy"),
                                  (npy("<f4", "(16, 16)", values[:1000]), "1000 bytes.*1024"), (npy("<f4", "(16, 16)", values)[:40], "quickstart_w2.npy"),
                                  (npy("<f4", "(16, 16", values), "quickstart_w2.npy"), (npy("<f4", "(-16, -16)", values), "quickstart_w2.npy"),
