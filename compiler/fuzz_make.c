@@ -131,13 +131,14 @@ static int last_value(Make *make) {
 static void add_loss(Make *make, int value) {
     static const OpCode means[] = {OP_sum, OP_mean};
     unsigned dtypes = 1u << dtype_of(make, value);
-    int loss;
-    if (chance(make, 70)) {
-        Attr attr[MAX_ATTRS] = {{.given = chance(make, 70), .text = chance(make, 50) ? "sum" : "mean"}};
+    Attr attr[MAX_ATTRS] = {{.given = chance(make, 70), .text = chance(make, 50) ? "sum" : "mean"}};
+    int loss = -1, in[MAX_IN] = {value};
+    if (chance(make, 15) && draw_operands(make, OP_cross_entropy, attr, in) > 0) loss = add_op(make, OP_cross_entropy, in, 2, attr);
+    if (loss < 0 && chance(make, 70)) {
         int target = chance(make, 80) ? -1 : find_value(make, dtypes, equal_shapes, shape_of(make, value));
         if (target < 0 || target == value) target = add_leaf(make, FUZZ_INPUT, dtype_of(make, value), shape_of(make, value));
         loss = add_op(make, OP_mse, (int[]){value, target}, 2, attr);
-    } else {
+    } else if (loss < 0) {
         loss = add_unary(make, means[below(make, 2)], add_binary(make, OP_mul, value, value));
     }
     int other = chance(make, 50) ? find_value(make, dtypes, any_small, NULL) : -1;
@@ -169,7 +170,7 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
         int input = add_leaf(&make, FUZZ_INPUT, make.dtype, &shape);
         if (chance(&make, 60)) project(&make, input); /* what follows has a gradient */
     }
-    for (int n = 3 + below(&make, 10); n > 0; n--)
+    for (int n = 4 + below(&make, 11); n > 0; n--)
         add_statement(&make, draw_op(&make));
     add_loss(&make, project(&make, last_value(&make)));
     fuzz_prune(net, arena);
