@@ -161,6 +161,20 @@ Test(proof_graphs, a_gradient_that_is_not_clipped_with_the_others_is_found) {
     end(&f);
 }
 
+Test(proof_graphs, gradients_of_two_element_types_have_one_norm) {
+    Fixture f;
+    char why[512];
+    begin(&f, "net n() { input x : f32[6, 6]; param w : f32[6, 6] = normal(0.1); param b : f64[6] = zeros; loss mean(tanh(matmul(x, w) + cast(b, to = f32))); }\n"
+              "train { data = numpy_rand(seed = 1); optimizer = adam(lr = 0.1); clip = norm(0.5); steps = 1; }\n", 0);
+    cr_assert(gradients(&f, why), "%s", why);
+    Node *first = node_of(&f.c.graph, OP_clip, 0), *cast = &f.c.graph.nodes.at[f.c.graph.values.at[first->in[1]].node];
+    cr_assert_eq(cast->op, OP_cast);
+    cast->in[0] = node_of(&f.c.graph, OP_sum_squares, 1)->out[0]; /* another number than the others' */
+    cr_assert_not(gradients(&f, why));
+    cr_assert(strstr(why, "clipped in another way"), "%s", why);
+    end(&f);
+}
+
 static const char batches[] = "net n() { input x : f32[6, 6]; input y : f32[6, 6]; param w : f32[6, 6] = normal(0.1); loss mse(tanh(matmul(x, w)), y); }\n"
                               "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; accumulate = 3; }\n";
 
