@@ -42,7 +42,8 @@ static int add_op(Make *make, OpCode op, const int *in, int nin, const Attr *att
     if (attr) memcpy(item.attr, attr, sizeof item.attr);
     if (!rule_infer(op, types, nin, item.attr, &rule, NULL)) return -1;
     for (int o = 0; o < rule.nout; o++)
-        if (rule.result[o].shape.ndim > FUZZ_MOST_NDIM || shape_elements(&rule.result[o].shape) > (make->big ? FUZZ_BIG_BYTES : FUZZ_MOST_ELEMENTS))
+        if (rule.result[o].shape.ndim > FUZZ_MOST_NDIM ||
+            shape_elements(&rule.result[o].shape) > (make->big ? FUZZ_BIG_BYTES : FUZZ_MOST_ELEMENTS))
             return -1;
     for (int k = 0; k < nin; k++) {
         FuzzItem *operand = &make->net->items.at[in[k] / MAX_OUT];
@@ -123,7 +124,8 @@ static int last_value(Make *make) {
     for (int i = make->net->items.n - 1; i >= 0; i--) {
         const FuzzItem *item = &make->net->items.at[i];
         int o = below(make, item->nout);
-        if (item->kind != FUZZ_NUMBER && dtype_is_float(item->type[o].dtype) && any_small(&item->type[o].shape, NULL)) return i * MAX_OUT + o;
+        if (item->kind != FUZZ_NUMBER && dtype_is_float(item->type[o].dtype) && any_small(&item->type[o].shape, NULL))
+            return i * MAX_OUT + o;
     }
     return 0; /* the first input */
 }

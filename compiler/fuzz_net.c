@@ -168,7 +168,8 @@ static void put_optimizer(Text *text, const FuzzNet *net) {
     text_printf(text, ");\n");
     const Schedule *schedule = &net->schedule;
     if (schedule->kind != SCHEDULE_CONSTANT)
-        text_printf(text, "    schedule = %s(warmup = %" PRId64 ", end = %g);\n", schedule_name[schedule->kind], schedule->warmup, schedule->end);
+        text_printf(text, "    schedule = %s(warmup = %" PRId64 ", end = %g);\n", schedule_name[schedule->kind], schedule->warmup,
+                    schedule->end);
     else if (schedule->warmup > 0)
         text_printf(text, "    schedule = constant(warmup = %" PRId64 ");\n", schedule->warmup);
     if (net->clip > 0) text_printf(text, "    clip = norm(%g);\n", net->clip);

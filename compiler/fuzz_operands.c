@@ -119,7 +119,8 @@ static int find(Make *make, unsigned dtypes, bool constants, Accepts *accepts, c
         const FuzzItem *item = &net->items.at[i];
         if (item->kind == FUZZ_NUMBER || (item->kind == FUZZ_CONST && (!constants || !item->init))) continue;
         for (int o = 0; o < item->nout; o++)
-            if (dtypes & 1u << item->type[o].dtype && accepts(&item->type[o].shape, with) && below(make, ++seen) == 0) found = i * MAX_OUT + o;
+            if (dtypes & 1u << item->type[o].dtype && accepts(&item->type[o].shape, with) && below(make, ++seen) == 0)
+                found = i * MAX_OUT + o;
     }
     return found;
 }

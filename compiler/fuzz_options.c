@@ -16,7 +16,8 @@ static void draw_axes(Make *make) {
 
 /* eps is large: without it an update is g / |g|, and so the rounding of an element whose gradient cancels. */
 static void draw_optimizer(Make *make) {
-    static const OptimizerKind kinds[] = {OPTIMIZER_SGD, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW};
+    static const OptimizerKind kinds[] = {OPTIMIZER_SGD,      OPTIMIZER_SGD,  OPTIMIZER_MOMENTUM,
+                                          OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW};
     static const double shares[] = {0, 0.5, 0.9}, epsilons[] = {0.01, 0.125, 1}, norms[] = {0.01, 0.5, 1, 16};
     FuzzNet *net = make->net;
     net->optimizer = kinds[below(make, 6)];

@@ -78,16 +78,18 @@ static void print_totals(const Totals *totals, double seconds) {
         printf(" %d: %" PRId64, r, totals->ranks[r]);
     printf("\n  nets with  uneven shares %" PRId64 ", named axes %" PRId64 ", output strategies %" PRId64 ", values used twice %" PRId64
            ", explicit dataset %" PRId64 ", buckets of several gradients %" PRId64 ", another machine %" PRId64
-           "\n             f32 %" PRId64 ", f64 %" PRId64 ", policy auto %" PRId64 ", bound %" PRId64
-           ", canonical %" PRId64 "\n",
+           "\n             f32 %" PRId64 ", f64 %" PRId64 ", policy auto %" PRId64 ", bound %" PRId64 ", canonical %" PRId64 "\n",
            totals->uneven, totals->named, totals->output, totals->shared, totals->explicit_dataset, totals->bucket, totals->machine,
-           totals->dtypes[F32], totals->dtypes[F64], totals->policies[REDISTRIBUTE_AUTO], totals->policies[REDISTRIBUTE_BOUND], totals->policies[REDISTRIBUTE_CANONICAL]);
+           totals->dtypes[F32], totals->dtypes[F64], totals->policies[REDISTRIBUTE_AUTO], totals->policies[REDISTRIBUTE_BOUND],
+           totals->policies[REDISTRIBUTE_CANONICAL]);
     printf("  train      sgd %" PRId64 ", momentum %" PRId64 ", adam %" PRId64 ", adamw %" PRId64 ",", totals->optimizers[OPTIMIZER_SGD],
            totals->optimizers[OPTIMIZER_MOMENTUM], totals->optimizers[OPTIMIZER_ADAM], totals->optimizers[OPTIMIZER_ADAMW]);
     for (int s = 0; s < NSCHEDULES; s++)
         printf(" %s rate %" PRId64 ",", schedule_name[s], totals->schedules[s]);
-    printf(" warmup %" PRId64 ", weight decay %" PRId64 ", clip %" PRId64 ", accumulate %" PRId64 "; data numpy_rand %" PRId64 ", normal %" PRId64 ", uniform %" PRId64 "\n",
-           totals->warmup, totals->decay, totals->clip, totals->accumulate, totals->data[DATA_NUMPY_RAND], totals->data[DATA_NORMAL], totals->data[DATA_UNIFORM]);
+    printf(" warmup %" PRId64 ", weight decay %" PRId64 ", clip %" PRId64 ", accumulate %" PRId64 "; data numpy_rand %" PRId64
+           ", normal %" PRId64 ", uniform %" PRId64 "\n",
+           totals->warmup, totals->decay, totals->clip, totals->accumulate, totals->data[DATA_NUMPY_RAND], totals->data[DATA_NORMAL],
+           totals->data[DATA_UNIFORM]);
     printf("  communication, nets (steps):");
     for (int c = 0; c < NCOMMS; c++)
         printf(" %s %" PRId64 " (%" PRId64 ")", comm_name[c], totals->comms[c], totals->comm_steps[c]);

@@ -87,11 +87,10 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     default:
         return false;
     }
-    *changes = net->dataset != before.dataset || net->steps != before.steps || net->rows != before.rows ||
-               net->data != before.data || net->whole_updates != before.whole_updates ||
-               net->redistribution != before.redistribution || net->mode != before.mode || net->replicas != before.replicas ||
-               (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) || net->optimize != before.optimize ||
-               net->bucket != before.bucket || net->machine != before.machine;
+    *changes = net->dataset != before.dataset || net->steps != before.steps || net->rows != before.rows || net->data != before.data ||
+               net->whole_updates != before.whole_updates || net->redistribution != before.redistribution || net->mode != before.mode ||
+               net->replicas != before.replicas || (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) ||
+               net->optimize != before.optimize || net->bucket != before.bucket || net->machine != before.machine;
     return true;
 }
 
@@ -236,7 +235,9 @@ static bool drop_statement(Shrink *shrink, int i) {
         candidate.items.at[i] = (FuzzItem){.kind = (FuzzKind)kind, .nout = 1, .type[0] = item.type[0], .init = init[kind]};
         if (keep(shrink, &candidate)) return true;
     }
-    if (item.nout != 1 || item.type[0].shape.ndim > 0 || item.type[0].dtype != fuzz_type(shrink->net, item.in[0])->dtype || (item.op == OP_sum && !item.attr[0].given)) return false;
+    if (item.nout != 1 || item.type[0].shape.ndim > 0 || item.type[0].dtype != fuzz_type(shrink->net, item.in[0])->dtype ||
+        (item.op == OP_sum && !item.attr[0].given))
+        return false;
     FuzzNet candidate = copy_net(shrink->net, shrink->arena);
     candidate.items.at[i] = (FuzzItem){.kind = FUZZ_OP, .op = OP_sum, .nin = 1, .in = {item.in[0]}, .nout = 1, .type[0] = item.type[0]};
     return keep(shrink, &candidate);
@@ -287,7 +288,8 @@ static bool shrink_sizes(Shrink *shrink) {
 }
 
 int net_shrink(FuzzNet *net, Arena *arena, NetFault fault, const char *directory, int seconds, NetReport *report) {
-    static bool (*const moves[])(Shrink *) = {shrink_optimizer, shrink_statements, shrink_hints, shrink_ranks, shrink_sizes, shrink_settings};
+    static bool (*const moves[])(Shrink *) = {shrink_optimizer, shrink_statements, shrink_hints,
+                                              shrink_ranks,     shrink_sizes,      shrink_settings};
     Shrink shrink = {
         .net = net, .arena = arena, .fault = fault, .directory = directory, .report = report, .until = now_seconds() + seconds};
     for (bool any = true; any;) {
