@@ -139,3 +139,24 @@ Test(train, files_belong_to_inputs_and_lie_beside_the_source) {
     cr_assert_eq(c.graph.inputs.at[1].file.column, columns);
     compiled_finish(&c);
 }
+
+/* Integers are drawn where it is known of what they are an index. */
+Test(train, random_inputs_are_real_numbers_indices_or_truth_values) {
+    static const char text[] = "net n() { input ids : %s[4]; param table : f32[8, 2] = normal(1); loss sum(embedding(table, %s)); }\n"
+                               "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); }\n";
+    static const struct {
+        const char *dtype, *index;
+        bool accepted;
+    } cases[] = {{"i32", "ids", true}, {"i64", "reshape(ids, shape = [2, 2])", true}, {"i32", "ids + 1", false}, {"bool", "cast(ids, to = i32)", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        char source[512];
+        snprintf(source, sizeof source, text, cases[i].dtype, cases[i].index);
+        compile(&c, source, 2);
+        if (cases[i].accepted)
+            expect_accepted(&c);
+        else
+            expect_error(&c, 2, 16, "normal draws real numbers and indices, and input ids is i32");
+        compiled_finish(&c);
+    }
+}
