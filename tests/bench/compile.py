@@ -30,7 +30,7 @@ def compile_ours(pcc, source, ranks, folder):
     out, seconds = run([pcc, source, "--ranks", str(ranks), "-o", plan, "--stats"])
     with open(plan) as text:
         lines = sum(1 for _ in text)
-    return {"process_s": seconds, "pcc_s": figure(r"(?m)^time +([\d.]+) ms", out) / 1e3, "prove_s": figure(r"(?m)^  prove +([\d.]+) ms", out) / 1e3,
+    return {"process_s": seconds, "pcc_s": figure(r"(?m)^time +([\d.]+) ms", out) / 1e3, "prove_s": figure(r"(?m)^proof +([\d.]+) ms", out) / 1e3,
             "plan_lines": lines, "plan_bytes": os.path.getsize(plan)}
 
 
@@ -67,6 +67,7 @@ def main():
         rows.append([what, ranks, seconds_text(ours), seconds_text(own), seconds_text(proof), "-" if lines is None else int(lines), bytes_text(size),
                      seconds_text(jax), ratio_text(jax, ours)])
         goal(goals, f"{what}, {ranks} ranks: process, with proof", ours, limit)
+        goal(goals, f"{what}, {ranks} ranks: the proof's share of the process", ours and proof and proof / ours, 1 / 3, lambda x: f"{100 * x:.0f} %")
     table(f"compile time, median of {args.rounds} rounds", ["", "ranks", "pcc process", "pcc itself", "of it proof", "plan lines", "plan size", "JAX", "JAX / pcc"], rows)
     few, many = (samples.median(("pcc", chain, ranks), "plan_lines") for ranks in (RANKS, MANY))
     if few is not None and many is not None:

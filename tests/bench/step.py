@@ -14,6 +14,9 @@ from bench import (Failed, Samples, SAMPLES, arguments, begin, bytes_text, cores
                    seconds_text, table)
 
 RANKS = (1, 2, 4, 8)
+# Tensor parallel: columns of the first product, rows of the second, as Megatron shards two layers; the last one by rows of its weight.
+TENSOR = (("h1 = relu(matmul(x, w1));", "a1 = matmul(x, w1) shard ((1, 1), (1, {0}));\n    h1 = relu(a1);"),
+          ("h2 = relu(matmul(h1, w2));", "a2 = matmul(h1, w2) shard ((1, {0}), ({0}, 1));\n    h2 = relu(a2);"))
 # The shape of samples/<name>.dsl, as the peer is told it; steps that are timed.
 NETS = {
     "mlp_small": {"sizes": "784,256,128,10", "batch": 128, "optimizer": "sgd", "steps": 200, "warmup": 10},
@@ -22,12 +25,16 @@ NETS = {
 WHOLE = ("whole process", "mlp_small")
 
 
-def compile_net(args, name, ranks, folder, steps=None):
+def compile_net(args, name, ranks, folder, steps=None, edits=()):
     """samples/<name>.dsl to a plan, with that many steps: (plan, FLOPs of a step)."""
     with open(os.path.join(SAMPLES, name + ".dsl")) as text:
         source = text.read()
     if steps:
         source = re.sub(r"steps( *)= \d+;", rf"steps\1= {steps};", source)
+    for old, new in edits:
+        if old not in source:
+            raise Failed(f"{name}.dsl: no '{old}'")
+        source = source.replace(old, new.format(ranks))
     path = os.path.join(folder, f"{name}.dsl")
     plan = os.path.join(folder, f"{name}.{ranks}.plan")
     with open(path, "w") as text:
@@ -36,9 +43,9 @@ def compile_net(args, name, ranks, folder, steps=None):
     return plan, figure(r"FLOPs a step +([\d.e+]+)", out)
 
 
-def step_ours(args, name, ranks, folder):
+def step_ours(args, name, ranks, folder, edits=()):
     net = NETS[name]
-    plan, flops = compile_net(args, name, ranks, folder, net["steps"] + net["warmup"])
+    plan, flops = compile_net(args, name, ranks, folder, net["steps"] + net["warmup"], edits)
     out, _ = run(["mpirun", "-n", str(ranks), args.prun, plan], env=mpi_env())
     return {"step_s": figure(r"time per step: ([\d.]+) ms", out) / 1e3, "sent_bytes": figure(r"sent per rank and step: ([\d.e+]+)", out),
             "plan_bytes": figure(r"plan: at most (\d+)", out), "flops": flops}
@@ -76,6 +83,8 @@ def measure(args, samples, found, folder):
     for name in args.nets:
         for ranks in RANKS:
             samples.measure(("prun", name, ranks), lambda: step_ours(args, name, ranks, folder))
+            if name == "mlp" and ranks > 1:
+                samples.measure(("tensor", name, ranks), lambda: step_ours(args, name, ranks, folder, TENSOR))
             if "torch" in found and ranks > 1:
                 samples.measure(("ddp", name, ranks), lambda: step_ddp(name, ranks))
         for threads in (1, 2) if "torch" in found else ():
@@ -101,6 +110,13 @@ def report_net(name, samples, goals, rounds):
           + (f"; peak is its matrix product with 2 threads, {peak / 1e9:.0f} GFLOP/s" if peak else ""),
           ["ranks", "prun", "GFLOP/s", "of peak", "sent/rank", "plan", "DDP gloo", "its sent/rank", "prun / DDP", "prun / PyTorch, 2 threads"], rows)
     ours = {ranks: samples.median(("prun", name, ranks), "step_s") for ranks in RANKS}
+    if name == "mlp":
+        tensor = {ranks: samples.median(("tensor", name, ranks), "step_s") for ranks in RANKS[1:]}
+        table("mlp, tensor parallel", ["ranks", "prun", "sent/rank", "of one rank's time", "batch split's"],
+              [[ranks, seconds_text(tensor[ranks]), bytes_text(samples.median(("tensor", name, ranks), "sent_bytes")), ratio_text(tensor[ranks], ours[1]),
+                ratio_text(ours[ranks], ours[1])] for ranks in RANKS[1:]])
+        goal(goals, "mlp: 8 ranks, tensor parallel, against one", tensor[8] and tensor[8] / ours[1], 1.3, lambda x: ratio_text(x, 1.0))
+        goal(goals, "mlp: 8 ranks, batch split, against one", ours[8] and ours[8] / ours[1], 1.6, lambda x: ratio_text(x, 1.0))
     if torch[2]:
         goal(goals, f"{name}: 1 rank against PyTorch with 2 threads", ours[1] and ours[1] / torch[2], 1.0, lambda x: ratio_text(x, 1.0))
         if name == "mlp":
