@@ -35,6 +35,8 @@ int add_item(Make *make, FuzzItem item) {
 
 /* Nested as the type's dimensions are. */
 static const char *literal(Make *make, const TensorType *type, int64_t range) {
+    /* A sum of up to 24 of them is never 0: of a mean that is, one rank has 0 and others have what rounding leaves of its terms. */
+    static const double off_grid = 0.0123;
     Text text = {0};
     const Shape *shape = &type->shape;
     int64_t n = shape_elements(shape);
@@ -43,7 +45,7 @@ static const char *literal(Make *make, const TensorType *type, int64_t range) {
         text_printf(&text, "%s", i ? ", " : "");
         for (int d = shape->ndim - 1; d >= 0; d--)
             if (i % (block *= shape->dim[d]) == 0) text_printf(&text, "[");
-        text_printf(&text, "%g", range > 0 ? below(make, (int)range) : (double)(below(make, 33) - 16) / 16);
+        text_printf(&text, "%g", range > 0 ? below(make, (int)range) : (double)(below(make, 33) - 16) / 16 + off_grid);
         block = 1;
         for (int d = shape->ndim - 1; d >= 0; d--)
             if ((i + 1) % (block *= shape->dim[d]) == 0) text_printf(&text, "]");
