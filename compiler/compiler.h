@@ -210,4 +210,3 @@ void stats_print(Text *text, Compilation *c);
 void stats_summary(Text *text, Compilation *c);
 /* Bytes that the busiest rank sends per step: Program.sent_bytes. */
 int64_t stats_sent_bytes(Compilation *c);
-double now_seconds(void); /* monotonic */

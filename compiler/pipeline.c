@@ -1,7 +1,6 @@
 /* pipeline: the passes in their order. After each: the graph is verified, the time is noted, its dump is written (--dump-ir). */
 #include <assert.h>
 #include <string.h>
-#include <time.h>
 
 #include "compiler/compiler.h"
 
@@ -38,12 +37,6 @@ static const Pass passes[] = {
 /* clang-format on */
 enum { NPASSES = sizeof passes / sizeof *passes };
 static_assert((int)NPASSES <= (int)MAX_PASSES, "room for the times");
-
-double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* The net once more, as its eval block wants it. What there is to warn of is said of the net as it is trained. */
 static bool parse_eval(Compilation *c) {

@@ -1,6 +1,7 @@
 /* ir: what a program is. The table of contents of this folder, and of the words in ../shared terms that all others use.
  *
  *   arena.c   memory by phase; growing vectors; text under construction
+ *   clock.c   time that passes
  *   diag.c    user mistakes: diagnostics with source, caret, note, hint
  *   type.c    element types, shapes, checked arithmetic
  *   layout.c  how a tensor lies on the ranks: digits of the rank number
@@ -67,6 +68,9 @@ typedef struct Error {
     char text[1024];
 } Error;
 bool error_set(Error *error, int code, const char *format, ...) PRINTF_LIKE(3, 4); /* returns false */
+
+/* clock.c: seconds of a clock that only goes forward, for differences. */
+double now_seconds(void);
 
 /* Whole file in the arena, NUL after it; fails over max_bytes. */
 bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, size_t *n, Error *error);

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const uint64_t field_seed = 0x70726f6f66; /* what the elements are drawn from: any will do, and one gives the same run each time */
 /* A multiplication with its share of loops, loads and comparisons, in seconds: measured once, of the nets in samples/ on one core of a server of
@@ -14,12 +13,6 @@ static const double most_bytes = 8.0 * (1 << 30);
 enum { GRADIENTS_WORK = 2, SIMPLIFIED_WORK = 1 }; /* evaluations of the graph that field_gradients and field_same are worth */
 enum { MAX_PARTS = 16 };                             /* programs of a plan */
 enum { TENSORS_A_VALUE = 2 };                       /* that they hold at a time: its elements and a tangent, or those of two graphs */
-
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static bool numeric_fails(Error *error, const char *why) {
     return error_set(error, EXIT_INTERNAL, "over the integers modulo 2^61 - 1: %s", why);
@@ -144,18 +137,18 @@ static void certify_numeric(Text *text, const Parts *parts, const ProofOptions *
 }
 
 static bool parts_check(const Parts *parts, const ProofOptions *options, Proof *proof, Error *error) {
-    double now = seconds_now();
+    double now = now_seconds();
     if (parts->n == 0) return error_set(error, EXIT_INTERNAL, "the plan has no program");
     for (int p = 0; p < parts->n; p++)
         if (!compositional_check(&parts->at[p], proof, error)) return false;
-    proof->compositional_s = seconds_now() - now;
+    proof->compositional_s = now_seconds() - now;
     if (!options->compositional) {
-        now = seconds_now();
+        now = now_seconds();
         if (!check_patterns(parts, proof, error)) return false;
-        proof->patterns_s = seconds_now() - now;
-        now = seconds_now();
+        proof->patterns_s = now_seconds() - now;
+        now = now_seconds();
         if (!check_whole(parts, options, proof, error)) return false;
-        proof->whole_s = seconds_now() - now;
+        proof->whole_s = now_seconds() - now;
     }
     Text text = {0};
     certify_compositional(&text, proof, parts->plan->graph.nranks);
@@ -170,7 +163,7 @@ bool proof_check(const Plan *plan, const ProofOptions *options, Proof *proof, Er
     static const ProofOptions usual = {.budget_s = PROOF_BUDGET_S};
     if (!options) options = &usual;
     memset(proof, 0, sizeof *proof);
-    double begin = seconds_now();
+    double begin = now_seconds();
     if (plan->programs.n > MAX_PARTS) return error_set(error, EXIT_INTERNAL, "%d programs: at most %d can be shown", plan->programs.n, (int)MAX_PARTS);
     Parts *parts = malloc(sizeof *parts);
     if (!parts) return error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
@@ -179,6 +172,6 @@ bool proof_check(const Plan *plan, const ProofOptions *options, Proof *proof, Er
     for (int p = 0; p < parts->n; p++) parts->at[p] = plan_part(plan, p);
     bool ok = parts_check(parts, options, proof, error);
     free(parts);
-    proof->seconds = seconds_now() - begin;
+    proof->seconds = now_seconds() - begin;
     return ok;
 }

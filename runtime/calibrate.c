@@ -6,7 +6,6 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/runtime.h"
 
@@ -21,12 +20,6 @@ typedef struct Level {
 
 /* What is taken where there is nothing to measure: pcc's default machine. */
 static const Level default_rank = {.latency_s = 2e-6, .bytes_per_s = 8e9}, default_node = {.latency_s = 3e-5, .bytes_per_s = 1e9};
-
-static double now_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---------------------------------------------------------------- one size of message */
 
@@ -120,24 +113,24 @@ static bool slowest(Comm *comm, double *seconds, Error *error) {
 /* Median seconds of a step, of the slowest rank. Rank 0 decides how long it is measured. */
 static bool probe_measure(Probe *probe, double *seconds, Error *error) {
     Comm *comm = probe->comm;
-    double batch_s[MAX_BATCHES], begin = now_s();
+    double batch_s[MAX_BATCHES], begin = now_seconds();
     int64_t steps = 1;
     for (int warm = 0; warm < 2; warm++) { /* the first touches what no step has touched */
-        begin = now_s();
+        begin = now_seconds();
         if (!probe_step(probe, error)) return false;
     }
-    double once = now_s() - begin;
+    double once = now_seconds() - begin;
     steps = once > 0 ? (int64_t)(BATCH_S / once) : MAX_BATCH;
     steps = steps < 1 ? 1 : steps > MAX_BATCH ? MAX_BATCH : steps;
     if (!comm->table->broadcast(comm, &steps, sizeof steps, error)) return false;
     int n = 0;
-    double first = now_s();
+    double first = now_seconds();
     for (int64_t more = 1; more;) {
         if (!comm->table->barrier(comm, error)) return false;
-        begin = now_s();
+        begin = now_seconds();
         for (int64_t i = 0; i < steps; i++)
             if (!probe_step(probe, error)) return false;
-        double end = now_s();
+        double end = now_seconds();
         batch_s[n++] = (end - begin) / (double)steps;
         more = n < MAX_BATCHES && (end - first < LEVEL_S || (n < MIN_BATCHES && end - first < 2 * LEVEL_S));
         if (!comm->table->broadcast(comm, &more, sizeof more, error)) return false;

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SUM_LOSS, SUM_ROWS, SUM_ACCURACY, NSUMS };
@@ -20,12 +19,6 @@ struct Evaluation {
     int report[NSUMS]; /* number of the report in the graph, -1: there is none; the loss is none */
     int prediction;
 };
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 EvalWhen evaluation_when(const Plan *plan, int64_t *steps) {
     int program = plan_find(plan, "eval");
@@ -314,7 +307,7 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     Comm *comm = evaluation->comm;
     Executor *executor = evaluation->executor;
     Prediction prediction = {.path = path, .fd = -1};
-    double sums[NSUMS] = {0}, begin = seconds();
+    double sums[NSUMS] = {0}, begin = now_seconds();
     int64_t rows = executor_rows(executor);
     *own_failure = false;
     if (path && evaluation->prediction < 0) return error_set(error, EXIT_USAGE, "--predict: the net has no value that could be its answer: say `predict = y;` in the eval block");
@@ -338,6 +331,6 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     if (!(fabs(sums[SUM_ROWS] - (double)rows) < 0.5)) /* the weights may have been disturbed: executor_disturb */
         return error_set(error, EXIT_INTERNAL, "the evaluation counted %.15g rows, and the data has %lld", sums[SUM_ROWS], (long long)rows);
     *result = (EvalResult){.rows = rows, .loss = sums[SUM_LOSS] / (double)rows, .accuracy = sums[SUM_ACCURACY] / (double)rows,
-                           .has_accuracy = evaluation->report[SUM_ACCURACY] >= 0, .seconds = seconds() - begin};
+                           .has_accuracy = evaluation->report[SUM_ACCURACY] >= 0, .seconds = now_seconds() - begin};
     return true;
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 struct RunLog {
@@ -20,12 +19,6 @@ struct RunLog {
     int64_t begin_step, last_step;
     double samples_per_s;
 };
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---------------------------------------------------------------- templates */
 
@@ -122,7 +115,7 @@ bool log_open(Run *run, Error *error) {
         log->local_rank[r] = comm->nprocesses == comm->nranks ? (int64_t)(word & 0xffffffffu) : r;
     }
     log->terminal = comm->process == 0 && isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb") != 0;
-    log->begin = log->last_at = seconds();
+    log->begin = log->last_at = now_seconds();
     log->begin_step = log->last_step = run->position.global_step;
     return comm_agree(comm, open_files(run, error), error);
 }
@@ -276,7 +269,7 @@ bool log_step(Run *run, Error *error) {
     RunLog *log = run->log;
     const Settings *settings = &run->plan.graph.settings;
     const double *losses;
-    double now = seconds();
+    double now = now_seconds();
     bool due = settings->log_every <= 0 || run->position.global_step % settings->log_every == 0;
     int n = run->comm->process == 0 ? executor_losses(run->executor, 0, &losses) : 0;
     if (n > 0) warn_of(run, losses[0]);
@@ -320,7 +313,7 @@ static bool write_evaluation(Run *run, const EvalResult *result, Error *error) {
     put_json_number(&text, "loss", result->loss);
     if (result->has_accuracy) put_json_number(&text, "accuracy", result->accuracy);
     text_printf(&text, ", \"rows\": %" PRId64, result->rows);
-    put_json_number(&text, "seconds", seconds() - log->begin);
+    put_json_number(&text, "seconds", now_seconds() - log->begin);
     text_printf(&text, "}\n");
     bool ok = fwrite(text.at, 1, text.n, log->metrics) == text.n && fflush(log->metrics) == 0;
     text_finish(&text);

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/evaluate.h"
@@ -285,12 +284,6 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
 
 /* ---------------------------------------------------------------- training */
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* `checkpoint every ..`: after the last step of an epoch, or every so many steps. */
 static bool checkpoint_if_due(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
@@ -330,9 +323,9 @@ static bool evaluate_if_due(Run *run, Error *error) {
 
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     if (run->verifier && !verifier_before(run->verifier, error)) return run->agreed = false;
-    double begin = seconds();
+    double begin = now_seconds();
     if (!executor_step(run->executor, epoch, step, error)) return run->agreed = false;
-    if (run->nsteps < MAX_TIMED) run->step_seconds[run->nsteps] = seconds() - begin;
+    if (run->nsteps < MAX_TIMED) run->step_seconds[run->nsteps] = now_seconds() - begin;
     run->nsteps++;
     run->position = (Position){epoch, step, run->position.global_step + 1};
     if (!log_step(run, error)) return false;

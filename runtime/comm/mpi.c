@@ -23,12 +23,6 @@ bool mpi_check(int code, const char *what, Error *error) {
 
 /* ---------------------------------------------------------------- waiting */
 
-static double now_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 enum { SPINS = 2000, YIELDS = 200, CLOCK_EVERY = 16 };
 static const double YIELD_S = 0.002;
 
@@ -56,10 +50,10 @@ bool pause_turn(MpiComm *job, Pause *pause) {
     if (pause->announced) {
         /* The caller has looked once more since the announcement, so nobody's wake can be missed. */
         sleep_turn(job, pause);
-        return job->timeout_s <= 0 || now_s() - pause->start_s < job->timeout_s;
+        return job->timeout_s <= 0 || now_seconds() - pause->start_s < job->timeout_s;
     }
     if (turn % CLOCK_EVERY == 0) {
-        double now = now_s();
+        double now = now_seconds();
         if (pause->start_s == 0) pause->start_s = now;
         if (job->timeout_s > 0 && now - pause->start_s >= job->timeout_s) return false;
         if (turn > YIELDS && now - pause->start_s > YIELD_S) {

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "strategies/pair.h"
 #include "tests/ir/random.h"
@@ -231,12 +230,6 @@ static void score_print(const char *name, Score *score) {
     printf("\n");
 }
 
-static double now_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 enum { AUTO, BOUND, CANONICAL, GATHERS, ALL_TO_ALL, AUTO_THERE, NSCORES };
 static const char *const score_name[NSCORES] = {[AUTO] = "pcc auto",
                                                 [BOUND] = "pcc bound",
@@ -249,9 +242,9 @@ static void plan_all(const Case *c, Score *score, Score *kind) {
     static const RedistributePolicy policy[] = {REDISTRIBUTE_AUTO, REDISTRIBUTE_BOUND, REDISTRIBUTE_CANONICAL};
     Conversion conversion[3];
     for (int p = 0; p < 3; p++) {
-        double begin = now_s();
+        double begin = now_seconds();
         bool done = redistribute(&c->from, &c->to, &c->shape, 4, c->nranks, policy[p], NULL, &conversion[p], NULL);
-        score[p].seconds[score[p].ntimes++] = now_s() - begin;
+        score[p].seconds[score[p].ntimes++] = now_seconds() - begin;
         assert(done);
         (void)done;
         score_add(&score[p], conversion[p].received.total, conversion[p].bound.total, conversion[p].rounds);
