@@ -146,7 +146,6 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFi
                                                 [FILE_CSV] = {"path", "first", "rows", "column"},
                                                 [FILE_RAW] = {"path", "first", "rows", "type", "offset"}};
     static const int nparameters[] = {[FILE_NPY] = 3, [FILE_IDX] = 3, [FILE_CSV] = 4, [FILE_RAW] = 5};
-    static const char *const stored[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
     const Expr *argument[5] = {NULL}, *path = value;
     if (value->kind == EXPR_CALL) {
         int named = FILE_NONE + 1;
@@ -173,9 +172,9 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFi
     if (argument[2] && !integer_eval(lower, argument[2], "rows", 1, INT64_MAX / 16, &file->rows)) return false;
     if (argument[3] && format == FILE_CSV) return integer_eval(lower, argument[3], "column", 0, INT32_MAX, &file->column);
     if (argument[3]) {
-        int element = choice(lower, "type", argument[3], stored, 7);
+        int element = choice(lower, "type", argument[3], file_element_name, NFILE_ELEMENTS);
         if (element < 0) return false;
-        file->stored = stored[element];
+        file->stored = file_element_name[element];
     }
     return !argument[4] || integer_eval(lower, argument[4], "offset", 0, INT32_MAX, &file->offset);
 }
@@ -250,13 +249,6 @@ static bool eval_mixed(Lower *lower, const Expr *value) {
 
 /* ---------------------------------------------------------------- random rows */
 
-/* Of what the elements of an input are an index; 0: of nothing. */
-static int64_t index_range(const Graph *graph, int input) {
-    for (int n = 0; n < graph->nodes.n; n++)
-        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input) return graph_index_range(graph, graph->nodes.at[n].out[0]);
-    return 0;
-}
-
 static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
     static const char *const parameters[] = {"seed"};
     const Expr *argument[1];
@@ -268,7 +260,7 @@ static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
     settings->data = kind;
     for (int i = 0; i < lower->graph->inputs.n; i++) {
         const Input *input = &lower->graph->inputs.at[i];
-        if (dtype_is_float(input->type.dtype) || input->type.dtype == BOOL || index_range(lower->graph, i) > 0) continue;
+        if (dtype_is_float(input->type.dtype) || input->type.dtype == BOOL || graph_input_range(lower->graph, i) > 0) continue;
         diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers and indices, and input %s is %s", value->text, input->name,
                    dtype_name[input->type.dtype]);
         diag_note(lower->diags, input->span, "%s is declared here", input->name);

@@ -156,3 +156,9 @@ int64_t graph_index_range(const Graph *graph, int value) {
     free(reached);
     return range;
 }
+
+int64_t graph_input_range(const Graph *graph, int input) {
+    for (int n = 0; n < graph->nodes.n; n++)
+        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input) return graph_index_range(graph, graph->nodes.at[n].out[0]);
+    return 0;
+}

@@ -415,6 +415,7 @@ double rule_flops(OpCode op, const Rule *rule);
 /* What the elements of a value are used as an index of, also after they were moved: they mean something in [0, range), the least of all uses. 0: they
  * are no index. */
 int64_t graph_index_range(const Graph *graph, int value);
+int64_t graph_input_range(const Graph *graph, int input); /* the same of an input's elements */
 
 /* ---------------------------------------------------------------- graph.c */
 
@@ -501,13 +502,15 @@ typedef struct State {
 /* Files of rows: the first dimension of what they hold counts rows. */
 typedef enum { FILE_NONE, FILE_NPY, FILE_IDX, FILE_CSV, FILE_RAW, NFILE_FORMATS } FileFormat;
 extern const char *const file_format_name[NFILE_FORMATS]; /* "npy" */
+enum { NFILE_ELEMENTS = 7 };
+extern const char *const file_element_name[NFILE_ELEMENTS]; /* what a raw file may hold: "u8", .. "f64" */
 typedef struct DataFile {
     FileFormat format;
     const char *path;              /* the source's directory joined; relative to where prun is started, else beside the plan */
     int64_t first, rows;           /* those of its rows that are used: from this one on, so many; 0: all behind it */
     int64_t column;                /* CSV: first column; as many as a row has elements */
     int64_t offset;                /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
-    const char *stored;            /* raw: "u8", "i8", "i16", "i32", "i64", "f32", "f64": its elements, little-endian */
+    const char *stored;            /* raw: a file_element_name, little-endian; NULL: as the input's */
 } DataFile;
 /* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch; of the optimizer, one number
  * each: what the schedule multiplies the learning rate by at this update, and the number of the update, from 1. */

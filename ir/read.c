@@ -239,7 +239,6 @@ static bool read_states(Reading *reading) {
 
 /* What kind of input it is and the file that holds its rows. */
 static bool read_input_source(Scan *scan, Input *input) {
-    static const char *const stored[] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
     int kind = INPUT_DATA, format = FILE_NONE, element;
     if (scan_is_key(scan, "kind") && !scan_choice(scan, "kind of input", input_kind_name, NINPUT_KINDS, &kind)) return false;
     input->kind = (InputKind)kind;
@@ -254,8 +253,8 @@ static bool read_input_source(Scan *scan, Input *input) {
     input->file.offset = -1;
     if (scan_is_key(scan, "offset") && !scan_integer(scan, "offset", 0, INT64_MAX / 16, &input->file.offset)) return false;
     if (!scan_is_key(scan, "stored")) return true;
-    if (!scan_choice(scan, "type of the file's elements", stored, 7, &element)) return false;
-    input->file.stored = stored[element];
+    if (!scan_choice(scan, "type of the file's elements", file_element_name, NFILE_ELEMENTS, &element)) return false;
+    input->file.stored = file_element_name[element];
     return true;
 }
 

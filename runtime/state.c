@@ -1,27 +1,8 @@
 /* state: initial values. Element i (its row-major position in the whole tensor) of a random one is computed from (seed, name, i) alone, by
- * a counter-based generator: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011). One block makes two
- * elements: 2p and 2p + 1. */
-#include <math.h>
+ * the generator of data/random.c, which makes two elements at a time: 2p and 2p + 1. */
 #include <string.h>
 
 #include "runtime/data/data.h"
-
-/* ---------------------------------------------------------------- random elements */
-
-static double unit(uint64_t word) {
-    return (double)(word >> 11) * 0x1p-53;
-} /* [0, 1) */
-
-static void normal_pair(const uint64_t word[2], const Init *init, double pair[2]) {
-    double radius = init->a * sqrt(-2 * log(1 - unit(word[0]))), angle = 6.283185307179586 * unit(word[1]);
-    pair[0] = radius * cos(angle);
-    pair[1] = radius * sin(angle);
-}
-
-static void uniform_pair(const uint64_t word[2], const Init *init, double pair[2]) {
-    pair[0] = init->a + (init->b - init->a) * unit(word[0]);
-    pair[1] = init->a + (init->b - init->a) * unit(word[1]);
-}
 
 /* ---------------------------------------------------------------- filling a box */
 
@@ -52,13 +33,11 @@ static void fill_run(Fill *fill, int64_t first, int64_t n) {
     case INIT_NORMAL:
     case INIT_UNIFORM:
         for (int64_t i = first; i < first + n; i++) {
-            uint64_t word[2];
             double pair[2];
-            philox((uint64_t)i / 2, fill->key, word);
             if (fill->init->kind == INIT_NORMAL)
-                normal_pair(word, fill->init, pair);
+                random_normal_pair(fill->key, (uint64_t)i / 2, fill->init->a, pair);
             else
-                uniform_pair(word, fill->init, pair);
+                random_uniform_pair(fill->key, (uint64_t)i / 2, fill->init->a, fill->init->b, pair);
             put(fill, pair[i % 2]);
             if (i % 2 == 0 && i + 1 < first + n) put(fill, pair[1]), i++;
         }

@@ -6,19 +6,18 @@
  *   stream.c   bytes of a file from its beginning, through gzip where it is compressed
  *   rows.c     files whose first dimension counts rows: .npy, IDX, raw, CSV
  *   source.c   the inputs at each step, one batch ahead
- *   file.c     where a file that a net names is; what an input's elements may be
+ *   file.c     where a file that a net names is
  */
 #pragma once
 #include "runtime/runtime.h"
 
 /* ---------------------------------------------------------------- random.c */
 
-/* Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011): two words of a counter and a key. */
-void philox(uint64_t counter, uint64_t key, uint64_t out[2]);
-uint64_t random_key(uint64_t seed, const char *name); /* the key of a tensor's own sequence; seed 0 is a seed like any other */
-/* Element `index` of the sequence of a key. Pairs 2p, 2p + 1 come of one block. */
-double random_normal(uint64_t key, uint64_t index);  /* mean 0, standard deviation 1 */
-double random_uniform(uint64_t key, uint64_t index); /* [0, 1) */
+/* A tensor's own sequence, by a counter-based generator: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011). Elements 2p and
+ * 2p + 1 come of one block. */
+uint64_t random_key(uint64_t seed, const char *name); /* seed 0 is a seed like any other */
+void random_normal_pair(uint64_t key, uint64_t pair, double std, double out[2]);                /* mean 0 */
+void random_uniform_pair(uint64_t key, uint64_t pair, double low, double high, double out[2]); /* [low, high) */
 uint32_t mt19937_word(Mt19937 *mt);
 
 /* ---------------------------------------------------------------- sampler.c */
@@ -47,6 +46,7 @@ void random_permutation(uint64_t seed, int64_t n, int64_t *order);
 
 /* ---------------------------------------------------------------- stored.c */
 
+/* In the order of ir's file_element_name. */
 typedef enum { STORED_U8, STORED_I8, STORED_I16, STORED_I32, STORED_I64, STORED_F32, STORED_F64, NSTORED } StoredKind;
 /* How a file holds an element. */
 typedef struct Stored {
@@ -54,7 +54,6 @@ typedef struct Stored {
     bool big_endian;
 } Stored;
 extern const int stored_bytes[NSTORED];
-extern const char *const stored_name[NSTORED]; /* "u8" */
 double stored_element(const unsigned char *at, Stored stored);
 bool stored_npy(const char *descr, Stored *stored);         /* "<f4" or "|u1", as numpy writes it after a quote */
 bool stored_idx(unsigned char code, Stored *stored);        /* IDX's third byte */
@@ -110,5 +109,3 @@ int64_t rows_bytes_held(const Rows *rows);
 
 /* The path as written (relative to the current directory); else its longest end that there is beside the plan; else as written. */
 const char *file_find(const char *file, const char *plan_directory, Arena *arena);
-/* Elements of the input must be integers in [0, range), by what the graph does with them; 0: anything. */
-int64_t input_range(const Graph *graph, int input);

@@ -1,4 +1,4 @@
-/* file: where a file that a net names is; what an input's elements may be. */
+/* file: where a file that a net names is. */
 #include <string.h>
 
 #include "runtime/data/data.h"
@@ -18,11 +18,4 @@ const char *file_find(const char *file, const char *plan_directory, Arena *arena
         if (is_readable(beside)) return beside;
     }
     return file;
-}
-
-int64_t input_range(const Graph *graph, int input) {
-    for (int n = 0; n < graph->nodes.n; n++)
-        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input)
-            return graph_index_range(graph, graph->nodes.at[n].out[0]);
-    return 0;
 }

@@ -39,7 +39,7 @@ double mt19937_double(Mt19937 *mt) {
 
 /* ---------------------------------------------------------------- Philox */
 
-void philox(uint64_t counter, uint64_t key, uint64_t out[2]) {
+static void philox(uint64_t counter, uint64_t key, uint64_t out[2]) {
     uint32_t x[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0}, k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
     for (int round = 0; round < 10; round++) {
         uint64_t a = (uint64_t)x[0] * 0xD2511F53u, b = (uint64_t)x[2] * 0xCD9E8D57u;
@@ -63,15 +63,17 @@ static double unit(uint64_t word) {
     return (double)(word >> 11) * 0x1p-53;
 }
 
-double random_normal(uint64_t key, uint64_t index) {
+void random_normal_pair(uint64_t key, uint64_t pair, double std, double out[2]) {
     uint64_t word[2];
-    philox(index / 2, key, word);
-    double radius = sqrt(-2 * log(1 - unit(word[0]))), angle = 6.283185307179586 * unit(word[1]);
-    return radius * (index % 2 ? sin(angle) : cos(angle));
+    philox(pair, key, word);
+    double radius = std * sqrt(-2 * log(1 - unit(word[0]))), angle = 6.283185307179586 * unit(word[1]);
+    out[0] = radius * cos(angle);
+    out[1] = radius * sin(angle);
 }
 
-double random_uniform(uint64_t key, uint64_t index) {
+void random_uniform_pair(uint64_t key, uint64_t pair, double low, double high, double out[2]) {
     uint64_t word[2];
-    philox(index / 2, key, word);
-    return unit(word[index % 2]);
+    philox(pair, key, word);
+    out[0] = low + (high - low) * unit(word[0]);
+    out[1] = low + (high - low) * unit(word[1]);
 }

@@ -116,7 +116,7 @@ static bool check_row(const Rows *rows, const Shape *shape, Error *error) {
 static bool check_type(const Rows *rows, Error *error) {
     if (stored_is_integer(rows->stored) || dtype_is_float(rows->file.dtype)) return true;
     char text[128];
-    snprintf(text, sizeof text, "holds %s, and the input is %s", stored_name[rows->stored.kind], dtype_name[rows->file.dtype]);
+    snprintf(text, sizeof text, "holds %s, and the input is %s", file_element_name[rows->stored.kind], dtype_name[rows->file.dtype]);
     return rows_fail(rows, error, text);
 }
 

@@ -27,6 +27,7 @@ struct DataSource {
     const double **drawn; /* numpy_rand: per input, `rows` rows without the hidden dimension */
     int64_t *rows;        /* per input */
     Rows **file;          /* per input, NULL: none */
+    int64_t *range;       /* per input: its elements are indices in [0, range); 0: anything */
     Sampler sampler;
     int64_t batch, steps;
     VEC(Take) takes;
@@ -124,7 +125,7 @@ double data_bytes(const Graph *graph) {
 static Stored stored_of(const char *name) {
     Stored stored = {name && strcmp(name, "bool") == 0 ? STORED_U8 : STORED_F32, false};
     for (int k = 0; name && k < NSTORED; k++)
-        if (strcmp(stored_name[k], name) == 0) stored.kind = (StoredKind)k;
+        if (strcmp(file_element_name[k], name) == 0) stored.kind = (StoredKind)k;
     return stored;
 }
 
@@ -143,7 +144,7 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
                     .first = input->file.first,
                     .rows = input->file.rows,
                     .dtype = input->type.dtype,
-                    .range = input_range(data->graph, i)};
+                    .range = data->range[i]};
     file.path = file_find(input->file.path, plan_directory, &data->arena);
     file.stored = stored_of(input->file.stored && input->file.stored[0] ? input->file.stored : dtype_name[input->type.dtype]);
     memcpy(file.row.dim, own.dim + 1, sizeof *own.dim * (size_t)file.row.ndim);
@@ -219,6 +220,9 @@ DataSource *data_open(const Graph *graph, const char *plan_directory, Error *err
     arena_init(&data->arena);
     pthread_mutex_init(&data->lock, NULL);
     pthread_cond_init(&data->changed, NULL);
+    data->range = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->range);
+    for (int i = 0; i < graph->inputs.n; i++)
+        data->range[i] = graph_input_range(graph, i);
     if (settings->data == DATA_NUMPY_RAND) draw(data);
     if (from_files(data) && !open_files(data, plan_directory, error)) {
         data_close(data);
@@ -322,14 +326,18 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
     const Settings *settings = &data->graph->settings;
     uint64_t key = random_key((uint64_t)settings->data_seed, data->graph->inputs.at[source_of(data->graph, input)].name);
     uint64_t row = (uint64_t)(step * input_batch(in) + place), elements = 1;
-    int64_t range = in->type.dtype == BOOL ? 2 : dtype_is_float(in->type.dtype) ? 0 : input_range(data->graph, input);
+    int64_t range = in->type.dtype == BOOL ? 2 : dtype_is_float(in->type.dtype) ? 0 : data->range[input];
+    bool normal = settings->data == DATA_NORMAL && range == 0;
+    double pair[2];
     (void)error;
     for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
         elements *= (uint64_t)in->type.shape.dim[d];
     for (int64_t i = 0; i < n; i++) {
         uint64_t index = row * elements + (uint64_t)(first + i);
         /* Integers are as likely as each other, in the range of what they are an index of. */
-        double number = settings->data == DATA_NORMAL && range == 0 ? random_normal(key, index) : random_uniform(key, index);
+        if ((i == 0 || index % 2 == 0) && normal) random_normal_pair(key, index / 2, 1, pair);
+        if ((i == 0 || index % 2 == 0) && !normal) random_uniform_pair(key, index / 2, 0, 1, pair);
+        double number = pair[index % 2];
         element_put(to, in->type.dtype, i, range > 0 ? floor(number * (double)range) : number);
     }
     return true;

@@ -1,10 +1,12 @@
 /* stored: elements as files hold them. */
+#include <assert.h>
 #include <string.h>
 
 #include "runtime/data/data.h"
 
+static_assert((int)NSTORED == (int)NFILE_ELEMENTS, "a name for each");
+
 const int stored_bytes[NSTORED] = {1, 1, 2, 4, 8, 4, 8};
-const char *const stored_name[NSTORED] = {"u8", "i8", "i16", "i32", "i64", "f32", "f64"};
 
 double stored_element(const unsigned char *at, Stored stored) {
     uint64_t word = 0;
