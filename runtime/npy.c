@@ -3,13 +3,12 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
+#include "runtime/data/data.h"
 
 enum { MAX_HEADER_BYTES = 1 << 16 };
 static const size_t max_file_bytes = (size_t)1 << 40;
 
-/* Where the value of a key begins in the header, or NULL. */
-static const char *header_value(const char *header, const char *key) {
+const char *npy_value(const char *header, const char *key) {
     const char *at = strstr(header, key);
     if (!at) return NULL;
     at += strlen(key);
@@ -21,7 +20,8 @@ static const char *header_value(const char *header, const char *key) {
     return at;
 }
 
-static bool read_shape(const char *at, Shape *shape) {
+bool npy_shape(const char *header, Shape *shape) {
+    const char *at = npy_value(header, "'shape'");
     if (!at || *at++ != '(') return false;
     shape->ndim = 0;
     for (;;) {
@@ -39,44 +39,12 @@ static bool read_shape(const char *at, Shape *shape) {
     }
 }
 
-static bool read_dtype(const char *at, DType *dtype) {
+/* The types that an initial value may have, each as a file of rows holds it too. */
+static bool read_dtype(const char *at, DType *dtype, Stored *stored) {
     static const char *const names[NDTYPES] = {"'<f4'", "'<f8'", "'<i4'", "'<i8'", "'|b1'"};
     for (int t = 0; at && t < NDTYPES; t++)
-        if (strncmp(at, names[t], 5) == 0) return *dtype = (DType)t, true;
+        if (strncmp(at, names[t], 5) == 0) return *dtype = (DType)t, stored_npy(at + 1, stored);
     return false;
-}
-
-/* Little-endian on any machine. */
-static uint64_t load(const unsigned char *at, int bytes) {
-    uint64_t word = 0;
-    for (int i = bytes - 1; i >= 0; i--)
-        word = word << 8 | at[i];
-    return word;
-}
-
-static double element(const unsigned char *at, DType dtype) {
-    if (dtype == BOOL) return at[0] != 0;
-    if (dtype == I64) {
-        int64_t value;
-        uint64_t whole = load(at, 8);
-        memcpy(&value, &whole, sizeof value);
-        return (double)value;
-    }
-    uint32_t half = (uint32_t)load(at, 4);
-    if (dtype == F64) {
-        double value;
-        uint64_t whole = load(at, 8);
-        memcpy(&value, &whole, sizeof value);
-        return value;
-    }
-    if (dtype == F32) {
-        float value;
-        memcpy(&value, &half, sizeof value);
-        return value;
-    }
-    int32_t value;
-    memcpy(&value, &half, sizeof value);
-    return value;
 }
 
 bool npy_read(const char *path, Arena *arena, Shape *shape, DType *dtype, double **data, Error *error) {
@@ -86,24 +54,28 @@ bool npy_read(const char *path, Arena *arena, Shape *shape, DType *dtype, double
     const unsigned char *bytes = (const unsigned char *)text;
     if (n < 12 || memcmp(text, "\x93NUMPY", 6) != 0) return error_set(error, EXIT_REJECTED, "%s: not a .npy file", path);
     bool is_long = bytes[6] > 1;
-    size_t begin = is_long ? 12 : 10, length = (size_t)load(bytes + 8, is_long ? 4 : 2);
+    size_t begin = is_long ? 12 : 10, length = bytes[8] | (size_t)bytes[9] << 8;
+    if (is_long) length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
     if (bytes[6] < 1 || bytes[6] > 3) return error_set(error, EXIT_REJECTED, "%s: .npy version %d, known are 1 to 3", path, bytes[6]);
     if (length > MAX_HEADER_BYTES || n - begin < length) return error_set(error, EXIT_REJECTED, "%s: its header is cut off", path);
-    const char *header = arena_copy(arena, text + begin, length), *order = header_value(header, "'fortran_order'");
-    if (!read_dtype(header_value(header, "'descr'"), dtype))
+    const char *header = arena_copy(arena, text + begin, length), *order = npy_value(header, "'fortran_order'");
+    Stored stored;
+    if (!read_dtype(npy_value(header, "'descr'"), dtype, &stored))
         return error_set(error, EXIT_REJECTED, "%s: element type %.12s; prun reads '<f4', '<f8' and '<i4'", path,
-                         header_value(header, "'descr'") ? header_value(header, "'descr'") : "missing");
+                         npy_value(header, "'descr'") ? npy_value(header, "'descr'") : "missing");
     if (!order || strncmp(order, "False", 5) != 0)
         return error_set(error, EXIT_REJECTED, "%s: in Fortran order; save numpy.ascontiguousarray(x) instead", path);
     int64_t count, size;
-    if (!read_shape(header_value(header, "'shape'"), shape) || !shape_count(shape, &count) ||
+    if (!npy_shape(header, shape) || !shape_count(shape, &count) ||
         !mul_checked(count, dtype_bytes[*dtype], &size))
         return error_set(error, EXIT_REJECTED, "%s: its shape cannot be read", path);
     if ((uint64_t)size != n - begin - length)
         return error_set(error, EXIT_REJECTED, "%s: holds %zu bytes of elements, its shape needs %lld", path, n - begin - length,
                          (long long)size);
     *data = arena_alloc(arena, (size_t)count * sizeof **data);
-    for (int64_t i = 0; i < count; i++)
-        (*data)[i] = element(bytes + begin + length + i * dtype_bytes[*dtype], *dtype);
+    for (int64_t i = 0; i < count; i++) {
+        double element = stored_element(bytes + begin + length + i * dtype_bytes[*dtype], stored);
+        (*data)[i] = *dtype == BOOL ? element != 0 : element;
+    }
     return true;
 }

@@ -33,27 +33,6 @@ static bool rows_fail(const Rows *rows, Error *error, const char *text) {
 
 /* ---------------------------------------------------------------- headers of binary files */
 
-static const char *header_value(const char *header, const char *key) {
-    const char *at = strstr(header, key);
-    if (!at) return NULL;
-    at += strlen(key) + strspn(at + strlen(key), " ");
-    return *at == ':' ? at + 1 + strspn(at + 1, " ") : NULL;
-}
-
-static bool npy_shape(const char *at, Shape *shape) {
-    if (!at || *at++ != '(') return false;
-    for (shape->ndim = 0;;) {
-        at += strspn(at, " ,");
-        if (*at == ')') return true;
-        char *end;
-        errno = 0;
-        long long size = strtoll(at, &end, 10);
-        if (end == at || errno || size < 0 || shape->ndim == MAX_NDIM) return false;
-        shape->dim[shape->ndim++] = size;
-        at = end;
-    }
-}
-
 static bool npy_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
     enum { MAX_HEADER_BYTES = 1 << 16 };
     unsigned char magic[12];
@@ -68,12 +47,12 @@ static bool npy_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
     if (!header) return rows_fail(rows, error, "out of memory");
     bool ok = stream_read(stream, header, length, error);
     if (ok) {
-        const char *descr = header_value(header, "'descr'"), *order = header_value(header, "'fortran_order'");
+        const char *descr = npy_value(header, "'descr'"), *order = npy_value(header, "'fortran_order'");
         if (!descr || *descr != '\'' || !stored_npy(descr + 1, &rows->stored))
             ok = rows_fail(rows, error, "elements of a type that prun does not read: it reads u1, i1, i2, i4, i8, f4, f8 and b1");
         else if (!order || strncmp(order, "False", 5) != 0)
             ok = rows_fail(rows, error, "in Fortran order; save numpy.ascontiguousarray(x) instead");
-        else if (!npy_shape(header_value(header, "'shape'"), shape))
+        else if (!npy_shape(header, shape))
             ok = rows_fail(rows, error, "its shape cannot be read");
     }
     free(header);
