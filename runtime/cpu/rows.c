@@ -11,30 +11,28 @@ enum { COLUMNS = 64 };
 typedef void RowsFn(const void *x, const void *dy, void *out, int64_t n, int64_t inner, int64_t width);
 
 #define ROWS(suffix, T, EXP)                                                                                                               \
-    static void softmax_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {               \
-        const T *x = x_;                                                                                                                   \
-        T *out = out_;                                                                                                                     \
-        (void)dy_, (void)inner, (void)width;                                                                                               \
+    /* out: the exponentials of a row less its largest element; their sum. */                                                              \
+    static double row_powers_##suffix(const T *x, T *out, int64_t n, T *most_) {                                                           \
         T most = x[0];                                                                                                                     \
         double sum = 0;                                                                                                                    \
         for (int64_t i = 1; i < n; i++)                                                                                                    \
             most = x[i] > most ? x[i] : most;                                                                                              \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = EXP(x[i] - most);                                                     \
         _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += out[i];                                              \
-        const T scale = (T)(1 / sum);                                                                                                      \
+        *most_ = most;                                                                                                                     \
+        return sum;                                                                                                                        \
+    }                                                                                                                                      \
+    static void softmax_row_##suffix(const void *x, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {                \
+        T *out = out_, most;                                                                                                               \
+        (void)dy_, (void)inner, (void)width;                                                                                               \
+        const T scale = (T)(1 / row_powers_##suffix(x, out, n, &most));                                                                    \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] *= scale;                                                               \
     }                                                                                                                                      \
     static void log_softmax_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {           \
         const T *x = x_;                                                                                                                   \
-        T *out = out_;                                                                                                                     \
+        T *out = out_, most;                                                                                                               \
         (void)dy_, (void)inner, (void)width;                                                                                               \
-        T most = x[0];                                                                                                                     \
-        double sum = 0;                                                                                                                    \
-        for (int64_t i = 1; i < n; i++)                                                                                                    \
-            most = x[i] > most ? x[i] : most;                                                                                              \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = EXP(x[i] - most);                                                     \
-        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += out[i];                                              \
-        const T shift = (T)log(sum);                                                                                                       \
+        const T shift = (T)log(row_powers_##suffix(x, out, n, &most));                                                                     \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = x[i] - most - shift;                                                  \
     }                                                                                                                                      \
     static void softmax_grad_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {          \
@@ -53,17 +51,20 @@ typedef void RowsFn(const void *x, const void *dy, void *out, int64_t n, int64_t
         _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += dy[i];                                               \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = dy[i] - EXP(x[i]) * (T)sum;                                           \
     }                                                                                                                                      \
+    static void column_maxima_##suffix(const T *x, int64_t n, int64_t inner, int64_t width, T *most) {                                     \
+        for (int64_t c = 0; c < width; c++)                                                                                                \
+            most[c] = x[c];                                                                                                                \
+        for (int64_t i = 1; i < n; i++) {                                                                                                  \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) most[c] = x[i * inner + c] > most[c] ? x[i * inner + c] : most[c];     \
+        }                                                                                                                                  \
+    }                                                                                                                                      \
     static void softmax_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {           \
         const T *x = x_;                                                                                                                   \
         T *out = out_;                                                                                                                     \
         (void)dy_;                                                                                                                         \
         T most[COLUMNS];                                                                                                                   \
         double sum[COLUMNS] = {0};                                                                                                         \
-        for (int64_t c = 0; c < width; c++)                                                                                                \
-            most[c] = x[c];                                                                                                                \
-        for (int64_t i = 1; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) most[c] = x[i * inner + c] > most[c] ? x[i * inner + c] : most[c];     \
-        }                                                                                                                                  \
+        column_maxima_##suffix(x, n, inner, width, most);                                                                                  \
         for (int64_t i = 0; i < n; i++) {                                                                                                  \
             _Pragma("omp simd") for (int64_t c = 0; c < width; c++) {                                                                      \
                 T e = EXP(x[i * inner + c] - most[c]);                                                                                     \
@@ -83,11 +84,7 @@ typedef void RowsFn(const void *x, const void *dy, void *out, int64_t n, int64_t
         (void)dy_;                                                                                                                         \
         T most[COLUMNS];                                                                                                                   \
         double sum[COLUMNS] = {0};                                                                                                         \
-        for (int64_t c = 0; c < width; c++)                                                                                                \
-            most[c] = x[c];                                                                                                                \
-        for (int64_t i = 1; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) most[c] = x[i * inner + c] > most[c] ? x[i * inner + c] : most[c];     \
-        }                                                                                                                                  \
+        column_maxima_##suffix(x, n, inner, width, most);                                                                                  \
         for (int64_t i = 0; i < n; i++) {                                                                                                  \
             _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += EXP(x[i * inner + c] - most[c]);                             \
         }                                                                                                                                  \
@@ -105,7 +102,7 @@ typedef void RowsFn(const void *x, const void *dy, void *out, int64_t n, int64_t
             _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += (double)x[i * inner + c] * dy[i * inner + c];                \
         }                                                                                                                                  \
         for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] = x[i * inner + c] * (dy[i * inner + c] - (T)sum[c]); \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] = x[i * inner + c] * (dy[i * inner + c] - (T)sum[c]);\
         }                                                                                                                                  \
     }                                                                                                                                      \
     static void log_softmax_grad_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {  \
@@ -116,7 +113,7 @@ typedef void RowsFn(const void *x, const void *dy, void *out, int64_t n, int64_t
             _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += dy[i * inner + c];                                           \
         }                                                                                                                                  \
         for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] = dy[i * inner + c] - EXP(x[i * inner + c]) * (T)sum[c]; \
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] = dy[i * inner + c] - EXP(x[i * inner + c]) * (T)sum[c];\
         }                                                                                                                                  \
     }
 ROWS(f32, float, expf)
