@@ -3,8 +3,8 @@
  * Before: localize; every partial sum is completed where it arises. After, in c->flow: a sum that is owed may be passed on through operators that are
  * linear in it (op_table[].linear; proof/operators.c has its own table) and is completed behind them, where the tensor is smaller or several
  * sums have become one: a + b, both partial over the same digits, is one AllReduce. A node's boxes stay, it only takes an operand without the sum
- * that is owed, and owes it itself; so a digit that the node's strategy uses cannot be passed on. But a node that adds terms element by element is
- * computed as its terms lie, where that moves less: each rank then adds whole terms, which the reductions of each term would have done too.
+ * that is owed, and owes it itself; so a digit that the node's strategy uses cannot be passed on. But a node that adds terms, or scales or
+ * turns one, is computed as its terms lie, where that moves less: each rank then adds whole terms, which the reductions of each term would have done too.
  *
  * Forward, in program order: pass on wherever that moves no more (a tie may pay further down: a + b needs both). Then backward: complete at once
  * again where passing on brought nothing. Linear in the program; a value with very many users is left alone. */
@@ -174,8 +174,55 @@ static bool pass_fill_terms(Flow *flow, Pass *pass) {
     return true;
 }
 
+/* The operand of an operator that is linear in it and makes one element of each of its: -x, 3 * x, x / 2, a transpose; the others are single numbers. -1: there
+ * is none. */
+static int lone_term(const Graph *g, const Node *node) {
+    int term = -1;
+    if (op_table[node->op].op_class == OP_CLASS_LEAF || node->nout != 1 || op_table[node->op].boundary) return -1;
+    int64_t elements = shape_elements(&g->values.at[node->out[0]].type.shape);
+    switch (op_table[node->op].linear) {
+    case LINEAR_NONE:
+        return -1;
+    case LINEAR_JOINT:
+        term = node->nin == 1 ? 0 : -1;
+        break;
+    case LINEAR_EACH:
+        for (int i = 0; i < node->nin; i++)
+            if (shape_elements(&g->values.at[node->in[i]].type.shape) > 1) term = i;
+        break;
+    case LINEAR_OPERAND_0:
+        term = 0;
+        break;
+    case LINEAR_OPERAND_1:
+        term = 1;
+        break;
+    }
+    for (int i = 0; term >= 0 && i < node->nin; i++)
+        if (shape_elements(&g->values.at[node->in[i]].type.shape) != (i == term ? elements : 1)) return -1;
+    return term;
+}
+
+/* Fills what computing the node on its one term as it lies would be: the result owes what the term does, and a sum behind it can add it to others. */
+static bool pass_fill_lone(Flow *flow, Pass *pass) {
+    const Graph *g = flow->g;
+    const Node *node = &g->nodes.at[pass->node];
+    int term = lone_term(g, node);
+    if (term < 0 || node->from == STRATEGY_USER || layout_is_partial(flow->need[pass->node][term])) return false;
+    const Layout *layout = flow->layout[flow->root[pass->node][term]];
+    const Shape *result = &g->values.at[node->out[0]].type.shape;
+    Layout sums = owed_sums(layout), out;
+    Strategy strategy;
+    if (!layout_is_partial(&sums) || layout_count(&sums, REDUCE_SUM) != layout->start[layout->ndim + NREDUCTIONS] - layout->start[layout->ndim]) return false;
+    if (!strategy_of(node, node->rule->in[term], layout, &strategy)) return false;
+    strategy_out_layout(node, &strategy, 0, result->ndim, &out);
+    if (layout_is_partial(&out) || (pass->layout[0] = with_sums(flow, &out, &sums, result)) == NULL) return false;
+    pass->operand[term] = true;
+    pass->need[term] = layout;
+    return true;
+}
+
 /* The ways in which a node can take `operand` (-1: any) as a partial sum. Returns their number. */
-static int pass_options(Flow *flow, int id, int operand, Pass options[MAX_IN]) {
+static int pass_options(Flow *flow, int id, int operand, Pass options[MAX_IN + 1]) {
     const Node *node = &flow->g->nodes.at[id];
     int n = 0;
     if (op_table[node->op].reduction != REDUCE_SUM) return 0;
@@ -187,7 +234,8 @@ static int pass_options(Flow *flow, int id, int operand, Pass options[MAX_IN]) {
         memset(options[0].operand, true, sizeof *options[0].operand * (size_t)node->nin);
         n += pass_fill(flow, &options[0]);
         options[n] = (Pass){.node = id};
-        return n + pass_fill_terms(flow, &options[n]);
+        n += pass_fill_terms(flow, &options[n]);
+        break;
     case LINEAR_EACH:
         for (int i = 0; i < node->nin; i++) {
             if (operand >= 0 && operand != i) continue;
@@ -195,17 +243,19 @@ static int pass_options(Flow *flow, int id, int operand, Pass options[MAX_IN]) {
             options[n].operand[i] = true;
             n += pass_fill(flow, &options[n]);
         }
-        return n;
+        break;
     case LINEAR_OPERAND_0:
     case LINEAR_OPERAND_1: {
         int i = op_table[node->op].linear == LINEAR_OPERAND_0 ? 0 : 1;
         if (operand >= 0 && operand != i) return 0;
         options[0] = (Pass){.node = id};
         options[0].operand[i] = true;
-        return pass_fill(flow, &options[0]);
+        n += pass_fill(flow, &options[0]);
+        break;
     }
     }
-    return 0;
+    options[n] = (Pass){.node = id};
+    return n + (operand < 0 && pass_fill_lone(flow, &options[n]));
 }
 
 /* ---------------------------------------------------------------- forward and back */
@@ -230,7 +280,7 @@ static bool takes_sums(const Flow *flow, int id) {
 
 /* Passes on through one node. True when that moves less; where it moves as much it is done too, for what may come behind it. */
 static bool pass_on(Flow *flow, int id) {
-    Pass options[MAX_IN];
+    Pass options[MAX_IN + 1];
     int n = pass_options(flow, id, -1, options);
     for (int i = 0; i < n; i++)
         if (try_passes(flow, &options[i], 1, false)) return true;
@@ -245,7 +295,7 @@ static bool pass_on_by_all(Flow *flow, int v) {
     int n = 0;
     if (flow_reports(flow, v)) return false;
     for (int u = flow->first_use[v]; u < flow->first_use[v + 1]; u++) {
-        Pass options[MAX_IN];
+        Pass options[MAX_IN + 1];
         Use use = flow->use[u];
         if (n > 0 && passes[n - 1].node == use.node) { /* a + a: the first operand's pass has it too; a * a is not linear */
             if (!passes[n - 1].operand[use.operand]) return false;
@@ -301,7 +351,7 @@ static void name_strategies(Flow *flow) {
     Graph *g = flow->g;
     for (int n = 0; n < g->nodes.n; n++) {
         Node *node = &g->nodes.at[n];
-        if (!adds_terms(node) || node->strategy == NULL || flow->layout[node->out[0]] == g->values.at[node->out[0]].layout) continue;
+        if ((!adds_terms(node) && lone_term(g, node) < 0) || node->strategy == NULL || flow->layout[node->out[0]] == g->values.at[node->out[0]].layout) continue;
         Strategy *strategy = arena_alloc(flow->c->arena, sizeof *strategy);
         if (strategy_of(node, node->rule->out[0], flow->layout[node->out[0]], strategy)) node->strategy = strategy;
     }

@@ -51,6 +51,19 @@ Test(partial, terms_are_added_up_as_they_lie_whatever_the_split_of_their_sum) {
     compiled_finish(&x);
 }
 
+Test(partial, scaled_and_turned_terms_are_added_up_as_they_lie) {
+    Compiled x;
+    compile_net(&x,
+                "input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
+                "p = matmul(x, a) shard ((1, 4), (4, 1)); q = matmul(label, b) shard ((1, 4), (4, 1)); s = transpose(-q);\n"
+                "h = 3 * p - s / 2; loss mse(h, label);",
+                PARALLEL, 4);
+    assert_layout(layout_of(&x, "s"), "[- -] +sum(4@1)");
+    assert_layout(layout_of(&x, "h"), "[- -] +sum(4@1)");
+    cr_expect_eq(count_sums(&x), 2, "h and the loss, saw %d", count_sums(&x));
+    compiled_finish(&x);
+}
+
 Test(partial, terms_that_are_to_be_converted_alike_are_added_up_first) {
     Compiled x;
     compile_net(&x,
