@@ -14,31 +14,7 @@
 
 static const char prefix[] = "step-", suffix[] = ".safetensors", temporary[] = ".tmp";
 
-/* ---------------------------------------------------------------- which rank writes what */
-
-static bool is_kept(const State *state, bool all_states) {
-    return all_states || state->trainable;
-}
-
 /* ---------------------------------------------------------------- saving */
-
-static const char *number(Arena *arena, int64_t value) {
-    return arena_printf(arena, "%" PRId64, value);
-}
-
-static void describe(TensorFile *file, Arena *arena, const Plan *plan, bool all_states, const Position *position) {
-    vec_push(arena, &file->metadata, (Metadata){"pcc.net", arena_printf(arena, "%016" PRIx64, plan->net_hash)});
-    if (all_states) {
-        vec_push(arena, &file->metadata, (Metadata){"pcc.epoch", number(arena, position->epoch)});
-        vec_push(arena, &file->metadata, (Metadata){"pcc.step", number(arena, position->step)});
-        vec_push(arena, &file->metadata, (Metadata){"pcc.global_step", number(arena, position->global_step)});
-    }
-    for (int i = 0; i < plan->graph.states.n; i++) {
-        const State *state = &plan->graph.states.at[i];
-        if (is_kept(state, all_states))
-            vec_push(arena, &file->tensors, (StoredTensor){.name = state->name, .dtype = state->type.dtype, .shape = state->type.shape});
-    }
-}
 
 /* Whether boxes lie in the file as many small runs (columns of a matrix): writing them one by one takes minutes where the whole takes a
  * second. */
@@ -106,7 +82,7 @@ static bool write_boxes(TensorFile *file, Executor *executor, Comm *comm, const 
     bool ok = true;
     for (int i = 0, t = 0; i < plan->graph.states.n; i++) {
         const State *state = &plan->graph.states.at[i];
-        if (!is_kept(state, all_states)) continue;
+        if (!index_keeps(state, all_states)) continue;
         int tensor = t++;
         if (is_scattered(state, comm->nranks)) {
             if (!write_rearranged(file, tensor, executor, comm, i, state, &ok, error))
@@ -140,7 +116,9 @@ bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const cha
     Text header = {0};
     arena_init(&arena);
     TensorFile file = {.path = arena_printf(&arena, "%s%s", path, temporary), .fd = -1};
-    describe(&file, &arena, plan, all_states, position);
+    DataOrder order;
+    executor_order(executor, &order);
+    index_describe(&file, &arena, &plan->graph, plan->net_hash, all_states, position, &order);
     tensors_layout(&file, &header);
     bool ok = comm->process != 0 || tensors_create(&file, &header, error);
     ok = comm_agree(comm, ok, error);
@@ -177,41 +155,6 @@ bool checkpoint_can_save(const char *path, Error *error) {
 
 /* ---------------------------------------------------------------- loading */
 
-static bool find_tensor(const TensorFile *file, const State *state, int *tensor, Error *error) {
-    *tensor = tensors_find(file, state->name);
-    if (*tensor < 0) {
-        if (!state->trainable)
-            return error_set(error, EXIT_ENVIRONMENT,
-                             "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path,
-                             state->name);
-        const char **names = malloc(((size_t)file->tensors.n + 1) * sizeof *names);
-        for (int i = 0; names && i < file->tensors.n; i++)
-            names[i] = file->tensors.at[i].name;
-        const char *near = names ? name_nearest(state->name, names, file->tensors.n) : NULL;
-        free(names);
-        return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s'%s%s%s", file->path, state->name, near ? "; did you mean " : "",
-                         near ? near : "", near ? "?" : "");
-    }
-    if (shape_equal(&file->tensors.at[*tensor].shape, &state->type.shape)) return true;
-    Text text = {0};
-    shape_print(&text, &file->tensors.at[*tensor].shape);
-    text_printf(&text, ", and the net's is ");
-    shape_print(&text, &state->type.shape);
-    error_set(error, EXIT_ENVIRONMENT, "%s: the shape of '%s' is %s", file->path, state->name, text.at);
-    text_finish(&text);
-    return false;
-}
-
-static bool read_number(const TensorFile *file, const char *key, int64_t *value, Error *error) {
-    const char *text = tensors_metadata(file, key);
-    char *end = NULL;
-    errno = 0;
-    if (text) *value = strtoll(text, &end, 10);
-    if (text && end != text && *end == '\0' && errno == 0 && *value >= 0) return true;
-    return error_set(error, EXIT_ENVIRONMENT, "%s: no checkpoint: it does not say where training stood (%s); --load takes its parameters",
-                     file->path, key);
-}
-
 /* One rank's box of a state, to `local` on the backend. */
 static bool read_box(const TensorFile *file, int tensor, Executor *executor, const State *state, const Box *box, void *local,
                      Error *error) {
@@ -228,11 +171,13 @@ static bool read_box(const TensorFile *file, int tensor, Executor *executor, con
 
 static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Plan *plan, bool all_states, Error *error) {
     bool ok = true;
+    int tensor;
+    for (int i = 0; ok && i < plan->graph.states.n; i++)
+        ok = !index_keeps(&plan->graph.states.at[i], all_states) || index_find(file, &plan->graph.states.at[i], &tensor, error);
     for (int i = 0; ok && i < plan->graph.states.n; i++) {
         const State *state = &plan->graph.states.at[i];
-        int tensor;
-        if (!is_kept(state, all_states)) continue;
-        ok = find_tensor(file, state, &tensor, error);
+        if (!index_keeps(state, all_states)) continue;
+        ok = index_find(file, state, &tensor, error);
         for (int d = 0; ok && d < comm->ndriven; d++) {
             Box box;
             void *local = executor_state(executor, d, i, &box);
@@ -242,16 +187,12 @@ static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *c
     return ok;
 }
 
-bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position,
-                     Error *error) {
+bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, DataOrder *order, Error *error) {
     Arena arena;
     TensorFile file;
     arena_init(&arena);
     bool ok = tensors_open(&file, &arena, path, error);
-    if (ok && all_states)
-        ok = read_number(&file, "pcc.epoch", &position->epoch, error) && read_number(&file, "pcc.step", &position->step, error) &&
-             read_number(&file, "pcc.global_step", &position->global_step, error);
-    ok = ok && read_boxes(&file, executor, comm, plan, all_states, error);
+    ok = ok && (!all_states || index_read(&file, position, order, error)) && read_boxes(&file, executor, comm, plan, all_states, error);
     tensors_close(&file);
     arena_finish(&arena);
     return comm_agree(comm, ok, error);

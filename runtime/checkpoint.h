@@ -1,20 +1,16 @@
 /* checkpoint: states in files, and back. One safetensors file holds whole tensors under their names, whatever the strategy was: each rank writes the boxes
  * that it is the first to hold and reads the boxes that it needs, so any number of ranks can go on from it. */
 #pragma once
-#include "runtime/runtime.h"
-
-/* Where training stands: the last step that was done, counted from 1. */
-typedef struct Position {
-    int64_t epoch, step, global_step;
-} Position;
+#include "runtime/index.h"
 
 /* Writes a file under a temporary name, flushes it to the disk, renames it: nothing half-written is ever seen under path. all_states: optimizer slots too,
  * and position; else parameters. Collective over comm; every process returns the same, with the text on one of them. */
 bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, const Position *position, Error *error);
 /* Whether a file can be made there, as far as that can be seen before there is something to write; what is not a file is never replaced. */
 bool checkpoint_can_save(const char *path, Error *error);
-/* The states of a file into those of the executor. all_states false: parameters only, *position is left alone. Missing, misshapen ones are errors. Collective. */
-bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, Error *error);
+/* The states of a file into those of the executor. all_states false: parameters only, *position and *order are left alone; else they are the file's own
+ * (position_convert). Missing, misshapen ones are errors, and then no state is changed. Collective. */
+bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, DataOrder *order, Error *error);
 /* The file of a directory for a step: "DIRECTORY/step-000000120.safetensors", in the arena. */
 const char *checkpoint_path(Arena *arena, const char *directory, int64_t global_step);
 /* The newest complete checkpoint in a directory, the same on every process. Collective. */

@@ -33,7 +33,7 @@ static int find_report(const Graph *graph, const char *name) {
     return -1;
 }
 
-Evaluation *evaluation_create(const Plan *plan, Executor *states_of, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error) {
+Evaluation *evaluation_create(const Plan *plan, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error) {
     int program = plan_find(plan, "eval");
     if (program < 0) {
         error_set(error, EXIT_USAGE, "the net has no eval block: it says which data it is evaluated on");
@@ -53,7 +53,7 @@ Evaluation *evaluation_create(const Plan *plan, Executor *states_of, const Backe
     evaluation->prediction = find_report(graph, "prediction");
     bool complete = graph->loss >= 0 && evaluation->report[SUM_ROWS] >= 0;
     if (!complete) error_set(error, EXIT_REJECTED, "the program eval reports no loss or no number of rows");
-    if (complete) evaluation->executor = executor_create_over(&evaluation->part, "eval", states_of, backend, comm, plan_directory, nthreads, error);
+    if (complete) evaluation->executor = executor_create_over(&evaluation->part, "eval", states_of, device, comm, plan_directory, nthreads, error);
     if (evaluation->executor) return evaluation;
     free(evaluation);
     return NULL;

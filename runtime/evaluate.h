@@ -17,7 +17,7 @@ typedef struct EvalResult {
 EvalWhen evaluation_when(const Plan *plan, int64_t *steps);
 /* The program eval of the plan. states_of: the executor of another program of the plan, whose states it reads; its arena serves too where it is large
  * enough, for the two never run at once. NULL: it has states of its own, initial ones. Collective. NULL and *error on failure. */
-Evaluation *evaluation_create(const Plan *plan, Executor *states_of, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error);
+Evaluation *evaluation_create(const Plan *plan, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error);
 void evaluation_destroy(Evaluation *evaluation); /* takes NULL */
 Executor *evaluation_executor(Evaluation *evaluation);
 /* Runs over all rows; the same result on every process. Collective. prediction: a file that gets what the net answers to each row, in the order of the

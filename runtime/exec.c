@@ -47,12 +47,12 @@ bool comm_agree(Comm *comm, bool ok, Error *error) {
     return error_set(error, code, "rank %d (%s): %.900s", comm->first_driven, comm->node, failure.text);
 }
 
-Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory,
+Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory,
                           int nthreads, Error *error) {
-    return executor_create_over(plan, program, NULL, backend, comm, plan_directory, nthreads, error);
+    return executor_create_over(plan, program, NULL, device, comm, plan_directory, nthreads, error);
 }
 
-Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Backend *backend, Comm *comm, const char *plan_directory,
+Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory,
                                int nthreads, Error *error) {
     Executor *executor = calloc(1, sizeof *executor);
     if (!executor) {
@@ -64,7 +64,8 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
     executor->lender = states_of;
     for (int i = 0; i < plan->programs.n; i++)
         if (strcmp(plan->programs.at[i].name, program) == 0) executor->program = &plan->programs.at[i];
-    executor->backend = backend;
+    executor->backend = device->backend;
+    executor->context = device->context;
     executor->comm = comm;
     executor->plan_directory = plan_directory;
     executor->nthreads = nthreads < 1 ? 1 : nthreads;
@@ -90,7 +91,6 @@ void executor_destroy(Executor *executor) {
     if (!executor) return;
     load_finish(executor);
     data_close(executor->data);
-    if (executor->context && !executor->lender) executor->backend->close(executor->context);
     arena_finish(&executor->arena);
     free(executor);
 }
@@ -115,7 +115,7 @@ static bool rounds_nothing(OpCode op) {
     return op_table[op].flops == 0 || op_table[op].reduction != REDUCE_SUM;
 }
 
-static void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number) {
+void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number) {
     if (executor->roundings == 0) return;
     for (int64_t i = 0; i < n; i++)
         element_put(data, dtype, i, number_moved(element_at(data, dtype, i), dtype, executor->roundings, (uint64_t)i ^ ((uint64_t)number << 40)));
@@ -135,6 +135,9 @@ static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *e
                 for (int o = 0; ok && executor->backend->host && !rounds_nothing(call->call.op) && o < call->call.nout; o++)
                     disturb(executor, call->call.out[o].data, call->call.out[o].dtype, shape_elements(&call->call.out[o].local), action->step + o);
             }
+            break;
+        case ACTION_FUSED:
+            ok = executor->backend->queue->run(executor->context, action->fused, error);
             break;
         case ACTION_COPY:
             ok = executor->backend->copy(executor->context, action->to, action->from, action->bytes, error);
@@ -168,46 +171,6 @@ static bool report_deadlock(const Executor *executor, Error *error) {
     return false;
 }
 
-/* What the optimizer is told: the number of the update, what its schedule multiplies the learning rate by. */
-static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error) {
-    const Settings *settings = &executor->plan->graph.settings;
-    const Input *input = &executor->plan->graph.inputs.at[id];
-    double element; /* room for any */
-    const int64_t update = executor->updates + 1;
-    element_put(&element, input->type.dtype, 0,
-                input->kind == INPUT_UPDATE ? (double)update : schedule_rate(&settings->schedule, update, settings->epochs * data_steps(executor->data)));
-    return executor->backend->upload(executor->context, cursor->input[id], &element, dtype_bytes[input->type.dtype], error);
-}
-
-static bool fill_inputs(Executor *executor, int64_t epoch, int64_t step, Error *error) {
-    const bool same = executor->filled && !data_changes(executor->data);
-    const Graph *graph = &executor->plan->graph;
-    for (int c = 0; c < executor->comm->ndriven; c++)
-        for (int i = 0; i < graph->inputs.n; i++) {
-            const Input *input = &graph->inputs.at[i];
-            Cursor *cursor = &executor->cursors[c];
-            Box box;
-            if (!input_is_of_batch(input->kind)) {
-                if (!fill_number(executor, cursor, i, error)) return false;
-                continue;
-            }
-            if (same) continue;
-            layout_box(input->layout, &input->type.shape, cursor->rank, &box);
-            int64_t bytes = box_elements(&box) * dtype_bytes[input->type.dtype];
-            void *to = executor->backend->host ? cursor->input[i] : malloc((size_t)bytes + 1);
-            if (!to) return error_set(error, EXIT_ENVIRONMENT, "out of memory for input %s", input->name);
-            bool ok = data_fill(executor->data, cursor->take[i], epoch, step, to, error);
-            if (ok) disturb(executor, to, input->type.dtype, box_elements(&box), i);
-            if (!executor->backend->host) {
-                ok = ok && executor->backend->upload(executor->context, cursor->input[i], to, bytes, error);
-                free(to);
-            }
-            if (!ok) return false;
-        }
-    executor->filled = true;
-    return true;
-}
-
 int64_t executor_steps(const Executor *executor) {
     return data_steps(executor->data);
 }
@@ -219,16 +182,22 @@ int64_t executor_batch(const Executor *executor) {
 
 double executor_rate(const Executor *executor) {
     const Settings *settings = &executor->plan->graph.settings;
-    const int64_t last = executor->updates > 0 ? executor->updates : 1;
+    const int64_t done = executor->updates + executor->ahead, last = done > 0 ? done : 1;
     return settings->lr * schedule_rate(&settings->schedule, last, settings->epochs * data_steps(executor->data));
 }
 
-int64_t executor_updates(const Executor *executor) {
+int64_t executor_updates(const Executor *executor, int64_t *ahead) {
+    *ahead = executor->ahead;
     return executor->updates;
 }
 
-void executor_set_updates(Executor *executor, int64_t updates) {
+void executor_set_updates(Executor *executor, int64_t updates, int64_t ahead) {
     executor->updates = updates;
+    executor->ahead = ahead;
+}
+
+void executor_order(const Executor *executor, DataOrder *order) {
+    data_order(executor->data, order);
 }
 
 int64_t executor_data_bytes(const Executor *executor) {
@@ -236,13 +205,12 @@ int64_t executor_data_bytes(const Executor *executor) {
 }
 
 bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *error) {
-    executor->begun = fill_inputs(executor, epoch, step, error);
+    executor->begun = inputs_fill(executor, epoch, step, error);
     return comm_agree(executor->comm, executor->begun, error);
 }
 
-bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
-    if (!executor->begun && !fill_inputs(executor, epoch, step, error)) return false;
-    executor->begun = false;
+/* All actions of all cursors. */
+static bool run_actions(Executor *executor, Error *error) {
     int n = executor->comm->ndriven, ndone = 0;
     for (int i = 0; i < n; i++)
         executor->cursors[i].next = 0;
@@ -255,7 +223,50 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
         }
         if (ndone < n && !moved) return report_deadlock(executor, error);
     }
+    return true;
+}
+
+/* ---------------------------------------------------------------- steps as one */
+
+void executor_capture(Executor *executor, bool may) {
+    executor->may_capture = may && executor->backend->queue;
+    if (executor->backend->queue) snprintf(executor->note, sizeof executor->note, "steps run operator by operator: --no-graph");
+}
+
+const char *executor_capture_note(const Executor *executor) {
+    return executor->note;
+}
+
+/* The step recorded, where that can be: what cannot is no failure, and never tried again. */
+static bool capture(Executor *executor, Error *error) {
+    const DeviceQueue *queue = executor->backend->queue;
+    Error why;
+    int nodes = 0;
+    executor->may_capture = false;
+    if (executor->nrequests > 0 && !executor->comm->captures) {
+        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: ranks talk by %s", executor->comm->transport);
+        return true;
+    }
+    if (!queue->capture(executor->context, error)) return false;
+    if (!run_actions(executor, error)) return false;
+    if (!queue->captured(executor->context, &executor->graph, &nodes, &why)) return error_set(error, why.code, "%s", why.text);
+    if (executor->graph)
+        snprintf(executor->note, sizeof executor->note, "steps are replayed as one graph of %d nodes", nodes);
+    else
+        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: %.200s", why.text);
+    return true;
+}
+
+bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+    const DeviceQueue *queue = executor->backend->queue;
+    if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return false;
+    executor->begun = false;
+    if (executor->may_capture && executor->ran && !capture(executor, error)) return false;
+    bool ok = executor->graph ? queue->replay(executor->context, executor->graph, error) : run_actions(executor, error);
+    if (!ok) return false;
+    executor->ran = true;
     executor->updates++;
+    if (queue) inputs_ahead(executor, epoch, step);
     return executor->backend->sync(executor->context, error);
 }
 
@@ -461,7 +472,11 @@ bool executor_gather_state(Executor *executor, int state, Arena *arena, double *
     void *target = tensor_alloc(executor, n * dtype_bytes[of->type.dtype], error);
     if (!target) return false;
     bool ok = gather_transfer(executor, state, target, error);
-    if (ok) copy_box(&of->type, &box, target, *whole, true);
+    void *copy = executor->backend->host ? target : malloc((size_t)n * (size_t)dtype_bytes[of->type.dtype] + 1);
+    if (!copy) ok = error_set(error, EXIT_ENVIRONMENT, "out of memory for %s", of->name);
+    if (ok && copy != target) ok = executor->backend->download(executor->context, copy, target, n * dtype_bytes[of->type.dtype], error);
+    if (ok) copy_box(&of->type, &box, copy, *whole, true);
+    if (copy != target) free(copy);
     tensor_free(executor, target);
     return ok;
 }

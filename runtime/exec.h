@@ -1,4 +1,4 @@
-/* exec: what load.c builds and exec.c runs. Not seen outside these two. */
+/* exec: what load.c and fuse.c build, inputs.c fills and exec.c runs. Not seen outside these. */
 #pragma once
 #include "runtime/runtime.h"
 
@@ -8,7 +8,7 @@ typedef struct Call {
     KernelCall call;
 } Call;
 
-typedef enum { ACTION_CALLS, ACTION_COPY, ACTION_START, ACTION_WAIT } ActionKind;
+typedef enum { ACTION_CALLS, ACTION_FUSED, ACTION_COPY, ACTION_START, ACTION_WAIT } ActionKind;
 /* One step of the plan as one rank runs it: every name resolved to an address. */
 typedef struct Action {
     ActionKind kind;
@@ -20,6 +20,7 @@ typedef struct Action {
     void *to; /* copy */
     const void *from;
     int64_t bytes;
+    void *fused; /* the backend's */
 } Action;
 
 /* A driven rank: its memory and its place in its role. */
@@ -29,6 +30,8 @@ typedef struct Cursor {
     void *arena;
     bool arena_lent; /* it is the lender's */
     void **state, **input; /* by id */
+    void **ahead;          /* by id of the input, on a device with a queue: the next batch, copied while a step runs; NULL elsewhere */
+    void **host;           /* page-locked, what is copied from */
     int *take;             /* by id of the input: its number in the data source */
     void **at;             /* per instance of the role: where its box lies */
     Box *box;              /* per instance */
@@ -51,9 +54,9 @@ typedef struct Prepared {
 struct Executor {
     const Plan *plan;
     const Program *program;
-    struct Executor *lender; /* whose states these are, and whose context; NULL: none */
+    struct Executor *lender; /* whose states these are; NULL: none */
     const Backend *backend;
-    void *context; /* the backend's */
+    void *context; /* the backend's, borrowed */
     Comm *comm;
     const char *plan_directory;
     int nthreads;
@@ -62,7 +65,12 @@ struct Executor {
     DataSource *data;
     bool filled;            /* inputs hold a batch already */
     bool begun;             /* and that of the step that comes next: executor_begin */
+    int64_t ahead_epoch, ahead_step; /* whose batch Cursor.ahead holds, 0: none */
+    bool may_capture, ran;  /* executor_capture; a step has been done */
+    void *graph;            /* a captured step */
+    char note[256];         /* executor_capture_note */
     int64_t updates;        /* done */
+    int64_t ahead;          /* what the schedule counts beside them: executor_set_updates */
     double roundings;       /* executor_disturb */
     CommRequest **requests; /* by the number in the plan */
     Prepared *prepared;     /* the same */
@@ -82,6 +90,25 @@ void *tensor_alloc(Executor *executor, int64_t bytes, Error *error);
 void tensor_free(Executor *executor, void *data);
 /* "rank 3, step 12 (matmul h)": where something failed. */
 void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n);
+
+/* What the executor adds when it checks how much rounding matters (executor_disturb); number: of what is moved. */
+void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number);
+
+/* ---------------------------------------------------------------- inputs.c */
+
+/* Buffers beside the inputs themselves, where the device needs them. */
+bool inputs_load(Executor *executor, Cursor *cursor, Error *error);
+void inputs_unload(Executor *executor, Cursor *cursor);
+/* All inputs of every driven rank hold what the step reads. */
+bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error);
+/* Begins to copy the batch of the step after this one to the device; fails silently: the step itself says it. */
+void inputs_ahead(Executor *executor, int64_t epoch, int64_t step);
+
+/* ---------------------------------------------------------------- fuse.c */
+
+/* Calls that the device does in one launch become one action. */
+bool fuse_actions(Executor *executor, Cursor *cursor, Error *error);
+void fuse_finish(Executor *executor, Cursor *cursor);
 
 /* ---------------------------------------------------------------- fit.c */
 

@@ -9,14 +9,14 @@
 
 void *tensor_alloc(Executor *executor, int64_t bytes, Error *error) {
     Comm *comm = executor->comm;
-    if (comm->table->alloc && executor->backend->host) return comm->table->alloc(comm, bytes > 0 ? bytes : 1, error);
+    if (comm->table->alloc && comm->device != executor->backend->host) return comm->table->alloc(comm, bytes > 0 ? bytes : 1, error);
     return executor->backend->alloc(executor->context, bytes, error);
 }
 
 void tensor_free(Executor *executor, void *data) {
     Comm *comm = executor->comm;
     if (!data) return;
-    if (comm->table->alloc && executor->backend->host)
+    if (comm->table->alloc && comm->device != executor->backend->host)
         comm->table->free(comm, data);
     else
         executor->backend->free(executor->context, data);
@@ -255,7 +255,7 @@ static const Rule *rule_slice(Arena *arena, const Rule *rule) {
     return slice;
 }
 
-static void load_calls(Executor *executor, Cursor *cursor, const Step *step, Action *action) {
+static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Action *action, Error *error) {
     const Graph *graph = &executor->plan->graph;
     const Node *node = step->nnodes > 0 ? &graph->nodes.at[step->node[0]] : NULL;
     OpCode op = step->kind == STEP_LOCAL ? OP_convert : step->op;
@@ -270,6 +270,7 @@ static void load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
         whole.attr = node->attr;
         whole.rule = hidden ? rule_slice(&executor->arena, node->rule) : node->rule;
     }
+    if (!executor->backend->kernels[op]) return error_set(error, EXIT_ENVIRONMENT, "the %s backend has no kernel for %s: run with --device cpu", executor->backend->name, op_table[op].name);
     int64_t slices = hidden ? whole.out[0].local.dim[0] : 1;
     action->kind = ACTION_CALLS;
     action->first_call = cursor->calls.n;
@@ -282,6 +283,7 @@ static void load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
             operand_slice(&call.call.out[o], s);
         vec_push(&executor->arena, &cursor->calls, call);
     }
+    return true;
 }
 
 /* ---------------------------------------------------------------- requests and actions */
@@ -373,7 +375,7 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         switch (step->kind) {
         case STEP_KERNEL:
         case STEP_LOCAL:
-            load_calls(executor, cursor, step, &action);
+            if (!load_calls(executor, cursor, step, &action, error)) return false;
             break;
         case STEP_START:
         case STEP_WAIT:
@@ -400,9 +402,6 @@ bool load_local(Executor *executor, Error *error) {
     if (comm->nranks != plan->graph.nranks)
         return error_set(error, EXIT_REJECTED, "the plan is for %d ranks, the communicator has %d", plan->graph.nranks, comm->nranks);
     if (!executor->program) return error_set(error, EXIT_REJECTED, "the plan has no such program");
-    if (executor->lender)
-        executor->context = executor->lender->context;
-    else if (!executor->backend->open(&executor->context, comm->first_driven, comm->local_rank, executor->nthreads, error)) return false;
     executor->data = data_open(&plan->graph, executor->plan_directory, error);
     if (!executor->data) return false;
     int64_t elements = 0;
@@ -422,7 +421,7 @@ bool load_local(Executor *executor, Error *error) {
         if (ok && !fit_reports(executor, cursor, why, sizeof why)) ok = error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
         ok = ok && load_arena(executor, cursor, error);
         ok = ok && load_states(executor, cursor, pool, error) && load_inputs(executor, cursor, error) &&
-             load_instances(executor, cursor, error);
+             inputs_load(executor, cursor, error) && load_instances(executor, cursor, error);
     }
     pool_destroy(pool);
     return ok;
@@ -431,14 +430,17 @@ bool load_local(Executor *executor, Error *error) {
 bool load_requests(Executor *executor, Error *error) {
     if (!prepare_requests(executor, error)) return false;
     for (int i = 0; i < executor->comm->ndriven; i++)
-        if (!load_actions(executor, &executor->cursors[i], error)) return false;
+        if (!load_actions(executor, &executor->cursors[i], error) || !fuse_actions(executor, &executor->cursors[i], error)) return false;
     return true;
 }
 
 void load_finish(Executor *executor) {
     const Graph *graph = &executor->plan->graph;
+    if (executor->graph) executor->backend->queue->discard(executor->context, executor->graph);
     for (int i = 0; i < executor->comm->ndriven; i++) {
         Cursor *cursor = &executor->cursors[i];
+        fuse_finish(executor, cursor);
+        inputs_unload(executor, cursor);
         for (int k = 0; k < cursor->owned.n; k++)
             executor->backend->free(executor->context, cursor->owned.at[k]);
         for (int k = 0; cursor->state && !executor->lender && k < graph->states.n; k++)

@@ -26,6 +26,13 @@ static const char usage[] =
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n"
+    "  --device D          cpu or cuda (default: a GPU where there is one)\n"
+    "  --comm HOW          how ranks on GPUs talk: nccl, ipc or host (default: the first that works)\n"
+    "  --tf32              products of f32 round their factors to tf32: faster on GPUs, about 3 digits\n"
+    "  --deterministic     on GPUs too, two runs are equal bit for bit\n"
+    "  --no-graph          do not capture steps as CUDA graphs\n"
+    "  --sync              wait for each operator: a failure on the GPU names the one that failed (slow)\n"
+    "  --devices           list the GPUs, and whether NCCL, IPC and peer access work\n"
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
     "  -v, --verbose       say where each rank runs, what was proved of the plan, how much is read from files\n"
     "  -h, --help          this text\n"
@@ -33,7 +40,7 @@ static const char usage[] =
     "\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
@@ -49,6 +56,13 @@ static const struct option long_options[] = {
     {"log-dir", required_argument, NULL, OPTION_LOG_DIR},
     {"check-replicas", no_argument, NULL, OPTION_CHECK_REPLICAS},
     {"all-ranks", no_argument, NULL, OPTION_ALL_RANKS},
+    {"device", required_argument, NULL, OPTION_DEVICE},
+    {"comm", required_argument, NULL, OPTION_COMM},
+    {"tf32", no_argument, NULL, OPTION_TF32},
+    {"deterministic", no_argument, NULL, OPTION_DETERMINISTIC},
+    {"no-graph", no_argument, NULL, OPTION_NO_GRAPH},
+    {"sync", no_argument, NULL, OPTION_SYNC},
+    {"devices", no_argument, NULL, OPTION_DEVICES},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, OPTION_VERSION},
@@ -63,6 +77,25 @@ static bool read_count(const char *text, int *count) {
     if (end == text || *end || value < 1 || value > MAX_RANKS) return false;
     *count = (int)value;
     return true;
+}
+
+/* Whether word is one of two or three; says so otherwise. */
+static bool one_of(const char *option, const char *word, const char *first, const char *second, const char *third) {
+    if (strcmp(word, first) == 0 || strcmp(word, second) == 0 || (third && strcmp(word, third) == 0)) return true;
+    fprintf(stderr, "prun: %s is %s%s%s%s%s, not '%s'\n", option, first, third ? ", " : " or ", second, third ? " or " : "", third ? third : "", word);
+    return false;
+}
+
+/* --devices. */
+static int list_devices(void) {
+    Error error = {0};
+    Text text = {0};
+    const DeviceModule *module = device_module(&error);
+    bool ok = module && module->list(&text, &error);
+    if (text.n > 0) fputs(text.at, stdout);
+    text_finish(&text);
+    if (!ok) fprintf(stderr, "prun: %s\n", error.text);
+    return ok ? EXIT_DONE : error.code;
 }
 
 int main(int argc, char **argv) {
@@ -119,6 +152,29 @@ int main(int argc, char **argv) {
             break;
         case OPTION_ALL_RANKS:
             options.all_ranks = true;
+            break;
+        case OPTION_DEVICE:
+            options.device = optarg;
+            if (!one_of("--device", optarg, "cpu", "cuda", NULL)) code = EXIT_USAGE;
+            break;
+        case OPTION_COMM:
+            options.comm = optarg;
+            if (!one_of("--comm", optarg, "nccl", "ipc", "host")) code = EXIT_USAGE;
+            break;
+        case OPTION_TF32:
+            options.tf32 = true;
+            break;
+        case OPTION_DETERMINISTIC:
+            options.deterministic = true;
+            break;
+        case OPTION_NO_GRAPH:
+            options.no_graph = true;
+            break;
+        case OPTION_SYNC:
+            options.wait = true;
+            break;
+        case OPTION_DEVICES:
+            code = list_devices();
             break;
         case 'v':
             options.verbose = true;

@@ -238,22 +238,66 @@ static bool restore(Run *run, Error *error) {
     run->checkpoints = options->checkpoint ? options->checkpoint : arena_printf(&run->arena, "%s.checkpoints", options->plan);
     if (path && strcmp(path, "latest") == 0 && !checkpoint_latest(run->comm, run->checkpoints, &run->arena, &path, error)) return false;
     Executor *holder = run->executor ? run->executor : evaluation_executor(run->evaluation);
-    if (path && !checkpoint_load(holder, run->comm, &run->plan, path, true, &run->position, error)) return false;
-    if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, false, NULL, error)) return false;
+    DataOrder then, now;
+    if (path && !checkpoint_load(holder, run->comm, &run->plan, path, true, &run->position, &then, error)) return false;
+    if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, false, NULL, NULL, error)) return false;
     if (!run->executor) return true;
-    executor_set_updates(run->executor, run->position.global_step);
+    executor_order(run->executor, &now);
+    if (path && !told_by_first(run, position_convert(&run->position, &then, &now, path, error), error)) return false;
     const Position *at = &run->position;
+    executor_set_updates(run->executor, at->global_step, (at->epoch - 1) * now.steps + at->step - at->global_step);
     int64_t steps = executor_steps(run->executor);
     bool leads = run->comm->process == 0, saves = settings->checkpoint_steps > 0 || settings->checkpoint_epochs, ok = true;
-    if (at->step > steps || at->epoch < 1)
-        ok = error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %lld step %lld, and an epoch has %lld steps now", path, (long long)at->epoch,
-                       (long long)at->step, (long long)steps);
-    else if (leads && path && (at->epoch > settings->epochs || (at->epoch == settings->epochs && at->step == steps)))
+    if (leads && path && (at->epoch > settings->epochs || (at->epoch == settings->epochs && at->step == steps)))
         fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path, (long long)at->epoch,
                 (long long)settings->epochs);
     if (ok && leads && saves) ok = checkpoint_claim(run->checkpoints, &run->lock, error);
     if (ok && leads && options->save) ok = checkpoint_can_save(options->save, error);
     return told_by_first(run, ok, error);
+}
+
+/* The module's backend where all processes can use it; the CPU's where the user has said so, or where one of them cannot and nobody asked for GPUs. */
+static bool choose_backend(Run *run, const Backend **backend, Error *error) {
+    const char *told = run->options->device ? run->options->device : getenv("PRUN_DEVICE");
+    Comm *comm = run->comm;
+    char why[512] = "";
+    *backend = &backend_cpu;
+    if (told && strcmp(told, "cpu") == 0) return true;
+    Error failure = {0};
+    const DeviceModule *module = device_module(&failure);
+    bool built = module != NULL, can = module && module->count(why, sizeof why) > 0;
+    if (!built) snprintf(why, sizeof why, "%.500s", failure.text);
+    if (told && !can) error_set(error, EXIT_ENVIRONMENT, "--device cuda: %s", why);
+    if (told && !comm_agree(comm, can, error)) return false;
+    Error agreed;
+    error_set(&agreed, EXIT_ENVIRONMENT, "%s", why);
+    if (!comm_agree(comm, can, &agreed)) {
+        if (agreed.text[0] && (built || can)) fprintf(stderr, "prun: note: runs on the CPU: %s\n", agreed.text);
+        return true;
+    }
+    *backend = module->backend;
+    return true;
+}
+
+/* The device that this process's ranks run on, and the communicator over its memory. */
+static bool open_device(Run *run, Error *error) {
+    const RunOptions *options = run->options;
+    Comm *comm = run->comm;
+    const Backend *backend;
+    if (!choose_backend(run, &backend, error)) return false;
+    if (backend->host && options->comm) return error_set(error, EXIT_USAGE, "--comm is for GPUs, and this runs on the CPU: leave it out");
+    DeviceOptions device = {.rank = comm->first_driven,
+                            .local_rank = comm->local_rank,
+                            .nlocal = processes_here(comm),
+                            .nthreads = run->nthreads,
+                            .deterministic = options->deterministic,
+                            .tf32 = options->tf32,
+                            .wait = options->wait};
+    if (!comm_agree(comm, device_open(&run->device, backend, &device, error), error)) return false;
+    if (backend->host) return true;
+    Comm *moved = backend->queue->comm(run->device.context, comm, options->comm ? options->comm : "auto", error);
+    if (moved) run->comm = moved;
+    return moved != NULL;
 }
 
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
@@ -262,14 +306,17 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
               check_memory(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
     run->nthreads = threads_each(run->comm);
+    if (!open_device(run, error)) return false;
     if (!evaluates_only(run)) {
-        run->executor = executor_create(&run->plan, "train", &backend_cpu, run->comm, run->directory, run->nthreads, error);
+        run->executor = executor_create(&run->plan, "train", &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->executor) return false;
+        executor_capture(run->executor, !run->options->no_graph);
     }
     run->eval = evaluation_when(&run->plan, &run->eval_steps);
     if (evaluates_only(run) || run->eval != EVAL_NEVER) {
-        run->evaluation = evaluation_create(&run->plan, run->executor, &backend_cpu, run->comm, run->directory, run->nthreads, error);
+        run->evaluation = evaluation_create(&run->plan, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->evaluation) return false;
+        executor_capture(evaluation_executor(run->evaluation), !run->options->no_graph);
     }
     if (run->options->verify) {
         run->verifier = verifier_create(&run->plan, run->options->verify, run->executor, run->comm, run->nthreads, error);
@@ -393,6 +440,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     evaluation_destroy(run.evaluation);
     executor_destroy(run.executor);
     if (run.comm) run.comm->table->destroy(run.comm);
+    device_close(&run.device);
     arena_finish(&run.arena);
     return code;
 }

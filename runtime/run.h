@@ -18,6 +18,7 @@ typedef struct Run {
     int lock;                /* of that directory: checkpoint_claim; -1: none */
     Position position;       /* where training stands */
     int nthreads;
+    Device device; /* that the programs run on */
     Executor *executor; /* of the program train; NULL: evaluates only */
     struct Evaluation *evaluation; /* NULL: there is nothing to evaluate */
     EvalWhen eval;      /* when training is interrupted for it */

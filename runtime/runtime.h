@@ -7,12 +7,15 @@
  *   fit.c      whether the operands of its steps fit together
  *   evaluate.c the program eval: metrics over all rows, predictions
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
+ *   checkpoint.c, index.c, tensors.c  states in files, and back
  *   state.c    initial values, by global index; npy.c: files
  *   data/      inputs: generators, files, the order of rows
  *   pool.c     threads that share one loop
+ *   device.c   where tensors live: the CPU, or the backend of a module
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
  *   verify.c   --verify: a one-rank plan of the same net beside the run
  *   cpu/       the CPU backend: a kernel per operator
+ *   cuda/      the CUDA backend, a module: prun_cuda.so
  *   comm/      communicators: local (all ranks in one process) and mpi
  */
 #pragma once
@@ -97,11 +100,59 @@ typedef struct KernelCall {
 } KernelCall;
 typedef bool KernelFn(const KernelCall *call, Error *error);
 
+/* What a backend is opened with. */
+typedef struct DeviceOptions {
+    int rank, local_rank, nlocal; /* first rank that this process drives; number of this process on its node, and how many there are */
+    int nthreads;
+    bool deterministic; /* the same bits in every run */
+    bool tf32;          /* products of f32 may round their factors to 11 bits */
+    bool wait;          /* every kernel is waited for, so that a failure names its operator */
+} DeviceOptions;
+
+struct Comm;
+/* What a backend has that runs behind the process: what is asked of it is queued, and done in order. alloc to copy and kernels are queued, or wait until
+ * what was queued before is done; upload and download have read and written the process's memory when they return; sync waits for everything. */
+typedef struct DeviceQueue {
+    /* Page-locked memory of the process, and copies out of it beside what runs: stage queues one, staged lets what is queued after it wait for all of
+     * them. The next stage waits for what was queued before it. */
+    void *(*alloc_host)(void *context, int64_t bytes, Error *error);
+    void (*free_host)(void *context, void *data);
+    bool (*stage)(void *context, void *to, const void *from, int64_t bytes, Error *error);
+    bool (*staged)(void *context, Error *error);
+    /* Calls that follow each other: how many of the first, at least 2, become one launch; 0: none do; -1: *error. last_read[i]: the last of the n calls that
+     * reads results of call i, n where something else does too: results that only the launch itself reads need not be written. */
+    int (*fuse)(void *context, const KernelCall *calls, int n, const int *last_read, void **fused, Error *error);
+    bool (*run)(void *context, void *fused, Error *error);
+    void (*unfuse)(void *context, void *fused);
+    /* A step as one thing: between capture and captured what is queued is recorded and not done; replay queues the record. captured gives NULL in *graph and
+     * the reason in *error where that cannot be; nothing has been done then either. nodes: what was recorded. */
+    bool (*capture)(void *context, Error *error);
+    bool (*captured)(void *context, void **graph, int *nodes, Error *error);
+    bool (*replay)(void *context, void *graph, Error *error);
+    void (*discard)(void *context, void *graph);
+    /* Points in time of what is queued, on the stream of communications or of kernels; their number from 0, -1: *error. between: seconds from one to another,
+     * after sync. unmark: forgets them. Captured marks are set again by each replay. */
+    int (*mark)(void *context, bool comm, Error *error);
+    bool (*between)(void *context, int from, int to, double *seconds, Error *error);
+    void (*unmark)(void *context);
+    /* Names what is queued until the end for tools that look on. */
+    void (*range_begin)(void *context, const char *name);
+    void (*range_end)(void *context);
+    /* Communicator over tensors of this backend, which uses base for everything else and owns it. choice: "auto", or how ranks must talk. NULL and *error:
+     * base is as it was. */
+    struct Comm *(*comm)(void *context, struct Comm *base, const char *choice, Error *error);
+    bool (*memory)(void *context, int64_t *free_bytes, int64_t *total_bytes, Error *error);
+    /* The device's measured peaks: flop/s of products of f32 (as the options have it), bytes/s of copies, read and written. Takes a moment, once. */
+    bool (*peak)(void *context, double *flops, double *bytes, Error *error);
+    void (*describe)(void *context, char *text, size_t n); /* "device 0, NVIDIA H200" */
+} DeviceQueue;
+
 /* Where tensors live and kernels run. Buffers are bytes. */
 typedef struct Backend {
     const char *name;
-    bool host;                  /* its buffers are ordinary memory of the process */
-    bool (*open)(void **context, int rank, int local_rank, int nthreads, Error *error);
+    bool host;                  /* its buffers are ordinary memory of the process, and what is asked is done on return */
+    const DeviceQueue *queue;   /* NULL for host */
+    bool (*open)(void **context, const DeviceOptions *options, Error *error);
     void (*close)(void *context);
     void *(*alloc)(void *context, int64_t bytes, Error *error);
     void (*free)(void *context, void *data);
@@ -109,11 +160,34 @@ typedef struct Backend {
     bool (*download)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*copy)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*sync)(void *context, Error *error);
-    KernelFn *const *kernels;   /* by OpCode; a plain loop for each */
+    KernelFn *const *kernels;   /* by OpCode; NULL where there is none */
 } Backend;
 extern const Backend backend_cpu;
 /* The plain kernels, obviously right, that backend_cpu's fast ones are checked against. */
 extern KernelFn *const cpu_reference_kernels[NOPS];
+
+/* ---------------------------------------------------------------- device.c */
+
+/* A backend that has been opened. */
+typedef struct Device {
+    const Backend *backend;
+    void *context;
+} Device;
+bool device_open(Device *device, const Backend *backend, const DeviceOptions *options, Error *error);
+void device_close(Device *device); /* also of one that could not be opened */
+
+/* A shared object with a backend, prun_cuda.so: one symbol, prun_device_module. */
+enum { DEVICE_ABI = 1 };
+typedef struct DeviceModule {
+    int abi; /* first, always: DEVICE_ABI of its build */
+    const Backend *backend;
+    /* Devices that can be used; 0: why not, in *why. */
+    int (*count)(char *why, size_t n);
+    /* What each device is and what it can do, lines of text. */
+    bool (*list)(Text *text, Error *error);
+} DeviceModule;
+/* The module, opened once and never closed: beside prun, in its library folder, or where PRUN_CUDA_MODULE says. NULL: why not, in *error. */
+const DeviceModule *device_module(Error *error);
 
 /* ---------------------------------------------------------------- communicators */
 
@@ -174,6 +248,8 @@ struct Comm {
     char node[256];
     CommCounters *counters;  /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */
     char transport[64];      /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages" */
+    bool device;             /* sources and targets are a device's memory: alloc is its backend's */
+    bool captures;           /* start and wait only queue what a captured step may hold */
 };
 Comm *comm_local_create(int nranks, Error *error);
 /* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on. prun --ranks N never calls it. */
@@ -206,6 +282,16 @@ int64_t data_steps(const DataSource *data); /* of an epoch */
 int64_t data_rows(const DataSource *data); /* of an epoch, without filler */
 int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler); /* at a place of a batch; the order is that of the file */
 int64_t data_bytes_read(DataSource *data); /* from files, headers left out */
+/* How rows come: the same ones in each step; those of files, each once an epoch; generated, none twice. */
+typedef enum { FLOW_SAME, FLOW_EPOCHS, FLOW_ENDLESS } DataFlow;
+/* Which rows stand where. Sources with equal words have the same row at each place of an epoch, or of all epochs where rows are endless, however many rows a step
+ * takes and however many ranks share them. */
+typedef struct DataOrder {
+    DataFlow flow;
+    int64_t steps, step_rows; /* of an epoch; of a step, all replicas and accumulated batches together */
+    char words[96];           /* "rows 1 to 60000 shuffled with seed 7" */
+} DataOrder;
+void data_order(const DataSource *data, DataOrder *order);
 /* numpy's legacy generator: RandomState(seed).random_sample(). */
 typedef struct Mt19937 {
     uint32_t word[624];
@@ -227,10 +313,11 @@ double schedule_rate(const Schedule *schedule, int64_t update, int64_t total);
 
 /* A program being executed: the ranks of one communicator that this process drives. */
 typedef struct Executor Executor;
-Executor *executor_create(const Plan *plan, const char *program, const Backend *backend, Comm *comm, const char *plan_directory, int nthreads, Error *error);
+/* The device is borrowed; comm moves its memory. */
+Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error);
 /* The same of another program of the plan, over the states of an executor that lasts longer: nothing is copied. It uses the other's arena too where that is
  * large enough, so what the other's last step left in it is gone after a step of this one. states_of NULL: executor_create. */
-Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Backend *backend, Comm *comm, const char *plan_directory,
+Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory,
                                int nthreads, Error *error);
 void executor_destroy(Executor *executor);
 /* What a driven rank holds of a value that the program reports. */
@@ -251,13 +338,19 @@ int64_t executor_row(const Executor *executor, int64_t step, int64_t place, bool
 void executor_exclude_bytes(Executor *executor, int driven, int64_t bytes); /* that the communicator has counted, and that are none of its steps' */
 int64_t executor_steps(const Executor *executor);      /* of an epoch */
 int64_t executor_batch(const Executor *executor);      /* rows of a step's batch, all replicas together */
+void executor_order(const Executor *executor, DataOrder *order); /* of its data */
 double executor_rate(const Executor *executor);        /* learning rate of the step done last */
 int64_t executor_data_bytes(const Executor *executor); /* read from files of rows by this process so far, headers left out */
-/* Updates done so far, which the next one's learning rate and corrections depend on; a run that is resumed, or checked, begins with others. */
-int64_t executor_updates(const Executor *executor);
-void executor_set_updates(Executor *executor, int64_t updates);
+/* Updates done so far, which the next one's corrections depend on; a run that is resumed, or checked, begins with others. The schedule of the learning rate counts
+ * `ahead` more: where a run goes on with another batch size, so many steps of this size, less those that were done. */
+int64_t executor_updates(const Executor *executor, int64_t *ahead);
+void executor_set_updates(Executor *executor, int64_t updates, int64_t ahead);
 /* Reads the batch of the step that comes next: what is wrong with files is then known to all ranks, and said once. Collective; may be left out. */
 bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *error);
+/* Whether steps after the first may be captured and replayed as one; they are not without this. */
+void executor_capture(Executor *executor, bool may);
+/* Why steps run one by one, or what was captured; "" on a device without a queue. */
+const char *executor_capture_note(const Executor *executor);
 /* One step of training on every driven rank. */
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1). */
@@ -334,6 +427,10 @@ typedef struct RunOptions {
     const char *metrics;           /* --metrics: file of JSON lines; or NULL */
     const char *log_directory;     /* --log-dir: a file per rank; or NULL */
     bool check_replicas;           /* --check-replicas */
+    const char *device;            /* --device: cpu or cuda; NULL: a GPU where there is one */
+    const char *comm;              /* --comm: how ranks on GPUs talk; NULL: the best that works */
+    bool no_graph;                 /* --no-graph: no captured steps */
+    bool deterministic, tf32, wait; /* see DeviceOptions */
     bool all_ranks, verbose;
 } RunOptions;
 /* Processes of the job as its launcher says, 1 without one. */

@@ -22,6 +22,7 @@ struct Verifier {
     Arena arena;
     Plan reference_plan;
     Comm *reference_comm;
+    Device reference_device; /* always the CPU */
     Executor *reference;
     Evaluation *evaluation; /* the reference's; NULL: the run has none */
     int *state;       /* per state of the run: the reference's of the same name */
@@ -76,12 +77,12 @@ static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     const char *slash = strrchr(verifier->path, '/');
     const char *directory = slash ? arena_copy(&verifier->arena, verifier->path, (size_t)(slash - verifier->path)) : ".";
     verifier->reference_comm = comm_local_create(1, error);
-    if (!verifier->reference_comm) return false;
-    verifier->reference = executor_create(plan, "train", &backend_cpu, verifier->reference_comm, directory, nthreads, error);
+    if (!verifier->reference_comm || !device_open(&verifier->reference_device, &backend_cpu, &(DeviceOptions){.nlocal = 1, .nthreads = nthreads}, error)) return false;
+    verifier->reference = executor_create(plan, "train", &verifier->reference_device, verifier->reference_comm, directory, nthreads, error);
     if (!verifier->reference) return false;
     int64_t steps;
     if (evaluation_when(plan, &steps) == EVAL_NEVER) return true;
-    verifier->evaluation = evaluation_create(plan, verifier->reference, &backend_cpu, verifier->reference_comm, directory, nthreads, error);
+    verifier->evaluation = evaluation_create(plan, verifier->reference, &verifier->reference_device, verifier->reference_comm, directory, nthreads, error);
     return verifier->evaluation != NULL;
 }
 
@@ -111,6 +112,7 @@ void verifier_destroy(Verifier *verifier) {
     if (!verifier) return;
     evaluation_destroy(verifier->evaluation);
     executor_destroy(verifier->reference);
+    device_close(&verifier->reference_device);
     if (verifier->reference_comm) verifier->reference_comm->table->destroy(verifier->reference_comm);
     arena_finish(&verifier->step_arena);
     arena_finish(&verifier->arena);
@@ -171,7 +173,8 @@ static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, doub
     const Graph *graph = &verifier->plan->graph;
     if (!set_reference(verifier, roundings, arena, error)) return false;
     executor_disturb(verifier->reference, roundings);
-    executor_set_updates(verifier->reference, executor_updates(verifier->executor) - 1); /* the run has done this step already */
+    int64_t ahead, updates = executor_updates(verifier->executor, &ahead);
+    executor_set_updates(verifier->reference, updates - 1, ahead); /* the run has done this step already */
     if (!executor_step(verifier->reference, epoch, step, error)) return false;
     const double *losses;
     outcome->nlosses = executor_losses(verifier->reference, 0, &losses);

@@ -22,11 +22,10 @@ Pool *call_pool(const KernelCall *call) {
     return context ? context->pool : NULL;
 }
 
-static bool cpu_open(void **context, int rank, int local_rank, int nthreads, Error *error) {
-    (void)rank, (void)local_rank;
+static bool cpu_open(void **context, const DeviceOptions *options, Error *error) {
     CpuContext *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    if (nthreads > 1 && !(cpu->pool = pool_create(nthreads, error))) {
+    if (options->nthreads > 1 && !(cpu->pool = pool_create(options->nthreads, error))) {
         free(cpu);
         return false;
     }

@@ -272,6 +272,25 @@ int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *fill
     return from_files(data) ? sampler_row(&data->sampler, step - 1, place, filler) : (step - 1) * data->batch + place;
 }
 
+void data_order(const DataSource *data, DataOrder *order) {
+    const Settings *settings = &data->graph->settings;
+    *order = (DataOrder){.flow = FLOW_SAME, .steps = data->steps, .step_rows = data->batch * batches_of_step(data)};
+    char *words = order->words;
+    size_t room = sizeof order->words;
+    if (settings->data == DATA_NORMAL || settings->data == DATA_UNIFORM) {
+        order->flow = FLOW_ENDLESS;
+        snprintf(words, room, "generated rows, %s with seed %lld", settings->data == DATA_NORMAL ? "normal" : "uniform", (long long)settings->data_seed);
+    } else if (from_files(data) && data->sampler.rows > 0) {
+        order->flow = FLOW_EPOCHS;
+        if (settings->shuffle)
+            snprintf(words, room, "rows 1 to %lld shuffled with seed %lld", (long long)data->sampler.rows, (long long)settings->shuffle_seed);
+        else
+            snprintf(words, room, "rows 1 to %lld in their order", (long long)data->sampler.rows);
+    } else {
+        snprintf(words, room, "the same batch in every step");
+    }
+}
+
 bool data_changes(const DataSource *data) {
     DataKind kind = data->graph->settings.data;
     return kind == DATA_FILES || kind == DATA_NORMAL || kind == DATA_UNIFORM;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "tests/ops/device.h"
+
 static bool (*const passes[])(Compilation *) = {pass_parse,  pass_simplify, pass_autodiff, pass_prune,       pass_propagate,
                                                 pass_assign, pass_reshard,  pass_localize, pass_collectives, pass_schedule,
                                                 pass_memory, pass_emit,     pass_prove};
@@ -44,7 +46,8 @@ bool net_compile(Net *net, const char *text, int nranks, int replicas, int optim
 bool net_load(Net *net) {
     net->comm = comm_local_create(net->plan.graph.nranks, &net->error);
     if (!net->comm) return false;
-    net->executor = executor_create(&net->plan, "train", &backend_cpu, net->comm, ".", 1, &net->error);
+    if (!test_device(&net->device, &net->comm, &net->error)) return false;
+    net->executor = executor_create(&net->plan, "train", &net->device, net->comm, ".", 1, &net->error);
     return net->executor != NULL;
 }
 
@@ -55,6 +58,7 @@ bool net_open(Net *net, const char *text, int nranks, int replicas, int optimize
 void net_close(Net *net) {
     executor_destroy(net->executor);
     if (net->comm) net->comm->table->destroy(net->comm);
+    device_close(&net->device);
     arena_finish(&net->arena);
 }
 

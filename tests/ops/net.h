@@ -9,6 +9,7 @@ typedef struct Net {
     const char *text; /* of the plan */
     Plan plan;        /* read back from it, as prun does */
     Comm *comm;
+    Device device;
     Executor *executor;
     Error error;
 } Net;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/runtime.h"
+#include "tests/ops/device.h"
 
 const char *const net_outcome_name[NOUTCOMES] = {"holds",
                                                  "is rejected",
@@ -279,6 +280,7 @@ static bool run_plan(const FuzzNet *net, const Compiled *compiled, const char *r
     Plan plan;
     Error error = {0};
     Executor *executor = NULL;
+    Device device = {0};
     Verifier *verifier = NULL;
     arena_init(&arena);
     Comm *comm = comm_local_create(net->nranks, &error);
@@ -286,7 +288,8 @@ static bool run_plan(const FuzzNet *net, const Compiled *compiled, const char *r
     if (ok) {
         count_plan(&plan, report);
         seed_fault(fault, &plan);
-        executor = executor_create(&plan, "train", &backend_cpu, comm, ".", 1, &error);
+        ok = test_device(&device, &comm, &error);
+        executor = ok ? executor_create(&plan, "train", &device, comm, ".", 1, &error) : NULL;
         verifier = executor ? verifier_create(&plan, reference, executor, comm, 1, &error) : NULL;
         ok = verifier != NULL;
     }
@@ -295,6 +298,7 @@ static bool run_plan(const FuzzNet *net, const Compiled *compiled, const char *r
     verifier_destroy(verifier);
     executor_destroy(executor);
     if (comm) comm->table->destroy(comm);
+    device_close(&device);
     arena_finish(&arena);
     return ok;
 }

@@ -1,0 +1,66 @@
+/* device: opens backends. The CPU's is part of prun; others come as modules, so that the same prun runs where there is no device, no driver, no toolkit. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/runtime.h"
+
+bool device_open(Device *device, const Backend *backend, const DeviceOptions *options, Error *error) {
+    *device = (Device){.backend = backend};
+    return backend->open(&device->context, options, error);
+}
+
+void device_close(Device *device) {
+    if (device->backend && device->context) device->backend->close(device->context);
+    *device = (Device){0};
+}
+
+/* ---------------------------------------------------------------- modules */
+
+#define MODULE_FILE "prun_cuda.so"
+
+/* The folder that this program lies in, with a '/' at its end; "" where the system does not tell. */
+static void program_folder(char *folder, size_t n) {
+    ssize_t length = readlink("/proc/self/exe", folder, n - 1);
+    folder[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[1] = '\0';
+}
+
+/* The first that exists of the places where a module may lie: beside prun as it was built, and as it was installed. */
+static bool find_module(char *path, size_t n) {
+    static const char *const places[] = {"", "cuda/", "../" PRUN_MODULE_FOLDER "/", "../lib/prun/"};
+    char folder[3072];
+    program_folder(folder, sizeof folder);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, n, "%s%s" MODULE_FILE, folder, places[i]);
+        if (access(path, R_OK) == 0) return true;
+    }
+    return false;
+}
+
+const DeviceModule *device_module(Error *error) {
+    char path[4096];
+    const char *told = getenv("PRUN_CUDA_MODULE");
+    if (told && *told)
+        snprintf(path, sizeof path, "%s", told);
+    else if (!find_module(path, sizeof path)) {
+        error_set(error, EXIT_ENVIRONMENT, "there is no " MODULE_FILE " beside prun: it was built without CUDA");
+        return NULL;
+    }
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* the same one each time: never closed */
+    if (!handle) {
+        error_set(error, EXIT_ENVIRONMENT, "cannot open %s", dlerror());
+        return NULL;
+    }
+    const DeviceModule *module = dlsym(handle, "prun_device_module");
+    if (!module)
+        error_set(error, EXIT_ENVIRONMENT, "%s is no module of prun's", path);
+    else if (module->abi != DEVICE_ABI) {
+        error_set(error, EXIT_ENVIRONMENT, "%s is of another version than prun (interface %d, prun's is %d): build both from the same sources", path, module->abi,
+                  DEVICE_ABI);
+        module = NULL;
+    }
+    return module;
+}

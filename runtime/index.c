@@ -1,0 +1,163 @@
+/* index: see index.h. */
+#include "runtime/index.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- writing */
+
+bool index_keeps(const State *state, bool all_states) {
+    return all_states || state->trainable;
+}
+
+static void describe_number(TensorFile *file, Arena *arena, const char *key, int64_t value) {
+    vec_push(arena, &file->metadata, (Metadata){key, arena_printf(arena, "%" PRId64, value)});
+}
+
+void index_describe(TensorFile *file, Arena *arena, const Graph *graph, uint64_t net_hash, bool all_states, const Position *position, const DataOrder *order) {
+    vec_push(arena, &file->metadata, (Metadata){"pcc.net", arena_printf(arena, "%016" PRIx64, net_hash)});
+    if (all_states) {
+        describe_number(file, arena, "pcc.epoch", position->epoch);
+        describe_number(file, arena, "pcc.step", position->step);
+        describe_number(file, arena, "pcc.global_step", position->global_step);
+        vec_push(arena, &file->metadata, (Metadata){"pcc.order", arena_copy(arena, order->words, strlen(order->words))});
+        describe_number(file, arena, "pcc.epoch_steps", order->steps);
+        describe_number(file, arena, "pcc.step_rows", order->step_rows);
+    }
+    for (int i = 0; i < graph->states.n; i++) {
+        const State *state = &graph->states.at[i];
+        if (index_keeps(state, all_states))
+            vec_push(arena, &file->tensors, (StoredTensor){.name = state->name, .dtype = state->type.dtype, .shape = state->type.shape});
+    }
+}
+
+/* ---------------------------------------------------------------- reading */
+
+bool index_find(const TensorFile *file, const State *state, int *tensor, Error *error) {
+    *tensor = tensors_find(file, state->name);
+    if (*tensor < 0) {
+        if (!state->trainable)
+            return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path,
+                             state->name);
+        const char **names = malloc(((size_t)file->tensors.n + 1) * sizeof *names);
+        for (int i = 0; names && i < file->tensors.n; i++)
+            names[i] = file->tensors.at[i].name;
+        const char *near = names ? name_nearest(state->name, names, file->tensors.n) : NULL;
+        free(names);
+        return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s'%s%s%s", file->path, state->name, near ? "; did you mean " : "", near ? near : "",
+                         near ? "?" : "");
+    }
+    if (shape_equal(&file->tensors.at[*tensor].shape, &state->type.shape)) return true;
+    Text text = {0};
+    shape_print(&text, &file->tensors.at[*tensor].shape);
+    text_printf(&text, ", and the net's is ");
+    shape_print(&text, &state->type.shape);
+    error_set(error, EXIT_ENVIRONMENT, "%s: the shape of '%s' is %s", file->path, state->name, text.at);
+    text_finish(&text);
+    return false;
+}
+
+static bool no_checkpoint(const TensorFile *file, const char *key, Error *error) {
+    return error_set(error, EXIT_ENVIRONMENT, "%s: no checkpoint: it does not say where training stood (%s); --load takes its parameters", file->path, key);
+}
+
+static bool read_number(const TensorFile *file, const char *key, int64_t least, int64_t *value, Error *error) {
+    const char *text = tensors_metadata(file, key);
+    char *end = NULL;
+    errno = 0;
+    if (text) *value = strtoll(text, &end, 10);
+    return (text && end != text && *end == '\0' && errno == 0 && *value >= least) || no_checkpoint(file, key, error);
+}
+
+static bool read_order(const TensorFile *file, DataOrder *order, Error *error) {
+    static const struct {
+        const char *word;
+        DataFlow flow;
+    } beginnings[] = {{"rows ", FLOW_EPOCHS}, {"generated ", FLOW_ENDLESS}, {"the same ", FLOW_SAME}};
+    const char *words = tensors_metadata(file, "pcc.order");
+    for (size_t i = 0; words && i < sizeof beginnings / sizeof *beginnings; i++)
+        if (strncmp(words, beginnings[i].word, strlen(beginnings[i].word)) == 0 && strlen(words) < sizeof order->words) {
+            order->flow = beginnings[i].flow;
+            strcpy(order->words, words);
+            for (char *c = order->words; *c; c++)
+                if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?'; /* whatever the file says, nothing a terminal obeys */
+            return true;
+        }
+    return no_checkpoint(file, "pcc.order", error);
+}
+
+bool index_read(const TensorFile *file, Position *position, DataOrder *order, Error *error) {
+    int64_t rows;
+    bool ok = read_number(file, "pcc.epoch", 1, &position->epoch, error) && read_number(file, "pcc.step", 0, &position->step, error) &&
+              read_number(file, "pcc.global_step", 0, &position->global_step, error) && read_number(file, "pcc.epoch_steps", 1, &order->steps, error) &&
+              read_number(file, "pcc.step_rows", 1, &order->step_rows, error) && read_order(file, order, error);
+    if (!ok) return false;
+    bool fits = position->step <= order->steps && mul_checked(order->steps, order->step_rows, &rows) && mul_checked(rows, position->epoch, &rows);
+    return fits || error_set(error, EXIT_ENVIRONMENT, "%s: damaged: step %" PRId64 " of epoch %" PRId64 ", and an epoch has %" PRId64 " steps of %" PRId64 " rows",
+                             file->path, position->step, position->epoch, order->steps, order->step_rows);
+}
+
+/* ---------------------------------------------------------------- other batches */
+
+static const char load_hint[] = "--load takes its parameters alone";
+
+static bool convert_same(Position *position, const DataOrder *then, const DataOrder *now, const char *path, Error *error) {
+    if (position->step == then->steps) position->step = now->steps;
+    if (position->step <= now->steps) return true;
+    return error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %" PRId64 " step %" PRId64 ", and an epoch has %" PRId64 " steps now; %s", path, position->epoch,
+                     position->step, now->steps, load_hint);
+}
+
+static bool other_rows(const DataOrder *then, const DataOrder *now, const char *path, const char *hint, Error *error) {
+    return error_set(error, EXIT_ENVIRONMENT, "%s: it was taken within an epoch of %s, and now they are %s: resume with that data%s; %s", path, then->words, now->words,
+                     hint, load_hint);
+}
+
+/* `rows` done in `what` are no whole number of steps. */
+static bool between_steps(int64_t rows, const char *what, const DataOrder *then, const DataOrder *now, const char *path, const char *hint, Error *error) {
+    return error_set(error, EXIT_ENVIRONMENT,
+                     "%s: it stands behind row %" PRId64 " of %s, in steps of %" PRId64 " rows, and steps of %" PRId64
+                     " rows do not come to stand there: resume with a batch that divides %" PRId64 "%s; %s",
+                     path, rows, what, then->step_rows, now->step_rows, rows, hint, load_hint);
+}
+
+static bool convert_epochs(Position *position, const DataOrder *then, const DataOrder *now, const char *path, Error *error) {
+    static const char hint[] = ", or from a checkpoint at the end of an epoch";
+    if (position->step == then->steps) {
+        position->step = now->steps;
+        return true;
+    }
+    char epoch[32];
+    int64_t rows = position->step * then->step_rows;
+    if (strcmp(then->words, now->words) != 0) return other_rows(then, now, path, hint, error);
+    snprintf(epoch, sizeof epoch, "epoch %" PRId64, position->epoch);
+    if (rows % now->step_rows != 0) return between_steps(rows, epoch, then, now, path, hint, error);
+    position->step = rows / now->step_rows;
+    if (position->step <= now->steps) return true;
+    return error_set(error, EXIT_ENVIRONMENT, "%s: it stands behind row %" PRId64 " of %s, and an epoch has %" PRId64 " steps of %" PRId64 " rows now; %s", path, rows,
+                     epoch, now->steps, now->step_rows, load_hint);
+}
+
+static bool convert_endless(Position *position, const DataOrder *then, const DataOrder *now, const char *path, Error *error) {
+    int64_t rows = ((position->epoch - 1) * then->steps + position->step) * then->step_rows, steps = rows / now->step_rows;
+    if (strcmp(then->words, now->words) != 0) return other_rows(then, now, path, "", error);
+    if (rows % now->step_rows != 0) return between_steps(rows, "all", then, now, path, "", error);
+    position->epoch = steps == 0 ? 1 : (steps - 1) / now->steps + 1;
+    position->step = steps - (position->epoch - 1) * now->steps;
+    return true;
+}
+
+bool position_convert(Position *position, const DataOrder *then, const DataOrder *now, const char *path, Error *error) {
+    if (then->flow != now->flow && position->step != then->steps) return other_rows(then, now, path, "", error);
+    switch (now->steps > 0 && then->flow == now->flow ? now->flow : FLOW_SAME) {
+    case FLOW_SAME:
+        return convert_same(position, then, now, path, error);
+    case FLOW_EPOCHS:
+        return convert_epochs(position, then, now, path, error);
+    case FLOW_ENDLESS:
+        return convert_endless(position, then, now, path, error);
+    }
+    return false;
+}

@@ -1,0 +1,102 @@
+/* inputs: what a step reads. Under a device with a queue the next step's batch is copied to the device while this one runs, into a second buffer. */
+#include <stdlib.h>
+
+#include "runtime/exec.h"
+
+/* What the optimizer is told: the number of the update, what its schedule multiplies the learning rate by. */
+static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error) {
+    const Settings *settings = &executor->plan->graph.settings;
+    const Input *input = &executor->plan->graph.inputs.at[id];
+    double element; /* room for any */
+    const int64_t update = executor->updates + 1;
+    element_put(&element, input->type.dtype, 0,
+                input->kind == INPUT_UPDATE ? (double)update : schedule_rate(&settings->schedule, update, settings->epochs * data_steps(executor->data)));
+    return executor->backend->upload(executor->context, cursor->input[id], &element, dtype_bytes[input->type.dtype], error);
+}
+
+static int64_t input_elements(const Input *input, int rank) {
+    Box box;
+    layout_box(input->layout, &input->type.shape, rank, &box);
+    return box_elements(&box);
+}
+
+/* A rank's box of an input, in memory of the process. */
+static bool fill(const Executor *executor, const Cursor *cursor, int id, int64_t epoch, int64_t step, void *to, Error *error) {
+    const Input *input = &executor->plan->graph.inputs.at[id];
+    if (!data_fill(executor->data, cursor->take[id], epoch, step, to, error)) return false;
+    disturb(executor, to, input->type.dtype, input_elements(input, cursor->rank), id);
+    return true;
+}
+
+bool inputs_load(Executor *executor, Cursor *cursor, Error *error) {
+    const DeviceQueue *queue = executor->backend->queue;
+    const Graph *graph = &executor->plan->graph;
+    if (!queue) return true;
+    cursor->ahead = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->ahead);
+    cursor->host = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->host);
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (!input_is_of_batch(input->kind)) continue;
+        int64_t bytes = input_elements(input, cursor->rank) * dtype_bytes[input->type.dtype];
+        cursor->host[i] = queue->alloc_host(executor->context, bytes, error);
+        if (!cursor->host[i]) return false;
+        if (data_changes(executor->data) && !(cursor->ahead[i] = executor->backend->alloc(executor->context, bytes, error))) return false;
+    }
+    return true;
+}
+
+void inputs_unload(Executor *executor, Cursor *cursor) {
+    const DeviceQueue *queue = executor->backend->queue;
+    for (int i = 0; queue && cursor->host && i < executor->plan->graph.inputs.n; i++) {
+        if (cursor->host[i]) queue->free_host(executor->context, cursor->host[i]);
+        if (cursor->ahead[i]) executor->backend->free(executor->context, cursor->ahead[i]);
+    }
+}
+
+/* One input's batch into its place: from the second buffer, or from the source. */
+static bool fill_batch(Executor *executor, const Cursor *cursor, int id, int64_t epoch, int64_t step, bool is_ahead, Error *error) {
+    const Backend *backend = executor->backend;
+    const Input *input = &executor->plan->graph.inputs.at[id];
+    if (backend->host) return fill(executor, cursor, id, epoch, step, cursor->input[id], error);
+    int64_t bytes = input_elements(input, cursor->rank) * dtype_bytes[input->type.dtype];
+    if (is_ahead) return backend->copy(executor->context, cursor->input[id], cursor->ahead[id], bytes, error);
+    return fill(executor, cursor, id, epoch, step, cursor->host[id], error) &&
+           backend->upload(executor->context, cursor->input[id], cursor->host[id], bytes, error);
+}
+
+bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+    const bool same = executor->filled && !data_changes(executor->data);
+    const bool is_ahead = executor->ahead_epoch == epoch && executor->ahead_step == step;
+    const Graph *graph = &executor->plan->graph;
+    if (is_ahead && !executor->backend->queue->staged(executor->context, error)) return false;
+    for (int c = 0; c < executor->comm->ndriven; c++)
+        for (int i = 0; i < graph->inputs.n; i++) {
+            Cursor *cursor = &executor->cursors[c];
+            if (!input_is_of_batch(graph->inputs.at[i].kind)) {
+                if (!fill_number(executor, cursor, i, error)) return false;
+            } else if (!same && !fill_batch(executor, cursor, i, epoch, step, is_ahead, error))
+                return false;
+        }
+    executor->filled = true;
+    return true;
+}
+
+void inputs_ahead(Executor *executor, int64_t epoch, int64_t step) {
+    const Graph *graph = &executor->plan->graph;
+    if (!data_changes(executor->data)) return;
+    if (++step > data_steps(executor->data)) epoch++, step = 1;
+    executor->ahead_epoch = executor->ahead_step = 0;
+    if (epoch > graph->settings.epochs) return;
+    for (int c = 0; c < executor->comm->ndriven; c++)
+        for (int i = 0; i < graph->inputs.n; i++) {
+            const Input *input = &graph->inputs.at[i];
+            const Cursor *cursor = &executor->cursors[c];
+            Error later; /* the step that needs the batch fails, and says why */
+            if (!input_is_of_batch(input->kind)) continue;
+            if (!fill(executor, cursor, i, epoch, step, cursor->host[i], &later)) return;
+            int64_t bytes = input_elements(input, cursor->rank) * dtype_bytes[input->type.dtype];
+            if (!executor->backend->queue->stage(executor->context, cursor->ahead[i], cursor->host[i], bytes, &later)) return;
+        }
+    executor->ahead_epoch = epoch;
+    executor->ahead_step = step;
+}
