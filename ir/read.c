@@ -556,6 +556,7 @@ bool read_eval(Reading *reading) {
     settings->eval = (EvalWhen)when;
     if (when == EVAL_STEPS && !scan_integer(scan, "a number of steps", 1, MAX_COUNT, &settings->eval_steps)) return false;
     settings->epochs = 1;
+    settings->accumulate = 0;
     settings->shuffle = false;
     return scan_key(scan, "steps") && scan_integer(scan, "steps", 0, MAX_COUNT, &settings->steps) && scan_end(scan) && read_inputs(reading) && read_nodes(reading);
 }

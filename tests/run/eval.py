@@ -116,6 +116,16 @@ class Evaluation(harness.Case):
                 losses.add(round(loss, 5))
         self.assertLessEqual(max(losses) - min(losses), 2e-5)
 
+    def test_steps_of_several_batches_are_trainings_alone(self):
+        """An eval has no batches to accumulate: 37 rows are neither fewer nor too few for a step."""
+        for batch, accumulate in (16, 2), (5, 4), (64, 2):
+            plan = self.plan(2, batch=batch, edit=lambda text: text.replace("epochs    = 3;", "epochs = 3; accumulate = %d; last = pad;" % accumulate), more=("-D", "batch=8"))
+            done = self.prun("--ranks", 2, plan, "--save", "w.safetensors")
+            found = EVAL.findall(done.out)
+            self.assertEqual([rows for _, _, _, _, rows in found], ["37", "37", "37"], done)
+            loss = float(found[-1][2])
+            self.assertAlmostEqual(loss, self.expected(tensors(self.read("w.safetensors"))), delta=1e-6 * loss + 1e-7)
+
     def test_a_loss_that_is_a_sum_is_the_mean_of_the_rows_sums(self):
         plan = self.plan(4, loss='mse(y, label, reduction = "sum")', edit=lambda text: text.replace("lr = 0.1", "lr = 0.001"))
         loss = float(EVAL.findall(self.prun("--ranks", 4, plan, "--save", "w.safetensors").out)[-1][2])
