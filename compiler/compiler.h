@@ -5,6 +5,7 @@
  *   pipeline.c     the table of passes; verification, time and dumps after each
  *   simplify.c     composites expanded, common and dead nodes removed, exact identities
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
+ *   expand.c       operators along rows that are split, in operators that can be split so
  *   assign.c       strategies -> layouts of every operand, result, state and input
  *   reshard.c      conversions where a value is needed in another layout, in canonical form
  *   localize.c     boxes: what one rank holds and computes
@@ -87,7 +88,9 @@ typedef struct Compilation {
     Graph lowered;                 /* simplify: the graph before it, whose loss the plan must compute */
     VEC(NotedHint) hints;          /* parse: passes may drop nodes */
     VEC(const char *) parsed;      /* parse, for --explain: names of the net's values */
-    Propagation propagation;       /* propagate */
+    Propagation propagation;       /* propagate; out_layout is of graph, decision of chosen */
+    Graph chosen;                  /* expand: the graph before it, of the operators that strategies were chosen for */
+    const int *chosen_node;        /* expand: per node of graph the one of chosen that it, maybe with others, stands for; NULL: they are the same */
     const Layout **home;           /* assign: per value, the layout that it is brought into once it is computed; never partial */
     const Layout *(*need)[MAX_IN]; /* assign: per node and operand, the layout that the node's strategy asks for */
     const Layout **report_need;    /* assign: the layout in which the k-th of what is reported is (graph_report) */
@@ -120,6 +123,11 @@ typedef struct Compilation {
     double verify_seconds; /* of the verification after them */
 } Compilation;
 
+/* The node of c->chosen that a node of c->graph, maybe with others, stands for. After expand. */
+static inline int chosen_of(const Compilation *c, int node) {
+    return c->chosen_node != NULL ? c->chosen_node[node] : node;
+}
+
 /* ---------------------------------------------------------------- passes: false after diagnostics or with c->error */
 
 bool pass_parse(Compilation *c);
@@ -127,6 +135,7 @@ bool pass_simplify(Compilation *c);
 bool pass_autodiff(Compilation *c);
 bool pass_prune(Compilation *c);
 bool pass_propagate(Compilation *c);
+bool pass_expand(Compilation *c);
 bool pass_assign(Compilation *c);
 bool pass_reshard(Compilation *c);
 bool pass_localize(Compilation *c);

@@ -68,11 +68,11 @@ static bool follow(Graph *g, Node *node, const Node *theirs) {
 }
 
 static void follow_train(const Compilation *c, Graph *g) {
-    const Graph *train = &c->graph;
+    const Graph *train = &c->graph, *chosen = &c->chosen;
     int n = 0;
-    const Node **sorted = arena_alloc(g->arena, sizeof *sorted * (size_t)(train->nforward + 1));
-    for (int id = 0; id < train->nforward; id++)
-        if (op_table[train->nodes.at[id].op].op_class != OP_CLASS_LEAF) sorted[n++] = &train->nodes.at[id];
+    const Node **sorted = arena_alloc(g->arena, sizeof *sorted * (size_t)(chosen->nforward + 1));
+    for (int id = 0; id < chosen->nforward; id++)
+        if (op_table[chosen->nodes.at[id].op].op_class != OP_CLASS_LEAF) sorted[n++] = &chosen->nodes.at[id];
     qsort(sorted, (size_t)n, sizeof *sorted, by_name);
     for (int id = 0; id < g->nodes.n; id++) {
         Node *node = &g->nodes.at[id];

@@ -49,13 +49,13 @@ static const char *node_text(const Explain *e, const Node *node) {
     return strcmp(op, name) == 0 || *name == '\0' ? op : arena_printf(e->c->arena, "%s %s", op, name);
 }
 
-/* The tuple; where it cannot say it, the digits too, by way of the layouts of the operands. */
-static const char *strategy_text(const Explain *e, const Node *node, const Strategy *strategy) {
+/* Of a node of g. The tuple; where it cannot say it, the digits too, by way of the layouts of the operands. */
+static const char *strategy_text(const Explain *e, const Graph *g, const Node *node, const Strategy *strategy) {
     Text text = {0};
-    if (!strategy_print(&text, node, e->g, strategy))
+    if (!strategy_print(&text, node, g, strategy))
         for (int i = 0; i < node->nin; i++) {
             Layout layout;
-            const TensorType *type = &e->g->values.at[node->in[i]].type;
+            const TensorType *type = &g->values.at[node->in[i]].type;
             strategy_in_layout(node, strategy, i, type->shape.ndim, &layout);
             text_printf(&text, "%s%s", i ? ", " : " on ", layout_text(e, &layout, type));
         }
@@ -83,47 +83,63 @@ static void explain_alternatives(const Explain *e, const Node *node, const Decis
     for (int i = 0; i < decision->nalternatives; i++) {
         const Alternative *a = &decision->alternative[i];
         text_printf(text, "            %s  %-10s  %-10.4g  %-10s  %s\n", i == 0 ? "-> " : "   ", bytes_text(e, a->bytes), a->flops,
-                    bytes_text(e, a->sum_bytes), strategy_text(e, node, a->strategy));
+                    bytes_text(e, a->sum_bytes), strategy_text(e, &e->c->chosen, node, a->strategy));
     }
     text_printf(text, "  decided by   %s\n", by_text[decision->by]);
 }
 
-/* From the hint to the node, an operator a line. */
+/* From the hint to the node, which is one of c->chosen, an operator a line. */
 static void explain_chain(const Explain *e, int id) {
+    const Graph *g = &e->c->chosen;
     const Decision *decision = e->c->propagation.decision;
     VEC(int) chain = {0};
     for (int n = id; n >= 0; n = decision[n].from)
         vec_push(e->c->arena, &chain, n);
-    const Node *first = &e->g->nodes.at[chain.at[chain.n - 1]];
+    const Node *first = &g->nodes.at[chain.at[chain.n - 1]];
     text_printf(e->text, "  because      of the hint on %s%s, in %d step%s:\n", node_text(e, first), at_text(e, first->hint->span), chain.n - 1,
                 chain.n == 2 ? "" : "s");
     for (int i = chain.n - 1, step = 0; i >= 0; i--, step++) {
-        const Node *node = &e->g->nodes.at[chain.at[i]];
+        const Node *node = &g->nodes.at[chain.at[i]];
         if (chain.n > MAX_CHAIN_HEAD + MAX_CHAIN_TAIL && step == MAX_CHAIN_HEAD) {
             int left = chain.n - MAX_CHAIN_HEAD - MAX_CHAIN_TAIL;
             text_printf(e->text, "               ... %d operators\n", left);
             i -= left;
             step += left;
-            node = &e->g->nodes.at[chain.at[i]];
+            node = &g->nodes.at[chain.at[i]];
         }
-        text_printf(e->text, "    %3d. %s  %s", step, node_text(e, node), strategy_text(e, node, node->strategy));
+        text_printf(e->text, "    %3d. %s  %s", step, node_text(e, node), strategy_text(e, g, node, node->strategy));
         text_printf(e->text, step == 0 ? "  the user's\n" : "  %s\n", by_text[decision[chain.at[i]].by]);
     }
+}
+
+/* That an operator along rows, of c->chosen, was expanded, and into what. */
+static void explain_expanded(const Explain *e, int chosen) {
+    text_printf(e->text, "  part of      %s, whose rows are split: ", node_text(e, &e->c->chosen.nodes.at[chosen]));
+    for (int n = 0, count = 0; n < e->g->nodes.n; n++)
+        if (chosen_of(e->c, n) == chosen) text_printf(e->text, "%s%s", count++ > 0 ? ", " : "", op_table[e->g->nodes.at[n].op].name);
+    text_printf(e->text, " stand for it;\n               its reductions have a number a row, no row is gathered\n");
 }
 
 static void explain_node(const Explain *e, int id) {
     Text *text = e->text;
     const Graph *g = e->g;
-    const Node *node = &g->nodes.at[id];
-    const Decision *decision = id < g->nforward ? &e->c->propagation.decision[id] : NULL;
-    const char *what = node_text(e, node);
+    const Node *node = &g->nodes.at[id], *chosen = &e->c->chosen.nodes.at[chosen_of(e->c, id)];
+    const Decision *decision = NULL;
     if (node->strategy == NULL) return;
+    if (chosen->op != node->op) explain_expanded(e, chosen_of(e->c, id));
+    if (id < g->nforward && op_table[node->op].op_class != OP_CLASS_LEAF) { /* strategies were chosen for these */
+        id = chosen_of(e->c, id);
+        g = &e->c->chosen;
+        node = chosen;
+        decision = &e->c->propagation.decision[id];
+    }
+    const char *what = node_text(e, node);
     if (op_table[node->op].op_class == OP_CLASS_UPDATE) {
         text_printf(text, "  because      an update lies as its state is stored; of a state of 256 KiB or more it is divided further among the\n"
                           "               ranks that hold terms of the gradient (unless --whole-updates)\n");
         return;
     }
-    text_printf(text, "  strategy     %s  %s\n", what, strategy_text(e, node, node->strategy));
+    text_printf(text, "  strategy     %s  %s\n", what, strategy_text(e, g, node, node->strategy));
     switch (node->from) {
     case STRATEGY_USER:
         text_printf(text, "  because      of its hint%s\n", at_text(e, node->hint->span));

@@ -21,6 +21,7 @@ static const Pass passes[] = {
     {"autodiff",    pass_autodiff,    LEAVES_GRAPH, "autodiff"},
     {"prune",       pass_prune,       LEAVES_GRAPH, "prune"},
     {"propagate",   pass_propagate,   LEAVES_GRAPH, "propagate"},
+    {"expand",      pass_expand,      LEAVES_GRAPH, NULL},
     {"assign",      pass_assign,      LEAVES_GRAPH, "step_parallel_begin"},
     {"reshard",     pass_reshard,     LEAVES_SPMD,  "reshard"},
     {"localize",    pass_localize,    LEAVES_SPMD,  "step_parallel_end"},

@@ -52,7 +52,7 @@ bool strategy_of(const Node *node, const int8_t *factor, const Layout *layout, S
     for (int d = 0; d < layout->ndim; d++) {
         int n = layout_count(layout, d), f = factor[d];
         if (n == 0) continue;
-        if (f < 0 || node->rule->factor[f].whole || n > (int)(sizeof strategy->factor[f].at / sizeof strategy->factor[f].at[0])) return false;
+        if (f < 0 || factor_stays_whole(&node->rule->factor[f]) || n > (int)(sizeof strategy->factor[f].at / sizeof strategy->factor[f].at[0])) return false;
         if (node->rule->factor[f].divides && node->rule->factor[f].size % layout_split(layout, d) != 0) return false;
         strategy->factor[f].n = n;
         memcpy(strategy->factor[f].at, layout_list(layout, d), sizeof(Digit) * (size_t)n);

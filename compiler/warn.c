@@ -124,8 +124,8 @@ static void warn_uneven(const Compilation *c) {
     for (int i = 0; i < g->inputs.n; i++)
         warn_uneven_layout(c, g->inputs.at[i].hint, g->inputs.at[i].layout, &g->inputs.at[i].type, g->inputs.at[i].name);
     for (int pass = 0; pass < 2; pass++) /* hints have said theirs */
-        for (int n = 0; n < g->nforward; n++) {
-            const Node *node = &g->nodes.at[n];
+        for (int n = 0; n < c->chosen.nforward; n++) {
+            const Node *node = &c->chosen.nodes.at[n];
             if (op_table[node->op].op_class == OP_CLASS_LEAF || (node->from == STRATEGY_USER) != (pass == 0)) continue;
             for (int f = 0; f < node->rule->nfactors; f++) {
                 int64_t size = node->rule->factor[f].size, split = factor_split(node, f);
@@ -150,7 +150,7 @@ static int64_t ranks_sharing(const Node *node) {
 
 /* A strategy that lets more ranks share the node's work: that of its batch, or one without a partial sum, or any. False: there is none. */
 static bool better_strategy(const Compilation *c, const Node *node, Text *text) {
-    const Graph *g = &c->graph;
+    const Graph *g = &c->chosen;
     Node copy = *node;
     Strategy batch;
     strategy_batch(g, node, &batch);
@@ -176,7 +176,7 @@ static bool better_strategy(const Compilation *c, const Node *node, Text *text) 
 static void warn_replicated(const Compilation *c) {
     const Graph *g = &c->graph;
     if (g->nranks == 1) return;
-    double *repeated = arena_alloc(c->arena, sizeof *repeated * (size_t)(g->nodes.n + 1)), total = 0, sum = 0; /* per forward node */
+    double *repeated = arena_alloc(c->arena, sizeof *repeated * (size_t)(g->nodes.n + 1)), total = 0, sum = 0; /* per forward node of c->chosen */
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (op_table[node->op].flops == 0) continue;
@@ -184,7 +184,7 @@ static void warn_replicated(const Compilation *c) {
         total += flops;
         if (op_table[node->op].op_class == OP_CLASS_UPDATE) continue;
         double again = flops * (1 - (double)ranks_sharing(node) / g->nranks);
-        repeated[node->origin] += again;
+        repeated[chosen_of(c, node->origin)] += again;
         sum += again;
     }
     if (sum <= total * REPLICATED_PERCENT / 100) return;
@@ -199,7 +199,7 @@ static void warn_replicated(const Compilation *c) {
         named[at] = id;
     }
     for (int i = 0; i < n; i++) {
-        const Node *node = &g->nodes.at[named[i]];
+        const Node *node = &c->chosen.nodes.at[named[i]];
         Text text = {0};
         double percent = 100 * repeated[named[i]] / total;
         if (i == 0)

@@ -1,4 +1,4 @@
-/* Rules of operators that cut tensors, join them, or need whole rows. A dimension that is cut has no factor: the places of its elements in
+/* Rules of operators that cut tensors, join them, or work along rows. A dimension that is cut has no factor: the places of its elements in
  * operand and result differ, so that a rank could hold its part of both only by chance. */
 #include "ir/rules.h"
 
@@ -154,14 +154,14 @@ bool rule_split(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rul
     return true;
 }
 
-/* ---------------------------------------------------------------- whole rows */
+/* ---------------------------------------------------------------- rows */
 
 bool rule_softmax(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     int axis;
     if (!axis_read(attr, 0, -1, &in[0].shape, &axis, error)) return false;
     if (nin > 1 && !shape_equal(&in[0].shape, &in[1].shape)) return rule_reject(error, 1, -1, "%%0 and %%1 have different shapes");
     factors_of_operand(rule, &in[0]);
-    rule->factor[rule->in[0][axis]].whole = true;
+    rule->factor[rule->in[0][axis]].reductions = nin == 1 ? 2 : 1; /* the maximum and the sum; of a gradient the sum */
     for (int i = 1; i < nin; i++)
         memcpy(rule->in[i], rule->in[0], sizeof rule->in[0]);
     for (int d = 0; d < in[0].shape.ndim; d++)

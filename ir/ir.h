@@ -313,7 +313,11 @@ typedef struct Factor {
     int64_t size;
     bool whole;          /* must not be split */
     bool divides;        /* a split must divide the size (reshape) */
+    int8_t reductions;   /* not 0: no kernel takes a split of it. The operator is then expanded (Op.expand_split) into ones of which so many reduce over it */
 } Factor;
+
+/* Whether a kernel needs the factor whole: expanded operators are of other rules. */
+static inline bool factor_stays_whole(const Factor *factor) { return factor->whole || factor->reductions > 0; }
 
 /* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
  * whole). A factor that no result has is contracted: splitting it makes the results partial (Op.reduction). */
@@ -357,7 +361,7 @@ typedef struct Node Node;
 /* Adds to the graph the nodes that compute the gradient of each operand, given the gradients dy[] of the results (-1: of a result that nobody
  * uses; one at least is there). dx[i] = -1: none. */
 typedef void AdjointFn(Graph *graph, int node, const int *dy, int *dx);
-/* Adds the nodes that a composite stands for; returns the value that replaces its result. */
+/* Adds the nodes that a composite stands for; returns the value that replaces its result. Those of a gradient have node->origin as theirs. */
 typedef int ExpandFn(Graph *graph, const Node *node);
 
 typedef struct Op {
@@ -378,6 +382,7 @@ typedef struct Op {
     Reduction reduction;       /* what the partial results owe when a contracted factor is split; sum when not said */
     AdjointFn *adjoint;        /* NULL: no gradient */
     ExpandFn *expand;          /* composite: rewritten before autodiff */
+    ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
     int flops;                 /* per point of the factors' index space */
     bool in_place;             /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
     bool boundary;             /* replicate, replica_sum: sees the hidden dimension */

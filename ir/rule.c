@@ -430,7 +430,7 @@ bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int
     if (a->nfactors != b->nfactors || a->nout != b->nout || a->index_range != b->index_range) return false;
     for (int f = 0; f < a->nfactors; f++)
         if (a->factor[f].size != b->factor[f].size || a->factor[f].whole != b->factor[f].whole ||
-            a->factor[f].divides != b->factor[f].divides)
+            a->factor[f].divides != b->factor[f].divides || a->factor[f].reductions != b->factor[f].reductions)
             return false;
     for (int i = 0; i < nin; i++)
         if (memcmp(a->in[i], b->in[i], (size_t)in[i].shape.ndim) != 0) return false;

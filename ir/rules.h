@@ -3,9 +3,10 @@
  *
  *   rule.c     the table, letters, rule_infer
  *   shapes.c   rules that depend on attributes
- *   cut.c      rules of operators that cut tensors, join them, or look at whole rows
+ *   cut.c      rules of operators that cut tensors, join them, or work along rows
  *   index.c    rules of operators that look elements up by index
  *   adjoint.c  gradients, expansions
+ *   rows.c     expansions of operators on rows that are split
  */
 #pragma once
 #include "ir/ir.h"
@@ -58,7 +59,7 @@ RuleFn rule_slice;       /* {begin, end}: factors are x's dimensions that are ta
 RuleFn rule_slice_grad;  /* {begin, end, shape}: dy of such a slice -> shape; factors likewise */
 RuleFn rule_concat;      /* {axis}: factors are the dimensions but axis */
 RuleFn rule_split;       /* {parts, axis}: as many results as parts; factors are the dimensions but axis */
-RuleFn rule_softmax;     /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis whole */
+RuleFn rule_softmax;     /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis with reductions */
 
 /* ---- index.c */
 
@@ -77,3 +78,8 @@ AdjointFn adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, ad
     adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_sigmoid, adjoint_square, adjoint_gelu, adjoint_silu, adjoint_rsqrt,
     adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding;
 ExpandFn expand_mse, expand_cross_entropy, expand_argmax;
+
+/* ---- rows.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one
+ * backward; nothing is gathered. */
+
+ExpandFn split_softmax, split_log_softmax, split_softmax_grad, split_log_softmax_grad;

@@ -1,7 +1,8 @@
 /* semantics: what each operator computes, over the field. Written from the operators' definitions.
  *
- * Linear and multilinear operators are themselves. relu, tanh, exp, log, sqrt, sigmoid, gelu, silu, rsqrt are keyed hashes of their argument, softmax and
- * log_softmax of the position and the whole row: nothing that a compiler does to a plan keeps their results but computing them on the right operand. Gradient kernels that are
+ * Linear and multilinear operators are themselves. relu, tanh, exp, log, sqrt, sigmoid, gelu, silu, rsqrt are keyed hashes of their argument: nothing that
+ * a compiler does to a plan keeps their results but computing them on the right operand. softmax and log_softmax are written with these of exp and log, so
+ * that they equal the operators into which a compiler may take them apart. Gradient kernels that are
  * rational in what they take (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are that; relu_grad, gelu_grad, silu_grad, which are not, multiply
  * dy by a hash of what they take; so log_softmax_grad has a hash for exp(y). */
 #include <stdlib.h>
@@ -430,16 +431,27 @@ static bool kernel_split(const Node *node, const FieldTensor *in, FieldTensor *o
 
 /* ---------------------------------------------------------------- rows */
 
-/* y_i: a hash of i and of all x_j with their places. */
+/* The largest element of a row. */
+static Fe row_most(const Fe *x, const Numbers *numbers) {
+    Fe most = x[0];
+    for (int64_t j = 1; j < numbers->length; j++)
+        if (fe_signed(x[j * numbers->stride]) > fe_signed(most)) most = x[j * numbers->stride];
+    return most;
+}
+
+/* y_i = e(x_i - m) / sum of e(x_j - m), m the largest x_j, e the hash in place of exp. */
 static void softmax_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const Numbers *numbers = context;
     for (int64_t i = 0; i < n; i++) {
         const Fe *x = at[1] + i * stride[1];
-        Fe *y = at[0] + i * stride[0], row = 0;
+        Fe *y = at[0] + i * stride[0], most = row_most(x, numbers), sum = 0;
+        for (int64_t j = 0; j < numbers->length; j++) {
+            y[j * numbers->stride] = fe_hash(OP_exp, fe_sub(x[j * numbers->stride], most));
+            sum = fe_add(sum, y[j * numbers->stride]);
+        }
+        sum = fe_inverse(sum);
         for (int64_t j = 0; j < numbers->length; j++)
-            row = fe_add(row, fe_hash((uint64_t)j, x[j * numbers->stride]));
-        for (int64_t j = 0; j < numbers->length; j++)
-            y[j * numbers->stride] = fe_hash(row, (Fe)j);
+            y[j * numbers->stride] = fe_mul(y[j * numbers->stride], sum);
     }
 }
 
@@ -456,15 +468,18 @@ static void softmax_grad_row(const void *context, Fe *const *at, const int64_t *
     }
 }
 
-/* The same with other hashes: no layout of one passes for the other. */
+/* y_i = (x_i - m) - log(sum of e(x_j - m)) */
 static void log_softmax_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const Numbers *numbers = context;
-    softmax_row(context, at, stride, n);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < numbers->length; j++) {
-            Fe *y = at[0] + i * stride[0] + j * numbers->stride;
-            *y = fe_hash(OP_log_softmax, *y);
-        }
+    for (int64_t i = 0; i < n; i++) {
+        const Fe *x = at[1] + i * stride[1];
+        Fe *y = at[0] + i * stride[0], most = row_most(x, numbers), sum = 0;
+        for (int64_t j = 0; j < numbers->length; j++)
+            sum = fe_add(sum, fe_hash(OP_exp, fe_sub(x[j * numbers->stride], most)));
+        sum = fe_hash(OP_log, sum);
+        for (int64_t j = 0; j < numbers->length; j++)
+            y[j * numbers->stride] = fe_sub(fe_sub(x[j * numbers->stride], most), sum);
+    }
 }
 
 /* dx_i = dy_i - e(y_i) times the sum of dy_j, e a hash in place of exp. */

@@ -101,13 +101,36 @@ static Class *class_of_node(Propagator *p, const Node *node) {
     return *slot = class;
 }
 
-/* Bytes received to complete the results of a candidate. */
+/* Bytes received in the reductions over the rows that a candidate splits (Factor.reductions): each has a number a row. */
+static int64_t row_bytes(const Propagator *p, const Class *class, const Node *node, const Strategy *strategy) {
+    int64_t bytes = 0;
+    const TensorType *type = &class->in[0];
+    for (int d = 0; d < type->shape.ndim; d++) {
+        int f = class->rule->in[0][d], reductions = f < 0 || strategy->factor[f].n == 0 ? 0 : class->rule->factor[f].reductions;
+        if (reductions == 0) continue;
+        Strategy others = *strategy;
+        Shape rows = type->shape;
+        Layout partial, whole;
+        Traffic bound;
+        others.factor[f].n = 0;
+        rows.dim[d] = 1;
+        strategy_in_layout(node, &others, 0, rows.ndim, &whole);
+        partial = whole;
+        for (int i = 0; i < strategy->factor[f].n; i++)
+            layout_append(&partial, rows.ndim + REDUCE_SUM, strategy->factor[f].at[i]);
+        traffic_bound(&partial, &whole, &rows, p->graph->nranks, &bound);
+        bytes += reductions * bound.total * dtype_bytes[type->dtype];
+    }
+    return bytes;
+}
+
+/* Bytes received to complete the results of a candidate, and the reductions that it is made of. */
 static int64_t class_completion(Propagator *p, Class *class, const Node *node, int candidate) {
     if (class->completion[candidate] >= 0) return class->completion[candidate];
     Strategy strategy;
     strategy_from_splits(class->splits.at + (size_t)candidate * (size_t) class->splits.nfactors, class->splits.nfactors, p->graph->nranks,
                          &strategy);
-    int64_t bytes = 0;
+    int64_t bytes = row_bytes(p, class, node, &strategy);
     for (int o = 0; o < class->nout; o++) {
         const TensorType *type = &class->rule->result[o];
         Layout partial, whole;

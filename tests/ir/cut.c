@@ -1,5 +1,5 @@
-/* Rules of operators that cut tensors, join them, or need whole rows. A rule in one line: "[8:0 6] -> [8:0 2]", sizes with their factors; "!"
- * marks a factor that must be whole. */
+/* Rules of operators that cut tensors, join them, or work along rows. A rule in one line: "[8:0 6] -> [8:0 2]", sizes with their factors; "!"
+ * marks a factor that must be whole, "+2" one over which two reductions go when it is split. */
 #include "ir/rules.h"
 
 #include <criterion/criterion.h>
@@ -10,7 +10,10 @@ static void tensor_text(Text *text, const Rule *rule, const Shape *shape, const 
     text_printf(text, "[");
     for (int d = 0; d < shape->ndim; d++) {
         text_printf(text, "%s%d", d ? " " : "", (int)shape->dim[d]);
-        if (map[d] >= 0) text_printf(text, ":%d%s", map[d], rule->factor[map[d]].whole ? "!" : "");
+        if (map[d] >= 0) {
+            text_printf(text, ":%d%s", map[d], rule->factor[map[d]].whole ? "!" : "");
+            if (rule->factor[map[d]].reductions > 0) text_printf(text, "+%d", rule->factor[map[d]].reductions);
+        }
     }
     text_printf(text, "]");
 }
@@ -102,10 +105,10 @@ Test(cut, a_split_has_as_many_results_as_parts) {
     expect(OP_split, "8", ATTRS(NUMBER(0)), "0 parts: there may be 1 to 8");
 }
 
-Test(cut, a_softmax_needs_its_rows_whole) {
-    expect(OP_softmax, "8x6", NULL, "[8:0 6:1!] -> [8:0 6:1!]");
-    expect(OP_softmax, "8x6", ATTRS(NUMBER(0)), "[8:0! 6:1] -> [8:0! 6:1]");
-    expect(OP_softmax_grad, "8x6, 8x6", ATTRS(NUMBER(0)), "[8:0! 6:1], [8:0! 6:1] -> [8:0! 6:1]");
+Test(cut, a_softmax_reduces_twice_along_its_rows_and_its_gradient_once) {
+    expect(OP_softmax, "8x6", NULL, "[8:0 6:1+2] -> [8:0 6:1+2]");
+    expect(OP_log_softmax, "8x6", ATTRS(NUMBER(0)), "[8:0+2 6:1] -> [8:0+2 6:1]");
+    expect(OP_softmax_grad, "8x6, 8x6", ATTRS(NUMBER(0)), "[8:0+1 6:1], [8:0+1 6:1] -> [8:0+1 6:1]");
     expect(OP_softmax_grad, "8x6, 8x5", NULL, "%0 and %1 have different shapes");
     expect(OP_softmax, "8x6", ATTRS(NUMBER(-3)), "axis -3 is out of range: %0 has 2 dimensions; axes are -2 to 1");
 }

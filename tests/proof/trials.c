@@ -174,7 +174,7 @@ void trial_parts(const TrialGraph *t, bool contracted, uint64_t *random, int64_t
     const Rule *rule = t->node->rule;
     for (int f = 0; f < rule->nfactors; f++) {
         int64_t size = rule->factor[f].size;
-        bool cut = !rule->factor[f].whole && (contracted || !rule_contracted(rule, t->node->nout, f));
+        bool cut = !factor_stays_whole(&rule->factor[f]) && (contracted || !rule_contracted(rule, t->node->nout, f));
         begin[f] = cut ? (int64_t)(trial_random(random) % (uint64_t)size) : 0;
         end[f] = cut ? begin[f] + (int64_t)(trial_random(random) % (uint64_t)(size - begin[f] + 1)) : size;
     }

@@ -65,7 +65,7 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
     int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
     for (int f = 0; f < rule.nfactors; f++) {
         int64_t size = rule.factor[f].size;
-        bool cut = !whole && !rule.factor[f].whole;
+        bool cut = !whole && !factor_stays_whole(&rule.factor[f]);
         begin[f] = cut ? (int64_t)(next_random(random) % (uint64_t)size) : 0;
         end[f] = cut ? begin[f] + (int64_t)(next_random(random) % (uint64_t)(size - begin[f] + 1)) : size;
     }
