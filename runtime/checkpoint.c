@@ -248,7 +248,27 @@ bool checkpoint_latest(Comm *comm, const char *directory, Arena *arena, const ch
     return true;
 }
 
-bool checkpoint_claim(const char *directory, int *lock, Error *error) {
+/* Whether a file lies in a directory, however both are written. */
+static bool lies_in(const char *path, const char *directory) {
+    struct stat own, that;
+    Arena arena;
+    const char *slash = strrchr(path, '/');
+    arena_init(&arena);
+    const char *parent = slash ? arena_copy(&arena, path, (size_t)(slash - path + (slash == path))) : ".";
+    bool same = stat(parent, &own) == 0 && stat(directory, &that) == 0 && own.st_dev == that.st_dev && own.st_ino == that.st_ino;
+    arena_finish(&arena);
+    return same;
+}
+
+static bool claim_lock(const char *directory, Arena *arena, int *lock, Error *error) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    *lock = open(arena_printf(arena, "%s/lock", directory), O_RDWR | O_CREAT, 0666);
+    if (*lock < 0) return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", directory, strerror(errno));
+    if (fcntl(*lock, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN)) return true; /* a file system without locks has none to respect */
+    return error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place", directory);
+}
+
+bool checkpoint_claim(const char *directory, const char *from, int64_t begin, int *lock, Error *error) {
     struct stat status;
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
         return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", directory, strerror(errno));
@@ -256,24 +276,23 @@ bool checkpoint_claim(const char *directory, int *lock, Error *error) {
         return error_set(error, EXIT_ENVIRONMENT, "%s: checkpoints go into a directory, and this is none: --checkpoint-dir names another",
                          directory);
     Arena arena;
+    int64_t *steps;
     arena_init(&arena);
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    *lock = open(arena_printf(&arena, "%s/lock", directory), O_RDWR | O_CREAT, 0666);
-    bool ok = *lock >= 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", directory, strerror(errno));
-    if (ok && fcntl(*lock, F_SETLK, &whole) != 0 &&
-        (errno == EACCES || errno == EAGAIN)) /* a file system without locks has none to respect */
-        ok = error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place",
-                       directory);
+    bool ok = claim_lock(directory, &arena, lock, error);
+    if (ok && list_steps(directory, &arena, &steps, false) > 0 && steps[0] > begin && !(from && lies_in(from, directory)))
+        ok = error_set(error, EXIT_ENVIRONMENT,
+                       "%s: has checkpoints of an earlier run, up to step %" PRId64 ": --resume latest goes on from them, --checkpoint-dir names another place",
+                       directory, steps[0]);
     arena_finish(&arena);
     return ok;
 }
 
-void checkpoint_prune(const char *directory, int64_t keep) {
+void checkpoint_prune(const char *directory, int64_t keep, int64_t now) {
     Arena arena;
-    int64_t *steps;
+    int64_t *steps, kept = 0;
     arena_init(&arena);
     int n = list_steps(directory, &arena, &steps, true);
-    for (int i = 0; keep > 0 && i < n; i++)
-        if (i >= keep) remove(checkpoint_path(&arena, directory, steps[i]));
+    for (int i = 0; i < n; i++)
+        if (steps[i] > now || (++kept > keep && keep > 0)) remove(checkpoint_path(&arena, directory, steps[i]));
     arena_finish(&arena);
 }

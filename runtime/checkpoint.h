@@ -16,7 +16,9 @@ const char *checkpoint_path(Arena *arena, const char *directory, int64_t global_
 /* The newest complete checkpoint in a directory, the same on every process. Collective. */
 bool checkpoint_latest(Comm *comm, const char *directory, Arena *arena, const char **path, Error *error);
 /* Makes the directory where it is missing and claims it for this run, until *lock is closed or the process ends, however it does: two runs in one directory would
- * remove and overwrite each other's files. Of process 0. */
-bool checkpoint_claim(const char *directory, int *lock, Error *error);
-/* Removes all but the newest `keep` checkpoints of a directory and what killed runs left behind. keep 0: all stay. */
-void checkpoint_prune(const char *directory, int64_t keep);
+ * remove and overwrite each other's files. An earlier run's that are newer than where this one begins (global_step `begin`) are an error, unless it goes back to one
+ * of them: `from`, or NULL. Of process 0. */
+bool checkpoint_claim(const char *directory, const char *from, int64_t begin, int *lock, Error *error);
+/* After a save at global_step `now`: removes all but the newest `keep` checkpoints of a directory (0: all stay), what killed runs left behind, and what this run
+ * went back behind: checkpoints of later steps. */
+void checkpoint_prune(const char *directory, int64_t keep, int64_t now);

@@ -251,7 +251,7 @@ static bool restore(Run *run, Error *error) {
     if (leads && path && (at->epoch > settings->epochs || (at->epoch == settings->epochs && at->step == steps)))
         fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path, (long long)at->epoch,
                 (long long)settings->epochs);
-    if (ok && leads && saves) ok = checkpoint_claim(run->checkpoints, &run->lock, error);
+    if (ok && leads && saves) ok = checkpoint_claim(run->checkpoints, path, at->global_step, &run->lock, error);
     if (ok && leads && options->save) ok = checkpoint_can_save(options->save, error);
     return told_by_first(run, ok, error);
 }
@@ -339,7 +339,7 @@ static bool checkpoint_if_due(Run *run, Error *error) {
                (settings->checkpoint_steps > 0 && at->global_step % settings->checkpoint_steps == 0);
     if (!due) return true;
     if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, at, error)) return false;
-    if (run->comm->process == 0) checkpoint_prune(run->checkpoints, settings->keep);
+    if (run->comm->process == 0) checkpoint_prune(run->checkpoints, settings->keep, at->global_step);
     return true;
 }
 

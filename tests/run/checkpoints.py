@@ -181,6 +181,33 @@ class Checkpoints(Case):
             first.communicate()
         self.assertEqual(run([harness.prun, "--ranks", 2, self.plan(2, "checkpoint every 3 steps;")]).code, 0, "a killed run holds nothing")
 
+    def test_a_new_run_leaves_an_earlier_ones_checkpoints_alone(self):
+        """Its own would be the older ones by their steps: removed at once, or passed over by --resume latest."""
+        plan = self.plan(2, "checkpoint every 3 steps; keep = 2;")
+        whole = self.prun(2, plan).texts()
+        folder, other = plan + ".checkpoints", self.path("other")
+        names = sorted(os.listdir(folder))
+        for words in (), ("--load", os.path.join(folder, names[-1])), ("--checkpoint-dir", folder):
+            done = run([harness.prun, "--ranks", 2, plan, *words])
+            self.assertEqual((done.code, done.out), (3, ""), done)
+            self.assertIn("has checkpoints of an earlier run, up to step 18: --resume latest goes on from them", done.err)
+        self.assertEqual(sorted(os.listdir(folder)), names)
+        self.assertEqual(self.prun(2, plan, "--checkpoint-dir", other).texts(), whole)
+        done = run([harness.prun, "--ranks", 2, plan, "--resume", os.path.join(folder, names[1]), "--checkpoint-dir", other])
+        self.assertEqual(done.code, 3, "another run's, and newer: %s" % done)
+
+    def test_a_run_that_goes_back_drops_what_came_after(self):
+        """Killed between its first and its last save it resumes from its own newest, not from what it went back behind."""
+        plan = self.plan(2, "checkpoint every 2 steps; keep = 3;")
+        whole = self.prun(2, plan).texts()
+        folder = plan + ".checkpoints"
+        name = lambda step: "step-%09d.safetensors" % step
+        self.assertEqual(sorted(os.listdir(folder)), ["lock", name(14), name(16), name(18)])
+        other = self.plan(2, "checkpoint every 5 steps; keep = 3;", name="other")
+        rest = self.prun(2, other, "--resume", os.path.join(folder, name(14)), "--checkpoint-dir", folder)
+        self.assertEqual(rest.texts(), whole[14:])
+        self.assertEqual(sorted(os.listdir(folder)), ["lock", name(14), name(15)])
+
     def test_columns_are_saved_as_they_are_loaded(self):
         """Many small runs in the file: the ranks exchange them before they write."""
         text = """net s { input x : f32[4, 24]; param w : f32[2000, 24] = normal(1) shard %s; param v : f64[3, 200, 6] = normal(1) shard %s;
