@@ -14,6 +14,7 @@
  *   device.c   where tensors live: the CPU, or the backend of a module
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
  *   verify.c   --verify: a one-rank plan of the same net beside the run
+ *   nest.c     loops over several tensors at once, for kernels
  *   cpu/       the CPU backend: a kernel per operator
  *   cuda/      the CUDA backend, a module: prun_cuda.so
  *   comm/      communicators: local (all ranks in one process) and mpi
@@ -393,6 +394,8 @@ enum { NUMBER_MAX = 64 };
 void number_print(char text[NUMBER_MAX], double number);
 /* "[[2.0000], [3.0000]]"; over 1,000 elements only the first and last three of each dimension. */
 void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data);
+/* Puts '?' for control characters: what a file says goes into a message of one line, and nothing of it is obeyed by a terminal. */
+void text_printable(char *text);
 
 /* ---------------------------------------------------------------- verify.c */
 

@@ -1,7 +1,7 @@
 /* nest: loops over several tensors at once. */
 #include <assert.h>
 
-#include "runtime/cpu/cpu.h"
+#include "runtime/nest.h"
 
 void nest_init(Nest *nest, int ntensors) {
     nest->ndim = 0;
@@ -131,8 +131,4 @@ bool nest_divide(Nest *nest, Nest *kept, Nest *gone) {
     nest_merge(kept);
     nest_merge(gone);
     return row && kept->size[kept->ndim - 1] > 1;
-}
-
-int32_t i32_saturate(int64_t value) {
-    return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
 }
