@@ -144,7 +144,7 @@ train { data = per_rank(x = [[3]]); epochs = 1; steps = %d; %s } parallel { mode
     def test_a_resumed_run_equals_a_whole_one(self):
         for name in ("adam", "adamw"):
             for ranks, dim in ((1, 24), (4, 24), (4, 1536)):
-                plan = self.plan(name, OPTIMIZERS[name] + " checkpoint every 3 steps;", ranks, dim=dim)
+                plan = self.plan("%s%d" % (name, dim), OPTIMIZERS[name] + " checkpoint every 3 steps;", ranks, dim=dim)
                 whole = self.ok(self.local(plan, ranks, "--save", self.path("whole")))
                 for step in (3, 6):
                     taken = os.path.join(plan + ".checkpoints", "step-%09d.safetensors" % step)
