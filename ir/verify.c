@@ -123,7 +123,7 @@ static bool check_strategy(const Check *check, int id) {
         if (strategy->factor[f].n > 0 && node->rule->factor[f].whole)
             return node_fail(check, id, "the strategy splits factor %d, which must be whole", f);
         if (strategy->factor[f].n > 0 && node->rule->factor[f].reductions > 0 && check->graph->values.at[node->out[0]].layout != NULL)
-            return node_fail(check, id, "the strategy splits factor %d, along which a kernel works: it was not expanded", f);
+            return node_fail(check, id, "the strategy splits factor %d, along which its kernel reduces: it was not expanded", f);
         int64_t split = 1;
         for (int i = 0; i < strategy->factor[f].n; i++) {
             if (!layout_append(&all, 0, strategy->factor[f].at[i])) return node_fail(check, id, "the strategy has too many digits");

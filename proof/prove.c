@@ -68,7 +68,7 @@ static bool check_simplified(const Parts *parts, const ProofOptions *options, Er
     for (int p = 0; p < parts->n; p++) {
         const Graph *lowered = lowered_of(options, &parts->at[p]);
         if (lowered && !field_same(lowered, &parts->at[p].graph, field_seed, why, sizeof why))
-            return error_set(error, EXIT_INTERNAL, "simplification (passes simplify and prune) changed what the net computes, over the integers modulo 2^61 - 1: %s", why);
+            return error_set(error, EXIT_INTERNAL, "simplification (passes simplify, prune and expand) changed what the net computes, over the integers modulo 2^61 - 1: %s", why);
     }
     return true;
 }

@@ -53,6 +53,15 @@ Test(explain, a_parameter_with_its_memory_gradient_and_update) {
     EXPECT(quickstart, 8, "w.momentum", "w.momentum: state", "because      it lies as the update of w uses it");
 }
 
+Test(explain, split_rows_are_told_by_their_operator) {
+    const char *net = "net n() { param x : f32[8, 12] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN "parallel { mode = auto; }\n";
+    EXPECT(net, 4, "y", "y: f32[8, 12], made by div", "part of      softmax y, whose rows are split: max, sub, exp, sum, div stand for it;",
+           "strategy     softmax y  ((1, 4))", "because      of the hint on tanh h", "softmax y  ((1, 4))  fewest bytes in converting",
+           "->   0 B         288         384 B       ((1, 4))");
+    EXPECT(net, 4, "y.max", "+max(4@1)", "part of      softmax y", "conversion   all_reduce", "192 B received by all ranks, 48 B by the busiest; the least is 192 B");
+    EXPECT(net, 4, "h.grad", "part of      softmax_grad", "mul, sum, sub, mul stand for it");
+}
+
 Test(explain, a_gradient_by_its_own_name_or_that_of_its_parameter) {
     EXPECT(quickstart, 8, "w.grad", "made by einsum", "because      a gradient reuses the strategy of its operator, matmul h", "because      of its hint");
 }

@@ -180,7 +180,7 @@ static FlowCost flow_total(Compilation *c) {
 }
 
 Test(partial, never_more_is_received_than_without) {
-    static bool (*const passes[])(Compilation *) = {pass_parse, pass_simplify, pass_autodiff, pass_prune, pass_propagate, pass_assign, pass_reshard, pass_localize};
+    static bool (*const passes[])(Compilation *) = {pass_parse, pass_simplify, pass_autodiff, pass_prune, pass_propagate, pass_expand, pass_assign, pass_reshard, pass_localize};
     int lower = 0;
     for (int i = 0; i < NNETS; i++)
         for (int nranks = 2; nranks <= 12; nranks += 2) {

@@ -141,3 +141,11 @@ Test(warn, less_than_a_tenth_is_not_worth_a_word) {
     expect_silence("net n() { input x : f32[64, 64]; input label : f32[64, 64]; param w : f32[64, 64] = ones;\n"
                    "y = matmul(x, w) shard ((4, 1), (1, 1)); loss mse(y, label); }\n" TRAIN AUTO, 4);
 }
+
+/* By the operator that the user wrote, not by those that stand for it. */
+Test(warn, split_rows_are_named_by_their_operator) {
+    const char *net = "net n() { param x : f32[8, 10] = normal(1); y = softmax(x) shard ((1, 4)); loss sum(y * y); }\n" TRAIN AUTO;
+    expect_warning(net, 4, WARN_UNEVEN, "softmax: 4 does not divide 10");
+    expect_warning("net n() { param x : f32[8, 12] = normal(1); y = softmax(x) shard ((1, 2)); loss sum(y * y); }\n" TRAIN AUTO, 4, WARN_REPLICATED,
+                   "alike; most by softmax y and its gradient: ");
+}

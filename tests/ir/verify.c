@@ -175,6 +175,18 @@ Test(verify, reshape_is_split_evenly) {
     expect_wrong("splits factor 0 unevenly");
 }
 
+Test(verify, kernels_of_rows_have_whole_rows) {
+    int y = graph_emit(&graph, OP_softmax, &x, 1, NULL, "y", nowhere);
+    Strategy strategy = {.nfactors = 2, .factor = {{0}, {1, {{2, 1}}}}};
+    Layout layout = layout_of(2, 1, (Digit){2, 1});
+    producer(y)->strategy = &strategy;
+    expect_good(); /* it can still be expanded */
+    graph.values.at[y].layout = graph_layout(&graph, &layout, &graph.values.at[y].type.shape);
+    expect_wrong("the strategy splits factor 1, along which its kernel reduces");
+    strategy = (Strategy){.nfactors = 2, .factor = {{1, {{2, 1}}}, {0}}};
+    expect_good();
+}
+
 Test(verify, layouts_are_the_graphs_and_fit_their_tensors) {
     Layout layout = layout_of(2, 0, (Digit){8, 1}), other = layout;
     graph.values.at[h].layout = graph_layout(&graph, &layout, &graph.values.at[h].type.shape);

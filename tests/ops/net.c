@@ -4,7 +4,7 @@
 
 #include "tests/ops/device.h"
 
-static bool (*const passes[])(Compilation *) = {pass_parse,  pass_simplify, pass_autodiff, pass_prune,       pass_propagate,
+static bool (*const passes[])(Compilation *) = {pass_parse,  pass_simplify, pass_autodiff, pass_prune,       pass_propagate, pass_expand,
                                                 pass_assign, pass_reshard,  pass_localize, pass_collectives, pass_schedule,
                                                 pass_memory, pass_emit,     pass_prove};
 

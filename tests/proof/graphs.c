@@ -349,3 +349,33 @@ Test(proof_graphs, a_read_of_the_new_version_sees_what_was_written) {
         cr_assert_eq(values[new].at[e], fe_add(values[old].at[e], values[old].at[e]));
     arena_finish(&arena);
 }
+
+/* ---------------------------------------------------------------- rows */
+
+/* What stands for an operator whose rows are split computes what the operator does; with one of its parts exchanged, something else. */
+Test(proof_graphs, the_expansions_of_rows_are_the_operators) {
+    static const OpCode ops[] = {OP_softmax, OP_log_softmax};
+    for (int i = 0; i < 2; i++)
+        for (int axis = 0; axis < 3; axis++) {
+            Arena arena;
+            Graph graph[2];
+            char why[512];
+            arena_init(&arena);
+            const Attr attr[MAX_ATTRS] = {{.given = axis < 2, .i = axis - 2}};
+            for (int k = 0; k < 2; k++) {
+                graph_init(&graph[k], &arena);
+                graph[k].nranks = 1;
+                int x = graph_input(&graph[k], graph_add_input(&graph[k], (Input){.name = "x", .type = {F32, false, {2, {4, 5}}}}));
+                int y = graph_emit(&graph[k], ops[i], &x, 1, attr, "y", (Span){0});
+                const Node node = graph[k].nodes.at[graph[k].values.at[y].node];
+                if (k == 1) y = op_table[ops[i]].expand_split(&graph[k], &node);
+                graph_own_reports(&graph[k]);
+                vec_push(&arena, &graph[k].reports, (Report){.name = "y", .value = y, .whole = true});
+            }
+            cr_assert(field_same(&graph[0], &graph[1], 1, why, sizeof why), "%s", why);
+            for (int n = 0; n < graph[1].nodes.n; n++)
+                if (graph[1].nodes.at[n].op == OP_exp) graph[1].nodes.at[n].op = OP_tanh;
+            cr_assert_not(field_same(&graph[0], &graph[1], 1, why, sizeof why));
+            arena_finish(&arena);
+        }
+}

@@ -370,3 +370,27 @@ Test(propagate, a_strategy_that_is_there_stays_and_is_followed) {
     net_finish(&hinted.net);
     net_finish(&q.net);
 }
+
+/* A split row costs reductions, a number a row; rows that lie split already are worth them. */
+Test(propagate, rows_are_split_where_that_saves_a_conversion) {
+    static const char *const hints[] = {"((1, 1))", "((1, 4))"}, *const expected[] = {"((4, 1))", "((1, 4))"};
+    for (int i = 0; i < 2; i++) {
+        Net net;
+        net_init(&net, 4);
+        int x = net_input(&net, "x", 2, (int64_t[]){8, 16});
+        int a = net_op(&net, OP_relu, x, -1, "a"), y = net_op(&net, OP_softmax, a, -1, "y");
+        net_node(&net, a)->hint = net_hint(&net, hints[i]);
+        Propagation propagation;
+        cr_assert(propagate_explained(&net.graph, &propagation, &net.diags));
+        expect_strategy(&net, y, expected[i]);
+        const Decision *decision = &propagation.decision[net.graph.values.at[y].node];
+        for (int k = 0; k < decision->nalternatives; k++) {
+            /* two AllReduces of the rows that the ranks share: 2 (r - 1) elements of every one are received */
+            const Digits *row = &decision->alternative[k].strategy->factor[1];
+            int64_t ranks = row->n > 0 ? row->at[0].size : 1;
+            cr_expect_eq(decision->alternative[k].sum_bytes, 2 * 2 * (ranks - 1) * 8 * 4);
+        }
+        cr_expect_eq(decision->by, i == 0 ? BY_SUM : BY_BYTES);
+        net_finish(&net);
+    }
+}

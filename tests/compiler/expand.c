@@ -1,0 +1,190 @@
+#include "compile.h"
+
+/* A function along rows between two parameters: nothing but it, and the loss, communicates. `shard` is a tuple. */
+static void rows_net(Compiled *x, const char *size, const char *function, const char *shard, const char *more, int nranks, int optimize) {
+    char text[1024];
+    snprintf(text, sizeof text,
+             "net n() { param x : f32[%s] = normal(1); param r : f32[%s] = normal(1);\n y = %s shard (%s); z = y * r shard (%s, %s); loss sum(z); }\n"
+             "train { optimizer = sgd(lr = 0.1); steps = 2; %s}\nparallel { mode = auto; }\n",
+             size, size, function, shard, shard, shard, more);
+    compiled_init(x, nranks, optimize);
+    x->options.proof.full = true;
+    x->diags.silenced = x->options.silenced = 1 << WARN_UNEVEN | 1 << WARN_REPLICATED;
+    if (compiled_run(x, text)) return;
+    diags_print(&x->diags, stderr);
+    cr_assert_fail("does not compile: %s\n%s", x->c.error.text, text);
+}
+
+static const char *const functions[] = {"softmax(x)", "log_softmax(x)"}, *const replaced[] = {"tanh(x)", "tanh(x)"};
+enum { NFUNCTIONS = 2 };
+
+static const Node *maker(const Graph *g, const char *value) {
+    return &g->nodes.at[g->values.at[value_named(g, value)].node];
+}
+
+Test(expand, whole_rows_stay_one_operator) {
+    for (int optimize = 0; optimize <= 2; optimize++) {
+        Compiled x;
+        rows_net(&x, "8, 12", "softmax(x)", "(4, 1)", "", 4, optimize);
+        cr_expect_eq(count_op(&x.c.graph, OP_softmax), 1);
+        cr_expect_eq(count_op(&x.c.graph, OP_softmax_grad), 1);
+        cr_expect_eq(count_op(&x.c.graph, OP_exp), 0);
+        cr_expect_null(x.c.chosen_node);
+        cr_expect_eq(x.c.chosen.nodes.at, x.c.graph.nodes.at);
+        compiled_finish(&x);
+    }
+}
+
+Test(expand, split_rows_become_operators_that_can_be_split) {
+    static const OpCode whole[] = {OP_softmax, OP_softmax_grad, OP_log_softmax, OP_log_softmax_grad};
+    for (int k = 0; k < NFUNCTIONS; k++) {
+        Compiled x;
+        rows_net(&x, "8, 12", functions[k], "(1, 4)", "", 4, 2);
+        const Graph *g = &x.c.graph;
+        for (int i = 0; i < 4; i++)
+            cr_expect_eq(count_op(g, whole[i]), 0);
+        cr_expect_eq(count_op(g, OP_max), 1);
+        cr_expect_eq(count_op(g, OP_exp), 1, "the gradient has the exponentials of the forward pass");
+        cr_expect_eq(count_op(&x.c.chosen, k ? OP_log_softmax : OP_softmax), 1);
+        const Node *y = maker(g, "y"), *most = maker(g, "y.max");
+        cr_expect_eq(y->op, k ? OP_sub : OP_div);
+        cr_expect_eq(y->from, STRATEGY_USER);
+        cr_expect_not_null(y->hint);
+        assert_layout(g->values.at[y->out[0]].layout, "[- 4@1]");
+        assert_layout(g->values.at[most->out[0]].layout, "[- -] +max(4@1)");
+        assert_layout(x.c.need[most - g->nodes.at][0], "[- 4@1]");
+        cr_expect_eq(x.c.chosen.nodes.at[chosen_of(&x.c, (int)(most - g->nodes.at))].op, k ? OP_log_softmax : OP_softmax);
+        cr_expect(x.c.proof.simplified && x.c.proof.gradients_run && x.c.proof.whole_plan);
+        compiled_finish(&x);
+    }
+}
+
+/* What a step sends beyond what it sends with tanh in place of the function, by the busiest rank. */
+static int64_t extra_bytes(const char *size, int function, const char *shard, int nranks, int optimize, int *communications) {
+    Compiled with, without;
+    rows_net(&with, size, functions[function], shard, "", nranks, optimize);
+    rows_net(&without, size, replaced[function], shard, "", nranks, optimize);
+    *communications = count_op(&with.c.spmd, OP_convert) - count_op(&without.c.spmd, OP_convert);
+    cr_expect_eq(count_kind(&with.c.spmd, COMM_ALL_GATHER), 0);
+    cr_expect_eq(count_kind(&with.c.spmd, COMM_ALL_TO_ALL), 0);
+    cr_expect_eq(count_kind(&with.c.spmd, COMM_EXCHANGE), 0);
+    cr_expect_eq(count_kind(&with.c.spmd, COMM_ALL_REDUCE), count_kind(&without.c.spmd, COMM_ALL_REDUCE) + 3);
+    int64_t bytes = with.c.plan.programs.at[0].sent_bytes - without.c.plan.programs.at[0].sent_bytes;
+    compiled_finish(&with);
+    compiled_finish(&without);
+    return bytes;
+}
+
+/* Of an AllReduce over R ranks each sends 2 (R - 1) / R of the tensor, here a number a row. */
+Test(expand, two_numbers_a_row_are_reduced_forward_and_one_backward) {
+    static const int ranks[] = {2, 3, 4, 6, 8};
+    for (int i = 0; i < 5; i++)
+        for (int optimize = 0; optimize <= 2; optimize++)
+            for (int function = 0; function < NFUNCTIONS; function++) {
+                char shard[32];
+                int communications, R = ranks[i];
+                snprintf(shard, sizeof shard, "(1, %d)", R);
+                cr_expect_eq(extra_bytes("24, 13", function, shard, R, optimize, &communications), 3 * 2 * (R - 1) * 24 / R * 4);
+                cr_expect_eq(communications, 3);
+            }
+}
+
+Test(expand, ranks_with_other_rows_take_no_part) {
+    int communications;
+    cr_expect_eq(extra_bytes("24, 12", 0, "(4, 2)", 8, 2, &communications), 3 * 2 * 1 * (24 / 4) / 2 * 4);
+    cr_expect_eq(communications, 3);
+}
+
+Test(expand, the_axis_may_be_any) {
+    Compiled x;
+    rows_net(&x, "4, 6, 3", "log_softmax(x, axis = 1)", "(2, 3, 1)", "", 6, 2);
+    cr_expect_eq(count_op(&x.c.graph, OP_log_softmax), 0);
+    assert_layout(x.c.graph.values.at[value_named(&x.c.graph, "y.sum")].layout, "[2@3 - -] +sum(3@1)");
+    compiled_finish(&x);
+    rows_net(&x, "4, 6, 3", "log_softmax(x, axis = 1)", "(2, 1, 3)", "", 6, 2);
+    cr_expect_eq(count_op(&x.c.graph, OP_log_softmax), 1);
+    compiled_finish(&x);
+}
+
+Test(expand, a_result_asked_for_in_another_layout_is_converted_to_it) {
+    Compiled x;
+    compiled(&x, "net n() { param x : f32[8, 12] = normal(1);\n y = softmax(x) shard ((1, 4)) -> (4, 1); loss sum(y * y); }\n" TRAIN "parallel { mode = auto; }\n", 4, 2);
+    int y = value_named(&x.c.graph, "y");
+    assert_layout(x.c.graph.values.at[y].layout, "[- 4@1]");
+    assert_layout(x.c.home[y], "[4@1 -]");
+    compiled_finish(&x);
+}
+
+/* Gradients that two users of a result give are added up in a node that reuses the strategy of the operator. */
+Test(expand, what_reused_its_strategy_reuses_its_last_operators) {
+    Compiled x;
+    compiled(&x, "net n() { param x : f32[8, 12] = normal(1); param r : f32[8, 12] = normal(1);\n y = softmax(x) shard ((1, 4)); loss sum(tanh(y) + exp(y)); }\n"
+             TRAIN "parallel { mode = auto; }\n", 4, 2);
+    const Node *sum = maker(&x.c.graph, "d_y");
+    cr_assert_eq(sum->op, OP_add);
+    cr_expect_eq(x.c.graph.nodes.at[sum->origin].op, OP_div);
+    assert_layout(x.c.graph.values.at[sum->out[0]].layout, "[- 4@1]");
+    compiled_finish(&x);
+}
+
+Test(expand, every_batch_of_a_step_is_expanded_alike) {
+    for (int k = 0; k < NFUNCTIONS; k++) {
+        Compiled x;
+        char text[512];
+        snprintf(text, sizeof text, "net n() { input x : f32[4, 6]; param w : f32[6, 12] = normal(1); y = %s(matmul(x, w)) shard ((1, 4)); loss mean(y * y); }\n"
+                 "train { data = numpy_rand(seed = 1); steps = 2; optimizer = sgd(lr = 0.5); accumulate = 3; }\n", k ? "log_softmax" : "softmax");
+        compiled_init(&x, 4, 2);
+        x.options.proof.full = true;
+        cr_assert(compiled_run(&x, text), "%s", x.c.error.text);
+        const Graph *g = &x.c.graph;
+        cr_expect_eq(count_op(g, OP_softmax) + count_op(g, OP_log_softmax), 0);
+        cr_expect_eq(count_op(g, OP_max), 3);
+        for (int n = g->nforward; n < g->nodes.n; n++) {
+            const Node *node = &g->nodes.at[n], *origin = &g->nodes.at[node->origin];
+            if (node->op != OP_max && node->op != OP_exp) continue;
+            cr_expect(node->micro > 0 && node->origin < g->nforward && origin->op == node->op, "%s", node->name);
+        }
+        cr_expect(x.c.proof.simplified && x.c.proof.gradients_run);
+        compiled_finish(&x);
+    }
+}
+
+/* Scores of a query against keys that lie on several ranks, as they come out of a product whose second operand is split. */
+Test(expand, propagation_splits_rows_that_are_there_split) {
+    Compiled x;
+    compiled(&x, "net n() { input q : f32[6, 8]; input label : f32[6, 8]; param k : f32[16, 8] = normal(1); param v : f32[16, 8] = normal(1);\n"
+             " s = matmul(q, k, transpose_b = true) shard ((1, 1), (4, 1)); p = softmax(s); c = matmul(p, v); loss mse(c, label); }\n" TRAIN
+             "parallel { mode = auto; dataset = full_batch; }\n", 4, 2);
+    assert_layout(x.c.graph.values.at[value_named(&x.c.graph, "p")].layout, "[- 4@1]");
+    cr_expect_eq(maker(&x.c.graph, "p")->from, STRATEGY_PROPAGATED);
+    for (int n = 0; n < x.c.spmd.nodes.n; n++) {
+        const Node *node = &x.c.spmd.nodes.at[n];
+        if (node->op == OP_convert) cr_expect_leq(shape_elements(&x.c.spmd.values.at[node->in[0]].type.shape), 6 * 8, "%s is a row of scores", node->name);
+    }
+    compiled_finish(&x);
+}
+
+Test(expand, an_eval_splits_the_rows_that_training_splits) {
+    static const char *const modes[] = {"auto", "semi_auto"};
+    for (int m = 0; m < 2; m++) {
+        Compiled x;
+        char text[1024];
+        snprintf(text, sizeof text, "net n(batch = 16) { input x : f32[batch, 8]; input t : f32[batch, 12]; param w : f32[8, 12] = normal(1);\n"
+                 " y = softmax(matmul(x, w)) shard ((2, 4)); loss mse(y, t); }\n"
+                 "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 2; }\n"
+                 "eval { batch = 12; data = normal(seed = 2); steps = 3; }\nparallel { mode = %s; }\n", modes[m]);
+        compiled(&x, text, 8, 2);
+        const Graph *g = &x.c.eval->graph;
+        cr_expect_eq(count_op(g, OP_softmax), 0);
+        assert_layout(g->values.at[value_named(g, "y")].layout, "[2@4 4@1]");
+        compiled_finish(&x);
+    }
+}
+
+Test(expand, hidden_slices_have_whole_rows) {
+    Compiled x;
+    compiled(&x, "net n() { input x : f32[4, 8]; param w : f32[8, 12] = normal(1); loss mean(square(softmax(matmul(x, w)))); }\n" TRAIN
+             "parallel { mode = data_parallel; }\n", 4, 2);
+    cr_expect_eq(count_op(&x.c.graph, OP_softmax), 1);
+    compiled_finish(&x);
+}
