@@ -94,5 +94,10 @@ bool train_lower(Lower *lower, const Block *block) {
         diag_hint(lower->diags, "optimizer = sgd(lr = 0.1);");
         ok = false;
     }
+    if (given[KEEP] && !given[CHECKPOINT]) {
+        diag_error(lower->diags, lower_span(lower, block->loc), "keep says how many checkpoints stay, and train takes none");
+        diag_hint(lower->diags, "checkpoint every epoch; or checkpoint every 100 steps;");
+        ok = false;
+    }
     return ok;
 }
