@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/checkpoint.h"
+
 enum { SUM_LOSS, SUM_ROWS, SUM_ACCURACY, NSUMS };
 
 struct Evaluation {
@@ -197,6 +199,7 @@ static bool prediction_open(Evaluation *evaluation, Prediction *prediction, int6
     prediction->temporary = malloc(n);
     bool ok = prediction->temporary || error_set(error, EXIT_ENVIRONMENT, "out of memory");
     if (ok) snprintf(prediction->temporary, n, "%s.tmp", prediction->path);
+    if (ok && comm->process == 0) ok = checkpoint_can_save(prediction->path, error);
     if (ok && comm->process == 0) {
         int64_t bytes = prediction->header_bytes + rows * prediction->row_elements * dtype_bytes[type->dtype];
         prediction->fd = open(prediction->temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);

@@ -206,6 +206,10 @@ int main(int argc, char **argv) {
             fprintf(stderr, "prun: one plan at a time, '%s' is the second\n", argv[optind + 1]);
         code = EXIT_USAGE;
     }
+    if (code < 0 && options.load && options.resume) {
+        fputs("prun: --load and --resume each say what parameters begin with: leave out one\n", stderr);
+        code = EXIT_USAGE;
+    }
     if (code < 0 && (options.eval || options.predict) && (options.verify || options.save)) {
         fprintf(stderr, "prun: --%s belongs to a training: leave out --%s\n", options.verify ? "verify" : "save", options.eval ? "eval" : "predict");
         code = EXIT_USAGE;

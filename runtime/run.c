@@ -413,6 +413,8 @@ static bool train(Run *run, Error *error) {
 /* --eval, --predict: one evaluation of the states that were loaded. */
 static bool evaluate_only(Run *run, Error *error) {
     if (run->options->verbose && !report_ranks(run, error)) return false;
+    if (run->comm->process == 0 && !run->options->load && !run->options->resume && run->plan.graph.states.n > 0)
+        fputs("prun: note: neither --load nor --resume: these are the parameters that the net begins with\n", stderr);
     if (!log_open(run, error) || !evaluate(run, error)) return false;
     const char *path = run->options->predict;
     if (!path || run->comm->process != 0) return true;

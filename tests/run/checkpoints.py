@@ -247,6 +247,13 @@ class Checkpoints(Case):
         self.assertEqual(done.code, 3, done)
         self.assertIn("has no '%s': it was taken with another optimizer; --load takes its parameters alone" % slots[0], done.err)
 
+    def test_parameters_come_from_one_place(self):
+        plan = self.plan(2, "checkpoint every epoch;")
+        self.prun(2, plan, "--save", self.path("w"))
+        done = run([harness.prun, "--ranks", 2, plan, "--load", self.path("w"), "--resume", "latest"])
+        self.assertEqual((done.code, done.out), (2, ""), done)
+        self.assertIn("--load and --resume", done.err)
+
     def test_nothing_left_to_train_is_noted(self):
         plan = self.plan(2, "checkpoint every epoch;")
         self.prun(2, plan)

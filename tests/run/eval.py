@@ -4,6 +4,7 @@ The expected numbers are computed here, in double precision, from the parameters
 """
 import json
 import math
+import os
 import random
 import re
 import struct
@@ -168,6 +169,20 @@ class Evaluation(harness.Case):
             self.assertRegex(done.out, r"(?m)^predictions: y.npy, 37 rows of f32\[4\]$")
             self.assertNotIn("step", done.out)
             self.check_predictions("y.npy", tensors(self.read("w.safetensors")))
+
+    def test_where_no_prediction_can_lie_is_said_before_there_is_one(self):
+        plan = self.plan(2)
+        os.mkdir(self.path("folder"))
+        for path, words in (".", "is a directory"), ("folder", "is a directory"), ("no/y.npy", "cannot be made"):
+            done = self.prun("--ranks", 2, "--predict", path, plan, code=3)
+            self.assertEqual(done.out, "", done)
+            self.assertIn(words, done.err)
+
+    def test_parameters_that_nobody_loaded_are_noted(self):
+        plan = self.plan(2)
+        self.prun("--ranks", 2, plan, "--save", "w.safetensors")
+        self.assertIn("neither --load nor --resume", self.prun("--ranks", 2, "--eval", plan).err)
+        self.assertEqual(self.prun("--ranks", 2, "--eval", "--load", "w.safetensors", plan).err, "")
 
     def test_another_value_can_be_the_prediction(self):
         plan = self.plan(4, shard="((1, 2), (2, 2))", edit=lambda text: text.replace("metrics = loss;", "metrics = loss; predict = h;"))
