@@ -79,7 +79,7 @@ static bool cycle(Reading *reading, int first, Span span) {
 
 static bool import_read(Reading *reading, const Block *block) {
     Lower *lower = reading->lower;
-    Span span = span_of(block->file, block->loc);
+    Span span = span_of(block->file, block->name_loc);
     struct stat at;
     Error error = {0};
     char *text;

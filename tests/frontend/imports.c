@@ -76,7 +76,7 @@ Test(imports, of_each_other_are_an_error_that_shows_the_chain) {
     put("main.dsl", "import \"lib/a.dsl\";\n" MAIN);
     put("lib/a.dsl", "import \"../main.dsl\";\ncell f(x) { return x; }\n");
     compile_file(&c, "main.dsl", &(Overrides){.nranks = 2});
-    expect_error(&c, 1, 1, "files import each other: main.dsl imports lib/a.dsl imports main.dsl");
+    expect_error(&c, 1, 8, "files import each other: main.dsl imports lib/a.dsl imports main.dsl");
     cr_expect_eq(c.diags.nerrors, 1);
     compiled_finish(&c);
 }
