@@ -74,7 +74,12 @@ static void yyerror(YYLTYPE *loc, yyscan_t scanner, Parse *parse, const char *me
 start
     : START_FILE blocks
     | START_VALUE expr { parse->value = $2; }
-    | START_HINT PATH_PATTERN '=' strategy { parse->hint = pattern_append(parse, (PatternList){0}, $2, @2, $4).first; }
+    | START_HINT PATH_PATTERN '=' strategy end { parse->hint = pattern_append(parse, (PatternList){0}, $2, @2, $4).first; }
+    ;
+
+end
+    : %empty
+    | ';'
     ;
 
 blocks

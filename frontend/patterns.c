@@ -142,29 +142,25 @@ bool hints_matched(Lower *lower) {
 
 /* ---------------------------------------------------------------- the strategy of one thing */
 
-/* The next byte that is not white space. */
-static const char *skip_space(const char *at, const char *end) {
-    while (at < end && strchr(" \t\r\n", *at))
-        at++;
-    return at;
-}
-
-/* The text of the strategy, without the word shard. */
-static const char *strategy_text(const Lower *lower, const Given *given, const char **end) {
-    const char *text = lower->diags->files.at[given->file].text;
-    const Expr *last = given->shard->out ? given->shard->out : given->shard->in;
-    *end = text + last->loc.end;
-    return text + given->shard->in->loc.begin;
-}
-
-static bool same_strategy(const Lower *lower, const Given *a, const Given *b) {
-    const char *end_a, *end_b, *at_a = strategy_text(lower, a, &end_a), *at_b = strategy_text(lower, b, &end_b);
-    for (;;) {
-        at_a = skip_space(at_a, end_a);
-        at_b = skip_space(at_b, end_b);
-        if (at_a == end_a || at_b == end_b) return at_a == end_a && at_b == end_b;
-        if (*at_a++ != *at_b++) return false;
+static bool same_tuple(const HintTuple *a, const HintTuple *b) {
+    bool same = a->ndim == b->ndim;
+    for (int d = 0; d < a->ndim && same; d++) {
+        const HintDim *one = &a->dim[d], *other = &b->dim[d];
+        same = one->split == other->split && one->naxes == other->naxes;
+        for (int i = 0; i < one->naxes && same; i++)
+            same = !strcmp(one->axis[i], other->axis[i]);
     }
+    return same;
+}
+
+/* Whether two strategies are one, in whatever words. *known: false after a diagnostic about one of them. */
+static bool same_strategy(Lower *lower, const Given *first, const Given *second, bool *known) {
+    const Hint *a = hint_given(lower, first, 0, ""), *b = a ? hint_given(lower, second, 0, "") : NULL;
+    *known = a && b;
+    bool same = *known && a->named == b->named && a->nin == b->nin && a->nout == b->nout;
+    for (int i = 0; same && i < a->nin; i++)
+        same = same_tuple(&a->in[i], &b->in[i]);
+    return same && (a->nout == 0 || same_tuple(&a->out, &b->out));
 }
 
 static Span given_span(const Given *given) {
@@ -203,8 +199,9 @@ bool hint_choose(Lower *lower, const char *path, const Given *own, const Given *
         }
         if (!path_matches(hint->pattern, path)) continue;
         hint->matched = true;
-        if (chosen && chosen->flag == hint->given.flag && !same_strategy(lower, chosen, &hint->given))
-            return conflict(lower, path, chosen, &hint->given);
+        bool known = true, both = chosen && chosen->flag == hint->given.flag && shard_counts(lower, given_span(chosen));
+        if (both && !same_strategy(lower, chosen, &hint->given, &known))
+            return known && conflict(lower, path, chosen, &hint->given);
         if (!chosen || (hint->given.flag && !chosen->flag)) chosen = &hint->given;
     }
     if (chosen && chosen != own) {

@@ -298,6 +298,7 @@ static const char *list_expected(const Parse *parse, const char *const *expected
     }
     if (among(expected, n, "'param'")) return "a statement (input, param, const, loss, let, for, if, return, or a name) or '}'";
     if (among(expected, n, "'net'")) return "'net', 'train', 'eval', 'parallel', 'cell', 'let', 'hints' or 'import'";
+    if (among(expected, n, "a path") && parse->kind == PARSE_HINT) return "a path";
     if (among(expected, n, "a path")) return "a hint (layer.*.fc1 = ((2, 4), (4, 1));) or '}'";
     if (nwords == 0) return "an infix operator";
     const char *list = words[0];
@@ -332,7 +333,7 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
     if (parse->stopped) return;
     bool at_end = !strcmp(unexpected, "end of file");
     bool ends = at_end || !strcmp(unexpected, "';'") || !strcmp(unexpected, "'}'");
-    const char *found = at_end ? (parse->kind == PARSE_FILE ? "the end of the file" : "the end of the value") : quote(parse, loc);
+    const char *found = at_end ? (parse->kind == PARSE_FILE ? "the end of the file" : parse->kind == PARSE_HINT ? "the end of the hint" : "the end of the value") : quote(parse, loc);
     if (at_end && parse->previous.end > 0) loc = parse->previous;
     Span span = here(parse, loc);
 
@@ -355,6 +356,11 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
     }
     if (is_keyword(unexpected) && among(expected, n, "a name") && !among(expected, n, "'param'")) {
         diag_error(parse->diags, span, "%s is a keyword and cannot be a name", found);
+        return;
+    }
+    if (parse->kind == PARSE_HINT && among(expected, n, "end of file")) {
+        diag_error(parse->diags, span, "expected the end of the hint, found %s", found);
+        diag_hint(parse->diags, "each hint has a --shard of its own");
         return;
     }
     bool next_line = loc.line > parse->previous.line && parse->previous.line > 0;

@@ -78,3 +78,37 @@ Test(patterns, two_that_differ_are_an_error_with_both_places) {
 Test(patterns, two_that_agree_are_one) {
     expect_hints("h.*.fc1 = ((8, 1), (1, 1)); h.2.* = ((8,1),(1,1));", 4);
 }
+
+Test(patterns, two_that_say_the_same_in_other_words_are_one) {
+    expect_hints("last = (8, 1); las* = ((8, 1)); *t = ((batch / 2, 1,),);", 2);
+    expect_hints("h.*.fc1 = ((8, 1), (1, 1)) -> (8, 1); h.2.fc1 = (((8, 1), (1, 1))) -> (4 + 4, 1);", 3);
+}
+
+Test(patterns, the_same_words_may_mean_two_strategies) {
+    Compiled c;
+    compile(&c,
+            "cell f(x, k) { y = relu(x) shard (k, 1); return y; }\n" NET("h = f(x, 2) shard { y = (k, 1); };")
+            "let k = 4;\n",
+            8);
+    expect_error(&c, 6, 25, "a second strategy for h.y");
+    compiled_finish(&c);
+}
+
+Test(patterns, reach_iterations_below_zero) {
+    Compiled c;
+    compile(&c, NET("h = x;\nfor i in -2..1 { h = relu(h); }") "hints { h.-2 = (8, 1); h.-1 = (4, 1); h.0 = (2, 1); }\n", 8);
+    expect_accepted(&c);
+    cr_expect_eq(node_named(&c.graph, "h.-2")->hint->in[0].dim[0].split, 8);
+    cr_expect_eq(node_named(&c.graph, "h.-1")->hint->in[0].dim[0].split, 4);
+    compiled_finish(&c);
+}
+
+Test(patterns, a_flag_may_end_as_a_hint_in_a_file_does) {
+    Compiled c;
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"last = ((8, 1));"});
+    expect_accepted(&c);
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"last = (8, 1); x = (8, 1)"});
+    expect_error(&c, 1, 16, "expected the end of the hint, found 'x'");
+    cr_expect_str_eq(c.diags.items.at[1].text, "each hint has a --shard of its own");
+    compiled_finish(&c);
+}
