@@ -91,6 +91,10 @@ static bool cell_define(Lower *lower, const Block *cell) {
         diag_error(lower->diags, span, "%s is an operator and cannot be a cell", cell->name);
         return false;
     }
+    if (is_function_name(cell->name)) {
+        diag_error(lower->diags, span, "%s is a function of numbers and cannot be a cell", cell->name);
+        return false;
+    }
     symbol = names_insert(&lower->cells, lower->arena, cell->name);
     symbol->value = lower->cell.n;
     vec_push(lower->arena, &lower->cell, cell);
@@ -118,6 +122,13 @@ static const char *parameter_list(Lower *lower, const Block *cell) {
     for (const Entry *entry = cell->entries; entry; entry = entry->next)
         list = arena_printf(lower->arena, entry->value ? "%s%s%s = ..." : "%s%s%s", list, list[0] ? ", " : "", entry->name);
     return list;
+}
+
+static const char *parameter_name(const Block *cell, int i) {
+    const Entry *entry = cell->entries;
+    while (i-- > 0)
+        entry = entry->next;
+    return entry->name;
 }
 
 /* The parameter that an argument is for; -1 after a diagnostic. *position counts those without a name. */
@@ -149,7 +160,7 @@ static bool arguments_lower(Lower *lower, const Block *cell, const Expr *call, O
         int place = place_argument(lower, cell, item, &position);
         if (place < 0) return false;
         if (arguments[place].expr) {
-            diag_error(lower->diags, lower_span(lower, item->loc), "%s: an argument is given twice", cell->name);
+            diag_error(lower->diags, lower_span(lower, item->loc), "%s: %s is given twice", cell->name, parameter_name(cell, place));
             return false;
         }
         const Expr *value = item->kind == EXPR_KEYWORD ? item->items : item;
@@ -276,39 +287,55 @@ static bool body_lower(Lower *lower, Frame *frame, const Expr *call, Operand *ar
     return ok;
 }
 
-bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
-    Operand arguments[MAX_PARAMETERS] = {{0}};
-    if (names_find(&lower->cells, cell->name)->kind == SYMBOL_FAILED || calls_itself(lower, cell, call) || !lower_work(lower, call->loc) ||
-        !room_for_node(lower, call->loc))
-        return false;
-    const char *outer_path = lower->path;
-    int outer_wanted = lower->nresults;
-    if (!arguments_lower(lower, cell, call, arguments)) return false;
-    if (!lower_deeper(lower, call->loc)) return false;
-
-    Frame frame = {.cell = cell, .call = lower_span(lower, call->loc), .path = path, .given = given, .outer = lower->frame};
-    Names names = lower->names;
-    const char *prefix = lower->prefix, *suffix = lower->suffix;
-    int block = lower->block, first = lower->diags->items.n, loops = lower->loops, nlocals = lower->locals.n;
+/* The names, paths and blocks of a call of its own; frame keeps those of the caller. */
+static void frame_enter(Lower *lower, Frame *frame) {
+    frame->outer = lower->frame;
+    frame->names = lower->names;
+    frame->prefix = lower->prefix;
+    frame->suffix = lower->suffix;
+    frame->block = lower->block;
+    frame->loops = lower->loops;
+    frame->nlocals = lower->locals.n;
     lower->names = lower->spare.n ? lower->spare.at[--lower->spare.n] : (Names){0};
-    lower->prefix = arena_printf(lower->arena, "%s.", path);
+    lower->prefix = arena_printf(lower->arena, "%s.", frame->path);
     lower->suffix = "";
     lower->block = 0;
-    lower->frame = &frame;
+    lower->frame = frame;
+}
+
+static void frame_leave(Lower *lower, const Frame *frame) {
+    if (lower->names.cap) {
+        memset(lower->names.at, 0, sizeof *lower->names.at * lower->names.cap);
+        lower->names.n = 0;
+        vec_push(lower->arena, &lower->spare, lower->names);
+    }
+    lower->names = frame->names;
+    lower->prefix = frame->prefix;
+    lower->suffix = frame->suffix;
+    lower->block = frame->block;
+    lower->loops = frame->loops;
+    lower->locals.n = frame->nlocals;
+    lower->path = frame->caller;
+    lower->nresults = frame->wanted;
+    lower->frame = frame->outer;
+}
+
+bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
+    Operand arguments[MAX_PARAMETERS] = {{0}};
+    Frame frame = {.cell = cell,
+                   .call = lower_span(lower, call->loc),
+                   .path = path,
+                   .given = given,
+                   .caller = lower->path,
+                   .wanted = lower->nresults};
+    if (names_find(&lower->cells, cell->name)->kind == SYMBOL_FAILED || calls_itself(lower, cell, call) || !lower_work(lower, call->loc) ||
+        !room_for_node(lower, call->loc) || !arguments_lower(lower, cell, call, arguments) || !lower_deeper(lower, call->loc))
+        return false;
+    int first = lower->diags->items.n;
+    frame_enter(lower, &frame);
     bool ok = body_lower(lower, &frame, call, arguments);
     finish_diagnostics(lower, first);
-    memset(lower->names.at, 0, sizeof *lower->names.at * lower->names.cap);
-    lower->names.n = 0;
-    vec_push(lower->arena, &lower->spare, lower->names);
-    lower->names = names;
-    lower->prefix = prefix;
-    lower->suffix = suffix;
-    lower->block = block;
-    lower->loops = loops;
-    lower->locals.n = nlocals;
-    lower->frame = frame.outer;
-    lower->path = outer_path;
-    lower->nresults = outer_wanted;
+    frame_leave(lower, &frame);
     lower->depth--;
     *nresults = frame.nresults;
     memcpy(results, frame.results, sizeof frame.results);
@@ -337,7 +364,6 @@ bool return_lower(Lower *lower, const Statement *statement) {
         return false;
     }
     frame->returned = true;
-    frame->result_span = span;
     lower->path = frame->path;
     const Expr *list = statement->value, *only = list->nitems == 1 ? unbracket(list->items) : NULL;
     Given own = {.shard = statement->shard, .file = lower->file, .names = lower->names};

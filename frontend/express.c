@@ -343,6 +343,19 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
 
 /* ---------------------------------------------------------------- expressions */
 
+/* Operators of numbers that some operator of tensors is meant with. */
+static bool numbers_only(Lower *lower, const Expr *expr) {
+    static const struct {
+        char op;
+        const char *name;
+    } tensors[] = {{'<', "less"}, {'>', "greater"}, {'l', "less_equal"}, {'g', "greater_equal"}, {'=', "equal"}, {'!', "not_equal"}};
+    diag_error(lower->diags, lower_span(lower, expr->loc),
+               expr->op == '%' ? "%% is for integers, not for tensors" : "conditions are about numbers, not about tensors");
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        if (tensors[i].op == expr->op) diag_hint(lower->diags, "%s(a, b) compares tensors element by element", tensors[i].name);
+    return false;
+}
+
 static bool lower_binary(Lower *lower, const Expr *expr, const char *name, Operand *out) {
     if (strchr("&|", expr->op)) { /* the right side may be decided by the left one */
         *out = (Operand){.expr = expr, .value = -1};
@@ -369,9 +382,7 @@ static bool lower_binary(Lower *lower, const Expr *expr, const char *name, Opera
         op = OP_div;
         break;
     default: /* %, comparisons, and, or */
-        diag_error(lower->diags, lower_span(lower, expr->loc),
-                   expr->op == '%' ? "%% is for integers, not for tensors" : "conditions are about numbers, not about tensors");
-        return false;
+        return numbers_only(lower, expr);
     }
     return apply(lower, op, expr, operands, 2, NULL, NULL, name, out);
 }

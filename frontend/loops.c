@@ -5,16 +5,33 @@
 
 #include <string.h>
 
-static void name_ahead(Lower *lower, const char *name, Loc loc) {
+void name_ahead(Lower *lower, const char *name, Loc loc) {
     if (!names_find(&lower->names, name)) names_insert(&lower->names, lower->arena, name)->span = lower_span(lower, loc);
 }
 
-void names_ahead(Lower *lower, const Statement *first) {
+/* Each name that statements define, of several results too. */
+typedef void NameFn(Lower *lower, const char *name, Loc loc);
+static void each_name(Lower *lower, const Statement *first, NameFn *fn) {
     for (const Statement *statement = first; statement; statement = statement->next) {
-        if (statement->name && statement->kind != STATEMENT_FOR) name_ahead(lower, statement->name, statement->name_loc);
+        if (statement->name && statement->kind != STATEMENT_FOR) fn(lower, statement->name, statement->name_loc);
         for (const Target *target = statement->targets; target; target = target->next)
-            name_ahead(lower, target->name, target->loc);
+            fn(lower, target->name, target->loc);
     }
+}
+
+void names_ahead(Lower *lower, const Statement *first) {
+    each_name(lower, first, name_ahead);
+}
+
+static void name_passed(Lower *lower, const char *name, Loc loc) {
+    if (names_find(&lower->names, name)) return;
+    name_ahead(lower, name, loc);
+    names_find(&lower->names, name)->kind = SYMBOL_PASSED;
+}
+
+static void name_failed(Lower *lower, const char *name, Loc loc) {
+    name_ahead(lower, name, loc);
+    names_find(&lower->names, name)->kind = SYMBOL_FAILED;
 }
 
 bool statements_lower(Lower *lower, const Statement *first) {
@@ -29,17 +46,7 @@ bool statements_lower(Lower *lower, const Statement *first) {
 
 /* After a mistake in the head of a block nothing is said of what it would have defined. */
 static void names_fail(Lower *lower, const Statement *first) {
-    for (const Statement *statement = first; statement; statement = statement->next) {
-        Symbol *symbol = statement->name && statement->kind != STATEMENT_FOR ? names_find(&lower->names, statement->name) : NULL;
-        if (statement->name && statement->kind != STATEMENT_FOR && !symbol)
-            symbol = names_insert(&lower->names, lower->arena, statement->name);
-        if (symbol) symbol->kind = SYMBOL_FAILED;
-        for (const Target *target = statement->targets; target; target = target->next) {
-            symbol = names_find(&lower->names, target->name);
-            if (!symbol) symbol = names_insert(&lower->names, lower->arena, target->name);
-            symbol->kind = SYMBOL_FAILED;
-        }
-    }
+    each_name(lower, first, name_failed);
 }
 
 /* ---------------------------------------------------------------- for */
@@ -109,6 +116,7 @@ bool if_lower(Lower *lower, const Statement *statement) {
     /* A chain of else if is not deep, however long it is. */
     while (statement->value && condition_eval(lower, statement->value, &holds)) {
         const Statement *body = holds ? statement->body : statement->otherwise;
+        each_name(lower, holds ? statement->otherwise : statement->body, name_passed);
         if (!holds && body && body->kind == STATEMENT_IF && !body->next) {
             statement = body;
             continue;

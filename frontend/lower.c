@@ -288,13 +288,29 @@ bool statement_lower(Lower *lower, const Statement *statement) {
     return false;
 }
 
+/* Where a loss stands among the statements, NULL: nowhere. */
+static const Statement *find_loss(const Statement *first) {
+    const Statement *loss = NULL;
+    for (const Statement *statement = first; statement && !loss; statement = statement->next) {
+        if (statement->kind == STATEMENT_LOSS) return statement;
+        loss = find_loss(statement->body);
+        if (!loss) loss = find_loss(statement->otherwise);
+    }
+    return loss;
+}
+
 static bool net_lower(Lower *lower, const Block *net) {
     names_ahead(lower, net->statements);
     bool ok = statements_lower(lower, net->statements);
     if (lower->full || lower->diags->nerrors >= DIAG_MAX_ERRORS) return false;
     if (lower->loss_span.line) return ok;
+    const Statement *loss = find_loss(net->statements);
+    if (loss && !ok) return false; /* it may stand in a block whose head is wrong */
     diag_error(lower->diags, lower_span(lower, net->name_loc), "net %s has no loss", net->name);
-    diag_hint(lower->diags, "say what is to become small: loss mse(y, label);");
+    if (loss)
+        diag_note(lower->diags, lower_span(lower, loss->name_loc), "this one is in a branch that is not taken, or a loop of no iterations");
+    else
+        diag_hint(lower->diags, "say what is to become small: loss mse(y, label);");
     return false;
 }
 
@@ -346,6 +362,9 @@ static bool blocks_find(Lower *lower, const Block *first, const Block **blocks) 
 /* Numbers at the top of files: known everywhere. */
 static bool globals_lower(Lower *lower, const Block *first) {
     bool ok = true;
+    for (const Block *block = first; block; block = block->next)
+        if (block->kind == BLOCK_LET && !names_find(&lower->names, block->name))
+            names_insert(&lower->names, lower->arena, block->name)->span = span_of(block->file, block->name_loc);
     for (const Block *block = first; block; block = block->next) {
         if (block->kind != BLOCK_LET) continue;
         SourcePlace place = lower_enter(lower, block->file, block->directory);
@@ -360,8 +379,7 @@ static bool globals_lower(Lower *lower, const Block *first) {
 static bool head_lower(Lower *lower, const Block *net) {
     bool ok = check_defines(lower, net);
     for (const Entry *entry = net->entries; entry; entry = entry->next)
-        if (!names_find(&lower->names, entry->name))
-            names_insert(&lower->names, lower->arena, entry->name)->span = lower_span(lower, entry->name_loc);
+        name_ahead(lower, entry->name, entry->name_loc);
     for (const Entry *entry = net->entries; entry; entry = entry->next)
         ok &= head_entry_lower(lower, entry);
     return ok;

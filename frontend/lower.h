@@ -27,6 +27,7 @@ typedef struct Number {
 
 typedef enum {
     SYMBOL_AHEAD,  /* some statement below defines it */
+    SYMBOL_PASSED, /* a branch that was not taken defines it */
     SYMBOL_GONE,   /* a loop that has ended defined it */
     SYMBOL_OPEN,   /* its definition is being read: a use in it is a mistake */
     SYMBOL_FAILED, /* its definition was an error: nothing more is said of it */
@@ -85,8 +86,10 @@ typedef struct Frame {
     bool returned;
     int nresults;
     Operand results[MAX_OUT];
-    Span result_span;
     struct Frame *outer; /* NULL: the net calls */
+    Names names;         /* where the call stands, as are the following */
+    const char *prefix, *suffix, *caller;
+    int block, loops, nlocals, wanted;
 } Frame;
 
 typedef VEC(const char *) Strings;
@@ -182,6 +185,7 @@ const char *number_text(Arena *arena, Number number);
 /* A condition: a number that is not 0. */
 bool condition_eval(Lower *lower, const Expr *expr, bool *holds);
 /* sqrt, min, max, ceil_div, size, ndim: functions of numbers. is_function: the name is one, and the call is not one of an operator with that name. */
+bool is_function_name(const char *name);
 bool is_function(const Lower *lower, const Expr *call);
 bool function_eval(Lower *lower, const Expr *call, Number *number);
 const Expr *unbracket(const Expr *expr);              /* without brackets that only group */
@@ -222,10 +226,10 @@ bool operand_lower(Lower *lower, const Expr *expr, const char *name, Operand *ou
 bool lower_work(Lower *lower, Loc loc);
 /* The strategy of the operator that made value. False after a diagnostic. */
 bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given);
-/* In data_parallel the value as operators see it: through a `replicate` node. Else the value itself. */
 /* Each node costs about two kilobytes: a text of 16 MiB must not make millions of them. */
 enum { MAX_NODES = 100000 };
 bool room_for_node(Lower *lower, Loc loc);
+/* In data_parallel the value as operators see it: through a `replicate` node. Else the value itself. */
 int replicate(Lower *lower, int value, const char *name, Span span);
 
 /* ---------------------------------------------------------------- cells.c */
@@ -256,6 +260,7 @@ bool for_lower(Lower *lower, const Statement *statement);
 bool if_lower(Lower *lower, const Statement *statement);
 bool let_lower(Lower *lower, const char *name, Loc loc, const Expr *value);
 /* Notes the names that statements define, so that a use above a definition is told from an unknown name. */
+void name_ahead(Lower *lower, const char *name, Loc loc);
 void names_ahead(Lower *lower, const Statement *first);
 
 /* ---------------------------------------------------------------- lower.c */

@@ -33,6 +33,7 @@ Symbol *names_insert(Names *names, Arena *arena, const char *name) {
 void note_defined(Lower *lower, const Symbol *symbol) {
     switch (symbol->kind) {
     case SYMBOL_AHEAD:
+    case SYMBOL_PASSED:
     case SYMBOL_GONE:
     case SYMBOL_OPEN:
     case SYMBOL_FAILED:
@@ -58,7 +59,7 @@ bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
     Symbol *found = names_find(&lower->names, name);
     if (!found) found = names_insert(&lower->names, lower->arena, name);
     *symbol = found;
-    if (found->kind != SYMBOL_AHEAD && found->kind != SYMBOL_GONE) {
+    if (found->kind >= SYMBOL_OPEN) {
         diag_error(lower->diags, lower_span(lower, loc), "%s is defined twice", name);
         diag_note(lower->diags, found->span, "the first definition is here");
         diag_hint(lower->diags, "each name stands for one thing: give this one another name");
@@ -87,14 +88,46 @@ bool names_assign(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
 }
 
 const Symbol *names_look(const Lower *lower, const char *name) {
-    const Symbol *symbol = names_find(&lower->names, name);
-    return symbol ? symbol : names_find(&lower->globals, name);
+    const Symbol *symbol = names_find(&lower->names, name), *global = NULL;
+    if (!symbol || symbol->kind == SYMBOL_AHEAD || symbol->kind == SYMBOL_PASSED) global = names_find(&lower->globals, name);
+    return global ? global : symbol;
+}
+
+/* The same name in the net, when a cell is being lowered, which does not see it; or NULL. */
+static const Symbol *look_outside(const Lower *lower, const char *name) {
+    const Frame *frame = lower->frame;
+    while (frame && frame->outer)
+        frame = frame->outer;
+    const Symbol *symbol = frame ? names_find(&frame->names, name) : NULL;
+    return symbol && symbol->kind > SYMBOL_FAILED ? symbol : NULL;
+}
+
+/* Nothing has the name: what may have been meant. Returns NULL. */
+static const Symbol *unknown_name(Lower *lower, const char *name, Span span) {
+    Strings known = {0};
+    for (int global = 0; global < 2; global++) {
+        const Names *names = global ? &lower->globals : &lower->names;
+        for (size_t i = 0; i < names->cap; i++)
+            if (names->at[i].name && names->at[i].kind >= SYMBOL_FAILED) vec_push(lower->arena, &known, names->at[i].name);
+    }
+    const Symbol *outside = look_outside(lower, name);
+    const char *nearest = outside ? NULL : name_nearest(name, known.at, known.n);
+    diag_error(lower->diags, span, "unknown name '%s'", name);
+    if (outside) {
+        diag_hint(lower->diags, "a cell sees nothing of the net but its arguments: make %s one of them", name);
+        note_defined(lower, outside);
+    } else if (nearest) {
+        diag_hint(lower->diags, "did you mean %s?", nearest);
+        note_defined(lower, names_look(lower, nearest));
+    } else {
+        diag_hint(lower->diags, "a tensor is declared with input, param or const, or computed: %s = ...;", name);
+    }
+    return NULL;
 }
 
 const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
-    const Symbol *symbol = names_look(lower, name), *global;
+    const Symbol *symbol = names_look(lower, name);
     Span span = lower_span(lower, loc);
-    if (symbol && symbol->kind == SYMBOL_AHEAD && (global = names_find(&lower->globals, name))) symbol = global;
     if (symbol && symbol->kind == SYMBOL_FAILED) return NULL;
     if (symbol && symbol->kind == SYMBOL_GONE) {
         diag_error(lower->diags, span, "%s is known only in the loop that defines it", name);
@@ -102,7 +135,13 @@ const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
         diag_hint(lower->diags, "give %s a value above the loop; what the loop assigns to it then stays", name);
         return NULL;
     }
-    if (symbol && symbol->kind != SYMBOL_AHEAD && symbol->kind != SYMBOL_OPEN) return symbol;
+    if (symbol && symbol->kind == SYMBOL_PASSED) {
+        diag_error(lower->diags, span, "%s is defined only in a branch that is not taken", name);
+        diag_note(lower->diags, symbol->span, "%s is defined here", name);
+        diag_hint(lower->diags, "the other branches of the if must define it too");
+        return NULL;
+    }
+    if (symbol && symbol->kind > SYMBOL_FAILED) return symbol;
     if (symbol && symbol->kind == SYMBOL_OPEN) {
         diag_error(lower->diags, span, "%s is used in its own definition", name);
         diag_note(lower->diags, symbol->span, "%s is defined here", name);
@@ -126,21 +165,7 @@ const Symbol *names_use(Lower *lower, const char *name, Loc loc) {
         diag_error(lower->diags, span, "%s is a cell; it is called: %s(...)", name, name);
         return NULL;
     }
-    Strings known = {0};
-    for (int global = 0; global < 2; global++) {
-        const Names *names = global ? &lower->globals : &lower->names;
-        for (size_t i = 0; i < names->cap; i++)
-            if (names->at[i].name && names->at[i].kind >= SYMBOL_FAILED) vec_push(lower->arena, &known, names->at[i].name);
-    }
-    const char *nearest = name_nearest(name, known.at, known.n);
-    diag_error(lower->diags, span, "unknown name '%s'", name);
-    if (nearest) {
-        diag_hint(lower->diags, "did you mean %s?", nearest);
-        note_defined(lower, names_look(lower, nearest));
-    } else {
-        diag_hint(lower->diags, "a tensor is declared with input, param or const, or computed: %s = ...;", name);
-    }
-    return NULL;
+    return unknown_name(lower, name, span);
 }
 
 int choice(Lower *lower, const char *what, const Expr *value, const char *const *names, int n) {

@@ -37,6 +37,10 @@ static int function_named(const char *name) {
     return -1;
 }
 
+bool is_function_name(const char *name) {
+    return function_named(name) >= 0;
+}
+
 bool is_function(const Lower *lower, const Expr *call) {
     if (function_named(call->text) < 0) return false;
     if (op_find(call->text) < 0) return true;
@@ -267,6 +271,16 @@ bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, N
     return true;
 }
 
+/* The call of a cell that returns a number. */
+static bool cell_number(Lower *lower, const Expr *call, Number *number) {
+    Operand operand;
+    if (!operand_lower(lower, call, NULL, &operand)) return false;
+    *number = operand.number;
+    if (operand.value < 0) return true;
+    diag_error(lower->diags, lower_span(lower, call->loc), "a number is needed here, and the result of %s is a tensor", call->text);
+    return false;
+}
+
 bool number_eval(Lower *lower, const Expr *expr, Number *number) {
     expr = unbracket(expr);
     Span span = lower_span(lower, expr->loc);
@@ -323,6 +337,7 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
         return false;
     case EXPR_CALL:
         if (function_named(expr->text) >= 0) return function_eval(lower, expr, number);
+        if (cell_find(lower, expr->text)) return cell_number(lower, expr, number);
         diag_error(lower->diags, span, "a number is needed here, and %s(...) is none", expr->text);
         return false;
     case EXPR_KEYWORD:
