@@ -182,18 +182,18 @@ int64_t executor_batch(const Executor *executor) {
 
 double executor_rate(const Executor *executor) {
     const Settings *settings = &executor->plan->graph.settings;
-    const int64_t done = executor->updates + executor->ahead, last = done > 0 ? done : 1;
+    const int64_t done = executor->updates + executor->schedule_ahead, last = done > 0 ? done : 1;
     return settings->lr * schedule_rate(&settings->schedule, last, settings->epochs * data_steps(executor->data));
 }
 
 int64_t executor_updates(const Executor *executor, int64_t *ahead) {
-    *ahead = executor->ahead;
+    *ahead = executor->schedule_ahead;
     return executor->updates;
 }
 
 void executor_set_updates(Executor *executor, int64_t updates, int64_t ahead) {
     executor->updates = updates;
-    executor->ahead = ahead;
+    executor->schedule_ahead = ahead;
 }
 
 void executor_order(const Executor *executor, DataOrder *order) {

@@ -70,7 +70,7 @@ struct Executor {
     void *graph;            /* a captured step */
     char note[256];         /* executor_capture_note */
     int64_t updates;        /* done */
-    int64_t ahead;          /* what the schedule counts beside them: executor_set_updates */
+    int64_t schedule_ahead; /* what the schedule counts beside them: executor_set_updates */
     double roundings;       /* executor_disturb */
     CommRequest **requests; /* by the number in the plan */
     Prepared *prepared;     /* the same */

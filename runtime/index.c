@@ -81,8 +81,7 @@ static bool read_order(const TensorFile *file, DataOrder *order, Error *error) {
         if (strncmp(words, beginnings[i].word, strlen(beginnings[i].word)) == 0 && strlen(words) < sizeof order->words) {
             order->flow = beginnings[i].flow;
             strcpy(order->words, words);
-            for (char *c = order->words; *c; c++)
-                if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?'; /* whatever the file says, nothing a terminal obeys */
+            text_printable(order->words);
             return true;
         }
     return no_checkpoint(file, "pcc.order", error);

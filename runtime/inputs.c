@@ -10,7 +10,9 @@ static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error
     double element; /* room for any */
     const int64_t update = executor->updates + 1;
     element_put(&element, input->type.dtype, 0,
-                input->kind == INPUT_UPDATE ? (double)update : schedule_rate(&settings->schedule, update, settings->epochs * data_steps(executor->data)));
+                input->kind == INPUT_UPDATE
+                    ? (double)update
+                    : schedule_rate(&settings->schedule, update + executor->schedule_ahead, settings->epochs * data_steps(executor->data)));
     return executor->backend->upload(executor->context, cursor->input[id], &element, dtype_bytes[input->type.dtype], error);
 }
 

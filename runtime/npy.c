@@ -52,25 +52,29 @@ bool npy_read(const char *path, Arena *arena, Shape *shape, DType *dtype, double
     size_t n;
     if (!file_read(arena, path, max_file_bytes, &text, &n, error)) return false;
     const unsigned char *bytes = (const unsigned char *)text;
-    if (n < 12 || memcmp(text, "\x93NUMPY", 6) != 0) return error_set(error, EXIT_REJECTED, "%s: not a .npy file", path);
+    if (n < 12 || memcmp(text, "\x93NUMPY", 6) != 0) return error_set(error, EXIT_ENVIRONMENT, "%s: not a .npy file", path);
     bool is_long = bytes[6] > 1;
     size_t begin = is_long ? 12 : 10, length = bytes[8] | (size_t)bytes[9] << 8;
     if (is_long) length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
-    if (bytes[6] < 1 || bytes[6] > 3) return error_set(error, EXIT_REJECTED, "%s: .npy version %d, known are 1 to 3", path, bytes[6]);
-    if (length > MAX_HEADER_BYTES || n - begin < length) return error_set(error, EXIT_REJECTED, "%s: its header is cut off", path);
+    if (bytes[6] < 1 || bytes[6] > 3) return error_set(error, EXIT_ENVIRONMENT, "%s: .npy version %d, known are 1 to 3", path, bytes[6]);
+    if (length > MAX_HEADER_BYTES || n - begin < length) return error_set(error, EXIT_ENVIRONMENT, "%s: its header is cut off", path);
     const char *header = arena_copy(arena, text + begin, length), *order = npy_value(header, "'fortran_order'");
     Stored stored;
-    if (!read_dtype(npy_value(header, "'descr'"), dtype, &stored))
-        return error_set(error, EXIT_REJECTED, "%s: element type %.12s; prun reads '<f4', '<f8' and '<i4'", path,
-                         npy_value(header, "'descr'") ? npy_value(header, "'descr'") : "missing");
+    if (!read_dtype(npy_value(header, "'descr'"), dtype, &stored)) {
+        char type[32];
+        const char *descr = npy_value(header, "'descr'");
+        snprintf(type, sizeof type, "%.*s", descr ? (int)strcspn(descr, ",}") : 7, descr ? descr : "missing");
+        text_printable(type);
+        return error_set(error, EXIT_ENVIRONMENT, "%s: element type %s; initial values may be '<f4', '<f8', '<i4', '<i8' or '|b1'", path, type);
+    }
     if (!order || strncmp(order, "False", 5) != 0)
-        return error_set(error, EXIT_REJECTED, "%s: in Fortran order; save numpy.ascontiguousarray(x) instead", path);
+        return error_set(error, EXIT_ENVIRONMENT, "%s: in Fortran order; save numpy.ascontiguousarray(x) instead", path);
     int64_t count, size;
     if (!npy_shape(header, shape) || !shape_count(shape, &count) ||
         !mul_checked(count, dtype_bytes[*dtype], &size))
-        return error_set(error, EXIT_REJECTED, "%s: its shape cannot be read", path);
+        return error_set(error, EXIT_ENVIRONMENT, "%s: its shape cannot be read", path);
     if ((uint64_t)size != n - begin - length)
-        return error_set(error, EXIT_REJECTED, "%s: holds %zu bytes of elements, its shape needs %lld", path, n - begin - length,
+        return error_set(error, EXIT_ENVIRONMENT, "%s: holds %zu bytes of elements, its shape needs %lld", path, n - begin - length,
                          (long long)size);
     *data = arena_alloc(arena, (size_t)count * sizeof **data);
     for (int64_t i = 0; i < count; i++) {

@@ -67,3 +67,8 @@ static void print_dimension(Text *text, const Shape *shape, int d, bool many, DT
 void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data) {
     print_dimension(text, shape, 0, shape_elements(shape) > MANY_ELEMENTS, dtype, data);
 }
+
+void text_printable(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f) *text = '?';
+}

@@ -71,7 +71,7 @@ static bool fill_from_file(Fill *fill, const State *state, const Box *box, const
         shape_print(&text, &shape);
         text_printf(&text, ", the parameter is ");
         shape_print(&text, &state->type.shape);
-        ok = error_set(error, EXIT_REJECTED, "parameter %s: the shape in %s is %s", state->name, state->init.file, text.at);
+        ok = error_set(error, EXIT_ENVIRONMENT, "parameter %s: the shape in %s is %s", state->name, state->init.file, text.at);
         text_finish(&text);
     } else {
         fill->whole = data;

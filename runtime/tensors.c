@@ -105,9 +105,8 @@ static bool read_tensor(const TensorFile *file, const cJSON *item, int64_t data,
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(item, "dtype"), *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets");
     int64_t begin, end, count, bytes;
     char words[200];
-    int n = snprintf(words, sizeof words, "its entry for '%.100s' is damaged", item->string);
-    for (int i = 0; i < n; i++)
-        if ((unsigned char)words[i] < ' ') words[i] = '?'; /* one line, whatever the file says */
+    snprintf(words, sizeof words, "its entry for '%.100s' is damaged", item->string);
+    text_printable(words); /* one line, whatever the file says */
     if (!cJSON_IsObject(item) || !cJSON_IsString(type) || !read_shape(cJSON_GetObjectItemCaseSensitive(item, "shape"), &tensor->shape) ||
         cJSON_GetArraySize(offsets) != 2 || !exact_integer(cJSON_GetArrayItem(offsets, 0), &begin) ||
         !exact_integer(cJSON_GetArrayItem(offsets, 1), &end) || begin > end || end > file->bytes - data)

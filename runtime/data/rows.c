@@ -27,6 +27,9 @@ struct Rows {
     size_t scratch_bytes;
 };
 
+/* gzip's deflate makes at most so many bytes of one (zlib.net/zlib_tech.html: 1032:1). */
+enum { MOST_INFLATION = 1032 };
+
 static bool rows_fail(const Rows *rows, Error *error, const char *text) {
     return error_set(error, EXIT_ENVIRONMENT, "input %s: %s: %s", rows->file.input, rows->path, text);
 }
@@ -129,6 +132,11 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
         snprintf(text, sizeof text, "holds %lld bytes of elements, its %lld rows need %lld: it is cut off or damaged",
                  (long long)(size - rows->begin), (long long)rows->count, (long long)bytes);
         return rows_fail(rows, error, text);
+    } else if (rows->streamed && (bytes - 1) / MOST_INFLATION >= size) { /* before memory is asked for in the name of rows that cannot be there */
+        char text[160];
+        snprintf(text, sizeof text, "its %lld rows need %lld bytes, and %lld compressed ones cannot hold them: it is cut off or damaged",
+                 (long long)rows->count, (long long)bytes, (long long)size);
+        return rows_fail(rows, error, text);
     }
     if (rows->streamed) return true;
     rows->fd = open(rows->path, O_RDONLY);
@@ -155,8 +163,7 @@ static bool parse_line(const Rows *rows, const char *line, int64_t line_number, 
                 else
                     snprintf(text, sizeof text, "line %lld, column %lld: '%.*s' is no number", (long long)line_number, (long long)column,
                              (int)(length < 40 ? length : 40), at);
-                for (char *c = text; *c; c++)
-                    if ((unsigned char)*c < ' ') *c = '?'; /* whatever the file says, nothing a terminal obeys */
+                text_printable(text); /* whatever the file says, nothing a terminal obeys */
                 return rows_fail(rows, error, text);
             }
             number[column - rows->file.first_column] = value;

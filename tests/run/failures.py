@@ -192,7 +192,7 @@ class Runner(Case):
         os.remove(self.path("quickstart_w2.npy"))
         self.fails("net.plan", 3, "^prun: (rank . on .*: )?parameter w2: cannot open .*quickstart_w2.npy: No such file", mpi=True)
 
-    def test_a_file_of_initial_values_that_does_not_fit_is_rejected(self):
+    def test_a_file_of_initial_values_that_does_not_fit_is_an_environment_error(self):
         values = struct.pack("<256f", *range(256))
         for content, pattern in ((npy("<f4", "(32, 8)", values), r"\[32, 8\].*\[16, 16\]"), (npy("<f4", "(256,)", values), r"\[256\].*\[16, 16\]"),
                                  (npy("<f2", "(16, 16)", values[:512]), "quickstart_w2.npy"), (npy("<c8", "(16, 16)", values * 2), "quickstart_w2.npy"),
@@ -203,7 +203,7 @@ class Runner(Case):
                                  (JPEG, "quickstart_w2.npy"), (b"", "quickstart_w2.npy")):
             with self.subTest(content=content[:90]):
                 self.write("quickstart_w2.npy", content)
-                self.fails("net.plan", 1, "^prun: (rank . on .*: )?parameter w2: .*(%s)" % pattern, mpi=b"(32, 8)" in content)
+                self.fails("net.plan", 3, "^prun: (rank . on .*: )?parameter w2: .*(%s)" % pattern, mpi=b"(32, 8)" in content)
 
     def test_files_of_f64_and_i32_are_converted(self):
         floats = struct.pack("<256f", *(0.001 * (i % 7 - 3) for i in range(256)))

@@ -120,7 +120,7 @@ Test(state, a_file_gives_its_elements_and_must_have_the_shape) {
     cr_assert(part[0] == 2 && part[1] == 3 && part[2] == 5 && part[3] == 6);
     state.type.shape = SHAPE(3, 2);
     cr_assert_not(state_initial(&graph, &state, &box, directory, part, &error));
-    cr_assert_eq(error.code, EXIT_REJECTED);
+    cr_assert_eq(error.code, EXIT_ENVIRONMENT);
     cr_assert_str_eq(error.text, "parameter w: the shape in weights/w.npy is [2, 3], the parameter is [3, 2]");
     state.init.file = "missing.npy";
     cr_assert_not(state_initial(&graph, &state, &box, directory, part, &error));
