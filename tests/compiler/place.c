@@ -1,4 +1,5 @@
 #include "compile.h"
+#include "compiler/flow.h"
 
 #define PARALLEL "parallel { mode = auto; dataset = full_batch; }\n"
 
@@ -59,4 +60,22 @@ Test(place, nobody_computes_more) {
         }
         compiled_finish(&x);
     }
+}
+
+/* A kernel that works along rows stays with whole ones, whatever its operand's layout. */
+Test(place, no_node_is_moved_to_rows_that_its_kernel_cannot_split) {
+    Compiled x;
+    compile_net(&x, "param a : f32[8, 12] = normal(1); y = softmax(a) shard ((4, 1)); loss sum(y * y);", 4);
+    const Graph *g = &x.c.graph;
+    const Node *softmax = &g->nodes.at[g->values.at[value_named(g, "y")].node];
+    Layout layout;
+    Strategy strategy;
+    cr_assert_eq(softmax->op, OP_softmax);
+    layout_init(&layout, 2);
+    layout_append(&layout, 0, (Digit){4, 1});
+    cr_expect(strategy_of(softmax, softmax->rule->in[0], &layout, &strategy));
+    layout_init(&layout, 2);
+    layout_append(&layout, 1, (Digit){4, 1});
+    cr_expect_not(strategy_of(softmax, softmax->rule->in[0], &layout, &strategy));
+    compiled_finish(&x);
 }

@@ -144,8 +144,8 @@ Test(warn, less_than_a_tenth_is_not_worth_a_word) {
 
 /* By the operator that the user wrote, not by those that stand for it. */
 Test(warn, split_rows_are_named_by_their_operator) {
-    const char *net = "net n() { param x : f32[8, 10] = normal(1); y = softmax(x) shard ((1, 4)); loss sum(y * y); }\n" TRAIN AUTO;
-    expect_warning(net, 4, WARN_UNEVEN, "softmax: 4 does not divide 10");
+    expect_warning("net n() { input x : f32[10, 8]; param w : f32[10, 8] = normal(1); y = softmax(x, axis = 0); loss sum(y * w); }\n" TRAIN AUTO, 4, WARN_UNEVEN,
+                   "softmax: 4 does not divide 10");
     expect_warning("net n() { param x : f32[8, 12] = normal(1); y = softmax(x) shard ((1, 2)); loss sum(y * y); }\n" TRAIN AUTO, 4, WARN_REPLICATED,
                    "alike; most by softmax y and its gradient: ");
 }

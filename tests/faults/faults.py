@@ -50,6 +50,13 @@ seed(unit("ir", "adjoint"),
      ("a difference's second gradient keeps its sign", "ir/adjoint.c", "dx[1] = emit1(graph, node, OP_neg, sum, 1, 1, NULL, grad_name(graph, node, 1));", "dx[1] = sum;"),
      ("a transpose is its own inverse", "ir/adjoint.c", "attr[0].ints[perm->ints[d] < 0 ? perm->ints[d] + perm->n : perm->ints[d]] = d;", "attr[0].ints[d] = perm->ints[d];"),
      ("a gradient with its own factors", "ir/graph.c", "node->origin_factor[own[d]] = theirs[d];", "node->origin_factor[own[d]] = own[d];"))
+seed(unit("ir", "rows"),
+     ("the gradient of a row reduces the operand", "ir/rows.c", "int sum = emit_gradient(graph, node, OP_sum, product, PART_OUT, -1,", "int sum = emit_gradient(graph, node, OP_sum, dy, PART_OUT, -1,"),
+     ("a row's number has the row's factor", "ir/rows.c", "attr[1] = (Attr){.given = true, .i = 1};", "attr[1] = (Attr){.given = true, .i = 0};"))
+seed(unit("ir", "cut"),
+     ("rows of which one reduction is not counted", "ir/cut.c", ".reductions = nin == 1 ? 2 : 1;", ".reductions = 1;"))
+seed(unit("ir", "verify"),
+     ("a kernel of a part of a row", "ir/verify.c", "strategy->factor[f].n > 0 && node->rule->factor[f].reductions > 0", "false"))
 seed(unit("ir", "graph"),
      ("two values of one name", "ir/graph.c", "while (name_slot(index, numbered)->name);", "while (0);"),
      ("a contraction that owes no sum", "ir/graph.c", "if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))", "if (false)"))
@@ -125,6 +132,7 @@ seed(unit("strategies", "hints"),
 seed(unit("strategies", "propagate"),
      ("the most arithmetic wins", "strategies/propagate.c", "return class->flops[a] < class->flops[b] ? BY_FLOPS : -BY_FLOPS;", "return class->flops[a] > class->flops[b] ? BY_FLOPS : -BY_FLOPS;"),
      ("the last tuple wins", "strategies/propagate.c", "return x[f] < y[f] ? -1 : 1;", "return x[f] < y[f] ? 1 : -1;"),
+     ("split rows cost nothing", "strategies/propagate.c", "int64_t bytes = row_bytes(p, class, node, &strategy);", "int64_t bytes = 0;"),
      ("hints do not reach producers", "strategies/propagate.c", "reach(p, producer[k], queue[i], hint, queue, &nqueue);", ";"))
 seed(unit("strategies", "pair"),
      ("links that hold of themselves", "strategies/pair.c", "solutions /= pair->atom[f].size;", "solutions /= 1;"))
@@ -144,6 +152,19 @@ seed(unit("compiler", "simplify"),
      ("a hinted node is dropped", "compiler/simplify.c", "if (node->hint != NULL || node->nin == 0) return -1;", "if (node->nin == 0) return -1;"))
 seed(unit("compiler", "grad"),
      ("the last gradient instead of their sum", "compiler/grad.c", "if (grad[value] < 0) {", "if (true) {"))
+seed(unit("compiler", "expand"),
+     ("whole rows are expanded too", "compiler/expand.c", "rule->factor[f].reductions > 0 && strategy->factor[f].n > 0;", "rule->factor[f].reductions > 0;"),
+     ("rows that are gathered", "compiler/expand.c", "strategy->factor[own] = from->strategy->factor[theirs];", "if (made->op != OP_max) strategy->factor[own] = from->strategy->factor[theirs];"),
+     ("an output strategy that is lost", "compiler/expand.c", "asked[e.node[id]] = c->propagation.out_layout[id];", "if (e.first[id] == e.node[id]) asked[e.node[id]] = c->propagation.out_layout[id];"),
+     ("a batch with strategies of its own", "compiler/expand.c", "if (node.micro > 0) follow_forward(e, first, old_origin, node.micro);", ""),
+     ("an eval that decides anew", "compiler/eval.c", "*chosen = &c->chosen;", "*chosen = &c->graph;"))
+seed(unit("compiler", "explain"),
+     ("an operator's part for the whole", "compiler/explain.c", "if (chosen->op != node->op) explain_expanded", "if (false) explain_expanded"))
+seed(unit("compiler", "warn"),
+     ("a part is warned of", "compiler/warn.c", "const Node *node = &c->chosen.nodes.at[n];", "const Node *node = &c->graph.nodes.at[n];"))
+seed(unit("proof", "graphs"),
+     ("softmax of another base", "proof/semantics.c", "y[j * numbers->stride] = fe_hash(OP_exp, fe_sub(x[j * numbers->stride], most));", "y[j * numbers->stride] = fe_hash(OP_tanh, fe_sub(x[j * numbers->stride], most));"),
+     ("a row's logarithm for its sum", "ir/rows.c", "emit(graph, node, OP_log, sum, -1, NULL, \"log\")", "emit(graph, node, OP_exp, sum, -1, NULL, \"log\")"))
 seed(unit("compiler", "assign"),
      ("a partial sum is let through", "compiler/assign.c", "asked != NULL ? asked : &complete", "asked != NULL ? asked : &layout"))
 seed(unit("compiler", "reshard"),
@@ -157,6 +178,7 @@ seed(unit("compiler", "partial"),
      ("sums passed on at any price", "compiler/partial.c", "if (tie ? cost_not_worse(after, before) : cost_better(after, before)) return true;", "return true;"),
      ("sums put off for nothing", "compiler/partial.c", "        back(flow);\n", ""))
 seed(unit("compiler", "place"),
+     ("a kernel moved to parts of rows", "compiler/place.c", "factor_stays_whole(&node->rule->factor[f])", "node->rule->factor[f].whole"),
      ("gradients gathered when they are large", "compiler/place.c", "if (better && cost_compare(gain, least) < 0) {", "if (false) {"))
 seed(unit("compiler", "buckets"),
      ("a bucket without end", "compiler/buckets.c", "if (bucket->tensor_bytes < limit) continue;", "continue;"),
@@ -269,6 +291,9 @@ seed(PROVED,
      ("proved: 2 x is x", "compiler/simplify.c", "if (node->op == OP_mul && keeps_b && is_constant(g, a, 1)) return b;", "if (node->op == OP_mul && keeps_b && is_constant(g, a, 2)) return b;"),
      ("proved: any transpositions are inverse", "compiler/simplify.c", "if (permutation(inner, ndim, permutation(node, ndim, i)) != i) return -1;", "(void)permutation(inner, ndim, i);"),
      ("proved: -x is x", "compiler/simplify.c", "if (inner->op != node->op || inner->hint != NULL) return -1;", "if (node->op == OP_neg) return node->in[0];\n    if (inner->op != node->op || inner->hint != NULL) return -1;"),
+     ("proved: a row's gradient without its sum", "ir/rows.c", "OP_sub, dy, PART_OUT, sum, PART_ROW, PART_OUT, NULL, \"sub\"", "OP_add, dy, PART_OUT, sum, PART_ROW, PART_OUT, NULL, \"sub\""),
+     ("proved: a row's part of the sum", "ir/rows.c", "OP_div, powers, sum, NULL, \"div\"", "OP_mul, powers, sum, NULL, \"div\""),
+     ("proved: a row's sum for its maximum", "ir/rows.c", "emit(graph, node, OP_max, node->in[0], -1, row, \"max\")", "emit(graph, node, OP_sum, node->in[0], -1, row, \"max\")"),
      ("proved: a square that is a sum", "ir/adjoint.c", "int square = graph_emit(graph, OP_mul,", "int square = graph_emit(graph, OP_add,"))
 seed(PROVED,
      ("proved: the last gradient instead of their sum", "compiler/grad.c", "if (grad[value] < 0) {\n        grad[value] = dy;", "if (true) {\n        grad[value] = dy;"),

@@ -15,6 +15,7 @@ try() {
     exit 1
 }
 try tests/faults/forward.dsl --ranks 6
+try tests/faults/rows.dsl --ranks 6
 try tests/faults/refused.dsl --ranks 6
 try tests/faults/refused.dsl --ranks 6 -O0
 try samples/quickstart.dsl --ranks 8
