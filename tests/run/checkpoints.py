@@ -82,6 +82,58 @@ class Checkpoints(Case):
             for got, expected in zip(rest, whole[7:]):
                 self.assertAlmostEqual(got, expected, delta=1e-4 * abs(expected))
 
+    def test_with_another_batch_size_no_row_is_left_out_and_none_comes_twice(self):
+        """Row i holds 2^i, so a loss, the sum over a batch, says which rows it had."""
+        rows = 32
+        with open(self.path("x.csv"), "w", encoding="utf-8") as file:
+            file.write("".join("%d\n" % 2 ** i for i in range(rows)))
+
+        def plan(batch, ranks, settings="order = shuffle(seed = 7);"):
+            text = """net s { input x : f64[%d, 1]; param w : f64[1] = ones; loss sum(x * w); }
+                      train { data = csv(x = "x.csv"); %s epochs = 2; optimizer = sgd(lr = 1e-300); checkpoint every 1 steps; }""" % (batch, settings)
+            name = self.path("b%d" % batch)
+            with open(name + ".dsl", "w", encoding="utf-8") as file:
+                file.write(text)
+            self.assertEqual(run([harness.pcc, name + ".dsl", "--ranks", ranks, "-o", name + ".plan"]).code, 0)
+            return name + ".plan"
+
+        def at(step):
+            return self.path("kept", "step-%09d.safetensors" % step)
+
+        whole = self.prun(2, plan(4, 2), "--checkpoint-dir", self.path("kept")).losses()
+        self.assertEqual(len(whole), 16)
+        for batch, ranks, step in ((8, 2, 2), (8, 4, 6), (16, 1, 4), (2, 2, 3), (8, 1, 8), (32, 2, 8), (8, 2, 12)):
+            per = rows // batch
+            epochs = [whole[:8], whole[8:]]
+            left = [sum(epochs[e][i * batch // 4:(i + 1) * batch // 4]) for e in range(2) for i in range(per)][step * 4 // batch:] if batch >= 4 else None
+            got = self.prun(ranks, plan(batch, ranks), "--resume", at(step), "--checkpoint-dir", self.path("to%d_%d" % (batch, step))).losses()
+            if left is None:
+                self.assertEqual([a + b for a, b in zip(got[::2], got[1::2])], whole[step:])
+            else:
+                self.assertEqual(got, left, "batches of %d behind step %d" % (batch, step))
+        for batch, settings, step, words in ((8, "order = shuffle(seed = 7);", 3, "behind row 12 of epoch 1, in steps of 4 rows, and steps of 8 rows do not come to stand there"),
+                                             (4, "order = shuffle(seed = 8);", 3, "within an epoch of rows 1 to 32 shuffled with seed 7, and now they are rows 1 to 32 shuffled with seed 8"),
+                                             (4, "", 3, "and now they are rows 1 to 32 in their order")):
+            done = run([harness.prun, "--ranks", 2, plan(batch, 2, settings), "--resume", at(step), "--checkpoint-dir", self.path("other")])
+            self.assertEqual((done.code, done.out, done.err.count("\n")), (3, "", 1), done)
+            self.assertIn(words, done.err)
+            self.assertIn("--load takes its parameters alone", done.err)
+
+    def test_with_another_batch_size_schedules_go_on_where_they_stood(self):
+        """Half of the training is done: half of the rate is left, however many steps the rest takes; Adam's correction counts what was done."""
+        rates = {}
+        for batch in 4, 8:
+            text = """net s { input x : f64[%d, 1]; param w : f64[1] = ones; loss sum(x * w); }
+                      train { data = normal(seed = 1); steps = %d; optimizer = sgd(lr = 1); schedule = linear; checkpoint every 1 steps; log "{lr}"; }""" % (batch, 64 // batch)
+            name = self.path("s%d" % batch)
+            with open(name + ".dsl", "w", encoding="utf-8") as file:
+                file.write(text)
+            self.assertEqual(run([harness.pcc, name + ".dsl", "--ranks", 1, "-o", name + ".plan"]).code, 0)
+            more = ("--resume", self.path("s4.plan.checkpoints", "step-%09d.safetensors" % 8)) if batch == 8 else ()
+            rates[batch] = [float(line) for line in self.prun(1, name + ".plan", *more).out.splitlines() if line[0].isdigit()]
+        self.assertEqual(rates[4], [1 - i / 16 for i in range(16)])
+        self.assertEqual(rates[8], [0.5, 0.375, 0.25, 0.125])
+
     def test_checkpoints_after_epochs_and_only_the_newest_stay(self):
         plan = self.plan(2, "checkpoint every epoch; keep = 2;")
         open_left = os.path.join(plan + ".checkpoints")
