@@ -37,6 +37,9 @@ void index_describe(TensorFile *file, Arena *arena, const Graph *graph, uint64_t
 
 bool index_find(const TensorFile *file, const State *state, int *tensor, Error *error) {
     *tensor = tensors_find(file, state->name);
+    for (int i = 0; *tensor < 0 && i < file->unread.n; i++)
+        if (strcmp(file->unread.at[i], state->name) == 0)
+            return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' is of a type that prun does not read: it reads F64, F32, F16, BF16, I64, I32 and BOOL", file->path, state->name);
     if (*tensor < 0) {
         if (!state->trainable)
             return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path,

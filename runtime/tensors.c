@@ -44,6 +44,29 @@ static bool write_bytes(const TensorFile *file, const void *from, int64_t n, int
     return true;
 }
 
+/* Bytes of an element in the file. */
+static int stored_bytes(const StoredTensor *tensor) {
+    return tensor->half ? 2 : dtype_bytes[tensor->dtype];
+}
+
+/* Two bytes as the number that they are. Every binary16 is a binary32: exact. */
+static float from_half(unsigned word, Half half) {
+    if (half == HALF_BF16) {
+        const uint32_t bits = (uint32_t)word << 16;
+        float number;
+        memcpy(&number, &bits, sizeof number);
+        return number;
+    }
+    const int exponent = (int)(word >> 10 & 31), fraction = (int)(word & 1023);
+    const float size = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent == 0 ? ldexpf((float)fraction, -24) : ldexpf((float)(1024 + fraction), exponent - 25);
+    return word >> 15 ? -size : size;
+}
+
+static void from_halves(const unsigned char *bytes, Half half, DType dtype, int64_t n, void *to) {
+    for (int64_t i = 0; i < n; i++)
+        element_put(to, dtype, i, from_half((unsigned)bytes[2 * i] | (unsigned)bytes[2 * i + 1] << 8, half));
+}
+
 /* Elements in memory from or to their bytes in the file: little-endian on any machine. */
 static void from_little_endian(const unsigned char *bytes, DType stored, DType dtype, int64_t n, void *to) {
     int size = dtype_bytes[stored];
@@ -112,13 +135,15 @@ static bool read_tensor(const TensorFile *file, const cJSON *item, int64_t data,
         !exact_integer(cJSON_GetArrayItem(offsets, 1), &end) || begin > end || end > file->bytes - data)
         return fail(file, error, words);
     int dtype = 0;
-    while (dtype < NDTYPES && (!type_name[dtype] || strcmp(type_name[dtype], type->valuestring) != 0))
+    tensor->half = strcmp(type->valuestring, "F16") == 0 ? HALF_F16 : strcmp(type->valuestring, "BF16") == 0 ? HALF_BF16 : HALF_NONE;
+    if (tensor->half) dtype = F32;
+    while (!tensor->half && dtype < NDTYPES && (!type_name[dtype] || strcmp(type_name[dtype], type->valuestring) != 0))
         dtype++;
     *known = dtype < NDTYPES;
     if (!*known) return true;
     tensor->dtype = (DType)dtype;
     tensor->begin = data + begin;
-    if (!shape_count(&tensor->shape, &count) || !mul_checked(count, dtype_bytes[dtype], &bytes) || bytes != end - begin)
+    if (!shape_count(&tensor->shape, &count) || !mul_checked(count, stored_bytes(tensor), &bytes) || bytes != end - begin)
         return fail(file, error, words);
     return true;
 }
@@ -140,6 +165,7 @@ static bool read_header(TensorFile *file, Arena *arena, const char *text, int64_
         bool known = false;
         ok = read_tensor(file, item, LENGTH_BYTES + n, &tensor, &known, error);
         if (ok && known) vec_push(arena, &file->tensors, tensor);
+        if (ok && !known) vec_push(arena, &file->unread, tensor.name);
     }
     cJSON_Delete(json);
     return ok;
@@ -275,7 +301,7 @@ bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtyp
         return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' holds %s, and %s is needed", file->path, stored->name,
                          dtype_name[stored->dtype], dtype_name[dtype]);
     unsigned char bytes[CHUNK_ELEMENTS * 8];
-    int size = dtype_bytes[stored->dtype];
+    int size = stored_bytes(stored);
     int64_t all = shape_elements(&stored->shape), begin = 0, end = 0; /* elements that `bytes` holds */
     BoxRuns runs = box_runs(&stored->shape, box);
     char *at = to;
@@ -289,7 +315,10 @@ bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtyp
                 if (!read_bytes(file, bytes, (end - begin) * size, stored->begin + begin * size, error)) return false;
             }
             int64_t n = (last < end ? last : end) - next;
-            from_little_endian(bytes + (next - begin) * size, stored->dtype, dtype, n, at);
+            if (stored->half)
+                from_halves(bytes + (next - begin) * size, stored->half, dtype, n, at);
+            else
+                from_little_endian(bytes + (next - begin) * size, stored->dtype, dtype, n, at);
             at += n * dtype_bytes[dtype];
             next += n;
         }

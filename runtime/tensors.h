@@ -3,10 +3,14 @@
 #pragma once
 #include "runtime/runtime.h"
 
+/* How a file may hold the elements of an F32 in two bytes: as IEEE 754 binary16, or as the upper half of binary32. Read, never written. */
+typedef enum { HALF_NONE, HALF_F16, HALF_BF16 } Half;
+
 /* One tensor of a file: whole, row-major, little-endian. */
 typedef struct StoredTensor {
     const char *name;
     DType dtype;
+    Half half; /* with F32 only */
     Shape shape;
     int64_t begin; /* of its elements in the file, bytes */
 } StoredTensor;
@@ -20,11 +24,12 @@ typedef struct TensorFile {
     int fd; /* -1: closed */
     int64_t bytes; /* of the file */
     VEC(StoredTensor) tensors;
+    VEC(const char *) unread; /* names of tensors of a type that prun does not know */
     VEC(Metadata) metadata;
 } TensorFile;
 
 /* Reads the header and checks all of it against the file's size. Everything but the file lives in the arena. EXIT_ENVIRONMENT for what is wrong with the
- * file; tensors of a type that prun does not know are left out. */
+ * file; what is of a type that prun does not know is unread. */
 bool tensors_open(TensorFile *file, Arena *arena, const char *path, Error *error);
 /* The header for these tensors (name, dtype, shape are given; begin is filled in) and metadata; file->bytes is set. Nothing is written yet. */
 void tensors_layout(TensorFile *file, Text *header);

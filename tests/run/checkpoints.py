@@ -299,6 +299,41 @@ class Checkpoints(Case):
         self.assertEqual(done.code, 3, done)
         self.assertIn("has no '%s': it was taken with another optimizer; --load takes its parameters alone" % slots[0], done.err)
 
+    def test_parameters_in_two_bytes_are_read(self):
+        """F16 and BF16, as PyTorch saves them: exact in f32, on any number of ranks; other types are named."""
+        self.prun(2, self.plan(2), "--save", self.path("w"))
+        entries, _ = header(self.path("w"))
+        draw = random.Random(3)
+        special = [0.0, -0.0, 1.0, -2.5, 6.103515625e-05, 5.960464477539063e-08, 65504.0, -1.1920928955078125e-07]
+        numbers = {name: special + [float(draw.randrange(-128, 128)) / 64 for _ in range(entry["shape"][0] * entry["shape"][1] - len(special))]
+                   for name, entry in entries.items() if name != "__metadata__"}
+        f16 = lambda values: struct.pack("<%de" % len(values), *values)
+        bf16 = lambda values: b"".join(struct.pack("<f", v)[2:] for v in values)
+        f32 = lambda values: struct.pack("<%df" % len(values), *values)
+
+        def file(name, dtype, pack):
+            tensors, body = {}, b""
+            for tensor, values in numbers.items():
+                data = pack(values)
+                tensors[tensor] = {"dtype": dtype, "shape": entries[tensor]["shape"], "data_offsets": [len(body), len(body) + len(data)]}
+                body += data
+            text = json.dumps(tensors).encode()
+            with open(self.path(name), "wb") as out:
+                out.write(struct.pack("<Q", len(text)) + text + body)
+            return self.path(name)
+
+        for dtype, pack in ("F16", f16), ("BF16", bf16):
+            if dtype == "BF16":  # those that bfloat16 has
+                numbers = {name: [struct.unpack("<f", b"\0\0" + struct.pack("<f", v)[2:])[0] for v in values] for name, values in numbers.items()}
+            half, whole = file("half", dtype, pack), file("whole", "F32", f32)
+            for ranks, shard in ((1, ""), (4, "shard ((2, 2), (2, 1))")):
+                plan = self.plan(ranks, shard=shard, steps=1)
+                texts = [self.prun(ranks, plan, "--load", path).texts() for path in (half, whole)]
+                self.assertEqual(*texts, "%s on %d ranks" % (dtype, ranks))
+        done = run([harness.prun, "--ranks", 2, self.plan(2), "--load", file("f8", "F8_E4M3", lambda values: bytes(len(values)))])
+        self.assertEqual(done.code, 3, done)
+        self.assertIn("'w' is of a type that prun does not read", done.err)
+
     def test_parameters_come_from_one_place(self):
         plan = self.plan(2, "checkpoint every epoch;")
         self.prun(2, plan, "--save", self.path("w"))
