@@ -26,6 +26,13 @@ static bool name_matches(const char *pattern, size_t np, const char *name, size_
     return p == np;
 }
 
+/* Whether only '**' are left of a pattern, behind a name that it has matched. */
+static bool matches_nothing_more(const char *pattern) {
+    while (!strncmp(pattern, ".**", 3) && (pattern[3] == '.' || !pattern[3]))
+        pattern += 3;
+    return !pattern[0];
+}
+
 /* Name by name; back to the last '**' where they differ. */
 static bool path_matches(const char *pattern, const char *path) {
     const char *again = NULL, *mark = NULL;
@@ -37,9 +44,9 @@ static bool path_matches(const char *pattern, const char *path) {
             mark = path;
             continue;
         }
-        bool same = name_matches(pattern, np, path, n), pattern_ends = !pattern[np], path_ends = !path[n];
-        if (same && pattern_ends && path_ends) return true;
-        if (same && !pattern_ends && !path_ends) {
+        bool same = name_matches(pattern, np, path, n), path_ends = !path[n];
+        if (same && path_ends && matches_nothing_more(pattern + np)) return true;
+        if (same && pattern[np] && !path_ends) {
             pattern += np + 1;
             path += n + 1;
             continue;

@@ -40,6 +40,8 @@ Test(patterns, match_names_pieces_and_any_number_of_names) {
     expect_hints("**.weight = (1, 8); x = (8, 1);", 7);
     expect_hints("h.**.weight = (1, 8); l*t = (8, 1);", 7);
     expect_hints("h.**.fc2.**.weight = (1, 8);", 3);
+    expect_hints("**.last.** = (8, 1); x.** = (8, 1); **.t = (8, 1);", 3);
+    expect_hints("h.0.fc1.**.** = ((8, 1));", 2);
 }
 
 Test(patterns, hints_may_stand_before_the_net_and_use_its_numbers_and_axes) {
