@@ -80,7 +80,7 @@ bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) 
                 return false;
         }
     executor->filled = true;
-    return true;
+    return !is_ahead || executor->backend->queue->taken(executor->context, error);
 }
 
 void inputs_ahead(Executor *executor, int64_t epoch, int64_t step) {

@@ -14,7 +14,7 @@
  *   device.c   where tensors live: the CPU, or the backend of a module
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
  *   verify.c   --verify: a one-rank plan of the same net beside the run
- *   nest.c     loops over several tensors at once, for kernels
+ *   nest.c     loops over several tensors at once, product.c: contractions as matrix products; for kernels
  *   cpu/       the CPU backend: a kernel per operator
  *   cuda/      the CUDA backend, a module: prun_cuda.so
  *   comm/      communicators: local (all ranks in one process) and mpi
@@ -115,11 +115,12 @@ struct Comm;
  * what was queued before is done; upload and download have read and written the process's memory when they return; sync waits for everything. */
 typedef struct DeviceQueue {
     /* Page-locked memory of the process, and copies out of it beside what runs: stage queues one, staged lets what is queued after it wait for all of
-     * them. The next stage waits for what was queued before it. */
+     * them. taken: what was staged is read by what has been queued so far, and the next stage waits for that. */
     void *(*alloc_host)(void *context, int64_t bytes, Error *error);
     void (*free_host)(void *context, void *data);
     bool (*stage)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*staged)(void *context, Error *error);
+    bool (*taken)(void *context, Error *error);
     /* Calls that follow each other: how many of the first, at least 2, become one launch; 0: none do; -1: *error. last_read[i]: the last of the n calls that
      * reads results of call i, n where something else does too: results that only the launch itself reads need not be written. */
     int (*fuse)(void *context, const KernelCall *calls, int n, const int *last_read, void **fused, Error *error);

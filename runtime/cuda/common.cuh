@@ -1,0 +1,15 @@
+/* common: what all kernels use. */
+#pragma once
+
+enum { WARP = 32, BLOCK = 256 };
+
+/* Blocks for n items of work, `each` a thread: at most so many that the device is busy; kernels stride over the rest. */
+static inline unsigned blocks_for(int64_t n, int each) {
+    int64_t blocks = (n + (int64_t)BLOCK * each - 1) / ((int64_t)BLOCK * each);
+    return blocks < 1 ? 1u : blocks > 132 * 16 ? 132u * 16u : (unsigned)blocks;
+}
+
+/* Sums of integers never wrap: they stop at the ends of the range. */
+__device__ __forceinline__ int32_t saturate(int64_t value) {
+    return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
+}

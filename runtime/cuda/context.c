@@ -1,0 +1,232 @@
+/* context: a device opened by one process. Everything that computes is queued on one stream, in the order of the plan; batches ahead of time and
+ * communications have streams of their own and meet it by events. */
+#include "runtime/cuda/cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/errors.h"
+
+static bool open_streams(CudaContext *cuda, Error *error) {
+    int least, greatest;
+    /* Communications go first where there is a choice: others wait for them. */
+    return cuda_ok(cuda, cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities", error) &&
+           cuda_ok(cuda, cudaStreamCreateWithPriority(&cuda->compute, cudaStreamNonBlocking, least), "making a stream", error) &&
+           cuda_ok(cuda, cudaStreamCreateWithPriority(&cuda->copies, cudaStreamNonBlocking, least), "making a stream", error) &&
+           cuda_ok(cuda, cudaStreamCreateWithPriority(&cuda->comm, cudaStreamNonBlocking, greatest), "making a stream", error) &&
+           cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->consumed, cudaEventDisableTiming), "making an event", error) &&
+           cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->copied, cudaEventDisableTiming), "making an event", error);
+}
+
+static bool open_memory(CudaContext *cuda, Error *error) {
+    void *small = NULL;
+    bool ok = cuda_ok(cuda, cudaMalloc(&cuda->scratch, SCRATCH_BYTES), "taking memory for reductions", error) &&
+              cuda_ok(cuda, cudaMemset(cuda->scratch, 0, SCRATCH_BYTES), "clearing memory for reductions", error) &&
+              cuda_ok(cuda, cudaMallocHost(&small, NSMALL * SMALL_BYTES), "taking page-locked memory", error);
+    cuda->small = small;
+    return ok;
+}
+
+bool cuda_open(void **context, const DeviceOptions *options, Error *error) {
+    CudaContext *cuda = calloc(1, sizeof *cuda);
+    struct cudaDeviceProp properties;
+    int n = 0;
+    *context = cuda;
+    if (!cuda) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    cuda->options = *options;
+    bool ok = cuda_ok(cuda, cudaGetDeviceCount(&n), "looking for devices", error);
+    if (ok && n == 0) ok = error_set(error, EXIT_ENVIRONMENT, "there is no CUDA device");
+    if (ok) cuda->device = options->local_rank % n;
+    ok = ok && cuda_ok(cuda, cudaSetDevice(cuda->device), "choosing the device", error) &&
+         cuda_ok(cuda, cudaGetDeviceProperties(&properties, cuda->device), "asking for the device's properties", error);
+    if (ok) {
+        cuda->nprocessors = properties.multiProcessorCount;
+        snprintf(cuda->name, sizeof cuda->name, "%s", properties.name);
+        ok = properties.major >= 8;
+        if (!ok)
+            error_set(error, EXIT_ENVIRONMENT, "device %d (%s) has compute capability %d.%d, and the kernels are built for 8.0 and newer: run with --device cpu",
+                      cuda->device, cuda->name, properties.major, properties.minor);
+    }
+    return ok && open_streams(cuda, error) && open_memory(cuda, error);
+}
+
+void cuda_close(void *context) {
+    CudaContext *cuda = context;
+    if (!cuda) return;
+    cudaDeviceSynchronize(); /* what failed has been said already */
+    matmul_close(cuda->matmul);
+    for (int i = 0; i < cuda->nevents; i++)
+        cudaEventDestroy(cuda->marks[i]);
+    if (cuda->scratch) cudaFree(cuda->scratch);
+    if (cuda->small) cudaFreeHost(cuda->small);
+    if (cuda->consumed) cudaEventDestroy(cuda->consumed);
+    if (cuda->copied) cudaEventDestroy(cuda->copied);
+    cudaStream_t streams[] = {cuda->compute, cuda->copies, cuda->comm};
+    for (int i = 0; i < 3; i++)
+        if (streams[i]) cudaStreamDestroy(streams[i]);
+    free(cuda->marks);
+    free(cuda);
+}
+
+/* ---------------------------------------------------------------- errors */
+
+bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error) {
+    if (status == cudaSuccess) return true;
+    char place[64] = "";
+    if (cuda) snprintf(place, sizeof place, "device %d: ", cuda->device);
+    return error_set(error, EXIT_ENVIRONMENT, "%s%s: CUDA says %s (%s)%s", place, what, cudaGetErrorName(status), cudaGetErrorString(status), cuda_advice((int)status));
+}
+
+bool cuda_launched(CudaContext *cuda, const char *kernel, Error *error) {
+    char what[96];
+    cudaError_t status = cudaGetLastError();
+    if (status == cudaSuccess && cuda->options.wait && !cuda->capturing) status = cudaStreamSynchronize(cuda->compute);
+    if (status == cudaSuccess) return true;
+    snprintf(what, sizeof what, "kernel %s", kernel);
+    return cuda_ok(cuda, status, what, error);
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static void *cuda_alloc(void *context, int64_t bytes, Error *error) {
+    CudaContext *cuda = context;
+    void *data = NULL;
+    cudaError_t status = cudaMalloc(&data, bytes > 0 ? (size_t)bytes : 1);
+    if (status == cudaSuccess) return data;
+    cudaGetLastError(); /* running out of memory is no lasting failure */
+    size_t free_bytes = 0, total = 0;
+    if (status == cudaErrorMemoryAllocation && cudaMemGetInfo(&free_bytes, &total) == cudaSuccess)
+        error_set(error, EXIT_ENVIRONMENT,
+                  "device %d (%s) is out of memory: a tensor or arena of %.1f MiB is wanted, %.1f of %.1f MiB are free; use more devices, more ranks or a smaller "
+                  "batch, or end what else runs on it",
+                  cuda->device, cuda->name, (double)bytes / (1 << 20), (double)free_bytes / (1 << 20), (double)total / (1 << 20));
+    else
+        cuda_ok(cuda, status, "taking memory", error);
+    return NULL;
+}
+
+static void cuda_free(void *context, void *data) {
+    (void)context;
+    if (data) cudaFree(data);
+}
+
+static void *cuda_alloc_host(void *context, int64_t bytes, Error *error) {
+    void *data = NULL;
+    return cuda_ok(context, cudaMallocHost(&data, bytes > 0 ? (size_t)bytes : 1), "taking page-locked memory for a batch", error) ? data : NULL;
+}
+
+static void cuda_free_host(void *context, void *data) {
+    (void)context;
+    cudaFreeHost(data);
+}
+
+static bool cuda_memory(void *context, int64_t *free_bytes, int64_t *total_bytes, Error *error) {
+    size_t available = 0, total = 0;
+    if (!cuda_ok(context, cudaMemGetInfo(&available, &total), "asking for free memory", error)) return false;
+    *free_bytes = (int64_t)available;
+    *total_bytes = (int64_t)total;
+    return true;
+}
+
+/* ---------------------------------------------------------------- copies */
+
+static bool cuda_sync(void *context, Error *error) {
+    CudaContext *cuda = context;
+    return cuda_ok(cuda, cudaStreamSynchronize(cuda->comm), "waiting for communications", error) &&
+           cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "waiting for kernels", error) &&
+           cuda_ok(cuda, cudaStreamSynchronize(cuda->copies), "waiting for copies", error);
+}
+
+/* A few bytes go by a page-locked slot; the slots are used in turn, and when all have been the stream is waited for once. */
+static bool upload_small(CudaContext *cuda, void *to, const void *from, size_t bytes, Error *error) {
+    if (cuda->next_small == NSMALL) {
+        if (!cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "waiting for uploads", error)) return false;
+        cuda->next_small = 0;
+    }
+    char *slot = cuda->small + cuda->next_small++ * SMALL_BYTES;
+    memcpy(slot, from, bytes);
+    return cuda_ok(cuda, cudaMemcpyAsync(to, slot, bytes, cudaMemcpyHostToDevice, cuda->compute), "copying to the device", error);
+}
+
+static bool cuda_upload(void *context, void *to, const void *from, int64_t bytes, Error *error) {
+    CudaContext *cuda = context;
+    if (bytes <= 0) return true;
+    if (bytes <= SMALL_BYTES) return upload_small(cuda, to, from, (size_t)bytes, error);
+    return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, cuda->compute), "copying to the device", error) &&
+           cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "copying to the device", error);
+}
+
+static bool cuda_download(void *context, void *to, const void *from, int64_t bytes, Error *error) {
+    CudaContext *cuda = context;
+    if (bytes <= 0) return true;
+    return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, cuda->compute), "copying from the device", error) &&
+           cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "copying from the device", error);
+}
+
+static bool cuda_copy(void *context, void *to, const void *from, int64_t bytes, Error *error) {
+    CudaContext *cuda = context;
+    if (bytes <= 0) return true;
+    return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, cuda->compute), "copying on the device", error);
+}
+
+static bool cuda_taken(void *context, Error *error) {
+    CudaContext *cuda = context;
+    return cuda_ok(cuda, cudaEventRecord(cuda->consumed, cuda->compute), "ordering copies", error) &&
+           cuda_ok(cuda, cudaStreamWaitEvent(cuda->copies, cuda->consumed, 0), "ordering copies", error);
+}
+
+static bool cuda_stage(void *context, void *to, const void *from, int64_t bytes, Error *error) {
+    CudaContext *cuda = context;
+    if (bytes <= 0) return true;
+    return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, cuda->copies), "copying a batch to the device", error) &&
+           cuda_ok(cuda, cudaEventRecord(cuda->copied, cuda->copies), "ordering copies", error);
+}
+
+static bool cuda_staged(void *context, Error *error) {
+    CudaContext *cuda = context;
+    return cuda_ok(cuda, cudaStreamWaitEvent(cuda->compute, cuda->copied, 0), "ordering copies", error);
+}
+
+static void cuda_describe(void *context, char *text, size_t n) {
+    const CudaContext *cuda = context;
+    snprintf(text, n, "device %d, %s", cuda->device, cuda->name);
+}
+
+const DeviceQueue cuda_queue = {
+    .alloc_host = cuda_alloc_host,
+    .free_host = cuda_free_host,
+    .stage = cuda_stage,
+    .staged = cuda_staged,
+    .taken = cuda_taken,
+    .fuse = cuda_fuse,
+    .run = cuda_run_fused,
+    .unfuse = cuda_unfuse,
+    .capture = cuda_capture,
+    .captured = cuda_captured,
+    .replay = cuda_replay,
+    .discard = cuda_discard,
+    .mark = cuda_mark,
+    .between = cuda_between,
+    .unmark = cuda_unmark,
+    .range_begin = cuda_range_begin,
+    .range_end = cuda_range_end,
+    .comm = cuda_comm,
+    .memory = cuda_memory,
+    .peak = cuda_peak,
+    .describe = cuda_describe,
+};
+
+const Backend cuda_backend = {
+    .name = "cuda",
+    .host = false,
+    .queue = &cuda_queue,
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .copy = cuda_copy,
+    .sync = cuda_sync,
+    .kernels = cuda_kernels,
+};

@@ -1,0 +1,100 @@
+/* cuda: the CUDA backend, a module of prun's. Host code in C against the runtime API; kernels.cu alone needs nvcc. Private to this folder.
+ *
+ *   module.c     the one symbol that prun looks for; --devices
+ *   context.c    a device opened: memory, streams, copies
+ *   graph.c      captured steps, marks, ranges
+ *   peak.c       what the device can do, measured
+ *   table.c      which kernel computes which operator, what fuses with what
+ *   matmul.c     products, by cuBLASLt
+ *   elementwise.c, chain.c, update.c, reduce.c, rows.c, move.c, index.c   the host halves of our own kernels
+ *   kernels.cu   their device halves, in *.cuh; kernels.h: what it offers
+ *   comm.c       communicators: how ranks on devices talk
+ *   errors.c     what to try
+ */
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "runtime/nest.h"
+
+enum {
+    MAX_MARKS = 1 << 16,
+    SMALL_BYTES = 256,  /* uploads of at most this many go through page-locked slots, without waiting */
+    NSMALL = 64,        /* such slots */
+    SCRATCH_BYTES = 4 << 20 /* of reductions in two stages */
+};
+
+typedef struct CudaMatmul CudaMatmul; /* matmul.c */
+
+typedef struct CudaContext {
+    DeviceOptions options;
+    int device;           /* CUDA's number of it */
+    int nprocessors;      /* its multiprocessors */
+    char name[256];
+    cudaStream_t compute; /* kernels, uploads, downloads, copies: in order */
+    cudaStream_t copies;  /* batches ahead of time: stage */
+    cudaStream_t comm;    /* communications, ordered with compute by events */
+    cudaEvent_t consumed, copied; /* compute has read what was staged; what was staged has arrived */
+    void *scratch;        /* SCRATCH_BYTES on the device, for kernels on compute: each leaves nothing in it that another reads. Counters of two-stage reductions
+                             in its first bytes are 0 between kernels */
+    char *small;          /* NSMALL page-locked slots */
+    int next_small;
+    cudaEvent_t *marks;
+    int nmarks, nevents;  /* in use; created */
+    bool capturing;
+    CudaMatmul *matmul;
+} CudaContext;
+
+/* Whether status is success; else false, and *error says what failed, CUDA's words for it and what to try: EXIT_ENVIRONMENT. */
+bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error);
+/* After a launch: whether it was accepted; with options.wait, whether it was done. */
+bool cuda_launched(CudaContext *cuda, const char *kernel, Error *error);
+
+/* ---------------------------------------------------------------- context.c, graph.c, peak.c */
+
+bool cuda_open(void **context, const DeviceOptions *options, Error *error);
+void cuda_close(void *context);
+extern const DeviceQueue cuda_queue;
+extern const Backend cuda_backend;
+bool cuda_capture(void *context, Error *error);
+bool cuda_captured(void *context, void **graph, int *nodes, Error *error);
+bool cuda_replay(void *context, void *graph, Error *error);
+void cuda_discard(void *context, void *graph);
+int cuda_mark(void *context, bool comm, Error *error);
+bool cuda_between(void *context, int from, int to, double *seconds, Error *error);
+void cuda_unmark(void *context);
+void cuda_range_begin(void *context, const char *name);
+void cuda_range_end(void *context);
+bool cuda_peak(void *context, double *flops, double *bytes, Error *error);
+bool cuda_list(Text *text, Error *error);
+int cuda_count(char *why, size_t n);
+
+/* ---------------------------------------------------------------- table.c */
+
+extern KernelFn *const cuda_kernels[NOPS]; /* NULL: none */
+/* DeviceQueue's: asks chain.c and matmul.c, by the first call. */
+int cuda_fuse(void *context, const KernelCall *calls, int n, const int *last_read, void **fused, Error *error);
+bool cuda_run_fused(void *context, void *fused, Error *error);
+void cuda_unfuse(void *context, void *fused);
+/* What a fused launch begins with, so that cuda_run_fused finds what runs it. */
+typedef struct CudaFused {
+    bool (*run)(CudaContext *cuda, struct CudaFused *fused, Error *error);
+    void (*destroy)(struct CudaFused *fused);
+} CudaFused;
+/* Kernels, a function an operator: kernel_add, ... */
+#define OP(name, ...) KernelFn kernel_##name;
+#include "ir/ops.def"
+#undef OP
+
+/* ---------------------------------------------------------------- chain.c, matmul.c */
+
+/* As DeviceQueue.fuse, for runs that begin with an elementwise operator (or a view of its operand), with a product. */
+int chain_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error);
+int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error);
+void matmul_close(CudaMatmul *matmul); /* takes NULL */
+/* out = a b, square matrices of f32, as kernels compute products. */
+bool matmul_square(CudaContext *cuda, int side, const void *a, const void *b, void *out, Error *error);
+
+/* ---------------------------------------------------------------- comm.c */
+
+Comm *cuda_comm(void *context, Comm *base, const char *choice, Error *error);
+void comm_list(Text *text); /* --devices: NCCL's version, or why there is none */

@@ -1,0 +1,11 @@
+/* kernels: the device halves of the operators, one translation unit. Nothing here knows of plans; kernels.h says what each function takes. */
+#include <cuda_runtime.h>
+
+#include "runtime/cuda/kernels.h"
+
+/* Tests compile this file with an ordinary C++ compiler over a stand-in for a device, which launches in its own way. */
+#ifndef LAUNCH
+#define LAUNCH(kernel, grid, block, shared_bytes, stream, ...) kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
+#endif
+
+#include "runtime/cuda/common.cuh"

@@ -1,0 +1,84 @@
+/* module: what prun finds by its name, and what it tells of devices. */
+#include "runtime/cuda/cuda.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "runtime/cuda/errors.h"
+
+int cuda_count(char *why, size_t n) {
+    int count = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaSuccess && count > 0) return count;
+    cudaGetLastError();
+    if (status == cudaSuccess || status == cudaErrorNoDevice)
+        snprintf(why, n, "there is no CUDA device%s", cuda_advice(cudaErrorNoDevice));
+    else
+        snprintf(why, n, "%s%s", cudaGetErrorString(status), cuda_advice((int)status));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- --devices */
+
+static void list_versions(Text *text) {
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    text_printf(text, "CUDA %d.%d, driver for CUDA %d.%d\n", runtime / 1000, runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
+}
+
+static bool list_device(Text *text, int device, Error *error) {
+    struct cudaDeviceProp properties;
+    size_t available = 0, total = 0;
+    if (!cuda_ok(NULL, cudaGetDeviceProperties(&properties, device), "asking for a device's properties", error)) return false;
+    bool busy = cudaSetDevice(device) != cudaSuccess || cudaMemGetInfo(&available, &total) != cudaSuccess;
+    text_printf(text, "device %d: %s, compute capability %d.%d, %d multiprocessors, ", device, properties.name, properties.major, properties.minor,
+                properties.multiProcessorCount);
+    if (busy)
+        text_printf(text, "cannot be used (%s)\n", cudaGetErrorString(cudaGetLastError()));
+    else
+        text_printf(text, "%.1f of %.1f GiB free%s\n", (double)available / (1 << 30), (double)total / (1 << 30),
+                    properties.major < 8 ? ", too old for the kernels" : "");
+    return true;
+}
+
+/* Which devices reach each other's memory: a row a device. */
+static void list_peers(Text *text, int n) {
+    if (n < 2) {
+        text_printf(text, "peer access: one device\n");
+        return;
+    }
+    int pairs = 0;
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b < n; b++) {
+            int can = 0;
+            if (a != b && cudaDeviceCanAccessPeer(&can, a, b) == cudaSuccess) pairs += can;
+        }
+    text_printf(text, "peer access: %s\n", pairs == n * (n - 1) ? "between all devices" : pairs == 0 ? "between none" : "between some devices");
+}
+
+/* Whether memory can be named to other processes; that they can map it, ranks see when they start. */
+static void list_ipc(Text *text) {
+    void *data = NULL;
+    cudaIpcMemHandle_t handle;
+    cudaError_t status = cudaMalloc(&data, 1 << 21);
+    if (status == cudaSuccess) status = cudaIpcGetMemHandle(&handle, data);
+    if (data) cudaFree(data);
+    text_printf(text, "IPC: %s\n", status == cudaSuccess ? "works" : cudaGetErrorString(status));
+    cudaGetLastError();
+}
+
+bool cuda_list(Text *text, Error *error) {
+    char why[512];
+    int n = cuda_count(why, sizeof why);
+    list_versions(text);
+    if (n == 0) return error_set(error, EXIT_ENVIRONMENT, "%s", why);
+    for (int d = 0; d < n; d++)
+        if (!list_device(text, d, error)) return false;
+    list_peers(text, n);
+    list_ipc(text);
+    comm_list(text);
+    return true;
+}
+
+const DeviceModule prun_device_module = {DEVICE_ABI, &cuda_backend, cuda_count, cuda_list};
