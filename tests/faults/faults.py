@@ -158,6 +158,11 @@ seed(unit("compiler", "expand"),
      ("an output strategy that is lost", "compiler/expand.c", "asked[e.node[id]] = c->propagation.out_layout[id];", "if (e.first[id] == e.node[id]) asked[e.node[id]] = c->propagation.out_layout[id];"),
      ("a batch with strategies of its own", "compiler/expand.c", "if (node.micro > 0) follow_forward(e, first, old_origin, node.micro);", ""),
      ("an eval that decides anew", "compiler/eval.c", "*chosen = &c->chosen;", "*chosen = &c->graph;"))
+seed(script("rows", "compiler/pcc", "Rows.test_losses_are_the_formulas_however_the_rows_are_split"),
+     ("exponentials that overflow", "ir/rows.c", "int shifted = emit(graph, node, OP_sub, node->in[0], most, NULL, \"shifted\");", "int shifted = node->in[0];\n    (void)most;"))
+seed(script("rows", "compiler/pcc", "Rows.test_what_is_sent_is_three_numbers_a_row"),
+     ("a row gathered for its gradient", "compiler/expand.c", "return splits_rows(node->rule, &strategy);", "return false;"),
+     ("a row gathered for its maximum", "compiler/expand.c", "made->strategy = strategy;", "made->strategy = made->op == OP_max ? memset(strategy->factor, 0, sizeof strategy->factor), strategy : strategy;"))
 seed(unit("compiler", "explain"),
      ("an operator's part for the whole", "compiler/explain.c", "if (chosen->op != node->op) explain_expanded", "if (false) explain_expanded"))
 seed(unit("compiler", "warn"),
