@@ -293,14 +293,20 @@ unsigned op_dtypes(OpCode op, int operand) {
     return types_of_letter(&op_table[op], op_type(op, false, operand));
 }
 
+/* Operands a and b must have one type: the integers are cast, or the second. */
+static bool types_differ(const TensorType *in, int a, int b, RuleError *error) {
+    int other = dtype_is_float(in[b].dtype) && !dtype_is_float(in[a].dtype) ? a : b;
+    rule_reject(error, b, -1, "operand types differ: %%%d is %s, %%%d is %s", a, dtype_name[in[a].dtype], b, dtype_name[in[b].dtype]);
+    rule_hint(error, "cast(%%%d, to = %s) makes them one", other, dtype_name[in[other == a ? b : a].dtype]);
+    return false;
+}
+
 static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error) {
     const Op *row = &op_table[op];
     int first = -1; /* of those that have one type */
     for (int i = 0; i < nin; i++) {
         char letter = op_type(op, false, i);
-        if (letter == 't' && first >= 0 && in[i].dtype != in[first].dtype)
-            return rule_reject(error, i, -1, "operand types differ: %%%d is %s, %%%d is %s", first, dtype_name[in[first].dtype], i,
-                               dtype_name[in[i].dtype]);
+        if (letter == 't' && first >= 0 && in[i].dtype != in[first].dtype) return types_differ(in, first, i, error);
         if (letter == 't' && first < 0) first = i;
     }
     for (int i = 0; i < nin; i++) {
@@ -308,9 +314,13 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
         char text[64], name[64];
         if (accepted & 1u << in[i].dtype) continue;
         op_in_name(op, i, name, sizeof name);
-        if (op_type(op, false, i) == 't')
-            return rule_reject(error, i, -1, "%%%d is %s, %s takes %s", i, dtype_name[in[i].dtype], row->name, dtypes_text(accepted, text));
-        return rule_reject(error, i, -1, "%%%d is %s, %s of %s must be %s", i, dtype_name[in[i].dtype], name, row->name, dtypes_text(accepted, text));
+        char letter = op_type(op, false, i);
+        if (letter == 't')
+            rule_reject(error, i, -1, "%%%d is %s, %s takes %s", i, dtype_name[in[i].dtype], row->name, dtypes_text(accepted, text));
+        else
+            rule_reject(error, i, -1, "%%%d is %s, %s of %s must be %s", i, dtype_name[in[i].dtype], name, row->name, dtypes_text(accepted, text));
+        rule_hint(error, "cast(%%%d, to = %s)", i, letter == 'i' ? "i32" : letter == 'b' ? "bool" : "f32");
+        return false;
     }
     return true;
 }

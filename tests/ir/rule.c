@@ -101,11 +101,15 @@ Test(rule, operand_types_agree_and_are_those_of_the_row) {
     RuleError error;
     cr_assert_not(rule_infer(OP_add, in, 2, NULL, &rule, &error));
     cr_assert_str_eq(error.text, "operand types differ: %0 is f32, %1 is i32");
+    cr_assert_str_eq(error.hint, "cast(%1, to = f32) makes them one");
+    cr_assert_not(rule_infer(OP_add, (const TensorType[]){in[1], in[0]}, 2, NULL, &rule, &error));
+    cr_assert_str_eq(error.hint, "cast(%0, to = f32) makes them one", "integers become reals");
     in[0] = in[1];
     cr_assert(rule_infer(OP_add, in, 2, NULL, &rule, &error));
     cr_assert_eq(rule.result[0].dtype, I32);
     cr_assert_not(rule_infer(OP_div, in, 2, NULL, &rule, &error));
     cr_assert_str_eq(error.text, "%0 is i32, div takes f32 or f64");
+    cr_assert_str_eq(error.hint, "cast(%0, to = f32)");
 }
 
 Test(rule, operands_and_required_attributes_are_counted) {
