@@ -83,6 +83,7 @@ static bool lift(Lower *lower, Operand *operand, DType dtype) {
     Span span = lower_span(lower, operand->expr->loc);
     int constant = graph_constant(lower->graph, (TensorType){.dtype = dtype}, NULL, operand->number.f, NULL, span);
     operand->value = replicate(lower, constant, NULL, span);
+    if (operand->number.power != 0) vec_push(lower->arena, &lower->batch_numbers, (BatchNumber){operand->value, operand->number.power});
     return true;
 }
 

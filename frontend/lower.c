@@ -41,6 +41,7 @@ static bool head_entry_lower(Lower *lower, const Entry *entry) {
         *symbol = failed;
         return false;
     }
+    if (lower->batch && strcmp(entry->name, lower->batch) == 0) number.power = 1;
     symbol->kind = SYMBOL_NUMBER;
     symbol->number = number;
     if (!number.real && number.i > 0) vec_push(lower->arena, &lower->graph->dims, (Dim){.name = entry->name, .size = number.i});
@@ -403,6 +404,7 @@ static bool file_lower(Lower *lower, const Block *first) {
     ok &= cells_define(lower, first);
     ok &= globals_lower(lower, first);
     if (lower->eval) ok &= block_lower(lower, blocks[BLOCK_EVAL], eval_numbers);
+    lower->batch = rows_number(net);
     ok &= block_lower(lower, net, head_lower);
     /* Its mode decides what the net's types are: after an error in it nothing that is said of them can be relied on. */
     if (!block_lower(lower, blocks[BLOCK_PARALLEL], parallel_lower)) return false;

@@ -23,7 +23,13 @@ typedef struct Number {
     bool real;
     int64_t i; /* not real */
     double f;  /* the value, in either case */
+    int power; /* of the rows of a batch, as a factor of it: batch * 12 has 1, 1.0 / batch has -1. An eval tells by it what belongs to a batch, not to a row */
 } Number;
+
+/* A constant of the graph that was a number with such a factor. */
+typedef struct BatchNumber {
+    int value, power;
+} BatchNumber;
 
 typedef enum {
     SYMBOL_AHEAD,  /* some statement below defines it */
@@ -79,8 +85,9 @@ typedef struct PathHint {
 /* The call of a cell that is being lowered. */
 typedef struct Frame {
     const Block *cell;
-    Span call;
+    Span span;          /* of the call */
     const char *path;   /* of the call */
+    const Call *call;   /* the same, for diagnostics that come after the frame has gone */
     const Given *given; /* its strategy, NULL: none */
     bool given_used;
     bool returned;
@@ -137,6 +144,8 @@ typedef struct Lower {
     Span loss_span;    /* line 0: no loss yet */
     bool eval;         /* the net is lowered for its eval block */
     VEC(EvalNumber) eval_numbers;
+    const char *batch;          /* the number of the net's head that is the rows of a batch: what the first input has first; NULL: none */
+    VEC(BatchNumber) batch_numbers;
     const Expr *predict; /* what the eval block calls the prediction, or NULL */
     Span accuracy;       /* where it asks for it; line 0: it does not */
 } Lower;
@@ -335,6 +344,8 @@ bool indices_check(Lower *lower);
 
 /* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. loc: the setting's, for it. */
 bool rows_weigh(Lower *lower, Loc loc);
+/* The name of the net's number that says how many rows a batch has, NULL: none does. */
+const char *rows_number(const Block *net);
 bool rows_has(const Graph *graph, int value); /* whether its first dimension is the batch */
 /* Makes of the net's loss the sum of its rows' losses, and the reports of an eval. prediction: a value, -1: the first operand of the loss. False after a
  * diagnostic. */

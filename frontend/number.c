@@ -66,7 +66,9 @@ static bool eval_size(Lower *lower, const Expr *call, bool ndim, Number *number)
         return false;
     }
     if (!integer_eval(lower, call->items->next, "an axis", -n, n - 1, &axis)) return false;
-    *number = integer(type->shape.dim[first + (axis < 0 ? axis + n : axis)]);
+    axis += first + (axis < 0 ? n : 0);
+    *number = integer(type->shape.dim[axis]);
+    number->power = axis == first && rows_has(lower->graph, operand.value);
     return true;
 }
 
@@ -167,7 +169,7 @@ bool number_negate(Lower *lower, const Expr *expr, Number *number) {
     else if (number->i == INT64_MIN)
         return overflow(lower, expr);
     else
-        *number = integer(-number->i);
+        *number = (Number){.i = -number->i, .f = -(double)number->i, .power = number->power};
     return true;
 }
 
@@ -242,7 +244,7 @@ static bool compare(char op, Number left, Number right, bool *holds) {
     }
 }
 
-bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, Number *number) {
+static bool combine(Lower *lower, const Expr *expr, Number left, Number right, Number *number) {
     bool holds;
     if (compare(expr->op, left, right, &holds)) {
         *number = integer(holds);
@@ -268,6 +270,13 @@ bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, N
     }
     if (!combine_checked(expr->op, a, b, &result)) return overflow(lower, expr);
     *number = integer(result);
+    return true;
+}
+
+bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, Number *number) {
+    if (!combine(lower, expr, left, right, number)) return false;
+    if (expr->op == '*') number->power = left.power + right.power;
+    if (expr->op == '/') number->power = left.power - right.power;
     return true;
 }
 

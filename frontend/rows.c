@@ -2,6 +2,7 @@
  * of the rows' losses times their weights: 0 for rows that fill up; for the others 1, or with `last = short` what makes it the mean over them. */
 #include "frontend/lower.h"
 
+#include <math.h>
 #include <string.h>
 
 static int emit(Graph *graph, OpCode op, int a, int b, const char *name, Span span) {
@@ -21,6 +22,15 @@ static int weights(Lower *lower, const TensorType *type, Span span) {
     for (int d = 0; d < attr[0].n; d++)
         attr[0].ints[d] = d == 0 ? type->shape.dim[first] : 1;
     return graph_emit(graph, OP_reshape, &value, 1, attr, "row_weight.rows", span);
+}
+
+const char *rows_number(const Block *net) {
+    for (const Statement *statement = net->statements; statement; statement = statement->next) {
+        if (statement->kind != STATEMENT_INPUT || !statement->type || !statement->type->dims) continue;
+        const Expr *rows = statement->type->dims->items;
+        return rows && rows->kind == EXPR_NAME ? rows->text : NULL;
+    }
+    return NULL;
 }
 
 /* Rows of a batch: dimension 0 of the first input that has data. */
@@ -113,6 +123,25 @@ static void answers(RowLoss *loss, const Node *node) {
     loss->label = node->op == OP_cross_entropy ? node->in[1] : -1;
 }
 
+/* The number by which a batch's rows are in a value that no data goes into: sum(..) / batch is divided by them. */
+static int batch_power(const RowLoss *loss, int value) {
+    for (int i = 0; i < loss->lower->batch_numbers.n; i++)
+        if (loss->lower->batch_numbers.at[i].value == value) return loss->lower->batch_numbers.at[i].power;
+    return 0;
+}
+
+/* A term times or divided by a number: of a row alone, whose batch is 1. row: the term of the row, times or divided by that number. */
+static int scale_to_row(RowLoss *loss, const Node *node, int row) {
+    Graph *graph = loss->lower->graph;
+    int power = 0;
+    for (int i = 0; i < node->nin; i++)
+        power += !loss->depends[node->in[i]] ? (node->op == OP_div ? 1 : -1) * batch_power(loss, node->in[i]) : 0;
+    if (power == 0) return row;
+    const DType dtype = graph->values.at[row].type.dtype;
+    int scale = graph_constant(graph, (TensorType){.dtype = dtype}, NULL, pow((double)batch_rows(graph), power), "loss.batch", node->span);
+    return emit(graph, OP_mul, row, replicate(loss->lower, scale, NULL, node->span), "loss.row", node->span);
+}
+
 static int rows_of(RowLoss *loss, int value, int depth) {
     Graph *graph = loss->lower->graph;
     Node node = graph->nodes.at[graph->values.at[value].node];
@@ -142,7 +171,8 @@ static int rows_of(RowLoss *loss, int value, int depth) {
     int in[2] = {-1, -1};
     for (int i = 0; i < node.nin; i++)
         if ((in[i] = rows_of(loss, node.in[i], depth + 1)) < 0) return -1;
-    return graph_emit(graph, node.op, in, node.nin, NULL, "loss.row", node.span);
+    int row = graph_emit(graph, node.op, in, node.nin, NULL, "loss.row", node.span);
+    return node.op == OP_mul || node.op == OP_div ? scale_to_row(loss, &node, row) : row;
 }
 
 static void report(Lower *lower, const char *name, int value, bool whole) {

@@ -132,6 +132,17 @@ class Evaluation(harness.Case):
         loss = float(EVAL.findall(self.prun("--ranks", 4, plan, "--save", "w.safetensors").out)[-1][2])
         self.assertAlmostEqual(loss, self.expected(tensors(self.read("w.safetensors")), sum), delta=2e-6 * loss)
 
+    def test_sums_over_a_batch_divided_by_its_rows_are_means(self):
+        """Whatever the batch of the eval is: it is that of a row alone."""
+        total = "sum((y - label) * (y - label))"
+        for loss, mode, of in (("mse(y, label, reduction = sum) / batch", "", sum), ("1.0 / size(x, 0) * %s" % total, "", sum),
+                               ("%s / (batch * out_dim) + 0.0 * sum(w)" % total, "", lambda squares: sum(squares) / 4), ("-(-0.5 * %s) / batch * 2" % total, "", sum),
+                               ("%s / batch" % total, "mode = data_parallel;", sum), ("%s / 37" % total, "", lambda squares: sum(squares) / 37)):
+            for batch in 5, 16, 37:
+                plan = self.plan(3, loss=loss, batch=batch, mode=mode or "mode = auto;", edit=lambda text: text.replace("lr = 0.1", "lr = 0.001"), more=("-D", "batch=8"))
+                found = float(EVAL.findall(self.prun("--ranks", 3, plan, "--save", "w.safetensors").out)[-1][2])
+                self.assertAlmostEqual(found, self.expected(tensors(self.read("w.safetensors")), of), delta=2e-6 * found, msg="%s, %d rows" % (loss, batch))
+
     def test_terms_of_a_loss_are_told_apart_by_rows(self):
         plan = self.plan(4, loss="mse(y, label) + 0.5 * mean(a) + sum(w) * 0.001")
         loss = float(EVAL.findall(self.prun("--ranks", 4, plan, "--save", "w.safetensors").out)[-1][2])
