@@ -114,6 +114,7 @@ static int usage(const char *format, const char *word) {
 
 int check_command(int argc, char **argv) {
     CheckOptions options = {.proof = {.budget_s = PROOF_BUDGET_S}};
+    bool has_budget = false;
     for (int i = 1; i < argc; i++) {
         const char *value;
         if (strcmp(argv[i], "--update") == 0) {
@@ -126,6 +127,7 @@ int check_command(int argc, char **argv) {
         } else if (strncmp(argv[i], "--prove=", 8) == 0) {
             if (!read_proof_level(argv[i] + 8, &options.proof)) return usage("pcc check: --prove takes full or compositional, not '%s'\n", argv[i] + 8);
         } else if (option_value("--proof-budget", argc, argv, &i, &value)) {
+            has_budget = true;
             if (!read_proof_budget(value, &options.proof)) return usage("pcc check: --proof-budget takes a time such as 0.2s or 500ms, not '%s'\n", value);
         } else if (argv[i][0] == '-') {
             return usage("pcc check: unknown option '%s'\n", argv[i]);
@@ -135,6 +137,8 @@ int check_command(int argc, char **argv) {
             options.path = argv[i];
         }
     }
+    if (has_budget && (options.proof.full || options.proof.compositional))
+        return usage("pcc check: --prove=%s leaves nothing to decide: leave out --proof-budget\n", options.proof.full ? "full" : "compositional");
     if (options.path == NULL) {
         help(stderr);
         return EXIT_USAGE;

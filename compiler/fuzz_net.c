@@ -207,7 +207,7 @@ void fuzz_flags(Text *text, const FuzzNet *net) {
     static const char *const policy[] = {[REDISTRIBUTE_AUTO] = "",
                                          [REDISTRIBUTE_BOUND] = " --redistribution=bound",
                                          [REDISTRIBUTE_CANONICAL] = " --redistribution=canonical"};
-    text_printf(text, "--ranks %d -O%d%s%s", net->nranks, net->optimize, policy[net->redistribution],
+    text_printf(text, "--ranks %d -O%d%s%s", net->nranks, net->optimize, net->optimize == 2 ? policy[net->redistribution] : "",
                 net->whole_updates ? " --whole-updates" : "");
     if (net->machine) text_printf(text, " --machine %s", net->machine);
     if (net->mode == MODE_DATA_PARALLEL) text_printf(text, " --replicas %d", net->replicas);

@@ -133,6 +133,7 @@ static void list_ops(void) {
 
 typedef struct CommandLine {
     Arena *arena;
+    bool given[NOPTIONS];
     Options options;
     VEC(const char *) define_name;
     VEC(int64_t) define_value;
@@ -346,7 +347,27 @@ static bool read_option(CommandLine *line, int argc, char **argv, int *i) {
         if (*i + 1 >= argc) return usage_error("%s takes an argument: %s", specs[id].name, specs[id].shown);
         value = argv[++*i];
     }
+    line->given[id] = true;
     return take(line, (OptionId)id, value);
+}
+
+/* Two options of which one has no meaning with the other: a mistake, not one that is passed over. */
+static bool check_options(const CommandLine *line) {
+    const Options *options = &line->options;
+    const bool *given = line->given;
+    const OptionId proof = given[OPT_PROVE] ? OPT_PROVE : OPT_PROOF_BUDGET;
+    if (given[OPT_NO_PROOF] && given[proof]) return usage_error("--no-proof proves nothing: leave out %s", specs[proof].name);
+    if (given[OPT_PROOF_BUDGET] && (options->proof.full || options->proof.compositional))
+        return usage_error("--prove=%s leaves nothing to decide: leave out --proof-budget", options->proof.full ? "full" : "compositional");
+    if (given[OPT_REDISTRIBUTION] && options->optimize < 2)
+        return usage_error("-O%d replans no conversion: leave out --redistribution", options->optimize);
+    if (options->stats_json && options->nexplain > 0) return usage_error("--stats=json prints one JSON object: leave out --explain");
+    if (given[OPT_SEARCH] && options->overrides.mode != NULL && strcmp(options->overrides.mode, "auto") != 0)
+        return usage_error("--mode %s searches for no strategies: leave out --search", options->overrides.mode);
+    for (int r = 0; options->ndump_ranks > 0 && r < line->ranks.n; r++)
+        if (line->ranks.at[r] >= options->overrides.nranks)
+            return usage_error("--dump-ranks: there is no rank %d of %d", line->ranks.at[r], options->overrides.nranks);
+    return true;
 }
 
 static bool read_command_line(CommandLine *line, int argc, char **argv) {
@@ -377,11 +398,7 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
     options->overrides.define_name = line->define_name.at;
     options->overrides.define_value = line->define_value.at;
     options->overrides.define_real = line->define_real.at;
-    if (options->stats_json && options->nexplain > 0) return usage_error("--stats=json prints one JSON object: leave out --explain");
-    for (int r = 0; options->ndump_ranks > 0 && r < line->ranks.n; r++)
-        if (line->ranks.at[r] >= options->overrides.nranks)
-            return usage_error("--dump-ranks: there is no rank %d of %d", line->ranks.at[r], options->overrides.nranks);
-    return true;
+    return check_options(line);
 }
 
 /* name without directory and, if it has it, without ending; then suffix. */

@@ -66,12 +66,14 @@ static bool no_checkpoint(const TensorFile *file, const char *key, Error *error)
     return error_set(error, EXIT_ENVIRONMENT, "%s: no checkpoint: it does not say where training stood (%s); --load takes its parameters", file->path, key);
 }
 
+static const int64_t most_number = INT64_C(1) << 53; /* of any number in a header: what is counted on from it does not overflow */
+
 static bool read_number(const TensorFile *file, const char *key, int64_t least, int64_t *value, Error *error) {
     const char *text = tensors_metadata(file, key);
     char *end = NULL;
     errno = 0;
     if (text) *value = strtoll(text, &end, 10);
-    return (text && end != text && *end == '\0' && errno == 0 && *value >= least) || no_checkpoint(file, key, error);
+    return (text && end != text && *end == '\0' && errno == 0 && *value >= least && *value <= most_number) || no_checkpoint(file, key, error);
 }
 
 static bool read_order(const TensorFile *file, DataOrder *order, Error *error) {
@@ -92,8 +94,8 @@ static bool read_order(const TensorFile *file, DataOrder *order, Error *error) {
 
 bool index_read(const TensorFile *file, Position *position, DataOrder *order, Error *error) {
     int64_t rows;
-    bool ok = read_number(file, "pcc.epoch", 1, &position->epoch, error) && read_number(file, "pcc.step", 0, &position->step, error) &&
-              read_number(file, "pcc.global_step", 0, &position->global_step, error) && read_number(file, "pcc.epoch_steps", 1, &order->steps, error) &&
+    bool ok = read_number(file, "pcc.epoch", 1, &position->epoch, error) && read_number(file, "pcc.step", 1, &position->step, error) &&
+              read_number(file, "pcc.global_step", 1, &position->global_step, error) && read_number(file, "pcc.epoch_steps", 1, &order->steps, error) &&
               read_number(file, "pcc.step_rows", 1, &order->step_rows, error) && read_order(file, order, error);
     if (!ok) return false;
     bool fits = position->step <= order->steps && mul_checked(order->steps, order->step_rows, &rows) && mul_checked(rows, position->epoch, &rows);
@@ -146,12 +148,16 @@ static bool convert_endless(Position *position, const DataOrder *then, const Dat
     int64_t rows = ((position->epoch - 1) * then->steps + position->step) * then->step_rows, steps = rows / now->step_rows;
     if (strcmp(then->words, now->words) != 0) return other_rows(then, now, path, "", error);
     if (rows % now->step_rows != 0) return between_steps(rows, "all", then, now, path, "", error);
-    position->epoch = steps == 0 ? 1 : (steps - 1) / now->steps + 1;
+    position->epoch = (steps - 1) / now->steps + 1;
     position->step = steps - (position->epoch - 1) * now->steps;
     return true;
 }
 
 bool position_convert(Position *position, const DataOrder *then, const DataOrder *now, const char *path, Error *error) {
+    int64_t rows;
+    if (!mul_checked(position->epoch, now->steps, &rows) || !mul_checked(rows, now->step_rows, &rows))
+        return error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %" PRId64 ", which is too far for epochs of %" PRId64 " steps; %s", path, position->epoch,
+                         now->steps, load_hint);
     if (then->flow != now->flow && position->step != then->steps) return other_rows(then, now, path, "", error);
     switch (now->steps > 0 && then->flow == now->flow ? now->flow : FLOW_SAME) {
     case FLOW_SAME:

@@ -1,5 +1,7 @@
 /* prun: the command line. */
+#include <assert.h>
 #include <getopt.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,11 +81,76 @@ static bool read_count(const char *text, int *count) {
     return true;
 }
 
+/* A mistake on the command line: said once, by the first of the processes that a launcher has started with it. */
+static int usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
+static int usage_error(const char *format, ...) {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank) rank = getenv("PMIX_RANK");
+    if (!rank) rank = getenv("PMI_RANK");
+    if (rank && strcmp(rank, "0") != 0) return EXIT_USAGE;
+    va_list args;
+    va_start(args, format);
+    fputs("prun: ", stderr);
+    vfprintf(stderr, format, args);
+    fputs("\n", stderr);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
 /* Whether word is one of two or three; says so otherwise. */
 static bool one_of(const char *option, const char *word, const char *first, const char *second, const char *third) {
     if (strcmp(word, first) == 0 || strcmp(word, second) == 0 || (third && strcmp(word, third) == 0)) return true;
-    fprintf(stderr, "prun: %s is %s%s%s%s%s, not '%s'\n", option, first, third ? ", " : " or ", second, third ? " or " : "", third ? third : "", word);
+    usage_error("%s is %s%s%s%s%s, not '%s'", option, first, third ? ", " : " or ", second, third ? " or " : "", third ? third : "", word);
     return false;
+}
+
+/* ---------------------------------------------------------------- options that say opposite things */
+
+enum { NOPTIONS = OPTION_VERSION - OPTION_RANKS + 1 };
+#define OPTION_BIT(name) (UINT32_C(1) << (OPTION_##name - OPTION_RANKS))
+static_assert(NOPTIONS < 32, "a bit for each");
+
+static const char *option_name(int bit) {
+    int i = 0;
+    while (long_options[i].val != OPTION_RANKS + bit)
+        i++;
+    return long_options[i].name;
+}
+
+/* With the first option any of the others has no meaning: a mistake, not one that is passed over. */
+static const struct Contradiction {
+    uint32_t with, out;
+    const char *because;
+} contradictions[] = {
+    {OPTION_BIT(DEVICES), ~OPTION_BIT(DEVICES), "lists GPUs and runs nothing"},
+    {OPTION_BIT(CALIBRATE), ~(OPTION_BIT(CALIBRATE) | OPTION_BIT(RANKS)), "measures the machine and runs no plan"},
+    {OPTION_BIT(EVAL) | OPTION_BIT(PREDICT),
+     OPTION_BIT(VERIFY) | OPTION_BIT(SAVE) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(PRINT) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS), "trains nothing"},
+    {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
+};
+
+static bool check_options(uint32_t given, const RunOptions *options) {
+    for (size_t i = 0; i < sizeof contradictions / sizeof *contradictions; i++) {
+        const struct Contradiction *rule = &contradictions[i];
+        for (int a = 0; a < NOPTIONS; a++)
+            for (int b = 0; b < NOPTIONS; b++)
+                if ((rule->with & given) >> a & 1 && (rule->out & given) >> b & 1) {
+                    usage_error("--%s %s: leave out --%s", option_name(a), rule->because, option_name(b));
+                    return false;
+                }
+    }
+    bool latest = options->resume && strcmp(options->resume, "latest") == 0;
+    if (options->checkpoint && (options->eval || options->predict) && !latest) {
+        usage_error("--%s saves no checkpoint: leave out --checkpoint-dir, or add --resume latest", options->eval ? "eval" : "predict");
+        return false;
+    }
+    const uint32_t gpu = given & (OPTION_BIT(COMM) | OPTION_BIT(TF32) | OPTION_BIT(NO_GRAPH) | OPTION_BIT(SYNC));
+    for (int b = 0; options->device && strcmp(options->device, "cpu") == 0 && b < NOPTIONS; b++)
+        if (gpu >> b & 1) {
+            usage_error("--device cpu uses no GPU: leave out --%s", option_name(b));
+            return false;
+        }
+    return true;
 }
 
 /* --devices. */
@@ -102,19 +169,16 @@ int main(int argc, char **argv) {
     RunOptions options = {0};
     const char **prints = calloc((size_t)argc, sizeof *prints);
     if (!prints) return EXIT_ENVIRONMENT;
-    bool calibrates = false;
+    uint32_t given = 0; /* OPTION_BIT of each */
     const char *machine = NULL; /* --calibrate's FILE, behind '=' or as a word of its own */
     int code = -1;
     for (int option; code < 0 && (option = getopt_long(argc, argv, "hv", long_options, NULL)) != -1;) {
+        if (option >= OPTION_RANKS && option <= OPTION_VERSION) given |= UINT32_C(1) << (option - OPTION_RANKS);
         switch (option) {
         case OPTION_RANKS:
-            if (!read_count(optarg, &options.nranks)) {
-                fprintf(stderr, "prun: --ranks takes a number from 1 to %d, not '%s'\n", MAX_RANKS, optarg);
-                code = EXIT_USAGE;
-            }
+            if (!read_count(optarg, &options.nranks)) code = usage_error("--ranks takes a number from 1 to %d, not '%s'", MAX_RANKS, optarg);
             break;
         case OPTION_CALIBRATE:
-            calibrates = true;
             machine = optarg;
             break;
         case OPTION_VERIFY:
@@ -173,8 +237,7 @@ int main(int argc, char **argv) {
         case OPTION_SYNC:
             options.wait = true;
             break;
-        case OPTION_DEVICES:
-            code = list_devices();
+        case OPTION_DEVICES: /* below */
             break;
         case 'v':
             options.verbose = true;
@@ -190,30 +253,15 @@ int main(int argc, char **argv) {
             code = EXIT_USAGE;
         }
     }
-    if (code < 0 && calibrates) {
+    if (code < 0 && !check_options(given, &options)) code = EXIT_USAGE;
+    if (code < 0 && given & OPTION_BIT(DEVICES)) code = optind < argc ? usage_error("--devices takes no plan, '%s' is too much", argv[optind]) : list_devices();
+    if (code < 0 && given & OPTION_BIT(CALIBRATE)) {
         if (machine == NULL && optind < argc) machine = argv[optind++];
-        if (optind < argc) {
-            fprintf(stderr, "prun: --calibrate takes one file and no plan, '%s' is too much\n", argv[optind]);
-            code = EXIT_USAGE;
-        } else {
-            code = calibrate(machine ? machine : "calibrated.machine", options.nranks, &argc, &argv);
-        }
+        code = optind < argc ? usage_error("--calibrate takes one file and no plan, '%s' is too much", argv[optind])
+                             : calibrate(machine ? machine : "calibrated.machine", options.nranks, &argc, &argv);
     }
-    if (code < 0 && optind != argc - 1) {
-        if (optind == argc)
-            fputs("prun: which plan? try 'prun --help'\n", stderr);
-        else
-            fprintf(stderr, "prun: one plan at a time, '%s' is the second\n", argv[optind + 1]);
-        code = EXIT_USAGE;
-    }
-    if (code < 0 && options.load && options.resume) {
-        fputs("prun: --load and --resume each say what parameters begin with: leave out one\n", stderr);
-        code = EXIT_USAGE;
-    }
-    if (code < 0 && (options.eval || options.predict) && (options.verify || options.save)) {
-        fprintf(stderr, "prun: --%s belongs to a training: leave out --%s\n", options.verify ? "verify" : "save", options.eval ? "eval" : "predict");
-        code = EXIT_USAGE;
-    }
+    if (code < 0 && optind == argc) code = usage_error("which plan? try 'prun --help'");
+    if (code < 0 && optind < argc - 1) code = usage_error("one plan at a time, '%s' is the second", argv[optind + 1]);
     if (code < 0) {
         options.plan = argv[optind];
         options.prints = prints;

@@ -91,6 +91,12 @@ expect 0 "not proved" net.dsl --ranks 8 --no-proof -o unproved.plan
 grep -q '^certificate "compositional: ' net.plan || { echo "net.plan says nothing of its proof" >&2; failed=1; }
 ! grep -q '^certificate' unproved.plan || { echo "unproved.plan says that it is proved" >&2; failed=1; }
 expect 2 "--prove takes full or compositional, not 'all'" net.dsl --prove=all
+expect 2 "--no-proof proves nothing: leave out --prove" net.dsl --no-proof --prove=full
+expect 2 "--no-proof proves nothing: leave out --proof-budget" net.dsl --proof-budget 1s --no-proof
+expect 2 "--prove=full leaves nothing to decide: leave out --proof-budget" net.dsl --prove=full --proof-budget 1s
+expect 2 "-O1 replans no conversion: leave out --redistribution" net.dsl --redistribution=bound -O1
+expect 2 "--mode semi_auto searches for no strategies: leave out --search" net.dsl --search sharding_propagation --mode semi_auto
+expect 2 "--stats=json prints one JSON object: leave out --explain" net.dsl --stats=json --explain h
 expect 2 "--proof-budget takes a time such as 0.2s or 500ms, not '3m'" net.dsl --proof-budget 3m
 expect 0 "8 ranks" net.dsl --ranks 8 --prove=compositional -o steps.plan
 grep -q 'not run: numeric' steps.plan || { echo "steps.plan does not say what was left out" >&2; failed=1; }
@@ -100,6 +106,7 @@ expect 0 "whole plan (8 ranks)" check patterns.plan
 expect 0 "left out: whole plan" check --proof-budget=0 patterns.plan
 expect 0 "sends 2524 bytes a step, as it says" check --prove=compositional patterns.plan
 expect 2 "takes a time" check --proof-budget x patterns.plan
+expect 2 "--prove=compositional leaves nothing to decide: leave out --proof-budget" check --prove=compositional --proof-budget 1s patterns.plan
 sed 's/ sent=[0-9]*/ sent=5/' patterns.plan > edited.plan
 expect 1 "it says sent=5, its communications send 2524 bytes" check --update edited.plan
 expect 0 "reduce_scatter     2" net.dsl --ranks 8 --stats

@@ -56,6 +56,21 @@ class Commands(Case):
                 result = run([*program, option, "--frobnicate"], cwd=self.folder)
                 self.assertNotRegex(result.err, r"(unknown|unrecognized|invalid) (option|argument).*%s'" % re.escape(option.lstrip("-")), str(result))
 
+    def test_options_that_say_opposite_things_are_refused_with_one_line(self):
+        train = ("--verify=one.plan", "--save=w", "--check-replicas", "--print=w", "--log-dir=logs", "--all-ranks")
+        pairs = [("--calibrate", other) for other in ("--eval", "--load=w", "--resume=latest", "--checkpoint-dir=d", "--metrics=m", "--predict=p", "--device=cpu", *train)]
+        pairs += [(mode, other) for mode in ("--eval", "--predict=p") for other in train]
+        pairs += [("--devices", other) for other in ("--ranks=2", "--eval", "--calibrate", "--verify=one.plan")]
+        pairs += [("--device=cpu", other) for other in ("--comm=host", "--tf32", "--no-graph", "--sync")]
+        pairs += [("--load=w", "--resume=latest"), ("--eval", "--checkpoint-dir=d")]
+        for pair in pairs:
+            for words in (pair, pair[::-1]):
+                result = run([harness.prun, *words, *([] if "--calibrate" in words or "--devices" in words else ["net.plan"])], cwd=self.folder)
+                self.assertFails(result, 2, "^prun: --[a-z]+( cpu)? .*: leave out --[a-z0-9-]+(, or add --resume latest)?\n$")
+        if harness.mpirun is not None:
+            result = run([harness.mpirun, "-n", 3, harness.prun, "--eval", "--save=w", "net.plan"], cwd=self.folder)
+            self.assertEqual((result.code, result.err.count("prun: --eval trains nothing: leave out --save")), (2, 1), str(result))
+
     def test_list_ops_shows_every_operator_with_its_operands(self):
         text = self.ok(run([harness.pcc, "--list-ops"])).out
         for name in "matmul add sub mul div neg relu tanh exp log sqrt sum mean transpose reshape mse".split():

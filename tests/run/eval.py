@@ -157,7 +157,7 @@ class Evaluation(harness.Case):
             more = ("-D", "batch=8", *more)
             plan = self.plan(ranks, mode="mode = data_parallel;", batch=5, more=more)
             done = self.prun("--ranks", ranks, plan, "--save", "w.safetensors", "--predict", "y.npy", code=2)
-            self.assertIn("leave out --predict", done.err)
+            self.assertIn("--predict trains nothing: leave out --save", done.err)
             loss, rows = [(float(m[2]), m[4]) for m in EVAL.findall(self.prun("--ranks", ranks, plan, "--save", "w.safetensors").out)][-1]
             weights = tensors(self.read("w.safetensors"))
             self.assertEqual(rows, "37")
