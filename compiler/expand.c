@@ -1,21 +1,21 @@
-/* expand: operators along rows that their strategy splits (softmax, log_softmax, their gradients) become operators of which each can be split so.
+/* expand: operators along rows that their strategy splits (softmax, log_softmax, their gradients) become operators of which each can be
+ * split so.
  *
- * Before: every forward operator has its strategy (propagate). After: c->chosen is the graph before this pass, with the operators that strategies were
- * chosen for. In c->graph no strategy splits a factor that has reductions: where one did, the nodes of Op.expand_split stand for the operator, with the
- * same strategy each as far as it has the dimensions; the last one has its name, its hint and what gradients reuse. The values of all other nodes are
- * the same. Where there is nothing to expand, the graph stays as it is. */
+ * Before: every forward operator has its strategy (propagate). After: c->chosen is the graph before this pass, with the operators that
+ * strategies were chosen for. In c->graph no strategy splits a factor that has reductions: where one did, the nodes of Op.expand_split
+ * stand for the operator, with the same strategy each as far as it has the dimensions; the last one has its name, its hint and what
+ * gradients reuse. The values of all other nodes are the same. Where there is nothing to expand, the graph stays as it is. */
 #include <assert.h>
 #include <string.h>
 
 #include "compiler/compiler.h"
 
 typedef struct Expansion {
-    Compilation *c;
-    Graph *graph;        /* being built */
+    Graph *graph; /* being built */
     const Graph *old;
-    int *value, *node;   /* old id -> new id; of an expanded node the last one */
-    int *first;          /* per old node: the first of the nodes that stand for it */
-    VEC(int) chosen;     /* per new node: the old one */
+    int *value, *node; /* old id -> new id; of an expanded node the last one */
+    int *first;        /* per old node: the first of the nodes that stand for it */
+    VEC(int) chosen;   /* per new node: the old one */
 } Expansion;
 
 static bool splits_rows(const Rule *rule, const Strategy *strategy) {
@@ -108,7 +108,7 @@ static void expand_node(Expansion *e, int id, Node node) {
 
 static void expand_graph(Compilation *c) {
     Graph *g = &c->graph;
-    Expansion e = {.c = c, .graph = g, .old = &c->chosen};
+    Expansion e = {.graph = g, .old = &c->chosen};
     e.value = arena_alloc(g->arena, sizeof *e.value * (size_t)(g->values.n + 1));
     e.node = arena_alloc(g->arena, sizeof *e.node * (size_t)(g->nodes.n + 1));
     e.first = arena_alloc(g->arena, sizeof *e.first * (size_t)(g->nodes.n + 1));

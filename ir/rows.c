@@ -1,6 +1,6 @@
-/* Expansions of operators along rows for where a strategy splits the rows. What stands for softmax is what stands for cross_entropy: nothing but numbers
- * a row crosses ranks, each row's maximum and the sum of its exponentials. The largest element is taken off so that no exponential overflows; the
- * derivative along it is zero whatever it is. */
+/* Expansions of operators along rows for where a strategy splits the rows. What stands for softmax is what stands for cross_entropy:
+ * nothing but numbers a row crosses ranks, each row's maximum and the sum of its exponentials. The largest element is taken off so that no
+ * exponential overflows; the derivative along it is zero whatever it is. */
 #include "ir/rules.h"
 
 #include <assert.h>
@@ -43,7 +43,8 @@ int split_log_softmax(Graph *graph, const Node *node) {
 
 /* ---- gradients: their origin is the last node of the forward expansion */
 
-static int emit_gradient(Graph *graph, const Node *node, OpCode op, int a, int a_part, int b, int b_part, int out_part, const Attr *attr, const char *what) {
+static int emit_gradient(Graph *graph, const Node *node, OpCode op, int a, int a_part, int b, int b_part, int out_part, const Attr *attr,
+                         const char *what) {
     return graph_emit_gradient(graph, node->origin, op, (int[]){a, b}, (int[]){a_part, b_part}, b < 0 ? 1 : 2, out_part, attr,
                                arena_printf(graph->arena, "%s.%s", node->name, what));
 }

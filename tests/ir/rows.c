@@ -1,5 +1,5 @@
-/* What stands for operators whose rows are split: which nodes, on which operands, with whose factors. That they compute the same is shown over the field
- * (tests/proof/graphs.c) and by running them (tests/ops). */
+/* What stands for operators whose rows are split: which nodes, on which operands, with whose factors. That they compute the same is shown
+ * over the field (tests/proof/graphs.c) and by running them (tests/ops). */
 #include "ir/rules.h"
 
 #include <criterion/criterion.h>
@@ -87,7 +87,8 @@ Test(rows, gradients_reduce_once_and_have_the_factors_of_the_last_node) {
             const Shape *shape = &graph.values.at[node->in[0]].type.shape;
             cr_expect_eq(node->origin, last);
             for (int d = 0; d < 3; d++)
-                if (node->rule->in[0][d] >= 0 && shape->dim[d] > 1) cr_expect_eq(node->origin_factor[node->rule->in[0][d]], origin->rule->out[0][d], "node %d, dimension %d", n, d);
+                if (node->rule->in[0][d] >= 0 && shape->dim[d] > 1)
+                    cr_expect_eq(node->origin_factor[node->rule->in[0][d]], origin->rule->out[0][d], "node %d, dimension %d", n, d);
         }
     }
 }
