@@ -13,3 +13,8 @@ static inline unsigned blocks_for(int64_t n, int each) {
 __device__ __forceinline__ int32_t saturate(int64_t value) {
     return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
 }
+
+/* n / d for n below 2^31. */
+__device__ __forceinline__ uint32_t divide(KernelDivisor by, uint32_t n) {
+    return (__umulhi(n, by.magic) + n) >> by.shift;
+}

@@ -9,3 +9,5 @@
 #endif
 
 #include "runtime/cuda/common.cuh"
+#include "runtime/cuda/pull.cuh"
+#include "runtime/cuda/matmul.cuh"
