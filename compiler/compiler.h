@@ -108,6 +108,7 @@ typedef struct Compilation {
     int64_t arena_bytes; /* memory: of a rank */
 
     struct Compilation *eval; /* parse: the program eval, NULL: there is none; eval: up to where train is */
+    bool *followed;           /* of the program eval, between prune and propagate: per node of chosen, its strategy is that of program train; else NULL */
 
     Plan plan;   /* emit */
     Text text;   /* emit, prove: the plan's bytes; on the heap */

@@ -18,7 +18,6 @@ Compilation *eval_create(const Compilation *c, Graph *graph) {
     Diags *diags = arena_alloc(c->arena, sizeof *diags);
     *options = *c->options;
     options->dump_directory = arena_printf(c->arena, "%s/eval", c->options->dump_directory ? c->options->dump_directory : "");
-    options->nexplain = 0;
     diags_init(diags, c->arena);
     for (int f = 0; f < c->diags->files.n; f++)
         vec_push(c->arena, &diags->files, c->diags->files.at[f]);
@@ -67,7 +66,7 @@ static bool follow(Graph *g, Node *node, const Node *theirs) {
     return true;
 }
 
-static void follow_train(const Compilation *c, Graph *g) {
+static void follow_train(const Compilation *c, Graph *g, bool *followed) {
     const Graph *train = &c->graph, *chosen = &c->chosen;
     int n = 0;
     const Node **sorted = arena_alloc(g->arena, sizeof *sorted * (size_t)(chosen->nforward + 1));
@@ -77,7 +76,7 @@ static void follow_train(const Compilation *c, Graph *g) {
     for (int id = 0; id < g->nodes.n; id++) {
         Node *node = &g->nodes.at[id];
         node->hint = NULL;
-        if (op_table[node->op].op_class != OP_CLASS_LEAF) follow(g, node, find_node(sorted, n, node->name));
+        if (op_table[node->op].op_class != OP_CLASS_LEAF) followed[id] = follow(g, node, find_node(sorted, n, node->name));
     }
     for (int i = 0; i < g->inputs.n; i++)
         g->inputs.at[i].hint = NULL;
@@ -94,7 +93,8 @@ static void follow_train(const Compilation *c, Graph *g) {
 }
 
 bool eval_prepare(Compilation *e, const Compilation *c) {
-    follow_train(c, &e->graph);
+    e->followed = arena_alloc(e->arena, (size_t)(e->graph.nodes.n + 1) * sizeof *e->followed);
+    follow_train(c, &e->graph, e->followed);
     return true;
 }
 

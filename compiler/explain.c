@@ -96,8 +96,9 @@ static void explain_chain(const Explain *e, int id) {
     for (int n = id; n >= 0; n = decision[n].from)
         vec_push(e->c->arena, &chain, n);
     const Node *first = &g->nodes.at[chain.at[chain.n - 1]];
-    text_printf(e->text, "  because      of the hint on %s%s, in %d step%s:\n", node_text(e, first), at_text(e, first->hint->span), chain.n - 1,
-                chain.n == 2 ? "" : "s");
+    bool is_hint = first->hint != NULL; /* else it follows program train */
+    text_printf(e->text, "  because      of %s %s%s, in %d step%s:\n", is_hint ? "the hint on" : "what program train does with", node_text(e, first),
+                is_hint ? at_text(e, first->hint->span) : "", chain.n - 1, chain.n == 2 ? "" : "s");
     for (int i = chain.n - 1, step = 0; i >= 0; i--, step++) {
         const Node *node = &g->nodes.at[chain.at[i]];
         if (chain.n > MAX_CHAIN_HEAD + MAX_CHAIN_TAIL && step == MAX_CHAIN_HEAD) {
@@ -108,7 +109,7 @@ static void explain_chain(const Explain *e, int id) {
             node = &g->nodes.at[chain.at[i]];
         }
         text_printf(e->text, "    %3d. %s  %s", step, node_text(e, node), strategy_text(e, g, node, node->strategy));
-        text_printf(e->text, step == 0 ? "  the user's\n" : "  %s\n", by_text[decision[chain.at[i]].by]);
+        text_printf(e->text, "  %s\n", step > 0 ? by_text[decision[chain.at[i]].by] : is_hint ? "the user's" : "as there");
     }
 }
 
@@ -140,6 +141,10 @@ static void explain_node(const Explain *e, int id) {
         return;
     }
     text_printf(text, "  strategy     %s  %s\n", what, strategy_text(e, g, node, node->strategy));
+    if (decision != NULL && e->c->followed != NULL && e->c->followed[id]) {
+        text_printf(text, "  because      it has this strategy in program train\n");
+        return;
+    }
     switch (node->from) {
     case STRATEGY_USER:
         text_printf(text, "  because      of its hint%s\n", at_text(e, node->hint->span));
@@ -404,6 +409,11 @@ static void explain_state(const Explain *e, int id) {
     const State *state = &e->g->states.at[id];
     text_printf(e->text, "%s: %s %s%s\n", state->name, state->trainable ? "parameter" : "state", type_text(e, &state->type), at_text(e, state->span));
     text_printf(e->text, "  stored as    %s\n", layout_text(e, state->layout, &state->type));
+    if (e->c->followed != NULL) { /* one state, two programs */
+        text_printf(e->text, "  because      program train stores it so\n");
+        explain_reads(e, OP_read, id);
+        return;
+    }
     if (state->hint != NULL)
         text_printf(e->text, "  because      of its hint%s\n", at_text(e, state->hint->span));
     else if (state->parameter != id)
@@ -453,7 +463,7 @@ static bool unknown(const Explain *e, const char *name, Error *error) {
     return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value, parameter or input", name);
 }
 
-bool explain(Text *text, Compilation *c, const char *name, Error *error) {
+static bool explain_program(Text *text, Compilation *c, const char *name, Error *error) {
     Explain e = {.text = text, .c = c, .g = &c->graph, .moves = stats_moves(c), .bounds = stats_bounds(c)};
     for (int s = 0; s < c->graph.states.n; s++)
         if (strcmp(c->graph.states.at[s].name, name) == 0) {
@@ -470,4 +480,16 @@ bool explain(Text *text, Compilation *c, const char *name, Error *error) {
     if (value < 0) return unknown(&e, name, error);
     explain_value(&e, value);
     return true;
+}
+
+bool explain(Text *text, Compilation *c, const char *name, Error *error) {
+    if (c->eval == NULL) return explain_program(text, c, name, error);
+    Text train = {0}, eval = {0};
+    Error other; /* what neither program has is said of the net as it is trained */
+    bool in_train = explain_program(&train, c, name, error), in_eval = explain_program(&eval, c->eval, name, &other);
+    if (in_train) text_printf(text, "program train\n%s", train.at);
+    if (in_eval) text_printf(text, "program eval\n%s", eval.at);
+    text_finish(&train);
+    text_finish(&eval);
+    return in_train || in_eval;
 }

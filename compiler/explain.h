@@ -2,7 +2,7 @@
 #pragma once
 #include "compiler/compiler.h"
 
-/* Appends why the value of this name has its layout, and what is converted at it; the compilation was one with Options.nexplain > 0. name: of a
+/* Appends why the value of this name has its layout, and what is converted at it, of each program that has it under its heading where there is more than one; the compilation was one with Options.nexplain > 0. name: of a
  * value, a parameter or another state, an input, or NAME.grad. False with *error (EXIT_USAGE), naming the nearest one,
  * when there is none. */
 bool explain(Text *text, Compilation *c, const char *name, Error *error);

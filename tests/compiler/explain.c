@@ -169,3 +169,27 @@ Test(name, layouts_are_written_in_axes_and_their_parts) {
     cr_expect_str_eq(layout_named(&arena, &graph, &layout, false), "(2, 4) [2@8 4@2]");
     arena_finish(&arena);
 }
+
+Test(explain, of_two_programs_each_is_told_under_its_name) {
+    const char *net = "net n(batch = 16) { input x : f32[batch, 8]; param w : f32[8, 8] = normal(1); param v : f32[8, 8] = normal(1);\n"
+                      "h = matmul(x, w) shard ((2, 1), (1, 2)); y = tanh(matmul(h, v)); loss sum(y * y); }\n"
+                      "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n"
+                      "eval { batch = 8; data = normal(seed = 2); steps = 2; metrics = loss; }\nparallel { mode = auto; }\n";
+    EXPECT(net, 4, "h", "program train", "h: f32[16, 8]", "strategy     matmul h  ((2, 1), (1, 2))", "because      of its hint", "program eval", "h: f32[8, 8]",
+           "strategy     matmul h  ((2, 1), (1, 2))", "because      it has this strategy in program train");
+    EXPECT(net, 4, "w", "program train", "stored as", "memory       on a rank", "program eval", "stored as", "because      program train stores it so");
+    EXPECT(net, 4, "v.grad", "program train", "v.grad");
+    Compiled x;
+    Error error = {0};
+    cr_expect_null(strstr(explained(&x, net, 4, 2, "v.grad", &error), "program eval"), "eval has no gradients");
+    compiled_finish(&x);
+    cr_expect_null(explained(&x, net, 4, 2, "g", &error));
+    cr_expect(strstr(error.text, "--explain g: the net has no such value"), "%s", error.text);
+    compiled_finish(&x);
+    /* A batch that the split of train does not divide has a way of its own, from what follows train. */
+    const char *uneven = "net n(batch = 16) { input x : f32[batch, 8]; param w : f32[8, 8] = normal(1); param v : f32[8, 8] = normal(1);\n"
+                         "h = matmul(w, v) shard ((2, 2), (2, 1)); y = tanh(matmul(x, h)); loss sum(y * y); }\n"
+                         "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n"
+                         "eval { batch = 7; data = normal(seed = 2); steps = 2; metrics = loss; }\nparallel { mode = auto; }\n";
+    EXPECT(uneven, 4, "y", "program train", "program eval", "y: f32[7, 8]", "strategy");
+}
