@@ -340,6 +340,17 @@ bool eval_log(Lower *lower, const Expr *value);
 /* Constants that operators take as indices are in range; false after diagnostics. */
 bool indices_check(Lower *lower);
 
+/* ---------------------------------------------------------------- batch.c */
+
+/* The rows of a batch in a value: each is the run of elements that has its number along dimension `at`; -1: they are not there. mixed: what stands in a row
+ * depends on other rows too. */
+typedef struct BatchRows {
+    int at;
+    bool mixed;
+} BatchRows;
+/* Of every value of a forward graph whose inputs have `batch` rows; in the arena. */
+BatchRows *batch_rows_trace(const Graph *graph, Arena *arena, int64_t batch);
+
 /* ---------------------------------------------------------------- rows.c */
 
 /* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. loc: the setting's, for it. */

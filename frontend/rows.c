@@ -48,21 +48,39 @@ static int class_rows(Graph *graph, const Node *loss, const char *name) {
     return graph_emit(graph, OP_cross_entropy, loss->in, 2, none, name, loss->span);
 }
 
+/* Whether a value's first dimension is the batch, row by row. */
+static bool rows_stand(const Graph *graph, const BatchRows *traced, int value) {
+    const TensorType *type = &graph->values.at[value].type;
+    const int first = type->hidden ? 1 : 0;
+    return traced[value].at == first && type->shape.dim[first] == batch_rows(graph);
+}
+
+/* Whether rows of a loss's operands are apart, so that those that only fill up a batch can be left out; false after a diagnostic. */
+static bool rows_apart(Lower *lower, const BatchRows *traced, const Node *loss) {
+    bool mixed = false;
+    for (int i = 0; i < loss->nin; i++)
+        mixed = mixed || traced[loss->in[i]].mixed;
+    if (!mixed || lower->graph->settings.last == LAST_DROP) return true;
+    diag_error(lower->diags, loss->span, "what this says of a row depends on the other rows of its batch, also on those that only fill it up");
+    diag_hint(lower->diags, "where every batch is full they do not matter: train takes last = drop; an eval generated data (steps = 10)");
+    return false;
+}
+
 bool rows_weigh(Lower *lower, Loc loc) {
     Graph *graph = lower->graph;
+    const BatchRows *traced = batch_rows_trace(graph, lower->arena, batch_rows(graph));
     Node loss = graph->nodes.at[graph->values.at[graph->loss].node];
     Span span = loss.span;
     bool is_mse = loss.op == OP_mse, is_cross_entropy = loss.op == OP_cross_entropy;
     bool sums = loss.op == OP_sum || ((is_mse || is_cross_entropy) && loss.attr[0].given && strcmp(loss.attr[0].text, "sum") == 0);
-    const TensorType *type = &graph->values.at[loss.nin > 0 ? loss.in[0] : graph->loss].type;
-    int first = type->hidden ? 1 : 0;
     bool reduces_all = (loss.op == OP_sum || loss.op == OP_mean) && !loss.attr[0].given;
-    if (!(is_mse || is_cross_entropy || reduces_all) || type->shape.ndim <= first || type->shape.dim[first] != batch_rows(graph)) {
+    if (!(is_mse || is_cross_entropy || reduces_all) || !rows_stand(graph, traced, loss.in[0])) {
         diag_error(lower->diags, span, "rows that only fill up a batch cannot be left out of this loss");
         diag_note(lower->diags, lower_span(lower, loc), "last = %s fills up the last batch", last_name[lower->graph->settings.last]);
         diag_hint(lower->diags, "a loss whose rows can be told apart is mse(..), cross_entropy(..), or the mean or sum of a tensor whose first dimension is the batch");
         return false;
     }
+    if (!rows_apart(lower, traced, &loss)) return false;
     int rows = loss.in[0];
     if (is_mse) {
         int difference = emit(graph, OP_sub, loss.in[0], loss.in[1], "loss.diff", span);
@@ -114,6 +132,8 @@ static int reduce_rows(Graph *graph, OpCode op, int value, const char *name, Spa
 typedef struct RowLoss {
     Lower *lower;
     const bool *depends;
+    const BatchRows *traced;
+    bool told; /* a diagnostic says already what is wrong */
     int output, label; /* the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
 } RowLoss;
 
@@ -150,17 +170,22 @@ static int rows_of(RowLoss *loss, int value, int depth) {
     if (depth == MAX_TERMS_DEPTH || node.nin == 0) return -1;
     bool composite = node.op == OP_mse || node.op == OP_cross_entropy;
     bool sums = node.op == OP_sum || (composite && node.attr[0].given && strcmp(node.attr[0].text, "sum") == 0);
-    if (node.op == OP_mse && rows_has(graph, node.in[0])) {
+    const bool stands = rows_stand(graph, loss->traced, node.in[node.op == OP_cross_entropy ? 1 : 0]);
+    if (stands && (composite || node.op == OP_sum || node.op == OP_mean) && !rows_apart(loss->lower, loss->traced, &node)) {
+        loss->told = true;
+        return -1;
+    }
+    if (node.op == OP_mse && stands) {
         answers(loss, &node);
         int difference = emit(graph, OP_sub, node.in[0], node.in[1], "loss.diff", node.span);
         int square = emit(graph, OP_mul, difference, difference, "loss.square", node.span);
         return reduce_rows(graph, sums ? OP_sum : OP_mean, square, "loss.row", node.span);
     }
-    if (node.op == OP_cross_entropy && rows_has(graph, node.in[1])) {
+    if (node.op == OP_cross_entropy && stands) {
         answers(loss, &node);
         return reduce_rows(graph, sums ? OP_sum : OP_mean, class_rows(graph, &node, "loss.each"), "loss.row", node.span);
     }
-    if ((node.op == OP_sum || node.op == OP_mean) && !node.attr[0].given && rows_has(graph, node.in[0])) {
+    if ((node.op == OP_sum || node.op == OP_mean) && !node.attr[0].given && stands) {
         const Node *inner = &graph->nodes.at[graph->values.at[node.in[0]].node];
         answers(loss, inner->op == OP_cross_entropy ? inner : &node); /* mean(cross_entropy(.., reduction = none)) */
         return reduce_rows(graph, node.op, node.in[0], "loss.row", node.span);
@@ -206,9 +231,10 @@ static bool rows_accuracy(Lower *lower, const RowLoss *loss, int weight) {
 
 bool rows_report(Lower *lower, Loc loc, int prediction) {
     Graph *graph = lower->graph;
-    RowLoss loss = {.lower = lower, .depends = depends_on_data(lower), .output = -1, .label = -1};
+    RowLoss loss = {.lower = lower, .depends = depends_on_data(lower), .traced = batch_rows_trace(graph, lower->arena, batch_rows(graph)), .output = -1, .label = -1};
     Span span = graph->nodes.at[graph->values.at[graph->loss].node].span;
     int rows = loss.depends[graph->loss] ? rows_of(&loss, graph->loss, 0) : -1;
+    if (rows < 0 && loss.told) return false;
     if (rows < 0) {
         diag_error(lower->diags, span, "rows cannot be told apart in this loss");
         diag_note(lower->diags, lower_span(lower, loc), "an eval counts each row once, and leaves out those that only fill up a batch");

@@ -143,6 +143,33 @@ class Evaluation(harness.Case):
                 found = float(EVAL.findall(self.prun("--ranks", 3, plan, "--save", "w.safetensors").out)[-1][2])
                 self.assertAlmostEqual(found, self.expected(tensors(self.read("w.safetensors")), of), delta=2e-6 * found, msg="%s, %d rows" % (loss, batch))
 
+    def test_rows_stay_rows_where_values_are_turned_and_joined(self):
+        turned = "t = transpose(reshape(y, shape = (batch, 2, 2)), perm = (1, 0, 2)) * 1.0; flat = reshape(transpose(t, perm = (1, 0, 2)), shape = (batch * 2, 2)); " \
+                 "back = reshape(softmax(flat) * 0.0 + flat, shape = (batch, 4)); loss mse(back, label);"
+        for batch in 5, 1, 16:
+            plan = self.plan(2, batch=batch, edit=lambda text: text.replace("loss mse(y, label);", turned))
+            loss = float(EVAL.findall(self.prun("--ranks", 2, plan, "--save", "w.safetensors").out)[-1][2])
+            self.assertAlmostEqual(loss, self.expected(tensors(self.read("w.safetensors"))), delta=2e-6 * loss)
+
+    def test_rows_that_depend_on_their_batch_are_refused(self):
+        """Rows that only fill it up would count in it; and a first dimension of the batch's size need not be the batch."""
+        def fails(words, statement, last="drop", eval_data=None):
+            text = NET.replace("SHARD", "").replace("loss LOSS;", statement).replace("EVERY", "epoch").replace("BATCH", "8").replace("MODE", "")
+            text = text.replace("epochs    = 3;", "epochs = 3; last = %s;" % last)
+            self.write("mixed.dsl", re.sub(r"(?s)eval \{.*?\}\n", eval_data, text) if eval_data is not None else text)
+            done = harness.run([harness.pcc, "mixed.dsl", "-D", "batch=8", "--ranks", 2, "-o", "mixed.plan"], cwd=self.folder)
+            self.assertEqual(done.code, 1 if words else 0, done)
+            self.assertIn(words, done.err)
+
+        centred = "d = y - mean(y, axes = 0, keep_dims = true); loss mse(d, label);"
+        depends = "depends on the other rows of its batch"
+        for statement in centred, "loss mse(softmax(y, axis = 0), label);", "loss mse(matmul(matmul(y, transpose(y)), y), label);":
+            fails(depends, statement)
+            fails(depends, statement, "pad", "")
+            fails("", statement, "drop", "eval { data = normal(seed = 1); steps = 3; }\n")
+        fails("rows cannot be told apart", "loss mean(square(transpose(h)));")  # [hidden_dim, batch], both 8
+        fails("cannot be left out", "loss mean(square(transpose(h)));", "pad", "")
+
     def test_terms_of_a_loss_are_told_apart_by_rows(self):
         plan = self.plan(4, loss="mse(y, label) + 0.5 * mean(a) + sum(w) * 0.001")
         loss = float(EVAL.findall(self.prun("--ranks", 4, plan, "--save", "w.safetensors").out)[-1][2])

@@ -1,0 +1,57 @@
+/* batch: where the rows of a batch are in each value, and whether a row depends on that row of the data alone. Operators' rules say it: what can be split along a
+ * dimension without communication keeps apart what lies along it. */
+#include "frontend/lower.h"
+
+/* The dimension of a reshape's result in which the rows are, each in a run of its own as in dimension `at` of the operand; -1: in none. */
+static int reshaped(const Shape *from, const Shape *to, int at, int64_t batch) {
+    int64_t before = 1, passed = 1;
+    for (int d = 0; d < at; d++)
+        before *= from->dim[d];
+    for (int d = 0; d < to->ndim && passed <= before; d++) {
+        if (passed == before && to->dim[d] % batch == 0) return d;
+        passed *= to->dim[d];
+    }
+    return -1;
+}
+
+/* The dimension of result k that runs over a factor, -1: none does. */
+static int result_dim(const Graph *graph, const Node *node, int k, int factor) {
+    const int ndim = graph->values.at[node->out[k]].type.shape.ndim;
+    for (int d = 0; d < ndim; d++)
+        if (factor >= 0 && node->rule->out[k][d] == factor) return d;
+    return -1;
+}
+
+static BatchRows of_result(const Graph *graph, const BatchRows *rows, const Node *node, int k, int64_t batch) {
+    BatchRows result = {.at = -1};
+    for (int i = 0; i < node->nin; i++) {
+        const BatchRows *in = &rows[node->in[i]];
+        const Shape *shape = &graph->values.at[node->in[i]].type.shape;
+        result.mixed = result.mixed || in->mixed;
+        if (in->at < 0) continue;
+        const int factor = node->rule->in[i][in->at];
+        const bool reshapes = node->op == OP_reshape;
+        const int at = reshapes ? reshaped(shape, &graph->values.at[node->out[k]].type.shape, in->at, batch) : result_dim(graph, node, k, factor);
+        const bool apart = reshapes || (factor >= 0 && !factor_stays_whole(&node->rule->factor[factor]));
+        if (at < 0 || !apart || (result.at >= 0 && result.at != at)) result.mixed = true; /* added up, normalized over rows, rows by rows */
+        if (result.at < 0) result.at = at;
+    }
+    return result;
+}
+
+BatchRows *batch_rows_trace(const Graph *graph, Arena *arena, int64_t batch) {
+    BatchRows *rows = arena_alloc(arena, sizeof *rows * ((size_t)graph->values.n + 1));
+    for (int n = 0; n < graph->nodes.n; n++) {
+        const Node *node = &graph->nodes.at[n];
+        for (int k = 0; k < node->nout; k++) {
+            const TensorType *type = &graph->values.at[node->out[k]].type;
+            const int first = type->hidden ? 1 : 0;
+            const bool leads = type->shape.ndim > first && type->shape.dim[first] == batch;
+            if (batch == 1 || node->op == OP_input) /* one row depends on no other */
+                rows[node->out[k]] = (BatchRows){.at = leads ? first : -1};
+            else
+                rows[node->out[k]] = of_result(graph, rows, node, k, batch);
+        }
+    }
+    return rows;
+}
