@@ -130,7 +130,7 @@ static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *e
         switch (action->kind) {
         case ACTION_CALLS:
             for (int i = 0; ok && i < action->ncalls; i++) {
-                const Call *call = &cursor->calls.at[action->first_call + i];
+                const PreparedCall *call = &cursor->calls.at[action->first_call + i];
                 ok = call->fn(&call->call, error);
                 for (int o = 0; ok && executor->backend->host && !rounds_nothing(call->call.op) && o < call->call.nout; o++)
                     disturb(executor, call->call.out[o].data, call->call.out[o].dtype, shape_elements(&call->call.out[o].local), action->step + o);

@@ -3,10 +3,10 @@
 #include "runtime/runtime.h"
 
 /* A kernel and its operands, ready to be called. */
-typedef struct Call {
+typedef struct PreparedCall {
     KernelFn *fn;
     KernelCall call;
-} Call;
+} PreparedCall;
 
 typedef enum { ACTION_CALLS, ACTION_FUSED, ACTION_COPY, ACTION_START, ACTION_WAIT } ActionKind;
 /* One step of the plan as one rank runs it: every name resolved to an address. */
@@ -35,7 +35,7 @@ typedef struct Cursor {
     int *take;             /* by id of the input: its number in the data source */
     void **at;             /* per instance of the role: where its box lies */
     Box *box;              /* per instance */
-    VEC(Call) calls;
+    VEC(PreparedCall) calls;
     VEC(Action) actions;
     VEC(void *) owned; /* constants */
     int next;          /* action */

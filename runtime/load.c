@@ -276,7 +276,7 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
     action->first_call = cursor->calls.n;
     action->ncalls = (int)slices;
     for (int64_t s = 0; s < slices; s++) {
-        Call call = {executor->backend->kernels[op], whole};
+        PreparedCall call = {executor->backend->kernels[op], whole};
         for (int i = 0; hidden && i < whole.nin; i++)
             operand_slice(&call.call.in[i], s);
         for (int o = 0; hidden && o < whole.nout; o++)

@@ -120,16 +120,34 @@ static bool choose(const Letters *letters, ProductShape *product) {
     return true;
 }
 
-ProductKind product_shape(const KernelCall *call, ProductShape *shape) {
-    Letter all[MAX_FACTORS];
-    Letters letters;
+static void find_letters(const KernelCall *call, Letter *all) {
     for (int f = 0; f < MAX_FACTORS; f++)
         all[f] = (Letter){.size = 1};
     add_strides(&call->in[A], call->rule->in[0], A, all);
     add_strides(&call->in[B], call->rule->in[1], B, all);
     add_strides(&call->out[0], call->rule->out[0], OUT, all);
+}
+
+ProductKind product_shape(const KernelCall *call, ProductShape *shape) {
+    Letter all[MAX_FACTORS];
+    Letters letters;
+    find_letters(call, all);
     if (shape_elements(&call->out[0].local) == 0) return PRODUCT_EMPTY;
     for (int f = 0; f < call->rule->nfactors; f++)
         if (all[f].size == 0) return PRODUCT_ZERO;
     return classify(all, call->rule->nfactors, &letters) && choose(&letters, shape) ? PRODUCT_GEMM : PRODUCT_PLAIN;
+}
+
+void product_loops(const KernelCall *call, Nest *kept, Nest *gone) {
+    Letter all[MAX_FACTORS];
+    find_letters(call, all);
+    nest_init(kept, 3);
+    nest_init(gone, 2);
+    for (int f = 0; f < call->rule->nfactors; f++)
+        if (all[f].stride[OUT] != 0)
+            nest_push(kept, all[f].size, all[f].stride);
+        else if (all[f].size != 1)
+            nest_push(gone, all[f].size, all[f].stride);
+    nest_merge(kept);
+    nest_merge(gone);
 }

@@ -37,3 +37,5 @@ typedef struct ProductShape {
 } ProductShape;
 /* Of einsum and matmul, on the strides of contiguous boxes. */
 ProductKind product_shape(const KernelCall *call, ProductShape *shape);
+/* The same as plain loops: those of the result (tensors a, b, result) and those that are summed (tensors a, b). */
+void product_loops(const KernelCall *call, Nest *kept, Nest *gone);

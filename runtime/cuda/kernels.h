@@ -1,6 +1,7 @@
 /* kernels: what kernels.cu offers to the host halves, in C. Each function queues launches on a stream and returns cudaGetLastError()'s word for it. */
 #pragma once
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Element types, in the order of DType. */
@@ -23,7 +24,7 @@ enum { KERNEL_NDIM = 9 };
 typedef struct KernelLoops {
     int ndim;
     int64_t size[KERNEL_NDIM], stride[2][KERNEL_NDIM];
-    KernelDivisor divisor[KERNEL_NDIM]; /* of size: kernel_loops fills them in */
+    KernelDivisor divisor[KERNEL_NDIM]; /* of size: move.cuh's own */
 } KernelLoops;
 
 #ifdef __cplusplus
@@ -32,19 +33,139 @@ extern "C" {
 
 /* elementwise.cuh, chain.cuh */
 
+/* What is done to elements. a, b, c: the operands; reals only from ELEMENT_RELU on. */
+typedef enum ElementOp {
+    ELEMENT_NONE,
+    ELEMENT_COPY,
+    ELEMENT_CONSTANT, /* the constant */
+    ELEMENT_NEG,
+    ELEMENT_SQUARE,
+    ELEMENT_TRUTH, /* a is not 0 */
+    ELEMENT_ADD,
+    ELEMENT_SUB,
+    ELEMENT_MUL,
+    ELEMENT_LESS,
+    ELEMENT_LESS_EQUAL,
+    ELEMENT_GREATER,
+    ELEMENT_GREATER_EQUAL,
+    ELEMENT_EQUAL,
+    ELEMENT_NOT_EQUAL,
+    ELEMENT_WHERE, /* b where a is not 0, else c */
+    ELEMENT_RELU,
+    ELEMENT_TANH,
+    ELEMENT_EXP,
+    ELEMENT_LOG,
+    ELEMENT_SQRT,
+    ELEMENT_SIGMOID,
+    ELEMENT_SILU,
+    ELEMENT_RSQRT,
+    ELEMENT_GELU,
+    ELEMENT_GELU_TANH,
+    ELEMENT_DIV,
+    ELEMENT_RELU_GRAD,
+    ELEMENT_TANH_GRAD,
+    ELEMENT_SQRT_GRAD,
+    ELEMENT_SIGMOID_GRAD,
+    ELEMENT_SQUARE_GRAD,
+    ELEMENT_RSQRT_GRAD,
+    ELEMENT_SILU_GRAD,
+    ELEMENT_GELU_GRAD,
+    ELEMENT_GELU_TANH_GRAD,
+    ELEMENT_MAX_MASK,
+    ELEMENT_DIVIDE, /* a over the constant */
+    ELEMENT_CLIP    /* a times min(1, constant / (sqrt(b) + 1e-6)), b one number */
+} ElementOp;
+
+enum { CHAIN_LOADS = 8, CHAIN_SLOTS = 8, CHAIN_STEPS = 32, CHAIN_STORES = 8, CHAIN_CONSTANTS = 8, CHAIN_RESULT = CHAIN_SLOTS };
+
+/* An operand of a chain: which of its elements belongs to element i of the results. */
+typedef enum ChainMode {
+    CHAIN_LINEAR, /* element i */
+    CHAIN_ROWS,   /* by the loops; a multiple of 16 bytes' worth of elements has the innermost loop */
+    CHAIN_ANY     /* by the loops */
+} ChainMode;
+typedef struct ChainLoad {
+    const void *data;
+    uint8_t mode, dtype;
+    uint8_t packed; /* packs lie at multiples of their size */
+    uint8_t ndim;   /* loops, outermost first */
+    int64_t size[KERNEL_NDIM], stride[KERNEL_NDIM];
+    KernelDivisor divisor[KERNEL_NDIM];
+} ChainLoad;
+typedef struct ChainStep {
+    uint8_t op;       /* ElementOp */
+    uint8_t in[3];    /* slots; CHAIN_RESULT: the result of the step before */
+    uint8_t slot;     /* that takes the result; CHAIN_RESULT: none */
+    uint8_t constant;
+    uint8_t first_store, nstores;
+} ChainStep;
+typedef struct ChainStore {
+    void *data;
+    uint8_t dtype, packed;
+} ChainStore;
+/* Operators on n elements, all of one type but for bools, which are 0 and 1 of it; loads and stores may be of others. Load l fills slot l before step 0. */
+typedef struct ChainProgram {
+    int64_t n;
+    uint8_t dtype, nloads, nsteps, nstores;
+    uint8_t wide; /* n is 2^31 or more: divisors are of no use */
+    ChainLoad load[CHAIN_LOADS];
+    ChainStep step[CHAIN_STEPS];
+    ChainStore store[CHAIN_STORES];
+    double constant[CHAIN_CONSTANTS];
+} ChainProgram;
+cudaError_t cuda_chain(const ChainProgram *program, cudaStream_t stream);
+
 /* update.cuh */
 
 /* reduce.cuh */
+
+typedef enum { KERNEL_SUM, KERNEL_MAX, KERNEL_FIRST } KernelReduction;
+/* Scratch memory of reductions in two stages: counters that are 0 between kernels, then partial results. */
+enum { SCRATCH_COUNTERS = 4096 };
+/* What a reduction leaves: each iteration of `kept` (tensor 0 the result, 1 the operand) is a result, reduced over the iterations of `gone` (0: unused, 1: the
+ * operand). SUM: over the divisor. FIRST: of bytes, into int32_t: the first iteration of gone whose byte is not 0, plus `origin`, or INT32_MAX. */
+typedef struct KernelReduce {
+    void *out;
+    const void *in;
+    KernelLoops kept, gone;
+    int dtype; /* of the operand */
+    KernelReduction reduction;
+    double divisor;
+    int64_t origin;
+    bool columns;    /* neighbouring results are of neighbouring elements */
+    int nprocessors; /* of the device */
+} KernelReduce;
+cudaError_t kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* rows.cuh */
 
 /* move.cuh */
 
+/* Tensor 0 of the loops = tensor 1, items of 1, 4 or 8 bytes; the result's innermost loop is last. Strides of tensor 1 may be 0. */
+cudaError_t kernels_copy(void *out, const void *in, int item_bytes, const KernelLoops *loops, cudaStream_t stream);
+/* The same, divided; f32 and f64. */
+cudaError_t kernels_copy_divided(void *out, const void *in, int dtype, const KernelLoops *loops, double by, cudaStream_t stream);
+/* n items with these bits. */
+cudaError_t kernels_fill(void *out, int64_t n, int item_bytes, uint64_t bits, cudaStream_t stream);
+/* Rows of `run` bytes, so many bytes apart. */
+typedef struct KernelJoint {
+    void *out;
+    const void *in;
+    int64_t run, out_stride, in_stride;
+    KernelDivisor divisor; /* kernels_join's */
+} KernelJoint;
+enum { MAX_JOINTS = 8 };
+typedef struct KernelJoints {
+    KernelJoint at[MAX_JOINTS];
+} KernelJoints;
+/* At most MAX_JOINTS copies of `rows` rows each, in one launch. */
+cudaError_t kernels_join(const KernelJoint *joints, int n, int64_t rows, cudaStream_t stream);
+
 /* index.cuh */
 
 /* matmul.cuh */
 
-enum { PRODUCT_LETTERS = 48 };
+enum { PRODUCT_LETTERS = 16 };
 /* A contraction as loops: those of the result, with strides in a, b and it, and those that are summed, with strides in a and b. */
 typedef struct ProductLoops {
     int nkept, ngone;

@@ -1,0 +1,502 @@
+/* matmul: products of two tensors by cuBLASLt, with what follows them as its epilogue where it can be.
+ *
+ * cuBLASLt's matrices are column-major. A row-major m x n result with rows of `leading` elements is to it an n x m matrix; so it is asked for
+ * right^T left^T, and its "A" is our right operand. The answer of its heuristics is kept for each shape. */
+#include "runtime/cuda/cuda.h"
+
+#include <cublasLt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/kernels.h"
+#include "runtime/product.h"
+
+enum { WORKSPACE_BYTES = 32 << 20, NBUCKETS = 256 };
+
+/* All that the choice of an algorithm depends on; compared as bytes: no padding. */
+typedef struct MatmulKey {
+    int64_t m, n, k, leading[3], batch, stride[3]; /* right, left, result: cuBLASLt's A, B, D */
+    int32_t transposed[2], dtype, epilogue, add;   /* add: onto what the result holds */
+    int32_t aligned[4];                            /* bytes, of A, B, D and the epilogue's matrix */
+    int32_t reserved;
+} MatmulKey;
+
+typedef struct MatmulPlan {
+    MatmulKey key;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t layout[3];
+    cublasLtMatmulAlgo_t algorithm;
+    struct MatmulPlan *next;
+} MatmulPlan;
+
+struct CudaMatmul {
+    cublasLtHandle_t handle;
+    void *workspace;
+    MatmulPlan *bucket[NBUCKETS];
+};
+
+static bool lt_ok(const CudaContext *cuda, cublasStatus_t status, const char *what, Error *error) {
+    if (status == CUBLAS_STATUS_SUCCESS) return true;
+    return error_set(error, EXIT_ENVIRONMENT, "device %d: %s: cuBLASLt says %s%s", cuda->device, what, cublasLtGetStatusString(status),
+                     status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED ? "; is the device's memory used up?" : "");
+}
+
+static bool matmul_open(CudaContext *cuda, Error *error) {
+    if (cuda->matmul) return true;
+    cuda->matmul = calloc(1, sizeof *cuda->matmul);
+    if (!cuda->matmul) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    return lt_ok(cuda, cublasLtCreate(&cuda->matmul->handle), "opening it", error) &&
+           cuda_ok(cuda, cudaMalloc(&cuda->matmul->workspace, WORKSPACE_BYTES), "taking memory for products", error);
+}
+
+static void plan_destroy(MatmulPlan *plan) {
+    for (int i = 0; i < 3; i++)
+        if (plan->layout[i]) cublasLtMatrixLayoutDestroy(plan->layout[i]);
+    if (plan->desc) cublasLtMatmulDescDestroy(plan->desc);
+    free(plan);
+}
+
+void matmul_close(CudaMatmul *matmul) {
+    if (!matmul) return;
+    for (int i = 0; i < NBUCKETS; i++)
+        for (MatmulPlan *plan = matmul->bucket[i], *next; plan; plan = next) {
+            next = plan->next;
+            plan_destroy(plan);
+        }
+    if (matmul->workspace) cudaFree(matmul->workspace);
+    if (matmul->handle) cublasLtDestroy(matmul->handle);
+    free(matmul);
+}
+
+/* ---------------------------------------------------------------- choosing an algorithm */
+
+static cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows, int64_t columns, int64_t leading, const MatmulKey *key,
+                                  int64_t stride) {
+    cublasStatus_t status = cublasLtMatrixLayoutCreate(layout, type, (uint64_t)rows, (uint64_t)columns, leading);
+    int32_t batch = (int32_t)key->batch;
+    if (status != CUBLAS_STATUS_SUCCESS || batch == 1) return status;
+    status = cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    return cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
+}
+
+static bool has_matrix(int epilogue) {
+    return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+static cublasStatus_t make_desc(const CudaContext *cuda, MatmulPlan *plan) {
+    const MatmulKey *key = &plan->key;
+    bool is_double = key->dtype == F64;
+    cublasComputeType_t compute = is_double ? CUBLAS_COMPUTE_64F : cuda->options.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasStatus_t status = cublasLtMatmulDescCreate(&plan->desc, compute, is_double ? CUDA_R_64F : CUDA_R_32F);
+    cublasOperation_t operation[2] = {key->transposed[0] ? CUBLAS_OP_T : CUBLAS_OP_N, key->transposed[1] ? CUBLAS_OP_T : CUBLAS_OP_N};
+    cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)key->epilogue;
+    int64_t leading = key->n;
+    if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &operation[0], sizeof operation[0]);
+    if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &operation[1], sizeof operation[1]);
+    if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (status == CUBLAS_STATUS_SUCCESS && has_matrix(key->epilogue))
+        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading, sizeof leading);
+    return status;
+}
+
+/* Sums of parts in place depend on which part is done first: those algorithms are left out, so that two runs give the same bits. */
+static cublasStatus_t make_preference(const MatmulKey *key, cublasLtMatmulPreference_t *preference) {
+    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                                                   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    size_t workspace = WORKSPACE_BYTES;
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    cublasStatus_t status = cublasLtMatmulPreferenceCreate(preference);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(*preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(*preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < 3; i++) {
+        uint32_t bytes = (uint32_t)key->aligned[i];
+        status = cublasLtMatmulPreferenceSetAttribute(*preference, aligned[i], &bytes, sizeof bytes);
+    }
+    uint32_t bytes = (uint32_t)key->aligned[2];
+    if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulPreferenceSetAttribute(*preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &bytes, sizeof bytes);
+    return status;
+}
+
+/* CUBLAS_STATUS_NOT_SUPPORTED where no algorithm does it. extra: what the epilogue reads or writes, which its choice may look at. */
+static cublasStatus_t plan_fill(const CudaContext *cuda, MatmulPlan *plan, const void *bias, const void *matrix) {
+    const MatmulKey *key = &plan->key;
+    cudaDataType_t type = key->dtype == F64 ? CUDA_R_64F : CUDA_R_32F;
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t found;
+    int nfound = 0;
+    cublasStatus_t status = make_desc(cuda, plan);
+    if (status == CUBLAS_STATUS_SUCCESS && bias)
+        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (status == CUBLAS_STATUS_SUCCESS && matrix)
+        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &matrix, sizeof matrix);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = make_layout(&plan->layout[0], type, key->transposed[0] ? key->k : key->n, key->transposed[0] ? key->n : key->k, key->leading[0], key, key->stride[0]);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = make_layout(&plan->layout[1], type, key->transposed[1] ? key->m : key->k, key->transposed[1] ? key->k : key->m, key->leading[1], key, key->stride[1]);
+    if (status == CUBLAS_STATUS_SUCCESS) status = make_layout(&plan->layout[2], type, key->n, key->m, key->leading[2], key, key->stride[2]);
+    if (status == CUBLAS_STATUS_SUCCESS) status = make_preference(key, &preference);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulAlgoGetHeuristic(cuda->matmul->handle, plan->desc, plan->layout[0], plan->layout[1], plan->layout[2], plan->layout[2], preference,
+                                                1, &found, &nfound);
+    if (preference) cublasLtMatmulPreferenceDestroy(preference);
+    if (status == CUBLAS_STATUS_SUCCESS && (nfound == 0 || found.state != CUBLAS_STATUS_SUCCESS)) status = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (status == CUBLAS_STATUS_SUCCESS) plan->algorithm = found.algo;
+    return status;
+}
+
+static unsigned hash_of(const MatmulKey *key) {
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof *key; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3u; /* FNV-1a */
+    return (unsigned)((hash ^ hash >> 32) % NBUCKETS);
+}
+
+/* The plan for a shape, made when it is first asked for. NULL: *status says why. */
+static MatmulPlan *find_plan(CudaContext *cuda, const MatmulKey *key, const void *bias, const void *matrix, cublasStatus_t *status) {
+    MatmulPlan **bucket = &cuda->matmul->bucket[hash_of(key)];
+    for (MatmulPlan *plan = *bucket; plan; plan = plan->next)
+        if (memcmp(&plan->key, key, sizeof *key) == 0) return plan;
+    MatmulPlan *plan = calloc(1, sizeof *plan);
+    *status = CUBLAS_STATUS_ALLOC_FAILED;
+    if (!plan) return NULL;
+    memcpy(&plan->key, key, sizeof *key);
+    *status = plan_fill(cuda, plan, bias, matrix);
+    if (*status != CUBLAS_STATUS_SUCCESS) {
+        plan_destroy(plan);
+        return NULL;
+    }
+    plan->next = *bucket;
+    *bucket = plan;
+    return plan;
+}
+
+/* ---------------------------------------------------------------- one product */
+
+/* One call of cuBLASLt's. */
+typedef struct Multiply {
+    MatmulKey key;
+    const void *right, *left;
+    void *out;
+    const void *bias; /* the epilogue's vector of n, read or (its gradient) written; NULL: none */
+    const void *matrix; /* the epilogue's m x n; NULL: none */
+} Multiply;
+
+static int32_t alignment_of(const void *data) {
+    uintptr_t at = (uintptr_t)data;
+    int32_t bytes = 256;
+    while (bytes > 1 && at % (uintptr_t)bytes)
+        bytes /= 2;
+    return bytes;
+}
+
+static void align(Multiply *multiply) {
+    MatmulKey *key = &multiply->key;
+    key->aligned[0] = alignment_of(multiply->right);
+    key->aligned[1] = alignment_of(multiply->left);
+    key->aligned[2] = alignment_of(multiply->out);
+    key->aligned[3] = multiply->matrix ? alignment_of(multiply->matrix) : 0;
+}
+
+static bool multiply(CudaContext *cuda, const Multiply *multiply, Error *error) {
+    static const float one = 1, zero = 0;
+    static const double one_double = 1, zero_double = 0;
+    const MatmulKey *key = &multiply->key;
+    cublasStatus_t status;
+    MatmulPlan *plan = find_plan(cuda, key, multiply->bias, multiply->matrix, &status);
+    if (!plan) {
+        char what[128];
+        snprintf(what, sizeof what, "a product of %lld x %lld and %lld x %lld", (long long)key->m, (long long)key->k, (long long)key->k, (long long)key->n);
+        return lt_ok(cuda, status, what, error);
+    }
+    bool is_double = key->dtype == F64;
+    const void *alpha = is_double ? (const void *)&one_double : &one;
+    const void *beta = is_double ? key->add ? (const void *)&one_double : &zero_double : key->add ? (const void *)&one : &zero;
+    status = CUBLAS_STATUS_SUCCESS;
+    if (multiply->bias) status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &multiply->bias, sizeof multiply->bias);
+    if (multiply->matrix && status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &multiply->matrix, sizeof multiply->matrix);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmul(cuda->matmul->handle, plan->desc, alpha, multiply->right, plan->layout[0], multiply->left, plan->layout[1], beta, multiply->out,
+                                plan->layout[2], multiply->out, plan->layout[2], &plan->algorithm, cuda->matmul->workspace, WORKSPACE_BYTES, cuda->compute);
+    return lt_ok(cuda, status, "a product", error) && cuda_launched(cuda, "cublasLtMatmul", error);
+}
+
+bool matmul_square(CudaContext *cuda, int side, const void *a, const void *b, void *out, Error *error) {
+    Multiply one = {.key = {.m = side, .n = side, .k = side, .leading = {side, side, side}, .batch = 1, .dtype = F32, .epilogue = CUBLASLT_EPILOGUE_DEFAULT},
+                    .right = b,
+                    .left = a,
+                    .out = out};
+    align(&one);
+    return matmul_open(cuda, error) && multiply(cuda, &one, error);
+}
+
+/* ---------------------------------------------------------------- a contraction */
+
+/* The longest of the loops around a product, which cuBLASLt goes through itself; -1: none. */
+static int widest(const Nest *batch) {
+    int best = -1;
+    for (int d = 0; d < batch->ndim; d++)
+        if (batch->size[d] > 1 && batch->stride[OUT][d] != 0 && batch->size[d] <= INT32_MAX && (best < 0 || batch->size[d] > batch->size[best])) best = d;
+    return best;
+}
+
+/* The call for the first item; *loops: those around it that are left. */
+static void first_multiply(const KernelCall *call, const ProductShape *shape, Multiply *first, Nest *loops) {
+    const Gemm *g = &shape->gemm;
+    int left = g->swapped ? B : A, right = g->swapped ? A : B, wide = widest(&shape->batch);
+    memset(first, 0, sizeof *first);
+    first->key = (MatmulKey){.m = g->m,
+                             .n = g->n,
+                             .k = g->k,
+                             .leading = {g->b.leading, g->a.leading, g->out_leading},
+                             .batch = 1,
+                             .transposed = {g->b.transposed, g->a.transposed},
+                             .dtype = (int32_t)call->out[0].dtype,
+                             .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    if (wide >= 0) {
+        first->key.batch = shape->batch.size[wide];
+        const int tensor[3] = {right, left, OUT};
+        for (int i = 0; i < 3; i++)
+            first->key.stride[i] = shape->batch.stride[tensor[i]][wide];
+    }
+    first->right = call->in[right].data;
+    first->left = call->in[left].data;
+    first->out = call->out[0].data;
+    nest_init(loops, 3);
+    for (int d = 0; d < shape->batch.ndim; d++)
+        if (d != wide) nest_push(loops, shape->batch.size[d], (const int64_t[]){shape->batch.stride[A][d], shape->batch.stride[B][d], shape->batch.stride[OUT][d]});
+}
+
+static bool run_product(CudaContext *cuda, const KernelCall *call, const ProductShape *shape, Error *error) {
+    Multiply first, one;
+    Nest loops;
+    int64_t at[MAX_NEST], in[MAX_NEST], bytes = dtype_bytes[call->out[0].dtype];
+    int left = shape->gemm.swapped ? B : A, right = shape->gemm.swapped ? A : B;
+    first_multiply(call, shape, &first, &loops);
+    for (int64_t item = 0, items = nest_count(&loops, 0, loops.ndim); item < items; item++) {
+        nest_offsets(&loops, loops.ndim, item, at);
+        for (int64_t i = 0, count = nest_count(&shape->depth, 0, shape->depth.ndim); i < count; i++) {
+            nest_offsets(&shape->depth, shape->depth.ndim, i, in);
+            one = first;
+            one.key.add = i > 0;
+            one.right = (const char *)first.right + (at[right] + in[right]) * bytes;
+            one.left = (const char *)first.left + (at[left] + in[left]) * bytes;
+            one.out = (char *)first.out + at[OUT] * bytes;
+            align(&one);
+            if (!multiply(cuda, &one, error)) return false;
+        }
+    }
+    return true;
+}
+
+/* No matrix product does it: a thread an element of the result. */
+static bool run_plain(CudaContext *cuda, const KernelCall *call, Error *error) {
+    Nest kept, gone;
+    ProductLoops loops = {0};
+    product_loops(call, &kept, &gone);
+    loops.nkept = kept.ndim;
+    loops.ngone = gone.ndim;
+    loops.elements = nest_count(&kept, 0, kept.ndim);
+    loops.depth = nest_count(&gone, 0, gone.ndim);
+    for (int d = 0; d < kept.ndim; d++) {
+        loops.kept_size[d] = kept.size[d];
+        for (int t = 0; t < 3; t++)
+            loops.kept_stride[t][d] = kept.stride[t][d];
+    }
+    for (int d = 0; d < gone.ndim; d++) {
+        loops.gone_size[d] = gone.size[d];
+        for (int t = 0; t < 2; t++)
+            loops.gone_stride[t][d] = gone.stride[t][d];
+    }
+    cuda_plain_product(&loops, call->out[0].dtype == F64, call->in[A].data, call->in[B].data, call->out[0].data, cuda->compute);
+    return cuda_launched(cuda, "plain_product", error);
+}
+
+bool kernel_einsum(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *out = &call->out[0];
+    ProductShape shape;
+    switch (product_shape(call, &shape)) {
+    case PRODUCT_EMPTY:
+        return true;
+    case PRODUCT_ZERO:
+        return cuda_ok(cuda, cudaMemsetAsync(out->data, 0, (size_t)(shape_elements(&out->local) * dtype_bytes[out->dtype]), cuda->compute), "clearing a product",
+                       error);
+    case PRODUCT_PLAIN:
+        return run_plain(cuda, call, error);
+    case PRODUCT_GEMM:
+        break;
+    }
+    return matmul_open(cuda, error) && run_product(cuda, call, &shape, error);
+}
+
+bool kernel_matmul(const KernelCall *call, Error *error) {
+    return kernel_einsum(call, error);
+}
+
+/* ---------------------------------------------------------------- with what follows */
+
+typedef struct FusedProduct {
+    CudaFused fused; /* first */
+    Multiply multiply;
+} FusedProduct;
+
+static bool run_fused(CudaContext *cuda, CudaFused *fused, Error *error) {
+    return multiply(cuda, &((FusedProduct *)fused)->multiply, error);
+}
+
+static void destroy_fused(CudaFused *fused) {
+    free(fused);
+}
+
+static int64_t operand_bytes(const Operand *operand) {
+    return shape_elements(&operand->local) * dtype_bytes[operand->dtype];
+}
+
+static bool overlaps(const Operand *a, const Operand *b) {
+    uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
+    return x < y + (uintptr_t)operand_bytes(b) && y < x + (uintptr_t)operand_bytes(a);
+}
+
+static bool same_place(const Operand *a, const Operand *b) {
+    return a->data == b->data && shape_elements(&a->local) == shape_elements(&b->local) && a->dtype == b->dtype;
+}
+
+/* Whether an operand is a vector along the last dimension of a result whose rows are `n` long: a bias. */
+static bool is_row(const Operand *operand, const Operand *out, int64_t n) {
+    const Shape *shape = &operand->local;
+    int last = shape->ndim - 1;
+    return last >= 0 && shape->dim[last] == n && shape_elements(shape) == n && out->local.ndim > 0 && out->local.dim[out->local.ndim - 1] == n &&
+           operand->global.dim[last] == out->global.dim[out->global.ndim - 1];
+}
+
+/* What has been taken of a run: the product, and what its epilogue does. */
+typedef struct Taking {
+    const KernelCall *calls;
+    const int *last_read;
+    int n, taken;
+    Multiply multiply;
+    const Operand *out;          /* of the last call taken: what the launch writes */
+    const Operand *read[MAX_IN + 2]; /* besides the product's operands */
+    int nread;
+    const Operand *also; /* written besides: before the activation, or a bias's gradient */
+} Taking;
+
+/* Results of the calls taken so far but the last one, and of the last where `all`, are read by nothing beyond the first `taken` calls. */
+static bool is_private(const Taking *t, int call, int taken) {
+    return t->last_read[call] < taken;
+}
+
+static void take_bias(Taking *t) {
+    const KernelCall *next = &t->calls[t->taken];
+    if (t->taken >= t->n || next->op != OP_add || !is_private(t, t->taken - 1, t->taken + 1)) return;
+    int product = same_place(&next->in[0], t->out) ? 0 : 1;
+    if (!same_place(&next->in[product], t->out) || !is_row(&next->in[!product], t->out, t->multiply.key.n) ||
+        shape_elements(&next->out[0].local) != shape_elements(&t->out->local))
+        return;
+    t->multiply.bias = next->in[!product].data;
+    t->multiply.key.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    t->read[t->nread++] = &next->in[!product];
+    t->out = &next->out[0];
+    t->taken++;
+}
+
+/* relu, where nothing else reads what it is taken of; gelu's approximation by tanh, which is cuBLASLt's, whose operand can be kept. */
+static void take_activation(Taking *t) {
+    const KernelCall *next = &t->calls[t->taken];
+    bool biased = t->multiply.bias != NULL;
+    if (t->taken >= t->n || t->out->dtype != F32 || !same_place(&next->in[0], t->out)) return;
+    bool hidden = is_private(t, t->taken - 1, t->taken + 1);
+    if (next->op == OP_relu && hidden)
+        t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    else if (next->op == OP_gelu && next->attr[0].i && hidden)
+        t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    else if (next->op == OP_gelu && next->attr[0].i && !overlaps(t->out, &next->out[0])) {
+        t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+        t->multiply.matrix = t->out->data;
+        t->also = t->out;
+    } else
+        return;
+    t->out = &next->out[0];
+    t->taken++;
+}
+
+/* The gradient of that gelu, of the product: its operand is the epilogue's matrix. */
+static void take_gelu_gradient(Taking *t) {
+    const KernelCall *next = &t->calls[t->taken];
+    if (t->taken != 1 || t->taken >= t->n || next->op != OP_gelu_grad || !next->attr[0].i || t->out->dtype != F32 || !same_place(&next->in[1], t->out) ||
+        shape_elements(&next->in[0].local) != shape_elements(&t->out->local) || !is_private(t, 0, 2))
+        return;
+    t->multiply.key.epilogue = CUBLASLT_EPILOGUE_DGELU;
+    t->multiply.matrix = next->in[0].data;
+    t->read[t->nread++] = &next->in[0];
+    t->out = &next->out[0];
+    t->taken++;
+}
+
+/* A bias's gradient beside a weight's: the sum of the rows of the product's right operand. */
+static void take_bias_gradient(Taking *t) {
+    const KernelCall *next = &t->calls[t->taken], *product = &t->calls[0];
+    const MatmulKey *key = &t->multiply.key;
+    if (t->taken != 1 || t->taken >= t->n || (next->op != OP_sum && next->op != OP_sum_to) || t->out->dtype != F32 || key->transposed[0]) return;
+    const Operand *rows = &next->in[0], *sum = &next->out[0];
+    bool right = rows->data == t->multiply.right && rows->local.ndim > 0 && rows->local.dim[rows->local.ndim - 1] == key->n &&
+                 shape_elements(&rows->local) == key->k * key->n && key->leading[0] == key->n;
+    /* All dimensions but the last are summed: the last one's letter is the result's only one. */
+    bool columns = shape_elements(&sum->local) == key->n && sum->local.ndim > 0 &&
+                   next->rule->out[0][sum->local.ndim - 1] == next->rule->in[0][rows->local.ndim - 1] && key->k > 1;
+    if (!right || !columns || overlaps(sum, t->out) || overlaps(sum, &product->in[0]) || overlaps(sum, &product->in[1])) return;
+    t->multiply.bias = sum->data;
+    t->multiply.key.epilogue = CUBLASLT_EPILOGUE_BGRADA;
+    t->also = sum;
+    t->taken++;
+}
+
+/* The launch writes while it reads: none of its operands may lie where it writes, but for its own matrix. */
+static bool is_safe(const Taking *t) {
+    const KernelCall *product = &t->calls[0];
+    const Operand *written[2] = {t->out, t->also};
+    for (int w = 0; w < 2; w++) {
+        if (!written[w]) continue;
+        for (int i = 0; i < 2; i++)
+            if (overlaps(written[w], &product->in[i])) return false;
+        for (int i = 0; i < t->nread; i++)
+            if (overlaps(written[w], t->read[i])) return false;
+    }
+    return true;
+}
+
+int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error) {
+    ProductShape shape;
+    Nest loops;
+    if (product_shape(&calls[0], &shape) != PRODUCT_GEMM || shape.gemm.swapped) return 0;
+    Taking t = {.calls = calls, .last_read = last_read, .n = n, .taken = 1, .out = &calls[0].out[0]};
+    first_multiply(&calls[0], &shape, &t.multiply, &loops);
+    bool one = nest_count(&loops, 0, loops.ndim) == 1 && nest_count(&shape.depth, 0, shape.depth.ndim) == 1 && t.multiply.key.batch == 1 &&
+               shape.gemm.out_leading == shape.gemm.n && shape_elements(&t.out->local) == shape.gemm.m * shape.gemm.n;
+    if (!one) return 0;
+    take_gelu_gradient(&t);
+    take_bias_gradient(&t);
+    if (t.taken == 1) {
+        take_bias(&t);
+        take_activation(&t);
+    }
+    if (t.taken < 2 || !is_safe(&t)) return 0;
+    t.multiply.out = t.out == &calls[0].out[0] || t.multiply.key.epilogue == CUBLASLT_EPILOGUE_BGRADA ? calls[0].out[0].data : t.out->data;
+    align(&t.multiply);
+    cublasStatus_t status;
+    if (!matmul_open(cuda, error)) return -1;
+    if (!find_plan(cuda, &t.multiply.key, t.multiply.bias, t.multiply.matrix, &status)) return 0; /* not with this epilogue */
+    FusedProduct *product = calloc(1, sizeof *product);
+    if (!product) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return -1;
+    }
+    *product = (FusedProduct){{run_fused, destroy_fused}, t.multiply};
+    *fused = &product->fused;
+    return t.taken;
+}
