@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-enum { CHAIN_NOTES = 6 }; /* calls shown with a diagnostic in a cell: the innermost ones, and the last */
-
 /* ---------------------------------------------------------------- limits, paths */
 
 bool lower_work(Lower *lower, Loc loc) {
@@ -195,32 +193,7 @@ static bool parameters_lower(Lower *lower, const Block *cell, Operand *arguments
 
 /* ---------------------------------------------------------------- diagnostics in cells */
 
-static void note_chain(Lower *lower) {
-    int n = 0, i = 0;
-    for (const Frame *frame = lower->frame; frame; frame = frame->outer)
-        n++;
-    for (const Frame *frame = lower->frame; frame; frame = frame->outer, i++) {
-        if (n > CHAIN_NOTES && i == CHAIN_NOTES - 1 && frame->outer) {
-            diag_note(lower->diags, (Span){0}, "and %d more calls, the first of which is:", n - i - 1);
-            while (frame->outer)
-                frame = frame->outer;
-        }
-        diag_note(lower->diags, frame->call, "in cell %s, called here as %s", frame->cell->name, frame->path);
-    }
-}
-
-static bool said_before(const Diags *diags, int n, const Diag *diag) {
-    for (int i = 0; i < n; i++) {
-        const Diag *other = &diags->items.at[i];
-        if (other->kind == diag->kind && other->span.file == diag->span.file && other->span.line == diag->span.line &&
-            other->span.column == diag->span.column && !strcmp(other->text, diag->text))
-            return true;
-    }
-    return false;
-}
-
-/* The diagnostics of a call that has come to its end: those that an earlier call gave already are taken back, the others get the chain of
- * calls. */
+/* The diagnostics of a call that has come to its end: those that have no chain of calls get it. */
 static void finish_diagnostics(Lower *lower, int first) {
     Diags *diags = lower->diags;
     if (first < lower->noted) first = lower->noted;
@@ -229,16 +202,12 @@ static void finish_diagnostics(Lower *lower, int first) {
         Diag *items = arena_alloc(lower->arena, sizeof *items * (size_t)n);
         memcpy(items, diags->items.at + first, sizeof *items * (size_t)n);
         diags->items.n = first;
-        bool dropped = diags->dropped, keep = true;
+        bool dropped = diags->dropped;
+        diags->dropped = false;
         for (int i = 0; i < n; i++) {
-            bool begins = items[i].kind == DIAG_ERROR || items[i].kind == DIAG_WARNING;
-            if (begins) keep = !said_before(diags, diags->items.n, &items[i]);
-            if (!keep && items[i].kind == DIAG_ERROR) diags->nerrors--;
-            if (!keep && items[i].kind == DIAG_WARNING) diags->nwarnings--;
-            if (keep) vec_push(diags->arena, &diags->items, items[i]);
+            vec_push(diags->arena, &diags->items, items[i]);
             bool ends = i + 1 == n || items[i + 1].kind == DIAG_ERROR || items[i + 1].kind == DIAG_WARNING;
-            diags->dropped = false;
-            if (keep && ends) note_chain(lower);
+            if (ends) diag_calls(diags, lower->frame->call);
         }
         diags->dropped = dropped;
     }
@@ -289,6 +258,9 @@ static bool body_lower(Lower *lower, Frame *frame, const Expr *call, Operand *ar
 
 /* The names, paths and blocks of a call of its own; frame keeps those of the caller. */
 static void frame_enter(Lower *lower, Frame *frame) {
+    CellCall *site = arena_alloc(lower->arena, sizeof *site);
+    *site = (CellCall){.cell = frame->cell->name, .path = frame->path, .span = frame->span, .outer = lower->frame ? lower->frame->call : NULL};
+    frame->call = site;
     frame->outer = lower->frame;
     frame->names = lower->names;
     frame->prefix = lower->prefix;
@@ -323,7 +295,7 @@ static void frame_leave(Lower *lower, const Frame *frame) {
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
     Operand arguments[MAX_PARAMETERS] = {{0}};
     Frame frame = {.cell = cell,
-                   .call = lower_span(lower, call->loc),
+                   .span = lower_span(lower, call->loc),
                    .path = path,
                    .given = given,
                    .caller = lower->path,

@@ -87,7 +87,7 @@ typedef struct Frame {
     const Block *cell;
     Span span;          /* of the call */
     const char *path;   /* of the call */
-    const Call *call;   /* the same, for diagnostics that come after the frame has gone */
+    const CellCall *call;   /* the same, for diagnostics that come after the frame has gone */
     const Given *given; /* its strategy, NULL: none */
     bool given_used;
     bool returned;

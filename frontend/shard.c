@@ -154,6 +154,7 @@ const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char 
     Hint *hint = arena_alloc(lower->arena, sizeof *hint);
     Form form = {0};
     hint->span = lower_span(lower, shard->loc);
+    hint->call = lower->frame ? lower->frame->call : NULL;
     if (!tuples_eval(lower, shard->in, tensors == 1, &form, hint->in, &hint->nin)) return NULL;
     if (tensors > 0 && hint->nin != tensors) {
         diag_error(lower->diags, hint->span, "%d tuples for one %s", hint->nin, what);

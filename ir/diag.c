@@ -2,7 +2,12 @@
 
 #include <string.h>
 
-enum { EXCERPT_BYTES = 120, NAME_BYTES = 64 };
+enum {
+    EXCERPT_BYTES = 120,
+    NAME_BYTES = 64,
+    SAME_BYTES = 1024, /* of two texts that are compared; longer ones are never the same */
+    CHAIN_NOTES = 6,   /* calls shown with a diagnostic in a cell: the innermost ones, and the last */
+};
 
 static const char *const kind_name[] = {[DIAG_ERROR] = "error", [DIAG_WARNING] = "warning", [DIAG_NOTE] = "note", [DIAG_HINT] = "hint"};
 
@@ -18,9 +23,30 @@ int diags_add_file(Diags *diags, const char *name, const char *text, size_t n) {
     return diags->files.n - 1;
 }
 
+/* Whether one that is kept says this of this place. */
+static bool said_before(const Diags *diags, DiagKind kind, Span span, const char *flag, const char *format, va_list args) {
+    char text[SAME_BYTES];
+    int n = vsnprintf(text, sizeof text, format, args);
+    for (int i = 0; i < diags->items.n && n < (int)sizeof text; i++) {
+        const Diag *other = &diags->items.at[i];
+        if (other->kind == kind && other->span.file == span.file && other->span.line == span.line && other->span.column == span.column &&
+            !strncmp(other->text, text, (size_t)n) && (!other->text[n] || (flag && !strncmp(other->text + n, " [-W", 4))))
+            return true;
+    }
+    return false;
+}
+
 /* What is beyond the limit is counted, not kept: one mistake repeated a million times must not fill the memory. */
 static void diag_add(Diags *diags, DiagKind kind, Span span, const char *flag, const char *format, va_list args) {
     bool keep = true;
+    if ((kind == DIAG_ERROR || kind == DIAG_WARNING) && span.line > 0) {
+        va_list again;
+        va_copy(again, args);
+        bool said = said_before(diags, kind, span, flag, format, again);
+        va_end(again);
+        diags->dropped |= said;
+        if (said) return;
+    }
     switch (kind) {
     case DIAG_ERROR:
         keep = diags->nerrors++ < DIAG_MAX_ERRORS;
@@ -70,6 +96,20 @@ void diag_hint(Diags *diags, const char *format, ...) {
     va_start(args, format);
     diag_add(diags, DIAG_HINT, (Span){0}, NULL, format, args);
     va_end(args);
+}
+
+void diag_calls(Diags *diags, const CellCall *call) {
+    int n = 0, i = 0;
+    for (const CellCall *at = call; at; at = at->outer)
+        n++;
+    for (const CellCall *at = call; at; at = at->outer, i++) {
+        if (n > CHAIN_NOTES && i == CHAIN_NOTES - 1 && at->outer) {
+            diag_note(diags, (Span){0}, "and %d more calls, the first of which is:", n - i - 1);
+            while (at->outer)
+                at = at->outer;
+        }
+        diag_note(diags, at->span, "in cell %s, called here as %s", at->cell, at->path);
+    }
 }
 
 const char *diags_line(const Diags *diags, Span span, int *length) {

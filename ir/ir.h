@@ -115,11 +115,20 @@ typedef struct Diags {
 } Diags;
 void diags_init(Diags *diags, Arena *arena);
 int diags_add_file(Diags *diags, const char *name, const char *text, size_t n); /* the Span.file of it */
+/* What has been said of a place before is neither counted nor kept again: a mistake in a loop or a cell is one. */
 void diag_error(Diags *diags, Span span, const char *format, ...) PRINTF_LIKE(3, 4);
 /* "text [-Wuneven]"; nothing when it is silenced, an error "text [-Werror=uneven]" where warnings are errors. */
 void diag_warning(Diags *diags, Warning warning, Span span, const char *format, ...) PRINTF_LIKE(4, 5);
 void diag_note(Diags *diags, Span span, const char *format, ...) PRINTF_LIKE(3, 4);
 void diag_hint(Diags *diags, const char *format, ...) PRINTF_LIKE(2, 3);
+/* The call of a cell in which something stands. */
+typedef struct CellCall {
+    const char *cell, *path; /* "linear", called as "layer.0.fc1" */
+    Span span;
+    const struct CellCall *outer; /* the call in which it stands; NULL: the net */
+} CellCall;
+/* Notes with the calls that lead to the place of the last error or warning, the innermost first; NULL: none. */
+void diag_calls(Diags *diags, const CellCall *call);
 /* All of them as DESIGN 10 shows: file:line:column: error: text, the source line, the span underlined. */
 void diags_print(const Diags *diags, FILE *out);
 /* The line of the source that span is in, without its end; "" where there is none. */
@@ -450,6 +459,7 @@ typedef struct HintTuple {
 } HintTuple;
 typedef struct Hint {
     Span span;                   /* the whole shard clause */
+    const CellCall *call;        /* in which stands what the hint is for; NULL: in the net */
     bool named;
     int nin;                     /* tuples given; may be wrong: checked in strategies */
     HintTuple in[8];

@@ -306,25 +306,38 @@ static void decide_best(Propagator *p, int id) {
 
 /* ---- hints */
 
+/* Where the operator of a hint is that stands elsewhere, and the calls around it. */
+static void note_place(Diags *diags, const Node *node) {
+    if (node->hint->span.file != node->span.file || node->hint->span.line != node->span.line)
+        diag_note(diags, node->span, "it is for %s, which is here", node->name);
+    diag_calls(diags, node->hint->call);
+}
+
+static void read_output(Propagator *p, int id) {
+    Graph *graph = p->graph;
+    const Node *node = &graph->nodes.at[id];
+    const TensorType *type = value_type(p, node->out[0]);
+    const char *what = arena_printf(&p->arena, "%s: output strategy", op_table[node->op].name);
+    Layout layout;
+    if (layout_from_hint(graph, &node->hint->out, node->hint->named, type, what, false, graph->settings.strict_divide, &layout, p->diags))
+        p->result->out_layout[id] = graph_layout(graph, &layout, &type->shape);
+}
+
 static bool read_hints(Propagator *p) {
     Graph *graph = p->graph;
     int before = p->diags->nerrors;
     for (int id = 0; id < p->nnodes; id++) {
         Node *node = &graph->nodes.at[id];
         if (!node->hint) continue;
+        int said = p->diags->items.n;
         Strategy *strategy = arena_alloc(graph->arena, sizeof *strategy);
         if (strategy_from_hint(graph, node, node->hint, graph->settings.strict_divide, strategy, p->diags)) {
             node->strategy = strategy;
             node->from = STRATEGY_USER;
             p->hint_of[id] = id;
         }
-        if (node->hint->nout == 0 || !is_operator(node)) continue;
-        const TensorType *type = value_type(p, node->out[0]);
-        const char *what = arena_printf(&p->arena, "%s: output strategy", op_table[node->op].name);
-        Layout layout;
-        if (layout_from_hint(graph, &node->hint->out, node->hint->named, type, what, false, graph->settings.strict_divide, &layout,
-                             p->diags))
-            p->result->out_layout[id] = graph_layout(graph, &layout, &type->shape);
+        if (node->hint->nout > 0 && is_operator(node)) read_output(p, id);
+        if (p->diags->items.n > said) note_place(p->diags, node);
     }
     return p->diags->nerrors == before;
 }
@@ -351,6 +364,31 @@ bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Di
     return true;
 }
 
+static bool spans_equal(Span a, Span b) {
+    return a.file == b.file && a.line == b.line && a.column == b.column;
+}
+
+/* A strategy that is wrong for the parameter of one iteration, or call, is so for that of each: the first one is said. */
+static void read_states(Propagator *p) {
+    Graph *graph = p->graph;
+    VEC(const State *) wrong = {0};
+    for (int s = 0; s < graph->states.n; s++) {
+        State *state = &graph->states.at[s];
+        Layout layout;
+        int before = p->diags->nerrors;
+        bool said = !state->hint || graph->settings.mode == MODE_DATA_PARALLEL;
+        for (int i = 0; i < wrong.n && !said; i++)
+            said = spans_equal(wrong.at[i]->hint->span, state->hint->span) && shape_equal(&wrong.at[i]->type.shape, &state->type.shape);
+        if (said) continue;
+        if (layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false, graph->settings.strict_divide,
+                             &layout, p->diags))
+            state->layout = graph_layout(graph, &layout, &state->type.shape);
+        if (p->diags->nerrors == before) continue;
+        diag_calls(p->diags, state->hint->call);
+        vec_push(&p->arena, &wrong, state);
+    }
+}
+
 /* Inputs and states whose layout the user or the dataset fixes. */
 static bool read_leaves(Propagator *p) {
     Graph *graph = p->graph;
@@ -370,14 +408,7 @@ static bool read_leaves(Propagator *p) {
         if (input_is_of_batch(graph->inputs.at[i].kind) && graph->inputs.at[i].micro == 0 && input_layout(graph, i, &layout, &given, p->diags) && given)
             graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
     }
-    for (int s = 0; s < graph->states.n; s++) {
-        State *state = &graph->states.at[s];
-        Layout layout;
-        if (state->hint && graph->settings.mode != MODE_DATA_PARALLEL &&
-            layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false,
-                             graph->settings.strict_divide, &layout, p->diags))
-            state->layout = graph_layout(graph, &layout, &state->type.shape);
-    }
+    read_states(p);
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
         const Layout *layout = node->op == OP_input  ? graph->inputs.at[node->state].layout
@@ -514,8 +545,8 @@ static int hidden_factor(const Propagator *p, const Node *node) {
 static bool propagate_all(Propagator *p) {
     Graph *graph = p->graph;
     bool sharded = graph->nranks > 1 && (graph->settings.mode == MODE_SEMI_AUTO || graph->settings.mode == MODE_AUTO);
-    if (sharded && !read_hints(p)) return false;
-    if (!read_leaves(p)) return false;
+    bool well = !sharded || read_hints(p);
+    if (!read_leaves(p) || !well) return false;
     bool any_hint = false;
     for (int id = 0; id < p->nnodes; id++)
         if (p->hint_of[id] == id || (graph->nodes.at[id].strategy && is_operator(&graph->nodes.at[id]))) {

@@ -71,3 +71,47 @@ Test(pipeline, the_dumped_stages_read_back) {
     cr_expect_eq(system(command), 0);
     compiled_finish(&x);
 }
+
+/* A strategy that no rank count fits, of an operator and of a parameter in a cell that is called three times, and one of a hint. */
+Test(pipeline, wrong_strategies_in_cells_are_said_once_with_the_calls) {
+    Compiled x;
+    compiled_init(&x, 4, 2);
+    cr_assert_not(compiled_run(&x, "cell fc(x) {\n"
+                                   "    param w : f32[4, 4] = normal(0.1) shard (3, 1);\n"
+                                   "    y = matmul(x, w) shard ((3, 1), (1, 1));\n"
+                                   "    z = relu(y);\n"
+                                   "    return z;\n"
+                                   "}\n"
+                                   "net n {\n"
+                                   "    input x : f32[8, 4];\n"
+                                   "    h = x;\n"
+                                   "    for i in 0..3 { h = fc(h); }\n"
+                                   "    loss sum(h);\n"
+                                   "}\n"
+                                   "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); }\n"
+                                   "hints { **.z = (8, 1); }\n"));
+    static const struct {
+        DiagKind kind;
+        int line;
+        const char *text;
+    } want[] = {{DIAG_ERROR, 3, "matmul: the strategy needs 3 ranks, which does not divide 4"},
+                {DIAG_HINT, 0, "((4, 1), (1, 1)) would be one for 4 ranks"},
+                {DIAG_NOTE, 10, "in cell fc, called here as h.0"},
+                {DIAG_ERROR, 14, "relu: the strategy needs 8 ranks, there are 4"},
+                {DIAG_HINT, 0, "((4, 1)) would be one for 4 ranks"},
+                {DIAG_NOTE, 4, "it is for h.0, which is here"},
+                {DIAG_NOTE, 10, "in cell fc, called here as h.0"},
+                {DIAG_ERROR, 2, "h.0.w: the layout needs 3 ranks, which does not divide 4"},
+                {DIAG_HINT, 0, "the product of the numbers must divide 4; the ranks left over hold copies"},
+                {DIAG_NOTE, 10, "in cell fc, called here as h.0"}};
+    int n = sizeof want / sizeof *want;
+    cr_expect_eq(x.diags.items.n, n, "%d", x.diags.items.n);
+    for (int i = 0; i < n; i++) {
+        const Diag *diag = &x.diags.items.at[i];
+        cr_assert_lt(i, x.diags.items.n);
+        cr_expect_eq(diag->kind, want[i].kind, "%d: %s", i, diag->text);
+        cr_expect_eq(diag->span.line, want[i].line, "%s: line %d", diag->text, diag->span.line);
+        cr_expect(strstr(diag->text, want[i].text), "%s", diag->text);
+    }
+    compiled_finish(&x);
+}

@@ -106,6 +106,42 @@ Test(diag, beyond_twenty_errors_are_counted_not_kept) {
     arena_finish(&arena);
 }
 
+Test(diag, what_is_said_twice_is_kept_once) {
+    Arena arena;
+    Diags diags;
+    int file = begin(&arena, &diags, "a\n");
+    for (int i = 0; i < 100; i++) {
+        diag_error(&diags, (Span){file, 1, 1, 1}, "the same");
+        diag_note(&diags, (Span){file, 1, 1, 1}, "its note");
+        diag_warning(&diags, WARN_UNEVEN, (Span){file, 1, 1, 1}, "the same");
+    }
+    diag_error(&diags, (Span){file, 1, 2, 1}, "the same");
+    cr_assert_eq(diags.nerrors, 2, "at another place it is another");
+    cr_assert_eq(diags.nwarnings, 1);
+    cr_assert_eq(diags.items.n, 4);
+    arena_finish(&arena);
+}
+
+Test(diag, calls_are_shown_from_the_innermost_long_chains_in_part) {
+    Arena arena;
+    Diags diags;
+    int file = begin(&arena, &diags, "a\nb\nc\n");
+    CellCall call[20];
+    for (int i = 0; i < 20; i++)
+        call[i] = (CellCall){.cell = "f", .path = i ? "h.g" : "h", .span = {file, i + 1, 1, 1}, .outer = i ? &call[i - 1] : NULL};
+    diag_error(&diags, (Span){file, 1, 1, 1}, "wrong");
+    diag_calls(&diags, &call[1]);
+    cr_assert_eq(diags.items.n, 3);
+    cr_assert_str_eq(diags.items.at[1].text, "in cell f, called here as h.g");
+    cr_assert_eq(diags.items.at[2].span.line, 1);
+    diag_error(&diags, (Span){file, 2, 1, 1}, "wrong");
+    diag_calls(&diags, &call[19]);
+    cr_assert_eq(diags.items.n, 3 + 1 + 7);
+    cr_assert_str_eq(diags.items.at[9].text, "and 14 more calls, the first of which is:");
+    cr_assert_eq(diags.items.at[10].span.line, 1);
+    arena_finish(&arena);
+}
+
 Test(name, nearest_is_within_a_third_of_the_length) {
     const char *const names[] = {"matmul", "relu", "transpose", "mse", "momentum"};
     cr_assert_str_eq(name_nearest("matmull", names, 5), "matmul");
