@@ -32,7 +32,9 @@ class Characters(Case):
         self.assertLess(one[-1], one[0] - 1)
         for ranks in 2, 3, 4, 8:
             self.assertClose(self.learn(ranks), one, relative=2e-3, what="%d ranks" % ranks)
-        self.assertClose(self.learn(4, "--hints", "characters_hints.dsl"), one, relative=2e-3, what="hints")
+        for ranks, mesh in (1, "dp = 2, tp = 2"), (2, "dp = 1, tp = 2"), (4, "dp = 2, tp = 2"), (8, "dp = 2, tp = 4"), (8, "dp = 4, tp = 2"):
+            self.write("hints.dsl", edited(self.sample("characters_hints.dsl"), ("dp = 2, tp = 2", mesh)))
+            self.assertClose(self.learn(ranks, "--hints", "hints.dsl"), one, relative=2e-3, what="%d ranks, hints, %s" % (ranks, mesh))
         self.assertClose(self.learn(4, "--hints", "characters_hints.dsl", mpi=True), one, relative=2e-3, what="hints, mpirun")
 
     def test_the_answers_are_never_gathered(self):
