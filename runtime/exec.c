@@ -196,6 +196,10 @@ void executor_set_updates(Executor *executor, int64_t updates, int64_t ahead) {
     executor->schedule_ahead = ahead;
 }
 
+double executor_held_bytes(const Executor *executor, const char **path) {
+    return data_held_bytes(executor->data, path);
+}
+
 void executor_order(const Executor *executor, DataOrder *order) {
     data_order(executor->data, order);
 }

@@ -200,7 +200,7 @@ static bool evaluates_only(const Run *run) {
     return run->options->eval || run->options->predict;
 }
 
-static bool check_memory(const Run *run, Error *error) {
+static bool check_memory(Run *run, Error *error) {
     const Comm *comm = run->comm;
     double arena = 0, states = 0, inputs = 0, data = process_bytes(&run->plan.graph), mib = 1 << 20;
     for (int i = 0; i < comm->ndriven; i++) {
@@ -213,12 +213,30 @@ static bool check_memory(const Run *run, Error *error) {
     }
     int64_t available = available_bytes(), nlocal = processes_here(comm);
     double each = arena + states + inputs + data;
+    run->tensor_bytes = each;
+    run->available = available;
     if (available < 0 || each * (double)nlocal <= (double)available) return true;
     return error_set(error, EXIT_ENVIRONMENT,
                      "not enough memory on %s: %lld process%s with %.1f MiB each (arena %.1f, states %.1f, inputs %.1f, reading them %.1f), %.1f MiB "
                      "are free: use more nodes, more ranks or a smaller batch",
                      comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, arena / mib, states / mib, inputs / mib, data / mib,
                      (double)available / mib);
+}
+
+/* Before they are read: rows that have to be held beside the tensors. How many there are the files say, once they are open. */
+static bool check_held(const Run *run, Error *error) {
+    const Comm *comm = run->comm;
+    const char *path = NULL, *eval_path = NULL;
+    double train = run->executor ? executor_held_bytes(run->executor, &path) : 0, mib = 1 << 20;
+    double eval = run->evaluation ? executor_held_bytes(evaluation_executor(run->evaluation), &eval_path) : 0;
+    if (eval_path && (!path || eval > train)) path = eval_path;
+    int64_t nlocal = processes_here(comm);
+    double each = run->tensor_bytes + train + eval;
+    if (run->available < 0 || each * (double)nlocal <= (double)run->available) return true;
+    return error_set(error, EXIT_ENVIRONMENT,
+                     "not enough memory on %s: %lld process%s with %.1f MiB each, of them %.1f for the rows of an epoch%s%s, %.1f MiB were free: %s",
+                     comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, (train + eval) / mib, path ? ", most of them of " : "", path ? path : "",
+                     (double)run->available / mib, path ? "gzip and CSV are held, .npy or raw files are read where a row stands" : "use more nodes, or order = file");
 }
 
 /* What process 0 looks at for all needs no name of a rank before it. */
@@ -318,6 +336,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
         if (!run->evaluation) return false;
         executor_capture(evaluation_executor(run->evaluation), !run->options->no_graph);
     }
+    if (!comm_agree(run->comm, check_held(run, error), error)) return false;
     if (run->options->verify) {
         run->verifier = verifier_create(&run->plan, run->options->verify, run->executor, run->comm, run->nthreads, error);
         if (!run->verifier) return false;

@@ -17,6 +17,8 @@ typedef struct Run {
     const char *checkpoints; /* directory of checkpoints */
     int lock;                /* of that directory: checkpoint_claim; -1: none */
     Position position;       /* where training stands */
+    double tensor_bytes; /* what this process's tensors take, of the memory that was there before them */
+    int64_t available;   /* -1: unknown */
     int nthreads;
     Device device; /* that the programs run on */
     Executor *executor; /* of the program train; NULL: evaluates only */

@@ -275,6 +275,9 @@ void data_close(DataSource *data); /* takes NULL */
 double data_bytes(const Graph *graph); /* of memory that a source takes, beside the inputs themselves; each process has one */
 /* Announces a box of an input that will be asked for at every step; its number. All of them before the first data_fill. */
 int data_take(DataSource *data, int input, const Box *box);
+/* Of memory that the rows of an epoch take at most, once all boxes are announced: those of files without random access, which are held, and their order; *path: the
+ * file with most of it, NULL: none. */
+double data_held_bytes(const DataSource *data, const char **path);
 /* The elements of a box announced, for one step (epochs and steps count from 1), row-major. When all have been filled, the next step's are prepared
  * by a thread of the source's. */
 bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to, Error *error);
@@ -340,6 +343,7 @@ int64_t executor_row(const Executor *executor, int64_t step, int64_t place, bool
 void executor_exclude_bytes(Executor *executor, int driven, int64_t bytes); /* that the communicator has counted, and that are none of its steps' */
 int64_t executor_steps(const Executor *executor);      /* of an epoch */
 int64_t executor_batch(const Executor *executor);      /* rows of a step's batch, all replicas together */
+double executor_held_bytes(const Executor *executor, const char **path); /* data_held_bytes of its data */
 void executor_order(const Executor *executor, DataOrder *order); /* of its data */
 double executor_rate(const Executor *executor);        /* learning rate of the step done last */
 int64_t executor_data_bytes(const Executor *executor); /* read from files of rows by this process so far, headers left out */

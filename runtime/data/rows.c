@@ -289,6 +289,10 @@ int64_t rows_bytes_held(const Rows *rows) {
     return rows->nheld * rows->row_bytes;
 }
 
+double rows_bytes_of(const Rows *rows, int64_t n) {
+    return rows->streamed ? (double)n * (double)(rows->row_bytes + (int64_t)sizeof *rows->held_row) : 0;
+}
+
 /* ---------------------------------------------------------------- holding */
 
 static int64_t find_held(const Rows *rows, int64_t row) {

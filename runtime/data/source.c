@@ -391,6 +391,32 @@ static int compare_rows(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Rows of a step's batch in a part that is asked for. */
+static int64_t take_rows(const DataSource *data, const Take *take) {
+    int dim = data->graph->inputs.at[take->input].type.hidden;
+    if (box_elements(&take->box) == 0) return 0;
+    return (take->box.end[dim] - take->box.begin[dim]) * (dim ? take->box.end[0] - take->box.begin[0] : 1);
+}
+
+double data_held_bytes(const DataSource *data, const char **path) {
+    double bytes = from_files(data) && data->sampler.shuffle ? (double)data->sampler.rows * sizeof *data->sampler.order : 0, most = 0;
+    *path = NULL;
+    for (int i = 0; data->file && i < data->graph->inputs.n; i++) {
+        int64_t rows = 0;
+        if (!data->file[i] || !rows_streamed(data->file[i])) continue;
+        for (int t = 0; t < data->takes.n; t++)
+            if (source_of(data->graph, data->takes.at[t].input) == i) rows += data->steps * take_rows(data, &data->takes.at[t]);
+        if (rows > data->sampler.rows) rows = data->sampler.rows; /* the same ones in several parts are held once */
+        double own = rows_bytes_of(data->file[i], rows);
+        bytes += own;
+        if (own > most) {
+            most = own;
+            *path = data->graph->inputs.at[i].file.path;
+        }
+    }
+    return bytes;
+}
+
 /* Before the first batch of an epoch: its order, and the rows of it that this process will ask for. */
 static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
     if (!from_files(data) || data->held_epoch == epoch) return true;
@@ -403,10 +429,9 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
         for (int t = 0; ok && t < data->takes.n; t++) {
             const Take *take = &data->takes.at[t];
             const TensorType *type = &data->graph->inputs.at[i].type;
-            if (source_of(data->graph, take->input) != i || box_elements(&take->box) == 0) continue;
+            if (source_of(data->graph, take->input) != i || take_rows(data, take) == 0) continue;
             int dim = type->hidden;
-            int64_t each = take->box.end[dim] - take->box.begin[dim], nreplicas = dim ? take->box.end[0] - take->box.begin[0] : 1;
-            int64_t more = data->steps * each * nreplicas;
+            int64_t each = take->box.end[dim] - take->box.begin[dim], more = data->steps * take_rows(data, take);
             if (n + more > cap) {
                 int64_t *bigger = realloc(row, (size_t)(cap = 2 * (n + more)) * sizeof *row);
                 ok = bigger || error_set(error, EXIT_ENVIRONMENT, "out of memory for the numbers of a rank's rows");
@@ -414,7 +439,7 @@ static bool begin_epoch(DataSource *data, int64_t epoch, Error *error) {
             }
             bool filler;
             for (int64_t step = 0; ok && step < data->steps; step++)
-                for (int64_t k = 0; k < each * nreplicas; k++)
+                for (int64_t k = 0; k < take_rows(data, take); k++)
                     row[n++] = sampler_row(
                         &data->sampler, step * batches_of_step(data) + data->graph->inputs.at[take->input].micro,
                         (dim ? take->box.begin[0] + k / each : 0) * type->shape.dim[dim] + take->box.begin[dim] + k % each, &filler);

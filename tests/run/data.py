@@ -171,6 +171,27 @@ class Data(Case):
             self.assertEqual(result.code, 3, str(result))
             self.assertEqual(len(re.findall("prun: input z: z.npy: row 20 holds 1.09951e\\+12, which is no i32", result.err)), 1, str(result))
 
+    def test_rows_that_do_not_fit_into_memory_are_said_before_they_are_read(self):
+        """4 thousand million rows of 256 bytes: the file is long enough to hold them compressed, and mostly a hole."""
+        packed = gzip.compress(struct.pack(">HBBII", 0, 8, 2, 0xffffffff, 256))
+        with open(self.path("x.gz"), "wb") as file:
+            file.write(packed)
+            file.truncate(1 << 31)
+        plan = self.compile(self.net("input x : f32[64, 256]; param w : f32[256, 1] = ones;", "mean(matmul(x, w))",
+                                     'data = idx(x = "x.gz"); optimizer = sgd(lr = 1e-6);'), "net.plan", "--ranks", 2)
+        for result in self.both(plan, 2):
+            self.assertFails(result, 3, r"(?m)^prun: not enough memory on \S+: \d process(es)? with [\d.]+ MiB each, of them [\d.]+ for the rows of an epoch, most of them of "
+                             r"x.gz, [\d.]+ MiB were free: gzip and CSV are held, .npy or raw files are read where a row stands$")
+
+    def test_raw_files_hold_elements_of_the_inputs_type(self):
+        """Without `type =`: bytes of a bool, whole numbers of an integer, f32 and f64 as they are."""
+        for dtype, letter, numbers in (("bool", "B", [1, 0, 1, 1]), ("i32", "i", [1, -2, 1 << 20, 7]), ("i64", "q", [1, -2, 1 << 40, 7]),
+                                       ("f32", "f", [1.5, -2, 0.25, 7]), ("f64", "d", [1.5, -2, 0.1, 7])):
+            self.write("x.bin", struct.pack("<4%s" % letter, *numbers))
+            plan = self.compile(self.net("input x : %s[1, 2]; param w : f64[2] = ones;" % dtype, "sum(cast(x, to = f64) * w)" if dtype != "f64" else "sum(x * w)",
+                                         'data = raw(x = "x.bin"); optimizer = sgd(lr = 1e-300);'), "net.plan", "--ranks", 1)
+            self.assertEqual(self.ok(self.local(plan, 1)).losses(), [sum(numbers[:2]), sum(numbers[2:])], dtype)
+
     def test_files_are_found_from_elsewhere_and_move_with_the_plan(self):
         os.makedirs(self.path("nets", "data"))
         self.files()
