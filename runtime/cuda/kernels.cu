@@ -9,5 +9,12 @@
 #endif
 
 #include "runtime/cuda/common.cuh"
+#include "runtime/cuda/elementwise.cuh"
+#include "runtime/cuda/chain.cuh"
+#include "runtime/cuda/update.cuh"
+#include "runtime/cuda/move.cuh"
+#include "runtime/cuda/reduce.cuh"
+#include "runtime/cuda/rows.cuh"
+#include "runtime/cuda/index.cuh"
 #include "runtime/cuda/pull.cuh"
 #include "runtime/cuda/matmul.cuh"

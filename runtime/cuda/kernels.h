@@ -113,9 +113,46 @@ typedef struct ChainProgram {
     ChainStore store[CHAIN_STORES];
     double constant[CHAIN_CONSTANTS];
 } ChainProgram;
-cudaError_t cuda_chain(const ChainProgram *program, cudaStream_t stream);
+void kernels_chain(const ChainProgram *program, cudaStream_t stream);
 
 /* update.cuh */
+
+enum { UPDATE_TENSORS = 32, SQUARES_BLOCKS = 512 };
+typedef enum UpdateKind { UPDATE_SGD, UPDATE_MOMENTUM, UPDATE_ADAM, UPDATE_CLIP } UpdateKind;
+
+/* One tensor: the parameter w, its gradient g and slots (v of momentum, m and v of adam), new and old. Clipping: g becomes new_w. */
+typedef struct UpdateTensor {
+    const void *w, *g, *m, *v;
+    void *new_w, *new_m, *new_v;
+    int64_t n;
+    unsigned first_block; /* kernels_update's */
+    int packed;           /* all begin at multiples of 16 bytes */
+} UpdateTensor;
+/* The same update of several tensors, none of which overlaps another's. */
+typedef struct UpdateTable {
+    int kind, dtype, ntensors;
+    int decoupled;      /* adamw: the parameter itself decays, not the gradient */
+    const void *rate;   /* one number on the device, lr is multiplied by it, NULL: 1. Clipping: the sum of squares */
+    const void *count;  /* adam: the number of the update, from 1 */
+    double lr, momentum, beta1, beta2, eps, decay;
+    double norm;        /* of clipping */
+    UpdateTensor tensor[UPDATE_TENSORS];
+} UpdateTable;
+void kernels_update(UpdateTable *table, cudaStream_t stream);
+
+/* out = the sum of x's squares, one number each, in an order that depends on n alone. partial: room for UPDATE_TENSORS * SQUARES_BLOCKS numbers. */
+typedef struct SquaresTable {
+    int dtype, ntensors;
+    double *partial;
+    struct SquaresTensor {
+        const void *x;
+        void *out;
+        int64_t n;
+        int packed;
+        unsigned first_block, nblocks; /* kernels_squares' */
+    } tensor[UPDATE_TENSORS];
+} SquaresTable;
+void kernels_squares(SquaresTable *table, cudaStream_t stream);
 
 /* reduce.cuh */
 
@@ -138,6 +175,10 @@ typedef struct KernelReduce {
 cudaError_t kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* rows.cuh */
+
+typedef enum { ROWS_SOFTMAX, ROWS_LOG_SOFTMAX, ROWS_SOFTMAX_GRAD, ROWS_LOG_SOFTMAX_GRAD } KernelRows;
+/* A tensor [outer, n, inner], rows of n elements `inner` apart; none of them 0. x: of a gradient y; dy: of a gradient, else unused. out may be x or dy. f32 and f64. */
+cudaError_t kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner, cudaStream_t stream);
 
 /* move.cuh */
 
@@ -162,6 +203,21 @@ typedef struct KernelJoints {
 cudaError_t kernels_join(const KernelJoint *joints, int n, int64_t rows, cudaStream_t stream);
 
 /* index.cuh */
+
+/* Indices, of 4 or 8 bytes; those in [begin, begin + length) are here, and their element is at index - begin. */
+typedef struct KernelIndex {
+    const void *data;
+    int64_t n, begin, length;
+    bool wide; /* 8 bytes */
+} KernelIndex;
+/* narrow[i] = wide[i, index[i]], 0 where that is not here; wide [n, length]. item_bytes 4 or 8. */
+cudaError_t kernels_pick(void *narrow, const void *wide, const KernelIndex *index, int item_bytes, cudaStream_t stream);
+/* wide[i, index[i]] = narrow[i], or `bits` where narrow is NULL, and 0 elsewhere. item_bytes 1, 4 or 8. */
+cudaError_t kernels_place(void *wide, const void *narrow, uint64_t bits, const KernelIndex *index, int item_bytes, cudaStream_t stream);
+/* rows[i] = table[index[i]], 0 where that is not here; rows of `width` items of 4 or 8 bytes, table [length, width]. */
+cudaError_t kernels_lookup(void *rows, const void *table, const KernelIndex *index, int64_t width, int item_bytes, cudaStream_t stream);
+/* table[r] = the sum of rows[i] over all i with index[i] = r; f32 and f64. */
+cudaError_t kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors, cudaStream_t stream);
 
 /* matmul.cuh */
 

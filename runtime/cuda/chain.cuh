@@ -1,0 +1,173 @@
+/* chain: a run of elementwise operators in one launch. A thread computes packs of 16 bytes: it loads the pack of every operand into its own column of slots in
+ * shared memory, then goes through the steps, whose operands are slots or the result of the step before. All threads of a launch take the same branches. */
+#pragma once
+
+#ifndef __grid_constant__
+#define __grid_constant__
+#endif
+
+/* Where element i of the result is in an operand. */
+__device__ __forceinline__ int64_t chain_offset(const ChainLoad &load, int64_t i, bool wide) {
+    int64_t offset = 0;
+    for (int d = load.ndim - 1; d > 0; d--) {
+        const int64_t quotient = wide ? i / load.size[d] : (int64_t)divide(load.divisor[d], (uint32_t)i);
+        offset += (i - quotient * load.size[d]) * load.stride[d];
+        i = quotient;
+    }
+    return offset + i * load.stride[0];
+}
+
+template <class T> __device__ __forceinline__ T chain_element(const void *data, int dtype, int64_t i) {
+    switch (dtype) {
+    case KERNEL_F32:
+        return convert<T>(((const float *)data)[i]);
+    case KERNEL_F64:
+        return convert<T>(((const double *)data)[i]);
+    case KERNEL_I32:
+        return convert<T>(((const int32_t *)data)[i]);
+    case KERNEL_I64:
+        return convert<T>(((const int64_t *)data)[i]);
+    default:
+        return (T)((const uint8_t *)data)[i];
+    }
+}
+template <class T> constexpr int chain_dtype = KERNEL_F32;
+template <> constexpr int chain_dtype<double> = KERNEL_F64;
+template <> constexpr int chain_dtype<int32_t> = KERNEL_I32;
+template <> constexpr int chain_dtype<int64_t> = KERNEL_I64;
+
+/* A pack of neighbours, which lies at a multiple of its size. */
+template <class T> __device__ __forceinline__ Pack<T> chain_pack(const void *data, int dtype, int64_t at) {
+    constexpr int width = Pack<T>::width;
+    if (dtype == chain_dtype<T>) return *(const Pack<T> *)((const T *)data + at);
+    struct __align__(width) Bytes {
+        uint8_t at[width];
+    } bytes = *(const Bytes *)((const uint8_t *)data + at);
+    Pack<T> pack;
+#pragma unroll
+    for (int k = 0; k < width; k++)
+        pack.at[k] = (T)bytes.at[k];
+    return pack;
+}
+
+/* Elements [first, first + width) of an operand, of which the first n are there. */
+template <class T> __device__ __forceinline__ Pack<T> chain_load(const ChainLoad &load, int64_t first, int n, bool wide) {
+    constexpr int width = Pack<T>::width;
+    Pack<T> pack;
+    if (load.mode == CHAIN_LINEAR && load.packed && n == width) return chain_pack<T>(load.data, load.dtype, first);
+    if (load.mode == CHAIN_ROWS) { /* the pack lies in one row */
+        const int64_t offset = chain_offset(load, first, wide), stride = load.stride[load.ndim - 1];
+        if (load.packed) return chain_pack<T>(load.data, load.dtype, offset);
+        if (stride == 0) {
+            const T item = chain_element<T>(load.data, load.dtype, offset);
+#pragma unroll
+            for (int k = 0; k < width; k++)
+                pack.at[k] = item;
+            return pack;
+        }
+#pragma unroll
+        for (int k = 0; k < width; k++)
+            pack.at[k] = chain_element<T>(load.data, load.dtype, offset + k * stride);
+        return pack;
+    }
+#pragma unroll
+    for (int k = 0; k < width; k++) {
+        const int64_t i = first + (k < n ? k : 0); /* what is not there is read as the first, which is */
+        pack.at[k] = chain_element<T>(load.data, load.dtype, load.mode == CHAIN_LINEAR ? i : chain_offset(load, i, wide));
+    }
+    return pack;
+}
+
+template <class T> __device__ __forceinline__ void chain_put(void *data, int dtype, int64_t i, T value) {
+    switch (dtype) {
+    case KERNEL_F32:
+        ((float *)data)[i] = convert<float>(value);
+        return;
+    case KERNEL_F64:
+        ((double *)data)[i] = convert<double>(value);
+        return;
+    case KERNEL_I32:
+        ((int32_t *)data)[i] = convert<int32_t>(value);
+        return;
+    case KERNEL_I64:
+        ((int64_t *)data)[i] = convert<int64_t>(value);
+        return;
+    default:
+        ((uint8_t *)data)[i] = value != 0;
+        return;
+    }
+}
+
+template <class T> __device__ __forceinline__ void chain_store(const ChainStore &store, int64_t first, int n, const Pack<T> &pack) {
+    constexpr int width = Pack<T>::width;
+    if (store.packed && n == width && store.dtype == chain_dtype<T>) {
+        *(Pack<T> *)((T *)store.data + first) = pack;
+    } else if (store.packed && n == width) {
+        struct __align__(width) Bytes {
+            uint8_t at[width];
+        } bytes;
+#pragma unroll
+        for (int k = 0; k < width; k++)
+            bytes.at[k] = pack.at[k] != 0;
+        *(Bytes *)((uint8_t *)store.data + first) = bytes;
+    } else {
+#pragma unroll
+        for (int k = 0; k < width; k++)
+            if (k < n) chain_put(store.data, store.dtype, first + k, pack.at[k]);
+    }
+}
+
+enum { CHAIN_AHEAD = 4 }; /* loads under way at the same time */
+
+template <class T> __global__ void __launch_bounds__(BLOCK) chain_kernel(const __grid_constant__ ChainProgram program) {
+    constexpr int width = Pack<T>::width;
+    __shared__ Pack<T> slot[CHAIN_SLOTS][BLOCK]; /* a column each: no thread reads another's */
+    const int me = (int)threadIdx.x;
+    const bool wide = program.wide != 0;
+    for (int64_t first = ((int64_t)blockIdx.x * BLOCK + me) * width; first < program.n; first += (int64_t)gridDim.x * BLOCK * width) {
+        const int n = program.n - first < width ? (int)(program.n - first) : width;
+#pragma unroll 1
+        for (int l = 0; l < program.nloads; l += CHAIN_AHEAD) {
+            Pack<T> pack[CHAIN_AHEAD];
+#pragma unroll
+            for (int k = 0; k < CHAIN_AHEAD; k++)
+                if (l + k < program.nloads) pack[k] = chain_load<T>(program.load[l + k], first, n, wide);
+#pragma unroll
+            for (int k = 0; k < CHAIN_AHEAD; k++)
+                if (l + k < program.nloads) slot[l + k][me] = pack[k];
+        }
+        Pack<T> result = {};
+#pragma unroll 1
+        for (int s = 0; s < program.nsteps; s++) {
+            const ChainStep &step = program.step[s];
+            const Pack<T> a = step.in[0] < CHAIN_SLOTS ? slot[step.in[0]][me] : result;
+            const Pack<T> b = step.in[1] < CHAIN_SLOTS ? slot[step.in[1]][me] : result;
+            const Pack<T> c = step.in[2] < CHAIN_SLOTS ? slot[step.in[2]][me] : result;
+            result = element_apply(step.op, a, b, c, program.constant[step.constant]);
+            if (step.slot < CHAIN_SLOTS) slot[step.slot][me] = result;
+            for (int k = 0; k < step.nstores; k++)
+                chain_store(program.store[step.first_store + k], first, n, result);
+        }
+    }
+}
+
+extern "C" void kernels_chain(const ChainProgram *program, cudaStream_t stream) {
+    const int64_t each = (int64_t)BLOCK * (program->dtype == KERNEL_F64 || program->dtype == KERNEL_I64 ? 2 : 4);
+    const int64_t blocks = (program->n + each - 1) / each;
+    const unsigned grid = blocks > INT32_MAX ? (unsigned)INT32_MAX : (unsigned)blocks;
+    if (program->n <= 0) return;
+    switch (program->dtype) {
+    case KERNEL_F32:
+        LAUNCH((chain_kernel<float>), grid, BLOCK, 0, stream, *program);
+        break;
+    case KERNEL_F64:
+        LAUNCH((chain_kernel<double>), grid, BLOCK, 0, stream, *program);
+        break;
+    case KERNEL_I32:
+        LAUNCH((chain_kernel<int32_t>), grid, BLOCK, 0, stream, *program);
+        break;
+    default:
+        LAUNCH((chain_kernel<int64_t>), grid, BLOCK, 0, stream, *program);
+        break;
+    }
+}

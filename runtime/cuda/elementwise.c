@@ -1,0 +1,52 @@
+/* elementwise: operators whose result has one element for each of its operands', broadcast: each a chain of one (chain.c), so that alone and in a chain an
+ * operator gives the same bits. */
+#include "runtime/cuda/chain.h"
+
+static bool elementwise(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    const int last_read = 1;
+    ChainProgram program;
+    if (shape_elements(&call->out[0].local) == 0) return true;
+    if (!chain_build(&program, call, 1, &last_read))
+        return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s, or for how its operands lie", op_table[call->op].name, dtype_name[call->in[call->nin - 1].dtype]);
+    kernels_chain(&program, cuda->compute);
+    return cuda_launched(cuda, op_table[call->op].name, error);
+}
+
+#define ELEMENTWISE(name)                                                                                                                  \
+    bool kernel_##name(const KernelCall *call, Error *error) {                                                                             \
+        return elementwise(call, error);                                                                                                   \
+    }
+ELEMENTWISE(add)
+ELEMENTWISE(sub)
+ELEMENTWISE(mul)
+ELEMENTWISE(div)
+ELEMENTWISE(neg)
+ELEMENTWISE(relu)
+ELEMENTWISE(tanh)
+ELEMENTWISE(exp)
+ELEMENTWISE(log)
+ELEMENTWISE(sqrt)
+ELEMENTWISE(sigmoid)
+ELEMENTWISE(gelu)
+ELEMENTWISE(silu)
+ELEMENTWISE(rsqrt)
+ELEMENTWISE(square)
+ELEMENTWISE(cast)
+ELEMENTWISE(less)
+ELEMENTWISE(less_equal)
+ELEMENTWISE(greater)
+ELEMENTWISE(greater_equal)
+ELEMENTWISE(equal)
+ELEMENTWISE(not_equal)
+ELEMENTWISE(where)
+ELEMENTWISE(relu_grad)
+ELEMENTWISE(tanh_grad)
+ELEMENTWISE(sqrt_grad)
+ELEMENTWISE(sigmoid_grad)
+ELEMENTWISE(square_grad)
+ELEMENTWISE(gelu_grad)
+ELEMENTWISE(silu_grad)
+ELEMENTWISE(rsqrt_grad)
+ELEMENTWISE(max_mask)
+ELEMENTWISE(clip)

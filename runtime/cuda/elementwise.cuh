@@ -1,0 +1,185 @@
+/* elementwise: what each ElementOp does to numbers of one type. Products that are added to something are written as fma where they are to be fused, so that
+ * the compiler has no choice and an element's result does not depend on which loop computed it. */
+#pragma once
+
+template <class T> constexpr bool is_real = false;
+template <> constexpr bool is_real<float> = true;
+template <> constexpr bool is_real<double> = true;
+
+__device__ __forceinline__ float real_fma(float x, float y, float z) { return fmaf(x, y, z); }
+__device__ __forceinline__ double real_fma(double x, double y, double z) { return fma(x, y, z); }
+__device__ __forceinline__ float real_exp(float x) { return expf(x); }
+__device__ __forceinline__ double real_exp(double x) { return exp(x); }
+__device__ __forceinline__ float real_log(float x) { return logf(x); }
+__device__ __forceinline__ double real_log(double x) { return log(x); }
+__device__ __forceinline__ float real_tanh(float x) { return tanhf(x); }
+__device__ __forceinline__ double real_tanh(double x) { return tanh(x); }
+__device__ __forceinline__ float real_sqrt(float x) { return sqrtf(x); }
+__device__ __forceinline__ double real_sqrt(double x) { return sqrt(x); }
+__device__ __forceinline__ float real_erfc(float x) { return erfcf(x); }
+__device__ __forceinline__ double real_erfc(double x) { return erfc(x); }
+
+/* ---------------------------------------------------------------- integers: they stop at the ends of their range */
+
+__device__ __forceinline__ int32_t sum_of(int32_t x, int32_t y) { return saturate((int64_t)x + y); }
+__device__ __forceinline__ int32_t difference_of(int32_t x, int32_t y) { return saturate((int64_t)x - y); }
+__device__ __forceinline__ int32_t product_of(int32_t x, int32_t y) { return saturate((int64_t)x * y); }
+__device__ __forceinline__ int64_t sum_of(int64_t x, int64_t y) {
+    if (y > 0 && x > INT64_MAX - y) return INT64_MAX;
+    return y < 0 && x < INT64_MIN - y ? INT64_MIN : x + y;
+}
+__device__ __forceinline__ int64_t difference_of(int64_t x, int64_t y) {
+    if (y < 0 && x > INT64_MAX + y) return INT64_MAX;
+    return y > 0 && x < INT64_MIN + y ? INT64_MIN : x - y;
+}
+__device__ __forceinline__ int64_t product_of(int64_t x, int64_t y) {
+    if (x == 0 || y == 0) return 0;
+    if ((x > 0) == (y > 0)) return (x > 0 ? x > INT64_MAX / y : x < INT64_MAX / y) ? INT64_MAX : x * y;
+    return (x > 0 ? y < INT64_MIN / x : x < INT64_MIN / y) ? INT64_MIN : x * y;
+}
+__device__ __forceinline__ int32_t negative_of(int32_t x) { return x == INT32_MIN ? INT32_MAX : -x; }
+__device__ __forceinline__ int64_t negative_of(int64_t x) { return x == INT64_MIN ? INT64_MAX : -x; }
+
+__device__ __forceinline__ float sum_of(float x, float y) { return x + y; }
+__device__ __forceinline__ float difference_of(float x, float y) { return x - y; }
+__device__ __forceinline__ float product_of(float x, float y) { return x * y; }
+__device__ __forceinline__ float negative_of(float x) { return -x; }
+__device__ __forceinline__ double sum_of(double x, double y) { return x + y; }
+__device__ __forceinline__ double difference_of(double x, double y) { return x - y; }
+__device__ __forceinline__ double product_of(double x, double y) { return x * y; }
+__device__ __forceinline__ double negative_of(double x) { return -x; }
+
+/* ---------------------------------------------------------------- element types into each other: what a type cannot hold becomes its nearest number, nan 0 */
+
+template <class To> __device__ __forceinline__ To convert_real(double value) {
+    if constexpr (is_real<To>) {
+        return (To)value;
+    } else {
+        constexpr bool wide = sizeof(To) == 8;
+        constexpr double least = wide ? -9223372036854775808.0 : (double)INT32_MIN, most = wide ? 9223372036854775808.0 : (double)INT32_MAX;
+        constexpr To at_least = wide ? (To)INT64_MIN : (To)INT32_MIN, at_most = wide ? (To)INT64_MAX : (To)INT32_MAX;
+        return value != value ? 0 : value <= least ? at_least : value >= most ? at_most : (To)value;
+    }
+}
+template <class To, class From> __device__ __forceinline__ To convert(From value) {
+    if constexpr (is_real<To> || is_real<From>)
+        return convert_real<To>((double)value);
+    else if constexpr (sizeof(To) == 4)
+        return saturate((int64_t)value);
+    else
+        return (To)value;
+}
+
+/* ---------------------------------------------------------------- functions of reals */
+
+/* exp may overflow: the result is 0 then, as it should. */
+template <class T> __device__ __forceinline__ T sigmoid_of(T x) { return 1 / (1 + real_exp(-x)); }
+
+/* The share of the normal distribution below x is erfc(-x / sqrt(2)) / 2, which keeps its digits where it is small. */
+template <class T> struct Gelu {
+    static constexpr T half_sqrt = (T)0.70710678118654752440; /* sqrt(1 / 2) */
+    static constexpr T density = (T)0.39894228040143267794;   /* 1 / sqrt(2 pi) */
+    static constexpr T scale = (T)0.79788456080286535588;     /* sqrt(2 / pi) */
+    static constexpr T cube = (T)0.044715;
+};
+template <class T> __device__ __forceinline__ T gelu_of(T x) { return x / 2 * real_erfc(-x * Gelu<T>::half_sqrt); }
+template <class T> __device__ __forceinline__ T gelu_tanh_inner(T x) { return real_tanh(Gelu<T>::scale * real_fma(Gelu<T>::cube * x * x, x, x)); }
+template <class T> __device__ __forceinline__ T gelu_tanh_of(T x) { return x / 2 * (1 + gelu_tanh_inner(x)); }
+template <class T> __device__ __forceinline__ T gelu_slope(T x) {
+    return real_fma(x * Gelu<T>::density, real_exp(-x * x / 2), real_erfc(-x * Gelu<T>::half_sqrt) / 2);
+}
+template <class T> __device__ __forceinline__ T gelu_tanh_slope(T x) {
+    const T t = gelu_tanh_inner(x), bend = real_fma(3 * Gelu<T>::cube * x, x, (T)1);
+    return real_fma(x / 2 * real_fma(-t, t, (T)1) * Gelu<T>::scale, bend, (1 + t) / 2);
+}
+template <class T> __device__ __forceinline__ T silu_slope(T x) {
+    const T s = sigmoid_of(x);
+    return s * real_fma(x, 1 - s, (T)1);
+}
+
+/* min(1, norm / (sqrt(s) + 1e-6)); a norm that is no number stays one. */
+template <class T> __device__ __forceinline__ T clip_scale(T s, double norm) {
+    const double scale = norm / (sqrt((double)s) + 1e-6);
+    return (T)(scale > 1 ? 1 : scale);
+}
+
+/* ---------------------------------------------------------------- all of them, on packs of 16 bytes */
+
+template <class T> struct __align__(16) Pack {
+    static constexpr int width = 16 / (int)sizeof(T);
+    T at[width];
+};
+
+/* The same for every element of a pack; x, y and z are those of the operands. */
+#define EACH(name, expression)                                                                                                             \
+    case name:                                                                                                                             \
+        _Pragma("unroll") for (int k = 0; k < Pack<T>::width; k++) {                                                                       \
+            const T x = a.at[k], y = b.at[k];                                                                                              \
+            (void)x, (void)y;                                                                                                              \
+            r.at[k] = (expression);                                                                                                        \
+        }                                                                                                                                  \
+        break;
+
+template <class T> __device__ __forceinline__ Pack<T> element_apply_real(int op, const Pack<T> &a, const Pack<T> &b, double constant) {
+    Pack<T> r = a;
+    switch (op) {
+        EACH(ELEMENT_RELU, x < 0 ? 0 : x) /* keeps nan */
+        EACH(ELEMENT_TANH, real_tanh(x))
+        EACH(ELEMENT_EXP, real_exp(x))
+        EACH(ELEMENT_LOG, real_log(x))
+        EACH(ELEMENT_SQRT, real_sqrt(x))
+        EACH(ELEMENT_SIGMOID, sigmoid_of(x))
+        EACH(ELEMENT_SILU, x / (1 + real_exp(-x)))
+        EACH(ELEMENT_RSQRT, 1 / real_sqrt(x))
+        EACH(ELEMENT_GELU, gelu_of(x))
+        EACH(ELEMENT_GELU_TANH, gelu_tanh_of(x))
+        EACH(ELEMENT_DIV, x / y)
+        EACH(ELEMENT_RELU_GRAD, x > 0 ? y : 0)
+        EACH(ELEMENT_TANH_GRAD, y * real_fma(-x, x, (T)1))
+        EACH(ELEMENT_SQRT_GRAD, y / (2 * x))
+        EACH(ELEMENT_SIGMOID_GRAD, y * x * (1 - x))
+        EACH(ELEMENT_SQUARE_GRAD, 2 * x * y)
+        EACH(ELEMENT_RSQRT_GRAD, -y / 2 * x * x * x)
+        EACH(ELEMENT_SILU_GRAD, y * silu_slope(x))
+        EACH(ELEMENT_GELU_GRAD, y * gelu_slope(x))
+        EACH(ELEMENT_GELU_TANH_GRAD, y * gelu_tanh_slope(x))
+        EACH(ELEMENT_MAX_MASK, x == y)
+        EACH(ELEMENT_DIVIDE, x / (T)constant)
+    case ELEMENT_CLIP: { /* b is one number */
+        const T scale = clip_scale(b.at[0], constant);
+#pragma unroll
+        for (int k = 0; k < Pack<T>::width; k++)
+            r.at[k] = scale * a.at[k];
+        break;
+    }
+    }
+    return r;
+}
+
+/* op on packs; c is where's second choice. */
+template <class T> __device__ __forceinline__ Pack<T> element_apply(int op, const Pack<T> &a, const Pack<T> &b, const Pack<T> &c, double constant) {
+    Pack<T> r = a;
+    switch (op) {
+    case ELEMENT_COPY:
+        break;
+        EACH(ELEMENT_CONSTANT, (T)constant)
+        EACH(ELEMENT_NEG, negative_of(x))
+        EACH(ELEMENT_SQUARE, product_of(x, x))
+        EACH(ELEMENT_TRUTH, x != 0)
+        EACH(ELEMENT_ADD, sum_of(x, y))
+        EACH(ELEMENT_SUB, difference_of(x, y))
+        EACH(ELEMENT_MUL, product_of(x, y))
+        EACH(ELEMENT_LESS, x < y)
+        EACH(ELEMENT_LESS_EQUAL, x <= y)
+        EACH(ELEMENT_GREATER, x > y)
+        EACH(ELEMENT_GREATER_EQUAL, x >= y)
+        EACH(ELEMENT_EQUAL, x == y)
+        EACH(ELEMENT_NOT_EQUAL, x != y)
+        EACH(ELEMENT_WHERE, x != 0 ? y : c.at[k])
+    default:
+        if constexpr (is_real<T>) r = element_apply_real(op, a, b, constant);
+        break;
+    }
+    return r;
+}
+#undef EACH

@@ -1,0 +1,209 @@
+/* update: optimizers and clipping, alone and as runs over several tensors, a launch each. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "runtime/cuda/chain.h"
+
+static double attribute(const KernelCall *call, const char *name) {
+    int at = op_attr(call->op, name);
+    return at < 0 ? 0 : call->attr[at].f;
+}
+
+/* The operand of this name, or NULL: the operator has none, or it was left out. */
+static const Operand *operand(const KernelCall *call, const char *name) {
+    int at = op_in(call->op, name);
+    return at < 0 || at >= call->nin ? NULL : &call->in[at];
+}
+
+static bool is_update(OpCode op) {
+    return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw || op == OP_clip;
+}
+
+/* ---------------------------------------------------------------- updates */
+
+/* What all calls of a launch have in common. */
+static bool init_table(UpdateTable *table, const KernelCall *call) {
+    const Operand *rate = operand(call, call->op == OP_clip ? "s" : "rate"), *count = operand(call, "update");
+    *table = (UpdateTable){
+        .kind = call->op == OP_sgd ? UPDATE_SGD : call->op == OP_momentum ? UPDATE_MOMENTUM : call->op == OP_clip ? UPDATE_CLIP : UPDATE_ADAM,
+        .dtype = (int)call->in[0].dtype,
+        .decoupled = call->op == OP_adamw,
+        .rate = rate ? rate->data : NULL,
+        .count = count ? count->data : NULL,
+        .lr = attribute(call, "lr"),
+        .momentum = attribute(call, "momentum"),
+        .beta1 = attribute(call, "beta1"),
+        .beta2 = attribute(call, "beta2"),
+        .eps = attribute(call, "eps"),
+        .decay = attribute(call, "weight_decay"),
+        .norm = attribute(call, "norm"),
+    };
+    return dtype_is_float(call->in[0].dtype);
+}
+
+static bool tables_agree(const UpdateTable *a, const UpdateTable *b) {
+    return a->kind == b->kind && a->dtype == b->dtype && a->decoupled == b->decoupled && a->rate == b->rate && a->count == b->count && a->lr == b->lr &&
+           a->momentum == b->momentum && a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps && a->decay == b->decay && a->norm == b->norm;
+}
+
+static const void *data_of(const KernelCall *call, const char *name) {
+    const Operand *found = operand(call, name);
+    return found ? found->data : NULL;
+}
+
+static void add_tensor(UpdateTable *table, const KernelCall *call) {
+    UpdateTensor *tensor = &table->tensor[table->ntensors++];
+    *tensor = (UpdateTensor){
+        .w = data_of(call, "w"),
+        .g = data_of(call, call->op == OP_clip ? "x" : "g"),
+        .m = data_of(call, "m"),
+        .v = data_of(call, "v"),
+        .new_w = call->out[0].data,
+        .n = shape_elements(&call->out[0].local),
+        .packed = true,
+    };
+    if (call->op == OP_momentum) tensor->new_v = call->out[1].data;
+    if (call->op == OP_adam || call->op == OP_adamw) {
+        tensor->new_m = call->out[1].data;
+        tensor->new_v = call->out[2].data;
+    }
+    const void *all[] = {tensor->w, tensor->g, tensor->m, tensor->v, tensor->new_w, tensor->new_m, tensor->new_v};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        tensor->packed = tensor->packed && (uintptr_t)all[i] % 16 == 0;
+}
+
+static bool update(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    UpdateTable table;
+    if (!init_table(&table, call)) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[call->in[0].dtype]);
+    add_tensor(&table, call);
+    kernels_update(&table, cuda->compute);
+    return cuda_launched(cuda, op_table[call->op].name, error);
+}
+
+bool kernel_sgd(const KernelCall *call, Error *error) {
+    return update(call, error);
+}
+bool kernel_momentum(const KernelCall *call, Error *error) {
+    return update(call, error);
+}
+bool kernel_adam(const KernelCall *call, Error *error) {
+    return update(call, error);
+}
+bool kernel_adamw(const KernelCall *call, Error *error) {
+    return update(call, error);
+}
+
+/* ---------------------------------------------------------------- sums of squares */
+
+static_assert(UPDATE_TENSORS * SQUARES_BLOCKS * sizeof(double) <= SCRATCH_BYTES - SCRATCH_COUNTERS * sizeof(unsigned), "partial sums fit");
+
+static void init_squares(const CudaContext *cuda, SquaresTable *table, const KernelCall *call) {
+    *table = (SquaresTable){.dtype = (int)call->in[0].dtype, .partial = (double *)(void *)((char *)cuda->scratch + SCRATCH_COUNTERS * sizeof(unsigned))};
+}
+
+static void add_squares(SquaresTable *table, const KernelCall *call) {
+    const Operand *x = &call->in[0];
+    struct SquaresTensor *tensor = &table->tensor[table->ntensors++];
+    tensor->x = x->data;
+    tensor->out = call->out[0].data;
+    tensor->n = shape_elements(&x->local);
+    tensor->packed = (uintptr_t)x->data % 16 == 0;
+}
+
+bool kernel_sum_squares(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    SquaresTable table;
+    if (!dtype_is_float(call->in[0].dtype)) return error_set(error, EXIT_INTERNAL, "sum_squares: no kernel for %s", dtype_name[call->in[0].dtype]);
+    init_squares(cuda, &table, call);
+    add_squares(&table, call);
+    kernels_squares(&table, cuda->compute);
+    return cuda_launched(cuda, "sum_squares", error);
+}
+
+/* ---------------------------------------------------------------- runs */
+
+static bool overlap(const Operand *a, const Operand *b) {
+    const uintptr_t a_begin = (uintptr_t)a->data, b_begin = (uintptr_t)b->data;
+    return a_begin < b_begin + (uintptr_t)(shape_elements(&b->local) * dtype_bytes[b->dtype]) &&
+           b_begin < a_begin + (uintptr_t)(shape_elements(&a->local) * dtype_bytes[a->dtype]);
+}
+
+/* Whether `late`, after `early`, gives the same in one launch with it: neither writes what the other reads or writes. */
+static bool independent(const KernelCall *early, const KernelCall *late) {
+    for (int o = 0; o < early->nout; o++) {
+        for (int i = 0; i < late->nin; i++)
+            if (overlap(&early->out[o], &late->in[i])) return false;
+        for (int k = 0; k < late->nout; k++)
+            if (overlap(&early->out[o], &late->out[k])) return false;
+    }
+    for (int o = 0; o < late->nout; o++)
+        for (int i = 0; i < early->nin; i++)
+            if (overlap(&late->out[o], &early->in[i])) return false;
+    return true;
+}
+
+typedef struct FusedUpdates {
+    CudaFused base;
+    UpdateTable table;
+} FusedUpdates;
+
+typedef struct FusedSquares {
+    CudaFused base;
+    SquaresTable table;
+} FusedSquares;
+
+static bool run_updates(CudaContext *cuda, CudaFused *fused, Error *error) {
+    kernels_update(&((FusedUpdates *)fused)->table, cuda->compute);
+    return cuda_launched(cuda, "updates", error);
+}
+static bool run_squares(CudaContext *cuda, CudaFused *fused, Error *error) {
+    kernels_squares(&((FusedSquares *)fused)->table, cuda->compute);
+    return cuda_launched(cuda, "sums of squares", error);
+}
+static void destroy(CudaFused *fused) {
+    free(fused);
+}
+
+/* How many calls from the first on can be one launch. */
+static int run_of(const KernelCall *calls, int n) {
+    UpdateTable first, table;
+    int taken = 1;
+    bool squares = calls[0].op == OP_sum_squares;
+    if (!squares && (!is_update(calls[0].op) || !init_table(&first, &calls[0]))) return 0;
+    for (; taken < n && taken < UPDATE_TENSORS && calls[taken].op == calls[0].op && calls[taken].in[0].dtype == calls[0].in[0].dtype; taken++) {
+        if (!squares && (!init_table(&table, &calls[taken]) || !tables_agree(&table, &first))) return taken;
+        for (int k = 0; k < taken; k++)
+            if (!independent(&calls[k], &calls[taken])) return taken;
+    }
+    return taken;
+}
+
+int update_fuse(CudaContext *cuda, const KernelCall *calls, int n, CudaFused **fused, Error *error) {
+    int taken = run_of(calls, n);
+    if (taken < 2) return 0;
+    FusedUpdates *updates = NULL;
+    FusedSquares *sums = NULL;
+    if (calls[0].op == OP_sum_squares)
+        *fused = (sums = malloc(sizeof *sums)) ? &sums->base : NULL;
+    else
+        *fused = (updates = malloc(sizeof *updates)) ? &updates->base : NULL;
+    if (!*fused) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory for updates of %d tensors", taken);
+        return -1;
+    }
+    if (sums) {
+        sums->base = (CudaFused){run_squares, destroy};
+        init_squares(cuda, &sums->table, &calls[0]);
+    } else {
+        updates->base = (CudaFused){run_updates, destroy};
+        init_table(&updates->table, &calls[0]);
+    }
+    for (int i = 0; i < taken; i++) {
+        if (sums)
+            add_squares(&sums->table, &calls[i]);
+        else
+            add_tensor(&updates->table, &calls[i]);
+    }
+    return taken;
+}
