@@ -100,25 +100,45 @@ bool hints_push(Lower *lower, const char *path, const Shard *shard) {
     return add_patterns(lower, shard->patterns, path, lower->file);
 }
 
-/* The path nearest to a pattern, where numbers of loops may stand as '*'. */
-static const char *nearest_path(Lower *lower, const char *pattern) {
-    bool wild = strchr(pattern, '*') != NULL;
-    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(lower->known.n + 1));
-    for (int i = 0; i < lower->known.n; i++) {
-        char *copy = arena_copy(lower->arena, lower->known.at[i], strlen(lower->known.at[i])), *to = copy;
-        for (const char *at = copy; wild && *at;) {
-            size_t n = strcspn(at, "."), digits = strspn(at, "0123456789");
-            if (digits == n && n > 0)
-                *to++ = '*';
-            else
-                to = (char *)memmove(to, at, n) + n;
-            at += n;
-            if (*at) *to++ = *at++;
-        }
-        if (wild) *to = '\0';
-        names[i] = copy;
+/* The last n names of a path; all where it has fewer. */
+static const char *last_names(const char *path, int n) {
+    const char *at = path + strlen(path);
+    while (at > path && !(at[-1] == '.' && --n == 0))
+        at--;
+    return at;
+}
+
+/* A copy of a path with the numbers of loops as '*'. */
+static const char *without_numbers(Arena *arena, const char *path) {
+    char *copy = arena_copy(arena, path, strlen(path)), *to = copy;
+    for (const char *at = path; *at;) {
+        size_t n = strcspn(at, "."), digits = strspn(at, "-0123456789");
+        if (digits == n && n > 0)
+            *to++ = '*';
+        else
+            to = (char *)memcpy(to, at, n) + n;
+        at += n;
+        if (*at) *to++ = *at++;
     }
-    return name_nearest(pattern, names, lower->known.n);
+    *to = '\0';
+    return copy;
+}
+
+/* The path nearest to a pattern, where numbers of loops may stand as '*'. Of a pattern that begins with '**' the names behind that count. */
+static const char *nearest_path(Lower *lower, const char *pattern) {
+    const char *lead = strncmp(pattern, "**.", 3) ? "" : "**.";
+    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(lower->known.n + 1));
+    pattern += strlen(lead);
+    int nnames = 1;
+    for (const char *at = pattern; *at; at++)
+        nnames += *at == '.';
+    for (int i = 0; i < lower->known.n; i++) {
+        const char *path = lower->known.at[i];
+        if (lead[0]) path = last_names(path, nnames);
+        names[i] = strchr(pattern, '*') ? without_numbers(lower->arena, path) : path;
+    }
+    const char *nearest = name_nearest(pattern, names, lower->known.n);
+    return nearest ? arena_printf(lower->arena, "%s%s", lead, nearest) : NULL;
 }
 
 static bool unmatched(Lower *lower, int first, int end) {

@@ -114,3 +114,15 @@ Test(patterns, a_flag_may_end_as_a_hint_in_a_file_does) {
     cr_expect_str_eq(c.diags.items.at[1].text, "each hint has a --shard of its own");
     compiled_finish(&c);
 }
+
+Test(patterns, the_nearest_path_is_found_behind_any_number_of_names) {
+    Compiled c;
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"**.wieght=(8,1)"});
+    expect_error(&c, 1, 1, "no operator, parameter or input has the path **.wieght");
+    cr_expect_str_eq(c.diags.items.at[1].text, "did you mean **.weight?");
+    compiled_finish(&c);
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"**.*.fc1.wieght=(8,1)"});
+    expect_error(&c, 1, 1, "no operator, parameter or input has the path **.*.fc1.wieght");
+    cr_expect_str_eq(c.diags.items.at[1].text, "did you mean **.*.fc1.weight?");
+    compiled_finish(&c);
+}
