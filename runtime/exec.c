@@ -248,7 +248,7 @@ static bool capture(Executor *executor, Error *error) {
     int nodes = 0;
     executor->may_capture = false;
     if (executor->nrequests > 0 && !executor->comm->captures) {
-        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: ranks talk by %s", executor->comm->transport);
+        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: ranks talk by %.200s", executor->comm->transport);
         return true;
     }
     if (!queue->capture(executor->context, error)) return false;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 512 };
+enum { LINE_BYTES = 768 };
 
 /* Whole lines, at once. */
 bool say(Run *run, const Text *text, Error *error) {
@@ -25,7 +25,7 @@ bool report_ranks(Run *run, Error *error) {
     bool one_process = comm->nprocesses == 1;
     if (!one_process) {
         char with_rank[LINE_BYTES];
-        snprintf(with_rank, sizeof with_rank, "local rank %d of %d, %.400s", comm->local_rank, comm->nlocal, line);
+        snprintf(with_rank, sizeof with_rank, "local rank %d of %d, %.600s", comm->local_rank, comm->nlocal, line);
         if (!comm->table->gather_text(comm, with_rank, LINE_BYTES, lines, error)) return run->agreed = false;
     }
     if (comm->process != 0) return true;

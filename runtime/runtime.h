@@ -249,7 +249,7 @@ struct Comm {
     int node_first;          /* lowest rank that shares this one's node (PRUN_COMM=nodes:N: as simulated) */
     char node[256];
     CommCounters *counters;  /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */
-    char transport[64];      /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages" */
+    char transport[256];     /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages"; of devices also why so */
     bool device;             /* sources and targets are a device's memory: alloc is its backend's */
     bool captures;           /* start and wait only queue what a captured step may hold */
 };
