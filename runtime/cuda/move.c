@@ -1,0 +1,191 @@
+/* move: operators that only bring elements to other places (and mean_grad, which divides them on the way). Each is loops over a result and an operand, or
+ * rows of several tensors; move.cuh does the rest. */
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/kernels.h"
+
+#include <string.h>
+
+#include "runtime/cuda/move.h"
+
+void loops_of(KernelLoops *loops, const Nest *nest, int first, int second) {
+    *loops = (KernelLoops){.ndim = nest->ndim};
+    for (int d = 0; d < nest->ndim; d++) {
+        loops->size[d] = nest->size[d];
+        loops->stride[0][d] = nest->stride[first][d];
+        loops->stride[1][d] = nest->stride[second][d];
+    }
+}
+
+static bool move(const KernelCall *call, const Nest *nest, void *out, const void *in, Error *error) {
+    CudaContext *cuda = call->context;
+    KernelLoops loops;
+    loops_of(&loops, nest, 0, 1);
+    kernels_copy(out, in, dtype_bytes[call->out[0].dtype], &loops, cuda->compute);
+    return cuda_launched(cuda, op_table[call->op].name, error);
+}
+
+bool kernel_transpose(const KernelCall *call, Error *error) {
+    Nest nest;
+    nest_expand(&nest, call);
+    return move(call, &nest, call->out[0].data, call->in[0].data, error);
+}
+
+bool kernel_sum_grad(const KernelCall *call, Error *error) {
+    return kernel_transpose(call, error);
+}
+
+/* The gradient of each element of a mean: dy over the global number of elements that were averaged. */
+bool kernel_mean_grad(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *dy = &call->in[0], *out = &call->out[0];
+    if (shape_elements(&out->local) == 0) return true;
+    Nest nest;
+    KernelLoops loops;
+    nest_expand(&nest, call);
+    loops_of(&loops, &nest, 0, 1);
+    double each = (double)shape_elements(&out->global) / (double)shape_elements(&dy->global);
+    kernels_copy_divided(out->data, dy->data, (int)out->dtype, &loops, each, cuda->compute);
+    return cuda_launched(cuda, "mean_grad", error);
+}
+
+/* A split stays only where it divides (the rule), so the local elements too keep their row-major order. */
+bool kernel_reshape(const KernelCall *call, Error *error) {
+    int64_t n = shape_elements(&call->out[0].local);
+    if (n != shape_elements(&call->in[0].local))
+        return error_set(error, EXIT_INTERNAL, "%s: %lld elements cannot become %lld", op_table[call->op].name, (long long)shape_elements(&call->in[0].local),
+                         (long long)n);
+    if (call->out[0].data == call->in[0].data) return true;
+    Nest nest;
+    nest_init(&nest, 2);
+    nest_push(&nest, n, (const int64_t[]){1, 1});
+    nest_merge(&nest);
+    return move(call, &nest, call->out[0].data, call->in[0].data, error);
+}
+
+bool kernel_write(const KernelCall *call, Error *error) {
+    return kernel_reshape(call, error);
+}
+
+bool kernel_stop_gradient(const KernelCall *call, Error *error) {
+    return kernel_reshape(call, error);
+}
+
+/* out[0] has the hidden dimension in front, in[0] has not. */
+bool kernel_replicate(const KernelCall *call, Error *error) {
+    int64_t n = shape_elements(&call->in[0].local);
+    Nest nest;
+    nest_init(&nest, 2);
+    nest_push(&nest, call->out[0].local.dim[0], (const int64_t[]){n, 0});
+    nest_push(&nest, n, (const int64_t[]){1, 1});
+    nest_merge(&nest);
+    return move(call, &nest, call->out[0].data, call->in[0].data, error);
+}
+
+/* ---------------------------------------------------------------- boxes */
+
+/* Copies a box of this shape from an element of `in` to an element of `out`; the tensors that they are part of have these local shapes. */
+static bool copy_box(const KernelCall *call, const Shape *box, const Operand *out, int64_t out_first, const Operand *in, int64_t in_first, Error *error) {
+    int64_t in_strides[MAX_NDIM], out_strides[MAX_NDIM];
+    int bytes = dtype_bytes[out->dtype];
+    if (shape_elements(box) == 0) return true;
+    strides_of(&in->local, in_strides);
+    strides_of(&out->local, out_strides);
+    Nest nest;
+    nest_init(&nest, 2);
+    for (int d = 0; d < box->ndim; d++)
+        nest_push(&nest, box->dim[d], (const int64_t[]){out_strides[d], in_strides[d]});
+    nest_merge(&nest);
+    return move(call, &nest, (char *)out->data + out_first * bytes, (const char *)in->data + in_first * bytes, error);
+}
+
+/* The slice of in[0]'s box that is out[0]'s box: the conversion that needs no communication. */
+bool kernel_convert(const KernelCall *call, Error *error) {
+    const Operand *in = &call->in[0], *out = &call->out[0];
+    int64_t in_strides[MAX_NDIM], first = 0;
+    if (shape_elements(&out->local) == 0) return true;
+    strides_of(&in->local, in_strides);
+    for (int d = 0; d < out->local.ndim; d++) {
+        if (out->box.begin[d] < in->box.begin[d] || out->box.end[d] > in->box.end[d])
+            return error_set(error, EXIT_INTERNAL, "convert: [%lld, %lld) of dimension %d is not within [%lld, %lld)",
+                             (long long)out->box.begin[d], (long long)out->box.end[d], d, (long long)in->box.begin[d],
+                             (long long)in->box.end[d]);
+        first += (out->box.begin[d] - in->box.begin[d]) * in_strides[d];
+    }
+    return copy_box(call, &out->local, out, 0, in, first, error);
+}
+
+/* Where a slice begins in a tensor of this local shape. Dimensions taken whole begin at 0, whatever part of them is here. */
+static int64_t slice_first(const Attr *begin, const Operand *whole) {
+    int64_t strides[MAX_NDIM], first = 0;
+    strides_of(&whole->local, strides);
+    for (int d = 0; d < whole->local.ndim; d++)
+        first += (begin->ints[d] < 0 ? begin->ints[d] + whole->global.dim[d] : begin->ints[d]) * strides[d];
+    return first;
+}
+
+bool kernel_slice(const KernelCall *call, Error *error) {
+    const Operand *x = &call->in[0], *y = &call->out[0];
+    return copy_box(call, &y->local, y, 0, x, slice_first(&call->attr[0], x), error);
+}
+
+bool kernel_slice_grad(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *dy = &call->in[0], *dx = &call->out[0];
+    size_t bytes = (size_t)(shape_elements(&dx->local) * dtype_bytes[dx->dtype]);
+    if (bytes == 0) return true;
+    cudaMemsetAsync(dx->data, 0, bytes, cuda->compute);
+    return cuda_launched(cuda, "slice_grad", error) && copy_box(call, &dy->local, dx, slice_first(&call->attr[0], dx), dy, 0, error);
+}
+
+/* ---------------------------------------------------------------- tensors behind each other */
+
+/* The parts along the axis of a whole tensor: the same rows of each, side by side in the whole's. out: the whole is the result. */
+static bool join(const KernelCall *call, const Operand *whole, const Operand *parts, int n, const Attr *axis_attr, bool out, Error *error) {
+    CudaContext *cuda = call->context;
+    int ndim = whole->local.ndim, axis = (int)(axis_attr->i < 0 ? axis_attr->i + ndim : axis_attr->i), bytes = dtype_bytes[whole->dtype];
+    int64_t strides[MAX_NDIM], rows = 1, at = 0;
+    KernelJoint joints[MAX_JOINTS];
+    _Static_assert((int)MAX_JOINTS >= (int)MAX_IN && (int)MAX_JOINTS >= (int)MAX_OUT, "kernels.h");
+    strides_of(&whole->local, strides);
+    for (int d = 0; d < axis; d++)
+        rows *= whole->local.dim[d];
+    if (shape_elements(&whole->local) == 0) return true;
+    for (int i = 0; i < n; i++) {
+        int64_t run = parts[i].local.dim[axis] * strides[axis] * bytes, step = whole->local.dim[axis] * strides[axis] * bytes;
+        char *there = (char *)whole->data + at;
+        joints[i] = out ? (KernelJoint){.out = there, .in = parts[i].data, .run = run, .out_stride = step, .in_stride = run}
+                        : (KernelJoint){.out = parts[i].data, .in = there, .run = run, .out_stride = run, .in_stride = step};
+        at += run;
+    }
+    kernels_join(joints, n, rows, cuda->compute);
+    return cuda_launched(cuda, op_table[call->op].name, error);
+}
+
+bool kernel_concat(const KernelCall *call, Error *error) {
+    return join(call, &call->out[0], call->in, call->nin, &call->attr[0], true, error);
+}
+
+bool kernel_split(const KernelCall *call, Error *error) {
+    return join(call, &call->in[0], call->out, call->nout, &call->attr[1], false, error);
+}
+
+/* ---------------------------------------------------------------- leaves */
+
+/* Fills the result with the node's value; arrays of literals are placed by the executor. */
+bool kernel_constant(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *out = &call->out[0];
+    uint64_t bits = 0;
+    element_put(&bits, out->dtype, 0, call->attr[0].f);
+    kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute);
+    return cuda_launched(cuda, "constant", error);
+}
+
+/* Inputs and states lie where the executor put them: a step that computes one is a mistake of the plan. */
+bool kernel_input(const KernelCall *call, Error *error) {
+    return error_set(error, EXIT_REJECTED, "%s is not computed: it is where the executor put it", op_table[call->op].name);
+}
+
+bool kernel_read(const KernelCall *call, Error *error) {
+    return kernel_input(call, error);
+}

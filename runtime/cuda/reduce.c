@@ -1,0 +1,112 @@
+/* reduce: sums, means, maxima, places: arguments for reduce.cuh. A partial sum is over this rank's box alone; means divide by the global count, so that the
+ * partial ones add up to the mean. */
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/kernels.h"
+
+#include <math.h>
+
+#include "runtime/cuda/move.h"
+
+_Static_assert((int)KERNEL_NDIM >= (int)MAX_NDIM, "kernels.h");
+
+static bool launch(const KernelCall *call, const KernelReduce *reduce, Error *error) {
+    CudaContext *cuda = call->context;
+    kernels_reduce(reduce, cuda->scratch, SCRATCH_BYTES, cuda->compute);
+    return cuda_launched(cuda, op_table[call->op].name, error);
+}
+
+/* What nothing adds up to, and what every other number is above: a box without elements, of a rank that an uneven split left none. */
+static bool reduce_nothing(const KernelCall *call, KernelReduction reduction, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *out = &call->out[0];
+    uint64_t bits = 0;
+    if (reduction == KERNEL_FIRST)
+        element_put(&bits, I32, 0, INT32_MAX);
+    else if (reduction == KERNEL_MAX && dtype_is_float(out->dtype))
+        element_put(&bits, out->dtype, 0, -INFINITY);
+    else if (reduction == KERNEL_MAX)
+        element_put(&bits, out->dtype, 0, out->dtype == I64 ? -9223372036854775808.0 : INT32_MIN);
+    kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute);
+    return cuda_launched(cuda, op_table[call->op].name, error);
+}
+
+/* Reduces in[0] over the loops in which the result stands still. nest: tensor 0 the result, tensor 1 the operand, not merged. */
+static bool reduce_nest(const KernelCall *call, Nest *nest, KernelReduction reduction, double divisor, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *in = &call->in[0], *out = &call->out[0];
+    if (shape_elements(&out->local) == 0) return true;
+    if (shape_elements(&in->local) == 0) return reduce_nothing(call, reduction, error);
+    Nest kept, gone;
+    KernelReduce reduce = {.out = out->data, .in = in->data, .dtype = (int)in->dtype, .reduction = reduction, .divisor = divisor, .nprocessors = cuda->nprocessors};
+    reduce.columns = nest_divide(nest, &kept, &gone);
+    loops_of(&reduce.kept, &kept, 0, 1);
+    loops_of(&reduce.gone, &gone, 0, 0);
+    return launch(call, &reduce, error);
+}
+
+bool kernel_sum(const KernelCall *call, Error *error) {
+    Nest nest;
+    double reduced;
+    nest_reduce(&nest, call, &reduced);
+    return reduce_nest(call, &nest, KERNEL_SUM, 1, error);
+}
+
+bool kernel_mean(const KernelCall *call, Error *error) {
+    Nest nest;
+    double reduced;
+    nest_reduce(&nest, call, &reduced);
+    return reduce_nest(call, &nest, KERNEL_SUM, reduced, error);
+}
+
+bool kernel_sum_to(const KernelCall *call, Error *error) {
+    return kernel_sum(call, error);
+}
+
+bool kernel_max(const KernelCall *call, Error *error) {
+    Nest nest;
+    double reduced;
+    nest_reduce(&nest, call, &reduced);
+    return reduce_nest(call, &nest, KERNEL_MAX, 1, error);
+}
+
+/* in[0] has the hidden dimension in front, out[0] has not. */
+bool kernel_replica_sum(const KernelCall *call, Error *error) {
+    const Operand *in = &call->in[0], *out = &call->out[0];
+    int64_t n = shape_elements(&out->local);
+    Nest nest;
+    nest_init(&nest, 2);
+    nest_push(&nest, in->local.dim[0], (const int64_t[]){0, n});
+    nest_push(&nest, n, (const int64_t[]){1, 1});
+    return reduce_nest(call, &nest, KERNEL_SUM, call->attr[0].i ? (double)in->global.dim[0] : 1, error);
+}
+
+/* A box without elements has no true: the largest number, as the minimum over ranks wants it. */
+bool kernel_first(const KernelCall *call, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *x = &call->in[0], *out = &call->out[0];
+    int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
+    int64_t outer = 1, inner = 1, length = x->local.dim[axis];
+    if (shape_elements(&out->local) == 0) return true;
+    if (shape_elements(&x->local) == 0) return reduce_nothing(call, KERNEL_FIRST, error);
+    for (int d = 0; d < ndim; d++)
+        *(d < axis ? &outer : &inner) *= d == axis ? 1 : x->local.dim[d];
+    KernelReduce reduce = {.out = out->data, .in = x->data, .dtype = (int)x->dtype, .reduction = KERNEL_FIRST, .divisor = 1, .origin = x->box.begin[axis],
+                           .columns = inner > 1, .nprocessors = cuda->nprocessors};
+    reduce.kept = (KernelLoops){.ndim = 2, .size = {outer, inner}, .stride = {{inner, 1}, {length * inner, 1}}};
+    reduce.gone = (KernelLoops){.ndim = 1, .size = {length}, .stride = {{0}, {inner}}};
+    return launch(call, &reduce, error);
+}
+
+/* Composites: compiled plans hold what they expand to. */
+static bool is_composite(const KernelCall *call, Error *error) {
+    return error_set(error, EXIT_INTERNAL, "%s is computed by the operators that it expands to", op_table[call->op].name);
+}
+bool kernel_mse(const KernelCall *call, Error *error) {
+    return is_composite(call, error);
+}
+bool kernel_argmax(const KernelCall *call, Error *error) {
+    return is_composite(call, error);
+}
+bool kernel_cross_entropy(const KernelCall *call, Error *error) {
+    return is_composite(call, error);
+}

@@ -1,0 +1,32 @@
+/* rows: softmax, its logarithm and their gradients along an axis that is whole here: arguments for rows.cuh. */
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/kernels.h"
+
+static bool rows(const KernelCall *call, KernelRows which, Error *error) {
+    CudaContext *cuda = call->context;
+    const Operand *x = &call->in[0];
+    int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
+    int64_t outer = 1, inner = 1;
+    if (shape_elements(&x->local) == 0) return true;
+    for (int d = 0; d < ndim; d++)
+        *(d < axis ? &outer : &inner) *= d == axis ? 1 : x->local.dim[d];
+    const void *dy = call->nin > 1 ? call->in[1].data : x->data;
+    kernels_rows(call->out[0].data, x->data, dy, which, (int)x->dtype, outer, x->local.dim[axis], inner, cuda->compute);
+    return cuda_launched(cuda, op_table[call->op].name, error);
+}
+
+bool kernel_softmax(const KernelCall *call, Error *error) {
+    return rows(call, ROWS_SOFTMAX, error);
+}
+
+bool kernel_log_softmax(const KernelCall *call, Error *error) {
+    return rows(call, ROWS_LOG_SOFTMAX, error);
+}
+
+bool kernel_softmax_grad(const KernelCall *call, Error *error) {
+    return rows(call, ROWS_SOFTMAX_GRAD, error);
+}
+
+bool kernel_log_softmax_grad(const KernelCall *call, Error *error) {
+    return rows(call, ROWS_LOG_SOFTMAX_GRAD, error);
+}
