@@ -95,6 +95,9 @@ seed(unit("frontend", "lower"),
      ("an input without its replicas", "frontend/lower.c", "shape->dim[0] = lower->graph->replicas;", "shape->dim[0] = 1;"))
 seed(unit("frontend", "names"),
      ("names before their definition", "frontend/names.c", "if (symbol && symbol->kind != SYMBOL_AHEAD &&", "if (symbol &&"))
+seed(unit("frontend", "batch"),
+     ("rows that are normalized together are apart", "frontend/batch.c", "(factor >= 0 && !factor_stays_whole(&node->rule->factor[factor]))", "factor >= 0"),
+     ("a reshape leaves rows where they are", "frontend/batch.c", "if (passed == before && to->dim[d] % batch == 0) return d;", "if (d == at) return d;"))
 seed(unit("frontend", "number"),
      ("a remainder is a quotient", "frontend/number.c", "integer(expr->op == '/' ? a / b : a % b)", "integer(a / b)"),
      ("sums that overflow", "frontend/number.c", "if ((b > 0 && a > INT64_MAX - b) || (b < 0 && a < INT64_MIN - b)) return false;", ""))
