@@ -2,10 +2,13 @@
 """Files of rows, end to end: which rank gets which rows, what rows weigh that only fill up a batch, how much each rank reads, and what is said of files
 that are wrong. The expected rows are those of PyTorch's DistributedSampler, computed here from its source; the expected losses and parameters are those
 of the rows themselves, in Python's doubles."""
+import glob
 import gzip
 import os
 import random
 import re
+import resource
+import shutil
 import struct
 import subprocess
 import unittest
@@ -191,6 +194,29 @@ class Data(Case):
             plan = self.compile(self.net("input x : %s[1, 2]; param w : f64[2] = ones;" % dtype, "sum(cast(x, to = f64) * w)" if dtype != "f64" else "sum(x * w)",
                                          'data = raw(x = "x.bin"); optimizer = sgd(lr = 1e-300);'), "net.plan", "--ranks", 1)
             self.assertEqual(self.ok(self.local(plan, 1)).losses(), [sum(numbers[:2]), sum(numbers[2:])], dtype)
+
+    def test_every_damaged_file_ends_with_one_line(self):
+        """What the fuzzers begin with, in prun itself, with little memory."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+
+        train = 'optimizer = momentum(lr = 1e-300, momentum = 0.5); order = shuffle(seed = 1); last = pad;'
+        tried = 0
+        for kind, flag in ("npy", None), ("idx", None), ("csv", None), ("safetensors", "--load"), ("checkpoint", "--resume"):
+            for path in sorted(glob.glob(os.path.join(harness.sources, "tests", "fuzz", kind, "*.hostile.*"))):
+                name = os.path.basename(path)
+                shutil.copy(path, self.folder)
+                self.write("net.dsl", 'net s { input x : f32[4, 4]; param w : f32[4] = ones; loss sum(x * w); }\ntrain { data = %s(x = "%s"); %s }\n' % (kind, name, train)
+                           if flag is None else
+                           "net s { input x : f32[4, 1]; param w : f32[2, 3] = ones; param b : f64[1] = ones; loss sum(x) * sum(w) + sum(x) * cast(sum(b), to = f32); }\n"
+                           "train { data = normal(seed = 3); steps = 5; optimizer = momentum(lr = 1e-300, momentum = 0.5); }\n")
+                plan = self.compile("net.dsl", "net.plan", "--ranks", 2)
+                with self.subTest(file=name, kind=kind):
+                    result = harness.run([harness.prun, "--ranks", 2, *([flag, name] if flag else []), plan], cwd=self.folder, preexec_fn=limit)
+                    self.assertFails(result, 3, "^prun: (input x: )?%s: [ -~]+\n$" % re.escape(name))
+                    self.assertNotIn("out of memory", result.err)
+                tried += 1
+        self.assertGreater(tried, 25)
 
     def test_files_are_found_from_elsewhere_and_move_with_the_plan(self):
         os.makedirs(self.path("nets", "data"))
