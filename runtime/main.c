@@ -21,7 +21,8 @@ static const char usage[] =
     "  --print NAME        print a parameter at the end (may be repeated)\n"
     "  --load FILE         begin with the parameters of a safetensors file\n"
     "  --save FILE         write the parameters into a safetensors file at the end\n"
-    "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy\n"
+    "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy,\n"
+    "                      and any batch size that the rows done so far divide into\n"
     "  --checkpoint-dir D  where checkpoints are (default: the plan's path and .checkpoints)\n"
     "  --eval              do not train: evaluate once, on the data of the eval block (with --load or --resume)\n"
     "  --predict FILE      the same, and write what the net answers to each row into FILE, a .npy in the order of the data\n"
@@ -40,6 +41,7 @@ static const char usage[] =
     "  -h, --help          this text\n"
     "  --version           prun's version\n"
     "\n"
+    "Options that contradict each other are usage errors.\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
 enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_VERSION };
