@@ -3,6 +3,7 @@
 #define STANDIN_ENGINE_HPP
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -96,7 +97,7 @@ struct Engine {
     std::set<CUstream_st *> streams;
     std::vector<CUstream_st *> legacy; /* the NULL stream of each device */
     std::set<CUevent_st *> events;
-    std::map<const void *, OpRef> last; /* by Work.order */
+    std::map<const void *, std::deque<OpRef>> ordered; /* by Work.order: what has not run, and the last one */
     std::vector<Server *> servers;
     bool serving = false;
     std::set<int> peers; /* device * 1024 + peer */
@@ -174,6 +175,7 @@ bool check_guards();         /* false: something wrote past an allocation, and t
 size_t live_allocations();
 int heap_fd();
 int64_t heap_offset(const void *p); /* of device memory, in heap_fd() */
+char *heap_at(int64_t offset);
 /* Another process's allocation, `begin` bytes after offset of its file; the same again if it is open. */
 void *import_device(int pid, int fd, int64_t offset, size_t begin, size_t size, cudaError_t *error);
 bool import_left(void *p); /* closes it once: whether it was opened more often than that */

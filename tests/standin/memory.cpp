@@ -217,6 +217,7 @@ bool range_valid(const char *what, const void *p, size_t bytes) {
 
 size_t live_allocations() { return heap().live.size(); }
 int heap_fd() { return heap().fd; }
+char *heap_at(int64_t offset) { return heap().region + offset; }
 int64_t heap_offset(const void *p) { return (const char *)p - heap().region; }
 
 } // namespace standin

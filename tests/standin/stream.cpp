@@ -55,9 +55,10 @@ OpRef op_create(const Work &work, int device, std::vector<OpRef> after) {
     op->run = work.make();
     op->after = std::move(after);
     if (work.order) {
-        OpRef &last = e.last[work.order];
-        if (last && !last->done) op->after.push_back(last);
-        last = op;
+        std::deque<OpRef> &queue = e.ordered[work.order];
+        while (!queue.empty() && queue.front()->done) queue.pop_front();
+        if (!queue.empty()) op->after.push_back(queue.back());
+        queue.push_back(op);
     }
     return op;
 }
