@@ -339,7 +339,7 @@ class Checkpoints(Case):
         self.prun(2, plan, "--save", self.path("w"))
         done = run([harness.prun, "--ranks", 2, plan, "--load", self.path("w"), "--resume", "latest"])
         self.assertEqual((done.code, done.out), (2, ""), done)
-        self.assertIn("--load and --resume", done.err)
+        self.assertIn("--load says what parameters begin with: leave out --resume", done.err)
 
     def test_nothing_left_to_train_is_noted(self):
         plan = self.plan(2, "checkpoint every epoch;")
