@@ -2,6 +2,7 @@
  * communications have streams of their own and meet it by events. */
 #include "runtime/cuda/cuda.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,13 +78,28 @@ bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Erro
     return error_set(error, EXIT_ENVIRONMENT, "%s%s: CUDA says %s (%s)%s", place, what, cudaGetErrorName(status), cudaGetErrorString(status), cuda_advice((int)status));
 }
 
+enum { ASK_EVERY = 64, SPINS = 4096 };
+
+bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *error) {
+    if (!cuda->watch) return cuda_ok(cuda, cudaStreamSynchronize(stream), what, error);
+    double start = 0;
+    for (int64_t turn = 0;; turn++) {
+        cudaError_t status = cudaStreamQuery(stream);
+        if (status != cudaErrorNotReady) return cuda_ok(cuda, status, what, error);
+        cudaGetLastError(); /* no failure */
+        double now = turn % ASK_EVERY == 0 ? now_seconds() : 0;
+        if (turn == 0) start = now;
+        if (turn % ASK_EVERY == 0 && !cuda->watch(cuda->watcher, now - start, error)) return false;
+        if (turn > SPINS) sched_yield();
+    }
+}
+
 bool cuda_launched(CudaContext *cuda, const char *kernel, Error *error) {
     char what[96];
     cudaError_t status = cudaGetLastError();
-    if (status == cudaSuccess && cuda->options.wait && !cuda->capturing) status = cudaStreamSynchronize(cuda->compute);
-    if (status == cudaSuccess) return true;
+    if (status == cudaSuccess && (!cuda->options.wait || cuda->capturing)) return true;
     snprintf(what, sizeof what, "kernel %s", kernel);
-    return cuda_ok(cuda, status, what, error);
+    return cuda_ok(cuda, status, what, error) && cuda_wait(cuda, cuda->compute, what, error);
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -132,15 +148,15 @@ static bool cuda_memory(void *context, int64_t *free_bytes, int64_t *total_bytes
 
 static bool cuda_sync(void *context, Error *error) {
     CudaContext *cuda = context;
-    return cuda_ok(cuda, cudaStreamSynchronize(cuda->comm), "waiting for communications", error) &&
-           cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "waiting for kernels", error) &&
-           cuda_ok(cuda, cudaStreamSynchronize(cuda->copies), "waiting for copies", error);
+    return cuda_wait(cuda, cuda->comm, "waiting for communications", error) &&
+           cuda_wait(cuda, cuda->compute, "waiting for kernels", error) &&
+           cuda_wait(cuda, cuda->copies, "waiting for copies", error);
 }
 
 /* A few bytes go by a page-locked slot; the slots are used in turn, and when all have been the stream is waited for once. */
 static bool upload_small(CudaContext *cuda, void *to, const void *from, size_t bytes, Error *error) {
     if (cuda->next_small == NSMALL) {
-        if (!cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "waiting for uploads", error)) return false;
+        if (!cuda_wait(cuda, cuda->compute, "waiting for uploads", error)) return false;
         cuda->next_small = 0;
     }
     char *slot = cuda->small + cuda->next_small++ * SMALL_BYTES;
@@ -153,14 +169,14 @@ static bool cuda_upload(void *context, void *to, const void *from, int64_t bytes
     if (bytes <= 0) return true;
     if (bytes <= SMALL_BYTES) return upload_small(cuda, to, from, (size_t)bytes, error);
     return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, cuda->compute), "copying to the device", error) &&
-           cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "copying to the device", error);
+           cuda_wait(cuda, cuda->compute, "copying to the device", error);
 }
 
 static bool cuda_download(void *context, void *to, const void *from, int64_t bytes, Error *error) {
     CudaContext *cuda = context;
     if (bytes <= 0) return true;
     return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, cuda->compute), "copying from the device", error) &&
-           cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "copying from the device", error);
+           cuda_wait(cuda, cuda->compute, "copying from the device", error);
 }
 
 static bool cuda_copy(void *context, void *to, const void *from, int64_t bytes, Error *error) {

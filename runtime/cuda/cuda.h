@@ -41,11 +41,16 @@ typedef struct CudaContext {
     cudaEvent_t *marks;
     int nmarks, nevents;  /* in use; created */
     bool capturing;
+    /* The communicator's: asked again and again while the host waits for the device; false: what it waits for will not come. NULL: nothing can go wrong. */
+    bool (*watch)(void *watcher, double waited_s, Error *error);
+    void *watcher;
     CudaMatmul *matmul;
 } CudaContext;
 
 /* Whether status is success; else false, and *error says what failed, CUDA's words for it and what to try: EXIT_ENVIRONMENT. */
 bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error);
+/* Waits until everything queued on a stream is done, with an eye on the other ranks; what, as for cuda_ok. */
+bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *error);
 /* After a launch: whether it was accepted; with options.wait, whether it was done. */
 bool cuda_launched(CudaContext *cuda, const char *kernel, Error *error);
 

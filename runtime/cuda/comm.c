@@ -1,0 +1,295 @@
+/* Which communicator ranks on devices get. What every rank can do is gathered from all, so that all take the same way; what none of the ways below does with
+ * the device's memory (barriers, words, the end of the job) goes on to the communicator that this one was made over. */
+#include "runtime/cuda/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/nccl.h"
+
+bool below_barrier(Comm *comm, Error *error) {
+    Comm *base = ((CudaComm *)comm)->base;
+    return base->table->barrier(base, error);
+}
+
+bool below_broadcast(Comm *comm, void *data, int64_t bytes, Error *error) {
+    Comm *base = ((CudaComm *)comm)->base;
+    return base->table->broadcast(base, data, bytes, error);
+}
+
+bool below_all_gather_words(Comm *comm, uint64_t word, uint64_t *words, Error *error) {
+    Comm *base = ((CudaComm *)comm)->base;
+    return base->table->all_gather_words(base, word, words, error);
+}
+
+bool below_gather_text(Comm *comm, const char *text, int width, char *texts, Error *error) {
+    Comm *base = ((CudaComm *)comm)->base;
+    return base->table->gather_text(base, text, width, texts, error);
+}
+
+void below_abort(Comm *comm, int code, const char *message) {
+    Comm *base = ((CudaComm *)comm)->base;
+    base->table->abort(base, code, message);
+}
+
+void *device_alloc(Comm *comm, int64_t bytes, Error *error) {
+    return cuda_backend.alloc(((CudaComm *)comm)->cuda, bytes, error);
+}
+
+void device_free(Comm *comm, void *data) {
+    cuda_backend.free(((CudaComm *)comm)->cuda, data);
+}
+
+void below_destroy(CudaComm *job) {
+    if (job->cuda->watcher == job) job->cuda->watch = NULL;
+    if (job->comm.counters != job->base->counters) free(job->comm.counters);
+    job->base->table->destroy(job->base);
+    free(job);
+}
+
+/* ---------------------------------------------------------------- agreement */
+
+bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Error *error) {
+    size_t n = (size_t)base->nprocesses;
+    uint64_t *words = calloc(n, sizeof *words);
+    bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    for (int64_t at = 0; ok && at < bytes; at += 8) {
+        size_t length = (size_t)(bytes - at < 8 ? bytes - at : 8);
+        uint64_t word = 0;
+        memcpy(&word, (const char *)mine + at, length);
+        ok = base->table->all_gather_words(base, word, words, error);
+        for (size_t p = 0; ok && p < n; p++)
+            memcpy((char *)all + p * (size_t)bytes + at, &words[p], length);
+    }
+    free(words);
+    return ok;
+}
+
+bool all_agree(Comm *base, bool ok, bool share, Error *error) {
+    if (base->nprocesses == 1) return ok;
+    uint64_t *words = calloc((size_t)base->nprocesses, sizeof *words);
+    Error failure;
+    if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (!base->table->all_gather_words(base, ok ? 0 : (uint64_t)error->code, words, &failure)) {
+        *error = failure;
+        free(words);
+        return false;
+    }
+    int first = -1, nfailed = 0;
+    for (int p = base->nprocesses - 1; p >= 0; p--)
+        if (words[p] != 0) first = p, nfailed++;
+    int code = first < 0 ? EXIT_DONE : (int)words[first];
+    free(words);
+    if (first < 0) return true;
+    char text[512] = "";
+    if (base->process == first && nfailed == base->nprocesses && !share) return false;
+    if (base->process == first) snprintf(text, sizeof text, "rank %d (%.100s): %.380s", base->first_driven, base->node, error->text);
+    if (!share) return error_set(error, code, "%s", text);
+    /* From the rank that failed to all. */
+    char *texts = calloc((size_t)base->nprocesses, sizeof text);
+    bool told = texts && all_gather_bytes(base, text, sizeof text, texts, &failure);
+    error_set(error, code, "%s", told ? texts + (size_t)first * sizeof text : "out of memory");
+    free(texts);
+    return false;
+}
+
+/* ---------------------------------------------------------------- requests */
+
+const char *request_words(Arena *arena, const Transfer *transfers, int n, int number) {
+    if (n == 0) return arena_printf(arena, "an empty communication (communication %d)", number);
+    const char *name = transfers[0].name ? transfers[0].name : "?";
+    if (n == 1) return arena_printf(arena, "%s of %s (communication %d)", comm_name[transfers[0].kind], name, number);
+    return arena_printf(arena, "%s of %s and %d more (communication %d)", comm_name[transfers[0].kind], name, n - 1, number);
+}
+
+typedef struct Sent {
+    CommCounters *each;
+    bool *seen; /* [round][rank] */
+    int nranks;
+    int64_t element_bytes;
+} Sent;
+
+static bool sent_add(void *context, const Piece *piece) {
+    Sent *sent = context;
+    bool *seen = &sent->seen[piece->round * sent->nranks + piece->to];
+    if (piece->count == 0) return true;
+    sent->each->sent_bytes += piece->count * sent->element_bytes;
+    sent->each->messages += !*seen;
+    *seen = true;
+    return true;
+}
+
+CommCounters transfers_count(const Transfer *transfers, int n, const Pulls *pulls, int nranks, int rank) {
+    CommCounters each = {0};
+    Arena arena;
+    arena_init(&arena);
+    Sent sent = {.each = &each, .seen = arena_alloc(&arena, 2 * (size_t)nranks), .nranks = nranks};
+    for (int i = 0; i < n; i++) {
+        sent.element_bytes = dtype_bytes[transfers[i].dtype];
+        pieces_sent(transfers[i].from, transfers[i].to, &transfers[i].shape, nranks, rank, sent_add, &sent);
+    }
+    for (int i = 0; i < pulls->pulls.n; i++)
+        for (int s = 0; s < pulls->pulls.at[i].nsources; s++)
+            if (pulls->pulls.at[i].source[s].peer >= 0)
+                each.received_bytes += pulls->pulls.at[i].piece.count * dtype_bytes[transfers[pulls->pulls.at[i].transfer].dtype];
+    arena_finish(&arena);
+    return each;
+}
+
+void counters_add(CommCounters *to, const CommCounters *more) {
+    to->sent_bytes += more->sent_bytes;
+    to->received_bytes += more->received_bytes;
+    to->messages += more->messages;
+}
+
+/* ---------------------------------------------------------------- the choice */
+
+/* What a process says of itself. */
+typedef struct Word {
+    char uuid[16];     /* of its device */
+    int32_t nlocal, nccl, shares; /* NCCL's version, 0: none; whether it was told that ranks may share a device */
+    int32_t unused;
+} Word;
+
+typedef struct Setting {
+    bool one_node, one_each; /* all ranks on one machine; no two on one device */
+    int first, second;       /* two ranks on one device */
+    int nccl;                /* the oldest version of any rank, 0: some have none */
+    int without;             /* the first rank that has none */
+    bool shares;
+} Setting;
+
+static bool setting_find(CudaComm *job, Setting *setting, Error *error) {
+    Comm *base = job->base;
+    struct cudaDeviceProp properties;
+    const char *shares = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    Error why = {0};
+    Word mine = {.nlocal = base->nlocal, .nccl = nccl_version(&why), .shares = shares && strcmp(shares, "1") == 0};
+    bool ok = cuda_ok(job->cuda, cudaGetDeviceProperties(&properties, job->cuda->device), "asking for the device's properties", error);
+    if (ok) memcpy(mine.uuid, properties.uuid.bytes, sizeof mine.uuid);
+    if (!all_agree(base, ok, false, error)) return false;
+    Word *words = calloc((size_t)base->nprocesses, sizeof *words);
+    if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    ok = all_gather_bytes(base, &mine, sizeof mine, words, error);
+    *setting = (Setting){.one_node = true, .one_each = true, .nccl = mine.nccl, .without = -1, .shares = true};
+    for (int p = 0; ok && p < base->nprocesses; p++) {
+        setting->one_node = setting->one_node && words[p].nlocal == base->nprocesses;
+        setting->shares = setting->shares && words[p].shares;
+        if (words[p].nccl < setting->nccl) setting->nccl = words[p].nccl;
+        if (words[p].nccl == 0 && setting->without < 0) setting->without = p;
+        for (int q = 0; q < p && setting->one_each; q++)
+            if (memcmp(words[p].uuid, words[q].uuid, sizeof words[p].uuid) == 0) {
+                setting->one_each = false;
+                setting->first = q;
+                setting->second = p;
+            }
+    }
+    free(words);
+    return ok;
+}
+
+/* Whether NCCL can be used, else why not. */
+static bool nccl_usable(const Setting *setting, char *why, size_t n) {
+    int version = setting->nccl;
+    Error missing = {0};
+    if (setting->without >= 0) {
+        nccl_version(&missing);
+        snprintf(why, n, "no NCCL on rank %d%s%.300s", setting->without, missing.text[0] ? ": " : "", missing.text);
+        return false;
+    }
+    if (setting->one_each || (version >= NCCL_SHARES_DEVICES && setting->shares)) return true;
+    snprintf(why, n, "ranks %d and %d share a GPU, NCCL %d.%d %s", setting->first, setting->second, version / 10000, version / 100 % 100,
+             version >= NCCL_SHARES_DEVICES ? "wants NCCL_MULTI_RANK_GPU_ENABLE=1 for that" : "wants one a rank");
+    return false;
+}
+
+static bool transport_say(CudaComm *job, const char *why) {
+    size_t used = strlen(job->comm.transport), room = sizeof job->comm.transport - used;
+    if (why[0]) snprintf(job->comm.transport + used, room, " (%s)", why);
+    return true;
+}
+
+/* The first that works, with what was in the way of those before it. */
+static bool open_best(CudaComm *job, const Setting *setting, Error *error) {
+    char why[1024] = "";
+    if (nccl_usable(setting, why, sizeof why)) return comm_nccl_open(job, error);
+    Error failure = {0};
+    size_t used = strlen(why);
+    if (!setting->one_node)
+        snprintf(why + used, sizeof why - used, "; CUDA IPC is for one node");
+    else if (comm_ipc_open(job, &failure))
+        return transport_say(job, why);
+    else
+        snprintf(why + used, sizeof why - used, "; no CUDA IPC: %.400s", failure.text);
+    return comm_host_open(job, error) && transport_say(job, why);
+}
+
+/* What all ranks found alike is said by one. */
+static bool refuse(const Comm *base, Error *error) {
+    if (base->process != 0) error->text[0] = '\0';
+    return false;
+}
+
+static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
+    Comm *base = job->base;
+    if (base->nprocesses == 1) {
+        if (strcmp(choice, "auto") == 0) return comm_local_open(job, error);
+        return error_set(error, EXIT_USAGE, "--comm %s: all ranks run in this process, on one device: leave it out, or start them with mpirun", choice);
+    }
+    Setting setting;
+    char why[512] = "";
+    if (!setting_find(job, &setting, error)) return false;
+    if (strcmp(choice, "auto") == 0) return open_best(job, &setting, error);
+    if (strcmp(choice, "host") == 0) return comm_host_open(job, error);
+    if (strcmp(choice, "ipc") == 0) {
+        if (!setting.one_node) {
+            error_set(error, EXIT_USAGE, "--comm ipc: CUDA IPC joins ranks of one node, and there are several: use --comm nccl or host");
+            return refuse(base, error);
+        }
+        Error failure;
+        if (comm_ipc_open(job, &failure)) return true;
+        error_set(error, failure.code, "--comm ipc: %.900s; --comm host does without", failure.text);
+        return refuse(base, error);
+    }
+    if (strcmp(choice, "nccl") != 0) {
+        error_set(error, EXIT_USAGE, "--comm %s: expected nccl, ipc or host", choice);
+        return refuse(base, error);
+    }
+    if (nccl_usable(&setting, why, sizeof why)) return comm_nccl_open(job, error);
+    error_set(error, EXIT_ENVIRONMENT, "--comm nccl: %s; %s", why,
+              setting.without >= 0 ? "install libnccl2, or name the file in PRUN_NCCL, or use --comm host"
+                                   : "use as many GPUs as ranks, or NCCL 2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1, or --comm ipc or host");
+    return refuse(base, error);
+}
+
+/* As comm/mpi reads it, which has refused what is no number. */
+static double timeout_find(void) {
+    const char *text = getenv("PRUN_TIMEOUT");
+    return text && *text ? strtod(text, NULL) : 600;
+}
+
+Comm *cuda_comm(void *context, Comm *base, const char *choice, Error *error) {
+    CudaComm *job = calloc(1, sizeof *job);
+    CommCounters *counters = calloc((size_t)base->ndriven, sizeof *counters);
+    bool ok = job && counters;
+    if (!ok) error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (!all_agree(base, ok, false, error)) {
+        free(job);
+        free(counters);
+        return NULL;
+    }
+    job->comm = *base;
+    job->comm.counters = counters;
+    job->comm.device = true;
+    job->comm.captures = false;
+    job->base = base;
+    job->cuda = context;
+    job->timeout_s = timeout_find();
+    if (open_chosen(job, choice, error)) {
+        if (job->comm.counters != counters) free(counters);
+        return &job->comm;
+    }
+    free(counters);
+    free(job);
+    return NULL;
+}

@@ -1,0 +1,102 @@
+/* comm: what the communicators over device memory share. Not seen outside comm*.c and nccl*.c.
+ *
+ *   comm.c         which communicator it is, agreed on by all ranks; what all of them delegate to the one below
+ *   comm_tasks.c   pulls as tables on the device, run by one launch
+ *   comm_local.c   all ranks of this process on one device
+ *   comm_host.c    through page-locked memory of the host
+ *   comm_ipc.c     in the memory of peers on the same node; comm_share.c: how they come to it
+ *   comm_nccl.c    through NCCL; nccl.c: the library and its communicators, nccl_groups.c: what it is asked for
+ */
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include "runtime/comm/comm.h"
+#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/pull.h"
+
+typedef struct CudaComm {
+    Comm comm; /* first: what callers see */
+    Comm *base;
+    CudaContext *cuda;
+    CommRequest *requests; /* all that were prepared; each mode has its own type */
+    int nrequests;
+    double timeout_s;     /* PRUN_TIMEOUT: 0 never */
+    const char *waits;    /* what was asked for last, for the message of a rank that waits too long; or NULL */
+    struct HostPool *host;
+    struct Share *share;
+    struct Nccl *nccl;
+} CudaComm;
+
+/* ---------------------------------------------------------------- comm.c */
+
+/* Rows of the CommTables: what the communicator below does. */
+bool below_barrier(Comm *comm, Error *error);
+bool below_broadcast(Comm *comm, void *data, int64_t bytes, Error *error);
+bool below_all_gather_words(Comm *comm, uint64_t word, uint64_t *words, Error *error);
+bool below_gather_text(Comm *comm, const char *text, int width, char *texts, Error *error);
+void below_abort(Comm *comm, int code, const char *message);
+/* And memory of the device. */
+void *device_alloc(Comm *comm, int64_t bytes, Error *error);
+void device_free(Comm *comm, void *data);
+/* Ends the communicator below, and this one's memory. */
+void below_destroy(CudaComm *job);
+#define COMM_BELOW                                                                                                                                             \
+    .barrier = below_barrier, .broadcast = below_broadcast, .all_gather_words = below_all_gather_words, .gather_text = below_gather_text, .abort = below_abort
+
+/* Whether all processes came here with ok. Collective. When one did not, false everywhere; the first that failed keeps its words with its rank's number
+ * before them; of the others they become empty, or with `share` the same. */
+bool all_agree(Comm *base, bool ok, bool share, Error *error);
+/* bytes of every process, one after another: all[process * bytes]. Collective; meant for little. */
+bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Error *error);
+/* "all_reduce of w1 and 3 more (communication 7)", in the arena. */
+const char *request_words(Arena *arena, const Transfer *transfers, int n, int number);
+/* What a rank sends and receives in one use of a request, as the plan counts it. */
+CommCounters transfers_count(const Transfer *transfers, int n, const Pulls *pulls, int nranks, int rank);
+void counters_add(CommCounters *to, const CommCounters *more);
+
+/* The modes: each gives its table and transport, or says why it cannot. job->comm is filled in already but for these. Collective. */
+bool comm_local_open(CudaComm *job, Error *error);
+bool comm_host_open(CudaComm *job, Error *error);
+bool comm_ipc_open(CudaComm *job, Error *error);
+bool comm_nccl_open(CudaComm *job, Error *error);
+
+/* ---------------------------------------------------------------- comm_tasks.c */
+
+/* A part of a walk: at most PULL_TERMS of its sources. Addresses are of memory 0 until the memories are known. */
+typedef struct Task {
+    KernelPull pull;
+    int target, source[PULL_TERMS]; /* memories, by the numbers that the owner of the list gives them */
+    int level;                      /* tasks of one level are one launch, after those of the levels before */
+} Task;
+
+typedef struct TaskLaunch {
+    int first, n;
+    int64_t nblocks;
+} TaskLaunch;
+
+/* Tasks that are prepared once and run with the addresses of each use. */
+typedef struct Tasks {
+    VEC(Task) tasks;
+    int base, nlevels;      /* the level of the next task; levels so far */
+    TaskLaunch *launches;   /* per level */
+    int nused;
+    int *used;              /* memories that any task lies in */
+    void **memory;          /* of these, as they were last */
+    KernelPull *table, *device_table; /* by level: in the process, and on the device */
+} Tasks;
+
+/* One side of a task: a view of a walk, bytes further on in a memory. */
+typedef struct TaskSide {
+    int memory;
+    int64_t bytes;
+    const View *view;
+} TaskSide;
+/* Adds a walk: target = sources from left to right. */
+void tasks_add(Tasks *tasks, Arena *arena, const Walk *walk, DType dtype, Reduction reduction, bool add, TaskSide target, const TaskSide *source, int nsources);
+/* What comes next reads or adds to what came before. */
+void tasks_break(Tasks *tasks);
+/* After the last: takes memory on the device. nmemories: one more than the greatest number. */
+bool tasks_ready(Tasks *tasks, Arena *arena, CudaContext *cuda, int nmemories, Error *error);
+/* Queues all of it on a stream. */
+bool tasks_run(Tasks *tasks, CudaContext *cuda, void *const *memory, cudaStream_t stream, Error *error);
+void tasks_finish(Tasks *tasks);

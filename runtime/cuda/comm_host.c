@@ -1,0 +1,233 @@
+/* Through the host: sources are copied to page-locked memory that peers read in place where the communicator below shares memory between processes, moved
+ * there, and targets copied back. The copies out are queued when a communication starts, behind the kernels that make the sources and beside those that
+ * follow; the host waits for them when the communication is waited for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/comm.h"
+
+enum { PAGE = 4096 };
+
+/* Page-locked memory, taken for a use and given back. */
+typedef struct HostBlock {
+    struct HostBlock *next;
+    void *whole; /* as the communicator below gave it */
+    char *data;  /* from a page's beginning on */
+    int64_t bytes;
+    bool locked, used;
+} HostBlock;
+
+typedef struct HostPool {
+    HostBlock *blocks;
+    CommRequest *first, **last; /* started, and not yet with the communicator below; in that order */
+} HostPool;
+
+struct CommRequest {
+    CommRequest *next, *next_started;
+    Arena arena;
+    CommRequest *below;
+    int n;
+    int64_t *source_bytes, *target_bytes, bytes;
+    cudaEvent_t copied, back;
+    HostBlock *block; /* of the use under way */
+    const void **source;
+    void **target, **device_target;
+    bool started, passed; /* by the caller; on to the communicator below */
+};
+
+static HostBlock *block_create(CudaComm *job, int64_t bytes, Error *error) {
+    HostBlock *block = calloc(1, sizeof *block);
+    if (!block) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return NULL;
+    }
+    block->bytes = align_bytes(bytes > 0 ? bytes : 1, PAGE);
+    block->whole = job->base->table->alloc(job->base, block->bytes + PAGE, error);
+    if (!block->whole) {
+        free(block);
+        return NULL;
+    }
+    block->data = (char *)block->whole + (PAGE - (uintptr_t)block->whole % PAGE) % PAGE;
+    block->locked = cudaHostRegister(block->data, (size_t)block->bytes, cudaHostRegisterDefault) == cudaSuccess;
+    if (!block->locked) cudaGetLastError(); /* copies are slower then, and right */
+    block->next = job->host->blocks;
+    job->host->blocks = block;
+    return block;
+}
+
+/* The smallest free one that is large enough, else another. */
+static HostBlock *block_take(CudaComm *job, int64_t bytes, Error *error) {
+    HostBlock *best = NULL;
+    for (HostBlock *block = job->host->blocks; block; block = block->next)
+        if (!block->used && block->bytes >= bytes && (!best || block->bytes < best->bytes)) best = block;
+    if (!best) best = block_create(job, bytes, error);
+    if (best) best->used = true;
+    return best;
+}
+
+static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
+    Arena *arena = &request->arena;
+    request->n = n;
+    size_t room = (size_t)n + 1;
+    request->source_bytes = arena_alloc(arena, room * sizeof *request->source_bytes);
+    request->target_bytes = arena_alloc(arena, room * sizeof *request->target_bytes);
+    request->source = arena_alloc(arena, room * sizeof *request->source);
+    request->target = arena_alloc(arena, room * sizeof *request->target);
+    request->device_target = arena_alloc(arena, room * sizeof *request->device_target);
+    for (int i = 0; i < n; i++) {
+        Box box;
+        layout_box(transfers[i].from, &transfers[i].shape, job->comm.first_driven, &box);
+        request->source_bytes[i] = box_elements(&box) * dtype_bytes[transfers[i].dtype];
+        layout_box(transfers[i].to, &transfers[i].shape, job->comm.first_driven, &box);
+        request->target_bytes[i] = box_elements(&box) * dtype_bytes[transfers[i].dtype];
+        request->bytes += align_bytes(request->source_bytes[i], 64) + align_bytes(request->target_bytes[i], 64);
+    }
+    bool ok = cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->copied, cudaEventDisableTiming), "making an event", error) &&
+              cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->back, cudaEventDisableTiming), "making an event", error);
+    /* Now, so that most uses find a block. */
+    HostBlock *block = ok ? block_take(job, request->bytes, error) : NULL;
+    if (block) block->used = false;
+    /* Collective: whatever happened here, all come. */
+    Error failure;
+    request->below = job->base->table->prepare(job->base, transfers, n, block ? error : &failure);
+    return block && request->below;
+}
+
+static void request_close(CommRequest *request) {
+    if (request->copied) cudaEventDestroy(request->copied);
+    if (request->back) cudaEventDestroy(request->back);
+    arena_finish(&request->arena);
+    free(request);
+}
+
+static CommRequest *host_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    CommRequest *request = calloc(1, sizeof *request);
+    if (!request) {
+        error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
+        return NULL;
+    }
+    arena_init(&request->arena);
+    if (!request_open(job, request, transfers, n, error)) {
+        request_close(request);
+        return NULL;
+    }
+    request->next = job->requests;
+    job->requests = request;
+    return request;
+}
+
+static bool host_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    CudaContext *cuda = job->cuda;
+    (void)driven;
+    if (request->started)
+        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", comm->process);
+    request->block = block_take(job, request->bytes, error);
+    if (!request->block) return false;
+    request->started = true;
+    request->passed = false;
+    char *at = request->block->data;
+    bool ok = cuda_ok(cuda, cudaEventRecord(request->copied, cuda->compute), "ordering communications", error) &&
+              cuda_ok(cuda, cudaStreamWaitEvent(cuda->comm, request->copied, 0), "ordering communications", error);
+    for (int i = 0; i < request->n; i++) {
+        size_t bytes = (size_t)request->source_bytes[i];
+        request->source[i] = at;
+        if (ok && bytes > 0)
+            ok = cuda_ok(cuda, cudaMemcpyAsync(at, source[i], bytes, cudaMemcpyDeviceToHost, cuda->comm), "copying what is sent to the host", error);
+        at += align_bytes(request->source_bytes[i], 64);
+        request->target[i] = at;
+        request->device_target[i] = target[i];
+        at += align_bytes(request->target_bytes[i], 64);
+    }
+    ok = ok && cuda_ok(cuda, cudaEventRecord(request->copied, cuda->comm), "ordering communications", error);
+    request->next_started = NULL;
+    *job->host->last = request;
+    job->host->last = &request->next_started;
+    return ok;
+}
+
+/* What was started before a rank waits must be seen by the others: it may be what they wait for. */
+static bool pass_started(CudaComm *job, Error *error) {
+    HostPool *host = job->host;
+    while (host->first) {
+        CommRequest *request = host->first;
+        if (!cuda_ok(job->cuda, cudaEventSynchronize(request->copied), "copying what is sent to the host", error)) return false;
+        if (!job->base->table->start(job->base, request->below, 0, request->source, request->target, error)) return false;
+        request->passed = true;
+        host->first = request->next_started;
+    }
+    host->last = &host->first;
+    return true;
+}
+
+static CommStatus host_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    CudaContext *cuda = job->cuda;
+    (void)driven;
+    if (!request->started) {
+        error_set(error, EXIT_INTERNAL, "rank %d waits for a communication that it has not started", comm->process);
+        return COMM_FAILED;
+    }
+    if (!pass_started(job, error)) return COMM_FAILED;
+    CommStatus status = job->base->table->wait(job->base, request->below, 0, error);
+    if (status != COMM_COMPLETE) return status;
+    bool ok = true;
+    for (int i = 0; ok && i < request->n; i++)
+        if (request->target_bytes[i] > 0)
+            ok = cuda_ok(cuda, cudaMemcpyAsync(request->device_target[i], request->target[i], (size_t)request->target_bytes[i], cudaMemcpyHostToDevice, cuda->comm),
+                         "copying what was received to the device", error);
+    /* On the stream that also copies into the block next time: it is free once this is queued. Not the event of the copies out: the host waits for that one before
+     * the block's next owner lets others write to it. */
+    ok = ok && cuda_ok(cuda, cudaEventRecord(request->back, cuda->comm), "ordering communications", error) &&
+         cuda_ok(cuda, cudaStreamWaitEvent(cuda->compute, request->back, 0), "ordering communications", error);
+    request->block->used = false;
+    request->started = false;
+    return ok ? COMM_COMPLETE : COMM_FAILED;
+}
+
+static void host_destroy(Comm *comm) {
+    if (!comm) return;
+    CudaComm *job = (CudaComm *)comm;
+    while (job->requests) {
+        CommRequest *request = job->requests;
+        job->requests = request->next;
+        request_close(request);
+    }
+    cudaStreamSynchronize(job->cuda->comm); /* what failed has been said already */
+    while (job->host->blocks) {
+        HostBlock *block = job->host->blocks;
+        job->host->blocks = block->next;
+        if (block->locked) cudaHostUnregister(block->data);
+        job->base->table->free(job->base, block->whole);
+        free(block);
+    }
+    free(job->host);
+    below_destroy(job);
+}
+
+static const CommTable host_table = {
+    .name = "cuda host",
+    .prepare = host_prepare,
+    .start = host_start,
+    .wait = host_wait,
+    COMM_BELOW,
+    .destroy = host_destroy,
+    .alloc = device_alloc,
+    .free = device_free,
+};
+
+bool comm_host_open(CudaComm *job, Error *error) {
+    job->host = calloc(1, sizeof *job->host);
+    bool ok = job->host || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (!all_agree(job->base, ok, false, error)) {
+        free(job->host);
+        job->host = NULL;
+        return false;
+    }
+    job->host->last = &job->host->first;
+    job->comm.table = &host_table;
+    job->comm.counters = job->base->counters;
+    snprintf(job->comm.transport, sizeof job->comm.transport, "host memory, %.60s", job->base->transport);
+    return true;
+}

@@ -1,0 +1,326 @@
+/* Ranks of one node read each other's device memory in place. A use has three points where they meet, as in comm/mpi: sources are there (arrived), sums are
+ * made (reduced), and nobody reads any more (done). Each is an event that its rank records and its peers let their streams wait for, and a counter in memory of
+ * the host that says that it was recorded: the host waits for other hosts, never for a device. */
+#include "runtime/cuda/comm_share.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef enum { POINT_ARRIVED, POINT_REDUCED, POINT_DONE, NPOINTS } Point;
+
+/* Where a tensor is: in which of its owner's shared memory. */
+typedef struct SharedPlace {
+    int64_t entry, offset;
+} SharedPlace;
+
+/* In the owner's heap. Epochs count the uses of the request, from 1; they wrap. */
+typedef struct Control {
+    _Alignas(64) _Atomic uint32_t point[NPOINTS];
+    cudaIpcEventHandle_t event[NPOINTS];
+    SharedPlace at[]; /* [source, target][transfer]; written between one use's end and the next arrival */
+} Control;
+
+typedef VEC(int) Ints;
+
+struct CommRequest {
+    CommRequest *next;
+    Arena arena;
+    const char *words;
+    int n;
+    Pulls pulls;
+    CommCounters each;
+    Tasks round[2];
+    void **memory;        /* [rank's number in `member`][source, target][transfer]; 0 is this rank */
+    int *member_of;       /* rank -> number, -1: none */
+    Ints member;          /* ranks: this one, and those from which it reads */
+    Ints provider[2], reader;
+    bool *source_read, *target_read; /* per transfer: by others */
+    void **copy;                     /* per transfer: of a source in memory that peers cannot open; NULL until needed */
+    Control *control, **peer;        /* own; per rank, NULL where it does not matter */
+    cudaEvent_t event[NPOINTS], (*theirs)[NPOINTS]; /* own; per rank, opened when first waited for */
+    uint32_t epoch;
+    bool started;
+};
+
+static void ints_add(Arena *arena, Ints *ints, int value) {
+    for (int i = 0; i < ints->n; i++)
+        if (ints->at[i] == value) return;
+    vec_push(arena, ints, value);
+}
+
+/* ---------------------------------------------------------------- preparation */
+
+typedef struct Sent {
+    CommRequest *request;
+    int transfer;
+} Sent;
+
+static bool sent_add(void *context, const Piece *piece) {
+    Sent *sent = context;
+    CommRequest *request = sent->request;
+    if (piece->count == 0) return true;
+    ints_add(&request->arena, &request->reader, piece->to);
+    (piece->round == 0 ? request->source_read : request->target_read)[sent->transfer] = true;
+    return true;
+}
+
+static bool control_open(CudaComm *job, CommRequest *request, Error *error) {
+    Share *share = job->share;
+    Comm *base = job->base;
+    int64_t bytes = (int64_t)sizeof(Control) + 2 * request->n * (int64_t)sizeof(SharedPlace), at = 0;
+    int64_t *all = arena_alloc(&request->arena, sizeof *all * (size_t)base->nprocesses);
+    request->control = heap_alloc(&share->heap, bytes, error);
+    bool ok = request->control != NULL;
+    if (ok) {
+        memset(request->control, 0, (size_t)bytes);
+        at = (char *)request->control - share->heap.base[base->process];
+    }
+    for (int i = 0; ok && i < NPOINTS; i++)
+        ok = cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->event[i], cudaEventDisableTiming | cudaEventInterprocess), "making an event for CUDA IPC", error) &&
+             cuda_ok(job->cuda, cudaIpcGetEventHandle(&request->control->event[i], request->event[i]), "sharing an event by CUDA IPC", error);
+    if (!all_agree(base, ok, false, error) || !all_gather_bytes(base, &at, sizeof at, all, error)) return false;
+    request->peer = arena_alloc(&request->arena, sizeof *request->peer * (size_t)base->nprocesses);
+    request->theirs = arena_alloc(&request->arena, sizeof *request->theirs * (size_t)base->nprocesses);
+    for (int p = 0; p < base->nprocesses; p++)
+        request->peer[p] = (Control *)(share->heap.base[p] + all[p]);
+    return true;
+}
+
+static void pull_add(CommRequest *request, const Pull *pull, int rank) {
+    Tasks *tasks = &request->round[pull->round];
+    int n = request->n, t = pull->transfer;
+    TaskSide target = {n + t, 0, &pull->target}, *source = arena_alloc(&request->arena, sizeof *source * (size_t)pull->nsources);
+    for (int s = 0; s < pull->nsources; s++) {
+        int from = pull->source[s].from;
+        if (from != rank && request->member_of[from] < 0) {
+            request->member_of[from] = request->member.n;
+            vec_push(&request->arena, &request->member, from);
+        }
+        source[s] = (TaskSide){request->member_of[from] * 2 * n + (pull->round > 0 ? n : 0) + t, 0, &pull->source_view[s]};
+    }
+    if (pull->add) tasks_break(tasks); /* in the order of the terms */
+    tasks_add(tasks, &request->arena, &pull->walk, request->pulls.transfer[t].dtype, request->pulls.reduction[t], pull->add, target, source, pull->nsources);
+}
+
+static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
+    Arena *arena = &request->arena;
+    int nranks = job->comm.nranks, rank = job->comm.process;
+    const Transfer *copy = transfers_copy(arena, transfers, n, nranks);
+    request->n = n;
+    request->words = request_words(arena, copy, n, job->nrequests);
+    request->source_read = arena_alloc(arena, sizeof(bool) * ((size_t)n + 1));
+    request->target_read = arena_alloc(arena, sizeof(bool) * ((size_t)n + 1));
+    request->copy = arena_alloc(arena, sizeof *request->copy * ((size_t)n + 1));
+    bool ok = pulls_init(&request->pulls, arena, copy, n, nranks, rank, NULL, NULL, error);
+    if (!control_open(job, request, error) || !ok) return false;
+    Sent sent = {.request = request};
+    for (sent.transfer = 0; sent.transfer < n; sent.transfer++) {
+        const Transfer *t = &copy[sent.transfer];
+        pieces_sent(t->from, t->to, &t->shape, nranks, rank, sent_add, &sent);
+    }
+    for (int i = 0; i < request->pulls.peers.n; i++)
+        ints_add(arena, &request->provider[request->pulls.peers.at[i].round], request->pulls.peers.at[i].rank);
+    request->each = transfers_count(copy, n, &request->pulls, nranks, rank);
+    request->member_of = arena_alloc(arena, sizeof *request->member_of * (size_t)nranks);
+    for (int r = 0; r < nranks; r++)
+        request->member_of[r] = -1;
+    request->member_of[rank] = 0;
+    vec_push(arena, &request->member, rank);
+    for (int i = 0; i < request->pulls.pulls.n; i++)
+        pull_add(request, &request->pulls.pulls.at[i], rank);
+    int nmemories = request->member.n * 2 * n;
+    request->memory = arena_alloc(arena, sizeof *request->memory * ((size_t)nmemories + 1));
+    return tasks_ready(&request->round[0], arena, job->cuda, nmemories, error) && tasks_ready(&request->round[1], arena, job->cuda, nmemories, error);
+}
+
+static void request_close(CudaComm *job, CommRequest *request) {
+    for (int round = 0; round < 2; round++)
+        tasks_finish(&request->round[round]);
+    for (int i = 0; i < NPOINTS; i++) {
+        if (request->event[i]) cudaEventDestroy(request->event[i]);
+        for (int r = 0; request->theirs && r < job->comm.nranks; r++)
+            if (request->theirs[r][i]) cudaEventDestroy(request->theirs[r][i]);
+    }
+    arena_finish(&request->arena);
+    free(request);
+}
+
+static CommRequest *ipc_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    CommRequest *request = calloc(1, sizeof *request);
+    if (!request) {
+        error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
+        return NULL;
+    }
+    arena_init(&request->arena);
+    bool ok = request_open(job, request, transfers, n, error);
+    job->nrequests++;
+    if (!ok) {
+        request_close(job, request);
+        return NULL;
+    }
+    request->next = job->requests;
+    job->requests = request;
+    return request;
+}
+
+/* ---------------------------------------------------------------- a use */
+
+/* Lets peers' streams wait for all that compute has queued. */
+static bool point_reach(CudaComm *job, CommRequest *request, Point point, Error *error) {
+    if (!cuda_ok(job->cuda, cudaEventRecord(request->event[point], job->cuda->compute), "ordering communications", error)) return false;
+    atomic_store(&request->control->point[point], request->epoch);
+    return true;
+}
+
+static bool late(CudaComm *job, const CommRequest *request, const Ints *ranks, Point point, Error *error) {
+    static const char *const missing[NPOINTS] = {"reached it", "added up their part", "read what it has for them"};
+    Text text = {0};
+    text_printf(&text, "rank %d waits in %s since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.process, request->words, job->timeout_s, missing[point]);
+    const char *comma = " ";
+    for (int i = 0; i < ranks->n; i++)
+        if ((int32_t)(atomic_load(&request->peer[ranks->at[i]]->point[point]) - request->epoch) < 0) {
+            text_printf(&text, "%s%d", comma, ranks->at[i]);
+            comma = ", ";
+        }
+    error_set(error, EXIT_ENVIRONMENT, "%s", text.at);
+    text_finish(&text);
+    return false;
+}
+
+/* The host until they have recorded it, then this rank's stream until it has come to pass. */
+static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, Point point, Error *error) {
+    double start = 0;
+    int64_t turn = 0;
+    for (int i = 0; i < ranks->n; i++) {
+        int rank = ranks->at[i];
+        Control *control = request->peer[rank];
+        for (; (int32_t)(atomic_load(&control->point[point]) - request->epoch) < 0; turn++) {
+            if (turn % 64 == 0) {
+                double now = now_seconds();
+                if (start == 0) start = now;
+                if (job->timeout_s > 0 && now - start > job->timeout_s) return late(job, request, ranks, point, error);
+            }
+            if (turn < 1000)
+                sched_yield();
+            else
+                nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        }
+        cudaEvent_t *event = &request->theirs[rank][point];
+        if (!*event) {
+            cudaIpcEventHandle_t handle = control->event[point];
+            if (!cuda_ok(job->cuda, cudaIpcOpenEventHandle(event, handle), "opening another rank's event by CUDA IPC", error)) return false;
+        }
+        if (!cuda_ok(job->cuda, cudaStreamWaitEvent(job->cuda->compute, *event, 0), "ordering communications", error)) return false;
+    }
+    return true;
+}
+
+/* Tells peers where they find a source; what they cannot open is copied. */
+static bool source_publish(CudaComm *job, CommRequest *request, int i, const void *source, Error *error) {
+    SharedPlace *at = &request->control->at[i];
+    size_t bytes = (size_t)request->pulls.source_bytes[i];
+    if (!share_has(job, source)) {
+        if (!request->copy[i]) request->copy[i] = share_alloc(&job->comm, (int64_t)bytes, error);
+        if (!request->copy[i] || !cuda_ok(job->cuda, cudaMemcpyAsync(request->copy[i], source, bytes, cudaMemcpyDeviceToDevice, job->cuda->compute),
+                                          "copying what is sent", error))
+            return false;
+        source = request->copy[i];
+    }
+    return share_publish(job, source, &at->entry, &at->offset, error);
+}
+
+static bool ipc_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    int n = request->n;
+    (void)driven;
+    if (request->started)
+        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", comm->process);
+    for (int i = 0; i < n; i++) {
+        SharedPlace *at = request->control->at;
+        request->memory[i] = (void *)(uintptr_t)source[i];
+        request->memory[n + i] = target[i];
+        if (request->source_read[i] && !source_publish(job, request, i, source[i], error)) return false;
+        if (request->target_read[i] && !share_publish(job, target[i], &at[n + i].entry, &at[n + i].offset, error)) return false;
+    }
+    request->started = true;
+    request->epoch++;
+    return point_reach(job, request, POINT_ARRIVED, error);
+}
+
+/* What peers have for this round: all have arrived. */
+static bool peers_place(CudaComm *job, CommRequest *request, int round, Error *error) {
+    int n = request->n;
+    for (int i = 0; i < request->pulls.pulls.n; i++) {
+        const Pull *pull = &request->pulls.pulls.at[i];
+        if (pull->round != round) continue;
+        for (int s = 0; s < pull->nsources; s++) {
+            int from = pull->source[s].from, slot = (round > 0 ? n : 0) + pull->transfer;
+            if (pull->source[s].peer < 0) continue;
+            const SharedPlace *at = &request->peer[from]->at[slot];
+            void **memory = &request->memory[request->member_of[from] * 2 * n + slot];
+            *memory = share_find(job, from, at->entry, at->offset, error);
+            if (!*memory) return false;
+        }
+    }
+    return true;
+}
+
+static bool ipc_move(CudaComm *job, CommRequest *request, Error *error) {
+    CudaContext *cuda = job->cuda;
+    for (int round = 0; round < request->pulls.nrounds; round++) {
+        if (!point_wait(job, request, &request->provider[round], round ? POINT_REDUCED : POINT_ARRIVED, error) || !peers_place(job, request, round, error) ||
+            !tasks_run(&request->round[round], cuda, request->memory, cuda->compute, error) || !cuda_launched(cuda, "of a communication", error))
+            return false;
+        if (round == 0 && !point_reach(job, request, POINT_REDUCED, error)) return false;
+    }
+    return point_reach(job, request, POINT_DONE, error) && point_wait(job, request, &request->reader, POINT_DONE, error);
+}
+
+static CommStatus ipc_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    (void)driven;
+    if (!request->started) {
+        error_set(error, EXIT_INTERNAL, "rank %d waits for a communication that it has not started", comm->process);
+        return COMM_FAILED;
+    }
+    if (!ipc_move(job, request, error)) return COMM_FAILED;
+    request->started = false;
+    counters_add(comm->counters, &request->each);
+    return COMM_COMPLETE;
+}
+
+static void ipc_destroy(Comm *comm) {
+    if (!comm) return;
+    CudaComm *job = (CudaComm *)comm;
+    Error ignored;
+    cudaStreamSynchronize(job->cuda->compute); /* what failed has been said already */
+    job->base->table->barrier(job->base, &ignored);
+    while (job->requests) {
+        CommRequest *request = job->requests;
+        job->requests = request->next;
+        request_close(job, request);
+    }
+    share_close(job);
+    below_destroy(job);
+}
+
+static const CommTable ipc_table = {
+    .name = "cuda ipc",
+    .prepare = ipc_prepare,
+    .start = ipc_start,
+    .wait = ipc_wait,
+    COMM_BELOW,
+    .destroy = ipc_destroy,
+    .alloc = share_alloc,
+    .free = share_free,
+};
+
+bool comm_ipc_open(CudaComm *job, Error *error) {
+    if (!share_open(job, error)) return false;
+    job->comm.table = &ipc_table;
+    snprintf(job->comm.transport, sizeof job->comm.transport, "CUDA IPC");
+    return true;
+}

@@ -1,0 +1,259 @@
+/* Through NCCL, on the stream of communications. start lets that stream wait for what compute has queued so far, and queues everything there: parts packed into
+ * messages, one group of the library's calls a round, and what is unpacked and added up; wait lets compute wait for its end. The host waits for nothing but until
+ * the library has queued its part. So overlapping is the device's affair, and a captured step holds it all. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/nccl.h"
+
+struct CommRequest {
+    CommRequest *next;
+    Arena arena;
+    const char *words;
+    WirePlan plan;
+    int *group;           /* per transfer: of the communicators, where it is a call */
+    Tasks pack[2], pull[2]; /* per round */
+    void **memory;        /* source, target of each transfer; staging */
+    cudaEvent_t ready, done;
+    bool started;
+};
+
+static const ncclDataType_t nccl_type[NDTYPES] = {[F32] = ncclFloat32, [F64] = ncclFloat64, [I32] = ncclInt32, [I64] = ncclInt64, [BOOL] = ncclUint8};
+
+/* Sums of bool are or. */
+static ncclRedOp_t nccl_op(DType dtype, Reduction reduction) {
+    switch (reduction) {
+    case REDUCE_SUM:
+        return dtype == BOOL ? ncclMax : ncclSum;
+    case REDUCE_MAX:
+        return ncclMax;
+    case REDUCE_MIN:
+        return ncclMin;
+    case NREDUCTIONS:
+        break;
+    }
+    return ncclSum;
+}
+
+/* ---------------------------------------------------------------- preparation */
+
+static void packs_add(CommRequest *request, const WireMessage *message) {
+    int staging = 2 * request->plan.n;
+    for (int i = 0; i < message->parts.n && !message->direct; i++) {
+        const SentPart *part = &message->parts.at[i];
+        TaskSide source = {2 * part->transfer + (message->round > 0), 0, &part->from}, target = {staging, message->at + part->message_bytes, &part->packed};
+        tasks_add(&request->pack[message->round], &request->arena, &part->walk, request->plan.transfer[part->transfer].dtype, REDUCE_SUM, false, target, &source, 1);
+    }
+}
+
+static void pull_add(CommRequest *request, const Pull *pull, int nranks) {
+    const WirePlan *plan = &request->plan;
+    Tasks *tasks = &request->pull[pull->round];
+    int transfer = plan->number[pull->transfer];
+    if (wire_pull_done(plan, pull, nranks)) return;
+    TaskSide target = {2 * transfer + 1, 0, &pull->target};
+    TaskSide *source = arena_alloc(&request->arena, sizeof *source * (size_t)pull->nsources);
+    for (int s = 0; s < pull->nsources; s++) {
+        source[s] = (TaskSide){2 * transfer + (pull->round > 0), 0, &pull->source_view[s]};
+        if (wire_source_staged(plan, pull, &pull->source[s], nranks, &source[s].bytes)) source[s].memory = 2 * plan->n;
+    }
+    if (pull->add) tasks_break(tasks); /* in the order of the terms */
+    tasks_add(tasks, &request->arena, &pull->walk, plan->transfer[transfer].dtype, plan->pulls.reduction[pull->transfer], pull->add, target, source, pull->nsources);
+}
+
+static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
+    Arena *arena = &request->arena;
+    int nranks = job->comm.nranks;
+    WirePlan *plan = &request->plan;
+    if (!wire_plan_init(plan, arena, transfers, n, nranks, job->comm.process, job->cuda->options.deterministic, error)) return false;
+    request->words = request_words(arena, plan->transfer, n, job->nrequests);
+    request->group = arena_alloc(arena, sizeof *request->group * ((size_t)n + 1));
+    request->memory = arena_alloc(arena, sizeof *request->memory * (2 * (size_t)n + 1));
+    for (int i = 0; i < n; i++)
+        if (plan->call[i].kind != GROUP_NONE) {
+            request->group[i] = nccl_group(job, &plan->call[i].group, error);
+            if (request->group[i] < 0) return false;
+        }
+    for (int i = 0; i < plan->out.n; i++)
+        packs_add(request, &plan->out.at[i]);
+    for (int i = 0; i < plan->pulls.pulls.n; i++)
+        pull_add(request, &plan->pulls.pulls.at[i], nranks);
+    for (int round = 0; round < 2; round++)
+        if (!tasks_ready(&request->pack[round], arena, job->cuda, 2 * n + 1, error) || !tasks_ready(&request->pull[round], arena, job->cuda, 2 * n + 1, error))
+            return false;
+    if (plan->staging_bytes > 0) request->memory[2 * n] = nccl_staging(job, plan->staging_bytes, error);
+    return (plan->staging_bytes == 0 || request->memory[2 * n]) &&
+           cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->ready, cudaEventDisableTiming), "making an event", error) &&
+           cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->done, cudaEventDisableTiming), "making an event", error);
+}
+
+static void request_close(CommRequest *request) {
+    for (int round = 0; round < 2; round++) {
+        tasks_finish(&request->pack[round]);
+        tasks_finish(&request->pull[round]);
+    }
+    if (request->ready) cudaEventDestroy(request->ready);
+    if (request->done) cudaEventDestroy(request->done);
+    arena_finish(&request->arena);
+    free(request);
+}
+
+static CommRequest *nccl_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    CommRequest *request = calloc(1, sizeof *request);
+    if (!request) {
+        error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
+        return NULL;
+    }
+    arena_init(&request->arena);
+    bool ok = request_open(job, request, transfers, n, error);
+    job->nrequests++;
+    if (!ok) {
+        request_close(request);
+        return NULL;
+    }
+    request->next = job->requests;
+    job->requests = request;
+    return request;
+}
+
+/* ---------------------------------------------------------------- a use */
+
+static ncclResult_t message_queue(const CudaComm *job, const CommRequest *request, const WireMessage *message, bool out) {
+    const NcclLibrary *library = &job->nccl->library;
+    ncclComm_t world = job->nccl->groups[0].comm;
+    int n = request->plan.n, memory = 2 * n;
+    if (message->direct) memory = 2 * message->transfer + (!out || message->round > 0);
+    char *data = (char *)request->memory[memory] + message->at;
+    if (out) return library->Send(data, (size_t)message->bytes, ncclUint8, message->rank, world, job->cuda->comm);
+    return library->Recv(data, (size_t)message->bytes, ncclUint8, message->rank, world, job->cuda->comm);
+}
+
+static ncclResult_t call_queue(const CudaComm *job, const CommRequest *request, int i) {
+    const NcclLibrary *library = &job->nccl->library;
+    const GroupCall *call = &request->plan.call[i];
+    const Transfer *t = &request->plan.transfer[i];
+    size_t count = (size_t)group_call_count(call, t, job->comm.process);
+    const void *from = request->memory[2 * i];
+    void *to = request->memory[2 * i + 1];
+    ncclComm_t comm = job->nccl->groups[request->group[i]].comm;
+    ncclDataType_t type = nccl_type[t->dtype];
+    ncclRedOp_t op = nccl_op(t->dtype, call->reduction);
+    if (count == 0) return ncclSuccess; /* for all of its group */
+    switch (call->kind) {
+    case GROUP_ALL_REDUCE:
+        return library->AllReduce(from, to, count, type, op, comm, job->cuda->comm);
+    case GROUP_REDUCE_SCATTER:
+        return library->ReduceScatter(from, to, count, type, op, comm, job->cuda->comm);
+    case GROUP_ALL_GATHER:
+        return library->AllGather(from, to, count, type, comm, job->cuda->comm);
+    case GROUP_NONE:
+        break;
+    }
+    return ncclSuccess;
+}
+
+/* All of a round's calls as one group. */
+static bool round_queue(CudaComm *job, const CommRequest *request, int round, Error *error) {
+    const NcclLibrary *library = &job->nccl->library;
+    const WirePlan *plan = &request->plan;
+    ncclComm_t world = job->nccl->groups[0].comm;
+    bool messages = false, calls = false;
+    for (int i = 0; i < plan->out.n; i++)
+        messages = messages || plan->out.at[i].round == round;
+    for (int i = 0; i < plan->in.n; i++)
+        messages = messages || plan->in.at[i].round == round;
+    for (int i = 0; round == 0 && i < plan->n; i++)
+        calls = calls || plan->call[i].kind != GROUP_NONE;
+    if (!messages && !calls) return true;
+    if (!nccl_ok(job, world, library->GroupStart(), request->words, error)) return false;
+    ncclResult_t result = ncclSuccess;
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < (side ? plan->in.n : plan->out.n) && (result == ncclSuccess || result == ncclInProgress); i++) {
+            const WireMessage *message = side ? &plan->in.at[i] : &plan->out.at[i];
+            if (message->round == round) result = message_queue(job, request, message, side == 0);
+        }
+    for (int i = 0; round == 0 && i < plan->n && (result == ncclSuccess || result == ncclInProgress); i++)
+        if (plan->call[i].kind != GROUP_NONE) result = call_queue(job, request, i);
+    ncclResult_t end = library->GroupEnd();
+    if (!nccl_ok(job, world, result, request->words, error) || !nccl_ok(job, world, end, request->words, error)) return false;
+    /* Until all of it is queued nothing may be queued behind it. */
+    if (messages && !nccl_settle(job, world, request->words, error)) return false;
+    for (int i = 0; round == 0 && i < plan->n; i++)
+        if (plan->call[i].kind != GROUP_NONE && !nccl_settle(job, job->nccl->groups[request->group[i]].comm, request->words, error)) return false;
+    return true;
+}
+
+static bool nccl_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    CudaContext *cuda = job->cuda;
+    (void)driven;
+    if (request->started)
+        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", comm->process);
+    if (job->nccl->aborted) return error_set(error, EXIT_ENVIRONMENT, "NCCL's communicators were aborted before");
+    for (int i = 0; i < request->plan.n; i++) {
+        request->memory[2 * i] = (void *)(uintptr_t)source[i];
+        request->memory[2 * i + 1] = target[i];
+    }
+    job->waits = request->words;
+    bool ok = cuda_ok(cuda, cudaEventRecord(request->ready, cuda->compute), "ordering communications", error) &&
+              cuda_ok(cuda, cudaStreamWaitEvent(cuda->comm, request->ready, 0), "ordering communications", error);
+    for (int round = 0; ok && round < 2; round++)
+        ok = tasks_run(&request->pack[round], cuda, request->memory, cuda->comm, error) && round_queue(job, request, round, error) &&
+             tasks_run(&request->pull[round], cuda, request->memory, cuda->comm, error);
+    ok = ok && cuda_ok(cuda, cudaEventRecord(request->done, cuda->comm), "ordering communications", error);
+    if (!ok) return false;
+    counters_add(comm->counters, &request->plan.each);
+    request->started = true;
+    return !cuda->options.wait || cuda->capturing || cuda_wait(cuda, cuda->comm, request->words, error);
+}
+
+static CommStatus nccl_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
+    CudaComm *job = (CudaComm *)comm;
+    (void)driven;
+    if (!request->started) {
+        error_set(error, EXIT_INTERNAL, "rank %d waits for a communication that it has not started", comm->process);
+        return COMM_FAILED;
+    }
+    request->started = false;
+    return cuda_ok(job->cuda, cudaStreamWaitEvent(job->cuda->compute, request->done, 0), "ordering communications", error) ? COMM_COMPLETE : COMM_FAILED;
+}
+
+static void nccl_destroy(Comm *comm) {
+    if (!comm) return;
+    CudaComm *job = (CudaComm *)comm;
+    while (job->requests) {
+        CommRequest *request = job->requests;
+        job->requests = request->next;
+        request_close(request);
+    }
+    nccl_close(job);
+    below_destroy(job);
+}
+
+static const CommTable nccl_table = {
+    .name = "nccl",
+    .prepare = nccl_prepare,
+    .start = nccl_start,
+    .wait = nccl_wait,
+    COMM_BELOW,
+    .destroy = nccl_destroy,
+    .alloc = device_alloc,
+    .free = device_free,
+};
+
+bool comm_nccl_open(CudaComm *job, Error *error) {
+    job->nccl = calloc(1, sizeof *job->nccl);
+    bool ok = job->nccl ? nccl_library_open(&job->nccl->library, error) : error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (!all_agree(job->base, ok, false, error) || !nccl_open(job, error)) {
+        nccl_close(job);
+        return false;
+    }
+    int version = job->nccl->library.version;
+    job->comm.table = &nccl_table;
+    job->comm.captures = true;
+    snprintf(job->comm.transport, sizeof job->comm.transport, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    job->cuda->watch = nccl_watch;
+    job->cuda->watcher = job;
+    return true;
+}

@@ -1,0 +1,239 @@
+#include "runtime/cuda/nccl.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---------------------------------------------------------------- the library */
+
+/* ISO C has no conversion from an object's address to a function's; POSIX promises that they look alike. */
+static bool symbol_find(void *handle, const char *name, void *function, size_t bytes) {
+    void *symbol = dlsym(handle, name);
+    memcpy(function, &symbol, bytes);
+    return symbol != NULL;
+}
+
+bool nccl_library_open(NcclLibrary *library, Error *error) {
+    const char *told = getenv("PRUN_NCCL"), *path = told && *told ? told : "libnccl.so.2";
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* the same one each time: never closed */
+    *library = (NcclLibrary){0};
+    if (!handle) return error_set(error, EXIT_ENVIRONMENT, "NCCL cannot be opened: %.400s", dlerror());
+#define FIND(name) symbol_find(handle, "nccl" #name, &library->name, sizeof library->name)
+    bool all = FIND(GetVersion) && FIND(GetUniqueId) && FIND(CommInitRankConfig) && FIND(CommFinalize) && FIND(CommDestroy) && FIND(CommAbort) &&
+               FIND(GetErrorString) && FIND(GetLastError) && FIND(CommGetAsyncError) && FIND(GroupStart) && FIND(GroupEnd) && FIND(Send) && FIND(Recv) &&
+               FIND(AllReduce) && FIND(ReduceScatter) && FIND(AllGather);
+    bool splits = FIND(CommSplit);
+#undef FIND
+    (void)splits; /* groups are made otherwise then */
+    if (library->GetVersion && library->GetVersion(&library->version) != ncclSuccess) library->version = 0;
+    if (all && library->version >= NCCL_OLDEST) return true;
+    return error_set(error, EXIT_ENVIRONMENT, "%s is NCCL %d.%d, and 2.14 or later is needed", path, library->version / 10000, library->version / 100 % 100);
+}
+
+int nccl_version(Error *why) {
+    NcclLibrary library;
+    return nccl_library_open(&library, why) ? library.version : 0;
+}
+
+/* ---------------------------------------------------------------- failures */
+
+static const char *advice(ncclResult_t result) {
+    switch ((int)result) {
+    case ncclUnhandledCudaError:
+        return "the driver may be too old for this NCCL, or the device's memory full";
+    case ncclSystemError:
+        return "/dev/shm may be too small (docker run --shm-size), a network interface be missing (NCCL_SOCKET_IFNAME), or a rank have died";
+    case ncclInvalidUsage:
+        return "two ranks may be on one GPU: they need NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1, or --comm ipc or host";
+    case ncclRemoteError:
+        return "another rank has failed or died: look for its message";
+    default:
+        return "--comm host does without NCCL";
+    }
+}
+
+/* Ends what is under way on the device too: a rank that waits there would wait for ever. */
+static void abort_all(CudaComm *job) {
+    Nccl *nccl = job->nccl;
+    if (nccl->aborted) return;
+    nccl->aborted = true;
+    for (int i = nccl->ngroups - 1; i >= 0; i--)
+        if (nccl->groups[i].comm) nccl->library.CommAbort(nccl->groups[i].comm);
+    for (int i = 0; i < nccl->ngroups; i++)
+        nccl->groups[i].comm = NULL;
+}
+
+bool nccl_ok(CudaComm *job, ncclComm_t comm, ncclResult_t result, const char *what, Error *error) {
+    Nccl *nccl = job->nccl;
+    if (result == ncclSuccess || result == ncclInProgress) return true;
+    const char *words = nccl->library.GetErrorString(result), *last = comm ? nccl->library.GetLastError(comm) : NULL;
+    error_set(error, EXIT_ENVIRONMENT, "rank %d, device %d: %.200s: NCCL says %.100s%s%.300s; %s; NCCL_DEBUG=INFO says more", job->comm.process, job->cuda->device,
+              what, words ? words : "?", last && *last ? ": " : "", last && *last ? last : "", advice(result));
+    abort_all(job);
+    return false;
+}
+
+static bool late(CudaComm *job, const char *what, Error *error) {
+    abort_all(job);
+    return error_set(error, EXIT_ENVIRONMENT,
+                     "rank %d, device %d: %.200s takes longer than %g s (PRUN_TIMEOUT): a rank has died, is stuck, or is in another communication; NCCL_DEBUG=INFO says more",
+                     job->comm.process, job->cuda->device, what, job->timeout_s);
+}
+
+/* ---------------------------------------------------------------- waiting */
+
+/* A moment, longer after the first ones. */
+static void pause_turn(int64_t turn) {
+    if (turn < 1000)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+}
+
+bool nccl_settle(CudaComm *job, ncclComm_t comm, const char *what, Error *error) {
+    double start = 0;
+    for (int64_t turn = 0;; turn++) {
+        ncclResult_t state = ncclSuccess;
+        if (!nccl_ok(job, comm, job->nccl->library.CommGetAsyncError(comm, &state), what, error) || !nccl_ok(job, comm, state, what, error)) return false;
+        if (state == ncclSuccess) return true;
+        if (turn % 64 == 0) {
+            double now = now_seconds();
+            if (turn == 0) start = now;
+            if (job->timeout_s > 0 && now - start > job->timeout_s) return late(job, what, error);
+        }
+        pause_turn(turn);
+    }
+}
+
+bool nccl_watch(void *watcher, double waited_s, Error *error) {
+    CudaComm *job = watcher;
+    Nccl *nccl = job->nccl;
+    const char *what = job->waits ? job->waits : "a communication";
+    for (int i = 0; i < nccl->ngroups; i++) {
+        ncclResult_t state = ncclSuccess;
+        ncclComm_t comm = nccl->groups[i].comm;
+        if (comm && (!nccl_ok(job, comm, nccl->library.CommGetAsyncError(comm, &state), what, error) || !nccl_ok(job, comm, state, what, error))) return false;
+    }
+    return job->timeout_s <= 0 || waited_s < job->timeout_s || late(job, what, error);
+}
+
+/* ---------------------------------------------------------------- communicators */
+
+static ncclConfig_t config_make(void) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    return config;
+}
+
+static bool join(CudaComm *job, ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, const char *what, Error *error) {
+    ncclConfig_t config = config_make();
+    return nccl_ok(job, NULL, job->nccl->library.CommInitRankConfig(comm, nranks, *id, rank, &config), what, error) && nccl_settle(job, *comm, what, error);
+}
+
+/* Room for one more at the end. */
+static NcclGroup *group_add(Nccl *nccl, const GroupKey *key, Error *error) {
+    NcclGroup *more = realloc(nccl->groups, sizeof *more * ((size_t)nccl->ngroups + 1));
+    if (!more) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return NULL;
+    }
+    nccl->groups = more;
+    more[nccl->ngroups] = (NcclGroup){.key = *key};
+    return &more[nccl->ngroups++];
+}
+
+/* Rank 0 makes up n ids for all. */
+static bool ids_share(CudaComm *job, ncclUniqueId *ids, int n, Error *error) {
+    bool ok = true;
+    for (int i = 0; ok && job->comm.process == 0 && i < n; i++)
+        ok = nccl_ok(job, NULL, job->nccl->library.GetUniqueId(&ids[i]), "making an id for a communicator", error);
+    if (!all_agree(job->base, ok, false, error)) return false;
+    return job->base->table->broadcast(job->base, ids, (int64_t)sizeof *ids * n, error);
+}
+
+bool nccl_open(CudaComm *job, Error *error) {
+    static const GroupKey all = {0};
+    ncclUniqueId id = {{0}};
+    NcclGroup *world = group_add(job->nccl, &all, error);
+    if (!all_agree(job->base, world != NULL, false, error) || !ids_share(job, &id, 1, error)) return false;
+    return all_agree(job->base, join(job, &world->comm, job->comm.nranks, &id, job->comm.process, "joining NCCL's communicator of all ranks", error), false, error);
+}
+
+/* Where the library cannot split: an id for each group, in the order of their least ranks. */
+static bool groups_join(CudaComm *job, NcclGroup *group, int leader, int number, Error *error) {
+    int nranks = job->comm.nranks, size = group_key_size(&group->key), ngroups = 0, mine = 0;
+    ncclUniqueId *ids = calloc((size_t)(nranks / size), sizeof *ids);
+    bool ok = all_agree(job->base, ids || error_set(error, EXIT_ENVIRONMENT, "out of memory"), false, error);
+    for (int r = 0; r < nranks; r++) {
+        int least;
+        group_key_number(&group->key, r, &least);
+        if (least != r) continue;
+        if (r == leader) mine = ngroups;
+        ngroups++;
+    }
+    ok = ok && ids_share(job, ids, ngroups, error) && join(job, &group->comm, size, &ids[mine], number, "joining NCCL's communicator of a group", error);
+    free(ids);
+    return ok;
+}
+
+int nccl_group(CudaComm *job, const GroupKey *key, Error *error) {
+    Nccl *nccl = job->nccl;
+    if (group_key_is_world(key, job->comm.nranks)) return 0;
+    for (int i = 1; i < nccl->ngroups; i++)
+        if (group_key_equal(&nccl->groups[i].key, key)) return i;
+    NcclGroup *group = group_add(nccl, key, error);
+    if (!all_agree(job->base, group != NULL, false, error)) return -1;
+    static const char what[] = "splitting NCCL's communicator into groups";
+    int leader, number = group_key_number(key, job->comm.process, &leader);
+    ncclComm_t world = nccl->groups[0].comm;
+    bool ok;
+    if (nccl->library.CommSplit) {
+        ncclConfig_t config = config_make();
+        ok = nccl_ok(job, world, nccl->library.CommSplit(world, leader, number, &group->comm, &config), what, error) && nccl_settle(job, world, what, error) &&
+             nccl_settle(job, group->comm, what, error);
+    } else {
+        ok = groups_join(job, group, leader, number, error);
+    }
+    return all_agree(job->base, ok, false, error) ? nccl->ngroups - 1 : -1;
+}
+
+void *nccl_staging(CudaComm *job, int64_t bytes, Error *error) {
+    Nccl *nccl = job->nccl;
+    if (nccl->staging && nccl->staging->bytes >= bytes) return nccl->staging->data;
+    NcclStaging *staging = calloc(1, sizeof *staging);
+    void *data = staging ? cuda_backend.alloc(job->cuda, bytes, error) : NULL;
+    if (!staging) error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (!data) {
+        free(staging);
+        return NULL;
+    }
+    *staging = (NcclStaging){.next = nccl->staging, .data = data, .bytes = bytes};
+    nccl->staging = staging;
+    return data;
+}
+
+void nccl_close(CudaComm *job) {
+    Nccl *nccl = job->nccl;
+    Error ignored;
+    if (!nccl) return;
+    for (int i = nccl->ngroups - 1; i >= 0 && !nccl->aborted; i--) {
+        ncclComm_t comm = nccl->groups[i].comm;
+        if (!comm) continue;
+        /* A failure here has aborted them all. */
+        if (!nccl_ok(job, comm, nccl->library.CommFinalize(comm), "leaving a communicator", &ignored) || !nccl_settle(job, comm, "leaving a communicator", &ignored))
+            break;
+        nccl->library.CommDestroy(comm);
+        nccl->groups[i].comm = NULL;
+    }
+    while (nccl->staging) {
+        NcclStaging *staging = nccl->staging;
+        nccl->staging = staging->next;
+        cuda_backend.free(job->cuda, staging->data);
+        free(staging);
+    }
+    free(nccl->groups);
+    free(nccl);
+    job->nccl = NULL;
+}
