@@ -259,7 +259,8 @@ static bool body_lower(Lower *lower, Frame *frame, const Expr *call, Operand *ar
 /* The names, paths and blocks of a call of its own; frame keeps those of the caller. */
 static void frame_enter(Lower *lower, Frame *frame) {
     CellCall *site = arena_alloc(lower->arena, sizeof *site);
-    *site = (CellCall){.cell = frame->cell->name, .path = frame->path, .span = frame->span, .outer = lower->frame ? lower->frame->call : NULL};
+    *site =
+        (CellCall){.cell = frame->cell->name, .path = frame->path, .span = frame->span, .outer = lower->frame ? lower->frame->call : NULL};
     frame->call = site;
     frame->outer = lower->frame;
     frame->names = lower->names;
@@ -294,12 +295,8 @@ static void frame_leave(Lower *lower, const Frame *frame) {
 
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
     Operand arguments[MAX_PARAMETERS] = {{0}};
-    Frame frame = {.cell = cell,
-                   .span = lower_span(lower, call->loc),
-                   .path = path,
-                   .given = given,
-                   .caller = lower->path,
-                   .wanted = lower->nresults};
+    Frame frame = {
+        .cell = cell, .span = lower_span(lower, call->loc), .path = path, .given = given, .caller = lower->path, .wanted = lower->nresults};
     if (names_find(&lower->cells, cell->name)->kind == SYMBOL_FAILED || calls_itself(lower, cell, call) || !lower_work(lower, call->loc) ||
         !room_for_node(lower, call->loc) || !arguments_lower(lower, cell, call, arguments) || !lower_deeper(lower, call->loc))
         return false;

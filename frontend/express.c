@@ -241,21 +241,21 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
         diag_hint(lower->diags, "a product is written with '*', a matrix product matmul(a, b)");
         return false;
     }
-    static const char *const inits[] = {"normal", "uniform", "zeros", "ones", "file"};
-    for (size_t i = 0; i < sizeof inits / sizeof *inits; i++)
-        if (!strcmp(inits[i], call->text)) {
-            diag_error(lower->diags, span, "%s is an initial value, not an operator", call->text);
-            diag_hint(lower->diags, "it belongs to a declaration: param w : f32[8, 4] = normal(0.01);");
-            return false;
-        }
+    if (is_init_name(call->text)) {
+        diag_error(lower->diags, span, "%s is an initial value, not an operator", call->text);
+        diag_hint(lower->diags, "it belongs to a declaration: param w : f32[8, 4] = normal(0.01);");
+        return false;
+    }
     const char *list = "";
-    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(NOPS + lower->cell.n));
+    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(NOPS + NFUNCTIONS + lower->cell.n));
     int n = 0;
     for (int op = 0; op < NOPS; op++) {
         if (op_table[op].op_class != OP_CLASS_USER) continue;
         names[n++] = op_table[op].name;
         list = arena_printf(lower->arena, "%s%s%s", list, n > 1 ? ", " : "", op_table[op].name);
     }
+    for (int i = 0; i < NFUNCTIONS; i++)
+        names[n++] = function_name[i];
     for (int i = 0; i < lower->cell.n; i++)
         names[n++] = lower->cell.at[i]->name;
     const char *nearest = name_nearest(call->text, names, n);

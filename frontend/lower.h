@@ -194,6 +194,8 @@ const char *number_text(Arena *arena, Number number);
 /* A condition: a number that is not 0. */
 bool condition_eval(Lower *lower, const Expr *expr, bool *holds);
 /* sqrt, min, max, ceil_div, size, ndim: functions of numbers. is_function: the name is one, and the call is not one of an operator with that name. */
+enum { NFUNCTIONS = 6 };
+extern const char *const function_name[NFUNCTIONS];
 bool is_function_name(const char *name);
 bool is_function(const Lower *lower, const Expr *call);
 bool function_eval(Lower *lower, const Expr *call, Number *number);
@@ -205,6 +207,7 @@ bool is_number(const Lower *lower, const Expr *expr); /* a literal, a number's n
 bool type_eval(Lower *lower, const TypeExpr *expr, const char *what, TensorType *type);
 /* The elements of a nested list, row-major, into data (room for the shape's elements). */
 bool literal_eval(Lower *lower, const Expr *expr, const TensorType *type, double *data);
+bool is_init_name(const char *name); /* normal, zeros, ... */
 bool init_eval(Lower *lower, const Expr *expr, const TensorType *type, Init *init);
 /* A constant's elements: *data, or *splat where data is NULL. */
 bool constant_eval(Lower *lower, const Expr *expr, const TensorType *type, const double **data, double *splat);

@@ -22,18 +22,18 @@ const char *number_text(Arena *arena, Number number) {
 
 /* ---------------------------------------------------------------- functions */
 
-typedef enum { SQRT, MIN, MAX, CEIL_DIV, SIZE, NDIM, NFUNCTIONS } Function;
+typedef enum { SQRT, MIN, MAX, CEIL_DIV, SIZE, NDIM } Function;
+const char *const function_name[NFUNCTIONS] = {
+    [SQRT] = "sqrt", [MIN] = "min", [MAX] = "max", [CEIL_DIV] = "ceil_div", [SIZE] = "size", [NDIM] = "ndim"};
 static const struct {
-    const char *name;
     int narguments;
     const char *parameters;
 } functions[NFUNCTIONS] = {
-    [SQRT] = {"sqrt", 1, "x"},       [MIN] = {"min", 2, "a, b"}, [MAX] = {"max", 2, "a, b"}, [CEIL_DIV] = {"ceil_div", 2, "a, b"},
-    [SIZE] = {"size", 2, "x, axis"}, [NDIM] = {"ndim", 1, "x"}};
+    [SQRT] = {1, "x"}, [MIN] = {2, "a, b"}, [MAX] = {2, "a, b"}, [CEIL_DIV] = {2, "a, b"}, [SIZE] = {2, "x, axis"}, [NDIM] = {1, "x"}};
 
 static int function_named(const char *name) {
     for (int i = 0; i < NFUNCTIONS; i++)
-        if (!strcmp(functions[i].name, name)) return i;
+        if (!strcmp(function_name[i], name)) return i;
     return -1;
 }
 
@@ -117,7 +117,6 @@ bool function_eval(Lower *lower, const Expr *call, Number *number) {
         return eval_ceil_div(lower, call, a, b, number);
     case SIZE:
     case NDIM:
-    case NFUNCTIONS:
         break;
     }
     return false;
@@ -280,6 +279,33 @@ bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, N
     return true;
 }
 
+static bool name_number(Lower *lower, const Expr *name, Number *number) {
+    if (is_truth(name)) {
+        *number = integer(name->text[0] == 't');
+        return true;
+    }
+    const Symbol *symbol = names_use(lower, name->text, name->loc);
+    if (!symbol) return false;
+    if (symbol->kind != SYMBOL_NUMBER) {
+        diag_error(lower->diags, lower_span(lower, name->loc), "a number is needed here, and %s is a tensor", name->text);
+        note_defined(lower, symbol);
+        return false;
+    }
+    *number = symbol->number;
+    return true;
+}
+
+static bool binary_number(Lower *lower, const Expr *expr, Number *number) {
+    Number left, right;
+    if (!number_eval(lower, expr->items, &left)) return false;
+    /* What the left side decides: `n > 0 and 12 / n > 1` is well for n = 0. */
+    if ((expr->op == '&' && left.f == 0) || (expr->op == '|' && left.f != 0)) {
+        *number = integer(left.f != 0);
+        return true;
+    }
+    return number_eval(lower, expr->last, &right) && number_combine(lower, expr, left, right, number);
+}
+
 /* The call of a cell that returns a number. */
 static bool cell_number(Lower *lower, const Expr *call, Number *number) {
     Operand operand;
@@ -301,37 +327,16 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
     case EXPR_FLOAT:
         *number = (Number){.real = true, .f = expr->real};
         return true;
-    case EXPR_NAME: {
-        if (is_truth(expr)) {
-            *number = integer(expr->text[0] == 't');
-            return true;
-        }
-        const Symbol *symbol = names_use(lower, expr->text, expr->loc);
-        if (!symbol) return false;
-        if (symbol->kind != SYMBOL_NUMBER) {
-            diag_error(lower->diags, span, "a number is needed here, and %s is a tensor", expr->text);
-            note_defined(lower, symbol);
-            return false;
-        }
-        *number = symbol->number;
-        return true;
-    }
+    case EXPR_NAME:
+        return name_number(lower, expr, number);
     case EXPR_NEG:
         return number_eval(lower, expr->items, number) && number_negate(lower, expr, number);
     case EXPR_NOT:
         if (!number_eval(lower, expr->items, number)) return false;
         *number = integer(number->f == 0);
         return true;
-    case EXPR_BINARY: {
-        Number left, right;
-        if (!number_eval(lower, expr->items, &left)) return false;
-        /* What the left side decides: `n > 0 and 12 / n > 1` is well for n = 0. */
-        if ((expr->op == '&' && left.f == 0) || (expr->op == '|' && left.f != 0)) {
-            *number = integer(left.f != 0);
-            return true;
-        }
-        return number_eval(lower, expr->last, &right) && number_combine(lower, expr, left, right, number);
-    }
+    case EXPR_BINARY:
+        return binary_number(lower, expr, number);
     case EXPR_DASH:
         diag_error(lower->diags, span, "a number is needed here");
         return false;

@@ -124,7 +124,8 @@ static const char *without_numbers(Arena *arena, const char *path) {
     return copy;
 }
 
-/* The path nearest to a pattern, where numbers of loops may stand as '*'. Of a pattern that begins with '**' the names behind that count. */
+/* The path nearest to a pattern, where numbers of loops may stand as '*'. Of a pattern that begins with '**' the names behind that count.
+ */
 static const char *nearest_path(Lower *lower, const char *pattern) {
     const char *lead = strncmp(pattern, "**.", 3) ? "" : "**.";
     const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(lower->known.n + 1));
@@ -227,8 +228,7 @@ bool hint_choose(Lower *lower, const char *path, const Given *own, const Given *
         if (!path_matches(hint->pattern, path)) continue;
         hint->matched = true;
         bool known = true, both = chosen && chosen->flag == hint->given.flag && shard_counts(lower, given_span(chosen));
-        if (both && !same_strategy(lower, chosen, &hint->given, &known))
-            return known && conflict(lower, path, chosen, &hint->given);
+        if (both && !same_strategy(lower, chosen, &hint->given, &known)) return known && conflict(lower, path, chosen, &hint->given);
         if (!chosen || (hint->given.flag && !chosen->flag)) chosen = &hint->given;
     }
     if (chosen && chosen != own) {

@@ -261,6 +261,12 @@ static const struct {
              {"file", INIT_FILE, init_file}};
 enum { NINITS = sizeof inits / sizeof *inits };
 
+bool is_init_name(const char *name) {
+    for (int i = 0; i < NINITS; i++)
+        if (!strcmp(inits[i].name, name)) return true;
+    return false;
+}
+
 /* The row of inits that a NAME or CALL names; -1 after a diagnostic. */
 static int init_find(Lower *lower, const Expr *expr) {
     const char *names[NINITS];
