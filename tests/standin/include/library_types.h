@@ -12,5 +12,6 @@ typedef enum cudaDataType_t {
     CUDA_R_16BF = 14,
     CUDA_R_64I = 24,
 } cudaDataType;
+typedef enum cudaDataType_t cudaDataType_t;
 
 #endif
