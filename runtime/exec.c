@@ -241,6 +241,25 @@ const char *executor_capture_note(const Executor *executor) {
     return executor->note;
 }
 
+/* What was counted while nothing moved is counted again by each replay. */
+static void counters_apart(Executor *executor, const CommCounters *before) {
+    for (int i = 0; i < executor->comm->ndriven; i++) {
+        CommCounters *now = &executor->comm->counters[i];
+        executor->captured[i] = (CommCounters){now->sent_bytes - before[i].sent_bytes, now->received_bytes - before[i].received_bytes, now->messages - before[i].messages};
+        *now = before[i];
+    }
+}
+
+static bool replay(Executor *executor, Error *error) {
+    for (int i = 0; i < executor->comm->ndriven; i++) {
+        CommCounters *now = &executor->comm->counters[i];
+        now->sent_bytes += executor->captured[i].sent_bytes;
+        now->received_bytes += executor->captured[i].received_bytes;
+        now->messages += executor->captured[i].messages;
+    }
+    return executor->backend->queue->replay(executor->context, executor->graph, error);
+}
+
 /* The step recorded, where that can be: what cannot is no failure, and never tried again. */
 static bool capture(Executor *executor, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
@@ -251,8 +270,13 @@ static bool capture(Executor *executor, Error *error) {
         snprintf(executor->note, sizeof executor->note, "steps run operator by operator: ranks talk by %.200s", executor->comm->transport);
         return true;
     }
+    size_t n = (size_t)executor->comm->ndriven;
+    executor->captured = arena_alloc(&executor->arena, n * sizeof *executor->captured);
+    CommCounters *before = arena_alloc(&executor->arena, n * sizeof *before);
+    memcpy(before, executor->comm->counters, n * sizeof *before);
     if (!queue->capture(executor->context, error)) return false;
     if (!run_actions(executor, error)) return false;
+    counters_apart(executor, before);
     if (!queue->captured(executor->context, &executor->graph, &nodes, &why)) return error_set(error, why.code, "%s", why.text);
     if (executor->graph)
         snprintf(executor->note, sizeof executor->note, "steps are replayed as one graph of %d nodes", nodes);
@@ -266,7 +290,7 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
     if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return false;
     executor->begun = false;
     if (executor->may_capture && executor->ran && !capture(executor, error)) return false;
-    bool ok = executor->graph ? queue->replay(executor->context, executor->graph, error) : run_actions(executor, error);
+    bool ok = executor->graph ? replay(executor, error) : run_actions(executor, error);
     if (!ok) return false;
     executor->ran = true;
     executor->updates++;

@@ -68,6 +68,7 @@ struct Executor {
     int64_t ahead_epoch, ahead_step; /* whose batch Cursor.ahead holds, 0: none */
     bool may_capture, ran;  /* executor_capture; a step has been done */
     void *graph;            /* a captured step */
+    CommCounters *captured; /* per driven rank: what communications of a captured step move, which do not count it themselves when it is replayed */
     char note[256];         /* executor_capture_note */
     int64_t updates;        /* done */
     int64_t schedule_ahead; /* what the schedule counts beside them: executor_set_updates */
