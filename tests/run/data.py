@@ -119,6 +119,45 @@ class Data(Case):
                     self.assertClose(printed, losses, 1e-12, 1e-12, what)
                     self.assertClose(struct.unpack("<3d", self.read("w")[-24:]), w, 1e-12, 1e-12, what)
 
+    def test_rows_that_fill_up_weigh_nothing_in_any_term_of_a_loss(self):
+        """A mean, a sum, and a penalty that no row takes part in: 2 mean((p - y)^2) - sum(p) / 4 + 0.1 mean(w^2)."""
+        rows, width, batch, pick = 16, 3, 6, random.Random(5)
+        x = [[pick.uniform(-1, 1) for _ in range(width)] for _ in range(rows)]
+        y = [pick.uniform(-1, 1) for _ in range(rows)]
+        self.write("x.npy", npy([v for row in x for v in row], (rows, width)))
+        self.write("y.npy", npy(y, (rows, 1)))
+
+        def trained(last, ranks_that_sum, mean_too):
+            w, losses = [0.5] * width, []
+            for _ in range(2):
+                for begin in range(0, rows, batch):
+                    own = range(begin, min(begin + batch, rows))
+                    count = len(own) if last == "short" else batch
+                    p = [sum(a * b for a, b in zip(x[row], w)) for row in own]
+                    off = [a - y[row] for a, row in zip(p, own)]
+                    mean = 2 * mean_too / count
+                    losses.append(mean * sum(d * d for d in off) - 0.25 * sum(p) / ranks_that_sum + 0.1 * sum(v * v for v in w) / width)
+                    gradient = [sum((mean * 2 * d - 0.25 / ranks_that_sum) * x[row][k] for d, row in zip(off, own)) + 0.2 * w[k] / width for k in range(width)]
+                    w = [a - 0.1 * b for a, b in zip(w, gradient)]
+            return losses, w
+
+        for ranks, mode, shard in ((1, "semi_auto", ""), (4, "semi_auto", ""), (3, "semi_auto", "shard ((1, 3), (3, 1))"), (2, "data_parallel", "")):
+            for last in "pad", "short":
+                for term in "mse(p, y) * 2", "sum(square(p - y)) / batch * 2", "-2 * (-mse(p, y))", "":
+                    own = batch // 2 if mode == "data_parallel" else batch
+                    self.write("net.dsl", """net s(batch = %d) { input x : f64[batch, 3]; input y : f64[batch, 1]; param w : f64[3, 1] = [[0.5], [0.5], [0.5]];
+                        p = matmul(x, w) %s; loss %s - 0.25 * sum(p) + 0.1 * mean(square(w)); }
+                        train { data = npy(x = "x.npy", y = "y.npy"); last = %s; epochs = 2; optimizer = sgd(lr = 0.1); }
+                        parallel { mode = %s; }""" % (own, shard, term, last, mode))
+                    result = self.ok(self.local(self.compile("net.dsl", "net.plan", "--ranks", ranks), ranks, "--save", self.path("w")))
+                    replicas = ranks if mode == "data_parallel" else 1
+                    losses, w = trained(last, replicas, term != "")
+                    printed = [float(loss) for loss in re.findall(r"loss is (\S+)", result.out)]
+                    printed = [sum(printed[i:i + replicas]) / replicas for i in range(0, len(printed), replicas)]
+                    what = "%d ranks, %s, %s, %s" % (ranks, mode, last, term)
+                    self.assertClose(printed, losses, 1e-12, 1e-12, what)
+                    self.assertClose(struct.unpack("<3d", self.read("w")[-24:]), w, 1e-12, 1e-12, what)
+
     def test_an_input_of_another_number_of_rows_or_of_none_is_the_same_on_any_number_of_ranks(self):
         seen = set()
         for ranks in 1, 2, 4:
