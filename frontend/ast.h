@@ -114,7 +114,7 @@ typedef struct Statement {
 } Statement;
 
 /* `name = value;` in a block (or in the head of a net, between commas). `mesh (dp = 2);` has the CALL as its value,
- * `checkpoint every 100 steps;` the CALL every(100, steps),
+ * `checkpoint every 100 steps;` and `every = 100 steps;` the CALL every(100, steps),
  * `log "text" on rank 0;` the CALL on("text", rank, 0). */
 typedef struct Entry {
     const char *name;
@@ -169,7 +169,7 @@ typedef struct Parse {
     bool stopped;                 /* an error after which nothing sensible can follow: the lexer says end of file, the parser nothing */
     bool begun;                   /* the lexer has returned the token that selects the grammar */
     int offset, line, line_begin; /* the lexer's place */
-    Loc current, previous;        /* the last token returned, and the one before it */
+    Loc current, previous, before; /* the last token returned, the one before it, and the one before that */
     int bad_end;                  /* end of the last bytes that were no token */
     int nexprs;
     int nopen; /* brackets open now, outermost first */
@@ -232,3 +232,5 @@ int lex_other(Parse *parse, const Loc *loc, const char *text,
 /* What the parser calls (syntax.c): token names as the grammar declares them. */
 void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int nexpected);
 void syntax_too_deep(Parse *parse, Loc loc);
+/* The CALL that stands for `name = number unit;`. Only a setting `every` has a unit: of others it is a syntax error. */
+Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit);

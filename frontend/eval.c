@@ -58,21 +58,25 @@ static bool numbers_used(Lower *lower) {
 
 /* ---------------------------------------------------------------- settings */
 
-/* every = epoch; | end | never | 100 (steps) */
+/* every = epoch; | end | never | 100 steps; | 100; */
 static bool eval_every(Lower *lower, const Expr *value) {
     Settings *settings = &lower->graph->settings;
+    const Expr *what = value->kind == EXPR_CALL && strcmp(value->text, "every") == 0 && value->items ? value->items : value;
+    bool steps;
     for (int when = 0; value->kind == EXPR_NAME && when < NEVALS; when++)
         if (when != EVAL_STEPS && strcmp(eval_name[when], value->text) == 0) {
             settings->eval = (EvalWhen)when;
             return true;
         }
-    if (value->kind == EXPR_NAME) {
-        diag_error(lower->diags, lower_span(lower, value->loc), "an eval is not every %s", value->text);
-        diag_hint(lower->diags, "every = epoch; or end, never (for prun --eval), or a number of steps: every = 100;");
-        return false;
+    if (!steps_eval(lower, what, &steps, &settings->eval_steps)) return false;
+    if (steps) {
+        settings->eval = EVAL_STEPS;
+        return true;
     }
-    settings->eval = EVAL_STEPS;
-    return integer_eval(lower, value, "every", 1, INT32_MAX, &settings->eval_steps);
+    const Span span = lower_span(lower, value->loc);
+    diag_error(lower->diags, span, value->kind == EXPR_NAME ? "an eval is not every %s" : "this does not say when there is an eval", value->text);
+    diag_hint(lower->diags, "every = epoch; or end, never (for prun --eval), or a number of steps: every = 100 steps;");
+    return false;
 }
 
 static bool eval_steps(Lower *lower, const Expr *value) {

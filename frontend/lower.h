@@ -312,6 +312,9 @@ typedef struct Builtin {
 /* Evaluates the one that value names; what: "optimizer"; hint: one that works. */
 bool call_builtin(Lower *lower, const Expr *value, const char *what, const Builtin *builtins, int n, const char *hint);
 
+/* What stands behind `every` where it counts steps, the items of every(100, steps): *given false after no diagnostic where it says something else. */
+bool steps_eval(Lower *lower, const Expr *what, bool *given, int64_t *steps);
+
 /* ---------------------------------------------------------------- eval.c */
 
 bool eval_note(Lower *lower, const Block *block);    /* when training is interrupted for it; NULL: there is none */

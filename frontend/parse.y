@@ -148,6 +148,7 @@ entries
 
 entry
     : NAME '=' expr ';' { $$ = entry_new(parse, $1, @1, $3); }
+    | NAME '=' expr NAME ';' { $$ = entry_new(parse, $1, @1, expr_counted(parse, $1, $3, expr_text(parse, EXPR_NAME, @4, $4))); }
     | NAME '=' LOSS ';' { $$ = entry_new(parse, $1, @1, expr_text(parse, EXPR_NAME, @3, "loss")); }
     | NAME '=' metrics ';' { $$ = entry_new(parse, $1, @1, $3); }
     | NAME arguments ';' {

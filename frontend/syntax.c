@@ -46,6 +46,7 @@ void lex_advance(Parse *parse, Loc *loc, const char *text, int n) {
 }
 
 int lex_token(Parse *parse, const Loc *loc, int kind) {
+    parse->before = parse->previous;
     parse->previous = parse->current;
     parse->current = *loc;
     parse->unclosed = false;
@@ -265,6 +266,12 @@ void syntax_too_deep(Parse *parse, Loc loc) {
     diag_hint(parse->diags, "give parts of it names of their own");
 }
 
+Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit) {
+    if (!strcmp(name, "every")) return expr_add(parse, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(number->loc, unit->loc), name), number), unit);
+    diag_error(parse->diags, here(parse, unit->loc), "expected an infix operator or ';', found %s", quote(parse, unit->loc));
+    return number;
+}
+
 static bool among(const char *const *names, int n, const char *name) {
     for (int i = 0; i < n; i++)
         if (!strcmp(names[i], name)) return true;
@@ -292,6 +299,7 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         if (!strcmp(word, "'('") && among(expected, n, "'='")) continue; /* mesh alone is written with brackets */
         if (!strcmp(word, "','") && n == 2 && among(expected, n, "'='")) continue; /* few operators have several results */
         if (!strcmp(word, "end of file")) continue;
+        if (operators && !strcmp(word, "a name")) continue; /* a unit */
         if ((!strcmp(word, "a name") || !strcmp(word, "a text")) && among(expected, n, "'='")) continue; /* settings that read as a sentence */
         if (!strcmp(word, "';'") && n > 4 && among(expected, n, "'param'")) continue; /* a lone ';' says nothing */
         words[nwords++] = word;
@@ -335,6 +343,12 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
     bool ends = at_end || !strcmp(unexpected, "';'") || !strcmp(unexpected, "'}'");
     const char *found = at_end ? (parse->kind == PARSE_FILE ? "the end of the file" : parse->kind == PARSE_HINT ? "the end of the hint" : "the end of the value") : quote(parse, loc);
     if (at_end && parse->previous.end > 0) loc = parse->previous;
+    Loc previous = parse->previous;
+    if (!strcmp(unexpected, "'='") && n == 1 && !strcmp(expected[0], "';'")) { /* in `steps = 5 keep = 3;` keep has been read as a unit of 5 */
+        loc = parse->previous;
+        previous = parse->before;
+        found = quote(parse, loc);
+    }
     Span span = here(parse, loc);
 
     if (ends && parse->unclosed) {
@@ -363,11 +377,10 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
         diag_hint(parse->diags, "each hint has a --shard of its own");
         return;
     }
-    bool next_line = loc.line > parse->previous.line && parse->previous.line > 0;
+    bool next_line = loc.line > previous.line && previous.line > 0;
     bool between = among(expected, n, "'param'") || among(expected, n, "'net'"); /* statements, blocks: a ';' there is nothing missed */
     if (among(expected, n, "';'") && !between && (next_line || at_end || !strcmp(unexpected, "'}'"))) {
-        Loc after = parse->previous;
-        diag_error(parse->diags, here(parse, after), "expected ';' after %s", quote(parse, after));
+        diag_error(parse->diags, here(parse, previous), "expected ';' after %s", quote(parse, previous));
         return;
     }
     diag_error(parse->diags, span, "expected %s, found %s", list_expected(parse, expected, n), found);

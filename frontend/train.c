@@ -52,13 +52,21 @@ static bool eval_seed(Lower *lower, const Expr *value) {
     return ok;
 }
 
-/* checkpoint every epoch; checkpoint every 100 steps; */
+bool steps_eval(Lower *lower, const Expr *what, bool *given, int64_t *steps) {
+    const Expr *unit = what->next;
+    bool of_steps = unit && !unit->next && unit->kind == EXPR_NAME && (strcmp(unit->text, "steps") == 0 || strcmp(unit->text, "step") == 0);
+    *given = of_steps || (!unit && is_number(lower, what));
+    return !*given || integer_eval(lower, what, "the number of steps", 1, INT32_MAX, steps);
+}
+
+/* checkpoint every epoch; checkpoint every 100 steps; or every 100; */
 static bool eval_checkpoint(Lower *lower, const Expr *value) {
     Settings *settings = &lower->graph->settings;
-    const Expr *what = value->kind == EXPR_CALL && strcmp(value->text, "every") == 0 ? value->items : NULL, *unit = what ? what->next : NULL;
-    if (what && !unit && what->kind == EXPR_NAME && strcmp(what->text, "epoch") == 0) return settings->checkpoint_epochs = true;
-    if (what && unit && !unit->next && unit->kind == EXPR_NAME && (strcmp(unit->text, "steps") == 0 || strcmp(unit->text, "step") == 0))
-        return integer_eval(lower, what, "the number of steps", 1, INT32_MAX, &settings->checkpoint_steps);
+    const Expr *what = value->kind == EXPR_CALL && strcmp(value->text, "every") == 0 ? value->items : NULL;
+    bool steps = false;
+    if (what && !what->next && what->kind == EXPR_NAME && strcmp(what->text, "epoch") == 0) return settings->checkpoint_epochs = true;
+    if (what && !steps_eval(lower, what, &steps, &settings->checkpoint_steps)) return false;
+    if (steps) return true;
     diag_error(lower->diags, lower_span(lower, value->loc), "this does not say when there is a checkpoint");
     diag_hint(lower->diags, "checkpoint every epoch; or checkpoint every 100 steps;");
     return false;

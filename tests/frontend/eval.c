@@ -42,6 +42,23 @@ Test(eval, its_numbers_data_and_reports_are_its_own) {
     compiled_finish(&c);
 }
 
+Test(eval, is_every_epoch_or_every_so_many_steps_in_the_words_of_a_checkpoint) {
+    static const struct {
+        const char *every;
+        EvalWhen when;
+        int64_t steps;
+    } cases[] = {{"epoch", EVAL_EPOCH, 0}, {"end", EVAL_END, 0}, {"never", EVAL_NEVER, 0}, {"100 steps", EVAL_STEPS, 100}, {"1 step", EVAL_STEPS, 1}, {"2 * 50 steps", EVAL_STEPS, 100}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        char block[256];
+        snprintf(block, sizeof block, "eval { every = %s; data = normal(seed = 1); steps = 2; }", cases[i].every);
+        evaluate(&c, "mse(y, t)", block, (Overrides){0});
+        cr_assert_eq(c.graph.settings.eval, cases[i].when);
+        if (cases[i].when == EVAL_STEPS) cr_assert_eq(c.graph.settings.eval_steps, cases[i].steps);
+        compiled_finish(&c);
+    }
+}
+
 Test(eval, numbers_of_the_block_go_before_those_of_the_command_line) {
     static const char *const names[] = {"batch", "n"};
     static const int64_t values[] = {32, 6};

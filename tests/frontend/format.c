@@ -44,6 +44,10 @@ Test(format, aligns_neighbouring_lines) {
                   "train {\n    a     = 1;\n    steps = 2;\n    checkpoint every 3 steps;\n}\n");
 }
 
+Test(format, keeps_the_unit_of_a_setting_behind_its_number) {
+    expect_format("eval{every=100   steps ;batch=3;}", "eval {\n    every = 100 steps;\n    batch = 3;\n}\n");
+}
+
 Test(format, keeps_comments_where_they_are) {
     expect_format("# one \n\n\n\n#two\nnet q { # three\n# four\na = 1;# five\n}#six",
                   "# one\n\n#two\nnet q {  # three\n    # four\n    a = 1;  # five\n}  #six\n");

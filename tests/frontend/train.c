@@ -41,6 +41,24 @@ Test(train, defaults_are_one_step_of_one_epoch_every_loss_printed) {
     compiled_finish(&c);
 }
 
+Test(train, a_checkpoint_is_every_epoch_or_every_so_many_steps) {
+    static const struct {
+        const char *settings;
+        int64_t steps;
+        bool epochs;
+    } cases[] = {{"checkpoint every epoch;", 0, true}, {"checkpoint every 100 steps;", 100, false}, {"checkpoint every 1 step;", 1, false}, {"checkpoint every 2 * 50;", 100, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        char text[512];
+        snprintf(text, sizeof text, "%s%s%s", DATA, OPTIMIZER, cases[i].settings);
+        compile_settings(&c, text);
+        expect_accepted(&c);
+        cr_assert_eq(c.graph.settings.checkpoint_steps, cases[i].steps);
+        cr_assert_eq(c.graph.settings.checkpoint_epochs, cases[i].epochs);
+        compiled_finish(&c);
+    }
+}
+
 Test(train, mistakes_are_diagnosed_where_they_are) {
     static const struct {
         const char *settings;
@@ -70,6 +88,11 @@ Test(train, mistakes_are_diagnosed_where_they_are) {
                  {DATA "optimizer = sgd();", 9, 41, "sgd needs lr"},
                  {DATA "optimizer = sgd(lr = 1, lr = 2);", 9, 53, "lr is given twice"},
                  {DATA "optimizer = momentum(lr = 1, momentum = 2);", 9, 69, "momentum is 0 to 1"},
+                 {DATA OPTIMIZER "checkpoint every 5 epochs;", 9, 66, "does not say when there is a checkpoint"},
+                 {DATA OPTIMIZER "checkpoint every end;", 9, 66, "does not say when there is a checkpoint"},
+                 {DATA OPTIMIZER "epochs = 5 steps;", 9, 66, "expected an infix operator or ';', found 'steps'"},
+                 {DATA OPTIMIZER "epochs = 5 keep = 3;", 9, 66, "found 'keep'"},
+                 {DATA OPTIMIZER "epochs = 5\n  keep = 3;", 9, 64, "expected ';' after '5'"},
                  {DATA OPTIMIZER "steps = 0;", 9, 63, "steps is 1 to"},
                  {DATA OPTIMIZER "seed = -1;", 9, 62, "seed is at least 0"},
                  {DATA OPTIMIZER "mode = auto;", 9, 55, "mode belongs into the parallel block"}};
