@@ -188,7 +188,7 @@ void wait_until(const std::function<bool()> &ready) {
 }
 
 /* Runs one operation whose predecessors have run. */
-static bool run_op(const OpRef &op) {
+static bool run_op(const OpRef &op, bool *opened) {
     Engine &e = engine();
     if (op->run) {
         std::string name = op->name;
@@ -197,6 +197,7 @@ static bool run_op(const OpRef &op) {
             break_device((cudaError_t)code, name + " fails, as STANDIN_FAIL asks");
             return false;
         }
+        if (op->opens && !*opened) open_memory(*opened = true);
         e.running = name.c_str();
         op->running = true;
         Status status = op->run();
@@ -214,7 +215,7 @@ static bool run_op(const OpRef &op) {
 
 void progress(const OpRef &target) {
     if (!target || target->done || engine().broken) return;
-    open_memory(true);
+    bool opened = false;
     std::vector<OpRef> stack{target};
     std::set<const Op *> stuck; /* they wait for another process, or for one that does */
     while (!stack.empty() && !engine().broken) {
@@ -234,10 +235,10 @@ void progress(const OpRef &target) {
             stack.push_back(next);
             continue;
         }
-        if (!op->done && (wait || !run_op(op))) stuck.insert(op.get());
+        if (!op->done && (wait || !run_op(op, &opened))) stuck.insert(op.get());
         stack.pop_back();
     }
-    open_memory(false);
+    if (opened) open_memory(false);
 }
 
 cudaError_t finish(const OpRef &op) {

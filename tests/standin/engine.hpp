@@ -42,6 +42,7 @@ struct Op {
     Run run; /* none: a mark in a stream */
     std::vector<std::shared_ptr<Op>> after;
     bool done = false, running = false;
+    bool opens = true; /* run wants the devices' memory opened; false: it opens it itself, when it does not wait */
     double time_s = 0; /* the host's clock when it had run */
 };
 using OpRef = std::shared_ptr<Op>;

@@ -20,7 +20,7 @@
 
 namespace standin {
 
-static const size_t page = 4096, region_bytes = (size_t)1 << 40, alignment = 256;
+static const size_t page = 4096, region_bytes = (size_t)1 << 40, alignment = 256, mprotect_bytes = 2 << 20;
 static const unsigned char guard = 0xfd, poison = 0xff;
 
 struct Pinned {
@@ -65,17 +65,37 @@ static char *map_pages(int fd, int64_t offset, size_t bytes) {
     return at;
 }
 
-static void protect(const Allocation &a, bool open) {
-    if (mprotect(a.map, a.map_bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE)) complain("mprotect failed");
+/* The host's hands off the devices' memory: by a protection key where the processor has them, which costs nothing; else page by page, and only what is small. */
+static int key = -1;
+static thread_local int key_depth = 0;
+
+static void mprotect_all(bool open) {
+    for (auto &each : heap().live)
+        if (each.second.map_bytes <= mprotect_bytes && mprotect(each.second.map, each.second.map_bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE))
+            complain("mprotect failed");
+}
+
+static void protect_new(const Allocation &a) {
+    if (!engine().settings.protect) return;
+    if (heap().count == 1) key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+    if (key >= 0) {
+        if (pkey_mprotect(a.map, a.map_bytes, PROT_READ | PROT_WRITE, key)) complain("pkey_mprotect failed");
+    } else if (!heap().open && a.map_bytes <= mprotect_bytes) {
+        mprotect(a.map, a.map_bytes, PROT_NONE);
+    }
 }
 
 void open_memory(bool open) {
     if (!engine().settings.protect) return;
+    if (key >= 0) {
+        key_depth += open ? 1 : -1;
+        pkey_set(key, key_depth ? 0 : PKEY_DISABLE_ACCESS);
+        return;
+    }
     Heap &h = heap();
     int before = h.open;
     h.open += open ? 1 : -1;
-    if (!before != !h.open)
-        for (auto &each : h.live) protect(each.second, open);
+    if (!before != !h.open) mprotect_all(open);
 }
 
 void *allocate_device(size_t bytes, int device, cudaError_t *error) {
@@ -101,7 +121,7 @@ void *allocate_device(size_t bytes, int device, cudaError_t *error) {
     ASAN_POISON_MEMORY_REGION(a.begin + bytes, (size_t)(a.map + whole - a.begin) - bytes);
     h.live[(uintptr_t)a.begin] = a;
     h.bytes[device] += size;
-    if (engine().settings.protect && !h.open) protect(a, false);
+    protect_new(a);
     *error = cudaSuccess;
     return a.begin;
 }
@@ -175,7 +195,7 @@ void *import_device(int pid, int fd, int64_t offset, size_t begin, size_t size, 
     a.number = ++h.count;
     known = (uintptr_t)a.begin;
     h.live[known] = a;
-    if (engine().settings.protect && !h.open) protect(a, false);
+    protect_new(a);
     *error = cudaSuccess;
     return a.begin;
 }

@@ -41,6 +41,13 @@ Shared *shared_open(int pid, int fd) {
     return shared;
 }
 
+struct Opened { /* this process's device memory, as long as it lives */
+    Opened() { open_memory(true); }
+    ~Opened() { open_memory(false); }
+    Opened(const Opened &) = delete;
+    Opened &operator=(const Opened &) = delete;
+};
+
 /* Another rank's bytes, mapped as long as this lives. */
 class View {
   public:
@@ -122,6 +129,7 @@ static void average(char *to, ncclDataType_t type, size_t n, int by) {
 
 /* This rank's result of a collective that all have told. The order of the terms is that of the ranks, on every rank. */
 static bool compute(Ring &ring, Part &part) {
+    Opened opened;
     size_t each = type_size(part.type), n = part.count, ranks = (size_t)ring.nranks;
     part.result.resize(n * each * (part.kind == ALL_GATHER ? ranks : 1));
     for (size_t r = 0; r < ranks; r++) {
@@ -151,7 +159,10 @@ static Buffer buffer_of(const void *p) { return {engine().pid, heap_fd(), heap_o
 
 static void tell(Ring &ring, Part &part) {
     Seat &seat = ring.shared->seat[ring.rank];
-    if (part.device_scalar) part.scalar = part.type == ncclFloat64 ? *(const double *)part.device_scalar : (double)*(const float *)part.device_scalar;
+    if (part.device_scalar) {
+        Opened opened;
+        part.scalar = part.type == ncclFloat64 ? *(const double *)part.device_scalar : (double)*(const float *)part.device_scalar;
+    }
     seat.kind = part.kind, seat.type = part.type, seat.root = part.root, seat.count = part.count, seat.scalar = part.scalar;
     seat.op = part.op >= ncclNumOps ? ncclNumOps : part.op;
     seat.send = buffer_of(part.send);
@@ -181,6 +192,7 @@ static bool collective(Ring &ring, Part &part) {
         part.stage = 2;
     }
     if (!all_at(ring, &Seat::computed, part.number)) return false;
+    Opened opened;
     if (!part.result.empty()) memcpy(part.recv, part.result.data(), part.result.size());
     part.result.clear();
     part.stage = 3;
@@ -211,6 +223,7 @@ static bool receive(Ring &ring, Part &part) {
                   "rank " + std::to_string(part.root) + " sends " + std::to_string(box.bytes) + " bytes, " + std::to_string(bytes) + " are expected");
         return true;
     }
+    Opened opened;
     View view(box.send, bytes);
     if (bytes && !view.data) return ring_fail(ring, ncclSystemError, "a sender's memory cannot be mapped"), true;
     if (bytes) memcpy(part.recv, view.data, bytes);

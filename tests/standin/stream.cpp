@@ -55,6 +55,7 @@ OpRef op_create(const Work &work, int device, std::vector<OpRef> after) {
     op->run = work.make();
     op->after = std::move(after);
     if (work.order) {
+        op->opens = false;
         std::deque<OpRef> &queue = e.ordered[work.order];
         while (!queue.empty() && queue.front()->done) queue.pop_front();
         if (!queue.empty()) op->after.push_back(queue.back());
@@ -158,6 +159,7 @@ static OpRef event_op(cudaEvent_t event) {
     if (!event->shared) return event->recorded ? event->op : nullptr;
     OpRef op = std::make_shared<Op>();
     op->name = "event";
+    op->opens = false;
     op->run = shared_wait(event->shared);
     if (event->op && !event->op->done) op->after.push_back(event->op);
     return op;
