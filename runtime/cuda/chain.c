@@ -1,15 +1,18 @@
-/* chain: runs of elementwise calls as programs for one launch. A first pass goes through the calls and keeps, for every result, what stands for it: a node (an
- * operator applied to nodes and loads) or a view of memory as it was before the launch. A second gives nodes the slots that they need.
+/* chain: runs of elementwise calls as programs for one launch. A first pass goes through the calls and keeps, for every result, what stands
+ * for it: a node (an operator applied to nodes and loads) or a view of memory as it was before the launch. A second gives nodes the slots
+ * that they need.
  *
- * A plan's arena uses memory again, so a result may lie where an operand of an earlier call did. Each thread reads all of its elements before it writes any;
- * threads are not ordered. So what is stored may overlap what is loaded only where every thread's elements are the same in both. */
+ * A plan's arena uses memory again, so a result may lie where an operand of an earlier call did. Each thread reads all of its elements
+ * before it writes any; threads are not ordered. So what is stored may overlap what is loaded only where every thread's elements are the
+ * same in both. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/cuda/chain.h"
 
-static_assert(KERNEL_F32 == (int)F32 && KERNEL_F64 == (int)F64 && KERNEL_I32 == (int)I32 && KERNEL_I64 == (int)I64 && KERNEL_BOOL == (int)BOOL,
+static_assert(KERNEL_F32 == (int)F32 && KERNEL_F64 == (int)F64 && KERNEL_I32 == (int)I32 && KERNEL_I64 == (int)I64 &&
+                  KERNEL_BOOL == (int)BOOL,
               "element types have one numbering");
 static_assert((int)KERNEL_NDIM >= (int)MAX_NDIM, "loads have a loop for every dimension");
 
@@ -70,10 +73,10 @@ typedef struct Element {
     ElementOp op;
     int nin;
     Source in[3];
-    DType dtype;    /* of the result: the chain's, BOOL, or what a cast leaves, which can only be stored */
+    DType dtype; /* of the result: the chain's, BOOL, or what a cast leaves, which can only be stored */
     double constant;
-    int last_use;   /* the last node that reads it, -1: none */
-    bool kept;      /* some node but the next reads it */
+    int last_use; /* the last node that reads it, -1: none */
+    bool kept;    /* some node but the next reads it */
 } Element;
 
 /* What a call left in memory, or would have. */
@@ -90,7 +93,7 @@ enum { MAX_CALLS = CHAIN_STEPS, MAX_RESULTS = 2 * MAX_CALLS };
 
 typedef struct Build {
     ChainProgram *program;
-    int dtype;                      /* of the chain, -1: nothing but bools so far */
+    int dtype; /* of the chain, -1: nothing but bools so far */
     Element element[CHAIN_STEPS];
     int nelements;
     const char *begin[CHAIN_LOADS], *end[CHAIN_LOADS]; /* the memory that each load reads */
@@ -130,11 +133,12 @@ static bool is_of_reals(ElementOp op) {
 
 static bool loads_equal(const ChainLoad *a, const ChainLoad *b) {
     if (a->data != b->data || a->dtype != b->dtype || a->ndim != b->ndim) return false;
-    return memcmp(a->size, b->size, (size_t)a->ndim * sizeof *a->size) == 0 && memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride) == 0;
+    return memcmp(a->size, b->size, (size_t)a->ndim * sizeof *a->size) == 0 &&
+           memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride) == 0;
 }
 
-/* Neighbours in the result that lie apart in the operand are read in pieces of a cache line, again and again: little data stays in the cache meanwhile, much
- * is better brought into order first. */
+/* Neighbours in the result that lie apart in the operand are read in pieces of a cache line, again and again: little data stays in the
+ * cache meanwhile, much is better brought into order first. */
 enum { SCATTERED_BYTES = 2 << 20 };
 
 /* The load of a view whose strides are of these dimensions of the results. -1: none. */
@@ -171,7 +175,8 @@ static int add_load(Build *build, const View *view, const Shape *shape, const in
 /* Once the chain's type is known: how packs are loaded. */
 static void finish_load(const Build *build, ChainLoad *load) {
     const int width = 16 / dtype_bytes[build->dtype], last = load->ndim - 1;
-    load->packed = (load->dtype == build->dtype || load->dtype == BOOL) && (uintptr_t)load->data % (uintptr_t)(width * dtype_bytes[load->dtype]) == 0;
+    load->packed =
+        (load->dtype == build->dtype || load->dtype == BOOL) && (uintptr_t)load->data % (uintptr_t)(width * dtype_bytes[load->dtype]) == 0;
     if (load->mode == CHAIN_LINEAR) return;
     if (load->size[last] % width == 0 || (load->ndim == 1 && load->stride[last] == 0)) load->mode = CHAIN_ROWS;
     load->packed = load->packed && load->mode == CHAIN_ROWS && load->stride[last] == 1;
@@ -187,7 +192,8 @@ static View view_of(const Operand *operand) {
     return view;
 }
 
-/* What an operand is: the latest result that lies there, or memory as the launch finds it. False where it is a part of results, or several. */
+/* What an operand is: the latest result that lies there, or memory as the launch finds it. False where it is a part of results, or several.
+ */
 static bool resolve(const Build *build, const Operand *operand, Result *found) {
     const int64_t bytes = operand_bytes(operand);
     for (int r = build->nresults - 1; r >= 0; r--) {
@@ -311,7 +317,8 @@ static bool add_view(Build *build, const KernelCall *call, bool stored) {
         if (from.is_view) {
             if (!view_result(call, o, &result.view) || (stored && !store_view(build, &result.view, out))) return false;
         } else { /* what is computed here keeps its order */
-            bool same = call->op == OP_reshape || call->op == OP_stop_gradient || call->op == OP_write || call->op == OP_sum_grad || call->op == OP_convert;
+            bool same = call->op == OP_reshape || call->op == OP_stop_gradient || call->op == OP_write || call->op == OP_sum_grad ||
+                        call->op == OP_convert;
             if (!same || !take_size(build, out) || (stored && !add_store(build, from.node, out))) return false;
         }
         if (!add_result(build, out, &result)) return false;
@@ -384,7 +391,8 @@ static bool memory_is_safe(const Build *build) {
         for (int l = 0; l < program->nloads; l++) {
             const ChainLoad *load = &program->load[l];
             if (!overlap(begin, bytes, build->begin[l], build->end[l] - build->begin[l])) continue;
-            if (load->mode != CHAIN_LINEAR || load->data != begin || dtype_bytes[load->dtype] != dtype_bytes[program->store[s].dtype]) return false;
+            if (load->mode != CHAIN_LINEAR || load->data != begin || dtype_bytes[load->dtype] != dtype_bytes[program->store[s].dtype])
+                return false;
         }
         for (int other = 0; other < s; other++)
             if (overlap(begin, bytes, program->store[other].data, program->n * dtype_bytes[program->store[other].dtype])) return false;
@@ -426,7 +434,8 @@ static bool emit(Build *build) {
         ChainStep *step = &program->step[program->nsteps++];
         int constant = constant_index(program, &nconstants, element->constant);
         if (constant < 0) return false;
-        *step = (ChainStep){.op = (uint8_t)element->op, .slot = CHAIN_RESULT, .constant = (uint8_t)constant, .first_store = (uint8_t)nstores};
+        *step =
+            (ChainStep){.op = (uint8_t)element->op, .slot = CHAIN_RESULT, .constant = (uint8_t)constant, .first_store = (uint8_t)nstores};
         for (int i = 0; i < 3; i++) {
             Source in = i < element->nin ? element->in[i] : (Source){false, k - 1};
             step->in[i] = (uint8_t)(in.is_load ? in.index : in.index == k - 1 ? CHAIN_RESULT : slot_of[in.index]);
@@ -465,7 +474,8 @@ bool chain_build(ChainProgram *program, const KernelCall *calls, int n, const in
     for (int s = 0; s < program->nstores; s++) {
         ChainStore *store = &program->store[s];
         const int width = 16 / dtype_bytes[build.dtype];
-        store->packed = (store->dtype == build.dtype || store->dtype == BOOL) && (uintptr_t)store->data % (uintptr_t)(width * dtype_bytes[store->dtype]) == 0;
+        store->packed = (store->dtype == build.dtype || store->dtype == BOOL) &&
+                        (uintptr_t)store->data % (uintptr_t)(width * dtype_bytes[store->dtype]) == 0;
     }
     return emit(&build);
 }
@@ -488,8 +498,8 @@ static void destroy_chain(CudaFused *fused) {
 }
 
 static bool is_view(OpCode op) {
-    return op == OP_transpose || op == OP_reshape || op == OP_slice || op == OP_split || op == OP_sum_grad || op == OP_stop_gradient || op == OP_write ||
-           op == OP_convert;
+    return op == OP_transpose || op == OP_reshape || op == OP_slice || op == OP_split || op == OP_sum_grad || op == OP_stop_gradient ||
+           op == OP_write || op == OP_convert;
 }
 
 int chain_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error) {

@@ -1,5 +1,5 @@
-/* elementwise: operators whose result has one element for each of its operands', broadcast: each a chain of one (chain.c), so that alone and in a chain an
- * operator gives the same bits. */
+/* elementwise: operators whose result has one element for each of its operands', broadcast: each a chain of one (chain.c), so that alone
+ * and in a chain an operator gives the same bits. */
 #include "runtime/cuda/chain.h"
 
 static bool elementwise(const KernelCall *call, Error *error) {
@@ -8,7 +8,8 @@ static bool elementwise(const KernelCall *call, Error *error) {
     ChainProgram program;
     if (shape_elements(&call->out[0].local) == 0) return true;
     if (!chain_build(&program, call, 1, &last_read))
-        return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s, or for how its operands lie", op_table[call->op].name, dtype_name[call->in[call->nin - 1].dtype]);
+        return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s, or for how its operands lie", op_table[call->op].name,
+                         dtype_name[call->in[call->nin - 1].dtype]);
     kernels_chain(&program, cuda->compute);
     return cuda_launched(cuda, op_table[call->op].name, error);
 }

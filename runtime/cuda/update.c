@@ -25,7 +25,10 @@ static bool is_update(OpCode op) {
 static bool init_table(UpdateTable *table, const KernelCall *call) {
     const Operand *rate = operand(call, call->op == OP_clip ? "s" : "rate"), *count = operand(call, "update");
     *table = (UpdateTable){
-        .kind = call->op == OP_sgd ? UPDATE_SGD : call->op == OP_momentum ? UPDATE_MOMENTUM : call->op == OP_clip ? UPDATE_CLIP : UPDATE_ADAM,
+        .kind = call->op == OP_sgd        ? UPDATE_SGD
+                : call->op == OP_momentum ? UPDATE_MOMENTUM
+                : call->op == OP_clip     ? UPDATE_CLIP
+                                          : UPDATE_ADAM,
         .dtype = (int)call->in[0].dtype,
         .decoupled = call->op == OP_adamw,
         .rate = rate ? rate->data : NULL,
@@ -42,8 +45,9 @@ static bool init_table(UpdateTable *table, const KernelCall *call) {
 }
 
 static bool tables_agree(const UpdateTable *a, const UpdateTable *b) {
-    return a->kind == b->kind && a->dtype == b->dtype && a->decoupled == b->decoupled && a->rate == b->rate && a->count == b->count && a->lr == b->lr &&
-           a->momentum == b->momentum && a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps && a->decay == b->decay && a->norm == b->norm;
+    return a->kind == b->kind && a->dtype == b->dtype && a->decoupled == b->decoupled && a->rate == b->rate && a->count == b->count &&
+           a->lr == b->lr && a->momentum == b->momentum && a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps &&
+           a->decay == b->decay && a->norm == b->norm;
 }
 
 static const void *data_of(const KernelCall *call, const char *name) {
@@ -75,7 +79,8 @@ static void add_tensor(UpdateTable *table, const KernelCall *call) {
 static bool update(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     UpdateTable table;
-    if (!init_table(&table, call)) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[call->in[0].dtype]);
+    if (!init_table(&table, call))
+        return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[call->in[0].dtype]);
     add_tensor(&table, call);
     kernels_update(&table, cuda->compute);
     return cuda_launched(cuda, op_table[call->op].name, error);
@@ -99,7 +104,8 @@ bool kernel_adamw(const KernelCall *call, Error *error) {
 static_assert(UPDATE_TENSORS * SQUARES_BLOCKS * sizeof(double) <= SCRATCH_BYTES - SCRATCH_COUNTERS * sizeof(unsigned), "partial sums fit");
 
 static void init_squares(const CudaContext *cuda, SquaresTable *table, const KernelCall *call) {
-    *table = (SquaresTable){.dtype = (int)call->in[0].dtype, .partial = (double *)(void *)((char *)cuda->scratch + SCRATCH_COUNTERS * sizeof(unsigned))};
+    *table = (SquaresTable){.dtype = (int)call->in[0].dtype,
+                            .partial = (double *)(void *)((char *)cuda->scratch + SCRATCH_COUNTERS * sizeof(unsigned))};
 }
 
 static void add_squares(SquaresTable *table, const KernelCall *call) {
@@ -114,7 +120,8 @@ static void add_squares(SquaresTable *table, const KernelCall *call) {
 bool kernel_sum_squares(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     SquaresTable table;
-    if (!dtype_is_float(call->in[0].dtype)) return error_set(error, EXIT_INTERNAL, "sum_squares: no kernel for %s", dtype_name[call->in[0].dtype]);
+    if (!dtype_is_float(call->in[0].dtype))
+        return error_set(error, EXIT_INTERNAL, "sum_squares: no kernel for %s", dtype_name[call->in[0].dtype]);
     init_squares(cuda, &table, call);
     add_squares(&table, call);
     kernels_squares(&table, cuda->compute);
@@ -171,7 +178,8 @@ static int run_of(const KernelCall *calls, int n) {
     int taken = 1;
     bool squares = calls[0].op == OP_sum_squares;
     if (!squares && (!is_update(calls[0].op) || !init_table(&first, &calls[0]))) return 0;
-    for (; taken < n && taken < UPDATE_TENSORS && calls[taken].op == calls[0].op && calls[taken].in[0].dtype == calls[0].in[0].dtype; taken++) {
+    for (; taken < n && taken < UPDATE_TENSORS && calls[taken].op == calls[0].op && calls[taken].in[0].dtype == calls[0].in[0].dtype;
+         taken++) {
         if (!squares && (!init_table(&table, &calls[taken]) || !tables_agree(&table, &first))) return taken;
         for (int k = 0; k < taken; k++)
             if (!independent(&calls[k], &calls[taken])) return taken;
