@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/exec.h"
+#include "runtime/profile.h"
 
 void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n) {
     const Step *at = &cursor->role->steps.at[step];
@@ -124,10 +125,13 @@ void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int n
 /* Runs until the rank is done or has to wait; *moved: it did something. False on failure. */
 static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *error) {
     Comm *comm = executor->comm;
+    struct Profile *profile = executor->profile;
     for (; cursor->next < cursor->actions.n; cursor->next++, *moved = true) {
         const Action *action = &cursor->actions.at[cursor->next];
-        bool ok = true;
-        switch (action->kind) {
+        bool ok = !profile || profile_begin(profile, cursor, action, error);
+        switch (ok ? action->kind : NACTIONS) {
+        case NACTIONS:
+            break;
         case ACTION_CALLS:
             for (int i = 0; ok && i < action->ncalls; i++) {
                 const PreparedCall *call = &cursor->calls.at[action->first_call + i];
@@ -147,14 +151,19 @@ static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *e
             break;
         case ACTION_WAIT: {
             CommStatus status = comm->table->wait(comm, action->request, cursor->driven, error);
-            if (status == COMM_PENDING) return true;
+            if (status == COMM_PENDING) return !profile || profile_end(profile, error);
             ok = status == COMM_COMPLETE;
             break;
         }
         }
+        ok = ok && (!profile || profile_end(profile, error));
         if (!ok) return fail(executor, cursor, action, error);
     }
     return true;
+}
+
+void executor_profile(Executor *executor, struct Profile *profile) {
+    executor->profile = profile;
 }
 
 static bool report_deadlock(const Executor *executor, Error *error) {
@@ -289,13 +298,14 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
     const DeviceQueue *queue = executor->backend->queue;
     if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return false;
     executor->begun = false;
+    if (executor->profile && !profile_step(executor->profile, executor->graph != NULL, error)) return false;
     if (executor->may_capture && executor->ran && !capture(executor, error)) return false;
     bool ok = executor->graph ? replay(executor, error) : run_actions(executor, error);
     if (!ok) return false;
     executor->ran = true;
     executor->updates++;
     if (queue) inputs_ahead(executor, epoch, step);
-    return executor->backend->sync(executor->context, error);
+    return executor->backend->sync(executor->context, error) && (!executor->profile || profile_done(executor->profile, error));
 }
 
 /* ---------------------------------------------------------------- losses */

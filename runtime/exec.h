@@ -8,7 +8,7 @@ typedef struct PreparedCall {
     KernelCall call;
 } PreparedCall;
 
-typedef enum { ACTION_CALLS, ACTION_FUSED, ACTION_COPY, ACTION_START, ACTION_WAIT } ActionKind;
+typedef enum { ACTION_CALLS, ACTION_FUSED, ACTION_COPY, ACTION_START, ACTION_WAIT, NACTIONS } ActionKind;
 /* One step of the plan as one rank runs it: every name resolved to an address. */
 typedef struct Action {
     ActionKind kind;
@@ -70,6 +70,7 @@ struct Executor {
     void *graph;            /* a captured step */
     CommCounters *captured; /* per driven rank: what communications of a captured step move, which do not count it themselves when it is replayed */
     char note[256];         /* executor_capture_note */
+    struct Profile *profile; /* NULL: steps are not timed */
     int64_t updates;        /* done */
     int64_t schedule_ahead; /* what the schedule counts beside them: executor_set_updates */
     double roundings;       /* executor_disturb */

@@ -36,6 +36,8 @@ static const char usage[] =
     "  --no-graph          do not capture steps as CUDA graphs\n"
     "  --sync              wait for each operator: a failure on the GPU names the one that failed (slow)\n"
     "  --devices           list the GPUs, and whether NCCL, IPC and peer access work\n"
+    "  --profile           print where the time of steps goes: by operator, against the device's measured peaks, gaps between them\n"
+    "  --trace FILE        write the first 20 steps as Chrome's JSON, for chrome://tracing and Perfetto\n"
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
     "  -v, --verbose       say where each rank runs, what was proved of the plan, how much is read from files\n"
     "  -h, --help          this text\n"
@@ -44,7 +46,7 @@ static const char usage[] =
     "Options that contradict each other are usage errors.\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
@@ -66,6 +68,8 @@ static const struct option long_options[] = {
     {"deterministic", no_argument, NULL, OPTION_DETERMINISTIC},
     {"no-graph", no_argument, NULL, OPTION_NO_GRAPH},
     {"sync", no_argument, NULL, OPTION_SYNC},
+    {"profile", no_argument, NULL, OPTION_PROFILE},
+    {"trace", required_argument, NULL, OPTION_TRACE},
     {"devices", no_argument, NULL, OPTION_DEVICES},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
@@ -127,7 +131,9 @@ static const struct Contradiction {
     {OPTION_BIT(DEVICES), ~OPTION_BIT(DEVICES), "lists GPUs and runs nothing"},
     {OPTION_BIT(CALIBRATE), ~(OPTION_BIT(CALIBRATE) | OPTION_BIT(RANKS)), "measures the machine and runs no plan"},
     {OPTION_BIT(EVAL) | OPTION_BIT(PREDICT),
-     OPTION_BIT(VERIFY) | OPTION_BIT(SAVE) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(PRINT) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS), "trains nothing"},
+     OPTION_BIT(VERIFY) | OPTION_BIT(SAVE) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(PRINT) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) |
+         OPTION_BIT(TRACE),
+     "trains nothing"},
     {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
 };
 
@@ -238,6 +244,12 @@ int main(int argc, char **argv) {
             break;
         case OPTION_SYNC:
             options.wait = true;
+            break;
+        case OPTION_PROFILE:
+            options.profile = true;
+            break;
+        case OPTION_TRACE:
+            options.trace = optarg;
             break;
         case OPTION_DEVICES: /* below */
             break;

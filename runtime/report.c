@@ -20,8 +20,10 @@ bool report_ranks(Run *run, Error *error) {
     Comm *comm = run->comm;
     char line[LINE_BYTES];
     char *lines = arena_alloc(&run->arena, (size_t)comm->nprocesses * LINE_BYTES);
-    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s", comm->node, (long)getpid(), run->nthreads,
-             run->nthreads == 1 ? "" : "s", comm->transport);
+    char device[320] = "";
+    if (run->device.backend->queue) run->device.backend->queue->describe(run->device.context, device, sizeof device);
+    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s%s%s", comm->node, (long)getpid(), run->nthreads, run->nthreads == 1 ? "" : "s", device,
+             *device ? ", " : "", comm->transport);
     bool one_process = comm->nprocesses == 1;
     if (!one_process) {
         char with_rank[LINE_BYTES];

@@ -7,6 +7,7 @@
 
 #include "runtime/evaluate.h"
 #include "runtime/log.h"
+#include "runtime/profile.h"
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
 
@@ -259,6 +260,7 @@ static bool restore(Run *run, Error *error) {
     DataOrder then, now;
     if (path && !checkpoint_load(holder, run->comm, &run->plan, path, true, &run->position, &then, error)) return false;
     if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, false, NULL, NULL, error)) return false;
+    run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
     if (!run->executor) return true;
     executor_order(run->executor, &now);
     if (path && !told_by_first(run, position_convert(&run->position, &then, &now, path, error), error)) return false;
@@ -318,6 +320,18 @@ static bool open_device(Run *run, Error *error) {
     return moved != NULL;
 }
 
+/* --profile, --trace. The processes measure what their devices can do one after the other. */
+static bool open_profile(Run *run, Error *error) {
+    const RunOptions *options = run->options;
+    bool ok = true;
+    for (int p = 0; (options->profile || options->trace) && p < run->comm->nprocesses; p++) {
+        if (p == run->comm->process) ok = (run->profile = profile_create(run->executor, &run->device, options->trace, error)) != NULL;
+        if (!comm_agree(run->comm, ok, error)) return false;
+    }
+    executor_profile(run->executor, run->profile);
+    return true;
+}
+
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     if (!open_comm(run, argc, argv, error) || !read_plan(run, error)) return false;
     bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_steps(run, error) &&
@@ -343,6 +357,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     }
     if (!restore(run, error)) return false;
     if (!run->executor) return true;
+    if (!open_profile(run, error)) return false;
     run->losses = arena_alloc(&run->arena, (size_t)run->comm->nranks * (size_t)executor_most_slices(run->executor) * sizeof *run->losses);
     run->step_seconds = arena_alloc(&run->arena, (size_t)timed_steps(run) * sizeof *run->step_seconds);
     return true;
@@ -419,10 +434,14 @@ static bool train(Run *run, Error *error) {
     log_pause(run);
     Text text = {0};
     report_time(run, &text);
+    const char *note = executor_capture_note(run->executor);
+    if (run->options->verbose && *note) text_printf(&text, "%s\n", note);
     bool ok = report_bytes(run, &text, error) && (!run->options->verbose || report_read(run, &text, error));
     if (ok && run->verifier) verifier_report(run->verifier, &text);
     if (ok && run->options->check_replicas)
         text_printf(&text, "replicas: %lld comparisons of parts of states, all equal bit for bit\n", (long long)run->replicas_compared);
+    if (ok && run->options->profile) ok = profile_report(run->profile, &text, error);
+    if (ok && run->options->trace) ok = profile_write(run->profile, run->comm, run->options->trace, error);
     ok = ok && report_parameters(run, &text, error);
     if (ok && run->comm->process == 0) ok = say(run, &text, error);
     text_finish(&text);
@@ -457,6 +476,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     if (!ok && error.text[0] != '\0') fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it: comm_agree */
     if (run.lock >= 0) close(run.lock);
     log_close(&run);
+    profile_destroy(run.profile);
     verifier_destroy(run.verifier);
     evaluation_destroy(run.evaluation);
     executor_destroy(run.executor);

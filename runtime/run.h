@@ -17,6 +17,7 @@ typedef struct Run {
     const char *checkpoints; /* directory of checkpoints */
     int lock;                /* of that directory: checkpoint_claim; -1: none */
     Position position;       /* where training stands */
+    int64_t epoch_steps;     /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
     double tensor_bytes; /* what this process's tensors take, of the memory that was there before them */
     int64_t available;   /* -1: unknown */
     int nthreads;
@@ -26,6 +27,7 @@ typedef struct Run {
     EvalWhen eval;      /* when training is interrupted for it */
     int64_t eval_steps; /* EVAL_STEPS */
     Verifier *verifier;
+    struct Profile *profile; /* --profile, --trace; or NULL */
     RunLog *log;
     int64_t replicas_compared; /* --check-replicas */
     double *losses; /* gathered: nranks times the most slices */

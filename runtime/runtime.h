@@ -11,6 +11,7 @@
  *   state.c    initial values, by global index; npy.c: files
  *   data/      inputs: generators, files, the order of rows
  *   pool.c     threads that share one loop
+ *   profile.c  --profile and --trace: where the time of steps goes; peak.c: what the device can do
  *   device.c   where tensors live: the CPU, or the backend of a module
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
  *   verify.c   --verify: a one-rank plan of the same net beside the run
@@ -143,9 +144,8 @@ typedef struct DeviceQueue {
     /* Communicator over tensors of this backend, which uses base for everything else and owns it. choice: "auto", or how ranks must talk. NULL and *error:
      * base is as it was. */
     struct Comm *(*comm)(void *context, struct Comm *base, const char *choice, Error *error);
-    bool (*memory)(void *context, int64_t *free_bytes, int64_t *total_bytes, Error *error);
-    /* The device's measured peaks: flop/s of products of f32 (as the options have it), bytes/s of copies, read and written. Takes a moment, once. */
-    bool (*peak)(void *context, double *flops, double *bytes, Error *error);
+    /* Bytes of the device's memory: taken by alloc now, free, all. */
+    bool (*memory)(void *context, int64_t *taken_bytes, int64_t *free_bytes, int64_t *total_bytes, Error *error);
     void (*describe)(void *context, char *text, size_t n); /* "device 0, NVIDIA H200" */
 } DeviceQueue;
 
@@ -392,6 +392,10 @@ void executor_memory(const Plan *plan, const char *program, int rank, ExecutorMe
  * failed keeps its error text (with "rank N: " before it unless all failed), the others' become empty: one message a mistake. */
 bool comm_agree(Comm *comm, bool ok, Error *error);
 
+/* From the next step on each action is timed. The profile is borrowed; NULL: no longer. */
+struct Profile;
+void executor_profile(Executor *executor, struct Profile *profile);
+
 /* ---------------------------------------------------------------- print.c */
 
 /* A number as Python's repr of a float writes it: the shortest digits that read back, exponent form below 1e-4 and from 1e16. */
@@ -439,6 +443,8 @@ typedef struct RunOptions {
     const char *comm;              /* --comm: how ranks on GPUs talk; NULL: the best that works */
     bool no_graph;                 /* --no-graph: no captured steps */
     bool deterministic, tf32, wait; /* see DeviceOptions */
+    bool profile;                  /* --profile */
+    const char *trace;             /* --trace: file; or NULL */
     bool all_ranks, verbose;
 } RunOptions;
 /* Processes of the job as its launcher says, 1 without one. */

@@ -22,7 +22,7 @@ static bool open_streams(CudaContext *cuda, Error *error) {
 static bool open_memory(CudaContext *cuda, Error *error) {
     void *small = NULL;
     bool ok = cuda_ok(cuda, cudaMalloc(&cuda->scratch, SCRATCH_BYTES), "taking memory for reductions", error) &&
-              cuda_ok(cuda, cudaMemset(cuda->scratch, 0, SCRATCH_BYTES), "clearing memory for reductions", error) &&
+              cuda_ok(cuda, cudaMemsetAsync(cuda->scratch, 0, SCRATCH_BYTES, cuda->compute), "clearing memory for reductions", error) &&
               cuda_ok(cuda, cudaMallocHost(&small, NSMALL * SMALL_BYTES), "taking page-locked memory", error);
     cuda->small = small;
     return ok;
@@ -108,7 +108,10 @@ static void *cuda_alloc(void *context, int64_t bytes, Error *error) {
     CudaContext *cuda = context;
     void *data = NULL;
     cudaError_t status = cudaMalloc(&data, bytes > 0 ? (size_t)bytes : 1);
-    if (status == cudaSuccess) return data;
+    if (status == cudaSuccess) {
+        cuda->taken_bytes += bytes;
+        return data;
+    }
     cudaGetLastError(); /* running out of memory is no lasting failure */
     size_t free_bytes = 0, total = 0;
     if (status == cudaErrorMemoryAllocation && cudaMemGetInfo(&free_bytes, &total) == cudaSuccess)
@@ -136,8 +139,10 @@ static void cuda_free_host(void *context, void *data) {
     cudaFreeHost(data);
 }
 
-static bool cuda_memory(void *context, int64_t *free_bytes, int64_t *total_bytes, Error *error) {
+static bool cuda_memory(void *context, int64_t *taken_bytes, int64_t *free_bytes, int64_t *total_bytes, Error *error) {
+    const CudaContext *cuda = context;
     size_t available = 0, total = 0;
+    *taken_bytes = cuda->taken_bytes;
     if (!cuda_ok(context, cudaMemGetInfo(&available, &total), "asking for free memory", error)) return false;
     *free_bytes = (int64_t)available;
     *total_bytes = (int64_t)total;
@@ -228,7 +233,6 @@ const DeviceQueue cuda_queue = {
     .range_end = cuda_range_end,
     .comm = cuda_comm,
     .memory = cuda_memory,
-    .peak = cuda_peak,
     .describe = cuda_describe,
 };
 

@@ -3,7 +3,6 @@
  *   module.c     the one symbol that prun looks for; --devices
  *   context.c    a device opened: memory, streams, copies
  *   graph.c      captured steps, marks, ranges
- *   peak.c       what the device can do, measured
  *   table.c      which kernel computes which operator, what fuses with what
  *   matmul.c     products, by cuBLASLt
  *   elementwise.c, chain.c, update.c, reduce.c, rows.c, move.c, index.c   the host halves of our own kernels
@@ -30,6 +29,7 @@ typedef struct CudaContext {
     int device;           /* CUDA's number of it */
     int nprocessors;      /* its multiprocessors */
     char name[256];
+    int64_t taken_bytes;  /* by alloc, ever: nothing is freed before the end */
     cudaStream_t compute; /* kernels, uploads, downloads, copies: in order */
     cudaStream_t copies;  /* batches ahead of time: stage */
     cudaStream_t comm;    /* communications, ordered with compute by events */
@@ -54,7 +54,7 @@ bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *
 /* After a launch: whether it was accepted; with options.wait, whether it was done. */
 bool cuda_launched(CudaContext *cuda, const char *kernel, Error *error);
 
-/* ---------------------------------------------------------------- context.c, graph.c, peak.c */
+/* ---------------------------------------------------------------- context.c, graph.c */
 
 bool cuda_open(void **context, const DeviceOptions *options, Error *error);
 void cuda_close(void *context);
@@ -69,7 +69,6 @@ bool cuda_between(void *context, int from, int to, double *seconds, Error *error
 void cuda_unmark(void *context);
 void cuda_range_begin(void *context, const char *name);
 void cuda_range_end(void *context);
-bool cuda_peak(void *context, double *flops, double *bytes, Error *error);
 bool cuda_list(Text *text, Error *error);
 int cuda_count(char *why, size_t n);
 
@@ -96,8 +95,6 @@ typedef struct CudaFused {
 int chain_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error);
 int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error);
 void matmul_close(CudaMatmul *matmul); /* takes NULL */
-/* out = a b, square matrices of f32, as kernels compute products. */
-bool matmul_square(CudaContext *cuda, int side, const void *a, const void *b, void *out, Error *error);
 
 /* ---------------------------------------------------------------- comm.c */
 

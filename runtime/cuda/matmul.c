@@ -225,15 +225,6 @@ static bool multiply(CudaContext *cuda, const Multiply *multiply, Error *error) 
     return lt_ok(cuda, status, "a product", error) && cuda_launched(cuda, "cublasLtMatmul", error);
 }
 
-bool matmul_square(CudaContext *cuda, int side, const void *a, const void *b, void *out, Error *error) {
-    Multiply one = {.key = {.m = side, .n = side, .k = side, .leading = {side, side, side}, .batch = 1, .dtype = F32, .epilogue = CUBLASLT_EPILOGUE_DEFAULT},
-                    .right = b,
-                    .left = a,
-                    .out = out};
-    align(&one);
-    return matmul_open(cuda, error) && multiply(cuda, &one, error);
-}
-
 /* ---------------------------------------------------------------- a contraction */
 
 /* The longest of the loops around a product, which cuBLASLt goes through itself; -1: none. */

@@ -1,0 +1,415 @@
+/* profile: see profile.h. An entry is one action of one step: its two points in time, and those of the communication that it starts. Entries of a step are
+ * resolved to seconds when it is done, added up by what the action does, and kept where a trace is asked for. */
+#include "runtime/profile.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/exec.h"
+
+enum { MAX_TRACED = 20, NAME_BYTES = 96 };
+
+/* What an action does, once for each action of each driven rank. */
+typedef struct Work {
+    char name[NAME_BYTES]; /* "matmul", "matmul+add+relu", "all_reduce" */
+    bool comm;
+    double flops, bytes;   /* bytes: read and written; of a communication: sent by this rank */
+    int kind;              /* number among Profile.kinds */
+    int wait;              /* of a start: the action that waits for it; -1 */
+} Work;
+
+typedef struct Entry {
+    int driven, action;
+    int mark[2], comm_mark[2]; /* on a device: on the stream of kernels, of communications; -1: none */
+    double at[2];              /* on the CPU: the clock */
+} Entry;
+
+/* All actions of one name. */
+typedef struct Kind {
+    char name[NAME_BYTES];
+    bool comm;
+    int64_t calls;
+    double seconds, flops, bytes;
+    double busy; /* of a communication: from its start to its end, whether or not anybody waited */
+} Kind;
+
+typedef struct Event {
+    int driven, action;
+    double begin, end; /* on the clock of the node */
+    bool comm;
+    int64_t step;
+} Event;
+
+struct Profile {
+    Executor *executor;
+    const Device *device;
+    const DeviceQueue *queue;
+    Arena arena;
+    Work **work; /* by driven rank and action */
+    VEC(Entry) entries;
+    VEC(Kind) kinds;
+    VEC(Event) events;
+    bool traces;
+    int64_t nsteps, measured; /* seen; added up: all but the first, which warms up */
+    double zero, step_begin, wall, span, between, peak_flops, peak_bytes;
+    double *started; /* by action of driven rank 0: when its communication was started, in the step under way */
+};
+
+/* ---------------------------------------------------------------- what actions do */
+
+/* The product of the sizes of all letters: iterations of the loops that compute it. */
+static double iterations_of(const KernelCall *call) {
+    double size[MAX_FACTORS], product = 1;
+    if (!call->rule) return (double)shape_elements(&call->out[0].local);
+    for (int f = 0; f < MAX_FACTORS; f++)
+        size[f] = 1;
+    for (int i = 0; i < call->nin + call->nout; i++) {
+        const Operand *operand = i < call->nin ? &call->in[i] : &call->out[i - call->nin];
+        const int8_t *letters = i < call->nin ? call->rule->in[i] : call->rule->out[i - call->nin];
+        for (int d = 0; d < operand->local.ndim; d++)
+            if (letters[d] >= 0 && (double)operand->local.dim[d] > size[letters[d]]) size[letters[d]] = (double)operand->local.dim[d];
+    }
+    for (int f = 0; f < call->rule->nfactors; f++)
+        product *= size[f];
+    return product;
+}
+
+static double bytes_of(const Operand *operand) {
+    return (double)shape_elements(&operand->local) * (double)dtype_bytes[operand->dtype];
+}
+
+static void add_name(Work *work, const char *name) {
+    size_t n = strlen(work->name);
+    if (n + strlen(name) + 5 < sizeof work->name)
+        snprintf(work->name + n, sizeof work->name - n, "%s%s", n ? "+" : "", name);
+    else if (n < 3 || strcmp(work->name + n - 3, "...") != 0)
+        snprintf(work->name + n, sizeof work->name - n, "...");
+}
+
+/* A launch of several calls reads and writes what the calls do, less what one hands to the next. */
+static void describe_calls(Work *work, const Cursor *cursor, const Action *action) {
+    for (int i = 0; i < action->ncalls; i++) {
+        const KernelCall *call = &cursor->calls.at[action->first_call + i].call;
+        if (action->kind == ACTION_FUSED || i == 0) add_name(work, op_table[call->op].name);
+        work->flops += op_table[call->op].flops * iterations_of(call);
+        for (int k = 0; k < call->nin; k++) {
+            bool handed = false;
+            for (int before = 0; action->kind == ACTION_FUSED && before < i; before++)
+                handed = handed || cursor->calls.at[action->first_call + before].call.out[0].data == call->in[k].data;
+            if (!handed) work->bytes += bytes_of(&call->in[k]);
+        }
+        for (int k = 0; k < call->nout && (action->kind != ACTION_FUSED || i + 1 == action->ncalls); k++)
+            work->bytes += bytes_of(&call->out[k]);
+    }
+}
+
+typedef struct Sending {
+    int rank;
+    int64_t elements;
+} Sending;
+
+static bool count_sent(void *context, const Piece *piece) {
+    Sending *sending = context;
+    if (piece->to != sending->rank) sending->elements += piece->count;
+    return true;
+}
+
+/* What a rank sends at the least, as nccl-tests count it for the bus: 2 (n - 1) / n of an all_reduce, (n - 1) / n of the others. */
+static void describe_start(Work *work, const Executor *executor, const Cursor *cursor, const Action *action) {
+    const Step *step = &cursor->role->steps.at[action->step];
+    const Prepared *prepared = &executor->prepared[step->request];
+    add_name(work, comm_name[step->comm]);
+    work->comm = true;
+    for (int i = 0; i < prepared->n; i++) {
+        const Step *one = &prepared->first[i];
+        const Instance *source = &prepared->role->instances.at[one->in[0]], *target = &prepared->role->instances.at[one->out[0]];
+        const TensorType *type = &executor->plan->graph.values.at[source->value].type;
+        Layout from = *source->layout, to = *target->layout;
+        Sending sending = {cursor->rank, 0};
+        comm_layouts(one->comm, executor->comm->nranks, &from, &to);
+        pieces_sent(&from, &to, &type->shape, executor->comm->nranks, cursor->rank, count_sent, &sending);
+        work->bytes += (double)sending.elements * (double)dtype_bytes[type->dtype];
+    }
+}
+
+static int find_kind(Profile *profile, const Work *work) {
+    for (int i = 0; i < profile->kinds.n; i++)
+        if (profile->kinds.at[i].comm == work->comm && strcmp(profile->kinds.at[i].name, work->name) == 0) return i;
+    Kind kind = {.comm = work->comm};
+    memcpy(kind.name, work->name, sizeof kind.name);
+    vec_push(&profile->arena, &profile->kinds, kind);
+    return profile->kinds.n - 1;
+}
+
+static void describe(Profile *profile, int driven) {
+    const Executor *executor = profile->executor;
+    const Cursor *cursor = &executor->cursors[driven];
+    Work *all = profile->work[driven] = arena_alloc(&profile->arena, (size_t)cursor->actions.n * sizeof *all);
+    for (int a = 0; a < cursor->actions.n; a++) {
+        const Action *action = &cursor->actions.at[a];
+        Work *work = &all[a];
+        work->wait = -1;
+        switch (action->kind) {
+        case ACTION_CALLS:
+        case ACTION_FUSED:
+            describe_calls(work, cursor, action);
+            break;
+        case ACTION_COPY:
+            add_name(work, "copy");
+            work->bytes = 2 * (double)action->bytes;
+            break;
+        case ACTION_START:
+            describe_start(work, executor, cursor, action);
+            for (int w = a + 1; w < cursor->actions.n && work->wait < 0; w++)
+                if (cursor->actions.at[w].kind == ACTION_WAIT && cursor->actions.at[w].request == action->request) work->wait = w;
+            break;
+        case NACTIONS:
+            break;
+        case ACTION_WAIT:
+            for (int s = 0; s < a; s++)
+                if (all[s].wait == a) *work = (Work){.comm = true, .kind = all[s].kind, .wait = -1}, memcpy(work->name, all[s].name, sizeof work->name);
+            break;
+        }
+        work->kind = find_kind(profile, work);
+    }
+}
+
+Profile *profile_create(Executor *executor, const Device *device, bool trace, Error *error) {
+    Profile *profile = calloc(1, sizeof *profile);
+    if (!profile) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return NULL;
+    }
+    arena_init(&profile->arena);
+    profile->executor = executor;
+    profile->device = device;
+    profile->queue = device->backend->queue;
+    profile->traces = trace;
+    profile->work = arena_alloc(&profile->arena, (size_t)executor->comm->ndriven * sizeof *profile->work);
+    for (int i = 0; i < executor->comm->ndriven; i++)
+        describe(profile, i);
+    profile->started = arena_alloc(&profile->arena, (size_t)(executor->cursors[0].actions.n + 1) * sizeof *profile->started);
+    if (peak_measure(device, executor->nthreads, &profile->peak_flops, &profile->peak_bytes, error)) return profile;
+    profile_destroy(profile);
+    return NULL;
+}
+
+void profile_destroy(Profile *profile) {
+    if (!profile) return;
+    arena_finish(&profile->arena);
+    free(profile);
+}
+
+/* ---------------------------------------------------------------- a step */
+
+bool profile_step(Profile *profile, bool replay, Error *error) {
+    (void)error;
+    if (!replay) {
+        profile->entries.n = 0;
+        if (profile->queue) profile->queue->unmark(profile->device->context);
+    }
+    profile->step_begin = now_seconds();
+    if (profile->nsteps == 0) profile->zero = profile->step_begin;
+    return true;
+}
+
+static bool mark(Profile *profile, bool comm, int *mark, Error *error) {
+    *mark = profile->queue->mark(profile->device->context, comm, error);
+    return *mark >= 0;
+}
+
+bool profile_begin(Profile *profile, const Cursor *cursor, const Action *action, Error *error) {
+    Entry entry = {.driven = cursor->driven, .action = (int)(action - cursor->actions.at), .mark = {-1, -1}, .comm_mark = {-1, -1}};
+    bool ok = true;
+    if (profile->queue) {
+        profile->queue->range_begin(profile->device->context, profile->work[entry.driven][entry.action].name);
+        if (action->kind == ACTION_START) ok = mark(profile, true, &entry.comm_mark[0], error);
+        ok = ok && mark(profile, false, &entry.mark[0], error);
+    }
+    entry.at[0] = now_seconds();
+    vec_push(&profile->arena, &profile->entries, entry);
+    return ok;
+}
+
+bool profile_end(Profile *profile, Error *error) {
+    Entry *entry = &profile->entries.at[profile->entries.n - 1];
+    entry->at[1] = now_seconds();
+    if (!profile->queue) return true;
+    profile->queue->range_end(profile->device->context);
+    return mark(profile, false, &entry->mark[1], error) && (entry->comm_mark[0] < 0 || mark(profile, true, &entry->comm_mark[1], error));
+}
+
+/* Seconds since the step's first entry began. */
+static bool resolve(Profile *profile, const Entry *entry, bool comm, double at[2], Error *error) {
+    const Entry *first = &profile->entries.at[0];
+    if (!profile->queue) {
+        for (int i = 0; i < 2; i++)
+            at[i] = entry->at[i] - first->at[0];
+        return true;
+    }
+    const int *marks = comm ? entry->comm_mark : entry->mark;
+    for (int i = 0; i < 2; i++)
+        if (!profile->queue->between(profile->device->context, first->mark[0], marks[i], &at[i], error)) return false;
+    return true;
+}
+
+static void keep(Profile *profile, const Entry *entry, const double at[2], bool comm) {
+    if (!profile->traces || profile->nsteps > MAX_TRACED) return;
+    Event event = {entry->driven, entry->action, profile->step_begin + at[0], profile->step_begin + at[1], comm, profile->nsteps};
+    vec_push(&profile->arena, &profile->events, event);
+}
+
+/* One entry into its kind; only driven rank 0's is in the table. */
+static bool add_entry(Profile *profile, const Entry *entry, double *last, bool counted, Error *error) {
+    const Action *action = &profile->executor->cursors[entry->driven].actions.at[entry->action];
+    const Work *work = &profile->work[entry->driven][entry->action];
+    Kind *kind = &profile->kinds.at[work->kind];
+    double at[2], comm[2];
+    if (!resolve(profile, entry, false, at, error)) return false;
+    bool apart = entry->comm_mark[0] >= 0;
+    if (apart && !resolve(profile, entry, true, comm, error)) return false;
+    keep(profile, entry, at, false);
+    if (apart) keep(profile, entry, comm, true);
+    if (entry->driven != 0) return true;
+    if (action->kind == ACTION_START) profile->started[entry->action] = at[0];
+    if (!counted) return true;
+    kind->seconds += at[1] - at[0];
+    if (at[0] > *last) profile->between += at[0] - *last;
+    *last = at[1];
+    if (action->kind == ACTION_WAIT) {
+        for (int s = 0; s < entry->action; s++)
+            if (profile->work[0][s].wait == entry->action && !apart) kind->busy += at[1] - profile->started[s];
+        return true;
+    }
+    kind->calls++;
+    kind->flops += work->flops;
+    kind->bytes += work->bytes;
+    return true;
+}
+
+bool profile_done(Profile *profile, Error *error) {
+    double last = 0, wall = now_seconds() - profile->step_begin;
+    bool counted = profile->nsteps++ > 0;
+    if (profile->entries.n == 0) return true;
+    for (int i = 0; i < profile->entries.n; i++)
+        if (!add_entry(profile, &profile->entries.at[i], &last, counted, error)) return false;
+    if (!counted) return true;
+    profile->measured++;
+    profile->wall += wall;
+    profile->span += last;
+    return true;
+}
+
+/* ---------------------------------------------------------------- the table */
+
+static int by_time(const void *a, const void *b) {
+    double x = ((const Kind *)a)->seconds, y = ((const Kind *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+/* CPUs are told in GFLOP/s. */
+static double flop_unit(const Profile *profile) {
+    return profile->peak_flops < 2e12 ? 1e-9 : 1e-12;
+}
+
+static void print_kind(const Profile *profile, const Kind *kind, Text *text) {
+    double steps = (double)profile->measured, ms = kind->seconds / steps * 1e3;
+    text_printf(text, "  %-32s %6.6g %10.3f %6.1f %%", kind->name, (double)kind->calls / steps, ms, 100 * kind->seconds / profile->wall);
+    if (kind->comm) {
+        double busy = kind->busy > kind->seconds ? kind->busy : kind->seconds;
+        text_printf(text, "                       %9.2f  bus\n", kind->bytes / busy * 1e-9);
+        return;
+    }
+    double flops = kind->flops / kind->seconds, bytes = kind->bytes / kind->seconds, share = flops / profile->peak_flops;
+    if (bytes / profile->peak_bytes > share) share = bytes / profile->peak_bytes;
+    text_printf(text, " %11.4f %6.0f %% %10.2f\n", flops * flop_unit(profile), 100 * share, bytes * 1e-9);
+}
+
+bool profile_report(Profile *profile, Text *text, Error *error) {
+    char device[300] = "the CPU";
+    double steps = (double)profile->measured;
+    if (profile->measured == 0) {
+        text_printf(text, "profile: no step was measured; the first warms up\n");
+        return true;
+    }
+    if (profile->queue) profile->queue->describe(profile->device->context, device, sizeof device);
+    text_printf(text, "profile of rank %d on %s: %lld steps after the first, %.3f ms each\n", profile->executor->cursors[0].rank, device,
+                (long long)profile->measured, profile->wall / steps * 1e3);
+    text_printf(text, "  %-32s %6s %10s %8s %11s %8s %10s\n", "operator", "calls", "ms a step", "share", flop_unit(profile) == 1e-9 ? "GFLOP/s" : "TFLOP/s",
+                "of peak", "GB/s");
+    /* Their numbers are no longer needed: nothing is timed after the report. */
+    qsort(profile->kinds.at, (size_t)profile->kinds.n, sizeof *profile->kinds.at, by_time);
+    for (int i = 0; i < profile->kinds.n; i++)
+        if (profile->kinds.at[i].seconds > 0) print_kind(profile, &profile->kinds.at[i], text);
+    double outside = profile->wall - profile->span;
+    text_printf(text, "  %-32s %6s %10.3f %6.1f %%\n", profile->executor->comm->ndriven > 1 ? "between them, other ranks" : "between operators", "", profile->between / steps * 1e3, 100 * profile->between / profile->wall);
+    text_printf(text, "  %-32s %6s %10.3f %6.1f %%\n", "before and after them", "", outside / steps * 1e3, 100 * outside / profile->wall);
+    text_printf(text, "  peaks measured: %.1f %s (product of f32), %.1f GB/s (read and written); of peak: the larger share of the two\n",
+                profile->peak_flops * flop_unit(profile), flop_unit(profile) == 1e-9 ? "GFLOP/s" : "TFLOP/s", profile->peak_bytes * 1e-9);
+    if (!profile->queue) return true;
+    int64_t taken, available, total;
+    if (!profile->queue->memory(profile->device->context, &taken, &available, &total, error)) return false;
+    text_printf(text, "  device memory: %.1f MiB taken for tensors, %.1f of %.1f MiB in use by all\n", (double)taken / (1 << 20),
+                (double)(total - available) / (1 << 20), (double)total / (1 << 20));
+    return true;
+}
+
+/* ---------------------------------------------------------------- the trace */
+
+static void put_event(const Profile *profile, const Event *event, Text *text) {
+    const Cursor *cursor = &profile->executor->cursors[event->driven];
+    const Action *action = &cursor->actions.at[event->action];
+    const Work *work = &profile->work[event->driven][event->action];
+    const Step *step = &cursor->role->steps.at[action->step];
+    const char *value = "";
+    if (step->nout > 0) value = profile->executor->plan->graph.values.at[cursor->role->instances.at[step->out[0]].value].name;
+    const char *what = action->kind == ACTION_WAIT ? "wait " : action->kind == ACTION_START && !event->comm ? "start " : "";
+    text_printf(text, "{\"name\": \"%s%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"value\": \"", what, work->name, cursor->rank,
+                event->comm ? 1 : 0, (event->begin - profile->zero) * 1e6, (event->end - event->begin) * 1e6);
+    for (const char *at = value; *at; at++) /* names are identifiers and paths; nothing else may break the file */
+        if ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\') text_append(text, at, 1);
+    text_printf(text, "\", \"step\": %lld, \"flops\": %.15g, \"bytes\": %.15g}},\n", (long long)event->step, work->flops, work->bytes);
+}
+
+static void put_names(const Profile *profile, Text *text) {
+    for (int i = 0; i < profile->executor->comm->ndriven; i++) {
+        int rank = profile->executor->cursors[i].rank;
+        text_printf(text, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"rank %d\"}},\n", rank, rank);
+        text_printf(text, "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"args\": {\"name\": \"operators\"}},\n", rank);
+        text_printf(text, "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": 1, \"args\": {\"name\": \"communications\"}},\n", rank);
+    }
+}
+
+static bool append(const char *path, const char *mode, const Text *text, Error *error) {
+    FILE *file = fopen(path, mode);
+    bool ok = file && fwrite(text->at, 1, text->n, file) == text->n;
+    int failed = errno;
+    if (file && fclose(file) != 0 && ok) ok = false, failed = errno;
+    return ok || error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(failed));
+}
+
+bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error) {
+    Text text = {0};
+    bool ok = true, first = comm->nprocesses == 1 || comm->process == comm->node_first;
+    bool last = comm->nprocesses == 1 || comm->local_rank + 1 == comm->nlocal;
+    /* Ranks of a node share a clock: time 0 is where rank 0's first step began. Other nodes' is where their own did. */
+    double zero = profile->zero;
+    if (!comm->table->broadcast(comm, &zero, sizeof zero, error)) return false;
+    if (comm->nprocesses > 1 && comm->node_first == 0) profile->zero = zero;
+    if (first) text_printf(&text, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    put_names(profile, &text);
+    for (int i = 0; i < profile->events.n; i++)
+        put_event(profile, &profile->events.at[i], &text);
+    if (last) text_printf(&text, "{\"name\": \"end\", \"ph\": \"M\", \"pid\": %d, \"args\": {}}\n]}\n", profile->executor->cursors[0].rank);
+    for (int p = 0; p < comm->nprocesses; p++) { /* in turn */
+        if (p == comm->process) ok = append(path, first ? "w" : "a", &text, error);
+        if (!comm_agree(comm, ok, error)) {
+            text_finish(&text);
+            return false;
+        }
+    }
+    text_finish(&text);
+    return true;
+}

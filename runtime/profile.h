@@ -1,0 +1,29 @@
+/* profile: where the time of steps goes. On the CPU an action's time is what the clock says; on a device, points in time on its streams. */
+#pragma once
+#include "runtime/run.h"
+
+typedef struct Profile Profile;
+
+/* Of an executor's steps. trace: whether the events of steps are kept for profile_write. NULL and *error: out of memory. */
+Profile *profile_create(Executor *executor, const Device *device, bool trace, Error *error);
+void profile_destroy(Profile *profile); /* takes NULL */
+
+/* exec.c: a step begins; one action of a cursor begins and ends; what was queued has been done. A step that is replayed has no actions of its own: its
+ * points in time are those of the step that was captured. */
+struct Action;
+struct Cursor;
+bool profile_step(Profile *profile, bool replay, Error *error);
+bool profile_begin(Profile *profile, const struct Cursor *cursor, const struct Action *action, Error *error);
+bool profile_end(Profile *profile, Error *error);
+bool profile_done(Profile *profile, Error *error);
+
+/* The table of --profile, of the first rank that this process drives. */
+bool profile_report(Profile *profile, Text *text, Error *error);
+/* --trace: the events of all ranks as Chrome's and Perfetto's JSON, into one file on each node. Collective. */
+bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error);
+
+/* ---------------------------------------------------------------- peak.c */
+
+/* What the device does at most, measured with the backend's own kernels: flop/s of a large product of f32, bytes/s read and written by neg. Under a
+ * second. */
+bool peak_measure(const Device *device, int nthreads, double *flops, double *bytes, Error *error);

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""prun --profile and --trace: the table's times add up to the step's, and the trace tells every operator and communication of every rank."""
+import json
+import os
+import re
+import unittest
+
+import harness
+from harness import Case
+
+NET = """net small {
+    input x  : f32[64, 96];
+    input t  : f32[64, 16];
+    param w1 : f32[96, 128] = normal(0.1);
+    param w2 : f32[128, 16] = normal(0.1);
+    a = matmul(x, w1) shard ((2, 1), (1, 2));
+    h = relu(a);
+    loss mse(matmul(h, w2), t);
+}
+train { optimizer = sgd(lr = 0.1); data = normal(seed = 1); epochs = 2; steps = 6; }
+"""
+ROW = re.compile(r"^  (\S.*?) {2,}(?:(\S+) {2,})?(\d+\.\d+) +(\d+\.\d) %", re.M)
+
+
+class Profile(Case):
+    def plan(self):
+        return self.compile(self.write("net.dsl", NET), "net.plan", "--ranks", 4)
+
+    def table(self, out):
+        head = re.search(r"^profile of rank 0 on the CPU: (\d+) steps after the first, (\S+) ms each$", out, re.M)
+        self.assertIsNotNone(head, out)
+        self.assertEqual(int(head[1]), 11)
+        return float(head[2]), {name: (calls, float(ms), float(share)) for name, calls, ms, share in ROW.findall(out)}
+
+    def test_times_add_up_to_the_step(self):
+        for result in (self.local(self.plan(), 4, "--profile"), self.mpi(self.plan(), 4, "--profile")):
+            step, rows = self.table(self.ok(result).out)
+            self.assertAlmostEqual(sum(ms for _, ms, _ in rows.values()), step, delta=0.02 * step + 0.001 * len(rows))
+            self.assertAlmostEqual(sum(share for _, _, share in rows.values()), 100, delta=2 + 0.1 * len(rows))
+            self.assertEqual(rows["matmul"][0], "2")
+            self.assertEqual(rows["sgd"][0], "2")
+            self.assertIn("all_reduce", rows)
+
+    def test_losses_are_the_same(self):
+        plan = self.plan()
+        self.assertEqual(self.local(plan, 4, "--profile").texts(), self.ok(self.local(plan, 4)).texts())
+
+    def test_trace_tells_all(self):
+        plan = self.plan()
+        for run in (self.local, self.mpi):
+            path = self.path("trace.json")
+            self.ok(run(plan, 4, "--trace", path))
+            with open(path, encoding="utf-8") as file:
+                events = json.load(file)["traceEvents"]
+            spans = [event for event in events if event["ph"] == "X"]
+            self.assertEqual({event["pid"] for event in spans}, {0, 1, 2, 3})
+            self.assertEqual({event["args"]["step"] for event in spans}, set(range(1, 13)))
+            for rank in range(4):
+                own = [event for event in spans if event["pid"] == rank]
+                self.assertEqual(sum(event["name"] == "matmul" for event in own), 2 * 12)
+                self.assertTrue(any(event["name"].startswith("start all_reduce") for event in own))
+                self.assertTrue(any(event["name"].startswith("wait all_reduce") for event in own))
+                for before, after in zip(own, own[1:]):
+                    self.assertLessEqual(before["ts"] + before["dur"], after["ts"] + 1, "actions of a rank follow each other")
+            os.remove(path)
+
+    def test_a_file_that_cannot_be_written_is_one_message(self):
+        for run in (self.local, self.mpi):
+            result = run(self.plan(), 4, "--trace", "/nowhere/trace.json")
+            self.assertEqual(result.code, 3, result)
+            self.assertEqual(result.err.count("cannot write /nowhere/trace.json"), 1, result)
+
+
+if __name__ == "__main__":
+    harness.main()
