@@ -18,9 +18,10 @@ template <class T> __device__ __forceinline__ T row_log(T x);
 template <> __device__ __forceinline__ float row_log(float x) { return logf(x); }
 template <> __device__ __forceinline__ double row_log(double x) { return log(x); }
 
-/* What a sum of exponentials less `from` is multiplied by to be less `to`. Nothing seen so far is less minus infinity; a row of nothing else gives nan in the end. */
+/* What a sum of exponentials less `from` is multiplied by to be less `to`, which is not smaller. Where minus infinity is all that has been seen, it counts as it would
+ * less itself: larger elements make it 0, and a row of nothing else gives nan in the end. */
 template <class T> __device__ __forceinline__ T row_scale(T from, T to) {
-    return to == -(T)INFINITY ? (T)1 : row_exp(from - to);
+    return from == -(T)INFINITY ? (T)(to == from) : row_exp(from - to);
 }
 
 template <KernelRows ROWS, class T> __device__ __forceinline__ void row_add(RowState<T> &state, T x, T dy) {

@@ -1,0 +1,181 @@
+#include "tests/cuda/check.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double check_tolerance(DType dtype, double length, double size, double b) {
+    double unit = dtype == F32 ? ldexp(1, -24) : ldexp(1, -53);
+    return dtype_is_float(dtype) ? (8 + sqrt(length)) * unit * (size + fabs(b)) + length * ldexp(1, -53) : 0;
+}
+
+static int64_t operand_bytes(const Operand *o) {
+    return shape_elements(&o->local) * dtype_bytes[o->dtype];
+}
+
+/* ---------------------------------------------------------------- runs */
+
+typedef struct DeviceCall {
+    KernelCall call; /* with addresses of the device */
+    void *allocated[MAX_IN + MAX_OUT];
+    int n;
+} DeviceCall;
+
+static void *place(const Device *device, DeviceCall *on, const Operand *o, int misaligned, bool filled) {
+    Error error;
+    int64_t bytes = operand_bytes(o), skip = (int64_t)misaligned * dtype_bytes[o->dtype];
+    char *data = device->backend->alloc(device->context, bytes + skip, &error);
+    cr_assert(data, "%s", error.text);
+    on->allocated[on->n++] = data;
+    if (filled) cr_assert(device->backend->upload(device->context, data + skip, o->data, bytes, &error), "%s", error.text);
+    return data + skip;
+}
+
+static void fetch(const Device *device, void *to, const Operand *o, const void *from) {
+    Error error;
+    cr_assert(device->backend->download(device->context, to, from, operand_bytes(o), &error), "%s", error.text);
+}
+
+bool check_run(const Device *device, const KernelCall *call, int misaligned, bool in_place, Error *error) {
+    DeviceCall on = {.call = *call};
+    bool ok = true;
+    on.call.context = device->context;
+    for (int i = 0; i < call->nin; i++)
+        on.call.in[i].data = place(device, &on, &call->in[i], misaligned, true);
+    for (int o = 0; o < call->nout; o++)
+        on.call.out[o].data = in_place ? on.call.in[o].data : place(device, &on, &call->out[o], misaligned, false);
+    for (int run = 0; run < (in_place ? 1 : 2) && ok; run++) {
+        ok = device->backend->kernels[call->op](&on.call, error) && device->backend->sync(device->context, error);
+        for (int o = 0; o < call->nout && ok; o++) {
+            int64_t bytes = operand_bytes(&call->out[o]);
+            void *again = malloc((size_t)bytes + 1);
+            fetch(device, again, &call->out[o], on.call.out[o].data);
+            cr_assert(run == 0 || memcmp(again, call->out[o].data, (size_t)bytes) == 0, "%s: a second run gives other bits", op_table[call->op].name);
+            memcpy(call->out[o].data, again, (size_t)bytes);
+            free(again);
+        }
+    }
+    for (int i = 0; i < call->nin && ok && !in_place; i++) {
+        void *now = malloc((size_t)operand_bytes(&call->in[i]) + 1);
+        fetch(device, now, &call->in[i], on.call.in[i].data);
+        cr_assert(memcmp(now, call->in[i].data, (size_t)operand_bytes(&call->in[i])) == 0, "%s changed operand %d", op_table[call->op].name, i);
+        free(now);
+    }
+    for (int i = 0; i < on.n; i++)
+        device->backend->free(device->context, on.allocated[i]);
+    return ok;
+}
+
+void check_results(const KernelCall *call, double length, double size, const char *how) {
+    KernelCall plain = *call;
+    Error error;
+    for (int o = 0; o < call->nout; o++)
+        plain.out[o].data = malloc((size_t)operand_bytes(&call->out[o]) + 1);
+    cr_assert(cpu_reference_kernels[call->op](&plain, &error), "%s: %s", op_table[call->op].name, error.text);
+    for (int o = 0; o < call->nout; o++) {
+        const Operand *out = &call->out[o];
+        for (int64_t k = 0, n = shape_elements(&out->local); k < n; k++) {
+            double a = element_at(out->data, out->dtype, k), b = element_at(plain.out[o].data, out->dtype, k);
+            cr_assert(a == b || fabs(a - b) <= check_tolerance(out->dtype, length, size, b) || (isnan(a) && isnan(b)), "%s %s%s, result %d, element %lld of %lld: %.17g, plainly %.17g",
+                      op_table[call->op].name, dtype_name[call->nin > 0 ? call->in[0].dtype : out->dtype], how, o, (long long)k, (long long)n, a, b);
+        }
+        free(plain.out[o].data);
+    }
+}
+
+/* ---------------------------------------------------------------- random calls */
+
+/* A factor of a reshape stands for so many equal parts of a dimension. */
+static void operand_of(Operand *o, const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end) {
+    *o = (Operand){.dtype = type->dtype, .global = type->shape, .box.ndim = type->shape.ndim, .local.ndim = type->shape.ndim};
+    for (int d = 0; d < type->shape.ndim; d++) {
+        bool has = map && map[d] >= 0;
+        int64_t each = has ? type->shape.dim[d] / rule->factor[map[d]].size : 1;
+        o->box.begin[d] = has ? begin[map[d]] * each : 0;
+        o->box.end[d] = has ? end[map[d]] * each : type->shape.dim[d];
+        o->local.dim[d] = o->box.end[d] - o->box.begin[d];
+    }
+    o->data = malloc((size_t)operand_bytes(o) + 1);
+}
+
+void check_fill(const Operand *operand, const Check *check, bool index, uint64_t *random) {
+    bool coarse = check->op == OP_equal || check->op == OP_not_equal || check->op == OP_less_equal || check->op == OP_first || check->op == OP_max_mask;
+    for (int64_t k = 0, n = shape_elements(&operand->local); k < n; k++) {
+        double value = (double)(int64_t)(random_next(random) % 2000) / 1000 - (check->positive ? -0.01 : 1);
+        if (index)
+            value = (double)(int64_t)(random_next(random) % (uint64_t)(check->most ? check->most + 4 : 54)) - 2;
+        else if (coarse)
+            value = floor(value * 1.5);
+        else if (!dtype_is_float(operand->dtype))
+            value = floor(value * 50);
+        element_put(operand->data, operand->dtype, k, value);
+    }
+}
+
+/* Indices are i32 or i64 in turn. */
+static DType operand_type(const Check *check, int i) {
+    char letter = op_type(check->op, false, i);
+    return letter == 'i' ? (check->dtype == F32 ? I32 : I64) : letter == 'b' ? BOOL : check->dtype;
+}
+
+static double length_of(const KernelCall *call, const Check *check) {
+    int64_t in = call->nin > 0 ? shape_elements(&call->in[0].local) : 0, out = shape_elements(&call->out[0].local);
+    return check->length > 0 ? check->length : in > out && out > 0 ? (double)in / (double)out : 1;
+}
+
+static void make_call(KernelCall *call, const Check *check, Rule *rule, bool whole, uint64_t *random) {
+    TensorType types[MAX_IN];
+    RuleError failure;
+    int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
+    for (int i = 0; i < check->nin; i++)
+        types[i] = (TensorType){operand_type(check, i), check->hidden && i == 0, check->in[i]};
+    cr_assert(rule_infer(check->op, types, check->nin, check->attr, rule, &failure), "%s: %s", op_table[check->op].name, failure.text);
+    for (int f = 0; f < rule->nfactors; f++) {
+        int64_t size = rule->factor[f].size;
+        bool cut = !whole && !factor_stays_whole(&rule->factor[f]) && size > 0;
+        begin[f] = cut ? (int64_t)(random_next(random) % (uint64_t)size) : 0;
+        end[f] = cut ? begin[f] + (int64_t)(random_next(random) % (uint64_t)(size - begin[f] + 1)) : size;
+    }
+    *call = (KernelCall){.op = check->op, .attr = check->attr, .nin = check->nin, .nout = rule->nout, .nthreads = 1, .rule = rule};
+    for (int i = 0; i < call->nin; i++) {
+        operand_of(&call->in[i], &types[i], rule, rule->in[i], begin, end);
+        check_fill(&call->in[i], check, op_type(check->op, false, i) == 'i', random);
+    }
+    for (int o = 0; o < call->nout; o++)
+        operand_of(&call->out[o], &rule->result[o], rule, rule->out[o], begin, end);
+}
+
+void check_call(const Device *device, const Check *check, bool whole, uint64_t *random) {
+    KernelCall call;
+    Rule rule;
+    Error error;
+    make_call(&call, check, &rule, whole, random);
+    double length = length_of(&call, check), size = check->size > 0 ? check->size : 1;
+    int misaligned = (int)(random_next(random) % 5);
+    cr_assert(check_run(device, &call, misaligned < 4 ? misaligned : 0, false, &error), "%s: %s", op_table[check->op].name, error.text);
+    check_results(&call, length, size, whole ? "" : ", parts of tensors");
+    bool same = op_table[check->op].in_place && call.nin >= call.nout;
+    for (int o = 0; o < call.nout; o++)
+        same = same && shape_equal(&call.in[o].local, &call.out[o].local) && call.in[o].dtype == call.out[o].dtype;
+    if (same) {
+        cr_assert(check_run(device, &call, 0, true, &error), "%s: %s", op_table[check->op].name, error.text);
+        check_results(&call, length, size, ", in place");
+    }
+    for (int i = 0; i < call.nin; i++)
+        free(call.in[i].data);
+    for (int o = 0; o < call.nout; o++)
+        free(call.out[o].data);
+}
+
+void check_all(const Device *device, const Check *check) {
+    uint64_t random = 7;
+    for (int dtype = 0; dtype < NDTYPES; dtype++) {
+        if (!(op_table[check->op].dtypes & 1u << dtype)) continue;
+        for (int repeat = 0; repeat < 3; repeat++) {
+            Check typed = *check;
+            typed.dtype = (DType)dtype;
+            check_call(device, &typed, repeat == 0, &random);
+        }
+    }
+}
