@@ -187,12 +187,32 @@ static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *c
     return ok;
 }
 
+/* What of a checkpoint the plan has no state for, of another optimizer most likely: training goes on, and it is said. */
+static void note_left_out(const TensorFile *file, const Graph *graph) {
+    enum { NAMED = 2 };
+    Text names = {0};
+    int nleft = 0;
+    for (int t = 0; t < file->tensors.n; t++) {
+        bool known = false;
+        for (int i = 0; !known && i < graph->states.n; i++)
+            known = strcmp(graph->states.at[i].name, file->tensors.at[t].name) == 0;
+        if (!known && nleft++ < NAMED) text_printf(&names, "%s%s", names.n ? ", " : "", file->tensors.at[t].name);
+    }
+    if (nleft > NAMED) text_printf(&names, " and %d more", nleft - NAMED);
+    if (nleft > 0) {
+        text_printable(names.at);
+        fprintf(stderr, "prun: note: %s: the plan has no %s: left out (was it taken with another optimizer?)\n", file->path, names.at);
+    }
+    text_finish(&names);
+}
+
 bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, DataOrder *order, Error *error) {
     Arena arena;
     TensorFile file;
     arena_init(&arena);
     bool ok = tensors_open(&file, &arena, path, error);
     ok = ok && (!all_states || index_read(&file, position, order, error)) && read_boxes(&file, executor, comm, plan, all_states, error);
+    if (ok && all_states && comm->process == 0) note_left_out(&file, &plan->graph);
     tensors_close(&file);
     arena_finish(&arena);
     return comm_agree(comm, ok, error);
@@ -237,9 +257,37 @@ static int list_steps(const char *directory, Arena *arena, int64_t **steps, bool
     return found.n;
 }
 
+/* Whether a file is whole and says where training stood. One that cannot be looked at is not damaged for all that is known: loading it says why. */
+static bool is_whole(const char *path, Error *error) {
+    Arena arena;
+    TensorFile file;
+    Position position;
+    DataOrder order;
+    if (access(path, R_OK) != 0) return true;
+    arena_init(&arena);
+    bool ok = tensors_open(&file, &arena, path, error);
+    ok = ok && index_read(&file, &position, &order, error);
+    tensors_close(&file);
+    arena_finish(&arena);
+    return ok;
+}
+
+/* The step of the newest checkpoint that is not damaged, after notes on those that are; where all are the newest's, -1: there is none. */
+static int64_t newest_whole(const char *directory, Arena *arena) {
+    int64_t *steps;
+    int n = list_steps(directory, arena, &steps, false), chosen = 0;
+    Error failure;
+    while (chosen < n && !is_whole(checkpoint_path(arena, directory, steps[chosen]), &failure))
+        chosen++;
+    if (chosen == n) return n > 0 ? steps[0] : -1;
+    for (int i = 0; i < chosen; i++)
+        if (!is_whole(checkpoint_path(arena, directory, steps[i]), &failure))
+            fprintf(stderr, "prun: note: %s: going on from %s\n", failure.text, checkpoint_path(arena, directory, steps[chosen]));
+    return steps[chosen];
+}
+
 bool checkpoint_latest(Comm *comm, const char *directory, Arena *arena, const char **path, Error *error) {
-    int64_t *steps, newest = -1;
-    if (comm->process == 0 && list_steps(directory, arena, &steps, false) > 0) newest = steps[0];
+    int64_t newest = comm->process == 0 ? newest_whole(directory, arena) : -1;
     if (!comm->table->broadcast(comm, &newest, sizeof newest, error)) return false;
     if (newest < 0)
         return comm_agree(

@@ -294,8 +294,7 @@ bool log_step(Run *run, Error *error) {
 static void put_evaluation(Text *text, const Run *run, const EvalResult *result) {
     char digits[NUMBER_MAX];
     const Position *at = &run->position;
-    bool is_end = run->executor && at->step == executor_steps(run->executor);
-    if (at->global_step > 0) text_printf(text, is_end || !run->executor ? "epoch: %" PRId64 ", " : "epoch: %" PRId64 " step: %" PRId64 ", ", at->epoch, at->step);
+    if (at->global_step > 0) text_printf(text, at->step == run->epoch_steps ? "epoch: %" PRId64 ", " : "epoch: %" PRId64 " step: %" PRId64 ", ", at->epoch, at->step);
     number_print(digits, result->loss);
     text_printf(text, "eval: loss is %s", digits);
     if (result->has_accuracy) {

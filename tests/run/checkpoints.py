@@ -299,6 +299,54 @@ class Checkpoints(Case):
         self.assertEqual(done.code, 3, done)
         self.assertIn("has no '%s': it was taken with another optimizer; --load takes its parameters alone" % slots[0], done.err)
 
+    def test_what_another_optimizer_kept_is_left_out_with_a_note_and_what_it_did_not_keep_is_an_error(self):
+        plans = {}
+        for kind, words in ("adam", "adam(lr = 0.05)"), ("sgd", "sgd(lr = 0.05)"), ("momentum", "momentum(lr = 0.05, momentum = 0.9)"):
+            plans[kind] = self.plan(2, "checkpoint every epoch;", name=kind)
+            self.write(kind + ".dsl", harness.edited(self.path(kind + ".dsl"), ("momentum(lr = 0.05, momentum = 0.9)", words)))
+            self.assertEqual(run([harness.pcc, self.path(kind + ".dsl"), "--ranks", 2, "-o", plans[kind]]).code, 0)
+            self.prun(2, plans[kind])
+        taken = {kind: os.path.join(plan + ".checkpoints", "step-000000006.safetensors") for kind, plan in plans.items()}
+        for kind, of, words in (("sgd", "adam", "the plan has no w.m, w.v and 2 more: left out"), ("sgd", "momentum", "the plan has no w.momentum, w2.momentum: left out")):
+            for launch in ([harness.prun, "--ranks", 2], [harness.mpirun, "-n", 2, harness.prun]):
+                if launch[0] is not None:
+                    done = run([*launch, plans[kind], "--resume", taken[of], "--checkpoint-dir", self.path("to_" + of + str(len(launch)))])
+                    self.assertEqual(done.code, 0, done)
+                    self.assertEqual(done.err.count("prun: note: %s: %s (was it taken with another optimizer?)\n" % (taken[of], words)), 1, done)
+                    self.assertEqual(len(done.losses()), 12, "it goes on where the other stood")
+        for kind, of, slot in (("adam", "sgd", "w.m"), ("momentum", "adam", "w.momentum"), ("adam", "momentum", "w.m")):
+            done = run([harness.prun, "--ranks", 2, plans[kind], "--resume", taken[of], "--checkpoint-dir", self.path("to_" + of)])
+            self.assertEqual((done.code, done.out), (3, ""), done)
+            self.assertIn("has no '%s': it was taken with another optimizer; --load takes its parameters alone" % slot, done.err)
+        self.assertEqual(run([harness.prun, "--ranks", 2, plans["adam"], "--resume", taken["adam"], "--checkpoint-dir", self.path("own")]).err, "")
+
+    def test_latest_passes_over_damaged_checkpoints_with_a_note(self):
+        plan = self.plan(2, "checkpoint every 6 steps;")
+        whole = self.prun(2, plan).texts()
+        at = lambda step: os.path.join(plan + ".checkpoints", "step-%09d.safetensors" % step)
+        good = {step: self.read(at(step)) for step in (6, 12, 18)}
+        self.write(at(18), good[18][:-5])
+        for launch in ([harness.prun, "--ranks", 2], [harness.mpirun, "-n", 2, harness.prun]):
+            if launch[0] is not None:
+                self.write(at(18), good[18][:-5])
+                done = run([*launch, plan, "--resume", "latest"])
+                self.assertEqual((done.code, done.texts()), (0, whole[12:]), done)
+                self.assertRegex(done.err, r"prun: note: %s: .*damaged.*: going on from %s\n" % (at(18), at(12)))
+                self.assertEqual(done.err.count("prun: "), 1, done)
+                self.assertEqual(self.read(at(18)), good[18], "saved again")
+        self.write(at(18), b"")
+        self.write(at(12), good[12].replace(b"pcc.epoch", b"pcc.epoca"))
+        done = run([harness.prun, "--ranks", 2, plan, "--resume", at(18)])
+        self.assertEqual((done.code, done.out), (3, ""), "one that is named is an error: %s" % done)
+        done = self.prun(2, plan, "--resume", "latest")
+        self.assertEqual(done.texts(), whole[6:])
+        self.assertEqual([line.split(": ")[2] for line in done.err.splitlines()], [at(18), at(12)], done)
+        for step in good:
+            self.write(at(step), b"")
+        done = run([harness.prun, "--ranks", 2, plan, "--resume", "latest"])
+        self.assertEqual((done.code, done.out, done.err.count("\n")), (3, "", 1), done)
+        self.assertIn(at(18), done.err)
+
     def test_parameters_in_two_bytes_are_read(self):
         """F16 and BF16, as PyTorch saves them: exact in f32, on any number of ranks; other types are named."""
         self.prun(2, self.plan(2), "--save", self.path("w"))

@@ -252,6 +252,13 @@ class Evaluation(harness.Case):
         done = self.prun("--ranks", 2, plan, "--eval", "--resume", "latest")
         self.assertEqual(done.out, "epoch: 3, eval: loss is %s (37 rows)\n" % last[2])
 
+    def test_parameters_from_within_an_epoch_say_their_step(self):
+        plan = self.plan(2, every="3", edit=lambda text: text.replace("epochs    = 3;", "epochs    = 3;\n    checkpoint every 3 steps;"))
+        first = EVAL.findall(self.prun("--ranks", 2, plan).out)[0]
+        self.assertEqual(first[:2], ("2", "1"))
+        done = self.prun("--ranks", 2, plan, "--eval", "--resume", self.path("net2.plan.checkpoints", "step-000000003.safetensors"))
+        self.assertEqual(done.out, "epoch: 2 step: 1, eval: loss is %s (37 rows)\n" % first[2])
+
     def test_evaluations_come_when_the_block_says(self):
         places = lambda **how: [m[:2] for m in EVAL.findall(self.prun("--ranks", 2, self.plan(2, **how), "--metrics", "m.jsonl").out)]
         self.assertEqual(places(every="end"), [("3", "")])
