@@ -6,6 +6,8 @@
 #define __grid_constant__
 #endif
 
+static_assert(sizeof(ChainProgram) <= 4096, "arguments of a kernel");
+
 /* Where element i of the result is in an operand. */
 __device__ __forceinline__ int64_t chain_offset(const ChainLoad &load, int64_t i, bool wide) {
     int64_t offset = 0;

@@ -1,6 +1,8 @@
 /* update: optimizers, one pass over parameter, slots and gradient each, many tensors in one launch; clipping; sums of squares. */
 #pragma once
 
+static_assert(sizeof(UpdateTable) <= 4096 && sizeof(SquaresTable) <= 4096, "arguments of a kernel");
+
 /* Elements of a tensor that one block updates. */
 enum { UPDATE_CHUNK = 16 * BLOCK };
 
@@ -137,6 +139,14 @@ __device__ __forceinline__ double squares_block_sum(double sum) {
     return sum;
 }
 
+template <class T> __device__ __forceinline__ void squares_add(double *sum, const Pack<T> &pack) {
+#pragma unroll
+    for (int k = 0; k < Pack<T>::width; k++)
+        sum[k] = fma((double)pack.at[k], (double)pack.at[k], sum[k]);
+}
+
+enum { SQUARES_AHEAD = 4 }; /* loads under way at the same time; the order of the sums is that of one after the other */
+
 template <class T> __global__ void __launch_bounds__(BLOCK) squares_kernel(const __grid_constant__ SquaresTable table) {
     constexpr int width = Pack<T>::width;
     int t = 0;
@@ -145,18 +155,22 @@ template <class T> __global__ void __launch_bounds__(BLOCK) squares_kernel(const
     const T *x = (const T *)table.tensor[t].x;
     const int64_t n = table.tensor[t].n, stride = (int64_t)table.tensor[t].nblocks * BLOCK * width;
     double sum[width] = {}; /* as many sums as a pack has elements, whatever the width of accesses */
-    for (int64_t i = ((int64_t)(blockIdx.x - table.tensor[t].first_block) * BLOCK + threadIdx.x) * width; i < n; i += stride) {
-        Pack<T> pack = {};
-        if (table.tensor[t].packed && n - i >= width) {
-            pack = *(const Pack<T> *)(x + i);
-        } else {
+    int64_t i = ((int64_t)(blockIdx.x - table.tensor[t].first_block) * BLOCK + threadIdx.x) * width;
+    for (; table.tensor[t].packed && i + (SQUARES_AHEAD - 1) * stride + width <= n; i += SQUARES_AHEAD * stride) {
+        Pack<T> pack[SQUARES_AHEAD];
 #pragma unroll
-            for (int k = 0; k < width; k++)
-                if (i + k < n) pack.at[k] = x[i + k];
-        }
+        for (int ahead = 0; ahead < SQUARES_AHEAD; ahead++)
+            pack[ahead] = *(const Pack<T> *)(x + i + ahead * stride);
+#pragma unroll
+        for (int ahead = 0; ahead < SQUARES_AHEAD; ahead++)
+            squares_add(sum, pack[ahead]);
+    }
+    for (; i < n; i += stride) {
+        Pack<T> pack = {};
 #pragma unroll
         for (int k = 0; k < width; k++)
-            sum[k] = fma((double)pack.at[k], (double)pack.at[k], sum[k]);
+            if (i + k < n) pack.at[k] = x[i + k];
+        squares_add(sum, pack);
     }
     double all = 0;
 #pragma unroll
