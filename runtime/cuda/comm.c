@@ -262,6 +262,16 @@ static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     return refuse(base, error);
 }
 
+void comm_list(Text *text) {
+    Error why = {0};
+    int version = nccl_version(&why);
+    if (version == 0)
+        text_printf(text, "NCCL: none (%s)\n", why.text);
+    else
+        text_printf(text, "NCCL: %d.%d.%d%s\n", version / 10000, version / 100 % 100, version % 100,
+                    version < NCCL_SHARES_DEVICES ? ", a GPU for each rank" : ", ranks may share a GPU with NCCL_MULTI_RANK_GPU_ENABLE=1");
+}
+
 /* As comm/mpi reads it, which has refused what is no number. */
 static double timeout_find(void) {
     const char *text = getenv("PRUN_TIMEOUT");

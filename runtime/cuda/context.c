@@ -173,6 +173,8 @@ static bool cuda_upload(void *context, void *to, const void *from, int64_t bytes
     CudaContext *cuda = context;
     if (bytes <= 0) return true;
     if (bytes <= SMALL_BYTES) return upload_small(cuda, to, from, (size_t)bytes, error);
+    /* CUDA waits for the stream before it copies pageable memory, and does not look at the other ranks meanwhile. */
+    if (cuda->watch && !cuda_wait(cuda, cuda->compute, "copying to the device", error)) return false;
     return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, cuda->compute), "copying to the device", error) &&
            cuda_wait(cuda, cuda->compute, "copying to the device", error);
 }
@@ -180,6 +182,7 @@ static bool cuda_upload(void *context, void *to, const void *from, int64_t bytes
 static bool cuda_download(void *context, void *to, const void *from, int64_t bytes, Error *error) {
     CudaContext *cuda = context;
     if (bytes <= 0) return true;
+    if (cuda->watch && !cuda_wait(cuda, cuda->compute, "copying from the device", error)) return false; /* see above */
     return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, cuda->compute), "copying from the device", error) &&
            cuda_wait(cuda, cuda->compute, "copying from the device", error);
 }

@@ -1,6 +1,9 @@
 /* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | kill | abort |
  * fault-cell | fault-bytes]. Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
 #include "tests/runtime/cases.h"
+#ifdef COMMTEST_DEVICE
+#include "tests/cuda/through.h"
+#endif
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +180,13 @@ int main(int argc, char **argv) {
         fprintf(stderr, "commtest: %s\n", error.text);
         return error.code;
     }
+#ifdef COMMTEST_DEVICE /* over memory of a device: COMMTEST_COMM says how; "captured" after what, replayed uses */
+    const char *how = getenv("COMMTEST_COMM");
+    Comm *base = comm;
+    comm = through_open(base, how ? how : "auto", &error);
+    must(base, comm != NULL, &error);
+    through_capture(comm, argc > 2 && strcmp(argv[2], "captured") == 0);
+#endif
     static const Shape small[] = {{2, {8, 8}}, {2, {16, 24}}, {2, {7, 9}}, {2, {1, 2}}, {2, {2, 100}}};
     static const Shape large[] = {{2, {200, 200}}, {2, {77, 601}}, {2, {2, 30000}}};
     int64_t ran = 0;
