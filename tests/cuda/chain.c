@@ -29,6 +29,7 @@ typedef struct Run {
     int in[MOST_CALLS][MAX_IN], out[MOST_CALLS][MAX_OUT]; /* values */
     Attr attr[MOST_CALLS][MAX_ATTRS];
     Rule rule[MOST_CALLS];
+    Box cut[MOST_CALLS]; /* of convert's operand */
     int ncalls;
 } Run;
 
@@ -52,7 +53,8 @@ static int add_input(Run *run, DType dtype, const Shape *shape) {
     return run->nvalues++;
 }
 
-static const OpCode views[] = {OP_transpose, OP_reshape, OP_slice, OP_split, OP_sum_grad, OP_mean_grad, OP_stop_gradient};
+static const OpCode views[] = {OP_transpose, OP_reshape,       OP_slice, OP_split,  OP_sum_grad,
+                               OP_mean_grad, OP_stop_gradient, OP_write, OP_convert};
 static const OpCode elements[] = {OP_add,          OP_sub,         OP_mul,       OP_div,       OP_neg,      OP_relu,      OP_tanh,
                                   OP_exp,          OP_log,         OP_sqrt,      OP_sigmoid,   OP_gelu,     OP_silu,      OP_rsqrt,
                                   OP_square,       OP_cast,        OP_less,      OP_equal,     OP_where,    OP_relu_grad, OP_tanh_grad,
@@ -120,6 +122,17 @@ static bool random_attr(Run *run, OpCode op, const Tensor *x, Attr *attr) {
     return true;
 }
 
+/* The box that a conversion on this rank takes of its operand's, and its shape. */
+static void random_cut(Run *run, Box *cut, Shape *shape) {
+    cut->ndim = shape->ndim;
+    for (int d = 0; d < shape->ndim; d++) {
+        bool whole = random_chance(&run->random, 60);
+        cut->begin[d] = whole ? 0 : random_below(&run->random, shape->dim[d]);
+        cut->end[d] = whole ? shape->dim[d] : cut->begin[d] + 1 + random_below(&run->random, shape->dim[d] - cut->begin[d]);
+        shape->dim[d] = cut->end[d] - cut->begin[d];
+    }
+}
+
 /* One more call, on values that fit; false where the draw was none. */
 static bool add_call(Run *run, bool view) {
     uint64_t *random = &run->random;
@@ -144,6 +157,7 @@ static bool add_call(Run *run, bool view) {
         !rule_infer(op, types, call->nin, run->attr[c], &run->rule[c], &failure))
         return false;
     call->nout = run->rule[c].nout;
+    if (op == OP_convert) random_cut(run, &run->cut[c], &run->rule[c].result[0].shape);
     if (run->nvalues + call->nout > MOST_VALUES) return false;
     for (int o = 0; o < call->nout; o++) {
         int64_t n = shape_elements(&run->rule[c].result[o].shape);
@@ -228,6 +242,13 @@ static void random_run(Run *run, uint64_t seed) {
         for (int o = 0; o < call->nout; o++) {
             const Tensor *value = &run->value[run->out[c][o]];
             call->out[o] = operand_at(run->image.host + value->at, value->dtype, &value->shape);
+        }
+        for (int d = 0; call->op == OP_convert && d < call->out[0].local.ndim; d++) { /* boxes that begin at 3 of larger tensors */
+            call->in[0].global.dim[d] = call->out[0].global.dim[d] = call->in[0].local.dim[d] + 5;
+            call->in[0].box.begin[d] = 3;
+            call->in[0].box.end[d] = 3 + call->in[0].local.dim[d];
+            call->out[0].box.begin[d] = 3 + run->cut[c].begin[d];
+            call->out[0].box.end[d] = 3 + run->cut[c].end[d];
         }
     }
 }
