@@ -63,11 +63,39 @@ void draw_options(Make *make) {
     }
 }
 
+/* Whether elements of an item reach an operand that is an index. */
+static bool is_index(Make *make, int item) {
+    const FuzzNet *net = make->net;
+    bool *reached = arena_alloc(make->arena, (size_t)net->items.n * sizeof *reached);
+    reached[item] = true;
+    for (int i = item + 1; i < net->items.n; i++) {
+        const FuzzItem *user = &net->items.at[i];
+        for (int k = 0; user->kind == FUZZ_OP && k < user->nin; k++) {
+            if (!reached[user->in[k] / MAX_OUT]) continue;
+            if (op_type(user->op, false, k) == 'i') return true;
+            reached[i] = reached[i] || op_only_moves(user->op);
+        }
+    }
+    return false;
+}
+
+/* Integers that are an index of nothing, as where its user has been pruned, are drawn by no data source: constants instead. */
+static void fix_integers(Make *make) {
+    for (int i = 0; i < make->net->items.n; i++) {
+        FuzzItem *item = &make->net->items.at[i];
+        if (item->kind != FUZZ_INPUT || dtype_is_float(item->type[0].dtype) || item->type[0].dtype == BOOL || is_index(make, i)) continue;
+        item->kind = FUZZ_CONST;
+        item->hint = NULL;
+        draw_elements(make, item, 0);
+    }
+}
+
 void draw_dataset(Make *make) {
     static const Dataset datasets[] = {DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH};
     FuzzNet *net = make->net;
     TensorType inputs[8];
     int n = 0;
+    fix_integers(make);
     bool rows = net->data == DATA_NUMPY_RAND && chance(make, 40), fit = true;
     for (int i = 0; i < net->items.n; i++) {
         if (net->items.at[i].kind != FUZZ_INPUT) continue;

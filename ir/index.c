@@ -128,8 +128,7 @@ bool rule_cross_entropy(const TensorType *in, int nin, const Attr *attr, Rule *r
 
 /* ---------------------------------------------------------------- what is an index of what */
 
-/* Whether a node's results have its operands' elements, and no others. */
-static bool only_moves(OpCode op) {
+bool op_only_moves(OpCode op) {
     static const OpCode movers[] = {OP_reshape, OP_transpose, OP_slice, OP_concat, OP_split, OP_replicate, OP_stop_gradient, OP_convert};
     for (size_t i = 0; i < sizeof movers / sizeof *movers; i++)
         if (movers[i] == op) return true;
@@ -150,7 +149,7 @@ int64_t graph_index_range(const Graph *graph, int value) {
             takes = true;
             if (op_type(node->op, false, i) == 'i' && (range == 0 || node->rule->index_range < range)) range = node->rule->index_range;
         }
-        for (int o = 0; takes && only_moves(node->op) && o < node->nout; o++)
+        for (int o = 0; takes && op_only_moves(node->op) && o < node->nout; o++)
             reached[node->out[o]] = true;
     }
     free(reached);

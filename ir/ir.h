@@ -426,6 +426,8 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
 bool factor_maps(const Factor *own, const Factor *origin);
 /* Product of all factor sizes times the row's flops. */
 double rule_flops(OpCode op, const Rule *rule);
+/* Whether an operator's results have its operands' elements, and no others. */
+bool op_only_moves(OpCode op);
 /* What the elements of a value are used as an index of, also after they were moved: they mean something in [0, range), the least of all uses. 0: they
  * are no index. */
 int64_t graph_index_range(const Graph *graph, int value);
