@@ -212,19 +212,35 @@ static const char *users_text(const Explain *e, int value) {
     return copy;
 }
 
+/* What a layout owes; one that is not partial counts as a sum. */
+static Reduction owed(const Layout *layout) {
+    for (int r = 0; r < NREDUCTIONS; r++)
+        if (layout_count(layout, layout->ndim + r) > 0) return (Reduction)r;
+    return REDUCE_SUM;
+}
+
 static const char *purpose(const Layout *from, const Layout *to, CommKind kind) {
-    bool sums = layout_is_partial(from) && !layout_is_partial(to);
+    static const char *const for_all[NREDUCTIONS] = {[REDUCE_SUM] = "adds up the partial sums, for all",
+                                                     [REDUCE_MAX] = "finds the maximum of all ranks, for all",
+                                                     [REDUCE_MIN] = "finds the minimum of all ranks, for all"};
+    static const char *const in_parts[NREDUCTIONS] = {[REDUCE_SUM] = "adds up the partial sums, each rank its part",
+                                                      [REDUCE_MAX] = "finds the maximum of all ranks, each rank its part",
+                                                      [REDUCE_MIN] = "finds the minimum of all ranks, each rank its part"};
+    static const char *const anew[NREDUCTIONS] = {[REDUCE_SUM] = "adds up the partial sums and divides the result anew",
+                                                  [REDUCE_MAX] = "finds the maximum of all ranks and divides it anew",
+                                                  [REDUCE_MIN] = "finds the minimum of all ranks and divides it anew"};
+    bool completes = layout_is_partial(from) && !layout_is_partial(to);
     switch (kind) {
     case COMM_ALL_REDUCE:
-        return "adds up the partial sums, for all";
+        return for_all[owed(from)];
     case COMM_REDUCE_SCATTER:
-        return "adds up the partial sums, each rank its part";
+        return in_parts[owed(from)];
     case COMM_ALL_GATHER:
         return "brings parts together";
     case COMM_ALL_TO_ALL:
         return "divides another dimension";
     case COMM_EXCHANGE:
-        return sums ? "adds up the partial sums and divides the result anew" : "divides it otherwise";
+        return completes ? anew[owed(from)] : "divides it otherwise";
     case COMM_STRIDED_SLICE:
         return "keeps a part; nothing is sent";
     case NCOMMS:
@@ -287,6 +303,9 @@ static void explain_instead(const Explain *e, int value, const char *indent) {
 
 /* What is made of a value once its producer has it. */
 static void explain_use(const Explain *e, int value, const char *indent) {
+    static const char *const has[NREDUCTIONS] = {[REDUCE_SUM] = ": every rank has a term of the sum",
+                                                 [REDUCE_MAX] = ": every rank has the maximum of its part",
+                                                 [REDUCE_MIN] = ": every rank has the minimum of its part"};
     const Graph *s = &e->c->spmd;
     const TensorType *type = &e->g->values.at[value].type;
     const Layout *made = s->values.at[value].layout;
@@ -301,7 +320,7 @@ static void explain_use(const Explain *e, int value, const char *indent) {
     }
     if (value == s->loss && ++n <= MAX_USERS) text_printf(&direct, "%sthe report of the loss", n > 1 ? ", " : "");
     if (n > MAX_USERS) text_printf(&direct, " and %d more", n - MAX_USERS);
-    text_printf(e->text, "%slayout       %s%s\n", indent, layout_text(e, made, type), layout_is_partial(made) ? ": every rank has a term of the sum" : "");
+    text_printf(e->text, "%slayout       %s%s\n", indent, layout_text(e, made, type), layout_is_partial(made) ? has[owed(made)] : "");
     explain_instead(e, value, indent);
     if (n > 0) text_printf(e->text, "%staken so by  %s\n", indent, direct.at);
     text_finish(&direct);

@@ -53,6 +53,12 @@ Test(explain, a_parameter_with_its_memory_gradient_and_update) {
     EXPECT(quickstart, 8, "w.momentum", "w.momentum: state", "because      it lies as the update of w uses it");
 }
 
+Test(explain, a_maximum_that_is_owed_is_no_sum) {
+    const char *net = "net n() { param x : f32[8, 12] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN "parallel { mode = auto; }\n";
+    EXPECT(net, 4, "y.max", "+max(4@1): every rank has the maximum of its part", "all_reduce", "finds the maximum of all ranks, for all");
+    EXPECT(net, 4, "y.sum", "+sum(4@1): every rank has a term of the sum", "adds up the partial sums, for all");
+}
+
 Test(explain, split_rows_are_told_by_their_operator) {
     const char *net = "net n() { param x : f32[8, 12] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN "parallel { mode = auto; }\n";
     EXPECT(net, 4, "y", "y: f32[8, 12], made by div", "part of      softmax y, whose rows are split: max, sub, exp, sum, div stand for it;",
