@@ -67,9 +67,10 @@ int64_t pulls_prepare(KernelPull *pulls, int n) {
         KernelPull *pull = &pulls[i];
         int element_bytes = dtype_bytes[pull->dtype];
         straighten(pull);
-        pull->width = 16 / element_bytes;
+        bool copy = pull->nsources == 1 && !pull->add;
+        pull->width = copy || element_bytes > 1 ? 16 / element_bytes : 4;
         while (pull->width > 1 && !has_width(pull, pull->width, element_bytes))
-            pull->width = pull->nsources == 1 && !pull->add ? pull->width / 2 : 1; /* reductions have two widths, copies all */
+            pull->width = copy ? pull->width / 2 : 1; /* reductions have two widths, copies all */
         int64_t items = (pull->count + pull->width - 1) / pull->width, blocks = (items + ITEMS - 1) / ITEMS;
         pull->first_block = (unsigned)nblocks;
         pull->nblocks = (unsigned)(blocks < 1 ? 1 : blocks > MOST ? MOST : blocks);

@@ -127,15 +127,15 @@ __device__ __forceinline__ void pull_block(const KernelPull &pull, unsigned bloc
     case KERNEL_F64: wide ? pull_reduce<double, 2>(pull, begin, end) : pull_reduce<double, 1>(pull, begin, end); return;
     case KERNEL_I32: wide ? pull_reduce<int32_t, 4>(pull, begin, end) : pull_reduce<int32_t, 1>(pull, begin, end); return;
     case KERNEL_I64: wide ? pull_reduce<int64_t, 2>(pull, begin, end) : pull_reduce<int64_t, 1>(pull, begin, end); return;
-    default: wide ? pull_reduce<uint8_t, 16>(pull, begin, end) : pull_reduce<uint8_t, 1>(pull, begin, end); return;
+    default: wide ? pull_reduce<uint8_t, 4>(pull, begin, end) : pull_reduce<uint8_t, 1>(pull, begin, end); return;
     }
 }
 
-__global__ void __launch_bounds__(BLOCK) pull_one(KernelPull pull) {
+__global__ void __launch_bounds__(BLOCK, 3) pull_one(KernelPull pull) {
     pull_block(pull, blockIdx.x);
 }
 
-__global__ void __launch_bounds__(BLOCK) pull_table(const KernelPull *table, int n) {
+__global__ void __launch_bounds__(BLOCK, 3) pull_table(const KernelPull *table, int n) {
     int low = 0, high = n - 1; /* the last pull that does not begin after this block */
     while (low < high) {
         int middle = (low + high + 1) / 2;

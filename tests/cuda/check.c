@@ -67,12 +67,12 @@ bool check_run(const Device *device, const KernelCall *call, int misaligned, boo
     return ok;
 }
 
-void check_results(const KernelCall *call, double length, double size, const char *how) {
+void check_results(KernelFn *const *kernels, const KernelCall *call, double length, double size, const char *how) {
     KernelCall plain = *call;
     Error error;
     for (int o = 0; o < call->nout; o++)
         plain.out[o].data = malloc((size_t)operand_bytes(&call->out[o]) + 1);
-    cr_assert(cpu_reference_kernels[call->op](&plain, &error), "%s: %s", op_table[call->op].name, error.text);
+    cr_assert(kernels[call->op](&plain, &error), "%s: %s", op_table[call->op].name, error.text);
     for (int o = 0; o < call->nout; o++) {
         const Operand *out = &call->out[o];
         for (int64_t k = 0, n = shape_elements(&out->local); k < n; k++) {
@@ -152,15 +152,16 @@ void check_call(const Device *device, const Check *check, bool whole, uint64_t *
     Error error;
     make_call(&call, check, &rule, whole, random);
     double length = length_of(&call, check), size = check->size > 0 ? check->size : 1;
+    KernelFn *const *kernels = check->fast ? backend_cpu.kernels : cpu_reference_kernels;
     int misaligned = (int)(random_next(random) % 5);
     cr_assert(check_run(device, &call, misaligned < 4 ? misaligned : 0, false, &error), "%s: %s", op_table[check->op].name, error.text);
-    check_results(&call, length, size, whole ? "" : ", parts of tensors");
+    check_results(kernels, &call, length, size, whole ? "" : ", parts of tensors");
     bool same = op_table[check->op].in_place && call.nin >= call.nout;
     for (int o = 0; o < call.nout; o++)
         same = same && shape_equal(&call.in[o].local, &call.out[o].local) && call.in[o].dtype == call.out[o].dtype;
     if (same) {
         cr_assert(check_run(device, &call, 0, true, &error), "%s: %s", op_table[check->op].name, error.text);
-        check_results(&call, length, size, ", in place");
+        check_results(kernels, &call, length, size, ", in place");
     }
     for (int i = 0; i < call.nin; i++)
         free(call.in[i].data);

@@ -13,6 +13,7 @@ typedef struct Check {
     int64_t most;  /* integers that are indices are drawn from [-2, most + 2); 0: 50 */
     double length; /* numbers that are added up for one result, for the tolerance; 0: as many as each result has elements of the first operand */
     double size;   /* of numbers met on the way to a result; 0: 1 */
+    bool fast;     /* against the CPU's own kernel, itself checked against the plain one: where that takes the square of what it should */
 } Check;
 
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
@@ -31,7 +32,7 @@ bool check_run(const Device *device, const KernelCall *call, int misaligned, boo
 void check_call(const Device *device, const Check *check, bool whole, uint64_t *random);
 /* check_call with every element type, whole and with parts, aligned and not. */
 void check_all(const Device *device, const Check *check);
-/* Compares results, already computed on the device, with the plain kernel's. */
-void check_results(const KernelCall *call, double length, double size, const char *how);
+/* Compares results, already computed on the device, with what one of these kernels gives. */
+void check_results(KernelFn *const *kernels, const KernelCall *call, double length, double size, const char *how);
 /* Random numbers for an operand. */
 void check_fill(const Operand *operand, const Check *check, bool index, uint64_t *random);

@@ -30,20 +30,17 @@ Test(kernels, what_plans_do_not_hold_is_refused) {
     }
 }
 
-/* A trial has integers that small operands allow: indices of up to 7 rows. */
+/* A trial as kernels see it: without its hidden dimension but at the boundary. Indices are of up to 7 rows. */
 static Check check_of(const Trial *trial) {
-    Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden, .most = 7};
+    Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden && op_table[trial->op].boundary, .most = 7};
     const OpCode positive[] = {OP_log, OP_sqrt, OP_rsqrt, OP_div, OP_sqrt_grad, OP_adam, OP_adamw, OP_clip};
     memcpy(check.in, trial->in, sizeof check.in);
     memcpy(check.attr, trial->attr, sizeof check.attr);
+    for (int i = 0; i < check.nin && trial->hidden && !check.hidden; i++)
+        memmove(check.in[i].dim, check.in[i].dim + 1, (size_t)--check.in[i].ndim * sizeof check.in[i].dim[0]);
     for (size_t i = 0; i < sizeof positive / sizeof *positive; i++)
         check.positive = check.positive || positive[i] == trial->op;
     return check;
-}
-
-/* Kernels see no hidden dimension but at its boundary. */
-static bool is_seen(const Trial *trial) {
-    return !trial->hidden || op_table[trial->op].boundary;
 }
 
 Test(kernels, every_operator_equals_the_plain_one, .timeout = 300) {
@@ -51,7 +48,7 @@ Test(kernels, every_operator_equals_the_plain_one, .timeout = 300) {
     const Device *device = fixture_device();
     for (int t = 0; t < ntrials; t++) {
         Check check = check_of(&trials[t]);
-        if (!is_seen(&trials[t]) || !is_run(trials[t].op)) continue;
+        if (!is_run(trials[t].op)) continue;
         seen[trials[t].op] = true;
         for (int repeat = 0; repeat < 3; repeat++)
             check_all(device, &check);
