@@ -105,11 +105,6 @@ static bool fail(const Executor *executor, const Cursor *cursor, const Action *a
     return error_set(error, failure.code, "%s: %.700s", place, failure.text);
 }
 
-void executor_disturb(Executor *executor, double roundings) {
-    if (executor->roundings != roundings) executor->filled = executor->begun = false;
-    executor->roundings = roundings;
-}
-
 /* An operator that only moves or chooses elements rounds nothing. And max's result, moved by itself, would equal none of its operands: its gradient
  * would vanish. */
 static bool rounds_nothing(OpCode op) {
@@ -120,6 +115,51 @@ void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int n
     if (executor->roundings == 0) return;
     for (int64_t i = 0; i < n; i++)
         element_put(data, dtype, i, number_moved(element_at(data, dtype, i), dtype, executor->roundings, (uint64_t)i ^ ((uint64_t)number << 40)));
+}
+
+/* Per value whether its elements are added up as they stand, perhaps moved, and by nothing told apart: a comparison of what has been moved a little would be
+ * another one. NULL: out of memory. */
+static bool *values_added(const Graph *graph) {
+    bool *added = calloc((size_t)graph->values.n + 1, 2 * sizeof *added), *told = added ? added + graph->values.n + 1 : NULL;
+    for (int n = graph->nodes.n - 1; added && n >= 0; n--) {
+        const Node *node = &graph->nodes.at[n];
+        bool adds = false, tells = false;
+        for (int f = 0; node->nin > 0 && node->rule && op_table[node->op].reduction == REDUCE_SUM && f < node->rule->nfactors; f++)
+            adds = adds || rule_contracted(node->rule, node->nout, f);
+        for (int o = 0; o < node->nout; o++) {
+            adds = adds || (op_only_moves(node->op) && added[node->out[o]]);
+            tells = tells || (op_only_moves(node->op) && told[node->out[o]]) || !dtype_is_float(graph->values.at[node->out[o]].type.dtype);
+        }
+        for (int i = 0; i < node->nin; i++) {
+            told[node->in[i]] = told[node->in[i]] || tells;
+            added[node->in[i]] = (added[node->in[i]] || adds) && !told[node->in[i]];
+        }
+    }
+    return added;
+}
+
+/* Elements of constants that are added up: the sum of such can be exactly 0, which moved by itself stays 0, and on several ranks the rounding of its terms. */
+static void disturb_constants(Executor *executor) {
+    const Graph *graph = &executor->plan->graph;
+    bool *added = executor->backend->host ? values_added(graph) : NULL;
+    for (int d = 0; added && d < executor->comm->ndriven; d++) {
+        const Cursor *cursor = &executor->cursors[d];
+        for (int i = 0; i < cursor->role->instances.n; i++) {
+            const Instance *instance = &cursor->role->instances.at[i];
+            const DType dtype = graph->values.at[instance->value].type.dtype;
+            if (instance->place != PLACE_CONSTANT || !added[instance->value] || !dtype_is_float(dtype)) continue;
+            constant_fill(graph, instance, &cursor->box[i], cursor->at[i]);
+            disturb(executor, cursor->at[i], dtype, box_elements(&cursor->box[i]), -1 - instance->value);
+        }
+    }
+    free(added);
+}
+
+void executor_disturb(Executor *executor, double roundings) {
+    if (executor->roundings == roundings) return;
+    executor->filled = executor->begun = false;
+    executor->roundings = roundings;
+    disturb_constants(executor);
 }
 
 /* Runs until the rank is done or has to wait; *moved: it did something. False on failure. */

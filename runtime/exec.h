@@ -93,6 +93,8 @@ void tensor_free(Executor *executor, void *data);
 /* "rank 3, step 12 (matmul h)": where something failed. */
 void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n);
 
+/* The box of a constant's elements. */
+void constant_fill(const Graph *graph, const Instance *instance, const Box *box, void *to);
 /* What the executor adds when it checks how much rounding matters (executor_disturb); number: of what is moved. */
 void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number);
 

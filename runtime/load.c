@@ -150,19 +150,10 @@ static bool load_arena(Executor *executor, Cursor *cursor, Error *error) {
     return cursor->arena != NULL;
 }
 
-/* The box of a constant node's elements, in new memory. */
-static void *load_constant(Executor *executor, const Instance *instance, const Box *box, Error *error) {
-    const Graph *graph = &executor->plan->graph;
+void constant_fill(const Graph *graph, const Instance *instance, const Box *box, void *to) {
     const Node *node = &graph->nodes.at[instance->at];
     const TensorType *type = &graph->values.at[instance->value].type;
-    int64_t n = box_elements(box), index[MAX_NDIM], bytes = n * dtype_bytes[type->dtype];
-    void *data = executor->backend->alloc(executor->context, bytes, error);
-    void *to = !data || executor->backend->host ? data : malloc(bytes > 0 ? (size_t)bytes : 1);
-    if (!to) {
-        if (data) error_set(error, EXIT_ENVIRONMENT, "out of memory for constant %s", node->name);
-        executor->backend->free(executor->context, data);
-        return NULL;
-    }
+    int64_t n = box_elements(box), index[MAX_NDIM];
     memcpy(index, box->begin, sizeof index);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = 0;
@@ -172,6 +163,22 @@ static void *load_constant(Executor *executor, const Instance *instance, const B
         for (int d = box->ndim - 1; d >= 0 && ++index[d] == box->end[d]; d--)
             index[d] = box->begin[d];
     }
+}
+
+/* The box of a constant node's elements, in new memory. */
+static void *load_constant(Executor *executor, const Instance *instance, const Box *box, Error *error) {
+    const Graph *graph = &executor->plan->graph;
+    const Node *node = &graph->nodes.at[instance->at];
+    const TensorType *type = &graph->values.at[instance->value].type;
+    int64_t bytes = box_elements(box) * dtype_bytes[type->dtype];
+    void *data = executor->backend->alloc(executor->context, bytes, error);
+    void *to = !data || executor->backend->host ? data : malloc(bytes > 0 ? (size_t)bytes : 1);
+    if (!to) {
+        if (data) error_set(error, EXIT_ENVIRONMENT, "out of memory for constant %s", node->name);
+        executor->backend->free(executor->context, data);
+        return NULL;
+    }
+    constant_fill(graph, instance, box, to);
     if (to == data) return data;
     bool ok = executor->backend->upload(executor->context, data, to, bytes, error);
     free(to);

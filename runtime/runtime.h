@@ -369,7 +369,7 @@ bool executor_gather_state(Executor *executor, int state, Arena *arena, double *
 bool executor_rearrange_state(Executor *executor, int state, const Layout *layout, void *const *target, Error *error);
 /* Sets a state of every driven rank from a whole tensor: each takes its box. */
 bool executor_set_state(Executor *executor, int state, const double *whole, Error *error);
-/* From the next step on each element of the inputs and of every kernel's result is moved by at most so many roundings, always alike: how much
+/* From the next step on each element of the inputs, of constants that are added up and of every kernel's result is moved by at most so many roundings, always alike: how much
  * that changes says how much rounding matters. 0: they are as they are. */
 void executor_disturb(Executor *executor, double roundings);
 /* number moved by at most so many roundings of dtype, by how much depends on key; integers are not moved. */

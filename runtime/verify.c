@@ -2,7 +2,7 @@
  * run's own states, so that differences are those of one step.
  *
  * How much may they differ? Sums are added in another order, which is an error of about one rounding of each operand. So the reference takes
- * every step a second time with each element of its states, its inputs and every kernel's result moved by up to eight roundings (one could
+ * every step a second time with each element of its states, its inputs, constants that are added up and every kernel's result moved by up to eight roundings (one could
  * vanish in the next rounding, or cancel), and an eighth of what that changes in a tensor, its largest element difference, measures how much
  * the tensor depends on roundings. Tolerance of a tensor = (8 + sqrt(longest sum of the net)) * (that + epsilon * its largest element). A step
  * at which a value crosses a kink (relu at 0) within rounding can exceed it. */
