@@ -160,3 +160,39 @@ Test(elementwise, every_elementwise_operator_is_tested) {
         cr_assert(found, "%s", op_table[op].name);
     }
 }
+
+/* More elements than 32 bits count; only where there is a real device's memory. */
+Test(elementwise, positions_may_be_beyond_32_bits) {
+    const Device *device = fixture_device();
+    const Backend *backend = device->backend;
+    const Shape shape = {.ndim = 2, .dim = {((int64_t)1 << 25) + 1, 64}}, row = {.ndim = 1, .dim = {64}};
+    const int64_t n = shape_elements(&shape),
+                  places[] = {0, 63, 64, (int64_t)INT32_MAX - 1, INT32_MAX, (int64_t)INT32_MAX + 1, n - 65, n - 1};
+    int64_t taken, available, total;
+    Error error = {0};
+    Attr one[MAX_ATTRS] = {{.given = true, .f = 1}};
+    uint8_t pattern[64], found;
+    cr_assert(backend->queue->memory(device->context, &taken, &available, &total, &error), "%s", error.text);
+    if (available < 5ll << 30) cr_skip_test("%lld bytes are free on the device", (long long)available);
+    char *x = backend->alloc(device->context, n, &error), *y = backend->alloc(device->context, n, &error),
+         *b = backend->alloc(device->context, 64, &error);
+    cr_assert(x && y && b, "%s", error.text);
+    for (int i = 0; i < 64; i++)
+        pattern[i] = i % 3 == 0;
+    KernelCall fill = {.op = OP_constant, .attr = one, .nout = 1, .out = {operand_at(x, BOOL, &shape)}, .context = device->context};
+    KernelCall differ = {.op = OP_not_equal,
+                         .nin = 2,
+                         .nout = 1,
+                         .context = device->context,
+                         .in = {operand_at(x, BOOL, &shape), operand_at(b, BOOL, &row)},
+                         .out = {operand_at(y, BOOL, &shape)}};
+    cr_assert(backend->upload(device->context, b, pattern, 64, &error) && backend->kernels[OP_constant](&fill, &error), "%s", error.text);
+    cr_assert(backend->kernels[OP_not_equal](&differ, &error), "%s", error.text);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        cr_assert(backend->download(device->context, &found, y + places[i], 1, &error), "%s", error.text);
+        cr_assert_eq(found, !pattern[places[i] % 64], "element %lld", (long long)places[i]);
+    }
+    backend->free(device->context, x);
+    backend->free(device->context, y);
+    backend->free(device->context, b);
+}
