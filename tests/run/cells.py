@@ -2,6 +2,7 @@
 """Nets of cells: they compute what the nets written out do, and hints from outside change how they are spread, not what they compute."""
 import os
 import re
+import struct
 
 import harness
 from harness import Case, edited, run
@@ -18,6 +19,19 @@ class Cells(Case):
         """The net with the strategies of its operators."""
         with open(self.path("ir/05_step_parallel_begin.spmd")) as text:
             return text.read()
+
+    def test_absolute_values_and_their_gradients_are_exact(self):
+        """mean(|x - t|): its gradient is the sign of each difference over their number, 0 where there is none."""
+        self.copy("nn.dsl")
+        self.write("x.csv", "1,1,1,1\n1,1,1,1\n")
+        self.write("t.csv", "1.5,0.25,-1,-0.0\n1.5,0.25,-1,-0.0\n")
+        for ranks in 1, 2, 4:
+            self.write("l1.dsl", """import "nn.dsl";
+                net l(batch = 2) { input x : f64[batch, 4]; input t : f64[batch, 4]; param w : f64[4] = [-3.5, 0.25, 2.0, 0.0]; loss l1(x * w, t); }
+                train { data = csv(x = "x.csv", t = "t.csv"); last = pad; optimizer = sgd(lr = 4); }""")
+            done = self.ok(self.local(self.compile("l1.dsl", "l1.plan", "--ranks", ranks), ranks, "--save", self.path("w")))
+            self.assertEqual(done.losses()[0], 2.0)
+            self.assertEqual(struct.unpack("<4d", self.read("w")[-32:]), (-3.5 + 1, 0.25, 2.0 - 1, 0.0))
 
     def test_attention_from_cells_has_the_losses_of_attention_written_out(self):
         for ranks in 1, 4:
