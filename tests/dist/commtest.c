@@ -116,6 +116,46 @@ static void order(Comm *comm, int64_t n) {
     comm->table->free(comm, target);
 }
 
+/* Two communications at once, waited for in the opposite order. */
+static void overlap(Comm *comm) {
+    enum { COUNT = 2 };
+    static const int64_t n[COUNT] = {1000, 70001};
+    Error error = {0};
+    CommRequest *request[COUNT];
+    float *source[COUNT], *target[COUNT];
+    for (int k = 0; k < COUNT; k++) {
+        Layout from, to;
+        layout_init(&from, 1);
+        layout_init(&to, 1);
+        layout_append(&from, 1 + REDUCE_SUM, (Digit){comm->nranks, 1});
+        Transfer transfer = {.kind = COMM_ALL_REDUCE, .dtype = F32, .shape = {1, {n[k]}}, .from = &from, .to = &to, .name = "one of two"};
+        source[k] = comm->table->alloc(comm, n[k] * 4, &error);
+        target[k] = comm->table->alloc(comm, n[k] * 4, &error);
+        must(comm, source[k] && target[k], &error);
+        request[k] = comm->table->prepare(comm, &transfer, 1, &error);
+        must(comm, request[k] != NULL, &error);
+    }
+    for (int use = 0; use < 3; use++) {
+        for (int k = 0; k < COUNT; k++) {
+            for (int64_t i = 0; i < n[k]; i++)
+                source[k][i] = (float)(comm->process + use * 3 + k + i % 11);
+            must(comm, comm->table->start(comm, request[k], 0, (const void *[]){source[k]}, (void *[]){target[k]}, &error), &error);
+        }
+        for (int k = COUNT - 1; k >= 0; k--)
+            must(comm, comm->table->wait(comm, request[k], 0, &error) == COMM_COMPLETE, &error);
+        for (int k = 0; k < COUNT; k++)
+            for (int64_t i = 0; i < n[k]; i++) {
+                int64_t r = comm->nranks, expected = r * (r - 1) / 2 + r * (use * 3 + k + i % 11);
+                must(comm, (int64_t)target[k][i] == expected || error_set(&error, EXIT_MISMATCH, "of two at once, sum %lld of number %d is %g, not %lld", (long long)i,
+                                                                         k, target[k][i], (long long)expected), &error);
+            }
+    }
+    for (int k = 0; k < COUNT; k++) {
+        comm->table->free(comm, source[k]);
+        comm->table->free(comm, target[k]);
+    }
+}
+
 /* ---------------------------------------------------------------- the rest of the table */
 
 static void collectives(Comm *comm) {
@@ -195,7 +235,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "sweep") == 0)
         ran = sweep(comm);
     else if (strcmp(what, "kinds") == 0)
-        ran = kinds(comm, small, 5, 4);
+        ran = kinds(comm, small, 5, 4), overlap(comm);
     else if (strcmp(what, "large") == 0)
         ran = kinds(comm, large, 3, 3);
     else if (strncmp(what, "fault-", 6) == 0)
