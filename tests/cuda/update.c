@@ -80,7 +80,7 @@ static void check_update(OpCode op, DType dtype, int64_t n, int variant) {
     Attr attr[MAX_ATTRS];
     Image image;
     Error error;
-    image_init(&image, 1 << 20);
+    image_init(&image, 640 << 10);
     Operand rate = make_number(&image, &random, dtype, 0.5), count = make_number(&image, &random, dtype, 1 + variant * 3);
     fill_attributes(attr, op, variant & 1);
     KernelCall call = make_update(&image, &random, op, attr, dtype, n, variant & 2 ? &rate : NULL, &count, variant & 4);
@@ -168,7 +168,7 @@ static void check_run(OpCode op, DType dtype, int n, uint64_t seed) {
     Image image;
     Error error = {0};
     void *fused = NULL;
-    image_init(&image, 4 << 20);
+    image_init(&image, 6 << 20);
     Operand rate = make_number(&image, &random, dtype, 0.5), count = make_number(&image, &random, dtype, 4);
     fill_attributes(attr, op, true);
     for (int i = 0; i < n; i++) {
