@@ -65,7 +65,7 @@ bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Er
     return ok;
 }
 
-bool all_agree(Comm *base, bool ok, bool share, Error *error) {
+bool all_agree(Comm *base, bool ok, Error *error) {
     if (base->nprocesses == 1) return ok;
     uint64_t *words = calloc((size_t)base->nprocesses, sizeof *words);
     Error failure;
@@ -75,18 +75,14 @@ bool all_agree(Comm *base, bool ok, bool share, Error *error) {
         free(words);
         return false;
     }
-    int first = -1, nfailed = 0;
+    int first = -1;
     for (int p = base->nprocesses - 1; p >= 0; p--)
-        if (words[p] != 0) first = p, nfailed++;
+        if (words[p] != 0) first = p;
     int code = first < 0 ? EXIT_DONE : (int)words[first];
     free(words);
     if (first < 0) return true;
-    char text[512] = "";
-    if (base->process == first && nfailed == base->nprocesses && !share) return false;
+    char text[512] = "", *texts = calloc((size_t)base->nprocesses, sizeof text);
     if (base->process == first) snprintf(text, sizeof text, "rank %d (%.100s): %.380s", base->first_driven, base->node, error->text);
-    if (!share) return error_set(error, code, "%s", text);
-    /* From the rank that failed to all. */
-    char *texts = calloc((size_t)base->nprocesses, sizeof text);
     bool told = texts && all_gather_bytes(base, text, sizeof text, texts, &failure);
     error_set(error, code, "%s", told ? texts + (size_t)first * sizeof text : "out of memory");
     free(texts);
@@ -167,7 +163,7 @@ static bool setting_find(CudaComm *job, Setting *setting, Error *error) {
     Word mine = {.nlocal = base->nlocal, .nccl = nccl_version(&why), .shares = shares && strcmp(shares, "1") == 0};
     bool ok = cuda_ok(job->cuda, cudaGetDeviceProperties(&properties, job->cuda->device), "asking for the device's properties", error);
     if (ok) memcpy(mine.uuid, properties.uuid.bytes, sizeof mine.uuid);
-    if (!all_agree(base, ok, false, error)) return false;
+    if (!all_agree(base, ok, error)) return false;
     Word *words = calloc((size_t)base->nprocesses, sizeof *words);
     if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
     ok = all_gather_bytes(base, &mine, sizeof mine, words, error);
@@ -224,12 +220,6 @@ static bool open_best(CudaComm *job, const Setting *setting, Error *error) {
     return comm_host_open(job, error) && transport_say(job, why);
 }
 
-/* What all ranks found alike is said by one. */
-static bool refuse(const Comm *base, Error *error) {
-    if (base->process != 0) error->text[0] = '\0';
-    return false;
-}
-
 static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     Comm *base = job->base;
     if (base->nprocesses == 1) {
@@ -242,24 +232,17 @@ static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     if (strcmp(choice, "auto") == 0) return open_best(job, &setting, error);
     if (strcmp(choice, "host") == 0) return comm_host_open(job, error);
     if (strcmp(choice, "ipc") == 0) {
-        if (!setting.one_node) {
-            error_set(error, EXIT_USAGE, "--comm ipc: CUDA IPC joins ranks of one node, and there are several: use --comm nccl or host");
-            return refuse(base, error);
-        }
+        if (!setting.one_node)
+            return error_set(error, EXIT_USAGE, "--comm ipc: CUDA IPC joins ranks of one node, and there are several: use --comm nccl or host");
         Error failure;
         if (comm_ipc_open(job, &failure)) return true;
-        error_set(error, failure.code, "--comm ipc: %.900s; --comm host does without", failure.text);
-        return refuse(base, error);
+        return error_set(error, failure.code, "--comm ipc: %.900s; --comm host does without", failure.text);
     }
-    if (strcmp(choice, "nccl") != 0) {
-        error_set(error, EXIT_USAGE, "--comm %s: expected nccl, ipc or host", choice);
-        return refuse(base, error);
-    }
+    if (strcmp(choice, "nccl") != 0) return error_set(error, EXIT_USAGE, "--comm %s: expected nccl, ipc or host", choice);
     if (nccl_usable(&setting, why, sizeof why)) return comm_nccl_open(job, error);
-    error_set(error, EXIT_ENVIRONMENT, "--comm nccl: %s; %s", why,
-              setting.without >= 0 ? "install libnccl2, or name the file in PRUN_NCCL, or use --comm host"
-                                   : "use as many GPUs as ranks, or NCCL 2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1, or --comm ipc or host");
-    return refuse(base, error);
+    return error_set(error, EXIT_ENVIRONMENT, "--comm nccl: %s; %s", why,
+                     setting.without >= 0 ? "install libnccl2, or name the file in PRUN_NCCL, or use --comm host"
+                                          : "use as many GPUs as ranks, or NCCL 2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1, or --comm ipc or host");
 }
 
 void comm_list(Text *text) {
@@ -283,23 +266,20 @@ Comm *cuda_comm(void *context, Comm *base, const char *choice, Error *error) {
     CommCounters *counters = calloc((size_t)base->ndriven, sizeof *counters);
     bool ok = job && counters;
     if (!ok) error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    if (!all_agree(base, ok, false, error)) {
-        free(job);
-        free(counters);
-        return NULL;
+    ok = all_agree(base, ok, error);
+    if (ok) {
+        job->comm = *base;
+        job->comm.counters = counters;
+        job->comm.device = true;
+        job->comm.captures = false;
+        job->base = base;
+        job->cuda = context;
+        job->timeout_s = timeout_find();
+        ok = open_chosen(job, choice, error);
     }
-    job->comm = *base;
-    job->comm.counters = counters;
-    job->comm.device = true;
-    job->comm.captures = false;
-    job->base = base;
-    job->cuda = context;
-    job->timeout_s = timeout_find();
-    if (open_chosen(job, choice, error)) {
-        if (job->comm.counters != counters) free(counters);
-        return &job->comm;
-    }
-    free(counters);
+    if (!ok || job->comm.counters != counters) free(counters);
+    if (ok) return &job->comm;
     free(job);
+    if (base->process != 0) error->text[0] = '\0'; /* all ranks have the same words: one says them */
     return NULL;
 }

@@ -87,10 +87,10 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     /* Now, so that most uses find a block. */
     HostBlock *block = ok ? block_take(job, request->bytes, error) : NULL;
     if (block) block->used = false;
-    /* Collective: whatever happened here, all come. */
-    Error failure;
-    request->below = job->base->table->prepare(job->base, transfers, n, block ? error : &failure);
-    return block && request->below;
+    /* Collective: all come, or none. */
+    if (!all_agree(job->base, block != NULL, error)) return false;
+    request->below = job->base->table->prepare(job->base, transfers, n, error);
+    return request->below != NULL;
 }
 
 static void request_close(CommRequest *request) {
@@ -220,7 +220,7 @@ static const CommTable host_table = {
 bool comm_host_open(CudaComm *job, Error *error) {
     job->host = calloc(1, sizeof *job->host);
     bool ok = job->host || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    if (!all_agree(job->base, ok, false, error)) {
+    if (!all_agree(job->base, ok, error)) {
         free(job->host);
         job->host = NULL;
         return false;

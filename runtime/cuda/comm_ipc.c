@@ -66,13 +66,14 @@ static bool sent_add(void *context, const Piece *piece) {
     return true;
 }
 
-static bool control_open(CudaComm *job, CommRequest *request, Error *error) {
+/* ok: what this rank has done before. */
+static bool control_open(CudaComm *job, CommRequest *request, bool ok, Error *error) {
     Share *share = job->share;
     Comm *base = job->base;
     int64_t bytes = (int64_t)sizeof(Control) + 2 * request->n * (int64_t)sizeof(SharedPlace), at = 0;
     int64_t *all = arena_alloc(&request->arena, sizeof *all * (size_t)base->nprocesses);
-    request->control = heap_alloc(&share->heap, bytes, error);
-    bool ok = request->control != NULL;
+    if (ok) request->control = heap_alloc(&share->heap, bytes, error);
+    ok = ok && request->control;
     if (ok) {
         memset(request->control, 0, (size_t)bytes);
         at = (char *)request->control - share->heap.base[base->process];
@@ -80,7 +81,7 @@ static bool control_open(CudaComm *job, CommRequest *request, Error *error) {
     for (int i = 0; ok && i < NPOINTS; i++)
         ok = cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->event[i], cudaEventDisableTiming | cudaEventInterprocess), "making an event for CUDA IPC", error) &&
              cuda_ok(job->cuda, cudaIpcGetEventHandle(&request->control->event[i], request->event[i]), "sharing an event by CUDA IPC", error);
-    if (!all_agree(base, ok, false, error) || !all_gather_bytes(base, &at, sizeof at, all, error)) return false;
+    if (!all_agree(base, ok, error) || !all_gather_bytes(base, &at, sizeof at, all, error)) return false;
     request->peer = arena_alloc(&request->arena, sizeof *request->peer * (size_t)base->nprocesses);
     request->theirs = arena_alloc(&request->arena, sizeof *request->theirs * (size_t)base->nprocesses);
     for (int p = 0; p < base->nprocesses; p++)
@@ -114,7 +115,7 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     request->target_read = arena_alloc(arena, sizeof(bool) * ((size_t)n + 1));
     request->copy = arena_alloc(arena, sizeof *request->copy * ((size_t)n + 1));
     bool ok = pulls_init(&request->pulls, arena, copy, n, nranks, rank, NULL, NULL, error);
-    if (!control_open(job, request, error) || !ok) return false;
+    if (!control_open(job, request, ok, error)) return false;
     Sent sent = {.request = request};
     for (sent.transfer = 0; sent.transfer < n; sent.transfer++) {
         const Transfer *t = &copy[sent.transfer];
@@ -132,7 +133,8 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
         pull_add(request, &request->pulls.pulls.at[i], rank);
     int nmemories = request->member.n * 2 * n;
     request->memory = arena_alloc(arena, sizeof *request->memory * ((size_t)nmemories + 1));
-    return tasks_ready(&request->round[0], arena, job->cuda, nmemories, error) && tasks_ready(&request->round[1], arena, job->cuda, nmemories, error);
+    ok = tasks_ready(&request->round[0], arena, job->cuda, nmemories, error) && tasks_ready(&request->round[1], arena, job->cuda, nmemories, error);
+    return all_agree(job->base, ok, error);
 }
 
 static void request_close(CudaComm *job, CommRequest *request) {

@@ -61,23 +61,18 @@ static void pull_add(CommRequest *request, const Pull *pull, int nranks) {
     tasks_add(tasks, &request->arena, &pull->walk, plan->transfer[transfer].dtype, plan->pulls.reduction[pull->transfer], pull->add, target, source, pull->nsources);
 }
 
-static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
+/* What a rank prepares by itself: before the groups, and after. */
+static bool plan_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
     Arena *arena = &request->arena;
-    int nranks = job->comm.nranks;
     WirePlan *plan = &request->plan;
-    if (!wire_plan_init(plan, arena, transfers, n, nranks, job->comm.process, job->cuda->options.deterministic, error)) return false;
+    if (!wire_plan_init(plan, arena, transfers, n, job->comm.nranks, job->comm.process, job->cuda->options.deterministic, error)) return false;
     request->words = request_words(arena, plan->transfer, n, job->nrequests);
     request->group = arena_alloc(arena, sizeof *request->group * ((size_t)n + 1));
     request->memory = arena_alloc(arena, sizeof *request->memory * (2 * (size_t)n + 1));
-    for (int i = 0; i < n; i++)
-        if (plan->call[i].kind != GROUP_NONE) {
-            request->group[i] = nccl_group(job, &plan->call[i].group, error);
-            if (request->group[i] < 0) return false;
-        }
     for (int i = 0; i < plan->out.n; i++)
         packs_add(request, &plan->out.at[i]);
     for (int i = 0; i < plan->pulls.pulls.n; i++)
-        pull_add(request, &plan->pulls.pulls.at[i], nranks);
+        pull_add(request, &plan->pulls.pulls.at[i], job->comm.nranks);
     for (int round = 0; round < 2; round++)
         if (!tasks_ready(&request->pack[round], arena, job->cuda, 2 * n + 1, error) || !tasks_ready(&request->pull[round], arena, job->cuda, 2 * n + 1, error))
             return false;
@@ -85,6 +80,17 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     return (plan->staging_bytes == 0 || request->memory[2 * n]) &&
            cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->ready, cudaEventDisableTiming), "making an event", error) &&
            cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->done, cudaEventDisableTiming), "making an event", error);
+}
+
+static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
+    if (!all_agree(job->base, plan_open(job, request, transfers, n, error), error)) return false;
+    for (int i = 0; i < n; i++) {
+        const GroupCall *call = &request->plan.call[i];
+        if (call->kind == GROUP_NONE) continue;
+        request->group[i] = nccl_group(job, &call->group, error);
+        if (request->group[i] < 0) return false;
+    }
+    return true;
 }
 
 static void request_close(CommRequest *request) {
@@ -245,7 +251,7 @@ static const CommTable nccl_table = {
 bool comm_nccl_open(CudaComm *job, Error *error) {
     job->nccl = calloc(1, sizeof *job->nccl);
     bool ok = job->nccl ? nccl_library_open(&job->nccl->library, error) : error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    if (!all_agree(job->base, ok, false, error) || !nccl_open(job, error)) {
+    if (!all_agree(job->base, ok, error) || !nccl_open(job, error)) {
         nccl_close(job);
         return false;
     }

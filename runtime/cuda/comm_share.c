@@ -114,11 +114,11 @@ static bool heaps_open(CudaComm *job, Error *error) {
     bool ok = names ? heap_create(&share->heap, mine.text, mine.bytes, n, base->process, mine.token, error) : error_set(error, EXIT_ENVIRONMENT, "out of memory");
     share->heap_open = share->heap.base != NULL;
     if (ok) share->entries = heap_alloc(&share->heap, (int64_t)sizeof(ShareEntry) * SHARE_ENTRIES, error);
-    ok = all_agree(base, ok && share->entries, true, error) && all_gather_bytes(base, &mine, sizeof mine, names, error);
+    ok = all_agree(base, ok && share->entries, error) && all_gather_bytes(base, &mine, sizeof mine, names, error);
     bool attached = ok;
     for (int p = 0; attached && p < n; p++)
         if (p != base->process) attached = heap_attach(&share->heap, p, names[p].text, names[p].bytes, names[p].token, error);
-    ok = ok && all_agree(base, attached, true, error);
+    ok = ok && all_agree(base, attached, error);
     if (share->heap_open) heap_unlink(&share->heap);
     free(names);
     int64_t at = ok ? (char *)share->entries - share->heap.base[base->process] : 0;
@@ -143,7 +143,7 @@ static bool probe(CudaComm *job, Error *error) {
     if (ok) probe_fill(expected, base->process, 0);
     ok = ok && cuda_ok(cuda, cudaMemcpyAsync(memory, expected, PROBE_BYTES, cudaMemcpyHostToDevice, cuda->compute), "trying CUDA IPC", error) &&
          cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying CUDA IPC", error);
-    ok = all_agree(base, ok, true, error) && all_gather_bytes(base, place, sizeof place, places, error);
+    ok = all_agree(base, ok, error) && all_gather_bytes(base, place, sizeof place, places, error);
     bool right = ok;
     for (int p = 0; right && p < base->nprocesses; p++) {
         if (p == base->process) continue;
@@ -154,7 +154,7 @@ static bool probe(CudaComm *job, Error *error) {
         if (right && memcmp(expected, found, PROBE_BYTES) != 0) right = error_set(error, EXIT_ENVIRONMENT, "rank %d's memory reads otherwise than it was written", p);
     }
     cudaGetLastError(); /* what cannot be shared is no lasting failure */
-    ok = ok && all_agree(base, right, true, error);
+    ok = ok && all_agree(base, right, error);
     if (memory) share_free(&job->comm, memory);
     free(expected);
     free(places);
@@ -175,7 +175,7 @@ bool share_open(CudaComm *job, Error *error) {
             ok = (share->opened[p] = calloc(SHARE_ENTRIES, sizeof **share->opened)) != NULL;
     }
     if (!ok) error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    ok = all_agree(base, ok, true, error) && heaps_open(job, error) && probe(job, error);
+    ok = all_agree(base, ok, error) && heaps_open(job, error) && probe(job, error);
     if (!ok) share_close(job);
     return ok;
 }

@@ -110,7 +110,8 @@ bool nccl_settle(CudaComm *job, ncclComm_t comm, const char *what, Error *error)
 bool nccl_watch(void *watcher, double waited_s, Error *error) {
     CudaComm *job = watcher;
     Nccl *nccl = job->nccl;
-    const char *what = job->waits ? job->waits : "a communication";
+    char what[256];
+    snprintf(what, sizeof what, "what is queued on the device, %.200s last,", job->waits ? job->waits : "a communication");
     for (int i = 0; i < nccl->ngroups; i++) {
         ncclResult_t state = ncclSuccess;
         ncclComm_t comm = nccl->groups[i].comm;
@@ -127,9 +128,16 @@ static ncclConfig_t config_make(void) {
     return config;
 }
 
+/* A rank that fails where all make a communicator leaves the others waiting inside the library: the job ends at once, with its words. */
+static bool must(CudaComm *job, bool ok, const Error *error) {
+    if (!ok) job->base->table->abort(job->base, error->code, error->text);
+    return ok;
+}
+
 static bool join(CudaComm *job, ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, const char *what, Error *error) {
     ncclConfig_t config = config_make();
-    return nccl_ok(job, NULL, job->nccl->library.CommInitRankConfig(comm, nranks, *id, rank, &config), what, error) && nccl_settle(job, *comm, what, error);
+    bool ok = nccl_ok(job, NULL, job->nccl->library.CommInitRankConfig(comm, nranks, *id, rank, &config), what, error) && nccl_settle(job, *comm, what, error);
+    return must(job, ok, error);
 }
 
 /* Room for one more at the end. */
@@ -149,7 +157,7 @@ static bool ids_share(CudaComm *job, ncclUniqueId *ids, int n, Error *error) {
     bool ok = true;
     for (int i = 0; ok && job->comm.process == 0 && i < n; i++)
         ok = nccl_ok(job, NULL, job->nccl->library.GetUniqueId(&ids[i]), "making an id for a communicator", error);
-    if (!all_agree(job->base, ok, false, error)) return false;
+    if (!all_agree(job->base, ok, error)) return false;
     return job->base->table->broadcast(job->base, ids, (int64_t)sizeof *ids * n, error);
 }
 
@@ -157,15 +165,15 @@ bool nccl_open(CudaComm *job, Error *error) {
     static const GroupKey all = {0};
     ncclUniqueId id = {{0}};
     NcclGroup *world = group_add(job->nccl, &all, error);
-    if (!all_agree(job->base, world != NULL, false, error) || !ids_share(job, &id, 1, error)) return false;
-    return all_agree(job->base, join(job, &world->comm, job->comm.nranks, &id, job->comm.process, "joining NCCL's communicator of all ranks", error), false, error);
+    return all_agree(job->base, world != NULL, error) && ids_share(job, &id, 1, error) &&
+           join(job, &world->comm, job->comm.nranks, &id, job->comm.process, "joining NCCL's communicator of all ranks", error);
 }
 
 /* Where the library cannot split: an id for each group, in the order of their least ranks. */
 static bool groups_join(CudaComm *job, NcclGroup *group, int leader, int number, Error *error) {
     int nranks = job->comm.nranks, size = group_key_size(&group->key), ngroups = 0, mine = 0;
     ncclUniqueId *ids = calloc((size_t)(nranks / size), sizeof *ids);
-    bool ok = all_agree(job->base, ids || error_set(error, EXIT_ENVIRONMENT, "out of memory"), false, error);
+    bool ok = all_agree(job->base, ids || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
     for (int r = 0; r < nranks; r++) {
         int least;
         group_key_number(&group->key, r, &least);
@@ -184,7 +192,7 @@ int nccl_group(CudaComm *job, const GroupKey *key, Error *error) {
     for (int i = 1; i < nccl->ngroups; i++)
         if (group_key_equal(&nccl->groups[i].key, key)) return i;
     NcclGroup *group = group_add(nccl, key, error);
-    if (!all_agree(job->base, group != NULL, false, error)) return -1;
+    if (!all_agree(job->base, group != NULL, error)) return -1;
     static const char what[] = "splitting NCCL's communicator into groups";
     int leader, number = group_key_number(key, job->comm.process, &leader);
     ncclComm_t world = nccl->groups[0].comm;
@@ -193,10 +201,11 @@ int nccl_group(CudaComm *job, const GroupKey *key, Error *error) {
         ncclConfig_t config = config_make();
         ok = nccl_ok(job, world, nccl->library.CommSplit(world, leader, number, &group->comm, &config), what, error) && nccl_settle(job, world, what, error) &&
              nccl_settle(job, group->comm, what, error);
+        must(job, ok, error);
     } else {
         ok = groups_join(job, group, leader, number, error);
     }
-    return all_agree(job->base, ok, false, error) ? nccl->ngroups - 1 : -1;
+    return ok ? nccl->ngroups - 1 : -1;
 }
 
 void *nccl_staging(CudaComm *job, int64_t bytes, Error *error) {

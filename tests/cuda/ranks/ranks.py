@@ -105,6 +105,22 @@ class Ranks(Case):
                 self.assertEqual(result.code, 3, str(result))
                 self.assertRegex(result.err, pattern, str(result))
 
+    def test_a_rank_that_fails_alone_ends_the_job(self):
+        plan = self.net(3)
+        for way, fail, words in (
+            ("nccl", "ncclCommInitRankConfig:1:2", "rank 1, device 1: joining NCCL's communicator"),
+            ("nccl", "ncclGroupEnd:3:3", r"rank 1, device 1: .*NCCL says internal error"),
+            ("ipc", "cudaIpcGetEventHandle:2:2", r"rank 1 .*sharing an event by CUDA IPC"),
+            ("host", "cudaEventCreateWithFlags:5:2", r"rank 1 .*making an event"),
+        ):
+            with self.subTest(way=way, fail=fail):
+                command = [harness.prun, "--device", "cuda", "--comm", way, plan]
+                result = harness.run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", "STANDIN_FAIL=" + fail, *command, ":", "-n", 1, *command], cwd=self.folder,
+                                     env={"STANDIN_DEVICES": "3", "PRUN_TIMEOUT": "40"})
+                self.assertEqual(result.code, 3, str(result))
+                self.assertRegex(result.err, words, str(result))
+                self.assertLess(result.seconds, 30, str(result))
+
     def test_whenever_the_device_does_its_work_all_of_it_meets(self):
         plan, one = self.net(4), self.net(1)
         for order in "late", "eager", "random:7":
