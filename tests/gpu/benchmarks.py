@@ -1,0 +1,181 @@
+"""What is measured on a GPU, with a verdict against each goal: products against cuBLAS, steps against PyTorch, idle time, memory."""
+import json
+import os
+import re
+import shutil
+import statistics
+
+from checks import SOURCES, copy_sample, write_text
+from report import Failed, LeftOut
+
+MATMUL_GOAL, MEMORY_GOAL, IDLE_GOAL, IDLE_FROM_MS = 0.95, 0.02, 3.0, 1.0
+
+PRODUCT = """net product(n = %d) {
+    param a : f32[n, n] = normal(1);
+    param b : f32[n, n] = normal(1);
+    y = matmul(a, b);
+    loss mean(square(y));
+}
+train {
+    data      = numpy_rand(seed = 1);
+    optimizer = sgd(lr = 1e-9);
+    steps     = %d;
+    log_every = 1000;
+}
+"""
+
+LARGE = {"batch": 64, "places": 256, "dim": 512, "heads": 8, "layers": 6}
+SMALL = {"batch": 32, "places": 64, "dim": 64, "heads": 4, "layers": 2}
+TINY_MLP, TINY_TEXT = {"batch": 32, "sizes": [48, 64, 64, 10]}, {"batch": 4, "places": 12, "dim": 16, "heads": 4, "layers": 1}
+
+
+def nets(standin):
+    """name -> what torch_steps.py takes; steps in time for medians."""
+    if standin:
+        return {"MLP, tiny": {"net": "mlp", "steps": 3, **TINY_MLP}, "characters, tiny": {"net": "characters", "steps": 3, **TINY_TEXT}}
+    sizes = [784, 4096, 4096, 10]
+    return {"MLP, batch 512": {"net": "mlp", "batch": 512, "sizes": sizes, "steps": 100}, "MLP, batch 8192": {"net": "mlp", "batch": 8192, "sizes": sizes, "steps": 40},
+            "characters": {"net": "characters", "steps": 200, **SMALL}, "characters, large": {"net": "characters", "steps": 40, **LARGE}}
+
+
+# ---------------------------------------------------------------- what prun prints
+
+class Profile:
+    """Of prun's output with --profile."""
+
+    def __init__(self, text):
+        head = re.search(r"^profile of rank 0 on device \d+, (.*): (\d+) steps after the first, ([\d.]+) ms each", text, re.M)
+        if not head:
+            raise Failed("prun --profile printed no table of a device")
+        self.device, self.step_ms, self.kinds = head[1], float(head[3]), []
+        for line in text[head.end():].splitlines():
+            row = re.match(r"  (\S+) +([\d.]+) +([\d.]+) +([\d.]+) % +([\d.]+) +(\d+) % +([\d.]+)$", line)
+            if row:
+                self.kinds.append({"name": row[1], "calls": float(row[2]), "ms": float(row[3]), "tflops": float(row[5])})
+        shares = [re.search(r"^  %s +([\d.]+) +([\d.]+) %%" % what, text, re.M) for what in ("between operators", "before and after them")]
+        memory = re.search(r"^  device memory: ([\d.]+) MiB taken", text, re.M)
+        if not all(shares) or not memory:
+            raise Failed("prun --profile says nothing of gaps or memory")
+        self.between, self.outside = (float(share[2]) for share in shares)
+        self.memory = float(memory[1]) * (1 << 20)
+
+    def products(self):
+        """TFLOP/s of all products together."""
+        rows = [kind for kind in self.kinds if kind["name"].startswith("matmul")]
+        seconds = sum(kind["ms"] for kind in rows)
+        if not seconds:
+            raise Failed("no matmul in the profile")
+        return sum(kind["tflops"] * kind["ms"] for kind in rows) / seconds
+
+
+# ---------------------------------------------------------------- products
+
+def build_cublas(gpu):
+    if gpu.standin:
+        return os.path.join(gpu.build, "tests/gpu/cublas")
+    cuda = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")))
+    libs = os.path.join(cuda, "lib64")
+    gpu.report.run(["cc", "-O2", "-std=c11", "-Wall", "-Wextra", "-isystem", os.path.join(cuda, "include"), os.path.join(SOURCES, "tests/bench/cublas.c"), "-o", gpu.path("cublas"),
+                    "-L" + libs, "-L" + os.path.join(cuda, "targets/x86_64-linux/lib"), "-lcublasLt", "-lcudart_static", "-lpthread", "-ldl", "-lrt", "-lm", "-Wl,-rpath," + libs])
+    return gpu.path("cublas")
+
+
+def bench_product(gpu, tf32):
+    """Rounds of prun and cuBLAS alone, one after the other."""
+    n, steps, rounds, seconds = (64, 3, 1, 0.001) if gpu.standin else (8192, 12, 3, 0.2)
+    program, flag = build_cublas(gpu), ["--tf32"] if tf32 else []
+    with open(gpu.path("product.dsl"), "w", encoding="ascii") as file:
+        file.write(PRODUCT % (n, steps))
+    plan = gpu.compile(gpu.path("product.dsl"), "product.plan", 1)
+    ours, theirs, best = [], [], []
+    for _ in range(rounds):
+        ours.append(Profile(gpu.train(plan, 1, "--profile", *flag).out).products())
+        alone = json.loads(gpu.report.run([program, n, *(["tf32"] if tf32 else []), seconds]).out.splitlines()[-1])
+        theirs.append(alone["tflops"])
+        best.append(alone["best_tflops"])
+    found = {"prun": statistics.median(ours), "cublas": statistics.median(theirs), "best": statistics.median(best)}
+    share = found["prun"] / found["cublas"]
+    text = "%.1f TFLOP/s, cuBLAS alone %.1f (the best of 8 algorithms %.1f)" % (found["prun"], found["cublas"], found["best"])
+    if not gpu.standin:
+        gpu.report.goal("%s product at least 95 %% of cuBLAS" % ("tf32" if tf32 else "f32"), share >= MATMUL_GOAL, "%.1f %%" % (100 * share))
+    return text
+
+
+# ---------------------------------------------------------------- steps
+
+def prepare_nets(gpu):
+    """name -> (plan for one rank, bytes that pcc prints for it)."""
+    found = {}
+    write_text(gpu, 4000 if gpu.standin else 400000)
+    for name, net in nets(gpu.standin).items():
+        if net["net"] == "mlp":
+            source = copy_sample(gpu, "mlp.dsl", [("steps     = 10;", "steps     = %d;\n    log_every = 1000;" % net["steps"])])
+            sizes = net["sizes"]
+            values = {"batch": net["batch"], "in_dim": sizes[0], "hidden": sizes[1], "classes": sizes[-1]}
+        else:
+            source = copy_sample(gpu, "characters.dsl", [("steps     = 200", "steps     = %d" % net["steps"]), ("log_every = 20", "log_every = 1000")])
+            values = {key: net[key] for key in SMALL}
+        defines = [word for key, value in values.items() for word in ("-D", "%s=%d" % (key, value))]
+        plan = gpu.path(re.sub(r"\W+", "_", name) + ".plan")
+        stats = gpu.report.run([gpu.pcc, source, "-o", plan, "--ranks", "1", "--stats=json", *defines], cwd=gpu.folder).out
+        found[name] = plan, json.loads(stats[stats.index("{"):])["memory"]["rank"]
+    return found
+
+
+def time_prun(gpu, plan, tf32):
+    """Seconds of the median step, the best of two runs."""
+    times = []
+    for _ in range(1 if gpu.standin else 2):
+        out = gpu.train(plan, 1, *(["--tf32"] if tf32 else [])).out
+        found = re.search(r"^time per step: ([\d.]+) ms", out, re.M)
+        if not found:
+            raise Failed("prun printed no time per step")
+        times.append(float(found[1]) * 1e-3)
+    return min(times)
+
+
+def time_torch(gpu, seconds):
+    """(name, tf32, how) -> seconds; what there was no time for is left away."""
+    python = os.environ.get("PEER_PYTHON", "python3")
+    env = {"LD_LIBRARY_PATH": os.environ.get("PCC_OUTER_LIBRARY_PATH", "")}
+    probe = gpu.report.run([python, "-c", "import torch; print(torch.__version__)"], env=env, check=False)
+    if probe.code != 0:
+        raise LeftOut("%s has no PyTorch" % python)
+    configs = []
+    for tf32 in False, True:
+        for name, net in nets(gpu.standin).items():
+            for how in ("eager",) if gpu.standin else ("eager", "compiled"):
+                configs.append({**net, "name": "%s, %s" % (name, "tf32" if tf32 else "f32"), "tf32": tf32, "how": how})
+    device = ["--device", "cpu"] if gpu.standin else []
+    result = gpu.report.run(["timeout", int(seconds), python, os.path.join(SOURCES, "tests/gpu/torch_steps.py"), json.dumps(configs), *device], env=env, timeout=seconds + 5, check=False)
+    found = {}
+    for line in result.out.splitlines():
+        if line.startswith('{"name"'):
+            one = json.loads(line)
+            found[one["name"], one["how"]] = one["step_s"]
+    if not found:
+        raise Failed("PyTorch measured nothing: %s" % result.last_words())
+    gpu.torch = found
+    return "%d of %d configurations" % (len(found), len(configs))
+
+
+def bench_net(gpu, name, plan, tf32):
+    key = "%s, %s" % (name, "tf32" if tf32 else "f32")
+    ours = time_prun(gpu, plan, tf32)
+    eager, compiled = (gpu.torch.get((key, how)) for how in ("eager", "compiled"))
+    show = lambda seconds: "-" if seconds is None else "%.3f ms" % (1e3 * seconds)
+    if not gpu.standin:
+        ratio = None if compiled is None else ours / compiled
+        gpu.report.goal(key + ": as fast as torch.compile", None if ratio is None else ratio <= 1, "" if ratio is None else "%.2f x its time" % ratio)
+    return "%s; PyTorch %s, compiled %s" % (show(ours), show(eager), show(compiled))
+
+
+def bench_profile(gpu, name, plan, planned):
+    """Gaps and memory of a net."""
+    profile = Profile(gpu.train(plan, 1, "--profile").out)
+    idle, off = profile.between + profile.outside, profile.memory / planned - 1
+    if not gpu.standin:
+        gpu.report.goal(name + ": idle under 3 %", None if profile.step_ms <= IDLE_FROM_MS else idle < IDLE_GOAL,
+                        "%.1f %% between operators, %.1f %% around them, of %.3f ms" % (profile.between, profile.outside, profile.step_ms))
+        gpu.report.goal(name + ": memory within 2 % of pcc's", abs(off) <= MEMORY_GOAL, "%.1f MiB, pcc says %.1f" % (profile.memory / (1 << 20), planned / (1 << 20)))
+    return "%.3f ms a step, %.1f %% idle, %.1f MiB (pcc: %.1f)" % (profile.step_ms, idle, profile.memory / (1 << 20), planned / (1 << 20))
