@@ -29,7 +29,7 @@ Test(index, tables) {
 /* Few rows looked up by many, by all or by none; many rows; wide rows; more of one row than a block notes at once. */
 Test(index, gradients_of_tables) {
     const int64_t cases[][4] = {/* rows, indices, width, indices are below */ {40, 8, 6, 40},   {40, 2100, 33, 40}, {3, 9000, 5, 3},   {1, 5000, 40, 1},
-                                {5000, 30, 3, 5000}, {2000, 4100, 9, 2000}, {70, 600, 200, 70}, {9, 100, 1000, 9},  {40, 6000, 7, 1}, {100, 1, 64, 100}};
+                                {5000, 30, 3, 5000}, {2000, 4100, 9, 2000}, {70, 600, 200, 70}, {9, 100, 1000, 9},  {40, 6000, 7, 1}, {100, 1, 64, 100}, {1, 20000, 3, 1}};
     const Device *device = fixture_device();
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const int64_t *at = cases[c];
