@@ -73,16 +73,23 @@ static bool trial_run(Trial *trial, const Device *device, double *seconds, Error
     return true;
 }
 
+/* An operator on ever larger operands, until a call takes so long that what surrounds it no longer counts, or they are as large as they may be. */
+static bool trial_grow(const Device *device, OpCode op, int64_t *size, int64_t most, int64_t factor, double enough_s, int nthreads, double *seconds, Error *error) {
+    for (;; *size *= factor) {
+        Trial trial;
+        bool ok = trial_open(&trial, device, op, *size, nthreads, error) && trial_run(&trial, device, seconds, error);
+        device->backend->free(device->context, trial.memory);
+        if (!ok || *seconds >= enough_s || *size * factor > most) return ok;
+    }
+}
+
 bool peak_measure(const Device *device, int nthreads, double *flops, double *bytes, Error *error) {
-    const int64_t side = device->backend->host ? 1024 : 8192, length = device->backend->host ? 1 << 23 : 1 << 28;
-    Trial trial;
+    bool host = device->backend->host;
+    int64_t side = host ? 1024 : 256, length = host ? 1 << 23 : 1 << 16;
     double seconds = 0;
-    bool ok = trial_open(&trial, device, OP_matmul, side, nthreads, error) && trial_run(&trial, device, &seconds, error);
-    device->backend->free(device->context, trial.memory);
-    if (!ok) return false;
+    if (!trial_grow(device, OP_matmul, &side, host ? 1024 : 8192, 2, 8e-3, nthreads, &seconds, error)) return false;
     *flops = 2.0 * (double)side * (double)side * (double)side / seconds;
-    ok = trial_open(&trial, device, OP_neg, length, nthreads, error) && trial_run(&trial, device, &seconds, error);
-    device->backend->free(device->context, trial.memory);
-    if (ok) *bytes = 2.0 * (double)length * (double)dtype_bytes[F32] / seconds;
-    return ok;
+    if (!trial_grow(device, OP_neg, &length, host ? 1 << 23 : 1 << 28, 4, 2e-3, nthreads, &seconds, error)) return false;
+    *bytes = 2.0 * (double)length * (double)dtype_bytes[F32] / seconds;
+    return true;
 }

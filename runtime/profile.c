@@ -54,6 +54,7 @@ struct Profile {
     bool traces;
     int64_t nsteps, measured; /* seen; added up: all but the first, which warms up */
     double zero, step_begin, wall, span, between, peak_flops, peak_bytes;
+    int64_t taken; /* bytes of the device that the run has asked for */
     double *started; /* by action of driven rank 0: when its communication was started, in the step under way */
 };
 
@@ -191,7 +192,9 @@ Profile *profile_create(Executor *executor, const Device *device, bool trace, Er
     for (int i = 0; i < executor->comm->ndriven; i++)
         describe(profile, i);
     profile->started = arena_alloc(&profile->arena, (size_t)(executor->cursors[0].actions.n + 1) * sizeof *profile->started);
-    if (peak_measure(device, executor->nthreads, &profile->peak_flops, &profile->peak_bytes, error)) return profile;
+    int64_t available, total;
+    bool ok = !profile->queue || profile->queue->memory(device->context, &profile->taken, &available, &total, error); /* before the peaks' operands */
+    if (ok && peak_measure(device, executor->nthreads, &profile->peak_flops, &profile->peak_bytes, error)) return profile;
     profile_destroy(profile);
     return NULL;
 }
@@ -351,7 +354,7 @@ bool profile_report(Profile *profile, Text *text, Error *error) {
     if (!profile->queue) return true;
     int64_t taken, available, total;
     if (!profile->queue->memory(profile->device->context, &taken, &available, &total, error)) return false;
-    text_printf(text, "  device memory: %.1f MiB taken for tensors, %.1f of %.1f MiB in use by all\n", (double)taken / (1 << 20),
+    text_printf(text, "  device memory: %.1f MiB taken for tensors, %.1f of %.1f MiB in use by all\n", (double)profile->taken / (1 << 20),
                 (double)(total - available) / (1 << 20), (double)total / (1 << 20));
     return true;
 }
