@@ -228,15 +228,28 @@ static bool check_initial(const Plan *plan, Executor *executor, Arena *arena, Ne
     return true;
 }
 
+/* A rank's box of a state where the host can read it; NULL: the device gives it not. */
+static const void *state_on_host(Executor *executor, Arena *arena, int rank, int state, DType dtype, Box *box) {
+    void *context;
+    const Backend *backend = executor_backend(executor, &context);
+    void *local = executor_state(executor, rank, state, box);
+    int64_t bytes = box_elements(box) * dtype_bytes[dtype];
+    if (backend->host || bytes == 0) return local;
+    void *copy = arena_alloc(arena, (size_t)bytes);
+    Error error;
+    return backend->download(context, copy, local, bytes, &error) ? copy : NULL;
+}
+
 /* Ranks that hold the same box of a state hold the same bits. */
 static bool check_copies(const Plan *plan, Executor *executor, Arena *arena, NetReport *report) {
     int nranks = plan->graph.nranks;
     Box *boxes = arena_alloc(arena, (size_t)nranks * sizeof *boxes);
-    void **data = arena_alloc(arena, (size_t)nranks * sizeof *data);
+    const void **data = arena_alloc(arena, (size_t)nranks * sizeof *data);
     for (int s = 0; s < plan->graph.states.n; s++) {
         const State *state = &plan->graph.states.at[s];
         for (int r = 0; r < nranks; r++) {
-            data[r] = executor_state(executor, r, s, &boxes[r]);
+            data[r] = state_on_host(executor, arena, r, s, state->type.dtype, &boxes[r]);
+            if (!data[r] && box_elements(&boxes[r]) > 0) return fail(report, NET_REFUSED, "a state cannot be read off the device");
             size_t bytes = (size_t)(box_elements(&boxes[r]) * dtype_bytes[state->type.dtype]);
             for (int q = 0; q < r; q++) {
                 bool same = true;
