@@ -48,10 +48,11 @@ class Profile:
         if not head:
             raise Failed("prun --profile printed no table of a device")
         self.device, self.step_ms, self.kinds = head[1], float(head[3]), []
+        unit = 1e-3 if "GFLOP/s" in text[head.end():].splitlines()[1] else 1.0
         for line in text[head.end():].splitlines():
             row = re.match(r"  (\S+) +([\d.]+) +([\d.]+) +([\d.]+) % +([\d.]+) +(\d+) % +([\d.]+)$", line)
             if row:
-                self.kinds.append({"name": row[1], "calls": float(row[2]), "ms": float(row[3]), "tflops": float(row[5])})
+                self.kinds.append({"name": row[1], "calls": float(row[2]), "ms": float(row[3]), "tflops": unit * float(row[5])})
         shares = [re.search(r"^  %s +([\d.]+) +([\d.]+) %%" % what, text, re.M) for what in ("between operators", "before and after them")]
         memory = re.search(r"^  device memory: ([\d.]+) MiB taken", text, re.M)
         if not all(shares) or not memory:

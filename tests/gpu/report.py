@@ -47,7 +47,7 @@ class Report:
         self.rows.append(text)
         self.say(text)
 
-    def run(self, command, env=None, timeout=120, cwd=None, check=True):
+    def run(self, command, env=None, timeout=120, cwd=None, check=True, shown=True):
         """One program: both outputs together. A program that hangs ends with its children."""
         command = [str(word) for word in command]
         left = self.deadline - time.monotonic()
@@ -68,7 +68,7 @@ class Report:
             out, late = process.communicate()[0], True
         seconds = time.monotonic() - began
         result = Result(command, process.returncode, out.decode("utf-8", "backslashreplace"), seconds)
-        self.log(result.out + "[exit code %s, %.2f s%s]" % (result.code, seconds, ", stopped" if late else ""))
+        self.log((result.out if shown else "") + "[exit code %s, %.2f s%s]" % (result.code, seconds, ", stopped" if late else ""))
         if late:
             raise Failed("%s: not done after %.0f s" % (os.path.basename(command[0]), limit))
         if check and result.code != 0:
