@@ -131,11 +131,11 @@ __device__ __forceinline__ void pull_block(const KernelPull &pull, unsigned bloc
     }
 }
 
-__global__ void __launch_bounds__(BLOCK, 3) pull_one(KernelPull pull) {
+__global__ void __launch_bounds__(BLOCK, 2) pull_one(KernelPull pull) {
     pull_block(pull, blockIdx.x);
 }
 
-__global__ void __launch_bounds__(BLOCK, 3) pull_table(const KernelPull *table, int n) {
+__global__ void __launch_bounds__(BLOCK, 2) pull_table(const KernelPull *table, int n) {
     int low = 0, high = n - 1; /* the last pull that does not begin after this block */
     while (low < high) {
         int middle = (low + high + 1) / 2;
