@@ -1,5 +1,6 @@
-/* Which communicator ranks on devices get. What every rank can do is gathered from all, so that all take the same way; what none of the ways below does with
- * the device's memory (barriers, words, the end of the job) goes on to the communicator that this one was made over. */
+/* Which communicator ranks on devices get. What every rank can do is gathered from all, so that all take the same way; what none of the
+ * ways below does with the device's memory (barriers, words, the end of the job) goes on to the communicator that this one was made over.
+ */
 #include "runtime/cuda/comm.h"
 
 #include <stdlib.h>
@@ -142,7 +143,7 @@ void counters_add(CommCounters *to, const CommCounters *more) {
 
 /* What a process says of itself. */
 typedef struct Word {
-    char uuid[16];     /* of its device */
+    char uuid[16];                /* of its device */
     int32_t nlocal, nccl, shares; /* NCCL's version, 0: none; whether it was told that ranks may share a device */
     int32_t unused;
 } Word;
@@ -224,7 +225,8 @@ static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     Comm *base = job->base;
     if (base->nprocesses == 1) {
         if (strcmp(choice, "auto") == 0) return comm_local_open(job, error);
-        return error_set(error, EXIT_USAGE, "--comm %s: all ranks run in this process, on one device: leave it out, or start them with mpirun", choice);
+        return error_set(error, EXIT_USAGE,
+                         "--comm %s: all ranks run in this process, on one device: leave it out, or start them with mpirun", choice);
     }
     Setting setting;
     char why[512] = "";
@@ -233,7 +235,8 @@ static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     if (strcmp(choice, "host") == 0) return comm_host_open(job, error);
     if (strcmp(choice, "ipc") == 0) {
         if (!setting.one_node)
-            return error_set(error, EXIT_USAGE, "--comm ipc: CUDA IPC joins ranks of one node, and there are several: use --comm nccl or host");
+            return error_set(error, EXIT_USAGE,
+                             "--comm ipc: CUDA IPC joins ranks of one node, and there are several: use --comm nccl or host");
         Error failure;
         if (comm_ipc_open(job, &failure)) return true;
         return error_set(error, failure.code, "--comm ipc: %.900s; --comm host does without", failure.text);
@@ -241,8 +244,9 @@ static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     if (strcmp(choice, "nccl") != 0) return error_set(error, EXIT_USAGE, "--comm %s: expected nccl, ipc or host", choice);
     if (nccl_usable(&setting, why, sizeof why)) return comm_nccl_open(job, error);
     return error_set(error, EXIT_ENVIRONMENT, "--comm nccl: %s; %s", why,
-                     setting.without >= 0 ? "install libnccl2, or name the file in PRUN_NCCL, or use --comm host"
-                                          : "use as many GPUs as ranks, or NCCL 2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1, or --comm ipc or host");
+                     setting.without >= 0
+                         ? "install libnccl2, or name the file in PRUN_NCCL, or use --comm host"
+                         : "use as many GPUs as ranks, or NCCL 2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1, or --comm ipc or host");
 }
 
 void comm_list(Text *text) {

@@ -1,6 +1,6 @@
-/* Through the host: sources are copied to page-locked memory that peers read in place where the communicator below shares memory between processes, moved
- * there, and targets copied back. The copies out are queued when a communication starts, behind the kernels that make the sources and beside those that
- * follow; the host waits for them when the communication is waited for. */
+/* Through the host: sources are copied to page-locked memory that peers read in place where the communicator below shares memory between
+ * processes, moved there, and targets copied back. The copies out are queued when a communication starts, behind the kernels that make the
+ * sources and beside those that follow; the host waits for them when the communication is waited for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,7 +134,8 @@ static bool host_start(Comm *comm, CommRequest *request, int driven, const void 
         size_t bytes = (size_t)request->source_bytes[i];
         request->source[i] = at;
         if (ok && bytes > 0)
-            ok = cuda_ok(cuda, cudaMemcpyAsync(at, source[i], bytes, cudaMemcpyDeviceToHost, cuda->comm), "copying what is sent to the host", error);
+            ok = cuda_ok(cuda, cudaMemcpyAsync(at, source[i], bytes, cudaMemcpyDeviceToHost, cuda->comm),
+                         "copying what is sent to the host", error);
         at += align_bytes(request->source_bytes[i], 64);
         request->target[i] = at;
         request->device_target[i] = target[i];
@@ -175,10 +176,12 @@ static CommStatus host_wait(Comm *comm, CommRequest *request, int driven, Error 
     bool ok = true;
     for (int i = 0; ok && i < request->n; i++)
         if (request->target_bytes[i] > 0)
-            ok = cuda_ok(cuda, cudaMemcpyAsync(request->device_target[i], request->target[i], (size_t)request->target_bytes[i], cudaMemcpyHostToDevice, cuda->comm),
+            ok = cuda_ok(cuda,
+                         cudaMemcpyAsync(request->device_target[i], request->target[i], (size_t)request->target_bytes[i],
+                                         cudaMemcpyHostToDevice, cuda->comm),
                          "copying what was received to the device", error);
-    /* On the stream that also copies into the block next time: it is free once this is queued. Not the event of the copies out: the host waits for that one before
-     * the block's next owner lets others write to it. */
+    /* On the stream that also copies into the block next time: it is free once this is queued. Not the event of the copies out: the host
+     * waits for that one before the block's next owner lets others write to it. */
     ok = ok && cuda_ok(cuda, cudaEventRecord(request->back, cuda->comm), "ordering communications", error) &&
          cuda_ok(cuda, cudaStreamWaitEvent(cuda->compute, request->back, 0), "ordering communications", error);
     request->block->used = false;

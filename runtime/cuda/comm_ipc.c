@@ -1,6 +1,7 @@
-/* Ranks of one node read each other's device memory in place. A use has three points where they meet, as in comm/mpi: sources are there (arrived), sums are
- * made (reduced), and nobody reads any more (done). Each is an event that its rank records and its peers let their streams wait for, and a counter in memory of
- * the host that says that it was recorded: the host waits for other hosts, never for a device. */
+/* Ranks of one node read each other's device memory in place. A use has three points where they meet, as in comm/mpi: sources are there
+ * (arrived), sums are made (reduced), and nobody reads any more (done). Each is an event that its rank records and its peers let their
+ * streams wait for, and a counter in memory of the host that says that it was recorded: the host waits for other hosts, never for a device.
+ */
 #include "runtime/cuda/comm_share.h"
 
 #include <sched.h>
@@ -32,13 +33,13 @@ struct CommRequest {
     Pulls pulls;
     CommCounters each;
     Tasks round[2];
-    void **memory;        /* [rank's number in `member`][source, target][transfer]; 0 is this rank */
-    int *member_of;       /* rank -> number, -1: none */
-    Ints member;          /* ranks: this one, and those from which it reads */
+    void **memory;  /* [rank's number in `member`][source, target][transfer]; 0 is this rank */
+    int *member_of; /* rank -> number, -1: none */
+    Ints member;    /* ranks: this one, and those from which it reads */
     Ints provider[2], reader;
-    bool *source_read, *target_read; /* per transfer: by others */
-    void **copy;                     /* per transfer: of a source in memory that peers cannot open; NULL until needed */
-    Control *control, **peer;        /* own; per rank, NULL where it does not matter */
+    bool *source_read, *target_read;                /* per transfer: by others */
+    void **copy;                                    /* per transfer: of a source in memory that peers cannot open; NULL until needed */
+    Control *control, **peer;                       /* own; per rank, NULL where it does not matter */
     cudaEvent_t event[NPOINTS], (*theirs)[NPOINTS]; /* own; per rank, opened when first waited for */
     uint32_t epoch;
     bool started;
@@ -79,8 +80,10 @@ static bool control_open(CudaComm *job, CommRequest *request, bool ok, Error *er
         at = (char *)request->control - share->heap.base[base->process];
     }
     for (int i = 0; ok && i < NPOINTS; i++)
-        ok = cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->event[i], cudaEventDisableTiming | cudaEventInterprocess), "making an event for CUDA IPC", error) &&
-             cuda_ok(job->cuda, cudaIpcGetEventHandle(&request->control->event[i], request->event[i]), "sharing an event by CUDA IPC", error);
+        ok = cuda_ok(job->cuda, cudaEventCreateWithFlags(&request->event[i], cudaEventDisableTiming | cudaEventInterprocess),
+                     "making an event for CUDA IPC", error) &&
+             cuda_ok(job->cuda, cudaIpcGetEventHandle(&request->control->event[i], request->event[i]), "sharing an event by CUDA IPC",
+                     error);
     if (!all_agree(base, ok, error) || !all_gather_bytes(base, &at, sizeof at, all, error)) return false;
     request->peer = arena_alloc(&request->arena, sizeof *request->peer * (size_t)base->nprocesses);
     request->theirs = arena_alloc(&request->arena, sizeof *request->theirs * (size_t)base->nprocesses);
@@ -102,7 +105,8 @@ static void pull_add(CommRequest *request, const Pull *pull, int rank) {
         source[s] = (TaskSide){request->member_of[from] * 2 * n + (pull->round > 0 ? n : 0) + t, 0, &pull->source_view[s]};
     }
     if (pull->add) tasks_break(tasks); /* in the order of the terms */
-    tasks_add(tasks, &request->arena, &pull->walk, request->pulls.transfer[t].dtype, request->pulls.reduction[t], pull->add, target, source, pull->nsources);
+    tasks_add(tasks, &request->arena, &pull->walk, request->pulls.transfer[t].dtype, request->pulls.reduction[t], pull->add, target, source,
+              pull->nsources);
 }
 
 static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
@@ -133,7 +137,8 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
         pull_add(request, &request->pulls.pulls.at[i], rank);
     int nmemories = request->member.n * 2 * n;
     request->memory = arena_alloc(arena, sizeof *request->memory * ((size_t)nmemories + 1));
-    ok = tasks_ready(&request->round[0], arena, job->cuda, nmemories, error) && tasks_ready(&request->round[1], arena, job->cuda, nmemories, error);
+    ok = tasks_ready(&request->round[0], arena, job->cuda, nmemories, error) &&
+         tasks_ready(&request->round[1], arena, job->cuda, nmemories, error);
     return all_agree(job->base, ok, error);
 }
 
@@ -180,7 +185,8 @@ static bool point_reach(CudaComm *job, CommRequest *request, Point point, Error 
 static bool late(CudaComm *job, const CommRequest *request, const Ints *ranks, Point point, Error *error) {
     static const char *const missing[NPOINTS] = {"reached it", "added up their part", "read what it has for them"};
     Text text = {0};
-    text_printf(&text, "rank %d waits in %s since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.process, request->words, job->timeout_s, missing[point]);
+    text_printf(&text, "rank %d waits in %s since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.process, request->words,
+                job->timeout_s, missing[point]);
     const char *comma = " ";
     for (int i = 0; i < ranks->n; i++)
         if ((int32_t)(atomic_load(&request->peer[ranks->at[i]]->point[point]) - request->epoch) < 0) {
@@ -226,8 +232,9 @@ static bool source_publish(CudaComm *job, CommRequest *request, int i, const voi
     size_t bytes = (size_t)request->pulls.source_bytes[i];
     if (!share_has(job, source)) {
         if (!request->copy[i]) request->copy[i] = share_alloc(&job->comm, (int64_t)bytes, error);
-        if (!request->copy[i] || !cuda_ok(job->cuda, cudaMemcpyAsync(request->copy[i], source, bytes, cudaMemcpyDeviceToDevice, job->cuda->compute),
-                                          "copying what is sent", error))
+        if (!request->copy[i] ||
+            !cuda_ok(job->cuda, cudaMemcpyAsync(request->copy[i], source, bytes, cudaMemcpyDeviceToDevice, job->cuda->compute),
+                     "copying what is sent", error))
             return false;
         source = request->copy[i];
     }
@@ -273,8 +280,9 @@ static bool peers_place(CudaComm *job, CommRequest *request, int round, Error *e
 static bool ipc_move(CudaComm *job, CommRequest *request, Error *error) {
     CudaContext *cuda = job->cuda;
     for (int round = 0; round < request->pulls.nrounds; round++) {
-        if (!point_wait(job, request, &request->provider[round], round ? POINT_REDUCED : POINT_ARRIVED, error) || !peers_place(job, request, round, error) ||
-            !tasks_run(&request->round[round], cuda, request->memory, cuda->compute, error) || !cuda_launched(cuda, "of a communication", error))
+        if (!point_wait(job, request, &request->provider[round], round ? POINT_REDUCED : POINT_ARRIVED, error) ||
+            !peers_place(job, request, round, error) || !tasks_run(&request->round[round], cuda, request->memory, cuda->compute, error) ||
+            !cuda_launched(cuda, "of a communication", error))
             return false;
         if (round == 0 && !point_reach(job, request, POINT_REDUCED, error)) return false;
     }

@@ -1,13 +1,13 @@
-/* All ranks of the job in this process, on its device. When every rank with which one exchanges data has started, the one that waits queues what all of them
- * receive: a launch for each round, behind the kernels that made the sources. Nothing goes through the host. */
+/* All ranks of the job in this process, on its device. When every rank with which one exchanges data has started, the one that waits queues
+ * what all of them receive: a launch for each round, behind the kernels that made the sources. Nothing goes through the host. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/cuda/comm.h"
 
 typedef struct LocalRank {
-    CommCounters each; /* of one use */
-    int group;         /* the lowest rank with which this one is connected */
+    CommCounters each;  /* of one use */
+    int group;          /* the lowest rank with which this one is connected */
     bool started, done; /* done: moved, and not yet waited for */
 } LocalRank;
 

@@ -1,6 +1,7 @@
-/* Through NCCL, on the stream of communications. start lets that stream wait for what compute has queued so far, and queues everything there: parts packed into
- * messages, one group of the library's calls a round, and what is unpacked and added up; wait lets compute wait for its end. The host waits for nothing but until
- * the library has queued its part. So overlapping is the device's affair, and a captured step holds it all. */
+/* Through NCCL, on the stream of communications. start lets that stream wait for what compute has queued so far, and queues everything
+ * there: parts packed into messages, one group of the library's calls a round, and what is unpacked and added up; wait lets compute wait
+ * for its end. The host waits for nothing but until the library has queued its part. So overlapping is the device's affair, and a captured
+ * step holds it all. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,14 +12,15 @@ struct CommRequest {
     Arena arena;
     const char *words;
     WirePlan plan;
-    int *group;           /* per transfer: of the communicators, where it is a call */
+    int *group;             /* per transfer: of the communicators, where it is a call */
     Tasks pack[2], pull[2]; /* per round */
-    void **memory;        /* source, target of each transfer; staging */
+    void **memory;          /* source, target of each transfer; staging */
     cudaEvent_t ready, done;
     bool started;
 };
 
-static const ncclDataType_t nccl_type[NDTYPES] = {[F32] = ncclFloat32, [F64] = ncclFloat64, [I32] = ncclInt32, [I64] = ncclInt64, [BOOL] = ncclUint8};
+static const ncclDataType_t nccl_type[NDTYPES] = {
+    [F32] = ncclFloat32, [F64] = ncclFloat64, [I32] = ncclInt32, [I64] = ncclInt64, [BOOL] = ncclUint8};
 
 /* Sums of bool are or. */
 static ncclRedOp_t nccl_op(DType dtype, Reduction reduction) {
@@ -41,8 +43,10 @@ static void packs_add(CommRequest *request, const WireMessage *message) {
     int staging = 2 * request->plan.n;
     for (int i = 0; i < message->parts.n && !message->direct; i++) {
         const SentPart *part = &message->parts.at[i];
-        TaskSide source = {2 * part->transfer + (message->round > 0), 0, &part->from}, target = {staging, message->at + part->message_bytes, &part->packed};
-        tasks_add(&request->pack[message->round], &request->arena, &part->walk, request->plan.transfer[part->transfer].dtype, REDUCE_SUM, false, target, &source, 1);
+        TaskSide source = {2 * part->transfer + (message->round > 0), 0, &part->from},
+                 target = {staging, message->at + part->message_bytes, &part->packed};
+        tasks_add(&request->pack[message->round], &request->arena, &part->walk, request->plan.transfer[part->transfer].dtype, REDUCE_SUM,
+                  false, target, &source, 1);
     }
 }
 
@@ -58,14 +62,16 @@ static void pull_add(CommRequest *request, const Pull *pull, int nranks) {
         if (wire_source_staged(plan, pull, &pull->source[s], nranks, &source[s].bytes)) source[s].memory = 2 * plan->n;
     }
     if (pull->add) tasks_break(tasks); /* in the order of the terms */
-    tasks_add(tasks, &request->arena, &pull->walk, plan->transfer[transfer].dtype, plan->pulls.reduction[pull->transfer], pull->add, target, source, pull->nsources);
+    tasks_add(tasks, &request->arena, &pull->walk, plan->transfer[transfer].dtype, plan->pulls.reduction[pull->transfer], pull->add, target,
+              source, pull->nsources);
 }
 
 /* What a rank prepares by itself: before the groups, and after. */
 static bool plan_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
     Arena *arena = &request->arena;
     WirePlan *plan = &request->plan;
-    if (!wire_plan_init(plan, arena, transfers, n, job->comm.nranks, job->comm.process, job->cuda->options.deterministic, error)) return false;
+    if (!wire_plan_init(plan, arena, transfers, n, job->comm.nranks, job->comm.process, job->cuda->options.deterministic, error))
+        return false;
     request->words = request_words(arena, plan->transfer, n, job->nrequests);
     request->group = arena_alloc(arena, sizeof *request->group * ((size_t)n + 1));
     request->memory = arena_alloc(arena, sizeof *request->memory * (2 * (size_t)n + 1));
@@ -74,7 +80,8 @@ static bool plan_open(CudaComm *job, CommRequest *request, const Transfer *trans
     for (int i = 0; i < plan->pulls.pulls.n; i++)
         pull_add(request, &plan->pulls.pulls.at[i], job->comm.nranks);
     for (int round = 0; round < 2; round++)
-        if (!tasks_ready(&request->pack[round], arena, job->cuda, 2 * n + 1, error) || !tasks_ready(&request->pull[round], arena, job->cuda, 2 * n + 1, error))
+        if (!tasks_ready(&request->pack[round], arena, job->cuda, 2 * n + 1, error) ||
+            !tasks_ready(&request->pull[round], arena, job->cuda, 2 * n + 1, error))
             return false;
     if (plan->staging_bytes > 0) request->memory[2 * n] = nccl_staging(job, plan->staging_bytes, error);
     return (plan->staging_bytes == 0 || request->memory[2 * n]) &&
@@ -186,7 +193,8 @@ static bool round_queue(CudaComm *job, const CommRequest *request, int round, Er
     /* Until all of it is queued nothing may be queued behind it. */
     if (messages && !nccl_settle(job, world, request->words, error)) return false;
     for (int i = 0; round == 0 && i < plan->n; i++)
-        if (plan->call[i].kind != GROUP_NONE && !nccl_settle(job, job->nccl->groups[request->group[i]].comm, request->words, error)) return false;
+        if (plan->call[i].kind != GROUP_NONE && !nccl_settle(job, job->nccl->groups[request->group[i]].comm, request->words, error))
+            return false;
     return true;
 }
 
@@ -222,7 +230,8 @@ static CommStatus nccl_wait(Comm *comm, CommRequest *request, int driven, Error 
         return COMM_FAILED;
     }
     request->started = false;
-    return cuda_ok(job->cuda, cudaStreamWaitEvent(job->cuda->compute, request->done, 0), "ordering communications", error) ? COMM_COMPLETE : COMM_FAILED;
+    return cuda_ok(job->cuda, cudaStreamWaitEvent(job->cuda->compute, request->done, 0), "ordering communications", error) ? COMM_COMPLETE
+                                                                                                                           : COMM_FAILED;
 }
 
 static void nccl_destroy(Comm *comm) {

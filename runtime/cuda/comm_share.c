@@ -1,5 +1,5 @@
-/* Small tensors are cut from larger pieces of memory: what a peer opens is always the whole of an allocation, and the driver puts small allocations of its own
- * into one. What a peer has opened is kept, and used again, until all have closed it. */
+/* Small tensors are cut from larger pieces of memory: what a peer opens is always the whole of an allocation, and the driver puts small
+ * allocations of its own into one. What a peer has opened is kept, and used again, until all have closed it. */
 #include "runtime/cuda/comm_share.h"
 
 #include <stdlib.h>
@@ -68,8 +68,11 @@ bool share_publish(CudaComm *job, const void *data, int64_t *entry, int64_t *off
     if (!at) return error_set(error, EXIT_INTERNAL, "memory that does not come from the communicator is to be sent");
     ShareChunk *chunk = *at;
     if (chunk->entry < 0) {
-        if (share->nentries == SHARE_ENTRIES) return error_set(error, EXIT_ENVIRONMENT, "more than %d pieces of memory are shared by CUDA IPC", SHARE_ENTRIES);
-        if (!cuda_ok(job->cuda, cudaIpcGetMemHandle(&share->entries[share->nentries].handle, chunk->base), "sharing memory by CUDA IPC", error)) return false;
+        if (share->nentries == SHARE_ENTRIES)
+            return error_set(error, EXIT_ENVIRONMENT, "more than %d pieces of memory are shared by CUDA IPC", SHARE_ENTRIES);
+        if (!cuda_ok(job->cuda, cudaIpcGetMemHandle(&share->entries[share->nentries].handle, chunk->base), "sharing memory by CUDA IPC",
+                     error))
+            return false;
         chunk->entry = share->nentries++;
     }
     *entry = chunk->entry;
@@ -111,7 +114,8 @@ static bool heaps_open(CudaComm *job, Error *error) {
     if (mine.bytes > HEAP_BYTES) mine.bytes = HEAP_BYTES;
     mine.token = (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec * 31u + (uint64_t)getpid();
     snprintf(mine.text, sizeof mine.text, "/prun-ipc-%ld-%llx", (long)getpid(), (unsigned long long)mine.token);
-    bool ok = names ? heap_create(&share->heap, mine.text, mine.bytes, n, base->process, mine.token, error) : error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    bool ok = names ? heap_create(&share->heap, mine.text, mine.bytes, n, base->process, mine.token, error)
+                    : error_set(error, EXIT_ENVIRONMENT, "out of memory");
     share->heap_open = share->heap.base != NULL;
     if (ok) share->entries = heap_alloc(&share->heap, (int64_t)sizeof(ShareEntry) * SHARE_ENTRIES, error);
     ok = all_agree(base, ok && share->entries, error) && all_gather_bytes(base, &mine, sizeof mine, names, error);
@@ -141,17 +145,21 @@ static bool probe(CudaComm *job, Error *error) {
     if (!expected || !places) error_set(error, EXIT_ENVIRONMENT, "out of memory");
     bool ok = memory && share_publish(job, memory, &place[0], &place[1], error);
     if (ok) probe_fill(expected, base->process, 0);
-    ok = ok && cuda_ok(cuda, cudaMemcpyAsync(memory, expected, PROBE_BYTES, cudaMemcpyHostToDevice, cuda->compute), "trying CUDA IPC", error) &&
+    ok = ok &&
+         cuda_ok(cuda, cudaMemcpyAsync(memory, expected, PROBE_BYTES, cudaMemcpyHostToDevice, cuda->compute), "trying CUDA IPC", error) &&
          cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying CUDA IPC", error);
     ok = all_agree(base, ok, error) && all_gather_bytes(base, place, sizeof place, places, error);
     bool right = ok;
     for (int p = 0; right && p < base->nprocesses; p++) {
         if (p == base->process) continue;
         char *theirs = share_find(job, p, places[2 * p], places[2 * p + 1], error);
-        right = theirs && cuda_ok(cuda, cudaMemcpyAsync(found, theirs, PROBE_BYTES, cudaMemcpyDeviceToHost, cuda->compute), "reading another rank's memory", error) &&
+        right = theirs &&
+                cuda_ok(cuda, cudaMemcpyAsync(found, theirs, PROBE_BYTES, cudaMemcpyDeviceToHost, cuda->compute),
+                        "reading another rank's memory", error) &&
                 cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "reading another rank's memory", error);
         probe_fill(expected, p, 0);
-        if (right && memcmp(expected, found, PROBE_BYTES) != 0) right = error_set(error, EXIT_ENVIRONMENT, "rank %d's memory reads otherwise than it was written", p);
+        if (right && memcmp(expected, found, PROBE_BYTES) != 0)
+            right = error_set(error, EXIT_ENVIRONMENT, "rank %d's memory reads otherwise than it was written", p);
     }
     cudaGetLastError(); /* what cannot be shared is no lasting failure */
     ok = ok && all_agree(base, right, error);

@@ -1,5 +1,5 @@
-/* Pulls as tables on the device. What a walk says is known when a request is prepared; addresses come with each use, and are nearly always those of the use
- * before: then nothing is copied, and a use is one launch, which a captured step may hold. */
+/* Pulls as tables on the device. What a walk says is known when a request is prepared; addresses come with each use, and are nearly always
+ * those of the use before: then nothing is copied, and a use is one launch, which a captured step may hold. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@ static const void *nowhere(int64_t bytes) {
     return (const void *)(uintptr_t)bytes;
 }
 
-void tasks_add(Tasks *tasks, Arena *arena, const Walk *walk, DType dtype, Reduction reduction, bool add, TaskSide target, const TaskSide *source, int nsources) {
+void tasks_add(Tasks *tasks, Arena *arena, const Walk *walk, DType dtype, Reduction reduction, bool add, TaskSide target,
+               const TaskSide *source, int nsources) {
     if (walk->count == 0) return;
     for (int s = 0; s < nsources; s += PULL_TERMS) {
         int n = nsources - s < PULL_TERMS ? nsources - s : PULL_TERMS;
@@ -91,7 +92,9 @@ static bool tasks_place(Tasks *tasks, void *const *memory) {
 bool tasks_run(Tasks *tasks, CudaContext *cuda, void *const *memory, cudaStream_t stream, Error *error) {
     if (tasks->tasks.n == 0) return true;
     if (tasks_place(tasks, memory) && tasks->device_table &&
-        !cuda_ok(cuda, cudaMemcpyAsync(tasks->device_table, tasks->table, sizeof *tasks->table * (size_t)tasks->tasks.n, cudaMemcpyHostToDevice, stream),
+        !cuda_ok(cuda,
+                 cudaMemcpyAsync(tasks->device_table, tasks->table, sizeof *tasks->table * (size_t)tasks->tasks.n, cudaMemcpyHostToDevice,
+                                 stream),
                  "copying what communications move", error))
         return false;
     for (int level = 0; level < tasks->nlevels; level++) {

@@ -21,15 +21,16 @@ bool nccl_library_open(NcclLibrary *library, Error *error) {
     *library = (NcclLibrary){0};
     if (!handle) return error_set(error, EXIT_ENVIRONMENT, "NCCL cannot be opened: %.400s", dlerror());
 #define FIND(name) symbol_find(handle, "nccl" #name, &library->name, sizeof library->name)
-    bool all = FIND(GetVersion) && FIND(GetUniqueId) && FIND(CommInitRankConfig) && FIND(CommFinalize) && FIND(CommDestroy) && FIND(CommAbort) &&
-               FIND(GetErrorString) && FIND(GetLastError) && FIND(CommGetAsyncError) && FIND(GroupStart) && FIND(GroupEnd) && FIND(Send) && FIND(Recv) &&
-               FIND(AllReduce) && FIND(ReduceScatter) && FIND(AllGather);
+    bool all = FIND(GetVersion) && FIND(GetUniqueId) && FIND(CommInitRankConfig) && FIND(CommFinalize) && FIND(CommDestroy) &&
+               FIND(CommAbort) && FIND(GetErrorString) && FIND(GetLastError) && FIND(CommGetAsyncError) && FIND(GroupStart) &&
+               FIND(GroupEnd) && FIND(Send) && FIND(Recv) && FIND(AllReduce) && FIND(ReduceScatter) && FIND(AllGather);
     bool splits = FIND(CommSplit);
 #undef FIND
     (void)splits; /* groups are made otherwise then */
     if (library->GetVersion && library->GetVersion(&library->version) != ncclSuccess) library->version = 0;
     if (all && library->version >= NCCL_OLDEST) return true;
-    return error_set(error, EXIT_ENVIRONMENT, "%s is NCCL %d.%d, and 2.14 or later is needed", path, library->version / 10000, library->version / 100 % 100);
+    return error_set(error, EXIT_ENVIRONMENT, "%s is NCCL %d.%d, and 2.14 or later is needed", path, library->version / 10000,
+                     library->version / 100 % 100);
 }
 
 int nccl_version(Error *why) {
@@ -44,7 +45,8 @@ static const char *advice(ncclResult_t result) {
     case ncclUnhandledCudaError:
         return "the driver may be too old for this NCCL, or the device's memory full";
     case ncclSystemError:
-        return "/dev/shm may be too small (docker run --shm-size), a network interface be missing (NCCL_SOCKET_IFNAME), or a rank have died";
+        return "/dev/shm may be too small (docker run --shm-size), a network interface be missing (NCCL_SOCKET_IFNAME), or a rank have "
+               "died";
     case ncclInvalidUsage:
         return "two ranks may be on one GPU: they need NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1, or --comm ipc or host";
     case ncclRemoteError:
@@ -69,8 +71,9 @@ bool nccl_ok(CudaComm *job, ncclComm_t comm, ncclResult_t result, const char *wh
     Nccl *nccl = job->nccl;
     if (result == ncclSuccess || result == ncclInProgress) return true;
     const char *words = nccl->library.GetErrorString(result), *last = comm ? nccl->library.GetLastError(comm) : NULL;
-    error_set(error, EXIT_ENVIRONMENT, "rank %d, device %d: %.200s: NCCL says %.100s%s%.300s; %s; NCCL_DEBUG=INFO says more", job->comm.process, job->cuda->device,
-              what, words ? words : "?", last && *last ? ": " : "", last && *last ? last : "", advice(result));
+    error_set(error, EXIT_ENVIRONMENT, "rank %d, device %d: %.200s: NCCL says %.100s%s%.300s; %s; NCCL_DEBUG=INFO says more",
+              job->comm.process, job->cuda->device, what, words ? words : "?", last && *last ? ": " : "", last && *last ? last : "",
+              advice(result));
     abort_all(job);
     return false;
 }
@@ -78,7 +81,8 @@ bool nccl_ok(CudaComm *job, ncclComm_t comm, ncclResult_t result, const char *wh
 static bool late(CudaComm *job, const char *what, Error *error) {
     abort_all(job);
     return error_set(error, EXIT_ENVIRONMENT,
-                     "rank %d, device %d: %.200s takes longer than %g s (PRUN_TIMEOUT): a rank has died, is stuck, or is in another communication; NCCL_DEBUG=INFO says more",
+                     "rank %d, device %d: %.200s takes longer than %g s (PRUN_TIMEOUT): a rank has died, is stuck, or is in another "
+                     "communication; NCCL_DEBUG=INFO says more",
                      job->comm.process, job->cuda->device, what, job->timeout_s);
 }
 
@@ -96,7 +100,8 @@ bool nccl_settle(CudaComm *job, ncclComm_t comm, const char *what, Error *error)
     double start = 0;
     for (int64_t turn = 0;; turn++) {
         ncclResult_t state = ncclSuccess;
-        if (!nccl_ok(job, comm, job->nccl->library.CommGetAsyncError(comm, &state), what, error) || !nccl_ok(job, comm, state, what, error)) return false;
+        if (!nccl_ok(job, comm, job->nccl->library.CommGetAsyncError(comm, &state), what, error) || !nccl_ok(job, comm, state, what, error))
+            return false;
         if (state == ncclSuccess) return true;
         if (turn % 64 == 0) {
             double now = now_seconds();
@@ -115,7 +120,9 @@ bool nccl_watch(void *watcher, double waited_s, Error *error) {
     for (int i = 0; i < nccl->ngroups; i++) {
         ncclResult_t state = ncclSuccess;
         ncclComm_t comm = nccl->groups[i].comm;
-        if (comm && (!nccl_ok(job, comm, nccl->library.CommGetAsyncError(comm, &state), what, error) || !nccl_ok(job, comm, state, what, error))) return false;
+        if (comm &&
+            (!nccl_ok(job, comm, nccl->library.CommGetAsyncError(comm, &state), what, error) || !nccl_ok(job, comm, state, what, error)))
+            return false;
     }
     return job->timeout_s <= 0 || waited_s < job->timeout_s || late(job, what, error);
 }
@@ -136,7 +143,8 @@ static bool must(CudaComm *job, bool ok, const Error *error) {
 
 static bool join(CudaComm *job, ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, const char *what, Error *error) {
     ncclConfig_t config = config_make();
-    bool ok = nccl_ok(job, NULL, job->nccl->library.CommInitRankConfig(comm, nranks, *id, rank, &config), what, error) && nccl_settle(job, *comm, what, error);
+    bool ok = nccl_ok(job, NULL, job->nccl->library.CommInitRankConfig(comm, nranks, *id, rank, &config), what, error) &&
+              nccl_settle(job, *comm, what, error);
     return must(job, ok, error);
 }
 
@@ -181,7 +189,8 @@ static bool groups_join(CudaComm *job, NcclGroup *group, int leader, int number,
         if (r == leader) mine = ngroups;
         ngroups++;
     }
-    ok = ok && ids_share(job, ids, ngroups, error) && join(job, &group->comm, size, &ids[mine], number, "joining NCCL's communicator of a group", error);
+    ok = ok && ids_share(job, ids, ngroups, error) &&
+         join(job, &group->comm, size, &ids[mine], number, "joining NCCL's communicator of a group", error);
     free(ids);
     return ok;
 }
@@ -199,8 +208,8 @@ int nccl_group(CudaComm *job, const GroupKey *key, Error *error) {
     bool ok;
     if (nccl->library.CommSplit) {
         ncclConfig_t config = config_make();
-        ok = nccl_ok(job, world, nccl->library.CommSplit(world, leader, number, &group->comm, &config), what, error) && nccl_settle(job, world, what, error) &&
-             nccl_settle(job, group->comm, what, error);
+        ok = nccl_ok(job, world, nccl->library.CommSplit(world, leader, number, &group->comm, &config), what, error) &&
+             nccl_settle(job, world, what, error) && nccl_settle(job, group->comm, what, error);
         must(job, ok, error);
     } else {
         ok = groups_join(job, group, leader, number, error);
@@ -231,7 +240,8 @@ void nccl_close(CudaComm *job) {
         ncclComm_t comm = nccl->groups[i].comm;
         if (!comm) continue;
         /* A failure here has aborted them all. */
-        if (!nccl_ok(job, comm, nccl->library.CommFinalize(comm), "leaving a communicator", &ignored) || !nccl_settle(job, comm, "leaving a communicator", &ignored))
+        if (!nccl_ok(job, comm, nccl->library.CommFinalize(comm), "leaving a communicator", &ignored) ||
+            !nccl_settle(job, comm, "leaving a communicator", &ignored))
             break;
         nccl->library.CommDestroy(comm);
         nccl->groups[i].comm = NULL;

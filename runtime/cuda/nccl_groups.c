@@ -118,7 +118,8 @@ void group_call_find(const Transfer *transfer, int nranks, bool ordered, GroupCa
     Layout from = *transfer->from, to = *transfer->to;
     Digit summed[MAX_DIGITS], moved[MAX_DIGITS], there[MAX_DIGITS];
     int ndim = from.ndim, lists = ndim + NREDUCTIONS, nsummed = layout_summed(&from, &to, summed, &call->reduction);
-    bool fits = call->kind != GROUP_NONE && nsummed >= 0 && layout_orders_agree(&from, &to, &call->group.order) && layout_refine(&from, &to);
+    bool fits =
+        call->kind != GROUP_NONE && nsummed >= 0 && layout_orders_agree(&from, &to, &call->group.order) && layout_refine(&from, &to);
     if (fits && call->kind == GROUP_ALL_GATHER) {
         /* Digits that divided, and do so no more; nothing else changes. */
         call->group.n = digits_moved(&from, &to, 0, lists, call->group.digit);
@@ -198,7 +199,8 @@ static bool piece_sent(void *context, const Piece *piece) {
     if (sending->counts_only) return true;
     WireMessage *message = message_find(sending, piece->to, piece->round);
     /* Each transfer's part begins at a multiple of 8, as the receiver has it. */
-    if (message->parts.n > 0 && message->parts.at[message->parts.n - 1].transfer != sending->transfer) message->bytes = align_bytes(message->bytes, 8);
+    if (message->parts.n > 0 && message->parts.at[message->parts.n - 1].transfer != sending->transfer)
+        message->bytes = align_bytes(message->bytes, 8);
     SentPart part = {.transfer = sending->transfer, .message_bytes = message->bytes};
     View views[2];
     walk_init(&part.walk, piece, (const Box *[]){piece->round == 0 ? &sending->source_box : &sending->target_box, NULL}, 2, views);

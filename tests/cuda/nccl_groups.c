@@ -1,5 +1,5 @@
-/* What one rank asks of NCCL, played on ordinary memory: messages are copied, the library's calls done by definition, over every pair of layouts of several
- * meshes. tests/runtime/cases.c knows what each cell must be, and how many bytes must move. */
+/* What one rank asks of NCCL, played on ordinary memory: messages are copied, the library's calls done by definition, over every pair of
+ * layouts of several meshes. tests/runtime/cases.c knows what each cell must be, and how many bytes must move. */
 #include "runtime/cuda/nccl_groups.h"
 
 #include <criterion/criterion.h>
@@ -79,7 +79,8 @@ static void deliver(Play *play, CommRequest *request, int r, const WireMessage *
     for (int i = 0; i < to->plan.in.n; i++) {
         const WireMessage *in = &to->plan.in.at[i];
         if (in->rank != r || in->round != out->round) continue;
-        cr_assert_eq(in->bytes, out->bytes, "rank %d sends %lld bytes to %d, which expects %lld", r, (long long)out->bytes, out->rank, (long long)in->bytes);
+        cr_assert_eq(in->bytes, out->bytes, "rank %d sends %lld bytes to %d, which expects %lld", r, (long long)out->bytes, out->rank,
+                     (long long)in->bytes);
         memcpy(in->direct ? (char *)to->target[in->transfer] + in->at : to->staging + in->at, data, (size_t)in->bytes);
         play->messages++;
         play->direct += in->direct;
@@ -215,7 +216,8 @@ static const CommTable play_table = {
 };
 
 static void play_open(Play *play, int nranks, bool ordered) {
-    *play = (Play){.comm = {.table = &play_table, .nranks = nranks, .nprocesses = 1, .ndriven = nranks, .counters = play->counters}, .ordered = ordered};
+    *play = (Play){.comm = {.table = &play_table, .nranks = nranks, .nprocesses = 1, .ndriven = nranks, .counters = play->counters},
+                   .ordered = ordered};
 }
 
 static void play_close(Play *play) {
@@ -234,7 +236,8 @@ typedef struct Sweep {
     int64_t number;
 } Sweep;
 
-/* As an exchange, and as each kind that has a call of its own where its pieces are the same: a plan names a kind only where it is exactly that pattern. */
+/* As an exchange, and as each kind that has a call of its own where its pieces are the same: a plan names a kind only where it is exactly
+ * that pattern. */
 static void run_one(void *context, const Case *c) {
     Sweep *sweep = context;
     Case one = *c;
@@ -267,6 +270,21 @@ Test(nccl_groups, messages_bring_about_every_pair_of_layouts) {
     sweep(&play, 8, MESH(8), MESH(2, 2, 2), SHAPE(11));
 }
 
+/* Parts of several tensors in one message, of types that differ in size. */
+Test(nccl_groups, messages_hold_parts_of_several_tensors) {
+    static const int64_t sizes[][2] = {{8, 8}, {7, 9}, {1, 2}, {3, 100}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        Play play;
+        Error error = {0};
+        Case all[NCOMMS];
+        play_open(&play, 8, true);
+        for (int kind = 0; kind < NCOMMS; kind++)
+            all[kind] = kind_case((CommKind)kind, 8, SHAPE(sizes[s][0], sizes[s][1]), (DType)(kind % BOOL));
+        cr_assert(cases_run(&play.comm, all, NCOMMS, 2, true, &error), "%s", error.text);
+        play_close(&play);
+    }
+}
+
 static Case kind_of(int nranks, CommKind kind, Shape shape, DType dtype, int natoms, const Digit *atoms, const int *from, const int *to) {
     Case c = {.nranks = nranks, .shape = shape, .dtype = dtype, .kind = kind, .name = comm_name[kind]};
     c.from.natoms = c.to.natoms = natoms;
@@ -278,85 +296,93 @@ static Case kind_of(int nranks, CommKind kind, Shape shape, DType dtype, int nat
     return c;
 }
 
-/* Every assignment of roles to the digits of a mesh under which the kind's own digits change as the kind says. */
+/* Number in the whole tensor of element k of a box. */
+static int64_t cell_at(const Box *box, const Shape *shape, int64_t k) {
+    int64_t cell = 0, index[MAX_NDIM];
+    for (int d = shape->ndim - 1; d >= 0; d--) {
+        index[d] = box->begin[d] + k % (box->end[d] - box->begin[d]);
+        k /= box->end[d] - box->begin[d];
+    }
+    for (int d = 0; d < shape->ndim; d++)
+        cell = cell * shape->dim[d] + index[d];
+    return cell;
+}
+
+/* One use of one transfer, every cell looked at. Not through cases_run, whose bound of bytes is that of an exchange. */
+static void case_play(Play *play, const Case *c) {
+    int nranks = c->nranks;
+    Error error = {0};
+    Layout layouts[2];
+    Box box;
+    side_layout(c, &c->from, &layouts[0]);
+    side_layout(c, &c->to, &layouts[1]);
+    Transfer t = {.kind = c->kind, .dtype = c->dtype, .shape = c->shape, .from = &layouts[0], .to = &layouts[1], .name = "x"};
+    CommRequest *request = play_prepare(&play->comm, &t, 1, &error);
+    cr_assert(request != NULL, "%s", error.text);
+    void **memory = calloc(2 * (size_t)nranks, sizeof *memory);
+    for (int r = 0; r < nranks; r++) {
+        for (int side = 1; side >= 0; side--) {
+            layout_box(&layouts[side], &c->shape, r, &box);
+            memory[2 * r + side] = calloc((size_t)box_elements(&box) + 1, 8);
+        }
+        for (int64_t k = 0, n = box_elements(&box); k < n; k++)
+            element_put(memory[2 * r], c->dtype, k, case_source(c, r, cell_at(&box, &c->shape, k), 0));
+        play_start(&play->comm, request, r, (const void *const *)&memory[2 * r], &memory[2 * r + 1], &error);
+    }
+    for (int r = 0; r < nranks; r++)
+        cr_assert_eq(play_wait(&play->comm, request, r, &error), COMM_COMPLETE);
+    Text text = {0};
+    case_print(&text, c);
+    for (int r = 0; r < nranks; r++) {
+        layout_box(&layouts[1], &c->shape, r, &box);
+        for (int64_t k = 0, n = box_elements(&box); k < n; k++) {
+            int64_t cell = cell_at(&box, &c->shape, k);
+            cr_assert_eq(element_at(memory[2 * r + 1], c->dtype, k), case_target(c, r, cell, 0), "%s: rank %d, cell %lld", text.at, r,
+                         (long long)cell);
+        }
+    }
+    text_finish(&text);
+    for (int i = 0; i < 2 * nranks; i++)
+        free(memory[i]);
+    free(memory);
+    play_close(play);
+}
+
+/* The roles of each digit that number `code` spells, before and after; false where they do not change as the kind says. */
+static bool roles_decode(CommKind kind, int code, int ndim, int natoms, int *from, int *to) {
+    int changed = 0;
+    for (int i = 0; i < natoms; i++) {
+        int *sides[] = {&from[i], &to[i]};
+        for (int side = 0; side < 2; side++) {
+            *sides[side] = code % (ndim + 2) - 1;
+            if (*sides[side] == ndim) *sides[side] = ROLE_PARTIAL;
+            code /= ndim + 2;
+        }
+        if (from[i] == to[i]) continue;
+        bool split = from[i] >= 0 && from[i] < ndim, splits = to[i] >= 0 && to[i] < ndim;
+        bool legal = kind == COMM_ALL_REDUCE       ? from[i] == ROLE_PARTIAL && to[i] == ROLE_WHOLE
+                     : kind == COMM_REDUCE_SCATTER ? from[i] == ROLE_PARTIAL && splits
+                                                   : split && to[i] == ROLE_WHOLE;
+        if (!legal) return false;
+        changed++;
+    }
+    return changed > 0;
+}
+
+/* Every assignment of roles to the digits of a mesh under which the digits change as the kind says, in every type. */
 static int64_t kinds(Play *play, int nranks, const Digit *atoms, int natoms, CommKind kind, Shape shape, bool ordered) {
-    int roles = shape.ndim + 2, codes = 1;
+    int codes = 1;
     int64_t ran = 0;
     play_open(play, nranks, ordered);
-    for (int i = 0; i < natoms; i++)
-        codes *= roles;
-    for (int code = 0; code < codes * codes; code++) {
-        int from[MAX_ATOMS], to[MAX_ATOMS], rest = code, changed = 0;
-        bool legal = true;
-        for (int i = 0; i < natoms; i++) {
-            from[i] = rest % roles - 1, rest /= roles;
-            to[i] = rest % roles - 1, rest /= roles;
-            if (from[i] == shape.ndim) from[i] = ROLE_PARTIAL;
-            if (to[i] == shape.ndim) to[i] = ROLE_PARTIAL;
-            if (from[i] == to[i]) continue;
-            changed++;
-            bool split = from[i] >= 0 && from[i] < shape.ndim, splits = to[i] >= 0 && to[i] < shape.ndim;
-            legal = legal && (kind == COMM_ALL_REDUCE       ? from[i] == ROLE_PARTIAL && to[i] == ROLE_WHOLE
-                              : kind == COMM_REDUCE_SCATTER ? from[i] == ROLE_PARTIAL && splits
-                                                            : split && to[i] == ROLE_WHOLE);
-        }
-        if (!legal || changed == 0) continue;
-        for (int dtype = 0; dtype < BOOL; dtype++) {
+    for (int i = 0; i < 2 * natoms; i++)
+        codes *= shape.ndim + 2;
+    for (int code = 0; code < codes; code++) {
+        int from[MAX_ATOMS], to[MAX_ATOMS];
+        if (!roles_decode(kind, code, shape.ndim, natoms, from, to)) continue;
+        for (int dtype = 0; dtype < BOOL; dtype++, ran++) {
             Case c = kind_of(nranks, kind, shape, (DType)dtype, natoms, atoms, from, to);
-            Error error = {0};
             c.reduction = (Reduction)(ran % NREDUCTIONS);
-            Transfer t;
-            Layout layouts[2];
-            side_layout(&c, &c.from, &layouts[0]);
-            side_layout(&c, &c.to, &layouts[1]);
-            t = (Transfer){.kind = kind, .dtype = c.dtype, .shape = shape, .from = &layouts[0], .to = &layouts[1], .name = "x"};
-            CommRequest *request = play_prepare(&play->comm, &t, 1, &error);
-            cr_assert(request != NULL, "%s", error.text);
-            /* Not through cases_run: its bound of bytes is that of an exchange. Through its cells. */
-            void **memory = calloc(2 * (size_t)nranks, sizeof *memory);
-            for (int r = 0; r < nranks; r++) {
-                Box box;
-                for (int side = 0; side < 2; side++) {
-                    layout_box(&layouts[side], &shape, r, &box);
-                    int64_t n = box_elements(&box);
-                    memory[2 * r + side] = calloc((size_t)n + 1, 8);
-                    for (int64_t k = 0; k < n && side == 0; k++) {
-                        int64_t cell = 0, left = k, index[MAX_NDIM];
-                        for (int d = shape.ndim - 1; d >= 0; d--) {
-                            index[d] = box.begin[d] + left % (box.end[d] - box.begin[d]);
-                            left /= box.end[d] - box.begin[d];
-                        }
-                        for (int d = 0; d < shape.ndim; d++)
-                            cell = cell * shape.dim[d] + index[d];
-                        element_put(memory[2 * r], c.dtype, k, case_source(&c, r, cell, 0));
-                    }
-                }
-                play_start(&play->comm, request, r, (const void *const *)&memory[2 * r], &memory[2 * r + 1], &error);
-            }
-            for (int r = 0; r < nranks; r++)
-                cr_assert_eq(play_wait(&play->comm, request, r, &error), COMM_COMPLETE);
-            for (int r = 0; r < nranks; r++) {
-                Box box;
-                layout_box(&layouts[1], &shape, r, &box);
-                for (int64_t k = 0, n = box_elements(&box); k < n; k++) {
-                    int64_t cell = 0, left = k, index[MAX_NDIM];
-                    for (int d = shape.ndim - 1; d >= 0; d--) {
-                        index[d] = box.begin[d] + left % (box.end[d] - box.begin[d]);
-                        left /= box.end[d] - box.begin[d];
-                    }
-                    for (int d = 0; d < shape.ndim; d++)
-                        cell = cell * shape.dim[d] + index[d];
-                    Text text = {0};
-                    case_print(&text, &c);
-                    cr_assert_eq(element_at(memory[2 * r + 1], c.dtype, k), case_target(&c, r, cell, 0), "%s: rank %d, cell %lld", text.at, r, (long long)cell);
-                    text_finish(&text);
-                }
-            }
-            for (int i = 0; i < 2 * nranks; i++)
-                free(memory[i]);
-            free(memory);
-            play_close(play);
-            ran++;
+            case_play(play, &c);
         }
     }
     return ran;
@@ -366,7 +392,8 @@ Test(nccl_groups, calls_bring_about_what_their_kinds_say) {
     static const struct {
         int nranks, natoms;
         Digit atoms[3];
-    } meshes[] = {{2, 1, {{2, 1}}}, {4, 2, {{2, 2}, {2, 1}}}, {6, 2, {{2, 3}, {3, 1}}}, {8, 2, {{2, 4}, {4, 1}}}, {8, 3, {{2, 4}, {2, 2}, {2, 1}}}};
+    } meshes[] = {
+        {2, 1, {{2, 1}}}, {4, 2, {{2, 2}, {2, 1}}}, {6, 2, {{2, 3}, {3, 1}}}, {8, 2, {{2, 4}, {4, 1}}}, {8, 3, {{2, 4}, {2, 2}, {2, 1}}}};
     static const Shape shapes[] = {{1, {16}}, {2, {8, 8}}, {2, {1, 24}}, {2, {5, 3}}, {2, {12, 2}}};
     for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -376,7 +403,11 @@ Test(nccl_groups, calls_bring_about_what_their_kinds_say) {
                 Play play;
                 int64_t ran = kinds(&play, meshes[m].nranks, meshes[m].atoms, meshes[m].natoms, all[k], shapes[s], k == 0 && s == 2);
                 cr_assert(ran > 0);
-                if (s == 0) cr_assert_gt(play.calls[k == 0 ? GROUP_ALL_REDUCE : k == 1 ? GROUP_REDUCE_SCATTER : GROUP_ALL_GATHER], 0, "mesh %zu, kind %d", m, k);
+                if (s == 0)
+                    cr_assert_gt(play.calls[k == 0   ? GROUP_ALL_REDUCE
+                                            : k == 1 ? GROUP_REDUCE_SCATTER
+                                                     : GROUP_ALL_GATHER],
+                                 0, "mesh %zu, kind %d", m, k);
             }
         }
 }

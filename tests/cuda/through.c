@@ -77,7 +77,9 @@ static bool spoil(Through *through, const Tensor *tensor, Error *error) {
     const Backend *backend = through->device.backend;
     for (int64_t at = 0; at < tensor->bytes; at += POISON_BYTES) {
         int64_t left = tensor->bytes - at;
-        if (!backend->copy(through->device.context, (char *)tensor->data + at, through->poison, left < POISON_BYTES ? left : POISON_BYTES, error)) return false;
+        if (!backend->copy(through->device.context, (char *)tensor->data + at, through->poison, left < POISON_BYTES ? left : POISON_BYTES,
+                           error))
+            return false;
     }
     return true;
 }
@@ -136,7 +138,9 @@ static bool use_captured(Through *through, CommRequest *request, Error *error) {
         for (int r = 0; r < through->comm.ndriven; r++)
             if (!rank_start(through, request, r, error)) return false;
         for (int r = 0; r < through->comm.ndriven; r++)
-            if (through->inner->table->wait(through->inner, request->inner, r, error) != COMM_COMPLETE || !rank_finish(through, request, r, error)) return false;
+            if (through->inner->table->wait(through->inner, request->inner, r, error) != COMM_COMPLETE ||
+                !rank_finish(through, request, r, error))
+                return false;
         if (records && !queue->captured(context, &request->graph, &nodes, &why)) return error_set(error, why.code, "%s", why.text);
         for (int r = 0; records && r < through->comm.ndriven; r++) { /* nothing has moved yet */
             CommCounters *now = &through->comm.counters[r], *each = &request->each[r];
@@ -254,7 +258,8 @@ Comm *through_open(Comm *base, const char *choice, Error *error) {
     const DeviceModule *module = device_module(error);
     Through *through = calloc(1, sizeof *through);
     if (!module || !through) return NULL;
-    DeviceOptions options = {.rank = base->first_driven, .local_rank = base->local_rank, .nlocal = base->nprocesses == 1 ? 1 : base->nlocal, .nthreads = 1};
+    DeviceOptions options = {
+        .rank = base->first_driven, .local_rank = base->local_rank, .nlocal = base->nprocesses == 1 ? 1 : base->nlocal, .nthreads = 1};
     if (!device_open(&through->device, module->backend, &options, error)) return NULL;
     const Backend *backend = module->backend;
     through->inner = backend->queue->comm(through->device.context, base, choice, error);
