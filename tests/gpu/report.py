@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 
@@ -33,10 +34,12 @@ class Report:
         self.raw = open(path, "w", encoding="utf-8")
         self.path, self.deadline = path, time.monotonic() + seconds
         self.failed, self.left_out, self.goals, self.rows = 0, 0, [], []
+        self.lock = threading.RLock()
 
     def log(self, text):
-        self.raw.write(text.rstrip("\n") + "\n")
-        self.raw.flush()
+        with self.lock:
+            self.raw.write(text.rstrip("\n") + "\n")
+            self.raw.flush()
 
     def say(self, text):
         print(text, flush=True)
@@ -44,8 +47,9 @@ class Report:
 
     def row(self, name, seconds, result):
         text = "%-44s %8s  %s" % (name, "%.1f s" % seconds if seconds is not None else "", result)
-        self.rows.append(text)
-        self.say(text)
+        with self.lock:
+            self.rows.append(text)
+            self.say(text)
 
     def run(self, command, env=None, timeout=120, cwd=None, check=True, shown=True):
         """One program: both outputs together. A program that hangs ends with its children."""
@@ -54,7 +58,6 @@ class Report:
         if left < 1:
             raise Failed("no time is left")
         limit = min(timeout, left)
-        self.log("\n$ " + " ".join(command))
         began = time.monotonic()
         try:
             process = subprocess.Popen(command, env={**os.environ, **(env or {})}, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -68,7 +71,7 @@ class Report:
             out, late = process.communicate()[0], True
         seconds = time.monotonic() - began
         result = Result(command, process.returncode, out.decode("utf-8", "backslashreplace"), seconds)
-        self.log((result.out if shown else "") + "[exit code %s, %.2f s%s]" % (result.code, seconds, ", stopped" if late else ""))
+        self.log("\n$ " + " ".join(command) + "\n" + (result.out if shown else "") + "[exit code %s, %.2f s%s]" % (result.code, seconds, ", stopped" if late else ""))
         if late:
             raise Failed("%s: not done after %.0f s" % (os.path.basename(command[0]), limit))
         if check and result.code != 0:
@@ -84,12 +87,22 @@ class Report:
             done = True
         except Failed as failed:
             text, done = "FAILED  %s" % failed, False
-            self.failed += 1
+            with self.lock:
+                self.failed += 1
         except LeftOut as why:
             text, done = "left out  %s" % why, False
-            self.left_out += 1
+            with self.lock:
+                self.left_out += 1
         self.row(name, time.monotonic() - began, text)
         return done
+
+    def together(self, steps):
+        """Checks that are not timed, side by side: (name, function) each."""
+        threads = [threading.Thread(target=self.step, args=step) for step in steps]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def goal(self, name, met, text):
         """met: None where there is nothing to compare with."""

@@ -15,6 +15,8 @@ from report import Failed, Report, die  # noqa: E402
 
 STEPS = ("build", "operators", "samples", "nccl", "sanitizer", "product", "nets", "profile")
 
+SANITIZED = {"memcheck": ["move", "index", "rows", "reduce", "update", "elementwise", "chain", "kernels"], "racecheck": ["rows", "reduce", "index", "update", "move"]}
+
 
 def arguments():
     parser = argparse.ArgumentParser(prog="tests/gpu.sh", description="Everything that needs a GPU.")
@@ -78,11 +80,15 @@ def say_machine(gpu):
 
 def run_checks(gpu, only):
     report = gpu.report
+    steps = []
     if "operators" in only:
-        report.step("operators against the CPU's", lambda: checks.check_operators(gpu))
-        if not gpu.standin: # takes minutes there, and is a test of its own
-            report.step("every strategy, gradients", lambda: checks.check_strategies(gpu))
-        report.step("random nets", lambda: checks.check_nets(gpu))
+        steps += [("operators against the CPU's", lambda: checks.check_operators(gpu)), ("random nets", lambda: checks.check_nets(gpu))]
+    if "operators" in only and not gpu.standin: # takes minutes there, and is a test of its own
+        steps.append(("every strategy, gradients", lambda: checks.check_strategies(gpu)))
+    if "sanitizer" in only and not gpu.standin:
+        for tool, names in SANITIZED.items():
+            steps.append(("compute-sanitizer " + tool, lambda tool=tool, names=names: checks.check_sanitizer(gpu, tool, names)))
+    report.together(steps)
     plans = {}
     if "samples" in only:
         report.step("reference examples", lambda: checks.check_references(gpu))
@@ -108,7 +114,7 @@ def run_benchmarks(gpu, only):
         return
     if "nets" in only:
         gpu.torch = {}
-        report.step("PyTorch", lambda: benchmarks.time_torch(gpu, 60 if gpu.standin else 220))
+        report.step("PyTorch", lambda: benchmarks.time_torch(gpu, 60 if gpu.standin else 170))
         for tf32 in False, True:
             for name, (plan, _) in plans.items():
                 report.step("%s, %s" % (name, "tf32" if tf32 else "f32"), lambda name=name, plan=plan, tf32=tf32: benchmarks.bench_net(gpu, name, plan, tf32))
@@ -128,10 +134,6 @@ def main():
         report.step("device", lambda: checks.check_devices(gpu))
         run_checks(gpu, args.only)
         run_benchmarks(gpu, args.only)
-        if "sanitizer" in args.only and not args.standin: # last: it takes what time is left
-            for tool in "memcheck", "racecheck":
-                names = ["move", "index", "rows", "reduce", "update", "elementwise", "chain", "kernels"]
-                report.step("compute-sanitizer " + tool, lambda tool=tool, names=names: checks.check_sanitizer(gpu, tool, names))
     return report.finish()
 
 
