@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""prun on devices: the samples give what one rank on the CPU gives, captured or not, twice the same; evaluation, checkpoints and files go through it. It runs
+over whatever PRUN_CUDA_MODULE names: the tests' stand-in for a device, or the real module."""
+import json
+import os
+import re
+import unittest
+
+import harness
+from harness import Case, run
+
+SMALL = """net small(batch = 24, rows = 100) {
+    input x  : f32[batch, 12];
+    input t  : f32[batch, 4];
+    param w1 : f32[12, 20] = normal(0.3);
+    param b1 : f32[20] = zeros;
+    param w2 : f32[20, 4] = normal(0.3);
+    a = matmul(x, w1)%s;
+    h = gelu(a + b1);
+    loss mse(matmul(h, w2), t);
+}
+train { optimizer = adam(lr = 0.01); clip = norm(1.0); accumulate = %d; data = normal(seed = 1); epochs = 2; steps = 6;%s }
+"""
+
+
+class Cuda(Case):
+    def setUp(self):
+        super().setUp()
+        os.environ["STANDIN_PROTECT"] = "0"  # the stand-in's own checks of host accesses: tests of the module have them
+
+    def on_device(self, plan, ranks, *options, env=None):
+        """One process drives all ranks, on one device."""
+        return run([harness.prun, "--device", "cuda", "--ranks", ranks, *options, plan], cwd=self.folder, env=env)
+
+    def launched(self, plan, ranks, *options, env=None):
+        """A process and a device for each rank."""
+        return self.mpi(plan, ranks, "--device", "cuda", *options, env={"STANDIN_DEVICES": str(ranks), **(env or {})})
+
+    def plans(self, source, ranks, *options):
+        return self.compile(source, "net.plan", "--ranks", ranks, *options), self.compile(source, "one.plan", "--ranks", 1, *options)
+
+    def small(self, shard="", accumulate=1, more=""):
+        return self.write("net.dsl", SMALL % (shard, accumulate, more))
+
+    def test_samples_equal_one_rank(self):
+        for name, ranks in (("quickstart", 8), ("transformer", 1), ("transformer", 4), ("evaluation", 3)):
+            plan, one = self.plans(self.sample(name + ".dsl"), ranks)
+            done = self.ok(self.on_device(plan, ranks, "-v", "--verify=" + one))
+            self.assertRegex(done.out, r"(?m)^verified: ")
+            self.assertRegex(done.out, r"rank 0: .*device 0, ")
+            self.assertRegex(done.out, r"(?m)^steps are replayed as one graph of \d+ nodes$")
+
+    def test_ranks_with_devices_of_their_own(self):
+        plan, one = self.plans(self.small(" shard ((2, 1), (1, 2))"), 4)
+        for options, how in ((("--comm", "nccl"), "NCCL"), (("--comm", "ipc"), "IPC"), (("--comm", "host"), "host")):
+            done = self.ok(self.launched(plan, 4, "-v", "--verify=" + one, *options))
+            self.assertRegex(done.out, r"rank 3: .*%s" % how)
+            self.assertRegex(done.out, r"(?m)^verified: ")
+
+    def test_a_captured_step_is_the_step(self):
+        plan = self.compile(self.small(accumulate=2), "net.plan", "--ranks", 2)
+        captured = self.ok(self.on_device(plan, 2, "--print", "w1", "-v"))
+        eager = self.ok(self.on_device(plan, 2, "--print", "w1", "--no-graph", "-v"))
+        waited = self.ok(self.on_device(plan, 2, "--print", "w1", "--sync", "--no-graph"))
+        self.assertIn("one graph of", captured.out)
+        self.assertIn("operator by operator", eager.out)
+        values = [re.search(r"^w1 = .*", result.out, re.M)[0] for result in (captured, eager, waited)]
+        self.assertEqual(values[0], values[1])
+        self.assertEqual(values[0], values[2])
+        self.assertEqual(captured.texts(), eager.texts())
+
+    def test_whatever_order_streams_take(self):
+        plan = self.compile(self.small(" shard ((2, 1), (1, 2))"), "net.plan", "--ranks", 4)
+        expected = self.ok(self.launched(plan, 4, "--comm", "nccl", "--print", "w2")).out.splitlines()[-1]
+        for order in ("eager", "random:1", "random:2"):
+            found = self.ok(self.launched(plan, 4, "--comm", "nccl", "--print", "w2", env={"STANDIN_ORDER": order})).out.splitlines()[-1]
+            self.assertEqual(found, expected, order)
+
+    def test_checkpoints_go_from_one_to_the_other(self):
+        saves = " checkpoint every epoch;"
+        plan = self.compile(self.small(more=saves), "net.plan", "--ranks", 2)
+        whole = self.ok(self.on_device(plan, 2)).texts()
+        for first, second in ((self.on_device, self.local), (self.local, self.on_device)):
+            half = self.compile(self.write("half.dsl", (SMALL % ("", 1, saves)).replace("epochs = 2", "epochs = 1")), "half.plan", "--ranks", 2)
+            place = self.path("local" if first == self.local else "device")
+            self.ok(first(half, 2, "--checkpoint-dir", place))
+            rest = self.ok(second(plan, 2, "--checkpoint-dir", place, "--resume", "latest"))
+            self.assertClose(rest.losses(), [float(text) for text in whole[6:]], relative=1e-5)
+
+    def test_profile_and_trace(self):
+        plan = self.compile(self.small(" shard ((2, 1), (1, 2))"), "net.plan", "--ranks", 4)
+        path = self.path("trace.json")
+        out = self.ok(self.launched(plan, 4, "--comm", "nccl", "--profile", "--trace", path)).out
+        self.assertRegex(out, r"profile of rank 0 on device 0")
+        self.assertRegex(out, r"device memory: \d+\.\d MiB taken")
+        with open(path, encoding="utf-8") as file:
+            spans = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+        self.assertEqual({event["pid"] for event in spans}, {0, 1, 2, 3})
+        self.assertTrue(any(event["tid"] == 1 and event["name"] == "all_reduce" for event in spans), "communications have a row of their own")
+
+
+if __name__ == "__main__":
+    harness.main()
