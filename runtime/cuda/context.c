@@ -16,7 +16,8 @@ static bool open_streams(CudaContext *cuda, Error *error) {
            cuda_ok(cuda, cudaStreamCreateWithPriority(&cuda->copies, cudaStreamNonBlocking, least), "making a stream", error) &&
            cuda_ok(cuda, cudaStreamCreateWithPriority(&cuda->comm, cudaStreamNonBlocking, greatest), "making a stream", error) &&
            cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->consumed, cudaEventDisableTiming), "making an event", error) &&
-           cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->copied, cudaEventDisableTiming), "making an event", error);
+           cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->copied, cudaEventDisableTiming), "making an event", error) &&
+           cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming), "making an event", error);
 }
 
 static bool open_memory(CudaContext *cuda, Error *error) {
@@ -62,6 +63,7 @@ void cuda_close(void *context) {
     if (cuda->small) cudaFreeHost(cuda->small);
     if (cuda->consumed) cudaEventDestroy(cuda->consumed);
     if (cuda->copied) cudaEventDestroy(cuda->copied);
+    if (cuda->joined) cudaEventDestroy(cuda->joined);
     cudaStream_t streams[] = {cuda->compute, cuda->copies, cuda->comm};
     for (int i = 0; i < 3; i++)
         if (streams[i]) cudaStreamDestroy(streams[i]);

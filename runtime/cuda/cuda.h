@@ -16,6 +16,7 @@
 #include "runtime/nest.h"
 
 enum {
+    MIN_MAJOR = 8, /* compute capability of the oldest device that kernels.cu is built for */
     MAX_MARKS = 1 << 16,
     SMALL_BYTES = 256,  /* uploads of at most this many go through page-locked slots, without waiting */
     NSMALL = 64,        /* such slots */
@@ -34,6 +35,7 @@ typedef struct CudaContext {
     cudaStream_t copies;  /* batches ahead of time: stage */
     cudaStream_t comm;    /* communications, ordered with compute by events */
     cudaEvent_t consumed, copied; /* compute has read what was staged; what was staged has arrived */
+    cudaEvent_t joined;   /* of a captured step: one stream follows another */
     void *scratch;        /* SCRATCH_BYTES on the device, for kernels on compute: each leaves nothing in it that another reads. Counters of two-stage reductions
                              in its first bytes are 0 between kernels */
     char *small;          /* NSMALL page-locked slots */

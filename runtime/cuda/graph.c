@@ -14,6 +14,18 @@ bool cuda_capture(void *context, Error *error) {
     return true;
 }
 
+/* Lets one stream wait for all that another has queued: in a captured step, it takes part from then on. */
+static bool follow(CudaContext *cuda, cudaStream_t stream, cudaStream_t other, Error *error) {
+    return cuda_ok(cuda, cudaEventRecord(cuda->joined, other), "ordering streams", error) &&
+           cuda_ok(cuda, cudaStreamWaitEvent(stream, cuda->joined, 0), "ordering streams", error);
+}
+
+/* Whether communications are recorded now: their stream has followed compute. */
+static bool comm_takes_part(const CudaContext *cuda) {
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(cuda->comm, &status) == cudaSuccess && status == cudaStreamCaptureStatusActive;
+}
+
 bool cuda_captured(void *context, void **result, int *nodes, Error *error) {
     CudaContext *cuda = context;
     cudaGraph_t graph = NULL;
@@ -23,6 +35,8 @@ bool cuda_captured(void *context, void **result, int *nodes, Error *error) {
     *nodes = 0;
     cuda->capturing = false;
     error_set(error, EXIT_DONE, "%s", "");
+    /* What was recorded after a communication's last event (a point in time) must come before the end too. */
+    if (comm_takes_part(cuda) && !follow(cuda, cuda->compute, cuda->comm, error)) cudaGetLastError(); /* the next call says why */
     cudaError_t status = cudaStreamEndCapture(cuda->compute, &graph);
     if (status == cudaSuccess) status = cudaGraphGetNodes(graph, NULL, &n);
     if (status == cudaSuccess) status = cudaGraphInstantiate(&executable, graph, 0);
@@ -65,6 +79,7 @@ int cuda_mark(void *context, bool comm, Error *error) {
     /* In a captured step an event that is read outside of it is a node of its own. */
     unsigned flags = cuda->capturing ? cudaEventRecordExternal : cudaEventRecordDefault;
     cudaStream_t stream = comm ? cuda->comm : cuda->compute;
+    if (comm && cuda->capturing && !comm_takes_part(cuda) && !follow(cuda, cuda->comm, cuda->compute, error)) return -1;
     if (!cuda_ok(cuda, cudaEventRecordWithFlags(cuda->marks[cuda->nmarks], stream, flags), "recording an event", error)) return -1;
     return cuda->nmarks++;
 }
