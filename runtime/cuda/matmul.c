@@ -11,7 +11,7 @@
 #include "runtime/cuda/kernels.h"
 #include "runtime/product.h"
 
-enum { WORKSPACE_BYTES = 32 << 20, NBUCKETS = 256 };
+enum { WORKSPACE_BYTES = 32 << 20, NBUCKETS = 256, ALIGNED = 64 };
 
 /* All that the choice of an algorithm depends on; compared as bytes: no padding. */
 typedef struct MatmulKey {
@@ -35,10 +35,17 @@ struct CudaMatmul {
     MatmulPlan *bucket[NBUCKETS];
 };
 
+static const char *lt_advice(cublasStatus_t status) {
+    if (status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED) return "; is the device's memory used up?";
+    if (status == CUBLAS_STATUS_ARCH_MISMATCH) return "; the device is too old for it: run with --device cpu";
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return "; run with --device cpu, and please report it";
+    return "; is the driver as new as CUDA (prun --devices)? compute-sanitizer tells whether a kernel before it went wrong";
+}
+
 static bool lt_ok(const CudaContext *cuda, cublasStatus_t status, const char *what, Error *error) {
     if (status == CUBLAS_STATUS_SUCCESS) return true;
     return error_set(error, EXIT_ENVIRONMENT, "device %d: %s: cuBLASLt says %s%s", cuda->device, what, cublasLtGetStatusString(status),
-                     status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED ? "; is the device's memory used up?" : "");
+                     lt_advice(status));
 }
 
 static bool matmul_open(CudaContext *cuda, Error *error) {
@@ -185,9 +192,10 @@ typedef struct Multiply {
     const void *matrix; /* the epilogue's m x n; NULL: none */
 } Multiply;
 
+/* Up to ALIGNED, which every tensor of a plan has. More would be chance, and replicas must not take different algorithms by chance. */
 static int32_t alignment_of(const void *data) {
     uintptr_t at = (uintptr_t)data;
-    int32_t bytes = 256;
+    int32_t bytes = ALIGNED;
     while (bytes > 1 && at % (uintptr_t)bytes)
         bytes /= 2;
     return bytes;
@@ -198,6 +206,7 @@ static void align(Multiply *multiply) {
     key->aligned[0] = alignment_of(multiply->right);
     key->aligned[1] = alignment_of(multiply->left);
     key->aligned[2] = alignment_of(multiply->out);
+    if (multiply->bias && alignment_of(multiply->bias) < key->aligned[2]) key->aligned[2] = alignment_of(multiply->bias); /* it has no preference of its own */
     key->aligned[3] = multiply->matrix ? alignment_of(multiply->matrix) : 0;
 }
 
@@ -235,10 +244,10 @@ static int widest(const Nest *batch) {
     return best;
 }
 
-/* The call for the first item; *loops: those around it that are left. */
-static void first_multiply(const KernelCall *call, const ProductShape *shape, Multiply *first, Nest *loops) {
+/* The call for the first item; *loops: those around it that are left. batched: one of them is cuBLASLt's. */
+static void first_multiply(const KernelCall *call, const ProductShape *shape, bool batched, Multiply *first, Nest *loops) {
     const Gemm *g = &shape->gemm;
-    int left = g->swapped ? B : A, right = g->swapped ? A : B, wide = widest(&shape->batch);
+    int left = g->swapped ? B : A, right = g->swapped ? A : B, wide = batched ? widest(&shape->batch) : -1;
     memset(first, 0, sizeof *first);
     first->key = (MatmulKey){.m = g->m,
                              .n = g->n,
@@ -262,12 +271,21 @@ static void first_multiply(const KernelCall *call, const ProductShape *shape, Mu
         if (d != wide) nest_push(loops, shape->batch.size[d], (const int64_t[]){shape->batch.stride[A][d], shape->batch.stride[B][d], shape->batch.stride[OUT][d]});
 }
 
+/* Whether cuBLASLt does the batch of the first item at once: it may refuse matrices that lie within each other's rows. */
+static bool has_batch(CudaContext *cuda, const Multiply *first) {
+    Multiply one = *first;
+    cublasStatus_t status;
+    align(&one);
+    return find_plan(cuda, &one.key, NULL, NULL, &status) != NULL;
+}
+
 static bool run_product(CudaContext *cuda, const KernelCall *call, const ProductShape *shape, Error *error) {
     Multiply first, one;
     Nest loops;
     int64_t at[MAX_NEST], in[MAX_NEST], bytes = dtype_bytes[call->out[0].dtype];
     int left = shape->gemm.swapped ? B : A, right = shape->gemm.swapped ? A : B;
-    first_multiply(call, shape, &first, &loops);
+    first_multiply(call, shape, true, &first, &loops);
+    if (first.key.batch > 1 && !has_batch(cuda, &first)) first_multiply(call, shape, false, &first, &loops);
     for (int64_t item = 0, items = nest_count(&loops, 0, loops.ndim); item < items; item++) {
         nest_offsets(&loops, loops.ndim, item, at);
         for (int64_t i = 0, count = nest_count(&shape->depth, 0, shape->depth.ndim); i < count; i++) {
@@ -396,6 +414,11 @@ static void take_bias(Taking *t) {
     t->taken++;
 }
 
+/* cuBLASLt's epilogues want rows of multiples of 8 elements and 16 bytes of their matrix; not every version looks before it runs. */
+static bool is_epilogue_matrix(const Taking *t, const Operand *operand) {
+    return t->multiply.key.n % 8 == 0 && (uintptr_t)operand->data % 16 == 0;
+}
+
 /* relu, where nothing else reads what it is taken of; gelu's approximation by tanh, which is cuBLASLt's, whose operand can be kept. */
 static void take_activation(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
@@ -406,7 +429,7 @@ static void take_activation(Taking *t) {
         t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     else if (next->op == OP_gelu && next->attr[0].i && hidden)
         t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    else if (next->op == OP_gelu && next->attr[0].i && !overlaps(t->out, &next->out[0])) {
+    else if (next->op == OP_gelu && next->attr[0].i && !overlaps(t->out, &next->out[0]) && is_epilogue_matrix(t, t->out)) {
         t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
         t->multiply.matrix = t->out->data;
         t->also = t->out;
@@ -420,7 +443,7 @@ static void take_activation(Taking *t) {
 static void take_gelu_gradient(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
     if (t->taken != 1 || t->taken >= t->n || next->op != OP_gelu_grad || !next->attr[0].i || t->out->dtype != F32 || !same_place(&next->in[1], t->out) ||
-        shape_elements(&next->in[0].local) != shape_elements(&t->out->local) || !is_private(t, 0, 2))
+        shape_elements(&next->in[0].local) != shape_elements(&t->out->local) || !is_private(t, 0, 2) || !is_epilogue_matrix(t, &next->in[0]))
         return;
     t->multiply.key.epilogue = CUBLASLT_EPILOGUE_DGELU;
     t->multiply.matrix = next->in[0].data;
@@ -466,7 +489,7 @@ int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *la
     Nest loops;
     if (product_shape(&calls[0], &shape) != PRODUCT_GEMM || shape.gemm.swapped) return 0;
     Taking t = {.calls = calls, .last_read = last_read, .n = n, .taken = 1, .out = &calls[0].out[0]};
-    first_multiply(&calls[0], &shape, &t.multiply, &loops);
+    first_multiply(&calls[0], &shape, true, &t.multiply, &loops);
     bool one = nest_count(&loops, 0, loops.ndim) == 1 && nest_count(&shape.depth, 0, shape.depth.ndim) == 1 && t.multiply.key.batch == 1 &&
                shape.gemm.out_leading == shape.gemm.n && shape_elements(&t.out->local) == shape.gemm.m * shape.gemm.n;
     if (!one) return 0;
