@@ -142,14 +142,21 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     return all_agree(job->base, ok, error);
 }
 
+/* Lets go of peers' events: none may be used once its owner has destroyed it. */
+static void request_leave(CudaComm *job, CommRequest *request) {
+    for (int r = 0; request->theirs && r < job->comm.nranks; r++)
+        for (int i = 0; i < NPOINTS; i++) {
+            if (request->theirs[r][i]) cudaEventDestroy(request->theirs[r][i]);
+            request->theirs[r][i] = NULL;
+        }
+}
+
 static void request_close(CudaComm *job, CommRequest *request) {
+    request_leave(job, request);
     for (int round = 0; round < 2; round++)
         tasks_finish(&request->round[round]);
-    for (int i = 0; i < NPOINTS; i++) {
+    for (int i = 0; i < NPOINTS; i++)
         if (request->event[i]) cudaEventDestroy(request->event[i]);
-        for (int r = 0; request->theirs && r < job->comm.nranks; r++)
-            if (request->theirs[r][i]) cudaEventDestroy(request->theirs[r][i]);
-    }
     arena_finish(&request->arena);
     free(request);
 }
@@ -307,6 +314,8 @@ static void ipc_destroy(Comm *comm) {
     CudaComm *job = (CudaComm *)comm;
     Error ignored;
     cudaStreamSynchronize(job->cuda->compute); /* what failed has been said already */
+    for (CommRequest *request = job->requests; request; request = request->next)
+        request_leave(job, request);
     job->base->table->barrier(job->base, &ignored);
     while (job->requests) {
         CommRequest *request = job->requests;

@@ -1,5 +1,5 @@
 /* Small tensors are cut from larger pieces of memory: what a peer opens is always the whole of an allocation, and the driver puts small
- * allocations of its own into one. What a peer has opened is kept, and used again, until all have closed it. */
+ * allocations of its own into one, but for those of multiples of 2 MiB. What a peer has opened is kept, and used again, until all have closed it. */
 #include "runtime/cuda/comm_share.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ void *share_alloc(Comm *comm, int64_t bytes, Error *error) {
     /* Room left by small ones, or memory given back that a peer still has open. */
     while (chunk && (chunk->bytes - chunk->used < need || (need > CHUNK_LARGE && chunk->bytes > 2 * need)))
         chunk = chunk->next;
-    if (!chunk) chunk = chunk_create(job, need > CHUNK_LARGE ? need : CHUNK_BYTES, error);
+    if (!chunk) chunk = chunk_create(job, align_bytes(need, CHUNK_BYTES), error);
     if (!chunk) return NULL;
     char *data = chunk->base + chunk->used;
     chunk->used += need;
