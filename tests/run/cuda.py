@@ -90,7 +90,8 @@ class Cuda(Case):
     def test_profile_and_trace(self):
         plan = self.compile(self.small(" shard ((2, 1), (1, 2))"), "net.plan", "--ranks", 4)
         path = self.path("trace.json")
-        out = self.ok(self.launched(plan, 4, "--comm", "nccl", "--profile", "--trace", path)).out
+        out = self.ok(self.launched(plan, 4, "--comm", "nccl", "--profile", "--trace", path, "-v")).out
+        self.assertRegex(out, r"(?m)^steps are replayed as one graph of \d+ nodes$")
         self.assertRegex(out, r"profile of rank 0 on device 0")
         self.assertRegex(out, r"device memory: \d+\.\d MiB taken")
         with open(path, encoding="utf-8") as file:
