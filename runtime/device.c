@@ -40,12 +40,22 @@ static bool find_module(char *path, size_t n) {
     return false;
 }
 
+/* The file that is to be the module: where the user says, which need not be true, or where there is one. */
+static bool module_file(char *path, size_t n) {
+    const char *told = getenv("PRUN_CUDA_MODULE");
+    if (!told || !*told) return find_module(path, n);
+    snprintf(path, n, "%s", told);
+    return true;
+}
+
+bool device_module_exists(void) {
+    char path[4096];
+    return module_file(path, sizeof path);
+}
+
 const DeviceModule *device_module(Error *error) {
     char path[4096];
-    const char *told = getenv("PRUN_CUDA_MODULE");
-    if (told && *told)
-        snprintf(path, sizeof path, "%s", told);
-    else if (!find_module(path, sizeof path)) {
+    if (!module_file(path, sizeof path)) {
         error_set(error, EXIT_ENVIRONMENT, "there is no " MODULE_FILE " beside prun: it was built without CUDA");
         return NULL;
     }

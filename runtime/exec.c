@@ -281,9 +281,9 @@ static bool run_actions(Executor *executor, Error *error) {
 
 /* ---------------------------------------------------------------- steps as one */
 
-void executor_capture(Executor *executor, bool may) {
-    executor->may_capture = may && executor->backend->queue;
-    if (executor->backend->queue) snprintf(executor->note, sizeof executor->note, "steps run operator by operator: --no-graph");
+void executor_capture(Executor *executor, const char *against) {
+    executor->may_capture = !against && executor->backend->queue;
+    if (against && executor->backend->queue) snprintf(executor->note, sizeof executor->note, "steps run operator by operator: %s", against);
 }
 
 const char *executor_capture_note(const Executor *executor) {
@@ -334,18 +334,37 @@ static bool capture(Executor *executor, Error *error) {
     return true;
 }
 
-bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+/* What no operator's name stands before is of the whole process. */
+static bool fail_whole(const Executor *executor, Error *error) {
+    Error failure = *error;
+    const Comm *comm = executor->comm;
+    if (strncmp(failure.text, "rank ", 5) == 0) return false; /* the communicator knows which */
+    if (comm->ndriven == 1) return error_set(error, failure.code, "rank %d, %.900s", comm->first_driven, failure.text);
+    return error_set(error, failure.code, "ranks %d to %d, %.900s", comm->first_driven, comm->first_driven + comm->ndriven - 1, failure.text);
+}
+
+static bool step_run(Executor *executor, int64_t epoch, int64_t step, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
     if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return false;
     executor->begun = false;
     if (executor->profile && !profile_step(executor->profile, executor->graph != NULL, error)) return false;
     if (executor->may_capture && executor->ran && !capture(executor, error)) return false;
-    bool ok = executor->graph ? replay(executor, error) : run_actions(executor, error);
-    if (!ok) return false;
+    if (executor->graph && !replay(executor, error)) return fail_whole(executor, error);
+    if (!executor->graph && !run_actions(executor, error)) return false;
     executor->ran = true;
     executor->updates++;
     if (queue) inputs_ahead(executor, epoch, step);
-    return executor->backend->sync(executor->context, error) && (!executor->profile || profile_done(executor->profile, error));
+    if (!executor->backend->sync(executor->context, error)) return fail_whole(executor, error);
+    return !executor->profile || profile_done(executor->profile, error);
+}
+
+bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+    if (step_run(executor, epoch, step, error)) return true;
+    Error failure = *error;
+    if (failure.text[0] == '\0') return false; /* another rank says it */
+    if (strcmp(executor->program->name, "train") == 0)
+        return error_set(error, failure.code, "in step %lld of epoch %lld: %.900s", (long long)step, (long long)epoch, failure.text);
+    return error_set(error, failure.code, "in step %lld of %s: %.900s", (long long)step, executor->program->name, failure.text);
 }
 
 /* ---------------------------------------------------------------- losses */

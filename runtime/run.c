@@ -201,7 +201,8 @@ static bool evaluates_only(const Run *run) {
     return run->options->eval || run->options->predict;
 }
 
-static bool check_memory(Run *run, Error *error) {
+/* Of the node. What a device has, taking it will show. */
+static bool check_memory(Run *run, bool on_host, Error *error) {
     const Comm *comm = run->comm;
     double arena = 0, states = 0, inputs = 0, data = process_bytes(&run->plan.graph), mib = 1 << 20;
     for (int i = 0; i < comm->ndriven; i++) {
@@ -213,6 +214,8 @@ static bool check_memory(Run *run, Error *error) {
         inputs += (double)one.input_bytes + (double)eval.input_bytes;
     }
     int64_t available = available_bytes(), nlocal = processes_here(comm);
+    run->device_bytes = on_host ? 0 : arena + states + inputs;
+    if (!on_host) arena = states = 0; /* inputs go through page-locked memory */
     double each = arena + states + inputs + data;
     run->tensor_bytes = each;
     run->available = available;
@@ -276,26 +279,40 @@ static bool restore(Run *run, Error *error) {
     return told_by_first(run, ok, error);
 }
 
+/* What the user has said of the device, NULL: nothing. main.c has looked at the option. */
+static bool told_device(const RunOptions *options, const char **told, Error *error) {
+    const char *variable = getenv("PRUN_DEVICE");
+    *told = options->device ? options->device : variable && *variable ? variable : NULL;
+    if (!*told || strcmp(*told, "cuda") == 0) return true;
+    if (strcmp(*told, "cpu") != 0) return error_set(error, EXIT_USAGE, "PRUN_DEVICE is cpu or cuda, not '%s'", *told);
+    return !options->comm || error_set(error, EXIT_USAGE, "--comm is for GPUs, and PRUN_DEVICE=cpu: leave it out");
+}
+
 /* The module's backend where all processes can use it; the CPU's where the user has said so, or where one of them cannot and nobody asked for GPUs. */
 static bool choose_backend(Run *run, const Backend **backend, Error *error) {
-    const char *told = run->options->device ? run->options->device : getenv("PRUN_DEVICE");
+    const RunOptions *options = run->options;
     Comm *comm = run->comm;
+    const char *told;
     char why[512] = "";
     *backend = &backend_cpu;
+    if (!comm_agree(comm, told_device(options, &told, error), error)) return false;
     if (told && strcmp(told, "cpu") == 0) return true;
     Error failure = {0};
     const DeviceModule *module = device_module(&failure);
-    bool built = module != NULL, can = module && module->count(why, sizeof why) > 0;
-    if (!built) snprintf(why, sizeof why, "%.500s", failure.text);
-    if (told && !can) error_set(error, EXIT_ENVIRONMENT, "--device cuda: %s", why);
-    if (told && !comm_agree(comm, can, error)) return false;
+    bool can = module && module->count(why, sizeof why) > 0;
+    if (!module) snprintf(why, sizeof why, "%.500s", failure.text);
+    const char *asks = options->device ? "--device cuda" : told ? "PRUN_DEVICE=cuda" : options->comm ? "--comm is for GPUs" : NULL;
+    if (asks && !can) error_set(error, EXIT_ENVIRONMENT, "%s: %s", asks, why);
+    if (asks && !comm_agree(comm, can, error)) return false;
     Error agreed;
     error_set(&agreed, EXIT_ENVIRONMENT, "%s", why);
-    if (!comm_agree(comm, can, &agreed)) {
-        if (agreed.text[0] && (built || can)) fprintf(stderr, "prun: note: runs on the CPU: %s\n", agreed.text);
+    if (comm_agree(comm, can, &agreed)) {
+        *backend = module->backend;
         return true;
     }
-    *backend = module->backend;
+    /* A prun built for the CPU alone does what it is there for, and says so only to who wants something of a GPU. */
+    bool wants = options->tf32 || options->wait || options->no_graph;
+    if (agreed.text[0] && (wants || device_module_exists())) fprintf(stderr, "prun: note: runs on the CPU: %s\n", agreed.text);
     return true;
 }
 
@@ -305,14 +322,15 @@ static bool open_device(Run *run, Error *error) {
     Comm *comm = run->comm;
     const Backend *backend;
     if (!choose_backend(run, &backend, error)) return false;
-    if (backend->host && options->comm) return error_set(error, EXIT_USAGE, "--comm is for GPUs, and this runs on the CPU: leave it out");
+    if (!comm_agree(comm, check_memory(run, backend->host, error), error)) return false;
     DeviceOptions device = {.rank = comm->first_driven,
                             .local_rank = comm->local_rank,
                             .nlocal = processes_here(comm),
                             .nthreads = run->nthreads,
                             .deterministic = options->deterministic,
                             .tf32 = options->tf32,
-                            .wait = options->wait};
+                            .wait = options->wait,
+                            .plan_bytes = run->device_bytes};
     if (!comm_agree(comm, device_open(&run->device, backend, &device, error), error)) return false;
     if (backend->host) return true;
     Comm *moved = backend->queue->comm(run->device.context, comm, options->comm ? options->comm : "auto", error);
@@ -334,21 +352,22 @@ static bool open_profile(Run *run, Error *error) {
 
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     if (!open_comm(run, argc, argv, error) || !read_plan(run, error)) return false;
-    bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_steps(run, error) &&
-              check_memory(run, error);
+    bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_steps(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
     run->nthreads = threads_each(run->comm);
     if (!open_device(run, error)) return false;
+    /* In a captured step no operator can be waited for. */
+    const char *against = run->options->no_graph ? "--no-graph" : run->options->wait ? "--sync" : NULL;
     if (!evaluates_only(run)) {
         run->executor = executor_create(&run->plan, "train", &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->executor) return false;
-        executor_capture(run->executor, !run->options->no_graph);
+        executor_capture(run->executor, against);
     }
     run->eval = evaluation_when(&run->plan, &run->eval_steps);
     if (evaluates_only(run) || run->eval != EVAL_NEVER) {
         run->evaluation = evaluation_create(&run->plan, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->evaluation) return false;
-        executor_capture(evaluation_executor(run->evaluation), !run->options->no_graph);
+        executor_capture(evaluation_executor(run->evaluation), against);
     }
     if (!comm_agree(run->comm, check_held(run, error), error)) return false;
     if (run->options->verify) {

@@ -109,6 +109,7 @@ typedef struct DeviceOptions {
     bool deterministic; /* the same bits in every run */
     bool tf32;          /* products of f32 may round their factors to 11 bits */
     bool wait;          /* every kernel is waited for, so that a failure names its operator */
+    double plan_bytes;  /* what tensors of this process's ranks need in all, for messages; 0: unknown */
 } DeviceOptions;
 
 struct Comm;
@@ -179,7 +180,7 @@ bool device_open(Device *device, const Backend *backend, const DeviceOptions *op
 void device_close(Device *device); /* also of one that could not be opened */
 
 /* A shared object with a backend, prun_cuda.so: one symbol, prun_device_module. */
-enum { DEVICE_ABI = 1 };
+enum { DEVICE_ABI = 2 };
 typedef struct DeviceModule {
     int abi; /* first, always: DEVICE_ABI of its build */
     const Backend *backend;
@@ -190,6 +191,8 @@ typedef struct DeviceModule {
 } DeviceModule;
 /* The module, opened once and never closed: beside prun, in its library folder, or where PRUN_CUDA_MODULE says. NULL: why not, in *error. */
 const DeviceModule *device_module(Error *error);
+/* Whether there is a file that is to be it; without one prun was built for the CPU alone. */
+bool device_module_exists(void);
 
 /* ---------------------------------------------------------------- communicators */
 
@@ -353,8 +356,8 @@ int64_t executor_updates(const Executor *executor, int64_t *ahead);
 void executor_set_updates(Executor *executor, int64_t updates, int64_t ahead);
 /* Reads the batch of the step that comes next: what is wrong with files is then known to all ranks, and said once. Collective; may be left out. */
 bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *error);
-/* Whether steps after the first may be captured and replayed as one; they are not without this. */
-void executor_capture(Executor *executor, bool may);
+/* Whether steps after the first may be captured and replayed as one: unless there is a reason against it ("--no-graph"). They are not without this. */
+void executor_capture(Executor *executor, const char *against);
 /* Why steps run one by one, or what was captured; "" on a device without a queue. */
 const char *executor_capture_note(const Executor *executor);
 /* One step of training on every driven rank. */

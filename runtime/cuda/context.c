@@ -44,10 +44,10 @@ bool cuda_open(void **context, const DeviceOptions *options, Error *error) {
     if (ok) {
         cuda->nprocessors = properties.multiProcessorCount;
         snprintf(cuda->name, sizeof cuda->name, "%s", properties.name);
-        ok = properties.major >= 8;
+        ok = properties.major >= MIN_MAJOR;
         if (!ok)
-            error_set(error, EXIT_ENVIRONMENT, "device %d (%s) has compute capability %d.%d, and the kernels are built for 8.0 and newer: run with --device cpu",
-                      cuda->device, cuda->name, properties.major, properties.minor);
+            error_set(error, EXIT_ENVIRONMENT, "device %d (%s) has compute capability %d.%d, and the kernels are built for %d.0 and newer: run with --device cpu",
+                      cuda->device, cuda->name, properties.major, properties.minor, MIN_MAJOR);
     }
     return ok && open_streams(cuda, error) && open_memory(cuda, error);
 }
@@ -73,21 +73,45 @@ void cuda_close(void *context) {
 
 /* ---------------------------------------------------------------- errors */
 
+/* What the plan needs, and what there is. */
+static bool fail_memory(const CudaContext *cuda, const char *what, Error *error) {
+    const double mib = 1 << 20;
+    char needs[96] = "", others[64] = "";
+    size_t available = 0, total = 0;
+    int n = 1;
+    cudaGetLastError(); /* running out of memory is no lasting failure */
+    if (cudaMemGetInfo(&available, &total) != cudaSuccess || cudaGetDeviceCount(&n) != cudaSuccess) cudaGetLastError();
+    if (cuda->options.plan_bytes > 0) snprintf(needs, sizeof needs, "the plan's tensors need %.1f MiB, ", cuda->options.plan_bytes / mib);
+    if (cuda->options.nlocal > n) snprintf(others, sizeof others, ", which %d processes share,", (cuda->options.nlocal + n - 1 - cuda->device % n) / n);
+    return error_set(error, EXIT_ENVIRONMENT, "device %d (%s)%s is out of memory, %s: %s%.1f of %.1f MiB are free%s", cuda->device, cuda->name, others, what, needs,
+                     (double)available / mib, (double)total / mib, cuda_advice(cudaErrorMemoryAllocation, false));
+}
+
 bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error) {
     if (status == cudaSuccess) return true;
+    if (status == cudaErrorMemoryAllocation && cuda) return fail_memory(cuda, what, error);
     char place[64] = "";
     if (cuda) snprintf(place, sizeof place, "device %d: ", cuda->device);
-    return error_set(error, EXIT_ENVIRONMENT, "%s%s: CUDA says %s (%s)%s", place, what, cudaGetErrorName(status), cudaGetErrorString(status), cuda_advice((int)status));
+    return error_set(error, EXIT_ENVIRONMENT, "%s%s: CUDA says %s (%s)%s", place, what, cudaGetErrorName(status), cudaGetErrorString(status),
+                     cuda_advice((int)status, cuda && cuda->options.wait));
+}
+
+/* After waiting: whether what was queued has been done. Which of it has not, the device does not tell. */
+static bool done_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error) {
+    if (cuda_ok(cuda, status, what, error)) return true;
+    const char *hint = cuda->options.wait || strstr(error->text, "--sync") ? "" : "; run with --sync to learn which operator";
+    Error failure = *error;
+    return error_set(error, failure.code, "%.900s%s", failure.text, hint);
 }
 
 enum { ASK_EVERY = 64, SPINS = 4096 };
 
 bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *error) {
-    if (!cuda->watch) return cuda_ok(cuda, cudaStreamSynchronize(stream), what, error);
+    if (!cuda->watch) return done_ok(cuda, cudaStreamSynchronize(stream), what, error);
     double start = 0;
     for (int64_t turn = 0;; turn++) {
         cudaError_t status = cudaStreamQuery(stream);
-        if (status != cudaErrorNotReady) return cuda_ok(cuda, status, what, error);
+        if (status != cudaErrorNotReady) return done_ok(cuda, status, what, error);
         cudaGetLastError(); /* no failure */
         double now = turn % ASK_EVERY == 0 ? now_seconds() : 0;
         if (turn == 0) start = now;
@@ -114,15 +138,9 @@ static void *cuda_alloc(void *context, int64_t bytes, Error *error) {
         cuda->taken_bytes += bytes;
         return data;
     }
-    cudaGetLastError(); /* running out of memory is no lasting failure */
-    size_t free_bytes = 0, total = 0;
-    if (status == cudaErrorMemoryAllocation && cudaMemGetInfo(&free_bytes, &total) == cudaSuccess)
-        error_set(error, EXIT_ENVIRONMENT,
-                  "device %d (%s) is out of memory: a tensor or arena of %.1f MiB is wanted, %.1f of %.1f MiB are free; use more devices, more ranks or a smaller "
-                  "batch, or end what else runs on it",
-                  cuda->device, cuda->name, (double)bytes / (1 << 20), (double)free_bytes / (1 << 20), (double)total / (1 << 20));
-    else
-        cuda_ok(cuda, status, "taking memory", error);
+    char what[96];
+    snprintf(what, sizeof what, "taking %.1f MiB for a tensor or arena", (double)bytes / (1 << 20));
+    cuda_ok(cuda, status, what, error);
     return NULL;
 }
 
@@ -133,7 +151,13 @@ static void cuda_free(void *context, void *data) {
 
 static void *cuda_alloc_host(void *context, int64_t bytes, Error *error) {
     void *data = NULL;
-    return cuda_ok(context, cudaMallocHost(&data, bytes > 0 ? (size_t)bytes : 1), "taking page-locked memory for a batch", error) ? data : NULL;
+    cudaError_t status = cudaMallocHost(&data, bytes > 0 ? (size_t)bytes : 1);
+    if (status == cudaErrorMemoryAllocation) { /* not the device's */
+        cudaGetLastError();
+        error_set(error, EXIT_ENVIRONMENT, "no page-locked memory of the host for a batch of %.1f MiB: is it used up, or limited (ulimit -l)?", (double)bytes / (1 << 20));
+        return NULL;
+    }
+    return cuda_ok(context, status, "taking page-locked memory for a batch", error) ? data : NULL;
 }
 
 static void cuda_free_host(void *context, void *data) {

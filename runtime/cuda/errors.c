@@ -1,7 +1,7 @@
 /* errors: see errors.h. The numbers are those of cudaError_t, which never change. */
 #include "runtime/cuda/errors.h"
 
-const char *cuda_advice(int status) {
+const char *cuda_advice(int status, bool waited) {
     switch (status) {
     case 2: /* cudaErrorMemoryAllocation */
         return "; use more devices, more ranks or a smaller batch, or end what else runs on the device";
@@ -29,7 +29,8 @@ const char *cuda_advice(int status) {
     case 702: /* cudaErrorLaunchTimeout */
     case 716: /* cudaErrorMisalignedAddress */
     case 719: /* cudaErrorLaunchFailure */
-        return "; run with --sync to learn which operator, and with compute-sanitizer to learn where; please report it";
+        return waited ? "; run with compute-sanitizer to learn where; please report it"
+                      : "; run with --sync to learn which operator, and with compute-sanitizer to learn where; please report it";
     default:
         return "";
     }

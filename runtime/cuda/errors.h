@@ -1,5 +1,8 @@
 /* errors: what to try when a call of CUDA's fails. No CUDA here: it is tested without. */
 #pragma once
 
-/* "; the driver is older than ..", or "" where there is nothing to try. status: cudaError_t's number. */
-const char *cuda_advice(int status);
+#include <stdbool.h>
+
+/* "; the driver is older than ..", or "" where there is nothing to try. status: cudaError_t's number; waited: every kernel is waited for, so that the failing one
+ * is named. */
+const char *cuda_advice(int status, bool waited);

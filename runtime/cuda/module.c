@@ -6,16 +6,32 @@
 
 #include "runtime/cuda/errors.h"
 
-int cuda_count(char *why, size_t n) {
+static int count_all(char *why, size_t n) {
     int count = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaSuccess && count > 0) return count;
     cudaGetLastError();
     if (status == cudaSuccess || status == cudaErrorNoDevice)
-        snprintf(why, n, "there is no CUDA device%s", cuda_advice(cudaErrorNoDevice));
+        snprintf(why, n, "there is no CUDA device%s", cuda_advice(cudaErrorNoDevice, false));
     else
-        snprintf(why, n, "%s%s", cudaGetErrorString(status), cuda_advice((int)status));
+        snprintf(why, n, "%s%s", cudaGetErrorString(status), cuda_advice((int)status, false));
     return 0;
+}
+
+int cuda_count(char *why, size_t n) {
+    int count = count_all(why, n), usable = 0;
+    struct cudaDeviceProp properties;
+    for (int d = 0; d < count; d++) {
+        cudaError_t status = cudaGetDeviceProperties(&properties, d);
+        if (status != cudaSuccess)
+            snprintf(why, n, "device %d: %s%s", d, cudaGetErrorString(cudaGetLastError()), cuda_advice((int)status, false));
+        else if (properties.major < MIN_MAJOR)
+            snprintf(why, n, "device %d (%.200s) has compute capability %d.%d, and the kernels are built for %d.0 and newer", d, properties.name, properties.major,
+                     properties.minor, MIN_MAJOR);
+        else
+            usable++;
+    }
+    return usable;
 }
 
 /* ---------------------------------------------------------------- --devices */
@@ -38,7 +54,7 @@ static bool list_device(Text *text, int device, Error *error) {
         text_printf(text, "cannot be used (%s)\n", cudaGetErrorString(cudaGetLastError()));
     else
         text_printf(text, "%.1f of %.1f GiB free%s\n", (double)available / (1 << 30), (double)total / (1 << 30),
-                    properties.major < 8 ? ", too old for the kernels" : "");
+                    properties.major < MIN_MAJOR ? ", too old for the kernels" : "");
     return true;
 }
 
@@ -70,7 +86,7 @@ static void list_ipc(Text *text) {
 
 bool cuda_list(Text *text, Error *error) {
     char why[512];
-    int n = cuda_count(why, sizeof why);
+    int n = count_all(why, sizeof why);
     list_versions(text);
     if (n == 0) return error_set(error, EXIT_ENVIRONMENT, "%s", why);
     for (int d = 0; d < n; d++)

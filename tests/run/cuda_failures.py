@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What prun says when a device, its driver, its memory or its libraries fail: where, in which step, of which operator, and what to try. Over the tests' stand-in for a
+device, which fails on request."""
+import os
+import unittest
+
+import harness
+from harness import Case, run
+
+
+class Failures(Case):
+    def setUp(self):
+        super().setUp()
+        os.environ["STANDIN_PROTECT"] = "0"
+
+    def net(self, ranks=1, sample="mlp_small.dsl"):
+        return self.compile(self.sample(sample), "net%d.plan" % ranks, "--ranks", ranks)
+
+    def on(self, plan, *options, ranks=1, **env):
+        return run([harness.prun, "--ranks", ranks, *options, plan], cwd=self.folder, env=env)
+
+    # ---- where there is no device that can be used
+
+    def test_without_a_device_prun_says_so_in_one_line_and_runs_on_the_cpu(self):
+        plan = self.net()
+        for env, words in (
+            ({"STANDIN_DEVICES": "0"}, "there is no CUDA device; is CUDA_VISIBLE_DEVICES empty?"),
+            ({"STANDIN_DRIVER": "12000"}, "driver version is insufficient .*update it"),
+            ({"STANDIN_CC": "7.5"}, r"device 0 \(stand-in device\) has compute capability 7\.5, and the kernels are built for 8\.0 and newer"),
+            ({"PRUN_CUDA_MODULE": "/nowhere/prun_cuda.so"}, "cannot open /nowhere/prun_cuda.so"),
+            ({"PRUN_CUDA_MODULE": os.environ["PRUN_NCCL"]}, "is no module of prun's"),
+        ):
+            with self.subTest(env=env):
+                done = self.ok(self.on(plan, **env))
+                self.assertRegex(done.err, r"\Aprun: note: runs on the CPU: .*%s.*\n\Z" % words)
+                self.assertEqual(len(done.losses()), 20)
+                self.assertFails(self.on(plan, "--device", "cuda", **env), 3, r"\Aprun: --device cuda: .*%s.*\n\Z" % words)
+                self.assertFails(self.on(plan, PRUN_DEVICE="cuda", **env), 3, r"\Aprun: PRUN_DEVICE=cuda: .*%s" % words)
+
+    def test_the_variable_is_read_as_the_option_is(self):
+        plan = self.net()
+        self.ok(self.on(plan, PRUN_DEVICE="", STANDIN_DEVICES="0"))
+        self.assertFails(self.on(plan, PRUN_DEVICE="gpu"), 2, "PRUN_DEVICE is cpu or cuda, not 'gpu'")
+        self.assertEqual(self.ok(self.on(plan, PRUN_DEVICE="cpu", STANDIN_DEVICES="0")).err, "")
+
+    def test_options_of_gpus_on_the_cpu_are_told_once(self):
+        plan = self.net(2)
+        env = {"PRUN_CUDA_MODULE": "/nowhere/prun_cuda.so"}
+        self.assertFails(self.mpi(plan, 2, "--comm", "host", env=env), 3, r"\Aprun: --comm is for GPUs: cannot open /nowhere/prun_cuda\.so")
+        self.assertFails(self.mpi(plan, 2, "--comm", "host", env={"PRUN_DEVICE": "cpu"}), 2, "--comm is for GPUs, and PRUN_DEVICE=cpu: leave it out")
+        self.assertFails(self.mpi(plan, 2, env={"PRUN_DEVICE": "gpu"}), 2, "PRUN_DEVICE is cpu or cuda")
+
+    # ---- memory
+
+    def test_out_of_memory_says_what_the_plan_needs_and_what_is_free(self):
+        plan = self.net()
+        for memory, what in (("1K", "taking memory for reductions"), ("4300K", r"taking \d+\.\d MiB for a tensor or arena"), ("30M", "taking memory for products")):
+            self.assertFails(self.on(plan, STANDIN_MEMORY=memory), 3, r"device 0 \(stand-in device\) is out of memory, %s: the plan's tensors need \d+\.\d MiB, \d+\.\d of "
+                             r"\d+\.\d MiB are free; use more devices, more ranks or a smaller batch" % what)
+        self.assertFails(self.mpi(self.net(2), 2, env={"STANDIN_MEMORY": "4300K"}), 3, r"device 0 \(stand-in device\), which 2 processes share, is out of memory")
+
+    def test_any_allocation_may_fail(self):
+        plan = self.net()
+        for name in "cudaMalloc", "cudaMallocHost":
+            for nth in range(1, 30):
+                result = self.on(plan, STANDIN_FAIL="%s:%d:2" % (name, nth))
+                if result.code == 0:
+                    break
+                self.assertFails(result, 3, "out of memory|no page-locked memory of the host")
+            self.assertTrue(2 < nth < 29, nth)
+
+    # ---- what runs
+
+    def test_a_kernel_that_fails_is_found_at_the_end_of_its_step(self):
+        plan = self.net()
+        for options, nth, step in ((["--no-graph"], 1, 1), (["--no-graph"], 30, 4), ([], 30, 4)):
+            for code, words in ((700, "cudaErrorIllegalAddress"), (719, "cudaErrorLaunchFailure"), (999, "cudaErrorUnknown")):
+                result = self.on(plan, *options, STANDIN_FAIL="run:cublasLtMatmul:%d:%d" % (nth, code))
+                self.assertEqual(result.code, 3, str(result))
+                self.assertRegex(result.err, r"(?m)^prun: in step %d of epoch 1: rank 0, device 0: .*CUDA says %s .*run with --sync to learn which operator" % (step, words))
+
+    def test_with_sync_a_kernel_that_fails_is_named_in_any_step(self):
+        plan = self.net()
+        for nth, step in (1, 1), (30, 4):
+            result = self.on(plan, "--sync", STANDIN_FAIL="run:cublasLtMatmul:%d:700" % nth)
+            self.assertEqual(result.code, 3, str(result))
+            self.assertRegex(result.err, r"(?m)^prun: in step %d of epoch 1: rank 0, step \d+ \((matmul|einsum) of \S+\), .*mlp_small\.dsl:\d+: device 0: kernel \S+: CUDA says" % step)
+            self.assertNotIn("--sync", result.err)
+            self.assertIn("compute-sanitizer", result.err)
+
+    def test_sync_does_not_capture_steps(self):
+        done = self.ok(self.on(self.net(), "--sync", "-v"))
+        self.assertIn("steps run operator by operator: --sync\n", done.out)
+
+    def test_a_failure_of_cublas_names_its_operator(self):
+        result = self.on(self.net(), STANDIN_FAIL="cublasLtMatmul:7:13")
+        self.assertEqual(result.code, 3, str(result))
+        self.assertRegex(result.err, r"(?m)^prun: in step \d of epoch 1: rank 0, step \d+ \(einsum of \S+\), .*mlp_small\.dsl:\d+: device 0: a product: cuBLASLt says CUBLAS_\w+; ")
+
+    def test_a_rank_whose_kernel_fails_ends_the_job(self):
+        plan = self.net(2)
+        for way, devices in ("nccl", 2), ("ipc", 1), ("host", 1):
+            for options in [], ["--sync"]:
+                with self.subTest(way=way, options=options):
+                    command = [harness.prun, "--device", "cuda", "--comm", way, *options, plan]
+                    if harness.mpirun is None:
+                        self.skipTest("there is no mpirun")
+                    result = run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", "STANDIN_FAIL=run:cublasLtMatmul:30:719", *command], cwd=self.folder,
+                                 env={"STANDIN_DEVICES": str(devices), "PRUN_TIMEOUT": "40"})
+                    self.assertEqual(result.code, 3, str(result))
+                    self.assertRegex(result.err, r"(?m)^prun: in step \d of epoch 1: rank 1, .*device 1?0?: .*cudaErrorLaunchFailure", str(result))
+                    self.assertLess(result.seconds, 30, str(result))
+
+
+if __name__ == "__main__":
+    harness.main()
