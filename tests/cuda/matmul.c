@@ -1,0 +1,144 @@
+/* Products with what follows them, as one launch of cuBLASLt's, against the same calls one by one, both on the device: biases, activations, what a gradient needs of
+ * them, and biases' gradients, with rows and addresses that its epilogues take and with such that they do not. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/cuda/fixture.h"
+
+enum { MOST_CALLS = 3, MOST_TENSORS = 8, M = 10, K = 12 };
+
+typedef struct Run {
+    Image image;
+    uint64_t random;
+    int offset; /* elements by which tensors lie beyond 64 bytes */
+    Operand tensor[MOST_TENSORS];
+    int ntensors, ncalls;
+    KernelCall call[MOST_CALLS];
+    Attr attr[MOST_CALLS][MAX_ATTRS];
+    Rule rule[MOST_CALLS];
+} Run;
+
+static int add_tensor(Run *run, const Shape *shape) {
+    run->image.used = (run->image.used + 63) / 64 * 64 + run->offset * (int64_t)sizeof(float);
+    float *data = (float *)(void *)(run->image.host + run->image.used);
+    run->image.used += shape_elements(shape) * (int64_t)sizeof *data;
+    cr_assert_leq(run->image.used, run->image.bytes);
+    run->tensor[run->ntensors] = operand_at(data, F32, shape);
+    operand_fill(&run->tensor[run->ntensors], &run->random, false);
+    return run->ntensors++;
+}
+
+static int add_matrix(Run *run, int64_t rows, int64_t columns) {
+    return add_tensor(run, &(Shape){.ndim = 2, .dim = {rows, columns}});
+}
+
+/* A call with attribute 0; returns its result. */
+static int add_call(Run *run, OpCode op, Attr attr, int nin, const int *in) {
+    const int c = run->ncalls++;
+    TensorType types[MAX_IN];
+    KernelCall *call = &run->call[c];
+    run->attr[c][0] = attr;
+    *call = (KernelCall){.op = op, .attr = run->attr[c], .nin = nin, .nout = 1, .rule = &run->rule[c]};
+    for (int i = 0; i < nin; i++) {
+        call->in[i] = run->tensor[in[i]];
+        types[i] = (TensorType){F32, false, call->in[i].local};
+    }
+    cr_assert(rule_infer(op, types, nin, run->attr[c], &run->rule[c], NULL));
+    const int out = add_tensor(run, &run->rule[c].result[0].shape);
+    call->out[0] = run->tensor[out];
+    return out;
+}
+
+static void init(Run *run, int64_t n, int offset) {
+    *run = (Run){.random = 77 + (uint64_t)n, .offset = offset};
+    image_init(&run->image, 64 << 10);
+    add_matrix(run, M, K);
+    add_matrix(run, K, n);
+}
+
+/* How many calls the device makes one of; results in `stays` (bits) are what they are one by one. */
+static int compare(Run *run, const int *last_read, unsigned stays) {
+    const Device *device = fixture_device();
+    const DeviceQueue *queue = device->backend->queue;
+    KernelCall calls[MOST_CALLS];
+    Error error = {0};
+    void *fused = NULL;
+    float alone[MOST_CALLS][M * 64];
+    for (int c = 0; c < run->ncalls; c++)
+        calls[c] = image_call(&run->image, &run->call[c]);
+    image_upload(&run->image);
+    for (int c = 0; c < run->ncalls; c++)
+        cr_assert(device->backend->kernels[calls[c].op](&calls[c], &error), "%s", error.text);
+    image_download(&run->image);
+    for (int c = 0; c < run->ncalls; c++) {
+        const Operand *out = &run->call[c].out[0];
+        memcpy(alone[c], run->image.seen + ((const char *)out->data - run->image.host), (size_t)shape_elements(&out->local) * sizeof(float));
+    }
+    image_upload(&run->image);
+    int taken = queue->fuse(device->context, calls, run->ncalls, last_read, &fused, &error);
+    cr_assert_geq(taken, 0, "%s", error.text);
+    for (int use = 0; taken > 0 && use < 2; use++) /* what is kept for the second time is right too */
+        cr_assert(queue->run(device->context, fused, &error), "%s", error.text);
+    for (int c = taken; c < run->ncalls; c++)
+        cr_assert(device->backend->kernels[calls[c].op](&calls[c], &error), "%s", error.text);
+    image_download(&run->image);
+    if (fused) queue->unfuse(device->context, fused);
+    for (int c = 0; c < run->ncalls; c++) {
+        const Operand *out = &run->call[c].out[0];
+        for (int64_t i = 0; stays >> c & 1u && i < shape_elements(&out->local); i++) {
+            float found;
+            memcpy(&found, run->image.seen + ((const char *)out->data - run->image.host) + i * (int64_t)sizeof found, sizeof found);
+            cr_assert(fabsf(found - alone[c][i]) <= 2e-5f * (1 + fabsf(alone[c][i])), "call %d of %d taken, element %lld: %.9g, alone %.9g", c, taken, (long long)i,
+                      (double)found, (double)alone[c][i]);
+        }
+    }
+    image_finish(&run->image);
+    return taken;
+}
+
+/* product + bias, then this: kept, where something else reads what it is taken of. */
+static int biased(OpCode op, bool approximate, bool kept, int64_t n, int offset) {
+    Run run;
+    init(&run, n, offset);
+    int bias = add_tensor(&run, &(Shape){.ndim = 1, .dim = {n}});
+    int product = add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
+    int sum = add_call(&run, OP_add, (Attr){0}, 2, (const int[]){product, bias});
+    add_call(&run, op, (Attr){.given = true, .i = approximate}, 1, &sum);
+    return compare(&run, (const int[]){1, kept ? 3 : 2, 3}, kept ? 6 : 4);
+}
+
+Test(matmul, biases_and_activations_are_part_of_the_product) {
+    for (int offset = 0; offset < 2; offset++)
+        for (int64_t n = 21; n <= 24; n += 3) {
+            cr_assert_eq(biased(OP_relu, false, false, n, offset), 3);
+            cr_assert_eq(biased(OP_gelu, true, false, n, offset), 3);
+            cr_assert_eq(biased(OP_gelu, false, false, n, offset), 2, "cuBLASLt's gelu is the one by tanh");
+        }
+}
+
+Test(matmul, what_a_gradient_needs_is_kept_where_epilogues_take_it) {
+    cr_assert_eq(biased(OP_gelu, true, true, 24, 0), 3);
+    cr_assert_eq(biased(OP_gelu, true, true, 21, 0), 2, "rows of 21");
+    cr_assert_eq(biased(OP_gelu, true, true, 24, 1), 2, "not at a multiple of 16 bytes");
+}
+
+Test(matmul, gradients_of_activations_are_part_of_the_product) {
+    for (int odd = 0; odd < 3; odd++) {
+        Run run;
+        init(&run, odd == 1 ? 21 : 24, odd == 2);
+        int x = add_matrix(&run, M, odd == 1 ? 21 : 24), product = add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
+        add_call(&run, OP_gelu_grad, (Attr){.given = true, .i = 1}, 2, (const int[]){x, product});
+        cr_assert_eq(compare(&run, (const int[]){1, 2}, 2), odd ? 0 : 2);
+    }
+}
+
+Test(matmul, gradients_of_biases_are_part_of_the_product) {
+    for (int offset = 0; offset < 2; offset++) {
+        Run run;
+        init(&run, 24, offset);
+        add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
+        add_call(&run, OP_sum, (Attr){.given = true, .n = 1, .ints = {0}}, 1, (const int[]){1});
+        cr_assert_eq(compare(&run, (const int[]){2, 2}, 3), 2);
+    }
+}
