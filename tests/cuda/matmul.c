@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/cuda/fixture.h"
+#include "tests/cuda/check.h"
 
 enum { MOST_CALLS = 3, MOST_TENSORS = 8, M = 10, K = 12 };
 
@@ -140,5 +140,18 @@ Test(matmul, gradients_of_biases_are_part_of_the_product) {
         add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){0, 1});
         add_call(&run, OP_sum, (Attr){.given = true, .n = 1, .ints = {0}}, 1, (const int[]){1});
         cr_assert_eq(compare(&run, (const int[]){2, 2}, 3), 2);
+    }
+}
+
+Test(matmul, matrices_of_a_batch_may_lie_within_each_others_rows) {
+    static const char *const specs[] = {"abc,bcd->abd", "bac,bcd->abd", "abc,bcd->bad", "abc,dbc->dba"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        Check check = {.op = OP_einsum, .nin = 2, .length = 8, .attr = {{.given = true, .text = specs[i]}}};
+        for (int k = 0; k < 2; k++) {
+            check.in[k].ndim = 3;
+            for (int d = 0; d < 3; d++)
+                check.in[k].dim[d] = (const int64_t[]){6, 3, 8, 5}[specs[i][4 * k + d] - 'a'];
+        }
+        check_all(fixture_device(), &check);
     }
 }

@@ -115,8 +115,9 @@ cublasStatus_t check_product(const Product &p, const Matrix &a, const Matrix &b,
     if (cublasStatus_t failed = check_types(p, m)) return failed;
     size_t rows = p.trans_a ? a.cols : a.rows, inner = p.trans_a ? a.rows : a.cols, inner_b = p.trans_b ? b.cols : b.rows, cols = p.trans_b ? b.rows : b.cols;
     if (inner != inner_b || d.rows != rows || d.cols != cols || c.rows != rows || c.cols != cols) return refuse("shapes that do not fit each other");
-    if (d.batch > 1 && d.stride < (int64_t)(d.ld * (int64_t)((d.order == CUBLASLT_ORDER_COL ? d.cols : d.rows) - 1) + (int64_t)(d.order == CUBLASLT_ORDER_COL ? d.rows : d.cols)))
-        return refuse("results of a batch that overlap");
+    const int64_t lines = (int64_t)(d.order == CUBLASLT_ORDER_COL ? d.cols : d.rows), line = (int64_t)(d.order == CUBLASLT_ORDER_COL ? d.rows : d.cols);
+    if (d.batch > 1 && d.stride >= line && d.stride * (d.batch - 1) + line <= d.ld) return CUBLAS_STATUS_NOT_SUPPORTED; /* within each other's lines: nowhere promised */
+    if (d.batch > 1 && d.stride < d.ld * (lines - 1) + line) return refuse("results of a batch that overlap");
     if (p.trans_c) return CUBLAS_STATUS_NOT_SUPPORTED;
     return check_epilogue(p, d);
 }
