@@ -290,6 +290,15 @@ const char *executor_capture_note(const Executor *executor) {
     return executor->note;
 }
 
+/* What no operator's name stands before is of the whole process. */
+static bool fail_whole(const Executor *executor, Error *error) {
+    Error failure = *error;
+    const Comm *comm = executor->comm;
+    if (strncmp(failure.text, "rank ", 5) == 0) return false; /* the communicator knows which */
+    if (comm->ndriven == 1) return error_set(error, failure.code, "rank %d, %.900s", comm->first_driven, failure.text);
+    return error_set(error, failure.code, "ranks %d to %d, %.900s", comm->first_driven, comm->first_driven + comm->ndriven - 1, failure.text);
+}
+
 /* What was counted while nothing moved is counted again by each replay. */
 static void counters_apart(Executor *executor, const CommCounters *before) {
     for (int i = 0; i < executor->comm->ndriven; i++) {
@@ -316,36 +325,27 @@ static bool capture(Executor *executor, Error *error) {
     int nodes = 0;
     executor->may_capture = false;
     if (executor->nrequests > 0 && !executor->comm->captures) {
-        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: ranks talk by %.200s", executor->comm->transport);
+        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: ranks talk by %.900s", executor->comm->transport);
         return true;
     }
     size_t n = (size_t)executor->comm->ndriven;
     executor->captured = arena_alloc(&executor->arena, n * sizeof *executor->captured);
     CommCounters *before = arena_alloc(&executor->arena, n * sizeof *before);
     memcpy(before, executor->comm->counters, n * sizeof *before);
-    if (!queue->capture(executor->context, error)) return false;
+    if (!queue->capture(executor->context, error)) return fail_whole(executor, error);
     if (!run_actions(executor, error)) return false;
     counters_apart(executor, before);
     if (!queue->captured(executor->context, &executor->graph, &nodes, &why)) return error_set(error, why.code, "%s", why.text);
     if (executor->graph)
         snprintf(executor->note, sizeof executor->note, "steps are replayed as one graph of %d nodes", nodes);
     else
-        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: %.200s", why.text);
+        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: %.900s", why.text);
     return true;
-}
-
-/* What no operator's name stands before is of the whole process. */
-static bool fail_whole(const Executor *executor, Error *error) {
-    Error failure = *error;
-    const Comm *comm = executor->comm;
-    if (strncmp(failure.text, "rank ", 5) == 0) return false; /* the communicator knows which */
-    if (comm->ndriven == 1) return error_set(error, failure.code, "rank %d, %.900s", comm->first_driven, failure.text);
-    return error_set(error, failure.code, "ranks %d to %d, %.900s", comm->first_driven, comm->first_driven + comm->ndriven - 1, failure.text);
 }
 
 static bool step_run(Executor *executor, int64_t epoch, int64_t step, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
-    if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return false;
+    if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return queue ? fail_whole(executor, error) : false;
     executor->begun = false;
     if (executor->profile && !profile_step(executor->profile, executor->graph != NULL, error)) return false;
     if (executor->may_capture && executor->ran && !capture(executor, error)) return false;

@@ -69,7 +69,7 @@ struct Executor {
     bool may_capture, ran;  /* executor_capture; a step has been done */
     void *graph;            /* a captured step */
     CommCounters *captured; /* per driven rank: what communications of a captured step move, which do not count it themselves when it is replayed */
-    char note[256];         /* executor_capture_note */
+    char note[1024];        /* executor_capture_note */
     struct Profile *profile; /* NULL: steps are not timed */
     int64_t updates;        /* done */
     int64_t schedule_ahead; /* what the schedule counts beside them: executor_set_updates */

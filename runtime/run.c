@@ -122,16 +122,34 @@ static bool read_plan(Run *run, Error *error) {
     return comm_agree(comm, plan_read_files(&run->plan, &run->arena, path, &files, 0, error), error);
 }
 
-/* All ranks hold the same plan: what they read is one text and one net. */
+/* What the user has said of the device, NULL: nothing. */
+static const char *told_device(const RunOptions *options) {
+    const char *variable = getenv("PRUN_DEVICE");
+    return options->device ? options->device : variable && *variable ? variable : NULL;
+}
+
+/* What decides how ranks talk and round: they would wait for each other in vain, or drift apart. */
+static uint64_t device_options(const RunOptions *options) {
+    const char *words[] = {told_device(options), options->comm};
+    uint64_t hash = 0xcbf29ce484222325u ^ (options->deterministic ? 1 : 0) ^ (options->tf32 ? 2 : 0);
+    for (int i = 0; i < 2; i++, hash = (hash ^ 0xff) * 0x100000001b3u)
+        for (const char *at = words[i]; at && *at; at++)
+            hash = (hash ^ (unsigned char)*at) * 0x100000001b3u; /* FNV-1a */
+    return hash;
+}
+
+/* All ranks hold the same plan: what they read is one text and one net. And they were told the same of devices. */
 static bool check_same(Run *run, Error *error) {
     Comm *comm = run->comm;
-    const uint64_t own[2] = {run->text_hash, run->plan.net_hash};
+    const uint64_t own[3] = {run->text_hash, run->plan.net_hash, device_options(run->options)};
+    static const char *const differs[] = {"another plan than rank 0 (text differs)", "another plan than rank 0 (net hash differs)",
+                                          "been told other things than rank 0: --device (PRUN_DEVICE), --comm, --tf32 and --deterministic are the same for all"};
     uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nprocesses * sizeof *words);
-    for (int i = 0; comm->nprocesses > 1 && i < 2; i++) {
+    for (int i = 0; comm->nprocesses > 1 && i < 3; i++) {
         if (!comm->table->all_gather_words(comm, own[i], words, error)) return run->agreed = false;
         for (int p = 0; p < comm->nprocesses; p++)
             if (words[p] != words[0])
-                return error_set(error, EXIT_REJECTED, "rank %d has another plan than rank 0 (%s differs)", p, i ? "net hash" : "text");
+                return error_set(error, i < 2 ? EXIT_REJECTED : EXIT_USAGE, "rank %d has %s", p, differs[i]);
     }
     return true;
 }
@@ -279,12 +297,10 @@ static bool restore(Run *run, Error *error) {
     return told_by_first(run, ok, error);
 }
 
-/* What the user has said of the device, NULL: nothing. main.c has looked at the option. */
-static bool told_device(const RunOptions *options, const char **told, Error *error) {
-    const char *variable = getenv("PRUN_DEVICE");
-    *told = options->device ? options->device : variable && *variable ? variable : NULL;
-    if (!*told || strcmp(*told, "cuda") == 0) return true;
-    if (strcmp(*told, "cpu") != 0) return error_set(error, EXIT_USAGE, "PRUN_DEVICE is cpu or cuda, not '%s'", *told);
+/* main.c has looked at --device. */
+static bool check_told(const RunOptions *options, const char *told, Error *error) {
+    if (!told || strcmp(told, "cuda") == 0) return true;
+    if (strcmp(told, "cpu") != 0) return error_set(error, EXIT_USAGE, "PRUN_DEVICE is cpu or cuda, not '%s'", told);
     return !options->comm || error_set(error, EXIT_USAGE, "--comm is for GPUs, and PRUN_DEVICE=cpu: leave it out");
 }
 
@@ -292,10 +308,10 @@ static bool told_device(const RunOptions *options, const char **told, Error *err
 static bool choose_backend(Run *run, const Backend **backend, Error *error) {
     const RunOptions *options = run->options;
     Comm *comm = run->comm;
-    const char *told;
+    const char *told = told_device(options);
     char why[512] = "";
     *backend = &backend_cpu;
-    if (!comm_agree(comm, told_device(options, &told, error), error)) return false;
+    if (!comm_agree(comm, check_told(options, told, error), error)) return false;
     if (told && strcmp(told, "cpu") == 0) return true;
     Error failure = {0};
     const DeviceModule *module = device_module(&failure);

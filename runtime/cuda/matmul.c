@@ -52,7 +52,7 @@ static bool matmul_open(CudaContext *cuda, Error *error) {
     if (cuda->matmul) return true;
     cuda->matmul = calloc(1, sizeof *cuda->matmul);
     if (!cuda->matmul) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    return lt_ok(cuda, cublasLtCreate(&cuda->matmul->handle), "opening it", error) &&
+    return lt_ok(cuda, cublasLtCreate(&cuda->matmul->handle), "making a handle", error) &&
            cuda_ok(cuda, cudaMalloc(&cuda->matmul->workspace, WORKSPACE_BYTES), "taking memory for products", error);
 }
 

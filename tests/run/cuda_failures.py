@@ -50,6 +50,15 @@ class Failures(Case):
         self.assertFails(self.mpi(plan, 2, "--comm", "host", env={"PRUN_DEVICE": "cpu"}), 2, "--comm is for GPUs, and PRUN_DEVICE=cpu: leave it out")
         self.assertFails(self.mpi(plan, 2, env={"PRUN_DEVICE": "gpu"}), 2, "PRUN_DEVICE is cpu or cuda")
 
+    def test_ranks_that_were_told_different_things_do_not_start(self):
+        plan = self.net(2)
+        if harness.mpirun is None:
+            self.skipTest("there is no mpirun")
+        for one, other in ((["--device", "cuda"], ["--device", "cpu"]), ([], ["--device", "cpu"]), (["--comm", "ipc"], ["--comm", "host"]), ([], ["--deterministic"])):
+            result = run([harness.mpirun, "-n", 1, harness.prun, *one, plan, ":", "-n", 1, harness.prun, *other, plan], cwd=self.folder, env={"PRUN_TIMEOUT": "20"})
+            self.assertFails(result, 2, r"(?m)^prun: rank 1 has been told other things than rank 0: --device \(PRUN_DEVICE\), --comm, ")
+            self.assertLess(result.seconds, 15)
+
     # ---- memory
 
     def test_out_of_memory_says_what_the_plan_needs_and_what_is_free(self):
@@ -87,6 +96,15 @@ class Failures(Case):
             self.assertRegex(result.err, r"(?m)^prun: in step %d of epoch 1: rank 0, step \d+ \((matmul|einsum) of \S+\), .*mlp_small\.dsl:\d+: device 0: kernel \S+: CUDA says" % step)
             self.assertNotIn("--sync", result.err)
             self.assertIn("compute-sanitizer", result.err)
+
+    def test_a_step_that_cannot_be_captured_is_run_and_the_whole_reason_is_told(self):
+        done = self.ok(self.on(self.net(), "-v", STANDIN_FAIL="cudaGraphInstantiate:1:2"))
+        self.assertRegex(done.out, r"(?m)^steps run operator by operator: device 0 .*capturing a step: .*or end what else runs on the device$")
+
+    def test_an_earlier_failure_that_beginning_to_capture_shows_names_the_rank(self):
+        result = self.on(self.net(), STANDIN_FAIL="cudaStreamBeginCapture:1:700")
+        self.assertEqual(result.code, 3, str(result))
+        self.assertRegex(result.err, r"(?m)^prun: in step 2 of epoch 1: rank 0, device 0: beginning to capture a step: ")
 
     def test_sync_does_not_capture_steps(self):
         done = self.ok(self.on(self.net(), "--sync", "-v"))
