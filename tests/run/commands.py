@@ -139,6 +139,8 @@ class Documented(Case):
             with self.subTest(line=number, command=command):
                 if "mpirun" in command and harness.mpirun is None or FORM.search(re.sub(r"'[^']*'", "", command)):
                     continue
+                if re.search(r"--devices?( cuda)?\b", command) and "--device cpu" not in command and "PRUN_CUDA_MODULE" not in os.environ:
+                    continue
                 if not block and not re.search(r"\.dsl|\.plan|--mesh|--list-ops", command):
                     self.check_mentioned(command)
                     continue

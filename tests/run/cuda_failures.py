@@ -68,6 +68,13 @@ class Failures(Case):
                              r"\d+\.\d MiB are free; use more devices, more ranks or a smaller batch" % what)
         self.assertFails(self.mpi(self.net(2), 2, env={"STANDIN_MEMORY": "4300K"}), 3, r"device 0 \(stand-in device\), which 2 processes share, is out of memory")
 
+    def test_what_lies_on_the_device_need_not_fit_into_the_node(self):
+        huge = self.write("huge.dsl", "net huge(n = 1000000) {\n    input x : f32[n, 4];\n    param w : f32[4, n] = ones;\n    loss mean(matmul(x, w));\n}\n"
+                                      "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n")
+        plan = self.compile(huge, "huge.plan", "--ranks", 1)
+        self.assertFails(self.on(plan, "--device", "cpu"), 3, "not enough memory on ")
+        self.assertFails(self.on(plan), 3, r"device 0 .* is out of memory, taking \d+\.\d MiB for a tensor or arena: the plan's tensors need \d{7}\.\d MiB")
+
     def test_any_allocation_may_fail(self):
         plan = self.net()
         for name in "cudaMalloc", "cudaMallocHost":
