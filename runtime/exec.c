@@ -162,42 +162,52 @@ void executor_disturb(Executor *executor, double roundings) {
     disturb_constants(executor);
 }
 
+static bool run_calls(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
+    for (int i = 0; i < action->ncalls; i++) {
+        const PreparedCall *call = &cursor->calls.at[action->first_call + i];
+        if (!call->fn(&call->call, error)) return false;
+        for (int o = 0; executor->backend->host && !rounds_nothing(call->call.op) && o < call->call.nout; o++)
+            disturb(executor, call->call.out[o].data, call->call.out[o].dtype, shape_elements(&call->call.out[o].local), action->step + o);
+    }
+    return true;
+}
+
+static CommStatus status_of(bool ok) {
+    return ok ? COMM_COMPLETE : COMM_FAILED;
+}
+
+/* COMM_PENDING only where other ranks of this process must come first. */
+static CommStatus run_action(Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
+    const Backend *backend = executor->backend;
+    Comm *comm = executor->comm;
+    switch (action->kind) {
+    case ACTION_CALLS:
+        return status_of(run_calls(executor, cursor, action, error));
+    case ACTION_FUSED:
+        return status_of(backend->queue->run(executor->context, action->fused, error));
+    case ACTION_COPY:
+        return status_of(backend->copy(executor->context, action->to, action->from, action->bytes, error));
+    case ACTION_START:
+        return status_of(comm->table->start(comm, action->request, cursor->driven, action->source, action->target, error));
+    case ACTION_WAIT:
+        return comm->table->wait(comm, action->request, cursor->driven, error);
+    }
+    return COMM_FAILED;
+}
+
 /* Runs until the rank is done or has to wait; *moved: it did something. False on failure. */
 static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *error) {
-    Comm *comm = executor->comm;
     struct Profile *profile = executor->profile;
+    const DeviceQueue *queue = executor->backend->queue;
     for (; cursor->next < cursor->actions.n; cursor->next++, *moved = true) {
         const Action *action = &cursor->actions.at[cursor->next];
-        bool ok = !profile || profile_begin(profile, cursor, action, error);
-        switch (ok ? action->kind : NACTIONS) {
-        case NACTIONS:
-            break;
-        case ACTION_CALLS:
-            for (int i = 0; ok && i < action->ncalls; i++) {
-                const PreparedCall *call = &cursor->calls.at[action->first_call + i];
-                ok = call->fn(&call->call, error);
-                for (int o = 0; ok && executor->backend->host && !rounds_nothing(call->call.op) && o < call->call.nout; o++)
-                    disturb(executor, call->call.out[o].data, call->call.out[o].dtype, shape_elements(&call->call.out[o].local), action->step + o);
-            }
-            break;
-        case ACTION_FUSED:
-            ok = executor->backend->queue->run(executor->context, action->fused, error);
-            break;
-        case ACTION_COPY:
-            ok = executor->backend->copy(executor->context, action->to, action->from, action->bytes, error);
-            break;
-        case ACTION_START:
-            ok = comm->table->start(comm, action->request, cursor->driven, action->source, action->target, error);
-            break;
-        case ACTION_WAIT: {
-            CommStatus status = comm->table->wait(comm, action->request, cursor->driven, error);
-            if (status == COMM_PENDING) return !profile || profile_end(profile, error);
-            ok = status == COMM_COMPLETE;
-            break;
-        }
-        }
-        ok = ok && (!profile || profile_end(profile, error));
-        if (!ok) return fail(executor, cursor, action, error);
+        if (queue) queue->range_begin(executor->context, action->name);
+        CommStatus status = status_of(!profile || profile_begin(profile, cursor, action, error));
+        if (status == COMM_COMPLETE) status = run_action(executor, cursor, action, error);
+        if (status != COMM_FAILED && profile && !profile_end(profile, error)) status = COMM_FAILED;
+        if (queue) queue->range_end(executor->context);
+        if (status == COMM_FAILED) return fail(executor, cursor, action, error);
+        if (status == COMM_PENDING) return true;
     }
     return true;
 }

@@ -8,11 +8,12 @@ typedef struct PreparedCall {
     KernelCall call;
 } PreparedCall;
 
-typedef enum { ACTION_CALLS, ACTION_FUSED, ACTION_COPY, ACTION_START, ACTION_WAIT, NACTIONS } ActionKind;
+typedef enum { ACTION_CALLS, ACTION_FUSED, ACTION_COPY, ACTION_START, ACTION_WAIT } ActionKind;
 /* One step of the plan as one rank runs it: every name resolved to an address. */
 typedef struct Action {
     ActionKind kind;
     int step;               /* number in the role, for messages */
+    const char *name;       /* "matmul of h", "2 operators, add of y to relu of z": for tools that look on */
     int first_call, ncalls; /* calls: one, or one for each hidden slice that the rank holds */
     CommRequest *request;   /* start, wait */
     const void **source;

@@ -67,6 +67,7 @@ bool fuse_actions(Executor *executor, Cursor *cursor, Error *error) {
             action.kind = ACTION_FUSED;
             action.fused = fused;
             action.ncalls = taken; /* calls[first_call..]: what it stands for */
+            action.name = arena_printf(&executor->arena, "%d operators, %s to %s", taken, action.name, cursor->actions.at[at + taken - 1].name);
         }
         cursor->actions.at[kept++] = action;
         at += taken >= 2 ? taken : 1;

@@ -366,6 +366,13 @@ static bool load_communication(Executor *executor, Cursor *cursor, int at, Actio
     return true;
 }
 
+static const char *action_name(Executor *executor, const Cursor *cursor, const Step *step) {
+    const Graph *graph = &executor->plan->graph;
+    if (step->kind == STEP_WRITE) return arena_printf(&executor->arena, "write of %s", graph->states.at[step->state].name);
+    const char *what = step->kind == STEP_KERNEL ? op_table[step->op].name : comm_name[step->comm];
+    return arena_printf(&executor->arena, "%s of %s", what, graph->values.at[cursor->role->instances.at[step->out[0]].value].name);
+}
+
 static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
     const Role *role = cursor->role;
     int joined = 0; /* steps from here on that are part of the action before */
@@ -398,6 +405,7 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
             break;
         }
         }
+        if (executor->backend->queue) action.name = action_name(executor, cursor, step);
         if (!skip) vec_push(&executor->arena, &cursor->actions, action);
     }
     return true;

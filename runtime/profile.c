@@ -166,8 +166,6 @@ static void describe(Profile *profile, int driven) {
             for (int w = a + 1; w < cursor->actions.n && work->wait < 0; w++)
                 if (cursor->actions.at[w].kind == ACTION_WAIT && cursor->actions.at[w].request == action->request) work->wait = w;
             break;
-        case NACTIONS:
-            break;
         case ACTION_WAIT:
             for (int s = 0; s < a; s++)
                 if (all[s].wait == a) *work = (Work){.comm = true, .kind = all[s].kind, .wait = -1}, memcpy(work->name, all[s].name, sizeof work->name);
@@ -227,7 +225,6 @@ bool profile_begin(Profile *profile, const Cursor *cursor, const Action *action,
     Entry entry = {.driven = cursor->driven, .action = (int)(action - cursor->actions.at), .mark = {-1, -1}, .comm_mark = {-1, -1}};
     bool ok = true;
     if (profile->queue) {
-        profile->queue->range_begin(profile->device->context, profile->work[entry.driven][entry.action].name);
         if (action->kind == ACTION_START) ok = mark(profile, true, &entry.comm_mark[0], error);
         ok = ok && mark(profile, false, &entry.mark[0], error);
     }
@@ -240,7 +237,6 @@ bool profile_end(Profile *profile, Error *error) {
     Entry *entry = &profile->entries.at[profile->entries.n - 1];
     entry->at[1] = now_seconds();
     if (!profile->queue) return true;
-    profile->queue->range_end(profile->device->context);
     return mark(profile, false, &entry->mark[1], error) && (entry->comm_mark[0] < 0 || mark(profile, true, &entry->comm_mark[1], error));
 }
 
