@@ -40,12 +40,25 @@ static bool find_module(char *path, size_t n) {
     return false;
 }
 
-/* The file that is to be the module: where the user says, which need not be true, or where there is one. */
-static bool module_file(char *path, size_t n) {
+/* PRUN_CUDA_MODULE: the module is where the user says, which need not be true. */
+static const char *told_module(void) {
     const char *told = getenv("PRUN_CUDA_MODULE");
-    if (!told || !*told) return find_module(path, n);
+    return told && *told ? told : NULL;
+}
+
+/* The file that is to be the module: where the user says, or where there is one. */
+static bool module_file(char *path, size_t n) {
+    const char *told = told_module();
+    if (!told) return find_module(path, n);
     snprintf(path, n, "%s", told);
     return true;
+}
+
+/* Opening the module opens cuBLASLt, hundreds of megabytes of it: not where nothing can come of it. */
+static bool has_driver(void) {
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver) dlclose(driver);
+    return driver != NULL;
 }
 
 bool device_module_exists(void) {
@@ -57,6 +70,10 @@ const DeviceModule *device_module(Error *error) {
     char path[4096];
     if (!module_file(path, sizeof path)) {
         error_set(error, EXIT_ENVIRONMENT, "there is no " MODULE_FILE " beside prun: it was built without CUDA");
+        return NULL;
+    }
+    if (!told_module() && !has_driver()) {
+        error_set(error, EXIT_ENVIRONMENT, "there is no CUDA driver (libcuda.so.1); in a container, was it started with its GPUs?");
         return NULL;
     }
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* the same one each time: never closed */

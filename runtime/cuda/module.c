@@ -11,7 +11,11 @@ static int count_all(char *why, size_t n) {
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaSuccess && count > 0) return count;
     cudaGetLastError();
-    if (status == cudaSuccess || status == cudaErrorNoDevice)
+    int driver = 0;
+    bool missing = status == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0;
+    if (missing)
+        snprintf(why, n, "there is no CUDA driver; in a container, was it started with its GPUs?");
+    else if (status == cudaSuccess || status == cudaErrorNoDevice)
         snprintf(why, n, "there is no CUDA device%s", cuda_advice(cudaErrorNoDevice, false));
     else
         snprintf(why, n, "%s%s", cudaGetErrorString(status), cuda_advice((int)status, false));

@@ -1,7 +1,8 @@
 #!/bin/sh
 # module.sh PRUN MODULE: prun opens the module that was built with CUDA, and says what devices there are or why there are none.
 set -u
-unset PRUN_CUDA_MODULE PRUN_DEVICE
+unset PRUN_DEVICE
+export PRUN_CUDA_MODULE="$2"
 output=$("$1" --devices 2>&1)
 code=$?
 echo "$output"
