@@ -205,8 +205,18 @@ static bool late(CudaComm *job, const CommRequest *request, const Ints *ranks, P
     return false;
 }
 
+/* CudaContext.watch: a recorded event comes to pass only if the device of its rank goes on. */
+static bool ipc_watch(void *watcher, double waited_s, Error *error) {
+    const CudaComm *job = watcher;
+    if (job->timeout_s <= 0 || waited_s < job->timeout_s) return true;
+    return error_set(error, EXIT_ENVIRONMENT,
+                     "rank %d, device %d: what is queued on the device, %.200s last, takes longer than %g s (PRUN_TIMEOUT): a rank whose part it waits for is stuck or has died",
+                     job->comm.process, job->cuda->device, job->waits ? job->waits : "a communication", job->timeout_s);
+}
+
 /* The host until they have recorded it, then this rank's stream until it has come to pass. */
 static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, Point point, Error *error) {
+    job->waits = request->words;
     double start = 0;
     int64_t turn = 0;
     for (int i = 0; i < ranks->n; i++) {
@@ -341,5 +351,7 @@ bool comm_ipc_open(CudaComm *job, Error *error) {
     if (!share_open(job, error)) return false;
     job->comm.table = &ipc_table;
     snprintf(job->comm.transport, sizeof job->comm.transport, "CUDA IPC");
+    job->cuda->watch = ipc_watch;
+    job->cuda->watcher = job;
     return true;
 }

@@ -2,10 +2,13 @@
 """What prun says when a device, its driver, its memory or its libraries fail: where, in which step, of which operator, and what to try. Over the tests' stand-in for a
 device, which fails on request."""
 import os
-import unittest
+import re
+import signal
+import subprocess
+import threading
 
 import harness
-from harness import Case, run
+from harness import Case, edited, run
 
 
 class Failures(Case):
@@ -135,6 +138,35 @@ class Failures(Case):
                     self.assertEqual(result.code, 3, str(result))
                     self.assertRegex(result.err, r"(?m)^prun: in step \d of epoch 1: rank 1, .*device 1?0?: .*cudaErrorLaunchFailure", str(result))
                     self.assertLess(result.seconds, 30, str(result))
+
+    def test_a_rank_that_stands_still_ends_the_job_when_the_deadline_is_over(self):
+        if harness.mpirun is None:
+            self.skipTest("there is no mpirun")
+        endless = self.write("endless.dsl", edited(self.sample("mlp_small.dsl"), ("steps     = 20;", "steps = 1000000000;")))
+        plan = self.compile(endless, "endless.plan", "--ranks", 2, "-D", "in_dim=64", "-D", "batch=32")
+        for way, devices in ("nccl", 2), ("ipc", 1), ("host", 1):
+            with self.subTest(way=way):
+                job = subprocess.Popen([harness.mpirun, "-n", "2", harness.prun, "-v", "--device", "cuda", "--comm", way, plan], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "STANDIN_DEVICES": str(devices), "PRUN_TIMEOUT": "3"})
+                pid = 0
+                for line in job.stdout:
+                    found = re.match(rb"rank 1: .* pid (\d+), ", line)
+                    pid = int(found[1]) if found else pid
+                    if b"loss is" in line:
+                        break
+                os.kill(pid, signal.SIGSTOP)
+                watch = threading.Timer(20, job.kill)
+                watch.start()
+                try:
+                    err = job.communicate()[1].decode()
+                finally:
+                    watch.cancel()
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+                self.assertEqual(job.returncode, 3, err)
+                self.assertRegex(err, r"(?m)^prun: in step \d+ of epoch 1: rank 0.* 3 s \(PRUN_TIMEOUT\)")
 
 
 if __name__ == "__main__":
