@@ -105,6 +105,15 @@ static bool fail(const Executor *executor, const Cursor *cursor, const Action *a
     return error_set(error, failure.code, "%s: %.700s", place, failure.text);
 }
 
+/* What no operator's name stands before is of the whole process. */
+static bool fail_whole(const Executor *executor, Error *error) {
+    Error failure = *error;
+    const Comm *comm = executor->comm;
+    if (strncmp(failure.text, "rank ", 5) == 0) return false; /* the communicator knows which */
+    if (comm->ndriven == 1) return error_set(error, failure.code, "rank %d, %.900s", comm->first_driven, failure.text);
+    return error_set(error, failure.code, "ranks %d to %d, %.900s", comm->first_driven, comm->first_driven + comm->ndriven - 1, failure.text);
+}
+
 /* An operator that only moves or chooses elements rounds nothing. And max's result, moved by itself, would equal none of its operands: its gradient
  * would vanish. */
 static bool rounds_nothing(OpCode op) {
@@ -269,6 +278,7 @@ int64_t executor_data_bytes(const Executor *executor) {
 
 bool executor_begin(Executor *executor, int64_t epoch, int64_t step, Error *error) {
     executor->begun = inputs_fill(executor, epoch, step, error);
+    if (!executor->begun && executor->backend->queue) fail_whole(executor, error);
     return comm_agree(executor->comm, executor->begun, error);
 }
 
@@ -298,15 +308,6 @@ void executor_capture(Executor *executor, const char *against) {
 
 const char *executor_capture_note(const Executor *executor) {
     return executor->note;
-}
-
-/* What no operator's name stands before is of the whole process. */
-static bool fail_whole(const Executor *executor, Error *error) {
-    Error failure = *error;
-    const Comm *comm = executor->comm;
-    if (strncmp(failure.text, "rank ", 5) == 0) return false; /* the communicator knows which */
-    if (comm->ndriven == 1) return error_set(error, failure.code, "rank %d, %.900s", comm->first_driven, failure.text);
-    return error_set(error, failure.code, "ranks %d to %d, %.900s", comm->first_driven, comm->first_driven + comm->ndriven - 1, failure.text);
 }
 
 /* What was counted while nothing moved is counted again by each replay. */
@@ -353,6 +354,24 @@ static bool capture(Executor *executor, Error *error) {
     return true;
 }
 
+/* The losses of the step that has been done, from where they lie. */
+static bool fetch_losses(Executor *executor, Error *error) {
+    for (int i = 0; i < executor->comm->ndriven; i++) {
+        Cursor *cursor = &executor->cursors[i];
+        if (cursor->nlosses == 0) continue;
+        const int loss = executor->program->loss;
+        const DType dtype = executor->plan->graph.values.at[cursor->role->instances.at[loss].value].type.dtype;
+        /* Elements are no larger than doubles: they become such in place, the last one first. */
+        if (!executor->backend->download(executor->context, cursor->losses, cursor->at[loss], cursor->nlosses * dtype_bytes[dtype], error)) return false;
+        for (int k = cursor->nlosses - 1; k >= 0; k--) {
+            double item; /* room for any element */
+            memcpy(&item, (const char *)cursor->losses + (size_t)k * (size_t)dtype_bytes[dtype], (size_t)dtype_bytes[dtype]);
+            cursor->losses[k] = element_at(&item, dtype, 0);
+        }
+    }
+    return true;
+}
+
 static bool step_run(Executor *executor, int64_t epoch, int64_t step, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
     if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return queue ? fail_whole(executor, error) : false;
@@ -363,9 +382,10 @@ static bool step_run(Executor *executor, int64_t epoch, int64_t step, Error *err
     if (!executor->graph && !run_actions(executor, error)) return false;
     executor->ran = true;
     executor->updates++;
-    if (queue) inputs_ahead(executor, epoch, step);
+    if (queue && !inputs_ahead(executor, epoch, step, error)) return fail_whole(executor, error);
     if (!executor->backend->sync(executor->context, error)) return fail_whole(executor, error);
-    return !executor->profile || profile_done(executor->profile, error);
+    if (executor->profile && !profile_done(executor->profile, error)) return false;
+    return fetch_losses(executor, error) || fail_whole(executor, error);
 }
 
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
@@ -379,24 +399,9 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
 
 /* ---------------------------------------------------------------- losses */
 
-static DType loss_dtype(const Executor *executor, const Cursor *cursor) {
-    return executor->plan->graph.values.at[cursor->role->instances.at[executor->program->loss].value].type.dtype;
-}
-
-int executor_losses(Executor *executor, int driven, const double **losses) {
-    Cursor *cursor = &executor->cursors[driven];
-    *losses = cursor->losses;
-    if (cursor->nlosses == 0) return 0;
-    DType dtype = loss_dtype(executor, cursor);
-    const void *at = cursor->at[executor->program->loss];
-    for (int i = 0; i < cursor->nlosses; i++) {
-        double item; /* room for any element */
-        Error error;
-        if (!executor->backend->download(executor->context, &item, (const char *)at + i * dtype_bytes[dtype], dtype_bytes[dtype], &error))
-            return 0;
-        cursor->losses[i] = element_at(&item, dtype, 0);
-    }
-    return cursor->nlosses;
+int executor_losses(const Executor *executor, int driven, const double **losses) {
+    *losses = executor->cursors[driven].losses;
+    return executor->cursors[driven].nlosses;
 }
 
 /* The loss's instance; every role has it under the same number. */

@@ -106,8 +106,8 @@ bool inputs_load(Executor *executor, Cursor *cursor, Error *error);
 void inputs_unload(Executor *executor, Cursor *cursor);
 /* All inputs of every driven rank hold what the step reads. */
 bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error);
-/* Begins to copy the batch of the step after this one to the device; fails silently: the step itself says it. */
-void inputs_ahead(Executor *executor, int64_t epoch, int64_t step);
+/* Begins to copy the batch of the step after this one to the device. What a source cannot give is no failure yet: the step itself says it. */
+bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error);
 
 /* ---------------------------------------------------------------- fuse.c */
 

@@ -83,22 +83,23 @@ bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) 
     return !is_ahead || executor->backend->queue->taken(executor->context, error);
 }
 
-void inputs_ahead(Executor *executor, int64_t epoch, int64_t step) {
+bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error) {
     const Graph *graph = &executor->plan->graph;
-    if (!data_changes(executor->data)) return;
+    if (!data_changes(executor->data)) return true;
     if (++step > data_steps(executor->data)) epoch++, step = 1;
     executor->ahead_epoch = executor->ahead_step = 0;
-    if (epoch > graph->settings.epochs) return;
+    if (epoch > graph->settings.epochs) return true;
     for (int c = 0; c < executor->comm->ndriven; c++)
         for (int i = 0; i < graph->inputs.n; i++) {
             const Input *input = &graph->inputs.at[i];
             const Cursor *cursor = &executor->cursors[c];
             Error later; /* the step that needs the batch fails, and says why */
             if (!input_is_of_batch(input->kind)) continue;
-            if (!fill(executor, cursor, i, epoch, step, cursor->host[i], &later)) return;
+            if (!fill(executor, cursor, i, epoch, step, cursor->host[i], &later)) return true;
             int64_t bytes = input_elements(input, cursor->rank) * dtype_bytes[input->type.dtype];
-            if (!executor->backend->queue->stage(executor->context, cursor->ahead[i], cursor->host[i], bytes, &later)) return;
+            if (!executor->backend->queue->stage(executor->context, cursor->ahead[i], cursor->host[i], bytes, error)) return false;
         }
     executor->ahead_epoch = epoch;
     executor->ahead_step = step;
+    return true;
 }

@@ -135,6 +135,7 @@ static const struct Contradiction {
          OPTION_BIT(TRACE),
      "trains nothing"},
     {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
+    {OPTION_BIT(TF32), OPTION_BIT(VERIFY), "rounds far more than what is compared may differ"},
 };
 
 static bool check_options(uint32_t given, const RunOptions *options) {

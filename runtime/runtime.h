@@ -363,7 +363,7 @@ const char *executor_capture_note(const Executor *executor);
 /* One step of training on every driven rank. */
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1). */
-int executor_losses(Executor *executor, int driven, const double **losses);
+int executor_losses(const Executor *executor, int driven, const double **losses);
 /* A state's elements under the layout stored by a driven rank. */
 void *executor_state(Executor *executor, int driven, int state, Box *box);
 /* The whole tensor of a state on every driven rank's process (collective), as doubles, in the arena. */

@@ -210,7 +210,7 @@ static bool ipc_watch(void *watcher, double waited_s, Error *error) {
     const CudaComm *job = watcher;
     if (job->timeout_s <= 0 || waited_s < job->timeout_s) return true;
     return error_set(error, EXIT_ENVIRONMENT,
-                     "rank %d, device %d: what is queued on the device, %.200s last, takes longer than %g s (PRUN_TIMEOUT): a rank whose part it waits for is stuck or has died",
+                     "rank %d, device %d: what is queued on the device (last: %.200s) takes longer than %g s (PRUN_TIMEOUT): a rank whose part it waits for is stuck or has died",
                      job->comm.process, job->cuda->device, job->waits ? job->waits : "a communication", job->timeout_s);
 }
 

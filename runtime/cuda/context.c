@@ -92,6 +92,7 @@ bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Erro
     if (status == cudaErrorMemoryAllocation && cuda) return fail_memory(cuda, what, error);
     char place[64] = "";
     if (cuda) snprintf(place, sizeof place, "device %d: ", cuda->device);
+    cudaGetLastError(); /* else the next launch takes it for its own */
     return error_set(error, EXIT_ENVIRONMENT, "%s%s: CUDA says %s (%s)%s", place, what, cudaGetErrorName(status), cudaGetErrorString(status),
                      cuda_advice((int)status, cuda && cuda->options.wait));
 }

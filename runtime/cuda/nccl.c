@@ -116,7 +116,7 @@ bool nccl_watch(void *watcher, double waited_s, Error *error) {
     CudaComm *job = watcher;
     Nccl *nccl = job->nccl;
     char what[256];
-    snprintf(what, sizeof what, "what is queued on the device, %.200s last,", job->waits ? job->waits : "a communication");
+    snprintf(what, sizeof what, "what is queued on the device (last: %.200s)", job->waits ? job->waits : "a communication");
     for (int i = 0; i < nccl->ngroups; i++) {
         ncclResult_t state = ncclSuccess;
         ncclComm_t comm = nccl->groups[i].comm;

@@ -120,6 +120,18 @@ class Failures(Case):
         done = self.ok(self.on(self.net(), "--sync", "-v"))
         self.assertIn("steps run operator by operator: --sync\n", done.out)
 
+    def test_any_copy_may_fail_and_is_told_by_the_step_that_makes_it(self):
+        plan = self.net(1, "evaluation.dsl")
+        for nth in range(1, 60, 2):
+            result = self.on(plan, STANDIN_FAIL="cudaMemcpyAsync:%d:719" % nth)
+            self.assertEqual(result.code, 3, str(result))
+            self.assertRegex(result.err, r"(?m)^prun: .*device 0: (copying|reading|writing) ", "copy %d: %s" % (nth, result))
+            self.assertNotIn("kernel ", result.err)
+
+    def test_tf32_is_not_verified(self):
+        plan = self.net()
+        self.assertFails(self.on(plan, "--tf32", "--verify=" + plan), 2, "--tf32 rounds far more than what is compared may differ: leave out --verify")
+
     def test_a_failure_of_cublas_names_its_operator(self):
         result = self.on(self.net(), STANDIN_FAIL="cublasLtMatmul:7:13")
         self.assertEqual(result.code, 3, str(result))
