@@ -232,6 +232,13 @@ static void run_step(Net *net, const char *text, int nranks, int replicas, int o
     cr_assert(executor_step(net->executor, 1, 1, &net->error), "%d ranks, -O%d: %s\n%s", nranks, optimize, net->error.text, text);
 }
 
+/* PCC_OPS_EVERY=5: each fifth strategy is tried, others in each net; for devices that are slow to open. */
+static int one_of(void) {
+    const char *every = getenv("PCC_OPS_EVERY");
+    int n = every ? atoi(every) : 1;
+    return n < 1 ? 1 : n;
+}
+
 /* All strategies of one operator on one sample; returns their number. */
 static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes, int n) {
     Text text = {0};
@@ -257,7 +264,7 @@ static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes,
         cr_assert_eq(all.n, count_strategies(node->rule, nranks), "%s on %d ranks: %d candidates, there are %lld strategies",
                      op_table[op].name, nranks, all.n, (long long)count_strategies(node->rule, nranks));
         cr_assert_eq(all.n, candidates_count(node, nranks));
-        for (int k = 0; k < all.n; k++) {
+        for (int k = c % one_of(); k < all.n; k += one_of()) {
             Text hint = {0}, net = {0};
             Net many;
             text_printf(&hint, " shard ");
