@@ -224,7 +224,7 @@ static bool open_best(CudaComm *job, const Setting *setting, Error *error) {
 static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     Comm *base = job->base;
     if (base->nprocesses == 1) {
-        if (strcmp(choice, "auto") == 0) return comm_local_open(job, error);
+        if (strcmp(choice, "auto") == 0 || base->nranks == 1) return comm_local_open(job, error); /* one rank talks to nobody: scripts over 1 to 8 ranks run */
         return error_set(error, EXIT_USAGE,
                          "--comm %s: all ranks run in this process, on one device: leave it out, or start them with mpirun", choice);
     }

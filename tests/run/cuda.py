@@ -69,6 +69,11 @@ class Cuda(Case):
         self.assertEqual(values[0], values[2])
         self.assertEqual(captured.texts(), eager.texts())
 
+    def test_one_rank_may_be_told_how_to_talk(self):
+        plan = self.compile(self.small(), "net.plan", "--ranks", 1)
+        for how in "nccl", "ipc", "host":
+            self.ok(self.mpi(plan, 1, "--device", "cuda", "--comm", how))
+
     def test_whatever_order_streams_take(self):
         plan = self.compile(self.small(" shard ((2, 1), (1, 2))"), "net.plan", "--ranks", 4)
         expected = self.ok(self.launched(plan, 4, "--comm", "nccl", "--print", "w2")).out.splitlines()[-1]
