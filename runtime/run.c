@@ -11,74 +11,6 @@
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
 
-/* ---------------------------------------------------------------- where we run */
-
-/* Processes that a launcher started together; 0: no launcher. */
-int launched_processes(void) {
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"}, *const ranks[] = {"PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (getenv(sizes[i])) return atoi(getenv(sizes[i]));
-    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
-        if (getenv(ranks[i])) return 2; /* how many, MPI will tell */
-    return 0;
-}
-
-/* CPUs that this process may use: a launcher may have bound it to some. */
-static int allowed_cpus(void) {
-    char line[4096];
-    int count = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, "Cpus_allowed_list:", 18) != 0) continue;
-        for (char *at = line + 18; *at && *at != '\n'; at += *at == ',') { /* "0-3,8,10-11" */
-            char *end;
-            long first = strtol(at, &end, 10), last = first;
-            if (end == at) break;
-            if (*end == '-') last = strtol(end + 1, &end, 10);
-            count += (int)(last - first + 1);
-            at = end;
-        }
-    }
-    if (file) fclose(file);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 ? count : online > 0 ? (int)online : 1;
-}
-
-/* Processes of the job on this node: one when it drives all ranks. */
-static int processes_here(const Comm *comm) {
-    return comm->nprocesses == 1 || comm->nlocal < 1 ? 1 : comm->nlocal;
-}
-
-/* The cores of the node divided among its processes, at least one thread each. A process that drives all ranks runs them in turn, each on
- * all cores. */
-static int threads_each(const Comm *comm) {
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    int allowed = allowed_cpus(), share = (int)(online > 0 ? online : 1) / processes_here(comm);
-    if (allowed < share && comm->process == 0)
-        fprintf(stderr, "prun: note: this rank is bound to %d of %d cores and leaves the others idle; mpirun --bind-to none lets it use them\n", allowed,
-                share);
-    int threads = share < allowed ? share : allowed;
-    return threads < 1 ? 1 : threads;
-}
-
-/* Bytes of memory that can still be had, -1: unknown. The smaller of what the kernel and the control group say. */
-static int64_t available_bytes(void) {
-    char line[256];
-    int64_t available = -1;
-    long long number, used;
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lld kB", &number) == 1) available = number * 1024;
-    if (file) fclose(file);
-    FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r"), *current = fopen("/sys/fs/cgroup/memory.current", "r");
-    if (limit && current && fscanf(limit, "%lld", &number) == 1 && fscanf(current, "%lld", &used) == 1 &&
-        (available < 0 || number - used < available))
-        available = number - used;
-    if (limit) fclose(limit);
-    if (current) fclose(current);
-    return available;
-}
-
 /* ---------------------------------------------------------------- before training */
 
 static bool open_comm(Run *run, int *argc, char ***argv, Error *error) {
@@ -120,22 +52,6 @@ static bool read_plan(Run *run, Error *error) {
     const char *slash = strrchr(path, '/');
     run->directory = slash ? arena_copy(&run->arena, path, (size_t)(slash - path + (slash == path))) : ".";
     return comm_agree(comm, plan_read_files(&run->plan, &run->arena, path, &files, 0, error), error);
-}
-
-/* What the user has said of the device, NULL: nothing. */
-static const char *told_device(const RunOptions *options) {
-    const char *variable = getenv("PRUN_DEVICE");
-    return options->device ? options->device : variable && *variable ? variable : NULL;
-}
-
-/* What decides how ranks talk and round: they would wait for each other in vain, or drift apart. */
-static uint64_t device_options(const RunOptions *options) {
-    const char *words[] = {told_device(options), options->comm};
-    uint64_t hash = 0xcbf29ce484222325u ^ (options->deterministic ? 1 : 0) ^ (options->tf32 ? 2 : 0);
-    for (int i = 0; i < 2; i++, hash = (hash ^ 0xff) * 0x100000001b3u)
-        for (const char *at = words[i]; at && *at; at++)
-            hash = (hash ^ (unsigned char)*at) * 0x100000001b3u; /* FNV-1a */
-    return hash;
 }
 
 /* All ranks hold the same plan: what they read is one text and one net. And they were told the same of devices. */
@@ -204,63 +120,6 @@ static int64_t timed_steps(const Run *run) {
     return fits && steps < MAX_TIMED ? steps : MAX_TIMED;
 }
 
-/* What a process needs beside its ranks' tensors: the numbers of its data source, and the largest file of initial values while it is read. */
-static double process_bytes(const Graph *graph) {
-    double largest = 0;
-    for (int i = 0; i < graph->states.n; i++) {
-        const State *state = &graph->states.at[i];
-        double bytes = (double)shape_elements(&state->type.shape) * (double)(sizeof(double) + (size_t)dtype_bytes[state->type.dtype]);
-        if (state->init.kind == INIT_FILE && bytes > largest) largest = bytes;
-    }
-    return data_bytes(graph) + largest;
-}
-
-static bool evaluates_only(const Run *run) {
-    return run->options->eval || run->options->predict;
-}
-
-/* Of the node. What a device has, taking it will show. */
-static bool check_memory(Run *run, bool on_host, Error *error) {
-    const Comm *comm = run->comm;
-    double arena = 0, states = 0, inputs = 0, data = process_bytes(&run->plan.graph), mib = 1 << 20;
-    for (int i = 0; i < comm->ndriven; i++) {
-        ExecutorMemory one = {0}, eval;
-        if (!evaluates_only(run)) executor_memory(&run->plan, "train", comm->first_driven + i, &one);
-        evaluation_memory(&run->plan, comm->first_driven + i, evaluates_only(run), &eval);
-        arena += (double)one.arena_bytes + (double)eval.arena_bytes;
-        states += (double)one.state_bytes + (double)eval.state_bytes;
-        inputs += (double)one.input_bytes + (double)eval.input_bytes;
-    }
-    int64_t available = available_bytes(), nlocal = processes_here(comm);
-    run->device_bytes = on_host ? 0 : arena + states + inputs;
-    if (!on_host) arena = states = 0; /* inputs go through page-locked memory */
-    double each = arena + states + inputs + data;
-    run->tensor_bytes = each;
-    run->available = available;
-    if (available < 0 || each * (double)nlocal <= (double)available) return true;
-    return error_set(error, EXIT_ENVIRONMENT,
-                     "not enough memory on %s: %lld process%s with %.1f MiB each (arena %.1f, states %.1f, inputs %.1f, reading them %.1f), %.1f MiB "
-                     "are free: use more nodes, more ranks or a smaller batch",
-                     comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, arena / mib, states / mib, inputs / mib, data / mib,
-                     (double)available / mib);
-}
-
-/* Before they are read: rows that have to be held beside the tensors. How many there are the files say, once they are open. */
-static bool check_held(const Run *run, Error *error) {
-    const Comm *comm = run->comm;
-    const char *path = NULL, *eval_path = NULL;
-    double train = run->executor ? executor_held_bytes(run->executor, &path) : 0, mib = 1 << 20;
-    double eval = run->evaluation ? executor_held_bytes(evaluation_executor(run->evaluation), &eval_path) : 0;
-    if (eval_path && (!path || eval > train)) path = eval_path;
-    int64_t nlocal = processes_here(comm);
-    double each = run->tensor_bytes + train + eval;
-    if (run->available < 0 || each * (double)nlocal <= (double)run->available) return true;
-    return error_set(error, EXIT_ENVIRONMENT,
-                     "not enough memory on %s: %lld process%s with %.1f MiB each, of them %.1f for the rows of an epoch%s%s, %.1f MiB were free: %s",
-                     comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, (train + eval) / mib, path ? ", most of them of " : "", path ? path : "",
-                     (double)run->available / mib, path ? "gzip and CSV are held, .npy or raw files are read where a row stands" : "use more nodes, or order = file");
-}
-
 /* What process 0 looks at for all needs no name of a rank before it. */
 static bool told_by_first(Run *run, bool ok, Error *error) {
     Error own = *error;
@@ -295,63 +154,6 @@ static bool restore(Run *run, Error *error) {
     if (ok && leads && saves) ok = checkpoint_claim(run->checkpoints, path, at->global_step, &run->lock, error);
     if (ok && leads && options->save) ok = checkpoint_can_save(options->save, error);
     return told_by_first(run, ok, error);
-}
-
-/* main.c has looked at --device. */
-static bool check_told(const RunOptions *options, const char *told, Error *error) {
-    if (!told || strcmp(told, "cuda") == 0) return true;
-    if (strcmp(told, "cpu") != 0) return error_set(error, EXIT_USAGE, "PRUN_DEVICE is cpu or cuda, not '%s'", told);
-    return !options->comm || error_set(error, EXIT_USAGE, "--comm is for GPUs, and PRUN_DEVICE=cpu: leave it out");
-}
-
-/* The module's backend where all processes can use it; the CPU's where the user has said so, or where one of them cannot and nobody asked for GPUs. */
-static bool choose_backend(Run *run, const Backend **backend, Error *error) {
-    const RunOptions *options = run->options;
-    Comm *comm = run->comm;
-    const char *told = told_device(options);
-    char why[512] = "";
-    *backend = &backend_cpu;
-    if (!comm_agree(comm, check_told(options, told, error), error)) return false;
-    if (told && strcmp(told, "cpu") == 0) return true;
-    Error failure = {0};
-    const DeviceModule *module = device_module(&failure);
-    bool can = module && module->count(why, sizeof why) > 0;
-    if (!module) snprintf(why, sizeof why, "%.500s", failure.text);
-    const char *asks = options->device ? "--device cuda" : told ? "PRUN_DEVICE=cuda" : options->comm ? "--comm is for GPUs" : NULL;
-    if (asks && !can) error_set(error, EXIT_ENVIRONMENT, "%s: %s", asks, why);
-    if (asks && !comm_agree(comm, can, error)) return false;
-    Error agreed;
-    error_set(&agreed, EXIT_ENVIRONMENT, "%s", why);
-    if (comm_agree(comm, can, &agreed)) {
-        *backend = module->backend;
-        return true;
-    }
-    /* A prun built for the CPU alone does what it is there for, and says so only to who wants something of a GPU. */
-    bool wants = options->tf32 || options->wait || options->no_graph;
-    if (agreed.text[0] && (wants || device_module_exists())) fprintf(stderr, "prun: note: runs on the CPU: %s\n", agreed.text);
-    return true;
-}
-
-/* The device that this process's ranks run on, and the communicator over its memory. */
-static bool open_device(Run *run, Error *error) {
-    const RunOptions *options = run->options;
-    Comm *comm = run->comm;
-    const Backend *backend;
-    if (!choose_backend(run, &backend, error)) return false;
-    if (!comm_agree(comm, check_memory(run, backend->host, error), error)) return false;
-    DeviceOptions device = {.rank = comm->first_driven,
-                            .local_rank = comm->local_rank,
-                            .nlocal = processes_here(comm),
-                            .nthreads = run->nthreads,
-                            .deterministic = options->deterministic,
-                            .tf32 = options->tf32,
-                            .wait = options->wait,
-                            .plan_bytes = run->device_bytes};
-    if (!comm_agree(comm, device_open(&run->device, backend, &device, error), error)) return false;
-    if (backend->host) return true;
-    Comm *moved = backend->queue->comm(run->device.context, comm, options->comm ? options->comm : "auto", error);
-    if (moved) run->comm = moved;
-    return moved != NULL;
 }
 
 /* --profile, --trace. The processes measure what their devices can do one after the other. */

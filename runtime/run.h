@@ -1,4 +1,4 @@
-/* run: what run.c and report.c share. */
+/* run: what run.c, place.c and report.c share. */
 #pragma once
 #include "runtime/checkpoint.h"
 #include "runtime/runtime.h"
@@ -39,6 +39,23 @@ typedef struct Run {
 } Run;
 
 int find_state(const Graph *graph, const char *name); /* -1: none */
+
+static inline bool evaluates_only(const Run *run) {
+    return run->options->eval || run->options->predict;
+}
+
+/* ---------------------------------------------------------------- place.c */
+
+/* The cores of the node divided among its processes, at least one thread each. A process that drives all ranks runs them in turn, each on
+ * all cores. */
+int threads_each(const Comm *comm);
+/* A hash of what decides how ranks talk and round, and must be the same for all: they would wait for each other in vain, or drift apart. */
+uint64_t device_options(const RunOptions *options);
+/* The device that this process's ranks run on, and the communicator over its memory, which takes run->comm's place. Not before there is known to be memory
+ * enough. Collective. */
+bool open_device(Run *run, Error *error);
+/* Before they are read: whether there is memory for rows that have to be held beside the tensors. How many there are the files say, once they are open. */
+bool check_held(const Run *run, Error *error);
 
 /* ---------------------------------------------------------------- replicas.c */
 

@@ -6,6 +6,8 @@
  *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
  *   fit.c      whether the operands of its steps fit together
  *   evaluate.c the program eval: metrics over all rows, predictions
+ *   place.c    where it runs: processes, memory, the device
+ *   results.c  what a step leaves: losses, reports, states
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
  *   checkpoint.c, index.c, tensors.c  states in files, and back
  *   state.c    initial values, by global index; npy.c: files

@@ -403,7 +403,7 @@ seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with
 seed(script("samples", "runtime/prun", "Verify.test_another_momentum_makes_a_state_differ_once_there_is_velocity"),
      ("--verify looks at the loss alone", "runtime/verify.c", "for (int i = 0; i < graph->states.n; i++) {\n        const TensorType *type", "for (int i = 0; i < 0; i++) {\n        const TensorType *type"))
 seed(script("samples", "runtime/prun", "Samples.test_quickstart_computes_on_all_ranks_what_it_does_on_one"),
-     ("prun sends more than it says", "runtime/exec.c", "return executor->comm->counters[driven].sent_bytes - executor->gathered_bytes[driven];", "return executor->comm->counters[driven].sent_bytes / 2;"))
+     ("prun sends more than it says", "runtime/results.c", "return executor->comm->counters[driven].sent_bytes - executor->gathered_bytes[driven];", "return executor->comm->counters[driven].sent_bytes / 2;"))
 seed(script("same", "compiler/pcc", "Same.test_every_sample_compiles_to_the_same_bytes_and_dumps_again"),
      ("an address in the plan", "compiler/emit.c", "\"mode=%s search=%s -O%d redistribution=%s%s\", mode_name[settings->mode]",
       "\"%p mode=%s search=%s -O%d redistribution=%s%s\", (void *)c, mode_name[settings->mode]"))
