@@ -4,7 +4,7 @@
  *   context.c    a device opened: memory, streams, copies
  *   graph.c      captured steps, marks, ranges
  *   table.c      which kernel computes which operator, what fuses with what
- *   matmul.c     products, by cuBLASLt
+ *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them
  *   elementwise.c, chain.c, update.c, reduce.c, rows.c, move.c, index.c   the host halves of our own kernels
  *   kernels.cu   their device halves, in *.cuh; kernels.h: what it offers
  *   comm.c       communicators: how ranks on devices talk
@@ -18,6 +18,7 @@
 enum {
     MIN_MAJOR = 8, /* compute capability of the oldest device that kernels.cu is built for */
     MAX_MARKS = 1 << 16,
+    MAX_EPILOGUES = 16,
     SMALL_BYTES = 256,  /* uploads of at most this many go through page-locked slots, without waiting */
     NSMALL = 64,        /* such slots */
     SCRATCH_BYTES = 4 << 20 /* of reductions in two stages */
@@ -47,6 +48,10 @@ typedef struct CudaContext {
     bool (*watch)(void *watcher, double waited_s, Error *error);
     void *watcher;
     CudaMatmul *matmul;
+    struct {
+        int number;   /* cublasLtEpilogue_t */
+        int8_t sound; /* 1: it computes what our kernels do; -1: not; 0: not tried yet */
+    } epilogue[MAX_EPILOGUES];
 } CudaContext;
 
 /* Whether status is success; else false, and *error says what failed, CUDA's words for it and what to try: EXIT_ENVIRONMENT. */

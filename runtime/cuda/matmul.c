@@ -1,25 +1,15 @@
-/* matmul: products of two tensors by cuBLASLt, with what follows them as its epilogue where it can be.
+/* matmul: products of two tensors by cuBLASLt.
  *
  * cuBLASLt's matrices are column-major. A row-major m x n result with rows of `leading` elements is to it an n x m matrix; so it is asked for
  * right^T left^T, and its "A" is our right operand. The answer of its heuristics is kept for each shape. */
-#include "runtime/cuda/cuda.h"
+#include "runtime/cuda/matmul.h"
 
-#include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/cuda/kernels.h"
-#include "runtime/product.h"
 
 enum { WORKSPACE_BYTES = 32 << 20, NBUCKETS = 256, ALIGNED = 64 };
-
-/* All that the choice of an algorithm depends on; compared as bytes: no padding. */
-typedef struct MatmulKey {
-    int64_t m, n, k, leading[3], batch, stride[3]; /* right, left, result: cuBLASLt's A, B, D */
-    int32_t transposed[2], dtype, epilogue, add;   /* add: onto what the result holds */
-    int32_t aligned[4];                            /* bytes, of A, B, D and the epilogue's matrix */
-    int32_t reserved;
-} MatmulKey;
 
 typedef struct MatmulPlan {
     MatmulKey key;
@@ -48,7 +38,7 @@ static bool lt_ok(const CudaContext *cuda, cublasStatus_t status, const char *wh
                      lt_advice(status));
 }
 
-static bool matmul_open(CudaContext *cuda, Error *error) {
+bool matmul_open(CudaContext *cuda, Error *error) {
     if (cuda->matmul) return true;
     cuda->matmul = calloc(1, sizeof *cuda->matmul);
     if (!cuda->matmul) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -183,16 +173,6 @@ static MatmulPlan *find_plan(CudaContext *cuda, const MatmulKey *key, const void
 
 /* ---------------------------------------------------------------- one product */
 
-/* One call of cuBLASLt's. */
-typedef struct Multiply {
-    MatmulKey key;
-    const void *right, *left;
-    void *out;
-    const void *bias; /* the epilogue's vector of n, read or (its gradient) written; NULL: none */
-    const void *matrix; /* the epilogue's m x n; NULL: none */
-} Multiply;
-
-/* Up to ALIGNED, which every tensor of a plan has. More would be chance, and replicas must not take different algorithms by chance. */
 static int32_t alignment_of(const void *data) {
     uintptr_t at = (uintptr_t)data;
     int32_t bytes = ALIGNED;
@@ -201,7 +181,7 @@ static int32_t alignment_of(const void *data) {
     return bytes;
 }
 
-static void align(Multiply *multiply) {
+void matmul_align(Multiply *multiply) {
     MatmulKey *key = &multiply->key;
     key->aligned[0] = alignment_of(multiply->right);
     key->aligned[1] = alignment_of(multiply->left);
@@ -210,7 +190,7 @@ static void align(Multiply *multiply) {
     key->aligned[3] = multiply->matrix ? alignment_of(multiply->matrix) : 0;
 }
 
-static bool multiply(CudaContext *cuda, const Multiply *multiply, Error *error) {
+bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error) {
     static const float one = 1, zero = 0;
     static const double one_double = 1, zero_double = 0;
     const MatmulKey *key = &multiply->key;
@@ -234,6 +214,11 @@ static bool multiply(CudaContext *cuda, const Multiply *multiply, Error *error) 
     return lt_ok(cuda, status, "a product", error) && cuda_launched(cuda, "cublasLtMatmul", error);
 }
 
+bool matmul_possible(CudaContext *cuda, const Multiply *multiply) {
+    cublasStatus_t status;
+    return find_plan(cuda, &multiply->key, multiply->bias, multiply->matrix, &status) != NULL;
+}
+
 /* ---------------------------------------------------------------- a contraction */
 
 /* The longest of the loops around a product, which cuBLASLt goes through itself; -1: none. */
@@ -245,7 +230,7 @@ static int widest(const Nest *batch) {
 }
 
 /* The call for the first item; *loops: those around it that are left. batched: one of them is cuBLASLt's. */
-static void first_multiply(const KernelCall *call, const ProductShape *shape, bool batched, Multiply *first, Nest *loops) {
+void matmul_first(const KernelCall *call, const ProductShape *shape, bool batched, Multiply *first, Nest *loops) {
     const Gemm *g = &shape->gemm;
     int left = g->swapped ? B : A, right = g->swapped ? A : B, wide = batched ? widest(&shape->batch) : -1;
     memset(first, 0, sizeof *first);
@@ -275,7 +260,7 @@ static void first_multiply(const KernelCall *call, const ProductShape *shape, bo
 static bool has_batch(CudaContext *cuda, const Multiply *first) {
     Multiply one = *first;
     cublasStatus_t status;
-    align(&one);
+    matmul_align(&one);
     return find_plan(cuda, &one.key, NULL, NULL, &status) != NULL;
 }
 
@@ -284,8 +269,8 @@ static bool run_product(CudaContext *cuda, const KernelCall *call, const Product
     Nest loops;
     int64_t at[MAX_NEST], in[MAX_NEST], bytes = dtype_bytes[call->out[0].dtype];
     int left = shape->gemm.swapped ? B : A, right = shape->gemm.swapped ? A : B;
-    first_multiply(call, shape, true, &first, &loops);
-    if (first.key.batch > 1 && !has_batch(cuda, &first)) first_multiply(call, shape, false, &first, &loops);
+    matmul_first(call, shape, true, &first, &loops);
+    if (first.key.batch > 1 && !has_batch(cuda, &first)) matmul_first(call, shape, false, &first, &loops);
     for (int64_t item = 0, items = nest_count(&loops, 0, loops.ndim); item < items; item++) {
         nest_offsets(&loops, loops.ndim, item, at);
         for (int64_t i = 0, count = nest_count(&shape->depth, 0, shape->depth.ndim); i < count; i++) {
@@ -295,8 +280,8 @@ static bool run_product(CudaContext *cuda, const KernelCall *call, const Product
             one.right = (const char *)first.right + (at[right] + in[right]) * bytes;
             one.left = (const char *)first.left + (at[left] + in[left]) * bytes;
             one.out = (char *)first.out + at[OUT] * bytes;
-            align(&one);
-            if (!multiply(cuda, &one, error)) return false;
+            matmul_align(&one);
+            if (!matmul_queue(cuda, &one, error)) return false;
         }
     }
     return true;
@@ -345,172 +330,4 @@ bool kernel_einsum(const KernelCall *call, Error *error) {
 
 bool kernel_matmul(const KernelCall *call, Error *error) {
     return kernel_einsum(call, error);
-}
-
-/* ---------------------------------------------------------------- with what follows */
-
-typedef struct FusedProduct {
-    CudaFused fused; /* first */
-    Multiply multiply;
-} FusedProduct;
-
-static bool run_fused(CudaContext *cuda, CudaFused *fused, Error *error) {
-    return multiply(cuda, &((FusedProduct *)fused)->multiply, error);
-}
-
-static void destroy_fused(CudaFused *fused) {
-    free(fused);
-}
-
-static int64_t operand_bytes(const Operand *operand) {
-    return shape_elements(&operand->local) * dtype_bytes[operand->dtype];
-}
-
-static bool overlaps(const Operand *a, const Operand *b) {
-    uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
-    return x < y + (uintptr_t)operand_bytes(b) && y < x + (uintptr_t)operand_bytes(a);
-}
-
-static bool same_place(const Operand *a, const Operand *b) {
-    return a->data == b->data && shape_elements(&a->local) == shape_elements(&b->local) && a->dtype == b->dtype;
-}
-
-/* Whether an operand is a vector along the last dimension of a result whose rows are `n` long: a bias. */
-static bool is_row(const Operand *operand, const Operand *out, int64_t n) {
-    const Shape *shape = &operand->local;
-    int last = shape->ndim - 1;
-    return last >= 0 && shape->dim[last] == n && shape_elements(shape) == n && out->local.ndim > 0 && out->local.dim[out->local.ndim - 1] == n &&
-           operand->global.dim[last] == out->global.dim[out->global.ndim - 1];
-}
-
-/* What has been taken of a run: the product, and what its epilogue does. */
-typedef struct Taking {
-    const KernelCall *calls;
-    const int *last_read;
-    int n, taken;
-    Multiply multiply;
-    const Operand *out;          /* of the last call taken: what the launch writes */
-    const Operand *read[MAX_IN + 2]; /* besides the product's operands */
-    int nread;
-    const Operand *also; /* written besides: before the activation, or a bias's gradient */
-} Taking;
-
-/* Results of the calls taken so far but the last one, and of the last where `all`, are read by nothing beyond the first `taken` calls. */
-static bool is_private(const Taking *t, int call, int taken) {
-    return t->last_read[call] < taken;
-}
-
-static void take_bias(Taking *t) {
-    const KernelCall *next = &t->calls[t->taken];
-    if (t->taken >= t->n || next->op != OP_add || !is_private(t, t->taken - 1, t->taken + 1)) return;
-    int product = same_place(&next->in[0], t->out) ? 0 : 1;
-    if (!same_place(&next->in[product], t->out) || !is_row(&next->in[!product], t->out, t->multiply.key.n) ||
-        shape_elements(&next->out[0].local) != shape_elements(&t->out->local))
-        return;
-    t->multiply.bias = next->in[!product].data;
-    t->multiply.key.epilogue = CUBLASLT_EPILOGUE_BIAS;
-    t->read[t->nread++] = &next->in[!product];
-    t->out = &next->out[0];
-    t->taken++;
-}
-
-/* cuBLASLt's epilogues want rows of multiples of 8 elements and 16 bytes of their matrix; not every version looks before it runs. */
-static bool is_epilogue_matrix(const Taking *t, const Operand *operand) {
-    return t->multiply.key.n % 8 == 0 && (uintptr_t)operand->data % 16 == 0;
-}
-
-/* relu, where nothing else reads what it is taken of; gelu's approximation by tanh, which is cuBLASLt's, whose operand can be kept. */
-static void take_activation(Taking *t) {
-    const KernelCall *next = &t->calls[t->taken];
-    bool biased = t->multiply.bias != NULL;
-    if (t->taken >= t->n || t->out->dtype != F32 || !same_place(&next->in[0], t->out)) return;
-    bool hidden = is_private(t, t->taken - 1, t->taken + 1);
-    if (next->op == OP_relu && hidden)
-        t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    else if (next->op == OP_gelu && next->attr[0].i && hidden)
-        t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    else if (next->op == OP_gelu && next->attr[0].i && !overlaps(t->out, &next->out[0]) && is_epilogue_matrix(t, t->out)) {
-        t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-        t->multiply.matrix = t->out->data;
-        t->also = t->out;
-    } else
-        return;
-    t->out = &next->out[0];
-    t->taken++;
-}
-
-/* The gradient of that gelu, of the product: its operand is the epilogue's matrix. */
-static void take_gelu_gradient(Taking *t) {
-    const KernelCall *next = &t->calls[t->taken];
-    if (t->taken != 1 || t->taken >= t->n || next->op != OP_gelu_grad || !next->attr[0].i || t->out->dtype != F32 || !same_place(&next->in[1], t->out) ||
-        shape_elements(&next->in[0].local) != shape_elements(&t->out->local) || !is_private(t, 0, 2) || !is_epilogue_matrix(t, &next->in[0]))
-        return;
-    t->multiply.key.epilogue = CUBLASLT_EPILOGUE_DGELU;
-    t->multiply.matrix = next->in[0].data;
-    t->read[t->nread++] = &next->in[0];
-    t->out = &next->out[0];
-    t->taken++;
-}
-
-/* A bias's gradient beside a weight's: the sum of the rows of the product's right operand. */
-static void take_bias_gradient(Taking *t) {
-    const KernelCall *next = &t->calls[t->taken], *product = &t->calls[0];
-    const MatmulKey *key = &t->multiply.key;
-    if (t->taken != 1 || t->taken >= t->n || (next->op != OP_sum && next->op != OP_sum_to) || t->out->dtype != F32 || key->transposed[0]) return;
-    const Operand *rows = &next->in[0], *sum = &next->out[0];
-    bool right = rows->data == t->multiply.right && rows->local.ndim > 0 && rows->local.dim[rows->local.ndim - 1] == key->n &&
-                 shape_elements(&rows->local) == key->k * key->n && key->leading[0] == key->n;
-    /* All dimensions but the last are summed: the last one's letter is the result's only one. */
-    bool columns = shape_elements(&sum->local) == key->n && sum->local.ndim > 0 &&
-                   next->rule->out[0][sum->local.ndim - 1] == next->rule->in[0][rows->local.ndim - 1] && key->k > 1;
-    if (!right || !columns || overlaps(sum, t->out) || overlaps(sum, &product->in[0]) || overlaps(sum, &product->in[1])) return;
-    t->multiply.bias = sum->data;
-    t->multiply.key.epilogue = CUBLASLT_EPILOGUE_BGRADA;
-    t->also = sum;
-    t->taken++;
-}
-
-/* The launch writes while it reads: none of its operands may lie where it writes, but for its own matrix. */
-static bool is_safe(const Taking *t) {
-    const KernelCall *product = &t->calls[0];
-    const Operand *written[2] = {t->out, t->also};
-    for (int w = 0; w < 2; w++) {
-        if (!written[w]) continue;
-        for (int i = 0; i < 2; i++)
-            if (overlaps(written[w], &product->in[i])) return false;
-        for (int i = 0; i < t->nread; i++)
-            if (overlaps(written[w], t->read[i])) return false;
-    }
-    return true;
-}
-
-int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error) {
-    ProductShape shape;
-    Nest loops;
-    if (product_shape(&calls[0], &shape) != PRODUCT_GEMM || shape.gemm.swapped) return 0;
-    Taking t = {.calls = calls, .last_read = last_read, .n = n, .taken = 1, .out = &calls[0].out[0]};
-    first_multiply(&calls[0], &shape, true, &t.multiply, &loops);
-    bool one = nest_count(&loops, 0, loops.ndim) == 1 && nest_count(&shape.depth, 0, shape.depth.ndim) == 1 && t.multiply.key.batch == 1 &&
-               shape.gemm.out_leading == shape.gemm.n && shape_elements(&t.out->local) == shape.gemm.m * shape.gemm.n;
-    if (!one) return 0;
-    take_gelu_gradient(&t);
-    take_bias_gradient(&t);
-    if (t.taken == 1) {
-        take_bias(&t);
-        take_activation(&t);
-    }
-    if (t.taken < 2 || !is_safe(&t)) return 0;
-    t.multiply.out = t.out == &calls[0].out[0] || t.multiply.key.epilogue == CUBLASLT_EPILOGUE_BGRADA ? calls[0].out[0].data : t.out->data;
-    align(&t.multiply);
-    cublasStatus_t status;
-    if (!matmul_open(cuda, error)) return -1;
-    if (!find_plan(cuda, &t.multiply.key, t.multiply.bias, t.multiply.matrix, &status)) return 0; /* not with this epilogue */
-    FusedProduct *product = calloc(1, sizeof *product);
-    if (!product) {
-        error_set(error, EXIT_ENVIRONMENT, "out of memory");
-        return -1;
-    }
-    *product = (FusedProduct){{run_fused, destroy_fused}, t.multiply};
-    *fused = &product->fused;
-    return t.taken;
 }

@@ -1,6 +1,7 @@
 /* product: see product.hpp. */
 #include "product.hpp"
 
+#include <cstdlib>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -47,10 +48,16 @@ static std::vector<double> unpack(const void *p, const Matrix &m, bool transpose
 
 static const double gelu_scale = 0.79788456080286536, gelu_cubic = 0.044715;
 
-static double gelu(double x) { return 0.5 * x * (1 + std::tanh(gelu_scale * (x + gelu_cubic * x * x * x))); }
+/* The hardware's quick tanh, where STANDIN_TANH asks for it: 11 bits. */
+static double tanh_of(double x) {
+    static const bool quick = std::getenv("STANDIN_TANH") != nullptr;
+    return quick ? std::round(std::tanh(x) * 2048) / 2048 : std::tanh(x);
+}
+
+static double gelu(double x) { return 0.5 * x * (1 + tanh_of(gelu_scale * (x + gelu_cubic * x * x * x))); }
 
 static double gelu_slope(double x) {
-    double t = std::tanh(gelu_scale * (x + gelu_cubic * x * x * x));
+    double t = tanh_of(gelu_scale * (x + gelu_cubic * x * x * x));
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cubic * x * x);
 }
 

@@ -1,0 +1,35 @@
+/* matmul: what matmul.c (products) and epilogue.c (products with what follows them) share. */
+#pragma once
+#include <cublasLt.h>
+
+#include "runtime/cuda/cuda.h"
+#include "runtime/product.h"
+
+/* All that the choice of an algorithm depends on; compared as bytes: no padding. */
+typedef struct MatmulKey {
+    int64_t m, n, k, leading[3], batch, stride[3]; /* right, left, result: cuBLASLt's A, B, D */
+    int32_t transposed[2], dtype, epilogue, add;   /* add: onto what the result holds */
+    int32_t aligned[4];                            /* bytes, of A, B, D and the epilogue's matrix */
+    int32_t reserved;
+} MatmulKey;
+
+/* One call of cuBLASLt's. */
+typedef struct Multiply {
+    MatmulKey key;
+    const void *right, *left;
+    void *out;
+    const void *bias; /* the epilogue's vector of n, read or (its gradient) written; NULL: none */
+    const void *matrix; /* the epilogue's m x n; NULL: none */
+} Multiply;
+
+/* Up to ALIGNED, which every tensor of a plan has. More would be chance, and replicas must not take different algorithms by chance. */
+
+bool matmul_open(CudaContext *cuda, Error *error); /* once; then it does nothing */
+/* The call for the first item of a contraction; *loops: the loops around it that are left. batched: cuBLASLt goes through the longest of them itself. */
+void matmul_first(const KernelCall *call, const ProductShape *shape, bool batched, Multiply *first, Nest *loops);
+/* Notes in the key how the operands are aligned: the last thing before it is asked for. */
+void matmul_align(Multiply *multiply);
+bool matmul_possible(CudaContext *cuda, const Multiply *multiply); /* whether an algorithm does it, epilogue and all */
+bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error);
+/* Whether cuBLASLt's epilogue computes what our kernels do, which is seen once by a small product on the device: to a few roundings, and NaN stays NaN. */
+bool epilogue_is_sound(CudaContext *cuda, int epilogue);
