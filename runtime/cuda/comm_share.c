@@ -169,6 +169,34 @@ static bool probe(CudaComm *job, Error *error) {
     return ok;
 }
 
+/* The same of events: each rank waits for one of every other. */
+static bool probe_events(CudaComm *job, Error *error) {
+    Comm *base = job->base;
+    CudaContext *cuda = job->cuda;
+    cudaEvent_t own = NULL;
+    cudaIpcEventHandle_t handle, *handles = calloc((size_t)base->nprocesses, sizeof *handles);
+    memset(&handle, 0, sizeof handle);
+    bool ok = handles || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    ok = ok && cuda_ok(cuda, cudaEventCreateWithFlags(&own, cudaEventDisableTiming | cudaEventInterprocess), "making an event for CUDA IPC", error) &&
+         cuda_ok(cuda, cudaIpcGetEventHandle(&handle, own), "sharing an event by CUDA IPC", error) &&
+         cuda_ok(cuda, cudaEventRecord(own, cuda->compute), "trying CUDA IPC", error);
+    ok = all_agree(base, ok, error) && all_gather_bytes(base, &handle, sizeof handle, handles, error);
+    bool right = ok;
+    for (int p = 0; right && p < base->nprocesses; p++) {
+        cudaEvent_t theirs = NULL;
+        if (p == base->process) continue;
+        right = cuda_ok(cuda, cudaIpcOpenEventHandle(&theirs, handles[p]), "opening another rank's event", error) &&
+                cuda_ok(cuda, cudaStreamWaitEvent(cuda->compute, theirs, 0), "waiting for another rank's event", error) &&
+                cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "waiting for another rank's event", error);
+        if (theirs) cudaEventDestroy(theirs);
+    }
+    cudaGetLastError();
+    ok = ok && all_agree(base, right, error); /* nobody has it open any longer */
+    if (own) cudaEventDestroy(own);
+    free(handles);
+    return ok;
+}
+
 bool share_open(CudaComm *job, Error *error) {
     Comm *base = job->base;
     size_t n = (size_t)base->nprocesses;
@@ -183,7 +211,7 @@ bool share_open(CudaComm *job, Error *error) {
             ok = (share->opened[p] = calloc(SHARE_ENTRIES, sizeof **share->opened)) != NULL;
     }
     if (!ok) error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    ok = all_agree(base, ok, error) && heaps_open(job, error) && probe(job, error);
+    ok = all_agree(base, ok, error) && heaps_open(job, error) && probe(job, error) && probe_events(job, error);
     if (!ok) share_close(job);
     return ok;
 }

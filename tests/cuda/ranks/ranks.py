@@ -76,6 +76,8 @@ class Ranks(Case):
         self.assertRegex(each.out, r"(?m)^rank 1: .*, NCCL 2\.28\.9$")
         one = self.ok(self.run_on(None, plan, 2, "-v"))
         self.assertRegex(one.out, r"(?m)^rank 1: .*, CUDA IPC \(ranks 0 and 1 share a GPU, NCCL 2\.28 wants one a rank\)$")
+        events = self.ok(self.run_on(None, plan, 2, "-v", STANDIN_DEVICES="1", STANDIN_FAIL="cudaIpcOpenEventHandle:1:801"))
+        self.assertRegex(events.out, r"host memory.*no CUDA IPC: .*opening another rank's event")
         neither = self.ok(self.run_on(None, plan, 2, "-v", STANDIN_IPC="0"))
         self.assertRegex(neither.out, r"(?m)^rank 1: .*, host memory, shared memory \(ranks 0 and 1 share a GPU, .*; no CUDA IPC: rank 0 .*CUDA says")
         newer = self.ok(self.run_on(None, plan, 2, "-v", STANDIN_NCCL="23000", NCCL_MULTI_RANK_GPU_ENABLE="1"))
