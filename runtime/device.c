@@ -1,4 +1,5 @@
-/* device: opens backends. The CPU's is part of prun; others come as modules, so that the same prun runs where there is no device, no driver, no toolkit. */
+/* device: opens backends. The CPU's is part of prun; others come as modules, so that the same prun runs where there is no device, no
+ * driver, no toolkit. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +86,8 @@ const DeviceModule *device_module(Error *error) {
     if (!module)
         error_set(error, EXIT_ENVIRONMENT, "%s is no module of prun's", path);
     else if (module->abi != DEVICE_ABI) {
-        error_set(error, EXIT_ENVIRONMENT, "%s is of another version than prun (interface %d, prun's is %d): build both from the same sources", path, module->abi,
+        error_set(error, EXIT_ENVIRONMENT,
+                  "%s is of another version than prun (interface %d, prun's is %d): build both from the same sources", path, module->abi,
                   DEVICE_ABI);
         module = NULL;
     }

@@ -48,13 +48,13 @@ bool comm_agree(Comm *comm, bool ok, Error *error) {
     return error_set(error, code, "rank %d (%s): %.900s", comm->first_driven, comm->node, failure.text);
 }
 
-Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory,
-                          int nthreads, Error *error) {
+Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory, int nthreads,
+                          Error *error) {
     return executor_create_over(plan, program, NULL, device, comm, plan_directory, nthreads, error);
 }
 
-Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory,
-                               int nthreads, Error *error) {
+Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Device *device, Comm *comm,
+                               const char *plan_directory, int nthreads, Error *error) {
     Executor *executor = calloc(1, sizeof *executor);
     if (!executor) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -111,11 +111,12 @@ static bool fail_whole(const Executor *executor, Error *error) {
     const Comm *comm = executor->comm;
     if (strncmp(failure.text, "rank ", 5) == 0) return false; /* the communicator knows which */
     if (comm->ndriven == 1) return error_set(error, failure.code, "rank %d, %.900s", comm->first_driven, failure.text);
-    return error_set(error, failure.code, "ranks %d to %d, %.900s", comm->first_driven, comm->first_driven + comm->ndriven - 1, failure.text);
+    return error_set(error, failure.code, "ranks %d to %d, %.900s", comm->first_driven, comm->first_driven + comm->ndriven - 1,
+                     failure.text);
 }
 
-/* An operator that only moves or chooses elements rounds nothing. And max's result, moved by itself, would equal none of its operands: its gradient
- * would vanish. */
+/* An operator that only moves or chooses elements rounds nothing. And max's result, moved by itself, would equal none of its operands: its
+ * gradient would vanish. */
 static bool rounds_nothing(OpCode op) {
     return op_table[op].flops == 0 || op_table[op].reduction != REDUCE_SUM;
 }
@@ -123,11 +124,12 @@ static bool rounds_nothing(OpCode op) {
 void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number) {
     if (executor->roundings == 0) return;
     for (int64_t i = 0; i < n; i++)
-        element_put(data, dtype, i, number_moved(element_at(data, dtype, i), dtype, executor->roundings, (uint64_t)i ^ ((uint64_t)number << 40)));
+        element_put(data, dtype, i,
+                    number_moved(element_at(data, dtype, i), dtype, executor->roundings, (uint64_t)i ^ ((uint64_t)number << 40)));
 }
 
-/* Per value whether its elements are added up as they stand, perhaps moved, and by nothing told apart: a comparison of what has been moved a little would be
- * another one. NULL: out of memory. */
+/* Per value whether its elements are added up as they stand, perhaps moved, and by nothing told apart: a comparison of what has been moved
+ * a little would be another one. NULL: out of memory. */
 static bool *values_added(const Graph *graph) {
     bool *added = calloc((size_t)graph->values.n + 1, 2 * sizeof *added), *told = added ? added + graph->values.n + 1 : NULL;
     for (int n = graph->nodes.n - 1; added && n >= 0; n--) {
@@ -147,7 +149,8 @@ static bool *values_added(const Graph *graph) {
     return added;
 }
 
-/* Elements of constants that are added up: the sum of such can be exactly 0, which moved by itself stays 0, and on several ranks the rounding of its terms. */
+/* Elements of constants that are added up: the sum of such can be exactly 0, which moved by itself stays 0, and on several ranks the
+ * rounding of its terms. */
 static void disturb_constants(Executor *executor) {
     const Graph *graph = &executor->plan->graph;
     bool *added = executor->backend->host ? values_added(graph) : NULL;
@@ -314,7 +317,8 @@ const char *executor_capture_note(const Executor *executor) {
 static void counters_apart(Executor *executor, const CommCounters *before) {
     for (int i = 0; i < executor->comm->ndriven; i++) {
         CommCounters *now = &executor->comm->counters[i];
-        executor->captured[i] = (CommCounters){now->sent_bytes - before[i].sent_bytes, now->received_bytes - before[i].received_bytes, now->messages - before[i].messages};
+        executor->captured[i] = (CommCounters){now->sent_bytes - before[i].sent_bytes, now->received_bytes - before[i].received_bytes,
+                                               now->messages - before[i].messages};
         *now = before[i];
     }
 }
@@ -362,7 +366,8 @@ static bool fetch_losses(Executor *executor, Error *error) {
         const int loss = executor->program->loss;
         const DType dtype = executor->plan->graph.values.at[cursor->role->instances.at[loss].value].type.dtype;
         /* Elements are no larger than doubles: they become such in place, the last one first. */
-        if (!executor->backend->download(executor->context, cursor->losses, cursor->at[loss], cursor->nlosses * dtype_bytes[dtype], error)) return false;
+        if (!executor->backend->download(executor->context, cursor->losses, cursor->at[loss], cursor->nlosses * dtype_bytes[dtype], error))
+            return false;
         for (int k = cursor->nlosses - 1; k >= 0; k--) {
             double item; /* room for any element */
             memcpy(&item, (const char *)cursor->losses + (size_t)k * (size_t)dtype_bytes[dtype], (size_t)dtype_bytes[dtype]);

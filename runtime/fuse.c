@@ -42,7 +42,8 @@ static void find_last_reads(const Cursor *cursor, const Action *actions, int n, 
 /* Calls of one slice each that follow each other from `at` on. */
 static int run_length(const Cursor *cursor, int at) {
     int n = 0;
-    while (n < MAX_RUN && at + n < cursor->actions.n && cursor->actions.at[at + n].kind == ACTION_CALLS && cursor->actions.at[at + n].ncalls == 1)
+    while (n < MAX_RUN && at + n < cursor->actions.n && cursor->actions.at[at + n].kind == ACTION_CALLS &&
+           cursor->actions.at[at + n].ncalls == 1)
         n++;
     return n;
 }
@@ -67,7 +68,8 @@ bool fuse_actions(Executor *executor, Cursor *cursor, Error *error) {
             action.kind = ACTION_FUSED;
             action.fused = fused;
             action.ncalls = taken; /* calls[first_call..]: what it stands for */
-            action.name = arena_printf(&executor->arena, "%d operators, %s to %s", taken, action.name, cursor->actions.at[at + taken - 1].name);
+            action.name =
+                arena_printf(&executor->arena, "%d operators, %s to %s", taken, action.name, cursor->actions.at[at + taken - 1].name);
         }
         cursor->actions.at[kept++] = action;
         at += taken >= 2 ? taken : 1;

@@ -1,4 +1,5 @@
-/* inputs: what a step reads. Under a device with a queue the next step's batch is copied to the device while this one runs, into a second buffer. */
+/* inputs: what a step reads. Under a device with a queue the next step's batch is copied to the device while this one runs, into a second
+ * buffer. */
 #include <stdlib.h>
 
 #include "runtime/exec.h"

@@ -26,6 +26,6 @@ void nest_reduce(Nest *nest, const KernelCall *call, double *reduced);
 /* The loops over the result's dimensions; tensor 0 is the result, tensor 1 in[0] with stride 0 along dimensions that it does not have. */
 void nest_expand(Nest *nest, const KernelCall *call);
 
-/* Divides the loops of nest_reduce's nest, which it merges: kept has those of the result (tensor 0 the result, tensor 1 the operand), gone the
- * others (tensor 0 the operand). Returns whether the operand's innermost loop is a kept one of more than one item: columns in a row. */
+/* Divides the loops of nest_reduce's nest, which it merges: kept has those of the result (tensor 0 the result, tensor 1 the operand), gone
+ * the others (tensor 0 the operand). Returns whether the operand's innermost loop is a kept one of more than one item: columns in a row. */
 bool nest_divide(Nest *nest, Nest *kept, Nest *gone);

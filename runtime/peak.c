@@ -73,8 +73,10 @@ static bool trial_run(Trial *trial, const Device *device, double *seconds, Error
     return true;
 }
 
-/* An operator on ever larger operands, until a call takes so long that what surrounds it no longer counts, or they are as large as they may be. */
-static bool trial_grow(const Device *device, OpCode op, int64_t *size, int64_t most, int64_t factor, double enough_s, int nthreads, double *seconds, Error *error) {
+/* An operator on ever larger operands, until a call takes so long that what surrounds it no longer counts, or they are as large as they may
+ * be. */
+static bool trial_grow(const Device *device, OpCode op, int64_t *size, int64_t most, int64_t factor, double enough_s, int nthreads,
+                       double *seconds, Error *error) {
     for (;; *size *= factor) {
         Trial trial;
         bool ok = trial_open(&trial, device, op, *size, nthreads, error) && trial_run(&trial, device, seconds, error);

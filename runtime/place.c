@@ -48,8 +48,9 @@ int threads_each(const Comm *comm) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int allowed = allowed_cpus(), share = (int)(online > 0 ? online : 1) / processes_here(comm);
     if (allowed < share && comm->process == 0)
-        fprintf(stderr, "prun: note: this rank is bound to %d of %d cores and leaves the others idle; mpirun --bind-to none lets it use them\n", allowed,
-                share);
+        fprintf(stderr,
+                "prun: note: this rank is bound to %d of %d cores and leaves the others idle; mpirun --bind-to none lets it use them\n",
+                allowed, share);
     int threads = share < allowed ? share : allowed;
     return threads < 1 ? 1 : threads;
 }
@@ -72,7 +73,8 @@ static int64_t available_bytes(void) {
     return available;
 }
 
-/* What a process needs beside its ranks' tensors: the numbers of its data source, and the largest file of initial values while it is read. */
+/* What a process needs beside its ranks' tensors: the numbers of its data source, and the largest file of initial values while it is read.
+ */
 static double process_bytes(const Graph *graph) {
     double largest = 0;
     for (int i = 0; i < graph->states.n; i++) {
@@ -102,11 +104,12 @@ static bool check_memory(Run *run, bool on_host, Error *error) {
     run->tensor_bytes = each;
     run->available = available;
     if (available < 0 || each * (double)nlocal <= (double)available) return true;
-    return error_set(error, EXIT_ENVIRONMENT,
-                     "not enough memory on %s: %lld process%s with %.1f MiB each (arena %.1f, states %.1f, inputs %.1f, reading them %.1f), %.1f MiB "
-                     "are free: use more nodes, more ranks or a smaller batch",
-                     comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, arena / mib, states / mib, inputs / mib, data / mib,
-                     (double)available / mib);
+    return error_set(
+        error, EXIT_ENVIRONMENT,
+        "not enough memory on %s: %lld process%s with %.1f MiB each (arena %.1f, states %.1f, inputs %.1f, reading them %.1f), %.1f MiB "
+        "are free: use more nodes, more ranks or a smaller batch",
+        comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, arena / mib, states / mib, inputs / mib, data / mib,
+        (double)available / mib);
 }
 
 bool check_held(const Run *run, Error *error) {
@@ -118,10 +121,12 @@ bool check_held(const Run *run, Error *error) {
     int64_t nlocal = processes_here(comm);
     double each = run->tensor_bytes + train + eval;
     if (run->available < 0 || each * (double)nlocal <= (double)run->available) return true;
-    return error_set(error, EXIT_ENVIRONMENT,
-                     "not enough memory on %s: %lld process%s with %.1f MiB each, of them %.1f for the rows of an epoch%s%s, %.1f MiB were free: %s",
-                     comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, (train + eval) / mib, path ? ", most of them of " : "", path ? path : "",
-                     (double)run->available / mib, path ? "gzip and CSV are held, .npy or raw files are read where a row stands" : "use more nodes, or order = file");
+    return error_set(
+        error, EXIT_ENVIRONMENT,
+        "not enough memory on %s: %lld process%s with %.1f MiB each, of them %.1f for the rows of an epoch%s%s, %.1f MiB were free: %s",
+        comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, (train + eval) / mib, path ? ", most of them of " : "",
+        path ? path : "", (double)run->available / mib,
+        path ? "gzip and CSV are held, .npy or raw files are read where a row stands" : "use more nodes, or order = file");
 }
 
 /* ---------------------------------------------------------------- the device */
@@ -148,7 +153,8 @@ static bool check_told(const RunOptions *options, const char *told, Error *error
     return !options->comm || error_set(error, EXIT_USAGE, "--comm is for GPUs, and PRUN_DEVICE=cpu: leave it out");
 }
 
-/* The module's backend where all processes can use it; the CPU's where the user has said so, or where one of them cannot and nobody asked for GPUs. */
+/* The module's backend where all processes can use it; the CPU's where the user has said so, or where one of them cannot and nobody asked
+ * for GPUs. */
 static bool choose_backend(Run *run, const Backend **backend, Error *error) {
     const RunOptions *options = run->options;
     Comm *comm = run->comm;

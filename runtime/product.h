@@ -27,7 +27,7 @@ typedef enum {
     PRODUCT_EMPTY, /* the result has no elements */
     PRODUCT_ZERO,  /* there is nothing to add up */
     PRODUCT_GEMM,
-    PRODUCT_PLAIN  /* no matrix product does it: the plain loop */
+    PRODUCT_PLAIN /* no matrix product does it: the plain loop */
 } ProductKind;
 
 /* gemm, and the loops around it: tensors a, b, result. Those of depth add onto the result. */

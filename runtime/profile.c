@@ -1,5 +1,5 @@
-/* profile: see profile.h. An entry is one action of one step: its two points in time, and those of the communication that it starts. Entries of a step are
- * resolved to seconds when it is done, added up by what the action does, and kept where a trace is asked for. */
+/* profile: see profile.h. An entry is one action of one step: its two points in time, and those of the communication that it starts.
+ * Entries of a step are resolved to seconds when it is done, added up by what the action does, and kept where a trace is asked for. */
 #include "runtime/profile.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@ enum { MAX_TRACED = 20, NAME_BYTES = 96 };
 typedef struct Work {
     char name[NAME_BYTES]; /* "matmul", "matmul+add+relu", "all_reduce" */
     bool comm;
-    double flops, bytes;   /* bytes: read and written; of a communication: sent by this rank */
-    int kind;              /* number among Profile.kinds */
-    int wait;              /* of a start: the action that waits for it; -1 */
+    double flops, bytes; /* bytes: read and written; of a communication: sent by this rank */
+    int kind;            /* number among Profile.kinds */
+    int wait;            /* of a start: the action that waits for it; -1 */
 } Work;
 
 typedef struct Entry {
@@ -54,7 +54,7 @@ struct Profile {
     bool traces;
     int64_t nsteps, measured; /* seen; added up: all but the first, which warms up */
     double zero, step_begin, wall, span, between, peak_flops, peak_bytes;
-    int64_t taken; /* bytes of the device that the run has asked for */
+    int64_t taken;   /* bytes of the device that the run has asked for */
     double *started; /* by action of driven rank 0: when its communication was started, in the step under way */
 };
 
@@ -168,7 +168,8 @@ static void describe(Profile *profile, int driven) {
             break;
         case ACTION_WAIT:
             for (int s = 0; s < a; s++)
-                if (all[s].wait == a) *work = (Work){.comm = true, .kind = all[s].kind, .wait = -1}, memcpy(work->name, all[s].name, sizeof work->name);
+                if (all[s].wait == a)
+                    *work = (Work){.comm = true, .kind = all[s].kind, .wait = -1}, memcpy(work->name, all[s].name, sizeof work->name);
             break;
         }
         work->kind = find_kind(profile, work);
@@ -191,7 +192,8 @@ Profile *profile_create(Executor *executor, const Device *device, bool trace, Er
         describe(profile, i);
     profile->started = arena_alloc(&profile->arena, (size_t)(executor->cursors[0].actions.n + 1) * sizeof *profile->started);
     int64_t available, total;
-    bool ok = !profile->queue || profile->queue->memory(device->context, &profile->taken, &available, &total, error); /* before the peaks' operands */
+    bool ok = !profile->queue ||
+              profile->queue->memory(device->context, &profile->taken, &available, &total, error); /* before the peaks' operands */
     if (ok && peak_measure(device, executor->nthreads, &profile->peak_flops, &profile->peak_bytes, error)) return profile;
     profile_destroy(profile);
     return NULL;
@@ -336,14 +338,16 @@ bool profile_report(Profile *profile, Text *text, Error *error) {
     if (profile->queue) profile->queue->describe(profile->device->context, device, sizeof device);
     text_printf(text, "profile of rank %d on %s: %lld steps after the first, %.3f ms each\n", profile->executor->cursors[0].rank, device,
                 (long long)profile->measured, profile->wall / steps * 1e3);
-    text_printf(text, "  %-32s %6s %10s %8s %11s %8s %10s\n", "operator", "calls", "ms a step", "share", flop_unit(profile) == 1e-9 ? "GFLOP/s" : "TFLOP/s",
-                "of peak", "GB/s");
+    text_printf(text, "  %-32s %6s %10s %8s %11s %8s %10s\n", "operator", "calls", "ms a step", "share",
+                flop_unit(profile) == 1e-9 ? "GFLOP/s" : "TFLOP/s", "of peak", "GB/s");
     /* Their numbers are no longer needed: nothing is timed after the report. */
     qsort(profile->kinds.at, (size_t)profile->kinds.n, sizeof *profile->kinds.at, by_time);
     for (int i = 0; i < profile->kinds.n; i++)
         if (profile->kinds.at[i].seconds > 0) print_kind(profile, &profile->kinds.at[i], text);
     double outside = profile->wall - profile->span;
-    text_printf(text, "  %-32s %6s %10.3f %6.1f %%\n", profile->executor->comm->ndriven > 1 ? "between them, other ranks" : "between operators", "", profile->between / steps * 1e3, 100 * profile->between / profile->wall);
+    text_printf(text, "  %-32s %6s %10.3f %6.1f %%\n",
+                profile->executor->comm->ndriven > 1 ? "between them, other ranks" : "between operators", "",
+                profile->between / steps * 1e3, 100 * profile->between / profile->wall);
     text_printf(text, "  %-32s %6s %10.3f %6.1f %%\n", "before and after them", "", outside / steps * 1e3, 100 * outside / profile->wall);
     text_printf(text, "  peaks measured: %.1f %s (product of f32), %.1f GB/s (read and written); of peak: the larger share of the two\n",
                 profile->peak_flops * flop_unit(profile), flop_unit(profile) == 1e-9 ? "GFLOP/s" : "TFLOP/s", profile->peak_bytes * 1e-9);
@@ -365,8 +369,9 @@ static void put_event(const Profile *profile, const Event *event, Text *text) {
     const char *value = "";
     if (step->nout > 0) value = profile->executor->plan->graph.values.at[cursor->role->instances.at[step->out[0]].value].name;
     const char *what = action->kind == ACTION_WAIT ? "wait " : action->kind == ACTION_START && !event->comm ? "start " : "";
-    text_printf(text, "{\"name\": \"%s%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"value\": \"", what, work->name, cursor->rank,
-                event->comm ? 1 : 0, (event->begin - profile->zero) * 1e6, (event->end - event->begin) * 1e6);
+    text_printf(text, "{\"name\": \"%s%s\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"value\": \"",
+                what, work->name, cursor->rank, event->comm ? 1 : 0, (event->begin - profile->zero) * 1e6,
+                (event->end - event->begin) * 1e6);
     for (const char *at = value; *at; at++) /* names are identifiers and paths; nothing else may break the file */
         if ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\') text_append(text, at, 1);
     text_printf(text, "\", \"step\": %lld, \"flops\": %.15g, \"bytes\": %.15g}},\n", (long long)event->step, work->flops, work->bytes);
@@ -376,8 +381,10 @@ static void put_names(const Profile *profile, Text *text) {
     for (int i = 0; i < profile->executor->comm->ndriven; i++) {
         int rank = profile->executor->cursors[i].rank;
         text_printf(text, "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"rank %d\"}},\n", rank, rank);
-        text_printf(text, "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"args\": {\"name\": \"operators\"}},\n", rank);
-        text_printf(text, "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": 1, \"args\": {\"name\": \"communications\"}},\n", rank);
+        text_printf(text, "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": 0, \"args\": {\"name\": \"operators\"}},\n",
+                    rank);
+        text_printf(
+            text, "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": 1, \"args\": {\"name\": \"communications\"}},\n", rank);
     }
 }
 

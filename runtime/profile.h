@@ -8,8 +8,8 @@ typedef struct Profile Profile;
 Profile *profile_create(Executor *executor, const Device *device, bool trace, Error *error);
 void profile_destroy(Profile *profile); /* takes NULL */
 
-/* exec.c: a step begins; one action of a cursor begins and ends; what was queued has been done. A step that is replayed has no actions of its own: its
- * points in time are those of the step that was captured. */
+/* exec.c: a step begins; one action of a cursor begins and ends; what was queued has been done. A step that is replayed has no actions of
+ * its own: its points in time are those of the step that was captured. */
 struct Action;
 struct Cursor;
 bool profile_step(Profile *profile, bool replay, Error *error);
@@ -24,6 +24,6 @@ bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error)
 
 /* ---------------------------------------------------------------- peak.c */
 
-/* What the device does at most, measured with the backend's own kernels: flop/s of a large product of f32, bytes/s read and written by neg. Under a
- * second. */
+/* What the device does at most, measured with the backend's own kernels: flop/s of a large product of f32, bytes/s read and written by neg.
+ * Under a second. */
 bool peak_measure(const Device *device, int nthreads, double *flops, double *bytes, Error *error);

@@ -58,14 +58,14 @@ static bool read_plan(Run *run, Error *error) {
 static bool check_same(Run *run, Error *error) {
     Comm *comm = run->comm;
     const uint64_t own[3] = {run->text_hash, run->plan.net_hash, device_options(run->options)};
-    static const char *const differs[] = {"another plan than rank 0 (text differs)", "another plan than rank 0 (net hash differs)",
-                                          "been told other things than rank 0: --device (PRUN_DEVICE), --comm, --tf32 and --deterministic are the same for all"};
+    static const char *const differs[] = {
+        "another plan than rank 0 (text differs)", "another plan than rank 0 (net hash differs)",
+        "been told other things than rank 0: --device (PRUN_DEVICE), --comm, --tf32 and --deterministic are the same for all"};
     uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nprocesses * sizeof *words);
     for (int i = 0; comm->nprocesses > 1 && i < 3; i++) {
         if (!comm->table->all_gather_words(comm, own[i], words, error)) return run->agreed = false;
         for (int p = 0; p < comm->nprocesses; p++)
-            if (words[p] != words[0])
-                return error_set(error, i < 2 ? EXIT_REJECTED : EXIT_USAGE, "rank %d has %s", p, differs[i]);
+            if (words[p] != words[0]) return error_set(error, i < 2 ? EXIT_REJECTED : EXIT_USAGE, "rank %d has %s", p, differs[i]);
     }
     return true;
 }
@@ -149,8 +149,8 @@ static bool restore(Run *run, Error *error) {
     int64_t steps = executor_steps(run->executor);
     bool leads = run->comm->process == 0, saves = settings->checkpoint_steps > 0 || settings->checkpoint_epochs, ok = true;
     if (leads && path && (at->epoch > settings->epochs || (at->epoch == settings->epochs && at->step == steps)))
-        fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path, (long long)at->epoch,
-                (long long)settings->epochs);
+        fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path,
+                (long long)at->epoch, (long long)settings->epochs);
     if (ok && leads && saves) ok = checkpoint_claim(run->checkpoints, path, at->global_step, &run->lock, error);
     if (ok && leads && options->save) ok = checkpoint_can_save(options->save, error);
     return told_by_first(run, ok, error);
@@ -209,7 +209,9 @@ static bool checkpoint_if_due(Run *run, Error *error) {
     bool due = (settings->checkpoint_epochs && at->step == executor_steps(run->executor)) ||
                (settings->checkpoint_steps > 0 && at->global_step % settings->checkpoint_steps == 0);
     if (!due) return true;
-    if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, at, error)) return false;
+    if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, at,
+                         error))
+        return false;
     if (run->comm->process == 0) checkpoint_prune(run->checkpoints, settings->keep, at->global_step);
     return true;
 }
@@ -235,7 +237,8 @@ static bool evaluate(Run *run, Error *error) {
 
 static bool evaluate_if_due(Run *run, Error *error) {
     const Position *at = &run->position;
-    bool due = (run->eval == EVAL_EPOCH && at->step == executor_steps(run->executor)) || (run->eval == EVAL_STEPS && at->global_step % run->eval_steps == 0);
+    bool due = (run->eval == EVAL_EPOCH && at->step == executor_steps(run->executor)) ||
+               (run->eval == EVAL_STEPS && at->global_step % run->eval_steps == 0);
     return !due || evaluate(run, error);
 }
 

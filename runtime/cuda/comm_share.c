@@ -1,5 +1,6 @@
 /* Small tensors are cut from larger pieces of memory: what a peer opens is always the whole of an allocation, and the driver puts small
- * allocations of its own into one, but for those of multiples of 2 MiB. What a peer has opened is kept, and used again, until all have closed it. */
+ * allocations of its own into one, but for those of multiples of 2 MiB. What a peer has opened is kept, and used again, until all have
+ * closed it. */
 #include "runtime/cuda/comm_share.h"
 
 #include <stdlib.h>
@@ -177,7 +178,9 @@ static bool probe_events(CudaComm *job, Error *error) {
     cudaIpcEventHandle_t handle, *handles = calloc((size_t)base->nprocesses, sizeof *handles);
     memset(&handle, 0, sizeof handle);
     bool ok = handles || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    ok = ok && cuda_ok(cuda, cudaEventCreateWithFlags(&own, cudaEventDisableTiming | cudaEventInterprocess), "making an event for CUDA IPC", error) &&
+    ok = ok &&
+         cuda_ok(cuda, cudaEventCreateWithFlags(&own, cudaEventDisableTiming | cudaEventInterprocess), "making an event for CUDA IPC",
+                 error) &&
          cuda_ok(cuda, cudaIpcGetEventHandle(&handle, own), "sharing an event by CUDA IPC", error) &&
          cuda_ok(cuda, cudaEventRecord(own, cuda->compute), "trying CUDA IPC", error);
     ok = all_agree(base, ok, error) && all_gather_bytes(base, &handle, sizeof handle, handles, error);

@@ -1,5 +1,5 @@
-/* context: a device opened by one process. Everything that computes is queued on one stream, in the order of the plan; batches ahead of time and
- * communications have streams of their own and meet it by events. */
+/* context: a device opened by one process. Everything that computes is queued on one stream, in the order of the plan; batches ahead of
+ * time and communications have streams of their own and meet it by events. */
 #include "runtime/cuda/cuda.h"
 
 #include <sched.h>
@@ -46,7 +46,8 @@ bool cuda_open(void **context, const DeviceOptions *options, Error *error) {
         snprintf(cuda->name, sizeof cuda->name, "%s", properties.name);
         ok = properties.major >= MIN_MAJOR;
         if (!ok)
-            error_set(error, EXIT_ENVIRONMENT, "device %d (%s) has compute capability %d.%d, and the kernels are built for %d.0 and newer: run with --device cpu",
+            error_set(error, EXIT_ENVIRONMENT,
+                      "device %d (%s) has compute capability %d.%d, and the kernels are built for %d.0 and newer: run with --device cpu",
                       cuda->device, cuda->name, properties.major, properties.minor, MIN_MAJOR);
     }
     return ok && open_streams(cuda, error) && open_memory(cuda, error);
@@ -82,9 +83,11 @@ static bool fail_memory(const CudaContext *cuda, const char *what, Error *error)
     cudaGetLastError(); /* running out of memory is no lasting failure */
     if (cudaMemGetInfo(&available, &total) != cudaSuccess || cudaGetDeviceCount(&n) != cudaSuccess) cudaGetLastError();
     if (cuda->options.plan_bytes > 0) snprintf(needs, sizeof needs, "the plan's tensors need %.1f MiB, ", cuda->options.plan_bytes / mib);
-    if (cuda->options.nlocal > n) snprintf(others, sizeof others, ", which %d processes share,", (cuda->options.nlocal + n - 1 - cuda->device % n) / n);
-    return error_set(error, EXIT_ENVIRONMENT, "device %d (%s)%s is out of memory, %s: %s%.1f of %.1f MiB are free%s", cuda->device, cuda->name, others, what, needs,
-                     (double)available / mib, (double)total / mib, cuda_advice(cudaErrorMemoryAllocation, false));
+    if (cuda->options.nlocal > n)
+        snprintf(others, sizeof others, ", which %d processes share,", (cuda->options.nlocal + n - 1 - cuda->device % n) / n);
+    return error_set(error, EXIT_ENVIRONMENT, "device %d (%s)%s is out of memory, %s: %s%.1f of %.1f MiB are free%s", cuda->device,
+                     cuda->name, others, what, needs, (double)available / mib, (double)total / mib,
+                     cuda_advice(cudaErrorMemoryAllocation, false));
 }
 
 bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error) {
@@ -93,8 +96,8 @@ bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Erro
     char place[64] = "";
     if (cuda) snprintf(place, sizeof place, "device %d: ", cuda->device);
     cudaGetLastError(); /* else the next launch takes it for its own */
-    return error_set(error, EXIT_ENVIRONMENT, "%s%s: CUDA says %s (%s)%s", place, what, cudaGetErrorName(status), cudaGetErrorString(status),
-                     cuda_advice((int)status, cuda && cuda->options.wait));
+    return error_set(error, EXIT_ENVIRONMENT, "%s%s: CUDA says %s (%s)%s", place, what, cudaGetErrorName(status),
+                     cudaGetErrorString(status), cuda_advice((int)status, cuda && cuda->options.wait));
 }
 
 /* After waiting: whether what was queued has been done. Which of it has not, the device does not tell. */
@@ -155,7 +158,9 @@ static void *cuda_alloc_host(void *context, int64_t bytes, Error *error) {
     cudaError_t status = cudaMallocHost(&data, bytes > 0 ? (size_t)bytes : 1);
     if (status == cudaErrorMemoryAllocation) { /* not the device's */
         cudaGetLastError();
-        error_set(error, EXIT_ENVIRONMENT, "no page-locked memory of the host for a batch of %.1f MiB: is it used up, or limited (ulimit -l)?", (double)bytes / (1 << 20));
+        error_set(error, EXIT_ENVIRONMENT,
+                  "no page-locked memory of the host for a batch of %.1f MiB: is it used up, or limited (ulimit -l)?",
+                  (double)bytes / (1 << 20));
         return NULL;
     }
     return cuda_ok(context, status, "taking page-locked memory for a batch", error) ? data : NULL;
@@ -181,8 +186,7 @@ static bool cuda_memory(void *context, int64_t *taken_bytes, int64_t *free_bytes
 static bool cuda_sync(void *context, Error *error) {
     CudaContext *cuda = context;
     return cuda_wait(cuda, cuda->comm, "waiting for communications", error) &&
-           cuda_wait(cuda, cuda->compute, "waiting for kernels", error) &&
-           cuda_wait(cuda, cuda->copies, "waiting for copies", error);
+           cuda_wait(cuda, cuda->compute, "waiting for kernels", error) && cuda_wait(cuda, cuda->copies, "waiting for copies", error);
 }
 
 /* A few bytes go by a page-locked slot; the slots are used in turn, and when all have been the stream is waited for once. */
@@ -210,7 +214,8 @@ static bool cuda_download(void *context, void *to, const void *from, int64_t byt
     CudaContext *cuda = context;
     if (bytes <= 0) return true;
     if (cuda->watch && !cuda_wait(cuda, cuda->compute, "copying from the device", error)) return false; /* see above */
-    return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, cuda->compute), "copying from the device", error) &&
+    return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToHost, cuda->compute), "copying from the device",
+                   error) &&
            cuda_wait(cuda, cuda->compute, "copying from the device", error);
 }
 
@@ -229,7 +234,8 @@ static bool cuda_taken(void *context, Error *error) {
 static bool cuda_stage(void *context, void *to, const void *from, int64_t bytes, Error *error) {
     CudaContext *cuda = context;
     if (bytes <= 0) return true;
-    return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, cuda->copies), "copying a batch to the device", error) &&
+    return cuda_ok(cuda, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyHostToDevice, cuda->copies), "copying a batch to the device",
+                   error) &&
            cuda_ok(cuda, cudaEventRecord(cuda->copied, cuda->copies), "ordering copies", error);
 }
 

@@ -19,8 +19,8 @@ enum {
     MIN_MAJOR = 8, /* compute capability of the oldest device that kernels.cu is built for */
     MAX_MARKS = 1 << 16,
     MAX_EPILOGUES = 16,
-    SMALL_BYTES = 256,  /* uploads of at most this many go through page-locked slots, without waiting */
-    NSMALL = 64,        /* such slots */
+    SMALL_BYTES = 256,      /* uploads of at most this many go through page-locked slots, without waiting */
+    NSMALL = 64,            /* such slots */
     SCRATCH_BYTES = 4 << 20 /* of reductions in two stages */
 };
 
@@ -28,23 +28,24 @@ typedef struct CudaMatmul CudaMatmul; /* matmul.c */
 
 typedef struct CudaContext {
     DeviceOptions options;
-    int device;           /* CUDA's number of it */
-    int nprocessors;      /* its multiprocessors */
+    int device;      /* CUDA's number of it */
+    int nprocessors; /* its multiprocessors */
     char name[256];
-    int64_t taken_bytes;  /* by alloc, ever: nothing is freed before the end */
-    cudaStream_t compute; /* kernels, uploads, downloads, copies: in order */
-    cudaStream_t copies;  /* batches ahead of time: stage */
-    cudaStream_t comm;    /* communications, ordered with compute by events */
+    int64_t taken_bytes;          /* by alloc, ever: nothing is freed before the end */
+    cudaStream_t compute;         /* kernels, uploads, downloads, copies: in order */
+    cudaStream_t copies;          /* batches ahead of time: stage */
+    cudaStream_t comm;            /* communications, ordered with compute by events */
     cudaEvent_t consumed, copied; /* compute has read what was staged; what was staged has arrived */
-    cudaEvent_t joined;   /* of a captured step: one stream follows another */
-    void *scratch;        /* SCRATCH_BYTES on the device, for kernels on compute: each leaves nothing in it that another reads. Counters of two-stage reductions
-                             in its first bytes are 0 between kernels */
-    char *small;          /* NSMALL page-locked slots */
+    cudaEvent_t joined;           /* of a captured step: one stream follows another */
+    void *scratch; /* SCRATCH_BYTES on the device, for kernels on compute: each leaves nothing in it that another reads. Counters of
+                      two-stage reductions in its first bytes are 0 between kernels */
+    char *small;   /* NSMALL page-locked slots */
     int next_small;
     cudaEvent_t *marks;
-    int nmarks, nevents;  /* in use; created */
+    int nmarks, nevents; /* in use; created */
     bool capturing;
-    /* The communicator's: asked again and again while the host waits for the device; false: what it waits for will not come. NULL: nothing can go wrong. */
+    /* The communicator's: asked again and again while the host waits for the device; false: what it waits for will not come. NULL: nothing
+     * can go wrong. */
     bool (*watch)(void *watcher, double waited_s, Error *error);
     void *watcher;
     CudaMatmul *matmul;

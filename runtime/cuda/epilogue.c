@@ -1,7 +1,8 @@
 /* epilogue: a product and what follows it as one call of cuBLASLt's: a bias, relu, gelu by tanh and its gradient, a bias's gradient.
  *
- * What the library's epilogues compute is documented in words, not in roundings: its gelu may use the hardware's quick tanh, its relu may forget a NaN. So each
- * is tried once on the device, on a product whose terms are exact, and left alone where it is not what our own kernels give. */
+ * What the library's epilogues compute is documented in words, not in roundings: its gelu may use the hardware's quick tanh, its relu may
+ * forget a NaN. So each is tried once on the device, on a product whose terms are exact, and left alone where it is not what our own
+ * kernels give. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +15,13 @@
 enum { TRIAL_M = 24, TRIAL_N = 32, TRIAL_K = 16, NAN_ROW = 5 };
 
 /* left (m x k), right (k x n), bias (n), matrix (m x n) and the result (m x n), in this order in one block on the device and off it. */
-enum { AT_LEFT = 0, AT_RIGHT = AT_LEFT + TRIAL_M * TRIAL_K, AT_BIAS = AT_RIGHT + TRIAL_K * TRIAL_N, AT_MATRIX = AT_BIAS + 64, AT_OUT = AT_MATRIX + TRIAL_M * TRIAL_N };
+enum {
+    AT_LEFT = 0,
+    AT_RIGHT = AT_LEFT + TRIAL_M * TRIAL_K,
+    AT_BIAS = AT_RIGHT + TRIAL_K * TRIAL_N,
+    AT_MATRIX = AT_BIAS + 64,
+    AT_OUT = AT_MATRIX + TRIAL_M * TRIAL_N
+};
 enum { TRIAL_ELEMENTS = AT_OUT + TRIAL_M * TRIAL_N };
 
 static bool has_bias(int epilogue) {
@@ -99,7 +106,8 @@ static bool trial_run(CudaContext *cuda, int epilogue, float *device, const floa
     bool matrix = keeps_operand(epilogue) || epilogue == CUBLASLT_EPILOGUE_DGELU;
     Multiply trial;
     memset(&trial, 0, sizeof trial);
-    trial.key = (MatmulKey){.m = TRIAL_M, .n = TRIAL_N, .k = TRIAL_K, .leading = {TRIAL_N, TRIAL_K, TRIAL_N}, .batch = 1, .dtype = F32, .epilogue = epilogue};
+    trial.key = (MatmulKey){
+        .m = TRIAL_M, .n = TRIAL_N, .k = TRIAL_K, .leading = {TRIAL_N, TRIAL_K, TRIAL_N}, .batch = 1, .dtype = F32, .epilogue = epilogue};
     trial.left = device + AT_LEFT;
     trial.right = device + AT_RIGHT;
     trial.out = device + AT_OUT;
@@ -116,7 +124,8 @@ static bool trial_run(CudaContext *cuda, int epilogue, float *device, const floa
 bool epilogue_is_sound(CudaContext *cuda, int epilogue) {
     int8_t *known = NULL;
     for (int i = 0; i < MAX_EPILOGUES && !known; i++)
-        if (cuda->epilogue[i].number == epilogue || cuda->epilogue[i].sound == 0) known = &cuda->epilogue[i].sound, cuda->epilogue[i].number = epilogue;
+        if (cuda->epilogue[i].number == epilogue || cuda->epilogue[i].sound == 0)
+            known = &cuda->epilogue[i].sound, cuda->epilogue[i].number = epilogue;
     if (!known) return false;
     if (*known != 0) return *known > 0;
     float *before = calloc(TRIAL_ELEMENTS, sizeof *before), *after = calloc(TRIAL_ELEMENTS, sizeof *after);
@@ -166,8 +175,8 @@ static bool same_place(const Operand *a, const Operand *b) {
 static bool is_row(const Operand *operand, const Operand *out, int64_t n) {
     const Shape *shape = &operand->local;
     int last = shape->ndim - 1;
-    return last >= 0 && shape->dim[last] == n && shape_elements(shape) == n && out->local.ndim > 0 && out->local.dim[out->local.ndim - 1] == n &&
-           operand->global.dim[last] == out->global.dim[out->global.ndim - 1];
+    return last >= 0 && shape->dim[last] == n && shape_elements(shape) == n && out->local.ndim > 0 &&
+           out->local.dim[out->local.ndim - 1] == n && operand->global.dim[last] == out->global.dim[out->global.ndim - 1];
 }
 
 /* What has been taken of a run: the product, and what its epilogue does. */
@@ -176,7 +185,7 @@ typedef struct Taking {
     const int *last_read;
     int n, taken;
     Multiply multiply;
-    const Operand *out;          /* of the last call taken: what the launch writes */
+    const Operand *out;              /* of the last call taken: what the launch writes */
     const Operand *read[MAX_IN + 2]; /* besides the product's operands */
     int nread;
     const Operand *also; /* written besides: before the activation, or a bias's gradient */
@@ -229,8 +238,9 @@ static void take_activation(Taking *t) {
 /* The gradient of that gelu, of the product: its operand is the epilogue's matrix. */
 static void take_gelu_gradient(Taking *t) {
     const KernelCall *next = &t->calls[t->taken];
-    if (t->taken != 1 || t->taken >= t->n || next->op != OP_gelu_grad || !next->attr[0].i || t->out->dtype != F32 || !same_place(&next->in[1], t->out) ||
-        shape_elements(&next->in[0].local) != shape_elements(&t->out->local) || !is_private(t, 0, 2) || !is_epilogue_matrix(t, &next->in[0]))
+    if (t->taken != 1 || t->taken >= t->n || next->op != OP_gelu_grad || !next->attr[0].i || t->out->dtype != F32 ||
+        !same_place(&next->in[1], t->out) || shape_elements(&next->in[0].local) != shape_elements(&t->out->local) || !is_private(t, 0, 2) ||
+        !is_epilogue_matrix(t, &next->in[0]))
         return;
     t->multiply.key.epilogue = CUBLASLT_EPILOGUE_DGELU;
     t->multiply.matrix = next->in[0].data;
@@ -243,7 +253,8 @@ static void take_gelu_gradient(Taking *t) {
 static void take_bias_gradient(Taking *t) {
     const KernelCall *next = &t->calls[t->taken], *product = &t->calls[0];
     const MatmulKey *key = &t->multiply.key;
-    if (t->taken != 1 || t->taken >= t->n || (next->op != OP_sum && next->op != OP_sum_to) || t->out->dtype != F32 || key->transposed[0]) return;
+    if (t->taken != 1 || t->taken >= t->n || (next->op != OP_sum && next->op != OP_sum_to) || t->out->dtype != F32 || key->transposed[0])
+        return;
     const Operand *rows = &next->in[0], *sum = &next->out[0];
     bool right = rows->data == t->multiply.right && rows->local.ndim > 0 && rows->local.dim[rows->local.ndim - 1] == key->n &&
                  shape_elements(&rows->local) == key->k * key->n && key->leading[0] == key->n;

@@ -5,7 +5,7 @@ const char *cuda_advice(int status, bool waited) {
     switch (status) {
     case 2: /* cudaErrorMemoryAllocation */
         return "; use more devices, more ranks or a smaller batch, or end what else runs on the device";
-    case 3: /* cudaErrorInitializationError */
+    case 3:   /* cudaErrorInitializationError */
     case 999: /* cudaErrorUnknown */
         return "; does nvidia-smi work? in a container, was it started with its GPUs?";
     case 35: /* cudaErrorInsufficientDriver */

@@ -9,7 +9,8 @@
 /* Relaxed: allocations and the like of libraries are no part of the step, and may happen while it is recorded. */
 bool cuda_capture(void *context, Error *error) {
     CudaContext *cuda = context;
-    if (!cuda_ok(cuda, cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeRelaxed), "beginning to capture a step", error)) return false;
+    if (!cuda_ok(cuda, cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeRelaxed), "beginning to capture a step", error))
+        return false;
     cuda->capturing = true;
     return true;
 }

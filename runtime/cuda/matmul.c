@@ -1,7 +1,7 @@
 /* matmul: products of two tensors by cuBLASLt.
  *
- * cuBLASLt's matrices are column-major. A row-major m x n result with rows of `leading` elements is to it an n x m matrix; so it is asked for
- * right^T left^T, and its "A" is our right operand. The answer of its heuristics is kept for each shape. */
+ * cuBLASLt's matrices are column-major. A row-major m x n result with rows of `leading` elements is to it an n x m matrix; so it is asked
+ * for right^T left^T, and its "A" is our right operand. The answer of its heuristics is kept for each shape. */
 #include "runtime/cuda/matmul.h"
 
 #include <stdlib.h>
@@ -67,8 +67,8 @@ void matmul_close(CudaMatmul *matmul) {
 
 /* ---------------------------------------------------------------- choosing an algorithm */
 
-static cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows, int64_t columns, int64_t leading, const MatmulKey *key,
-                                  int64_t stride) {
+static cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows, int64_t columns, int64_t leading,
+                                  const MatmulKey *key, int64_t stride) {
     cublasStatus_t status = cublasLtMatrixLayoutCreate(layout, type, (uint64_t)rows, (uint64_t)columns, leading);
     int32_t batch = (int32_t)key->batch;
     if (status != CUBLAS_STATUS_SUCCESS || batch == 1) return status;
@@ -89,9 +89,12 @@ static cublasStatus_t make_desc(const CudaContext *cuda, MatmulPlan *plan) {
     cublasOperation_t operation[2] = {key->transposed[0] ? CUBLAS_OP_T : CUBLAS_OP_N, key->transposed[1] ? CUBLAS_OP_T : CUBLAS_OP_N};
     cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)key->epilogue;
     int64_t leading = key->n;
-    if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &operation[0], sizeof operation[0]);
-    if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &operation[1], sizeof operation[1]);
-    if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &operation[0], sizeof operation[0]);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &operation[1], sizeof operation[1]);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     if (status == CUBLAS_STATUS_SUCCESS && has_matrix(key->epilogue))
         status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading, sizeof leading);
     return status;
@@ -99,8 +102,8 @@ static cublasStatus_t make_desc(const CudaContext *cuda, MatmulPlan *plan) {
 
 /* Sums of parts in place depend on which part is done first: those algorithms are left out, so that two runs give the same bits. */
 static cublasStatus_t make_preference(const MatmulKey *key, cublasLtMatmulPreference_t *preference) {
-    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                                                                   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     size_t workspace = WORKSPACE_BYTES;
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(preference);
@@ -113,7 +116,8 @@ static cublasStatus_t make_preference(const MatmulKey *key, cublasLtMatmulPrefer
         status = cublasLtMatmulPreferenceSetAttribute(*preference, aligned[i], &bytes, sizeof bytes);
     }
     uint32_t bytes = (uint32_t)key->aligned[2];
-    if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulPreferenceSetAttribute(*preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &bytes, sizeof bytes);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(*preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &bytes, sizeof bytes);
     return status;
 }
 
@@ -130,14 +134,16 @@ static cublasStatus_t plan_fill(const CudaContext *cuda, MatmulPlan *plan, const
     if (status == CUBLAS_STATUS_SUCCESS && matrix)
         status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &matrix, sizeof matrix);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = make_layout(&plan->layout[0], type, key->transposed[0] ? key->k : key->n, key->transposed[0] ? key->n : key->k, key->leading[0], key, key->stride[0]);
+        status = make_layout(&plan->layout[0], type, key->transposed[0] ? key->k : key->n, key->transposed[0] ? key->n : key->k,
+                             key->leading[0], key, key->stride[0]);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = make_layout(&plan->layout[1], type, key->transposed[1] ? key->m : key->k, key->transposed[1] ? key->k : key->m, key->leading[1], key, key->stride[1]);
+        status = make_layout(&plan->layout[1], type, key->transposed[1] ? key->m : key->k, key->transposed[1] ? key->k : key->m,
+                             key->leading[1], key, key->stride[1]);
     if (status == CUBLAS_STATUS_SUCCESS) status = make_layout(&plan->layout[2], type, key->n, key->m, key->leading[2], key, key->stride[2]);
     if (status == CUBLAS_STATUS_SUCCESS) status = make_preference(key, &preference);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = cublasLtMatmulAlgoGetHeuristic(cuda->matmul->handle, plan->desc, plan->layout[0], plan->layout[1], plan->layout[2], plan->layout[2], preference,
-                                                1, &found, &nfound);
+        status = cublasLtMatmulAlgoGetHeuristic(cuda->matmul->handle, plan->desc, plan->layout[0], plan->layout[1], plan->layout[2],
+                                                plan->layout[2], preference, 1, &found, &nfound);
     if (preference) cublasLtMatmulPreferenceDestroy(preference);
     if (status == CUBLAS_STATUS_SUCCESS && (nfound == 0 || found.state != CUBLAS_STATUS_SUCCESS)) status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS) plan->algorithm = found.algo;
@@ -186,7 +192,8 @@ void matmul_align(Multiply *multiply) {
     key->aligned[0] = alignment_of(multiply->right);
     key->aligned[1] = alignment_of(multiply->left);
     key->aligned[2] = alignment_of(multiply->out);
-    if (multiply->bias && alignment_of(multiply->bias) < key->aligned[2]) key->aligned[2] = alignment_of(multiply->bias); /* it has no preference of its own */
+    if (multiply->bias && alignment_of(multiply->bias) < key->aligned[2])
+        key->aligned[2] = alignment_of(multiply->bias); /* it has no preference of its own */
     key->aligned[3] = multiply->matrix ? alignment_of(multiply->matrix) : 0;
 }
 
@@ -198,19 +205,23 @@ bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error) {
     MatmulPlan *plan = find_plan(cuda, key, multiply->bias, multiply->matrix, &status);
     if (!plan) {
         char what[128];
-        snprintf(what, sizeof what, "a product of %lld x %lld and %lld x %lld", (long long)key->m, (long long)key->k, (long long)key->k, (long long)key->n);
+        snprintf(what, sizeof what, "a product of %lld x %lld and %lld x %lld", (long long)key->m, (long long)key->k, (long long)key->k,
+                 (long long)key->n);
         return lt_ok(cuda, status, what, error);
     }
     bool is_double = key->dtype == F64;
     const void *alpha = is_double ? (const void *)&one_double : &one;
     const void *beta = is_double ? key->add ? (const void *)&one_double : &zero_double : key->add ? (const void *)&one : &zero;
     status = CUBLAS_STATUS_SUCCESS;
-    if (multiply->bias) status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &multiply->bias, sizeof multiply->bias);
+    if (multiply->bias)
+        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &multiply->bias, sizeof multiply->bias);
     if (multiply->matrix && status == CUBLAS_STATUS_SUCCESS)
-        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &multiply->matrix, sizeof multiply->matrix);
+        status = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &multiply->matrix,
+                                                sizeof multiply->matrix);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = cublasLtMatmul(cuda->matmul->handle, plan->desc, alpha, multiply->right, plan->layout[0], multiply->left, plan->layout[1], beta, multiply->out,
-                                plan->layout[2], multiply->out, plan->layout[2], &plan->algorithm, cuda->matmul->workspace, WORKSPACE_BYTES, cuda->compute);
+        status = cublasLtMatmul(cuda->matmul->handle, plan->desc, alpha, multiply->right, plan->layout[0], multiply->left, plan->layout[1],
+                                beta, multiply->out, plan->layout[2], multiply->out, plan->layout[2], &plan->algorithm,
+                                cuda->matmul->workspace, WORKSPACE_BYTES, cuda->compute);
     return lt_ok(cuda, status, "a product", error) && cuda_launched(cuda, "cublasLtMatmul", error);
 }
 
@@ -225,7 +236,9 @@ bool matmul_possible(CudaContext *cuda, const Multiply *multiply) {
 static int widest(const Nest *batch) {
     int best = -1;
     for (int d = 0; d < batch->ndim; d++)
-        if (batch->size[d] > 1 && batch->stride[OUT][d] != 0 && batch->size[d] <= INT32_MAX && (best < 0 || batch->size[d] > batch->size[best])) best = d;
+        if (batch->size[d] > 1 && batch->stride[OUT][d] != 0 && batch->size[d] <= INT32_MAX &&
+            (best < 0 || batch->size[d] > batch->size[best]))
+            best = d;
     return best;
 }
 
@@ -253,7 +266,9 @@ void matmul_first(const KernelCall *call, const ProductShape *shape, bool batche
     first->out = call->out[0].data;
     nest_init(loops, 3);
     for (int d = 0; d < shape->batch.ndim; d++)
-        if (d != wide) nest_push(loops, shape->batch.size[d], (const int64_t[]){shape->batch.stride[A][d], shape->batch.stride[B][d], shape->batch.stride[OUT][d]});
+        if (d != wide)
+            nest_push(loops, shape->batch.size[d],
+                      (const int64_t[]){shape->batch.stride[A][d], shape->batch.stride[B][d], shape->batch.stride[OUT][d]});
 }
 
 /* Whether cuBLASLt does the batch of the first item at once: it may refuse matrices that lie within each other's rows. */
@@ -318,8 +333,8 @@ bool kernel_einsum(const KernelCall *call, Error *error) {
     case PRODUCT_EMPTY:
         return true;
     case PRODUCT_ZERO:
-        return cuda_ok(cuda, cudaMemsetAsync(out->data, 0, (size_t)(shape_elements(&out->local) * dtype_bytes[out->dtype]), cuda->compute), "clearing a product",
-                       error);
+        return cuda_ok(cuda, cudaMemsetAsync(out->data, 0, (size_t)(shape_elements(&out->local) * dtype_bytes[out->dtype]), cuda->compute),
+                       "clearing a product", error);
     case PRODUCT_PLAIN:
         return run_plain(cuda, call, error);
     case PRODUCT_GEMM:

@@ -18,18 +18,20 @@ typedef struct Multiply {
     MatmulKey key;
     const void *right, *left;
     void *out;
-    const void *bias; /* the epilogue's vector of n, read or (its gradient) written; NULL: none */
+    const void *bias;   /* the epilogue's vector of n, read or (its gradient) written; NULL: none */
     const void *matrix; /* the epilogue's m x n; NULL: none */
 } Multiply;
 
 /* Up to ALIGNED, which every tensor of a plan has. More would be chance, and replicas must not take different algorithms by chance. */
 
 bool matmul_open(CudaContext *cuda, Error *error); /* once; then it does nothing */
-/* The call for the first item of a contraction; *loops: the loops around it that are left. batched: cuBLASLt goes through the longest of them itself. */
+/* The call for the first item of a contraction; *loops: the loops around it that are left. batched: cuBLASLt goes through the longest of
+ * them itself. */
 void matmul_first(const KernelCall *call, const ProductShape *shape, bool batched, Multiply *first, Nest *loops);
 /* Notes in the key how the operands are aligned: the last thing before it is asked for. */
 void matmul_align(Multiply *multiply);
 bool matmul_possible(CudaContext *cuda, const Multiply *multiply); /* whether an algorithm does it, epilogue and all */
 bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error);
-/* Whether cuBLASLt's epilogue computes what our kernels do, which is seen once by a small product on the device: to a few roundings, and NaN stays NaN. */
+/* Whether cuBLASLt's epilogue computes what our kernels do, which is seen once by a small product on the device: to a few roundings, and
+ * NaN stays NaN. */
 bool epilogue_is_sound(CudaContext *cuda, int epilogue);

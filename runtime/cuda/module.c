@@ -30,8 +30,8 @@ int cuda_count(char *why, size_t n) {
         if (status != cudaSuccess)
             snprintf(why, n, "device %d: %s%s", d, cudaGetErrorString(cudaGetLastError()), cuda_advice((int)status, false));
         else if (properties.major < MIN_MAJOR)
-            snprintf(why, n, "device %d (%.200s) has compute capability %d.%d, and the kernels are built for %d.0 and newer", d, properties.name, properties.major,
-                     properties.minor, MIN_MAJOR);
+            snprintf(why, n, "device %d (%.200s) has compute capability %d.%d, and the kernels are built for %d.0 and newer", d,
+                     properties.name, properties.major, properties.minor, MIN_MAJOR);
         else
             usable++;
     }
@@ -52,8 +52,8 @@ static bool list_device(Text *text, int device, Error *error) {
     size_t available = 0, total = 0;
     if (!cuda_ok(NULL, cudaGetDeviceProperties(&properties, device), "asking for a device's properties", error)) return false;
     bool busy = cudaSetDevice(device) != cudaSuccess || cudaMemGetInfo(&available, &total) != cudaSuccess;
-    text_printf(text, "device %d: %s, compute capability %d.%d, %d multiprocessors, ", device, properties.name, properties.major, properties.minor,
-                properties.multiProcessorCount);
+    text_printf(text, "device %d: %s, compute capability %d.%d, %d multiprocessors, ", device, properties.name, properties.major,
+                properties.minor, properties.multiProcessorCount);
     if (busy)
         text_printf(text, "cannot be used (%s)\n", cudaGetErrorString(cudaGetLastError()));
     else
@@ -74,7 +74,10 @@ static void list_peers(Text *text, int n) {
             int can = 0;
             if (a != b && cudaDeviceCanAccessPeer(&can, a, b) == cudaSuccess) pairs += can;
         }
-    text_printf(text, "peer access: %s\n", pairs == n * (n - 1) ? "between all devices" : pairs == 0 ? "between none" : "between some devices");
+    text_printf(text, "peer access: %s\n",
+                pairs == n * (n - 1) ? "between all devices"
+                : pairs == 0         ? "between none"
+                                     : "between some devices");
 }
 
 /* Whether memory can be named to other processes; that they can map it, ranks see when they start. */

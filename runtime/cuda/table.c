@@ -10,7 +10,8 @@ KernelFn *const cuda_kernels[NOPS] = {
 int cuda_fuse(void *context, const KernelCall *calls, int n, const int *last_read, void **result, Error *error) {
     CudaFused *fused = NULL;
     bool product = calls[0].op == OP_matmul || calls[0].op == OP_einsum;
-    int taken = product ? matmul_fuse(context, calls, n, last_read, &fused, error) : chain_fuse(context, calls, n, last_read, &fused, error);
+    int taken =
+        product ? matmul_fuse(context, calls, n, last_read, &fused, error) : chain_fuse(context, calls, n, last_read, &fused, error);
     *result = fused;
     return taken;
 }
