@@ -94,7 +94,7 @@ seed(unit("frontend", "lower"),
      ("the first -D counts", "frontend/lower.c", "for (int i = flags->ndefines - 1; i >= 0; i--)", "for (int i = 0; i < flags->ndefines; i++)"),
      ("an input without its replicas", "frontend/lower.c", "shape->dim[0] = lower->graph->replicas;", "shape->dim[0] = 1;"))
 seed(unit("frontend", "names"),
-     ("names before their definition", "frontend/names.c", "if (symbol && symbol->kind != SYMBOL_AHEAD &&", "if (symbol &&"))
+     ("names before their definition", "frontend/names.c", "if (symbol && symbol->kind > SYMBOL_FAILED) return symbol;", "if (symbol) return symbol;"))
 seed(unit("frontend", "batch"),
      ("rows that are normalized together are apart", "frontend/batch.c", "(factor >= 0 && !factor_stays_whole(&node->rule->factor[factor]))", "factor >= 0"),
      ("a reshape leaves rows where they are", "frontend/batch.c", "if (passed == before && to->dim[d] % batch == 0) return d;", "if (d == at) return d;"))
@@ -340,14 +340,14 @@ seed(unit("runtime", "kernels"),
      ("a product that forgets what it has added up", "runtime/cpu/einsum.c", "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0,",
       "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, 0,"),
      ("a small product that forgets what it has added up", "runtime/cpu/einsum.c", "tiny_f64(g, m, n, a, b, i > 0, out);", "tiny_f64(g, m, n, a, b, false, out);"),
-     ("a wrong leading dimension", "runtime/cpu/einsum.c", "rows == 1 || row_stride < columns ? columns : row_stride}", "columns}"),
-     ("no plain loop where BLAS cannot", "runtime/cpu/einsum.c", "return reference_einsum(call, error);", "return true;"),
+     ("a wrong leading dimension", "runtime/product.c", "rows == 1 || row_stride < columns ? columns : row_stride}", "columns}"),
+     ("no plain loop where BLAS cannot", "runtime/cpu/einsum.c", "case PRODUCT_PLAIN:\n        return reference_einsum(call, error);", "case PRODUCT_PLAIN:\n        return true;"),
      ("momentum steps by the gradient alone", "runtime/cpu/update.c", "new_w[i] = w[i] - lr * slot;", "new_w[i] = w[i] - lr * g[i];"),
      ("the parameter moves before the slot", "runtime/cpu/update.c", "const T slot = momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i]);", "const T slot = v[i];"),
      ("f32 sums added in f32", "runtime/cpu/reduce.c", "ADD_ROW(f32, float, double)", "ADD_ROW(f32, float, float)"),
      ("a tile read the right way round", "runtime/cpu/move.c", "in[i + j * in_stride];", "in[j + i * in_stride];"))
 seed(OPS,
-     ("a mean by the local count", "runtime/cpu/nest.c", "*reduced *= (double)in->global.dim[d];", "*reduced *= (double)in->local.dim[d];"),
+     ("a mean by the local count", "runtime/nest.c", "*reduced *= (double)in->global.dim[d];", "*reduced *= (double)in->local.dim[d];"),
      ("a mean's gradient by the local count", "runtime/cpu/move.c", "(double)shape_elements(&out->global) / (double)shape_elements(&dy->global)",
       "(double)shape_elements(&out->local) / (double)shape_elements(&dy->local)"),
      ("replicas share the first one's slice", "runtime/load.c", "slice * shape_elements(&operand->local)", "0 * slice * shape_elements(&operand->local)"),
