@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 tools/setup.sh --tests
 . tools/mpi.sh
 tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto
-# The module for GPUs is tested over a stand-in for one in both; where there is a toolkit, once is enough to see that it builds with it.
+# The module for GPUs is built and tested once (-Dstandin=enabled has its tests under sanitizers too; it takes minutes to build them).
 tools/build.sh build-sanitize -Dtests=enabled -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false -Dcuda=disabled
 meson test -C build-test --no-rebuild --print-errorlogs --timeout-multiplier 4
 export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
