@@ -211,7 +211,7 @@ class Data(Case):
                             "net.plan", "--ranks", 4)
         for result in self.both(plan, 4):
             self.assertEqual(result.code, 3, str(result))
-            self.assertEqual(len(re.findall("prun: input z: z.npy: row 20 holds 1.09951e\\+12, which is no i32", result.err)), 1, str(result))
+            self.assertEqual(len(re.findall("prun: in step \\d of epoch 1: input z: z.npy: row 20 holds 1.09951e\\+12, which is no i32", result.err)), 1, str(result))
 
     def test_rows_that_do_not_fit_into_memory_are_said_before_they_are_read(self):
         """4 thousand million rows of 256 bytes: the file is long enough to hold them compressed, and mostly a hole."""
