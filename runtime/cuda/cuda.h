@@ -49,9 +49,10 @@ typedef struct CudaContext {
     bool (*watch)(void *watcher, double waited_s, Error *error);
     void *watcher;
     CudaMatmul *matmul;
-    struct {
-        int number;   /* cublasLtEpilogue_t */
-        int8_t sound; /* 1: it computes what our kernels do; -1: not; 0: not tried yet */
+    struct CudaEpilogue {
+        int number; /* cublasLtEpilogue_t */
+        bool tried;
+        int sound;  /* epilogue_is_sound */
     } epilogue[MAX_EPILOGUES];
 } CudaContext;
 

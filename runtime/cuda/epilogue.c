@@ -101,9 +101,11 @@ static bool trial_right(int epilogue, const float *before, const float *after) {
     return true;
 }
 
-static bool trial_run(CudaContext *cuda, int epilogue, float *device, const float *before, float *after, Error *error) {
+/* 1: it has been done; 0: the library does not do it; -1: the device or the library fails, and *error says how. */
+static int trial_run(CudaContext *cuda, int epilogue, float *device, const float *before, float *after, Error *error) {
     const size_t bytes = TRIAL_ELEMENTS * sizeof *before;
     bool matrix = keeps_operand(epilogue) || epilogue == CUBLASLT_EPILOGUE_DGELU;
+    Error refused;
     Multiply trial;
     memset(&trial, 0, sizeof trial);
     trial.key = (MatmulKey){
@@ -114,33 +116,43 @@ static bool trial_run(CudaContext *cuda, int epilogue, float *device, const floa
     trial.bias = has_bias(epilogue) || epilogue == CUBLASLT_EPILOGUE_BGRADA ? device + AT_BIAS : NULL;
     trial.matrix = matrix ? device + AT_MATRIX : NULL;
     matmul_align(&trial);
-    return cuda_ok(cuda, cudaMemcpyAsync(device, before, bytes, cudaMemcpyHostToDevice, cuda->compute), "copying to the device", error) &&
-           matmul_queue(cuda, &trial, error) &&
-           cuda_ok(cuda, cudaMemcpyAsync(after, device, bytes, cudaMemcpyDeviceToHost, cuda->compute), "copying from the device", error) &&
-           cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying an epilogue", error);
+    if (!cuda_ok(cuda, cudaMemcpyAsync(device, before, bytes, cudaMemcpyHostToDevice, cuda->compute), "copying to the device", error))
+        return -1;
+    bool queued = matmul_queue(cuda, &trial, &refused);
+    if (!cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying a product with what follows it", error)) return -1;
+    if (!queued) return 0;
+    bool copied =
+        cuda_ok(cuda, cudaMemcpyAsync(after, device, bytes, cudaMemcpyDeviceToHost, cuda->compute), "copying from the device", error) &&
+        cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "copying from the device", error);
+    return copied ? 1 : -1;
 }
 
-/* f64 has no epilogue but a bias, whose roundings are those of an addition. */
-bool epilogue_is_sound(CudaContext *cuda, int epilogue) {
-    int8_t *known = NULL;
-    for (int i = 0; i < MAX_EPILOGUES && !known; i++)
-        if (cuda->epilogue[i].number == epilogue || cuda->epilogue[i].sound == 0)
-            known = &cuda->epilogue[i].sound, cuda->epilogue[i].number = epilogue;
-    if (!known) return false;
-    if (*known != 0) return *known > 0;
+/* As epilogue_is_sound, where nothing is known. */
+static int trial_judge(CudaContext *cuda, int epilogue, Error *error) {
     float *before = calloc(TRIAL_ELEMENTS, sizeof *before), *after = calloc(TRIAL_ELEMENTS, sizeof *after);
     void *device = NULL;
-    Error error;
-    bool ok = before && after && cudaMalloc(&device, TRIAL_ELEMENTS * sizeof *before) == cudaSuccess;
-    if (ok) {
+    int sound = -1;
+    if (!before || !after)
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    else if (cuda_ok(cuda, cudaMalloc(&device, TRIAL_ELEMENTS * sizeof *before), "taking memory to try a product", error)) {
         trial_fill(before, epilogue);
-        ok = trial_run(cuda, epilogue, device, before, after, &error) && trial_right(epilogue, before, after);
+        sound = trial_run(cuda, epilogue, device, before, after, error);
+        if (sound > 0) sound = trial_right(epilogue, before, after);
     }
     if (device) cudaFree(device);
     free(before);
     free(after);
-    *known = ok ? 1 : -1;
-    return ok;
+    return sound;
+}
+
+int epilogue_is_sound(CudaContext *cuda, int epilogue, Error *error) {
+    for (int i = 0; i < MAX_EPILOGUES; i++) {
+        struct CudaEpilogue *known = &cuda->epilogue[i];
+        if (known->tried && known->number != epilogue) continue;
+        if (!known->tried) *known = (struct CudaEpilogue){epilogue, true, trial_judge(cuda, epilogue, error)};
+        return known->sound;
+    }
+    return 0;
 }
 
 /* ---------------------------------------------------------------- taking what follows */
@@ -282,13 +294,13 @@ static bool is_safe(const Taking *t) {
     return true;
 }
 
-/* Whether what has been taken can be one call. */
-static bool is_taken(CudaContext *cuda, Taking *t) {
-    if (t->taken < 2 || !is_safe(t)) return false;
+/* Whether what has been taken can be one call: 1 or 0; -1: *error. */
+static int is_taken(CudaContext *cuda, Taking *t, Error *error) {
+    if (t->taken < 2 || !is_safe(t)) return 0;
     const Operand *product = &t->calls[0].out[0];
     t->multiply.out = t->multiply.key.epilogue == CUBLASLT_EPILOGUE_BGRADA ? product->data : t->out->data;
     matmul_align(&t->multiply);
-    return matmul_possible(cuda, &t->multiply) && epilogue_is_sound(cuda, t->multiply.key.epilogue);
+    return matmul_possible(cuda, &t->multiply) ? epilogue_is_sound(cuda, t->multiply.key.epilogue, error) : 0;
 }
 
 int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error) {
@@ -307,9 +319,12 @@ int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *la
         take_bias(&t);
         const Taking biased = t;
         take_activation(&t);
-        if (t.taken > biased.taken && !is_taken(cuda, &t)) t = biased;
+        int all = t.taken > biased.taken ? is_taken(cuda, &t, error) : 1;
+        if (all < 0) return -1;
+        if (all == 0) t = biased;
     }
-    if (!is_taken(cuda, &t)) return 0;
+    int taken = is_taken(cuda, &t, error);
+    if (taken <= 0) return taken;
     FusedProduct *product = calloc(1, sizeof *product);
     if (!product) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory");

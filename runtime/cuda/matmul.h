@@ -32,6 +32,6 @@ void matmul_first(const KernelCall *call, const ProductShape *shape, bool batche
 void matmul_align(Multiply *multiply);
 bool matmul_possible(CudaContext *cuda, const Multiply *multiply); /* whether an algorithm does it, epilogue and all */
 bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error);
-/* Whether cuBLASLt's epilogue computes what our kernels do, which is seen once by a small product on the device: to a few roundings, and
- * NaN stays NaN. */
-bool epilogue_is_sound(CudaContext *cuda, int epilogue);
+/* Whether cuBLASLt's epilogue computes what our kernels do, which is seen once by a small product on the device, to a few roundings, and NaN stays
+ * NaN: 1 or 0; -1: the device fails, *error. */
+int epilogue_is_sound(CudaContext *cuda, int epilogue, Error *error);

@@ -92,7 +92,7 @@ class Failures(Case):
 
     def test_a_kernel_that_fails_is_found_at_the_end_of_its_step(self):
         plan = self.net()
-        for options, nth, step in ((["--no-graph"], 1, 1), (["--no-graph"], 30, 4), ([], 30, 4)):
+        for options, nth, step in ((["--no-graph"], 2, 1), (["--no-graph"], 31, 4), ([], 31, 4)): # the first tries an epilogue
             for code, words in ((700, "cudaErrorIllegalAddress"), (719, "cudaErrorLaunchFailure"), (999, "cudaErrorUnknown")):
                 result = self.on(plan, *options, STANDIN_FAIL="run:cublasLtMatmul:%d:%d" % (nth, code))
                 self.assertEqual(result.code, 3, str(result))
@@ -100,7 +100,9 @@ class Failures(Case):
 
     def test_with_sync_a_kernel_that_fails_is_named_in_any_step(self):
         plan = self.net()
-        for nth, step in (1, 1), (30, 4):
+        result = self.on(plan, "--sync", STANDIN_FAIL="run:cublasLtMatmul:1:700")
+        self.assertFails(result, 3, "device 0: trying a product with what follows it: CUDA says")
+        for nth, step in (2, 1), (31, 4):
             result = self.on(plan, "--sync", STANDIN_FAIL="run:cublasLtMatmul:%d:700" % nth)
             self.assertEqual(result.code, 3, str(result))
             self.assertRegex(result.err, r"(?m)^prun: in step %d of epoch 1: rank 0, step \d+ \((matmul|einsum) of \S+\), .*mlp_small\.dsl:\d+: device 0: kernel \S+: CUDA says" % step)
