@@ -235,9 +235,13 @@ class Data(Case):
             self.assertEqual(self.ok(self.local(plan, 1)).losses(), [sum(numbers[:2]), sum(numbers[2:])], dtype)
 
     def test_every_damaged_file_ends_with_one_line(self):
-        """What the fuzzers begin with, in prun itself, with little memory."""
+        """What the fuzzers begin with, in prun itself, with little memory; a sanitizer's own tables need more."""
+        with open(harness.prun, "rb") as file:
+            sanitized = b"__asan_init" in file.read()
+
         def limit():
-            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+            if not sanitized:
+                resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 
         train = 'optimizer = momentum(lr = 1e-300, momentum = 0.5); order = shuffle(seed = 1); last = pad;'
         tried = 0
