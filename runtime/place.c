@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "runtime/evaluate.h"
 #include "runtime/run.h"
@@ -139,10 +140,9 @@ static const char *told_device(const RunOptions *options) {
 
 uint64_t device_options(const RunOptions *options) {
     const char *words[] = {told_device(options), options->comm};
-    uint64_t hash = 0xcbf29ce484222325u ^ (options->deterministic ? 1 : 0) ^ (options->tf32 ? 2 : 0);
-    for (int i = 0; i < 2; i++, hash = (hash ^ 0xff) * 0x100000001b3u)
-        for (const char *at = words[i]; at && *at; at++)
-            hash = (hash ^ (unsigned char)*at) * 0x100000001b3u; /* FNV-1a */
+    uint64_t hash = (options->deterministic ? 1u : 0u) | (options->tf32 ? 2u : 0u);
+    for (int i = 0; i < 2; i++) /* with its end, so that one word does not run into the other */
+        hash = words[i] ? XXH64(words[i], strlen(words[i]) + 1, hash) : XXH64(NULL, 0, hash);
     return hash;
 }
 

@@ -191,12 +191,13 @@ Profile *profile_create(Executor *executor, const Device *device, bool trace, Er
     for (int i = 0; i < executor->comm->ndriven; i++)
         describe(profile, i);
     profile->started = arena_alloc(&profile->arena, (size_t)(executor->cursors[0].actions.n + 1) * sizeof *profile->started);
+    return profile;
+}
+
+bool profile_measure(Profile *profile, Error *error) {
     int64_t available, total;
-    bool ok = !profile->queue ||
-              profile->queue->memory(device->context, &profile->taken, &available, &total, error); /* before the peaks' operands */
-    if (ok && peak_measure(device, executor->nthreads, &profile->peak_flops, &profile->peak_bytes, error)) return profile;
-    profile_destroy(profile);
-    return NULL;
+    if (profile->queue && !profile->queue->memory(profile->device->context, &profile->taken, &available, &total, error)) return false;
+    return peak_measure(profile->device, profile->executor->nthreads, &profile->peak_flops, &profile->peak_bytes, error);
 }
 
 void profile_destroy(Profile *profile) {

@@ -17,6 +17,8 @@ bool profile_begin(Profile *profile, const struct Cursor *cursor, const struct A
 bool profile_end(Profile *profile, Error *error);
 bool profile_done(Profile *profile, Error *error);
 
+/* Before the first step of a process that will ask for the table: what its device can do, and what has been taken of its memory. */
+bool profile_measure(Profile *profile, Error *error);
 /* The table of --profile, of the first rank that this process drives. */
 bool profile_report(Profile *profile, Text *text, Error *error);
 /* --trace: the events of all ranks as Chrome's and Perfetto's JSON, into one file on each node. Collective. */

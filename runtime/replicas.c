@@ -2,15 +2,9 @@
  * order everywhere (PLAN.md 2). */
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "runtime/run.h"
-
-static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ at[i]) * 0x100000001b3u; /* FNV-1a */
-    return hash ^ hash >> 29;
-}
 
 /* A word of one driven rank's box of a state: the box alone, or its elements too. */
 static bool word_of(Run *run, int driven, int state, bool elements, uint64_t *word, Error *error) {
@@ -20,18 +14,15 @@ static bool word_of(Run *run, int driven, int state, bool elements, uint64_t *wo
     Box box;
     void *local = executor_state(run->executor, driven, state, &box), *copy = local;
     int64_t bytes = box_elements(&box) * dtype_bytes[of->type.dtype];
-    *word = 0xcbf29ce484222325u;
-    for (int d = 0; d < box.ndim; d++) {
-        *word = mix(*word, &box.begin[d], sizeof box.begin[d]);
-        *word = mix(*word, &box.end[d], sizeof box.end[d]);
-    }
+    *word = XXH64(box.begin, (size_t)box.ndim * sizeof *box.begin, 0);
+    *word = XXH64(box.end, (size_t)box.ndim * sizeof *box.end, *word);
     if (!elements || bytes == 0) return true;
     if (!backend->host) {
         copy = malloc((size_t)bytes);
         if (!copy) return error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of %s", of->name);
         if (!backend->download(context, copy, local, bytes, error)) return free(copy), false;
     }
-    *word = mix(*word, copy, (size_t)bytes);
+    *word = XXH64(copy, (size_t)bytes, *word);
     if (copy != local) free(copy);
     return true;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "runtime/evaluate.h"
 #include "runtime/log.h"
@@ -47,8 +48,7 @@ static bool read_plan(Run *run, Error *error) {
     if (head[0] != 0) return comm->process == 0 ? false : error_set(error, (int)head[0], "%s", "");
     if (!share_file(run, &files.text, &files.n, head[1], error)) return run->agreed = false;
     if (head[2] && !share_file(run, &files.side, &files.nside, head[3], error)) return run->agreed = false;
-    for (size_t i = 0; i < files.n; i++)
-        run->text_hash = (run->text_hash ^ (unsigned char)files.text[i]) * 0x100000001b3u; /* FNV-1a; it names the side file's checksum */
+    run->text_hash = XXH64(files.text, files.n, 0); /* the text names the side file's checksum */
     const char *slash = strrchr(path, '/');
     run->directory = slash ? arena_copy(&run->arena, path, (size_t)(slash - path + (slash == path))) : ".";
     return comm_agree(comm, plan_read_files(&run->plan, &run->arena, path, &files, 0, error), error);
@@ -156,16 +156,14 @@ static bool restore(Run *run, Error *error) {
     return told_by_first(run, ok, error);
 }
 
-/* --profile, --trace. The processes measure what their devices can do one after the other. */
+/* --profile, --trace. The table is rank 0's. */
 static bool open_profile(Run *run, Error *error) {
     const RunOptions *options = run->options;
-    bool ok = true;
-    for (int p = 0; (options->profile || options->trace) && p < run->comm->nprocesses; p++) {
-        if (p == run->comm->process) ok = (run->profile = profile_create(run->executor, &run->device, options->trace, error)) != NULL;
-        if (!comm_agree(run->comm, ok, error)) return false;
-    }
+    if (!options->profile && !options->trace) return true;
+    run->profile = profile_create(run->executor, &run->device, options->trace, error);
+    bool ok = run->profile && (!options->profile || run->comm->process != 0 || profile_measure(run->profile, error));
     executor_profile(run->executor, run->profile);
-    return true;
+    return comm_agree(run->comm, ok, error);
 }
 
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
@@ -280,7 +278,8 @@ static bool train(Run *run, Error *error) {
     if (ok && run->verifier) verifier_report(run->verifier, &text);
     if (ok && run->options->check_replicas)
         text_printf(&text, "replicas: %lld comparisons of parts of states, all equal bit for bit\n", (long long)run->replicas_compared);
-    if (ok && run->options->profile) ok = profile_report(run->profile, &text, error);
+    if (ok && run->options->profile && run->comm->process == 0)
+        ok = profile_report(run->profile, &text, error) || (run->agreed = false); /* the others go on */
     if (ok && run->options->trace) ok = profile_write(run->profile, run->comm, run->options->trace, error);
     ok = ok && report_parameters(run, &text, error);
     if (ok && run->comm->process == 0) ok = say(run, &text, error);
@@ -305,7 +304,7 @@ static bool evaluate_only(Run *run, Error *error) {
 }
 
 int run(const RunOptions *options, int *argc, char ***argv) {
-    Run run = {.options = options, .text_hash = 0xcbf29ce484222325u, .lock = -1, .agreed = true};
+    Run run = {.options = options, .lock = -1, .agreed = true};
     Error error = {0};
     arena_init(&run.arena);
     plan_init(&run.plan, &run.arena);

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "runtime/cuda/kernels.h"
 
@@ -151,11 +152,7 @@ static cublasStatus_t plan_fill(const CudaContext *cuda, MatmulPlan *plan, const
 }
 
 static unsigned hash_of(const MatmulKey *key) {
-    const unsigned char *bytes = (const unsigned char *)key;
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < sizeof *key; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u; /* FNV-1a */
-    return (unsigned)((hash ^ hash >> 32) % NBUCKETS);
+    return (unsigned)(XXH64(key, sizeof *key, 0) % NBUCKETS);
 }
 
 /* The plan for a shape, made when it is first asked for. NULL: *status says why. */
