@@ -411,7 +411,7 @@ seed(script("same", "compiler/pcc", "Same.test_the_hash_is_of_the_net_and_not_of
      ("a hash of the mode", "ir/print.c", "if (!printing->net) {\n        text_printf(text, \"parallel mode=%s search=\"", "if (true) {\n        text_printf(text, \"parallel mode=%s search=\""))
 seed(script("failures", "compiler/pcc", "Compiler.test_a_file_that_cannot_grow_leaves_the_old_plan_and_no_other_file"),
      ("half a file that stays", "ir/arena.c", "if (file && !direct) remove(temporary.at);", ""))
-seed(script("failures", "runtime/prun", "Runner.test_a_file_of_initial_values_that_does_not_fit_is_rejected"),
+seed(script("failures", "runtime/prun", "Runner.test_a_file_of_initial_values_that_does_not_fit_is_an_environment_error"),
      ("any number of initial values", "runtime/npy.c", "if ((uint64_t)size != n - begin - length)", "if (false)"),
      ("initial values of any shape", "runtime/state.c", "} else if (!shape_equal(&shape, &state->type.shape)) {", "} else if (false) {"))
 seed(ABORT,

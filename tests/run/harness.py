@@ -39,13 +39,6 @@ class Result:
 
 
 def run(command, cwd=None, env=None, **more):
-    """Once more where mpirun itself crashed: Open MPI 4.1's does, rarely, in telling of a job that was aborted."""
-    done = run_once(command, cwd, env, **more)
-    crashed = str(command[0]) == str(mpirun) and done.code < 0 and "libopen-rte.so" in done.err and "prun(" not in done.err
-    return run_once(command, cwd, env, **more) if crashed else done
-
-
-def run_once(command, cwd, env, **more):
     began = time.monotonic()
     done = subprocess.run([str(word) for word in command], cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, timeout=TIMEOUT,
                           **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
