@@ -82,6 +82,9 @@ bool pulls_init(Pulls *pulls, Arena *arena, const Transfer *transfers, int n, in
  * other ranks in peers[].moved_bytes. */
 typedef const void *PullBaseFn(void *context, int transfer, const PullSource *source, int round);
 void pulls_execute(Pulls *pulls, int round, PullBaseFn *base, void *context, void *const *target);
+/* A request is started and waited for in turn. started: and not waited for yet. False: *error, EXIT_INTERNAL. */
+bool request_may_start(bool started, int rank, Error *error);
+bool request_may_wait(bool started, int rank, Error *error);
 /* The transfers with everything that they point to, in the arena; their layouts are those of comm_layouts. */
 Transfer *transfers_copy(Arena *arena, const Transfer *transfers, int n, int nranks);
 static inline int64_t align_bytes(int64_t bytes, int64_t to) {

@@ -162,8 +162,7 @@ static void place_set(MpiComm *job, const CommRequest *request, RequestPlace pla
 bool request_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
     MpiComm *job = (MpiComm *)comm;
     (void)driven;
-    if (request->started)
-        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", comm->process);
+    if (!request_may_start(request->started, comm->process, error)) return false;
     for (int i = 0; i < request->ntransfers; i++) {
         request->source[i] = source[i];
         request->target[i] = request->work[i] = target[i];
@@ -243,10 +242,7 @@ static bool request_move(MpiComm *job, CommRequest *request, Error *error) {
 CommStatus request_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
     MpiComm *job = (MpiComm *)comm;
     (void)driven;
-    if (!request->started) {
-        error_set(error, EXIT_INTERNAL, "rank %d waits for a communication that it has not started", comm->process);
-        return COMM_FAILED;
-    }
+    if (!request_may_wait(request->started, comm->process, error)) return COMM_FAILED;
     if (!request_move(job, request, error)) return COMM_FAILED;
     request->started = false;
     place_set(job, request, PLACE_DONE);

@@ -121,8 +121,7 @@ static bool host_start(Comm *comm, CommRequest *request, int driven, const void 
     CudaComm *job = (CudaComm *)comm;
     CudaContext *cuda = job->cuda;
     (void)driven;
-    if (request->started)
-        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", comm->process);
+    if (!request_may_start(request->started, comm->process, error)) return false;
     request->block = block_take(job, request->bytes, error);
     if (!request->block) return false;
     request->started = true;
@@ -166,10 +165,7 @@ static CommStatus host_wait(Comm *comm, CommRequest *request, int driven, Error 
     CudaComm *job = (CudaComm *)comm;
     CudaContext *cuda = job->cuda;
     (void)driven;
-    if (!request->started) {
-        error_set(error, EXIT_INTERNAL, "rank %d waits for a communication that it has not started", comm->process);
-        return COMM_FAILED;
-    }
+    if (!request_may_wait(request->started, comm->process, error)) return COMM_FAILED;
     if (!pass_started(job, error)) return COMM_FAILED;
     CommStatus status = job->base->table->wait(job->base, request->below, 0, error);
     if (status != COMM_COMPLETE) return status;

@@ -262,8 +262,7 @@ static bool ipc_start(Comm *comm, CommRequest *request, int driven, const void *
     CudaComm *job = (CudaComm *)comm;
     int n = request->n;
     (void)driven;
-    if (request->started)
-        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", comm->process);
+    if (!request_may_start(request->started, comm->process, error)) return false;
     for (int i = 0; i < n; i++) {
         SharedPlace *at = request->control->at;
         request->memory[i] = (void *)(uintptr_t)source[i];
@@ -309,10 +308,7 @@ static bool ipc_move(CudaComm *job, CommRequest *request, Error *error) {
 static CommStatus ipc_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
     CudaComm *job = (CudaComm *)comm;
     (void)driven;
-    if (!request->started) {
-        error_set(error, EXIT_INTERNAL, "rank %d waits for a communication that it has not started", comm->process);
-        return COMM_FAILED;
-    }
+    if (!request_may_wait(request->started, comm->process, error)) return COMM_FAILED;
     if (!ipc_move(job, request, error)) return COMM_FAILED;
     request->started = false;
     counters_add(comm->counters, &request->each);

@@ -110,8 +110,7 @@ static CommRequest *local_prepare(Comm *comm, const Transfer *transfers, int n, 
 static bool local_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
     LocalRank *rank = &request->rank[driven];
     (void)comm;
-    if (rank->started || rank->done)
-        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", driven);
+    if (!request_may_start(rank->started || rank->done, driven, error)) return false;
     void **memory = request->memory + (ptrdiff_t)2 * driven * request->ntransfers;
     for (int i = 0; i < request->ntransfers; i++) {
         memory[2 * i] = (void *)(uintptr_t)source[i];
@@ -124,10 +123,7 @@ static bool local_start(Comm *comm, CommRequest *request, int driven, const void
 static CommStatus local_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
     CudaComm *job = (CudaComm *)comm;
     LocalRank *rank = &request->rank[driven];
-    if (!rank->started && !rank->done) {
-        error_set(error, EXIT_INTERNAL, "rank %d waits for a communication that it has not started", driven);
-        return COMM_FAILED;
-    }
+    if (!request_may_wait(rank->started || rank->done, driven, error)) return COMM_FAILED;
     if (!rank->done) {
         for (int r = 0; r < comm->nranks; r++)
             if (request->rank[r].group == rank->group && !request->rank[r].started) return COMM_PENDING;

@@ -202,8 +202,7 @@ static bool nccl_start(Comm *comm, CommRequest *request, int driven, const void 
     CudaComm *job = (CudaComm *)comm;
     CudaContext *cuda = job->cuda;
     (void)driven;
-    if (request->started)
-        return error_set(error, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", comm->process);
+    if (!request_may_start(request->started, comm->process, error)) return false;
     if (job->nccl->aborted) return error_set(error, EXIT_ENVIRONMENT, "NCCL's communicators were aborted before");
     for (int i = 0; i < request->plan.n; i++) {
         request->memory[2 * i] = (void *)(uintptr_t)source[i];
@@ -225,10 +224,7 @@ static bool nccl_start(Comm *comm, CommRequest *request, int driven, const void 
 static CommStatus nccl_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
     CudaComm *job = (CudaComm *)comm;
     (void)driven;
-    if (!request->started) {
-        error_set(error, EXIT_INTERNAL, "rank %d waits for a communication that it has not started", comm->process);
-        return COMM_FAILED;
-    }
+    if (!request_may_wait(request->started, comm->process, error)) return COMM_FAILED;
     request->started = false;
     return cuda_ok(job->cuda, cudaStreamWaitEvent(job->cuda->compute, request->done, 0), "ordering communications", error) ? COMM_COMPLETE
                                                                                                                            : COMM_FAILED;
