@@ -182,7 +182,7 @@ bool device_open(Device *device, const Backend *backend, const DeviceOptions *op
 void device_close(Device *device); /* also of one that could not be opened */
 
 /* A shared object with a backend, prun_cuda.so: one symbol, prun_device_module. */
-enum { DEVICE_ABI = 2 };
+enum { DEVICE_ABI = 3 };
 typedef struct DeviceModule {
     int abi; /* first, always: DEVICE_ABI of its build */
     const Backend *backend;
@@ -253,6 +253,7 @@ struct Comm {
     int local_rank, nlocal;  /* on this node */
     int node_first;          /* lowest rank that shares this one's node (PRUN_COMM=nodes:N: as simulated) */
     char node[256];
+    double timeout_s;        /* PRUN_TIMEOUT: how long a rank waits for others, 0: for ever; of several processes */
     CommCounters *counters;  /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */
     char transport[256];     /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages"; of devices also why so */
     bool device;             /* sources and targets are a device's memory: alloc is its backend's */

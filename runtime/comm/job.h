@@ -19,7 +19,6 @@ typedef struct MpiComm {
     int *node_of;                         /* world rank -> number in node, -1: elsewhere */
     int *rank_of;                         /* the inverse */
     int64_t message_bytes, message_count; /* sent in messages */
-    double timeout_s;
     CommRequest *first, **last; /* the requests in the order of preparation */
     int nrequests;
 } MpiComm;

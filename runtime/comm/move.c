@@ -22,7 +22,7 @@ static bool flags_late(MpiComm *job, CommRequest *request, const Ints *peers, Fl
     Text text = {0};
     text_printf(&text, "rank %d waits in ", job->comm.process);
     request_describe(request, &text);
-    text_printf(&text, " since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->timeout_s, missing[flag]);
+    text_printf(&text, " since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.timeout_s, missing[flag]);
     for (int i = 0; i < peers->n; i++)
         if (!flag_reached(request->peer[peers->at[i]], flag, epoch)) {
             text_printf(&text, " ");
@@ -53,7 +53,8 @@ static bool message_late(MpiComm *job, CommRequest *request, const Message *mess
     Text text = {0};
     text_printf(&text, "rank %d waits in ", job->comm.process);
     request_describe(request, &text);
-    text_printf(&text, " since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->timeout_s, out ? "taken its message" : "sent theirs");
+    text_printf(&text, " since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.timeout_s,
+                out ? "taken its message" : "sent theirs");
     const char *comma = " ";
     for (int i = 0; i < n; i++)
         for (int k = 0; k < messages[i].nparts && messages[i].round == round; k++) {

@@ -50,12 +50,12 @@ bool pause_turn(MpiComm *job, Pause *pause) {
     if (pause->announced) {
         /* The caller has looked once more since the announcement, so nobody's wake can be missed. */
         sleep_turn(job, pause);
-        return job->timeout_s <= 0 || now_seconds() - pause->start_s < job->timeout_s;
+        return job->comm.timeout_s <= 0 || now_seconds() - pause->start_s < job->comm.timeout_s;
     }
     if (turn % CLOCK_EVERY == 0) {
         double now = now_seconds();
         if (pause->start_s == 0) pause->start_s = now;
-        if (job->timeout_s > 0 && now - pause->start_s >= job->timeout_s) return false;
+        if (job->comm.timeout_s > 0 && now - pause->start_s >= job->comm.timeout_s) return false;
         if (turn > YIELDS && now - pause->start_s > YIELD_S) {
             pause->announced = true;
             if (job->shares) atomic_store(&heap_header(&job->heap, job->node_self)->sleeping, 1);
@@ -106,7 +106,7 @@ bool mpi_wait(MpiComm *job, MPI_Request *request, const char *what, Error *error
         if (!mpi_check(MPI_Test(request, &done, MPI_STATUS_IGNORE), what, error)) return false;
         if (done) break;
         if (!pause_turn(job, &pause))
-            return error_set(error, EXIT_ENVIRONMENT, "%s: not all ranks came within %g s (PRUN_TIMEOUT)", what, job->timeout_s);
+            return error_set(error, EXIT_ENVIRONMENT, "%s: not all ranks came within %g s (PRUN_TIMEOUT)", what, job->comm.timeout_s);
     }
     pause_end(job, &pause);
     return true;
@@ -325,7 +325,7 @@ static bool nodes_find(MpiComm *job, const Options *options, Error *error) {
 static bool job_open(MpiComm *job, Error *error) {
     Comm *comm = &job->comm;
     Options options;
-    if (!options_read(&options, &job->timeout_s, error)) return false;
+    if (!options_read(&options, &job->comm.timeout_s, error)) return false;
     if (!mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &job->world), "MPI_Comm_dup", error)) return false;
     MPI_Comm_set_errhandler(job->world, MPI_ERRORS_RETURN);
     MPI_Comm_size(job->world, &comm->nranks);

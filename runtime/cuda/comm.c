@@ -259,12 +259,6 @@ void comm_list(Text *text) {
                     version < NCCL_SHARES_DEVICES ? ", a GPU for each rank" : ", ranks may share a GPU with NCCL_MULTI_RANK_GPU_ENABLE=1");
 }
 
-/* As comm/mpi reads it, which has refused what is no number. */
-static double timeout_find(void) {
-    const char *text = getenv("PRUN_TIMEOUT");
-    return text && *text ? strtod(text, NULL) : 600;
-}
-
 Comm *cuda_comm(void *context, Comm *base, const char *choice, Error *error) {
     CudaComm *job = calloc(1, sizeof *job);
     CommCounters *counters = calloc((size_t)base->ndriven, sizeof *counters);
@@ -278,7 +272,6 @@ Comm *cuda_comm(void *context, Comm *base, const char *choice, Error *error) {
         job->comm.captures = false;
         job->base = base;
         job->cuda = context;
-        job->timeout_s = timeout_find();
         ok = open_chosen(job, choice, error);
     }
     if (!ok || job->comm.counters != counters) free(counters);

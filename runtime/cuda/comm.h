@@ -20,7 +20,6 @@ typedef struct CudaComm {
     CudaContext *cuda;
     CommRequest *requests; /* all that were prepared; each mode has its own type */
     int nrequests;
-    double timeout_s;     /* PRUN_TIMEOUT: 0 never */
     const char *waits;    /* what was asked for last, for the message of a rank that waits too long; or NULL */
     struct HostPool *host;
     struct Share *share;

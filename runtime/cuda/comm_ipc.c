@@ -193,7 +193,7 @@ static bool late(CudaComm *job, const CommRequest *request, const Ints *ranks, P
     static const char *const missing[NPOINTS] = {"reached it", "added up their part", "read what it has for them"};
     Text text = {0};
     text_printf(&text, "rank %d waits in %s since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.process, request->words,
-                job->timeout_s, missing[point]);
+                job->comm.timeout_s, missing[point]);
     const char *comma = " ";
     for (int i = 0; i < ranks->n; i++)
         if ((int32_t)(atomic_load(&request->peer[ranks->at[i]]->point[point]) - request->epoch) < 0) {
@@ -208,10 +208,10 @@ static bool late(CudaComm *job, const CommRequest *request, const Ints *ranks, P
 /* CudaContext.watch: a recorded event comes to pass only if the device of its rank goes on. */
 static bool ipc_watch(void *watcher, double waited_s, Error *error) {
     const CudaComm *job = watcher;
-    if (job->timeout_s <= 0 || waited_s < job->timeout_s) return true;
+    if (job->comm.timeout_s <= 0 || waited_s < job->comm.timeout_s) return true;
     return error_set(error, EXIT_ENVIRONMENT,
                      "rank %d, device %d: what is queued on the device (last: %.200s) takes longer than %g s (PRUN_TIMEOUT): a rank whose part it waits for is stuck or has died",
-                     job->comm.process, job->cuda->device, job->waits ? job->waits : "a communication", job->timeout_s);
+                     job->comm.process, job->cuda->device, job->waits ? job->waits : "a communication", job->comm.timeout_s);
 }
 
 /* The host until they have recorded it, then this rank's stream until it has come to pass. */
@@ -226,7 +226,7 @@ static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, P
             if (turn % 64 == 0) {
                 double now = now_seconds();
                 if (start == 0) start = now;
-                if (job->timeout_s > 0 && now - start > job->timeout_s) return late(job, request, ranks, point, error);
+                if (job->comm.timeout_s > 0 && now - start > job->comm.timeout_s) return late(job, request, ranks, point, error);
             }
             if (turn < 1000)
                 sched_yield();

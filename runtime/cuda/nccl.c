@@ -83,7 +83,7 @@ static bool late(CudaComm *job, const char *what, Error *error) {
     return error_set(error, EXIT_ENVIRONMENT,
                      "rank %d, device %d: %.200s takes longer than %g s (PRUN_TIMEOUT): a rank has died, is stuck, or is in another "
                      "communication; NCCL_DEBUG=INFO says more",
-                     job->comm.process, job->cuda->device, what, job->timeout_s);
+                     job->comm.process, job->cuda->device, what, job->comm.timeout_s);
 }
 
 /* ---------------------------------------------------------------- waiting */
@@ -106,7 +106,7 @@ bool nccl_settle(CudaComm *job, ncclComm_t comm, const char *what, Error *error)
         if (turn % 64 == 0) {
             double now = now_seconds();
             if (turn == 0) start = now;
-            if (job->timeout_s > 0 && now - start > job->timeout_s) return late(job, what, error);
+            if (job->comm.timeout_s > 0 && now - start > job->comm.timeout_s) return late(job, what, error);
         }
         pause_turn(turn);
     }
@@ -124,7 +124,7 @@ bool nccl_watch(void *watcher, double waited_s, Error *error) {
             (!nccl_ok(job, comm, nccl->library.CommGetAsyncError(comm, &state), what, error) || !nccl_ok(job, comm, state, what, error)))
             return false;
     }
-    return job->timeout_s <= 0 || waited_s < job->timeout_s || late(job, what, error);
+    return job->comm.timeout_s <= 0 || waited_s < job->comm.timeout_s || late(job, what, error);
 }
 
 /* ---------------------------------------------------------------- communicators */
