@@ -26,28 +26,6 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
     if (span.line > 0 && file && used > 0 && (size_t)used < n) snprintf(text + used, n - (size_t)used, ", %s:%d", file, span.line);
 }
 
-bool comm_agree(Comm *comm, bool ok, Error *error) {
-    if (comm->nprocesses == 1) return ok;
-    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
-    if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    Error failure;
-    if (!comm->table->all_gather_words(comm, ok ? 0 : (uint64_t)error->code, words, &failure)) {
-        free(words);
-        *error = failure;
-        return false;
-    }
-    int first = -1, nfailed = 0;
-    for (int p = comm->nprocesses - 1; p >= 0; p--)
-        if (words[p] != 0) first = p, nfailed++;
-    int code = first >= 0 ? (int)words[first] : EXIT_DONE;
-    free(words);
-    if (nfailed == 0) return true;
-    if (comm->process != first) return error_set(error, code, "%s", "");
-    if (nfailed == comm->nprocesses) return false;
-    failure = *error;
-    return error_set(error, code, "rank %d (%s): %.900s", comm->first_driven, comm->node, failure.text);
-}
-
 Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory, int nthreads,
                           Error *error) {
     return executor_create_over(plan, program, NULL, device, comm, plan_directory, nthreads, error);

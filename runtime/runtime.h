@@ -262,6 +262,9 @@ struct Comm {
 Comm *comm_local_create(int nranks, Error *error);
 /* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on. prun --ranks N never calls it. */
 Comm *comm_mpi_create(int *argc, char ***argv, Error *error);
+/* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
+ * failed keeps its error text (with "rank N: " before it unless all failed), the others' become empty: one message a mistake. */
+bool comm_agree(Comm *comm, bool ok, Error *error);
 /* Copies between a rank's buffer in a layout and a packed message: elements [first, first + count) of the row-major order of piece->box. */
 void piece_pack(const Piece *piece, const Box *source_box, const void *source, int element_bytes, void *packed);
 void piece_unpack(const Piece *piece, const Box *target_box, void *target, int element_bytes, const void *packed);
@@ -394,9 +397,6 @@ typedef struct ExecutorMemory {
     int64_t arena_bytes, state_bytes, input_bytes;
 } ExecutorMemory;
 void executor_memory(const Plan *plan, const char *program, int rank, ExecutorMemory *memory);
-/* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
- * failed keeps its error text (with "rank N: " before it unless all failed), the others' become empty: one message a mistake. */
-bool comm_agree(Comm *comm, bool ok, Error *error);
 
 /* From the next step on each action is timed. The profile is borrowed; NULL: no longer. */
 struct Profile;

@@ -6,9 +6,13 @@
  *   heap.c    memory shared by the processes of a node
  *   mpi.c     one rank a process: in place through shared memory within a node, messages between nodes
  *   request.c prepares its requests; move.c uses them
+ *   agree.c   agreement of all processes, over any communicator
  */
 #pragma once
 #include "runtime/runtime.h"
+
+/* As comm_agree, but all processes have in *error what the first that failed had to say, its rank before it. */
+bool comm_agree_all(Comm *comm, bool ok, Error *error);
 
 /* ---------------------------------------------------------------- piece.c */
 

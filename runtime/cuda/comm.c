@@ -48,8 +48,6 @@ void below_destroy(CudaComm *job) {
     free(job);
 }
 
-/* ---------------------------------------------------------------- agreement */
-
 bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Error *error) {
     size_t n = (size_t)base->nprocesses;
     uint64_t *words = calloc(n, sizeof *words);
@@ -64,30 +62,6 @@ bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Er
     }
     free(words);
     return ok;
-}
-
-bool all_agree(Comm *base, bool ok, Error *error) {
-    if (base->nprocesses == 1) return ok;
-    uint64_t *words = calloc((size_t)base->nprocesses, sizeof *words);
-    Error failure;
-    if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    if (!base->table->all_gather_words(base, ok ? 0 : (uint64_t)error->code, words, &failure)) {
-        *error = failure;
-        free(words);
-        return false;
-    }
-    int first = -1;
-    for (int p = base->nprocesses - 1; p >= 0; p--)
-        if (words[p] != 0) first = p;
-    int code = first < 0 ? EXIT_DONE : (int)words[first];
-    free(words);
-    if (first < 0) return true;
-    char text[512] = "", *texts = calloc((size_t)base->nprocesses, sizeof text);
-    if (base->process == first) snprintf(text, sizeof text, "rank %d (%.100s): %.380s", base->first_driven, base->node, error->text);
-    bool told = texts && all_gather_bytes(base, text, sizeof text, texts, &failure);
-    error_set(error, code, "%s", told ? texts + (size_t)first * sizeof text : "out of memory");
-    free(texts);
-    return false;
 }
 
 /* ---------------------------------------------------------------- requests */
@@ -164,7 +138,7 @@ static bool setting_find(CudaComm *job, Setting *setting, Error *error) {
     Word mine = {.nlocal = base->nlocal, .nccl = nccl_version(&why), .shares = shares && strcmp(shares, "1") == 0};
     bool ok = cuda_ok(job->cuda, cudaGetDeviceProperties(&properties, job->cuda->device), "asking for the device's properties", error);
     if (ok) memcpy(mine.uuid, properties.uuid.bytes, sizeof mine.uuid);
-    if (!all_agree(base, ok, error)) return false;
+    if (!comm_agree_all(base, ok, error)) return false;
     Word *words = calloc((size_t)base->nprocesses, sizeof *words);
     if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
     ok = all_gather_bytes(base, &mine, sizeof mine, words, error);
@@ -264,7 +238,7 @@ Comm *cuda_comm(void *context, Comm *base, const char *choice, Error *error) {
     CommCounters *counters = calloc((size_t)base->ndriven, sizeof *counters);
     bool ok = job && counters;
     if (!ok) error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    ok = all_agree(base, ok, error);
+    ok = comm_agree_all(base, ok, error);
     if (ok) {
         job->comm = *base;
         job->comm.counters = counters;

@@ -42,9 +42,6 @@ void below_destroy(CudaComm *job);
 #define COMM_BELOW                                                                                                                                             \
     .barrier = below_barrier, .broadcast = below_broadcast, .all_gather_words = below_all_gather_words, .gather_text = below_gather_text, .abort = below_abort
 
-/* Whether all processes came here with ok. Collective. When one did not, false everywhere, and *error everywhere what the first that failed had to say, its
- * rank before it. */
-bool all_agree(Comm *base, bool ok, Error *error);
 /* bytes of every process, one after another: all[process * bytes]. Collective; meant for little. */
 bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Error *error);
 /* "all_reduce of w1 and 3 more (communication 7)", in the arena. */

@@ -88,7 +88,7 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     HostBlock *block = ok ? block_take(job, request->bytes, error) : NULL;
     if (block) block->used = false;
     /* Collective: all come, or none. */
-    if (!all_agree(job->base, block != NULL, error)) return false;
+    if (!comm_agree_all(job->base, block != NULL, error)) return false;
     request->below = job->base->table->prepare(job->base, transfers, n, error);
     return request->below != NULL;
 }
@@ -219,7 +219,7 @@ static const CommTable host_table = {
 bool comm_host_open(CudaComm *job, Error *error) {
     job->host = calloc(1, sizeof *job->host);
     bool ok = job->host || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    if (!all_agree(job->base, ok, error)) {
+    if (!comm_agree_all(job->base, ok, error)) {
         free(job->host);
         job->host = NULL;
         return false;

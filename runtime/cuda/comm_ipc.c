@@ -84,7 +84,7 @@ static bool control_open(CudaComm *job, CommRequest *request, bool ok, Error *er
                      "making an event for CUDA IPC", error) &&
              cuda_ok(job->cuda, cudaIpcGetEventHandle(&request->control->event[i], request->event[i]), "sharing an event by CUDA IPC",
                      error);
-    if (!all_agree(base, ok, error) || !all_gather_bytes(base, &at, sizeof at, all, error)) return false;
+    if (!comm_agree_all(base, ok, error) || !all_gather_bytes(base, &at, sizeof at, all, error)) return false;
     request->peer = arena_alloc(&request->arena, sizeof *request->peer * (size_t)base->nprocesses);
     request->theirs = arena_alloc(&request->arena, sizeof *request->theirs * (size_t)base->nprocesses);
     for (int p = 0; p < base->nprocesses; p++)
@@ -139,7 +139,7 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     request->memory = arena_alloc(arena, sizeof *request->memory * ((size_t)nmemories + 1));
     ok = tasks_ready(&request->round[0], arena, job->cuda, nmemories, error) &&
          tasks_ready(&request->round[1], arena, job->cuda, nmemories, error);
-    return all_agree(job->base, ok, error);
+    return comm_agree_all(job->base, ok, error);
 }
 
 /* Lets go of peers' events: none may be used once its owner has destroyed it. */
@@ -210,7 +210,8 @@ static bool ipc_watch(void *watcher, double waited_s, Error *error) {
     const CudaComm *job = watcher;
     if (job->comm.timeout_s <= 0 || waited_s < job->comm.timeout_s) return true;
     return error_set(error, EXIT_ENVIRONMENT,
-                     "rank %d, device %d: what is queued on the device (last: %.200s) takes longer than %g s (PRUN_TIMEOUT): a rank whose part it waits for is stuck or has died",
+                     "rank %d, device %d: what is queued on the device (last: %.200s) takes longer than %g s (PRUN_TIMEOUT): a rank whose "
+                     "part it waits for is stuck or has died",
                      job->comm.process, job->cuda->device, job->waits ? job->waits : "a communication", job->comm.timeout_s);
 }
 

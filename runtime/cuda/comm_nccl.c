@@ -90,7 +90,7 @@ static bool plan_open(CudaComm *job, CommRequest *request, const Transfer *trans
 }
 
 static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
-    if (!all_agree(job->base, plan_open(job, request, transfers, n, error), error)) return false;
+    if (!comm_agree_all(job->base, plan_open(job, request, transfers, n, error), error)) return false;
     for (int i = 0; i < n; i++) {
         const GroupCall *call = &request->plan.call[i];
         if (call->kind == GROUP_NONE) continue;
@@ -256,7 +256,7 @@ static const CommTable nccl_table = {
 bool comm_nccl_open(CudaComm *job, Error *error) {
     job->nccl = calloc(1, sizeof *job->nccl);
     bool ok = job->nccl ? nccl_library_open(&job->nccl->library, error) : error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    if (!all_agree(job->base, ok, error) || !nccl_open(job, error)) {
+    if (!comm_agree_all(job->base, ok, error) || !nccl_open(job, error)) {
         nccl_close(job);
         return false;
     }

@@ -119,11 +119,11 @@ static bool heaps_open(CudaComm *job, Error *error) {
                     : error_set(error, EXIT_ENVIRONMENT, "out of memory");
     share->heap_open = share->heap.base != NULL;
     if (ok) share->entries = heap_alloc(&share->heap, (int64_t)sizeof(ShareEntry) * SHARE_ENTRIES, error);
-    ok = all_agree(base, ok && share->entries, error) && all_gather_bytes(base, &mine, sizeof mine, names, error);
+    ok = comm_agree_all(base, ok && share->entries, error) && all_gather_bytes(base, &mine, sizeof mine, names, error);
     bool attached = ok;
     for (int p = 0; attached && p < n; p++)
         if (p != base->process) attached = heap_attach(&share->heap, p, names[p].text, names[p].bytes, names[p].token, error);
-    ok = ok && all_agree(base, attached, error);
+    ok = ok && comm_agree_all(base, attached, error);
     if (share->heap_open) heap_unlink(&share->heap);
     free(names);
     int64_t at = ok ? (char *)share->entries - share->heap.base[base->process] : 0;
@@ -149,7 +149,7 @@ static bool probe(CudaComm *job, Error *error) {
     ok = ok &&
          cuda_ok(cuda, cudaMemcpyAsync(memory, expected, PROBE_BYTES, cudaMemcpyHostToDevice, cuda->compute), "trying CUDA IPC", error) &&
          cuda_ok(cuda, cudaStreamSynchronize(cuda->compute), "trying CUDA IPC", error);
-    ok = all_agree(base, ok, error) && all_gather_bytes(base, place, sizeof place, places, error);
+    ok = comm_agree_all(base, ok, error) && all_gather_bytes(base, place, sizeof place, places, error);
     bool right = ok;
     for (int p = 0; right && p < base->nprocesses; p++) {
         if (p == base->process) continue;
@@ -163,7 +163,7 @@ static bool probe(CudaComm *job, Error *error) {
             right = error_set(error, EXIT_ENVIRONMENT, "rank %d's memory reads otherwise than it was written", p);
     }
     cudaGetLastError(); /* what cannot be shared is no lasting failure */
-    ok = ok && all_agree(base, right, error);
+    ok = ok && comm_agree_all(base, right, error);
     if (memory) share_free(&job->comm, memory);
     free(expected);
     free(places);
@@ -183,7 +183,7 @@ static bool probe_events(CudaComm *job, Error *error) {
                  error) &&
          cuda_ok(cuda, cudaIpcGetEventHandle(&handle, own), "sharing an event by CUDA IPC", error) &&
          cuda_ok(cuda, cudaEventRecord(own, cuda->compute), "trying CUDA IPC", error);
-    ok = all_agree(base, ok, error) && all_gather_bytes(base, &handle, sizeof handle, handles, error);
+    ok = comm_agree_all(base, ok, error) && all_gather_bytes(base, &handle, sizeof handle, handles, error);
     bool right = ok;
     for (int p = 0; right && p < base->nprocesses; p++) {
         cudaEvent_t theirs = NULL;
@@ -194,7 +194,7 @@ static bool probe_events(CudaComm *job, Error *error) {
         if (theirs) cudaEventDestroy(theirs);
     }
     cudaGetLastError();
-    ok = ok && all_agree(base, right, error); /* nobody has it open any longer */
+    ok = ok && comm_agree_all(base, right, error); /* nobody has it open any longer */
     if (own) cudaEventDestroy(own);
     free(handles);
     return ok;
@@ -214,7 +214,7 @@ bool share_open(CudaComm *job, Error *error) {
             ok = (share->opened[p] = calloc(SHARE_ENTRIES, sizeof **share->opened)) != NULL;
     }
     if (!ok) error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    ok = all_agree(base, ok, error) && heaps_open(job, error) && probe(job, error) && probe_events(job, error);
+    ok = comm_agree_all(base, ok, error) && heaps_open(job, error) && probe(job, error) && probe_events(job, error);
     if (!ok) share_close(job);
     return ok;
 }

@@ -165,7 +165,7 @@ static bool ids_share(CudaComm *job, ncclUniqueId *ids, int n, Error *error) {
     bool ok = true;
     for (int i = 0; ok && job->comm.process == 0 && i < n; i++)
         ok = nccl_ok(job, NULL, job->nccl->library.GetUniqueId(&ids[i]), "making an id for a communicator", error);
-    if (!all_agree(job->base, ok, error)) return false;
+    if (!comm_agree_all(job->base, ok, error)) return false;
     return job->base->table->broadcast(job->base, ids, (int64_t)sizeof *ids * n, error);
 }
 
@@ -173,7 +173,7 @@ bool nccl_open(CudaComm *job, Error *error) {
     static const GroupKey all = {0};
     ncclUniqueId id = {{0}};
     NcclGroup *world = group_add(job->nccl, &all, error);
-    return all_agree(job->base, world != NULL, error) && ids_share(job, &id, 1, error) &&
+    return comm_agree_all(job->base, world != NULL, error) && ids_share(job, &id, 1, error) &&
            join(job, &world->comm, job->comm.nranks, &id, job->comm.process, "joining NCCL's communicator of all ranks", error);
 }
 
@@ -181,7 +181,7 @@ bool nccl_open(CudaComm *job, Error *error) {
 static bool groups_join(CudaComm *job, NcclGroup *group, int leader, int number, Error *error) {
     int nranks = job->comm.nranks, size = group_key_size(&group->key), ngroups = 0, mine = 0;
     ncclUniqueId *ids = calloc((size_t)(nranks / size), sizeof *ids);
-    bool ok = all_agree(job->base, ids || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
+    bool ok = comm_agree_all(job->base, ids || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error);
     for (int r = 0; r < nranks; r++) {
         int least;
         group_key_number(&group->key, r, &least);
@@ -201,7 +201,7 @@ int nccl_group(CudaComm *job, const GroupKey *key, Error *error) {
     for (int i = 1; i < nccl->ngroups; i++)
         if (group_key_equal(&nccl->groups[i].key, key)) return i;
     NcclGroup *group = group_add(nccl, key, error);
-    if (!all_agree(job->base, group != NULL, error)) return -1;
+    if (!comm_agree_all(job->base, group != NULL, error)) return -1;
     static const char what[] = "splitting NCCL's communicator into groups";
     int leader, number = group_key_number(key, job->comm.process, &leader);
     ncclComm_t world = nccl->groups[0].comm;

@@ -1,5 +1,6 @@
 /* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | kill | abort |
  * fault-cell | fault-bytes]. Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
+#include "runtime/comm/comm.h"
 #include "tests/runtime/cases.h"
 #ifdef COMMTEST_DEVICE
 #include "tests/cuda/through.h"
@@ -156,6 +157,35 @@ static void overlap(Comm *comm) {
     }
 }
 
+/* ---------------------------------------------------------------- agreement */
+
+/* Processes [first, end) fail: what this one is told. */
+static Error fail(Comm *comm, bool (*agree)(Comm *, bool, Error *), int first, int end) {
+    Error error, wrong;
+    bool ok = comm->process < first || comm->process >= end;
+    error_set(&error, EXIT_ENVIRONMENT + comm->process, "process %d fails", comm->process);
+    bool all = agree(comm, ok, &error);
+    must(comm, all == (first == end) || error_set(&wrong, EXIT_MISMATCH, "they %s", all ? "agree" : "do not agree"), &wrong);
+    return error;
+}
+
+static void agreement(Comm *comm) {
+    Error told, wrong;
+    int last = comm->nprocesses - 1;
+    if (last == 0) return;
+    char who[320];
+    snprintf(who, sizeof who, "rank %d (%s): process %d fails", last, comm->node, last);
+    fail(comm, comm_agree, 0, 0);
+    fail(comm, comm_agree_all, 0, 0);
+    told = fail(comm, comm_agree, last, last + 1);
+    must(comm, strcmp(told.text, comm->process == last ? who : "") == 0 || error_set(&wrong, EXIT_MISMATCH, "told '%s'", told.text), &wrong);
+    must(comm, told.code == EXIT_ENVIRONMENT + last || error_set(&wrong, EXIT_MISMATCH, "told %d", told.code), &wrong);
+    told = fail(comm, comm_agree, 0, last + 1);
+    must(comm, strcmp(told.text, comm->process == 0 ? "process 0 fails" : "") == 0 || error_set(&wrong, EXIT_MISMATCH, "told '%s'", told.text), &wrong);
+    told = fail(comm, comm_agree_all, last, last + 1);
+    must(comm, (strcmp(told.text, who) == 0 && told.code == EXIT_ENVIRONMENT + last) || error_set(&wrong, EXIT_MISMATCH, "told %d, '%s'", told.code, told.text), &wrong);
+}
+
 /* ---------------------------------------------------------------- the rest of the table */
 
 static void collectives(Comm *comm) {
@@ -177,6 +207,7 @@ static void collectives(Comm *comm) {
              &error);
     }
     must(comm, comm->table->barrier(comm, &error), &error);
+    agreement(comm);
     free(words);
     free(texts);
 }

@@ -1,0 +1,56 @@
+/* agree: whether all processes have come to a point with success, over any communicator; and who says what has failed where one has not. */
+#include "runtime/comm/comm.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Failures {
+    int first, n, code; /* the process that failed first, -1: none has; how many have; what the first says */
+} Failures;
+
+/* words: nprocesses of them, NULL: there is no memory. False and *error: it could not be learnt. */
+static bool failures_gather(Comm *comm, bool ok, uint64_t *words, Failures *failures, Error *error) {
+    Error failure;
+    *failures = (Failures){.first = -1};
+    if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (!comm->table->all_gather_words(comm, ok ? 0 : (uint64_t)error->code, words, &failure)) {
+        *error = failure;
+        return false;
+    }
+    for (int p = comm->nprocesses - 1; p >= 0; p--)
+        if (words[p] != 0) *failures = (Failures){.first = p, .n = failures->n + 1, .code = (int)words[p]};
+    return true;
+}
+
+bool comm_agree(Comm *comm, bool ok, Error *error) {
+    if (comm->nprocesses == 1) return ok;
+    Failures failures;
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    bool known = failures_gather(comm, ok, words, &failures, error);
+    free(words);
+    if (!known || failures.n == 0) return known;
+    if (comm->process != failures.first) return error_set(error, failures.code, "%s", "");
+    if (failures.n == comm->nprocesses) return false;
+    Error failure = *error;
+    return error_set(error, failures.code, "rank %d (%s): %.900s", comm->first_driven, comm->node, failure.text);
+}
+
+bool comm_agree_all(Comm *comm, bool ok, Error *error) {
+    if (comm->nprocesses == 1) return ok;
+    Failures failures;
+    Error failure;
+    uint64_t word, *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    bool known = failures_gather(comm, ok, words, &failures, error);
+    if (known && failures.n > 0) {
+        char text[512] = "";
+        if (comm->process == failures.first)
+            snprintf(text, sizeof text, "rank %d (%.100s): %.380s", comm->first_driven, comm->node, error->text);
+        for (size_t at = 0; known && at < sizeof text; at += sizeof word) {
+            memcpy(&word, text + at, sizeof word);
+            known = comm->table->all_gather_words(comm, word, words, &failure);
+            if (known) memcpy(text + at, &words[failures.first], sizeof word);
+        }
+        error_set(error, failures.code, "%s", known ? text : failure.text);
+    }
+    free(words);
+    return known && failures.n == 0;
+}
