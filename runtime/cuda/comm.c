@@ -41,7 +41,10 @@ void device_free(Comm *comm, void *data) {
     cuda_backend.free(((CudaComm *)comm)->cuda, data);
 }
 
-void below_destroy(CudaComm *job) {
+void common_destroy(Comm *comm) {
+    if (!comm) return;
+    CudaComm *job = (CudaComm *)comm;
+    requests_close(job);
     if (job->cuda->watcher == job) job->cuda->watch = NULL;
     if (job->comm.counters != job->base->counters) free(job->comm.counters);
     job->base->table->destroy(job->base);
@@ -62,55 +65,6 @@ bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Er
     }
     free(words);
     return ok;
-}
-
-/* ---------------------------------------------------------------- requests */
-
-const char *request_words(Arena *arena, const Transfer *transfers, int n, int number) {
-    if (n == 0) return arena_printf(arena, "an empty communication (communication %d)", number);
-    const char *name = transfers[0].name ? transfers[0].name : "?";
-    if (n == 1) return arena_printf(arena, "%s of %s (communication %d)", comm_name[transfers[0].kind], name, number);
-    return arena_printf(arena, "%s of %s and %d more (communication %d)", comm_name[transfers[0].kind], name, n - 1, number);
-}
-
-typedef struct Sent {
-    CommCounters *each;
-    bool *seen; /* [round][rank] */
-    int nranks;
-    int64_t element_bytes;
-} Sent;
-
-static bool sent_add(void *context, const Piece *piece) {
-    Sent *sent = context;
-    bool *seen = &sent->seen[piece->round * sent->nranks + piece->to];
-    if (piece->count == 0) return true;
-    sent->each->sent_bytes += piece->count * sent->element_bytes;
-    sent->each->messages += !*seen;
-    *seen = true;
-    return true;
-}
-
-CommCounters transfers_count(const Transfer *transfers, int n, const Pulls *pulls, int nranks, int rank) {
-    CommCounters each = {0};
-    Arena arena;
-    arena_init(&arena);
-    Sent sent = {.each = &each, .seen = arena_alloc(&arena, 2 * (size_t)nranks), .nranks = nranks};
-    for (int i = 0; i < n; i++) {
-        sent.element_bytes = dtype_bytes[transfers[i].dtype];
-        pieces_sent(transfers[i].from, transfers[i].to, &transfers[i].shape, nranks, rank, sent_add, &sent);
-    }
-    for (int i = 0; i < pulls->pulls.n; i++)
-        for (int s = 0; s < pulls->pulls.at[i].nsources; s++)
-            if (pulls->pulls.at[i].source[s].peer >= 0)
-                each.received_bytes += pulls->pulls.at[i].piece.count * dtype_bytes[transfers[pulls->pulls.at[i].transfer].dtype];
-    arena_finish(&arena);
-    return each;
-}
-
-void counters_add(CommCounters *to, const CommCounters *more) {
-    to->sent_bytes += more->sent_bytes;
-    to->received_bytes += more->received_bytes;
-    to->messages += more->messages;
 }
 
 /* ---------------------------------------------------------------- the choice */
@@ -198,7 +152,8 @@ static bool open_best(CudaComm *job, const Setting *setting, Error *error) {
 static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     Comm *base = job->base;
     if (base->nprocesses == 1) {
-        if (strcmp(choice, "auto") == 0 || base->nranks == 1) return comm_local_open(job, error); /* one rank talks to nobody: scripts over 1 to 8 ranks run */
+        if (strcmp(choice, "auto") == 0 || base->nranks == 1)
+            return comm_local_open(job, error); /* one rank talks to nobody: scripts over 1 to 8 ranks run */
         return error_set(error, EXIT_USAGE,
                          "--comm %s: all ranks run in this process, on one device: leave it out, or start them with mpirun", choice);
     }

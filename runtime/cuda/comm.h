@@ -1,6 +1,7 @@
 /* comm: what the communicators over device memory share. Not seen outside comm*.c and nccl*.c.
  *
  *   comm.c         which communicator it is, agreed on by all ranks; what all of them delegate to the one below
+ *   comm_request.c what requests of all of them are
  *   comm_tasks.c   pulls as tables on the device, run by one launch
  *   comm_local.c   all ranks of this process on one device
  *   comm_host.c    through page-locked memory of the host
@@ -14,17 +15,35 @@
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/pull.h"
 
-typedef struct CudaComm {
+typedef struct CudaComm CudaComm;
+
+/* What each mode's CommRequest begins with. */
+typedef struct RequestHead {
+    CommRequest *next; /* of the communicator's */
+    Arena arena;
+    const char *words; /* "all_reduce of w1 and 3 more (communication 7)" */
+    int n;             /* transfers */
+} RequestHead;
+
+/* And what a mode does with the rest. */
+typedef struct RequestKind {
+    size_t bytes; /* of its CommRequest, which is zeroed but for the head */
+    bool (*open)(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error); /* collective */
+    void (*close)(CudaComm *job, CommRequest *request);                                               /* also of one that could not be opened */
+} RequestKind;
+
+struct CudaComm {
     Comm comm; /* first: what callers see */
     Comm *base;
     CudaContext *cuda;
-    CommRequest *requests; /* all that were prepared; each mode has its own type */
+    const RequestKind *kind;
+    CommRequest *requests; /* all that were prepared, the last first */
     int nrequests;
     const char *waits;    /* what was asked for last, for the message of a rank that waits too long; or NULL */
     struct HostPool *host;
     struct Share *share;
     struct Nccl *nccl;
-} CudaComm;
+};
 
 /* ---------------------------------------------------------------- comm.c */
 
@@ -37,24 +56,29 @@ void below_abort(Comm *comm, int code, const char *message);
 /* And memory of the device. */
 void *device_alloc(Comm *comm, int64_t bytes, Error *error);
 void device_free(Comm *comm, void *data);
-/* Ends the communicator below, and this one's memory. */
-void below_destroy(CudaComm *job);
-#define COMM_BELOW                                                                                                                                             \
-    .barrier = below_barrier, .broadcast = below_broadcast, .all_gather_words = below_all_gather_words, .gather_text = below_gather_text, .abort = below_abort
+/* Ends the requests, the communicator below, and this one's memory: the last that each mode's destroy does. Takes NULL. */
+void common_destroy(Comm *comm);
+/* The rows that are alike in each mode's table. */
+#define COMM_COMMON                                                                                                                                             \
+    .prepare = common_prepare, .barrier = below_barrier, .broadcast = below_broadcast, .all_gather_words = below_all_gather_words, .gather_text = below_gather_text, .abort = below_abort
 
 /* bytes of every process, one after another: all[process * bytes]. Collective; meant for little. */
 bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Error *error);
-/* "all_reduce of w1 and 3 more (communication 7)", in the arena. */
-const char *request_words(Arena *arena, const Transfer *transfers, int n, int number);
-/* What a rank sends and receives in one use of a request, as the plan counts it. */
-CommCounters transfers_count(const Transfer *transfers, int n, const Pulls *pulls, int nranks, int rank);
-void counters_add(CommCounters *to, const CommCounters *more);
 
-/* The modes: each gives its table and transport, or says why it cannot. job->comm is filled in already but for these. Collective. */
+/* The modes: each gives its table, transport and kind of requests, or says why it cannot. job->comm is filled in already but for these. Collective. */
 bool comm_local_open(CudaComm *job, Error *error);
 bool comm_host_open(CudaComm *job, Error *error);
 bool comm_ipc_open(CudaComm *job, Error *error);
 bool comm_nccl_open(CudaComm *job, Error *error);
+
+/* ---------------------------------------------------------------- comm_request.c */
+
+/* Row of the CommTables. */
+CommRequest *common_prepare(Comm *comm, const Transfer *transfers, int n, Error *error);
+void requests_close(CudaComm *job);
+/* What a rank sends and receives in one use of a request, as the plan counts it. */
+CommCounters transfers_count(const Transfer *transfers, int n, const Pulls *pulls, int nranks, int rank);
+void counters_add(CommCounters *to, const CommCounters *more);
 
 /* ---------------------------------------------------------------- comm_tasks.c */
 

@@ -23,10 +23,9 @@ typedef struct HostPool {
 } HostPool;
 
 struct CommRequest {
-    CommRequest *next, *next_started;
-    Arena arena;
+    RequestHead head;
+    CommRequest *next_started;
     CommRequest *below;
-    int n;
     int64_t *source_bytes, *target_bytes, bytes;
     cudaEvent_t copied, back;
     HostBlock *block; /* of the use under way */
@@ -66,8 +65,7 @@ static HostBlock *block_take(CudaComm *job, int64_t bytes, Error *error) {
 }
 
 static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
-    Arena *arena = &request->arena;
-    request->n = n;
+    Arena *arena = &request->head.arena;
     size_t room = (size_t)n + 1;
     request->source_bytes = arena_alloc(arena, room * sizeof *request->source_bytes);
     request->target_bytes = arena_alloc(arena, room * sizeof *request->target_bytes);
@@ -93,29 +91,13 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     return request->below != NULL;
 }
 
-static void request_close(CommRequest *request) {
+static void request_close(CudaComm *job, CommRequest *request) {
+    (void)job;
     if (request->copied) cudaEventDestroy(request->copied);
     if (request->back) cudaEventDestroy(request->back);
-    arena_finish(&request->arena);
-    free(request);
 }
 
-static CommRequest *host_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
-    CudaComm *job = (CudaComm *)comm;
-    CommRequest *request = calloc(1, sizeof *request);
-    if (!request) {
-        error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
-        return NULL;
-    }
-    arena_init(&request->arena);
-    if (!request_open(job, request, transfers, n, error)) {
-        request_close(request);
-        return NULL;
-    }
-    request->next = job->requests;
-    job->requests = request;
-    return request;
-}
+static const RequestKind host_requests = {sizeof(CommRequest), request_open, request_close};
 
 static bool host_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
     CudaComm *job = (CudaComm *)comm;
@@ -129,7 +111,7 @@ static bool host_start(Comm *comm, CommRequest *request, int driven, const void 
     char *at = request->block->data;
     bool ok = cuda_ok(cuda, cudaEventRecord(request->copied, cuda->compute), "ordering communications", error) &&
               cuda_ok(cuda, cudaStreamWaitEvent(cuda->comm, request->copied, 0), "ordering communications", error);
-    for (int i = 0; i < request->n; i++) {
+    for (int i = 0; i < request->head.n; i++) {
         size_t bytes = (size_t)request->source_bytes[i];
         request->source[i] = at;
         if (ok && bytes > 0)
@@ -170,7 +152,7 @@ static CommStatus host_wait(Comm *comm, CommRequest *request, int driven, Error 
     CommStatus status = job->base->table->wait(job->base, request->below, 0, error);
     if (status != COMM_COMPLETE) return status;
     bool ok = true;
-    for (int i = 0; ok && i < request->n; i++)
+    for (int i = 0; ok && i < request->head.n; i++)
         if (request->target_bytes[i] > 0)
             ok = cuda_ok(cuda,
                          cudaMemcpyAsync(request->device_target[i], request->target[i], (size_t)request->target_bytes[i],
@@ -188,11 +170,6 @@ static CommStatus host_wait(Comm *comm, CommRequest *request, int driven, Error 
 static void host_destroy(Comm *comm) {
     if (!comm) return;
     CudaComm *job = (CudaComm *)comm;
-    while (job->requests) {
-        CommRequest *request = job->requests;
-        job->requests = request->next;
-        request_close(request);
-    }
     cudaStreamSynchronize(job->cuda->comm); /* what failed has been said already */
     while (job->host->blocks) {
         HostBlock *block = job->host->blocks;
@@ -202,15 +179,14 @@ static void host_destroy(Comm *comm) {
         free(block);
     }
     free(job->host);
-    below_destroy(job);
+    common_destroy(comm);
 }
 
 static const CommTable host_table = {
     .name = "cuda host",
-    .prepare = host_prepare,
     .start = host_start,
     .wait = host_wait,
-    COMM_BELOW,
+    COMM_COMMON,
     .destroy = host_destroy,
     .alloc = device_alloc,
     .free = device_free,
@@ -226,6 +202,7 @@ bool comm_host_open(CudaComm *job, Error *error) {
     }
     job->host->last = &job->host->first;
     job->comm.table = &host_table;
+    job->kind = &host_requests;
     job->comm.counters = job->base->counters;
     snprintf(job->comm.transport, sizeof job->comm.transport, "host memory, %.60s", job->base->transport);
     return true;

@@ -26,10 +26,7 @@ typedef struct Control {
 typedef VEC(int) Ints;
 
 struct CommRequest {
-    CommRequest *next;
-    Arena arena;
-    const char *words;
-    int n;
+    RequestHead head;
     Pulls pulls;
     CommCounters each;
     Tasks round[2];
@@ -62,7 +59,7 @@ static bool sent_add(void *context, const Piece *piece) {
     Sent *sent = context;
     CommRequest *request = sent->request;
     if (piece->count == 0) return true;
-    ints_add(&request->arena, &request->reader, piece->to);
+    ints_add(&request->head.arena, &request->reader, piece->to);
     (piece->round == 0 ? request->source_read : request->target_read)[sent->transfer] = true;
     return true;
 }
@@ -71,8 +68,8 @@ static bool sent_add(void *context, const Piece *piece) {
 static bool control_open(CudaComm *job, CommRequest *request, bool ok, Error *error) {
     Share *share = job->share;
     Comm *base = job->base;
-    int64_t bytes = (int64_t)sizeof(Control) + 2 * request->n * (int64_t)sizeof(SharedPlace), at = 0;
-    int64_t *all = arena_alloc(&request->arena, sizeof *all * (size_t)base->nprocesses);
+    int64_t bytes = (int64_t)sizeof(Control) + 2 * request->head.n * (int64_t)sizeof(SharedPlace), at = 0;
+    int64_t *all = arena_alloc(&request->head.arena, sizeof *all * (size_t)base->nprocesses);
     if (ok) request->control = heap_alloc(&share->heap, bytes, error);
     ok = ok && request->control;
     if (ok) {
@@ -85,8 +82,8 @@ static bool control_open(CudaComm *job, CommRequest *request, bool ok, Error *er
              cuda_ok(job->cuda, cudaIpcGetEventHandle(&request->control->event[i], request->event[i]), "sharing an event by CUDA IPC",
                      error);
     if (!comm_agree_all(base, ok, error) || !all_gather_bytes(base, &at, sizeof at, all, error)) return false;
-    request->peer = arena_alloc(&request->arena, sizeof *request->peer * (size_t)base->nprocesses);
-    request->theirs = arena_alloc(&request->arena, sizeof *request->theirs * (size_t)base->nprocesses);
+    request->peer = arena_alloc(&request->head.arena, sizeof *request->peer * (size_t)base->nprocesses);
+    request->theirs = arena_alloc(&request->head.arena, sizeof *request->theirs * (size_t)base->nprocesses);
     for (int p = 0; p < base->nprocesses; p++)
         request->peer[p] = (Control *)(share->heap.base[p] + all[p]);
     return true;
@@ -94,27 +91,25 @@ static bool control_open(CudaComm *job, CommRequest *request, bool ok, Error *er
 
 static void pull_add(CommRequest *request, const Pull *pull, int rank) {
     Tasks *tasks = &request->round[pull->round];
-    int n = request->n, t = pull->transfer;
-    TaskSide target = {n + t, 0, &pull->target}, *source = arena_alloc(&request->arena, sizeof *source * (size_t)pull->nsources);
+    int n = request->head.n, t = pull->transfer;
+    TaskSide target = {n + t, 0, &pull->target}, *source = arena_alloc(&request->head.arena, sizeof *source * (size_t)pull->nsources);
     for (int s = 0; s < pull->nsources; s++) {
         int from = pull->source[s].from;
         if (from != rank && request->member_of[from] < 0) {
             request->member_of[from] = request->member.n;
-            vec_push(&request->arena, &request->member, from);
+            vec_push(&request->head.arena, &request->member, from);
         }
         source[s] = (TaskSide){request->member_of[from] * 2 * n + (pull->round > 0 ? n : 0) + t, 0, &pull->source_view[s]};
     }
     if (pull->add) tasks_break(tasks); /* in the order of the terms */
-    tasks_add(tasks, &request->arena, &pull->walk, request->pulls.transfer[t].dtype, request->pulls.reduction[t], pull->add, target, source,
-              pull->nsources);
+    tasks_add(tasks, &request->head.arena, &pull->walk, request->pulls.transfer[t].dtype, request->pulls.reduction[t], pull->add, target,
+              source, pull->nsources);
 }
 
 static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
-    Arena *arena = &request->arena;
+    Arena *arena = &request->head.arena;
     int nranks = job->comm.nranks, rank = job->comm.process;
     const Transfer *copy = transfers_copy(arena, transfers, n, nranks);
-    request->n = n;
-    request->words = request_words(arena, copy, n, job->nrequests);
     request->source_read = arena_alloc(arena, sizeof(bool) * ((size_t)n + 1));
     request->target_read = arena_alloc(arena, sizeof(bool) * ((size_t)n + 1));
     request->copy = arena_alloc(arena, sizeof *request->copy * ((size_t)n + 1));
@@ -157,28 +152,9 @@ static void request_close(CudaComm *job, CommRequest *request) {
         tasks_finish(&request->round[round]);
     for (int i = 0; i < NPOINTS; i++)
         if (request->event[i]) cudaEventDestroy(request->event[i]);
-    arena_finish(&request->arena);
-    free(request);
 }
 
-static CommRequest *ipc_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
-    CudaComm *job = (CudaComm *)comm;
-    CommRequest *request = calloc(1, sizeof *request);
-    if (!request) {
-        error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
-        return NULL;
-    }
-    arena_init(&request->arena);
-    bool ok = request_open(job, request, transfers, n, error);
-    job->nrequests++;
-    if (!ok) {
-        request_close(job, request);
-        return NULL;
-    }
-    request->next = job->requests;
-    job->requests = request;
-    return request;
-}
+static const RequestKind ipc_requests = {sizeof(CommRequest), request_open, request_close};
 
 /* ---------------------------------------------------------------- a use */
 
@@ -192,7 +168,7 @@ static bool point_reach(CudaComm *job, CommRequest *request, Point point, Error 
 static bool late(CudaComm *job, const CommRequest *request, const Ints *ranks, Point point, Error *error) {
     static const char *const missing[NPOINTS] = {"reached it", "added up their part", "read what it has for them"};
     Text text = {0};
-    text_printf(&text, "rank %d waits in %s since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.process, request->words,
+    text_printf(&text, "rank %d waits in %s since %g s (PRUN_TIMEOUT) for ranks that have not %s:", job->comm.process, request->head.words,
                 job->comm.timeout_s, missing[point]);
     const char *comma = " ";
     for (int i = 0; i < ranks->n; i++)
@@ -217,7 +193,7 @@ static bool ipc_watch(void *watcher, double waited_s, Error *error) {
 
 /* The host until they have recorded it, then this rank's stream until it has come to pass. */
 static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, Point point, Error *error) {
-    job->waits = request->words;
+    job->waits = request->head.words;
     double start = 0;
     int64_t turn = 0;
     for (int i = 0; i < ranks->n; i++) {
@@ -261,7 +237,7 @@ static bool source_publish(CudaComm *job, CommRequest *request, int i, const voi
 
 static bool ipc_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
     CudaComm *job = (CudaComm *)comm;
-    int n = request->n;
+    int n = request->head.n;
     (void)driven;
     if (!request_may_start(request->started, comm->process, error)) return false;
     for (int i = 0; i < n; i++) {
@@ -278,7 +254,7 @@ static bool ipc_start(Comm *comm, CommRequest *request, int driven, const void *
 
 /* What peers have for this round: all have arrived. */
 static bool peers_place(CudaComm *job, CommRequest *request, int round, Error *error) {
-    int n = request->n;
+    int n = request->head.n;
     for (int i = 0; i < request->pulls.pulls.n; i++) {
         const Pull *pull = &request->pulls.pulls.at[i];
         if (pull->round != round) continue;
@@ -319,26 +295,18 @@ static CommStatus ipc_wait(Comm *comm, CommRequest *request, int driven, Error *
 static void ipc_destroy(Comm *comm) {
     if (!comm) return;
     CudaComm *job = (CudaComm *)comm;
-    Error ignored;
     cudaStreamSynchronize(job->cuda->compute); /* what failed has been said already */
-    for (CommRequest *request = job->requests; request; request = request->next)
+    for (CommRequest *request = job->requests; request; request = request->head.next)
         request_leave(job, request);
-    job->base->table->barrier(job->base, &ignored);
-    while (job->requests) {
-        CommRequest *request = job->requests;
-        job->requests = request->next;
-        request_close(job, request);
-    }
-    share_close(job);
-    below_destroy(job);
+    share_close(job); /* returns when all have come so far: nobody has this rank's events any longer */
+    common_destroy(comm);
 }
 
 static const CommTable ipc_table = {
     .name = "cuda ipc",
-    .prepare = ipc_prepare,
     .start = ipc_start,
     .wait = ipc_wait,
-    COMM_BELOW,
+    COMM_COMMON,
     .destroy = ipc_destroy,
     .alloc = share_alloc,
     .free = share_free,
@@ -347,6 +315,7 @@ static const CommTable ipc_table = {
 bool comm_ipc_open(CudaComm *job, Error *error) {
     if (!share_open(job, error)) return false;
     job->comm.table = &ipc_table;
+    job->kind = &ipc_requests;
     snprintf(job->comm.transport, sizeof job->comm.transport, "CUDA IPC");
     job->cuda->watch = ipc_watch;
     job->cuda->watcher = job;

@@ -12,12 +12,10 @@ typedef struct LocalRank {
 } LocalRank;
 
 struct CommRequest {
-    CommRequest *next;
-    Arena arena;
+    RequestHead head;
     LocalRank *rank;
     Tasks *group;  /* by the lowest rank of a group */
     void **memory; /* [rank][transfer][source, target] */
-    int ntransfers;
 };
 
 static int group_find(LocalRank *ranks, int rank) {
@@ -40,13 +38,14 @@ static bool pulls_add(CommRequest *request, const Pulls *pulls, int round, bool 
     for (int i = 0; i < pulls->pulls.n; i++) {
         const Pull *pull = &pulls->pulls.at[i];
         if (pull->round != round || pull->add != add) continue;
-        int n = request->ntransfers, t = pull->transfer;
+        int n = request->head.n, t = pull->transfer;
         TaskSide target = {(pulls->rank * n + t) * 2 + 1, 0, &pull->target};
-        TaskSide *source = arena_alloc(&request->arena, sizeof *source * (size_t)pull->nsources);
+        TaskSide *source = arena_alloc(&request->head.arena, sizeof *source * (size_t)pull->nsources);
         for (int s = 0; s < pull->nsources; s++)
             source[s] = (TaskSide){(pull->source[s].from * n + t) * 2 + (round > 0), 0, &pull->source_view[s]};
         if (add) tasks_break(tasks); /* in the order of the terms */
-        tasks_add(tasks, &request->arena, &pull->walk, pulls->transfer[t].dtype, pulls->reduction[t], add, target, source, pull->nsources);
+        tasks_add(tasks, &request->head.arena, &pull->walk, pulls->transfer[t].dtype, pulls->reduction[t], add, target, source,
+                  pull->nsources);
         any = true;
     }
     return any;
@@ -54,10 +53,9 @@ static bool pulls_add(CommRequest *request, const Pulls *pulls, int round, bool 
 
 static bool request_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
     int nranks = job->comm.nranks, nrounds = 0;
-    Arena *arena = &request->arena;
+    Arena *arena = &request->head.arena;
     const Transfer *copy = transfers_copy(arena, transfers, n, nranks);
     Pulls *pulls = arena_alloc(arena, sizeof *pulls * (size_t)nranks);
-    request->ntransfers = n;
     request->rank = arena_alloc(arena, sizeof *request->rank * (size_t)nranks);
     request->group = arena_alloc(arena, sizeof *request->group * (size_t)nranks);
     request->memory = arena_alloc(arena, sizeof *request->memory * (size_t)(2 * n * nranks + 1));
@@ -86,33 +84,16 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
 static void request_close(CudaComm *job, CommRequest *request) {
     for (int r = 0; request->group && r < job->comm.nranks; r++)
         tasks_finish(&request->group[r]);
-    arena_finish(&request->arena);
-    free(request);
 }
 
-static CommRequest *local_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
-    CudaComm *job = (CudaComm *)comm;
-    CommRequest *request = calloc(1, sizeof *request);
-    if (!request) {
-        error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
-        return NULL;
-    }
-    arena_init(&request->arena);
-    if (!request_open(job, request, transfers, n, error)) {
-        request_close(job, request);
-        return NULL;
-    }
-    request->next = job->requests;
-    job->requests = request;
-    return request;
-}
+static const RequestKind local_requests = {sizeof(CommRequest), request_open, request_close};
 
 static bool local_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
     LocalRank *rank = &request->rank[driven];
     (void)comm;
     if (!request_may_start(rank->started || rank->done, driven, error)) return false;
-    void **memory = request->memory + (ptrdiff_t)2 * driven * request->ntransfers;
-    for (int i = 0; i < request->ntransfers; i++) {
+    void **memory = request->memory + (ptrdiff_t)2 * driven * request->head.n;
+    for (int i = 0; i < request->head.n; i++) {
         memory[2 * i] = (void *)(uintptr_t)source[i];
         memory[2 * i + 1] = target[i];
     }
@@ -141,24 +122,12 @@ static CommStatus local_wait(Comm *comm, CommRequest *request, int driven, Error
     return COMM_COMPLETE;
 }
 
-static void local_destroy(Comm *comm) {
-    if (!comm) return;
-    CudaComm *job = (CudaComm *)comm;
-    while (job->requests) {
-        CommRequest *request = job->requests;
-        job->requests = request->next;
-        request_close(job, request);
-    }
-    below_destroy(job);
-}
-
 static const CommTable local_table = {
     .name = "cuda local",
-    .prepare = local_prepare,
     .start = local_start,
     .wait = local_wait,
-    COMM_BELOW,
-    .destroy = local_destroy,
+    COMM_COMMON,
+    .destroy = common_destroy,
     .alloc = device_alloc,
     .free = device_free,
 };
@@ -166,6 +135,7 @@ static const CommTable local_table = {
 bool comm_local_open(CudaComm *job, Error *error) {
     (void)error;
     job->comm.table = &local_table;
+    job->kind = &local_requests;
     job->comm.captures = true;
     snprintf(job->comm.transport, sizeof job->comm.transport, "%s", job->comm.nranks > 1 ? "one process, on its device" : "one rank");
     return true;

@@ -8,9 +8,7 @@
 #include "runtime/cuda/nccl.h"
 
 struct CommRequest {
-    CommRequest *next;
-    Arena arena;
-    const char *words;
+    RequestHead head;
     WirePlan plan;
     int *group;             /* per transfer: of the communicators, where it is a call */
     Tasks pack[2], pull[2]; /* per round */
@@ -45,8 +43,8 @@ static void packs_add(CommRequest *request, const WireMessage *message) {
         const SentPart *part = &message->parts.at[i];
         TaskSide source = {2 * part->transfer + (message->round > 0), 0, &part->from},
                  target = {staging, message->at + part->message_bytes, &part->packed};
-        tasks_add(&request->pack[message->round], &request->arena, &part->walk, request->plan.transfer[part->transfer].dtype, REDUCE_SUM,
-                  false, target, &source, 1);
+        tasks_add(&request->pack[message->round], &request->head.arena, &part->walk, request->plan.transfer[part->transfer].dtype,
+                  REDUCE_SUM, false, target, &source, 1);
     }
 }
 
@@ -56,23 +54,22 @@ static void pull_add(CommRequest *request, const Pull *pull, int nranks) {
     int transfer = plan->number[pull->transfer];
     if (wire_pull_done(plan, pull, nranks)) return;
     TaskSide target = {2 * transfer + 1, 0, &pull->target};
-    TaskSide *source = arena_alloc(&request->arena, sizeof *source * (size_t)pull->nsources);
+    TaskSide *source = arena_alloc(&request->head.arena, sizeof *source * (size_t)pull->nsources);
     for (int s = 0; s < pull->nsources; s++) {
         source[s] = (TaskSide){2 * transfer + (pull->round > 0), 0, &pull->source_view[s]};
         if (wire_source_staged(plan, pull, &pull->source[s], nranks, &source[s].bytes)) source[s].memory = 2 * plan->n;
     }
     if (pull->add) tasks_break(tasks); /* in the order of the terms */
-    tasks_add(tasks, &request->arena, &pull->walk, plan->transfer[transfer].dtype, plan->pulls.reduction[pull->transfer], pull->add, target,
-              source, pull->nsources);
+    tasks_add(tasks, &request->head.arena, &pull->walk, plan->transfer[transfer].dtype, plan->pulls.reduction[pull->transfer], pull->add,
+              target, source, pull->nsources);
 }
 
 /* What a rank prepares by itself: before the groups, and after. */
 static bool plan_open(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error) {
-    Arena *arena = &request->arena;
+    Arena *arena = &request->head.arena;
     WirePlan *plan = &request->plan;
     if (!wire_plan_init(plan, arena, transfers, n, job->comm.nranks, job->comm.process, job->cuda->options.deterministic, error))
         return false;
-    request->words = request_words(arena, plan->transfer, n, job->nrequests);
     request->group = arena_alloc(arena, sizeof *request->group * ((size_t)n + 1));
     request->memory = arena_alloc(arena, sizeof *request->memory * (2 * (size_t)n + 1));
     for (int i = 0; i < plan->out.n; i++)
@@ -100,35 +97,17 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     return true;
 }
 
-static void request_close(CommRequest *request) {
+static void request_close(CudaComm *job, CommRequest *request) {
+    (void)job;
     for (int round = 0; round < 2; round++) {
         tasks_finish(&request->pack[round]);
         tasks_finish(&request->pull[round]);
     }
     if (request->ready) cudaEventDestroy(request->ready);
     if (request->done) cudaEventDestroy(request->done);
-    arena_finish(&request->arena);
-    free(request);
 }
 
-static CommRequest *nccl_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
-    CudaComm *job = (CudaComm *)comm;
-    CommRequest *request = calloc(1, sizeof *request);
-    if (!request) {
-        error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
-        return NULL;
-    }
-    arena_init(&request->arena);
-    bool ok = request_open(job, request, transfers, n, error);
-    job->nrequests++;
-    if (!ok) {
-        request_close(request);
-        return NULL;
-    }
-    request->next = job->requests;
-    job->requests = request;
-    return request;
-}
+static const RequestKind nccl_requests = {sizeof(CommRequest), request_open, request_close};
 
 /* ---------------------------------------------------------------- a use */
 
@@ -179,7 +158,7 @@ static bool round_queue(CudaComm *job, const CommRequest *request, int round, Er
     for (int i = 0; round == 0 && i < plan->n; i++)
         calls = calls || plan->call[i].kind != GROUP_NONE;
     if (!messages && !calls) return true;
-    if (!nccl_ok(job, world, library->GroupStart(), request->words, error)) return false;
+    if (!nccl_ok(job, world, library->GroupStart(), request->head.words, error)) return false;
     ncclResult_t result = ncclSuccess;
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < (side ? plan->in.n : plan->out.n) && (result == ncclSuccess || result == ncclInProgress); i++) {
@@ -189,11 +168,11 @@ static bool round_queue(CudaComm *job, const CommRequest *request, int round, Er
     for (int i = 0; round == 0 && i < plan->n && (result == ncclSuccess || result == ncclInProgress); i++)
         if (plan->call[i].kind != GROUP_NONE) result = call_queue(job, request, i);
     ncclResult_t end = library->GroupEnd();
-    if (!nccl_ok(job, world, result, request->words, error) || !nccl_ok(job, world, end, request->words, error)) return false;
+    if (!nccl_ok(job, world, result, request->head.words, error) || !nccl_ok(job, world, end, request->head.words, error)) return false;
     /* Until all of it is queued nothing may be queued behind it. */
-    if (messages && !nccl_settle(job, world, request->words, error)) return false;
+    if (messages && !nccl_settle(job, world, request->head.words, error)) return false;
     for (int i = 0; round == 0 && i < plan->n; i++)
-        if (plan->call[i].kind != GROUP_NONE && !nccl_settle(job, job->nccl->groups[request->group[i]].comm, request->words, error))
+        if (plan->call[i].kind != GROUP_NONE && !nccl_settle(job, job->nccl->groups[request->group[i]].comm, request->head.words, error))
             return false;
     return true;
 }
@@ -208,7 +187,7 @@ static bool nccl_start(Comm *comm, CommRequest *request, int driven, const void 
         request->memory[2 * i] = (void *)(uintptr_t)source[i];
         request->memory[2 * i + 1] = target[i];
     }
-    job->waits = request->words;
+    job->waits = request->head.words;
     bool ok = cuda_ok(cuda, cudaEventRecord(request->ready, cuda->compute), "ordering communications", error) &&
               cuda_ok(cuda, cudaStreamWaitEvent(cuda->comm, request->ready, 0), "ordering communications", error);
     for (int round = 0; ok && round < 2; round++)
@@ -218,7 +197,7 @@ static bool nccl_start(Comm *comm, CommRequest *request, int driven, const void 
     if (!ok) return false;
     counters_add(comm->counters, &request->plan.each);
     request->started = true;
-    return !cuda->options.wait || cuda->capturing || cuda_wait(cuda, cuda->comm, request->words, error);
+    return !cuda->options.wait || cuda->capturing || cuda_wait(cuda, cuda->comm, request->head.words, error);
 }
 
 static CommStatus nccl_wait(Comm *comm, CommRequest *request, int driven, Error *error) {
@@ -233,21 +212,15 @@ static CommStatus nccl_wait(Comm *comm, CommRequest *request, int driven, Error 
 static void nccl_destroy(Comm *comm) {
     if (!comm) return;
     CudaComm *job = (CudaComm *)comm;
-    while (job->requests) {
-        CommRequest *request = job->requests;
-        job->requests = request->next;
-        request_close(request);
-    }
     nccl_close(job);
-    below_destroy(job);
+    common_destroy(comm);
 }
 
 static const CommTable nccl_table = {
     .name = "nccl",
-    .prepare = nccl_prepare,
     .start = nccl_start,
     .wait = nccl_wait,
-    COMM_BELOW,
+    COMM_COMMON,
     .destroy = nccl_destroy,
     .alloc = device_alloc,
     .free = device_free,
@@ -262,6 +235,7 @@ bool comm_nccl_open(CudaComm *job, Error *error) {
     }
     int version = job->nccl->library.version;
     job->comm.table = &nccl_table;
+    job->kind = &nccl_requests;
     job->comm.captures = true;
     snprintf(job->comm.transport, sizeof job->comm.transport, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
     job->cuda->watch = nccl_watch;
