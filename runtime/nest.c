@@ -116,6 +116,16 @@ void nest_expand(Nest *nest, const KernelCall *call) {
     nest_merge(nest);
 }
 
+void nest_box(Nest *nest, const Shape *box, const Operand *out, const Operand *in) {
+    int64_t in_strides[MAX_NDIM], out_strides[MAX_NDIM];
+    strides_of(&in->local, in_strides);
+    strides_of(&out->local, out_strides);
+    nest_init(nest, 2);
+    for (int d = 0; d < box->ndim; d++)
+        nest_push(nest, box->dim[d], (const int64_t[]){out_strides[d], in_strides[d]});
+    nest_merge(nest);
+}
+
 bool nest_divide(Nest *nest, Nest *kept, Nest *gone) {
     bool row = false;
     nest_merge(nest);

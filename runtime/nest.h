@@ -25,6 +25,8 @@ void nest_broadcast(Nest *nest, const KernelCall *call);
 void nest_reduce(Nest *nest, const KernelCall *call, double *reduced);
 /* The loops over the result's dimensions; tensor 0 is the result, tensor 1 in[0] with stride 0 along dimensions that it does not have. */
 void nest_expand(Nest *nest, const KernelCall *call);
+/* The loops over a box of this shape that is part of two tensors, wherever it begins in each; tensor 0 is out, tensor 1 in. */
+void nest_box(Nest *nest, const Shape *box, const Operand *out, const Operand *in);
 
 /* Divides the loops of nest_reduce's nest, which it merges: kept has those of the result (tensor 0 the result, tensor 1 the operand), gone
  * the others (tensor 0 the operand). Returns whether the operand's innermost loop is a kept one of more than one item: columns in a row. */

@@ -4,9 +4,9 @@
  *   elementwise.c  unary and binary operators, gradients of unary ones
  *   update.c       sgd, momentum, adam, adamw; sum_squares, clip
  *   reduce.c       sum, mean, sum_to, replica_sum, mse
- *   move.c         transpose, reshape, expansions, replicate, convert
+ *   move.c         transpose, reshape, expansions, replicate
  *   max.c          max
- *   cut.c          slice and its gradient, concat, split
+ *   cut.c          convert, slice and its gradient, concat, split
  *   rows.c         softmax and its gradient
  *   index.c        elements looked up by integers
  *   select.c       comparisons, where, cast: element types that differ

@@ -176,29 +176,6 @@ bool kernel_replicate(const KernelCall *call, Error *error) {
     return move(call, &nest);
 }
 
-/* The slice of in[0]'s box that is out[0]'s box: the conversion that needs no communication. */
-bool kernel_convert(const KernelCall *call, Error *error) {
-    const Operand *in = &call->in[0], *out = &call->out[0];
-    int64_t in_strides[MAX_NDIM], out_strides[MAX_NDIM], first = 0;
-    if (shape_elements(&out->local) == 0) return true;
-    strides_of(&in->local, in_strides);
-    strides_of(&out->local, out_strides);
-    Nest nest;
-    nest_init(&nest, 2);
-    for (int d = 0; d < out->local.ndim; d++) {
-        if (out->box.begin[d] < in->box.begin[d] || out->box.end[d] > in->box.end[d])
-            return error_set(error, EXIT_INTERNAL, "convert: [%lld, %lld) of dimension %d is not within [%lld, %lld)",
-                             (long long)out->box.begin[d], (long long)out->box.end[d], d, (long long)in->box.begin[d],
-                             (long long)in->box.end[d]);
-        first += (out->box.begin[d] - in->box.begin[d]) * in_strides[d];
-        nest_push(&nest, out->local.dim[d], (const int64_t[]){out_strides[d], in_strides[d]});
-    }
-    nest_merge(&nest);
-    KernelCall slice = *call;
-    slice.in[0].data = (char *)in->data + first * dtype_bytes[in->dtype];
-    return move(&slice, &nest);
-}
-
 /* Fills the result with the node's value; arrays of literals are placed by the executor. */
 bool kernel_constant(const KernelCall *call, Error *error) {
     (void)error;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/cuda/chain.h"
+#include "runtime/cut.h"
 
 static_assert(KERNEL_F32 == (int)F32 && KERNEL_F64 == (int)F64 && KERNEL_I32 == (int)I32 && KERNEL_I64 == (int)I64 &&
                   KERNEL_BOOL == (int)BOOL,
@@ -258,16 +259,13 @@ static bool view_result(const KernelCall *call, int o, View *view) {
     if (call->op == OP_transpose || call->op == OP_sum_grad) return view_expand(view, call), true;
     if (call->op == OP_reshape || call->op == OP_stop_gradient || call->op == OP_write) return view_reshape(view, &out->local);
     if (call->op == OP_slice) {
-        for (int d = 0; d < in->local.ndim; d++)
-            begin[d] = call->attr[0].ints[d] < 0 ? call->attr[0].ints[d] + in->global.dim[d] : call->attr[0].ints[d];
+        slice_begin(&call->attr[0], in, begin);
     } else if (call->op == OP_split) {
-        int axis = (int)(call->attr[1].i < 0 ? call->attr[1].i + in->local.ndim : call->attr[1].i);
+        int axis = attr_axis(&call->attr[1], 0, in->local.ndim);
         begin[axis] = o * out->local.dim[axis];
     } else if (call->op == OP_convert) {
-        for (int d = 0; d < out->local.ndim; d++) {
-            begin[d] = out->box.begin[d] - in->box.begin[d];
-            if (begin[d] < 0 || out->box.end[d] > in->box.end[d]) return false;
-        }
+        Error error;
+        if (!convert_begin(call, begin, &error)) return false;
     } else
         return false;
     return view_cut(view, begin, &out->local), true;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/cuda/move.h"
+#include "runtime/cut.h"
 
 void loops_of(KernelLoops *loops, const Nest *nest, int first, int second) {
     *loops = (KernelLoops){.ndim = nest->ndim};
@@ -83,58 +84,42 @@ bool kernel_replicate(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- boxes */
 
-/* Copies a box of this shape from an element of `in` to an element of `out`; the tensors that they are part of have these local shapes. */
-static bool copy_box(const KernelCall *call, const Shape *box, const Operand *out, int64_t out_first, const Operand *in, int64_t in_first, Error *error) {
-    int64_t in_strides[MAX_NDIM], out_strides[MAX_NDIM];
-    int bytes = dtype_bytes[out->dtype];
-    if (shape_elements(box) == 0) return true;
-    strides_of(&in->local, in_strides);
-    strides_of(&out->local, out_strides);
+/* Copies a box of this shape; it begins where the operands' data do. */
+static bool copy_box(const KernelCall *call, const Shape *box, const Operand *out, const Operand *in, Error *error) {
     Nest nest;
-    nest_init(&nest, 2);
-    for (int d = 0; d < box->ndim; d++)
-        nest_push(&nest, box->dim[d], (const int64_t[]){out_strides[d], in_strides[d]});
-    nest_merge(&nest);
-    return move(call, &nest, (char *)out->data + out_first * bytes, (const char *)in->data + in_first * bytes, error);
+    if (shape_elements(box) == 0) return true;
+    nest_box(&nest, box, out, in);
+    return move(call, &nest, out->data, in->data, error);
 }
 
 /* The slice of in[0]'s box that is out[0]'s box: the conversion that needs no communication. */
 bool kernel_convert(const KernelCall *call, Error *error) {
-    const Operand *in = &call->in[0], *out = &call->out[0];
-    int64_t in_strides[MAX_NDIM], first = 0;
+    const Operand *out = &call->out[0];
+    int64_t begin[MAX_NDIM];
     if (shape_elements(&out->local) == 0) return true;
-    strides_of(&in->local, in_strides);
-    for (int d = 0; d < out->local.ndim; d++) {
-        if (out->box.begin[d] < in->box.begin[d] || out->box.end[d] > in->box.end[d])
-            return error_set(error, EXIT_INTERNAL, "convert: [%lld, %lld) of dimension %d is not within [%lld, %lld)",
-                             (long long)out->box.begin[d], (long long)out->box.end[d], d, (long long)in->box.begin[d],
-                             (long long)in->box.end[d]);
-        first += (out->box.begin[d] - in->box.begin[d]) * in_strides[d];
-    }
-    return copy_box(call, &out->local, out, 0, in, first, error);
-}
-
-/* Where a slice begins in a tensor of this local shape. Dimensions taken whole begin at 0, whatever part of them is here. */
-static int64_t slice_first(const Attr *begin, const Operand *whole) {
-    int64_t strides[MAX_NDIM], first = 0;
-    strides_of(&whole->local, strides);
-    for (int d = 0; d < whole->local.ndim; d++)
-        first += (begin->ints[d] < 0 ? begin->ints[d] + whole->global.dim[d] : begin->ints[d]) * strides[d];
-    return first;
+    if (!convert_begin(call, begin, error)) return false;
+    const Operand from = operand_from(&call->in[0], begin);
+    return copy_box(call, &out->local, out, &from, error);
 }
 
 bool kernel_slice(const KernelCall *call, Error *error) {
     const Operand *x = &call->in[0], *y = &call->out[0];
-    return copy_box(call, &y->local, y, 0, x, slice_first(&call->attr[0], x), error);
+    int64_t begin[MAX_NDIM];
+    slice_begin(&call->attr[0], x, begin);
+    const Operand from = operand_from(x, begin);
+    return copy_box(call, &y->local, y, &from, error);
 }
 
 bool kernel_slice_grad(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *dy = &call->in[0], *dx = &call->out[0];
     size_t bytes = (size_t)(shape_elements(&dx->local) * dtype_bytes[dx->dtype]);
+    int64_t begin[MAX_NDIM];
     if (bytes == 0) return true;
     cudaMemsetAsync(dx->data, 0, bytes, cuda->compute);
-    return cuda_launched(cuda, "slice_grad", error) && copy_box(call, &dy->local, dx, slice_first(&call->attr[0], dx), dy, 0, error);
+    slice_begin(&call->attr[0], dx, begin);
+    const Operand to = operand_from(dx, begin);
+    return cuda_launched(cuda, "slice_grad", error) && copy_box(call, &dy->local, &to, dy, error);
 }
 
 /* ---------------------------------------------------------------- tensors behind each other */

@@ -351,7 +351,7 @@ seed(OPS,
      ("a mean's gradient by the local count", "runtime/cpu/move.c", "(double)shape_elements(&out->global) / (double)shape_elements(&dy->global)",
       "(double)shape_elements(&out->local) / (double)shape_elements(&dy->local)"),
      ("replicas share the first one's slice", "runtime/load.c", "slice * shape_elements(&operand->local)", "0 * slice * shape_elements(&operand->local)"),
-     ("a slice from the operand's first element", "runtime/cpu/move.c", "(char *)in->data + first * dtype_bytes[in->dtype]", "(char *)in->data + 0 * first"),
+     ("a slice from the operand's first element", "runtime/cut.c", "at[d] = out->begin[d] - in->begin[d];", "at[d] = 0;"),
      ("gradients summed over sources that are copies", "ir/graph.c", "strategy->factor[f] = origin->factor[from];", "strategy->factor[f].n = 0;"),
      ("a partial operand let through", "compiler/reshard.c", "if (from == to) return value;", "if (from == to || layout_is_partial(from)) return value;"))
 seed(DIFFERENCES,

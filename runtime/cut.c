@@ -1,0 +1,32 @@
+/* cut: see cut.h. */
+#include "runtime/cut.h"
+
+int attr_axis(const Attr *axis, int otherwise, int ndim) {
+    int64_t at = axis->given ? axis->i : otherwise;
+    return (int)(at < 0 ? at + ndim : at);
+}
+
+void slice_begin(const Attr *begin, const Operand *whole, int64_t *at) {
+    for (int d = 0; d < whole->local.ndim; d++)
+        at[d] = begin->ints[d] < 0 ? begin->ints[d] + whole->global.dim[d] : begin->ints[d];
+}
+
+bool convert_begin(const KernelCall *call, int64_t *at, Error *error) {
+    const Box *in = &call->in[0].box, *out = &call->out[0].box;
+    for (int d = 0; d < call->out[0].local.ndim; d++) {
+        if (out->begin[d] < in->begin[d] || out->end[d] > in->end[d])
+            return error_set(error, EXIT_INTERNAL, "convert: [%lld, %lld) of dimension %d is not within [%lld, %lld)", (long long)out->begin[d],
+                             (long long)out->end[d], d, (long long)in->begin[d], (long long)in->end[d]);
+        at[d] = out->begin[d] - in->begin[d];
+    }
+    return true;
+}
+
+Operand operand_from(const Operand *whole, const int64_t *at) {
+    Operand from = *whole;
+    int64_t first = 0;
+    for (int d = 0; d < whole->local.ndim; d++)
+        first = first * whole->local.dim[d] + at[d];
+    from.data = (char *)whole->data + first * dtype_bytes[whole->dtype];
+    return from;
+}

@@ -1,0 +1,15 @@
+/* cut: where the parts lie that operators cut out of tensors, or work along. Kernels of every backend ask it. Indices are local: they count from the first
+ * element of the rank's box. */
+#pragma once
+#include "runtime/runtime.h"
+
+/* The dimension that an attribute names, which below 0 counts from behind the last; `otherwise` where the attribute is left out. */
+int attr_axis(const Attr *axis, int otherwise, int ndim);
+
+/* Where a slice begins in the tensor that it is cut out of; `begin` is slice's attribute. A dimension that is cut is whole on every rank, the others begin
+ * at 0, whatever part of them is here. */
+void slice_begin(const Attr *begin, const Operand *whole, int64_t *at);
+/* Where out[0]'s box begins in in[0]'s: a conversion that needs no communication. False where it is not within it: *error, EXIT_INTERNAL. */
+bool convert_begin(const KernelCall *call, int64_t *at, Error *error);
+/* The operand with its data from the element at these indices on: a box of it that begins there, in the operand's own strides. */
+Operand operand_from(const Operand *whole, const int64_t *at);
