@@ -355,7 +355,12 @@ static bool fetch_losses(Executor *executor, Error *error) {
     return true;
 }
 
-static bool step_run(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+/* Whether a step may be left to the device. Communications that the process itself takes part in are done when a step ends; and times are read then. */
+static bool may_stay_behind(const Executor *executor) {
+    return executor->backend->queue && !executor->profile && executor->ran && (executor->graph || executor->nrequests == 0);
+}
+
+static bool step_run(Executor *executor, int64_t epoch, int64_t step, bool ahead, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
     if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return queue ? fail_whole(executor, error) : false;
     executor->begun = false;
@@ -363,19 +368,34 @@ static bool step_run(Executor *executor, int64_t epoch, int64_t step, Error *err
     if (executor->may_capture && executor->ran && !capture(executor, error)) return false;
     if (executor->graph && !replay(executor, error)) return fail_whole(executor, error);
     if (!executor->graph && !run_actions(executor, error)) return false;
+    ahead = ahead && may_stay_behind(executor);
     executor->ran = true;
     executor->updates++;
+    if ((ahead || executor->behind) && !queue->pace(executor->context, error)) return fail_whole(executor, error);
     if (queue && !inputs_ahead(executor, epoch, step, error)) return fail_whole(executor, error);
+    executor->behind = ahead;
+    if (ahead) return true;
     if (!executor->backend->sync(executor->context, error)) return fail_whole(executor, error);
     if (executor->profile && !profile_done(executor->profile, error)) return false;
     return fetch_losses(executor, error) || fail_whole(executor, error);
 }
 
-bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
-    if (step_run(executor, epoch, step, error)) return true;
-    Error failure = *error;
+/* behind: what the device says of the step before comes out in this one. */
+static bool fail_step(const Executor *executor, int64_t epoch, int64_t step, bool behind, Error *error) {
+    const Error failure = *error;
+    const char *perhaps = behind ? " or the one before" : "";
     if (failure.text[0] == '\0') return false; /* another rank says it */
     if (strcmp(executor->program->name, "train") == 0)
-        return error_set(error, failure.code, "in step %lld of epoch %lld: %.900s", (long long)step, (long long)epoch, failure.text);
-    return error_set(error, failure.code, "in step %lld of %s: %.900s", (long long)step, executor->program->name, failure.text);
+        return error_set(error, failure.code, "in step %lld%s of epoch %lld: %.900s", (long long)step, perhaps, (long long)epoch, failure.text);
+    return error_set(error, failure.code, "in step %lld%s of %s: %.900s", (long long)step, perhaps, executor->program->name, failure.text);
+}
+
+bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+    const bool behind = executor->behind;
+    return step_run(executor, epoch, step, false, error) || fail_step(executor, epoch, step, behind, error);
+}
+
+bool executor_step_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+    const bool behind = executor->behind;
+    return step_run(executor, epoch, step, true, error) || fail_step(executor, epoch, step, behind, error);
 }

@@ -69,6 +69,7 @@ struct Executor {
     int64_t ahead_epoch, ahead_step; /* whose batch Cursor.ahead holds, 0: none */
     bool may_capture, ran;  /* executor_capture; a step has been done */
     void *graph;            /* a captured step */
+    bool behind;            /* the step before may be under way still: executor_step_ahead */
     CommCounters *captured; /* per driven rank: what communications of a captured step move, which do not count it themselves when it is replayed */
     char note[1024];        /* executor_capture_note */
     struct Profile *profile; /* NULL: steps are not timed */

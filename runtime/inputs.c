@@ -72,6 +72,8 @@ bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) 
     const bool is_ahead = executor->ahead_epoch == epoch && executor->ahead_step == step;
     const Graph *graph = &executor->plan->graph;
     if (is_ahead && !executor->backend->queue->staged(executor->context, error)) return false;
+    /* Another batch than the one that was expected: what that is being copied from is about to be written. */
+    if (!is_ahead && executor->ahead_epoch > 0 && !executor->backend->sync(executor->context, error)) return false;
     for (int c = 0; c < executor->comm->ndriven; c++)
         for (int i = 0; i < graph->inputs.n; i++) {
             Cursor *cursor = &executor->cursors[c];

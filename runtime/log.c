@@ -16,7 +16,7 @@ struct RunLog {
     int64_t *local_rank; /* per rank */
     bool terminal, shown; /* a progress line may be shown, is shown */
     double begin, shown_at, last_at; /* seconds: of training, of the last progress line, of the last loss */
-    int64_t begin_step, last_step;
+    int64_t begin_step, last_step, seen_step; /* the last whose loss was looked at */
     double samples_per_s;
 };
 
@@ -146,10 +146,14 @@ static void put_duration(Text *text, double s) {
         text_printf(text, "%.0f s", s);
 }
 
+static bool shows_progress(const RunLog *log, double now) {
+    enum { EVERY_MS = 200 };
+    return log->terminal && now - log->shown_at >= EVERY_MS / 1000.0;
+}
+
 static void show_progress(Run *run, double now, double loss) {
     RunLog *log = run->log;
-    enum { EVERY_MS = 200 };
-    if (!log->terminal || now - log->shown_at < EVERY_MS / 1000.0) return;
+    if (!shows_progress(log, now)) return;
     const Position *at = &run->position;
     double steps = (double)executor_steps(run->executor), left = ((double)run->plan.graph.settings.epochs - (double)at->epoch + 1) * steps - (double)at->step;
     double rate = (double)(at->global_step - log->begin_step) / (now - log->begin);
@@ -188,11 +192,13 @@ static void put_loss(Text *text, const Run *run, const char *who, int number, in
 
 /* Warns once of a loss that is no number; training goes on. */
 static void warn_of(Run *run, double loss) {
+    const bool missed = run->log->seen_step + 1 < run->position.global_step;
+    if (isfinite(loss)) run->log->seen_step = run->position.global_step;
     if (isfinite(loss) || run->warned) return;
     run->warned = true;
     log_pause(run);
-    fprintf(stderr, "prun: warning: the loss is %s since epoch %" PRId64 " step %" PRId64 ": is the learning rate too high?\n", isnan(loss) ? "nan" : "infinite",
-            run->position.epoch, run->position.step);
+    fprintf(stderr, "prun: warning: the loss is %s since epoch %" PRId64 " step %" PRId64 "%s: is the learning rate too high?\n", isnan(loss) ? "nan" : "infinite",
+            run->position.epoch, run->position.step, missed ? " or before" : "");
 }
 
 /* Whose losses are printed: all ranks', or one's. */
@@ -265,12 +271,20 @@ static bool write_metrics(Run *run, double loss, double now, Error *error) {
     return ok || (run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: is the disk full?", run->options->metrics));
 }
 
+static bool is_due(const Run *run, int64_t global_step) {
+    const int64_t every = run->plan.graph.settings.log_every;
+    return every <= 0 || global_step % every == 0;
+}
+
+bool log_wants_loss(const Run *run) {
+    return is_due(run, run->position.global_step + 1) || shows_progress(run->log, now_seconds());
+}
+
 bool log_step(Run *run, Error *error) {
     RunLog *log = run->log;
-    const Settings *settings = &run->plan.graph.settings;
     const double *losses;
     double now = now_seconds();
-    bool due = settings->log_every <= 0 || run->position.global_step % settings->log_every == 0;
+    bool due = is_due(run, run->position.global_step);
     int n = run->comm->process == 0 ? executor_losses(run->executor, 0, &losses) : 0;
     if (n > 0) warn_of(run, losses[0]);
     if (executor_most_slices(run->executor) == 0) return true;

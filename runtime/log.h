@@ -6,6 +6,8 @@
 /* Prepares all of it: opens files, learns every rank's process. Collective. */
 bool log_open(Run *run, Error *error);
 void log_close(Run *run);
+/* Before a step: whether its loss will be looked at. */
+bool log_wants_loss(const Run *run);
 /* After a step. Prints where one is due. Collective where it is. */
 bool log_step(Run *run, Error *error);
 /* After an evaluation that took so long: its line, and its metrics. Collective. */

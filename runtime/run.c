@@ -201,12 +201,16 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
 /* ---------------------------------------------------------------- training */
 
 /* `checkpoint every ..`: after the last step of an epoch, or every so many steps. */
+static bool checkpoint_is_due(const Run *run, const Position *at) {
+    const Settings *settings = &run->plan.graph.settings;
+    return (settings->checkpoint_epochs && at->step == executor_steps(run->executor)) ||
+           (settings->checkpoint_steps > 0 && at->global_step % settings->checkpoint_steps == 0);
+}
+
 static bool checkpoint_if_due(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     const Position *at = &run->position;
-    bool due = (settings->checkpoint_epochs && at->step == executor_steps(run->executor)) ||
-               (settings->checkpoint_steps > 0 && at->global_step % settings->checkpoint_steps == 0);
-    if (!due) return true;
+    if (!checkpoint_is_due(run, at)) return true;
     if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, at,
                          error))
         return false;
@@ -233,26 +237,32 @@ static bool evaluate(Run *run, Error *error) {
     return !run->verifier || verifier_evaluation(run->verifier, &result, run->position.epoch, run->position.step, error);
 }
 
-static bool evaluate_if_due(Run *run, Error *error) {
-    const Position *at = &run->position;
-    bool due = (run->eval == EVAL_EPOCH && at->step == executor_steps(run->executor)) ||
-               (run->eval == EVAL_STEPS && at->global_step % run->eval_steps == 0);
-    return !due || evaluate(run, error);
+static bool evaluation_is_due(const Run *run, const Position *at) {
+    return (run->eval == EVAL_EPOCH && at->step == executor_steps(run->executor)) ||
+           (run->eval == EVAL_STEPS && at->global_step % run->eval_steps == 0);
+}
+
+/* Whether something is read when the step at this place is done. */
+static bool must_be_done(const Run *run, const Position *at) {
+    const bool last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
+    return last || run->verifier || run->options->check_replicas || log_wants_loss(run) || evaluation_is_due(run, at) || checkpoint_is_due(run, at);
 }
 
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     if (run->verifier && !verifier_before(run->verifier, error)) return run->agreed = false;
+    const Position next = {epoch, step, run->position.global_step + 1};
     double begin = now_seconds();
-    if (!executor_step(run->executor, epoch, step, error)) return run->agreed = false;
+    bool ok = must_be_done(run, &next) ? executor_step(run->executor, epoch, step, error) : executor_step_ahead(run->executor, epoch, step, error);
+    if (!ok) return run->agreed = false;
     if (run->nsteps < MAX_TIMED) run->step_seconds[run->nsteps] = now_seconds() - begin;
     run->nsteps++;
-    run->position = (Position){epoch, step, run->position.global_step + 1};
+    run->position = next;
     if (!log_step(run, error)) return false;
     if (run->verifier && !verifier_after(run->verifier, epoch, step, error)) return false;
     char when[64];
     snprintf(when, sizeof when, "after epoch %lld step %lld", (long long)epoch, (long long)step);
     if (run->options->check_replicas && !replicas_check(run, when, error)) return false;
-    return evaluate_if_due(run, error) && checkpoint_if_due(run, error);
+    return (!evaluation_is_due(run, &next) || evaluate(run, error)) && checkpoint_if_due(run, error);
 }
 
 static bool train(Run *run, Error *error) {

@@ -125,6 +125,9 @@ typedef struct DeviceQueue {
     bool (*stage)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*staged)(void *context, Error *error);
     bool (*taken)(void *context, Error *error);
+    /* Called after each step that is queued and not waited for: returns when what was queued before the call before has been done, and what was staged has
+     * been read from the process's memory. The device is so never idle for want of the process, which is never more than a step ahead. */
+    bool (*pace)(void *context, Error *error);
     /* Calls that follow each other: how many of the first, at least 2, become one launch; 0: none do; -1: *error. last_read[i]: the last of the n calls that
      * reads results of call i, n where something else does too: results that only the launch itself reads need not be written. */
     int (*fuse)(void *context, const KernelCall *calls, int n, const int *last_read, void **fused, Error *error);
@@ -368,7 +371,10 @@ void executor_capture(Executor *executor, const char *against);
 const char *executor_capture_note(const Executor *executor);
 /* One step of training on every driven rank. */
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error);
-/* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1). */
+/* The same, but on a device with a queue it may be under way still when the function returns, if communications allow that: then there are no losses
+ * (executor_losses), and nothing else may be read before an executor_step has come after it. What fails may be said by the next step. */
+bool executor_step_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error);
+/* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1); how many there are. */
 int executor_losses(const Executor *executor, int driven, const double **losses);
 /* A state's elements under the layout stored by a driven rank. */
 void *executor_state(Executor *executor, int driven, int state, Box *box);

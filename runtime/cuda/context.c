@@ -17,7 +17,9 @@ static bool open_streams(CudaContext *cuda, Error *error) {
            cuda_ok(cuda, cudaStreamCreateWithPriority(&cuda->comm, cudaStreamNonBlocking, greatest), "making a stream", error) &&
            cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->consumed, cudaEventDisableTiming), "making an event", error) &&
            cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->copied, cudaEventDisableTiming), "making an event", error) &&
-           cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming), "making an event", error);
+           cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming), "making an event", error) &&
+           cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->ended[0], cudaEventDisableTiming), "making an event", error) &&
+           cuda_ok(cuda, cudaEventCreateWithFlags(&cuda->ended[1], cudaEventDisableTiming), "making an event", error);
 }
 
 static bool open_memory(CudaContext *cuda, Error *error) {
@@ -62,9 +64,9 @@ void cuda_close(void *context) {
         cudaEventDestroy(cuda->marks[i]);
     if (cuda->scratch) cudaFree(cuda->scratch);
     if (cuda->small) cudaFreeHost(cuda->small);
-    if (cuda->consumed) cudaEventDestroy(cuda->consumed);
-    if (cuda->copied) cudaEventDestroy(cuda->copied);
-    if (cuda->joined) cudaEventDestroy(cuda->joined);
+    cudaEvent_t events[] = {cuda->consumed, cuda->copied, cuda->joined, cuda->ended[0], cuda->ended[1]};
+    for (int i = 0; i < 5; i++)
+        if (events[i]) cudaEventDestroy(events[i]);
     cudaStream_t streams[] = {cuda->compute, cuda->copies, cuda->comm};
     for (int i = 0; i < 3; i++)
         if (streams[i]) cudaStreamDestroy(streams[i]);
@@ -110,11 +112,12 @@ static bool done_ok(const CudaContext *cuda, cudaError_t status, const char *wha
 
 enum { ASK_EVERY = 64, SPINS = 4096 };
 
-bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *error) {
-    if (!cuda->watch) return done_ok(cuda, cudaStreamSynchronize(stream), what, error);
+/* For a stream, or for an event where there is one. */
+static bool wait_for(CudaContext *cuda, cudaStream_t stream, cudaEvent_t event, const char *what, Error *error) {
+    if (!cuda->watch) return done_ok(cuda, event ? cudaEventSynchronize(event) : cudaStreamSynchronize(stream), what, error);
     double start = 0;
     for (int64_t turn = 0;; turn++) {
-        cudaError_t status = cudaStreamQuery(stream);
+        cudaError_t status = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
         if (status != cudaErrorNotReady) return done_ok(cuda, status, what, error);
         cudaGetLastError(); /* no failure */
         double now = turn % ASK_EVERY == 0 ? now_seconds() : 0;
@@ -122,6 +125,10 @@ bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *
         if (turn % ASK_EVERY == 0 && !cuda->watch(cuda->watcher, now - start, error)) return false;
         if (turn > SPINS) sched_yield();
     }
+}
+
+bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *error) {
+    return wait_for(cuda, stream, NULL, what, error);
 }
 
 bool cuda_launched(CudaContext *cuda, const char *kernel, Error *error) {
@@ -244,6 +251,14 @@ static bool cuda_staged(void *context, Error *error) {
     return cuda_ok(cuda, cudaStreamWaitEvent(cuda->compute, cuda->copied, 0), "ordering copies", error);
 }
 
+static bool cuda_pace(void *context, Error *error) {
+    CudaContext *cuda = context;
+    if (!cuda_ok(cuda, cudaEventRecord(cuda->ended[cuda->turn], cuda->compute), "marking the end of a step", error)) return false;
+    cuda->turn = !cuda->turn;
+    return wait_for(cuda, cuda->compute, cuda->ended[cuda->turn], "waiting for kernels", error) &&
+           wait_for(cuda, cuda->copies, cuda->copied, "waiting for copies", error);
+}
+
 static void cuda_describe(void *context, char *text, size_t n) {
     const CudaContext *cuda = context;
     snprintf(text, n, "device %d, %s", cuda->device, cuda->name);
@@ -255,6 +270,7 @@ const DeviceQueue cuda_queue = {
     .stage = cuda_stage,
     .staged = cuda_staged,
     .taken = cuda_taken,
+    .pace = cuda_pace,
     .fuse = cuda_fuse,
     .run = cuda_run_fused,
     .unfuse = cuda_unfuse,

@@ -20,7 +20,7 @@ enum {
     MAX_MARKS = 1 << 16,
     MAX_EPILOGUES = 16,
     SMALL_BYTES = 256,      /* uploads of at most this many go through page-locked slots, without waiting */
-    NSMALL = 64,            /* such slots */
+    NSMALL = 1024,          /* such slots */
     SCRATCH_BYTES = 4 << 20 /* of reductions in two stages */
 };
 
@@ -37,6 +37,8 @@ typedef struct CudaContext {
     cudaStream_t comm;            /* communications, ordered with compute by events */
     cudaEvent_t consumed, copied; /* compute has read what was staged; what was staged has arrived */
     cudaEvent_t joined;           /* of a captured step: one stream follows another */
+    cudaEvent_t ended[2];         /* of steps that are not waited for, in turn */
+    int turn;
     void *scratch; /* SCRATCH_BYTES on the device, for kernels on compute: each leaves nothing in it that another reads. Counters of
                       two-stage reductions in its first bytes are 0 between kernels */
     char *small;   /* NSMALL page-locked slots */

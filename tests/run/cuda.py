@@ -69,6 +69,19 @@ class Cuda(Case):
         self.assertEqual(values[0], values[2])
         self.assertEqual(captured.texts(), eager.texts())
 
+    def test_steps_that_nothing_is_read_of_are_not_waited_for(self):
+        """The batches of an epoch are other ones in every step: what one step reads must not be written for the next while it runs."""
+        for ranks, run_on in ((1, self.on_device), (2, self.on_device), (2, self.launched)):
+            every = self.compile(self.small(), "every.plan", "--ranks", ranks)
+            seldom = self.compile(self.small(more=" log_every = 5;"), "seldom.plan", "--ranks", ranks)
+            for order in "late", "random:3":
+                expected = self.ok(run_on(every, ranks, "--print", "w1", env={"STANDIN_ORDER": order}))
+                found = self.ok(run_on(seldom, ranks, "--print", "w1", env={"STANDIN_ORDER": order}))
+                self.assertEqual(found.texts(), expected.texts()[4::5])
+                self.assertEqual(found.out.splitlines()[-1], expected.out.splitlines()[-1])
+        failed = self.on_device(self.compile(self.small(more=" log_every = 100;"), "net.plan", "--ranks", 1), 1, env={"STANDIN_FAIL": "cudaEventSynchronize:9:719"})
+        self.assertFails(failed, 3, r"in step \d or the one before of epoch 1: .*waiting for")
+
     def test_one_rank_may_be_told_how_to_talk(self):
         plan = self.compile(self.small(), "net.plan", "--ranks", 1)
         for how in "nccl", "ipc", "host":
