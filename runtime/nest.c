@@ -116,6 +116,21 @@ void nest_expand(Nest *nest, const KernelCall *call) {
     nest_merge(nest);
 }
 
+void nest_replicate(Nest *nest, const KernelCall *call) {
+    int64_t n = shape_elements(&call->in[0].local);
+    nest_init(nest, 2);
+    nest_push(nest, call->out[0].local.dim[0], (const int64_t[]){n, 0});
+    nest_push(nest, n, (const int64_t[]){1, 1});
+    nest_merge(nest);
+}
+
+void nest_replica_sum(Nest *nest, const KernelCall *call) {
+    int64_t n = shape_elements(&call->out[0].local);
+    nest_init(nest, 2);
+    nest_push(nest, call->in[0].local.dim[0], (const int64_t[]){0, n});
+    nest_push(nest, n, (const int64_t[]){1, 1});
+}
+
 void nest_box(Nest *nest, const Shape *box, const Operand *out, const Operand *in) {
     int64_t in_strides[MAX_NDIM], out_strides[MAX_NDIM];
     strides_of(&in->local, in_strides);

@@ -25,6 +25,10 @@ void nest_broadcast(Nest *nest, const KernelCall *call);
 void nest_reduce(Nest *nest, const KernelCall *call, double *reduced);
 /* The loops over the result's dimensions; tensor 0 is the result, tensor 1 in[0] with stride 0 along dimensions that it does not have. */
 void nest_expand(Nest *nest, const KernelCall *call);
+/* Of replicate, whose result alone has the hidden dimension, in front: tensor 0 is the result, tensor 1 the operand, the same for each replica. Of
+ * replica_sum, whose operand alone has it: tensor 0 is the result, tensor 1 the operand; not merged, as nest_reduce's. */
+void nest_replicate(Nest *nest, const KernelCall *call);
+void nest_replica_sum(Nest *nest, const KernelCall *call);
 /* The loops over a box of this shape that is part of two tensors, wherever it begins in each; tensor 0 is out, tensor 1 in. */
 void nest_box(Nest *nest, const Shape *box, const Operand *out, const Operand *in);
 

@@ -164,15 +164,10 @@ bool kernel_mean_grad(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* out[0] has the hidden dimension in front, in[0] has not. */
 bool kernel_replicate(const KernelCall *call, Error *error) {
     (void)error;
-    int64_t n = shape_elements(&call->in[0].local);
     Nest nest;
-    nest_init(&nest, 2);
-    nest_push(&nest, call->out[0].local.dim[0], (const int64_t[]){n, 0});
-    nest_push(&nest, n, (const int64_t[]){1, 1});
-    nest_merge(&nest);
+    nest_replicate(&nest, call);
     return move(call, &nest);
 }
 

@@ -132,16 +132,11 @@ bool kernel_sum_to(const KernelCall *call, Error *error) {
     return kernel_sum(call, error);
 }
 
-/* in[0] has the hidden dimension in front, out[0] has not. */
 bool kernel_replica_sum(const KernelCall *call, Error *error) {
     (void)error;
-    const Operand *in = &call->in[0], *out = &call->out[0];
-    int64_t n = shape_elements(&out->local);
     Nest nest;
-    nest_init(&nest, 2);
-    nest_push(&nest, in->local.dim[0], (const int64_t[]){0, n});
-    nest_push(&nest, n, (const int64_t[]){1, 1});
-    return reduce(call, &nest, call->attr[0].i ? (double)in->global.dim[0] : 1);
+    nest_replica_sum(&nest, call);
+    return reduce(call, &nest, call->attr[0].i ? (double)call->in[0].global.dim[0] : 1);
 }
 
 /* A composite: compiled plans hold what it expands to. Here it is a whole operator for those that run graphs before expansion. */

@@ -69,15 +69,10 @@ bool kernel_max(const KernelCall *call, Error *error) {
     return reduce_nest(call, &nest, KERNEL_MAX, 1, error);
 }
 
-/* in[0] has the hidden dimension in front, out[0] has not. */
 bool kernel_replica_sum(const KernelCall *call, Error *error) {
-    const Operand *in = &call->in[0], *out = &call->out[0];
-    int64_t n = shape_elements(&out->local);
     Nest nest;
-    nest_init(&nest, 2);
-    nest_push(&nest, in->local.dim[0], (const int64_t[]){0, n});
-    nest_push(&nest, n, (const int64_t[]){1, 1});
-    return reduce_nest(call, &nest, KERNEL_SUM, call->attr[0].i ? (double)in->global.dim[0] : 1, error);
+    nest_replica_sum(&nest, call);
+    return reduce_nest(call, &nest, KERNEL_SUM, call->attr[0].i ? (double)call->in[0].global.dim[0] : 1, error);
 }
 
 /* A box without elements has no true: the largest number, as the minimum over ranks wants it. */
