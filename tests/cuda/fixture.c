@@ -16,13 +16,6 @@ const Device *fixture_device(void) {
     return &device;
 }
 
-uint64_t random_next(uint64_t *state) { /* splitmix64 */
-    uint64_t x = *state += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
 int64_t random_below(uint64_t *state, int64_t n) {
     return (int64_t)(random_next(state) % (uint64_t)n);
 }

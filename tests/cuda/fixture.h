@@ -2,11 +2,11 @@
  * PRUN_CUDA_MODULE names: the stand-in's here, the real one's where there is a GPU. */
 #pragma once
 #include "runtime/runtime.h"
+#include "tests/random.h"
 
 /* Opened once; a test that finds none fails. */
 const Device *fixture_device(void);
 
-uint64_t random_next(uint64_t *state);
 int64_t random_below(uint64_t *state, int64_t n); /* [0, n) */
 bool random_chance(uint64_t *state, int percent);
 /* A shape of at most max_ndim dimensions and max elements. */

@@ -1,14 +1,8 @@
 /* Random numbers and layouts for property tests: the same on every machine. */
 #pragma once
 #include "ir/ir.h"
+#include "tests/random.h"
 
-/* splitmix64 (Steele, Lea, Flood 2014). */
-static inline uint64_t random_next(uint64_t *seed) {
-    uint64_t z = *seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 static inline int random_below(uint64_t *seed, int n) {
     return (int)(random_next(seed) % (uint64_t)n);
 }

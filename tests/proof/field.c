@@ -5,12 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static uint64_t next_random(uint64_t *state) { /* splitmix64 */
-    uint64_t x = *state += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
+#include "tests/random.h"
 
 static const Fe edges[] = {0, 1, 2, 3, UINT32_MAX, UINT64_C(1) << 32, (UINT64_C(1) << 60) - 1, UINT64_C(1) << 60, FIELD_P / 2, FIELD_P - 2, FIELD_P - 1};
 enum { NEDGES = sizeof edges / sizeof *edges };
@@ -29,7 +24,7 @@ Test(proof_field, both_multiplications_are_repeated_addition) {
     uint64_t random = 1;
     for (int i = 0; i < NEDGES * NEDGES + 2000; i++) {
         bool edge = i < NEDGES * NEDGES;
-        Fe a = edge ? edges[i / NEDGES] : next_random(&random) % FIELD_P, b = edge ? edges[i % NEDGES] : next_random(&random) % FIELD_P;
+        Fe a = edge ? edges[i / NEDGES] : random_next(&random) % FIELD_P, b = edge ? edges[i % NEDGES] : random_next(&random) % FIELD_P;
         Fe expected = slow_mul(a, b);
         cr_assert_lt(expected, FIELD_P);
         cr_assert_eq(fe_mul(a, b), expected, "%llu * %llu", (unsigned long long)a, (unsigned long long)b);
@@ -44,8 +39,8 @@ Test(proof_field, both_dot_products_are_sums_of_products) {
     uint64_t random = 2;
     for (int largest = 0; largest < 2; largest++) {
         for (int i = 0; i < MOST; i++) {
-            a[i] = largest ? FIELD_P - 1 : next_random(&random) % FIELD_P;
-            b[i] = largest ? FIELD_P - 1 : next_random(&random) % FIELD_P;
+            a[i] = largest ? FIELD_P - 1 : random_next(&random) % FIELD_P;
+            b[i] = largest ? FIELD_P - 1 : random_next(&random) % FIELD_P;
         }
         Fe sum = 0;
         for (int n = 0; n < MOST; n++) {
@@ -61,7 +56,7 @@ Test(proof_field, a_number_times_its_inverse_is_one) {
     Fe all[N];
     uint64_t random = 3;
     for (int i = 0; i < N; i++)
-        all[i] = i < NEDGES ? edges[i] : i % 50 == 0 ? 0 : next_random(&random) % FIELD_P;
+        all[i] = i < NEDGES ? edges[i] : i % 50 == 0 ? 0 : random_next(&random) % FIELD_P;
     Fe inverse[N];
     for (int i = 0; i < N; i++)
         inverse[i] = all[i];

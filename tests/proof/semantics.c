@@ -72,8 +72,8 @@ static void run_kernel(KernelFn *kernel, const KernelCall *call, const Trial *tr
 static double draw(const Trial *trial, int operand, uint64_t *random) {
     static const double powers[] = {1, -1, 2, -2, 4};
     bool divides = trial->inverted && operand == (trial->op == OP_div);
-    if (trial_type(trial, operand, F64) == BOOL) return (double)(trial_random(random) % 3 == 0);
-    return divides ? powers[trial_random(random) % 5] : (double)(trial_random(random) % 9) - 4;
+    if (trial_type(trial, operand, F64) == BOOL) return (double)(random_next(random) % 3 == 0);
+    return divides ? powers[random_next(random) % 5] : (double)(random_next(random) % 9) - 4;
 }
 
 static void compare(const Trial *trial, const char *which, const FieldTensor *field, const Operand *result, int64_t denominator) {
@@ -232,8 +232,8 @@ Test(proof_semantics, shares_of_a_sum_add_up) {
         for (int f = 0; f < rule->nfactors; f++) {
             if (!rule_contracted(rule, t.node->nout, f)) continue;
             int64_t size = rule->factor[f].size, at[4] = {0, 0, 0, size};
-            at[1] = (int64_t)(trial_random(&random) % (uint64_t)(size + 1));
-            at[2] = at[1] + (int64_t)(trial_random(&random) % (uint64_t)(size - at[1] + 1));
+            at[1] = (int64_t)(random_next(&random) % (uint64_t)(size + 1));
+            at[2] = at[1] + (int64_t)(random_next(&random) % (uint64_t)(size - at[1] + 1));
             int64_t n = shape_elements(&whole.out[0].global);
             Fe *sum = room(&whole.out[0].box);
             for (int p = 0; p < 3; p++) {

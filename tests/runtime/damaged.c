@@ -8,31 +8,25 @@
 
 #include "runtime/data/data.h"
 #include "runtime/tensors.h"
+#include "tests/random.h"
 
 typedef struct Bytes {
     unsigned char at[1024];
     size_t n;
 } Bytes;
 
-static uint64_t next(uint64_t *state) { /* splitmix64 */
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 /* Overwrites, cuts, doubles, or writes numbers that are near a limit. */
 static void damage(Bytes *bytes, uint64_t *state) {
     static const unsigned char edges[] = {0, 1, 0x7f, 0x80, 0xff, ',', '\n', '"', '{', '}', '9', '-', '('};
-    int times = 1 + (int)(next(state) % 4);
+    int times = 1 + (int)(random_next(state) % 4);
     while (times-- > 0 && bytes->n > 0) {
-        size_t at = next(state) % bytes->n, n = 1 + next(state) % 8;
-        switch (next(state) % 5) {
+        size_t at = random_next(state) % bytes->n, n = 1 + random_next(state) % 8;
+        switch (random_next(state) % 5) {
         case 0:
-            bytes->at[at] ^= (unsigned char)(1u << next(state) % 8);
+            bytes->at[at] ^= (unsigned char)(1u << random_next(state) % 8);
             break;
         case 1:
-            bytes->at[at] = edges[next(state) % sizeof edges];
+            bytes->at[at] = edges[random_next(state) % sizeof edges];
             break;
         case 2:
             for (size_t i = 0; i < n && at + i < bytes->n; i++)
