@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/ops/call.h"
+
 double check_tolerance(DType dtype, double length, double size, double b) {
     double unit = dtype == F32 ? ldexp(1, -24) : ldexp(1, -53);
     return dtype_is_float(dtype) ? (8 + sqrt(length)) * unit * (size + fabs(b)) + length * ldexp(1, -53) : 0;
@@ -86,19 +88,6 @@ void check_results(KernelFn *const *kernels, const KernelCall *call, double leng
 
 /* ---------------------------------------------------------------- random calls */
 
-/* A factor of a reshape stands for so many equal parts of a dimension. */
-static void operand_of(Operand *o, const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end) {
-    *o = (Operand){.dtype = type->dtype, .global = type->shape, .box.ndim = type->shape.ndim, .local.ndim = type->shape.ndim};
-    for (int d = 0; d < type->shape.ndim; d++) {
-        bool has = map && map[d] >= 0;
-        int64_t each = has ? type->shape.dim[d] / rule->factor[map[d]].size : 1;
-        o->box.begin[d] = has ? begin[map[d]] * each : 0;
-        o->box.end[d] = has ? end[map[d]] * each : type->shape.dim[d];
-        o->local.dim[d] = o->box.end[d] - o->box.begin[d];
-    }
-    o->data = malloc((size_t)operand_bytes(o) + 1);
-}
-
 void check_fill(const Operand *operand, const Check *check, bool index, uint64_t *random) {
     bool coarse = check->op == OP_equal || check->op == OP_not_equal || check->op == OP_less_equal || check->op == OP_first || check->op == OP_max_mask;
     for (int64_t k = 0, n = shape_elements(&operand->local); k < n; k++) {
@@ -113,12 +102,6 @@ void check_fill(const Operand *operand, const Check *check, bool index, uint64_t
     }
 }
 
-/* Indices are i32 or i64 in turn. */
-static DType operand_type(const Check *check, int i) {
-    char letter = op_type(check->op, false, i);
-    return letter == 'i' ? (check->dtype == F32 ? I32 : I64) : letter == 'b' ? BOOL : check->dtype;
-}
-
 static double length_of(const KernelCall *call, const Check *check) {
     int64_t in = call->nin > 0 ? shape_elements(&call->in[0].local) : 0, out = shape_elements(&call->out[0].local);
     return check->length > 0 ? check->length : in > out && out > 0 ? (double)in / (double)out : 1;
@@ -126,24 +109,12 @@ static double length_of(const KernelCall *call, const Check *check) {
 
 static void make_call(KernelCall *call, const Check *check, Rule *rule, bool whole, uint64_t *random) {
     TensorType types[MAX_IN];
-    RuleError failure;
-    int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
     for (int i = 0; i < check->nin; i++)
-        types[i] = (TensorType){operand_type(check, i), check->hidden && i == 0, check->in[i]};
-    cr_assert(rule_infer(check->op, types, check->nin, check->attr, rule, &failure), "%s: %s", op_table[check->op].name, failure.text);
-    for (int f = 0; f < rule->nfactors; f++) {
-        int64_t size = rule->factor[f].size;
-        bool cut = !whole && !factor_stays_whole(&rule->factor[f]) && size > 0;
-        begin[f] = cut ? (int64_t)(random_next(random) % (uint64_t)size) : 0;
-        end[f] = cut ? begin[f] + (int64_t)(random_next(random) % (uint64_t)(size - begin[f] + 1)) : size;
-    }
-    *call = (KernelCall){.op = check->op, .attr = check->attr, .nin = check->nin, .nout = rule->nout, .nthreads = 1, .rule = rule};
-    for (int i = 0; i < call->nin; i++) {
-        operand_of(&call->in[i], &types[i], rule, rule->in[i], begin, end);
+        types[i] = (TensorType){call_dtype(check->op, i, check->dtype), check->hidden && i == 0, check->in[i]};
+    *call = (KernelCall){.op = check->op, .attr = check->attr, .nin = check->nin, .nthreads = 1};
+    call_open(call, types, rule, whole, random);
+    for (int i = 0; i < call->nin; i++)
         check_fill(&call->in[i], check, op_type(check->op, false, i) == 'i', random);
-    }
-    for (int o = 0; o < call->nout; o++)
-        operand_of(&call->out[o], &rule->result[o], rule, rule->out[o], begin, end);
 }
 
 void check_call(const Device *device, const Check *check, bool whole, uint64_t *random) {
@@ -163,10 +134,7 @@ void check_call(const Device *device, const Check *check, bool whole, uint64_t *
         cr_assert(check_run(device, &call, 0, true, &error), "%s: %s", op_table[check->op].name, error.text);
         check_results(kernels, &call, length, size, ", in place");
     }
-    for (int i = 0; i < call.nin; i++)
-        free(call.in[i].data);
-    for (int o = 0; o < call.nout; o++)
-        free(call.out[o].data);
+    call_close(&call);
 }
 
 void check_all(const Device *device, const Check *check) {

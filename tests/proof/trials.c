@@ -144,22 +144,8 @@ void trial_close(TrialGraph *t) {
     arena_finish(&t->arena);
 }
 
-uint64_t trial_random(uint64_t *state) { /* splitmix64 */
-    uint64_t x = *state += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
-/* A factor of a reshape stands for so many equal parts of a dimension. */
 static FieldTensor box_of(const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end) {
-    FieldTensor t = {.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .box.ndim = type->shape.ndim};
-    for (int d = 0; d < type->shape.ndim; d++) {
-        int64_t each = map[d] >= 0 ? type->shape.dim[d] / rule->factor[map[d]].size : 1;
-        t.box.begin[d] = map[d] >= 0 ? begin[map[d]] * each : 0;
-        t.box.end[d] = map[d] >= 0 ? end[map[d]] * each : type->shape.dim[d];
-    }
-    return t;
+    return (FieldTensor){.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .box = part_box(&type->shape, rule, map, begin, end)};
 }
 
 void trial_boxes(const TrialGraph *t, const int64_t *begin, const int64_t *end, FieldTensor *in, FieldTensor *out) {
@@ -173,9 +159,7 @@ void trial_boxes(const TrialGraph *t, const int64_t *begin, const int64_t *end, 
 void trial_parts(const TrialGraph *t, bool contracted, uint64_t *random, int64_t *begin, int64_t *end) {
     const Rule *rule = t->node->rule;
     for (int f = 0; f < rule->nfactors; f++) {
-        int64_t size = rule->factor[f].size;
         bool cut = !factor_stays_whole(&rule->factor[f]) && (contracted || !rule_contracted(rule, t->node->nout, f));
-        begin[f] = cut ? (int64_t)(trial_random(random) % (uint64_t)size) : 0;
-        end[f] = cut ? begin[f] + (int64_t)(trial_random(random) % (uint64_t)(size - begin[f] + 1)) : size;
+        part_range(random, rule->factor[f].size, cut, &begin[f], &end[f]);
     }
 }

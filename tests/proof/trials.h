@@ -1,6 +1,7 @@
 /* One call of every operator, at small sizes: what tests of the field's semantics walk. */
 #pragma once
 #include "proof/field.h"
+#include "tests/ops/parts.h"
 
 typedef struct Trial {
     OpCode op;
@@ -29,4 +30,3 @@ void trial_close(TrialGraph *t);
 void trial_boxes(const TrialGraph *t, const int64_t *begin, const int64_t *end, FieldTensor *in, FieldTensor *out);
 /* A random part of every factor that may be split. contracted: of those that no result has, too. */
 void trial_parts(const TrialGraph *t, bool contracted, uint64_t *random, int64_t *begin, int64_t *end);
-uint64_t trial_random(uint64_t *state);

@@ -6,14 +6,7 @@
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
-
-static uint64_t next_random(uint64_t *state) /* splitmix64 */
-{
-    uint64_t x = *state += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
+#include "tests/ops/call.h"
 
 static double get(const Operand *o, int64_t i) {
     return element_at(o->data, o->dtype, i);
@@ -34,57 +27,23 @@ typedef struct Trial {
     bool positive;
 } Trial;
 
-/* A factor of a reshape stands for so many equal parts of a dimension. */
-static void operand_of(Operand *o, const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end) {
-    *o = (Operand){.dtype = type->dtype, .global = type->shape, .box.ndim = type->shape.ndim, .local.ndim = type->shape.ndim};
-    for (int d = 0; d < type->shape.ndim; d++) {
-        bool has = map && map[d] >= 0;
-        int64_t each = has ? type->shape.dim[d] / rule->factor[map[d]].size : 1;
-        o->box.begin[d] = has ? begin[map[d]] * each : 0;
-        o->box.end[d] = has ? end[map[d]] * each : type->shape.dim[d];
-        o->local.dim[d] = o->box.end[d] - o->box.begin[d];
-    }
-    int64_t n = shape_elements(&o->local);
-    o->data = malloc((size_t)(n > 0 ? n : 1) * 8);
-}
-
-/* Indices are i32 or i64 in turn. */
-static DType operand_type(const Trial *t, int i) {
-    char letter = op_type(t->op, false, i);
-    return letter == 'i' ? (t->dtype == F32 ? I32 : I64) : letter == 'b' ? BOOL : t->dtype;
-}
-
 static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random) {
     TensorType types[MAX_IN];
     Rule rule;
-    RuleError failure;
-    for (int i = 0; i < t->nin; i++)
-        types[i] = (TensorType){operand_type(t, i), t->hidden && i == 0, t->in[i]};
-    cr_assert(rule_infer(t->op, types, t->nin, t->attr, &rule, &failure), "%s: %s", op_table[t->op].name, failure.text);
-
-    int64_t begin[MAX_FACTORS], end[MAX_FACTORS];
-    for (int f = 0; f < rule.nfactors; f++) {
-        int64_t size = rule.factor[f].size;
-        bool cut = !whole && !factor_stays_whole(&rule.factor[f]);
-        begin[f] = cut ? (int64_t)(next_random(random) % (uint64_t)size) : 0;
-        end[f] = cut ? begin[f] + (int64_t)(next_random(random) % (uint64_t)(size - begin[f] + 1)) : size;
-    }
     CpuContext context = {pool};
-    KernelCall fast = {
-        .op = t->op, .attr = t->attr, .nin = t->nin, .nout = rule.nout, .nthreads = 1, .rule = &rule, .context = &context};
-    for (int i = 0; i < t->nin; i++) {
-        operand_of(&fast.in[i], &types[i], &rule, rule.in[i], begin, end);
+    KernelCall fast = {.op = t->op, .attr = t->attr, .nin = t->nin, .nthreads = 1, .context = &context};
+    for (int i = 0; i < t->nin; i++)
+        types[i] = (TensorType){call_dtype(t->op, i, t->dtype), t->hidden && i == 0, t->in[i]};
+    call_open(&fast, types, &rule, whole, random);
+    for (int i = 0; i < t->nin; i++)
         for (int64_t k = 0, n = shape_elements(&fast.in[i].local); k < n; k++) {
-            double value = (double)(int64_t)(next_random(random) % 2000) / 1000 - (t->positive ? -0.01 : 1);
+            double value = (double)(int64_t)(random_next(random) % 2000) / 1000 - (t->positive ? -0.01 : 1);
             bool integer = !dtype_is_float(fast.in[i].dtype), coarse = t->op == OP_equal || t->op == OP_not_equal || t->op == OP_less_equal || t->op == OP_first;
             put(&fast.in[i], k, coarse ? floor(value * 1.5) : integer ? floor(value * 50) : value);
         }
-    }
     KernelCall plain = fast;
-    for (int o = 0; o < fast.nout; o++) {
-        operand_of(&fast.out[o], &rule.result[o], &rule, rule.out[o], begin, end);
-        operand_of(&plain.out[o], &rule.result[o], &rule, rule.out[o], begin, end);
-    }
+    for (int o = 0; o < plain.nout; o++)
+        plain.out[o].data = malloc((size_t)(shape_elements(&plain.out[o].local) * dtype_bytes[plain.out[o].dtype]) + 1);
     Error error = {0};
     cr_assert(cpu_reference_kernels[t->op](&plain, &error), "%s: %s", op_table[t->op].name, error.text);
     cr_assert(backend_cpu.kernels[t->op](&fast, &error), "%s: %s", op_table[t->op].name, error.text);
@@ -107,11 +66,9 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
     }
     for (int o = 0; o < fast.nout; o++) {
         free(plain.out[o].data);
-        bool shared = fast.out[o].data == fast.in[o].data;
-        if (!shared) free(fast.out[o].data);
+        if (fast.out[o].data == fast.in[o].data) fast.out[o].data = NULL;
     }
-    for (int i = 0; i < fast.nin; i++)
-        free(fast.in[i].data);
+    call_close(&fast);
 }
 
 static void check(const Trial *trial) {
@@ -398,19 +355,19 @@ Test(kernels, einsum_of_any_letters_equals_the_plain_one) {
         bool seen[5] = {false};
         Trial t = {.op = OP_einsum, .dtype = F64, .nin = 2};
         for (int l = 0; l < 5; l++)
-            size[l] = 1 + (int64_t)(next_random(&random) % 5);
+            size[l] = 1 + (int64_t)(random_next(&random) % 5);
         for (int i = 0; i < 2; i++) {
             bool used[5] = {false};
-            for (int n = (int)(next_random(&random) % 5); n > 0; n--) {
-                int l = (int)(next_random(&random) % 5);
+            for (int n = (int)(random_next(&random) % 5); n > 0; n--) {
+                int l = (int)(random_next(&random) % 5);
                 if (used[l]) continue;
                 used[l] = seen[l] = true;
                 t.in[i].dim[t.in[i].ndim++] = size[l];
                 text[i][strlen(text[i])] = (char)('a' + l);
             }
         }
-        for (int n = (int)(next_random(&random) % 5); n > 0; n--) {
-            int l = (int)(next_random(&random) % 5);
+        for (int n = (int)(random_next(&random) % 5); n > 0; n--) {
+            int l = (int)(random_next(&random) % 5);
             if (seen[l] && !strchr(result, 'a' + l)) result[strlen(result)] = (char)('a' + l);
         }
         snprintf(spec, sizeof spec, "%s,%s->%s", text[0], text[1], result);
