@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 
 class Failed(Exception):
@@ -21,7 +22,7 @@ class Result:
 
     def last_words(self):
         lines = [line for line in self.out.strip().splitlines() if line.strip()]
-        ours = [line for line in lines if line.startswith(("prun: ", "pcc: "))]
+        ours = [line for line in lines if line.startswith(("prun: ", "pcc: "))] or [line for line in lines if "ERROR: " in line or "error: " in line][:1]
         return (ours or lines or ["no output"])[-1][:200]
 
 
@@ -68,7 +69,7 @@ class Report:
             out, late = process.communicate(timeout=limit)[0], False
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            out, late = process.communicate()[0], True
+            out, late = self.rest(process), True
         seconds = time.monotonic() - began
         result = Result(command, process.returncode, out.decode("utf-8", "backslashreplace"), seconds)
         self.log("\n$ " + " ".join(command) + "\n" + (result.out if shown else "") + "[exit code %s, %.2f s%s]" % (result.code, seconds, ", stopped" if late else ""))
@@ -77,6 +78,14 @@ class Report:
         if check and result.code != 0:
             raise Failed("%s: exit code %s: %s" % (os.path.basename(command[0]), result.code, result.last_words()))
         return result
+
+    @staticmethod
+    def rest(process):
+        """What a program that was stopped has said. A child that left its group (mpirun's ranks do) may hold its output open."""
+        try:
+            return process.communicate(timeout=10)[0]
+        except subprocess.TimeoutExpired as still:
+            return still.output or b""
 
     def step(self, name, function):
         """A line of the table: what the function returns, or why it failed. Returns whether it was done."""
@@ -93,12 +102,21 @@ class Report:
             text, done = "left out  %s" % why, False
             with self.lock:
                 self.left_out += 1
+        except Exception as error: # pylint: disable=broad-except # a mistake in one check is no reason to lose what the others find
+            self.log(traceback.format_exc())
+            text, done = "FAILED  %s: %s" % (type(error).__name__, error), False
+            with self.lock:
+                self.failed += 1
         self.row(name, time.monotonic() - began, text)
         return done
 
     def together(self, steps):
         """Checks that are not timed, side by side: (name, function) each."""
-        threads = [threading.Thread(target=self.step, args=step) for step in steps]
+        self.side_by_side([lambda step=step: self.step(*step) for step in steps])
+
+    @staticmethod
+    def side_by_side(functions):
+        threads = [threading.Thread(target=function) for function in functions]
         for thread in threads:
             thread.start()
         for thread in threads:

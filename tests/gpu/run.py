@@ -78,28 +78,38 @@ def say_machine(gpu):
     report.log("NCCL: %s" % gpu.nccl)
 
 
-def run_checks(gpu, only):
-    report = gpu.report
-    steps = []
-    if "operators" in only:
-        steps += [("operators against the CPU's", lambda: checks.check_operators(gpu)), ("random nets", lambda: checks.check_nets(gpu))]
-    if "operators" in only and not gpu.standin: # takes minutes there, and is a test of its own
+def run_operators(gpu):
+    steps = [("operators against the CPU's", lambda: checks.check_operators(gpu)), ("random nets", lambda: checks.check_nets(gpu))]
+    if not gpu.standin: # takes minutes there, and is a test of its own
         steps.append(("every strategy, gradients", lambda: checks.check_strategies(gpu)))
+    gpu.report.together(steps)
+
+
+def run_samples(gpu):
+    report, plans = gpu.report, {}
+    report.step("reference examples", lambda: checks.check_references(gpu))
+    if not report.step("samples compiled", lambda: plans.update(checks.prepare_samples(gpu)) or "%d" % len(plans)):
+        return
+    report.step("samples, 1 rank", lambda: checks.check_samples(gpu, plans, 1))
+    report.step("samples, 8 ranks in one process", lambda: checks.check_samples(gpu, plans, checks.RANKS))
+    for comm in "host", "ipc":
+        report.step("samples, 8 ranks share the GPU, %s" % comm, lambda comm=comm: checks.check_comm(gpu, plans, comm))
+    report.step("--deterministic, two runs", lambda: checks.check_same_bits(gpu, plans))
+
+
+def run_late_checks(gpu, only):
+    """Those that take longest, and what goes on beside them: they come last, so that what they take is not missing for measuring."""
+    def ranks():
+        if "samples" in only:
+            run_samples(gpu)
+        if "nccl" in only:
+            gpu.report.step("2 ranks share the GPU, NCCL", lambda: checks.check_nccl(gpu))
+
+    sides = [ranks]
     if "sanitizer" in only and not gpu.standin:
         for tool, names in SANITIZED.items():
-            steps.append(("compute-sanitizer " + tool, lambda tool=tool, names=names: checks.check_sanitizer(gpu, tool, names)))
-    report.together(steps)
-    plans = {}
-    if "samples" in only:
-        report.step("reference examples", lambda: checks.check_references(gpu))
-        if report.step("samples compiled", lambda: plans.update(checks.prepare_samples(gpu)) or "%d" % len(plans)):
-            report.step("samples, 1 rank", lambda: checks.check_samples(gpu, plans, 1))
-            report.step("samples, 8 ranks in one process", lambda: checks.check_samples(gpu, plans, checks.RANKS))
-            for comm in "host", "ipc":
-                report.step("samples, 8 ranks share the GPU, %s" % comm, lambda comm=comm: checks.check_comm(gpu, plans, comm))
-            report.step("--deterministic, two runs", lambda: checks.check_same_bits(gpu, plans))
-    if "nccl" in only:
-        report.step("2 ranks share the GPU, NCCL", lambda: checks.check_nccl(gpu, plans))
+            sides.append(lambda tool=tool, names=names: gpu.report.step("compute-sanitizer " + tool, lambda: checks.check_sanitizer(gpu, tool, names)))
+    gpu.report.side_by_side(sides)
 
 
 def run_benchmarks(gpu, only):
@@ -129,11 +139,15 @@ def main():
     with tempfile.TemporaryDirectory(prefix="pcc-gpu-") as folder:
         gpu = checks.Gpu(report, args.build, folder, bool(args.standin), None if args.standin else find_nccl(args))
         say_machine(gpu)
-        if "build" in args.only and not args.standin and not report.step("build", lambda: checks.check_build(gpu)):
-            return report.finish()
+        if "build" in args.only and not args.standin:
+            if not report.step("build", lambda: checks.check_build(gpu)):
+                return report.finish()
+            report.step("build of the tests", lambda: checks.check_tests_build(gpu))
         report.step("device", lambda: checks.check_devices(gpu))
-        run_checks(gpu, args.only)
+        if "operators" in args.only:
+            run_operators(gpu)
         run_benchmarks(gpu, args.only)
+        run_late_checks(gpu, args.only)
     return report.finish()
 
 

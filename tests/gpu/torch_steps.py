@@ -10,6 +10,7 @@ import math
 import statistics
 import sys
 import time
+import traceback
 
 import torch
 from torch import nn
@@ -100,13 +101,13 @@ def measure(config, device):
         return loss
 
     for _ in range(6):
-        loss = step()
+        loss = step().item() # at once: the next replay of a captured step overwrites it, and PyTorch refuses to read it then
     times = []
     for _ in range(config["steps"]):
         begin = time.perf_counter()
         step()
         times.append(time.perf_counter() - begin)
-    return {"name": config["name"], "how": config["how"], "step_s": statistics.median(times), "loss": float(loss), "version": torch.__version__,
+    return {"name": config["name"], "how": config["how"], "step_s": statistics.median(times), "loss": loss, "version": torch.__version__,
             "cudnn": torch.backends.cudnn.version()}
 
 
@@ -115,7 +116,11 @@ def main():
     for config in json.loads(sys.argv[1]):
         torch.compiler.reset()
         begin = time.perf_counter()
-        result = measure(config, device)
+        try:
+            result = measure(config, device)
+        except Exception: # pylint: disable=broad-except # the others are measured all the same
+            print("%s, %s:\n%s" % (config["name"], config["how"], traceback.format_exc()), flush=True)
+            continue
         print(json.dumps({**result, "whole_s": time.perf_counter() - begin}), flush=True)
 
 
