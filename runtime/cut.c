@@ -6,6 +6,15 @@ int attr_axis(const Attr *axis, int otherwise, int ndim) {
     return (int)(at < 0 ? at + ndim : at);
 }
 
+Lines lines_of(const Shape *shape, int axis) {
+    Lines lines = {.axis = axis, .outer = 1, .length = shape->dim[axis], .inner = 1};
+    for (int d = 0; d < axis; d++)
+        lines.outer *= shape->dim[d];
+    for (int d = axis + 1; d < shape->ndim; d++)
+        lines.inner *= shape->dim[d];
+    return lines;
+}
+
 void slice_begin(const Attr *begin, const Operand *whole, int64_t *at) {
     for (int d = 0; d < whole->local.ndim; d++)
         at[d] = begin->ints[d] < 0 ? begin->ints[d] + whole->global.dim[d] : begin->ints[d];

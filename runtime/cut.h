@@ -6,6 +6,13 @@
 /* The dimension that an attribute names, which below 0 counts from behind the last; `otherwise` where the attribute is left out. */
 int attr_axis(const Attr *axis, int otherwise, int ndim);
 
+/* A tensor along its dimension `axis`: element i of line (o, k) is element (o * length + i) * inner + k. */
+typedef struct Lines {
+    int axis;
+    int64_t outer, length, inner;
+} Lines;
+Lines lines_of(const Shape *shape, int axis);
+
 /* Where a slice begins in the tensor that it is cut out of; `begin` is slice's attribute. A dimension that is cut is whole on every rank, the others begin
  * at 0, whatever part of them is here. */
 void slice_begin(const Attr *begin, const Operand *whole, int64_t *at);

@@ -1,5 +1,7 @@
 /* index: operators that look elements up by integers. An index that means nothing, or whose element another rank has, reads and writes nothing:
  * whatever numbers the data hold, no memory outside the operands is touched. */
+#include "runtime/cut.h"
+
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
@@ -131,17 +133,14 @@ bool kernel_one_hot(const KernelCall *call, Error *error) {
 bool kernel_first(const KernelCall *call, Error *error) {
     (void)error;
     const Operand *x = &call->in[0], *out = &call->out[0];
-    int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
-    int64_t outer = 1, inner = 1, length = x->local.dim[axis];
-    for (int d = 0; d < ndim; d++)
-        *(d < axis ? &outer : &inner) *= d == axis ? 1 : x->local.dim[d];
-    for (int64_t o = 0; o < outer; o++)
-        for (int64_t i = 0; i < inner; i++) {
-            const uint8_t *row = (const uint8_t *)x->data + o * length * inner + i;
+    const Lines lines = lines_of(&x->local, attr_axis(&call->attr[0], -1, x->local.ndim));
+    for (int64_t o = 0; o < lines.outer; o++)
+        for (int64_t k = 0; k < lines.inner; k++) {
+            const uint8_t *line = (const uint8_t *)x->data + o * lines.length * lines.inner + k;
             int64_t at = 0;
-            while (at < length && !row[at * inner])
+            while (at < lines.length && !line[at * lines.inner])
                 at++;
-            ((int32_t *)out->data)[o * inner + i] = at < length ? (int32_t)(x->box.begin[axis] + at) : INT32_MAX;
+            ((int32_t *)out->data)[o * lines.inner + k] = at < lines.length ? (int32_t)(x->box.begin[lines.axis] + at) : INT32_MAX;
         }
     return true;
 }

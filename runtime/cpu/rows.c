@@ -1,6 +1,8 @@
 /* rows: softmax, its logarithm and their gradients along an axis that is whole here. The tensor is [outer, n, inner] with n the axis: of the
  * last axis inner is 1 and a row is contiguous; else blocks of neighbouring columns are worked on together. The largest element is taken off
  * first: no exponential overflows, and their sum is at least 1. Sums are double, whatever the type. */
+#include "runtime/cut.h"
+
 #include <math.h>
 
 #include "runtime/cpu/cpu.h"
@@ -141,22 +143,19 @@ static void rows_part(void *context, int64_t begin, int64_t end) {
 static bool rows(const KernelCall *call, RowsFn *const row[NDTYPES], RowsFn *const columns[NDTYPES], int cost, Error *error) {
     const Operand *x = &call->in[0];
     if (!row[x->dtype]) return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[x->dtype]);
-    int64_t elements = shape_elements(&x->local);
-    if (elements == 0) return true;
-    int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
+    if (shape_elements(&x->local) == 0) return true;
+    const Lines lines = lines_of(&x->local, attr_axis(&call->attr[0], -1, x->local.ndim));
     RowsRun run = {.row = row[x->dtype],
                    .columns = columns[x->dtype],
-                   .n = x->local.dim[axis],
-                   .inner = 1,
+                   .n = lines.length,
+                   .inner = lines.inner,
+                   .blocks = (lines.inner + COLUMNS - 1) / COLUMNS,
                    .item_bytes = dtype_bytes[x->dtype],
                    .x = x->data,
                    .dy = call->nin > 1 ? call->in[1].data : NULL,
                    .out = call->out[0].data};
-    for (int d = axis + 1; d < ndim; d++)
-        run.inner *= x->local.dim[d];
-    run.blocks = (run.inner + COLUMNS - 1) / COLUMNS;
     int64_t width = run.inner < COLUMNS ? run.inner : COLUMNS;
-    pool_run(call_pool(call), elements / (run.n * run.inner) * run.blocks, 1 + GRAIN / (cost * run.n * width), rows_part, &run);
+    pool_run(call_pool(call), lines.outer * run.blocks, 1 + GRAIN / (cost * run.n * width), rows_part, &run);
     return true;
 }
 

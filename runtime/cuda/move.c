@@ -120,24 +120,21 @@ bool kernel_slice_grad(const KernelCall *call, Error *error) {
 /* ---------------------------------------------------------------- tensors behind each other */
 
 /* The parts along the axis of a whole tensor: the same rows of each, side by side in the whole's. out: the whole is the result. */
-static bool join(const KernelCall *call, const Operand *whole, const Operand *parts, int n, const Attr *axis_attr, bool out, Error *error) {
+static bool join(const KernelCall *call, const Operand *whole, const Operand *parts, int n, const Attr *axis, bool out, Error *error) {
     CudaContext *cuda = call->context;
-    int ndim = whole->local.ndim, axis = (int)(axis_attr->i < 0 ? axis_attr->i + ndim : axis_attr->i), bytes = dtype_bytes[whole->dtype];
-    int64_t strides[MAX_NDIM], rows = 1, at = 0;
     KernelJoint joints[MAX_JOINTS];
     _Static_assert((int)MAX_JOINTS >= (int)MAX_IN && (int)MAX_JOINTS >= (int)MAX_OUT, "kernels.h");
-    strides_of(&whole->local, strides);
-    for (int d = 0; d < axis; d++)
-        rows *= whole->local.dim[d];
     if (shape_elements(&whole->local) == 0) return true;
+    const Lines lines = lines_of(&whole->local, attr_axis(axis, 0, whole->local.ndim));
+    int64_t each = lines.inner * dtype_bytes[whole->dtype], at = 0;
     for (int i = 0; i < n; i++) {
-        int64_t run = parts[i].local.dim[axis] * strides[axis] * bytes, step = whole->local.dim[axis] * strides[axis] * bytes;
+        int64_t run = parts[i].local.dim[lines.axis] * each, step = lines.length * each;
         char *there = (char *)whole->data + at;
         joints[i] = out ? (KernelJoint){.out = there, .in = parts[i].data, .run = run, .out_stride = step, .in_stride = run}
                         : (KernelJoint){.out = parts[i].data, .in = there, .run = run, .out_stride = run, .in_stride = step};
         at += run;
     }
-    kernels_join(joints, n, rows, cuda->compute);
+    kernels_join(joints, n, lines.outer, cuda->compute);
     return cuda_launched(cuda, op_table[call->op].name, error);
 }
 

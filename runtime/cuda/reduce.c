@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "runtime/cuda/move.h"
+#include "runtime/cut.h"
 
 _Static_assert((int)KERNEL_NDIM >= (int)MAX_NDIM, "kernels.h");
 
@@ -79,16 +80,13 @@ bool kernel_replica_sum(const KernelCall *call, Error *error) {
 bool kernel_first(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *x = &call->in[0], *out = &call->out[0];
-    int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
-    int64_t outer = 1, inner = 1, length = x->local.dim[axis];
     if (shape_elements(&out->local) == 0) return true;
     if (shape_elements(&x->local) == 0) return reduce_nothing(call, KERNEL_FIRST, error);
-    for (int d = 0; d < ndim; d++)
-        *(d < axis ? &outer : &inner) *= d == axis ? 1 : x->local.dim[d];
-    KernelReduce reduce = {.out = out->data, .in = x->data, .dtype = (int)x->dtype, .reduction = KERNEL_FIRST, .divisor = 1, .origin = x->box.begin[axis],
-                           .columns = inner > 1, .nprocessors = cuda->nprocessors};
-    reduce.kept = (KernelLoops){.ndim = 2, .size = {outer, inner}, .stride = {{inner, 1}, {length * inner, 1}}};
-    reduce.gone = (KernelLoops){.ndim = 1, .size = {length}, .stride = {{0}, {inner}}};
+    const Lines lines = lines_of(&x->local, attr_axis(&call->attr[0], -1, x->local.ndim));
+    KernelReduce reduce = {.out = out->data, .in = x->data, .dtype = (int)x->dtype, .reduction = KERNEL_FIRST, .divisor = 1, .origin = x->box.begin[lines.axis],
+                           .columns = lines.inner > 1, .nprocessors = cuda->nprocessors};
+    reduce.kept = (KernelLoops){.ndim = 2, .size = {lines.outer, lines.inner}, .stride = {{lines.inner, 1}, {lines.length * lines.inner, 1}}};
+    reduce.gone = (KernelLoops){.ndim = 1, .size = {lines.length}, .stride = {{0}, {lines.inner}}};
     return launch(call, &reduce, error);
 }
 

@@ -1,17 +1,15 @@
 /* rows: softmax, its logarithm and their gradients along an axis that is whole here: arguments for rows.cuh. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
+#include "runtime/cut.h"
 
 static bool rows(const KernelCall *call, KernelRows which, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *x = &call->in[0];
-    int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
-    int64_t outer = 1, inner = 1;
     if (shape_elements(&x->local) == 0) return true;
-    for (int d = 0; d < ndim; d++)
-        *(d < axis ? &outer : &inner) *= d == axis ? 1 : x->local.dim[d];
+    const Lines lines = lines_of(&x->local, attr_axis(&call->attr[0], -1, x->local.ndim));
     const void *dy = call->nin > 1 ? call->in[1].data : x->data;
-    kernels_rows(call->out[0].data, x->data, dy, which, (int)x->dtype, outer, x->local.dim[axis], inner, cuda->compute);
+    kernels_rows(call->out[0].data, x->data, dy, which, (int)x->dtype, lines.outer, lines.length, lines.inner, cuda->compute);
     return cuda_launched(cuda, op_table[call->op].name, error);
 }
 
