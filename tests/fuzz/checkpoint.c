@@ -59,7 +59,7 @@ static void try_convert(const Position *position, const DataOrder *then, const c
     }
 }
 
-bool try_bytes(const unsigned char *bytes, size_t n) {
+Verdict try_bytes(const unsigned char *bytes, size_t n) {
     char path[FUZZ_PATH];
     Arena arena;
     Graph graph;
@@ -87,5 +87,5 @@ bool try_bytes(const unsigned char *bytes, size_t n) {
     tensors_close(&file);
     unlink(path);
     arena_finish(&arena);
-    return resumed;
+    return resumed ? ACCEPTED : REFUSED;
 }

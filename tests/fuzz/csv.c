@@ -1,6 +1,6 @@
 /* CSV of numbers, plain and through gzip, as rows of an input. */
 #include "tests/fuzz/rows.h"
 
-bool try_bytes(const unsigned char *bytes, size_t n) {
-    return try_rows(FILE_CSV, bytes, n);
+Verdict try_bytes(const unsigned char *bytes, size_t n) {
+    return try_rows(FILE_CSV, bytes, n) ? ACCEPTED : REFUSED;
 }

@@ -1,24 +1,18 @@
 /* The frontend on any bytes: it accepts or refuses, never crashes, hangs, or uses more memory than a multiple of the text; it refuses with
- * a diagnostic; what it accepts is a verified graph that prints and reads back to the same print.
- *
- * With -DPCC_LIBFUZZER: an entry for libFuzzer. Else a main that replays the files given as arguments. A file whose name contains
- * ".valid." must be accepted in mode auto, one with ".hostile." refused in every mode. */
+ * a diagnostic; what it accepts is a verified graph that prints and reads back to the same print. ".valid.": accepted in mode auto; ".hostile.": refused in
+ * every mode. */
 #include "frontend/frontend.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/fuzz/target.h"
 
 /* Bytes of memory for a byte of text, and for an empty one. "x=--------a;" is a node, a rule and a value for each "-", 2.5 KiB together, in
  * vectors that double. */
 enum { MEMORY_PER_BYTE = 4000, MEMORY_BASE = 64 << 10 };
 /* What loops and cells may make of any text: as many operators as a net may have, a string for the path of each, and small things for each step. */
 enum { MEMORY_REPEATED = 1100 << 20 };
-
-static void require(bool holds, const char *what) {
-    if (holds) return;
-    fprintf(stderr, "frontend_compile: %s\n", what);
-    abort();
-}
 
 static void require_graph(const Graph *graph) {
     Arena arena;
@@ -93,61 +87,18 @@ static bool try_compile(const char *text, size_t n, const Overrides *flags) {
     return accepted;
 }
 
-/* In the modes that take different ways. Returns whether one accepted it; *automatic: mode auto did. */
-static bool try_modes(const char *text, size_t n, bool *automatic) {
+/* In the modes that take different ways. */
+Verdict try_bytes(const unsigned char *bytes, size_t n) {
     static const char *const names[] = {"batch"};
     static const int64_t values[] = {24};
-    static const Overrides modes[] = {{.nranks = 8},
-                                      {.nranks = 8, .mode = "auto"},
+    static const Overrides modes[] = {{.nranks = 8, .mode = "auto"},
+                                      {.nranks = 8},
                                       {.nranks = 2, .mode = "data_parallel", .gradients = "sum"},
                                       {.nranks = 1, .mode = "stand_alone", .ndefines = 1, .define_name = names, .define_value = values}};
-    bool any = false;
+    const char *text = (const char *)bytes;
+    Verdict verdict = REFUSED;
     try_format(text, n);
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        bool accepted = try_compile(text, n, &modes[i]);
-        if (i == 1) *automatic = accepted;
-        any |= accepted;
-    }
-    return any;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (try_compile(text, n, &modes[i]) && verdict == REFUSED) verdict = i == 0 ? ACCEPTED : PARTLY;
+    return verdict;
 }
-
-#ifdef PCC_LIBFUZZER
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    bool automatic;
-    if (n > 1 << 16) return -1;
-    /* A copy of exactly n bytes: a read beyond the text is one beyond the allocation. */
-    char *text = malloc(n ? n : 1);
-    if (n) memcpy(text, data, n);
-    try_modes(text, n, &automatic);
-    free(text);
-    return 0;
-}
-
-#else
-
-int main(int argc, char **argv) {
-    int failures = argc < 2;
-    for (int i = 1; i < argc; i++) {
-        Arena arena;
-        Error error;
-        char *text;
-        size_t n;
-        bool automatic = false;
-        arena_init(&arena);
-        if (!file_read(&arena, argv[i], 1 << 24, &text, &n, &error)) {
-            fprintf(stderr, "%s\n", error.text);
-            return EXIT_ENVIRONMENT;
-        }
-        bool any = try_modes(text, n, &automatic);
-        if ((strstr(argv[i], ".valid.") && !automatic) || (strstr(argv[i], ".hostile.") && any)) {
-            fprintf(stderr, "%s: %s\n", argv[i], any ? "accepted" : "refused");
-            failures++;
-        }
-        arena_finish(&arena);
-    }
-    return failures > 0;
-}
-
-#endif

@@ -23,7 +23,7 @@ static bool try_whole(const unsigned char *bytes, size_t n) {
     return ok;
 }
 
-bool try_bytes(const unsigned char *bytes, size_t n) {
-    bool rows = try_rows(FILE_NPY, bytes, n);
-    return try_whole(bytes, n) || rows;
+Verdict try_bytes(const unsigned char *bytes, size_t n) {
+    bool rows = try_rows(FILE_NPY, bytes, n), whole = try_whole(bytes, n);
+    return rows || whole ? ACCEPTED : REFUSED;
 }

@@ -1,25 +1,18 @@
 /* The reader of plans on any bytes: it accepts or refuses, never crashes, hangs, or uses more memory than a multiple of the text. What it
  * accepts prints, and the print reads back to the same print.
  *
- * A text that names a side file is tried with one of that size too, its checksum not asked for.
- *
- * With -DPCC_LIBFUZZER: an entry for libFuzzer. Else a main that replays the files given as arguments. A file whose name contains
- * ".valid." must be accepted by plan_read as it is, one with ".sided." with a side file, one with ".hostile." refused even with a fresh
- * checksum. */
+ * A text that names a side file is tried with one of that size too, its checksum not asked for. ".valid.": accepted as it is; ".sided.": with a side file;
+ * ".hostile.": refused even with a fresh checksum. */
 #include "ir/ir.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fuzz/target.h"
+
 /* Bytes of memory for a byte of text, and for an empty one. A line "read state=0 version=0 .." of 50 bytes is a node, a rule and a value of
  * 1.2 KiB together, in vectors that double. */
 enum { MEMORY_PER_BYTE = 250, MEMORY_BASE = 64 << 10 };
-
-static void require(bool holds, const char *what) {
-    if (holds) return;
-    fprintf(stderr, "plan_read: %s\n", what);
-    abort();
-}
 
 static bool try_files(const PlanFiles *files, int flags) {
     size_t n = files->n + files->nside;
@@ -73,52 +66,13 @@ static bool try_side(const char *text, size_t n) {
     return accepted;
 }
 
-/* As it is, which it returns in *strict, and with a fresh checksum. */
-static bool try_plan(const char *text, size_t n, bool *strict) {
+Verdict try_bytes(const unsigned char *bytes, size_t n) {
+    const char *text = (const char *)bytes;
     Error error = {0};
     Text renewed = {0};
-    bool accepted = false;
-    *strict = try_read(text, n, 0);
-    if (plan_renew(&renewed, "fuzz.plan", text, n, &error)) accepted = try_read(renewed.at, renewed.n, 0);
-    require(accepted || !*strict, "a plan is refused after its checksum was renewed");
+    bool strict = try_read(text, n, 0), accepted = plan_renew(&renewed, "fuzz.plan", text, n, &error) && try_read(renewed.at, renewed.n, 0);
+    require(accepted || !strict, "a plan is refused after its checksum was renewed");
     text_finish(&renewed);
-    return accepted;
+    bool sided = try_side(text, n);
+    return strict && !sided ? ACCEPTED : sided ? SIDED : accepted ? PARTLY : REFUSED;
 }
-
-#ifdef PCC_LIBFUZZER
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    bool strict;
-    try_plan((const char *)data, n, &strict);
-    try_side((const char *)data, n);
-    return 0;
-}
-
-#else
-
-int main(int argc, char **argv) {
-    int failed = 0;
-    for (int i = 1; i < argc; i++) {
-        Arena arena;
-        char *text;
-        size_t n;
-        Error error;
-        arena_init(&arena);
-        if (!file_read(&arena, argv[i], (size_t)64 << 20, &text, &n, &error)) {
-            fprintf(stderr, "%s\n", error.text);
-            return EXIT_ENVIRONMENT;
-        }
-        bool strict, accepted = try_plan(text, n, &strict), sided = try_side(text, n);
-        printf("%s: %s\n", argv[i], accepted || sided ? "accepted" : "refused");
-        if (((accepted || sided) && strstr(argv[i], ".hostile.")) || (sided != (strstr(argv[i], ".sided.") != NULL)) || (!strict && strstr(argv[i], ".valid."))) {
-            printf("%s: not as its name says\n", argv[i]);
-            failed++;
-        }
-        arena_finish(&arena);
-    }
-    if (argc < 2) printf("usage: %s FILE...\n", argv[0]);
-    return failed ? EXIT_MISMATCH : argc < 2 ? EXIT_USAGE : EXIT_DONE;
-}
-
-#endif

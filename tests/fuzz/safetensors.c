@@ -48,7 +48,7 @@ static void write_again(const TensorFile *file, Arena *arena) {
     text_finish(&header);
 }
 
-bool try_bytes(const unsigned char *bytes, size_t n) {
+Verdict try_bytes(const unsigned char *bytes, size_t n) {
     char path[FUZZ_PATH];
     Arena arena;
     TensorFile file;
@@ -63,5 +63,5 @@ bool try_bytes(const unsigned char *bytes, size_t n) {
     tensors_close(&file);
     unlink(path);
     arena_finish(&arena);
-    return ok;
+    return ok ? ACCEPTED : REFUSED;
 }
