@@ -3,7 +3,8 @@
  * Before: every forward node that is no leaf has a strategy, the states and inputs whose layout user or dataset fix have it (propagate).
  * After:
  * - every other node has one too: a gradient node its forward node's letters and their axes (DESIGN 6), a write the storage layout of its
- *   state, an update the same or, of a large state, a part of it (update_layout); a leaf the layout in which it is delivered;
+ *   state, as what adds up the gradients of that state's users, an update the same or, of a large state, a part of it (update_layout); a leaf the layout in
+ *   which it is delivered;
  * - all states and inputs have a layout: the given one, else what the first consumer needs; a slot that of its update;
  * - values[v].layout is what the producer makes, partial sums included; home[v] what it is brought into at once: without the sums that
  *   are owed, in the layout that the user asked of the result, if any. No operand is taken as a partial sum here: pass `collectives` sees
@@ -180,6 +181,9 @@ static void give_strategy(Graph *g, int id) {
     } else if (node->op == OP_read || node->op == OP_input) {
         node->strategy =
             strategy_of_layout(g, node, node->op == OP_read ? g->states.at[node->state].layout : g->inputs.at[node->state].layout);
+        node->from = STRATEGY_ORIGIN;
+    } else if (node->op == OP_add && origin->op == OP_read) { /* the gradients of several users */
+        node->strategy = strategy_of_layout(g, node, g->states.at[origin->state].layout);
         node->from = STRATEGY_ORIGIN;
     } else {
         Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);

@@ -167,6 +167,10 @@ static void explain_node(const Explain *e, int id) {
             text_printf(text, "  because      it lies as its users take it\n");
             return;
         }
+        if (g->nodes.at[node->origin].op == OP_read) {
+            text_printf(text, "  because      the gradients of what uses a parameter are added up as the parameter is stored\n");
+            return;
+        }
         text_printf(text, "  because      a gradient reuses the strategy of its operator, %s\n", node_text(e, &g->nodes.at[node->origin]));
         explain_node(e, node->origin);
         return;

@@ -115,3 +115,16 @@ Test(assign, parts_of_an_update_do_not_depend_on_the_level) {
     for (int level = 0; level <= 2; level++)
         expect_update(8, level, 512, 512, "", false, "[8@1 -]");
 }
+
+Test(assign, gradients_of_a_parameters_users_are_added_up_as_it_lies) {
+    static const char *text = "net n(batch = 8) { input i : i32[batch]; param table : f32[64, 16] = normal(0.1) shard (8, 1);\n"
+                              "rows = embedding(table, i) shard ((8, 1), (1)); small = square(table) shard ((1, 8));\n"
+                              "loss mean(square(rows)) + sum(small); }\n"
+                              "train { data = uniform(seed = 1); optimizer = sgd(lr = 0.1); }";
+    for (int optimize = 0; optimize <= 2; optimize++) {
+        Compiled x;
+        compiled(&x, text, 8, optimize);
+        assert_layout(x.c.graph.values.at[value_named(&x.c.graph, "d_table")].layout, "[8@1 -]");
+        compiled_finish(&x);
+    }
+}
