@@ -89,14 +89,17 @@ static bool tasks_place(Tasks *tasks, void *const *memory) {
     return true;
 }
 
+/* CUDA waits for the stream before it copies pageable memory, and does not look at the other ranks meanwhile. */
+static bool table_copy(const Tasks *tasks, CudaContext *cuda, cudaStream_t stream, Error *error) {
+    static const char what[] = "copying what communications move";
+    size_t bytes = sizeof *tasks->table * (size_t)tasks->tasks.n;
+    if (cuda->watch && !cuda->capturing && !cuda_wait(cuda, stream, what, error)) return false;
+    return cuda_ok(cuda, cudaMemcpyAsync(tasks->device_table, tasks->table, bytes, cudaMemcpyHostToDevice, stream), what, error);
+}
+
 bool tasks_run(Tasks *tasks, CudaContext *cuda, void *const *memory, cudaStream_t stream, Error *error) {
     if (tasks->tasks.n == 0) return true;
-    if (tasks_place(tasks, memory) && tasks->device_table &&
-        !cuda_ok(cuda,
-                 cudaMemcpyAsync(tasks->device_table, tasks->table, sizeof *tasks->table * (size_t)tasks->tasks.n, cudaMemcpyHostToDevice,
-                                 stream),
-                 "copying what communications move", error))
-        return false;
+    if (tasks_place(tasks, memory) && tasks->device_table && !table_copy(tasks, cuda, stream, error)) return false;
     for (int level = 0; level < tasks->nlevels; level++) {
         const TaskLaunch *launch = &tasks->launches[level];
         if (launch->n == 0) continue;

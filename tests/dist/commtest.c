@@ -1,4 +1,4 @@
-/* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | kill | abort |
+/* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | late-many | kill | abort |
  * fault-cell | fault-bytes]. Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
 #include "runtime/comm/comm.h"
 #include "tests/runtime/cases.h"
@@ -212,7 +212,21 @@ static void collectives(Comm *comm) {
     free(texts);
 }
 
-/* Rank 1 does not come (late), dies (kill), or gives up (abort), while all others wait for it. */
+enum { MANY = 200 };
+
+/* A communication of many tensors, each in parts that lie apart. */
+static CommRequest *many_prepare(Comm *comm, Error *error) {
+    Case c = kind_case(COMM_ALL_TO_ALL, comm->nranks, (Shape){2, {8, 8}}, F32);
+    Layout from, to;
+    side_layout(&c, &c.from, &from);
+    side_layout(&c, &c.to, &to);
+    Transfer many[MANY];
+    for (int i = 0; i < MANY; i++)
+        many[i] = (Transfer){.kind = c.kind, .dtype = F32, .shape = c.shape, .from = &from, .to = &to, .name = "one of many"};
+    return comm->table->prepare(comm, many, MANY, error);
+}
+
+/* Rank 1 does not come (late; late-many: and the others start more), dies (kill), or gives up (abort), while all others wait for it. */
 static void misbehave(Comm *comm, const char *how) {
     Error error = {0};
     Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
@@ -221,10 +235,12 @@ static void misbehave(Comm *comm, const char *how) {
     Layout from, to;
     side_layout(&c, &c.from, &from);
     side_layout(&c, &c.to, &to);
-    static float source[64], target[64];
+    static float source[64], target[64], many_target[MANY][64];
     Transfer transfer = {.kind = c.kind, .dtype = F32, .shape = c.shape, .from = &from, .to = &to, .name = "gradient"};
     CommRequest *request = comm->table->prepare(comm, &transfer, 1, &error);
     must(comm, request != NULL, &error);
+    CommRequest *many = many_prepare(comm, &error);
+    must(comm, many != NULL, &error);
     if (comm->process == 1) {
         struct timespec a_moment = {.tv_nsec = 300000000};
         nanosleep(&a_moment, NULL);
@@ -233,6 +249,13 @@ static void misbehave(Comm *comm, const char *how) {
         sleep(60);
     }
     must(comm, comm->table->start(comm, request, 0, (const void *[]){source}, (void *[]){target}, &error), &error);
+    const void *sources[MANY];
+    void *targets[MANY];
+    for (int i = 0; i < MANY; i++) {
+        sources[i] = source;
+        targets[i] = many_target[i];
+    }
+    if (strcmp(how, "late-many") == 0) must(comm, comm->table->start(comm, many, 0, sources, targets, &error), &error);
     must(comm, comm->table->wait(comm, request, 0, &error) == COMM_COMPLETE, &error);
 }
 

@@ -1,11 +1,13 @@
-/* copy: copies and sets, with CUDA's rules of what is read when. Pageable memory is read at the call; a copy to it ends before the call does. Page-locked memory is read
-   and written when the stream comes to it. */
+/* copy: copies and sets, with CUDA's rules of what is read when. Pageable memory is read at the call, which waits for the stream if it is much; a copy to it ends before
+   the call does. Page-locked memory is read and written when the stream comes to it. */
 #include <cstdlib>
 #include <cstring>
 
 #include "engine.hpp"
 
 namespace standin {
+
+const size_t STAGED_BYTES = 64 << 10;
 
 struct Area {
     char *to;
@@ -61,6 +63,8 @@ static cudaError_t copy_area(const Area &area, cudaMemcpyKind kind, cudaStream_t
     if (from == Place::PAGEABLE && to == Place::DEVICE) {
         std::shared_ptr<char> staged((char *)malloc(area.width * area.height), free);
         if (!staged) return cudaErrorMemoryAllocation;
+        /* What is larger than its buffer for this CUDA stages when the stream has come so far. */
+        if (area.width * area.height > STAGED_BYTES && (error = finish(stream_mark(stream)))) return error;
         copy({staged.get(), area.width, area.from, area.from_pitch, area.width, area.height});
         Run run = [staged, area] {
             copy({area.to, area.to_pitch, staged.get(), area.width, area.width, area.height});
