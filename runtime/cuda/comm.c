@@ -80,7 +80,7 @@ typedef struct Setting {
     bool one_node, one_each; /* all ranks on one machine; no two on one device */
     int first, second;       /* two ranks on one device */
     int nccl;                /* the oldest version of any rank, 0: some have none */
-    int without;             /* the first rank that has none */
+    Error without;           /* the first rank that has none, and why */
     bool shares;
 } Setting;
 
@@ -93,15 +93,15 @@ static bool setting_find(CudaComm *job, Setting *setting, Error *error) {
     bool ok = cuda_ok(job->cuda, cudaGetDeviceProperties(&properties, job->cuda->device), "asking for the device's properties", error);
     if (ok) memcpy(mine.uuid, properties.uuid.bytes, sizeof mine.uuid);
     if (!comm_agree_all(base, ok, error)) return false;
+    comm_agree_all(base, mine.nccl > 0, &why);
     Word *words = calloc((size_t)base->nprocesses, sizeof *words);
     if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
     ok = all_gather_bytes(base, &mine, sizeof mine, words, error);
-    *setting = (Setting){.one_node = true, .one_each = true, .nccl = mine.nccl, .without = -1, .shares = true};
+    *setting = (Setting){.one_node = true, .one_each = true, .nccl = mine.nccl, .without = why, .shares = true};
     for (int p = 0; ok && p < base->nprocesses; p++) {
         setting->one_node = setting->one_node && words[p].nlocal == base->nprocesses;
         setting->shares = setting->shares && words[p].shares;
         if (words[p].nccl < setting->nccl) setting->nccl = words[p].nccl;
-        if (words[p].nccl == 0 && setting->without < 0) setting->without = p;
         for (int q = 0; q < p && setting->one_each; q++)
             if (memcmp(words[p].uuid, words[q].uuid, sizeof words[p].uuid) == 0) {
                 setting->one_each = false;
@@ -116,10 +116,8 @@ static bool setting_find(CudaComm *job, Setting *setting, Error *error) {
 /* Whether NCCL can be used, else why not. */
 static bool nccl_usable(const Setting *setting, char *why, size_t n) {
     int version = setting->nccl;
-    Error missing = {0};
-    if (setting->without >= 0) {
-        nccl_version(&missing);
-        snprintf(why, n, "no NCCL on rank %d%s%.300s", setting->without, missing.text[0] ? ": " : "", missing.text);
+    if (version == 0) {
+        snprintf(why, n, "no NCCL on %.400s", setting->without.text);
         return false;
     }
     if (setting->one_each || (version >= NCCL_SHARES_DEVICES && setting->shares)) return true;
@@ -173,7 +171,7 @@ static bool open_chosen(CudaComm *job, const char *choice, Error *error) {
     if (strcmp(choice, "nccl") != 0) return error_set(error, EXIT_USAGE, "--comm %s: expected nccl, ipc or host", choice);
     if (nccl_usable(&setting, why, sizeof why)) return comm_nccl_open(job, error);
     return error_set(error, EXIT_ENVIRONMENT, "--comm nccl: %s; %s", why,
-                     setting.without >= 0
+                     setting.nccl == 0
                          ? "install libnccl2, or name the file in PRUN_NCCL, or use --comm host"
                          : "use as many GPUs as ranks, or NCCL 2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1, or --comm ipc or host");
 }

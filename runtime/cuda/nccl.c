@@ -27,10 +27,11 @@ bool nccl_library_open(NcclLibrary *library, Error *error) {
     bool splits = FIND(CommSplit);
 #undef FIND
     (void)splits; /* groups are made otherwise then */
-    if (library->GetVersion && library->GetVersion(&library->version) != ncclSuccess) library->version = 0;
+    if (!library->GetVersion || library->GetVersion(&library->version) != ncclSuccess)
+        return error_set(error, EXIT_ENVIRONMENT, "%s is not NCCL, or cannot say which version it is", path);
     if (all && library->version >= NCCL_OLDEST) return true;
-    return error_set(error, EXIT_ENVIRONMENT, "%s is NCCL %d.%d, and 2.14 or later is needed", path, library->version / 10000,
-                     library->version / 100 % 100);
+    return error_set(error, EXIT_ENVIRONMENT, "%s is NCCL %d.%d%s, and 2.14 or later is needed", path, library->version / 10000,
+                     library->version / 100 % 100, library->version >= NCCL_OLDEST ? " without some of its functions" : "");
 }
 
 int nccl_version(Error *why) {

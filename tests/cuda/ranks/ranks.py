@@ -89,8 +89,12 @@ class Ranks(Case):
         plan = self.net(2)
         self.assertFails(self.run_on("nccl", plan, 2, STANDIN_DEVICES="1"), 3, r"--comm nccl: ranks 0 and 1 share a GPU, NCCL 2\.28 wants one a rank; use as many GPUs")
         self.assertFails(self.run_on("nccl", plan, 2, STANDIN_DEVICES="1", STANDIN_NCCL="23000"), 3, r"wants NCCL_MULTI_RANK_GPU_ENABLE=1")
-        self.assertFails(self.run_on("nccl", plan, 2, PRUN_NCCL="/nowhere/libnccl.so"), 3, r"no NCCL on rank 0: NCCL cannot be opened: /nowhere/libnccl\.so")
+        self.assertFails(self.run_on("nccl", plan, 2, PRUN_NCCL="/nowhere/libnccl.so"), 3, r"no NCCL on rank 0 \(.*\): NCCL cannot be opened: /nowhere/libnccl\.so")
         self.assertFails(self.run_on("nccl", plan, 2, STANDIN_NCCL="21200"), 3, r"is NCCL 2\.12, and 2\.14 or later is needed")
+        self.assertFails(self.run_on("nccl", plan, 2, PRUN_NCCL="libm.so.6"), 3, r"no NCCL on rank 0 .*: libm\.so\.6 is not NCCL")
+        one = [harness.prun, "--device", "cuda", "--comm", "nccl", plan]
+        other = harness.run([harness.mpirun, "-n", 1, *one, ":", "-n", 1, "-x", "PRUN_NCCL=/nowhere/libnccl.so", *one], cwd=self.folder, env={"STANDIN_DEVICES": "2"})
+        self.assertFails(other, 3, r"no NCCL on rank 1 \(.*\): NCCL cannot be opened: /nowhere/libnccl\.so")
         self.assertFails(self.run_on("ipc", plan, 2, STANDIN_IPC="0"), 3, r"--comm ipc: rank 0 .*CUDA says .*; --comm host does without")
         alone = harness.run([harness.prun, "--device", "cuda", "--ranks", 2, "--comm", "nccl", plan], cwd=self.folder)
         self.assertFails(alone, 2, r"--comm nccl: all ranks run in this process")
