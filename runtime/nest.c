@@ -131,6 +131,16 @@ void nest_replica_sum(Nest *nest, const KernelCall *call) {
     nest_push(nest, n, (const int64_t[]){1, 1});
 }
 
+bool nest_reshape(Nest *nest, const KernelCall *call, Error *error) {
+    int64_t from = shape_elements(&call->in[0].local), n = shape_elements(&call->out[0].local);
+    if (n != from)
+        return error_set(error, EXIT_INTERNAL, "%s: %lld elements cannot become %lld", op_table[call->op].name, (long long)from, (long long)n);
+    nest_init(nest, 2);
+    nest_push(nest, n, (const int64_t[]){1, 1});
+    nest_merge(nest);
+    return true;
+}
+
 void nest_box(Nest *nest, const Shape *box, const Operand *out, const Operand *in) {
     int64_t in_strides[MAX_NDIM], out_strides[MAX_NDIM];
     strides_of(&in->local, in_strides);

@@ -29,6 +29,9 @@ void nest_expand(Nest *nest, const KernelCall *call);
  * replica_sum, whose operand alone has it: tensor 0 is the result, tensor 1 the operand; not merged, as nest_reduce's. */
 void nest_replicate(Nest *nest, const KernelCall *call);
 void nest_replica_sum(Nest *nest, const KernelCall *call);
+/* Of reshape and what else keeps every element where it is: a split stays only where it divides (the rule), so the local elements too keep their row-major
+ * order. Tensor 0 is the result, tensor 1 the operand. False where they have not as many elements: *error, EXIT_INTERNAL. */
+bool nest_reshape(Nest *nest, const KernelCall *call, Error *error);
 /* The loops over a box of this shape that is part of two tensors, wherever it begins in each; tensor 0 is out, tensor 1 in. */
 void nest_box(Nest *nest, const Shape *box, const Operand *out, const Operand *in);
 

@@ -114,17 +114,9 @@ bool kernel_transpose(const KernelCall *call, Error *error) {
     return move(call, &nest);
 }
 
-/* A split stays only where it divides (the rule), so the local elements too keep their row-major order. */
 bool kernel_reshape(const KernelCall *call, Error *error) {
-    int64_t n = shape_elements(&call->out[0].local);
-    if (n != shape_elements(&call->in[0].local))
-        return error_set(error, EXIT_INTERNAL, "reshape: %lld elements cannot become %lld", (long long)shape_elements(&call->in[0].local),
-                         (long long)n);
     Nest nest;
-    nest_init(&nest, 2);
-    nest_push(&nest, n, (const int64_t[]){1, 1});
-    nest_merge(&nest);
-    return move(call, &nest);
+    return nest_reshape(&nest, call, error) && move(call, &nest);
 }
 
 bool kernel_write(const KernelCall *call, Error *error) {

@@ -49,18 +49,10 @@ bool kernel_mean_grad(const KernelCall *call, Error *error) {
     return cuda_launched(cuda, "mean_grad", error);
 }
 
-/* A split stays only where it divides (the rule), so the local elements too keep their row-major order. */
 bool kernel_reshape(const KernelCall *call, Error *error) {
-    int64_t n = shape_elements(&call->out[0].local);
-    if (n != shape_elements(&call->in[0].local))
-        return error_set(error, EXIT_INTERNAL, "%s: %lld elements cannot become %lld", op_table[call->op].name, (long long)shape_elements(&call->in[0].local),
-                         (long long)n);
-    if (call->out[0].data == call->in[0].data) return true;
     Nest nest;
-    nest_init(&nest, 2);
-    nest_push(&nest, n, (const int64_t[]){1, 1});
-    nest_merge(&nest);
-    return move(call, &nest, call->out[0].data, call->in[0].data, error);
+    if (!nest_reshape(&nest, call, error)) return false;
+    return call->out[0].data == call->in[0].data || move(call, &nest, call->out[0].data, call->in[0].data, error);
 }
 
 bool kernel_write(const KernelCall *call, Error *error) {
