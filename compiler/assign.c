@@ -146,6 +146,52 @@ static const Layout *update_layout(const Compilation *c, Graph *g, const Node *u
     return graph_layout(g, &split, shape);
 }
 
+/* The digits of `of`, in one list, that `without` does not have. False where they cannot be compared. */
+static bool digits_beyond(const Layout *of, const Layout *without, Layout *beyond) {
+    Layout a, b;
+    layout_init(&a, 1);
+    layout_init(&b, 1);
+    layout_init(beyond, 1);
+    for (int i = 0; i < of->start[of->ndim]; i++)
+        if (!layout_append(&a, 0, of->digit[i])) return false;
+    for (int i = 0; i < without->start[without->ndim]; i++)
+        if (!layout_append(&b, 0, without->digit[i])) return false;
+    if (!layout_refine(&a, &b)) return false;
+    for (int i = 0; i < layout_count(&a, 0); i++) {
+        Digit digit = a.digit[i];
+        bool there = false;
+        for (int k = 0; k < layout_count(&b, 0); k++)
+            there |= digit.size == b.digit[k].size && digit.stride == b.digit[k].stride;
+        if (!there && !layout_append(beyond, 0, digit)) return false;
+    }
+    return true;
+}
+
+/* The digits over which some gradient is split whose squares are added up. */
+static Layout split_of_all_squares(const Graph *g, const Layout *const *of_gradient) {
+    Layout all;
+    layout_init(&all, 1);
+    for (int n = g->nforward; n < g->nodes.n; n++) {
+        Layout more, with = all;
+        if (g->nodes.at[n].op != OP_sum_squares || !digits_beyond(of_gradient[g->nodes.at[n].in[0]], &all, &more)) continue;
+        bool room = true;
+        for (int i = 0; i < layout_count(&more, 0); i++)
+            room = room && layout_append(&with, 0, more.digit[i]);
+        if (room) all = with;
+    }
+    return all;
+}
+
+/* A gradient's layout, split over all these digits where its shape allows that: then the sums of all squares owe the same, and one reduction of their
+ * sum completes them (pass `partial`), where each would need its own beside one that is whole. */
+static const Layout *split_like_all(Graph *g, const Layout *layout, const Shape *shape, const Layout *all) {
+    Layout more, split = *layout;
+    const char *why;
+    if (!digits_beyond(all, layout, &more) || layout_count(&more, 0) == 0) return layout;
+    if (!split_over(&split, shape, layout_list(&more, 0), layout_count(&more, 0)) || !layout_valid(&split, g->nranks, &why)) return layout;
+    return graph_layout(g, &split, shape);
+}
+
 /* Updates, the slots that they alone read, and what is done to their gradients, in their layouts. The strategies of gradients are there. */
 static void update_strategies(const Compilation *c, Graph *g) {
     const Layout **of_gradient = arena_alloc(g->arena, sizeof *of_gradient * (size_t)(g->values.n + 1)); /* what an update wants */
@@ -162,11 +208,14 @@ static void update_strategies(const Compilation *c, Graph *g) {
         node->from = STRATEGY_ORIGIN;
         of_gradient[update_gradient(g, node)] = layout;
     }
+    Layout all = split_of_all_squares(g, of_gradient);
     for (int n = g->nforward; n < g->nodes.n; n++) {
         Node *node = &g->nodes.at[n];
         if (node->op != OP_sum_squares && node->op != OP_clip) continue;
-        assert(of_gradient[node->in[0]] != NULL);
-        node->strategy = strategy_of_operand(g, node, of_gradient[node->in[0]]);
+        const Layout *layout = of_gradient[node->in[0]];
+        assert(layout != NULL);
+        if (node->op == OP_sum_squares) layout = split_like_all(g, layout, &type_of(g, node->in[0])->shape, &all);
+        node->strategy = strategy_of_operand(g, node, layout);
         node->from = STRATEGY_ORIGIN;
     }
 }

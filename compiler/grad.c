@@ -5,6 +5,7 @@
  * gradient (each with the forward node whose strategy it will reuse), one update and the writes of state and slots. A state that the loss
  * does not depend on gets no update. No optimizer: nothing is added. */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/compiler.h"
@@ -209,18 +210,33 @@ static int as_type(Graph *g, int value, DType dtype, Span span) {
     return graph_emit(g, OP_cast, &value, 1, attr, g->values.at[value].name, span);
 }
 
+typedef struct BySize {
+    int state;
+    int64_t elements;
+} BySize;
+
+static int larger_first(const void *a, const void *b) {
+    const BySize *x = a, *y = b;
+    return x->elements != y->elements ? (x->elements > y->elements ? -1 : 1) : x->state - y->state;
+}
+
 /* The gradient of every state, scaled down together so that their norm is at most settings.clip: PyTorch's clip_grad_norm_. Each gradient is
- * complete here, and its squares are counted once however it is split (assign gives these nodes the layout of the update). Where gradients are
- * of two element types the norm is f64. */
+ * complete here, and its squares are counted once however it is split (assign). The largest come first: what is too small to be split like the others comes
+ * last, where no sum that is owed has to be completed for it but one. Where gradients are of two element types the norm is f64. */
 static void clip_gradients(Graph *g, int *gradient, int nstates) {
     int sum = -1;
     DType dtype = F32;
     for (int s = 0; s < nstates; s++)
         if (gradient[s] >= 0 && g->values.at[gradient[s]].type.dtype == F64) dtype = F64;
+    BySize *order = arena_alloc(g->arena, sizeof *order * (size_t)(nstates + 1));
+    int norder = 0;
+    for (int s = 0; s < nstates; s++)
+        if (gradient[s] >= 0) order[norder++] = (BySize){s, shape_elements(&g->states.at[s].type.shape)};
+    qsort(order, (size_t)norder, sizeof *order, larger_first);
     Attr attr[MAX_ATTRS] = {{0}};
     attr[op_attr(OP_clip, "norm")] = attr_float(g->settings.clip);
-    for (int s = 0; s < nstates; s++) {
-        if (gradient[s] < 0) continue;
+    for (int k = 0; k < norder; k++) {
+        int s = order[k].state;
         Span span = g->states.at[s].span;
         int squares = graph_emit(g, OP_sum_squares, &gradient[s], 1, NULL, arena_printf(g->arena, "norm2_%s", g->states.at[s].name), span);
         squares = as_type(g, squares, dtype, span);

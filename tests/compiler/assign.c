@@ -128,3 +128,22 @@ Test(assign, gradients_of_a_parameters_users_are_added_up_as_it_lies) {
         compiled_finish(&x);
     }
 }
+
+/* One parameter split over 8 ranks, one over 2, one over none, one too small to be split: their squares, added up, owe one sum. */
+Test(assign, the_squares_of_all_gradients_owe_the_same_sum) {
+    static const char *text = "net n(batch = 8) { input x : f32[batch, 16]; param c : f32[] = ones; param b : f32[32] = zeros; param u : f32[16, 32] = normal(0.1) shard (1, 2);\n"
+                              "param v : f32[32, 16] = normal(0.1) shard (8, 1); h = matmul(x, u) shard ((1, 1), (1, 2)); y = matmul(relu(h + b), v) shard ((1, 8), (8, 1));\n"
+                              "loss mean(square(y * c)); }\n"
+                              "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); clip = norm(1.0); }";
+    Compiled x;
+    compiled(&x, text, 8, 2);
+    int reductions = 0;
+    for (int n = 0; n < x.c.spmd.nodes.n; n++) {
+        const Node *node = &x.c.spmd.nodes.at[n];
+        if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE) continue;
+        const Value *from = &x.c.spmd.values.at[node->in[0]];
+        reductions += strncmp(from->name, "norm2", 5) == 0 && layout_is_partial(from->layout);
+    }
+    cr_expect_eq(reductions, 1, "%d reductions", reductions);
+    compiled_finish(&x);
+}
