@@ -82,6 +82,15 @@ Test(block, a_lane_of_the_mask_that_does_not_come_is_an_error) {
     cr_assert_eq(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
 }
 
+Test(block, an_access_at_no_multiple_of_its_size_is_an_error) {
+    enum { N = 64 };
+    float *x = on_device(NULL, 2 * N * sizeof *x), *y = on_device(NULL, 2 * N * sizeof *y);
+    launch_scale(y + 4, x + 8, 2, N, NULL);
+    cr_assert_eq(cudaDeviceSynchronize(), cudaSuccess);
+    launch_scale(y, x + 2, 2, N, NULL);
+    cr_assert_eq(cudaDeviceSynchronize(), cudaErrorMisalignedAddress);
+}
+
 Test(block, launches_keep_to_the_limits) {
     cr_assert_eq(launch_nothing(65535, 1024), cudaSuccess);
     cr_assert_eq(launch_nothing(1, 1025), cudaErrorInvalidConfiguration);

@@ -184,8 +184,8 @@ static std::string whose(int thread) {
     return text;
 }
 
-static void fail_block(int thread, const std::string &why) {
-    if (!now->failed) break_device(cudaErrorLaunchFailure, whose(thread) + " " + why);
+static void fail_block(int thread, const std::string &why, cudaError_t error = cudaErrorLaunchFailure) {
+    if (!now->failed) break_device(error, whose(thread) + " " + why);
     now->failed = true;
 }
 
@@ -325,10 +325,28 @@ uint64_t standin_wait(StandinWait wait, unsigned mask, uint64_t value, int sourc
     return now->threads[(size_t)self->thread].result;
 }
 
-void standin_trap(const char *why) {
+[[noreturn]] static void stop_block(const std::string &why, cudaError_t error) {
     Fiber *self = now->fiber;
-    fail_block(self->thread, std::string("stops: ") + why);
+    fail_block(self->thread, why, error);
     for (;;) go(&self->context, &now->scheduler);
+}
+
+void standin_trap(const char *why) { stop_block(std::string("stops: ") + why, cudaErrorLaunchFailure); }
+
+/* What -fsanitize=alignment calls, as gcc and clang lay it out: no access of a device's may be at anything but a multiple of its size, which this processor's may. */
+struct Misaligned {
+    const char *file;
+    uint32_t line, column;
+    const void *type;
+    unsigned char log_alignment, kind;
+};
+
+extern "C" [[noreturn]] void __ubsan_handle_type_mismatch_v1_abort(const Misaligned *what, uintptr_t) {
+    std::string file = what->file, at = file.substr(file.rfind('/') + 1) + ":" + std::to_string(what->line);
+    std::string why = "accesses " + std::to_string(1 << what->log_alignment) + " bytes at an address that is no multiple of them (" + at + ")";
+    if (now) stop_block(why, cudaErrorMisalignedAddress);
+    fprintf(stderr, "standin: the process %s\n", why.c_str());
+    abort();
 }
 
 int standin_lane(void) { return now->fiber->thread % 32; }
