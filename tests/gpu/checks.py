@@ -70,8 +70,12 @@ def nccl_include(gpu):
     found = gpu.report.run(["sh", "-c", 'echo "#include <nccl.h>" | cc -E -I"${CUDA_HOME:-/usr/local/cuda}/include" -x c - -o /dev/null'], check=False, shown=False)
     if found.code == 0:
         return None
-    beside = [os.path.join(os.path.dirname(os.path.dirname(gpu.nccl)), "include")] if gpu.nccl else []
-    return next(folder for folder in [*beside, os.path.join(SOURCES, "tests/standin/include")] if os.path.exists(os.path.join(folder, "nccl.h")))
+    beside = [os.path.join(os.path.dirname(os.path.dirname(gpu.nccl)), "include/nccl.h")] if gpu.nccl else []
+    header = next(file for file in [*beside, os.path.join(SOURCES, "tests/standin/include/nccl.h")] if os.path.exists(file))
+    folder = os.path.join(gpu.build, "nccl") # it alone: the stand-in has headers of CUDA's beside it
+    os.makedirs(folder, exist_ok=True)
+    shutil.copy(header, folder)
+    return folder
 
 
 def check_build(gpu):
