@@ -34,9 +34,10 @@ struct CommRequest {
     int *member_of; /* rank -> number, -1: none */
     Ints member;    /* ranks: this one, and those from which it reads */
     Ints provider[2], reader;
-    bool *source_read, *target_read;                /* per transfer: by others */
-    void **copy;                                    /* per transfer: of a source in memory that peers cannot open; NULL until needed */
-    Control *control, **peer;                       /* own; per rank, NULL where it does not matter */
+    bool *source_read, *target_read; /* per transfer: by others */
+    void **copy;                     /* [source, target][transfer]: beside one in memory that peers cannot open; NULL until needed */
+    void **target;                   /* the caller's */
+    Control *control, **peer;        /* own; per rank, NULL where it does not matter */
     cudaEvent_t event[NPOINTS], (*theirs)[NPOINTS]; /* own; per rank, opened when first waited for */
     uint32_t epoch;
     bool started;
@@ -112,7 +113,8 @@ static bool request_open(CudaComm *job, CommRequest *request, const Transfer *tr
     const Transfer *copy = transfers_copy(arena, transfers, n, nranks);
     request->source_read = arena_alloc(arena, sizeof(bool) * ((size_t)n + 1));
     request->target_read = arena_alloc(arena, sizeof(bool) * ((size_t)n + 1));
-    request->copy = arena_alloc(arena, sizeof *request->copy * ((size_t)n + 1));
+    request->copy = arena_alloc(arena, sizeof *request->copy * (2 * (size_t)n + 1));
+    request->target = arena_alloc(arena, sizeof *request->target * ((size_t)n + 1));
     bool ok = pulls_init(&request->pulls, arena, copy, n, nranks, rank, NULL, NULL, error);
     if (!control_open(job, request, ok, error)) return false;
     Sent sent = {.request = request};
@@ -220,19 +222,37 @@ static bool point_wait(CudaComm *job, CommRequest *request, const Ints *ranks, P
     return true;
 }
 
-/* Tells peers where they find a source; what they cannot open is copied. */
-static bool source_publish(CudaComm *job, CommRequest *request, int i, const void *source, Error *error) {
+/* Tells peers where they find data, number i of the sources and targets, and returns it: where it is, or beside it in memory that they can
+ * open. NULL: *error. */
+static void *publish(CudaComm *job, CommRequest *request, int i, void *data, int64_t bytes, Error *error) {
     SharedPlace *at = &request->control->at[i];
-    size_t bytes = (size_t)request->pulls.source_bytes[i];
-    if (!share_has(job, source)) {
-        if (!request->copy[i]) request->copy[i] = share_alloc(&job->comm, (int64_t)bytes, error);
-        if (!request->copy[i] ||
-            !cuda_ok(job->cuda, cudaMemcpyAsync(request->copy[i], source, bytes, cudaMemcpyDeviceToDevice, job->cuda->compute),
-                     "copying what is sent", error))
-            return false;
-        source = request->copy[i];
+    if (!share_has(job, data)) {
+        if (!request->copy[i]) request->copy[i] = share_alloc(&job->comm, bytes, error);
+        data = request->copy[i];
     }
-    return share_publish(job, source, &at->entry, &at->offset, error);
+    return data && share_publish(job, data, &at->entry, &at->offset, error) ? data : NULL;
+}
+
+static bool source_publish(CudaComm *job, CommRequest *request, int i, Error *error) {
+    int64_t bytes = request->pulls.source_bytes[i];
+    const void *source = request->memory[i];
+    void *shared = publish(job, request, i, request->memory[i], bytes, error);
+    return shared && (shared == source ||
+                      cuda_ok(job->cuda, cudaMemcpyAsync(shared, source, (size_t)bytes, cudaMemcpyDeviceToDevice, job->cuda->compute),
+                              "copying what is sent", error));
+}
+
+/* What was made beside the caller's targets. */
+static bool targets_copy(CudaComm *job, const CommRequest *request, Error *error) {
+    int n = request->head.n;
+    for (int i = 0; i < n; i++)
+        if (request->memory[n + i] != request->target[i] &&
+            !cuda_ok(job->cuda,
+                     cudaMemcpyAsync(request->target[i], request->memory[n + i], (size_t)request->pulls.target_bytes[i],
+                                     cudaMemcpyDeviceToDevice, job->cuda->compute),
+                     "copying what was received", error))
+            return false;
+    return true;
 }
 
 static bool ipc_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error) {
@@ -241,11 +261,12 @@ static bool ipc_start(Comm *comm, CommRequest *request, int driven, const void *
     (void)driven;
     if (!request_may_start(request->started, comm->process, error)) return false;
     for (int i = 0; i < n; i++) {
-        SharedPlace *at = request->control->at;
         request->memory[i] = (void *)(uintptr_t)source[i];
-        request->memory[n + i] = target[i];
-        if (request->source_read[i] && !source_publish(job, request, i, source[i], error)) return false;
-        if (request->target_read[i] && !share_publish(job, target[i], &at[n + i].entry, &at[n + i].offset, error)) return false;
+        request->memory[n + i] = request->target[i] = target[i];
+        if (request->source_read[i] && !source_publish(job, request, i, error)) return false;
+        if (request->target_read[i] &&
+            !(request->memory[n + i] = publish(job, request, n + i, target[i], request->pulls.target_bytes[i], error)))
+            return false;
     }
     request->started = true;
     request->epoch++;
@@ -279,7 +300,8 @@ static bool ipc_move(CudaComm *job, CommRequest *request, Error *error) {
             return false;
         if (round == 0 && !point_reach(job, request, POINT_REDUCED, error)) return false;
     }
-    return point_reach(job, request, POINT_DONE, error) && point_wait(job, request, &request->reader, POINT_DONE, error);
+    return targets_copy(job, request, error) && point_reach(job, request, POINT_DONE, error) &&
+           point_wait(job, request, &request->reader, POINT_DONE, error);
 }
 
 static CommStatus ipc_wait(Comm *comm, CommRequest *request, int driven, Error *error) {

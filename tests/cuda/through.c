@@ -26,7 +26,7 @@ typedef struct Through {
     Device device;
     CommRequest *requests;
     void *poison;
-    bool capture;
+    bool capture, foreign;
 } Through;
 
 enum { POISON_BYTES = 1 << 22 };
@@ -43,12 +43,18 @@ void through_capture(Comm *comm, bool capture) {
     ((Through *)comm)->capture = capture;
 }
 
+void through_foreign(Comm *comm) {
+    ((Through *)comm)->foreign = true;
+}
+
 static bool tensor_open(Through *through, Tensor *tensor, const Layout *layout, const Transfer *transfer, int rank, Error *error) {
     Box box;
     layout_box(layout, &transfer->shape, rank, &box);
     tensor->bytes = box_elements(&box) * dtype_bytes[transfer->dtype];
-    tensor->data = through->inner->table->alloc(through->inner, tensor->bytes, error);
-    tensor->beside = tensor->data ? through->device.backend->alloc(through->device.context, tensor->bytes, error) : NULL;
+    const Backend *backend = through->device.backend;
+    tensor->data = through->foreign ? backend->alloc(through->device.context, tensor->bytes, error)
+                                    : through->inner->table->alloc(through->inner, tensor->bytes, error);
+    tensor->beside = tensor->data ? backend->alloc(through->device.context, tensor->bytes, error) : NULL;
     return tensor->beside != NULL;
 }
 
@@ -224,7 +230,10 @@ static void through_destroy(Comm *comm) {
         for (int i = 0; i < request->n * comm->ndriven; i++)
             for (int side = 0; side < 2; side++) {
                 Tensor *tensor = side ? &request->target[i] : &request->source[i];
-                if (tensor->data) through->inner->table->free(through->inner, tensor->data);
+                if (tensor->data && through->foreign)
+                    backend->free(through->device.context, tensor->data);
+                else if (tensor->data)
+                    through->inner->table->free(through->inner, tensor->data);
                 if (tensor->beside) backend->free(through->device.context, tensor->beside);
             }
         free(request->source);

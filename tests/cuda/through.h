@@ -11,3 +11,5 @@ Comm *through_inner(Comm *comm);
 const Device *through_device(Comm *comm);
 /* Lets the uses that follow be recorded once, and replayed: where the communicator can. */
 void through_capture(Comm *comm, bool capture);
+/* Tensors lie in memory that the communicator has not given: before the first request is prepared. */
+void through_foreign(Comm *comm);

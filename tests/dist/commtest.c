@@ -274,12 +274,13 @@ int main(int argc, char **argv) {
         fprintf(stderr, "commtest: %s\n", error.text);
         return error.code;
     }
-#ifdef COMMTEST_DEVICE /* over memory of a device: COMMTEST_COMM says how; "captured" after what, replayed uses */
+#ifdef COMMTEST_DEVICE /* over memory of a device: COMMTEST_COMM says how; after what, "captured": replayed uses; "foreign": memory that is not its own */
     const char *how = getenv("COMMTEST_COMM");
     Comm *base = comm;
     comm = through_open(base, how ? how : "auto", &error);
     must(base, comm != NULL, &error);
     through_capture(comm, argc > 2 && strcmp(argv[2], "captured") == 0);
+    if (argc > 2 && strcmp(argv[2], "foreign") == 0) through_foreign(comm);
 #endif
     static const Shape small[] = {{2, {8, 8}}, {2, {16, 24}}, {2, {7, 9}}, {2, {1, 2}}, {2, {2, 100}}};
     static const Shape large[] = {{2, {200, 200}}, {2, {77, 601}}, {2, {2, 30000}}};
