@@ -455,17 +455,45 @@ static void walk_from_hints(Propagator *p) {
     }
 }
 
-/* An operator that follows from hint `a` takes the value in this layout too: the conversion is that hint's own affair. */
-static bool wants_too(const Propagator *p, int value, int a, int want) {
+/* An operator before node `end` that follows from hint `a` takes the value in this layout too. */
+static bool wants_too(const Propagator *p, int value, int a, int want, int end) {
     for (int k = p->first_user[value]; k < p->first_user[value + 1]; k++)
-        if (p->hint_of[p->user[k]] == a && p->need[p->user[k]][p->user_operand[k]] == want) return true;
+        if (p->hint_of[p->user[k]] == a && p->user[k] < end && p->need[p->user[k]][p->user_operand[k]] == want) return true;
     return false;
 }
 
-/* Where what followed from two hints meets and does not fit: said once for each pair. */
+/* Two hints, as they stand in the text, whose consequences do not fit. */
+typedef struct Conflict {
+    const Hint *from, *to; /* of what makes the value, of what needs it */
+    int value, user, have, want;
+    int more;           /* further places: other iterations and calls, other values between them */
+    int64_t bytes, all; /* of the first conversion; of all */
+} Conflict;
+
+static bool same_hints(const Conflict *c, const Hint *a, const Hint *b) {
+    return (spans_equal(c->from->span, a->span) && spans_equal(c->to->span, b->span)) || (spans_equal(c->from->span, b->span) && spans_equal(c->to->span, a->span));
+}
+
+static void warn_conflict(Propagator *p, const Conflict *c) {
+    const Graph *graph = p->graph;
+    const Node *user = &graph->nodes.at[c->user];
+    const bool after = p->hint_of[graph->values.at[c->value].node] < p->hint_of[c->user];
+    Text text = {0};
+    text_printf(&text, "two hints do not fit together: %s is made as ", graph->values.at[c->value].name);
+    layout_print(&text, cost_layout_at(p->memo, c->have), false);
+    text_printf(&text, " and needed as ");
+    layout_print(&text, cost_layout_at(p->memo, c->want), false);
+    text_printf(&text, " by %s; the conversion lets %" PRId64 " bytes be received a step", user->name, c->bytes);
+    if (c->more > 0) text_printf(&text, ", with those at %d more place%s %" PRId64, c->more, c->more == 1 ? "" : "s", c->all);
+    diag_warning(p->diags, WARN_CONFLICT, after ? c->to->span : c->from->span, "%s", text.at);
+    diag_note(p->diags, after ? c->from->span : c->to->span, "the other hint");
+    text_finish(&text);
+}
+
+/* Where what followed from two hints meets and does not fit: said once for each two hints, however often a pattern makes them meet. */
 static void warn_conflicts(Propagator *p) {
     const Graph *graph = p->graph;
-    VEC(int) said = {0};
+    VEC(Conflict) found = {0};
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
         for (int i = 0; i < node->nin && is_operator(node); i++) {
@@ -474,25 +502,20 @@ static void warn_conflicts(Propagator *p) {
             if (a < 0 || b < 0 || a == b || !graph->nodes.at[a].hint || !graph->nodes.at[b].hint) continue;
             int have = p->value_layout[node->in[i]], want = p->need[id][i];
             int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];
-            bool known = bytes == 0 || wants_too(p, node->in[i], a, want);
-            for (int k = 0; k < said.n && !known; k += 2)
-                known = (said.at[k] == a && said.at[k + 1] == b) || (said.at[k] == b && said.at[k + 1] == a);
-            if (known) continue;
-            vec_push(&p->arena, &said, a);
-            vec_push(&p->arena, &said, b);
-            Text from = {0}, to = {0};
-            layout_print(&from, cost_layout_at(p->memo, have), false);
-            layout_print(&to, cost_layout_at(p->memo, want), false);
-            const Node *later = &graph->nodes.at[a > b ? a : b], *earlier = &graph->nodes.at[a > b ? b : a];
-            diag_warning(p->diags, WARN_CONFLICT, later->hint->span,
-                         "two hints do not fit together: %s is made as %s and needed as %s by %s; the conversion lets %" PRId64
-                         " bytes be received a step",
-                         graph->values.at[node->in[i]].name, from.at, to.at, node->name, bytes);
-            diag_note(p->diags, earlier->hint->span, "the other hint");
-            text_finish(&from);
-            text_finish(&to);
+            if (bytes == 0 || wants_too(p, node->in[i], a, want, p->nnodes)) continue; /* that conversion is the first hint's own affair */
+            if (wants_too(p, node->in[i], b, want, id)) continue;
+            const Hint *from = graph->nodes.at[a].hint, *to = graph->nodes.at[b].hint;
+            int known = 0;
+            while (known < found.n && !same_hints(&found.at[known], from, to))
+                known++;
+            if (known == found.n)
+                vec_push(&p->arena, &found, ((Conflict){.from = from, .to = to, .value = node->in[i], .user = id, .have = have, .want = want, .more = -1, .bytes = bytes}));
+            found.at[known].more++;
+            found.at[known].all += bytes;
         }
     }
+    for (int k = 0; k < found.n; k++)
+        warn_conflict(p, &found.at[k]);
 }
 
 /* ---- propagate */

@@ -59,6 +59,18 @@ Test(warn, conflicting_hints_name_both_places_and_the_bytes) {
     expect_warning(net, 4, WARN_CONFLICT, "test.dsl:2:13: note: the other hint");
 }
 
+Test(warn, hints_of_patterns_that_meet_in_every_iteration_are_one_conflict) {
+    static const char net[] = "net q(n = 8) { input x : f32[n, n]; h = x; for i in 0..3 { a = tanh(h); b = tanh(a); h = b; } loss mean(h); }\n"
+                              "hints { a.* = ((4, 1)); b.* = ((1, 4)); }\n"
+                              "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); }";
+    Compiled x;
+    const char *all = said(&x, net, 4, 0, false), *first = strstr(all, "do not fit");
+    cr_assert(first != NULL, "%s", all);
+    cr_expect(strstr(all, "a.0 is made as [4@1 -] and needed as [- 4@1] by b.0; the conversion lets 192 bytes be received a step, with those at 4 more places 960") != NULL, "%s", all);
+    cr_expect(strstr(first + 1, "do not fit") == NULL, "%s", all);
+    compiled_finish(&x);
+}
+
 Test(warn, hints_that_agree_on_what_they_take_are_no_conflict) {
     /* n follows q's hint and is split further; q gathers it for itself, k takes what q has gathered */
     Compiled x;
