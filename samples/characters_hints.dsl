@@ -1,11 +1,14 @@
-# Strategies for characters.dsl: rows over dp; heads, the wide layer and the alphabet over tp.
+# Strategies for characters.dsl: rows over dp; heads, the wide layer and the alphabet over tp; between them places over tp, as in transformer_hints.dsl.
 hints {
+    norm1.*           = ((dp, tp, -), (-)) -> (dp, -, -);
+    norm2.*           = ((dp, tp, -), (-)) -> (dp, -, -);
     attended.*.query  = ((dp, -, -), (-, tp));
     attended.*.key    = ((dp, -, -), (-, tp));
     attended.*.value  = ((dp, -, -), (-, tp));
-    attended.*.output = ((dp, -, tp), (tp, -));
+    attended.*.output = ((dp, -, tp), (tp, -)) -> (dp, tp, -);
     feed.*.up         = ((dp, -, -), (-, tp));
-    feed.*.down       = ((dp, -, tp), (tp, -));
+    feed.*.down       = ((dp, -, tp), (tp, -)) -> (dp, tp, -);
+    norm              = ((dp, tp, -), (-)) -> (dp, -, -);
     logits            = ((dp, -, -), (-, tp));
     **.up.weight      = (-, tp);
     **.down.weight    = (tp, -);

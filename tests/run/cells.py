@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Nets of cells: they compute what the nets written out do, and hints from outside change how they are spread, not what they compute."""
+import json
 import os
 import re
 import struct
@@ -53,6 +54,15 @@ class Cells(Case):
             result = self.ok(self.local(plan, ranks, "--verify=" + one))
             self.assertRegex(result.out, r"\nverified: \d+ steps")
             self.assertClose(result.losses(None), expected, relative=2e-4, absolute=1e-11, what=str(result))
+
+    def test_a_block_gathers_twice_and_reduces_twice_each_way(self):
+        """Sequence parallelism (Korthikanti et al. 2022): what samples/transformer_hints.dsl says of itself."""
+        source = self.copy("transformer.dsl", "nn.dsl")
+        done = self.ok(run([harness.pcc, source, "--ranks", 8, "--hints", self.sample("transformer_hints.dsl"), "-Werror", "--stats=json", "-o", self.path("net.plan")]))
+        sent = [c for c in json.loads(done.out)["communications"] if re.search(r"layer\.0|d_layer\.", c["value"]) and not re.search(r"(weight|bias|gain|shift)\.grad", c["value"])]
+        kinds = [(c["kind"], c["received"]["total"]) for c in sent]
+        activation = 8 * 6 * 16 * 4 # over tp = 2, in every one of 4 groups
+        self.assertEqual(sorted(set(kinds)), [("all_gather", activation), ("reduce_scatter", activation)])
 
     def test_a_hint_on_the_command_line_goes_before_the_nets(self):
         source = self.write("net.dsl", NET)
