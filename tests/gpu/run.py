@@ -123,7 +123,6 @@ def run_benchmarks(gpu, only):
     if not report.step("nets compiled", lambda: plans.update(benchmarks.prepare_nets(gpu)) or "%d" % len(plans)):
         return
     if "nets" in only:
-        gpu.torch = {}
         report.step("PyTorch", lambda: benchmarks.time_torch(gpu, 60 if gpu.standin else 170))
         for tf32 in False, True:
             for name, (plan, _) in plans.items():
