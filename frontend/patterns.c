@@ -124,8 +124,18 @@ static const char *without_numbers(Arena *arena, const char *path) {
     return copy;
 }
 
-/* The path nearest to a pattern, where numbers of loops may stand as '*'. Of a pattern that begins with '**' the names behind that count.
- */
+/* The first path that ends in as many names of the pattern as any does, at least one. */
+static const char *same_end(const char *pattern, int nnames, const char *const *names, int n) {
+    for (int k = nnames - 1; k > 0; k--) {
+        const char *end = last_names(pattern, k);
+        for (int i = 0; i < n && end[strspn(end, "*.-0123456789")] != '\0'; i++)
+            if (strcmp(last_names(names[i], k), end) == 0) return names[i];
+    }
+    return NULL;
+}
+
+/* The path nearest to a pattern, where numbers of loops may stand as '*': in its letters, or else one that ends like it. Of a pattern that begins with '**' the
+ * names behind that count. */
 static const char *nearest_path(Lower *lower, const char *pattern) {
     const char *lead = strncmp(pattern, "**.", 3) ? "" : "**.";
     const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(lower->known.n + 1));
@@ -139,6 +149,7 @@ static const char *nearest_path(Lower *lower, const char *pattern) {
         names[i] = strchr(pattern, '*') ? without_numbers(lower->arena, path) : path;
     }
     const char *nearest = name_nearest(pattern, names, lower->known.n);
+    if (!nearest) nearest = same_end(pattern, nnames, names, lower->known.n);
     return nearest ? arena_printf(lower->arena, "%s%s", lead, nearest) : NULL;
 }
 

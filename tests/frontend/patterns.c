@@ -69,6 +69,17 @@ Test(patterns, one_that_matches_nothing_is_an_error_with_the_nearest_path) {
     compiled_finish(&c);
 }
 
+Test(patterns, where_no_path_is_near_one_that_ends_alike_is_shown) {
+    Compiled c;
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"encoder.*.h.*.fc1=((8,1),(1,1))"});
+    expect_error(&c, 1, 1, "no operator, parameter or input has the path encoder.*.h.*.fc1");
+    cr_expect_str_eq(c.diags.items.at[1].text, "did you mean h.*.fc1?");
+    compiled_finish(&c);
+    compile_hints(&c, CELLS NET(BODY), 1, (const char *const[]){"encoder.decoder=((8,1),(1,1))"});
+    cr_expect(strncmp(c.diags.items.at[1].text, "paths are names", 15) == 0, "%s", c.diags.items.at[1].text);
+    compiled_finish(&c);
+}
+
 Test(patterns, two_that_differ_are_an_error_with_both_places) {
     Compiled c;
     compile(&c, CELLS NET(BODY) "hints {\n h.*.fc1 = ((8, 1), (1, 1));\n h.2.fc1 = ((1, 8), (8, 1)); }\n", 8);
