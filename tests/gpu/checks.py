@@ -105,17 +105,21 @@ def check_devices(gpu):
 
 # ---------------------------------------------------------------- operators
 
+OPERATOR_TESTS = ("chain", "comm_local", "elementwise", "index", "kernels", "matmul", "move", "nccl_groups", "reduce", "rows", "update")
+
+
 def operator_tests(gpu):
-    """Of suite cuda, by name: the programs that open the module themselves. Those that are linked with the stand-in test host code alone, and run everywhere."""
+    """Of suite cuda, by name: the Criterion programs that open the module themselves. Those that are linked with the stand-in test host code alone, and run everywhere."""
     listed = json.loads(gpu.report.run(["meson", "introspect", "--tests", gpu.build], shown=False).out)
     found = {}
     for test in listed:
-        if any(suite.split(":")[-1] == "cuda" for suite in test["suite"]) and test["name"].startswith("cuda "):
+        if os.path.basename(test["cmd"][0]).startswith("test-cuda-"):
             linked = gpu.report.run(["ldd", test["cmd"][0]], check=False, shown=False).out
             if "libstandin" not in linked:
                 found[test["name"].split(" ", 1)[1]] = test["cmd"]
-    if "kernels" not in found:
-        raise Failed("the build folder has no test 'cuda kernels': has this machine Criterion and a C++ compiler?")
+    if missing := set(OPERATOR_TESTS) ^ set(found):
+        raise Failed("tests of the module: %s, of which %s: has this machine Criterion and a C++ compiler?" % (" ".join(sorted(found)) or "none", " ".join(sorted(missing)) +
+                     (" are not known" if set(found) - set(OPERATOR_TESTS) else " are missing")))
     return found
 
 
@@ -301,6 +305,23 @@ def check_nccl(gpu):
     return graph[0] if graph else ""
 
 
+def check_communications(gpu, way, said):
+    """tests/dist/commtest.c over device memory: every kind of communication, all elements looked at. Ranks share the GPU."""
+    program = os.path.join(gpu.build, "tests/cuda/ranks/devtest")
+    runs = [(2, "kinds")] if gpu.standin else [(2, "sweep"), (3, "kinds"), (4, "sweep"), (4, "kinds", "foreign"), (8, "kinds")]
+    failures = []
+    for ranks, *how in runs:
+        result = gpu.report.run([gpu.mpirun, "-n", ranks, program, *how], env={**gpu.env, "COMMTEST_COMM": way}, timeout=100, check=False)
+        refused = re.search(r"--comm %s: (.*)" % way, result.out)
+        if refused and result.code == 3:
+            raise LeftOut(refused[1][:160])
+        if result.code != 0 or not re.search(r"through %s\b" % said, result.out):
+            failures.append("%d ranks, %s: exit code %s: %s" % (ranks, " ".join(how), result.code, result.last_words()))
+    if failures:
+        raise Failed("%d of %d: %s" % (len(failures), len(runs), "; ".join(failures)))
+    return "%d programs" % len(runs)
+
+
 # ---------------------------------------------------------------- compute-sanitizer
 
 def check_sanitizer(gpu, tool, names):
@@ -314,4 +335,4 @@ def check_sanitizer(gpu, tool, names):
     before = [sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", "99"]
     if tool == "memcheck": # the library asks for what a driver may not have; what we ask for, we look at
         before += ["--report-api-errors", "no"]
-    return run_programs(gpu, tests, [name for name in names if name in tests], before=before, timeout=150)
+    return run_programs(gpu, tests, names, before=before, timeout=150)

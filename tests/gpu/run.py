@@ -13,7 +13,7 @@ import benchmarks  # noqa: E402
 import checks      # noqa: E402
 from report import Failed, Report, die  # noqa: E402
 
-STEPS = ("build", "operators", "samples", "nccl", "sanitizer", "product", "nets", "profile")
+STEPS = ("build", "operators", "product", "nets", "profile", "samples", "communications", "nccl", "sanitizer")
 
 SANITIZED = {"memcheck": ["move", "index", "rows", "reduce", "update", "elementwise", "chain", "kernels"], "racecheck": ["rows", "reduce", "index", "update", "move"]}
 
@@ -102,6 +102,9 @@ def run_late_checks(gpu, only):
     def ranks():
         if "samples" in only:
             run_samples(gpu)
+        if "communications" in only:
+            for way, said in ("host", "host memory"), ("ipc", "CUDA IPC"):
+                gpu.report.step("communications, " + way, lambda way=way, said=said: checks.check_communications(gpu, way, said))
         if "nccl" in only:
             gpu.report.step("2 ranks share the GPU, NCCL", lambda: checks.check_nccl(gpu))
 
