@@ -329,6 +329,11 @@ static bool capture(Executor *executor, Error *error) {
     if (!run_actions(executor, error)) return false;
     counters_apart(executor, before);
     if (!queue->captured(executor->context, &executor->graph, &nodes, &why)) return error_set(error, why.code, "%s", why.text);
+    /* A communication is captured and replayed by all of its ranks, or by none: NCCL's rule. */
+    if (executor->nrequests > 0 && !comm_agree_all(executor->comm, executor->graph != NULL, &why) && executor->graph) {
+        queue->discard(executor->context, executor->graph);
+        executor->graph = NULL;
+    }
     if (executor->graph)
         snprintf(executor->note, sizeof executor->note, "steps are replayed as one graph of %d nodes", nodes);
     else

@@ -268,6 +268,8 @@ Comm *comm_mpi_create(int *argc, char ***argv, Error *error);
 /* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
  * failed keeps its error text (with "rank N: " before it unless all failed), the others' become empty: one message a mistake. */
 bool comm_agree(Comm *comm, bool ok, Error *error);
+/* The same, but all processes have in *error what the first that failed had to say, its rank before it. */
+bool comm_agree_all(Comm *comm, bool ok, Error *error);
 /* Copies between a rank's buffer in a layout and a packed message: elements [first, first + count) of the row-major order of piece->box. */
 void piece_pack(const Piece *piece, const Box *source_box, const void *source, int element_bytes, void *packed);
 void piece_unpack(const Piece *piece, const Box *target_box, void *target, int element_bytes, const void *packed);

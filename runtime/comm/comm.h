@@ -11,9 +11,6 @@
 #pragma once
 #include "runtime/runtime.h"
 
-/* As comm_agree, but all processes have in *error what the first that failed had to say, its rank before it. */
-bool comm_agree_all(Comm *comm, bool ok, Error *error);
-
 /* ---------------------------------------------------------------- piece.c */
 
 /* A part of a tensor walked in row-major order as runs that are contiguous in every memory that takes part: `outer` loops around a

@@ -127,6 +127,13 @@ class Ranks(Case):
                 self.assertRegex(result.err, words, str(result))
                 self.assertLess(result.seconds, 30, str(result))
 
+    def test_steps_are_replayed_on_all_ranks_or_on_none(self):
+        plan = self.net(3)
+        command = [harness.prun, "--device", "cuda", "--comm", "nccl", "-v", plan]
+        done = self.ok(harness.run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", "STANDIN_FAIL=cudaGraphInstantiate:1:2", *command, ":", "-n", 1, *command],
+                                   cwd=self.folder, env={"STANDIN_DEVICES": "3", "PRUN_TIMEOUT": "40"}))
+        self.assertRegex(done.out, r"(?m)^steps run operator by operator: rank 1 .*capturing a step: ")
+
     def test_whenever_the_device_does_its_work_all_of_it_meets(self):
         plan, one = self.net(4), self.net(1)
         for order in "eager", "random:7": # late is what all the others are
