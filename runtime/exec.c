@@ -311,6 +311,23 @@ static bool replay(Executor *executor, Error *error) {
     return executor->backend->queue->replay(executor->context, executor->graph, error);
 }
 
+/* A call was refused while the step was recorded: error says which. Without communications the step can begin again; else some have been started that
+ * nobody waits for. */
+static bool capture_refused(Executor *executor, const CommCounters *before, Error *error) {
+    const DeviceQueue *queue = executor->backend->queue;
+    const Error refused = *error;
+    Error ending;
+    void *graph = NULL;
+    int nodes;
+    if (refused.text[0] == '\0') return false; /* another rank says it */
+    if (queue->captured(executor->context, &graph, &nodes, &ending) && graph) queue->discard(executor->context, graph);
+    if (executor->nrequests > 0)
+        return error_set(error, refused.code, "%.900s; while the step was recorded: --no-graph runs steps operator by operator", refused.text);
+    memcpy(executor->comm->counters, before, (size_t)executor->comm->ndriven * sizeof *before);
+    snprintf(executor->note, sizeof executor->note, "steps run operator by operator: %.900s", refused.text);
+    return true;
+}
+
 /* The step recorded, where that can be: what cannot is no failure, and never tried again. */
 static bool capture(Executor *executor, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
@@ -326,7 +343,7 @@ static bool capture(Executor *executor, Error *error) {
     CommCounters *before = arena_alloc(&executor->arena, n * sizeof *before);
     memcpy(before, executor->comm->counters, n * sizeof *before);
     if (!queue->capture(executor->context, error)) return fail_whole(executor, error);
-    if (!run_actions(executor, error)) return false;
+    if (!run_actions(executor, error)) return capture_refused(executor, before, error);
     counters_apart(executor, before);
     if (!queue->captured(executor->context, &executor->graph, &nodes, &why)) return error_set(error, why.code, "%s", why.text);
     /* A communication is captured and replayed by all of its ranks, or by none: NCCL's rule. */
@@ -370,7 +387,11 @@ static bool step_run(Executor *executor, int64_t epoch, int64_t step, bool ahead
     if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return queue ? fail_whole(executor, error) : false;
     executor->begun = false;
     if (executor->profile && !profile_step(executor->profile, executor->graph != NULL, error)) return false;
-    if (executor->may_capture && executor->ran && !capture(executor, error)) return false;
+    if (executor->may_capture && executor->ran) {
+        if (!capture(executor, error)) return false;
+        /* What was recorded and is not replayed has no times. */
+        if (executor->profile && !executor->graph && !profile_step(executor->profile, false, error)) return false;
+    }
     if (executor->graph && !replay(executor, error)) return fail_whole(executor, error);
     if (!executor->graph && !run_actions(executor, error)) return false;
     ahead = ahead && may_stay_behind(executor);

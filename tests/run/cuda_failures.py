@@ -113,6 +113,31 @@ class Failures(Case):
         done = self.ok(self.on(self.net(), "-v", STANDIN_FAIL="cudaGraphInstantiate:1:2"))
         self.assertRegex(done.out, r"(?m)^steps run operator by operator: device 0 .*capturing a step: .*or end what else runs on the device$")
 
+    def test_a_call_refused_while_a_step_is_recorded_makes_it_run_operator_by_operator(self):
+        expected = self.ok(self.on(self.net(), "--no-graph")).texts()
+        fell_back = 0
+        for call in range(4, 30, 2):
+            done = self.on(self.net(), "-v", STANDIN_FAIL="cublasLtMatmul:%d:14" % call)
+            if "steps run operator by operator: rank 0, step " in done.out:
+                self.assertEqual(self.ok(done).texts(), expected)
+                fell_back += 1
+        self.assertGreater(fell_back, 1)
+
+    def test_a_step_that_cannot_be_captured_can_be_profiled(self):
+        done = self.ok(self.on(self.net(), "-v", "--profile", STANDIN_FAIL="cudaGraphInstantiate:1:2"))
+        self.assertIn("steps run operator by operator", done.out)
+        self.assertRegex(done.out, r"(?m)^profile of rank 0 on ")
+
+    def test_with_communications_a_call_refused_while_a_step_is_recorded_ends_the_job(self):
+        ended = 0
+        for call in range(4, 30, 2):
+            done = self.on(self.net(2), "-v", ranks=2, STANDIN_FAIL="cublasLtMatmul:%d:14" % call)
+            if done.code and "in step 2" in done.err:
+                self.assertEqual(done.code, 3, str(done))
+                self.assertRegex(done.err, r"(?m)^prun: in step 2 of epoch 1: .*: --no-graph runs steps operator by operator$")
+                ended += 1
+        self.assertGreater(ended, 1)
+
     def test_an_earlier_failure_that_beginning_to_capture_shows_names_the_rank(self):
         result = self.on(self.net(), STANDIN_FAIL="cudaStreamBeginCapture:1:700")
         self.assertEqual(result.code, 3, str(result))
