@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "compiler/commands.h"
 #include "compiler/compiler.h"
@@ -410,11 +409,6 @@ static const char *renamed(Arena *arena, const char *name, bool keep_directory, 
     return arena_printf(arena, "%.*s%s", (int)n, begin, suffix);
 }
 
-static bool same_file(const char *a, const char *b) {
-    struct stat at_a, at_b;
-    return stat(a, &at_a) == 0 && stat(b, &at_b) == 0 && S_ISREG(at_a.st_mode) && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
-}
-
 /* ---------------------------------------------------------------- one compilation */
 
 static int run(const Options *options, Arena *arena) {
@@ -487,7 +481,7 @@ static int command(int argc, char **argv) {
         Options *options = &line.options;
         if (options->output == NULL) options->output = renamed(&arena, options->input, false, ".dsl", ".plan");
         if (options->dump_directory == NULL) options->dump_directory = renamed(&arena, options->output, true, ".plan", "_ir");
-        if (same_file(options->input, options->output)) {
+        if (file_same(options->input, options->output)) {
             usage_error("the plan would overwrite the net %s; -o FILE names another file", options->input);
             code = EXIT_USAGE;
         } else if (line.machine == NULL || (code = find_machine(line.machine, &arena, options)) == EXIT_DONE) {

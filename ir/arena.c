@@ -184,6 +184,11 @@ static bool write_and_close(FILE *file, const char *text, size_t n) {
     return ok;
 }
 
+bool file_same(const char *a, const char *b) {
+    struct stat at_a, at_b;
+    return stat(a, &at_a) == 0 && stat(b, &at_b) == 0 && S_ISREG(at_a.st_mode) && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
+}
+
 bool file_write(const char *path, const char *text, size_t n, Error *error) {
     struct stat status;
     /* A device, a pipe, or what a link leads to (/dev/stdout can be all of them) must not be replaced by a renamed file: it is written to. */

@@ -168,7 +168,7 @@ static bool open_profile(Run *run, Error *error) {
 
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     if (!open_comm(run, argc, argv, error) || !read_plan(run, error)) return false;
-    bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_steps(run, error);
+    bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_outputs(run, error) && check_steps(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
     run->nthreads = threads_each(run->comm);
     if (!open_device(run, error)) return false;

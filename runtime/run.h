@@ -57,6 +57,11 @@ bool open_device(Run *run, Error *error);
 /* Before they are read: whether there is memory for rows that have to be held beside the tensors. How many there are the files say, once they are open. */
 bool check_held(const Run *run, Error *error);
 
+/* ---------------------------------------------------------------- outputs.c */
+
+/* Whether no file that options name is written over one that is read, or over another: EXIT_USAGE. */
+bool check_outputs(Run *run, Error *error);
+
 /* ---------------------------------------------------------------- replicas.c */
 
 /* Whether ranks that hold the same part of a state hold the same bits. EXIT_MISMATCH names state and ranks; when: "epoch 1 step 2". Collective. */

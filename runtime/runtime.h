@@ -1,7 +1,7 @@
 /* runtime: prun. Executes plans; knows nothing of the compiler.
  *
  *   main.c     the command line
- *   run.c      one run: loading, checks before training, the loop, the reports
+ *   run.c      one run: loading, checks before training, the loop, the reports; outputs.c: that nothing is written over what is read
  *   print.c    losses and parameters as people read them
  *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
  *   fit.c      whether the operands of its steps fit together

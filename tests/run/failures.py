@@ -3,6 +3,7 @@
 nothing half-written. The mistakes in a net's text are in tests/golden/errors."""
 import glob
 import os
+import re
 import resource
 import shutil
 import signal
@@ -187,6 +188,24 @@ class Runner(Case):
                 with self.subTest(at=at, bit=bit):
                     self.write("damaged.plan", whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1:])
                     self.fails("damaged.plan", 1, "^prun: damaged.plan.*: .", mpi=at == 11 and bit == 1)
+
+    def test_nothing_is_written_over_what_is_read(self):
+        os.symlink("net.plan", self.path("link"))
+        shutil.copy(self.path("net.plan"), self.path("one.plan"))
+        shutil.copy(self.path("net.plan"), self.path("w.safetensors"))
+        before = {name: self.read(name) for name in os.listdir(self.folder)}
+        for options, words in (
+            (("--save", "net.plan"), "--save net.plan would overwrite the plan"),
+            (("--trace", "link"), "--trace link would overwrite the plan"),
+            (("--metrics", "./one.plan", "--verify=one.plan"), "--metrics ./one.plan would overwrite the plan of --verify"),
+            (("--save=quickstart_w2.npy",), "--save quickstart_w2.npy would overwrite the initial value of w2"),
+            (("--metrics=w.safetensors", "--load=w.safetensors"), "--metrics w.safetensors would overwrite what --load reads"),
+            (("--metrics=new", "--trace=new"), "--metrics and --trace both write new"),
+        ):
+            self.fails("net.plan", 2, r"^prun: (rank \d on .*: )?%s$" % re.escape(words), *options, mpi="link" in options)
+        self.assertEqual({name: self.read(name) for name in os.listdir(self.folder)}, before)
+        self.ok(self.local("net.plan", 2, "--save=w.safetensors", "--metrics=/dev/null", "--trace=/dev/null"))
+        self.ok(self.local("net.plan", 2, "--save=w.safetensors", "--load=w.safetensors"))
 
     def test_a_missing_file_of_initial_values_is_an_environment_error(self):
         os.remove(self.path("quickstart_w2.npy"))
