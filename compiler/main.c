@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compiler/commands.h"
 #include "compiler/compiler.h"
@@ -369,6 +370,16 @@ static bool check_options(const CommandLine *line) {
     return true;
 }
 
+/* share/pcc beside the folder that pcc itself lies in: an installation may be moved. NULL: not known. */
+static const char *library_beside(Arena *arena) {
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path);
+    for (int up = 0; up < 2; up++)
+        while (n > 0 && path[--n] != '/')
+            ;
+    return n > 0 && (size_t)n < sizeof path - 1 ? arena_printf(arena, "%.*s/share/pcc", (int)n, path) : NULL;
+}
+
 static bool read_command_line(CommandLine *line, int argc, char **argv) {
     Options *options = &line->options;
     *options = (Options){.optimize = 2, .prove = true, .proof = {.budget_s = PROOF_BUDGET_S}, .redistribution = REDISTRIBUTE_AUTO, .ndump_ranks = 1, .overrides.nranks = 1};
@@ -386,6 +397,8 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
     options->explain = line->explain.at;
     options->nexplain = line->explain.n;
     options->no_plan = options->nexplain > 0 && options->output == NULL;
+    const char *beside = library_beside(line->arena);
+    if (beside) vec_push(line->arena, &line->folders, beside);
     vec_push(line->arena, &line->folders, PCC_LIBRARY);
     options->overrides.nfolders = line->folders.n;
     options->overrides.folder = line->folders.at;

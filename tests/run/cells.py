@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import struct
 
 import harness
@@ -68,6 +69,15 @@ class Cells(Case):
         source = self.write("net.dsl", NET)
         self.compile(source, "net.plan", "--ranks", 8, "--shard", "h.*=((1, 8), (8, 1))", "--dump-ir=" + self.path("ir"))
         self.assertEqual(len(re.findall(r" matmul .* strategy=user\(-, 8@1, -\)", self.spmd())), 2)
+
+    def test_an_installation_may_be_moved(self):
+        for name in "bin", "share/pcc", "elsewhere":
+            os.makedirs(self.path("moved", name))
+        shutil.copy(harness.pcc, self.path("moved", "bin"))
+        self.write("moved/share/pcc/moved.dsl", "cell twice(x) { y = x + x; return y; }\n")
+        self.write("moved/elsewhere/net.dsl", 'import "moved.dsl";\nnet n { input x : f32[8, 4]; param w : f32[4, 4] = normal(0.1); loss mean(twice(matmul(x, w))); }\n'
+                   "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n")
+        self.ok(run([self.path("moved", "bin", "pcc"), "net.dsl", "--ranks", 2], cwd=self.path("moved", "elsewhere")))
 
     def test_places_in_imported_files_are_named_in_plan_and_dump(self):
         source = self.copy("mlp_cells.dsl", "nn.dsl")
