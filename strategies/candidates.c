@@ -88,27 +88,43 @@ int32_t split_largest(const Factor *factor, int nranks, bool strict) {
     return split;
 }
 
-bool *values_batched(const Graph *graph, Arena *arena) {
-    bool *batched = arena_alloc(arena, (size_t)graph->values.n * sizeof *batched + 1);
+/* The letter of the node's batch, whether or not it may be split; -1: none. */
+static int batch_letter(const Graph *graph, const Node *node, const int8_t *batch) {
+    int first = -1;
+    for (int i = 0; i < node->nin; i++) {
+        const int dim = batch[node->in[i]];
+        if (dim >= 0) return node->rule->in[i][dim];
+        if (dim == BATCH_LOST && first < 0) first = i;
+    }
+    return first < 0 || graph->values.at[node->in[first]].type.shape.ndim == 0 ? -1 : node->rule->in[first][0];
+}
+
+static int dim_of(const int8_t *map, int ndim, int letter) {
+    for (int d = 0; d < ndim; d++)
+        if (map[d] == letter) return d;
+    return BATCH_LOST;
+}
+
+int8_t *values_batch(const Graph *graph, Arena *arena) {
+    int8_t *batch = arena_alloc(arena, (size_t)graph->values.n * sizeof *batch + 1);
     for (int n = 0; n < graph->nodes.n; n++) {
         const Node *node = &graph->nodes.at[n];
         bool depends = node->op == OP_input;
         for (int i = 0; i < node->nin; i++)
-            depends = depends || batched[node->in[i]];
-        for (int i = 0; i < node->nout; i++)
-            batched[node->out[i]] = depends;
+            depends = depends || batch[node->in[i]] != BATCH_NONE;
+        const int letter = depends && node->rule ? batch_letter(graph, node, batch) : -1;
+        for (int i = 0; i < node->nout; i++) {
+            const int ndim = graph->values.at[node->out[i]].type.shape.ndim;
+            int dim = letter >= 0 ? dim_of(node->rule->out[i], ndim, letter) : node->op == OP_input && ndim > 0 ? 0 : BATCH_LOST;
+            batch[node->out[i]] = (int8_t)(depends ? dim : BATCH_NONE);
+        }
     }
-    return batched;
+    return batch;
 }
 
-int batch_factor(const Graph *graph, const Node *node, const bool *batched) {
-    for (int i = 0; i < node->nin; i++) {
-        if (!batched[node->in[i]]) continue;
-        if (graph->values.at[node->in[i]].type.shape.ndim == 0) return -1;
-        int factor = node->rule->in[i][0];
-        return factor >= 0 && !node->rule->factor[factor].whole ? factor : -1;
-    }
-    return -1;
+int batch_factor(const Graph *graph, const Node *node, const int8_t *batch) {
+    const int letter = batch_letter(graph, node, batch);
+    return letter >= 0 && !node->rule->factor[letter].whole ? letter : -1;
 }
 
 void strategy_batch(const Graph *graph, const Node *node, Strategy *strategy) {
@@ -117,7 +133,7 @@ void strategy_batch(const Graph *graph, const Node *node, Strategy *strategy) {
     int32_t splits[MAX_FACTORS];
     for (int f = 0; f < MAX_FACTORS; f++)
         splits[f] = 1;
-    int batch = batch_factor(graph, node, values_batched(graph, &arena));
+    int batch = batch_factor(graph, node, values_batch(graph, &arena));
     if (batch >= 0) splits[batch] = split_largest(&node->rule->factor[batch], graph->nranks, graph->settings.strict_divide);
     strategy_from_splits(splits, node->rule->nfactors, graph->nranks, strategy);
     arena_finish(&arena);

@@ -11,10 +11,13 @@ typedef struct Splits {
 Splits candidate_splits(const Rule *rule, int nranks, bool strict, Arena *arena);
 /* The splits of a strategy that splits `factor` alone, as far as its size and nranks go (DESIGN 5, batch). */
 int32_t split_largest(const Factor *factor, int nranks, bool strict);
-/* Whether the value of each id depends on an input (and not on parameters and constants alone). */
-bool *values_batched(const Graph *graph, Arena *arena);
-/* The factor of the node's batch, -1: none that may be split. */
-int batch_factor(const Graph *graph, const Node *node, const bool *batched);
+/* The dimension of the value of each id along which the batch lies: 0 of an input, and from there on where its letter goes. BATCH_NONE: the value depends on
+ * parameters and constants alone. BATCH_LOST: it depends on an input, and has no such dimension (a sum over the batch). */
+enum { BATCH_NONE = -2, BATCH_LOST = -1 };
+int8_t *values_batch(const Graph *graph, Arena *arena);
+/* The factor of the node's batch, -1: none that may be split. That of its first operand with a batch; where operands have lost theirs, that of dimension 0 of the
+ * first of them. */
+int batch_factor(const Graph *graph, const Node *node, const int8_t *batch);
 /* Splits as "((2, 4), (4, 1))". */
 void splits_print(Text *text, const Graph *graph, const Node *node, const int32_t *splits);
 

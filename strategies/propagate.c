@@ -41,7 +41,7 @@ typedef struct Propagator {
     int *hint_of;           /* per node: the hinted node from which it was reached, -1: none */
     int *first_user, *user; /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
     int *user_operand;
-    bool *batched;
+    int8_t *batch; /* values_batch */
 } Propagator;
 
 static const TensorType *value_type(const Propagator *p, int value) {
@@ -553,7 +553,7 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
             p->user[at] = id;
             p->user_operand[at] = i;
         }
-    p->batched = values_batched(graph, &p->arena);
+    p->batch = values_batch(graph, &p->arena);
 }
 
 /* The factor of the hidden dimension of mode data_parallel, -1: the node has none. */
@@ -590,7 +590,7 @@ static bool propagate_all(Propagator *p) {
         if (graph->settings.mode == MODE_DATA_PARALLEL)
             factor = hidden_factor(p, node);
         else if (sharded)
-            factor = batch_factor(graph, node, p->batched);
+            factor = batch_factor(graph, node, p->batch);
         decide_factor(p, id, factor, STRATEGY_BATCH);
         decided(p, id);
     }

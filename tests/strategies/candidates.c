@@ -136,6 +136,29 @@ Test(candidates, the_batch_is_dimension_0_of_the_first_operand_that_depends_on_a
     net_finish(&net);
 }
 
+Test(candidates, the_batch_is_followed_where_operators_take_it) {
+    Net net;
+    net_init(&net, 8);
+    int x = net_input(&net, "x", 2, (int64_t[]){16, 24}), w = net_parameter(&net, "w", 3, (int64_t[]){8, 24, 32});
+    int turned = net_op(&net, OP_transpose, x, -1, "turned");
+    int crossed = net_op(&net, OP_relu, turned, -1, "crossed");
+    int experts = net_op(&net, OP_matmul, x, w, "experts"); /* [8, 16, 32] */
+    int activated = net_op(&net, OP_relu, experts, -1, "activated");
+    int product = net_op(&net, OP_matmul, turned, x, "product"); /* [24, 24]: the batch is contracted, */
+    int after = net_op(&net, OP_relu, product, -1, "after");     /* and dimension 0 takes its place */
+    const struct {
+        int value, operand, dim;
+    } expected[] = {{crossed, 0, 1}, {experts, 0, 0}, {activated, 0, 1}, {product, 0, 1}, {after, 0, 0}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const Node *node = net_node(&net, expected[i].value);
+        Strategy strategy;
+        strategy_batch(&net.graph, node, &strategy);
+        for (int f = 0; f < node->rule->nfactors; f++)
+            cr_expect_eq(strategy.factor[f].n, f == node->rule->in[expected[i].operand][expected[i].dim], "%s, factor %d", node->name, f);
+    }
+    net_finish(&net);
+}
+
 Test(candidates, a_batch_is_split_no_further_than_it_has) {
     Factor five = {.size = 5}, six = {.size = 6}, whole = {.size = 8, .whole = true};
     cr_expect_eq(split_largest(&five, 8, false), 4);
