@@ -120,7 +120,7 @@ static void each_communication_skipped(const Case *which, Plan *plan) {
     role->steps.n = n;
     free(copy);
 }
-Test(proof_check, a_plan_without_one_of_its_communications_is_refused) { on_all(each_communication_skipped, 50); }
+Test(proof_check, a_plan_without_one_of_its_communications_is_refused) { on_all(each_communication_skipped, 40); }
 
 static void each_step_doubled(const Case *which, Plan *plan) {
     Role *role = role_of(plan);
@@ -313,7 +313,7 @@ static void each_kind_changed(const Case *which, Plan *plan) {
         step->comm = own;
     }
 }
-Test(proof_check, a_collective_under_another_name_is_refused) { on_all(each_kind_changed, 50); }
+Test(proof_check, a_collective_under_another_name_is_refused) { on_all(each_kind_changed, 40); }
 
 Test(proof_check, requests_must_be_waited_for_once) {
     Arena arena;
