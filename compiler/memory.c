@@ -5,8 +5,8 @@
  * - a new state lies in its state's storage, and its write costs nothing, where it has the storage layout and the old version is dead when
  *   it is computed, or dies in an elementwise kernel that may overwrite it (not at -O0);
  * - everything else in one arena a rank: a value has the room of the largest box of any rank, from the step that begins to write it to the
- *   last that reads it, for a communication its wait; blocks of 64 bytes, best fit, an elementwise result over an operand that dies (not
- *   at -O0). */
+ *   last that reads it, for a communication its wait; blocks of 64 bytes, best fit, an elementwise or reshaped result over an operand that
+ *   dies (not at -O0). */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,11 +161,17 @@ static void place_states(Allocator *a) {
 
 /* ---------------------------------------------------------------- the walk */
 
+/* Whether node's result k may lie where its operand k lies: also the same elements in another shape. */
+static bool may_take_over(const Compilation *c, const Node *node, int k) {
+    if (may_overwrite(&c->spmd, node, k)) return true;
+    return op_table[node->op].flat && c->box_bytes[node->in[k]] == c->box_bytes[node->out[k]];
+}
+
 /* Takes over the memory of operand k, which dies in this step. */
 static bool take_over(Allocator *a, const Node *node, int k, int step) {
     Compilation *c = a->c;
     int from = node->in[k];
-    if (!may_overwrite(&c->spmd, node, k) || c->location[from].place != PLACE_ARENA || a->last[from] != step || a->def[from] < 0 ||
+    if (!may_take_over(c, node, k) || c->location[from].place != PLACE_ARENA || a->last[from] != step || a->def[from] < 0 ||
         a->moved[from])
         return false;
     c->location[node->out[k]] = c->location[from];

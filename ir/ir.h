@@ -396,6 +396,7 @@ typedef struct Op {
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
     int flops;                 /* per point of the factors' index space */
     bool in_place;             /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
+    bool flat;                 /* the result has the operand's elements in their order: it may lie where the operand lies */
     bool boundary;             /* replicate, replica_sum: sees the hidden dimension */
     const char *samples;       /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
     const char *help;          /* one line for --list-ops */

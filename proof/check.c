@@ -125,7 +125,7 @@ static bool kernel_step(Walk *walk, const Step *step) {
     for (int k = 0; k < step->nout; k++) {
         const Instance *result = &role->instances.at[step->out[k]];
         const Value *value = value_of(walk, step->out[k]);
-        bool may = false;
+        bool may = false, moves = false;
         for (int i = 0; i < step->nin; i++) {
             const Instance *operand = &role->instances.at[step->in[i]];
             bool same = operand->place == result->place && operand->at == result->at && layout_equal(operand->layout, result->layout) &&
@@ -134,8 +134,10 @@ static bool kernel_step(Walk *walk, const Step *step) {
             if (result->place == PLACE_STATE && operand->place == PLACE_STATE && operand->at == result->at && !(same && letters.elementwise))
                 return reject(walk, "%s: overwrites the state that it reads", node->name);
             may = may || same;
+            /* The same elements in the same order, in the same place: nothing is written. memory_check compares their sizes. */
+            moves = moves || (letters.reshape && operand->place == result->place && operand->at == result->at);
         }
-        walk->in_place[step->out[k]] = may && letters.elementwise;
+        walk->in_place[step->out[k]] = (may && letters.elementwise) || moves;
         if (!define(walk, step->out[k], walk->step)) return false;
     }
     walk->computed[step->node[0]] = true;

@@ -116,7 +116,8 @@ bool kernel_transpose(const KernelCall *call, Error *error) {
 
 bool kernel_reshape(const KernelCall *call, Error *error) {
     Nest nest;
-    return nest_reshape(&nest, call, error) && move(call, &nest);
+    if (!nest_reshape(&nest, call, error)) return false;
+    return call->out[0].data == call->in[0].data || move(call, &nest);
 }
 
 bool kernel_write(const KernelCall *call, Error *error) {

@@ -25,12 +25,12 @@ static Life *lives(const Compiled *x) {
     return life;
 }
 
-/* b is made over a, elementwise, in the step in which a dies. */
+/* b is made over a, elementwise or reshaped, in the step in which a dies. */
 static bool made_over(const Compiled *x, int a, int b) {
     const Node *node = &x->c.spmd.nodes.at[x->c.spmd.values.at[b].node];
     for (int k = 0; k < node->nout && k < node->nin; k++)
         if (node->out[k] == b && node->in[k] == a)
-            return op_table[node->op].in_place && x->c.spmd.values.at[a].layout == x->c.spmd.values.at[b].layout;
+            return op_table[node->op].flat || (op_table[node->op].in_place && x->c.spmd.values.at[a].layout == x->c.spmd.values.at[b].layout);
     return false;
 }
 

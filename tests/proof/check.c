@@ -259,6 +259,18 @@ static void each_overlap(const Case *which, Plan *plan) {
             refuse(which, plan, "two operands overlap in step", i);
             a->at = own;
         }
+        /* Only elementwise results, and reshapes, may lie where an operand lies. */
+        const Op *op = &op_table[step->op];
+        Instance *result = &role->instances.at[step->out[0]];
+        if (!op->rule || op->in_place || op->flat || result->place != PLACE_ARENA) continue;
+        for (int k = 0; k < step->nin; k++) {
+            const Instance *operand = &role->instances.at[step->in[k]];
+            int64_t own = result->at;
+            if (operand->place != PLACE_ARENA) continue;
+            result->at = operand->at;
+            refuse(which, plan, "the result overlaps an operand in step", i);
+            result->at = own;
+        }
     }
     for (int i = 0; i < role->instances.n; i++) {
         Instance *instance = &role->instances.at[i];
