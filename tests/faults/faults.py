@@ -121,8 +121,7 @@ seed(FUZZ_LANG,
 # ---------------------------------------------------------------- strategies
 seed(unit("strategies", "candidates"),
      ("a factor split over more than it has", "strategies/candidates.c", "if (factor->whole || split > factor->size) return false;", "if (factor->whole) return false;"),
-     ("the batch is the last dimension", "strategies/candidates.c", "int factor = node->rule->in[i][0];",
-      "int factor = node->rule->in[i][graph->values.at[node->in[i]].type.shape.ndim - 1];"))
+     ("the batch is the last dimension", "strategies/candidates.c", "node->op == OP_input && ndim > 0 ? 0 :", "node->op == OP_input && ndim > 0 ? ndim - 1 :"))
 seed(OPS,
      ("a candidate that is left out", "strategies/candidates.c", "for (int32_t split = 1; split <= ranks; split++) {", "for (int32_t split = 1; split <= ranks - (ranks > 2); split++) {"))
 seed(unit("strategies", "cost"),
