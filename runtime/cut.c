@@ -31,6 +31,15 @@ bool convert_begin(const KernelCall *call, int64_t *at, Error *error) {
     return true;
 }
 
+bool convert_operand(const KernelCall *call, Operand *from, Error *error) {
+    int64_t begin[MAX_NDIM];
+    *from = call->in[0];
+    if (shape_elements(&call->out[0].local) == 0) return true;
+    if (!convert_begin(call, begin, error)) return false;
+    *from = operand_from(&call->in[0], begin);
+    return true;
+}
+
 Operand operand_from(const Operand *whole, const int64_t *at) {
     Operand from = *whole;
     int64_t first = 0;

@@ -18,5 +18,7 @@ Lines lines_of(const Shape *shape, int axis);
 void slice_begin(const Attr *begin, const Operand *whole, int64_t *at);
 /* Where out[0]'s box begins in in[0]'s: a conversion that needs no communication. False where it is not within it: *error, EXIT_INTERNAL. */
 bool convert_begin(const KernelCall *call, int64_t *at, Error *error);
+/* in[0] from there on; as it is where the result has no elements. */
+bool convert_operand(const KernelCall *call, Operand *from, Error *error);
 /* The operand with its data from the element at these indices on: a box of it that begins there, in the operand's own strides. */
 Operand operand_from(const Operand *whole, const int64_t *at);

@@ -15,12 +15,9 @@ static void copy_box(const KernelCall *call, const Shape *box, const Operand *ou
 
 /* The slice of in[0]'s box that is out[0]'s box: the conversion that needs no communication. */
 bool kernel_convert(const KernelCall *call, Error *error) {
-    const Operand *out = &call->out[0];
-    int64_t begin[MAX_NDIM];
-    if (shape_elements(&out->local) == 0) return true;
-    if (!convert_begin(call, begin, error)) return false;
-    const Operand from = operand_from(&call->in[0], begin);
-    copy_box(call, &out->local, out, &from);
+    Operand from;
+    if (!convert_operand(call, &from, error)) return false;
+    copy_box(call, &call->out[0].local, &call->out[0], &from);
     return true;
 }
 
