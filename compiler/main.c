@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "compiler/commands.h"
 #include "compiler/compiler.h"
@@ -372,12 +371,13 @@ static bool check_options(const CommandLine *line) {
 
 /* share/pcc beside the folder that pcc itself lies in: an installation may be moved. NULL: not known. */
 static const char *library_beside(Arena *arena) {
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path);
-    for (int up = 0; up < 2; up++)
-        while (n > 0 && path[--n] != '/')
-            ;
-    return n > 0 && (size_t)n < sizeof path - 1 ? arena_printf(arena, "%.*s/share/pcc", (int)n, path) : NULL;
+    char folder[4096];
+    program_folder(folder, sizeof folder);
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(folder, '/');
+        if (slash) *slash = '\0';
+    }
+    return folder[0] ? arena_printf(arena, "%s/share/pcc", folder) : NULL;
 }
 
 static bool read_command_line(CommandLine *line, int argc, char **argv) {

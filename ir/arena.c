@@ -184,6 +184,13 @@ static bool write_and_close(FILE *file, const char *text, size_t n) {
     return ok;
 }
 
+void program_folder(char *folder, size_t n) {
+    ssize_t length = readlink("/proc/self/exe", folder, n - 1);
+    folder[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[1] = '\0';
+}
+
 bool file_same(const char *a, const char *b) {
     struct stat at_a, at_b;
     return stat(a, &at_a) == 0 && stat(b, &at_b) == 0 && S_ISREG(at_a.st_mode) && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;

@@ -74,6 +74,8 @@ double now_seconds(void);
 
 /* Whole file in the arena, NUL after it; fails over max_bytes. */
 bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, size_t *n, Error *error);
+/* The folder that this program lies in, with a '/' at its end; "" where the system does not tell. n: of folder. */
+void program_folder(char *folder, size_t n);
 /* Whether both paths lead to one ordinary file that exists. */
 bool file_same(const char *a, const char *b);
 /* Writes path.tmp, then renames it: nothing half-written is ever seen under path. Not forced to the disk: what a power failure may cost is a

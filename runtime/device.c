@@ -21,14 +21,6 @@ void device_close(Device *device) {
 
 #define MODULE_FILE "prun_cuda.so"
 
-/* The folder that this program lies in, with a '/' at its end; "" where the system does not tell. */
-static void program_folder(char *folder, size_t n) {
-    ssize_t length = readlink("/proc/self/exe", folder, n - 1);
-    folder[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash) slash[1] = '\0';
-}
-
 /* The first that exists of the places where a module may lie: beside prun as it was built, and as it was installed. */
 static bool find_module(char *path, size_t n) {
     static const char *const places[] = {"", "cuda/", "../" PRUN_MODULE_FOLDER "/", "../lib/prun/"};
