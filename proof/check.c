@@ -125,19 +125,18 @@ static bool kernel_step(Walk *walk, const Step *step) {
     for (int k = 0; k < step->nout; k++) {
         const Instance *result = &role->instances.at[step->out[k]];
         const Value *value = value_of(walk, step->out[k]);
-        bool may = false, moves = false;
+        bool in_place = false;
         for (int i = 0; i < step->nin; i++) {
             const Instance *operand = &role->instances.at[step->in[i]];
-            bool same = operand->place == result->place && operand->at == result->at && layout_equal(operand->layout, result->layout) &&
-                        type_equal(&value_of(walk, step->in[i])->type, &value->type);
+            bool there = operand->place == result->place && operand->at == result->at;
+            bool same = there && layout_equal(operand->layout, result->layout) && type_equal(&value_of(walk, step->in[i])->type, &value->type);
             /* What a kernel reads it may not write, unless element by element. */
             if (result->place == PLACE_STATE && operand->place == PLACE_STATE && operand->at == result->at && !(same && letters.elementwise))
                 return reject(walk, "%s: overwrites the state that it reads", node->name);
-            may = may || same;
-            /* The same elements in the same order, in the same place: nothing is written. memory_check compares their sizes. */
-            moves = moves || (letters.reshape && operand->place == result->place && operand->at == result->at);
+            /* A reshape there has the same elements in the same order: nothing is written. memory_check compares their sizes. */
+            in_place = in_place || (same && letters.elementwise) || (there && letters.reshape);
         }
-        walk->in_place[step->out[k]] = (may && letters.elementwise) || moves;
+        walk->in_place[step->out[k]] = in_place;
         if (!define(walk, step->out[k], walk->step)) return false;
     }
     walk->computed[step->node[0]] = true;
