@@ -207,10 +207,9 @@ static bool checkpoint_is_due(const Run *run, const Position *at) {
            (settings->checkpoint_steps > 0 && at->global_step % settings->checkpoint_steps == 0);
 }
 
-static bool checkpoint_if_due(Run *run, Error *error) {
+static bool checkpoint(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     const Position *at = &run->position;
-    if (!checkpoint_is_due(run, at)) return true;
     if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, at,
                          error))
         return false;
@@ -262,7 +261,7 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     char when[64];
     snprintf(when, sizeof when, "after epoch %lld step %lld", (long long)epoch, (long long)step);
     if (run->options->check_replicas && !replicas_check(run, when, error)) return false;
-    return (!evaluation_is_due(run, &next) || evaluate(run, error)) && checkpoint_if_due(run, error);
+    return (!evaluation_is_due(run, &next) || evaluate(run, error)) && (!checkpoint_is_due(run, &next) || checkpoint(run, error));
 }
 
 static bool train(Run *run, Error *error) {
