@@ -86,6 +86,12 @@ static bool is_update(const Node *node) {
     return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write;
 }
 
+static bool append_all(Layout *layout, int list, const Digit *digits, int n) {
+    for (int i = 0; i < n; i++)
+        if (!layout_append(layout, list, digits[i])) return false;
+    return true;
+}
+
 /* Appends digits, the terms of a sum, to a layout: to the first dimension that they divide evenly; else each dimension in turn takes what
  * divides it, and the longest one the rest. False when a part would be empty. */
 static bool split_over(Layout *layout, const Shape *shape, const Digit *digits, int n) {
@@ -93,11 +99,7 @@ static bool split_over(Layout *layout, const Shape *shape, const Digit *digits, 
     for (int i = 0; i < n; i++)
         terms *= digits[i].size;
     for (int d = 0; d < shape->ndim; d++)
-        if (shape->dim[d] % (layout_split(layout, d) * terms) == 0) {
-            for (int i = 0; i < n; i++)
-                if (!layout_append(layout, d, digits[i])) return false;
-            return true;
-        }
+        if (shape->dim[d] % (layout_split(layout, d) * terms) == 0) return append_all(layout, d, digits, n);
     for (int i = 0; i < n; i++) {
         int32_t rest = digits[i].size;
         int longest = -1;
@@ -115,10 +117,6 @@ static bool split_over(Layout *layout, const Shape *shape, const Digit *digits, 
     return true;
 }
 
-/* The layout in which a state is updated: its storage layout, further split over the digits over which the gradient is a partial sum. The
- * sum then goes straight to the parts (half of an AllReduce), each rank updates its own, and the other half gathers the new values: the same
- * bytes, but an update and slots of 1 / ranks (the optimizer state sharding of ZeRO stage 1, Rajbhandari et al. 2020). Small states are not
- * worth two steps. */
 /* The layout that the maker of a gradient gives it, with the sums that it owes. Those of one that is added up of several which owe the same sums can be added up
  * before they are completed: it owes them too. */
 static void owed(const Graph *g, int gradient, Layout *layout) {
@@ -134,6 +132,10 @@ static void owed(const Graph *g, int gradient, Layout *layout) {
     if (a.ndim == ndim && b.ndim == ndim && n == layout_count(&b, terms) && memcmp(layout_list(&a, terms), layout_list(&b, terms), sizeof(Digit) * (size_t)n) == 0) *layout = a;
 }
 
+/* The layout in which a state is updated: its storage layout, further split over the digits over which the gradient is a partial sum. The
+ * sum then goes straight to the parts (half of an AllReduce), each rank updates its own, and the other half gathers the new values: the same
+ * bytes, but an update and slots of 1 / ranks (the optimizer state sharding of ZeRO stage 1, Rajbhandari et al. 2020). Small states are not
+ * worth two steps. */
 static const Layout *update_layout(const Compilation *c, Graph *g, const Node *update) {
     const State *state = &g->states.at[updated_state(g, update)];
     const Shape *shape = &state->type.shape;
@@ -152,11 +154,8 @@ static bool digits_beyond(const Layout *of, const Layout *without, Layout *beyon
     layout_init(&a, 1);
     layout_init(&b, 1);
     layout_init(beyond, 1);
-    for (int i = 0; i < of->start[of->ndim]; i++)
-        if (!layout_append(&a, 0, of->digit[i])) return false;
-    for (int i = 0; i < without->start[without->ndim]; i++)
-        if (!layout_append(&b, 0, without->digit[i])) return false;
-    if (!layout_refine(&a, &b)) return false;
+    if (!append_all(&a, 0, of->digit, of->start[of->ndim]) || !append_all(&b, 0, without->digit, without->start[without->ndim]) || !layout_refine(&a, &b))
+        return false;
     for (int i = 0; i < layout_count(&a, 0); i++) {
         Digit digit = a.digit[i];
         bool there = false;
@@ -174,10 +173,7 @@ static Layout split_of_all_squares(const Graph *g, const Layout *const *of_gradi
     for (int n = g->nforward; n < g->nodes.n; n++) {
         Layout more, with = all;
         if (g->nodes.at[n].op != OP_sum_squares || !digits_beyond(of_gradient[g->nodes.at[n].in[0]], &all, &more)) continue;
-        bool room = true;
-        for (int i = 0; i < layout_count(&more, 0); i++)
-            room = room && layout_append(&with, 0, more.digit[i]);
-        if (room) all = with;
+        if (append_all(&with, 0, more.digit, layout_count(&more, 0))) all = with;
     }
     return all;
 }
