@@ -161,6 +161,23 @@ static Term term_read(const char **at, bool whole[26]) {
     return term;
 }
 
+/* The operand whose "..." does not fit that of operand i. With broadcast: one before it that has another size of its own there. Else: the first,
+ * or, where i is the first and has too few dimensions, the first that has all ndim. */
+static int differing_operand(const Term *term, const TensorType *in, int nin, bool broadcast, int ndim, int i) {
+    const int n = in[i].shape.ndim - term[i].n;
+    const int64_t *own = in[i].shape.dim + term[i].before;
+    int other = -1;
+    for (int j = 0; j < nin; j++) {
+        const int m = in[j].shape.ndim - term[j].n;
+        const int64_t *theirs = in[j].shape.dim + term[j].before;
+        if (j == i || !term[j].ellipsis) continue;
+        if (!broadcast && other < 0 && (j < i || m == ndim)) other = j;
+        for (int d = 1; broadcast && j < i && d <= m && d <= n; d++)
+            if (theirs[m - d] != own[n - d] && theirs[m - d] != 1 && own[n - d] != 1) other = j;
+    }
+    return other;
+}
+
 /* The sizes of the dimensions that "..." stands for, aligned at the right. */
 static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool broadcast, int ndim, int64_t *size, RuleError *error) {
     for (int e = 0; e < ndim; e++)
@@ -176,13 +193,7 @@ static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool
             fits = own == *common || (broadcast && own == 1);
         }
         if (!fits) {
-            /* The one before that has a size of its own there: the first that differs from this one. */
-            int other = reference;
-            for (int j = 0; broadcast && j < i; j++)
-                for (int d = 1; d <= n && d <= in[j].shape.ndim; d++) {
-                    int64_t a = in[j].shape.dim[in[j].shape.ndim - d], b = in[i].shape.dim[in[i].shape.ndim - d];
-                    if (a != b && a != 1 && b != 1) other = j;
-                }
+            int other = differing_operand(term, in, nin, broadcast, ndim, i);
             const Shape *a = &in[other].shape, *b = &in[i].shape;
             char a_text[SHAPE_TEXT_BYTES], b_text[SHAPE_TEXT_BYTES];
             rule_reject(error, i, -1, "%s: %%%d is %s, %%%d is %s", broadcast ? "sizes do not broadcast" : "shapes differ", other,

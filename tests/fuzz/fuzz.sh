@@ -1,9 +1,11 @@
 #!/bin/sh
-# Some seconds of libFuzzer on one target, beginning with the repository's own files.
-#   fuzz.sh FUZZER lang|plan|npy|idx|csv|safetensors|checkpoint PCC SOURCES [SECONDS]
-# The limits are wide: an idle machine needs a thousandth of them. What is found is printed in base64, to be put into tests/fuzz/TARGET.
+# libFuzzer on one target, beginning with the repository's own files.
+#   fuzz.sh FUZZER lang|plan|npy|idx|csv|safetensors|checkpoint PCC SOURCES [RUNS]
+# As a test: RUNS inputs, the same ones each time, so that a commit passes or fails always; a slow machine stops after a minute. With FUZZ_SECONDS=N in the
+# environment: N seconds of other inputs each time. The limits are wide: an idle machine needs a thousandth of them. What is found is printed in base64, to be
+# put into tests/fuzz/TARGET.
 set -eu
-fuzzer=$1 kind=$2 pcc=$3 sources=$4 seconds=${5:-30}
+fuzzer=$1 kind=$2 pcc=$(realpath "$3") sources=$4 runs=${5:-100000}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/seeds" "$folder/found"
@@ -17,10 +19,11 @@ lang)
     ;;
 plan)
     longest=16384 most_mib=2048
-    cp "$sources"/tests/golden/dumps/*/*.plan "$folder/seeds/" 2>/dev/null || true
+    for plan in "$sources"/tests/golden/dumps/*/net.plan; do cp "$plan" "$folder/seeds/$(basename "$(dirname "$plan")").plan"; done
     for seed in 1 2 3 4 5 6 7 8; do
         "$pcc" fuzz-net --seed $seed -o "$folder/net.dsl"
-        "$pcc" "$folder/net.dsl" --ranks 4 --mode auto -o "$folder/seeds/net$seed.plan" >/dev/null 2>&1 || true
+        ranks=$(sed -n 's/^# pcc .* --ranks \([0-9]*\).*/\1/p' "$folder/net.dsl")
+        (cd "$folder" && "$pcc" net.dsl --ranks "$ranks" -o "seeds/net$seed.plan" >log 2>&1 || { cat log && exit 1; })
     done
     grep -aohE '[a-z_]{3,}' "$folder"/seeds/*.plan | sort -u | sed 's/.*/"&"/' >"$folder/words"
     ;;
@@ -29,8 +32,13 @@ plan)
     grep -aohE "'[a-z_]{3,}'|[A-Za-z_.0-9]{2,}|[<>|][a-z][0-9]" "$folder"/seeds/*.hostile.* "$folder"/seeds/*.valid.* | sort -u | sed 's/.*/"&"/' >"$folder/words"
     ;;
 esac
+if [ -n "${FUZZ_SECONDS:-}" ]; then
+    set -- -max_total_time="$FUZZ_SECONDS"
+else
+    set -- -seed=1 -runs="$runs" -max_total_time=60
+fi
 code=0
-"$fuzzer" "$folder/found" "$folder/seeds" -dict="$folder/words" -max_total_time="$seconds" -max_len=$longest -timeout=20 -rss_limit_mb=3072 -malloc_limit_mb=$most_mib \
+"$fuzzer" "$folder/found" "$folder/seeds" -dict="$folder/words" "$@" -max_len=$longest -timeout=20 -rss_limit_mb=3072 -malloc_limit_mb=$most_mib \
     -artifact_prefix="$folder/artifact-" -print_final_stats=1 -verbosity=0 >"$folder/log" 2>&1 || code=$?
 grep -E '^stat::number_of_executed_units|^stat::new_units_added' "$folder/log" || true
 [ $code -eq 0 ] && exit 0

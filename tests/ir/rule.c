@@ -1,6 +1,8 @@
 #include "ir/rules.h"
+#include "tests/ir/random.h"
 
 #include <criterion/criterion.h>
+#include <ctype.h>
 #include <string.h>
 
 static TensorType type(DType dtype, int ndim, const int64_t *dim) {
@@ -93,6 +95,60 @@ Test(rule, updates_and_gradients_do_not_broadcast) {
     cr_assert_not(rule_infer(OP_sgd, in, 2, lr, &rule, &error));
     cr_assert_str_eq(error.text, "shapes differ: %0 is [8, 6], %1 is [6]");
     cr_assert_not(rule_infer(OP_relu_grad, in, 2, NULL, &rule, &error));
+}
+
+Test(rule, a_first_operand_with_too_few_dimensions_is_compared_with_one_that_has_all) {
+    TensorType in[] = {T(F32, 6), T(F32, 2), T(F32, 8, 6)};
+    Attr attr[MAX_ATTRS] = {{.given = true}, {.given = true}};
+    Rule rule;
+    RuleError error;
+    cr_assert_not(rule_infer(OP_momentum, in, 3, attr, &rule, &error));
+    cr_assert_str_eq(error.text, "shapes differ: %2 is [8, 6], %0 is [6]");
+}
+
+/* Any value an attribute could have in a plan, small ones mostly. */
+static Attr random_attr(uint64_t *seed, AttrKind kind) {
+    static const char *const texts[] = {"", "ab,bc->ac", "ab->b", "abc,abd->", "a->b", "->", "aa,b->ab", "...a,ab->...b"};
+    Attr attr = {.given = random_below(seed, 8) > 0, .text = ""};
+    if (!attr.given) return attr;
+    attr.i = random_below(seed, 5) - 1;
+    attr.f = kind == ATTR_FLOAT ? random_below(seed, 9) - 4 : 0;
+    attr.n = kind == ATTR_INTS ? random_below(seed, 5) : 0;
+    for (int i = 0; i < attr.n; i++)
+        attr.ints[i] = random_below(seed, 50) ? random_below(seed, 6) - 1 : (int64_t)random_next(seed);
+    if (kind == ATTR_TEXT) attr.text = texts[random_below(seed, 8)];
+    return attr;
+}
+
+Test(rule, operands_of_any_shape_give_a_rule_or_a_message_about_them) {
+    uint64_t seed = 1;
+    for (int trial = 0; trial < 200000; trial++) {
+        OpCode op = (OpCode)(trial % NOPS);
+        int most = op_nin(op), nin = most > 1 && random_below(&seed, 16) == 0 ? most - 1 : most;
+        TensorType in[MAX_IN + 1] = {0};
+        Attr attr[MAX_ATTRS] = {0};
+        Rule rule;
+        RuleError error = {.operand = -1};
+        for (int i = 0; i < nin; i++) {
+            for (in[i].dtype = (DType)random_below(&seed, NDTYPES); !(op_dtypes(op, i) & 1u << in[i].dtype);)
+                in[i].dtype = (DType)((in[i].dtype + 1) % NDTYPES);
+            /* Half of them like the first. */
+            if (i > 0 && random_below(&seed, 2)) {
+                in[i].shape = in[0].shape;
+                continue;
+            }
+            in[i].shape.ndim = random_below(&seed, random_below(&seed, 8) ? 4 : MAX_NDIM + 1);
+            for (int d = 0; d < in[i].shape.ndim; d++)
+                in[i].shape.dim[d] = random_below(&seed, 50) ? 1 + random_below(&seed, 3) : (int64_t)1 << random_below(&seed, 49);
+        }
+        for (int a = 0; a < MAX_ATTRS; a++)
+            attr[a] = random_attr(&seed, op_table[op].attrs[a].kind);
+        if (rule_infer(op, in, nin, attr, &rule, &error)) continue;
+        cr_assert(error.text[0], "%s: no message", op_table[op].name);
+        cr_assert(error.operand >= -1 && error.operand < nin, "%s: %s", op_table[op].name, error.text);
+        for (const char *at = error.text; (at = strchr(at, '%')); at++)
+            cr_assert(isdigit((unsigned char)at[1]) && at[1] < '0' + nin, "%s: %s", op_table[op].name, error.text);
+    }
 }
 
 Test(rule, operand_types_agree_and_are_those_of_the_row) {
