@@ -21,9 +21,9 @@ train {
 
 eval {
     every   = epoch;
-    batch   = 37;                    # another batch than training's, which no number of ranks divides
+    batch   = 37;  # another batch than training's, which no number of ranks divides
     data    = normal(seed = 2);
     steps   = 8;
     metrics = loss;
-    predict = y;                     # what prun --predict writes
+    predict = y;   # what prun --predict writes
 }

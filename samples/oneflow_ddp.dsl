@@ -11,8 +11,8 @@ net oneflow_ddp {
 }
 
 train {
-    data = per_rank(x = [[[1, 2], [2, 3]], [[4, 6], [3, 1]]],
-                    y = [[[8], [13]],      [[26], [9]]]);
+    data      = per_rank(x = [[[1, 2], [2, 3]], [[4, 6], [3, 1]]],
+                         y = [[[8], [13]], [[26], [9]]]);
     optimizer = sgd(lr = 0.01);
     steps     = 500;
     log_every = 50;

@@ -12,14 +12,14 @@ net quickstart(batch = 16, in_dim = 32, hidden_dim = 16, out_dim = 16) {
 }
 
 train {
-    data      = numpy_rand(seed = 1, rows = 2);   # MindSpore's: every rank draws the same 2 rows
+    data      = numpy_rand(seed = 1, rows = 2);  # MindSpore's: every rank draws the same 2 rows
     optimizer = momentum(lr = 0.4, momentum = 0.1);
     epochs    = 5;
-    steps     = 4;                      # per epoch
+    steps     = 4;                               # per epoch
 }
 
 parallel {
-    mode    = auto;                     # stand_alone | data_parallel | semi_auto | auto
+    mode    = auto;           # stand_alone | data_parallel | semi_auto | auto
     search  = sharding_propagation;
-    dataset = data_parallel;            # | full_batch | a strategy | auto (default): as the first consumer wants it
+    dataset = data_parallel;  # | full_batch | a strategy | auto (default): as the first consumer wants it
 }

@@ -17,7 +17,7 @@ net toymodel(batch = 20) {
 }
 
 train {
-    data      = normal(seed = 0);    # randn(20, 10) and randn(20, 5), other rows on every rank
+    data      = normal(seed = 0);  # randn(20, 10) and randn(20, 5), other rows on every rank
     optimizer = sgd(lr = 0.001);
     log "[{pid}] (rank = {rank}, local_rank = {local_rank}) loss = {loss}" on all;
 }

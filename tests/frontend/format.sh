@@ -1,6 +1,6 @@
 #!/bin/sh
 # pcc fmt on all samples and on random nets: the net that a formatted text describes is the one of the text (the same hash), and formatting it again
-# changes nothing.
+# changes nothing. The samples are in that form.
 #   format.sh PCC SOURCES
 set -eu
 pcc=$(realpath "$1") sources=$(realpath "$2")
@@ -34,6 +34,10 @@ for file in "$work"/before/*.dsl; do
     "$pcc" fmt - <"$file" | cmp -s - "$work/after/$name" || fail "$name: standard input is formatted otherwise"
 done
 [ $compiled -ge 40 ] || fail "only $compiled nets were compared"
+# The samples, and the nets that the language's page shows, are in that form as they stand.
+mkdir "$work/page"
+awk '/^```net/ { file = folder "/net" ++n ".dsl"; next } /^```/ { file = "" } file { print >file }' folder="$work/page" "$sources/docs/language.md"
+"$pcc" fmt --check "$sources"/samples/*.dsl "$work"/page/net*.dsl || fail "pcc fmt changes these samples and nets of docs/language.md"
 # A file with a mistake is left alone.
 echo 'net q { a = ; }' >"$work/wrong.dsl"
 code=0
