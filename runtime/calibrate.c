@@ -200,6 +200,18 @@ static void level_show(const char *name, const Level *level, const char *why) {
         printf("%-6s %9.2f us  %9.3f GB/s   not measured: %s; pcc's default\n", name, 1e6 * level->latency_s, 1e-9 * level->bytes_per_s, why);
 }
 
+/* Whether there is no file at path yet, or one that may be replaced: a machine file, an empty one. */
+static bool replaceable(const char *path, Error *error) {
+    static const char first_word[] = "pcc-machine";
+    char begin[sizeof first_word] = "";
+    FILE *file = fopen(path, "rb");
+    if (!file) return true; /* if it cannot be written either, that is said where it is */
+    size_t n = fread(begin, 1, sizeof first_word - 1, file);
+    bool machine = n == 0 || strcmp(begin, first_word) == 0;
+    fclose(file);
+    return machine || error_set(error, EXIT_USAGE, "--calibrate %s would overwrite a file that is no machine file; it takes no plan", path);
+}
+
 static bool machine_write(const char *path, const Comm *comm, int ranks_per_node, const Level *rank, const Level *node, Error *error) {
     char name[64];
     int n = 0;
@@ -222,6 +234,7 @@ static bool calibrate_on(Comm *comm, const char *path, Error *error) {
     Level rank = default_rank, node = default_node;
     if (comm->nranks == 1)
         return error_set(error, EXIT_USAGE, "--calibrate needs two ranks or more: mpirun -n RANKS prun --calibrate, or prun --calibrate --ranks N");
+    if (comm->process == 0 && !replaceable(path, error)) return false;
     if (!find_nodes(comm, &ranks_per_node, &regular, error)) return false;
     int nodes = comm->nranks / ranks_per_node;
     if (ranks_per_node > 1 && !measure_level(comm, (Digit){smallest_factor(ranks_per_node), 1}, &rank, error)) return false;
@@ -239,12 +252,7 @@ static bool calibrate_on(Comm *comm, const char *path, Error *error) {
 
 int calibrate(const char *path, int nranks, int *argc, char ***argv) {
     Error error = {0};
-    int launched = launched_processes();
-    Comm *comm = NULL;
-    if (nranks > 0 && launched > 1)
-        error_set(&error, EXIT_USAGE, "--ranks %d puts all ranks in one process, and mpirun has started %d", nranks, launched);
-    else
-        comm = launched > 1 ? comm_mpi_create(argc, argv, &error) : comm_local_create(nranks > 0 ? nranks : 1, &error);
+    Comm *comm = launched_processes() > 1 ? comm_mpi_create(argc, argv, &error) : comm_local_create(nranks > 0 ? nranks : 1, &error);
     bool ok = comm && calibrate_on(comm, path, &error);
     if (!ok) {
         if (comm && comm->nprocesses > 1) comm->table->abort(comm, error.code, error.text); /* the others wait for this rank */

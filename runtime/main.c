@@ -269,6 +269,8 @@ int main(int argc, char **argv) {
         }
     }
     if (code < 0 && !check_options(given, &options)) code = EXIT_USAGE;
+    if (code < 0 && options.nranks > 0 && launched_processes() > 1)
+        code = usage_error("--ranks %d puts all ranks in one process: leave out mpirun, or --ranks", options.nranks);
     if (code < 0 && given & OPTION_BIT(DEVICES)) code = optind < argc ? usage_error("--devices takes no plan, '%s' is too much", argv[optind]) : list_devices();
     if (code < 0 && given & OPTION_BIT(CALIBRATE)) {
         if (machine == NULL && optind < argc) machine = argv[optind++];

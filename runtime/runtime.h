@@ -9,7 +9,7 @@
  *   place.c    where it runs: processes, memory, the device
  *   results.c  what a step leaves: losses, reports, states
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
- *   checkpoint.c, index.c, tensors.c  states in files, and back
+ *   checkpoint.c, index.c, checksum.c, tensors.c  states in files, and back
  *   state.c    initial values, by global index; npy.c: files
  *   data/      inputs: generators, files, the order of rows
  *   pool.c     threads that share one loop
@@ -461,10 +461,10 @@ typedef struct RunOptions {
     const char *trace;             /* --trace: file; or NULL */
     bool all_ranks, verbose;
 } RunOptions;
-/* Processes of the job as its launcher says, 1 without one. */
+/* Processes of the job as its launcher says, 0 without one. */
 int launched_processes(void);
 /* Measures what messages cost, prints it and writes the machine file at path; returns the exit code after saying on stderr what went wrong.
- * Collective; under 10 s. nranks: --ranks, or 0. */
+ * Collective; under 10 s. nranks: --ranks, or 0 (always under a launcher). A file at path that is not empty and no machine file stays. */
 int calibrate(const char *path, int nranks, int *argc, char ***argv);
 /* Does it all; returns the exit code after saying on stderr what went wrong. */
 int run(const RunOptions *options, int *argc, char ***argv);

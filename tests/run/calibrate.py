@@ -70,7 +70,17 @@ class Calibrate(Case):
     def test_ranks_in_one_process_under_mpirun(self):
         result = self.calibrate(2, "--ranks", "4")
         self.assertEqual(result.code, 2, str(result))
-        self.assertRegex(result.err, "--ranks 4 puts all ranks in one process, and mpirun has started 2")
+        self.assertEqual(result.err.count("prun: --ranks 4 puts all ranks in one process: leave out mpirun, or --ranks\n"), 1, str(result))
+
+    def test_only_a_machine_file_is_overwritten(self):
+        self.write("net.plan", "pcc-plan 1\n")
+        for result in run([harness.prun, "--ranks", "2", "--calibrate", "net.plan"], cwd=self.folder), self.calibrate(2, "net.plan"):
+            self.assertEqual(result.code, 2, str(result))
+            self.assertEqual(result.err.count("prun: --calibrate net.plan would overwrite a file that is no machine file; it takes no plan\n"), 1, str(result))
+            self.assertEqual(self.read("net.plan"), b"pcc-plan 1\n")
+        for text in "", "pcc-machine 1\n":
+            self.write("here.machine", text)
+            self.check(run([harness.prun, "--ranks", "2", "--calibrate", "here.machine"], cwd=self.folder), "here.machine", 2, ["rank"])
 
 
 if __name__ == "__main__":

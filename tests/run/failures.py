@@ -270,7 +270,7 @@ class Runner(Case):
             self.skipTest("there is no mpirun")
         result = run([harness.mpirun, "-n", "2", harness.prun, "--ranks", "2", "net.plan"], cwd=self.folder)
         self.assertEqual((result.code, result.out), (2, ""), str(result))
-        self.assertIn("leave out mpirun, or --ranks", result.err)
+        self.assertEqual(result.err.count("leave out mpirun, or --ranks"), 1, str(result))
 
     def test_ranks_with_different_plans_are_not_trained(self):
         """Rank 0's plan is everyone's: what the others' path says does not matter, unless they were given another program."""
