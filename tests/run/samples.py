@@ -23,7 +23,7 @@ OPTIONS = {"mlp": ["-D", "batch=64", "-D", "in_dim=48", "-D", "hidden=96"], "mlp
            "oneflow_ddp": ["--replicas", "8"], "toymodel": ["--replicas", "8"]}
 MORE = {"toymodel": [('    log "[{pid}] (rank = {rank}, local_rank = {local_rank}) loss = {loss}" on all;\n', "    steps     = 4;\n")],
         "oneflow_ddp": [("[[[1, 2], [2, 3]], [[4, 6], [3, 1]]]", "[%s]" % ", ".join(["[[1, 2], [2, 3]], [[4, 6], [3, 1]]"] * 4)),
-                        ("[[[8], [13]],      [[26], [9]]]", "[%s]" % ", ".join(["[[8], [13]], [[26], [9]]"] * 4))]}
+                        ("[[[8], [13]], [[26], [9]]]", "[%s]" % ", ".join(["[[8], [13]], [[26], [9]]"] * 4))]}
 
 
 class Samples(Case):
