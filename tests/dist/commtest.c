@@ -212,7 +212,7 @@ static void collectives(Comm *comm) {
     free(texts);
 }
 
-enum { MANY = 200 };
+enum { MANY = 200, PATIENCE_S = 2 };
 
 /* A communication of many tensors, each in parts that lie apart. */
 static CommRequest *many_prepare(Comm *comm, Error *error) {
@@ -226,8 +226,18 @@ static CommRequest *many_prepare(Comm *comm, Error *error) {
     return comm->table->prepare(comm, many, MANY, error);
 }
 
+/* All have come so far; from now on rank 1 is waited for so long, as PRUN_TIMEOUT would say. */
+static void lose_patience(Comm *comm, Comm *base) {
+    Error error = {0};
+    must(comm, comm->table->barrier(comm, &error), &error);
+    comm->timeout_s = base->timeout_s = PATIENCE_S;
+#ifdef COMMTEST_DEVICE
+    through_inner(comm)->timeout_s = PATIENCE_S;
+#endif
+}
+
 /* Rank 1 does not come (late; late-many: and the others start more), dies (kill), or gives up (abort), while all others wait for it. */
-static void misbehave(Comm *comm, const char *how) {
+static void misbehave(Comm *comm, Comm *base, const char *how) {
     Error error = {0};
     Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
     c.from.role[0] = c.to.role[0] = ROLE_WHOLE;
@@ -241,6 +251,7 @@ static void misbehave(Comm *comm, const char *how) {
     must(comm, request != NULL, &error);
     CommRequest *many = many_prepare(comm, &error);
     must(comm, many != NULL, &error);
+    if (strncmp(how, "late", 4) == 0) lose_patience(comm, base);
     if (comm->process == 1) {
         struct timespec a_moment = {.tv_nsec = 300000000};
         nanosleep(&a_moment, NULL);
@@ -274,9 +285,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "commtest: %s\n", error.text);
         return error.code;
     }
+    Comm *base = comm;
 #ifdef COMMTEST_DEVICE /* over memory of a device: COMMTEST_COMM says how; after what, "captured": replayed uses; "foreign": memory that is not its own */
     const char *how = getenv("COMMTEST_COMM");
-    Comm *base = comm;
     comm = through_open(base, how ? how : "auto", &error);
     must(base, comm != NULL, &error);
     through_capture(comm, argc > 2 && strcmp(argv[2], "captured") == 0);
@@ -296,7 +307,7 @@ int main(int argc, char **argv) {
     else if (strncmp(what, "fault-", 6) == 0)
         fault(comm, strcmp(what, "fault-cell") == 0 ? FAULT_CELL : FAULT_BYTES);
     else
-        misbehave(comm, what);
+        misbehave(comm, base, what);
     collectives(comm);
     if (comm->process == 0)
         printf("commtest: %lld communications right on %d ranks through %s\n", (long long)ran, comm->nranks, comm->transport);
