@@ -4,8 +4,6 @@ device, which fails on request."""
 import os
 import re
 import signal
-import subprocess
-import threading
 
 import harness
 from harness import Case, edited, run
@@ -58,9 +56,9 @@ class Failures(Case):
         if harness.mpirun is None:
             self.skipTest("there is no mpirun")
         for one, other in ((["--device", "cuda"], ["--device", "cpu"]), ([], ["--device", "cpu"]), (["--comm", "ipc"], ["--comm", "host"]), ([], ["--deterministic"])):
-            result = run([harness.mpirun, "-n", 1, harness.prun, *one, plan, ":", "-n", 1, harness.prun, *other, plan], cwd=self.folder, env={"PRUN_TIMEOUT": "20"})
+            result = run([harness.mpirun, "-n", 1, harness.prun, *one, plan, ":", "-n", 1, harness.prun, *other, plan], cwd=self.folder)
             self.assertFails(result, 2, r"(?m)^prun: rank 1 has been told other things than rank 0: --device \(PRUN_DEVICE\), --comm, ")
-            self.assertLess(result.seconds, 15)
+            self.assertNotIn("PRUN_TIMEOUT", result.err)
 
     # ---- memory
 
@@ -173,10 +171,10 @@ class Failures(Case):
                     if harness.mpirun is None:
                         self.skipTest("there is no mpirun")
                     result = run([harness.mpirun, "-n", 1, *command, ":", "-n", 1, "-x", "STANDIN_FAIL=run:cublasLtMatmul:30:719", *command], cwd=self.folder,
-                                 env={"STANDIN_DEVICES": str(devices), "PRUN_TIMEOUT": "40"})
+                                 env={"STANDIN_DEVICES": str(devices), "PRUN_TIMEOUT": "100"})
                     self.assertEqual(result.code, 3, str(result))
                     self.assertRegex(result.err, r"(?m)^prun: in step \d of epoch 1: rank 1, .*device 1?0?: .*cudaErrorLaunchFailure", str(result))
-                    self.assertLess(result.seconds, 30, str(result))
+                    self.assertNotIn("PRUN_TIMEOUT", result.err)
 
     def test_a_rank_that_stands_still_ends_the_job_when_the_deadline_is_over(self):
         if harness.mpirun is None:
@@ -185,21 +183,13 @@ class Failures(Case):
         plan = self.compile(endless, "endless.plan", "--ranks", 2, "-D", "in_dim=64", "-D", "batch=32")
         for way, devices in ("nccl", 2), ("ipc", 1), ("host", 1):
             with self.subTest(way=way):
-                job = subprocess.Popen([harness.mpirun, "-n", "2", harness.prun, "-v", "--device", "cuda", "--comm", way, plan], cwd=self.folder, stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "STANDIN_DEVICES": str(devices), "PRUN_TIMEOUT": "3"})
-                pid = 0
-                for line in job.stdout:
-                    found = re.match(rb"rank 1: .* pid (\d+), ", line)
-                    pid = int(found[1]) if found else pid
-                    if b"loss is" in line:
-                        break
+                job = harness.started([harness.mpirun, "-n", 2, harness.prun, "-v", "--device", "cuda", "--comm", way, plan], self, cwd=self.folder,
+                                      env={"STANDIN_DEVICES": str(devices), "PRUN_TIMEOUT": "3"})
+                pid = harness.ranks(harness.until(job, b"loss is"))[1]
                 os.kill(pid, signal.SIGSTOP)
-                watch = threading.Timer(20, job.kill)
-                watch.start()
                 try:
                     err = job.communicate()[1].decode()
                 finally:
-                    watch.cancel()
                     try:
                         os.kill(pid, signal.SIGKILL)
                     except ProcessLookupError:

@@ -279,11 +279,10 @@ class Data(Case):
                 continue
             self.files()
             plan = self.compile(self.regression('npy(x = "x.npy", y = "y.npy")', "epochs = 100000000; log_every = 1;", batch=6), "net.plan", "--ranks", 3)
-            child = subprocess.Popen([*launch, plan], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            while b"step: 9" not in child.stdout.readline():
-                pass
+            child = harness.started([*launch, plan], self, cwd=self.folder)
+            harness.until(child, b"step: 9")
             os.truncate(self.path("x.npy"), 200)
-            _, err = child.communicate(timeout=30)
+            _, err = child.communicate()
             self.assertEqual(child.returncode, 3, err)
             self.assertEqual(err.count(b"input x: x.npy: has become shorter"), 1, err)
 

@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
-TIMEOUT = 60  # seconds for one command; nothing here takes a tenth of it on an idle machine
+TIMEOUT = 240  # seconds after which a command hangs: a hundred times what the slowest takes on an idle machine
 
 LOSS = re.compile(r"^(?:\[(rank|replica) (\d+)\] )?epoch: (\d+) step: (\d+), loss is (\S+)$", re.M)
 
@@ -44,6 +45,36 @@ def run(command, cwd=None, env=None, **more):
                           **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
     text = lambda output: (output or b"").decode("utf-8", "backslashreplace")
     return Result([str(word) for word in command], done.returncode, text(done.stdout), text(done.stderr), time.monotonic() - began)
+
+
+def started(command, case, env=None, **more):
+    """A command that goes on while the test does; it is killed when the test ends, or when it takes too long (its outputs end then)."""
+    job = subprocess.Popen([str(word) for word in command], env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+                           **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
+    watch = threading.Timer(TIMEOUT, job.kill)
+    watch.start()
+    for stream in job.stdout, job.stderr:
+        if stream:
+            case.addCleanup(stream.close)
+    for clean in job.wait, job.kill, watch.cancel:  # last first
+        case.addCleanup(clean)
+    return job
+
+
+def until(job, word):
+    """Reads what a job that was started prints until a line has this word: the lines."""
+    lines = []
+    for line in job.stdout:
+        lines.append(line)
+        if word in line:
+            return lines
+    raise AssertionError("it ends before it prints %r: %s\n%s" % (word, b"".join(lines).decode(), job.communicate()[1].decode() if job.stderr else ""))
+
+
+def ranks(lines):
+    """The process numbers of ranks, from what -v has printed."""
+    found = [re.match(rb"rank (\d+): .* pid (\d+), ", line) for line in lines]
+    return {int(rank[1]): int(rank[2]) for rank in found if rank}
 
 
 def edited(path, *edits):
