@@ -15,7 +15,8 @@ static void help(FILE *out) {
           "  --update            after an edit by hand: renew the checksum, drop the certificate\n"
           "  --prove[=HOW]       full: run the whole plan over a finite field, whatever it takes; compositional: nothing numeric\n"
           "                      (default: what the budget allows)\n"
-          "  --proof-budget T    estimated time within which the whole plan is run: 0.2s (default), 500ms\n",
+          "  --proof-budget T    estimated time within which the whole plan is run: 0.2s (default), 500ms\n"
+          "Exit codes: 0 proved, 1 refused, 2 usage, 3 a file cannot be read or written.\n",
           out);
 }
 

@@ -206,7 +206,9 @@ static void put_memory(const View *v, int value) {
     if (at->place == PLACE_ARENA)
         text_printf(v->text, " {arena: %lld~%lld}", (long long)at->at, (long long)(at->at + c->box_bytes[value]));
     else if (at->place == PLACE_STATE)
-        text_printf(v->text, " {in place of: %s}", v->g->states.at[at->at].name);
+        text_printf(v->text, at->version == 0 ? " {view of: %s}" : " {in place of: %s}", v->g->states.at[at->at].name);
+    else if (at->place == PLACE_INPUT)
+        text_printf(v->text, " {view of: %s}", v->g->inputs.at[at->at].name);
 }
 
 /* ---------------------------------------------------------------- nodes */

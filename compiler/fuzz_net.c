@@ -247,7 +247,8 @@ static void help(FILE *out) {
           "one rank. All operators of the table take part, with random shapes, attributes, strategies and layouts; a seed is always the "
           "same net.\n"
           "  --seed N   which net\n"
-          "  -o FILE    write it to FILE\n",
+          "  -o FILE    write it to FILE\n"
+          "Exit codes: 0 done, 2 usage, 3 the net cannot be written.\n",
           out);
 }
 

@@ -1,7 +1,8 @@
 /* memory: where every value lies.
  *
  * Before: c->order. After: location[v] of every value of c->spmd that a step names, and arena_bytes:
- * - inputs, constants and the old version of states are read where they are, without a copy;
+ * - inputs, constants and the old version of states are read where they are, without a copy; what is one of these in another shape (a reshape, a
+ *   replica of a parameter) lies there too (not at -O0);
  * - a new state lies in its state's storage, and its write costs nothing, where it has the storage layout and the old version is dead when
  *   it is computed, or dies in an elementwise kernel that may overwrite it (not at -O0);
  * - everything else in one arena a rank: a value has the room of the largest box of any rank, from the step that begins to write it to the
@@ -131,6 +132,27 @@ static bool may_overwrite(const Graph *g, const Node *node, int k) {
     return from->layout == to->layout && type_equal(&from->type, &to->type);
 }
 
+/* What only gives a state's old version, or an input, another shape lies where that lies: nothing is copied. The storage must last until its last reader. */
+static void place_views(const Allocator *a) {
+    Compilation *c = a->c;
+    const Graph *g = &c->spmd;
+    int *written = arena_alloc(c->arena, sizeof *written * (size_t)(g->states.n + 1)); /* per state the step `write` */
+    for (int s = 0; s < g->states.n; s++)
+        written[s] = c->order.n;
+    for (int i = 0; i < c->order.n; i++) {
+        const Node *node = &g->nodes.at[c->order.at[i].node];
+        if (node->op == OP_write) written[node->state] = i;
+    }
+    for (int i = 0; i < c->order.n; i++) {
+        const Node *node = &g->nodes.at[c->order.at[i].node];
+        if (!op_table[node->op].flat) continue;
+        int from = node->in[0], to = node->out[0];
+        const Location *at = &c->location[from];
+        bool lasts = at->place == PLACE_INPUT || (at->place == PLACE_STATE && at->version == 0 && a->last[to] < written[at->at]);
+        if (lasts && c->box_bytes[from] == c->box_bytes[to]) c->location[to] = *at;
+    }
+}
+
 /* New states into the storage of the old ones, where those are dead by then. */
 static void place_states(Allocator *a) {
     Compilation *c = a->c;
@@ -138,9 +160,9 @@ static void place_states(Allocator *a) {
     int *last_read = arena_alloc(c->arena, sizeof *last_read * (size_t)(g->states.n + 1)); /* last step that reads the old version */
     for (int s = 0; s < g->states.n; s++)
         last_read[s] = -1;
-    for (int n = 0; n < g->nodes.n; n++) {
-        const Node *node = &g->nodes.at[n];
-        if (node->op == OP_read && a->last[node->out[0]] > last_read[node->state]) last_read[node->state] = a->last[node->out[0]];
+    for (int v = 0; v < g->values.n; v++) {
+        const Location *at = &c->location[v]; /* what is read, and its views */
+        if (at->place == PLACE_STATE && a->last[v] > last_read[at->at]) last_read[at->at] = a->last[v];
     }
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *write = &g->nodes.at[n];
@@ -194,7 +216,10 @@ bool pass_memory(Compilation *c) {
     lifetimes(&a);
     place_leaves(c);
     bool reuse = c->options->optimize > 0;
-    if (reuse) place_states(&a);
+    if (reuse) {
+        place_views(&a);
+        place_states(&a);
+    }
     for (int i = 0; i < c->order.n; i++) {
         const Node *node = &g->nodes.at[c->order.at[i].node];
         bool makes = !c->order.at[i].wait && node->op != OP_write;

@@ -23,7 +23,7 @@ static const char usage[] =
     "  --to-mesh AXES    the mesh of --to, where it is another one of the same ranks\n"
     "  --ids RANKS       device order: the rank at each position of the mesh: 3,2,1,0 (default: 0,1,2,..)\n"
     "  --to-ids RANKS    the device order of --to, where it is another one\n"
-    "  --dtype TYPE      f32 (default), f64, i32\n"
+    "  --dtype TYPE      f32 (default), f64, i32, i64, bool: what the bytes of the peak count\n"
     "  --redistribution=auto|bound|canonical   auto (default); the fewest elements in one step; MindSpore's form\n"
     "  --machine FILE    cpu (default), gpu8, or a machine file (prun --calibrate): latencies and bandwidths for auto\n"
     "  --json            the figures as JSON, in elements\n"
@@ -251,7 +251,7 @@ static int plan_request(const Request *request, Arena *arena) {
     const Order *order = NULL, *to_order;
     Shape shape;
     WrittenLayout from, to;
-    if (!dtype_parse(request->dtype, &dtype)) return fail_usage("--dtype is f32, f64 or i32, not '%s'", request->dtype);
+    if (!dtype_parse(request->dtype, &dtype)) return fail_usage("--dtype is f32, f64, i32, i64 or bool, not '%s'", request->dtype);
     if (!policy_parse(request->policy, &policy))
         return fail_usage("--redistribution is auto, bound or canonical, not '%s'", request->policy);
     if ((code = machine_of(request->machine, arena, &machine)) != EXIT_DONE) return code;

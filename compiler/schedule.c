@@ -53,10 +53,12 @@ static int keyed_compare(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* Per state the key after which no one but updates reads the old version. */
+/* Per state the key after which no one but updates reads the old version, or what may be a view of it (memory.c). */
 static void note_reader(const Graph *g, const Node *node, int key, int *last_reader) {
     for (int i = 0; i < node->nin; i++) {
         const Node *root = &g->nodes.at[root_node(g, node->in[i])];
+        while (op_table[root->op].flat)
+            root = &g->nodes.at[root_node(g, root->in[0])];
         if (root->op == OP_read && key > last_reader[root->state]) last_reader[root->state] = key;
     }
 }

@@ -28,6 +28,11 @@ Plan plan_part(const Plan *plan, int program) {
     return part;
 }
 
+bool instance_is_view(const Graph *graph, const Instance *instance) {
+    bool old = instance->place == PLACE_INPUT || (instance->place == PLACE_STATE && instance->version == 0);
+    return old && op_table[graph->nodes.at[graph->values.at[instance->value].node].op].flat;
+}
+
 /* ---------------------------------------------------------------- print */
 
 static void print_instance(Printing *printing, int id, const Instance *instance) {
@@ -161,11 +166,12 @@ static int64_t instance_bytes(const Graph *graph, const Instance *instance) {
 
 static bool same_tensor(const TensorType *a, const TensorType *b) { return a->dtype == b->dtype && shape_equal(&a->shape, &b->shape); }
 
-/* An instance in the storage of a state or input: of its type, and no larger. */
+/* An instance in the storage of a state or input: of its size, and of its type unless it is a view. */
 static bool check_storage(Reading *reading, const Instance *instance, const char *what, const TensorType *type, const Layout *storage) {
     const TensorType *own = &reading->graph->values.at[instance->value].type;
-    if (!same_tensor(own, type)) return scan_fail(&reading->scan, "value %%%d has another type than %s %d", instance->value, what, (int)instance->at);
-    if (layout_max_elements(instance->layout, &own->shape) == layout_max_elements(storage, &own->shape)) return true;
+    bool fits = instance_is_view(reading->graph, instance) ? own->dtype == type->dtype : same_tensor(own, type);
+    if (!fits) return scan_fail(&reading->scan, "value %%%d has another type than %s %d", instance->value, what, (int)instance->at);
+    if (layout_max_elements(instance->layout, &own->shape) == layout_max_elements(storage, &type->shape)) return true;
     return scan_fail(&reading->scan, "value %%%d in this layout has another size than the storage of %s %d", instance->value, what, (int)instance->at);
 }
 

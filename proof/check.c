@@ -43,9 +43,11 @@ static bool leaf_check(Walk *walk, int i) {
     const Instance *instance = &walk->role->instances.at[i];
     const Value *value = &graph->values.at[instance->value];
     const Node *node = &graph->nodes.at[value->node];
+    bool computed = op_table[node->op].op_class != OP_CLASS_LEAF;
     switch (instance->place) {
     case PLACE_ARENA: return true;
     case PLACE_INPUT:
+        if (computed) return true; /* is_view must hold of its step */
         if (node->op != OP_input || node->state != instance->at) return reject(walk, "value %d (%s) is not input %d", i, value->name, (int)instance->at);
         if (!layout_equal(instance->layout, graph->inputs.at[instance->at].layout)) return reject(walk, "value %d (%s) is not in its input's layout", i, value->name);
         break;
@@ -53,13 +55,12 @@ static bool leaf_check(Walk *walk, int i) {
         if (node->op != OP_constant || value->node != instance->at) return reject(walk, "value %d (%s) is not constant %d", i, value->name, (int)instance->at);
         break;
     case PLACE_STATE:
+        if (computed && instance->version == 0) return true; /* likewise */
         if (!graph->states.at[instance->at].layout || !layout_equal(instance->layout, graph->states.at[instance->at].layout))
             return reject(walk, "value %d (%s) is not in the storage layout of state %s", i, value->name, graph->states.at[instance->at].name);
         if (node->op == OP_read) {
             if (node->state != instance->at || node->version != instance->version)
                 return reject(walk, "value %d (%s) is not version %d of state %s", i, value->name, instance->version, graph->states.at[instance->at].name);
-        } else if (instance->version != 1) {
-            return reject(walk, "value %d (%s) is computed, and placed over the old version of state %s", i, value->name, graph->states.at[instance->at].name);
         } else {
             return true; /* computed by a step, in its state's storage */
         }
@@ -84,19 +85,32 @@ static bool use(Walk *walk, int i, int until) {
     return true;
 }
 
-static bool define(Walk *walk, int i, int readable) {
+/* view: it lies where its operand lies, and nothing is written. */
+static bool define(Walk *walk, int i, int readable, bool view) {
     if (walk->defined[i] != NEVER) return reject(walk, "value %d (%s) is computed twice", i, value_of(walk, i)->name);
     const Instance *instance = &walk->role->instances.at[i];
     walk->defined[i] = walk->step;
     walk->readable[i] = readable;
     if (walk->last[i] < walk->step) walk->last[i] = walk->step;
-    if (instance->place == PLACE_STATE) {
+    if (view) return true;
+    if (instance->place == PLACE_STATE && instance->version == 1) {
         if (walk->overwritten[instance->at] >= 0) return reject(walk, "state %s is overwritten twice", walk->plan->graph.states.at[instance->at].name);
         walk->overwritten[instance->at] = walk->step;
     } else if (instance->place != PLACE_ARENA) {
-        return reject(walk, "value %d (%s) is computed into an %s", i, value_of(walk, i)->name, place_name[instance->place]);
+        return reject(walk, "value %d (%s) is computed into %s", i, value_of(walk, i)->name, instance->place == PLACE_STATE ? "a state's old version" : place_name[instance->place]);
     }
     return true;
+}
+
+/* A result that has the elements of the step's one operand in their order, and lies where that lies, outside the arena: an input or a state's old version
+ * in another shape. Both lists of digits have been checked, so that sizes that are equal at most are equal on every rank. */
+static bool is_view(const Walk *walk, const Step *step, const Letters *letters) {
+    if (step->nin != 1 || step->nout != 1 || !letters->flat) return false;
+    const Instance *operand = &walk->role->instances.at[step->in[0]], *result = &walk->role->instances.at[step->out[0]];
+    if (result->place != PLACE_INPUT && (result->place != PLACE_STATE || result->version != 0)) return false;
+    if (operand->place != result->place || operand->at != result->at || operand->version != result->version) return false;
+    const TensorType *from = &value_of(walk, step->in[0])->type, *to = &value_of(walk, step->out[0])->type;
+    return from->dtype == to->dtype && own_max_elements(operand->layout, &from->shape) == own_max_elements(result->layout, &to->shape);
 }
 
 static bool kernel_step(Walk *walk, const Step *step) {
@@ -122,22 +136,23 @@ static bool kernel_step(Walk *walk, const Step *step) {
     Letters letters;
     if (!node_letters(graph, node, &letters, why, sizeof why) || !kernel_check(graph, node, &letters, in, out, why, sizeof why))
         return reject(walk, "%s (%s): %s", node->name, op_table[node->op].name, why);
+    bool view = is_view(walk, step, &letters);
     for (int k = 0; k < step->nout; k++) {
         const Instance *result = &role->instances.at[step->out[k]];
         const Value *value = value_of(walk, step->out[k]);
         bool in_place = false;
-        for (int i = 0; i < step->nin; i++) {
+        for (int i = 0; i < step->nin && !view; i++) {
             const Instance *operand = &role->instances.at[step->in[i]];
             bool there = operand->place == result->place && operand->at == result->at;
             bool same = there && layout_equal(operand->layout, result->layout) && type_equal(&value_of(walk, step->in[i])->type, &value->type);
             /* What a kernel reads it may not write, unless element by element. */
             if (result->place == PLACE_STATE && operand->place == PLACE_STATE && operand->at == result->at && !(same && letters.elementwise))
                 return reject(walk, "%s: overwrites the state that it reads", node->name);
-            /* A reshape there has the same elements in the same order: nothing is written. memory_check compares their sizes. */
-            in_place = in_place || (same && letters.elementwise) || (there && letters.reshape);
+            /* What is flat and of the same size, which memory_check asks for, is there already: nothing is written. */
+            in_place = in_place || (same && letters.elementwise) || (there && letters.flat);
         }
         walk->in_place[step->out[k]] = in_place;
-        if (!define(walk, step->out[k], walk->step)) return false;
+        if (!define(walk, step->out[k], walk->step, view)) return false;
     }
     walk->computed[step->node[0]] = true;
     walk->proof->kernels++;
@@ -266,11 +281,11 @@ static bool steps_check(Walk *walk, const Sample *sample, ShownTable *shown) {
             break;
         case STEP_LOCAL:
             if (step->comm != COMM_STRIDED_SLICE) return reject(walk, "%s is not a local step", comm_name[step->comm]);
-            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], walk->step)) return false;
+            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], walk->step, false)) return false;
             break;
         case STEP_START:
             if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] != -1) return reject(walk, "request %d is started twice", step->request);
-            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], NEVER)) return false;
+            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], NEVER, false)) return false;
             walk->pending[step->request] = walk->step;
             if (!bucket_start(walk, step, &nbuckets)) return false;
             break;

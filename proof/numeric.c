@@ -25,7 +25,7 @@ typedef struct Machine {
     Fe *cells;           /* [rank][cell] */
     Spread *states;      /* per state */
     Flight *flights;     /* per request */
-    Spread in[MAX_IN], out[MAX_OUT];
+    Spread in[MAX_IN], out[MAX_OUT], there; /* there: what lies where a view is */
     char *why;
     size_t n;
 } Machine;
@@ -74,6 +74,21 @@ static void arena_store(Fe *cell, int width, int64_t elements, const Fe *from) {
     for (int64_t i = 0; i < elements * width; i++) cell[i] = from[i / width];
 }
 
+/* What a rank holds of an input: the elements of its box, whatever the shape of the value that lies there. */
+static bool input_load(const Machine *m, int input, int rank, int64_t elements, Fe *to) {
+    const Graph *graph = &m->plan->graph;
+    const Input *stored = &graph->inputs.at[input];
+    int node = 0;
+    Box box;
+    while (node < graph->nodes.n && (graph->nodes.at[node].op != OP_input || graph->nodes.at[node].state != input))
+        node++;
+    if (node == graph->nodes.n || !stored->layout) return fails(m, "nothing reads input %s", stored->name);
+    own_box(stored->layout, &stored->type.shape, rank, &box);
+    if (elements_of(&box) != elements) return fails(m, "a value does not fit input %s that it lies in", stored->name);
+    box_cut(&stored->type.shape, m->values[graph->nodes.at[node].out[0]].at, &box, to);
+    return true;
+}
+
 /* The instance's boxes on all ranks. */
 static bool load(const Machine *m, int number, Spread *to) {
     const Instance *instance = &m->role->instances.at[number];
@@ -88,15 +103,44 @@ static bool load(const Machine *m, int number, Spread *to) {
         switch (instance->place) {
         case PLACE_ARENA: arena_load(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), part); break;
         case PLACE_STATE: memcpy(part, spread_rank(&m->states[instance->at], rank), (size_t)to->each * sizeof *part); break;
-        case PLACE_INPUT: case PLACE_CONSTANT: box_cut(shape, m->values[instance->value].at, &box, part); break;
+        case PLACE_INPUT:
+            if (!input_load(m, (int)instance->at, rank, elements_of(&box), part)) return false;
+            break;
+        case PLACE_CONSTANT: box_cut(shape, m->values[instance->value].at, &box, part); break;
         }
     }
     return true;
 }
 
-static bool store(const Machine *m, int number, const Spread *from) {
+static FieldTensor part_of(const Machine *m, int number, const Spread *spread, int rank) {
+    const Instance *instance = &m->role->instances.at[number];
+    const TensorType *type = &value_of(m, instance)->type;
+    FieldTensor tensor = {.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .at = spread_rank(spread, rank)};
+    own_box(instance->layout, &type->shape, rank, &tensor.box);
+    return tensor;
+}
+
+/* What a rank has where its boxes are. */
+static bool same_parts(const Machine *m, int number, const Spread *a, const Spread *b) {
+    for (int rank = 0; rank < m->nranks; rank++) {
+        FieldTensor part = part_of(m, number, a, rank);
+        if (memcmp(part.at, spread_rank(b, rank), (size_t)elements_of(&part.box) * sizeof(Fe))) return false;
+    }
+    return true;
+}
+
+/* A view must be what lies there. */
+static bool view_agrees(Machine *m, int number, const Spread *from) {
+    const Instance *instance = &m->role->instances.at[number];
+    if (!load(m, number, &m->there)) return false;
+    return same_parts(m, number, &m->there, from) ||
+           fails(m, "value %d (%s) is not what lies in its %s", number, value_of(m, instance)->name, place_name[instance->place]);
+}
+
+static bool store(Machine *m, int number, const Spread *from) {
     const Instance *instance = &m->role->instances.at[number];
     const Value *value = value_of(m, instance);
+    if (instance_is_view(&m->plan->graph, instance)) return view_agrees(m, number, from);
     if (instance->place != PLACE_ARENA && instance->place != PLACE_STATE) return fails(m, "value %d (%s) is computed into an %s", number, value->name, place_name[instance->place]);
     if (instance->place == PLACE_STATE && m->states[instance->at].each != from->each) return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
     for (int rank = 0; rank < m->nranks; rank++) {
@@ -116,14 +160,6 @@ static bool agrees(const Machine *m, const char *what, int number, const Spread 
     char why[300];
     if (spread_agrees(instance->layout, &value->type.shape, m->nranks, spread, m->values[instance->value].at, why, sizeof why)) return true;
     return fails(m, "%s gives a wrong %s (value %d): %s", what, value->name, number, why);
-}
-
-static FieldTensor part_of(const Machine *m, int number, const Spread *spread, int rank) {
-    const Instance *instance = &m->role->instances.at[number];
-    const TensorType *type = &value_of(m, instance)->type;
-    FieldTensor tensor = {.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .at = spread_rank(spread, rank)};
-    own_box(instance->layout, &type->shape, rank, &tensor.box);
-    return tensor;
 }
 
 static bool has_poison(const FieldTensor *tensor) {
@@ -165,15 +201,6 @@ static bool move(Machine *m, const Step *step, const Spread *source) {
     if (!spread_move(step->comm, from->layout, to->layout, shape, m->nranks, source, &m->out[0], why, sizeof why))
         return fails(m, "%s of %s: %s", comm_name[step->comm], value_of(m, from)->name, why);
     return agrees(m, comm_name[step->comm], step->out[0], &m->out[0]) && store(m, step->out[0], &m->out[0]);
-}
-
-/* What a rank has where its boxes are. */
-static bool same_parts(const Machine *m, int number, const Spread *a, const Spread *b) {
-    for (int rank = 0; rank < m->nranks; rank++) {
-        FieldTensor part = part_of(m, number, a, rank);
-        if (memcmp(part.at, spread_rank(b, rank), (size_t)elements_of(&part.box) * sizeof(Fe))) return false;
-    }
-    return true;
 }
 
 static bool start_move(Machine *m, const Step *step) {
@@ -311,6 +338,7 @@ bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, ch
     for (int r = 0; m.flights && r < m.role->steps.n; r++) spread_finish(&m.flights[r].source);
     for (int i = 0; i < MAX_IN; i++) spread_finish(&m.in[i]);
     for (int k = 0; k < MAX_OUT; k++) spread_finish(&m.out[k]);
+    spread_finish(&m.there);
     free(m.cells);
     free(m.states);
     free(m.flights);

@@ -325,7 +325,7 @@ static bool types_fit(const Graph *graph, const Node *node) {
 
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     letters->n = 0;
-    letters->reshape = letters->elementwise = false;
+    letters->reshape = letters->flat = letters->elementwise = false;
     letters->pass = PASS_NONE;
     letters->owes = node->op == OP_max ? REDUCE_MAX : node->op == OP_first ? REDUCE_MIN : REDUCE_SUM;
     memset(letters->in, -1, sizeof letters->in);
@@ -452,12 +452,13 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return permutation(graph, node, letters, why, n);
     case OP_reshape:
         letters->pass = PASS_ALL;
-        letters->reshape = true;
+        letters->reshape = letters->flat = true;
         if (shape_elements(&graph->values.at[node->in[0]].type.shape) != shape_elements(&graph->values.at[node->out[0]].type.shape))
             return fail(why, n, "a reshape to another number of elements");
         return true;
-    case OP_replicate:
+    case OP_replicate: /* into one slice: the hidden dimension comes first */
         letters->pass = PASS_ALL;
+        letters->flat = true;
         return crossing(graph, node->in[0], node->out[0], letters, letters->in[0], letters->out[0], why, n);
     case OP_replica_sum:
         letters->pass = PASS_ALL;

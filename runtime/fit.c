@@ -111,7 +111,8 @@ bool fit_instance(const Executor *executor, const Cursor *cursor, int id, char *
     const Layout *layout = instance->place == PLACE_STATE ? graph->states.at[instance->at].layout : graph->inputs.at[instance->at].layout;
     Box box;
     layout_box(layout, &type->shape, cursor->rank, &box);
-    if (same_box(&box, &cursor->box[id])) return true;
+    bool view = instance_is_view(graph, instance);
+    if (view ? box_elements(&box) == box_elements(&cursor->box[id]) : same_box(&box, &cursor->box[id])) return true;
     snprintf(why, n, "value %d has another box than the %s that it lies in", id, place_name[instance->place]);
     return false;
 }

@@ -93,6 +93,37 @@ Test(memory, inputs_and_parameters_are_read_where_they_are) {
     compiled_finish(&x);
 }
 
+/* Replicas of parameters, and reshapes of parameters and inputs, are not copied; what is no larger lies there, what is no view does not. */
+Test(memory, what_is_another_shape_of_an_input_or_a_parameter_lies_there) {
+    static const char net[] = "net n() { input x : f32[8, 4, 4]; param w : f32[16, 4] = ones; param b : f32[4] = zeros;\n"
+                              "x2 = reshape(x, shape = [8, 16]); b2 = reshape(b, shape = [1, 4]); h = matmul(x2, w) + b2; h2 = reshape(h, shape = [32]); loss mean(h2 * h2); }\n" TRAIN;
+    static const char *const modes[] = {"parallel { mode = stand_alone; }\n", "parallel { mode = data_parallel; }\n"};
+    for (int i = 0; i < 4; i++) {
+        Text text = {0};
+        Compiled x;
+        int replicas = 0, o = i < 2 ? 2 : 0;
+        text_printf(&text, "%s%s", net, modes[i % 2]);
+        compiled(&x, text.at, 1 + 3 * (i % 2), o);
+        const Graph *g = &x.c.spmd;
+        const Location *x2 = &x.c.location[value_named(g, "x2")], *b2 = &x.c.location[value_named(g, "b2")], *h2 = &x.c.location[value_named(g, "h2")];
+        cr_expect_eq(x2->place == PLACE_INPUT && x2->at == 0, o > 0);
+        cr_expect_eq(b2->place == PLACE_STATE && b2->at == 1 && b2->version == 0, o > 0);
+        cr_expect_eq(h2->place, PLACE_ARENA);
+        for (int n = 0; n < g->nodes.n; n++) {
+            const Node *node = &g->nodes.at[n];
+            if (node->op != OP_replicate || g->nodes.at[g->values.at[node->in[0]].node].op != OP_read) continue;
+            const Location *from = &x.c.location[node->in[0]], *to = &x.c.location[node->out[0]];
+            cr_expect_eq(to->place == PLACE_STATE && to->at == from->at && to->version == 0, o > 0, "%s", node->name);
+            replicas++;
+        }
+        cr_expect_eq(replicas, 2 * (i % 2));
+        for (int n = 0; n < g->nodes.n; n++)
+            if (o > 0 && g->nodes.at[n].op == OP_write) cr_expect_eq(x.c.location[g->nodes.at[n].in[0]].place, PLACE_STATE, "a new parameter is copied");
+        compiled_finish(&x);
+        text_finish(&text);
+    }
+}
+
 Test(memory, an_elementwise_result_takes_the_place_of_its_dying_operand_but_not_at_O0) {
     for (int o = 0; o <= 2; o++) {
         Compiled x;

@@ -11,6 +11,7 @@ const char *const mutant_name[NMUTANTS] = {
     [MUTANT_STATE_VERSION] = "version of a state",   [MUTANT_STATE] = "another state",                [MUTANT_STORAGE] = "storage layout",
     [MUTANT_RESULT] = "results exchanged",
     [MUTANT_LEAF] = "another input or constant",     [MUTANT_LOSS] = "another loss",                  [MUTANT_ROLE] = "ranks that differ",
+    [MUTANT_VIEW] = "a result in a leaf",
 };
 
 int random_below(Random *random, int n) {
@@ -512,7 +513,7 @@ static bool kernel(Mutation *m) {
 static bool updates(const Mutation *m, int i) {
     const Step *step = step_at(m, i);
     for (int k = 0; k < step->nout && step->kind == STEP_KERNEL; k++)
-        if (instance_at(m, step->out[k])->place == PLACE_STATE) return true;
+        if (instance_at(m, step->out[k])->place == PLACE_STATE && instance_at(m, step->out[k])->version == 1) return true;
     return step->kind == STEP_WRITE && instance_at(m, step->in[0])->place == PLACE_ARENA;
 }
 
@@ -562,7 +563,7 @@ static bool state(Mutation *m) {
         }
     if (found < 0) return false;
     instance_at(m, found)->at = other;
-    instance_at(m, found)->layout = graph->states.at[other].layout;
+    if (!instance_is_view(graph, instance_at(m, found))) instance_at(m, found)->layout = graph->states.at[other].layout;
     snprintf(m->what, m->n, "value %d in state %d", found, other);
     return true;
 }
@@ -577,7 +578,7 @@ static bool storage(Mutation *m) {
     *layout = other;
     for (int k = 0; k < m->role->instances.n; k++) { /* else the reader of the plan refuses it */
         Instance *instance = instance_at(m, k);
-        if (instance->place == (is_state ? PLACE_STATE : PLACE_INPUT) && instance->at == (is_state ? i : i - graph->states.n)) instance->layout = other;
+        if (!instance_is_view(graph, instance) && instance->place == (is_state ? PLACE_STATE : PLACE_INPUT) && instance->at == (is_state ? i : i - graph->states.n)) instance->layout = other;
     }
     snprintf(m->what, m->n, "%s in another layout", is_state ? graph->states.at[i].name : graph->inputs.at[i - graph->states.n].name);
     return true;
@@ -598,7 +599,7 @@ static bool leaf(Mutation *m) {
     }
     if (found >= 0) {
         instance_at(m, found)->at = other;
-        instance_at(m, found)->layout = graph->inputs.at[other].layout;
+        if (!instance_is_view(graph, instance_at(m, found))) instance_at(m, found)->layout = graph->inputs.at[other].layout;
         snprintf(m->what, m->n, "value %d in input %d", found, (int)other);
         return true;
     }
@@ -611,6 +612,34 @@ static bool leaf(Mutation *m) {
                 return say(m, "reads another constant", at);
             }
     return false;
+}
+
+/* Whether an input or a state's old version is read after this step. */
+static bool is_read_later(const Mutation *m, Place place, int leaf, int step) {
+    for (int i = 0; i < m->role->instances.n; i++)
+        if (instance_at(m, i)->place == place && instance_at(m, i)->at == leaf && instance_at(m, i)->version == 0 && m->last[i] > step) return true;
+    return false;
+}
+
+/* A result of a kernel lies in an input or in a state's old version, of the same size and read later on. */
+static bool view(Mutation *m) {
+    const Graph *graph = &m->plan->graph;
+    int at = any_step(m, is_kernel), nfound = 0;
+    if (at < 0) return false;
+    Instance *instance = instance_at(m, step_at(m, at)->out[0]), own = *instance;
+    const TensorType *type = type_of(m, step_at(m, at)->out[0]);
+    int64_t elements = layout_max_elements(own.layout, &type->shape);
+    for (int i = 0; i < graph->states.n + graph->inputs.n; i++) {
+        bool is_state = i < graph->states.n;
+        int leaf = is_state ? i : i - graph->states.n;
+        const TensorType *stored = is_state ? &graph->states.at[leaf].type : &graph->inputs.at[leaf].type;
+        const Layout *layout = is_state ? graph->states.at[leaf].layout : graph->inputs.at[leaf].layout;
+        Place place = is_state ? PLACE_STATE : PLACE_INPUT;
+        if (stored->dtype != type->dtype || layout_max_elements(layout, &stored->shape) != elements || !is_read_later(m, place, leaf, at)) continue;
+        if (random_below(m->random, ++nfound) > 0) continue;
+        *instance = (Instance){.value = own.value, .layout = own.layout, .place = place, .at = leaf};
+    }
+    return nfound > 0 && say(m, place_name[instance->place], at);
 }
 
 static bool loss(Mutation *m) {
@@ -682,6 +711,7 @@ bool mutate(Plan *copy, MutantKind kind, Random *random, Arena *arena, char *wha
     case MUTANT_LEAF: return leaf(&m);
     case MUTANT_LOSS: return loss(&m);
     case MUTANT_ROLE: return role(&m);
+    case MUTANT_VIEW: return view(&m);
     case NMUTANTS: break;
     }
     return false;

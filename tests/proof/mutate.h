@@ -26,6 +26,7 @@ typedef enum MutantKind {
     MUTANT_LEAF,            /* another input or constant */
     MUTANT_LOSS,            /* another value is reported */
     MUTANT_ROLE,            /* some ranks leave out a communication, or make two in another order */
+    MUTANT_VIEW,            /* a result lies in an input or an old state of its size */
     NMUTANTS
 } MutantKind;
 extern const char *const mutant_name[NMUTANTS];

@@ -51,6 +51,7 @@ static void each_step_dropped(const PlanCase *which, Plan *plan) {
     for (int i = 0; i < role->steps.n; i++) {
         Step saved = role->steps.at[i];
         if (saved.kind == STEP_WRITE && role->instances.at[saved.in[0]].place == PLACE_STATE) continue; /* it names what lies there already */
+        if (saved.kind == STEP_KERNEL && instance_is_view(&plan->graph, &role->instances.at[saved.out[0]])) continue; /* likewise */
         /* A dropped reshape or transpose of a vector can leave its operand where its result would lie, and that is the same. */
         if (saved.kind == STEP_KERNEL && (saved.op == OP_reshape || saved.op == OP_transpose)) continue;
         memmove(role->steps.at + i, role->steps.at + i + 1, (size_t)(--role->steps.n - i) * sizeof saved);
