@@ -18,7 +18,7 @@ static const char usage[] =
     "  --calibrate [FILE]  measure latency and bandwidth between ranks and nodes (under 10 s), and write them to FILE\n"
     "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
     "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
-    "  --print NAME        print a parameter at the end (may be repeated)\n"
+    "  --print NAME        print a parameter, or an optimizer's state (w.momentum), at the end (may be repeated)\n"
     "  --load FILE         begin with the parameters of a safetensors file\n"
     "  --save FILE         write the parameters into a safetensors file at the end\n"
     "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy,\n"
@@ -44,6 +44,8 @@ static const char usage[] =
     "  --version           prun's version\n"
     "\n"
     "Options that contradict each other are usage errors.\n"
+    "Environment: PRUN_COMM, how ranks of a node exchange data: shared, messages or nodes:N; PRUN_TIMEOUT, seconds that a rank waits (600);\n"
+    "PRUN_DEVICE, as --device; PRUN_CUDA_MODULE and PRUN_NCCL, the files of prun_cuda.so and libnccl.so.2.\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
 enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_VERSION };

@@ -33,10 +33,12 @@ def commands(path):
 
 class Commands(Case):
     def test_help(self):
-        for words in (["pcc", "--help"], ["prun", "--help"], ["prun", "-h"], ["pcc", "redistribute", "--help"], ["pcc", "check", "--help"]):
+        for words in (["pcc", "--help"], ["prun", "--help"], ["prun", "-h"], ["pcc", "redistribute", "--help"], ["pcc", "check", "--help"],
+                      ["pcc", "fmt", "--help"], ["pcc", "fuzz-net", "--help"], ["pcc", "--diff", "--help"]):
             result = self.ok(run([getattr(harness, words[0]), *words[1:]]))
             self.assertRegex(result.out, "^usage: " + words[0])
             self.assertEqual(result.err, "")
+            self.assertRegex(result.out, r"(?m)^Exit codes: 0 .*, 2 usage, 3 ")
             self.assertTrue(all(len(line) <= 140 for line in result.out.splitlines()))
 
     def test_version(self):
@@ -55,6 +57,16 @@ class Commands(Case):
             for option in sorted(options):
                 result = run([*program, option, "--frobnicate"], cwd=self.folder)
                 self.assertNotRegex(result.err, r"(unknown|unrecognized|invalid) (option|argument).*%s'" % re.escape(option.lstrip("-")), str(result))
+
+    def test_variables_that_are_read_are_documented_and_others_are_not(self):
+        said = set()
+        for path in glob.glob(os.path.join(harness.sources, "runtime", "**", "*.c"), recursive=True):
+            with open(path, encoding="utf-8") as file:
+                said.update(re.findall(r'getenv\("(PRUN_\w+)"\)', file.read()))
+        with open(os.path.join(harness.sources, "README.md"), encoding="utf-8") as file:
+            readme = file.read()
+        self.assertEqual(set(re.findall(r"PRUN_[A-Z_]+", readme)), said)
+        self.assertEqual(set(re.findall(r"PRUN_[A-Z_]+", self.ok(run([harness.prun, "--help"])).out)), said)
 
     def test_options_that_say_opposite_things_are_refused_with_one_line(self):
         train = ("--verify=one.plan", "--save=w", "--check-replicas", "--print=w", "--log-dir=logs", "--all-ranks")
