@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/checksum.h"
 #include "runtime/tensors.h"
 
 static const char prefix[] = "step-", suffix[] = ".safetensors", temporary[] = ".tmp";
@@ -35,22 +36,44 @@ static void by_rows(const Layout *from, Layout *to) {
             layout_append(to, 0, layout_list(from, d)[i]);
 }
 
+/* In which the ranks write a state. */
+static void written_layout(const State *state, int nranks, Layout *layout) {
+    if (is_scattered(state, nranks))
+        by_rows(state->layout, layout);
+    else
+        *layout = *state->layout;
+}
+
+/* A file that is being written, and where its checksums go. */
+typedef struct Output {
+    TensorFile file;
+    Checksums sums;
+} Output;
+
+static bool write_elements(const Output *out, int tensor, const Layout *layout, int rank, const Box *box, const void *from, Error *error) {
+    uint64_t checksum;
+    const bool summed = out->sums.tensor >= 0;
+    return tensors_write(&out->file, tensor, box, from, summed ? &checksum : NULL, error) &&
+           (!summed || checksums_write(&out->sums, &out->file, tensor, layout, rank, checksum, error));
+}
+
 /* One rank's box of a state that lies at `local`, on the backend. */
-static bool write_box(TensorFile *file, int tensor, Executor *executor, const State *state, const Box *box, void *local, Error *error) {
+static bool write_box(const Output *out, int tensor, Executor *executor, const State *state, const Layout *layout, int rank, const Box *box, void *local,
+                      Error *error) {
     void *context;
     const Backend *backend = executor_backend(executor, &context);
-    if (backend->host) return tensors_write(file, tensor, box, local, error);
+    if (backend->host) return write_elements(out, tensor, layout, rank, box, local, error);
     int64_t bytes = box_elements(box) * dtype_bytes[state->type.dtype];
     void *copy = malloc((size_t)bytes + 1);
     bool ok = copy ? backend->download(context, copy, local, bytes, error)
                    : error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
-    ok = ok && tensors_write(file, tensor, box, copy, error);
+    ok = ok && write_elements(out, tensor, layout, rank, box, copy, error);
     free(copy);
     return ok;
 }
 
 /* A scattered state: rearranged among the ranks first. Collective, so that a rank that could not write goes through it too: *ok. */
-static bool write_rearranged(TensorFile *file, int tensor, Executor *executor, Comm *comm, int number, const State *state, bool *ok,
+static bool write_rearranged(const Output *out, int tensor, Executor *executor, Comm *comm, int number, const State *state, bool *ok,
                              Error *error) {
     void *context, **target = calloc((size_t)comm->ndriven, sizeof *target);
     const Backend *backend = executor_backend(executor, &context);
@@ -69,7 +92,7 @@ static bool write_rearranged(TensorFile *file, int tensor, Executor *executor, C
     for (int d = 0; moved && *ok && d < comm->ndriven; d++) {
         layout_box(&rows, &state->type.shape, comm->first_driven + d, &box);
         if (layout_holds_first(&rows, comm->nranks, comm->first_driven + d))
-            *ok = write_box(file, tensor, executor, state, &box, target[d], error);
+            *ok = write_box(out, tensor, executor, state, &rows, comm->first_driven + d, &box, target[d], error);
     }
     for (int d = 0; target && d < comm->ndriven; d++)
         if (target[d]) backend->free(context, target[d]);
@@ -78,14 +101,14 @@ static bool write_rearranged(TensorFile *file, int tensor, Executor *executor, C
     return moved;
 }
 
-static bool write_boxes(TensorFile *file, Executor *executor, Comm *comm, const Plan *plan, bool all_states, Error *error) {
+static bool write_boxes(const Output *out, Executor *executor, Comm *comm, const Plan *plan, bool all_states, Error *error) {
     bool ok = true;
     for (int i = 0, t = 0; i < plan->graph.states.n; i++) {
         const State *state = &plan->graph.states.at[i];
         if (!index_keeps(state, all_states)) continue;
         int tensor = t++;
         if (is_scattered(state, comm->nranks)) {
-            if (!write_rearranged(file, tensor, executor, comm, i, state, &ok, error))
+            if (!write_rearranged(out, tensor, executor, comm, i, state, &ok, error))
                 return ok; /* here or elsewhere: the save has failed */
             continue;
         }
@@ -93,7 +116,7 @@ static bool write_boxes(TensorFile *file, Executor *executor, Comm *comm, const 
             Box box;
             void *local = executor_state(executor, d, i, &box);
             if (layout_holds_first(state->layout, comm->nranks, comm->first_driven + d))
-                ok = write_box(file, tensor, executor, state, &box, local, error);
+                ok = write_box(out, tensor, executor, state, state->layout, comm->first_driven + d, &box, local, error);
         }
     }
     return ok;
@@ -110,28 +133,43 @@ static bool flush_directory(const char *path, Error *error) {
     return ok || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be flushed to the disk: %s", directory, strerror(errno));
 }
 
+/* What the file will hold. A file of parameters alone has no checksums: others read and change it, and may keep its metadata. */
+static void describe(Output *out, Arena *arena, const Executor *executor, const Comm *comm, const Plan *plan, bool all_states, const Position *position) {
+    DataOrder order;
+    VEC(Layout) layouts = {0};
+    executor_order(executor, &order);
+    index_describe(&out->file, arena, &plan->graph, plan->net_hash, all_states, position, &order);
+    out->sums.tensor = -1;
+    if (!all_states) return;
+    for (int i = 0; i < plan->graph.states.n; i++) {
+        Layout written;
+        written_layout(&plan->graph.states.at[i], comm->nranks, &written);
+        vec_push(arena, &layouts, written);
+    }
+    checksums_describe(&out->sums, &out->file, arena, layouts.at);
+}
+
 bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, const Position *position,
                      Error *error) {
     Arena arena;
     Text header = {0};
     arena_init(&arena);
-    TensorFile file = {.path = arena_printf(&arena, "%s%s", path, temporary), .fd = -1};
-    DataOrder order;
-    executor_order(executor, &order);
-    index_describe(&file, &arena, &plan->graph, plan->net_hash, all_states, position, &order);
-    tensors_layout(&file, &header);
-    bool ok = comm->process != 0 || tensors_create(&file, &header, error);
+    Output out = {.file = {.path = arena_printf(&arena, "%s%s", path, temporary), .fd = -1}};
+    TensorFile *file = &out.file;
+    describe(&out, &arena, executor, comm, plan, all_states, position);
+    tensors_layout(file, &header);
+    bool ok = comm->process != 0 || (tensors_create(file, &header, error) && (!all_states || checksums_write_header(&out.sums, file, &header, error)));
     ok = comm_agree(comm, ok, error);
-    ok = ok && comm_agree(comm, comm->process == 0 || tensors_join(&file, error), error);
-    ok = ok && comm_agree(comm, write_boxes(&file, executor, comm, plan, all_states, error) && tensors_commit(&file, error), error);
+    ok = ok && comm_agree(comm, comm->process == 0 || tensors_join(file, error), error);
+    ok = ok && comm_agree(comm, write_boxes(&out, executor, comm, plan, all_states, error) && tensors_commit(file, error), error);
     const bool written = ok;
-    tensors_close(&file);
+    tensors_close(file);
     if (comm->process == 0) {
         if (ok)
             ok =
-                rename(file.path, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be renamed: %s", file.path, strerror(errno));
+                rename(file->path, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be renamed: %s", file->path, strerror(errno));
         ok = ok && flush_directory(path, error);
-        if (!ok) remove(file.path);
+        if (!ok) remove(file->path);
     }
     if (written) ok = comm_agree(comm, ok, error); /* else all know already, and agreeing again would lose what the one that failed says */
     text_finish(&header);
@@ -169,11 +207,39 @@ static bool read_box(const TensorFile *file, int tensor, Executor *executor, con
     return ok;
 }
 
-static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Plan *plan, bool all_states, Error *error) {
+/* Whether the file has every state of the plan. */
+static bool find_states(const TensorFile *file, const Plan *plan, bool all_states, Error *error) {
     bool ok = true;
     int tensor;
     for (int i = 0; ok && i < plan->graph.states.n; i++)
         ok = !index_keeps(&plan->graph.states.at[i], all_states) || index_find(file, &plan->graph.states.at[i], &tensor, error);
+    return ok;
+}
+
+/* Whether these states are what was written. The boxes in which they were written are divided among the processes, so that each is read once, beside what every
+ * rank reads of its own; these may be boxes of any other layout. Collective. *damaged: one is not, and then all processes say the same. */
+static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *comm, const Plan *plan, bool all_states, bool *damaged, Error *error) {
+    int64_t own = -1, first = -1;
+    int tensor;
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    for (int i = 0; ok && own < 0 && i < plan->graph.states.n; i++)
+        if (index_keeps(&plan->graph.states.at[i], all_states))
+            ok = index_find(file, &plan->graph.states.at[i], &tensor, error) &&
+                 checksums_compare(sums, file, tensor, comm->process, comm->nprocesses, &own, error);
+    ok = comm_agree(comm, ok, error);
+    ok = ok && comm->table->all_gather_words(comm, (uint64_t)(own + 1), words, error);
+    for (int p = 0; ok && p < comm->nprocesses; p++)
+        if (words[p] > 0 && (first < 0 || (int64_t)words[p] - 1 < first)) first = (int64_t)words[p] - 1;
+    free(words);
+    *damaged = ok && first >= 0;
+    if (*damaged) ok = comm_agree(comm, checksums_say(sums, file, first, error), error);
+    return ok;
+}
+
+static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Plan *plan, bool all_states, Error *error) {
+    bool ok = true;
+    int tensor;
     for (int i = 0; ok && i < plan->graph.states.n; i++) {
         const State *state = &plan->graph.states.at[i];
         if (!index_keeps(state, all_states)) continue;
@@ -188,12 +254,12 @@ static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *c
 }
 
 /* What of a checkpoint the plan has no state for, of another optimizer most likely: training goes on, and it is said. */
-static void note_left_out(const TensorFile *file, const Graph *graph) {
+static void note_left_out(const TensorFile *file, const Checksums *sums, const Graph *graph) {
     enum { NAMED = 2 };
     Text names = {0};
     int nleft = 0;
     for (int t = 0; t < file->tensors.n; t++) {
-        bool known = false;
+        bool known = t == sums->tensor;
         for (int i = 0; !known && i < graph->states.n; i++)
             known = strcmp(graph->states.at[i].name, file->tensors.at[t].name) == 0;
         if (!known && nleft++ < NAMED) text_printf(&names, "%s%s", names.n ? ", " : "", file->tensors.at[t].name);
@@ -206,16 +272,27 @@ static void note_left_out(const TensorFile *file, const Graph *graph) {
     text_finish(&names);
 }
 
-bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, DataOrder *order, Error *error) {
+/* *damaged: the elements are not those that were written. */
+static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, DataOrder *order, bool *damaged,
+                 Error *error) {
     Arena arena;
     TensorFile file;
+    Checksums sums;
     arena_init(&arena);
-    bool ok = tensors_open(&file, &arena, path, error);
-    ok = ok && (!all_states || index_read(&file, position, order, error)) && read_boxes(&file, executor, comm, plan, all_states, error);
-    if (ok && all_states && comm->process == 0) note_left_out(&file, &plan->graph);
+    *damaged = false;
+    bool ok = tensors_open(&file, &arena, path, error) && checksums_open(&sums, &file, &arena, error);
+    ok = ok && (!all_states || index_read(&file, position, order, error)) && find_states(&file, plan, all_states, error);
+    ok = comm_agree(comm, ok, error) && compare_boxes(&file, &sums, comm, plan, all_states, damaged, error) &&
+         comm_agree(comm, read_boxes(&file, executor, comm, plan, all_states, error), error);
+    if (ok && all_states && comm->process == 0) note_left_out(&file, &sums, &plan->graph);
     tensors_close(&file);
     arena_finish(&arena);
-    return comm_agree(comm, ok, error);
+    return ok;
+}
+
+bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, Error *error) {
+    bool damaged;
+    return load(executor, comm, plan, path, false, NULL, NULL, &damaged, error);
 }
 
 /* ---------------------------------------------------------------- directories */
@@ -257,43 +334,58 @@ static int list_steps(const char *directory, Arena *arena, int64_t **steps, bool
     return found.n;
 }
 
-/* Whether a file is whole and says where training stood. One that cannot be looked at is not damaged for all that is known: loading it says why. */
+/* Whether a file is as long as its header says, its header is what was written and says where training stood. One that cannot be looked at is not damaged for all that is known: loading it says why. */
 static bool is_whole(const char *path, Error *error) {
     Arena arena;
     TensorFile file;
     Position position;
     DataOrder order;
+    Checksums sums;
     if (access(path, R_OK) != 0) return true;
     arena_init(&arena);
     bool ok = tensors_open(&file, &arena, path, error);
-    ok = ok && index_read(&file, &position, &order, error);
+    ok = ok && checksums_open(&sums, &file, &arena, error) && index_read(&file, &position, &order, error);
     tensors_close(&file);
     arena_finish(&arena);
     return ok;
 }
 
-/* The step of the newest checkpoint that is not damaged, after notes on those that are; where all are the newest's, -1: there is none. */
-static int64_t newest_whole(const char *directory, Arena *arena) {
-    int64_t *steps;
-    int n = list_steps(directory, arena, &steps, false), chosen = 0;
-    Error failure;
-    while (chosen < n && !is_whole(checkpoint_path(arena, directory, steps[chosen]), &failure))
-        chosen++;
-    if (chosen == n) return n > 0 ? steps[0] : -1;
-    for (int i = 0; i < chosen; i++)
-        if (!is_whole(checkpoint_path(arena, directory, steps[i]), &failure))
-            fprintf(stderr, "prun: note: %s: going on from %s\n", failure.text, checkpoint_path(arena, directory, steps[chosen]));
-    return steps[chosen];
+/* Goes on from the newest of a directory that is not damaged, after notes on those that are; where all are, the newest's error. */
+static bool load_latest(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path, Position *position,
+                        DataOrder *order, Error *error) {
+    VEC(const char *) failures = {0}; /* of process 0, as are the steps */
+    int64_t *steps = NULL;
+    int n = comm->process == 0 ? list_steps(directory, arena, &steps, false) : 0;
+    for (;;) {
+        struct {
+            int64_t step, last; /* step < 0: there is none; last: all are damaged, and this is the newest of them */
+        } next = {-1, false};
+        bool damaged;
+        Error failure;
+        while (failures.n < n && !is_whole(checkpoint_path(arena, directory, steps[failures.n]), &failure))
+            vec_push(arena, &failures, arena_copy(arena, failure.text, strlen(failure.text)));
+        if (n > 0) next.step = failures.n < n ? steps[failures.n] : steps[0];
+        next.last = failures.n == n;
+        if (!comm->table->broadcast(comm, &next, sizeof next, error)) return false;
+        if (next.step < 0)
+            return comm_agree(comm, comm->process != 0 || error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to resume from", directory), error);
+        *path = checkpoint_path(arena, directory, next.step);
+        bool ok = load(executor, comm, plan, *path, true, position, order, &damaged, error);
+        if (damaged && !next.last) {
+            if (comm->process == 0) vec_push(arena, &failures, arena_copy(arena, error->text, strlen(error->text)));
+            continue;
+        }
+        for (int i = 0; i < failures.n && !next.last; i++)
+            fprintf(stderr, "prun: note: %s: going on from %s\n", failures.at[i], *path);
+        return ok;
+    }
 }
 
-bool checkpoint_latest(Comm *comm, const char *directory, Arena *arena, const char **path, Error *error) {
-    int64_t newest = comm->process == 0 ? newest_whole(directory, arena) : -1;
-    if (!comm->table->broadcast(comm, &newest, sizeof newest, error)) return false;
-    if (newest < 0)
-        return comm_agree(
-            comm, comm->process != 0 || error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to resume from", directory), error);
-    *path = checkpoint_path(arena, directory, newest);
-    return true;
+bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path, Position *position,
+                       DataOrder *order, Error *error) {
+    bool damaged;
+    if (strcmp(*path, "latest") == 0) return load_latest(executor, comm, plan, directory, arena, path, position, order, error);
+    return load(executor, comm, plan, *path, true, position, order, &damaged, error);
 }
 
 /* Whether a file lies in a directory, however both are written. */

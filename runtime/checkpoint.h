@@ -8,14 +8,15 @@
 bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, const Position *position, Error *error);
 /* Whether a file can be made there, as far as that can be seen before there is something to write; what is not a file is never replaced. */
 bool checkpoint_can_save(const char *path, Error *error);
-/* The states of a file into those of the executor. all_states false: parameters only, *position and *order are left alone; else they are the file's own
- * (position_convert). Missing, misshapen ones are errors, and then no state is changed; of those that the plan does not have there is a note where all_states.
+/* The parameters of a file into those of the executor. Missing, misshapen and, by checksum.h, damaged ones are errors, and then no state is changed. Collective. */
+bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, Error *error);
+/* All states of *path, and position and order of the file (position_convert). *path "latest": of the newest complete checkpoint in the directory that is not
+ * damaged, the same on every process, and its path in the arena; a note names those that are, and why. Of states that the plan does not have there is a note.
  * Collective. */
-bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, DataOrder *order, Error *error);
+bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path, Position *position,
+                       DataOrder *order, Error *error);
 /* The file of a directory for a step: "DIRECTORY/step-000000120.safetensors", in the arena. */
 const char *checkpoint_path(Arena *arena, const char *directory, int64_t global_step);
-/* The newest complete checkpoint in a directory that is not damaged, the same on every process; a note names those that are, and why. Collective. */
-bool checkpoint_latest(Comm *comm, const char *directory, Arena *arena, const char **path, Error *error);
 /* Makes the directory where it is missing and claims it for this run, until *lock is closed or the process ends, however it does: two runs in one directory would
  * remove and overwrite each other's files. An earlier run's that are newer than where this one begins (global_step `begin`) are an error, unless it goes back to one
  * of them: `from`, or NULL. Of process 0. */

@@ -135,11 +135,10 @@ static bool restore(Run *run, Error *error) {
     const char *path = options->resume;
     run->position = (Position){.epoch = 1};
     run->checkpoints = options->checkpoint ? options->checkpoint : arena_printf(&run->arena, "%s.checkpoints", options->plan);
-    if (path && strcmp(path, "latest") == 0 && !checkpoint_latest(run->comm, run->checkpoints, &run->arena, &path, error)) return false;
     Executor *holder = run->executor ? run->executor : evaluation_executor(run->evaluation);
     DataOrder then, now;
-    if (path && !checkpoint_load(holder, run->comm, &run->plan, path, true, &run->position, &then, error)) return false;
-    if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, false, NULL, NULL, error)) return false;
+    if (path && !checkpoint_resume(holder, run->comm, &run->plan, run->checkpoints, &run->arena, &path, &run->position, &then, error)) return false;
+    if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, error)) return false;
     run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
     if (!run->executor) return true;
     executor_order(run->executor, &now);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 enum { LENGTH_BYTES = 8, ALIGNMENT = 8, MOST_HEADER_BYTES = 64 << 20 };
 static const char *const type_name[NDTYPES] = {[F32] = "F32", [F64] = "F64", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL"};
@@ -67,9 +68,20 @@ static void from_halves(const unsigned char *bytes, Half half, DType dtype, int6
         element_put(to, dtype, i, from_half((unsigned)bytes[2 * i] | (unsigned)bytes[2 * i + 1] << 8, half));
 }
 
+static bool host_is_little_endian(void) {
+    const uint16_t one = 1;
+    unsigned char low;
+    memcpy(&low, &one, 1);
+    return low == 1;
+}
+
 /* Elements in memory from or to their bytes in the file: little-endian on any machine. */
 static void from_little_endian(const unsigned char *bytes, DType stored, DType dtype, int64_t n, void *to) {
     int size = dtype_bytes[stored];
+    if (host_is_little_endian() && stored == dtype && stored != BOOL) { /* of which any byte but 0 is true */
+        memcpy(to, bytes, (size_t)(n * size));
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         uint64_t word = 0;
         for (int b = size - 1; b >= 0; b--)
@@ -91,6 +103,10 @@ static void from_little_endian(const unsigned char *bytes, DType stored, DType d
 
 static void to_little_endian(const void *from, DType dtype, int64_t n, unsigned char *bytes) {
     int size = dtype_bytes[dtype];
+    if (host_is_little_endian()) {
+        memcpy(bytes, from, (size_t)(n * size));
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         uint64_t word = 0;
         uint32_t half;
@@ -189,6 +205,7 @@ bool tensors_open(TensorFile *file, Arena *arena, const char *path, Error *error
     char *text = ok ? malloc((size_t)n + 1) : NULL;
     ok = ok && (text || fail(file, error, "out of memory")) && read_bytes(file, text, (int64_t)n, LENGTH_BYTES, error) &&
          read_header(file, arena, text, (int64_t)n, error);
+    if (ok) file->header_checksum = XXH64(text, (size_t)n, 0);
     free(text);
     if (!ok) tensors_close(file);
     return ok;
@@ -283,12 +300,14 @@ static bool is_real(DType dtype) {
     return dtype == F32 || dtype == F64;
 }
 
-static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, const char *from, Error *error) {
+/* hash: NULL, or one that takes the bytes in. */
+static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, const char *from, XXH64_state_t *hash, Error *error) {
     unsigned char bytes[CHUNK_ELEMENTS * 8];
     int size = dtype_bytes[tensor->dtype];
     for (int64_t done = 0; done < n; done += CHUNK_ELEMENTS) {
         int64_t count = n - done < CHUNK_ELEMENTS ? n - done : CHUNK_ELEMENTS;
         to_little_endian(from + done * size, tensor->dtype, count, bytes);
+        if (hash) XXH64_update(hash, bytes, (size_t)(count * size));
         if (!write_bytes(file, bytes, count * size, tensor->begin + (first + done) * size, error)) return false;
     }
     return true;
@@ -325,11 +344,42 @@ bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtyp
     return true;
 }
 
-bool tensors_write(const TensorFile *file, int tensor, const Box *box, const void *from, Error *error) {
+static XXH64_state_t *hash_begin(const TensorFile *file, Error *error) {
+    XXH64_state_t *hash = XXH64_createState();
+    if (hash)
+        XXH64_reset(hash, 0);
+    else
+        fail(file, error, "out of memory for a checksum");
+    return hash;
+}
+
+bool tensors_write(const TensorFile *file, int tensor, const Box *box, const void *from, uint64_t *checksum, Error *error) {
     const StoredTensor *stored = &file->tensors.at[tensor];
+    XXH64_state_t *hash = checksum ? hash_begin(file, error) : NULL;
     BoxRuns runs = box_runs(&stored->shape, box);
     const char *at = from;
-    for (int64_t first; box_next_run(&runs, &first); at += runs.length * dtype_bytes[stored->dtype])
-        if (!write_run(file, stored, first, runs.length, at, error)) return false;
-    return true;
+    bool ok = hash || !checksum;
+    for (int64_t first; ok && box_next_run(&runs, &first); at += runs.length * dtype_bytes[stored->dtype])
+        ok = write_run(file, stored, first, runs.length, at, hash, error);
+    if (ok && checksum) *checksum = XXH64_digest(hash);
+    XXH64_freeState(hash);
+    return ok;
+}
+
+bool tensors_checksum(const TensorFile *file, int tensor, const Box *box, uint64_t *checksum, Error *error) {
+    const StoredTensor *stored = &file->tensors.at[tensor];
+    unsigned char bytes[CHUNK_ELEMENTS * 8];
+    XXH64_state_t *hash = hash_begin(file, error);
+    BoxRuns runs = box_runs(&stored->shape, box);
+    const int64_t size = stored_bytes(stored), length = runs.length * size;
+    bool ok = hash != NULL;
+    for (int64_t first; ok && box_next_run(&runs, &first);)
+        for (int64_t done = 0; ok && done < length; done += sizeof bytes) {
+            int64_t n = length - done < (int64_t)sizeof bytes ? length - done : (int64_t)sizeof bytes;
+            ok = read_bytes(file, bytes, n, stored->begin + first * size + done, error);
+            if (ok) XXH64_update(hash, bytes, (size_t)n);
+        }
+    if (ok) *checksum = XXH64_digest(hash);
+    XXH64_freeState(hash);
+    return ok;
 }

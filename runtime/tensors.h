@@ -23,6 +23,7 @@ typedef struct TensorFile {
     const char *path;
     int fd; /* -1: closed */
     int64_t bytes; /* of the file */
+    uint64_t header_checksum; /* XXH64 of the header as tensors_open read it */
     VEC(StoredTensor) tensors;
     VEC(const char *) unread; /* names of tensors of a type that prun does not know */
     VEC(Metadata) metadata;
@@ -43,4 +44,6 @@ int tensors_find(const TensorFile *file, const char *name); /* -1: none */
 const char *tensors_metadata(const TensorFile *file, const char *key); /* NULL: none */
 /* A box of a tensor, as elements of dtype, which is the tensor's, or a real type where that is another. */
 bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error);
-bool tensors_write(const TensorFile *file, int tensor, const Box *box, const void *from, Error *error);
+/* *checksum, where not NULL: XXH64 of the box's bytes in the file, run after run. tensors_checksum reads the same from the file. */
+bool tensors_write(const TensorFile *file, int tensor, const Box *box, const void *from, uint64_t *checksum, Error *error);
+bool tensors_checksum(const TensorFile *file, int tensor, const Box *box, uint64_t *checksum, Error *error);

@@ -291,21 +291,6 @@ class Checkpoints(Case):
                 self.assertEqual(header(self.path("again")), saved[ranks, w, name], "loaded and saved again")
         self.assertEqual(len({data for _, data in saved.values()}), 1, "the same bytes, whatever the layout")
 
-    def test_another_optimizers_checkpoint_is_named(self):
-        self.prun(2, self.plan(2, "checkpoint every epoch;"))
-        taken = self.path("r2.plan.checkpoints", "step-000000018.safetensors")
-        self.prun(2, self.plan(2), "--save", self.path("parameters"))
-        names, _ = header(taken)
-        slots = [name for name in names if name not in ("w", "w2", "__metadata__")]
-        self.assertEqual(len(slots), 2)
-        with open(taken, "rb") as file:
-            data = file.read()
-        with open(taken, "wb") as file:
-            file.write(data.replace(slots[0].encode(), slots[0][:-1].encode() + b"_"))
-        done = run([harness.prun, "--ranks", 2, self.plan(2), "--resume", taken])
-        self.assertEqual(done.code, 3, done)
-        self.assertIn("has no '%s': it was taken with another optimizer; --load takes its parameters alone" % slots[0], done.err)
-
     def test_what_another_optimizer_kept_is_left_out_with_a_note_and_what_it_did_not_keep_is_an_error(self):
         plans = {}
         for kind, words in ("adam", "adam(lr = 0.05)"), ("sgd", "sgd(lr = 0.05)"), ("momentum", "momentum(lr = 0.05, momentum = 0.9)"):
