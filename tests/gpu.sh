@@ -16,6 +16,7 @@ for arg in "$@"; do # what this script needs itself; tests/gpu/run.py reads them
     esac
     want=""
     case $arg in
+    -h | --help) exec python3 tests/gpu/run.py --help ;;
     --standin | --standin=*) standin=yes ;;
     --prefix) want=prefix ;;
     --prefix=*) prefix=${arg#--prefix=} ;;

@@ -6,6 +6,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 file=${1:-deps/gpu-prefix.tar.gz}
+case $#$file in
+0* | 1[!-]*) ;;
+*) echo "usage: tools/gpu-prefix.sh [FILE.tar.gz]     packs the packages that tests/gpu.sh needs" >&2; exit 2 ;;
+esac
 limit_mib=40 # with the sources it is to travel in 64
 roots="openmpi-bin libopenmpi-dev libopenblas0-pthread libopenblas-pthread-dev libcriterion-dev libcjson-dev zlib1g-dev flex bison libfl-dev libxxhash-dev pkgconf"
 # Part of every machine with a compiler, or of use to nobody here: the C library, the toolchain, what packages are installed with, what talks to the network, graphics.

@@ -2,6 +2,7 @@
 # The main job on a bare machine: installs what is missing, builds, compiles samples/quickstart.dsl for 8 ranks with its dumps, trains it
 # with mpirun on 8 ranks, and shows dumps and losses. A second run only compiles and trains.
 set -eu
+[ $# -eq 0 ] || { echo "usage: tools/quickstart.sh     installs what is missing, builds, compiles and trains samples/quickstart.dsl on 8 ranks" >&2; exit 2; }
 cd "$(dirname "$0")/.."
 tools/setup.sh
 tools/build.sh build -Dtests=disabled

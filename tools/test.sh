@@ -1,6 +1,7 @@
 #!/bin/sh
 # All tests on a bare machine: installs what is missing, builds plainly and with sanitizers, runs every test in both.
 set -eu
+[ $# -eq 0 ] || { echo "usage: tools/test.sh     installs what is missing, builds plainly and with sanitizers, runs all tests" >&2; exit 2; }
 cd "$(dirname "$0")/.."
 tools/setup.sh --tests
 . tools/mpi.sh

@@ -58,6 +58,12 @@ class Commands(Case):
                 result = run([*program, option, "--frobnicate"], cwd=self.folder)
                 self.assertNotRegex(result.err, r"(unknown|unrecognized|invalid) (option|argument).*%s'" % re.escape(option.lstrip("-")), str(result))
 
+    def test_scripts_run_nothing_where_they_are_asked_what_they_do(self):
+        for name in "quickstart test build setup gpu-prefix".split():
+            result = run(["sh", os.path.join(harness.sources, "tools", name + ".sh"), "--help"], cwd=self.folder)
+            self.assertFails(result, 2, "^usage: tools/%s.sh" % name)
+        self.assertRegex(self.ok(run(["sh", os.path.join(harness.sources, "tests", "gpu.sh"), "--help"], cwd=self.folder)).out, "^usage: tests/gpu.sh")
+
     def test_variables_that_are_read_are_documented_and_others_are_not(self):
         said = set()
         for path in glob.glob(os.path.join(harness.sources, "runtime", "**", "*.c"), recursive=True):
