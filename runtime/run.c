@@ -14,16 +14,10 @@ enum { MAX_PLAN_BYTES = 1 << 30 };
 
 /* ---------------------------------------------------------------- before training */
 
+/* main.c has refused --ranks under a launcher. */
 static bool open_comm(Run *run, int *argc, char ***argv, Error *error) {
-    int launched = launched_processes();
-    if (run->options->nranks > 0 && launched > 1)
-        return error_set(error, EXIT_USAGE, "--ranks runs all ranks in one process: leave out mpirun, or --ranks");
-    if (run->options->nranks > 0)
-        run->comm = comm_local_create(run->options->nranks, error);
-    else if (launched > 1)
-        run->comm = comm_mpi_create(argc, argv, error);
-    else
-        run->comm = comm_local_create(1, error);
+    const int nranks = run->options->nranks;
+    run->comm = launched_processes() > 1 ? comm_mpi_create(argc, argv, error) : comm_local_create(nranks > 0 ? nranks : 1, error);
     return run->comm != NULL;
 }
 
