@@ -1,6 +1,9 @@
-/* What a checkpoint says of itself: any file is one of this net, whose states are then there and whose position another batch size takes over exactly, or is refused. */
+/* What a checkpoint says of itself: any file is one of this net, whose states are then there and whose position another batch size takes over exactly, or is refused.
+ * Where it has checksums, any byte of a state that is changed then is found. */
+#include "runtime/checksum.h"
 #include "runtime/index.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,19 +20,51 @@ static void make_states(Graph *graph) {
         graph_add_state(graph, states[i]);
 }
 
-/* Every state whole, as a rank of one reads it. */
-static bool read_states(const TensorFile *file, const Graph *graph, bool all_states, Error *error) {
+/* Every state whole, as a rank of one reads it, after its checksums. */
+static bool read_states(const TensorFile *file, const Checksums *sums, const Graph *graph, bool all_states, Error *error) {
     for (int i = 0; i < graph->states.n; i++) {
         const State *state = &graph->states.at[i];
         Box box = {.ndim = state->type.shape.ndim};
         double elements[6]; /* room for any type */
         int tensor;
         memcpy(box.end, state->type.shape.dim, sizeof box.end);
+        int64_t damaged = -1;
         if (index_keeps(state, all_states) &&
-            (!index_find(file, state, &tensor, error) || !tensors_read(file, tensor, &box, state->type.dtype, elements, error)))
+            (!index_find(file, state, &tensor, error) || !checksums_compare(sums, file, tensor, 0, 1, &damaged, error) ||
+             (damaged >= 0 && !checksums_say(sums, file, damaged, error)) || !tensors_read(file, tensor, &box, state->type.dtype, elements, error)))
             return false;
     }
     return true;
+}
+
+static void flip(const char *path, int64_t at) {
+    unsigned char byte;
+    int fd = open(path, O_RDWR);
+    require(fd >= 0 && pread(fd, &byte, 1, (off_t)at) == 1, "the file is not to be read");
+    byte ^= 1;
+    require(pwrite(fd, &byte, 1, (off_t)at) == 1, "the file is not to be written");
+    close(fd);
+}
+
+/* Of two processes exactly one finds it, in the first, middle and last byte of each state of an intact file. */
+static void require_found(const char *path, const TensorFile *file, const Checksums *sums, const Graph *graph) {
+    for (int i = 0; i < graph->states.n; i++) {
+        Error error = {0};
+        int tensor;
+        require(index_find(file, &graph->states.at[i], &tensor, &error), "a state is lost");
+        const StoredTensor *stored = &file->tensors.at[tensor];
+        const int64_t bytes = shape_elements(&stored->shape) * (stored->half ? 2 : dtype_bytes[stored->dtype]), places[] = {0, bytes / 2, bytes - 1};
+        for (int p = 0; p < 3; p++) {
+            int64_t damaged[2];
+            flip(path, stored->begin + places[p]);
+            require(checksums_compare(sums, file, tensor, 0, 2, &damaged[0], &error) && checksums_compare(sums, file, tensor, 1, 2, &damaged[1], &error),
+                    "cannot be compared");
+            require((damaged[0] < 0) != (damaged[1] < 0), "a changed byte is not found");
+            require(!checksums_say(sums, file, damaged[damaged[0] < 0], &error), "nothing is said");
+            require_error(&error, path);
+            flip(path, stored->begin + places[p]);
+        }
+    }
 }
 
 /* Rows done since the first epoch; those of files since the epoch began. */
@@ -66,13 +101,14 @@ Verdict try_bytes(const unsigned char *bytes, size_t n) {
     TensorFile file;
     Position position;
     DataOrder order;
+    Checksums sums;
     Error error = {0};
     arena_init(&arena);
     graph_init(&graph, &arena);
     make_states(&graph);
     file_put(path, bytes, n, false);
-    bool opened = tensors_open(&file, &arena, path, &error);
-    bool loaded = opened && read_states(&file, &graph, false, &error);
+    bool opened = tensors_open(&file, &arena, path, &error) && checksums_open(&sums, &file, &arena, &error);
+    bool loaded = opened && read_states(&file, &sums, &graph, false, &error);
     if (!loaded) require_error(&error, path);
     bool resumed = opened && index_read(&file, &position, &order, &error);
     if (opened && !resumed) require_error(&error, path);
@@ -80,8 +116,9 @@ Verdict try_bytes(const unsigned char *bytes, size_t n) {
         Position same = position;
         require(position_convert(&same, &order, &order, path, &error) && same.epoch == position.epoch && same.step == position.step, "the same data moves the position");
         try_convert(&position, &order, path);
-        bool read = read_states(&file, &graph, true, &error);
+        bool read = read_states(&file, &sums, &graph, true, &error);
         if (!read) require_error(&error, path);
+        if (read && sums.tensor >= 0) require_found(path, &file, &sums, &graph);
         resumed = read;
     }
     tensors_close(&file);
