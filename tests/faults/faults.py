@@ -386,6 +386,12 @@ seed(unit("runtime", "comm_piece"),
      ("terms in pairs", "runtime/comm/piece.c", "LOOP(OP(OP(OP(a[i], b[i]), c[i]), d[i]));", "LOOP(OP(OP(a[i], b[i]), OP(c[i], d[i])));"))
 seed(unit("runtime", "comm_heap"),
      ("freed blocks that do not join", "runtime/comm/heap.c", "heap_merge(heap, i - 1);", ""))
+seed(unit("runtime", "checksum"),
+     ("checksums that nobody compares", "runtime/checksum.c", "if (found != written) *damaged = element;", ""),
+     ("a header that nobody compares", "runtime/checksum.c", "if (header != file->header_checksum) return", "if (false) return"),
+     ("boxes that none of several compares", "runtime/checksum.c", "if (element % parts != part) continue;", "if (element % parts != part || part == 1) continue;"),
+     ("a rank's box under another's number", "runtime/checksum.c", "number = number * layout->digit[i].size + digit_of(layout->digit[i], position);",
+      "number = number + digit_of(layout->digit[i], position);"))
 
 # ---------------------------------------------------------------- under mpirun
 seed(commtest("kinds", "shared"),
@@ -413,6 +419,12 @@ seed(script("same", "compiler/pcc", "Same.test_the_hash_is_of_the_net_and_not_of
      ("a hash of the mode", "ir/print.c", "if (!printing->net) {\n        text_printf(text, \"parallel mode=%s search=\"", "if (true) {\n        text_printf(text, \"parallel mode=%s search=\""))
 seed(script("failures", "compiler/pcc", "Compiler.test_a_file_that_cannot_grow_leaves_the_old_plan_and_no_other_file"),
      ("half a file that stays", "ir/arena.c", "if (file && !direct) remove(temporary.at);", ""))
+seed(script("checksums", "runtime/prun", "Checksums.test_only_what_is_taken_has_to_be_intact"),
+     ("a checkpoint that is taken as it is", "runtime/checkpoint.c", "*damaged = ok && first >= 0;", "*damaged = false;"),
+     ("an optimizer's state that is taken as it is", "runtime/checkpoint.c", "if (index_keeps(&plan->graph.states.at[i], all_states))\n            ok =",
+      "if (index_keeps(&plan->graph.states.at[i], false))\n            ok ="))
+seed(script("checksums", "runtime/prun", "Checksums.test_latest_passes_over_what_a_disk_has_changed"),
+     ("a changed checkpoint ends --resume latest", "runtime/checkpoint.c", "if (damaged && !next.last) {", "if (false) {"))
 seed(script("failures", "runtime/prun", "Runner.test_a_file_of_initial_values_that_does_not_fit_is_an_environment_error"),
      ("any number of initial values", "runtime/npy.c", "if ((uint64_t)size != n - begin - length)", "if (false)"),
      ("initial values of any shape", "runtime/state.c", "} else if (!shape_equal(&shape, &state->type.shape)) {", "} else if (false) {"))
