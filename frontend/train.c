@@ -17,8 +17,8 @@ bool call_builtin(Lower *lower, const Expr *value, const char *what, const Built
     }
     for (int i = 0; i < n; i++) {
         if (strcmp(names[i], name) != 0) continue;
-        if (builtins[i].eval && value->kind == EXPR_CALL) return builtins[i].eval(lower, value);
-        diag_error(lower->diags, span, builtins[i].eval ? "%s needs its arguments" : "%s is not built yet", name);
+        if (builtins[i].eval) return builtins[i].eval(lower, value);
+        diag_error(lower->diags, span, "%s is not built yet", name);
         diag_hint(lower->diags, "%s", hint);
         return false;
     }

@@ -16,7 +16,8 @@ static Settings settings_of(Compiled *c, const char *settings) {
 
 Test(optimizer, adam_has_pytorchs_defaults) {
     Compiled c;
-    Settings s = settings_of(&c, "optimizer = adam();");
+    Settings s = settings_of(&c, "optimizer = adam();"), alone = settings_of(&c, "optimizer = adam;");
+    cr_expect(alone.optimizer == s.optimizer && alone.lr == s.lr && alone.beta1 == s.beta1, "brackets around nothing may be left out");
     cr_assert_eq(s.optimizer, OPTIMIZER_ADAM);
     cr_assert_float_eq(s.lr, 1e-3, 0);
     cr_assert_float_eq(s.beta1, 0.9, 0);

@@ -69,7 +69,7 @@ Test(train, mistakes_are_diagnosed_where_they_are) {
                  {"data = numpy_rand();" OPTIMIZER, 9, 8, "numpy_rand needs seed"},
                  {"data = numpy_rand(seed = -1);" OPTIMIZER, 9, 26, "seed is 0 to 4294967295"},
                  {"data = numpy_rand(seed = 1, rows = 17);" OPTIMIZER, 9, 36, "17 rows are more than input x has: 16"},
-                 {"data = numpy_rand;" OPTIMIZER, 9, 8, "numpy_rand needs its arguments"},
+                 {"data = numpy_rand;" OPTIMIZER, 9, 8, "numpy_rand needs seed"},
                  {"data = npy(x = \"x.npy\");" OPTIMIZER, 9, 8, "npy does not give input t"},
                  {"data = npy(x = \"x.npy\", t = 3);" OPTIMIZER, 9, 29, "the path of a file is a text"},
                  {"data = idx(x = \"x\", y = \"t\");" OPTIMIZER, 9, 21, "the net has no input 'y'"},
