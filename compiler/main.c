@@ -83,7 +83,7 @@ static const struct OptionSpec {
                      "                        every conversion at it; may be repeated; writes no plan without -o"},
     [OPT_WARN] = {"-W", ARGUMENT_REQUIRED, "-Wno-NAME",
                   "no warnings of this name: conflict (hints that do not fit), uneven (splits),\n"
-                  "                        no-gradient (parameters without), no-effect (hints without), replicated\n"
+                  "                        gradient (parameters without), effect (hints without), replicated\n"
                   "                        (work done by several ranks); -Werror: warnings are errors"},
     [OPT_WHOLE_UPDATES] = {"--whole-updates", ARGUMENT_NONE, "--whole-updates",
                            "every rank updates all of a large parameter, not a part that is\n"
@@ -123,7 +123,7 @@ static void list_ops(void) {
             text_printf(&call, row->attrs[a].required ? ", %s" : ", [%s]", row->attrs[a].name);
         text_printf(&call, ")");
         printf("%-40s %s%s\n", call.at, row->help != NULL ? row->help : "",
-               row->adjoint == NULL && row->expand == NULL ? " (no gradient)" : "");
+               (row->adjoint == NULL && row->expand == NULL) || strchr("in", op_type((OpCode)op, true, 0)) ? " (no gradient)" : "");
         text_finish(&call);
     }
 }
@@ -220,12 +220,12 @@ static bool read_policy(const char *text, RedistributePolicy *policy) {
     return usage_error("--redistribution takes auto, bound or canonical, not '%s'", text);
 }
 
-/* "no-uneven", "uneven", "error", "no-error". */
+/* "no-uneven", "uneven", "error", "no-error"; "no-effect", which is printed behind the warning, silences it as "no-no-effect" does. */
 static bool read_warning(Options *options, const char *text) {
     bool off = strncmp(text, "no-", 3) == 0;
     for (int w = 0; w < NWARNINGS; w++) {
-        bool silence = off && strcmp(text + 3, warning_name[w]) == 0;
-        if (!silence && strcmp(text, warning_name[w]) != 0) continue;
+        bool named = strcmp(text, warning_name[w]) == 0, silence = off && (named || strcmp(text + 3, warning_name[w]) == 0);
+        if (!silence && !named) continue;
         options->silenced = silence ? options->silenced | 1u << w : options->silenced & ~(1u << w);
         return true;
     }
@@ -235,7 +235,7 @@ static bool read_warning(Options *options, const char *text) {
     }
     const char *nearest = name_nearest(off && strncmp(text + 3, "no-", 3) != 0 ? text + 3 : text, warning_name, NWARNINGS);
     if (nearest != NULL) return usage_error("there is no warning '-W%s'; did you mean '-Wno-%s'?", text, nearest);
-    return usage_error("there is no warning '-W%s'; -Wno-NAME silences conflict, uneven, no-gradient, no-effect, replicated", text);
+    return usage_error("there is no warning '-W%s'; -Wno-NAME silences conflict, uneven, gradient, effect, replicated", text);
 }
 
 static bool take(CommandLine *line, OptionId id, const char *value) {
@@ -319,6 +319,30 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
     return false;
 }
 
+/* The other ways to call pcc. --diff is one too: its arguments are plans. */
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"redistribute", redistribute_command}, {"check", check_command}, {"fmt", fmt_command}, {"fuzz-net", fuzz_net_command}, {"--diff", diff_command},
+};
+enum { NCOMMANDS = sizeof commands / sizeof *commands };
+
+/* A second word that is no option's: the first one may be meant as a command or an option, or this one as the option's before it. */
+static bool second_input(const char *first, const char *before, const char *second) {
+    const char *names[NCOMMANDS + NOPTIONS];
+    for (int i = 0; i < NCOMMANDS + NOPTIONS; i++)
+        names[i] = i < NCOMMANDS ? commands[i].name : specs[i - NCOMMANDS].name;
+    for (int i = 0; i < NCOMMANDS + NOPTIONS; i++)
+        if (strncmp(names[i], "--", 2) == 0 && strcmp(names[i] + 2, first) == 0) return usage_error("there is no command '%s'; did you mean '%s'?", first, names[i]);
+    const char *nearest = strchr(first, '.') == NULL ? name_nearest(first, names, NCOMMANDS) : NULL;
+    if (nearest != NULL) return usage_error("there is no command '%s'; did you mean '%s'?", first, nearest);
+    for (int i = 0; i < NOPTIONS; i++)
+        if (specs[i].argument == ARGUMENT_OPTIONAL && strcmp(specs[i].name, before) == 0)
+            return usage_error("one net at a time, not '%s' too; did you mean '%s=%s'?", second, before, second);
+    return usage_error("one net at a time, not '%s' too", second);
+}
+
 static bool unknown_option(const char *word, size_t n) {
     const char *names[NOPTIONS];
     char name[64];
@@ -332,7 +356,7 @@ static bool unknown_option(const char *word, size_t n) {
 
 /* One option at argv[*i], its argument behind '=', directly behind it (-O2), or the next word. */
 static bool read_option(CommandLine *line, int argc, char **argv, int *i) {
-    const char *word = argv[*i];
+    const char *word = strcmp(argv[*i], "-h") == 0 ? "--help" : argv[*i];
     bool is_short = word[1] != '-';
     size_t n = is_short ? 2 : strcspn(word, "=");
     int id = 0;
@@ -388,7 +412,7 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
         if (argv[i][0] == '-' && argv[i][1] != '\0') {
             if (!read_option(line, argc, argv, &i)) return false;
         } else if (options->input != NULL) {
-            return usage_error("one net at a time, not '%s' too", argv[i]);
+            return second_input(options->input, argv[i - 1], argv[i]);
         } else {
             options->input = argv[i];
         }
@@ -470,11 +494,8 @@ static int find_machine(const char *what, Arena *arena, Options *options) {
 }
 
 static int command(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "redistribute") == 0) return redistribute_command(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "check") == 0) return check_command(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "fmt") == 0) return fmt_command(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "fuzz-net") == 0) return fuzz_net_command(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "--diff") == 0) return diff_command(argc - 1, argv + 1);
+    for (int i = 0; argc > 1 && i < NCOMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
     Arena arena;
     arena_init(&arena);
     CommandLine line = {.arena = &arena};
@@ -488,7 +509,8 @@ static int command(int argc, char **argv) {
     } else if (line.list_ops) {
         list_ops();
     } else if (line.options.input == NULL) {
-        help(stderr);
+        if (argc > 1) usage_error("which net? pcc NET.dsl and then the options");
+        else help(stderr);
         code = EXIT_USAGE;
     } else {
         Options *options = &line.options;

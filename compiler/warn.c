@@ -200,14 +200,17 @@ static void warn_replicated(const Compilation *c) {
     }
     for (int i = 0; i < n; i++) {
         const Node *node = &c->chosen.nodes.at[named[i]];
-        Text text = {0};
         double percent = 100 * repeated[named[i]] / total;
         if (i == 0)
             diag_warning(c->diags, WARN_REPLICATED, node->span,
                          "%.0f %% of the step's FLOPs are done by several ranks alike; most by %s %s and its gradient: %.0f %%", 100 * sum / total,
                          op_name(node), node->name, percent);
+        else if (node->op == OP_read)
+            diag_note(c->diags, node->span, "the sum of the gradients of %s: %.0f %%", node->name, percent);
         else
             diag_note(c->diags, node->span, "%s %s: %.0f %%", op_name(node), node->name, percent);
+        if (op_table[node->op].op_class != OP_CLASS_USER) continue; /* no one can shard it */
+        Text text = {0};
         if ((g->settings.mode == MODE_AUTO || g->settings.mode == MODE_SEMI_AUTO) && node->origin == named[i] && better_strategy(c, node, &text))
             diag_hint(c->diags, "it is split over %lld of %d ranks; shard %s would split it further", (long long)ranks_sharing(node), g->nranks,
                       text.at);

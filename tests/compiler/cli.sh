@@ -72,6 +72,16 @@ expect 1 "the nets differ" --diff uneven.plan real.plan
 expect 0 "do the same" --diff uneven.plan uneven.plan
 expect 2 "there is no rank 8 of 8" net.dsl --ranks 8 --dump-ranks 0,8
 expect 2 "one net at a time" net.dsl net.dsl
+expect 2 "did you mean '--dump-ir=out'?" net.dsl --dump-ir out
+expect 2 "there is no command 'chek'; did you mean 'check'?" chek net.plan
+expect 2 "there is no command 'diff'; did you mean '--diff'?" diff a.plan b.plan
+expect 2 "which net?" --explain net.dsl
+expect 0 "usage: pcc NET.dsl" -h
+echo 'net n { param w : f32[4] = ones; param v : f32[4] = ones; loss sum(w); } train { optimizer = sgd(lr = 1); }' >untrained.dsl
+expect 0 "[-Wno-gradient]" untrained.dsl
+expect 1 "[-Werror=no-gradient]" untrained.dsl -Werror
+expect 0 "untrained.plan: 1 rank" untrained.dsl -Werror -Wno-gradient
+expect 0 "untrained.plan: 1 rank" untrained.dsl -Werror -Wno-no-gradient
 expect 3 "cannot open missing.dsl" missing.dsl
 expect 2 "--dump-ir takes an argument" net.dsl --dump-ir=
 expect 2 "the plan would overwrite the net net.dsl" net.dsl -o ./net.dsl
@@ -168,5 +178,11 @@ for sample in "$samples"/*.dsl; do
     esac
     expect 0 "$ranks ranks" "$sample" --ranks $ranks -Werror -o sample.plan
 done
+
+# The example of docs/plan.md: its net gives its plan.
+page="$samples/../docs/plan.md"
+awk '/^    net small\(/ { on = 1 } on && /^[^ ]/ { exit } on { sub(/^    /, ""); lines = lines $0 "\n" } END { sub(/\n+$/, "\n", lines); printf "%s", lines }' "$page" >small.dsl
+sed -n '/^    pcc-plan 1$/,/^    checksum/s/^    //p' "$page" >expected.plan
+"$pcc" small.dsl --ranks 8 >/dev/null && diff -u expected.plan small.plan || { echo "docs/plan.md: pcc writes another plan" >&2; failed=1; }
 
 exit $failed

@@ -143,6 +143,27 @@ Test(warn, replicated_work_names_its_operators_and_what_would_split_them) {
     compiled_finish(&x);
 }
 
+/* What clips a gradient, or adds gradients up, has no strategy that anyone could write. */
+Test(warn, no_strategy_is_proposed_for_what_takes_none) {
+    static const struct {
+        const char *net, *note;
+        int nranks;
+    } nets[] = {
+        {"net n() { input x : f32[2, 4]; param w : f32[4, 6] = ones; y = matmul(x, w) shard ((1, 1), (1, 6)); loss mean(y * y); }\n"
+         "train { data = normal(seed = 1); optimizer = sgd(lr = 1); clip = norm(1.0); }\nparallel { mode = auto; dataset = full_batch; }\n",
+         "note: clip clipped_w: ", 12},
+        {"net n() { input x : f32[8, 400]; param w : f32[400, 40] = ones; h = matmul(x, w) shard ((1, 1), (1, 1)); g = relu(h);\n"
+         "loss mean(relu(matmul(g, w, transpose_b = true)) * 2); }\n" TRAIN "parallel { mode = semi_auto; dataset = full_batch; }\n",
+         "note: the sum of the gradients of w: 1 %\n", 8},
+    };
+    for (int i = 0; i < 2; i++) {
+        Compiled x;
+        const char *all = said(&x, nets[i].net, nets[i].nranks, 0, false), *note = strstr(all, nets[i].note);
+        cr_expect(note && strstr(all, "would split it further") && !strstr(note, "would split it further"), "%s", all);
+        compiled_finish(&x);
+    }
+}
+
 Test(warn, an_operator_shared_by_half_of_the_ranks_counts_half) {
     /* 64 * 64 * 64 products, forward and for w, are 98 % of the FLOPs; the rest are the sum's and the update's */
     expect_warning("net n() { input x : f32[64, 64]; param w : f32[64, 64] = ones; y = matmul(x, w) shard ((2, 1), (1, 1)); loss sum(y); }\n" TRAIN AUTO, 4,
