@@ -6,7 +6,7 @@
  * - a new state lies in its state's storage, and its write costs nothing, where it has the storage layout and the old version is dead when
  *   it is computed, or dies in an elementwise kernel that may overwrite it (not at -O0);
  * - everything else in one arena a rank: a value has the room of the largest box of any rank, from the step that begins to write it to the
- *   last that reads it, for a communication its wait; blocks of 64 bytes, best fit, an elementwise or reshaped result over an operand that
+ *   last that reads it, for a communication its wait; blocks of 64 bytes, best fit, an elementwise or reshaped result, or the one slice of a replica's gradient, over an operand that
  *   dies (not at -O0). */
 #include <assert.h>
 #include <stdlib.h>
@@ -145,7 +145,7 @@ static void place_views(const Allocator *a) {
     }
     for (int i = 0; i < c->order.n; i++) {
         const Node *node = &g->nodes.at[c->order.at[i].node];
-        if (!op_table[node->op].flat) continue;
+        if (!op_table[node->op].view) continue;
         int from = node->in[0], to = node->out[0];
         const Location *at = &c->location[from];
         bool lasts = at->place == PLACE_INPUT || (at->place == PLACE_STATE && at->version == 0 && a->last[to] < written[at->at]);
@@ -183,7 +183,7 @@ static void place_states(Allocator *a) {
 
 /* ---------------------------------------------------------------- the walk */
 
-/* Whether node's result k may lie where its operand k lies: also the same elements in another shape. */
+/* Whether node's result k may lie where its operand k lies: also in another shape, element for element. */
 static bool may_take_over(const Compilation *c, const Node *node, int k) {
     if (may_overwrite(&c->spmd, node, k)) return true;
     return op_table[node->op].flat && c->box_bytes[node->in[k]] == c->box_bytes[node->out[k]];

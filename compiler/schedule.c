@@ -57,7 +57,7 @@ static int keyed_compare(const void *a, const void *b) {
 static void note_reader(const Graph *g, const Node *node, int key, int *last_reader) {
     for (int i = 0; i < node->nin; i++) {
         const Node *root = &g->nodes.at[root_node(g, node->in[i])];
-        while (op_table[root->op].flat)
+        while (op_table[root->op].view)
             root = &g->nodes.at[root_node(g, root->in[0])];
         if (root->op == OP_read && key > last_reader[root->state]) last_reader[root->state] = key;
     }

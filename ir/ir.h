@@ -398,7 +398,8 @@ typedef struct Op {
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
     int flops;                 /* per point of the factors' index space */
     bool in_place;             /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
-    bool flat;                 /* a result as large as its operand has the same elements in the same order: it may lie where that lies */
+    bool flat;                 /* element i of a result as large as its operand needs just element i of that: it may be computed over it */
+    bool view;                 /* and is that element: the result may lie where the operand lies, without a copy */
     bool boundary;             /* replicate, replica_sum: sees the hidden dimension */
     const char *samples;       /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
     const char *help;          /* one line for --list-ops */
@@ -713,7 +714,7 @@ typedef struct Instance {
     int64_t at;                    /* arena: offset in bytes; state, input: id; constant: graph node id */
     int version;                   /* PLACE_STATE: which version of the state, 0 or 1 */
 } Instance;
-/* Whether it lies in an input or in a state's old version and is the result of a flat operator: computed where its operand lies, without a copy. */
+/* Whether it lies in an input or in a state's old version and is the result of an operator that has views: it lies where its operand lies. */
 bool instance_is_view(const Graph *graph, const Instance *instance);
 
 typedef enum { STEP_KERNEL, STEP_LOCAL, STEP_START, STEP_WAIT, STEP_WRITE } StepKind;

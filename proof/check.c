@@ -102,10 +102,10 @@ static bool define(Walk *walk, int i, int readable, bool view) {
     return true;
 }
 
-/* A result that has the elements of the step's one operand in their order, and lies where that lies, outside the arena: an input or a state's old version
+/* A result that is the step's one operand, element by element, and lies where that lies, outside the arena: an input or a state's old version
  * in another shape. Both lists of digits have been checked, so that sizes that are equal at most are equal on every rank. */
 static bool is_view(const Walk *walk, const Step *step, const Letters *letters) {
-    if (step->nin != 1 || step->nout != 1 || !letters->flat) return false;
+    if (step->nin != 1 || step->nout != 1 || !letters->view) return false;
     const Instance *operand = &walk->role->instances.at[step->in[0]], *result = &walk->role->instances.at[step->out[0]];
     if (result->place != PLACE_INPUT && (result->place != PLACE_STATE || result->version != 0)) return false;
     if (operand->place != result->place || operand->at != result->at || operand->version != result->version) return false;
@@ -148,7 +148,7 @@ static bool kernel_step(Walk *walk, const Step *step) {
             /* What a kernel reads it may not write, unless element by element. */
             if (result->place == PLACE_STATE && operand->place == PLACE_STATE && operand->at == result->at && !(same && letters.elementwise))
                 return reject(walk, "%s: overwrites the state that it reads", node->name);
-            /* What is flat and of the same size, which memory_check asks for, is there already: nothing is written. */
+            /* What is flat goes element by element where it is of the same size, which memory_check asks for. */
             in_place = in_place || (same && letters.elementwise) || (there && letters.flat);
         }
         walk->in_place[step->out[k]] = in_place;

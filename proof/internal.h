@@ -59,7 +59,8 @@ typedef struct Letters {
     Pass pass;
     Reduction owes;              /* what a result owes over the digits of a letter that it lacks */
     bool reshape;                /* dimensions correspond by row-major position, not by letters */
-    bool flat;                   /* a result as large as its operand has the same elements in the same order */
+    bool flat;                   /* element i of a result as large as its operand needs just element i of that */
+    bool view;                   /* and is that element */
     bool elementwise;            /* each result element needs just the operand elements of the same index */
 } Letters;
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);

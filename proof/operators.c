@@ -325,7 +325,7 @@ static bool types_fit(const Graph *graph, const Node *node) {
 
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     letters->n = 0;
-    letters->reshape = letters->flat = letters->elementwise = false;
+    letters->reshape = letters->flat = letters->view = letters->elementwise = false;
     letters->pass = PASS_NONE;
     letters->owes = node->op == OP_max ? REDUCE_MAX : node->op == OP_first ? REDUCE_MIN : REDUCE_SUM;
     memset(letters->in, -1, sizeof letters->in);
@@ -452,16 +452,17 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return permutation(graph, node, letters, why, n);
     case OP_reshape:
         letters->pass = PASS_ALL;
-        letters->reshape = letters->flat = true;
+        letters->reshape = letters->flat = letters->view = true;
         if (shape_elements(&graph->values.at[node->in[0]].type.shape) != shape_elements(&graph->values.at[node->out[0]].type.shape))
             return fail(why, n, "a reshape to another number of elements");
         return true;
     case OP_replicate: /* into one slice: the hidden dimension comes first */
         letters->pass = PASS_ALL;
-        letters->flat = true;
+        letters->flat = letters->view = true;
         return crossing(graph, node->in[0], node->out[0], letters, letters->in[0], letters->out[0], why, n);
-    case OP_replica_sum:
+    case OP_replica_sum: /* of one slice */
         letters->pass = PASS_ALL;
+        letters->flat = true;
         return crossing(graph, node->out[0], node->in[0], letters, letters->out[0], letters->in[0], why, n);
     case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_cross_entropy: case OP_argmax: case OP_convert: case NOPS:
         break;

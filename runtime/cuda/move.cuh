@@ -50,9 +50,10 @@ static bool strides_allow(const KernelLoops *loops, int tensor, int items) {
 
 /* ---------------------------------------------------------------- copies */
 
-/* n accesses of W items each to `out`; SPLAT: an access reads one item and writes it W times. DIVIDE: items are numbers, and divided. */
+/* n accesses of W items each to `out`; SPLAT: an access reads one item and writes it W times. DIVIDE: items are numbers, and divided, perhaps
+ * where they are: the pointers may be the same, and what a thread writes it alone has read before. */
 template <class T, int W, bool SPLAT, bool DIVIDE>
-__global__ void __launch_bounds__(BLOCK) copy_items(T *__restrict__ out, const T *__restrict__ in, KernelLoops loops, int64_t n, bool narrow, double by) {
+__global__ void __launch_bounds__(BLOCK) copy_items(T *out, const T *in, KernelLoops loops, int64_t n, bool narrow, double by) {
     struct alignas(sizeof(T) * W) Item {
         T at[W];
     };

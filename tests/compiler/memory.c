@@ -111,6 +111,8 @@ Test(memory, what_is_another_shape_of_an_input_or_a_parameter_lies_there) {
         cr_expect_eq(h2->place, PLACE_ARENA);
         for (int n = 0; n < g->nodes.n; n++) {
             const Node *node = &g->nodes.at[n];
+            if (node->op == OP_replica_sum) /* of one slice: over it */
+                cr_expect_eq(x.c.location[node->in[0]].place == PLACE_ARENA && x.c.location[node->in[0]].at == x.c.location[node->out[0]].at, o > 0, "%s", node->name);
             if (node->op != OP_replicate || g->nodes.at[g->values.at[node->in[0]].node].op != OP_read) continue;
             const Location *from = &x.c.location[node->in[0]], *to = &x.c.location[node->out[0]];
             cr_expect_eq(to->place == PLACE_STATE && to->at == from->at && to->version == 0, o > 0, "%s", node->name);

@@ -127,9 +127,12 @@ void check_call(const Device *device, const Check *check, bool whole, uint64_t *
     int misaligned = (int)(random_next(random) % 5);
     cr_assert(check_run(device, &call, misaligned < 4 ? misaligned : 0, false, &error), "%s: %s", op_table[check->op].name, error.text);
     check_results(kernels, &call, length, size, whole ? "" : ", parts of tensors");
-    bool same = op_table[check->op].in_place && call.nin >= call.nout;
-    for (int o = 0; o < call.nout; o++)
-        same = same && shape_equal(&call.in[o].local, &call.out[o].local) && call.in[o].dtype == call.out[o].dtype;
+    const bool flat = op_table[check->op].flat;
+    bool same = (flat || op_table[check->op].in_place) && call.nin >= call.nout;
+    for (int o = 0; o < call.nout && same; o++) {
+        const Operand *in = &call.in[o], *out = &call.out[o];
+        same = in->dtype == out->dtype && (flat ? shape_elements(&in->local) == shape_elements(&out->local) : shape_equal(&in->local, &out->local));
+    }
     if (same) {
         cr_assert(check_run(device, &call, 0, true, &error), "%s: %s", op_table[check->op].name, error.text);
         check_results(kernels, &call, length, size, ", in place");

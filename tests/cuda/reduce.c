@@ -38,8 +38,11 @@ Test(reduce, to_shapes_that_broadcast) {
     check_all(device, &(Check){.op = OP_sum_to, .nin = 1, .in = {SHAPE(8, 6)}, .attr = {INTS(8, 1)}});
     check_all(device, &(Check){.op = OP_sum_to, .nin = 1, .in = {SHAPE(5, 8, 6)}, .attr = {INTS(1, 6)}});
     check_all(device, &(Check){.op = OP_sum_to, .nin = 1, .in = {SHAPE(600, 100)}, .attr = {INTS(100)}});
-    for (int mean = 0; mean < 2; mean++)
+    for (int mean = 0; mean < 2; mean++) {
         check_all(device, &(Check){.op = OP_replica_sum, .nin = 1, .in = {SHAPE(5, 4, 6)}, .hidden = true, .attr = {INT(mean)}});
+        check_all(device, &(Check){.op = OP_replica_sum, .nin = 1, .in = {SHAPE(1, 41, 60)}, .hidden = true, .attr = {INT(mean)}});
+        check_all(device, &(Check){.op = OP_replica_sum, .nin = 1, .in = {SHAPE(1, 1, 3)}, .hidden = true, .attr = {INT(mean)}});
+    }
 }
 
 static void run_op(const Device *device, OpCode op, const Operand *in, const Operand *out, const Rule *rule) {

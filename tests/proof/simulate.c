@@ -287,12 +287,12 @@ static bool step_kernel(Machine *m, Rank *rank, const Step *step) {
     const Graph *graph = &m->plan->graph;
     const Node *node = &graph->nodes.at[step->node[0]];
     if (step->nnodes != 1 || node->op != step->op) return wrong(m, rank, "a kernel of several nodes");
-    /* A result over an operand is ruined, unless both are the same elements and the kernel goes element by element, reshapes, or makes one replica. */
+    /* A result over an operand is ruined, unless both are the same elements and the kernel goes element by element, reshapes, or makes or sums one replica. */
     for (int o = 0; o < step->nout; o++)
         for (int i = 0; i < step->nin; i++) {
             const SimTensor *x = &rank->tensor[step->in[i]], *y = &rank->tensor[step->out[o]];
             bool same = rank->place[step->in[i]] == rank->place[step->out[o]] && bytes_of(x) == bytes_of(y) && x->dtype == y->dtype;
-            bool keeps = node->op == OP_reshape || node->op == OP_replicate || (shape_equal(&x->local, &y->local) && simulate_elementwise(node->op));
+            bool keeps = node->op == OP_reshape || node->op == OP_replicate || node->op == OP_replica_sum || (shape_equal(&x->local, &y->local) && simulate_elementwise(node->op));
             if (overlap(rank, step->in[i], step->out[o]) && !(same && keeps)) poison(rank, step->out[o]);
         }
     SimTensor in[MAX_IN], out[MAX_OUT];
