@@ -2,8 +2,10 @@
  *
  * Before: a verified graph, forward only or with gradients. After: the same outputs (loss, writes) bit for bit; no composite, no two equal
  * nodes, no node that no output needs, no identity. A node that the user gave a strategy stays as it is: a hint is a request.
- * Only rewrites that are exact in floating point: x * 1, x / 1, x - 0, --x; x + 0 is not (-0 + 0 is +0) but on integers. */
+ * Only rewrites that are exact in floating point: x * 1, x / 1, x - 0, --x; x + 0 is not, as -0 + 0 is +0, but on integers and where x is shown to be
+ * no -0: a sum of losses begins with 0. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "compiler/compiler.h"
@@ -88,6 +90,58 @@ static bool is_constant(const Graph *g, int value, double what) {
     return node->op == OP_constant && node->data == NULL && node->attr[0].f == what;
 }
 
+/* +0, also of each replica. */
+static bool is_zero(const Graph *g, int value) {
+    const Node *node = producer(g, value);
+    if (node->op == OP_replicate) value = node->in[0];
+    return is_constant(g, value, 0) && !signbit(producer(g, value)->attr[0].f);
+}
+
+/* Whether no element of a value can be below 0; strictly: nor -0. What is not a number counts as neither. */
+static bool is_nonnegative(const Graph *g, int value, bool strictly, int depth) {
+    enum { MAX_DEPTH = 8 };
+    const Node *node = producer(g, value);
+    if (depth == MAX_DEPTH) return false;
+    switch (node->op) {
+    case OP_square:
+    case OP_exp:
+    case OP_sigmoid:
+    case OP_softmax:
+        return true;
+    case OP_constant:
+        return node->data == NULL && (node->attr[0].f > 0 || (node->attr[0].f == 0 && !(strictly && signbit(node->attr[0].f))));
+    case OP_sum:
+    case OP_mean:
+    case OP_sum_to:
+        return is_nonnegative(g, node->in[0], false, depth + 1); /* kernels add to +0 */
+    case OP_reshape:
+    case OP_transpose:
+    case OP_slice:
+    case OP_pick:
+    case OP_replicate:
+        return is_nonnegative(g, node->in[0], strictly, depth + 1);
+    case OP_mul:
+        if (node->in[0] == node->in[1]) return true;
+        return is_nonnegative(g, node->in[0], strictly, depth + 1) && is_nonnegative(g, node->in[1], strictly, depth + 1);
+    case OP_div:
+        return is_nonnegative(g, node->in[0], strictly, depth + 1) && is_nonnegative(g, node->in[1], true, depth + 1);
+    case OP_add:
+        if (!is_nonnegative(g, node->in[0], false, depth + 1) || !is_nonnegative(g, node->in[1], false, depth + 1)) return false;
+        return !strictly || is_nonnegative(g, node->in[0], true, depth + 1) || is_nonnegative(g, node->in[1], true, depth + 1);
+    case OP_neg: { /* of the logarithm of a probability, for some classes or all */
+        const Node *of = producer(g, node->in[0]);
+        return !strictly && (of->op == OP_pick ? producer(g, of->in[0]) : of)->op == OP_log_softmax;
+    }
+    default:
+        return false;
+    }
+}
+
+/* Whether adding 0 to a value leaves every bit as it is. */
+static bool takes_zero(const Graph *g, int value) {
+    return !dtype_is_float(g->values.at[value].type.dtype) || is_nonnegative(g, value, true, 0);
+}
+
 /* The value that x o y is, when one of them is o's neutral element and the other has the result's type; else -1. */
 static int neutral(const Graph *g, const Node *node) {
     const TensorType *type = &node->rule->result[0];
@@ -95,8 +149,9 @@ static int neutral(const Graph *g, const Node *node) {
     bool keeps_a = type_equal(&g->values.at[a].type, type), keeps_b = b >= 0 && type_equal(&g->values.at[b].type, type);
     if ((node->op == OP_mul || node->op == OP_div) && keeps_a && is_constant(g, b, 1)) return a;
     if (node->op == OP_mul && keeps_b && is_constant(g, a, 1)) return b;
-    if ((node->op == OP_sub || (node->op == OP_add && !dtype_is_float(type->dtype))) && keeps_a && is_constant(g, b, 0)) return a;
-    if (node->op == OP_add && !dtype_is_float(type->dtype) && keeps_b && is_constant(g, a, 0)) return b;
+    if (node->op == OP_sub && keeps_a && is_zero(g, b)) return a;
+    if (node->op == OP_add && keeps_a && is_zero(g, b) && takes_zero(g, a)) return a;
+    if (node->op == OP_add && keeps_b && is_zero(g, a) && takes_zero(g, b)) return b;
     if (node->op == OP_reshape && keeps_a) return a;
     return -1;
 }

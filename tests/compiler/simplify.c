@@ -48,6 +48,39 @@ Test(simplify, adding_a_float_zero_stays_for_it_changes_minus_zero) {
     compiled_finish(&x);
 }
 
+/* A loop over losses begins with 0. A sum of what is not negative has no -0, whatever the order in which it is added up. */
+Test(simplify, adding_zero_to_what_is_never_minus_zero_vanishes) {
+    static const struct {
+        const char *loss;
+        int adds;
+    } cases[] = {
+        {"loss 0 + mse(matmul(x, w), label);", 0},
+        {"loss sum(square(matmul(x, w)) + 0);", 0},
+        {"loss sum(exp(matmul(x, w)) * 2 + 0);", 0},
+        {"loss 0 + mean(-log_softmax(matmul(x, w)));", 0},
+        {"total = 0; for i in 0..3 { total = total + mse(matmul(x, w) * (i + 1), label); } loss total;", 2},
+        {"loss sum(exp(matmul(x, w)) * -2 + 0);", 1},
+        {"loss sum(-exp(matmul(x, w)) + 0);", 1},
+        {"loss sum(relu(matmul(x, w)) + 0);", 1}, /* the larger of -0 and 0 may be either */
+        {"loss sum(-log_softmax(matmul(x, w)) + 0);", 1}, /* -log(1) is -0 */
+        {"loss 0 + sum(matmul(x, w));", 1},           /* what is too small for a float keeps its sign */
+        {"loss sum(square(matmul(x, w)) * matmul(x, w) + 0);", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static const char *const modes[] = {"stand_alone", "data_parallel"};
+        for (int mode = 0; mode < 2; mode++) {
+            Compiled x;
+            Text text = {0};
+            text_printf(&text, "net n() { input x : f32[8, 4]; input label : f32[8, 4]; param w : f32[4, 4] = ones; %s }\n" TRAIN "parallel { mode = %s; }\n",
+                        cases[i].loss, modes[mode]);
+            simplified(&x, text.at, SIMPLIFY_ALL);
+            cr_expect_eq(count_op(&x.c.graph, OP_add), cases[i].adds, "%s, %s: %d additions", cases[i].loss, modes[mode], count_op(&x.c.graph, OP_add));
+            compiled_finish(&x);
+            text_finish(&text);
+        }
+    }
+}
+
 Test(simplify, inverse_pairs_vanish_and_what_they_used_dies) {
     Compiled x;
     simplified(&x, NET("loss sum(neg(neg(transpose(transpose(matmul(x, w))))));"), SIMPLIFY_ALL);
