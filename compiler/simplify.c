@@ -97,44 +97,40 @@ static bool is_zero(const Graph *g, int value) {
     return is_constant(g, value, 0) && !signbit(producer(g, value)->attr[0].f);
 }
 
-/* Whether no element of a value can be below 0; strictly: nor -0. What is not a number counts as neither. */
+/* Whether no element of a value can be above 0. */
+static bool is_nonpositive(const Graph *g, int value) {
+    while (op_table[producer(g, value)->op].sign == SIGN_KEPT)
+        value = producer(g, value)->in[0];
+    return op_table[producer(g, value)->op].sign == SIGN_NEGATIVE;
+}
+
+/* Whether no element of a value can be below 0; strictly: nor -0. What is not a number is neither. */
 static bool is_nonnegative(const Graph *g, int value, bool strictly, int depth) {
     enum { MAX_DEPTH = 8 };
     const Node *node = producer(g, value);
+    const int a = node->in[0], b = node->in[1];
     if (depth == MAX_DEPTH) return false;
-    switch (node->op) {
-    case OP_square:
-    case OP_exp:
-    case OP_sigmoid:
-    case OP_softmax:
+    if (node->op == OP_constant) return node->data == NULL && (node->attr[0].f > 0 || (node->attr[0].f == 0 && !(strictly && signbit(node->attr[0].f))));
+    switch (op_table[node->op].sign) {
+    case SIGN_UNKNOWN:
+    case SIGN_NEGATIVE:
+        break;
+    case SIGN_POSITIVE:
         return true;
-    case OP_constant:
-        return node->data == NULL && (node->attr[0].f > 0 || (node->attr[0].f == 0 && !(strictly && signbit(node->attr[0].f))));
-    case OP_sum:
-    case OP_mean:
-    case OP_sum_to:
-        return is_nonnegative(g, node->in[0], false, depth + 1); /* kernels add to +0 */
-    case OP_reshape:
-    case OP_transpose:
-    case OP_slice:
-    case OP_pick:
-    case OP_replicate:
-        return is_nonnegative(g, node->in[0], strictly, depth + 1);
-    case OP_mul:
-        if (node->in[0] == node->in[1]) return true;
-        return is_nonnegative(g, node->in[0], strictly, depth + 1) && is_nonnegative(g, node->in[1], strictly, depth + 1);
-    case OP_div:
-        return is_nonnegative(g, node->in[0], strictly, depth + 1) && is_nonnegative(g, node->in[1], true, depth + 1);
-    case OP_add:
-        if (!is_nonnegative(g, node->in[0], false, depth + 1) || !is_nonnegative(g, node->in[1], false, depth + 1)) return false;
-        return !strictly || is_nonnegative(g, node->in[0], true, depth + 1) || is_nonnegative(g, node->in[1], true, depth + 1);
-    case OP_neg: { /* of the logarithm of a probability, for some classes or all */
-        const Node *of = producer(g, node->in[0]);
-        return !strictly && (of->op == OP_pick ? producer(g, of->in[0]) : of)->op == OP_log_softmax;
+    case SIGN_KEPT:
+        return is_nonnegative(g, a, strictly, depth + 1);
+    case SIGN_TURNED:
+        return !strictly && is_nonpositive(g, a);
+    case SIGN_SUM:
+        return is_nonnegative(g, a, false, depth + 1);
+    case SIGN_JOINED: /* -0 + 0 is 0 */
+        if (!is_nonnegative(g, a, false, depth + 1) || !is_nonnegative(g, b, false, depth + 1)) return false;
+        return !strictly || is_nonnegative(g, a, true, depth + 1) || is_nonnegative(g, b, true, depth + 1);
+    case SIGN_PRODUCT: /* x / -0 is below 0 */
+        if (node->op == OP_mul && a == b) return true;
+        return is_nonnegative(g, a, strictly, depth + 1) && is_nonnegative(g, b, strictly || node->op == OP_div, depth + 1);
     }
-    default:
-        return false;
-    }
+    return false;
 }
 
 /* Whether adding 0 to a value leaves every bit as it is. */

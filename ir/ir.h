@@ -352,6 +352,13 @@ typedef struct RuleError {
 /* Operand types (hidden dimension already taken off), attributes -> rule. */
 typedef bool RuleFn(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
 
+/* What is known of the signs of a result. */
+typedef enum {
+    SIGN_UNKNOWN, SIGN_POSITIVE /* neither below 0 nor -0 */, SIGN_NEGATIVE /* not above 0 */, SIGN_KEPT /* its elements are operand 0's */,
+    SIGN_TURNED /* operand 0's, the other way round */, SIGN_SUM /* of elements of operand 0, added to +0 */, SIGN_JOINED /* of operands 0 and 1 */,
+    SIGN_PRODUCT /* operand 0 by operand 1, or divided by it */
+} Sign;
+
 /* Which operands may be partial sums, the result then being one over the same digits. */
 typedef enum {
     LINEAR_NONE,         /* none */
@@ -397,6 +404,7 @@ typedef struct Op {
     ExpandFn *expand;          /* composite: rewritten before autodiff */
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
     int flops;                 /* per point of the factors' index space */
+    Sign sign;
     bool in_place;             /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
     bool flat;                 /* element i of a result as large as its operand needs just element i of that: it may be computed over it */
     bool view;                 /* and is that element: the result may lie where the operand lies, without a copy */
