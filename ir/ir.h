@@ -354,9 +354,8 @@ typedef bool RuleFn(const TensorType *in, int nin, const Attr *attr, Rule *rule,
 
 /* What is known of the signs of a result. */
 typedef enum {
-    SIGN_UNKNOWN, SIGN_POSITIVE /* neither below 0 nor -0 */, SIGN_NEGATIVE /* not above 0 */, SIGN_KEPT /* its elements are operand 0's */,
-    SIGN_TURNED /* operand 0's, the other way round */, SIGN_SUM /* of elements of operand 0, added to +0 */, SIGN_JOINED /* of operands 0 and 1 */,
-    SIGN_PRODUCT /* operand 0 by operand 1, or divided by it */
+    SIGN_UNKNOWN, SIGN_POSITIVE /* neither below 0 nor -0 */, SIGN_NEGATIVE /* not above 0 */, SIGN_KEPT /* operand 0's elements */, SIGN_TURNED /* -operand 0 */,
+    SIGN_SUM /* of elements of operand 0, added to +0 */, SIGN_JOINED /* a sum of operands 0 and 1 */, SIGN_PRODUCT /* or quotient of operands 0 and 1 */
 } Sign;
 
 /* Which operands may be partial sums, the result then being one over the same digits. */

@@ -151,7 +151,7 @@ seed(unit("strategies", "redistribute"),
 # ---------------------------------------------------------------- compiler
 seed(unit("compiler", "simplify"),
      ("a -0 that is forgotten", "compiler/simplify.c", "return !strictly && is_nonpositive(g, a);", "return is_nonpositive(g, a);"),
-     ("x + 0 is x", "compiler/simplify.c", "(node->op == OP_sub || (node->op == OP_add && !dtype_is_float(type->dtype)))", "(node->op == OP_sub || node->op == OP_add)"),
+     ("x + 0 is x", "compiler/simplify.c", "return !dtype_is_float(g->values.at[value].type.dtype) || is_nonnegative(g, value, true, 0);", "return true;"),
      ("a hinted node is dropped", "compiler/simplify.c", "if (node->hint != NULL || node->nin == 0) return -1;", "if (node->nin == 0) return -1;"))
 seed(unit("compiler", "grad"),
      ("the last gradient instead of their sum", "compiler/grad.c", "if (grad[value] < 0) {", "if (true) {"))
