@@ -102,15 +102,23 @@ static bool define(Walk *walk, int i, int readable, bool view) {
     return true;
 }
 
+/* Whether each rank has a slice of the hidden dimension: with more parts than slices some have none. */
+static bool has_slices(const Layout *layout, const TensorType *type) {
+    int64_t parts = 1;
+    for (int i = 0; type->hidden && i < layout_count(layout, 0); i++) parts *= layout_list(layout, 0)[i].size;
+    return parts <= (type->hidden ? type->shape.dim[0] : 1);
+}
+
 /* A result that is the step's one operand, element by element, and lies where that lies, outside the arena: an input or a state's old version
- * in another shape. Both lists of digits have been checked, so that sizes that are equal at most are equal on every rank. */
+ * in another shape. Both lists of digits have been checked, so that sizes whose largest are equal are so on every rank: a reshape's split divides, a
+ * replica has one slice. */
 static bool is_view(const Walk *walk, const Step *step, const Letters *letters) {
     if (step->nin != 1 || step->nout != 1 || !letters->view) return false;
     const Instance *operand = &walk->role->instances.at[step->in[0]], *result = &walk->role->instances.at[step->out[0]];
     if (result->place != PLACE_INPUT && (result->place != PLACE_STATE || result->version != 0)) return false;
     if (operand->place != result->place || operand->at != result->at || operand->version != result->version) return false;
     const TensorType *from = &value_of(walk, step->in[0])->type, *to = &value_of(walk, step->out[0])->type;
-    return from->dtype == to->dtype && own_max_elements(operand->layout, &from->shape) == own_max_elements(result->layout, &to->shape);
+    return from->dtype == to->dtype && has_slices(result->layout, to) && own_max_elements(operand->layout, &from->shape) == own_max_elements(result->layout, &to->shape);
 }
 
 static bool kernel_step(Walk *walk, const Step *step) {

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -11,10 +10,11 @@ static const char holder[] = "pcc:checksums", kind_key[] = "pcc.checksums", kind
 
 /* Boxes of a layout that divides nothing else; 0: more than ranks can be. */
 static int count_boxes(const Layout *boxes) {
+    enum { MOST = 1 << 16 }; /* pcc's --ranks */
     int64_t count = 1;
-    for (int i = 0; i < boxes->start[boxes->ndim] && count <= INT_MAX; i++)
+    for (int i = 0; i < boxes->start[boxes->ndim] && count <= MOST; i++)
         count *= boxes->digit[i].size;
-    return count <= INT_MAX ? (int)count : 0;
+    return count <= MOST ? (int)count : 0;
 }
 
 /* The layout of as many ranks as there are boxes, one each, that divides as this one does. */

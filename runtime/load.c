@@ -390,6 +390,7 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         case STEP_KERNEL:
         case STEP_LOCAL:
             if (!load_calls(executor, cursor, step, &action, error)) return false;
+            skip = step->kind == STEP_KERNEL && op_table[step->op].view && cursor->at[step->in[0]] == cursor->at[step->out[0]]; /* it is there */
             break;
         case STEP_START:
         case STEP_WAIT:

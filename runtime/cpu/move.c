@@ -16,7 +16,7 @@ enum { TILE = 16 };
 #define COPY(bits)                                                                                                                         \
     static void copy_run_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t n) {         \
         if (out_stride == 1 && in_stride == 1) {                                                                                           \
-            memcpy(out, in, (size_t)n * sizeof *out);                                                                                      \
+            memmove(out, in, (size_t)n * sizeof *out);                                                                                     \
         } else if (out_stride == 1 && in_stride == 0) {                                                                                    \
             const uint##bits##_t item = *in;                                                                                               \
             for (int64_t i = 0; i < n; i++)                                                                                                \

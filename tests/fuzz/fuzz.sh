@@ -1,11 +1,12 @@
 #!/bin/sh
 # libFuzzer on one target, beginning with the repository's own files.
 #   fuzz.sh FUZZER lang|plan|npy|idx|csv|safetensors|checkpoint PCC SOURCES [RUNS]
-# As a test: RUNS inputs, the same ones each time, so that a commit passes or fails always; a slow machine stops after a minute. With FUZZ_SECONDS=N in the
+# As a test: RUNS inputs, the same ones each time, so that a commit passes or fails always (those of files of rows vary a little, with the thread that reads
+# ahead); a slow machine stops after a minute. With FUZZ_SECONDS=N in the
 # environment: N seconds of other inputs each time. The limits are wide: an idle machine needs a thousandth of them. What is found is printed in base64, to be
 # put into tests/fuzz/TARGET.
 set -eu
-fuzzer=$1 kind=$2 pcc=$(realpath "$3") sources=$4 runs=${5:-100000}
+fuzzer=$(realpath "$1") kind=$2 pcc=$(realpath "$3") sources=$4 runs=${5:-100000}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/seeds" "$folder/found"
@@ -35,8 +36,9 @@ esac
 if [ -n "${FUZZ_SECONDS:-}" ]; then
     set -- -max_total_time="$FUZZ_SECONDS"
 else
-    set -- -seed=1 -runs="$runs" -max_total_time=60
+    set -- -seed=1 -use_cmp=0 -runs="$runs" -max_total_time=60 # what it compares are addresses and temporary names too, others each time
 fi
+cd "$folder"
 code=0
 "$fuzzer" "$folder/found" "$folder/seeds" -dict="$folder/words" "$@" -max_len=$longest -timeout=20 -rss_limit_mb=3072 -malloc_limit_mb=$most_mib \
     -artifact_prefix="$folder/artifact-" -print_final_stats=1 -verbosity=0 >"$folder/log" 2>&1 || code=$?

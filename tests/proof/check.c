@@ -369,6 +369,45 @@ Test(proof_check, only_flat_operators_have_views) {
     }
 }
 
+/* text with every `from` replaced. */
+static void replace_all(Text *out, const char *text, const char *from, const char *to) {
+    for (const char *at; (at = strstr(text, from)); text = at + strlen(from)) {
+        text_append(out, text, (size_t)(at - text));
+        text_append(out, to, strlen(to));
+    }
+    text_append(out, text, strlen(text));
+}
+
+/* Two slices over four ranks: two ranks have none, and no view of what is stored whole. At -O0 there are no views. */
+Test(proof_check, views_by_more_ranks_than_slices_are_refused) {
+    static const char net[] = "net n() { input x : f32[4, 8]; param w : f32[8, 8] = ones; loss mean(square(matmul(x, w))); }\n"
+                              "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\nparallel { mode = data_parallel; }\n";
+    static const char *const words[][2] = {{"replicas 4\n", "replicas 2\n"}, {"[4 |", "[2 |"}, {"replicas: 4", "replicas: 2"}};
+    for (int optimize = 0; optimize <= 2; optimize++) {
+        Arena arena;
+        arena_init(&arena);
+        Diags diags;
+        diags_init(&diags, &arena);
+        Options options = {.input = "n.dsl", .output = "/dev/null", .optimize = optimize, .prove = true, .overrides = {.nranks = 4}};
+        Compilation c;
+        Plan plan;
+        Error error;
+        Text text[4] = {{0}}, renewed = {0};
+        cr_assert(compile(&c, &arena, &options, &diags, net, strlen(net)), "%s", c.error.text);
+        text_append(&text[0], c.text.at, c.text.n);
+        for (int i = 0; i < 3; i++)
+            replace_all(&text[i + 1], text[i].at, words[i][0], words[i][1]);
+        cr_assert(plan_renew(&renewed, "plan", text[3].at, text[3].n, &error), "%s", error.text);
+        cr_assert(plan_read(&plan, &arena, "plan", renewed.at, renewed.n, 0, &error), "%s", error.text);
+        cr_expect_eq(proved(&plan), optimize == 0, "-O%d: %s", optimize, last);
+        for (int i = 0; i < 4; i++)
+            text_finish(&text[i]);
+        text_finish(&renewed);
+        compilation_finish(&c);
+        arena_finish(&arena);
+    }
+}
+
 /* A collective under another's name, where the layouts are not that one's pattern. */
 static void each_kind_changed(const Case *which, Plan *plan) {
     Role *role = role_of(plan);

@@ -144,6 +144,8 @@ class Checksums(Case):
                     self.flip(path, at)
                     row, column = divmod((at - first) // 4, columns)
                     for reading, reader, mpi in readers:
+                        if mpi and at > first:
+                            continue
                         done = self.resumes(reading, reader, path, 3, mpi)
                         self.assertRegex(done.err, r"(?m)^prun: %s: damaged: '%s' \[\d+:\d+, \d+:\d+\] is not what was written there$" % (path, name))
                         a, b, c, d = (int(word) for word in done.err.split("' [")[1].split("]")[0].replace(",", ":").split(":"))
