@@ -57,17 +57,21 @@ static bool write_elements(const Output *out, int tensor, const Layout *layout, 
            (!summed || checksums_write(&out->sums, &out->file, tensor, layout, rank, checksum, error));
 }
 
-/* One rank's box of a state that lies at `local`, on the backend. */
-static bool write_box(const Output *out, int tensor, Executor *executor, const State *state, const Layout *layout, int rank, const Box *box, void *local,
+/* One rank's box of a state, which lies in this layout at `local`, on the backend: written by the first rank that holds it. */
+static bool write_box(const Output *out, int tensor, Executor *executor, const Comm *comm, const State *state, const Layout *layout, int driven, void *local,
                       Error *error) {
     void *context;
     const Backend *backend = executor_backend(executor, &context);
-    if (backend->host) return write_elements(out, tensor, layout, rank, box, local, error);
-    int64_t bytes = box_elements(box) * dtype_bytes[state->type.dtype];
+    const int rank = comm->first_driven + driven;
+    Box box;
+    if (!layout_holds_first(layout, comm->nranks, rank)) return true;
+    layout_box(layout, &state->type.shape, rank, &box);
+    if (backend->host) return write_elements(out, tensor, layout, rank, &box, local, error);
+    int64_t bytes = box_elements(&box) * dtype_bytes[state->type.dtype];
     void *copy = malloc((size_t)bytes + 1);
     bool ok = copy ? backend->download(context, copy, local, bytes, error)
                    : error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
-    ok = ok && write_elements(out, tensor, layout, rank, box, copy, error);
+    ok = ok && write_elements(out, tensor, layout, rank, &box, copy, error);
     free(copy);
     return ok;
 }
@@ -89,11 +93,8 @@ static bool write_rearranged(const Output *out, int tensor, Executor *executor, 
     }
     Error told = failure;
     bool all_fit = comm_agree(comm, fits, &told), moved = all_fit && executor_rearrange_state(executor, number, &rows, target, &failure);
-    for (int d = 0; moved && *ok && d < comm->ndriven; d++) {
-        layout_box(&rows, &state->type.shape, comm->first_driven + d, &box);
-        if (layout_holds_first(&rows, comm->nranks, comm->first_driven + d))
-            *ok = write_box(out, tensor, executor, state, &rows, comm->first_driven + d, &box, target[d], error);
-    }
+    for (int d = 0; moved && *ok && d < comm->ndriven; d++)
+        *ok = write_box(out, tensor, executor, comm, state, &rows, d, target[d], error);
     for (int d = 0; target && d < comm->ndriven; d++)
         if (target[d]) backend->free(context, target[d]);
     free(target);
@@ -114,9 +115,7 @@ static bool write_boxes(const Output *out, Executor *executor, Comm *comm, const
         }
         for (int d = 0; ok && d < comm->ndriven; d++) {
             Box box;
-            void *local = executor_state(executor, d, i, &box);
-            if (layout_holds_first(state->layout, comm->nranks, comm->first_driven + d))
-                ok = write_box(out, tensor, executor, state, state->layout, comm->first_driven + d, &box, local, error);
+            ok = write_box(out, tensor, executor, comm, state, state->layout, d, executor_state(executor, d, i, &box), error);
         }
     }
     return ok;
@@ -207,26 +206,24 @@ static bool read_box(const TensorFile *file, int tensor, Executor *executor, con
     return ok;
 }
 
-/* Whether the file has every state of the plan. */
-static bool find_states(const TensorFile *file, const Plan *plan, bool all_states, Error *error) {
+/* The file's tensor for each state of the graph, -1 for one that is not read; the file has all others, or *error. */
+static bool find_states(const TensorFile *file, const Graph *graph, bool all_states, int *tensor, Error *error) {
     bool ok = true;
-    int tensor;
-    for (int i = 0; ok && i < plan->graph.states.n; i++)
-        ok = !index_keeps(&plan->graph.states.at[i], all_states) || index_find(file, &plan->graph.states.at[i], &tensor, error);
+    for (int i = 0; ok && i < graph->states.n; i++) {
+        tensor[i] = -1;
+        ok = !index_keeps(&graph->states.at[i], all_states) || index_find(file, &graph->states.at[i], &tensor[i], error);
+    }
     return ok;
 }
 
-/* Whether these states are what was written. The boxes in which they were written are divided among the processes, so that each is read once, beside what every
+/* Whether these n states are what was written. The boxes in which they were written are divided among the processes, so that each is read once, beside what every
  * rank reads of its own; these may be boxes of any other layout. Collective. *damaged: one is not, and then all processes say the same. */
-static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *comm, const Plan *plan, bool all_states, bool *damaged, Error *error) {
+static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *comm, const int *tensor, int n, bool *damaged, Error *error) {
     int64_t own = -1, first = -1;
-    int tensor;
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    for (int i = 0; ok && own < 0 && i < plan->graph.states.n; i++)
-        if (index_keeps(&plan->graph.states.at[i], all_states))
-            ok = index_find(file, &plan->graph.states.at[i], &tensor, error) &&
-                 checksums_compare(sums, file, tensor, comm->process, comm->nprocesses, &own, error);
+    for (int i = 0; ok && own < 0 && i < n; i++)
+        ok = tensor[i] < 0 || checksums_compare(sums, file, tensor[i], comm->process, comm->nprocesses, &own, error);
     ok = comm_agree(comm, ok, error);
     ok = ok && comm->table->all_gather_words(comm, (uint64_t)(own + 1), words, error);
     for (int p = 0; ok && p < comm->nprocesses; p++)
@@ -237,19 +234,14 @@ static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *c
     return ok;
 }
 
-static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Plan *plan, bool all_states, Error *error) {
+static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Graph *graph, const int *tensor, Error *error) {
     bool ok = true;
-    int tensor;
-    for (int i = 0; ok && i < plan->graph.states.n; i++) {
-        const State *state = &plan->graph.states.at[i];
-        if (!index_keeps(state, all_states)) continue;
-        ok = index_find(file, state, &tensor, error);
-        for (int d = 0; ok && d < comm->ndriven; d++) {
+    for (int i = 0; ok && i < graph->states.n; i++)
+        for (int d = 0; ok && tensor[i] >= 0 && d < comm->ndriven; d++) {
             Box box;
             void *local = executor_state(executor, d, i, &box);
-            ok = read_box(file, tensor, executor, state, &box, local, error);
+            ok = read_box(file, tensor[i], executor, &graph->states.at[i], &box, local, error);
         }
-    }
     return ok;
 }
 
@@ -279,12 +271,14 @@ static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *p
     TensorFile file;
     Checksums sums;
     arena_init(&arena);
+    const Graph *graph = &plan->graph;
+    int *tensor = arena_alloc(&arena, ((size_t)graph->states.n + 1) * sizeof *tensor);
     *damaged = false;
     bool ok = tensors_open(&file, &arena, path, error) && checksums_open(&sums, &file, &arena, error);
-    ok = ok && (!all_states || index_read(&file, position, order, error)) && find_states(&file, plan, all_states, error);
-    ok = comm_agree(comm, ok, error) && compare_boxes(&file, &sums, comm, plan, all_states, damaged, error) &&
-         comm_agree(comm, read_boxes(&file, executor, comm, plan, all_states, error), error);
-    if (ok && all_states && comm->process == 0) note_left_out(&file, &sums, &plan->graph);
+    ok = ok && (!all_states || index_read(&file, position, order, error)) && find_states(&file, graph, all_states, tensor, error);
+    ok = comm_agree(comm, ok, error) && compare_boxes(&file, &sums, comm, tensor, graph->states.n, damaged, error) &&
+         comm_agree(comm, read_boxes(&file, executor, comm, graph, tensor, error), error);
+    if (ok && all_states && comm->process == 0) note_left_out(&file, &sums, graph);
     tensors_close(&file);
     arena_finish(&arena);
     return ok;
@@ -334,7 +328,8 @@ static int list_steps(const char *directory, Arena *arena, int64_t **steps, bool
     return found.n;
 }
 
-/* Whether a file is as long as its header says, its header is what was written and says where training stood. One that cannot be looked at is not damaged for all that is known: loading it says why. */
+/* Whether a file is as long as its header says, its header is what was written and says where training stood. One that cannot be looked at is not damaged for
+ * all that is known: loading it says why. */
 static bool is_whole(const char *path, Error *error) {
     Arena arena;
     TensorFile file;
