@@ -252,7 +252,7 @@ static bool calibrate_on(Comm *comm, const char *path, Error *error) {
 
 int calibrate(const char *path, int nranks, int *argc, char ***argv) {
     Error error = {0};
-    Comm *comm = launched_processes() > 1 ? comm_mpi_create(argc, argv, &error) : comm_local_create(nranks > 0 ? nranks : 1, &error);
+    Comm *comm = comm_of_launch(nranks, argc, argv, &error);
     bool ok = comm && calibrate_on(comm, path, &error);
     if (!ok) {
         if (comm && comm->nprocesses > 1) comm->table->abort(comm, error.code, error.text); /* the others wait for this rank */

@@ -19,6 +19,10 @@ int launched_processes(void) {
     return 0;
 }
 
+Comm *comm_of_launch(int nranks, int *argc, char ***argv, Error *error) {
+    return launched_processes() > 1 ? comm_mpi_create(argc, argv, error) : comm_local_create(nranks > 0 ? nranks : 1, error);
+}
+
 /* CPUs that this process may use: a launcher may have bound it to some. */
 static int allowed_cpus(void) {
     char line[4096];

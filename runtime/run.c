@@ -14,13 +14,6 @@ enum { MAX_PLAN_BYTES = 1 << 30 };
 
 /* ---------------------------------------------------------------- before training */
 
-/* main.c has refused --ranks under a launcher. */
-static bool open_comm(Run *run, int *argc, char ***argv, Error *error) {
-    const int nranks = run->options->nranks;
-    run->comm = launched_processes() > 1 ? comm_mpi_create(argc, argv, error) : comm_local_create(nranks > 0 ? nranks : 1, error);
-    return run->comm != NULL;
-}
-
 /* What rank 0 has read, for all. */
 static bool share_file(Run *run, const char **text, size_t *n, int64_t bytes, Error *error) {
     Comm *comm = run->comm;
@@ -160,7 +153,8 @@ static bool open_profile(Run *run, Error *error) {
 }
 
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
-    if (!open_comm(run, argc, argv, error) || !read_plan(run, error)) return false;
+    run->comm = comm_of_launch(run->options->nranks, argc, argv, error);
+    if (!run->comm || !read_plan(run, error)) return false;
     bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_outputs(run, error) && check_steps(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
     run->nthreads = threads_each(run->comm);

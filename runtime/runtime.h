@@ -463,6 +463,8 @@ typedef struct RunOptions {
 } RunOptions;
 /* Processes of the job as its launcher says, 0 without one. */
 int launched_processes(void);
+/* A launcher's ranks, or else nranks (0: one) in this process; main.c has refused --ranks under a launcher. NULL and *error. */
+Comm *comm_of_launch(int nranks, int *argc, char ***argv, Error *error);
 /* Measures what messages cost, prints it and writes the machine file at path; returns the exit code after saying on stderr what went wrong.
  * Collective; under 10 s. nranks: --ranks, or 0 (always under a launcher). A file at path that is not empty and no machine file stays. */
 int calibrate(const char *path, int nranks, int *argc, char ***argv);
