@@ -6,8 +6,8 @@
  * - a new state lies in its state's storage, and its write costs nothing, where it has the storage layout and the old version is dead when
  *   it is computed, or dies in an elementwise kernel that may overwrite it (not at -O0);
  * - everything else in one arena a rank: a value has the room of the largest box of any rank, from the step that begins to write it to the
- *   last that reads it, for a communication its wait; blocks of 64 bytes, best fit, an elementwise or reshaped result, or the one slice of a replica's gradient, over an operand that
- *   dies (not at -O0). */
+ *   last that reads it, for a communication its wait; blocks of 64 bytes, best fit, an elementwise or reshaped result, or the one slice of a
+ *   replica's gradient, over an operand that dies (not at -O0). */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

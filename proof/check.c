@@ -104,9 +104,7 @@ static bool define(Walk *walk, int i, int readable, bool view) {
 
 /* Whether each rank has a slice of the hidden dimension: with more parts than slices some have none. */
 static bool has_slices(const Layout *layout, const TensorType *type) {
-    int64_t parts = 1;
-    for (int i = 0; type->hidden && i < layout_count(layout, 0); i++) parts *= layout_list(layout, 0)[i].size;
-    return parts <= (type->hidden ? type->shape.dim[0] : 1);
+    return !type->hidden || layout_split(layout, 0) <= type->shape.dim[0];
 }
 
 /* A result that is the step's one operand, element by element, and lies where that lies, outside the arena: an input or a state's old version

@@ -74,18 +74,20 @@ static void arena_store(Fe *cell, int width, int64_t elements, const Fe *from) {
     for (int64_t i = 0; i < elements * width; i++) cell[i] = from[i / width];
 }
 
-/* What a rank holds of an input: the elements of its box, whatever the shape of the value that lies there. */
-static bool input_load(const Machine *m, int input, int rank, int64_t elements, Fe *to) {
-    const Graph *graph = &m->plan->graph;
-    const Input *stored = &graph->inputs.at[input];
-    int node = 0;
+/* The graph's value of an input; -1: nothing reads it. */
+static int input_value(const Graph *graph, int64_t input) {
+    for (int i = 0; i < graph->nodes.n; i++)
+        if (graph->nodes.at[i].op == OP_input && graph->nodes.at[i].state == input) return graph->nodes.at[i].out[0];
+    return -1;
+}
+
+/* What a rank holds of an input, whose value that is: the elements of its box, whatever the shape of what lies there. */
+static bool input_load(const Machine *m, const Input *stored, int value, int rank, int64_t elements, Fe *to) {
     Box box;
-    while (node < graph->nodes.n && (graph->nodes.at[node].op != OP_input || graph->nodes.at[node].state != input))
-        node++;
-    if (node == graph->nodes.n || !stored->layout) return fails(m, "nothing reads input %s", stored->name);
+    if (value < 0 || !stored->layout) return fails(m, "nothing reads input %s", stored->name);
     own_box(stored->layout, &stored->type.shape, rank, &box);
     if (elements_of(&box) != elements) return fails(m, "a value does not fit input %s that it lies in", stored->name);
-    box_cut(&stored->type.shape, m->values[graph->nodes.at[node].out[0]].at, &box, to);
+    box_cut(&stored->type.shape, m->values[value].at, &box, to);
     return true;
 }
 
@@ -96,6 +98,7 @@ static bool load(const Machine *m, int number, Spread *to) {
     const Shape *shape = &value->type.shape;
     if (!spread_room(to, instance->layout, shape, m->nranks)) return fails(m, "no memory for value %d (%s)", number, value->name);
     if (instance->place == PLACE_STATE && m->states[instance->at].each != to->each) return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
+    const int input = instance->place == PLACE_INPUT ? input_value(&m->plan->graph, instance->at) : -1;
     for (int rank = 0; rank < m->nranks; rank++) {
         Box box;
         own_box(instance->layout, shape, rank, &box);
@@ -104,7 +107,7 @@ static bool load(const Machine *m, int number, Spread *to) {
         case PLACE_ARENA: arena_load(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), part); break;
         case PLACE_STATE: memcpy(part, spread_rank(&m->states[instance->at], rank), (size_t)to->each * sizeof *part); break;
         case PLACE_INPUT:
-            if (!input_load(m, (int)instance->at, rank, elements_of(&box), part)) return false;
+            if (!input_load(m, &m->plan->graph.inputs.at[instance->at], input, rank, elements_of(&box), part)) return false;
             break;
         case PLACE_CONSTANT: box_cut(shape, m->values[instance->value].at, &box, part); break;
         }
