@@ -66,7 +66,7 @@ bool kernel_stop_gradient(const KernelCall *call, Error *error) {
 bool kernel_replicate(const KernelCall *call, Error *error) {
     Nest nest;
     nest_replicate(&nest, call);
-    return call->out[0].data == call->in[0].data || move(call, &nest, call->out[0].data, call->in[0].data, error);
+    return move(call, &nest, call->out[0].data, call->in[0].data, error);
 }
 
 /* ---------------------------------------------------------------- boxes */

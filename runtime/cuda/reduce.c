@@ -75,14 +75,11 @@ bool kernel_replica_sum(const KernelCall *call, Error *error) {
     const Operand *in = &call->in[0], *out = &call->out[0];
     const bool mean = call->attr[0].i;
     const double replicas = mean ? (double)in->global.dim[0] : 1;
-    const int64_t n = shape_elements(&out->local);
     Nest nest;
     if (in->local.dim[0] == 1 && out->data == in->data && !mean) return true; /* it is there */
     if (in->local.dim[0] == 1 && dtype_is_float(out->dtype)) {                /* also over the operand */
         KernelLoops loops;
-        nest_init(&nest, 2);
-        nest_push(&nest, n, (const int64_t[]){1, 1});
-        nest_merge(&nest);
+        if (!nest_reshape(&nest, call, error)) return false;
         loops_of(&loops, &nest, 0, 1);
         kernels_copy_divided(out->data, in->data, (int)out->dtype, &loops, replicas, cuda->compute);
         return cuda_launched(cuda, "replica_sum", error);
