@@ -2,8 +2,8 @@
  * Where it has checksums, any byte of a state that is changed then is found. */
 #include "runtime/checksum.h"
 #include "runtime/index.h"
+#include "tests/flip.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,15 +37,6 @@ static bool read_states(const TensorFile *file, const Checksums *sums, const Gra
     return true;
 }
 
-static void flip(const char *path, int64_t at) {
-    unsigned char byte;
-    int fd = open(path, O_RDWR);
-    require(fd >= 0 && pread(fd, &byte, 1, (off_t)at) == 1, "the file is not to be read");
-    byte ^= 1;
-    require(pwrite(fd, &byte, 1, (off_t)at) == 1, "the file is not to be written");
-    close(fd);
-}
-
 /* Of two processes exactly one finds it, in the first, middle and last byte of each state of an intact file. */
 static void require_found(const char *path, const TensorFile *file, const Checksums *sums, const Graph *graph) {
     for (int i = 0; i < graph->states.n; i++) {
@@ -56,13 +47,13 @@ static void require_found(const char *path, const TensorFile *file, const Checks
         const int64_t bytes = shape_elements(&stored->shape) * (stored->half ? 2 : dtype_bytes[stored->dtype]), places[] = {0, bytes / 2, bytes - 1};
         for (int p = 0; p < 3; p++) {
             int64_t damaged[2];
-            flip(path, stored->begin + places[p]);
+            require(file_flip(path, (off_t)(stored->begin + places[p]), 1), "a byte is not to be changed");
             require(checksums_compare(sums, file, tensor, 0, 2, &damaged[0], &error) && checksums_compare(sums, file, tensor, 1, 2, &damaged[1], &error),
                     "cannot be compared");
             require((damaged[0] < 0) != (damaged[1] < 0), "a changed byte is not found");
             require(!checksums_say(sums, file, damaged[damaged[0] < 0], &error), "nothing is said");
             require_error(&error, path);
-            flip(path, stored->begin + places[p]);
+            require(file_flip(path, (off_t)(stored->begin + places[p]), 1), "a byte is not to be changed");
         }
     }
 }

@@ -1,5 +1,6 @@
 /* The proof refuses wrong plans: every plan here is compiled, proved, then changed in memory in one way at a time, and must be refused. */
 #include "compiler/compiler.h"
+#include "tests/proof/leaves.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +18,9 @@ static const Case cases[] = {
 };
 enum { NCASES = sizeof cases / sizeof *cases };
 
-/* Reads the plan that pcc writes for a case. */
-static void load(const Case *which, Arena *arena, Plan *plan) {
+/* Reads the plan that pcc writes for a net; its text, in the arena. */
+static const char *load_net(const Case *which, const char *text, size_t n, Arena *arena, Plan *plan) {
     Error error = {0};
-    char *text;
-    size_t n;
-    cr_assert(file_read(arena, which->file, 1 << 20, &text, &n, &error), "%s (run from the source folder)", error.text);
     Diags diags;
     diags_init(&diags, arena);
     diags_add_file(&diags, which->file, text, n);
@@ -33,8 +31,18 @@ static void load(const Case *which, Arena *arena, Plan *plan) {
     bool ok = compile(&c, arena, &options, &diags, text, n);
     if (!ok) diags_print(&diags, stderr);
     cr_assert(ok, "%s: %s", which->file, c.error.text);
-    cr_assert(plan_read(plan, arena, "plan", c.text.at, c.text.n, 0, &error), "%s", error.text);
+    const char *written = arena_copy(arena, c.text.at, c.text.n);
     compilation_finish(&c);
+    cr_assert(plan_read(plan, arena, "plan", written, strlen(written), 0, &error), "%s", error.text);
+    return written;
+}
+
+static void load(const Case *which, Arena *arena, Plan *plan) {
+    Error error = {0};
+    char *text;
+    size_t n;
+    cr_assert(file_read(arena, which->file, 1 << 20, &text, &n, &error), "%s (run from the source folder)", error.text);
+    load_net(which, text, n, arena, plan);
 }
 
 static Role *role_of(Plan *plan) { return &plan->programs.at[0].roles.at[0]; }
@@ -323,15 +331,8 @@ static void each_result_in_a_leaf(const Case *which, Plan *plan) {
     for (int i = 0; i < role->instances.n; i++) {
         Instance *instance = &role->instances.at[i], own = *instance;
         if (own.place == PLACE_INPUT || own.place == PLACE_CONSTANT || (own.place == PLACE_STATE && !instance_is_view(graph, instance))) continue;
-        const TensorType *type = &graph->values.at[own.value].type;
         for (int k = 0; k < graph->states.n + graph->inputs.n; k++) {
-            Place place = k < graph->states.n ? PLACE_STATE : PLACE_INPUT;
-            int at = k < graph->states.n ? k : k - graph->states.n;
-            const TensorType *stored = place == PLACE_STATE ? &graph->states.at[at].type : &graph->inputs.at[at].type;
-            const Layout *layout = place == PLACE_STATE ? graph->states.at[at].layout : graph->inputs.at[at].layout;
-            bool fits = type->dtype == stored->dtype && layout_max_elements(own.layout, &type->shape) == layout_max_elements(layout, &stored->shape);
-            if (!fits || may_be_view(graph, own.value, place, at)) continue;
-            *instance = (Instance){.value = own.value, .layout = own.layout, .place = place, .at = at};
+            if (!in_leaf(graph, k, &own, instance) || may_be_view(graph, own.value, instance->place, (int)instance->at)) continue;
             refuse(which, plan, "it lies in an input or an old state: value", i);
         }
         *instance = own;
@@ -350,21 +351,14 @@ Test(proof_check, only_flat_operators_have_views) {
         snprintf(net, sizeof net, "net n() { input x : f32[4, 4]; y = %s; loss sum(y * y); }\ntrain { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n", ops[i].op);
         Arena arena;
         arena_init(&arena);
-        Diags diags;
-        diags_init(&diags, &arena);
-        Options options = {.input = "n.dsl", .output = "/dev/null", .optimize = 0, .prove = true, .overrides = {.nranks = 1}};
-        Compilation c;
         Plan plan;
-        Error error;
-        cr_assert(compile(&c, &arena, &options, &diags, net, strlen(net)), "%s: %s", ops[i].op, c.error.text);
-        cr_assert(plan_read(&plan, &arena, "plan", c.text.at, c.text.n, 0, &error), "%s", error.text);
+        load_net(&(Case){"n.dsl", 1, 0, ""}, net, strlen(net), &arena, &plan);
         Role *role = role_of(&plan);
         const Step *step = &role->steps.at[0];
         cr_assert(step->kind == STEP_KERNEL && role->instances.at[step->in[0]].place == PLACE_INPUT && proved(&plan));
         role->instances.at[step->out[0]].place = PLACE_INPUT;
         role->instances.at[step->out[0]].at = 0;
         cr_expect_eq(proved(&plan), ops[i].flat, "%s: %s", ops[i].op, last);
-        compilation_finish(&c);
         arena_finish(&arena);
     }
 }
@@ -386,24 +380,18 @@ Test(proof_check, views_by_more_ranks_than_slices_are_refused) {
     for (int optimize = 0; optimize <= 2; optimize++) {
         Arena arena;
         arena_init(&arena);
-        Diags diags;
-        diags_init(&diags, &arena);
-        Options options = {.input = "n.dsl", .output = "/dev/null", .optimize = optimize, .prove = true, .overrides = {.nranks = 4}};
-        Compilation c;
         Plan plan;
         Error error;
-        Text text[4] = {{0}}, renewed = {0};
-        cr_assert(compile(&c, &arena, &options, &diags, net, strlen(net)), "%s", c.error.text);
-        text_append(&text[0], c.text.at, c.text.n);
+        Text text[3] = {{0}}, renewed = {0};
+        const char *written = load_net(&(Case){"n.dsl", 4, optimize, ""}, net, strlen(net), &arena, &plan);
         for (int i = 0; i < 3; i++)
-            replace_all(&text[i + 1], text[i].at, words[i][0], words[i][1]);
-        cr_assert(plan_renew(&renewed, "plan", text[3].at, text[3].n, &error), "%s", error.text);
+            replace_all(&text[i], i == 0 ? written : text[i - 1].at, words[i][0], words[i][1]);
+        cr_assert(plan_renew(&renewed, "plan", text[2].at, text[2].n, &error), "%s", error.text);
         cr_assert(plan_read(&plan, &arena, "plan", renewed.at, renewed.n, 0, &error), "%s", error.text);
         cr_expect_eq(proved(&plan), optimize == 0, "-O%d: %s", optimize, last);
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 3; i++)
             text_finish(&text[i]);
         text_finish(&renewed);
-        compilation_finish(&c);
         arena_finish(&arena);
     }
 }
@@ -550,19 +538,12 @@ static void each_wait_of_another(const Case *which, Plan *plan) {
 
 Test(proof_check, a_wait_for_another_communication_is_refused) { on_all(each_wait_of_another, 20); }
 
-/* w is updated in its storage; the forward product, which reads it and on which no other step waits, is done after that. */
-/* The net's forward kernels, but replicas of parameters, come after the updates. */
+/* w is updated in its storage; the forward kernels but replicas of parameters, which read it and on which no other step waits, are done after that. */
 static void expect_late_reads_refused(const char *net, int nranks, int nkernels) {
     Arena arena;
     arena_init(&arena);
-    Diags diags;
-    diags_init(&diags, &arena);
-    Options options = {.input = "n.dsl", .output = "/dev/null", .optimize = 2, .prove = true, .overrides = {.nranks = nranks}};
-    Compilation c;
     Plan plan;
-    Error error;
-    cr_assert(compile(&c, &arena, &options, &diags, net, strlen(net)), "%s", c.error.text);
-    cr_assert(plan_read(&plan, &arena, "plan", c.text.at, c.text.n, 0, &error), "%s", error.text);
+    load_net(&(Case){"n.dsl", nranks, 2, ""}, net, strlen(net), &arena, &plan);
     Role *role = role_of(&plan);
     int moved = 0, n = role->steps.n;
     bool in_place = false;
@@ -585,7 +566,6 @@ static void expect_late_reads_refused(const char *net, int nranks, int nkernels)
     cr_assert_eq(moved, nkernels);
     cr_assert_not(proved(&plan));
     cr_assert(strstr(last, "the old version of state w is read after it was overwritten"), "%s", last);
-    compilation_finish(&c);
     arena_finish(&arena);
 }
 #define LATE_NET "net n() { param w : f32[8] = ones; loss sum(w * w); }\ntrain { optimizer = sgd(lr = 0.1); steps = 1; }\n"

@@ -1,4 +1,5 @@
 #include "tests/proof/mutate.h"
+#include "tests/proof/leaves.h"
 
 #include <string.h>
 
@@ -626,19 +627,9 @@ static bool view(Mutation *m) {
     const Graph *graph = &m->plan->graph;
     int at = any_step(m, is_kernel), nfound = 0;
     if (at < 0) return false;
-    Instance *instance = instance_at(m, step_at(m, at)->out[0]), own = *instance;
-    const TensorType *type = type_of(m, step_at(m, at)->out[0]);
-    int64_t elements = layout_max_elements(own.layout, &type->shape);
-    for (int i = 0; i < graph->states.n + graph->inputs.n; i++) {
-        bool is_state = i < graph->states.n;
-        int leaf = is_state ? i : i - graph->states.n;
-        const TensorType *stored = is_state ? &graph->states.at[leaf].type : &graph->inputs.at[leaf].type;
-        const Layout *layout = is_state ? graph->states.at[leaf].layout : graph->inputs.at[leaf].layout;
-        Place place = is_state ? PLACE_STATE : PLACE_INPUT;
-        if (stored->dtype != type->dtype || layout_max_elements(layout, &stored->shape) != elements || !is_read_later(m, place, leaf, at)) continue;
-        if (random_below(m->random, ++nfound) > 0) continue;
-        *instance = (Instance){.value = own.value, .layout = own.layout, .place = place, .at = leaf};
-    }
+    Instance *instance = instance_at(m, step_at(m, at)->out[0]), own = *instance, there;
+    for (int i = 0; i < graph->states.n + graph->inputs.n; i++)
+        if (in_leaf(graph, i, &own, &there) && is_read_later(m, there.place, (int)there.at, at) && random_below(m->random, ++nfound) == 0) *instance = there;
     return nfound > 0 && say(m, place_name[instance->place], at);
 }
 

@@ -46,6 +46,10 @@ class Killed(Case):
         self.busy = max(BUSY, 4 * (time.monotonic() - began))
         return job, pids
 
+    def busy_now(self):
+        """The same for a job that ends before its first loss: by what one takes that only starts and ends."""
+        return max(BUSY, 4 * self.ok(run([harness.mpirun, "-n", RANKS, harness.prun, "--version"])).seconds)
+
     def end(self, job, pids, pattern, seconds=SECONDS):
         """Waits for the end of the job; its time counts from now."""
         began = time.monotonic()
@@ -103,6 +107,7 @@ class Killed(Case):
         plan = self.path("plans", "files.plan")
         result = run([harness.mpirun, "-n", "1", "-wdir", self.folder, harness.prun, plan, ":", "-n", "1", "-wdir", self.path("empty"), harness.prun, plan])
         self.assertFails(result, 3, r"(?m)^prun: rank 1 \(\S+\): parameter w: cannot open quickstart_w.npy: No such file")
+        self.assertLess(result.seconds, SECONDS + self.busy_now())
 
     def test_a_rank_that_fails_in_mid_training_is_named(self):
         """Rank 0 cannot print."""
@@ -110,6 +115,7 @@ class Killed(Case):
         self.assertEqual(result.code, 3, str(result))
         self.assertRegex(result.err, r"(?m)^prun: .*cannot write the output")
         self.assertRegex(result.err, r"(?m)^prun: rank 0 on \S+ ")
+        self.assertLess(result.seconds, SECONDS + self.busy_now())
         pids = [int(pid) for pid in re.findall(r"(?m)^pid (\d+)$", result.err)]
         self.assertEqual(len(pids), RANKS, str(result))
         self.assertEqual(left_behind(pids), [], "shared memory that stays")

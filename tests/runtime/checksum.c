@@ -1,11 +1,11 @@
 /* A checkpoint's checksums: whatever boxes it was written in, a changed bit anywhere in the file is found by exactly one of those who share the check. */
 #include <criterion/criterion.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "runtime/checksum.h"
+#include "tests/flip.h"
 
 enum { NTENSORS = 3, NRANKS = 12, MOST = 100 };
 /* Uneven boxes, more ranks than elements, a scalar, a type of one byte; the second is divided as by columns, by digits in another order. */
@@ -18,8 +18,8 @@ static void make_layouts(Layout *layouts) {
     cr_assert(layout_append(&layouts[2], 1, (Digit){12, 1}));
 }
 
-/* A file as twelve ranks write it together, in path. */
-static void write_file(char *path, Arena *arena) {
+/* A file as twelve ranks write it together, in path; *opened: what is said of it where it is read. */
+static void write_file(char *path, Arena *arena, TensorFile *opened) {
     static const unsigned char elements[MOST * 8] = {1, 0, 1, 1, 200};
     Layout layouts[NTENSORS];
     TensorFile file = {.path = path, .fd = -1};
@@ -42,7 +42,8 @@ static void write_file(char *path, Arena *arena) {
             cr_assert(tensors_write(&file, t, &box, elements + rank, &checksum, &error) && checksums_write(&sums, &file, t, &layouts[t], rank, checksum, &error),
                       "%s", error.text);
         }
-    cr_assert(tensors_commit(&file, &error));
+    cr_assert(tensors_commit(&file, &error) && tensors_open(opened, arena, path, &error), "%s", error.text);
+    tensors_close(opened);
     text_finish(&header);
 }
 
@@ -67,21 +68,13 @@ static int finders(const char *path, int parts, Error *error) {
     return ok ? found : -1;
 }
 
-static void flip(const char *path, off_t at, unsigned char bits) {
-    unsigned char byte;
-    int fd = open(path, O_RDWR);
-    cr_assert(fd >= 0 && pread(fd, &byte, 1, at) == 1);
-    byte ^= bits;
-    cr_assert(pwrite(fd, &byte, 1, at) == 1);
-    close(fd);
-}
-
 Test(checksum, what_was_written_is_found_intact_by_any_number_of_readers) {
     char path[] = "/tmp/test-checksum-XXXXXX";
     Arena arena;
+    TensorFile file;
     Error error = {0};
     arena_init(&arena);
-    write_file(path, &arena);
+    write_file(path, &arena, &file);
     for (int parts = 1; parts <= 20; parts++)
         cr_expect_eq(finders(path, parts, &error), 0, "%s", error.text);
     unlink(path);
@@ -94,20 +87,18 @@ Test(checksum, a_changed_bit_anywhere_is_found_once) {
     TensorFile file;
     Error error = {0};
     arena_init(&arena);
-    write_file(path, &arena);
-    cr_assert(tensors_open(&file, &arena, path, &error));
-    tensors_close(&file);
+    write_file(path, &arena, &file);
     int64_t refused = 0;
     for (int64_t at = 0; at < file.bytes; at++)
         for (int bit = 0; bit < 8; bit += 7 - at % 3) {
             const int parts = 1 + (int)(at % 5);
-            flip(path, (off_t)at, (unsigned char)(1 << bit));
+            cr_assert(file_flip(path, (off_t)at, (unsigned char)(1 << bit)));
             error = (Error){0};
             int found = finders(path, parts, &error);
             cr_expect(at < file.tensors.at[0].begin ? found == -1 : found == 1 || found == -1, "byte %lld: %d of %d", (long long)at, found, parts);
             cr_expect(error.code == EXIT_ENVIRONMENT && strncmp(error.text, path, strlen(path)) == 0, "%s", error.text);
             if (found == -1) refused++;
-            flip(path, (off_t)at, (unsigned char)(1 << bit));
+            cr_assert(file_flip(path, (off_t)at, (unsigned char)(1 << bit)));
         }
     cr_expect_eq(finders(path, 1, &error), 0);
     cr_expect_gt(refused, 0);
@@ -129,16 +120,14 @@ Test(checksum, the_box_is_named) {
     TensorFile file;
     Error error = {0};
     arena_init(&arena);
-    write_file(path, &arena);
-    cr_assert(tensors_open(&file, &arena, path, &error));
-    tensors_close(&file);
+    write_file(path, &arena, &file);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const StoredTensor *tensor = &file.tensors.at[cases[i].tensor];
         off_t at = (off_t)(tensor->begin + cases[i].element * dtype_bytes[tensor->dtype]);
-        flip(path, at, 1);
+        cr_assert(file_flip(path, at, 1));
         cr_expect_eq(finders(path, 3, &error), 1);
         cr_expect(strstr(error.text, cases[i].words), "%s", error.text);
-        flip(path, at, 1);
+        cr_assert(file_flip(path, at, 1));
     }
     unlink(path);
     arena_finish(&arena);
