@@ -40,6 +40,7 @@ typedef struct Options {
     bool prove, stats, stats_json;
     unsigned silenced; /* -Wno-NAME: 1 << Warning */
     bool warnings_are_errors; /* -Werror */
+    bool verbose;             /* -v */
     const char *const *explain; /* --explain: names of values, parameters, inputs */
     int nexplain;
     bool no_plan; /* the plan is not written */

@@ -40,6 +40,7 @@ typedef enum {
     OPT_PROOF_BUDGET,
     OPT_NO_PROOF,
     OPT_LIST_OPS,
+    OPT_VERBOSE,
     OPT_HELP,
     OPT_VERSION,
     NOPTIONS
@@ -95,6 +96,7 @@ static const struct OptionSpec {
                           "estimated time within which the whole plan is run (0.2s)"},
     [OPT_NO_PROOF] = {"--no-proof", ARGUMENT_NONE, "--no-proof", "do not prove the plan"},
     [OPT_LIST_OPS] = {"--list-ops", ARGUMENT_NONE, "--list-ops", "print the operators"},
+    [OPT_VERBOSE] = {"-v", ARGUMENT_NONE, "-v", "notes on what is usual too, such as that no operator has a strategy"},
     [OPT_HELP] = {"--help", ARGUMENT_NONE, "--help", "this text"},
     [OPT_VERSION] = {"--version", ARGUMENT_NONE, "--version", "the version"},
 };
@@ -309,6 +311,8 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return true;
     case OPT_LIST_OPS:
         return line->list_ops = true;
+    case OPT_VERBOSE:
+        return options->verbose = true;
     case OPT_HELP:
         return line->help = true;
     case OPT_VERSION:
@@ -393,15 +397,19 @@ static bool check_options(const CommandLine *line) {
     return true;
 }
 
-/* share/pcc beside the folder that pcc itself lies in: an installation may be moved. NULL: not known. */
-static const char *library_beside(Arena *arena) {
+/* Where the library lies, seen from the folder that pcc itself lies in: beside it in share/pcc once installed, in samples in the build folder.
+ * Both may be moved. */
+static void add_libraries(CommandLine *line) {
+    static const char *const places[] = {"share/pcc", "samples"};
     char folder[4096];
     program_folder(folder, sizeof folder);
     for (int up = 0; up < 2; up++) {
         char *slash = strrchr(folder, '/');
         if (slash) *slash = '\0';
     }
-    return folder[0] ? arena_printf(arena, "%s/share/pcc", folder) : NULL;
+    for (int i = 0; folder[0] && i < 2; i++)
+        vec_push(line->arena, &line->folders, arena_printf(line->arena, "%s/%s", folder, places[i]));
+    vec_push(line->arena, &line->folders, PCC_LIBRARY);
 }
 
 static bool read_command_line(CommandLine *line, int argc, char **argv) {
@@ -421,9 +429,7 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
     options->explain = line->explain.at;
     options->nexplain = line->explain.n;
     options->no_plan = options->nexplain > 0 && options->output == NULL;
-    const char *beside = library_beside(line->arena);
-    if (beside) vec_push(line->arena, &line->folders, beside);
-    vec_push(line->arena, &line->folders, PCC_LIBRARY);
+    add_libraries(line);
     options->overrides.nfolders = line->folders.n;
     options->overrides.folder = line->folders.at;
     options->overrides.nshards = line->shards.n;
@@ -459,6 +465,7 @@ static int run(const Options *options, Arena *arena) {
         return error.code;
     }
     diags_init(&diags, arena);
+    diags.verbose = options->verbose;
     bool done = compile(&c, arena, options, &diags, source, n);
     diags_print(&diags, stderr);
     if (!done && c.error.text[0] != '\0') /* the environment's failures name their file; a bug of pcc is about this net */

@@ -115,7 +115,7 @@ typedef struct Diags {
     int nerrors, nwarnings; /* of either the first DIAG_MAX_ERRORS are kept, with their notes */
     bool dropped;           /* the last error or warning was beyond that, or silenced: so are its notes and hints */
     unsigned silenced;      /* warnings that are not wanted: 1 << Warning */
-    bool warnings_are_errors;
+    bool warnings_are_errors, verbose; /* verbose: notes on what is usual are wanted too */
 } Diags;
 void diags_init(Diags *diags, Arena *arena);
 int diags_add_file(Diags *diags, const char *name, const char *text, size_t n); /* the Span.file of it */

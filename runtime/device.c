@@ -54,9 +54,9 @@ static bool has_driver(void) {
     return driver != NULL;
 }
 
-bool device_module_exists(void) {
+bool device_is_expected(void) {
     char path[4096];
-    return module_file(path, sizeof path);
+    return told_module() || (find_module(path, sizeof path) && has_driver());
 }
 
 const DeviceModule *device_module(Error *error) {

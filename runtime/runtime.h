@@ -196,8 +196,8 @@ typedef struct DeviceModule {
 } DeviceModule;
 /* The module, opened once and never closed: beside prun, in its library folder, or where PRUN_CUDA_MODULE says. NULL: why not, in *error. */
 const DeviceModule *device_module(Error *error);
-/* Whether there is a file that is to be it; without one prun was built for the CPU alone. */
-bool device_module_exists(void);
+/* Whether a user may expect it to be used: it is named by PRUN_CUDA_MODULE, or there is one, and a driver. */
+bool device_is_expected(void);
 
 /* ---------------------------------------------------------------- communicators */
 

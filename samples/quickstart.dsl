@@ -12,10 +12,10 @@ net quickstart(batch = 16, in_dim = 32, hidden_dim = 16, out_dim = 16) {
 }
 
 train {
-    data      = numpy_rand(seed = 1, rows = 2);  # MindSpore's: every rank draws the same 2 rows
-    optimizer = momentum(lr = 0.4, momentum = 0.1);
+    data      = numpy_rand(seed = 1, rows = 2);      # MindSpore's: every rank draws the same 2 rows
+    optimizer = momentum(lr = 0.4, momentum = 0.1);  # MindSpore's tutorial: its text has lr 0.2, the losses that it prints come from 0.4
     epochs    = 5;
-    steps     = 4;                               # per epoch
+    steps     = 4;                                   # per epoch
 }
 
 parallel {

@@ -580,7 +580,7 @@ static bool propagate_all(Propagator *p) {
     if (sharded && graph->settings.mode == MODE_AUTO) {
         if (any_hint)
             walk_from_hints(p);
-        else
+        else if (p->diags->verbose)
             diag_note(p->diags, (Span){0}, "no operator has a strategy (shard): every operator splits its batch");
     }
     for (int id = 0; id < p->nnodes; id++) {

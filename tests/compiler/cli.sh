@@ -54,6 +54,11 @@ expect 1 "eps=0.5" net.dsl -D eps=0.5
 echo 'net n(lr = 0.5) { param w : f32[4] = ones; loss sum(w); } train { optimizer = sgd(lr = lr); }' >real.dsl
 expect 0 "real.plan: 1 rank" real.dsl -D lr=2.5e-1
 grep -q 'lr=0.25' real.plan || { echo "-D lr=2.5e-1 did not arrive" >&2; failed=1; }
+# From the build folder, wherever the net lies: the library of cells is found.
+echo 'import "nn.dsl"; net n { input x : f32[8, 4]; loss mean(linear(x, 4)); } train { data = normal(seed = 1); optimizer = sgd(lr = 1); }' >cells.dsl
+expect 0 "cells.plan: 4 ranks" cells.dsl --ranks 4
+! grep -q note said || { echo "what is usual is said without -v" >&2; failed=1; }
+expect 0 "note: no operator has a strategy (shard): every operator splits its batch" cells.dsl --ranks 4 -v
 expect 2 "--redistribution takes auto, bound or canonical" net.dsl --redistribution=best
 expect 2 "--stats takes json or nothing, not 'yes'" net.dsl --stats=yes
 expect 2 "there is no warning '-Wno-unevn'; did you mean '-Wno-uneven'?" net.dsl -Wno-unevn

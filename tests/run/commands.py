@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """--help, --version, what prun reports; and every command that README.md and docs/ show runs."""
+import ctypes
 import glob
 import gzip
 import os
@@ -47,6 +48,19 @@ class Commands(Case):
         self.assertEqual(versions[1], versions[0].replace("pcc", "prun"))
         with open(os.path.join(harness.sources, "meson.build"), encoding="utf-8") as file:
             self.assertIn("version: '%s'" % versions[0].split()[1], file.read())
+
+    def test_that_a_machine_has_no_gpus_is_said_to_who_asks(self):
+        try:
+            ctypes.CDLL("libcuda.so.1")
+            self.skipTest("this machine has a CUDA driver")
+        except OSError:
+            pass
+        plan = self.compile(self.sample("mlp_small.dsl"), "net.plan", "--ranks", 1)
+        prun = shutil.copy(harness.prun, self.folder)
+        self.write("prun_cuda.so", "")
+        asked = {"PRUN_DEVICE": "", "PRUN_CUDA_MODULE": ""}
+        self.assertEqual(self.ok(run([prun, plan], cwd=self.folder, env=asked)).err, "")
+        self.assertIn("prun: note: runs on the CPU: there is no CUDA driver", self.ok(run([prun, "-v", plan], cwd=self.folder, env=asked)).err)
 
     def test_every_option_in_a_help_text_is_known(self):
         for words in (["pcc"], ["prun"], ["pcc", "redistribute"], ["pcc", "check"]):
