@@ -5,58 +5,7 @@
 
 #include <string.h>
 
-static bool name_matches(const char *pattern, size_t np, const char *name, size_t n) {
-    size_t p = 0, i = 0, star = SIZE_MAX, mark = 0;
-    while (i < n) {
-        if (p < np && pattern[p] == '*') {
-            star = p++;
-            mark = i;
-        } else if (p < np && pattern[p] == name[i]) {
-            p++;
-            i++;
-        } else if (star != SIZE_MAX) {
-            p = star + 1;
-            i = ++mark;
-        } else {
-            return false;
-        }
-    }
-    while (p < np && pattern[p] == '*')
-        p++;
-    return p == np;
-}
-
-/* Whether only '**' are left of a pattern, behind a name that it has matched. */
-static bool matches_nothing_more(const char *pattern) {
-    while (!strncmp(pattern, ".**", 3) && (pattern[3] == '.' || !pattern[3]))
-        pattern += 3;
-    return !pattern[0];
-}
-
-/* Name by name; back to the last '**' where they differ. */
-static bool path_matches(const char *pattern, const char *path) {
-    const char *again = NULL, *mark = NULL;
-    for (;;) {
-        size_t np = strcspn(pattern, "."), n = strcspn(path, ".");
-        if (np == 2 && pattern[0] == '*' && pattern[1] == '*') {
-            if (!pattern[np]) return true;
-            again = pattern += np + 1;
-            mark = path;
-            continue;
-        }
-        bool same = name_matches(pattern, np, path, n), path_ends = !path[n];
-        if (same && path_ends && matches_nothing_more(pattern + np)) return true;
-        if (same && pattern[np] && !path_ends) {
-            pattern += np + 1;
-            path += n + 1;
-            continue;
-        }
-        size_t skip = again ? strcspn(mark, ".") : 0;
-        if (!again || !mark[skip]) return false;
-        pattern = again;
-        path = mark += skip + 1;
-    }
-}
+#include "ir/pattern.h"
 
 /* ---------------------------------------------------------------- where hints come from */
 
@@ -108,22 +57,6 @@ static const char *last_names(const char *path, int n) {
     return at;
 }
 
-/* A copy of a path with the numbers of loops as '*'. */
-static const char *without_numbers(Arena *arena, const char *path) {
-    char *copy = arena_copy(arena, path, strlen(path)), *to = copy;
-    for (const char *at = path; *at;) {
-        size_t n = strcspn(at, "."), digits = strspn(at, "-0123456789");
-        if (digits == n && n > 0)
-            *to++ = '*';
-        else
-            to = (char *)memcpy(to, at, n) + n;
-        at += n;
-        if (*at) *to++ = *at++;
-    }
-    *to = '\0';
-    return copy;
-}
-
 /* The first path that ends in as many names of the pattern as any does, at least one. */
 static const char *same_end(const char *pattern, int nnames, const char *const *names, int n) {
     for (int k = nnames - 1; k > 0; k--) {
@@ -146,7 +79,7 @@ static const char *nearest_path(Lower *lower, const char *pattern) {
     for (int i = 0; i < lower->known.n; i++) {
         const char *path = lower->known.at[i];
         if (lead[0]) path = last_names(path, nnames);
-        names[i] = strchr(pattern, '*') ? without_numbers(lower->arena, path) : path;
+        names[i] = strchr(pattern, '*') ? path_without_numbers(path, lower->arena) : path;
     }
     const char *nearest = name_nearest(pattern, names, lower->known.n);
     if (!nearest) nearest = same_end(pattern, nnames, names, lower->known.n);
@@ -236,7 +169,7 @@ bool hint_choose(Lower *lower, const char *path, const Given *own, const Given *
             lower->full = true;
             return false;
         }
-        if (!path_matches(hint->pattern, path)) continue;
+        if (!pattern_matches(hint->pattern, path, NULL)) continue;
         hint->matched = true;
         bool known = true, both = chosen && chosen->flag == hint->given.flag && shard_counts(lower, given_span(chosen));
         if (both && !same_strategy(lower, chosen, &hint->given, &known)) return known && conflict(lower, path, chosen, &hint->given);

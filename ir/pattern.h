@@ -1,0 +1,24 @@
+/* pattern: patterns of paths. A path is names joined by '.', encoder.layer.0.weight. In a pattern '*' stands for one name or a piece of one, '**' for any number of
+ * names, none too. A pattern matches whole paths. */
+#pragma once
+#include "ir/ir.h"
+
+enum { MAX_WILDS = 16 };
+
+/* What each '*' and '**' of a pattern stands for, in their order. */
+typedef struct Wilds {
+    int n;
+    struct {
+        const char *at;
+        size_t n;
+    } of[MAX_WILDS];
+} Wilds;
+
+/* wilds: filled in where the pattern matches and has at most MAX_WILDS; or NULL. */
+bool pattern_matches(const char *pattern, const char *path, Wilds *wilds);
+/* The '*' and '**' of a pattern as letters '1' and 'n': equal for patterns that can stand for each other. In the arena. */
+const char *pattern_wilds(const char *pattern, Arena *arena);
+/* The path that a pattern makes of what another one's wilds stand for; they are those of pattern_wilds. In the arena. */
+const char *pattern_path(const char *pattern, const Wilds *wilds, Arena *arena);
+/* A copy of a path with the names that are numbers, of loops, as '*'. */
+const char *path_without_numbers(const char *path, Arena *arena);
