@@ -45,6 +45,8 @@ class Build:
                 file.write(text)
         unit = self.units[os.path.join(ROOT, source)]
         given, command, skip = shlex.split(unit["command"]), [], False
+        if os.path.basename(given[0]) == "ccache":
+            given = given[1:]
         for word in given[1:]:  # without its output, its dependency file and its source
             if not skip and word not in ("-o", "-MF", "-MQ", "-MD", "-c", unit["file"]):
                 command.append(word)
