@@ -192,38 +192,41 @@ bool checkpoint_can_save(const char *path, Error *error) {
 
 /* ---------------------------------------------------------------- loading */
 
+static bool read_elements(const TensorFile *file, const Match *match, const Box *box, DType dtype, void *to, Error *error) {
+    return match->transposed ? tensors_read_transposed(file, match->tensor, box, dtype, to, error) : tensors_read(file, match->tensor, box, dtype, to, error);
+}
+
 /* One rank's box of a state, to `local` on the backend. */
-static bool read_box(const TensorFile *file, int tensor, Executor *executor, const State *state, const Box *box, void *local,
-                     Error *error) {
+static bool read_box(const TensorFile *file, const Match *match, Executor *executor, const State *state, const Box *box, void *local, Error *error) {
     void *context;
     const Backend *backend = executor_backend(executor, &context);
-    if (backend->host) return tensors_read(file, tensor, box, state->type.dtype, local, error);
+    if (backend->host) return read_elements(file, match, box, state->type.dtype, local, error);
     int64_t bytes = box_elements(box) * dtype_bytes[state->type.dtype];
     void *copy = malloc((size_t)bytes + 1);
     bool ok = copy || error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
-    ok = ok && tensors_read(file, tensor, box, state->type.dtype, copy, error) && backend->upload(context, local, copy, bytes, error);
+    ok = ok && read_elements(file, match, box, state->type.dtype, copy, error) && backend->upload(context, local, copy, bytes, error);
     free(copy);
     return ok;
 }
 
-/* The file's tensor for each state of the graph, -1 for one that is not read; the file has all others, or *error. */
-static bool find_states(const TensorFile *file, const Graph *graph, bool all_states, int *tensor, Error *error) {
+/* The file's tensor for each state of the graph; the file has them all, or *error. */
+static bool find_states(const TensorFile *file, const Graph *graph, Match *matches, Error *error) {
     bool ok = true;
     for (int i = 0; ok && i < graph->states.n; i++) {
-        tensor[i] = -1;
-        ok = !index_keeps(&graph->states.at[i], all_states) || index_find(file, &graph->states.at[i], &tensor[i], error);
+        matches[i] = (Match){0};
+        ok = index_find(file, &graph->states.at[i], &matches[i].tensor, error);
     }
     return ok;
 }
 
 /* Whether these n states are what was written. The boxes in which they were written are divided among the processes, so that each is read once, beside what every
  * rank reads of its own; these may be boxes of any other layout. Collective. *damaged: one is not, and then all processes say the same. */
-static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *comm, const int *tensor, int n, bool *damaged, Error *error) {
+static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *comm, const Match *matches, int n, bool *damaged, Error *error) {
     int64_t own = -1, first = -1;
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
     for (int i = 0; ok && own < 0 && i < n; i++)
-        ok = tensor[i] < 0 || checksums_compare(sums, file, tensor[i], comm->process, comm->nprocesses, &own, error);
+        ok = matches[i].tensor < 0 || checksums_compare(sums, file, matches[i].tensor, comm->process, comm->nprocesses, &own, error);
     ok = comm_agree(comm, ok, error);
     ok = ok && comm->table->all_gather_words(comm, (uint64_t)(own + 1), words, error);
     for (int p = 0; ok && p < comm->nprocesses; p++)
@@ -234,13 +237,13 @@ static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *c
     return ok;
 }
 
-static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Graph *graph, const int *tensor, Error *error) {
+static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Graph *graph, const Match *matches, Error *error) {
     bool ok = true;
     for (int i = 0; ok && i < graph->states.n; i++)
-        for (int d = 0; ok && tensor[i] >= 0 && d < comm->ndriven; d++) {
+        for (int d = 0; ok && matches[i].tensor >= 0 && d < comm->ndriven; d++) {
             Box box;
             void *local = executor_state(executor, d, i, &box);
-            ok = read_box(file, tensor[i], executor, &graph->states.at[i], &box, local, error);
+            ok = read_box(file, &matches[i], executor, &graph->states.at[i], &box, local, error);
         }
     return ok;
 }
@@ -264,29 +267,31 @@ static void note_left_out(const TensorFile *file, const Checksums *sums, const G
     text_finish(&names);
 }
 
-/* *damaged: the elements are not those that were written. */
-static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, Position *position, DataOrder *order, bool *damaged,
+/* rules: parameters alone, as they say; NULL: all states, and position and order. *damaged: the elements are not those that were written. */
+static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *path, const LoadRules *rules, Position *position, DataOrder *order, bool *damaged,
                  Error *error) {
     Arena arena;
     TensorFile file;
     Checksums sums;
     arena_init(&arena);
     const Graph *graph = &plan->graph;
-    int *tensor = arena_alloc(&arena, ((size_t)graph->states.n + 1) * sizeof *tensor);
+    Match *matches = arena_alloc(&arena, ((size_t)graph->states.n + 1) * sizeof *matches);
     *damaged = false;
     bool ok = tensors_open(&file, &arena, path, error) && checksums_open(&sums, &file, &arena, error);
-    ok = ok && (!all_states || index_read(&file, position, order, error)) && find_states(&file, graph, all_states, tensor, error);
-    ok = comm_agree(comm, ok, error) && compare_boxes(&file, &sums, comm, tensor, graph->states.n, damaged, error) &&
-         comm_agree(comm, read_boxes(&file, executor, comm, graph, tensor, error), error);
-    if (ok && all_states && comm->process == 0) note_left_out(&file, &sums, graph);
+    if (ok && rules) ok = match_parameters(&file, graph, rules, &arena, matches, error);
+    if (ok && !rules) ok = index_read(&file, position, order, error) && find_states(&file, graph, matches, error);
+    ok = comm_agree(comm, ok, error) && compare_boxes(&file, &sums, comm, matches, graph->states.n, damaged, error) &&
+         comm_agree(comm, read_boxes(&file, executor, comm, graph, matches, error), error);
+    if (ok && rules && comm->process == 0) match_report(&file, graph, matches);
+    if (ok && !rules && comm->process == 0) note_left_out(&file, &sums, graph);
     tensors_close(&file);
     arena_finish(&arena);
     return ok;
 }
 
-bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, Error *error) {
+bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, const LoadRules *rules, Error *error) {
     bool damaged;
-    return load(executor, comm, plan, path, false, NULL, NULL, &damaged, error);
+    return load(executor, comm, plan, path, rules, NULL, NULL, &damaged, error);
 }
 
 /* ---------------------------------------------------------------- directories */
@@ -365,7 +370,7 @@ static bool load_latest(Executor *executor, Comm *comm, const Plan *plan, const 
         if (next.step < 0)
             return comm_agree(comm, comm->process != 0 || error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to resume from", directory), error);
         *path = checkpoint_path(arena, directory, next.step);
-        bool ok = load(executor, comm, plan, *path, true, position, order, &damaged, error);
+        bool ok = load(executor, comm, plan, *path, NULL, position, order, &damaged, error);
         if (damaged && !next.last) {
             if (comm->process == 0) vec_push(arena, &failures, arena_copy(arena, error->text, strlen(error->text)));
             continue;
@@ -380,7 +385,7 @@ bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const c
                        DataOrder *order, Error *error) {
     bool damaged;
     if (strcmp(*path, "latest") == 0) return load_latest(executor, comm, plan, directory, arena, path, position, order, error);
-    return load(executor, comm, plan, *path, true, position, order, &damaged, error);
+    return load(executor, comm, plan, *path, NULL, position, order, &damaged, error);
 }
 
 /* Whether a file lies in a directory, however both are written. */

@@ -2,14 +2,16 @@
  * that it is the first to hold and reads the boxes that it needs, so any number of ranks can go on from it. */
 #pragma once
 #include "runtime/index.h"
+#include "runtime/match.h"
 
 /* Writes a file under a temporary name, flushes it to the disk, renames it: nothing half-written is ever seen under path. all_states: optimizer slots too,
  * and position; else parameters. Collective over comm; every process returns the same, with the text on one of them. */
 bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, const Position *position, Error *error);
 /* Whether a file can be made there, as far as that can be seen before there is something to write; what is not a file is never replaced. */
 bool checkpoint_can_save(const char *path, Error *error);
-/* The parameters of a file into those of the executor. Missing, misshapen and, by checksum.h, damaged ones are errors, and then no state is changed. Collective. */
-bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, Error *error);
+/* The parameters of a file into those of the executor, as the rules say (match.h). Missing, misshapen and, by checksum.h, damaged ones are errors, and then no state
+ * is changed. Collective. */
+bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const char *path, const LoadRules *rules, Error *error);
 /* All states of *path, and position and order of the file (position_convert). *path "latest": of the newest complete checkpoint in the directory that is not
  * damaged, the same on every process, and its path in the arena; a note names those that are, and why. Of states that the plan does not have there is a note.
  * Collective. */

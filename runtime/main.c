@@ -19,7 +19,11 @@ static const char usage[] =
     "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
     "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
     "  --print NAME        print a parameter, or an optimizer's state (w.momentum), at the end (may be repeated)\n"
-    "  --load FILE         begin with the parameters of a safetensors file\n"
+    "  --load FILE         begin with the parameters of a safetensors file, of prun or of another program\n"
+    "  --rename NET=FILE   with --load: what the file calls parameters, 'encoder.**=bert.encoder.**'; * is a name or a piece of one,\n"
+    "                      ** any number of names, each the same on both sides (may be repeated, as the two that follow)\n"
+    "  --transpose PATTERN with --load: the file has these matrices transposed\n"
+    "  --fresh PATTERN     with --load: these parameters begin as the net says, whatever the file has\n"
     "  --save FILE         write the parameters into a safetensors file at the end\n"
     "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy,\n"
     "                      and any batch size that the rows done so far divide into\n"
@@ -48,7 +52,7 @@ static const char usage[] =
     "PRUN_DEVICE, as --device; PRUN_CUDA_MODULE and PRUN_NCCL, the files of prun_cuda.so and libnccl.so.2.\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_RENAME, OPTION_TRANSPOSE, OPTION_FRESH, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
@@ -57,6 +61,9 @@ static const struct option long_options[] = {
     {"eval", no_argument, NULL, OPTION_EVAL},
     {"predict", required_argument, NULL, OPTION_PREDICT},
     {"load", required_argument, NULL, OPTION_LOAD},
+    {"rename", required_argument, NULL, OPTION_RENAME},
+    {"transpose", required_argument, NULL, OPTION_TRANSPOSE},
+    {"fresh", required_argument, NULL, OPTION_FRESH},
     {"save", required_argument, NULL, OPTION_SAVE},
     {"resume", required_argument, NULL, OPTION_RESUME},
     {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
@@ -115,8 +122,8 @@ static bool one_of(const char *option, const char *word, const char *first, cons
 /* ---------------------------------------------------------------- options that say opposite things */
 
 enum { NOPTIONS = OPTION_VERSION - OPTION_RANKS + 1 };
-#define OPTION_BIT(name) (UINT32_C(1) << (OPTION_##name - OPTION_RANKS))
-static_assert(NOPTIONS < 32, "a bit for each");
+#define OPTION_BIT(name) (UINT64_C(1) << (OPTION_##name - OPTION_RANKS))
+static_assert(NOPTIONS < 64, "a bit for each");
 
 static const char *option_name(int bit) {
     int i = 0;
@@ -127,7 +134,7 @@ static const char *option_name(int bit) {
 
 /* With the first option any of the others has no meaning: a mistake, not one that is passed over. */
 static const struct Contradiction {
-    uint32_t with, out;
+    uint64_t with, out;
     const char *because;
 } contradictions[] = {
     {OPTION_BIT(DEVICES), ~OPTION_BIT(DEVICES), "lists GPUs and runs nothing"},
@@ -140,7 +147,7 @@ static const struct Contradiction {
     {OPTION_BIT(TF32), OPTION_BIT(VERIFY), "rounds far more than what is compared may differ"},
 };
 
-static bool check_options(uint32_t given, const RunOptions *options) {
+static bool check_options(uint64_t given, const RunOptions *options) {
     for (size_t i = 0; i < sizeof contradictions / sizeof *contradictions; i++) {
         const struct Contradiction *rule = &contradictions[i];
         for (int a = 0; a < NOPTIONS; a++)
@@ -150,12 +157,18 @@ static bool check_options(uint32_t given, const RunOptions *options) {
                     return false;
                 }
     }
+    const uint64_t rules = given & (OPTION_BIT(RENAME) | OPTION_BIT(TRANSPOSE) | OPTION_BIT(FRESH));
+    for (int b = 0; !options->load && b < NOPTIONS; b++)
+        if (rules >> b & 1) {
+            usage_error("--%s says how --load reads a file: add --load FILE", option_name(b));
+            return false;
+        }
     bool latest = options->resume && strcmp(options->resume, "latest") == 0;
     if (options->checkpoint && (options->eval || options->predict) && !latest) {
         usage_error("--%s saves no checkpoint: leave out --checkpoint-dir, or add --resume latest", options->eval ? "eval" : "predict");
         return false;
     }
-    const uint32_t gpu = given & (OPTION_BIT(COMM) | OPTION_BIT(TF32) | OPTION_BIT(NO_GRAPH) | OPTION_BIT(SYNC));
+    const uint64_t gpu = given & (OPTION_BIT(COMM) | OPTION_BIT(TF32) | OPTION_BIT(NO_GRAPH) | OPTION_BIT(SYNC));
     for (int b = 0; options->device && strcmp(options->device, "cpu") == 0 && b < NOPTIONS; b++)
         if (gpu >> b & 1) {
             usage_error("--device cpu uses no GPU: leave out --%s", option_name(b));
@@ -178,13 +191,15 @@ static int list_devices(void) {
 
 int main(int argc, char **argv) {
     RunOptions options = {0};
-    const char **prints = calloc((size_t)argc, sizeof *prints);
-    if (!prints) return EXIT_ENVIRONMENT;
-    uint32_t given = 0; /* OPTION_BIT of each */
+    const char **words = calloc((size_t)argc * 4, sizeof *words); /* of the options that may be repeated */
+    if (!words) return EXIT_ENVIRONMENT;
+    const char **prints = words;
+    options.rules = (LoadRules){.renames = words + argc, .transposes = words + 2 * argc, .fresh = words + 3 * argc};
+    uint64_t given = 0; /* OPTION_BIT of each */
     const char *machine = NULL; /* --calibrate's FILE, behind '=' or as a word of its own */
     int code = -1;
     for (int option; code < 0 && (option = getopt_long(argc, argv, "hv", long_options, NULL)) != -1;) {
-        if (option >= OPTION_RANKS && option <= OPTION_VERSION) given |= UINT32_C(1) << (option - OPTION_RANKS);
+        if (option >= OPTION_RANKS && option <= OPTION_VERSION) given |= UINT64_C(1) << (option - OPTION_RANKS);
         switch (option) {
         case OPTION_RANKS:
             if (!read_count(optarg, &options.nranks)) code = usage_error("--ranks takes a number from 1 to %d, not '%s'", MAX_RANKS, optarg);
@@ -206,6 +221,15 @@ int main(int argc, char **argv) {
             break;
         case OPTION_LOAD:
             options.load = optarg;
+            break;
+        case OPTION_RENAME:
+            options.rules.renames[options.rules.nrenames++] = optarg;
+            break;
+        case OPTION_TRANSPOSE:
+            options.rules.transposes[options.rules.ntransposes++] = optarg;
+            break;
+        case OPTION_FRESH:
+            options.rules.fresh[options.rules.nfresh++] = optarg;
             break;
         case OPTION_SAVE:
             options.save = optarg;
@@ -286,7 +310,7 @@ int main(int argc, char **argv) {
         options.prints = prints;
         code = run(&options, &argc, &argv);
     }
-    free(prints);
+    free(words);
     if (fflush(stdout) != 0 && code == EXIT_DONE) {
         fputs("prun: cannot write the output\n", stderr);
         code = EXIT_ENVIRONMENT;

@@ -125,7 +125,7 @@ static bool restore(Run *run, Error *error) {
     Executor *holder = run->executor ? run->executor : evaluation_executor(run->evaluation);
     DataOrder then, now;
     if (path && !checkpoint_resume(holder, run->comm, &run->plan, run->checkpoints, &run->arena, &path, &run->position, &then, error)) return false;
-    if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, error)) return false;
+    if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, &options->rules, error)) return false;
     run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
     if (!run->executor) return true;
     executor_order(run->executor, &now);

@@ -439,6 +439,14 @@ void verifier_report(const Verifier *verifier, Text *text);
 
 /* ---------------------------------------------------------------- run.c */
 
+/* How --load reads a file that has other names than the net; each may be repeated. Patterns are those of ir/pattern.h. */
+typedef struct LoadRules {
+    int nrenames, ntransposes, nfresh;
+    const char **renames;    /* --rename: "NET=FILE", two patterns */
+    const char **transposes; /* --transpose: parameters that the file has transposed */
+    const char **fresh;      /* --fresh: parameters that it does not give */
+} LoadRules;
+
 typedef struct RunOptions {
     const char *plan;              /* path */
     int nranks;                    /* --ranks; 0: as the launcher says */
@@ -448,6 +456,7 @@ typedef struct RunOptions {
     bool eval;                     /* --eval: no training, one evaluation */
     const char *predict;           /* --predict: file of what the net answers, likewise; or NULL */
     const char *load, *save;       /* --load, --save: parameters, safetensors; or NULL */
+    LoadRules rules;
     const char *resume;            /* --resume: "latest", or a checkpoint; or NULL */
     const char *checkpoint;        /* --checkpoint-dir; NULL: beside the plan */
     const char *metrics;           /* --metrics: file of JSON lines; or NULL */

@@ -344,6 +344,22 @@ bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtyp
     return true;
 }
 
+bool tensors_read_transposed(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error) {
+    enum { TILE = 32 }; /* rows and columns that stay in the cache */
+    const Box stored = {.ndim = 2, .begin = {box->begin[1], box->begin[0]}, .end = {box->end[1], box->end[0]}};
+    const int64_t rows = box->end[0] - box->begin[0], columns = box->end[1] - box->begin[1];
+    const size_t size = (size_t)dtype_bytes[dtype];
+    char *copy = malloc((size_t)(rows * columns) * size + 1);
+    bool ok = (copy || fail(file, error, "out of memory for a transposed tensor")) && tensors_read(file, tensor, &stored, dtype, copy, error);
+    for (int64_t i = 0; ok && i < rows; i += TILE)
+        for (int64_t j = 0; j < columns; j += TILE)
+            for (int64_t r = i; r < i + TILE && r < rows; r++)
+                for (int64_t c = j; c < j + TILE && c < columns; c++)
+                    memcpy((char *)to + (size_t)(r * columns + c) * size, copy + (size_t)(c * rows + r) * size, size);
+    free(copy);
+    return ok;
+}
+
 static XXH64_state_t *hash_begin(const TensorFile *file, Error *error) {
     XXH64_state_t *hash = XXH64_createState();
     if (hash)

@@ -44,6 +44,8 @@ int tensors_find(const TensorFile *file, const char *name); /* -1: none */
 const char *tensors_metadata(const TensorFile *file, const char *key); /* NULL: none */
 /* A box of a tensor, as elements of dtype, which is the tensor's, or a real type where that is another. */
 bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error);
+/* A box of a matrix that the file has transposed: box and elements are those of the matrix, [m, n], the tensor is [n, m]. Reads what it needs. */
+bool tensors_read_transposed(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error);
 /* *checksum, where not NULL: XXH64 of the box's bytes in the file, run after run. tensors_checksum reads the same from the file. */
 bool tensors_write(const TensorFile *file, int tensor, const Box *box, const void *from, uint64_t *checksum, Error *error);
 bool tensors_checksum(const TensorFile *file, int tensor, const Box *box, uint64_t *checksum, Error *error);

@@ -425,7 +425,12 @@ seed(script("failures", "compiler/pcc", "Compiler.test_a_file_that_cannot_grow_l
      ("half a file that stays", "ir/arena.c", "if (file && !direct) remove(temporary.at);", ""))
 seed(script("checksums", "runtime/prun", "Checksums.test_only_what_is_taken_has_to_be_intact"),
      ("a checkpoint that is taken as it is", "runtime/checkpoint.c", "*damaged = ok && first >= 0;", "*damaged = false;"),
-     ("an optimizer's state that is taken as it is", "runtime/checkpoint.c", "ok = tensor[i] < 0 || checksums_compare(", "ok = tensor[i] < 0 || 2 * i >= n || checksums_compare("))
+     ("an optimizer's state that is taken as it is", "runtime/checkpoint.c", "ok = matches[i].tensor < 0 || checksums_compare(", "ok = matches[i].tensor < 0 || 2 * i >= n || checksums_compare("))
+seed(script("weights", "runtime/prun", "Weights.test_a_transposed_matrix_is_loaded_on_any_split"),
+     ("a transposed matrix that is loaded as stored", "runtime/tensors.c", "copy + (size_t)(c * rows + r) * size, size);", "copy + (size_t)(r * columns + c) * size, size);"))
+seed(script("weights", "runtime/prun", "Weights.test_numbered_modules_are_loaded_by_other_names"),
+     ("a tensor for two parameters", "runtime/match.c", "if (*by > 0)", "if (false)"),
+     ("a name that no parameter has", "runtime/match.c", "if (!renames[k].used) return", "if (false) return"))
 seed(script("checksums", "runtime/prun", "Checksums.test_latest_passes_over_what_a_disk_has_changed"),
      ("a changed checkpoint ends --resume latest", "runtime/checkpoint.c", "if (damaged && !next.last) {", "if (false) {"))
 seed(script("failures", "runtime/prun", "Runner.test_a_file_of_initial_values_that_does_not_fit_is_an_environment_error"),

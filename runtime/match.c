@@ -1,0 +1,286 @@
+/* match: see match.h. */
+#include "runtime/match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/pattern.h"
+#include "runtime/index.h"
+
+/* ---------------------------------------------------------------- names */
+
+enum { MOST_GROUPS = 6 };
+
+/* Names for a message: those that differ in numbers together, "layer.*.weight (12)". */
+typedef struct Names {
+    Arena *arena;
+    int n, ngroups;
+    struct {
+        const char *name, *first;
+        int n;
+    } group[MOST_GROUPS];
+} Names;
+
+static void names_add(Names *names, const char *name) {
+    const char *group = path_without_numbers(name, names->arena);
+    names->n++;
+    for (int i = 0; i < names->ngroups; i++)
+        if (strcmp(names->group[i].name, group) == 0) {
+            names->group[i].n++;
+            return;
+        }
+    if (names->ngroups == MOST_GROUPS) return;
+    names->group[names->ngroups].name = group;
+    names->group[names->ngroups].first = name;
+    names->group[names->ngroups++].n = 1;
+}
+
+/* In the arena. */
+static const char *names_text(const Names *names) {
+    Text text = {0};
+    int left = names->n;
+    for (int i = 0; i < names->ngroups; i++) {
+        const bool one = names->group[i].n == 1;
+        text_printf(&text, one ? "%s%.120s" : "%s%.120s (%d)", i > 0 ? ", " : "", one ? names->group[i].first : names->group[i].name, names->group[i].n);
+        left -= names->group[i].n;
+    }
+    if (left > 0) text_printf(&text, " and %d more", left);
+    if (text.n > 0) text_printable(text.at); /* one line, whatever the file says */
+    const char *copy = arena_copy(names->arena, text.at ? text.at : "", text.n);
+    text_finish(&text);
+    return copy;
+}
+
+static const char *plural(int n) {
+    return n == 1 ? "" : "s";
+}
+
+/* ---------------------------------------------------------------- rules */
+
+static bool matches_any(const char *const *patterns, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (pattern_matches(patterns[i], name, NULL)) return true;
+    return false;
+}
+
+static bool matches_nothing(const Graph *graph, const char *option, const char *rule, const char *pattern, Arena *arena, Error *error) {
+    const char **names = arena_alloc(arena, ((size_t)graph->states.n + 1) * sizeof *names);
+    int n = 0;
+    for (int i = 0; i < graph->states.n; i++)
+        if (graph->states.at[i].trainable) names[n++] = graph->states.at[i].name;
+    const char *near = name_nearest(pattern, names, n);
+    const size_t end = strlen(pattern);
+    if (!near && end > 2 && strcmp(pattern + end - 2, ".*") == 0) { /* a name, where the net has names below it? */
+        const char *deeper = arena_printf(arena, "%s*", pattern);
+        for (int i = 0; !near && i < n; i++)
+            if (pattern_matches(deeper, names[i], NULL)) near = deeper;
+    }
+    return error_set(error, EXIT_USAGE, "%s %s: the net has no %s with the path %s%s%s%s", option, rule, strcmp(option, "--transpose") ? "parameter" : "matrix", pattern,
+                     near ? "; did you mean " : "; * is any name, ** any number of them", near ? near : "", near ? "?" : "");
+}
+
+/* Each pattern is of some parameter; of a matrix where matrices are meant. */
+static bool check_patterns(const Graph *graph, const char *option, const char *const *patterns, int n, bool matrices, Arena *arena, Error *error) {
+    for (int k = 0; k < n; k++) {
+        bool found = false;
+        for (int i = 0; !found && i < graph->states.n; i++) {
+            const State *state = &graph->states.at[i];
+            found = state->trainable && (!matrices || state->type.shape.ndim == 2) && pattern_matches(patterns[k], state->name, NULL);
+        }
+        if (!found) return matches_nothing(graph, option, patterns[k], patterns[k], arena, error);
+    }
+    return true;
+}
+
+typedef struct Rename {
+    const char *rule, *net, *file;
+    bool used;
+} Rename;
+
+/* "encoder.*=bert.encoder.*": what the net calls it, what the file calls it. */
+static bool rename_read(const char *rule, Arena *arena, Rename *rename, Error *error) {
+    const char *is = strchr(rule, '=');
+    if (!is || is == rule || !is[1]) return error_set(error, EXIT_USAGE, "--rename %s: it says NET=FILE, a path of the net and what the file has for it", rule);
+    *rename = (Rename){.rule = rule, .net = arena_copy(arena, rule, (size_t)(is - rule)), .file = is + 1};
+    const char *net = pattern_wilds(rename->net, arena), *file = pattern_wilds(rename->file, arena);
+    if (strlen(net) > MAX_WILDS) return error_set(error, EXIT_USAGE, "--rename %s: more than %d * and **", rule, MAX_WILDS);
+    return strcmp(net, file) == 0 || error_set(error, EXIT_USAGE, "--rename %s: both sides have the same * and **, in the same order: each stands for the same names", rule);
+}
+
+/* What the file is to have for each state: names[i]. */
+static bool rename_states(const Graph *graph, const LoadRules *rules, Arena *arena, const char **names, Error *error) {
+    Rename *renames = arena_alloc(arena, ((size_t)rules->nrenames + 1) * sizeof *renames);
+    for (int k = 0; k < rules->nrenames; k++)
+        if (!rename_read(rules->renames[k], arena, &renames[k], error)) return false;
+    for (int i = 0; i < graph->states.n; i++) {
+        const State *state = &graph->states.at[i];
+        const Rename *by = NULL;
+        names[i] = state->name;
+        for (int k = 0; state->trainable && k < rules->nrenames; k++) {
+            Wilds wilds;
+            if (!pattern_matches(renames[k].net, state->name, &wilds)) continue;
+            const char *name = pattern_path(renames[k].file, &wilds, arena);
+            renames[k].used = true;
+            if (by && strcmp(name, names[i]) != 0)
+                return error_set(error, EXIT_USAGE, "--rename %s and --rename %s: %s would be %s and %s", by->rule, renames[k].rule, state->name, names[i], name);
+            by = &renames[k];
+            names[i] = name;
+        }
+    }
+    for (int k = 0; k < rules->nrenames; k++)
+        if (!renames[k].used) return matches_nothing(graph, "--rename", renames[k].rule, renames[k].net, arena, error);
+    return true;
+}
+
+/* No tensor goes to two parameters. */
+static bool check_collisions(const TensorFile *file, const Graph *graph, const Match *matches, Arena *arena, Error *error) {
+    int *taken = arena_alloc(arena, ((size_t)file->tensors.n + 1) * sizeof *taken);
+    for (int i = 0; i < graph->states.n; i++) {
+        if (matches[i].tensor < 0) continue;
+        int *by = &taken[matches[i].tensor];
+        if (*by > 0)
+            return error_set(error, EXIT_USAGE, "--rename: %s and %s of the net would both be %.200s of %s", graph->states.at[*by - 1].name, graph->states.at[i].name,
+                             file->tensors.at[matches[i].tensor].name, file->path);
+        *by = i + 1;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- what does not fit */
+
+typedef struct Misfits {
+    Names missing, transposed, shaped, unread;
+    int first; /* the first state that does not fit */
+} Misfits;
+
+static bool is_unread(const TensorFile *file, const char *name) {
+    for (int i = 0; i < file->unread.n; i++)
+        if (strcmp(file->unread.at[i], name) == 0) return true;
+    return false;
+}
+
+static Shape turned(const Shape *shape) {
+    return (Shape){.ndim = 2, .dim = {shape->dim[1], shape->dim[0]}};
+}
+
+static void match_one(const TensorFile *file, const State *state, const char *name, const LoadRules *rules, Match *match, Misfits *misfits, int number) {
+    const bool matrix = state->type.shape.ndim == 2;
+    match->tensor = tensors_find(file, name);
+    match->transposed = matrix && matches_any(rules->transposes, rules->ntransposes, state->name);
+    Names *why = NULL;
+    if (match->tensor < 0) {
+        why = is_unread(file, name) ? &misfits->unread : &misfits->missing;
+    } else {
+        const Shape *shape = &file->tensors.at[match->tensor].shape;
+        const Shape flipped = turned(&state->type.shape), *as = match->transposed ? &flipped : &state->type.shape, *other = match->transposed ? &state->type.shape : &flipped;
+        if (!shape_equal(shape, as)) why = matrix && shape_equal(shape, other) ? &misfits->transposed : &misfits->shaped;
+    }
+    if (!why) return;
+    names_add(why, state->name);
+    if (misfits->first < 0) misfits->first = number;
+}
+
+/* The name in the file that is nearest to one that it does not have; NULL: none is near. */
+static const char *near_tensor(const TensorFile *file, const char *name, Arena *arena) {
+    const char **names = arena_alloc(arena, ((size_t)file->tensors.n + 1) * sizeof *names);
+    for (int i = 0; i < file->tensors.n; i++)
+        names[i] = file->tensors.at[i].name;
+    return name_nearest(name, names, file->tensors.n);
+}
+
+/* Of one parameter: what is wrong with it. */
+static void misfit_one(const TensorFile *file, const State *state, const char *name, const Match *match, const Misfits *misfits, Text *text, Arena *arena) {
+    if (misfits->unread.n > 0) {
+        text_printf(text, "'%s' is of a type that prun does not read: it reads F64, F32, F16, BF16, I64, I32 and BOOL", name);
+    } else if (misfits->missing.n > 0) {
+        const char *near = near_tensor(file, name, arena);
+        text_printf(text, "has no '%s'%s%s%s", name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    } else {
+        text_printf(text, "the shape of '%s' is ", name);
+        shape_print(text, &file->tensors.at[match->tensor].shape);
+        text_printf(text, ", and the net's is ");
+        shape_print(text, &state->type.shape);
+        if (misfits->transposed.n > 0)
+            text_printf(text, match->transposed ? ": it fits as it is, without --transpose" : ": it fits transposed: --transpose %s", state->name);
+    }
+}
+
+static void misfit_list(Text *text, const Names *names, const char *what) {
+    if (names->n > 0) text_printf(text, "\n  %s, %d: %s", what, names->n, names_text(names));
+}
+
+/* Tensors that nothing takes. What prun itself keeps in a checkpoint beside the parameters is left aside: checksums, and the optimizer's "w.momentum" of a "w". */
+static void unexpected(const TensorFile *file, const Graph *graph, const Match *matches, Names *names) {
+    bool *taken = arena_alloc(names->arena, (size_t)file->tensors.n + 1);
+    const bool own = tensors_metadata(file, "pcc.net") != NULL;
+    for (int i = 0; i < graph->states.n; i++)
+        if (matches[i].tensor >= 0) taken[matches[i].tensor] = true;
+    for (int t = 0; t < file->tensors.n; t++) {
+        const char *name = file->tensors.at[t].name, *dot = strrchr(name, '.');
+        const bool slot = own && dot && tensors_find(file, arena_copy(names->arena, name, (size_t)(dot - name))) >= 0;
+        if (!taken[t] && !slot && !(own && strncmp(name, "pcc:", 4) == 0)) names_add(names, name);
+    }
+    for (int i = 0; i < file->unread.n; i++)
+        names_add(names, file->unread.at[i]);
+}
+
+static bool misfit(const TensorFile *file, const Graph *graph, const char *const *names, const Match *matches, const Misfits *misfits, Arena *arena, Error *error) {
+    const int n = misfits->missing.n + misfits->transposed.n + misfits->shaped.n + misfits->unread.n;
+    Text text = {0};
+    if (n == 1) {
+        misfit_one(file, &graph->states.at[misfits->first], names[misfits->first], &matches[misfits->first], misfits, &text, arena);
+    } else {
+        Names extra = {.arena = arena};
+        unexpected(file, graph, matches, &extra);
+        text_printf(&text, "does not fit the net");
+        misfit_list(&text, &misfits->missing, "missing");
+        misfit_list(&text, &misfits->transposed, "fits transposed (--transpose, or without it)");
+        misfit_list(&text, &misfits->shaped, "of another shape");
+        misfit_list(&text, &misfits->unread, "of a type that prun does not read");
+        misfit_list(&text, &extra, "unexpected, in the file and not in the net");
+        if (misfits->missing.n > 0)
+            text_printf(&text, "\n  --rename NET=FILE says what the file calls a parameter; --fresh NET lets one begin as the net says");
+    }
+    error_set(error, EXIT_ENVIRONMENT, "%s: %s", file->path, text.at);
+    text_finish(&text);
+    return false;
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRules *rules, Arena *arena, Match *matches, Error *error) {
+    const char **names = arena_alloc(arena, ((size_t)graph->states.n + 1) * sizeof *names);
+    Misfits misfits = {{.arena = arena}, {.arena = arena}, {.arena = arena}, {.arena = arena}, -1};
+    for (int i = 0; i < graph->states.n; i++)
+        matches[i] = (Match){.tensor = -1};
+    if (!rename_states(graph, rules, arena, names, error) || !check_patterns(graph, "--transpose", rules->transposes, rules->ntransposes, true, arena, error) ||
+        !check_patterns(graph, "--fresh", rules->fresh, rules->nfresh, false, arena, error))
+        return false;
+    for (int i = 0; i < graph->states.n; i++) {
+        const State *state = &graph->states.at[i];
+        if (state->trainable && !matches_any(rules->fresh, rules->nfresh, state->name))
+            match_one(file, state, names[i], rules, &matches[i], &misfits, i);
+    }
+    return check_collisions(file, graph, matches, arena, error) && (misfits.first < 0 || misfit(file, graph, names, matches, &misfits, arena, error));
+}
+
+void match_report(const TensorFile *file, const Graph *graph, const Match *matches) {
+    Arena arena;
+    arena_init(&arena);
+    Names extra = {.arena = &arena}, fresh = {.arena = &arena}, square = {.arena = &arena};
+    unexpected(file, graph, matches, &extra);
+    for (int i = 0; i < graph->states.n; i++) {
+        const State *state = &graph->states.at[i];
+        const Shape *shape = &state->type.shape;
+        if (state->trainable && matches[i].tensor < 0) names_add(&fresh, state->name);
+        if (matches[i].tensor >= 0 && !matches[i].transposed && shape->ndim == 2 && shape->dim[0] == shape->dim[1] && shape->dim[0] > 1) names_add(&square, state->name);
+    }
+    if (extra.n > 0) fprintf(stderr, "prun: note: %s: %d tensor%s that the net has no parameter for: %s\n", file->path, extra.n, plural(extra.n), names_text(&extra));
+    if (fresh.n > 0) fprintf(stderr, "prun: note: %s: %d parameter%s newly initialised, as --fresh says: %s\n", file->path, fresh.n, plural(fresh.n), names_text(&fresh));
+    if (square.n > 0 && !tensors_metadata(file, "pcc.net"))
+        fprintf(stderr,
+                "prun: warning: %s: %d square matri%s loaded as stored; whether the file has %s transposed cannot be told from the shape: %s; --transpose PATTERN turns "
+                "them\n",
+                file->path, square.n, square.n == 1 ? "x is" : "ces are", square.n == 1 ? "it" : "them", names_text(&square));
+    arena_finish(&arena);
+}

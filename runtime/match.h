@@ -1,0 +1,17 @@
+/* match: which tensor of a file each parameter of a net begins with (prun --load), and what is said of those that do not fit. */
+#pragma once
+#include "runtime/runtime.h"
+#include "runtime/tensors.h"
+
+/* Of a state; tensor -1: none, it stays as it is. */
+typedef struct Match {
+    int tensor;
+    bool transposed; /* a matrix whose rows are the tensor's columns */
+} Match;
+
+/* For every state of the graph; those that are not trainable match nothing. False and *error: EXIT_USAGE, a rule that is none, matches nothing, or gives one tensor
+ * to two parameters or two to one; EXIT_ENVIRONMENT, a tensor is missing or does not fit: then *error names all that do not. */
+bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRules *rules, Arena *arena, Match *matches, Error *error);
+/* Notes on standard error about tensors that nothing takes, parameters that begin as the net says, and matrices of a file from elsewhere that are square, so that
+ * their shape does not say how they lie. */
+void match_report(const TensorFile *file, const Graph *graph, const Match *matches);
