@@ -191,36 +191,32 @@ static bool init_file(Lower *lower, const Expr *expr, const TensorType *type, In
     return true;
 }
 
-/* Rows and columns of a weight: what it takes in and gives out. */
-static bool init_fans(Lower *lower, const Expr *expr, const TensorType *type, double *in, double *out) {
-    const Expr *none[1];
-    int n = type->shape.ndim;
-    if (!call_arguments(lower, expr, NULL, 0, 0, none)) return false;
-    if (n < 2) {
-        diag_error(lower->diags, lower_span(lower, expr->loc), "%s is for weights of two dimensions or more, and this is %s", expr->text, type_text(lower, type));
-        return false;
-    }
-    *in = (double)type->shape.dim[n - 2];
-    *out = (double)type->shape.dim[n - 1];
-    return true;
+static bool init_is_weight(Lower *lower, const Expr *expr, const TensorType *type) {
+    if (type->shape.ndim >= 2) return true;
+    diag_error(lower->diags, lower_span(lower, expr->loc), "%s is for weights of two dimensions or more, and this is %s", expr->text, type_text(lower, type));
+    return false;
 }
 
 /* Glorot and Bengio 2010: uniform, of variance 2 / (in + out). */
 static bool init_xavier(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
-    double in, out;
-    if (!init_fans(lower, expr, type, &in, &out)) return false;
+    const Expr *none[1];
+    if (!call_arguments(lower, expr, NULL, 0, 0, none) || !init_is_weight(lower, expr, type)) return false;
+    const int64_t *last = &type->shape.dim[type->shape.ndim - 2];
     init->kind = INIT_UNIFORM;
-    init->b = sqrt(6 / (in + out));
+    init->b = sqrt(6 / ((double)last[0] + (double)last[1]));
     init->a = -init->b;
     return true;
 }
 
-/* He et al. 2015: normal, of variance 2 / in. */
+/* He et al. 2015: normal, of variance 2 / fan_in, which is the rows of a weight [in, out] where it is left out. */
 static bool init_kaiming(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
-    double in, out;
-    if (!init_fans(lower, expr, type, &in, &out)) return false;
+    static const char *const parameters[] = {"fan_in"};
+    const Expr *argument[1];
+    if (!call_arguments(lower, expr, parameters, 1, 0, argument) || !init_is_weight(lower, expr, type)) return false;
+    int64_t in = type->shape.dim[type->shape.ndim - 2];
+    if (argument[0] && !integer_eval(lower, argument[0], "fan_in", 1, INT64_MAX, &in)) return false;
     init->kind = INIT_NORMAL;
-    init->a = sqrt(2 / in);
+    init->a = sqrt(2 / (double)in);
     return true;
 }
 

@@ -2,16 +2,16 @@
 hints {
     norm1.*           = ((dp, tp, -), (-)) -> (dp, -, -);
     norm2.*           = ((dp, tp, -), (-)) -> (dp, -, -);
-    attended.*.query  = ((dp, -, -), (-, tp));
-    attended.*.key    = ((dp, -, -), (-, tp));
-    attended.*.value  = ((dp, -, -), (-, tp));
-    attended.*.output = ((dp, -, tp), (tp, -)) -> (dp, tp, -);
-    feed.*.up         = ((dp, -, -), (-, tp));
-    feed.*.down       = ((dp, -, tp), (tp, -)) -> (dp, tp, -);
+    attended.*.query  = ((dp, -, -), (tp, -));
+    attended.*.key    = ((dp, -, -), (tp, -));
+    attended.*.value  = ((dp, -, -), (tp, -));
+    attended.*.output = ((dp, -, tp), (-, tp)) -> (dp, tp, -);
+    feed.*.up         = ((dp, -, -), (tp, -));
+    feed.*.down       = ((dp, -, tp), (-, tp)) -> (dp, tp, -);
     norm              = ((dp, tp, -), (-)) -> (dp, -, -);
-    logits            = ((dp, -, -), (-, tp));
-    **.up.weight      = (-, tp);
-    **.down.weight    = (tp, -);
+    logits            = ((dp, -, -), (tp, -));
+    **.up.weight      = (tp, -);
+    **.down.weight    = (-, tp);
 }
 
 parallel {

@@ -1,9 +1,21 @@
 # Layers of neural nets, written in the language: import "nn.dsl"; then y = linear(x, 64);
-# The strategy of a call, y = linear(x, 64) shard ((2, 4), (4, 1)), is that of its matmul; behind calls of larger cells the operators in them are
-# named: y = mlp(x, 256, 64) shard { up = ((2, 4), (4, 1)); }.
+# The strategy of a call, y = linear(x, 64) shard ((2, 4), (1, 4)), is that of its matmul; behind calls of larger cells the operators in them are
+# named: y = mlp(x, 256, 64) shard { up = ((2, 4), (1, 4)); }.
 
-# x: [..., n] -> [..., out]
+# x: [..., n] -> [..., out]. weight is [out, n], as PyTorch stores it: files of nn.Linear load as they are. A strategy has the tuple of weight as it lies:
+# ((2, 4), (1, 4)) splits the sum over n, ((2, 1), (4, 1)) splits out.
 cell linear(x, out, with_bias = true, std = 1 / sqrt(size(x, -1))) {
+    param weight : f32[out, size(x, -1)] = normal(std);
+    y = matmul(x, weight, transpose_b = true) shard;
+    if with_bias {
+        param bias : f32[out] = zeros;
+        y = y + bias;
+    }
+    return y;
+}
+
+# The same with weight as [n, out], as Keras and Flax store it. x: [..., n] -> [..., out]
+cell dense(x, out, with_bias = true, std = 1 / sqrt(size(x, -1))) {
     param weight : f32[size(x, -1), out] = normal(std);
     y = matmul(x, weight) shard;
     if with_bias {

@@ -5,14 +5,14 @@
 hints {
     layer.*.norm1           = ((dp, tp, -), (-)) -> (dp, -, -);
     layer.*.norm2           = ((dp, tp, -), (-)) -> (dp, -, -);
-    layer.*.attended.query  = ((dp, -, -), (-, tp));
-    layer.*.attended.key    = ((dp, -, -), (-, tp));
-    layer.*.attended.value  = ((dp, -, -), (-, tp));
-    layer.*.attended.output = ((dp, -, tp), (tp, -)) -> (dp, tp, -);
-    layer.*.feed.up         = ((dp, -, -), (-, tp));
-    layer.*.feed.down       = ((dp, -, tp), (tp, -)) -> (dp, tp, -);
-    **.up.weight            = (-, tp);
-    **.down.weight          = (tp, -);
+    layer.*.attended.query  = ((dp, -, -), (tp, -));
+    layer.*.attended.key    = ((dp, -, -), (tp, -));
+    layer.*.attended.value  = ((dp, -, -), (tp, -));
+    layer.*.attended.output = ((dp, -, tp), (-, tp)) -> (dp, tp, -);
+    layer.*.feed.up         = ((dp, -, -), (tp, -));
+    layer.*.feed.down       = ((dp, -, tp), (-, tp)) -> (dp, tp, -);
+    **.up.weight            = (tp, -);
+    **.down.weight          = (-, tp);
 }
 
 parallel {

@@ -80,6 +80,8 @@ Test(types, initial_values_are_checked) {
     expect_declaration_error("param v : f32[2] = file(3);", 29, "file takes the path");
     expect_declaration_error("param v : f32[2] = \"v.npy\";", 24, "a text is no initial value");
     expect_declaration_error("param v : f32[2] = xavier();", 24, "xavier is for weights of two dimensions");
+    expect_declaration_error("param v : f32[2] = kaiming(3);", 24, "kaiming is for weights of two dimensions");
+    expect_declaration_error("param v : f32[2, 2] = kaiming(fan_in = 0);", 44, "fan_in");
     expect_declaration_error("param v : f32[2] = causal(-1);", 24, "causal is for a matrix");
     expect_declaration_error("param v : f32[2, 2] = causal();", 27, "causal needs behind");
     expect_declaration_error("param v : i32[2] = zeros;", 15, "i32 has no gradient");
@@ -88,12 +90,14 @@ Test(types, initial_values_are_checked) {
 Test(types, weights_begin_by_their_rows_and_columns) {
     Compiled c;
     compile(&c, "net q {\n    input x : f32[2, 6];\n    param v : f32[6, 18] = xavier();\n    param w : f32[18, 8] = kaiming();\n"
-                "    const mask : f32[2, 8] = causal(-5);\n    loss sum(matmul(matmul(x, v), w) + mask);\n}\n"
+                "    param u : f32[2, 8] = kaiming(fan_in = 8);\n"
+                "    const mask : f32[2, 8] = causal(-5);\n    loss sum(matmul(matmul(x, v), w) + mask + u);\n}\n"
                 "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 1); }\n", 1);
     expect_accepted(&c);
     const Init *v = &c.graph.states.at[0].init, *w = &c.graph.states.at[1].init;
     cr_assert(v->kind == INIT_UNIFORM && v->a == -0.5 && v->b == 0.5);
     cr_assert(w->kind == INIT_NORMAL && fabs(w->a - 1.0 / 3) < 1e-15);
+    cr_assert(c.graph.states.at[2].init.a == 0.5, "a weight [out, in] says what goes into an output");
     const double expected[] = {0, -5, -5, -5, -5, -5, -5, -5, 0, 0, -5, -5, -5, -5, -5, -5}, *mask = NULL;
     for (int n = 0; n < c.graph.nodes.n; n++)
         if (c.graph.nodes.at[n].op == OP_constant && c.graph.nodes.at[n].data) mask = c.graph.nodes.at[n].data;

@@ -88,7 +88,7 @@ class Cells(Case):
         self.assertRegex(lines, r"(?m)^state 0 layer\.0\.weight .* @1/\d+:\d+$")
         dump = [os.path.join(folder, name) for folder, _, names in os.walk(self.path("ir")) for name in names if "step_parallel_begin" in name and name.endswith(".ir")]
         with open(dump[0]) as text:
-            self.assertRegex(text.read(), r"# In file .*/nn\.dsl:\d+, \d+~\d+/ *y = matmul\(x, weight\) shard;/")
+            self.assertRegex(text.read(), r"# In file .*/nn\.dsl:\d+, \d+~\d+/ *y = matmul\(x, weight, transpose_b = true\) shard;/")
         self.ok(run([harness.pcc, "check", plan]))
 
     def test_a_hundred_blocks_compile(self):
