@@ -220,8 +220,12 @@ static void unexpected(const TensorFile *file, const Graph *graph, const Match *
         const bool slot = own && dot && tensors_find(file, arena_copy(names->arena, name, (size_t)(dot - name))) >= 0;
         if (!taken[t] && !slot && !(own && strncmp(name, "pcc:", 4) == 0)) names_add(names, name);
     }
-    for (int i = 0; i < file->unread.n; i++)
-        names_add(names, file->unread.at[i]);
+    for (int i = 0; i < file->unread.n; i++) {
+        bool expected = false;
+        for (int s = 0; !expected && s < graph->states.n; s++)
+            expected = strcmp(graph->states.at[s].name, file->unread.at[i]) == 0;
+        if (!expected) names_add(names, file->unread.at[i]);
+    }
 }
 
 static bool misfit(const TensorFile *file, const Graph *graph, const char *const *names, const Match *matches, const Misfits *misfits, Arena *arena, Error *error) {

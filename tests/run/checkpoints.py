@@ -372,7 +372,7 @@ class Checkpoints(Case):
                 self.assertEqual(*texts, "%s on %d ranks" % (dtype, ranks))
         done = run([harness.prun, "--ranks", 2, self.plan(2), "--load", file("f8", "F8_E4M3", lambda values: bytes(len(values)))])
         self.assertEqual(done.code, 3, done)
-        self.assertIn("'w' is of a type that prun does not read", done.err)
+        self.assertIn("of a type that prun does not read, 2: w, w2\n", done.err)
 
     def test_parameters_come_from_one_place(self):
         plan = self.plan(2, "checkpoint every epoch;")
