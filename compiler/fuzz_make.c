@@ -73,6 +73,19 @@ static int tamed(Make *make, OpCode op, int operand, int value) {
     return product < 0 ? -1 : add_binary(make, OP_add, product, add_number(make, dtype_of(make, value), op == OP_div ? 1.5 : 0.5));
 }
 
+/* An index as it is, or computed: sums and products that a compiler takes away, and some that it cannot. A constant's elements are its first user's. */
+static int computed(Make *make, int index) {
+    const DType dtype = dtype_of(make, index);
+    if (make->net->items.at[index / MAX_OUT].kind == FUZZ_CONST || chance(make, 60)) return index;
+    switch (below(make, 5)) {
+    case 0: return add_binary(make, OP_add, index, add_number(make, dtype, 0));
+    case 1: return add_binary(make, OP_sub, index, add_number(make, dtype, below(make, 3)));
+    case 2: return add_binary(make, OP_mul, add_number(make, dtype, 1), index);
+    case 3: return add_binary(make, OP_sub, add_number(make, dtype, 1 + below(make, 4)), index);
+    default: return add_unary(make, OP_neg, add_unary(make, OP_neg, index));
+    }
+}
+
 int add_statement(Make *make, OpCode op) {
     int in[MAX_IN] = {draw_first(make, op)};
     Attr attr[MAX_ATTRS] = {{0}};
@@ -80,8 +93,10 @@ int add_statement(Make *make, OpCode op) {
     const Shape shape = *shape_of(make, in[0]);
     draw_attrs(make, op, &shape, attr);
     int nin = draw_operands(make, op, attr, in);
-    for (int i = 0; i < nin; i++)
+    for (int i = 0; i < nin; i++) {
+        if (op_type(op, false, i) == 'i') in[i] = computed(make, in[i]);
         if (make->net->items.at[in[i] / MAX_OUT].kind != FUZZ_NUMBER && (in[i] = tamed(make, op, i, in[i])) < 0) return -1;
+    }
     int value = nin > 0 ? add_op(make, op, in, nin, attr) : -1;
     return value >= 0 && op == OP_matmul && chance(make, 60) ? add_unary(make, OP_tanh, value) : value;
 }
@@ -160,6 +175,7 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     uint64_t random = seed;
     memset(net, 0, sizeof *net);
     net->seed = seed;
+    net->unused = -1;
     Make make = {.net = net, .arena = arena, .random = &random};
     int family = below(&make, 4);
     make.sizes = sizes[family].at;
@@ -175,6 +191,8 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     for (int n = 4 + below(&make, 11); n > 0; n--)
         add_statement(&make, draw_op(&make));
     add_loss(&make, project(&make, last_value(&make)));
+    fuzz_prune(net, arena);
+    if (chance(&make, 15)) net->unused = add_statement(&make, draw_op(&make));
     fuzz_prune(net, arena);
     draw_dataset(&make);
 }

@@ -30,6 +30,7 @@ void fuzz_prune(FuzzNet *net, Arena *arena) {
     int n = net->items.n, *number = arena_alloc(arena, (size_t)n * sizeof *number);
     bool *used = arena_alloc(arena, (size_t)n * sizeof *used);
     used[net->loss / MAX_OUT] = true;
+    if (net->unused >= 0) used[net->unused / MAX_OUT] = true;
     for (int i = n - 1; i >= 0; i--)
         for (int k = 0; used[i] && k < net->items.at[i].nin; k++)
             used[net->items.at[i].in[k] / MAX_OUT] = true;
@@ -43,6 +44,7 @@ void fuzz_prune(FuzzNet *net, Arena *arena) {
         net->items.at[left++] = item;
     }
     net->loss = number[net->loss / MAX_OUT] * MAX_OUT + net->loss % MAX_OUT;
+    if (net->unused >= 0) net->unused = number[net->unused / MAX_OUT] * MAX_OUT;
     net->items.n = left;
 }
 

@@ -30,7 +30,8 @@ enum { FUZZ_MAX_AXES = 4 };
 typedef struct FuzzNet {
     uint64_t seed;
     VEC(FuzzItem) items;
-    int loss; /* value: a scalar */
+    int loss;   /* value: a scalar */
+    int unused; /* the value of a statement that the loss does not depend on, or -1 */
     /* train */
     OptimizerKind optimizer;
     double lr, momentum, beta1, beta2, eps, weight_decay; /* those that the optimizer has; weight_decay 0: none */
@@ -87,5 +88,5 @@ void fuzz_reference_flags(Text *text, const FuzzNet *net);
 /* Types of all operators' results anew, after a change of leaves, attributes or operands. False: an operator's rule rejects its operands, or the
  * loss is not a scalar. */
 bool fuzz_infer(FuzzNet *net);
-/* Takes out the items on which the loss does not depend. */
+/* Takes out the items on which neither the loss nor the unused value depends. */
 void fuzz_prune(FuzzNet *net, Arena *arena);

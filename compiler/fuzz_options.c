@@ -1,5 +1,6 @@
 /* What a random net's blocks say, and the options to compile it with. */
 #include "compiler/fuzz_make.h"
+#include "ir/index.h"
 
 /* A mesh of the ranks, or of part of them. */
 static void draw_axes(Make *make) {
@@ -63,7 +64,15 @@ void draw_options(Make *make) {
     }
 }
 
-/* Whether elements of an item reach an operand that is an index. */
+/* Whether it is its operand k, negated, or plus, minus or times a number. */
+static bool is_computed(const FuzzNet *net, const FuzzItem *user, int k) {
+    if (user->op == OP_neg) return true;
+    if (user->op != OP_add && user->op != OP_sub && user->op != OP_mul) return false;
+    const FuzzItem *other = &net->items.at[user->in[1 - k] / MAX_OUT];
+    return other->kind == FUZZ_NUMBER && (user->op != OP_mul || other->number != 0);
+}
+
+/* Whether elements of an item reach an operand that is an index, moved or computed with numbers. */
 static bool is_index(Make *make, int item) {
     const FuzzNet *net = make->net;
     bool *reached = arena_alloc(make->arena, (size_t)net->items.n * sizeof *reached);
@@ -73,7 +82,7 @@ static bool is_index(Make *make, int item) {
         for (int k = 0; user->kind == FUZZ_OP && k < user->nin; k++) {
             if (!reached[user->in[k] / MAX_OUT]) continue;
             if (op_type(user->op, false, k) == 'i') return true;
-            reached[i] = reached[i] || op_only_moves(user->op);
+            reached[i] = reached[i] || op_only_moves(user->op) || is_computed(net, user, k);
         }
     }
     return false;

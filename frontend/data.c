@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ir/index.h"
+
 /* The first of the net's inputs that numpy_rand cannot fill, and why. */
 static bool check_numpy_rand(Lower *lower, const Expr *value, const Expr *rows_expr) {
     const Graph *graph = lower->graph;
@@ -260,7 +262,7 @@ static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
     settings->data = kind;
     for (int i = 0; i < lower->graph->inputs.n; i++) {
         const Input *input = &lower->graph->inputs.at[i];
-        if (dtype_is_float(input->type.dtype) || input->type.dtype == BOOL || graph_input_range(lower->graph, i) > 0) continue;
+        if (dtype_is_float(input->type.dtype) || input->type.dtype == BOOL || range_known(input->index)) continue;
         diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers and indices, and input %s is %s", value->text, input->name,
                    dtype_name[input->type.dtype]);
         diag_note(lower->diags, input->span, "%s is declared here", input->name);

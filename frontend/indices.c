@@ -1,15 +1,20 @@
-/* indices: constants that are indices. */
+/* indices: inputs and constants that are indices. */
 #include "frontend/lower.h"
 
 #include <inttypes.h>
 
+#include "ir/index.h"
+
 bool indices_check(Lower *lower) {
-    const Graph *graph = lower->graph;
+    Graph *graph = lower->graph;
     bool ok = true;
+    IndexRange *ranges = arena_alloc(lower->arena, sizeof *ranges * (size_t)(graph->values.n + 1));
+    graph_find_indices(graph);
+    graph_index_ranges(graph, false, ranges);
     for (int n = 0; n < graph->nodes.n; n++) {
         const Node *node = &graph->nodes.at[n];
         if (node->op != OP_constant || dtype_is_float(graph->values.at[node->out[0]].type.dtype)) continue;
-        int64_t range = graph_index_range(graph, node->out[0]), elements = shape_elements(&graph->values.at[node->out[0]].type.shape);
+        int64_t range = ranges[node->out[0]].end, elements = shape_elements(&graph->values.at[node->out[0]].type.shape);
         for (int64_t i = 0; range > 0 && i < (node->data ? elements : 1); i++) {
             double index = node->data ? node->data[i] : node->attr[0].f;
             if (index >= 0 && index < (double)range) continue;

@@ -1,7 +1,8 @@
+#include "ir/index.h"
 #include "ir/rules.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 static void add_dim(Rule *rule, int factor, int64_t size) {
@@ -135,29 +136,110 @@ bool op_only_moves(OpCode op) {
     return false;
 }
 
-int64_t graph_index_range(const Graph *graph, int value) {
-    /* reached[v]: v has elements of value. Operands come before their users, so one walk sees them all. */
-    bool *reached = calloc((size_t)graph->values.n + 1, sizeof *reached);
-    int64_t range = 0;
-    if (!reached) return 0;
-    reached[value] = true;
-    for (int n = graph->values.at[value].node + 1; n < graph->nodes.n; n++) {
-        const Node *node = &graph->nodes.at[n];
-        bool takes = false;
-        for (int i = 0; i < node->nin; i++) {
-            if (!reached[node->in[i]]) continue;
-            takes = true;
-            if (op_type(node->op, false, i) == 'i' && (range == 0 || node->rule->index_range < range)) range = node->rule->index_range;
-        }
-        for (int o = 0; takes && op_only_moves(node->op) && o < node->nout; o++)
-            reached[node->out[o]] = true;
-    }
-    free(reached);
-    return range;
+
+/* Both: where no number is in both, the first alone. */
+static IndexRange range_join(IndexRange a, IndexRange b) {
+    if (!range_known(a) || !range_known(b)) return range_known(a) ? a : b;
+    const IndexRange both = {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
+    return range_known(both) ? both : a;
 }
 
-int64_t graph_input_range(const Graph *graph, int input) {
-    for (int n = 0; n < graph->nodes.n; n++)
-        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input) return graph_index_range(graph, graph->nodes.at[n].out[0]);
-    return 0;
+static IndexRange range_negated(IndexRange range) {
+    return range_known(range) ? (IndexRange){1 - range.end, 1 - range.begin} : range;
+}
+
+/* Of x, where x + addend is in the range. */
+static IndexRange range_less(IndexRange range, int64_t addend) {
+    const IndexRange less = {range.begin - addend, range.end - addend};
+    const bool fits = range_known(range) && less.begin >= -INDEX_MOST && less.end <= INDEX_MOST;
+    return fits ? less : (IndexRange){0};
+}
+
+static int64_t divided_down(int64_t a, int64_t b) {
+    return a / b - (a % b < 0);
+}
+
+/* Of x, where x * factor is in the range. */
+static IndexRange range_divided(IndexRange range, int64_t factor) {
+    if (factor < 0) return range_divided(range_negated(range), -factor);
+    if (factor == 0 || !range_known(range)) return (IndexRange){0};
+    return (IndexRange){-divided_down(-range.begin, factor), divided_down(range.end - 1, factor) + 1};
+}
+
+static bool is_integer(DType dtype) {
+    return dtype == I32 || dtype == I64;
+}
+
+/* Whether all elements of an integer value are one number that is known. */
+static bool is_number(const Graph *graph, int value, int64_t *number) {
+    const Node *node = &graph->nodes.at[graph->values.at[value].node];
+    while (node->nin == 1 && op_only_moves(node->op)) node = &graph->nodes.at[graph->values.at[node->in[0]].node];
+    if (node->op != OP_constant) return false;
+    const double first = node->data ? node->data[0] : node->attr[0].f;
+    for (int64_t i = 0, n = node->data ? shape_elements(&graph->values.at[node->out[0]].type.shape) : 0; i < n; i++)
+        if (node->data[i] != first) return false;
+    if (!(fabs(first) <= (double)INDEX_MOST)) return false;
+    *number = (int64_t)first;
+    return true;
+}
+
+/* What sums, differences and products with a known number say of the other operand, from what is known of the result. */
+static IndexRange range_of_operand(const Graph *graph, const Node *node, int operand, IndexRange result) {
+    int64_t number;
+    if (node->op == OP_neg) return range_negated(result);
+    if (node->op != OP_add && node->op != OP_sub && node->op != OP_mul) return (IndexRange){0};
+    if (!is_number(graph, node->in[1 - operand], &number)) return (IndexRange){0};
+    if (node->op == OP_mul) return range_divided(result, number);
+    if (node->op == OP_add) return range_less(result, number);
+    return operand == 0 ? range_less(result, -number) : range_negated(range_less(result, number));
+}
+
+/* What a user of a value says of its elements. */
+static IndexRange range_of_use(const Graph *graph, const Node *node, int operand, bool computed, const IndexRange *range) {
+    if (op_type(node->op, false, operand) == 'i') return (IndexRange){0, node->rule->index_range};
+    const IndexRange result = node->nout > 0 ? range[node->out[0]] : (IndexRange){0};
+    if (op_only_moves(node->op)) {
+        IndexRange all = result;
+        for (int o = 1; o < node->nout; o++) all = range_join(all, range[node->out[o]]);
+        return all;
+    }
+    if (!computed) return (IndexRange){0};
+    if (node->op == OP_cast) return is_integer(graph->values.at[node->in[0]].type.dtype) ? result : (IndexRange){0};
+    return range_of_operand(graph, node, operand, result);
+}
+
+void graph_index_ranges(const Graph *graph, bool computed, IndexRange *range) {
+    memset(range, 0, sizeof *range * (size_t)graph->values.n);
+    /* Operands come before their users, so one walk back sees all of them. */
+    for (int n = graph->nodes.n - 1; n >= 0; n--) {
+        const Node *node = &graph->nodes.at[n];
+        for (int i = 0; i < node->nin; i++) {
+            const DType dtype = graph->values.at[node->in[i]].type.dtype;
+            IndexRange use = is_integer(dtype) ? range_of_use(graph, node, i, computed, range) : (IndexRange){0};
+            if (dtype == I32 && range_known(use)) use = (IndexRange){use.begin > INT32_MIN ? use.begin : INT32_MIN, use.end <= INT32_MAX ? use.end : INT64_C(1) + INT32_MAX};
+            range[node->in[i]] = range_join(range[node->in[i]], use);
+        }
+    }
+}
+
+IndexRange graph_index_range(const Graph *graph, int value, bool computed) {
+    Arena arena;
+    arena_init(&arena);
+    IndexRange *range = arena_alloc(&arena, sizeof *range * (size_t)graph->values.n);
+    graph_index_ranges(graph, computed, range);
+    const IndexRange found = range[value];
+    arena_finish(&arena);
+    return found;
+}
+
+void graph_find_indices(Graph *graph) {
+    Arena arena;
+    arena_init(&arena);
+    IndexRange *range = arena_alloc(&arena, sizeof *range * (size_t)(graph->values.n + 1));
+    graph_index_ranges(graph, true, range);
+    for (int n = 0; n < graph->nodes.n; n++) {
+        const Node *node = &graph->nodes.at[n];
+        if (node->op == OP_input) graph->inputs.at[node->state].index = range[node->out[0]];
+    }
+    arena_finish(&arena);
 }

@@ -6,7 +6,7 @@
  *   type.c    element types, shapes, checked arithmetic
  *   layout.c  how a tensor lies on the ranks: digits of the rank number
  *   box.c     index ranges; who holds, who owns, what moves where (closed formulas, no lists of ranks)
- *   ops.def   the operator table; rule.c, shapes.c: shape inference and factors; adjoint.c: gradients; graph.c: building
+ *   ops.def   the operator table; rule.c, shapes.c: shape inference and factors; index.h: indices; adjoint.c: gradients; graph.c: building
  *   verify.c  what must hold of a graph between passes
  *   plan.c    programs, roles, steps; print.c, scan.c, read.c: the text form, both ways (docs/plan.md); side.c: its long literals
  */
@@ -439,12 +439,6 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
 bool factor_maps(const Factor *own, const Factor *origin);
 /* Product of all factor sizes times the row's flops. */
 double rule_flops(OpCode op, const Rule *rule);
-/* Whether an operator's results have its operands' elements, and no others. */
-bool op_only_moves(OpCode op);
-/* What the elements of a value are used as an index of, also after they were moved: they mean something in [0, range), the least of all uses. 0: they
- * are no index. */
-int64_t graph_index_range(const Graph *graph, int value);
-int64_t graph_input_range(const Graph *graph, int input); /* the same of an input's elements */
 
 /* ---------------------------------------------------------------- graph.c */
 
@@ -542,6 +536,10 @@ typedef struct DataFile {
     int64_t offset;                /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
     const char *stored;            /* raw: a file_element_name, little-endian; NULL: as the input's */
 } DataFile;
+/* Integers from begin up to end, which is excluded; begin == end: nothing is known (index.h). */
+typedef struct IndexRange {
+    int64_t begin, end;
+} IndexRange;
 /* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch; of the optimizer, one number
  * each: what the schedule multiplies the learning rate by at this update, and the number of the update, from 1. */
 typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, INPUT_RATE, INPUT_UPDATE, NINPUT_KINDS } InputKind;
@@ -556,6 +554,7 @@ typedef struct Input {
     const Layout *layout;          /* as delivered by the data source; NULL until assign */
     const double *per_rank;        /* per_rank: replicas x elements of one, in order of the hidden dimension; else NULL */
     InputKind kind;
+    IndexRange index;              /* integers: what its elements are drawn from so that indices made of them mean something; not known: of no index */
     DataFile file;                 /* DATA_FILES: where its rows are */
     int micro, of;                 /* accumulate: which of the step's batches it holds, 0 the first; of others the input that holds the first */
 } Input;

@@ -1,3 +1,4 @@
+#include "ir/index.h"
 #include "ir/text.h"
 
 #include <math.h>
@@ -369,6 +370,8 @@ static void print_inputs(Printing *printing) {
         put_type(text, &input->type);
         put_layout(printing, input->layout);
         if (input->kind != INPUT_DATA) text_printf(text, " kind=%s", input_kind_name[input->kind]);
+        if (range_known(input->index) && input->micro == 0 && !printing->net) /* follows from the nodes that a hash is of */
+            text_printf(text, " index=(%lld, %lld)", (long long)input->index.begin, (long long)input->index.end);
         if (input->file.format != FILE_NONE && input->micro == 0) print_file(text, &input->file);
         if (input->micro > 0) {
             put_key(text, "micro", input->micro);

@@ -1,3 +1,4 @@
+#include "ir/index.h"
 #include "ir/text.h"
 
 #include <string.h>
@@ -237,11 +238,21 @@ static bool read_states(Reading *reading) {
     return true;
 }
 
+/* "index=(0, 10)". */
+static bool read_index(Scan *scan, Input *input) {
+    const int64_t least = input->type.dtype == I32 ? INT32_MIN : -INDEX_MOST, most = input->type.dtype == I32 ? INT32_MAX : INDEX_MOST;
+    if (!scan_is_key(scan, "index")) return true;
+    if (input->type.dtype != I32 && input->type.dtype != I64) return scan_fail(scan, "an index of %s", dtype_name[input->type.dtype]);
+    return scan_char(scan, '(') && scan_integer(scan, "the first index", least, most, &input->index.begin) && scan_char(scan, ',') &&
+           scan_integer(scan, "the end of the indices", input->index.begin + 1, most + 1, &input->index.end) && scan_char(scan, ')');
+}
+
 /* What kind of input it is and the file that holds its rows. */
 static bool read_input_source(Scan *scan, Input *input) {
     int kind = INPUT_DATA, format = FILE_NONE, element;
     if (scan_is_key(scan, "kind") && !scan_choice(scan, "kind of input", input_kind_name, NINPUT_KINDS, &kind)) return false;
     input->kind = (InputKind)kind;
+    if (!read_index(scan, input)) return false;
     if (!scan_is_key(scan, "file")) return true;
     if (!scan_choice(scan, "format of file", file_format_name, NFILE_FORMATS, &format) || !scan_word(scan, &input->file.path) ||
         (scan_is_key(scan, "first") && !scan_integer(scan, "first", 0, INT64_MAX / 16, &input->file.first)) ||
@@ -270,6 +281,7 @@ static bool read_micro(Reading *reading, Input *input) {
     if (of->micro > 0 || of->kind != input->kind || !type_equal(&of->type, &input->type)) return scan_fail(scan, "input %d holds other things", input->of);
     input->file = of->file;
     input->per_rank = of->per_rank;
+    input->index = of->index;
     return true;
 }
 

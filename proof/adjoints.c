@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/index.h"
 #include "proof/field.h"
 
 /* ---------------------------------------------------------------- small operands */
@@ -196,6 +197,7 @@ static bool alone_build(Alone *a, const Pattern *p, Arena *arena, char *why, siz
     for (int i = 0; i < MAX_IN; i++)
         a->dx[i] = -1;
     op_table[p->op].adjoint(&a->graph, a->node, a->dy, a->dx);
+    graph_find_indices(&a->graph);
     return true;
 }
 

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "ir/index.h"
+
 /* ---------------------------------------------------------------- arithmetic */
 
 Fe fe_dot_portable(const Fe *a, const Fe *b, int64_t n) {
@@ -116,8 +118,14 @@ static int64_t row_offset(const FieldTensor *t, const int64_t *index) {
     return offset;
 }
 
-/* range: of an index; 0: of no index. */
-static bool leaf_row(const Node *node, uint64_t key, DType dtype, int64_t range, int64_t first, int64_t n, Fe *at) {
+/* Integers that are drawn: those that mean something where they are an index, else small ones. */
+static IndexRange integers_drawn(const Graph *graph, const Node *node, DType dtype) {
+    if (dtype == BOOL) return (IndexRange){0, 2};
+    const IndexRange index = node->op == OP_input ? graph->inputs.at[node->state].index : (IndexRange){0};
+    return range_known(index) ? index : (IndexRange){-SMALL_INTEGERS / 2, SMALL_INTEGERS / 2};
+}
+
+static bool leaf_row(const Node *node, uint64_t key, DType dtype, IndexRange drawn, int64_t first, int64_t n, Fe *at) {
     if (node->op == OP_constant && node->data) {
         for (int64_t i = 0; i < n; i++)
             if (!fe_double(node->data[first + i], &at[i])) return false;
@@ -133,7 +141,7 @@ static bool leaf_row(const Node *node, uint64_t key, DType dtype, int64_t range,
     for (int64_t i = 0; i < n; i++)
         at[i] = fe_hash(key, (Fe)(first + i));
     for (int64_t i = 0; !dtype_is_float(dtype) && i < n; i++)
-        at[i] = range > 0 ? at[i] % (uint64_t)range : fe_integer((int64_t)(at[i] % SMALL_INTEGERS) - SMALL_INTEGERS / 2);
+        at[i] = fe_integer(drawn.begin + (int64_t)(at[i] % (uint64_t)(drawn.end - drawn.begin)));
     return true;
 }
 
@@ -148,13 +156,13 @@ bool field_leaf(const Graph *graph, const Node *node, uint64_t seed, FieldTensor
         return false;
     }
     if (field_elements(tensor) == 0) return true;
-    int64_t range = dtype_is_float(tensor->dtype) || node->op == OP_constant ? 0 : tensor->dtype == BOOL ? 2 : graph_index_range(graph, node->out[0]);
+    const IndexRange drawn = integers_drawn(graph, node, tensor->dtype);
     int64_t index[MAX_NDIM] = {0}, row = 1, at = 0;
     for (int d = 0; d < tensor->global.ndim; d++)
         index[d] = tensor->box.begin[d];
     if (tensor->global.ndim > 0) row = tensor->box.end[tensor->global.ndim - 1] - tensor->box.begin[tensor->global.ndim - 1];
     do {
-        if (!leaf_row(node, key, tensor->dtype, range, row_offset(tensor, index), row, tensor->at + at)) {
+        if (!leaf_row(node, key, tensor->dtype, drawn, row_offset(tensor, index), row, tensor->at + at)) {
             snprintf(why, n, "the constant %s is not finite", node->name);
             return false;
         }

@@ -82,8 +82,8 @@ static inline int64_t field_elements(const FieldTensor *t) {
 }
 
 /* Element `index` (row-major, of the global tensor) of what a leaf begins with: a function of (seed, kind, name, index) alone, so that every box of it
- * agrees. Integers are drawn in [-8, 8), those that are
- * used as an index in its range. Constants of the graph have their own values. read: version 0 only, what a step writes is no leaf. */
+ * agrees. Integers are drawn in [-8, 8), inputs that are indices in
+ * Input.index, which no pass changes. Constants of the graph have their own values. read: version 0 only, what a step writes is no leaf. */
 bool field_leaf(const Graph *graph, const Node *node, uint64_t seed, FieldTensor *tensor, char *why, size_t n);
 
 /* ---------------------------------------------------------------- semantics.c, tangent.c */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/index.h"
 #include "runtime/exec.h"
 #include "runtime/profile.h"
 

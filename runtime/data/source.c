@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/index.h"
 #include "runtime/data/data.h"
 
 /* A part of an input that is asked for at every step: a driven rank's box. */
@@ -27,7 +28,6 @@ struct DataSource {
     const double **drawn; /* numpy_rand: per input, `rows` rows without the hidden dimension */
     int64_t *rows;        /* per input */
     Rows **file;          /* per input, NULL: none */
-    int64_t *range;       /* per input: its elements are indices in [0, range); 0: anything */
     Sampler sampler;
     int64_t batch, steps;
     VEC(Take) takes;
@@ -129,6 +129,13 @@ static Stored stored_of(const char *name) {
     return stored;
 }
 
+/* An input that is itself an index, of so many elements: those of a file must be in range; 0: it is none, or what is computed from it is one. */
+static int64_t index_checked(const Graph *graph, int input) {
+    for (int n = 0; n < graph->nodes.n; n++)
+        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input) return graph_index_range(graph, graph->nodes.at[n].out[0], false).end;
+    return 0;
+}
+
 static bool open_file(DataSource *data, int i, const char *plan_directory, Error *error) {
     static const RowFormat formats[NFILE_FORMATS] = {
         [FILE_NPY] = ROWS_NPY, [FILE_IDX] = ROWS_IDX, [FILE_CSV] = ROWS_CSV, [FILE_RAW] = ROWS_RAW};
@@ -144,7 +151,7 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
                     .first = input->file.first,
                     .rows = input->file.rows,
                     .dtype = input->type.dtype,
-                    .range = data->range[i]};
+                    .range = index_checked(data->graph, i)};
     file.path = file_find(input->file.path, plan_directory, &data->arena);
     file.stored = stored_of(input->file.stored && input->file.stored[0] ? input->file.stored : dtype_name[input->type.dtype]);
     memcpy(file.row.dim, own.dim + 1, sizeof *own.dim * (size_t)file.row.ndim);
@@ -220,9 +227,6 @@ DataSource *data_open(const Graph *graph, const char *plan_directory, Error *err
     arena_init(&data->arena);
     pthread_mutex_init(&data->lock, NULL);
     pthread_cond_init(&data->changed, NULL);
-    data->range = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->range);
-    for (int i = 0; i < graph->inputs.n; i++)
-        data->range[i] = graph_input_range(graph, i);
     if (settings->data == DATA_NUMPY_RAND) draw(data);
     if (from_files(data) && !open_files(data, plan_directory, error)) {
         data_close(data);
@@ -345,8 +349,8 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
     const Settings *settings = &data->graph->settings;
     uint64_t key = random_key((uint64_t)settings->data_seed, data->graph->inputs.at[source_of(data->graph, input)].name);
     uint64_t row = (uint64_t)(step * input_batch(in) + place), elements = 1;
-    int64_t range = in->type.dtype == BOOL ? 2 : dtype_is_float(in->type.dtype) ? 0 : data->range[input];
-    bool normal = settings->data == DATA_NORMAL && range == 0;
+    const IndexRange range = in->type.dtype == BOOL ? (IndexRange){0, 2} : in->index;
+    const bool integers = range_known(range), normal = settings->data == DATA_NORMAL && !integers;
     double pair[2];
     (void)error;
     for (int d = in->type.hidden + 1; d < in->type.shape.ndim; d++)
@@ -357,7 +361,7 @@ static bool run_of_random(DataSource *data, int input, int64_t step, int64_t pla
         if ((i == 0 || index % 2 == 0) && normal) random_normal_pair(key, index / 2, 1, pair);
         if ((i == 0 || index % 2 == 0) && !normal) random_uniform_pair(key, index / 2, 0, 1, pair);
         double number = pair[index % 2];
-        element_put(to, in->type.dtype, i, range > 0 ? floor(number * (double)range) : number);
+        element_put(to, in->type.dtype, i, integers ? (double)range.begin + floor(number * (double)(range.end - range.begin)) : number);
     }
     return true;
 }

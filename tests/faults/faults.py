@@ -150,6 +150,7 @@ seed(unit("strategies", "redistribute"),
 
 # ---------------------------------------------------------------- compiler
 seed(unit("compiler", "simplify"),
+     ("an index drawn by the uses that are left", "proof/field.c", "graph->inputs.at[node->state].index", "graph_index_range(graph, node->out[0], false)"),
      ("a -0 that is forgotten", "compiler/simplify.c", "return !strictly && is_nonpositive(g, a);", "return is_nonpositive(g, a);"),
      ("x + 0 is x", "compiler/simplify.c", "return !dtype_is_float(g->values.at[value].type.dtype) || is_nonnegative(g, value, true, 0);", "return true;"),
      ("a hinted node is dropped", "compiler/simplify.c", "if (node->hint != NULL || node->nin == 0) return -1;", "if (node->nin == 0) return -1;"))

@@ -170,7 +170,7 @@ Test(train, random_inputs_are_real_numbers_indices_or_truth_values) {
     static const struct {
         const char *dtype, *index;
         bool accepted;
-    } cases[] = {{"i32", "ids", true}, {"i64", "reshape(ids, shape = [2, 2])", true}, {"i32", "ids + 1", false}, {"bool", "cast(ids, to = i32)", true}};
+    } cases[] = {{"i32", "ids", true}, {"i64", "reshape(ids, shape = [2, 2])", true}, {"i32", "ids + 1", true}, {"i32", "ids * ids", false}, {"bool", "cast(ids, to = i32)", true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char source[512];

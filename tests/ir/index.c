@@ -1,4 +1,5 @@
 /* Rules of operators that look elements up by index. A rule in one line: "[8:0 6:1], [8:0] -> [8:0]", sizes with their factors. */
+#include "ir/index.h"
 #include "ir/rules.h"
 
 #include <criterion/criterion.h>
@@ -92,6 +93,12 @@ Test(index, an_index_is_an_integer_and_what_it_is_for_is_not) {
     expect(OP_cross_entropy, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, label of cross_entropy must be i32 or i64");
 }
 
+static void expect_range(const Graph *graph, int value, bool computed, int64_t begin, int64_t end) {
+    const IndexRange range = graph_index_range(graph, value, computed);
+    cr_expect(range.begin == begin && range.end == end, "%s is in [%lld, %lld), expected [%lld, %lld)", graph->values.at[value].name, (long long)range.begin,
+              (long long)range.end, (long long)begin, (long long)end);
+}
+
 /* The least range of all uses, also of elements that were moved first. */
 Test(index, what_an_input_is_an_index_of_is_found) {
     Arena arena;
@@ -102,15 +109,102 @@ Test(index, what_an_input_is_an_index_of_is_found) {
     int other = graph_input(&graph, graph_add_input(&graph, (Input){.name = "other", .type = T(I32, 8)}));
     int x = graph_constant(&graph, T(F32, 8, 6), NULL, 1, "x", (Span){0}), y = graph_constant(&graph, T(F32, 2, 4, 5), NULL, 1, "y", (Span){0});
     Attr shape[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {8}}};
-    cr_assert_eq(graph_index_range(&graph, label), 0);
+    expect_range(&graph, label, true, 0, 0);
     int row = graph_emit(&graph, OP_reshape, &label, 1, shape, "row", (Span){0});
     graph_emit(&graph, OP_cross_entropy, (int[]){x, row}, 2, NULL, "loss", (Span){0});
-    cr_assert_eq(graph_index_range(&graph, label), 6);
+    expect_range(&graph, label, false, 0, 6);
     graph_emit(&graph, OP_pick, (int[]){y, label}, 2, NULL, "picked", (Span){0});
-    cr_assert_eq(graph_index_range(&graph, label), 5);
-    cr_assert_eq(graph_index_range(&graph, row), 6);
+    expect_range(&graph, label, false, 0, 5);
+    expect_range(&graph, row, false, 0, 6);
     int sum = graph_emit(&graph, OP_add, (int[]){other, row}, 2, NULL, "sum", (Span){0});
     graph_emit(&graph, OP_pick, (int[]){x, sum}, 2, NULL, "picked", (Span){0});
-    cr_assert_eq(graph_index_range(&graph, other), 0);
+    expect_range(&graph, other, true, 0, 0);
     arena_finish(&arena);
+}
+
+/* What is looked up is computed from x: an index into 6 elements. */
+typedef struct Computed {
+    Arena arena;
+    Graph graph;
+    int x, value;
+} Computed;
+
+static void computed_open(Computed *c, DType dtype) {
+    arena_init(&c->arena);
+    graph_init(&c->graph, &c->arena);
+    c->x = c->value = graph_input(&c->graph, graph_add_input(&c->graph, (Input){.name = "x", .type = T(dtype, 8)}));
+}
+
+static void compute(Computed *c, OpCode op, bool number_first, double number) {
+    int constant = graph_constant(&c->graph, (TensorType){.dtype = c->graph.values.at[c->value].type.dtype}, NULL, number, "c", (Span){0});
+    c->value = graph_emit(&c->graph, op, number_first ? (int[]){constant, c->value} : (int[]){c->value, constant}, op == OP_neg ? 1 : 2, NULL, "y", (Span){0});
+}
+
+static void look_up(Computed *c) {
+    int table = graph_constant(&c->graph, T(F32, 8, 6), NULL, 1, "t", (Span){0});
+    graph_emit(&c->graph, OP_pick, (int[]){table, c->value}, 2, NULL, "picked", (Span){0});
+}
+
+Test(index, an_index_is_followed_through_sums_differences_and_products_with_numbers) {
+    static const struct {
+        OpCode op;
+        bool number_first;
+        double number;
+        int64_t begin, end;
+    } rows[] = {{OP_add, false, 0, 0, 6},   {OP_add, true, 2, -2, 4},  {OP_add, false, -3, 3, 9}, {OP_sub, false, 1, 1, 7}, {OP_sub, true, 5, 0, 6}, {OP_sub, true, 0, -5, 1},
+                {OP_mul, false, 1, 0, 6},   {OP_mul, true, 2, 0, 3},   {OP_mul, false, 7, 0, 1},  {OP_mul, true, -1, -5, 1}, {OP_mul, false, -4, -1, 1}, {OP_mul, false, 0, 0, 0},
+                {OP_neg, false, 0, -5, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Computed c;
+        computed_open(&c, i % 2 ? I64 : I32);
+        compute(&c, rows[i].op, rows[i].number_first, rows[i].number);
+        look_up(&c);
+        expect_range(&c.graph, c.x, true, rows[i].begin, rows[i].end);
+        expect_range(&c.graph, c.x, false, 0, 0);
+        arena_finish(&c.arena);
+    }
+}
+
+/* 2 (-x + 4) - 1 is in [0, 6) where -x + 4 is 1, 2 or 3. */
+Test(index, a_chain_of_them_is_followed_and_what_overflows_says_nothing) {
+    Computed c;
+    computed_open(&c, I64);
+    compute(&c, OP_neg, false, 0);
+    compute(&c, OP_add, false, 4);
+    Attr to = {.given = true, .text = "i32"};
+    c.value = graph_emit(&c.graph, OP_cast, &c.value, 1, (Attr[MAX_ATTRS]){to}, "y", (Span){0});
+    compute(&c, OP_mul, true, 2);
+    compute(&c, OP_sub, false, 1);
+    look_up(&c);
+    expect_range(&c.graph, c.x, true, 1, 4);
+    arena_finish(&c.arena);
+    computed_open(&c, I64);
+    compute(&c, OP_add, false, 4503599627370496.0);
+    compute(&c, OP_add, false, 4503599627370496.0);
+    look_up(&c);
+    expect_range(&c.graph, c.x, true, 0, 0);
+    arena_finish(&c.arena);
+    computed_open(&c, I32);
+    compute(&c, OP_sub, false, 2147483645);
+    look_up(&c);
+    expect_range(&c.graph, c.x, true, 2147483645, 2147483648);
+    arena_finish(&c.arena);
+}
+
+/* Found once: uses that go take nothing from an input. Uses that no number suits are not all heard. */
+Test(index, an_input_keeps_the_range_that_was_found) {
+    Computed c;
+    computed_open(&c, I32);
+    look_up(&c);
+    int first = c.graph.nodes.n;
+    int wide = graph_constant(&c.graph, T(F32, 8, 3), NULL, 1, "w", (Span){0});
+    graph_emit(&c.graph, OP_pick, (int[]){wide, c.x}, 2, NULL, "unused", (Span){0});
+    graph_find_indices(&c.graph);
+    c.graph.nodes.n = first;
+    cr_assert(c.graph.inputs.at[0].index.begin == 0 && c.graph.inputs.at[0].index.end == 3);
+    compute(&c, OP_sub, false, 9);
+    look_up(&c);
+    const IndexRange either = graph_index_range(&c.graph, c.x, true);
+    cr_assert((either.begin == 0 && either.end == 6) || (either.begin == 9 && either.end == 15));
+    arena_finish(&c.arena);
 }

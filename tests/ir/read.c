@@ -104,6 +104,38 @@ Test(read, constants_and_data_per_rank_with_a_hidden_dimension_come_back) {
     arena_finish(&arena);
 }
 
+Test(read, what_an_index_is_drawn_from_comes_back) {
+    Arena arena;
+    arena_init(&arena);
+    Graph graph, read;
+    graph_init(&graph, &arena);
+    graph.name = "indices";
+    graph.nranks = 1;
+    const int nothing = graph_input(&graph, graph_add_input(&graph, (Input){.name = "n", .type = {I32, false, {1, {4}}}}));
+    const int known = graph_input(&graph, graph_add_input(&graph, (Input){.name = "k", .type = {I64, false, {1, {4}}}, .index = {-2, 7}}));
+    cr_assert(nothing != known);
+    Text text = {0}, again = {0};
+    graph_print(&text, &graph);
+    cr_assert(strstr(text.at, "input 0 n i32[4]\ninput 1 k i64[4] index=(-2, 7)\n"), "%s", text.at);
+    Error error = {0};
+    cr_assert(graph_read(&read, &arena, "g", text.at, text.n, &error), "%s", error.text);
+    graph_print(&again, &read);
+    cr_assert_str_eq(again.at, text.at);
+    static const char *const wrong[][2] = {{"i64[4] index=(-2, 7)", "i64[4] index=(-2, -2)"}, {"i64[4] index=(-2, 7)", "i64[4] index=(7, -2)"},
+                                           {"i64[4] index=(-2, 7)", "f64[4] index=(-2, 7)"},  {"n i32[4]", "n i32[4] index=(0, 2147483649)"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char *bad = sample_replace(&arena, text.at, wrong[i][0], wrong[i][1]);
+        cr_assert_not(graph_read(&read, &arena, "g", bad, strlen(bad), &error), "%s", bad);
+    }
+    graph.inputs.at[1].index = (IndexRange){0};
+    const uint64_t hash = graph_hash(&graph); /* follows from the nodes: plans of older versions keep their hash */
+    graph.inputs.at[1].index = (IndexRange){-2, 7};
+    cr_assert_eq(graph_hash(&graph), hash);
+    text_finish(&text);
+    text_finish(&again);
+    arena_finish(&arena);
+}
+
 /* Each edit of the sample is refused with this message. */
 static const struct { const char *old, *fresh, *message; } refused[] = {
     {"pcc-graph 1", "pcc-graph 2", "g:1: this is format 2 of graphs; format 1 is read here"},

@@ -1,3 +1,4 @@
+#include "ir/index.h"
 #include "tests/proof/simulate.h"
 
 #include <stdlib.h>
@@ -106,7 +107,7 @@ static uint32_t leaf_element(const Graph *graph, const Node *node, uint64_t key,
     for (int n = 0; node->op == OP_input && n < graph->nodes.n; n++) {
         const Node *input = &graph->nodes.at[n];
         if (input->op != OP_input || input->state != node->state || dtype_is_float(graph->values.at[input->out[0]].type.dtype)) continue;
-        range = graph->values.at[input->out[0]].type.dtype == BOOL ? 2 : graph_index_range(graph, input->out[0]);
+        range = graph->values.at[input->out[0]].type.dtype == BOOL ? 2 : graph_index_range(graph, input->out[0], false).end;
     }
     return (uint32_t)(simulate_mix(key + (uint64_t)whole) % (range > 0 ? (uint64_t)range : SIM_PRIME));
 }

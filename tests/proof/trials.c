@@ -1,3 +1,4 @@
+#include "ir/index.h"
 #include "tests/proof/trials.h"
 
 #include <criterion/criterion.h>
@@ -137,6 +138,7 @@ void trial_open(TrialGraph *t, const Trial *trial, DType dtype) {
     }
     int id = graph_add(&t->graph, trial->op, in, trial->nin, trial->attr, "y", (Span){0}, &error);
     cr_assert(id >= 0, "%s: %s", op_table[trial->op].name, error.text);
+    graph_find_indices(&t->graph);
     t->node = &t->graph.nodes.at[id];
 }
 

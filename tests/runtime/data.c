@@ -69,6 +69,35 @@ Test(data, inputs_are_drawn_in_order_of_declaration_and_rows_repeat) {
     arena_finish(&arena);
 }
 
+/* All of them, as often as each other, and nothing else. */
+Test(data, integers_are_drawn_from_the_range_of_their_index) {
+    enum { N = 9000, LEAST = -3, COUNT = 9 };
+    for (int kind = DATA_NORMAL; kind <= DATA_UNIFORM; kind++) {
+        Arena arena;
+        Graph graph;
+        Error error;
+        static int64_t x[N];
+        int seen[COUNT] = {0};
+        arena_init(&arena);
+        graph_init(&graph, &arena);
+        graph_add_input(&graph, (Input){.name = "x", .type = {I64, false, SHAPE(N)}, .index = {LEAST, LEAST + COUNT}});
+        graph.settings.data = (DataKind)kind;
+        graph.settings.steps = 1;
+        DataSource *data = data_open(&graph, NULL, &error);
+        cr_assert(data, "%s", error.text);
+        Box box = whole(&graph.inputs.at[0].type.shape);
+        cr_assert(data_fill(data, data_take(data, 0, &box), 1, 1, x, &error));
+        for (int i = 0; i < N; i++) {
+            cr_assert(x[i] >= LEAST && x[i] < LEAST + COUNT);
+            seen[x[i] - LEAST]++;
+        }
+        for (int k = 0; k < COUNT; k++)
+            cr_assert(seen[k] > N / COUNT / 2 && seen[k] < 2 * N / COUNT);
+        data_close(data);
+        arena_finish(&arena);
+    }
+}
+
 Test(data, every_replica_has_the_same_rows) {
     Arena arena;
     Graph graph;
