@@ -30,9 +30,9 @@ static const Strategy *strategy_of_factors(const Graph *g, const Node *node, con
         int factor = factors[d];
         assert(factor >= 0 || layout_count(layout, d) == 0);
         for (int i = 0; i < layout_count(layout, d); i++) {
-            Digits *digits = &strategy->factor[factor];
-            assert(digits->n < (int)(sizeof digits->at / sizeof digits->at[0]));
-            digits->at[digits->n++] = layout_list(layout, d)[i];
+            bool room = strategy_append(strategy, factor, layout_list(layout, d)[i]);
+            assert(room);
+            (void)room;
         }
     }
     return strategy;

@@ -45,10 +45,7 @@ static const Node *find_node(const Node *const *sorted, int n, const char *name)
     return low < n && strcmp(sorted[low]->name, name) == 0 ? sorted[low] : NULL;
 }
 
-static bool split_fits(const Factor *factor, const Factor *theirs, const Digits *digits, bool strict) {
-    int64_t split = 1;
-    for (int i = 0; i < digits->n; i++)
-        split *= digits->at[i].size;
+static bool split_fits(const Factor *factor, const Factor *theirs, int64_t split, bool strict) {
     if (split == 1) return true;
     bool even = theirs->size % split == 0 || strict || factor->divides; /* what train divides evenly stays even */
     return !factor->whole && split <= factor->size && (!even || factor->size % split == 0);
@@ -58,7 +55,7 @@ static bool split_fits(const Factor *factor, const Factor *theirs, const Digits 
 static bool follow(Graph *g, Node *node, const Node *theirs) {
     if (theirs == NULL || theirs->op != node->op || theirs->strategy == NULL || theirs->rule->nfactors != node->rule->nfactors) return false;
     for (int f = 0; f < node->rule->nfactors; f++)
-        if (!split_fits(&node->rule->factor[f], &theirs->rule->factor[f], &theirs->strategy->factor[f], g->settings.strict_divide)) return false;
+        if (!split_fits(&node->rule->factor[f], &theirs->rule->factor[f], strategy_split(theirs->strategy, f), g->settings.strict_divide)) return false;
     Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
     *strategy = *theirs->strategy;
     node->strategy = strategy;

@@ -21,7 +21,7 @@ typedef struct Expansion {
 static bool splits_rows(const Rule *rule, const Strategy *strategy) {
     bool splits = false;
     for (int f = 0; strategy != NULL && f < rule->nfactors; f++)
-        splits |= rule->factor[f].reductions > 0 && strategy->factor[f].n > 0;
+        splits |= rule->factor[f].reductions > 0 && strategy_count(strategy, f) > 0;
     return splits;
 }
 
@@ -44,7 +44,7 @@ static void inherit(Graph *g, Node *made, const Node *from, const Graph *old) {
     strategy->nfactors = made->rule->nfactors;
     for (int d = 0; d < type->shape.ndim; d++) {
         int own = made->rule->in[0][d], theirs = from->rule->in[0][d];
-        if (own >= 0 && theirs >= 0 && type->shape.dim[d] == whole->shape.dim[d]) strategy->factor[own] = from->strategy->factor[theirs];
+        if (own >= 0 && theirs >= 0 && type->shape.dim[d] == whole->shape.dim[d]) strategy_follow(strategy, own, from->strategy, theirs);
     }
     made->strategy = strategy;
     made->from = from->from;

@@ -102,11 +102,11 @@ static bool sums_filter(Layout *sums, Layout other, bool without) {
 }
 
 /* The digits that the node's strategy uses. */
-static bool strategy_digits(const Node *node, Layout *digits) {
+static bool node_digits(const Node *node, Layout *digits) {
     layout_init(digits, 1);
     for (int f = 0; node->strategy != NULL && f < node->strategy->nfactors; f++)
-        for (int i = 0; i < node->strategy->factor[f].n; i++)
-            if (!layout_append(digits, 0, node->strategy->factor[f].at[i])) return false;
+        for (int i = 0; i < strategy_count(node->strategy, f); i++)
+            if (!layout_append(digits, 0, strategy_digits(node->strategy, f)[i])) return false;
     return true;
 }
 
@@ -136,7 +136,7 @@ static bool pass_fill(Flow *flow, Pass *pass) {
             return false;
         first = false;
     }
-    if (first || !strategy_digits(node, &own) || !sums_filter(&sums, own, true)) return false;
+    if (first || !node_digits(node, &own) || !sums_filter(&sums, own, true)) return false;
     for (int i = 0; i < node->nin; i++)
         if (pass->operand[i] &&
             ((pass->need[i] = with_sums(flow, flow->need[pass->node][i], &sums, &g->values.at[node->in[i]].type.shape)) == NULL ||

@@ -30,9 +30,7 @@ static void move_swap(Flow *flow, Move *move) {
 static double busiest_work(const Node *node, const Strategy *strategy) {
     double work = op_table[node->op].flops;
     for (int f = 0; f < node->rule->nfactors; f++) {
-        int64_t split = 1, size = node->rule->factor[f].size;
-        for (int i = 0; strategy != NULL && i < strategy->factor[f].n; i++)
-            split *= strategy->factor[f].at[i].size;
+        int64_t split = strategy == NULL ? 1 : strategy_split(strategy, f), size = node->rule->factor[f].size;
         work *= (double)((size + split - 1) / split);
     }
     return work;
@@ -52,10 +50,10 @@ bool strategy_of(const Node *node, const int8_t *factor, const Layout *layout, S
     for (int d = 0; d < layout->ndim; d++) {
         int n = layout_count(layout, d), f = factor[d];
         if (n == 0) continue;
-        if (f < 0 || factor_stays_whole(&node->rule->factor[f]) || n > (int)(sizeof strategy->factor[f].at / sizeof strategy->factor[f].at[0])) return false;
+        if (f < 0 || factor_stays_whole(&node->rule->factor[f])) return false;
         if (node->rule->factor[f].divides && node->rule->factor[f].size % layout_split(layout, d) != 0) return false;
-        strategy->factor[f].n = n;
-        memcpy(strategy->factor[f].at, layout_list(layout, d), sizeof(Digit) * (size_t)n);
+        for (int i = 0; i < n; i++)
+            if (!strategy_append(strategy, f, layout_list(layout, d)[i])) return false;
     }
     return true;
 }

@@ -107,9 +107,7 @@ static void count_flops(const Compilation *c, double *total, double *busiest) {
         if (part == 0) continue;
         *total += rule_flops(node->op, node->rule);
         for (int f = 0; f < node->rule->nfactors; f++) {
-            int64_t split = 1, size = node->rule->factor[f].size;
-            for (int i = 0; node->strategy != NULL && i < node->strategy->factor[f].n; i++)
-                split *= node->strategy->factor[f].at[i].size;
+            int64_t split = node->strategy == NULL ? 1 : strategy_split(node->strategy, f), size = node->rule->factor[f].size;
             part *= (double)((size + split - 1) / split);
         }
         *busiest += part;

@@ -102,10 +102,7 @@ static void warn_no_effect(const Compilation *c) {
 /* ---------------------------------------------------------------- uneven splits, replicated work */
 
 static int64_t factor_split(const Node *node, int factor) {
-    int64_t split = 1;
-    for (int i = 0; node->strategy != NULL && i < node->strategy->factor[factor].n; i++)
-        split *= node->strategy->factor[factor].at[i].size;
-    return split;
+    return node->strategy == NULL ? 1 : strategy_split(node->strategy, factor);
 }
 
 /* A layout that the user gave a state or an input. */
@@ -164,7 +161,7 @@ static bool better_strategy(const Compilation *c, const Node *node, Text *text) 
         bool sums = false;
         copy.strategy = &all.at[i];
         for (int f = 0; f < node->rule->nfactors; f++)
-            sums = sums || (rule_contracted(node->rule, node->nout, f) && all.at[i].factor[f].n > 0);
+            sums = sums || (rule_contracted(node->rule, node->nout, f) && strategy_count(&all.at[i], f) > 0);
         if (!sums) best = &all.at[i];
     }
     if (best == NULL && all.n > 0) best = &all.at[0];

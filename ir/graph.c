@@ -244,9 +244,34 @@ int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, con
 
 /* ---------------------------------------------------------------- layouts of a strategy */
 
-static void append_digits(Layout *layout, int list, const Digits *digits) {
-    for (int i = 0; i < digits->n; i++) {
-        bool room = layout_append(layout, list, digits->at[i]);
+int64_t strategy_split(const Strategy *strategy, int factor) {
+    int64_t split = 1;
+    for (int i = 0; i < strategy_count(strategy, factor); i++)
+        split *= strategy_digits(strategy, factor)[i].size;
+    return split;
+}
+
+bool strategy_append(Strategy *strategy, int factor, Digit digit) {
+    const int n = strategy->start[MAX_FACTORS], at = strategy->start[factor + 1];
+    if (n == MAX_DIGITS) return false;
+    memmove(&strategy->digit[at + 1], &strategy->digit[at], (size_t)(n - at) * sizeof(Digit));
+    strategy->digit[at] = digit;
+    for (int f = factor + 1; f <= MAX_FACTORS; f++)
+        strategy->start[f]++;
+    return true;
+}
+
+void strategy_follow(Strategy *strategy, int factor, const Strategy *other, int other_factor) {
+    for (int i = 0; i < strategy_count(other, other_factor); i++) {
+        bool room = strategy_append(strategy, factor, strategy_digits(other, other_factor)[i]);
+        assert(room);
+        (void)room;
+    }
+}
+
+static void append_digits(Layout *layout, int list, const Strategy *strategy, int factor) {
+    for (int i = 0; i < strategy_count(strategy, factor); i++) {
+        bool room = layout_append(layout, list, strategy_digits(strategy, factor)[i]);
         assert(room);
         (void)room;
     }
@@ -255,27 +280,22 @@ static void append_digits(Layout *layout, int list, const Digits *digits) {
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout) {
     layout_init(layout, ndim);
     for (int d = 0; d < ndim; d++)
-        if (node->rule->in[operand][d] >= 0) append_digits(layout, d, &strategy->factor[node->rule->in[operand][d]]);
+        if (node->rule->in[operand][d] >= 0) append_digits(layout, d, strategy, node->rule->in[operand][d]);
 }
 
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout) {
     layout_init(layout, ndim);
     for (int d = 0; d < ndim; d++)
-        if (node->rule->out[result][d] >= 0) append_digits(layout, d, &strategy->factor[node->rule->out[result][d]]);
+        if (node->rule->out[result][d] >= 0) append_digits(layout, d, strategy, node->rule->out[result][d]);
     for (int f = 0; f < node->rule->nfactors; f++)
-        if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))
-            append_digits(layout, ndim + (int)op_table[node->op].reduction, &strategy->factor[f]);
+        if (strategy_count(strategy, f) > 0 && rule_contracted(node->rule, node->nout, f))
+            append_digits(layout, ndim + (int)op_table[node->op].reduction, strategy, f);
 }
 
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy) {
-    strategy->nfactors = node->rule->nfactors;
-    for (int f = 0; f < strategy->nfactors; f++) {
-        int from = node->origin_factor[f];
-        if (from >= 0)
-            strategy->factor[f] = origin->factor[from];
-        else
-            strategy->factor[f].n = 0;
-    }
+    *strategy = (Strategy){.nfactors = node->rule->nfactors};
+    for (int f = 0; f < strategy->nfactors; f++)
+        if (node->origin_factor[f] >= 0) strategy_follow(strategy, f, origin, node->origin_factor[f]);
 }
 
 int *graph_uses(const Graph *graph, Arena *arena) {

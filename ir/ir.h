@@ -442,15 +442,17 @@ double rule_flops(OpCode op, const Rule *rule);
 
 /* ---------------------------------------------------------------- graph.c */
 
-/* Which digits each factor of a node is split by, major first. */
-typedef struct Digits {
-    int n;
-    Digit at[10];
-} Digits;
+/* The digits that split each factor of a node, major first: factor f's are digit[start[f]] .. digit[start[f + 1] - 1]. Zeroed: none. No digit twice. */
 typedef struct Strategy {
     int nfactors;
-    Digits factor[MAX_FACTORS];
+    uint8_t start[MAX_FACTORS + 1];
+    Digit digit[MAX_DIGITS];
 } Strategy;
+static inline int strategy_count(const Strategy *s, int factor) { return s->start[factor + 1] - s->start[factor]; }
+static inline const Digit *strategy_digits(const Strategy *s, int factor) { return s->digit + s->start[factor]; }
+int64_t strategy_split(const Strategy *strategy, int factor);  /* product of the sizes of its digits */
+bool strategy_append(Strategy *strategy, int factor, Digit digit); /* as the factor's minor digit; false: no room */
+void strategy_follow(Strategy *strategy, int factor, const Strategy *other, int other_factor); /* gives the factor the digits of another strategy's */
 typedef enum { STRATEGY_NONE, STRATEGY_USER, STRATEGY_PROPAGATED, STRATEGY_BATCH, STRATEGY_ORIGIN, STRATEGY_WHOLE } StrategyFrom;
 extern const char *const strategy_from_name[]; /* "none", "user", "propagated", "batch", "origin", "whole" */
 
@@ -459,7 +461,7 @@ typedef struct HintDim {
     Span span;
     int64_t split;               /* tuple form: the number; named form: 0 */
     int naxes;                   /* named form: axes, major first; 0 with named: "-" */
-    const char *axis[8];
+    const char *axis[16];
 } HintDim;
 typedef struct HintTuple {
     Span span;
@@ -692,10 +694,8 @@ static inline int graph_report(const Graph *graph, int k) {
 static inline bool graph_report_whole(const Graph *graph, int k) {
     return (graph->loss >= 0 && k == 0) || graph->reports.at[k - (graph->loss >= 0)].whole;
 }
-/* Makes value what is reported as the k-th one. */
-void graph_set_report(Graph *graph, int k, int value);
-/* Gives the graph a list of reports of its own, after the struct was copied. */
-void graph_own_reports(Graph *graph);
+void graph_set_report(Graph *graph, int k, int value); /* makes value what is reported as the k-th one */
+void graph_own_reports(Graph *graph); /* gives it a list of reports of its own, after the struct was copied */
 /* Number of users of each value (each report counts as one), in the arena. */
 int *graph_uses(const Graph *graph, Arena *arena);
 

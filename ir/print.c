@@ -402,7 +402,7 @@ static void print_strategy(Text *text, const Node *node) {
     put(text, "(");
     for (int f = 0; f < node->strategy->nfactors; f++) {
         if (f) put(text, ", ");
-        put_digits(text, node->strategy->factor[f].at, node->strategy->factor[f].n);
+        put_digits(text, strategy_digits(node->strategy, f), strategy_count(node->strategy, f));
     }
     put(text, ")");
 }

@@ -490,11 +490,10 @@ static bool read_strategy(Reading *reading, Node *node) {
     for (bool more = !scan_is_char(scan, ')'); more;) {
         int f = strategy->nfactors++;
         if (f == node->rule->nfactors) return scan_fail(scan, "the strategy is longer than the %d factors", f);
-        Digits *digits = &strategy->factor[f];
+        Digit digit;
         if (!scan_is_char(scan, '-')) do {
-                if (digits->n == (int)(sizeof digits->at / sizeof *digits->at)) return scan_fail(scan, "a factor has too many digits");
-                if (!scan_digit(scan, nranks, &digits->at[digits->n])) return false;
-                if (!layout_append(&all, 0, digits->at[digits->n++])) return scan_fail(scan, "the strategy has too many digits");
+                if (!scan_digit(scan, nranks, &digit)) return false;
+                if (!strategy_append(strategy, f, digit) || !layout_append(&all, 0, digit)) return scan_fail(scan, "the strategy has too many digits");
             } while (scan_is_char(scan, '.'));
         more = scan_is_char(scan, ',');
         if (!more && !scan_char(scan, ')')) return false;

@@ -120,15 +120,13 @@ static bool check_strategy(const Check *check, int id) {
     Layout all;
     layout_init(&all, 1);
     for (int f = 0; f < strategy->nfactors; f++) {
-        if (strategy->factor[f].n > 0 && node->rule->factor[f].whole)
+        if (strategy_count(strategy, f) > 0 && node->rule->factor[f].whole)
             return node_fail(check, id, "the strategy splits factor %d, which must be whole", f);
-        if (strategy->factor[f].n > 0 && node->rule->factor[f].reductions > 0 && check->graph->values.at[node->out[0]].layout != NULL)
+        if (strategy_count(strategy, f) > 0 && node->rule->factor[f].reductions > 0 && check->graph->values.at[node->out[0]].layout != NULL)
             return node_fail(check, id, "the strategy splits factor %d, along which its kernel reduces: it was not expanded", f);
-        int64_t split = 1;
-        for (int i = 0; i < strategy->factor[f].n; i++) {
-            if (!layout_append(&all, 0, strategy->factor[f].at[i])) return node_fail(check, id, "the strategy has too many digits");
-            split *= strategy->factor[f].at[i].size;
-        }
+        const int64_t split = strategy_split(strategy, f);
+        for (int i = 0; i < strategy_count(strategy, f); i++)
+            layout_append(&all, 0, strategy_digits(strategy, f)[i]); /* there is room for those of a strategy */
         if (node->rule->factor[f].divides && (split < 1 || node->rule->factor[f].size % split != 0))
             return node_fail(check, id, "the strategy splits factor %d unevenly", f);
     }

@@ -76,7 +76,7 @@ void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strat
     Digit digits[MAX_FACTORS];
     mesh_digits(splits, nfactors, nranks / used, digits);
     for (int i = 0; i < nfactors; i++)
-        if (splits[i] > 1) strategy->factor[i] = (Digits){.n = 1, .at = {digits[i]}};
+        if (splits[i] > 1) strategy_append(strategy, i, digits[i]);
 }
 
 /* ---- the batch */
@@ -158,9 +158,7 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
     int32_t splits[MAX_FACTORS] = {0};
     int64_t used = 1;
     for (int f = 0; f < strategy->nfactors; f++) {
-        splits[f] = 1;
-        for (int i = 0; i < strategy->factor[f].n; i++)
-            splits[f] *= strategy->factor[f].at[i].size;
+        splits[f] = (int32_t)strategy_split(strategy, f);
         used *= splits[f];
     }
     splits_print(text, graph, node, splits);
@@ -172,10 +170,10 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
         Layout a, b;
         Shape shape = {.ndim = 1, .dim = {node->rule->factor[f].size}};
         layout_init(&a, 1), layout_init(&b, 1);
-        for (int i = 0; i < strategy->factor[f].n; i++)
-            layout_append(&a, 0, strategy->factor[f].at[i]);
-        for (int i = 0; i < read.factor[f].n; i++)
-            layout_append(&b, 0, read.factor[f].at[i]);
+        for (int i = 0; i < strategy_count(strategy, f); i++)
+            layout_append(&a, 0, strategy_digits(strategy, f)[i]);
+        for (int i = 0; i < strategy_count(&read, f); i++)
+            layout_append(&b, 0, strategy_digits(&read, f)[i]);
         layout_canonical(&a, &shape), layout_canonical(&b, &shape);
         if (!layout_equal(&a, &b)) return false;
     }

@@ -5,6 +5,12 @@
 
 #include "strategies/choice.h"
 
+/* The digits of one dimension's axes, major first. */
+typedef struct Digits {
+    int n;
+    Digit at[sizeof((HintDim *)0)->axis / sizeof *((HintDim *)0)->axis];
+} Digits;
+
 /* One hint under examination. */
 typedef struct Check {
     const Graph *graph;
@@ -331,7 +337,8 @@ bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, 
     }
     *strategy = (Strategy){.nfactors = node->rule->nfactors};
     for (int f = 0; f < node->rule->nfactors; f++)
-        strategy->factor[f] = use[f].digits;
+        for (int i = 0; i < use[f].digits.n; i++)
+            strategy_append(strategy, f, use[f].digits.at[i]);
     return true;
 }
 

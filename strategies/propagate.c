@@ -106,18 +106,19 @@ static int64_t row_bytes(const Propagator *p, const Class *class, const Node *no
     int64_t bytes = 0;
     const TensorType *type = &class->in[0];
     for (int d = 0; d < type->shape.ndim; d++) {
-        int f = class->rule->in[0][d], reductions = f < 0 || strategy->factor[f].n == 0 ? 0 : class->rule->factor[f].reductions;
+        int f = class->rule->in[0][d], reductions = f < 0 || strategy_count(strategy, f) == 0 ? 0 : class->rule->factor[f].reductions;
         if (reductions == 0) continue;
-        Strategy others = *strategy;
+        Strategy others = {.nfactors = strategy->nfactors};
         Shape rows = type->shape;
         Layout partial, whole;
         Traffic bound;
-        others.factor[f].n = 0;
+        for (int g = 0; g < strategy->nfactors; g++)
+            if (g != f) strategy_follow(&others, g, strategy, g);
         rows.dim[d] = 1;
         strategy_in_layout(node, &others, 0, rows.ndim, &whole);
         partial = whole;
-        for (int i = 0; i < strategy->factor[f].n; i++)
-            layout_append(&partial, rows.ndim + REDUCE_SUM, strategy->factor[f].at[i]);
+        for (int i = 0; i < strategy_count(strategy, f); i++)
+            layout_append(&partial, rows.ndim + REDUCE_SUM, strategy_digits(strategy, f)[i]);
         traffic_bound(&partial, &whole, &rows, p->graph->nranks, &bound);
         bytes += reductions * bound.total * dtype_bytes[type->dtype];
     }

@@ -147,3 +147,17 @@ Test(assign, the_squares_of_all_gradients_owe_the_same_sum) {
     cr_expect_eq(reductions, 1, "%d reductions", reductions);
     compiled_finish(&x);
 }
+
+/* As many digits as ranks have, on one dimension: no two of them are neighbours in the storage layout, so none are merged. */
+Test(assign, a_dimension_is_split_over_every_axis_of_a_mesh_of_twelve) {
+    Compiled x;
+    compiled(&x,
+             "net q(batch = 4096) { input x : f32[batch, 4096]; param w : f32[4096, 64] = normal(0.1) shard (a.c.e.g.i.k, -);\n"
+             "y = matmul(x, w) shard ((b.d.f.h.j.l, -), (-, a.c.e.g.i.k)); loss mean(square(y)); }\n"
+             "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.1, momentum = 0.9); }\n"
+             "parallel { mesh (a = 2, b = 2, c = 2, d = 2, e = 2, f = 2, g = 2, h = 2, i = 2, j = 2, k = 2, l = 2); }",
+             4096, 2);
+    assert_layout(state_layout(&x, "w"), "[2@2048.2@512.2@128.2@32.2@8.2@2 -]");
+    assert_layout(state_layout(&x, "w.momentum"), "[2@2048.2@512.2@128.2@32.2@8.2@2.2@1024.2@256.2@64.2@16.2@4.2@1 -]");
+    compiled_finish(&x);
+}

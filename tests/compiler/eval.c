@@ -14,7 +14,7 @@ static const Node *named(const Graph *g, const char *name) {
 
 static bool same_strategy(const Compilation *c, const char *name) {
     const Strategy *a = named(&c->graph, name)->strategy, *b = named(&c->eval->graph, name)->strategy;
-    return a->nfactors == b->nfactors && memcmp(a->factor, b->factor, sizeof *a->factor * (size_t)a->nfactors) == 0;
+    return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 && memcmp(a->digit, b->digit, sizeof a->digit) == 0;
 }
 
 Test(eval, operators_have_the_strategies_that_they_have_in_training) {

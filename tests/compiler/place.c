@@ -48,11 +48,7 @@ Test(place, nobody_computes_more) {
             const Node *then = &x.c.graph.nodes.at[x.c.whole_node.at[n]];
             double more = 1, less = 1;
             for (int f = 0; f < now->rule->nfactors; f++) {
-                int64_t a = 1, b = 1, size = now->rule->factor[f].size;
-                for (int k = 0; k < now->strategy->factor[f].n; k++)
-                    a *= now->strategy->factor[f].at[k].size;
-                for (int k = 0; k < then->strategy->factor[f].n; k++)
-                    b *= then->strategy->factor[f].at[k].size;
+                int64_t a = strategy_split(now->strategy, f), b = strategy_split(then->strategy, f), size = now->rule->factor[f].size;
                 more *= (double)((size + a - 1) / a);
                 less *= (double)((size + b - 1) / b);
             }

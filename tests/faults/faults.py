@@ -56,10 +56,10 @@ seed(unit("ir", "rows"),
 seed(unit("ir", "cut"),
      ("rows of which one reduction is not counted", "ir/cut.c", ".reductions = nin == 1 ? 2 : 1;", ".reductions = 1;"))
 seed(unit("ir", "verify"),
-     ("a kernel of a part of a row", "ir/verify.c", "strategy->factor[f].n > 0 && node->rule->factor[f].reductions > 0", "false"))
+     ("a kernel of a part of a row", "ir/verify.c", "strategy_count(strategy, f) > 0 && node->rule->factor[f].reductions > 0", "false"))
 seed(unit("ir", "graph"),
      ("two values of one name", "ir/graph.c", "while (name_slot(index, numbered)->name);", "while (0);"),
-     ("a contraction that owes no sum", "ir/graph.c", "if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))", "if (false)"))
+     ("a contraction that owes no sum", "ir/graph.c", "if (strategy_count(strategy, f) > 0 && rule_contracted(node->rule, node->nout, f))", "if (false)"))
 seed(unit("ir", "print"),
      ("values with the numbers of passes", "ir/print.c", "printing->value[graph->nodes.at[i].out[o]] = next++;", "printing->value[graph->nodes.at[i].out[o]] = graph->nodes.at[i].out[o];"))
 seed(unit("ir", "read"),
@@ -157,8 +157,8 @@ seed(unit("compiler", "simplify"),
 seed(unit("compiler", "grad"),
      ("the last gradient instead of their sum", "compiler/grad.c", "if (grad[value] < 0) {", "if (true) {"))
 seed(unit("compiler", "expand"),
-     ("whole rows are expanded too", "compiler/expand.c", "rule->factor[f].reductions > 0 && strategy->factor[f].n > 0;", "rule->factor[f].reductions > 0;"),
-     ("rows that are gathered", "compiler/expand.c", "strategy->factor[own] = from->strategy->factor[theirs];", "if (made->op != OP_max) strategy->factor[own] = from->strategy->factor[theirs];"),
+     ("whole rows are expanded too", "compiler/expand.c", "rule->factor[f].reductions > 0 && strategy_count(strategy, f) > 0;", "rule->factor[f].reductions > 0;"),
+     ("rows that are gathered", "compiler/expand.c", "strategy_follow(strategy, own, from->strategy, theirs);", "if (made->op != OP_max) strategy_follow(strategy, own, from->strategy, theirs);"),
      ("an output strategy that is lost", "compiler/expand.c", "asked[e.node[id]] = c->propagation.out_layout[id];", "if (e.first[id] == e.node[id]) asked[e.node[id]] = c->propagation.out_layout[id];"),
      ("a batch with strategies of its own", "compiler/expand.c", "if (node.micro > 0) follow_forward(e, first, old_origin, node.micro);", ""),
      ("an eval that decides anew", "compiler/eval.c", "*chosen = &c->chosen;", "*chosen = &c->graph;"))
@@ -291,7 +291,7 @@ seed(PROVED,
       "OP(mul,      .title = \"Mul\", .op_class = OP_CLASS_USER, .ins = \"a, b\", .dtypes = DTYPES_NUMBER, .letters = \"..., ...->...\", .linear = LINEAR_JOINT", "ir/rule.c"),
      ("proved: squares of terms", "ir/ops.def", "OP(square,   .title = \"Square\", .op_class = OP_CLASS_USER, .ins = \"x\", .dtypes = DTYPES_NUMBER, .letters = \"...->...\", .linear = LINEAR_NONE",
       "OP(square,   .title = \"Square\", .op_class = OP_CLASS_USER, .ins = \"x\", .dtypes = DTYPES_NUMBER, .letters = \"...->...\", .linear = LINEAR_JOINT", "ir/rule.c"),
-     ("proved: a contraction that owes no sum", "ir/graph.c", "if (strategy->factor[f].n > 0 && rule_contracted(node->rule, node->nout, f))", "if (false)"),
+     ("proved: a contraction that owes no sum", "ir/graph.c", "if (strategy_count(strategy, f) > 0 && rule_contracted(node->rule, node->nout, f))", "if (false)"),
      ("proved: a partial operand let through", "compiler/reshard.c", "if (from == to) return value;", "if (from == to || layout_is_partial(from)) return value;"),
      ("proved: a step's results stay complete", "compiler/partial.c", "flow->layout[node->out[k]] = pass->layout[k];", ""),
      ("proved: a conversion from a neighbour's layout", "compiler/collectives.c", "target->parent < 0 ? c->flow->layout[root] :", "target->parent < 0 ? target->layout :"),
@@ -359,7 +359,7 @@ seed(OPS,
       "(double)shape_elements(&out->local) / (double)shape_elements(&dy->local)"),
      ("replicas share the first one's slice", "runtime/load.c", "slice * shape_elements(&operand->local)", "0 * slice * shape_elements(&operand->local)"),
      ("a slice from the operand's first element", "runtime/cut.c", "at[d] = out->begin[d] - in->begin[d];", "at[d] = 0;"),
-     ("gradients summed over sources that are copies", "ir/graph.c", "strategy->factor[f] = origin->factor[from];", "strategy->factor[f].n = 0;"),
+     ("gradients summed over sources that are copies", "ir/graph.c", "if (node->origin_factor[f] >= 0) strategy_follow(strategy, f, origin, node->origin_factor[f]);", "(void)origin;"),
      ("a partial operand let through", "compiler/reshard.c", "if (from == to) return value;", "if (from == to || layout_is_partial(from)) return value;"))
 seed(DIFFERENCES,
      ("a gradient that forgets the chain rule", "runtime/cpu/elementwise.c", "BINARY(tanh_grad, f64, double, y *(1 - x * x))", "BINARY(tanh_grad, f64, double, y *(1 - x))"),

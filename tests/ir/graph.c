@@ -122,7 +122,7 @@ Test(graph, a_gradient_nodes_factors_are_its_origins) {
     cr_assert_eq(node->origin, forward);
     cr_assert(node->origin_factor[0] == 0 && node->origin_factor[1] == 1 && node->origin_factor[2] == 2); /* p = m, q = k, r = n */
 
-    Strategy strategy = {.nfactors = 3, .factor = {{1, {{2, 4}}}, {1, {{4, 1}}}, {0, {{0}}}}}, own;
+    Strategy strategy = {.nfactors = 3, .start = {0, 1, 2, 2}, .digit = {{2, 4}, {4, 1}}}, own;
     strategy_from_origin(node, &strategy, &own);
     Layout layout;
     strategy_in_layout(node, &own, 0, 2, &layout);
@@ -136,15 +136,15 @@ Test(graph, parts_that_are_none_leave_factors_whole) {
     int y = graph_emit(&graph, OP_neg, &x, 1, NULL, "y", nowhere);
     int other = input("other", 3, 5);
     int g = graph_emit_gradient(&graph, graph.values.at[y].node, OP_neg, &other, (int[]){PART_NONE}, 1, PART_NONE, NULL, "g");
-    Strategy strategy = {.nfactors = 2, .factor = {{1, {{2, 4}}}, {1, {{4, 1}}}}}, own;
+    Strategy strategy = {.nfactors = 2, .start = {0, 1, 2}, .digit = {{2, 4}, {4, 1}}}, own;
     strategy_from_origin(producer(g), &strategy, &own);
-    cr_assert(own.nfactors == 2 && own.factor[0].n == 0 && own.factor[1].n == 0);
+    cr_assert(own.nfactors == 2 && strategy_count(&own, 0) == 0 && strategy_count(&own, 1) == 0);
 }
 
 Test(graph, a_strategys_layouts_are_the_digits_of_the_factors_on_the_dimensions) {
     int in[2] = {input("x", 16, 32), input("w", 32, 16)};
     const Node *node = producer(graph_emit(&graph, OP_matmul, in, 2, NULL, "h", nowhere));
-    Strategy strategy = {.nfactors = 3, .factor = {{1, {{2, 4}}}, {2, {{2, 1}, {2, 2}}}, {0, {{0}}}}};
+    Strategy strategy = {.nfactors = 3, .start = {0, 1, 3, 3}, .digit = {{2, 4}, {2, 1}, {2, 2}}};
     Layout layout;
     strategy_in_layout(node, &strategy, 0, 2, &layout);
     expect_layout(&layout, "[2@4 2@1.2@2]");
@@ -157,7 +157,7 @@ Test(graph, a_strategys_layouts_are_the_digits_of_the_factors_on_the_dimensions)
 Test(graph, broadcast_dimensions_are_whole) {
     int in[2] = {input("x", 8, 6), input("b", 8, 1)};
     const Node *node = producer(graph_emit(&graph, OP_add, in, 2, NULL, "y", nowhere));
-    Strategy strategy = {.nfactors = 2, .factor = {{1, {{2, 4}}}, {1, {{4, 1}}}}};
+    Strategy strategy = {.nfactors = 2, .start = {0, 1, 2}, .digit = {{2, 4}, {4, 1}}};
     Layout layout;
     strategy_in_layout(node, &strategy, 1, 2, &layout);
     expect_layout(&layout, "[2@4 -]");

@@ -77,7 +77,7 @@ static inline void sample_graph(Graph *graph, Arena *arena) {
 
     Strategy *strategy = arena_alloc(arena, sizeof *strategy);
     Node *node = &graph->nodes.at[matmul];
-    *strategy = (Strategy){.nfactors = node->rule->nfactors, .factor = {{1, {{2, 4}}}, {2, {{2, 2}, {2, 1}}}}};
+    *strategy = (Strategy){.nfactors = node->rule->nfactors, .start = {0, 1, 3, 3}, .digit = {{2, 4}, {2, 2}, {2, 1}}};
     node->strategy = strategy;
     node->from = STRATEGY_USER;
     graph->nodes.at[update].from = STRATEGY_WHOLE;

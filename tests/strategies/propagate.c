@@ -386,8 +386,7 @@ Test(propagate, rows_are_split_where_that_saves_a_conversion) {
         const Decision *decision = &propagation.decision[net.graph.values.at[y].node];
         for (int k = 0; k < decision->nalternatives; k++) {
             /* two AllReduces of the rows that the ranks share: 2 (r - 1) elements of every one are received */
-            const Digits *row = &decision->alternative[k].strategy->factor[1];
-            int64_t ranks = row->n > 0 ? row->at[0].size : 1;
+            int64_t ranks = strategy_split(decision->alternative[k].strategy, 1);
             cr_expect_eq(decision->alternative[k].sum_bytes, 2 * 2 * (ranks - 1) * 8 * 4);
         }
         cr_expect_eq(decision->by, i == 0 ? BY_SUM : BY_BYTES);
