@@ -69,7 +69,10 @@ Test(propagate, the_same_with_other_sizes) {
 
 Test(propagate, no_hint_splits_the_batch_and_says_so) {
     Quickstart q;
-    quickstart(&q, NULL, NULL, DATASET_DATA_PARALLEL);
+    Propagation propagation;
+    quickstart_init(&q, 8, MODE_AUTO, NULL, NULL, DATASET_DATA_PARALLEL);
+    q.net.diags.verbose = true;
+    cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags));
     expect_strategy(&q.net, q.h, "((8, 1), (1, 1))");
     expect_strategy(&q.net, q.a, "((8, 1))");
     expect_strategy(&q.net, q.loss, "((8, 1))");
