@@ -290,7 +290,8 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
             operand_slice(&call.call.out[o], s);
         vec_push(&executor->arena, &cursor->calls, call);
     }
-    return true;
+    const Backend *backend = executor->backend;
+    return slices == 0 || !backend->prepare || backend->prepare(&cursor->calls.at[action->first_call].call, error);
 }
 
 /* ---------------------------------------------------------------- requests and actions */

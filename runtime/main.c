@@ -191,6 +191,7 @@ static int list_devices(void) {
 
 int main(int argc, char **argv) {
     RunOptions options = {0};
+    setenv("OPENBLAS_NUM_THREADS", "1", 1); /* cpu/blas.c opens it later, beside threads that may read the environment */
     const char **words = calloc((size_t)argc * 4, sizeof *words); /* of the options that may be repeated */
     if (!words) return EXIT_ENVIRONMENT;
     const char **prints = words;

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "runtime/evaluate.h"
+#include "runtime/limits.h"
 #include "runtime/run.h"
 
 /* ---------------------------------------------------------------- processes, cores, memory */
@@ -23,59 +24,19 @@ Comm *comm_of_launch(int nranks, int *argc, char ***argv, Error *error) {
     return launched_processes() > 1 ? comm_mpi_create(argc, argv, error) : comm_local_create(nranks > 0 ? nranks : 1, error);
 }
 
-/* CPUs that this process may use: a launcher may have bound it to some. */
-static int allowed_cpus(void) {
-    char line[4096];
-    int count = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, "Cpus_allowed_list:", 18) != 0) continue;
-        for (char *at = line + 18; *at && *at != '\n'; at += *at == ',') { /* "0-3,8,10-11" */
-            char *end;
-            long first = strtol(at, &end, 10), last = first;
-            if (end == at) break;
-            if (*end == '-') last = strtol(end + 1, &end, 10);
-            count += (int)(last - first + 1);
-            at = end;
-        }
-    }
-    if (file) fclose(file);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return count > 0 ? count : online > 0 ? (int)online : 1;
-}
-
 /* Processes of the job on this node: one when it drives all ranks. */
 static int processes_here(const Comm *comm) {
     return comm->nprocesses == 1 || comm->nlocal < 1 ? 1 : comm->nlocal;
 }
 
 int threads_each(const Comm *comm) {
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    int allowed = allowed_cpus(), share = (int)(online > 0 ? online : 1) / processes_here(comm);
+    int allowed = limits_bound_cores(), share = limits_cores("") / processes_here(comm);
     if (allowed < share && comm->process == 0)
         fprintf(stderr,
                 "prun: note: this rank is bound to %d of %d cores and leaves the others idle; mpirun --bind-to none lets it use them\n",
                 allowed, share);
     int threads = share < allowed ? share : allowed;
     return threads < 1 ? 1 : threads;
-}
-
-/* Bytes of memory that can still be had, -1: unknown. The smaller of what the kernel and the control group say. */
-static int64_t available_bytes(void) {
-    char line[256];
-    int64_t available = -1;
-    long long number, used;
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lld kB", &number) == 1) available = number * 1024;
-    if (file) fclose(file);
-    FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r"), *current = fopen("/sys/fs/cgroup/memory.current", "r");
-    if (limit && current && fscanf(limit, "%lld", &number) == 1 && fscanf(current, "%lld", &used) == 1 &&
-        (available < 0 || number - used < available))
-        available = number - used;
-    if (limit) fclose(limit);
-    if (current) fclose(current);
-    return available;
 }
 
 /* What a process needs beside its ranks' tensors: the numbers of its data source, and the largest file of initial values while it is read.
@@ -102,7 +63,9 @@ static bool check_memory(Run *run, bool on_host, Error *error) {
         states += (double)one.state_bytes + (double)eval.state_bytes;
         inputs += (double)one.input_bytes + (double)eval.input_bytes;
     }
-    int64_t available = available_bytes(), nlocal = processes_here(comm);
+    int64_t available = limits_memory(""), addresses = limits_addresses(), nlocal = processes_here(comm);
+    /* What several processes share is mapped already. */
+    if (comm->nprocesses == 1 && addresses >= 0 && (available < 0 || addresses < available)) available = addresses;
     run->device_bytes = on_host ? 0 : arena + states + inputs;
     if (!on_host) arena = states = 0; /* inputs go through page-locked memory */
     double each = arena + states + inputs + data;

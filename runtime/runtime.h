@@ -13,6 +13,7 @@
  *   state.c    initial values, by global index; npy.c: files
  *   data/      inputs: generators, files, the order of rows
  *   pool.c     threads that share one loop
+ *   limits.c   cores, memory and addresses that the system grants
  *   profile.c  --profile and --trace: where the time of steps goes; peak.c: what the device can do
  *   device.c   where tensors live: the CPU, or the backend of a module
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
@@ -169,6 +170,7 @@ typedef struct Backend {
     bool (*copy)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*sync)(void *context, Error *error);
     KernelFn *const *kernels;   /* by OpCode; NULL where there is none */
+    KernelFn *prepare;          /* before the first step: makes ready what the kernel of a call needs, whose data may be anything; NULL: nothing does */
 } Backend;
 extern const Backend backend_cpu;
 /* The plain kernels, obviously right, that backend_cpu's fast ones are checked against. */
@@ -185,7 +187,7 @@ bool device_open(Device *device, const Backend *backend, const DeviceOptions *op
 void device_close(Device *device); /* also of one that could not be opened */
 
 /* A shared object with a backend, prun_cuda.so: one symbol, prun_device_module. */
-enum { DEVICE_ABI = 3 };
+enum { DEVICE_ABI = 4 };
 typedef struct DeviceModule {
     int abi; /* first, always: DEVICE_ABI of its build */
     const Backend *backend;

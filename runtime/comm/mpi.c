@@ -5,6 +5,7 @@
  * PRUN_COMM=nodes:N     as if every N consecutive ranks were a node of their own (tests)
  * PRUN_TIMEOUT=SECONDS  a rank that has waited so long for others says for whom, and ends the job (default 600; 0: never) */
 #include "runtime/comm/job.h"
+#include "runtime/limits.h"
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,7 +338,7 @@ static bool job_open(MpiComm *job, Error *error) {
     MPI_Get_processor_name(name, &length);
     snprintf(comm->node, sizeof comm->node, "%.255s", name);
     if (!nodes_find(job, &options, error)) return false;
-    job->crowded = comm->nlocal > sysconf(_SC_NPROCESSORS_ONLN);
+    job->crowded = comm->nlocal > limits_cores("");
     if (job->nnode > 1 && !options.messages) {
         Error why = {0};
         job->shares = heaps_open(job, &why);
@@ -352,8 +353,19 @@ static bool job_open(MpiComm *job, Error *error) {
     return true;
 }
 
+/* Where addresses are short, MPI_Init may wait for ever, or crash. */
+static bool check_room(Error *error) {
+    const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *number = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+    int64_t need = ((int64_t)256 << 20) + ((int64_t)8 << 20) * (here ? atoi(here) : 1), left = limits_addresses();
+    if (left < 0 || left >= need) return true;
+    if (number && strcmp(number, "0") != 0) return error_set(error, EXIT_ENVIRONMENT, "%s", ""); /* the node's first says it */
+    return error_set(error, EXIT_ENVIRONMENT, "not enough memory for Open MPI: it maps up to %lld MiB of addresses, and this process can have %lld (ulimit -v): raise the limit",
+                     (long long)(need >> 20), (long long)(left >> 20));
+}
+
 Comm *comm_mpi_create(int *argc, char ***argv, Error *error) {
     int begun = 0, level = 0;
+    if (!check_room(error)) return NULL;
     MPI_Initialized(&begun);
     if (begun) {
         error_set(error, EXIT_INTERNAL, "MPI is initialized already");

@@ -1,5 +1,4 @@
 /* backend: memory of the process, and a kernel for each row of the operator table: a row without one does not link. */
-#include <cblas.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +21,18 @@ Pool *call_pool(const KernelCall *call) {
     return context ? context->pool : NULL;
 }
 
+const Blas *call_blas(const KernelCall *call, Error *error) {
+    CpuContext *context = call->context;
+    if (!context->blas.sgemm && !blas_open(&context->blas, pool_threads(context->pool), error)) return NULL;
+    return &context->blas;
+}
+
+/* Opening BLAS takes milliseconds and may fail: before the first step, and only where there are products. */
+static bool cpu_prepare(const KernelCall *call, Error *error) {
+    bool product = call->op == OP_matmul || call->op == OP_einsum;
+    return !product || !einsum_uses_blas(call) || call_blas(call, error);
+}
+
 static bool cpu_open(void **context, const DeviceOptions *options, Error *error) {
     CpuContext *cpu = calloc(1, sizeof *cpu);
     if (!cpu) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -29,8 +40,6 @@ static bool cpu_open(void **context, const DeviceOptions *options, Error *error)
         free(cpu);
         return false;
     }
-    /* einsum.c divides its products among the pool's threads itself: two sets of threads would fight over the cores. */
-    openblas_set_num_threads(1);
     *context = cpu;
     return true;
 }
@@ -81,4 +90,5 @@ const Backend backend_cpu = {
     .copy = cpu_copy,
     .sync = cpu_sync,
     .kernels = cpu_kernels,
+    .prepare = cpu_prepare,
 };

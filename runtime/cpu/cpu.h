@@ -10,21 +10,47 @@
  *   rows.c         softmax and its gradient
  *   index.c        elements looked up by integers
  *   select.c       comparisons, where, cast: element types that differ
- *   einsum.c       matmul and einsum through CBLAS
+ *   einsum.c       matmul and einsum through CBLAS; blas.c: opens it
  *   reference.c, contract.c, plain.c, plainindex.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
+#include <cblas.h>
+
 #include "runtime/nest.h"
 
 #define OP(name, ...) KernelFn kernel_##name, reference_##name;
 #include "ir/ops.def"
 #undef OP
 
+/* ---------------------------------------------------------------- blas.c */
+
+typedef void Sgemm(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE transpose_a, enum CBLAS_TRANSPOSE transpose_b, blasint m, blasint n, blasint k, float alpha,
+                   const float *a, blasint lda, const float *b, blasint ldb, float beta, float *c, blasint ldc);
+typedef void Dgemm(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE transpose_a, enum CBLAS_TRANSPOSE transpose_b, blasint m, blasint n, blasint k, double alpha,
+                   const double *a, blasint lda, const double *b, blasint ldb, double beta, double *c, blasint ldc);
+/* What is used of OpenBLAS. */
+typedef struct Blas {
+    Sgemm *sgemm; /* NULL: it is not open */
+    Dgemm *dgemm;
+} Blas;
+/* Opens OpenBLAS, once in a process and for good, for so many threads that call it at the same time. EXIT_ENVIRONMENT: there is none, or too little memory. */
+bool blas_open(Blas *blas, int nthreads, Error *error);
+
+/* ---------------------------------------------------------------- backend.c */
+
 /* What open gives and KernelCall.context points to. */
 typedef struct CpuContext {
     Pool *pool;
+    Blas blas; /* opened by the first product that needs it */
 } CpuContext;
 Pool *call_pool(const KernelCall *call); /* NULL: no threads */
+/* NULL and *error: it cannot be opened. The call has a context. */
+const Blas *call_blas(const KernelCall *call, Error *error);
+
+/* ---------------------------------------------------------------- einsum.c */
+
+/* Whether the kernel of a product calls BLAS. */
+bool einsum_uses_blas(const KernelCall *call);
 
 /* Fewest elements that are worth waking a thread for. */
 enum { GRAIN = 1 << 14 };

@@ -343,8 +343,8 @@ seed(MUTANTS,
 
 # ---------------------------------------------------------------- runtime
 seed(unit("runtime", "kernels"),
-     ("a product that forgets what it has added up", "runtime/cpu/einsum.c", "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0,",
-      "cblas_dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, 0,"),
+     ("a product that forgets what it has added up", "runtime/cpu/einsum.c", "product->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0,",
+      "product->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, 0,"),
      ("a small product that forgets what it has added up", "runtime/cpu/einsum.c", "tiny_f64(g, m, n, a, b, i > 0, out);", "tiny_f64(g, m, n, a, b, false, out);"),
      ("a wrong leading dimension", "runtime/product.c", "rows == 1 || row_stride < columns ? columns : row_stride}", "columns}"),
      ("no plain loop where BLAS cannot", "runtime/cpu/einsum.c", "case PRODUCT_PLAIN:\n        return reference_einsum(call, error);", "case PRODUCT_PLAIN:\n        return true;"),
@@ -374,6 +374,12 @@ seed(unit("runtime", "state"),
      ("parameters that all begin alike", "runtime/data/random.c", "for (; *name; name++)\n        hash =", "for (; *name && hash == 0; name++)\n        hash ="))
 seed(unit("runtime", "print"),
      ("exponent form too late", "runtime/print.c", "exponent < -4", "exponent < -5"))
+seed(unit("runtime", "threads", "threads/products"),
+     ("tiles by the number of threads", "runtime/cpu/einsum.c", "product_run(&product, call_pool(call));",
+      "product.rows = 1 + product.rows / pool_threads(call_pool(call));\n    product_run(&product, call_pool(call));"))
+seed(unit("runtime", "limits"),
+     ("quotas of the group itself alone", "runtime/limits.c", "if (!slash) return;", "return;"),
+     ("a part of a core is none", "runtime/limits.c", "return whole < cores ? whole + 1 : whole;", "return whole;"))
 seed(unit("runtime", "pool"),
      ("a loop's last part too short", "runtime/pool.c", "pool->fn(pool->context, begin, begin + size + (part < rest));", "pool->fn(pool->context, begin, begin + size);"))
 seed(unit("runtime", "exec"),

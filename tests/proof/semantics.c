@@ -96,7 +96,7 @@ static void try_kernels(const Trial *trial, bool whole, uint64_t *random) {
     }
     FieldTensor in[MAX_IN], out[MAX_OUT];
     trial_boxes(&t, begin, end, in, out);
-    CpuContext context = {NULL};
+    CpuContext context = {0};
     KernelCall call = {.op = trial->op, .attr = trial->attr, .nin = t.node->nin, .nout = t.node->nout, .nthreads = 1, .context = &context};
     /* A reduction of nothing to its marked count has a denominator of all elements at most; updates and divisions one of a power of two. */
     int64_t denominator = 64 * shape_elements(&in[0].global) * (trial->op == OP_mean_grad ? shape_elements(&out[0].global) : 1);

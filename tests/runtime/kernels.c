@@ -30,7 +30,7 @@ typedef struct Trial {
 static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random) {
     TensorType types[MAX_IN];
     Rule rule;
-    CpuContext context = {pool};
+    CpuContext context = {.pool = pool};
     KernelCall fast = {.op = t->op, .attr = t->attr, .nin = t->nin, .nthreads = 1, .context = &context};
     for (int i = 0; i < t->nin; i++)
         types[i] = (TensorType){call_dtype(t->op, i, t->dtype), t->hidden && i == 0, t->in[i]};

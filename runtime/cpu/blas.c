@@ -1,0 +1,90 @@
+/* blas: OpenBLAS, opened by the first product that needs it. It is not linked: whoever asks for help, or trains a net without products, need not wait for tens of
+ * megabytes of library. And where addresses are short (ulimit -v), it asks for its buffers again and again, for ever: whether they can be had is seen before, and
+ * those of all threads are taken at once. */
+#include <assert.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "runtime/cpu/cpu.h"
+#include "runtime/limits.h"
+
+static_assert(_Generic(&cblas_sgemm, Sgemm *: true, default: false) && _Generic(&cblas_dgemm, Dgemm *: true, default: false), "as cblas.h declares them");
+
+enum { MAX_BUFFERS = 256 };
+static const int64_t library_bytes = INT64_C(64) << 20; /* with the libraries that it needs itself */
+static const int64_t buffer_bytes = INT64_C(129) << 20; /* OpenBLAS's BUFFER_SIZE on x86-64, and the end of a page table */
+
+/* Whether so much can be mapped, in pieces as large as those that OpenBLAS maps: tried, because limits of the system and of its groups are many. */
+static bool can_map(int nbuffers) {
+    void *piece[MAX_BUFFERS + 1];
+    int n = 0, zeros = open("/dev/zero", O_RDWR);
+    while (zeros >= 0 && n <= nbuffers) {
+        size_t bytes = (size_t)(n < nbuffers ? buffer_bytes : library_bytes);
+        piece[n] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, zeros, 0);
+        if (piece[n] == MAP_FAILED) break;
+        n++;
+    }
+    for (int i = 0; i < n; i++)
+        munmap(piece[i], (size_t)(i < nbuffers ? buffer_bytes : library_bytes));
+    if (zeros >= 0) close(zeros);
+    return zeros < 0 || n > nbuffers;
+}
+
+static bool check_room(int nthreads, Error *error) {
+    if (can_map(nthreads)) return true;
+    int64_t need = library_bytes + nthreads * buffer_bytes, left = limits_addresses();
+    char has[64] = "";
+    if (left >= 0) snprintf(has, sizeof has, ", and this process can have %lld (ulimit -v)", (long long)(left >> 20));
+    return error_set(error, EXIT_ENVIRONMENT,
+                     "not enough memory for matrix products: OpenBLAS maps %lld MiB of addresses on %d thread%s%s: raise the limit, or bind each process to fewer cores "
+                     "(taskset)",
+                     (long long)(need >> 20), nthreads, nthreads == 1 ? "" : "s", has);
+}
+
+static void *open_library(int mode) {
+    static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", PRUN_BLAS_FOLDER "/libopenblas.so"};
+    void *handle = NULL;
+    for (size_t i = 0; !handle && i < sizeof names / sizeof *names; i++)
+        handle = dlopen(names[i], mode);
+    return handle;
+}
+
+static bool find(void *library, const char *name, void *function, Error *error) {
+    void *found = dlsym(library, name);
+    memcpy(function, &found, sizeof found); /* dlsym gives functions as objects */
+    return found || error_set(error, EXIT_ENVIRONMENT, "OpenBLAS has no %s: %s", name, dlerror());
+}
+
+/* A buffer for each thread that will ask for one: they stay OpenBLAS's. */
+static void take_buffers(void *library, int nthreads) {
+    void *(*alloc)(int) = NULL, (*release)(void *) = NULL, *buffer[MAX_BUFFERS];
+    Error none;
+    if (!find(library, "blas_memory_alloc", &alloc, &none) || !find(library, "blas_memory_free", &release, &none)) return;
+    for (int i = 0; i < nthreads; i++)
+        buffer[i] = alloc(0);
+    for (int i = 0; i < nthreads; i++)
+        if (buffer[i]) release(buffer[i]);
+}
+
+bool blas_open(Blas *blas, int nthreads, Error *error) {
+    Blas opened = {0};
+    void (*set_threads)(int) = NULL;
+    if (nthreads > MAX_BUFFERS) nthreads = MAX_BUFFERS;
+    void *library = NULL;
+#ifdef RTLD_NOLOAD
+    library = open_library(RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD); /* another device of this process has opened it */
+#endif
+    bool fresh = !library;
+    if (fresh && !check_room(nthreads, error)) return false;
+    if (fresh) library = open_library(RTLD_LAZY | RTLD_LOCAL);
+    if (!library) return error_set(error, EXIT_ENVIRONMENT, "cannot open OpenBLAS, which computes matrix products: %.700s: is libopenblas0 installed?", dlerror());
+    if (!find(library, "cblas_sgemm", &opened.sgemm, error) || !find(library, "cblas_dgemm", &opened.dgemm, error)) return false;
+    /* einsum.c divides its products among the pool's threads itself: two sets of threads would fight over the cores. */
+    if (find(library, "openblas_set_num_threads", &set_threads, error)) set_threads(1);
+    if (fresh) take_buffers(library, nthreads);
+    *blas = opened;
+    return true;
+}
