@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "compiler/commands.h"
+#include "compiler/compiler.h"
+#include "ir/file.h"
 #include "ir/ir.h"
 #include "proof/proof.h"
 
@@ -55,12 +57,17 @@ static bool renew(Plan *plan, const char *path, Error *error) {
     Text text = {0}, side = {0};
     Arena arena;
     arena_init(&arena);
-    const char *slash = strrchr(path, '/');
-    const char *file = plan->side_file != NULL ? plan->side_file : arena_printf(&arena, "%s.data", slash != NULL ? slash + 1 : path);
+    const char *slash = strrchr(path, '/'), *side_path = plan_side_path(&arena, slash != NULL ? slash + 1 : path);
+    const char *file = plan->side_file != NULL ? plan->side_file : side_path;
     const char *beside = arena_printf(&arena, "%.*s%s", slash != NULL ? (int)(slash + 1 - path) : 0, path, file);
     plan->certificate = NULL;
     plan_print_files(&text, &side, file, plan);
-    bool done = (side.n == 0 || file_write(beside, side.at, side.n, error)) && file_write(path, text.at, text.n, error);
+    FileUses uses = {0};
+    graph_reads(&uses, &plan->graph, &arena);
+    for (int p = 0; p < plan->programs.n; p++)
+        if (plan->programs.at[p].graph != NULL) graph_reads(&uses, plan->programs.at[p].graph, &arena);
+    bool done = files_write(&uses, &arena, path, "--update", error) && (side.n == 0 || files_write(&uses, &arena, beside, "the file of long literals", error)) &&
+                (side.n == 0 || file_write(beside, side.at, side.n, error)) && file_write(path, text.at, text.n, error);
     arena_finish(&arena);
     text_finish(&text);
     text_finish(&side);

@@ -23,6 +23,7 @@
  */
 #pragma once
 #include "frontend/frontend.h"
+#include "ir/file.h"
 #include "ir/ir.h"
 #include "proof/proof.h"
 #include "strategies/strategies.h"
@@ -48,6 +49,7 @@ typedef struct Options {
     bool whole_updates;                /* --whole-updates: never update a large state in parts that are then gathered */
     RedistributePolicy redistribution; /* what `collectives` asks for at -O2 */
     const Machine *machine;            /* --machine; NULL: the default */
+    const char *machine_file;          /* the file that it was read from; NULL: none */
     Overrides overrides;
 } Options;
 
@@ -155,6 +157,18 @@ bool pass_write(Compilation *c);
 bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n);
 void compilation_finish(Compilation *c); /* frees the plan's text */
 
+/* ---------------------------------------------------------------- outputs.c */
+
+/* What a program reads beside its text: rows of data, initial values. */
+void graph_reads(FileUses *uses, const Graph *graph, Arena *arena);
+/* Whether all that will be written is nothing that was read for it or that the plan names: -o, the file of its literals, the dumps. After parse. */
+bool outputs_check(Compilation *c, const char *const *stages, int nstages);
+
+/* ---------------------------------------------------------------- emit.c */
+
+/* The file of the plan's long literals, of which prun knows the name. In the arena. */
+const char *plan_side_path(Arena *arena, const char *plan);
+
 /* ---------------------------------------------------------------- eval.c */
 
 /* The compilation of a graph that frontend_eval made, beside c. */
@@ -212,8 +226,10 @@ int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *d
 
 /* ---------------------------------------------------------------- dump.c, stats.c */
 
-/* Writes the stage's dumps under options->dump_directory. number: of the pass in the table. */
+/* Writes the stage's dumps under options->dump_directory. number: of the stage, counted from 0. */
 bool dump_stage(Compilation *c, const char *stage, int number);
+/* The file of one of them: of the k-th of the ranks that are dumped, behind those the SPMD form. NULL: no more. */
+const char *dump_file(const Compilation *c, const char *stage, int number, int k);
 /* What rank sees, in MindSpore's form (docs/ir.md). */
 void dump_rank(Text *text, const Compilation *c, const char *stage, int rank);
 void stats_print(Text *text, Compilation *c);

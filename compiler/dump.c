@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "compiler/compiler.h"
+#include "ir/file.h"
 
 typedef struct View {
     const Compilation *c;
@@ -411,23 +412,33 @@ static bool make_directory(Arena *arena, const char *path, Error *error) {
     }
 }
 
+static int ndumped(const Compilation *c) {
+    return c->options->ndump_ranks < 0 ? c->graph.nranks : c->options->ndump_ranks;
+}
+
+static int dumped_rank(const Compilation *c, int k) {
+    return c->options->ndump_ranks < 0 ? k : c->options->dump_ranks[k];
+}
+
+const char *dump_file(const Compilation *c, const char *stage, int number, int k) {
+    const char *folder = c->options->dump_directory;
+    if (k < ndumped(c)) return arena_printf(c->arena, "%s/rank_%d/%02d_%s_%04d.ir", folder, dumped_rank(c, k), number, stage, number);
+    return k == ndumped(c) ? arena_printf(c->arena, "%s/%02d_%s.spmd", folder, number, stage) : NULL;
+}
+
 bool dump_stage(Compilation *c, const char *stage, int number) {
-    const Options *options = c->options;
-    if (!make_directory(c->arena, options->dump_directory, &c->error)) return false;
-    int n = options->ndump_ranks < 0 ? c->graph.nranks : options->ndump_ranks;
-    for (int i = 0; i < n; i++) {
-        int rank = options->ndump_ranks < 0 ? i : options->dump_ranks[i];
-        const char *directory = arena_printf(c->arena, "%s/rank_%d", options->dump_directory, rank);
+    int n = ndumped(c);
+    if (!make_directory(c->arena, c->options->dump_directory, &c->error)) return false;
+    for (int k = 0; k <= n; k++) {
         Text text = {0};
-        dump_rank(&text, c, stage, rank);
-        bool done = make_directory(c->arena, directory, &c->error) &&
-                    file_write(arena_printf(c->arena, "%s/%02d_%s_%04d.ir", directory, number, stage, number), text.at, text.n, &c->error);
+        if (k < n)
+            dump_rank(&text, c, stage, dumped_rank(c, k));
+        else
+            graph_print(&text, c->spmd.nodes.n > 0 ? &c->spmd : &c->graph);
+        bool done = (k == n || make_directory(c->arena, arena_printf(c->arena, "%s/rank_%d", c->options->dump_directory, dumped_rank(c, k)), &c->error)) &&
+                    file_write(dump_file(c, stage, number, k), text.at, text.n, &c->error);
         text_finish(&text);
         if (!done) return false;
     }
-    Text text = {0};
-    graph_print(&text, c->spmd.nodes.n > 0 ? &c->spmd : &c->graph);
-    bool done = file_write(arena_printf(c->arena, "%s/%02d_%s.spmd", options->dump_directory, number, stage), text.at, text.n, &c->error);
-    text_finish(&text);
-    return done;
+    return true;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "ir/file.h"
 
 /* The unsharded graph with the layouts of states and inputs, the only ones that are part of it. */
 static void plan_graph(Compilation *c, Graph *g) {
@@ -117,13 +118,13 @@ static const char *options_line(const Compilation *c) {
                         machine_words(c));
 }
 
-static const char *side_path(const Compilation *c) {
-    return arena_printf(c->arena, "%s.data", c->options->output);
+const char *plan_side_path(Arena *arena, const char *plan) {
+    return arena_printf(arena, "%s.data", plan);
 }
 
 /* Its name in the plan: beside it, wherever both are. */
 static const char *side_file(const Compilation *c) {
-    const char *path = side_path(c), *slash = strrchr(path, '/');
+    const char *path = plan_side_path(c->arena, c->options->output), *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
 }
 
@@ -188,6 +189,6 @@ bool pass_prove(Compilation *c) {
 /* The side file first: a plan that is there has its literals. */
 bool pass_write(Compilation *c) {
     if (c->options->no_plan) return true;
-    if (c->side.n > 0 && !file_write(side_path(c), c->side.at, c->side.n, &c->error)) return false;
+    if (c->side.n > 0 && !file_write(plan_side_path(c->arena, c->options->output), c->side.at, c->side.n, &c->error)) return false;
     return file_write(c->options->output, c->text.at, c->text.n, &c->error);
 }

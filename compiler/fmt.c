@@ -5,6 +5,7 @@
 
 #include "compiler/commands.h"
 #include "frontend/frontend.h"
+#include "ir/file.h"
 
 enum { MAX_FILE_BYTES = 1 << 26 };
 

@@ -5,6 +5,7 @@
 
 #include "compiler/commands.h"
 #include "compiler/fuzz_net.h"
+#include "ir/file.h"
 
 /* ---------------------------------------------------------------- types */
 

@@ -9,6 +9,7 @@
 #include "compiler/compiler.h"
 #include "compiler/explain.h"
 #include "compiler/stats.h"
+#include "ir/file.h"
 
 enum { MAX_RANKS = 1 << 16, MAX_SOURCE_BYTES = 1 << 26 };
 
@@ -494,6 +495,7 @@ static int find_machine(const char *what, Arena *arena, Options *options) {
     Error error = {0};
     diags_init(&diags, arena);
     bool found = machine_find(what, arena, &diags, machine, &error);
+    options->machine_file = what;
     diags_print(&diags, stderr);
     if (!found && error.text[0] != '\0') fprintf(stderr, "pcc: %s\n", error.text);
     options->machine = machine;
@@ -523,10 +525,7 @@ static int command(int argc, char **argv) {
         Options *options = &line.options;
         if (options->output == NULL) options->output = renamed(&arena, options->input, false, ".dsl", ".plan");
         if (options->dump_directory == NULL) options->dump_directory = renamed(&arena, options->output, true, ".plan", "_ir");
-        if (file_same(options->input, options->output)) {
-            usage_error("the plan would overwrite the net %s; -o FILE names another file", options->input);
-            code = EXIT_USAGE;
-        } else if (line.machine == NULL || (code = find_machine(line.machine, &arena, options)) == EXIT_DONE) {
+        if (line.machine == NULL || (code = find_machine(line.machine, &arena, options)) == EXIT_DONE) {
             code = run(options, &arena);
         }
     }

@@ -73,6 +73,15 @@ static int dump_number(int number) {
     return count;
 }
 
+/* Before anything is written. */
+static bool check_outputs(Compilation *c) {
+    const char *stages[NPASSES];
+    int n = 0;
+    for (int p = 0; p < NPASSES; p++)
+        if (passes[p].dump != NULL) stages[n++] = passes[p].dump;
+    return outputs_check(c, stages, n);
+}
+
 static bool run_pass(Compilation *c, int number) {
     const Pass *pass = &passes[number];
     double begin = now_seconds();
@@ -82,6 +91,7 @@ static bool run_pass(Compilation *c, int number) {
     c->seconds += c->pass[number].seconds;
     c->npasses = number + 1;
     if (!done || c->diags->nerrors > 0) return false; /* -Werror: a pass that was done can leave errors */
+    if (pass->run == pass_parse && !check_outputs(c)) return false;
     begin = now_seconds();
     if (pass->leaves != LEAVES_PLAN && !graph_verify(pass->leaves == LEAVES_SPMD ? &c->spmd : &c->graph, pass->name, &c->error))
         return false;

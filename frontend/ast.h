@@ -184,6 +184,8 @@ typedef struct Parse {
 } Parse;
 
 /* Parses a whole file into parse->blocks, or, value_only, one value into parse->value. False after diagnostics. */
+/* Errors for the characters in a file that are not seen and mislead (characters.c); false where there are any. */
+bool characters_check(Diags *diags, int file);
 bool parse_run(Parse *parse, Arena *arena, Diags *diags, int file, bool value_only);
 /* The same for each kind of text; lexemes: filled, or NULL. */
 bool parse_text(Parse *parse, Arena *arena, Diags *diags, int file, ParseKind kind, Lexemes *lexemes);

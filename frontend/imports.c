@@ -1,6 +1,7 @@
 /* import "nn.dsl"; -- what a file imports is read before what follows, once, however many files ask for it. It is looked for beside the
  * file that imports it, then in the folders of -I in their order, then among the library that pcc was installed with. */
 #include "frontend/lower.h"
+#include "ir/file.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@ typedef struct Reading {
     VEC(SourceRead) read;
     int depth;
     size_t bytes;
+    bool stopped; /* a limit was reached, which is said once: nothing more is read */
     const Block **end; /* where the next block belongs */
 } Reading;
 
@@ -62,8 +64,12 @@ static bool not_found(Reading *reading, const Block *block, Span span) {
     const char *list = block->directory[0] ? block->directory : "the current folder";
     for (int i = 0; i < flags->nfolders; i++)
         list = arena_printf(reading->lower->arena, "%s, %s", list, flags->folder[i]);
-    diag_error(diags, span, "there is no file '%.200s'", block->name);
-    if (block->name[0] != '/') diag_hint(diags, "looked for in: %s; -I FOLDER adds a folder", list);
+    const char *kind = file_kind(block->name[0] == '/' ? block->name : arena_printf(diags->arena, "%s%s", block->directory, block->name));
+    if (kind)
+        diag_error(diags, span, "'%.200s' is %s; an import names an ordinary file", block->name, kind);
+    else
+        diag_error(diags, span, "there is no file '%.200s'", block->name);
+    if (!kind && block->name[0] != '/') diag_hint(diags, "looked for in: %s; -I FOLDER adds a folder", list);
     return false;
 }
 
@@ -90,8 +96,12 @@ static bool import_read(Reading *reading, const Block *block) {
         const SourceRead *read = &reading->read.at[i];
         if (read->known && read->device == at.st_dev && read->inode == at.st_ino) return !read->open || cycle(reading, i, span);
     }
-    if (reading->depth >= MAX_IMPORT_DEPTH || reading->read.n >= MAX_FILES) {
-        diag_error(lower->diags, span, "imports nest more than %d deep, or are more than %d files", (int)MAX_IMPORT_DEPTH, (int)MAX_FILES);
+    if (reading->depth >= MAX_IMPORT_DEPTH || reading->read.n > MAX_FILES) {
+        if (reading->read.n > MAX_FILES)
+            diag_error(lower->diags, span, "more than %d files are imported", (int)MAX_FILES);
+        else
+            diag_error(lower->diags, span, "imports nest more than %d deep", (int)MAX_IMPORT_DEPTH);
+        reading->stopped = true;
         return false;
     }
     if (!file_read(lower->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
@@ -127,7 +137,7 @@ static bool source_read(Reading *reading, const char *name, const char *text, si
         block->directory = directory;
         if (block->kind == BLOCK_IMPORT) {
             ok = import_read(reading, block) && ok;
-            if (lower->diags->nerrors >= DIAG_MAX_ERRORS) break;
+            if (reading->stopped || lower->diags->nerrors >= DIAG_MAX_ERRORS) break;
             continue;
         }
         *reading->end = block;
@@ -145,12 +155,13 @@ static bool hint_file_read(Reading *reading, const char *path) {
     size_t n;
     Error error = {0};
     struct stat at;
-    if (is_file(path, &at) && file_read(lower->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
+    if (file_read(lower->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
+        bool known = is_file(path, &at);
         for (int i = 0; i < reading->read.n; i++)
-            if (reading->read.at[i].known && reading->read.at[i].device == at.st_dev && reading->read.at[i].inode == at.st_ino) return true;
+            if (known && reading->read.at[i].known && reading->read.at[i].device == at.st_dev && reading->read.at[i].inode == at.st_ino) return true;
         return source_read(reading, path, text, n);
     }
-    diag_error(lower->diags, (Span){0}, "--hints %s: %s", path, error.text[0] ? error.text : "there is no such file");
+    diag_error(lower->diags, (Span){0}, "--hints: %s", error.text);
     return false;
 }
 
@@ -158,7 +169,7 @@ bool sources_read(Lower *lower, const char *name, const char *text, size_t n, co
     *blocks = NULL;
     Reading reading = {.lower = lower, .end = blocks};
     bool ok = source_read(&reading, name, text, n);
-    for (int i = 0; i < lower->overrides->nhint_files; i++)
+    for (int i = 0; i < lower->overrides->nhint_files && !reading.stopped; i++)
         ok = hint_file_read(&reading, lower->overrides->hint_file[i]) && ok;
     return ok;
 }

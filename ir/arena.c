@@ -1,13 +1,10 @@
 #include "ir/ir.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct ArenaBlock {
     struct ArenaBlock *next; /* older */
@@ -146,70 +143,4 @@ bool error_set(Error *error, int code, const char *format, ...) {
     va_end(args);
     error->code = code;
     return false;
-}
-
-bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, size_t *n, Error *error) {
-    FILE *file = fopen(path, "rb");
-    if (!file) return error_set(error, EXIT_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
-    /* Read until the end instead of asking for the size: pipes have none, and files grow. */
-    Text read = {0};
-    bool ok = true;
-    while (ok) {
-        text_reserve(&read, 64 << 10);
-        errno = 0;
-        size_t got = fread(read.at + read.n, 1, read.cap - read.n - 1, file);
-        read.n += got;
-        if (read.n > max_bytes)
-            ok = error_set(error, EXIT_ENVIRONMENT, "%s has more than the %zu bytes that are read at most", path, max_bytes);
-        else if (ferror(file))
-            ok = error_set(error, EXIT_ENVIRONMENT, "cannot read %s: %s", path, strerror(errno));
-        else if (got == 0)
-            break;
-    }
-    fclose(file);
-    if (ok) {
-        *text = arena_copy(arena, read.at, read.n);
-        *n = read.n;
-    }
-    text_finish(&read);
-    return ok;
-}
-
-/* Writes to the open file and closes it, always. */
-static bool write_and_close(FILE *file, const char *text, size_t n) {
-    bool ok = fwrite(text, 1, n, file) == n && fflush(file) == 0;
-    int saved = errno;
-    if (fclose(file) != 0 && ok) return false;
-    errno = saved;
-    return ok;
-}
-
-void program_folder(char *folder, size_t n) {
-    ssize_t length = readlink("/proc/self/exe", folder, n - 1);
-    folder[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash) slash[1] = '\0';
-}
-
-bool file_same(const char *a, const char *b) {
-    struct stat at_a, at_b;
-    return stat(a, &at_a) == 0 && stat(b, &at_b) == 0 && S_ISREG(at_a.st_mode) && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
-}
-
-bool file_write(const char *path, const char *text, size_t n, Error *error) {
-    struct stat status;
-    /* A device, a pipe, or what a link leads to (/dev/stdout can be all of them) must not be replaced by a renamed file: it is written to. */
-    bool direct = (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) ||
-                  (lstat(path, &status) == 0 && S_ISLNK(status.st_mode));
-    Text temporary = {0};
-    text_printf(&temporary, direct ? "%s" : "%s.tmp", path);
-    FILE *file = fopen(temporary.at, "wb");
-    bool ok = file && write_and_close(file, text, n);
-    if (ok && !direct) ok = rename(temporary.at, path) == 0;
-    if (!ok) {
-        error_set(error, EXIT_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
-        if (file && !direct) remove(temporary.at);
-    }
-    text_finish(&temporary);
-    return ok;
 }

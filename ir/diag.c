@@ -134,8 +134,20 @@ static bool is_continuation(char c) {
     return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* The source line and the underline below it. Of a long line only the surroundings of the span; control characters, which could
- * steer a terminal, as '?'; one caret column per UTF-8 character. */
+unsigned direction_control(const char *at, size_t n) {
+    static const unsigned codes[] = {0x061c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069};
+    if (n < 2) return 0;
+    const unsigned char *c = (const unsigned char *)at;
+    unsigned code = c[0] >> 5 == 6                ? (c[0] & 0x1fu) << 6 | (c[1] & 0x3fu)
+                    : c[0] >> 4 == 14 && n >= 3 ? (c[0] & 0xfu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu)
+                                                : 0;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (codes[i] == code) return code;
+    return 0;
+}
+
+/* The source line and the underline below it. Of a long line only the surroundings of the span; characters that could steer a terminal or
+ * turn the line around as '?'; one caret column per UTF-8 character. */
 static void print_excerpt(const Diags *diags, Span span, FILE *out) {
     int n;
     const char *line = diags_line(diags, span, &n);
@@ -154,6 +166,12 @@ static void print_excerpt(const Diags *diags, Span span, FILE *out) {
     fprintf(out, "%5d | %s", span.line, lead);
     for (int i = first; i < last; i++) {
         unsigned char c = (unsigned char)line[i];
+        if (direction_control(line + i, (size_t)(last - i))) {
+            putc('?', out);
+            while (i + 1 < last && is_continuation(line[i + 1]))
+                i++;
+            continue;
+        }
         putc((c < 0x20 && c != '\t') || c == 0x7f ? '?' : c, out);
     }
     fprintf(out, "%s\n      | %*s", trail, (int)strlen(lead), "");

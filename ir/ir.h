@@ -1,7 +1,8 @@
-/* ir: what a program is. The table of contents of this folder, and of the words in ../shared terms that all others use.
+/* ir: what a program is. The table of contents of this folder, and of the words that all others use.
  *
  *   arena.c   memory by phase; growing vectors; text under construction
  *   clock.c   time that passes
+ *   file.c    whole files; what a command writes kept apart from what it reads
  *   diag.c    user mistakes: diagnostics with source, caret, note, hint
  *   type.c    element types, shapes, checked arithmetic
  *   layout.c  how a tensor lies on the ranks: digits of the rank number
@@ -72,16 +73,6 @@ bool error_set(Error *error, int code, const char *format, ...) PRINTF_LIKE(3, 4
 /* clock.c: seconds of a clock that only goes forward, for differences. */
 double now_seconds(void);
 
-/* Whole file in the arena, NUL after it; fails over max_bytes. */
-bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, size_t *n, Error *error);
-/* The folder that this program lies in, with a '/' at its end; "" where the system does not tell. n: of folder. */
-void program_folder(char *folder, size_t n);
-/* Whether both paths lead to one ordinary file that exists. */
-bool file_same(const char *a, const char *b);
-/* Writes path.tmp, then renames it: nothing half-written is ever seen under path. Not forced to the disk: what a power failure may cost is a
- * compilation of milliseconds, and forcing it costs as much. */
-bool file_write(const char *path, const char *text, size_t n, Error *error);
-
 /* ---------------------------------------------------------------- diag.c */
 
 /* A place in a source file: 1-based line and column (bytes), length in bytes of the text meant. line 0: no place. */
@@ -137,6 +128,9 @@ void diag_calls(Diags *diags, const CellCall *call);
 void diags_print(const Diags *diags, FILE *out);
 /* The line of the source that span is in, without its end; "" where there is none. */
 const char *diags_line(const Diags *diags, Span span, int *length);
+/* The code of the character at the beginning of n bytes of UTF-8 where it changes the direction in which text is shown, so that a reader sees
+ * something else than a compiler does: U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069. 0: another one. */
+unsigned direction_control(const char *at, size_t n);
 /* The candidate nearest to name by edit distance, or NULL when none is near (distance over a third of the length). */
 const char *name_nearest(const char *name, const char *const *candidates, int n);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "ir/file.h"
 #include "ir/text.h"
 
 enum { SIDE_BYTES = 4096 }; /* longer literals go to the side file */

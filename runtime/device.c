@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ir/file.h"
 #include "runtime/runtime.h"
 
 bool device_open(Device *device, const Backend *backend, const DeviceOptions *options, Error *error) {

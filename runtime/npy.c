@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "ir/file.h"
 #include "runtime/data/data.h"
 
 enum { MAX_HEADER_BYTES = 1 << 16 };

@@ -190,7 +190,7 @@ static bool read_header(TensorFile *file, Arena *arena, const char *text, int64_
 bool tensors_open(TensorFile *file, Arena *arena, const char *path, Error *error) {
     *file = (TensorFile){.path = path, .fd = -1};
     struct stat status;
-    file->fd = open(path, O_RDONLY);
+    file->fd = open(path, O_RDONLY | O_NONBLOCK); /* of a pipe too: what is none is refused below */
     if (file->fd < 0 || fstat(file->fd, &status) != 0) return fail_errno(file, error, "cannot be opened");
     file->bytes = status.st_size;
     unsigned char length[LENGTH_BYTES];

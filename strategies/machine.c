@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/file.h"
 #include "strategies/strategies.h"
 
 /* A node of 8 cores that share memory, gigabit-class messages between nodes: prun's own figures on common servers are of this size. */

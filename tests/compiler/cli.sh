@@ -89,8 +89,65 @@ expect 0 "untrained.plan: 1 rank" untrained.dsl -Werror -Wno-gradient
 expect 0 "untrained.plan: 1 rank" untrained.dsl -Werror -Wno-no-gradient
 expect 3 "cannot open missing.dsl" missing.dsl
 expect 2 "--dump-ir takes an argument" net.dsl --dump-ir=
-expect 2 "the plan would overwrite the net net.dsl" net.dsl -o ./net.dsl
+expect 2 "-o ./net.dsl would overwrite the net (net.dsl): name another file" net.dsl -o ./net.dsl
 cmp net.dsl "$samples/quickstart.dsl" || failed=1
+
+# Nothing that is read is written over, under whatever name, and nothing at all is written then.
+mkdir kept
+(
+    cd kept || exit 1
+    cat >reader.dsl <<'EOF'
+import "part.dsl";
+net reader(batch = 4) {
+    input x : f32[batch, 4];
+    param w : f32[4, 4] = file("w.npy");
+    y = f(matmul(x, w));
+    loss mean(y);
+}
+train { data = raw(x = "rows.bin"); optimizer = sgd(lr = 1); }
+eval { data = raw(x = "held.bin"); }
+EOF
+    echo 'cell f(x) { return relu(x); }' >part.dsl
+    echo 'hints { y = ((2, 1), (1, 1)); }' >h.dsl
+    printf 'pcc-machine 1\nname here\nranks_per_node 8\nrank 1e-6 s 1e9 B/s\nnode 1e-5 s 1e9 B/s\n' >m.machine
+    for file in w.npy rows.bin held.bin; do echo "$file" >"$file"; done
+    cp rows.bin literals.data
+    ln part.dsl hard
+    ln -s part.dsl soft
+    mkdir -p dump/rank_0
+    ln -s ../../w.npy dump/rank_0/03_prune_0003.ir
+)
+kept() {
+    text=$1
+    shift
+    before=$(cd kept && ls -lR . && cat *.dsl *.npy *.bin *.machine)
+    (cd kept && expect 2 "$text" reader.dsl "$@"; mv said ..; exit $failed) || failed=1
+    [ "$before" = "$(cd kept && ls -lR . && cat *.dsl *.npy *.bin *.machine)" ] || { echo "pcc $* changed something" >&2; failed=1; }
+}
+kept "-o ./part.dsl would overwrite a file of the net (part.dsl): name another file" -o ./part.dsl
+kept "-o hard would overwrite a file of the net (part.dsl)" -o hard --dump-ir=fresh
+kept "-o soft would overwrite a file of the net (part.dsl)" -o soft
+kept "-o ../kept/h.dsl would overwrite a file of the net (h.dsl)" --hints h.dsl -o ../kept/h.dsl
+kept "-o m.machine would overwrite the machine file (m.machine)" --machine m.machine -o m.machine
+kept "-o w.npy would overwrite the initial value of w (w.npy)" -o w.npy
+kept "-o rows.bin would overwrite the data of x (rows.bin)" -o rows.bin
+kept "-o held.bin would overwrite the data of x (held.bin)" -o held.bin
+kept "--dump-ir dump/rank_0/03_prune_0003.ir would overwrite the initial value of w (w.npy)" --dump-ir=dump
+sed 's/rows.bin/literals.data/' kept/reader.dsl >kept/literals.dsl
+(cd kept && expect 2 "the file of long literals literals.data would overwrite the data of x (literals.data)" literals.dsl -o literals; exit $failed) || failed=1
+absent kept/literals
+
+# What is no ordinary file is refused at once: a pipe may never end.
+mkfifo pipe
+echo 'import "pipe";' >imports_pipe.dsl
+expect 3 "cannot read pipe: it is a pipe; name an ordinary file" pipe
+expect 3 "cannot read /dev/zero: it is a device" /dev/zero
+expect 3 "cannot read .: it is a folder" .
+expect 1 "'pipe' is a pipe; an import names an ordinary file" imports_pipe.dsl
+expect 1 "--hints: cannot read pipe: it is a pipe" net.dsl --hints pipe
+expect 3 "cannot read pipe: it is a pipe" net.dsl --machine pipe
+expect 3 "cannot read pipe: it is a pipe" check pipe
+expect 3 "cannot read pipe: it is a pipe" fmt pipe
 expect 1 "error:" net.dsl --ranks 8 -D batch=0
 absent net.plan
 expect 3 "cannot write missing/net.plan" net.dsl --ranks 8 -o missing/net.plan

@@ -1,4 +1,5 @@
 #include "compile.h"
+#include "ir/file.h"
 
 static int count_lines(const Text *text) {
     int lines = 0;

@@ -1,4 +1,5 @@
 #include "compile.h"
+#include "ir/file.h"
 
 Test(pipeline, a_wrong_net_is_rejected_with_diagnostics) {
     Compiled x;

@@ -25,6 +25,13 @@ def seed(check, *rows):
 # ---------------------------------------------------------------- ir
 seed(unit("ir", "arena"),
      ("memory that is not aligned", "ir/arena.c", "bytes = (bytes + align - 1) / align * align;", "bytes = bytes + !bytes * align;"))
+seed(unit("ir", "file"),
+     ("a signal leaves half a file", "ir/file.c", "pthread_sigmask(SIG_BLOCK, &ends, &before);", "pthread_sigmask(SIG_BLOCK, NULL, &before);"),
+     ("reading waits for a pipe", "ir/file.c", "stat(path, &status) == 0 && !other_kind(status.st_mode) ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;", "open(path, O_RDONLY | O_CLOEXEC);"),
+     ("a link hides what it leads to", "ir/file.c", "    if (stat(path, &status) == 0) {\n        if (!S_ISREG", "    if (lstat(path, &status) == 0) {\n        if (!S_ISREG"))
+seed(CLI,
+     ("the plan goes over a net's file", "compiler/outputs.c", "for (int f = 1; f < c->diags->files.n; f++)", "for (int f = 1; f < 1; f++)"),
+     ("a dump goes over a file", "compiler/outputs.c", "if (!files_write(uses, c->arena, file, \"--dump-ir\", error)) return false;\n            uses->n--;", ""))
 seed(unit("ir", "type"),
      ("a product that may overflow by one", "ir/type.c", "overflow = b > 0 ? a > INT64_MAX / b :", "overflow = b > 0 ? a - 1 > INT64_MAX / b :"))
 seed(unit("ir", "layout"),
@@ -429,7 +436,7 @@ seed(script("same", "compiler/pcc", "Same.test_every_sample_compiles_to_the_same
 seed(script("same", "compiler/pcc", "Same.test_the_hash_is_of_the_net_and_not_of_ranks_strategies_or_level"),
      ("a hash of the mode", "ir/print.c", "if (!printing->net) {\n        text_printf(text, \"parallel mode=%s search=\"", "if (true) {\n        text_printf(text, \"parallel mode=%s search=\""))
 seed(script("failures", "compiler/pcc", "Compiler.test_a_file_that_cannot_grow_leaves_the_old_plan_and_no_other_file"),
-     ("half a file that stays", "ir/arena.c", "if (file && !direct) remove(temporary.at);", ""))
+     ("half a file that stays", "ir/file.c", "    unlink(temporary);\n", ""))
 seed(script("checksums", "runtime/prun", "Checksums.test_only_what_is_taken_has_to_be_intact"),
      ("a checkpoint that is taken as it is", "runtime/checkpoint.c", "*damaged = ok && first >= 0;", "*damaged = false;"),
      ("an optimizer's state that is taken as it is", "runtime/checkpoint.c", "ok = matches[i].tensor < 0 || checksums_compare(", "ok = matches[i].tensor < 0 || 2 * i >= n || checksums_compare("))

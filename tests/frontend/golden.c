@@ -5,6 +5,7 @@
  * What they import lies in DIR/parts. A first line `# flags: --ranks 2 --mode auto --replicas 4 -D batch=8 --hints FILE --shard HINT` (a hint without
  * spaces) says how a file is compiled; else for 8 ranks. */
 #include "frontend/frontend.h"
+#include "ir/file.h"
 
 #include <dirent.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+#include "ir/file.h"
 #include "tests/frontend/compile.h"
 
 #include <stdlib.h>
@@ -118,5 +119,52 @@ Test(imports, a_file_of_hints_holds_what_the_net_does_not) {
     compile_file(&c, "main.dsl", &(Overrides){.nranks = 2, .nhint_files = 1, .hint_file = (const char *const[]){"hints.dsl"}});
     expect_accepted(&c);
     cr_expect(node_named(&c.graph, "y")->hint);
+    compiled_finish(&c);
+}
+
+/* One error, not one for each of them. */
+Test(imports, beyond_a_thousand_files_are_one_error) {
+    enum { FILES = 1200 };
+    Compiled c;
+    Text main = {0};
+    for (int i = 0; i < FILES; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "lib/%d.dsl", i);
+        put(path, "");
+        text_printf(&main, "import \"%s\";\n", path);
+    }
+    text_printf(&main, "%s", "import \"none.dsl\";\n" MAIN);
+    put("main.dsl", main.at);
+    text_finish(&main);
+    compile_file(&c, "main.dsl", &(Overrides){.nranks = 2});
+    expect_error(&c, 1001, 8, "more than 1000 files are imported");
+    cr_expect_eq(c.diags.nerrors, 1);
+    compiled_finish(&c);
+}
+
+Test(imports, in_a_deep_chain_are_one_error) {
+    Compiled c;
+    put("main.dsl", "import \"lib/0.dsl\";\nimport \"lib/0.dsl\";\nimport \"lib/30.dsl\";\n" MAIN);
+    for (int i = 0; i < 100; i++) {
+        char path[64], text[128];
+        snprintf(path, sizeof path, "lib/%d.dsl", i);
+        snprintf(text, sizeof text, "import \"%d.dsl\";\nimport \"%d.dsl\";\n", i + 1, i + 2);
+        put(path, text);
+    }
+    compile_file(&c, "main.dsl", &(Overrides){.nranks = 2});
+    cr_expect_eq(c.diags.nerrors, 1);
+    cr_expect(strstr(c.diags.items.at[0].text, "imports nest more than 64 deep"), "%s", c.diags.items.at[0].text);
+    compiled_finish(&c);
+}
+
+Test(imports, of_a_pipe_do_not_wait_for_who_writes_it) {
+    Compiled c;
+    cr_assert_eq(mkfifo("lib/p.dsl", 0600), 0);
+    put("main.dsl", "import \"lib/p.dsl\";\n" MAIN);
+    alarm(10);
+    compile_file(&c, "main.dsl", &(Overrides){.nranks = 2, .nhint_files = 1, .hint_file = (const char *const[]){"lib/p.dsl"}});
+    expect_error(&c, 1, 8, "'lib/p.dsl' is a pipe; an import names an ordinary file");
+    cr_expect(strstr(c.diags.items.at[1].text, "--hints: cannot read lib/p.dsl: it is a pipe"), "%s", c.diags.items.at[1].text);
+    alarm(0);
     compiled_finish(&c);
 }

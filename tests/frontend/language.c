@@ -2,6 +2,7 @@
  * fence
  * "```net ranks=2", or a line "--ranks 2" in a comment of a sample, says for how many ranks; else 8. */
 #include "frontend/frontend.h"
+#include "ir/file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* target: see target.h. */
+#include "ir/file.h"
 #include "tests/fuzz/target.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+#include "ir/file.h"
 #include "sample.h"
 #include <criterion/criterion.h>
 

@@ -1,5 +1,6 @@
 /* The proof refuses wrong plans: every plan here is compiled, proved, then changed in memory in one way at a time, and must be refused. */
 #include "compiler/compiler.h"
+#include "ir/file.h"
 #include "tests/proof/leaves.h"
 #include <criterion/criterion.h>
 #include <stdio.h>

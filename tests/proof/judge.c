@@ -1,3 +1,4 @@
+#include "ir/file.h"
 #include "tests/proof/judge.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* Plans of the samples, as pcc writes them and prun reads them: what tests of the proof change and try. */
 #pragma once
 #include "compiler/compiler.h"
+#include "ir/file.h"
 #include <criterion/criterion.h>
 
 typedef struct PlanCase {

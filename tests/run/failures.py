@@ -47,7 +47,7 @@ class Compiler(Case):
 
     def test_a_source_that_cannot_be_read_is_an_environment_error(self):
         self.write("file", "")
-        for source, pattern in (("nosuch.dsl", "^pcc: .*nosuch.dsl: No such file"), (".", r"^pcc: .*\.: Is a directory"), ("file/net.dsl", "^pcc: .*Not a directory")):
+        for source, pattern in (("nosuch.dsl", "^pcc: .*nosuch.dsl: No such file"), (".", r"^pcc: .*\.: it is a folder"), ("file/net.dsl", "^pcc: .*Not a directory")):
             self.assertFails(self.pcc(source), 3, pattern)
 
     def test_an_unreadable_directory_is_an_environment_error(self):
@@ -156,7 +156,10 @@ class Runner(Case):
 
     def test_a_plan_that_cannot_be_read_is_an_environment_error(self):
         self.fails("nosuch.plan", 3, "^prun: cannot open nosuch.plan: No such file", mpi=True)
-        self.fails(".", 3, r"^prun: cannot read \.: Is a directory")
+        self.fails(".", 3, r"^prun: cannot read \.: it is a folder")
+        os.mkfifo(self.path("pipe"))
+        for path, words in ("pipe", "a pipe"), ("/dev/zero", "a device"):
+            self.fails(path, 3, "^prun: cannot read %s: it is %s; name an ordinary file" % (path, words))
         self.fails("net.plan/x", 3, r"^prun: cannot open net.plan/x: Not a directory")
 
     def test_foreign_files_are_rejected(self):
@@ -195,12 +198,12 @@ class Runner(Case):
         shutil.copy(self.path("net.plan"), self.path("w.safetensors"))
         before = {name: self.read(name) for name in os.listdir(self.folder)}
         for options, words in (
-            (("--save", "net.plan"), "--save net.plan would overwrite the plan"),
-            (("--trace", "link"), "--trace link would overwrite the plan"),
-            (("--metrics", "./one.plan", "--verify=one.plan"), "--metrics ./one.plan would overwrite the plan of --verify"),
-            (("--save=quickstart_w2.npy",), "--save quickstart_w2.npy would overwrite the initial value of w2"),
-            (("--metrics=w.safetensors", "--load=w.safetensors"), "--metrics w.safetensors would overwrite what --load reads"),
-            (("--metrics=new", "--trace=new"), "--metrics and --trace both write new"),
+            (("--save", "net.plan"), "--save net.plan would overwrite the plan (net.plan): name another file"),
+            (("--trace", "link"), "--trace link would overwrite the plan (net.plan): name another file"),
+            (("--metrics", "./one.plan", "--verify=one.plan"), "--metrics ./one.plan would overwrite the plan of --verify (one.plan): name another file"),
+            (("--save=quickstart_w2.npy",), "--save quickstart_w2.npy would overwrite the initial value of w2 (quickstart_w2.npy): name another file"),
+            (("--metrics=w.safetensors", "--load=w.safetensors"), "--metrics w.safetensors would overwrite what --load reads (w.safetensors): name another file"),
+            (("--metrics=new", "--trace=new"), "--metrics and --trace both write new: name another file"),
         ):
             self.fails("net.plan", 2, r"^prun: (rank \d on .*: )?%s$" % re.escape(words), *options, mpi="link" in options)
         self.assertEqual({name: self.read(name) for name in os.listdir(self.folder)}, before)

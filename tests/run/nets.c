@@ -343,7 +343,7 @@ int main(int argc, char **argv) {
         if (!few_doubts) printf("too many nets differ from one rank with some data\n");
         code = totals.failed == 0 && enough && occurred && few_doubts ? EXIT_SUCCESS : EXIT_FAILURE;
     }
-    static const char *const files[] = {"one.plan", "many.plan", "one.plan.tmp", "many.plan.tmp"};
+    static const char *const files[] = {"one.plan", "many.plan"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         unlink(arena_printf(&arena, "%s/%s", directory, files[i]));
     rmdir(directory);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ir/file.h"
 #include "tests/ops/net.h"
 
 #define NET(body)                                                                                                                          \
