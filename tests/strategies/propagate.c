@@ -70,7 +70,7 @@ Test(propagate, the_same_with_other_sizes) {
 Test(propagate, no_hint_splits_the_batch_and_says_so) {
     Quickstart q;
     Propagation propagation;
-    quickstart_init(&q, 8, MODE_AUTO, NULL, NULL, DATASET_DATA_PARALLEL);
+    quickstart_init(&q, 8, sizes, NULL, NULL, DATASET_DATA_PARALLEL);
     q.net.diags.verbose = true;
     cr_assert(propagate(&q.net.graph, &propagation, &q.net.diags));
     expect_strategy(&q.net, q.h, "((8, 1), (1, 1))");
