@@ -134,7 +134,6 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 32;
 }
 
-/* 128 bits would be safer than need be: two patterns of one hash are taken for one with probability 2^-64. */
 static uint64_t pattern_hash(const Pattern *p) {
     uint64_t hash = mix((uint64_t)p->op, (uint64_t)p->nin);
     for (int i = 0; i < p->nin; i++) {
@@ -151,19 +150,38 @@ static uint64_t pattern_hash(const Pattern *p) {
         for (const char *c = p->attr[a].text; c && *c; c++)
             hash = mix(hash, (unsigned char)*c);
     }
-    return hash | 1;
+    return hash;
 }
 
+static bool attr_equal(const Attr *a, const Attr *b) {
+    const char *x = a->text ? a->text : "", *y = b->text ? b->text : "";
+    return a->given == b->given && a->i == b->i && memcmp(&a->f, &b->f, sizeof a->f) == 0 && a->n == b->n &&
+           memcmp(a->ints, b->ints, sizeof *a->ints * (size_t)a->n) == 0 && strcmp(x, y) == 0;
+}
+
+static bool pattern_equal(const Pattern *a, const Pattern *b) {
+    if (a->op != b->op || a->nin != b->nin) return false;
+    for (int i = 0; i < a->nin; i++)
+        if (a->same[i] != b->same[i] || !type_equal(&a->in[i], &b->in[i])) return false;
+    for (int k = 0; k < MAX_ATTRS; k++)
+        if (!attr_equal(&a->attr[k], &b->attr[k])) return false;
+    return true;
+}
+
+/* The patterns seen so far, found by hash and compared themselves: two of one hash are two. */
 typedef struct Seen {
-    uint64_t *at;
+    const Pattern **at;
     size_t cap; /* a power of two, at most half full */
+    Arena *arena;
 } Seen;
 
-static bool seen_before(Seen *seen, uint64_t hash) {
-    size_t i = (size_t)(hash >> 1) & (seen->cap - 1);
+static bool seen_before(Seen *seen, const Pattern *p) {
+    size_t i = (size_t)pattern_hash(p) & (seen->cap - 1);
     for (; seen->at[i]; i = (i + 1) & (seen->cap - 1))
-        if (seen->at[i] == hash) return true;
-    seen->at[i] = hash;
+        if (pattern_equal(seen->at[i], p)) return true;
+    Pattern *own = arena_alloc(seen->arena, sizeof *own);
+    *own = *p;
+    seen->at[i] = own;
     return false;
 }
 
@@ -246,28 +264,29 @@ static bool pattern_check(const Pattern *p, uint64_t seed, char *why, size_t n) 
 }
 
 bool field_operator_gradients(const Graph *graph, uint64_t seed, int *npatterns, char *why, size_t n) {
-    Seen seen = {.cap = 64};
-    char reason[512] = "out of memory";
+    Arena arena;
+    arena_init(&arena);
+    Seen whole = {.cap = 64, .arena = &arena}, small = {.arena = &arena}; /* at full size, and made small */
+    char reason[512];
     *npatterns = 0;
-    while (seen.cap < 4 * (size_t)graph->nodes.n)
-        seen.cap *= 2;
-    seen.at = calloc(seen.cap, sizeof *seen.at);
-    bool ok = seen.at != NULL;
-    const char *at = "";
+    while (whole.cap < 4 * (size_t)graph->nodes.n)
+        whole.cap *= 2;
+    small.cap = whole.cap;
+    whole.at = arena_alloc(&arena, whole.cap * sizeof *whole.at);
+    small.at = arena_alloc(&arena, small.cap * sizeof *small.at);
+    bool ok = true;
     for (int i = 0; ok && i < graph->nodes.n && (graph->nforward == 0 || i < graph->nforward); i++) {
         const Node *node = &graph->nodes.at[i];
         if (!op_table[node->op].adjoint || !dtype_is_float(graph->values.at[node->out[0]].type.dtype)) continue;
         Pattern p;
         pattern_of(&p, graph, node);
-        if (seen_before(&seen, pattern_hash(&p))) continue; /* at full size, before it is made small */
-        at = node->name;
+        if (seen_before(&whole, &p)) continue;
         ok = shrink(&p, graph, node, reason, sizeof reason);
-        if (!ok || seen_before(&seen, mix(pattern_hash(&p), 1) | 1)) continue;
-        ok = pattern_check(&p, seed, reason, sizeof reason);
+        if (ok && seen_before(&small, &p)) continue;
+        ok = ok && pattern_check(&p, seed, reason, sizeof reason);
         (*npatterns)++;
-        if (!ok) at = node->name;
+        if (!ok) snprintf(why, n, "%s: %s", node->name, reason);
     }
-    if (!ok) snprintf(why, n, "%s: %s", at, reason);
-    free(seen.at);
+    arena_finish(&arena);
     return ok;
 }

@@ -100,6 +100,8 @@ bool proof_header(const Plan *plan, Text *text, Error *error) {
         if (!replicas_check(&part, error)) return false;
     }
     text_printf(text, "  replicas: %d, as the graph has them\n", plan->graph.replicas);
+    if (!settings_check(plan, error)) return false;
+    text_printf(text, "  settings: optimizer, clipping, batches, gradients, buckets, data, mesh and evaluation are those of the graphs\n");
     for (int p = 0; p < plan->programs.n; p++) {
         const Plan part = plan_part(plan, p);
         if (!sent_check(&part, &part.programs.at[0], text, error)) return false;

@@ -7,6 +7,12 @@
 /* Counts what it shows in *proof; false with *error. */
 bool compositional_check(const Plan *plan, Proof *proof, Error *error);
 
+/* ---------------------------------------------------------------- settings.c: what a plan says twice */
+
+/* Whether the header says of the optimizer, its numbers, clipping, accumulation, gradients, buckets, data, mesh and evaluation what the graph and the
+ * steps say. */
+bool settings_check(const Plan *plan, Error *error);
+
 /* ---------------------------------------------------------------- layout.c: boxes, sets of digits, conversions, in this folder's own words */
 
 /* A set of digits as disjoint intervals of strides: [low, high) stands for the digit (high / low)@low. Ascending. */

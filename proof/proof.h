@@ -6,7 +6,7 @@
  *   layout.c    boxes, terms, conversions, in this folder's own words; comparison with ir/box.c
  *   operators.c what each operator means for layouts
  *   memory.c    no two values alive at once overlap; nothing is read before it is written
- *   header.c    proof_header
+ *   header.c    proof_header; settings.c: what the header says twice
  *   field.h     the numeric check over a finite field: see there
  */
 #pragma once
@@ -39,6 +39,6 @@ typedef struct Proof {
 /* True: proved, *proof filled. False: *error says what could not be shown (program, role, step, why). options NULL: PROOF_BUDGET_S. */
 bool proof_check(const Plan *plan, const ProofOptions *options, Proof *proof, Error *error);
 /* What the header and the programs say beside the steps, as far as it can be counted again: `sent` of each program where the pieces are few enough
- * to enumerate, the replicas against the graph's hidden dimensions. Appends to *text one indented line a fact, the ones that cannot be shown too. False: *error
+ * to enumerate, the replicas against the graph's hidden dimensions, and all that the header and the graphs both say (settings.c). Appends to *text one indented line a fact, the ones that cannot be shown too. False: *error
  * says what is wrong. */
 bool proof_header(const Plan *plan, Text *text, Error *error);

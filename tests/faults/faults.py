@@ -230,6 +230,16 @@ seed(DUMPS,
      ("another way to the same plan", "compiler/schedule.c", "enum { WINDOW = 8 };", "enum { WINDOW = 2 };"))
 
 # ---------------------------------------------------------------- proof
+seed(unit("proof", "settings"),
+     ("proof: another optimizer than the header's", "proof/settings.c", "    if (node->op != update_op[settings->optimizer])\n", "    if (false)\n"),
+     ("proof: another rate than the header's", "proof/settings.c", "if (a >= 0 && node->attr[a].f != said[i].number)", "if (false)"),
+     ("proof: one parameter with a norm of its own", "proof/settings.c", "if (node->attr[op_attr(OP_clip, \"norm\")].f != clip)", "if (nclips == 1 && node->attr[op_attr(OP_clip, \"norm\")].f != clip)"),
+     ("proof: a report that nobody knows", "proof/settings.c", "if (k == NKNOWN) return differ(", "if (k == NKNOWN) continue;\n        if (false) return differ("),
+     ("proof: an eval that never ends", "proof/settings.c", "if (settings->data != DATA_FILES && settings->steps == 0 && graph->inputs.n > 0)", "if (false)"),
+     ("proof: a slot of another parameter", "proof/settings.c", "if (s->parameter != parameter)", "if (false)"),
+     ("proof: a step with fewer batches than it says", "proof/settings.c", "if (n != k) return differ(", "if (false) return differ("),
+     ("proof: a mean of another number of batches", "proof/settings.c", "return !mean || differ(", "return true || differ("),
+     ("proof: a bucket over its limit", "proof/settings.c", "if (members > 1 && sum - most >= graph->settings.bucket_bytes)", "if (false)"))
 seed(unit("proof", "layout"),
      ("groups of a reduction that are not kept apart", "ir/box.c", "if ((kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER) || !agree) return;", "if (kind < NCOMMS || !agree) return;"),
      ("holder differs in a summed digit", "ir/box.c", "number_of(m->summed, m->nsummed, term) - only(m->summed, m->nsummed, at);", "number_of(m->summed, m->nsummed, term);"),

@@ -1,0 +1,337 @@
+/* settings: what a plan says twice. The header's optimizer, clipping, schedule, accumulation, gradients, buckets, sources of data and evaluation, each
+ * against the graph and the steps that were made of it. Nothing here is about how a value is computed: that is the rest of the proof's. */
+#include "proof/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool differ(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);
+static bool differ(Error *error, const char *format, ...) {
+    char text[900];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return error_set(error, EXIT_REJECTED, "the plan contradicts itself: %s", text);
+}
+
+static const Node *maker(const Graph *graph, int value) { return &graph->nodes.at[graph->values.at[value].node]; }
+
+/* ---------------------------------------------------------------- the optimizer */
+
+static const OpCode update_op[NOPTIMIZERS] = {
+    [OPTIMIZER_NONE] = OP_write, [OPTIMIZER_SGD] = OP_sgd, [OPTIMIZER_MOMENTUM] = OP_momentum, [OPTIMIZER_ADAM] = OP_adam, [OPTIMIZER_ADAMW] = OP_adamw};
+
+static bool is_update(const Node *node) { return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write; }
+
+static bool scheduled(const Settings *settings) { return settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0; }
+
+static bool numbers_agree(const Settings *settings, const Node *node, Error *error) {
+    const struct {
+        const char *name;
+        double number;
+    } said[] = {{"lr", settings->lr},       {"momentum", settings->momentum}, {"beta1", settings->beta1},
+                {"beta2", settings->beta2}, {"eps", settings->eps},           {"weight_decay", settings->weight_decay}};
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        int a = op_attr(node->op, said[i].name);
+        if (a >= 0 && node->attr[a].f != said[i].number)
+            return differ(error, "the header says %s=%.17g, %s has %.17g", said[i].name, said[i].number, node->name, node->attr[a].f);
+    }
+    return true;
+}
+
+/* Operand k of a node is an input of this kind. */
+static bool takes_input(const Graph *graph, const Node *node, int k, InputKind kind, Error *error) {
+    const Node *from = k < node->nin ? maker(graph, node->in[k]) : NULL;
+    if (from && from->op == OP_input && graph->inputs.at[from->state].kind == kind) return true;
+    return differ(error, "%s takes no input of kind=%s as its operand %d", node->name, input_kind_name[kind], k);
+}
+
+/* The state that a result is written to; -1: none. */
+static int written_to(const Graph *graph, int value) {
+    for (int i = graph->values.at[value].node + 1; i < graph->nodes.n; i++)
+        if (graph->nodes.at[i].op == OP_write && graph->nodes.at[i].in[0] == value) return graph->nodes.at[i].state;
+    return -1;
+}
+
+/* Operand k is a state's old value, result k its new one. */
+static int updated_state(const Graph *graph, const Node *node, int k) {
+    const Node *read = maker(graph, node->in[k]);
+    return read->op == OP_read && written_to(graph, node->out[k]) == read->state ? read->state : -1;
+}
+
+/* One update: of the header's optimizer and its numbers, of a parameter that is trained and its own slots. taken: per state, the updates that take it. */
+static bool update_agrees(const Graph *graph, const Node *node, int *taken, Error *error) {
+    const Settings *settings = &graph->settings;
+    if (node->op != update_op[settings->optimizer])
+        return differ(error, "the header says optimizer=%s, %s is made by %s", settings->optimizer == OPTIMIZER_NONE ? "none" : op_table[update_op[settings->optimizer]].name,
+                      node->name, op_table[node->op].name);
+    if (!numbers_agree(settings, node, error)) return false;
+    int parameter = -1;
+    for (int k = 0; k < node->nout; k++) {
+        int state = updated_state(graph, node, k);
+        if (state < 0) return differ(error, "%s updates no state with its operand %d", node->name, k);
+        const State *s = &graph->states.at[state];
+        if (k == 0 && (!s->trainable || s->parameter != state)) return differ(error, "%s updates state %s, which is not trainable", node->name, s->name);
+        if (k == 0) parameter = state;
+        if (s->parameter != parameter)
+            return differ(error, "%s updates state %s and takes %s, which says parameter=%d", node->name, graph->states.at[parameter].name, s->name, s->parameter);
+        taken[state]++;
+    }
+    bool counts = op_in(node->op, "update") >= 0;
+    int next = op_in(node->op, "g") + 1;
+    if (counts && !takes_input(graph, node, next++, INPUT_UPDATE, error)) return false;
+    if (scheduled(settings) && !takes_input(graph, node, next++, INPUT_RATE, error)) return false;
+    return next == node->nin || differ(error, "the header has no schedule, %s takes a rate", node->name);
+}
+
+static bool updates_agree(const Graph *graph, Error *error) {
+    int *taken = calloc((size_t)graph->states.n + 1, sizeof *taken);
+    bool ok = taken || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
+    for (int i = 0; ok && i < graph->nodes.n; i++)
+        ok = !is_update(&graph->nodes.at[i]) || update_agrees(graph, &graph->nodes.at[i], taken, error);
+    for (int s = 0; ok && s < graph->states.n; s++) {
+        const State *state = &graph->states.at[s];
+        if (taken[s] > 1) ok = differ(error, "state %s is updated %d times", state->name, taken[s]);
+        if (state->parameter == s) continue;
+        const State *of = &graph->states.at[state->parameter];
+        if (ok && taken[s] == 0) ok = differ(error, "state %s says parameter=%d, whose update does not take it", state->name, state->parameter);
+        if (ok && (state->trainable || state->init.kind != INIT_ZEROS || !type_equal(&state->type, &of->type)))
+            ok = differ(error, "state %s says parameter=%d, and does not begin at zero with the type of %s", state->name, state->parameter, of->name);
+    }
+    free(taken);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- clipping */
+
+/* Counts the gradients whose squares are in a sum; false: it is made of something else. */
+static bool squares_in(const Graph *graph, int value, const bool *clipped, int *n) {
+    const Node *node = maker(graph, value);
+    while (node->op == OP_cast) node = maker(graph, node->in[0]);
+    if (node->op == OP_sum_squares) {
+        (*n)++;
+        return clipped[node->in[0]];
+    }
+    return node->op == OP_add && squares_in(graph, node->in[0], clipped, n) && squares_in(graph, node->in[1], clipped, n);
+}
+
+static bool clips_agree(const Graph *graph, Error *error) {
+    const double clip = graph->settings.clip;
+    int nclips = 0;
+    bool *clipped = calloc((size_t)graph->values.n + 1, sizeof *clipped), ok = clipped || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
+    for (int i = 0; ok && i < graph->nodes.n; i++) {
+        const Node *node = &graph->nodes.at[i];
+        if (node->op == OP_clip) {
+            nclips++;
+            clipped[node->in[0]] = true;
+            if (node->attr[op_attr(OP_clip, "norm")].f != clip)
+                ok = differ(error, "the header says clip=%.17g, %s has norm %.17g", clip, node->name, node->attr[op_attr(OP_clip, "norm")].f);
+        }
+        if (ok && clip > 0 && is_update(node) && maker(graph, node->in[op_in(node->op, "g")])->op != OP_clip)
+            ok = differ(error, "the header says clip=%.17g, the gradient of %s is not clipped", clip, node->name);
+    }
+    for (int i = 0; ok && i < graph->nodes.n; i++) {
+        const Node *node = &graph->nodes.at[i];
+        int n = 0;
+        if (node->op == OP_clip && (!squares_in(graph, node->in[1], clipped, &n) || n != nclips))
+            ok = differ(error, "%s is clipped by another norm than that of all %d gradients", node->name, nclips);
+    }
+    free(clipped);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- the batches of a step, replicas, the forward part */
+
+static bool has_node(const Graph *graph, int input) {
+    for (int i = 0; i < graph->nodes.n; i++)
+        if (graph->nodes.at[i].op == OP_input && graph->nodes.at[i].state == input) return true;
+    return false;
+}
+
+/* accumulate=k: of each input that is used there are k, and the loss is their mean. */
+static bool batches_agree(const Graph *graph, Error *error) {
+    const int64_t k = graph->settings.accumulate > 1 ? graph->settings.accumulate : 1;
+    bool several = false;
+    for (int i = 0; i < graph->inputs.n; i++) several = several || graph->inputs.at[i].micro > 0;
+    if (!several) return true; /* also where the loss depends on no input: its gradient is that of one batch */
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        int64_t n = 1;
+        if (input->micro > 0 || !input_is_of_batch(input->kind) || !has_node(graph, i)) continue;
+        for (int other = i + 1; other < graph->inputs.n; other++) {
+            if (graph->inputs.at[other].micro == 0 || graph->inputs.at[other].of != i) continue;
+            if (graph->inputs.at[other].micro != n++) return differ(error, "input %s is batch %d of its step, the next is %" PRId64, graph->inputs.at[other].name, graph->inputs.at[other].micro, n - 1);
+        }
+        if (n != k) return differ(error, "the header says accumulate=%" PRId64 ", of input %s there are %" PRId64, k, input->name, n);
+    }
+    const Node *mean = graph->loss >= 0 ? maker(graph, graph->loss) : NULL;
+    for (int i = 0; mean && mean->op == OP_mul && i < mean->nin; i++) {
+        const Node *share = maker(graph, mean->in[i]);
+        if (share->op == OP_constant && !share->data && share->attr[op_attr(OP_constant, "value")].f == 1.0 / (double)k) return true;
+    }
+    return !mean || differ(error, "the header says accumulate=%" PRId64 ", the loss is not the mean of so many", k);
+}
+
+static bool replicas_agree(const Graph *graph, Error *error) {
+    const Settings *settings = &graph->settings;
+    if (settings->mode == MODE_STAND_ALONE && graph->nranks > 1) return differ(error, "the header says mode=stand_alone and ranks %d", graph->nranks);
+    if (settings->mode == MODE_DATA_PARALLEL && graph->replicas < graph->nranks)
+        return differ(error, "the header says mode=data_parallel, ranks %d and replicas %d", graph->nranks, graph->replicas);
+    for (int i = 0; i < graph->nodes.n; i++) {
+        const Node *node = &graph->nodes.at[i];
+        if (node->op != OP_replicate && node->op != OP_replica_sum) continue;
+        const Attr *mean = &node->attr[op_attr(node->op, "mean")];
+        if ((mean->i != 0) != settings->gradients_mean)
+            return differ(error, "the header says gradients=%s, %s %s", settings->gradients_mean ? "mean" : "sum", node->name, mean->i ? "averages" : "adds up");
+    }
+    return true;
+}
+
+/* forward=N against the nodes: what the loss is made of comes before, what is made of a gradient behind it. */
+static bool forward_agrees(const Graph *graph, Error *error) {
+    bool *needed = calloc((size_t)graph->nodes.n + 1, sizeof *needed), ok = needed || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
+    const bool one_batch = graph->settings.accumulate < 2;
+    if (ok && graph->loss >= 0 && one_batch) needed[graph->values.at[graph->loss].node] = true;
+    for (int i = graph->nodes.n - 1; ok && i >= 0; i--) {
+        const Node *node = &graph->nodes.at[i];
+        bool behind = i >= graph->nforward;
+        for (int k = 0; needed[i] && k < node->nin; k++) needed[graph->values.at[node->in[k]].node] = true;
+        if (needed[i] && behind) ok = differ(error, "it says forward=%d, node %d (%s) is one that the loss needs", graph->nforward, i, node->name);
+        else if (!behind && (node->origin != i || op_table[node->op].op_class == OP_CLASS_UPDATE))
+            ok = differ(error, "it says forward=%d, node %d (%s) is of the gradients or an update", graph->nforward, i, node->name ? node->name : "");
+        else if (node->origin != i && node->origin >= graph->nforward)
+            ok = differ(error, "it says forward=%d, node %d (%s) says origin=%d", graph->nforward, i, node->name, node->origin);
+    }
+    free(needed);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- sources of data, the mesh, what is for people */
+
+static bool data_agrees(const Graph *graph, Error *error) {
+    const DataKind data = graph->settings.data;
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (input->file.format != FILE_NONE && data != DATA_FILES) return differ(error, "input %s names a file, and the data is not from files", input->name);
+        if (input->per_rank && data != DATA_PER_RANK) return differ(error, "input %s has per_rank data, and the data is another", input->name);
+    }
+    return true;
+}
+
+/* The last axis varies fastest; ranks left over are a faster digit behind it. */
+static bool mesh_agrees(const Graph *graph, Error *error) {
+    const Settings *settings = &graph->settings;
+    int64_t stride = settings->mesh.n > 0 ? settings->mesh.at[settings->mesh.n - 1].digit.stride : graph->nranks;
+    for (int i = settings->mesh.n - 1; i >= 0; i--) {
+        const Axis *axis = &settings->mesh.at[i];
+        if (axis->digit.stride != stride)
+            return differ(error, "mesh axis %s is %d@%d, the axes behind it have %" PRId64 " ranks", axis->name, (int)axis->digit.size, (int)axis->digit.stride, stride);
+        stride *= axis->digit.size;
+    }
+    if (stride != graph->nranks) return differ(error, "the mesh has %" PRId64 " ranks, the header says ranks %d", stride, graph->nranks);
+    return true;
+}
+
+/* The word behind a key in `options`, against what the header says. */
+static bool option_agrees(const char *options, const char *key, const char *said, Error *error) {
+    const char *at = strstr(options, key);
+    if (!at || (at > options && at[-1] != ' ')) return true;
+    at += strlen(key);
+    size_t n = strcspn(at, " ");
+    if (n == strlen(said) && strncmp(at, said, n) == 0) return true;
+    return differ(error, "its options say %s%.*s, the header %s%s", key, (int)(n < 60 ? n : 60), at, key, said);
+}
+
+static bool header_agrees(const Plan *plan, Error *error) {
+    const Settings *settings = &plan->graph.settings;
+    if (!option_agrees(plan->options, "mode=", mode_name[settings->mode], error) || !option_agrees(plan->options, "search=", settings->search, error)) return false;
+    if (settings->log && settings->log[0] && settings->log_rank >= plan->graph.nranks)
+        return differ(error, "the losses of rank %" PRId64 " are printed, the header says ranks %d", settings->log_rank, plan->graph.nranks);
+    return mesh_agrees(&plan->graph, error);
+}
+
+/* ---------------------------------------------------------------- programs: their names, reports, buckets */
+
+/* What an evaluation can report, each once: numbers on every rank, the prediction as it lies. */
+static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
+    static const struct {
+        const char *name;
+        bool number;
+    } known[] = {{"rows", true}, {"accuracy", true}, {"prediction", false}};
+    enum { NKNOWN = sizeof known / sizeof *known };
+    bool seen[NKNOWN] = {false};
+    if (!evaluates && graph->reports.n > 0) return differ(error, "a training reports %s", graph->reports.at[0].name);
+    for (int i = 0; i < graph->reports.n; i++) {
+        const Report *report = &graph->reports.at[i];
+        int k = 0;
+        while (k < NKNOWN && strcmp(known[k].name, report->name) != 0) k++;
+        if (k == NKNOWN) return differ(error, "an evaluation reports rows, accuracy and prediction, not %.60s", report->name);
+        if (seen[k]) return differ(error, "the report %s is there a second time", report->name);
+        seen[k] = true;
+        const TensorType *type = &graph->values.at[report->value].type;
+        if (report->whole != known[k].number || (known[k].number && type->shape.ndim != type->hidden))
+            return differ(error, "the report %s is %s", report->name, known[k].number ? "not a number on every rank" : "whole, where it is left as it lies");
+    }
+    return !evaluates || graph->loss < 0 || seen[0] || differ(error, "an evaluation does not report its rows");
+}
+
+static bool eval_agrees(const Graph *graph, Error *error) {
+    const Settings *settings = &graph->settings;
+    if (settings->data == DATA_FILES && settings->steps > 0)
+        return differ(error, "the eval says steps=%" PRId64 ", and its data is files, which are read to their end (steps=0)", settings->steps);
+    if (settings->data != DATA_FILES && settings->steps == 0 && graph->inputs.n > 0)
+        return differ(error, "the eval says steps=0, as many batches as its data has, and its data has no end");
+    return true;
+}
+
+/* `bucket` is a limit: without its largest gradient a bucket is below it. */
+static bool buckets_agree(const Plan *plan, const Program *program, Error *error) {
+    const Graph *graph = &plan->graph;
+    for (int r = 0; r < program->roles.n; r++) {
+        const Role *role = &program->roles.at[r];
+        int64_t sum = 0, most = 0;
+        int bucket = 0, members = 0;
+        for (int s = 0; s <= role->steps.n; s++) {
+            const Step *step = s < role->steps.n ? &role->steps.at[s] : NULL;
+            if (step && step->kind != STEP_START && bucket > 0 && members > 0 && step->kind == STEP_WAIT && step->bucket == bucket) continue;
+            int next = step && step->kind == STEP_START ? step->bucket : 0;
+            if (next != bucket || !step) {
+                if (members > 1 && sum - most >= graph->settings.bucket_bytes)
+                    return differ(error, "the header says bucket=%" PRId64 ", bucket %d has %" PRId64 " bytes before its last gradient", graph->settings.bucket_bytes, bucket, sum - most);
+                sum = most = members = 0;
+                bucket = next;
+            }
+            if (bucket == 0 || !step || step->kind != STEP_START) continue;
+            int64_t bytes = 0;
+            for (int side = 0; side < 2; side++) {
+                const Instance *at = &role->instances.at[side ? step->out[0] : step->in[0]];
+                const TensorType *type = &graph->values.at[at->value].type;
+                int64_t own = own_max_elements(at->layout, &type->shape) * dtype_bytes[type->dtype];
+                if (own > bytes) bytes = own;
+            }
+            sum += bytes;
+            if (bytes > most) most = bytes;
+            members++;
+        }
+    }
+    return true;
+}
+
+bool settings_check(const Plan *plan, Error *error) {
+    if (!header_agrees(plan, error)) return false;
+    for (int p = 0; p < plan->programs.n; p++) {
+        const Plan part = plan_part(plan, p);
+        const Program *program = &plan->programs.at[p];
+        const Graph *graph = &part.graph;
+        const bool evaluates = program->graph != NULL;
+        const char *name = evaluates ? "eval" : "train";
+        if (strcmp(program->name, name) != 0) return differ(error, "program %.60s %s", program->name, evaluates ? "evaluates: its name is eval" : "has the plan's own graph: its name is train");
+        if (!replicas_agree(graph, error) || !data_agrees(graph, error) || !reports_agree(graph, evaluates, error) || !forward_agrees(graph, error) ||
+            !buckets_agree(&part, program, error))
+            return false;
+        if (evaluates ? !eval_agrees(graph, error) : !updates_agree(graph, error) || !clips_agree(graph, error) || !batches_agree(graph, error)) return false;
+    }
+    return true;
+}
