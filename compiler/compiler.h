@@ -171,7 +171,9 @@ const char *plan_side_path(Arena *arena, const char *plan);
 
 /* ---------------------------------------------------------------- eval.c */
 
-/* The compilation of a graph that frontend_eval made, beside c. */
+/* Gives a graph that frontend_eval made the states of the net, by their names. False after a diagnostic: it has one that the net has not, or of another type. */
+bool eval_states(Compilation *c, Graph *graph);
+/* The compilation of such a graph, beside c. */
 Compilation *eval_create(const Compilation *c, Graph *graph);
 /* Between prune and propagate: the states of train, and its strategies. */
 bool eval_prepare(Compilation *e, const Compilation *c);

@@ -12,6 +12,42 @@
 
 #include "compiler/compiler.h"
 
+static int find_state(const Graph *graph, const char *name) {
+    for (int i = 0; i < graph->states.n; i++)
+        if (strcmp(graph->states.at[i].name, name) == 0) return i;
+    return -1;
+}
+
+bool eval_states(Compilation *c, Graph *graph) {
+    static const char hint[] = "the numbers of the eval block say how a batch is evaluated; its parameters are those of training";
+    int *number = arena_alloc(c->arena, ((size_t)graph->states.n + 1) * sizeof *number);
+    bool ok = true;
+    for (int i = 0; i < graph->states.n; i++) {
+        const State *own = &graph->states.at[i];
+        number[i] = i < c->graph.states.n && strcmp(c->graph.states.at[i].name, own->name) == 0 ? i : find_state(&c->graph, own->name);
+        if (number[i] >= 0 && type_equal(&c->graph.states.at[number[i]].type, &own->type)) continue;
+        Text text = {0};
+        type_print(&text, &own->type);
+        if (number[i] >= 0) {
+            text_printf(&text, " in the eval, and in training ");
+            type_print(&text, &c->graph.states.at[number[i]].type);
+            diag_error(c->diags, own->span, "%s is %s", own->name, text.at);
+        } else {
+            diag_error(c->diags, own->span, "%s, %s, is a parameter of the eval, and training has none of that name", own->name, text.at);
+        }
+        diag_hint(c->diags, "%s", hint);
+        text_finish(&text);
+        ok = false;
+    }
+    for (int n = 0; ok && n < graph->nodes.n; n++)
+        if (graph->nodes.at[n].op == OP_read) graph->nodes.at[n].state = number[graph->nodes.at[n].state];
+    graph->states.n = 0;
+    graph->states.cap = 0;
+    for (int i = 0; ok && i < c->graph.states.n; i++)
+        vec_push(graph->arena, &graph->states, c->graph.states.at[i]);
+    return ok;
+}
+
 Compilation *eval_create(const Compilation *c, Graph *graph) {
     Compilation *e = arena_alloc(c->arena, sizeof *e);
     Options *options = arena_alloc(c->arena, sizeof *options);

@@ -46,7 +46,7 @@ static bool parse_eval(Compilation *c) {
     c->diags->silenced = ~0u;
     bool ok = frontend_eval(c->options->input, c->source, c->source_bytes, &c->options->overrides, &graph, c->arena, c->diags);
     c->diags->silenced = silenced;
-    if (!ok) return false;
+    if (!ok || !eval_states(c, &graph)) return false;
     c->eval = eval_create(c, &graph);
     c->net_hash = (c->net_hash ^ c->eval->net_hash) * 0x9e3779b97f4a7c15u;
     return true;

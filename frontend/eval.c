@@ -6,29 +6,50 @@
 
 /* ---------------------------------------------------------------- numbers of the head */
 
-static bool number_push(Lower *lower, const char *name, const Expr *value) {
-    int64_t size;
-    if (!integer_eval(lower, value, name, 1, INT64_MAX, &size)) return false;
-    vec_push(lower->arena, &lower->eval_numbers, (EvalNumber){.name = name, .value = size, .span = lower_span(lower, value->loc)});
+static bool setting_is(const char *name);
+
+static bool number_push(Lower *lower, const char *name, Loc loc, const Expr *value) {
+    const bool rows = strcmp(name, "batch") == 0;
+    Number number = {0};
+    for (int i = 0; i < lower->eval_numbers.n; i++)
+        if (strcmp(lower->eval_numbers.at[i].name, name) == 0) {
+            diag_error(lower->diags, lower_span(lower, loc), "%s is set twice", name);
+            diag_note(lower->diags, lower->eval_numbers.at[i].span, "the first time is here");
+            return false;
+        }
+    if (rows ? !integer_eval(lower, value, name, 1, INT64_MAX, &number.i) : !number_eval(lower, value, &number)) return false;
+    if (rows) number.f = (double)number.i;
+    vec_push(lower->arena, &lower->eval_numbers, (EvalNumber){.name = name, .number = number, .span = lower_span(lower, value->loc)});
     return true;
 }
 
-/* batch = 100; or batch (rows = 100, length = 64); */
+/* batch (rows = 100, length = 64); */
+static bool numbers_push(Lower *lower, const Expr *list) {
+    for (const Expr *item = list->items; item; item = item->next) {
+        if (item->kind == EXPR_KEYWORD) {
+            if (!number_push(lower, item->text, item->loc, item->items)) return false;
+            continue;
+        }
+        diag_error(lower->diags, lower_span(lower, item->loc), "batch takes the net's numbers by name");
+        diag_hint(lower->diags, "batch = 100; where the number is called batch, else batch (rows = 100);");
+        return false;
+    }
+    return true;
+}
+
+static bool number_of_net(const Lower *lower, const char *name) {
+    for (const Entry *entry = lower->net->entries; entry; entry = entry->next)
+        if (strcmp(entry->name, name) == 0) return true;
+    return false;
+}
+
+/* batch = 100; dropout = 0; what is a setting is none of them. */
 bool eval_numbers(Lower *lower, const Block *block) {
     for (const Entry *entry = block->entries; entry; entry = entry->next) {
-        if (strcmp(entry->name, "batch") != 0) continue;
         const Expr *value = entry->value;
-        if (value->kind != EXPR_CALL || strcmp(value->text, "batch") != 0) return number_push(lower, "batch", value);
-        for (const Expr *item = value->items; item; item = item->next) {
-            if (item->kind == EXPR_KEYWORD) {
-                if (!number_push(lower, item->text, item->items)) return false;
-                continue;
-            }
-            diag_error(lower->diags, lower_span(lower, item->loc), "batch takes the net's numbers by name");
-            diag_hint(lower->diags, "batch = 100; where the number is called batch, else batch (rows = 100);");
+        const bool batch = strcmp(entry->name, "batch") == 0, list = batch && value->kind == EXPR_CALL && strcmp(value->text, "batch") == 0;
+        if (list ? !numbers_push(lower, value) : (batch || (!setting_is(entry->name) && number_of_net(lower, entry->name))) && !number_push(lower, entry->name, entry->name_loc, value))
             return false;
-        }
-        return true;
     }
     return true;
 }
@@ -38,7 +59,7 @@ bool eval_number(Lower *lower, const char *name, Number *number) {
         EvalNumber *own = &lower->eval_numbers.at[i];
         if (strcmp(own->name, name) != 0) continue;
         own->used = true;
-        *number = (Number){.i = own->value, .f = (double)own->value};
+        *number = own->number;
         return true;
     }
     return false;
@@ -50,7 +71,7 @@ static bool numbers_used(Lower *lower) {
         const EvalNumber *own = &lower->eval_numbers.at[i];
         if (own->used) continue;
         diag_error(lower->diags, own->span, "net %s has no number '%s'", lower->graph->name, own->name);
-        diag_hint(lower->diags, "the numbers of a net are in its head; batch (NAME = 100); says which one is another in the eval");
+        diag_hint(lower->diags, "the numbers of a net are in its head; rows = 100; says that its number rows is another in the eval");
         ok = false;
     }
     return ok;
@@ -127,7 +148,66 @@ bool eval_note(Lower *lower, const Block *block) {
     return true;
 }
 
+static bool setting_is(const char *name) {
+    for (int i = 0; i < NEVAL; i++)
+        if (strcmp(eval_settings[i].name, name) == 0) return true;
+    return false;
+}
+
 /* ---------------------------------------------------------------- the block */
+
+/* The settings of the block alone, without the net's numbers. */
+static Block settings_of(Lower *lower, const Block *block) {
+    Block settings = *block;
+    Entry **next = &settings.entries;
+    *next = NULL;
+    for (const Entry *entry = block->entries; entry; entry = entry->next) {
+        if (!setting_is(entry->name) && number_of_net(lower, entry->name)) continue;
+        *next = arena_alloc(lower->arena, sizeof **next);
+        **next = *entry;
+        next = &(*next)->next;
+        *next = NULL;
+    }
+    return settings;
+}
+
+/* Whether a value depends on each input: depends[input]. */
+static const bool *inputs_of(const Lower *lower, int value) {
+    const Graph *graph = lower->graph;
+    bool *needed = arena_alloc(lower->arena, (size_t)graph->values.n + 1), *depends = arena_alloc(lower->arena, (size_t)graph->inputs.n + 1);
+    needed[value] = true;
+    for (int n = graph->nodes.n - 1; n >= 0; n--) {
+        const Node *node = &graph->nodes.at[n];
+        bool used = false;
+        for (int k = 0; k < node->nout; k++)
+            used = used || needed[node->out[k]];
+        for (int i = 0; used && i < node->nin; i++)
+            needed[node->in[i]] = true;
+        if (used && node->op == OP_input) depends[node->state] = true;
+    }
+    return depends;
+}
+
+/* Files give every input, or all that the prediction depends on where nothing but prun --predict runs the program. */
+static bool inputs_given(Lower *lower, const Block *block) {
+    const Graph *graph = lower->graph;
+    const Entry *data = block->entries;
+    const bool *depends = NULL;
+    for (int i = 0; graph->settings.data == DATA_FILES && i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (input->kind != INPUT_DATA || input->file.format != FILE_NONE) continue;
+        while (strcmp(data->name, "data") != 0)
+            data = data->next;
+        for (int r = 0; !depends && r < graph->reports.n; r++)
+            if (strcmp(graph->reports.at[r].name, "prediction") == 0) depends = inputs_of(lower, graph->reports.at[r].value);
+        if (graph->settings.eval == EVAL_NEVER && depends && !depends[i]) continue;
+        diag_error(lower->diags, lower_span(lower, data->value->loc), "%s does not give input %s", data->value->text, input->name);
+        diag_note(lower->diags, input->span, "%s is declared here", input->name);
+        if (depends && !depends[i]) diag_hint(lower->diags, "the prediction does not depend on it: with every = never; prun --predict does without");
+        return false;
+    }
+    return true;
+}
 
 static bool predict_lower(Lower *lower, int *prediction) {
     if (!lower->predict) return true;
@@ -154,7 +234,8 @@ bool eval_lower(Lower *lower, const Block *block) {
     settings->epochs = 1;
     settings->last = LAST_PAD;
     if (!numbers_used(lower)) return false;
-    if (!settings_lower(lower, block, "eval", eval_settings, NEVAL, train_settings, ntrain_settings, "train", given)) return false;
+    const Block own = settings_of(lower, block);
+    if (!settings_lower(lower, &own, "eval", eval_settings, NEVAL, train_settings, ntrain_settings, "train", given)) return false;
     if (!given[DATA] && graph->inputs.n > 0) {
         diag_error(lower->diags, lower_span(lower, block->loc), "eval does not say where its data comes from");
         diag_hint(lower->diags, "data = npy(x = \"x.npy\", ...); eval has its own");
@@ -170,5 +251,5 @@ bool eval_lower(Lower *lower, const Block *block) {
         return false;
     }
     if (settings->data != DATA_FILES) settings->last = LAST_DROP; /* every batch is full */
-    return predict_lower(lower, &prediction) && rows_report(lower, block->loc, prediction);
+    return predict_lower(lower, &prediction) && rows_report(lower, block->loc, prediction) && inputs_given(lower, block);
 }

@@ -403,6 +403,7 @@ static bool file_lower(Lower *lower, const Block *first) {
     lower->graph->name = net->name;
     ok &= cells_define(lower, first);
     ok &= globals_lower(lower, first);
+    lower->net = net;
     if (lower->eval) ok &= block_lower(lower, blocks[BLOCK_EVAL], eval_numbers);
     lower->batch = rows_number(net);
     ok &= block_lower(lower, net, head_lower);

@@ -104,7 +104,7 @@ typedef VEC(const char *) Strings;
 /* A number of the net's head that is another one in the eval. */
 typedef struct EvalNumber {
     const char *name;
-    int64_t value;
+    Number number;
     Span span;
     bool used;
 } EvalNumber;
@@ -144,6 +144,7 @@ typedef struct Lower {
     Span loss_span;    /* line 0: no loss yet */
     bool eval;         /* the net is lowered for its eval block */
     VEC(EvalNumber) eval_numbers;
+    const Block *net;           /* whose numbers these may be */
     const char *batch;          /* the number of the net's head that is the rows of a batch: what the first input has first; NULL: none */
     VEC(BatchNumber) batch_numbers;
     const Expr *predict; /* what the eval block calls the prediction, or NULL */

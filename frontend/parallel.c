@@ -79,12 +79,16 @@ static bool unknown_setting(Lower *lower, const Entry *entry, const char *what, 
         diag_error(lower->diags, span, "%s belongs into the %s block, not into %s", entry->name, other, what);
         return false;
     }
-    const char *names[16], *list = "";
+    const char *names[64], *list = "";
+    int nnames = n;
     for (int i = 0; i < n; i++) {
         names[i] = settings[i].name;
         if (settings[i].eval) list = arena_printf(lower->arena, "%s%s%s", list, i ? ", " : "", names[i]);
     }
-    const char *nearest = name_nearest(entry->name, names, n);
+    for (const Entry *number = lower->eval && !strcmp(what, "eval") ? lower->net->entries : NULL; number && nnames < 64; number = number->next)
+        names[nnames++] = number->name;
+    if (nnames > n) list = arena_printf(lower->arena, "%s, and the numbers of net %s", list, lower->net->name);
+    const char *nearest = name_nearest(entry->name, names, nnames);
     diag_error(lower->diags, span, "%s has no setting '%s'", what, entry->name);
     if (nearest)
         diag_hint(lower->diags, "did you mean %s? There are: %s", nearest, list);

@@ -317,7 +317,6 @@ static bool read_inputs(Reading *reading) {
     }
     for (int i = 0; settings->data == DATA_FILES && i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
-        if (input->kind == INPUT_DATA && input->file.format == FILE_NONE) return scan_fail(scan, "input %d has no file", i);
         if (input_is_of_batch(input->kind) && input->type.shape.ndim <= (input->type.hidden ? 1 : 0)) return scan_fail(scan, "input %d has no rows", i);
     }
     for (int i = 0; settings->data == DATA_PER_RANK && i < graph->inputs.n; i++)

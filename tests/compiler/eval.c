@@ -89,3 +89,17 @@ Test(eval, every_mode_and_many_ranks_compile_and_are_proved) {
             compiled_finish(&x);
         }
 }
+
+/* A branch that the eval does not take has a parameter of training: those behind it keep their numbers. */
+Test(eval, parameters_are_trainings_by_their_names) {
+    Compiled x;
+    compiled(&x, "net q(batch = 16, noise = 1) { input x : f32[batch, 4]; h = x; if noise > 0 { param u : f32[4] = ones; h = x * u; }\n"
+                 "  param w : f32[4] = ones; loss mean(square(h * w)); }\n"
+                 "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); } eval { noise = 0; data = normal(seed = 2); steps = 3; }", 2, 2);
+    cr_expect_eq(x.c.eval->graph.states.n, 2);
+    for (int n = 0; n < x.c.eval->graph.nodes.n; n++) {
+        const Node *node = &x.c.eval->graph.nodes.at[n];
+        if (node->op == OP_read) cr_expect_str_eq(x.c.eval->graph.states.at[node->state].name, "w");
+    }
+    compiled_finish(&x);
+}

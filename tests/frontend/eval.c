@@ -71,6 +71,57 @@ Test(eval, numbers_of_the_block_go_before_those_of_the_command_line) {
     compiled_finish(&c);
 }
 
+Test(eval, any_number_of_the_head_may_be_another) {
+    static const struct {
+        const char *numbers;
+        double scale;
+    } cases[] = {{"scale = 0;", 0}, {"scale = 0.5; batch = 3;", 0.5}, {"batch (scale = -2);", -2}, {"scale = 3 / 2.0;", 1.5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "net q(batch = 16, scale = 1) { input x : f32[batch, 4]; param w : f32[4] = [1, 2, 3, 4]; loss mean(x * w * scale); }\n"
+                 "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); }\neval { %s data = normal(seed = 1); steps = 1; }",
+                 cases[i].numbers);
+        Overrides flags = {.nranks = 1};
+        compile_with(&c, text, strlen(text), &flags);
+        expect_accepted(&c);
+        c.accepted = frontend_eval("net.dsl", text, strlen(text), &flags, &c.graph, &c.arena, &c.diags);
+        expect_accepted(&c);
+        bool found = false;
+        for (int n = 0; n < c.graph.nodes.n; n++) {
+            const Node *node = &c.graph.nodes.at[n];
+            found = found || (node->op == OP_constant && !node->data && node->attr[0].f == cases[i].scale);
+        }
+        cr_expect(found, "%s", cases[i].numbers);
+        compiled_finish(&c);
+    }
+}
+
+Test(eval, only_predictions_can_do_without_an_input) {
+    static const struct {
+        const char *block;
+        bool accepted;
+    } cases[] = {{"every = never; data = npy(x = \"hx.npy\");", true},
+                 {"every = epoch; data = npy(x = \"hx.npy\");", false},
+                 {"every = never; data = npy(t = \"ht.npy\");", false},
+                 {"every = never; predict = r; data = npy(x = \"hx.npy\");", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Compiled c;
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "net q(batch = 16) { input x : f32[batch, 2]; input t : f32[batch, 2]; param w : f32[2] = ones; y = x * w; r = y - t; loss mse(y, t) + 0 * mean(r); }\n"
+                 "train { data = npy(x = \"x.npy\", t = \"t.npy\"); optimizer = sgd(lr = 0.1); }\neval { %s }", cases[i].block);
+        Overrides flags = {.nranks = 2};
+        compile_with(&c, text, strlen(text), &flags);
+        expect_accepted(&c);
+        c.accepted = frontend_eval("net.dsl", text, strlen(text), &flags, &c.graph, &c.arena, &c.diags);
+        cr_expect_eq(c.accepted, cases[i].accepted, "%s", cases[i].block);
+        if (!c.accepted) cr_expect(strstr(c.diags.items.at[0].text, "npy does not give input "), "%s", c.diags.items.at[0].text);
+        compiled_finish(&c);
+    }
+}
+
 Test(eval, states_are_the_nets_in_their_order) {
     Compiled c, e;
     char text[1024];
