@@ -408,7 +408,7 @@ static bool claim_lock(const char *directory, Arena *arena, int *lock, Error *er
     return error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place", directory);
 }
 
-bool checkpoint_claim(const char *directory, const char *from, int64_t begin, int *lock, Error *error) {
+bool checkpoint_claim(const char *directory, const char *from, int64_t begin, bool *replace, int *lock, Error *error) {
     struct stat status;
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
         return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", directory, strerror(errno));
@@ -419,20 +419,27 @@ bool checkpoint_claim(const char *directory, const char *from, int64_t begin, in
     int64_t *steps;
     arena_init(&arena);
     bool ok = claim_lock(directory, &arena, lock, error);
-    if (ok && list_steps(directory, &arena, &steps, false) > 0 && steps[0] > begin && !(from && lies_in(from, directory)))
+    const int n = ok ? list_steps(directory, &arena, &steps, false) : 0;
+    const bool others = n > 0 && steps[0] > begin && !(from && lies_in(from, directory));
+    if (others && !*replace)
         ok = error_set(error, EXIT_ENVIRONMENT,
-                       "%s: has checkpoints of an earlier run, up to step %" PRId64 ": --resume latest goes on from them, --checkpoint-dir names another place",
+                       "%s: has checkpoints of an earlier run, up to step %" PRId64
+                       ": --resume latest goes on from them, --checkpoint-dir names another place, --overwrite replaces them",
                        directory, steps[0]);
+    if (others && *replace)
+        fprintf(stderr, "prun: note: %s: %d checkpoint%s of an earlier run, up to step %" PRId64 ": removed when this run has written its first\n", directory, n,
+                n == 1 ? "" : "s", steps[0]);
+    *replace = *replace && others;
     arena_finish(&arena);
     return ok;
 }
 
-void checkpoint_prune(const char *directory, int64_t keep, int64_t now) {
+void checkpoint_prune(const char *directory, bool replace, int64_t keep, int64_t now) {
     Arena arena;
     int64_t *steps, kept = 0;
     arena_init(&arena);
     int n = list_steps(directory, &arena, &steps, true);
     for (int i = 0; i < n; i++)
-        if (steps[i] > now || (++kept > keep && keep > 0)) remove(checkpoint_path(&arena, directory, steps[i]));
+        if (steps[i] > now || (replace && steps[i] != now) || (++kept > keep && keep > 0)) remove(checkpoint_path(&arena, directory, steps[i]));
     arena_finish(&arena);
 }

@@ -11,11 +11,14 @@
 #include <unistd.h>
 
 #include "runtime/checkpoint.h"
+#include "runtime/data/data.h"
+#include "runtime/needed.h"
 
 enum { SUM_LOSS, SUM_ROWS, SUM_ACCURACY, NSUMS };
 
 struct Evaluation {
     Plan part; /* the plan as eval sees it */
+    Arena arena;
     Executor *executor;
     Comm *comm;
     int report[NSUMS]; /* number of the report in the graph, -1: there is none; the loss is none */
@@ -35,7 +38,48 @@ static int find_report(const Graph *graph, const char *name) {
     return -1;
 }
 
-Evaluation *evaluation_create(const Plan *plan, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error) {
+/* The first input of rows of files that the predictions do not depend on and for which there is no file here; -1: none. */
+static int input_without_data(Evaluation *evaluation, const char *plan_directory) {
+    const Graph *graph = &evaluation->part.graph;
+    const bool *needed = report_inputs(graph, evaluation->prediction, &evaluation->arena);
+    for (int i = 0; graph->settings.data == DATA_FILES && i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (input->kind != INPUT_DATA || input->micro > 0 || needed[i]) continue;
+        if (input->file.format == FILE_NONE || access(file_find(input->file.path, plan_directory, &evaluation->arena), R_OK) != 0) return i;
+    }
+    return -1;
+}
+
+/* Leaves out the loss where what it alone needs has no data, in any process. */
+static bool predict_alone(Evaluation *evaluation, const char *plan_directory, Error *error) {
+    Comm *comm = evaluation->comm;
+    const int own = input_without_data(evaluation, plan_directory);
+    uint64_t *words = arena_alloc(&evaluation->arena, (size_t)comm->nprocesses * sizeof *words);
+    int lacks = -1;
+    if (!comm->table->all_gather_words(comm, (uint64_t)(own + 1), words, error)) return false;
+    for (int p = 0; lacks < 0 && p < comm->nprocesses; p++)
+        lacks = (int)words[p] - 1;
+    if (lacks < 0) return true;
+    const Input *input = &evaluation->part.graph.inputs.at[lacks];
+    if (comm->process == 0 && input->file.format == FILE_NONE)
+        fprintf(stderr, "prun: note: the eval block gives no data for input %s: predictions without a loss\n", input->name);
+    else if (comm->process == 0)
+        fprintf(stderr, "prun: note: %s, the data of input %s, cannot be read: predictions without a loss\n", input->file.path, input->name);
+    report_alone(&evaluation->part, evaluation->prediction, &evaluation->arena);
+    evaluation->report[SUM_ROWS] = evaluation->report[SUM_ACCURACY] = -1;
+    evaluation->prediction = 0;
+    return true;
+}
+
+/* An eval block may leave out what only the loss needs. */
+static bool check_data(const Graph *graph, Error *error) {
+    for (int i = 0; graph->settings.data == DATA_FILES && i < graph->inputs.n; i++)
+        if (graph->inputs.at[i].kind == INPUT_DATA && graph->inputs.at[i].micro == 0 && graph->inputs.at[i].file.format == FILE_NONE)
+            return error_set(error, EXIT_USAGE, "the eval block gives no data for input %s: --predict can do without, a loss cannot", graph->inputs.at[i].name);
+    return true;
+}
+
+Evaluation *evaluation_create(const Plan *plan, bool predict, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error) {
     int program = plan_find(plan, "eval");
     if (program < 0) {
         error_set(error, EXIT_USAGE, "the net has no eval block: it says which data it is evaluated on");
@@ -46,6 +90,7 @@ Evaluation *evaluation_create(const Plan *plan, Executor *states_of, const Devic
         error_set(error, EXIT_ENVIRONMENT, "out of memory");
         return NULL;
     }
+    arena_init(&evaluation->arena);
     evaluation->part = plan_part(plan, program);
     evaluation->comm = comm;
     const Graph *graph = &evaluation->part.graph;
@@ -55,15 +100,17 @@ Evaluation *evaluation_create(const Plan *plan, Executor *states_of, const Devic
     evaluation->prediction = find_report(graph, "prediction");
     bool complete = graph->loss >= 0 && evaluation->report[SUM_ROWS] >= 0;
     if (!complete) error_set(error, EXIT_REJECTED, "the program eval reports no loss or no number of rows");
+    complete = complete && (predict && evaluation->prediction >= 0 ? predict_alone(evaluation, plan_directory, error) : check_data(graph, error));
     if (complete) evaluation->executor = executor_create_over(&evaluation->part, "eval", states_of, device, comm, plan_directory, nthreads, error);
     if (evaluation->executor) return evaluation;
-    free(evaluation);
+    evaluation_destroy(evaluation);
     return NULL;
 }
 
 void evaluation_destroy(Evaluation *evaluation) {
     if (!evaluation) return;
     executor_destroy(evaluation->executor);
+    arena_finish(&evaluation->arena);
     free(evaluation);
 }
 
@@ -89,7 +136,7 @@ void evaluation_memory(const Plan *plan, int rank, bool alone, ExecutorMemory *m
 /* What the driven ranks add to the sums after a step. */
 static bool add_sums(Evaluation *evaluation, double sums[NSUMS], Error *error) {
     for (int k = 0; k < NSUMS; k++) {
-        if (k != SUM_LOSS && evaluation->report[k] < 0) continue;
+        if (k == SUM_LOSS ? evaluation->part.programs.at[0].loss < 0 : evaluation->report[k] < 0) continue;
         for (int driven = 0; driven < evaluation->comm->ndriven; driven++) {
             ReportPart part;
             if (!executor_report(evaluation->executor, driven, evaluation->report[k], &part, error)) return false;
@@ -331,9 +378,10 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
         *own_failure = true;
         return false;
     }
-    if (!(fabs(sums[SUM_ROWS] - (double)rows) < 0.5)) /* the weights may have been disturbed: executor_disturb */
+    const bool has_loss = evaluation->part.programs.at[0].loss >= 0;
+    if (has_loss && !(fabs(sums[SUM_ROWS] - (double)rows) < 0.5)) /* the weights may have been disturbed: executor_disturb */
         return error_set(error, EXIT_INTERNAL, "the evaluation counted %.15g rows, and the data has %lld", sums[SUM_ROWS], (long long)rows);
     *result = (EvalResult){.rows = rows, .loss = sums[SUM_LOSS] / (double)rows, .accuracy = sums[SUM_ACCURACY] / (double)rows,
-                           .has_accuracy = evaluation->report[SUM_ACCURACY] >= 0, .seconds = now_seconds() - begin};
+                           .has_loss = has_loss, .has_accuracy = evaluation->report[SUM_ACCURACY] >= 0, .seconds = now_seconds() - begin};
     return true;
 }

@@ -128,7 +128,27 @@ static bool load_states(Executor *executor, Cursor *cursor, Pool *pool, Error *e
     return true;
 }
 
-static bool load_inputs(Executor *executor, Cursor *cursor, Error *error) {
+/* Of each input, whether a step of any role reads it, or a batch of it (accumulate), or it is reported itself. */
+static const bool *inputs_used(Executor *executor) {
+    const Graph *graph = &executor->plan->graph;
+    const Program *program = executor->program;
+    bool *used = arena_alloc(&executor->arena, (size_t)graph->inputs.n + 1);
+    for (int r = 0; r < program->roles.n; r++) {
+        const Role *role = &program->roles.at[r];
+        for (int i = 0; i < program->reports.n; i++)
+            if (role->instances.at[program->reports.at[i]].place == PLACE_INPUT) used[role->instances.at[program->reports.at[i]].at] = true;
+        for (int s = 0; s < role->steps.n; s++)
+            for (int i = 0; i < role->steps.at[s].nin; i++) {
+                const Instance *instance = &role->instances.at[role->steps.at[s].in[i]];
+                if (instance->place == PLACE_INPUT) used[instance->at] = true;
+            }
+    }
+    for (int i = 0; i < graph->inputs.n; i++)
+        if (used[i] && graph->inputs.at[i].micro > 0) used[graph->inputs.at[i].of] = true;
+    return used;
+}
+
+static bool load_inputs(Executor *executor, Cursor *cursor, const bool *used, Error *error) {
     const Graph *graph = &executor->plan->graph;
     cursor->input = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->input);
     cursor->take = arena_alloc(&executor->arena, (size_t)graph->inputs.n * sizeof *cursor->take);
@@ -137,7 +157,7 @@ static bool load_inputs(Executor *executor, Cursor *cursor, Error *error) {
         if (!cursor->input[i]) return false;
         Box box;
         layout_box(graph->inputs.at[i].layout, &graph->inputs.at[i].type.shape, cursor->rank, &box);
-        cursor->take[i] = input_is_of_batch(graph->inputs.at[i].kind) ? data_take(executor->data, i, &box) : -1;
+        cursor->take[i] = used[i] && input_is_of_batch(graph->inputs.at[i].kind) ? data_take(executor->data, i, &box) : -1;
     }
     return true;
 }
@@ -419,7 +439,8 @@ bool load_local(Executor *executor, Error *error) {
     if (comm->nranks != plan->graph.nranks)
         return error_set(error, EXIT_REJECTED, "the plan is for %d ranks, the communicator has %d", plan->graph.nranks, comm->nranks);
     if (!executor->program) return error_set(error, EXIT_REJECTED, "the plan has no such program");
-    executor->data = data_open(&plan->graph, executor->plan_directory, error);
+    const bool *used = inputs_used(executor);
+    executor->data = data_open(&plan->graph, used, executor->plan_directory, error);
     if (!executor->data) return false;
     int64_t elements = 0;
     for (int i = 0; i < plan->graph.states.n; i++)
@@ -437,7 +458,7 @@ bool load_local(Executor *executor, Error *error) {
         if (ok && !fit_loss(executor, cursor, why, sizeof why)) ok = error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
         if (ok && !fit_reports(executor, cursor, why, sizeof why)) ok = error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
         ok = ok && load_arena(executor, cursor, error);
-        ok = ok && load_states(executor, cursor, pool, error) && load_inputs(executor, cursor, error) &&
+        ok = ok && load_states(executor, cursor, pool, error) && load_inputs(executor, cursor, used, error) &&
              inputs_load(executor, cursor, error) && load_instances(executor, cursor, error);
     }
     pool_destroy(pool);

@@ -18,16 +18,18 @@ static const char usage[] =
     "  --calibrate [FILE]  measure latency and bandwidth between ranks and nodes (under 10 s), and write them to FILE\n"
     "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
     "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
-    "  --print NAME        print a parameter, or an optimizer's state (w.momentum), at the end (may be repeated)\n"
+    "  --print NAME        print a parameter, or an optimizer's state (w.momentum), at the end (may be repeated); NAME:full prints all\n"
+    "                      elements with all digits\n"
     "  --load FILE         begin with the parameters of a safetensors file, of prun or of another program\n"
     "  --rename NET=FILE   with --load: what the file calls parameters, 'encoder.**=bert.encoder.**'; * is a name or a piece of one,\n"
     "                      ** any number of names, each the same on both sides (may be repeated, as the two that follow)\n"
     "  --transpose PATTERN with --load: the file has these matrices transposed\n"
     "  --fresh PATTERN     with --load: these parameters begin as the net says, whatever the file has\n"
-    "  --save FILE         write the parameters into a safetensors file at the end\n"
+    "  --save FILE         write the parameters into a safetensors file at the end (with --eval: those that were loaded)\n"
     "  --resume latest     go on from the newest checkpoint, or from the one named; on any number of ranks, with any strategy,\n"
     "                      and any batch size that the rows done so far divide into\n"
     "  --checkpoint-dir D  where checkpoints are (default: the plan's path and .checkpoints)\n"
+    "  --overwrite         begin where an earlier run's checkpoints are: the first checkpoint of this run replaces them\n"
     "  --eval              do not train: evaluate once, on the data of the eval block (with --load or --resume)\n"
     "  --predict FILE      the same, and write what the net answers to each row into FILE, a .npy in the order of the data\n"
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
@@ -52,7 +54,7 @@ static const char usage[] =
     "PRUN_DEVICE, as --device; PRUN_CUDA_MODULE and PRUN_NCCL, the files of prun_cuda.so and libnccl.so.2.\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_RENAME, OPTION_TRANSPOSE, OPTION_FRESH, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_RENAME, OPTION_TRANSPOSE, OPTION_FRESH, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_OVERWRITE, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
@@ -67,6 +69,7 @@ static const struct option long_options[] = {
     {"save", required_argument, NULL, OPTION_SAVE},
     {"resume", required_argument, NULL, OPTION_RESUME},
     {"checkpoint-dir", required_argument, NULL, OPTION_CHECKPOINT_DIR},
+    {"overwrite", no_argument, NULL, OPTION_OVERWRITE},
     {"metrics", required_argument, NULL, OPTION_METRICS},
     {"log-dir", required_argument, NULL, OPTION_LOG_DIR},
     {"check-replicas", no_argument, NULL, OPTION_CHECK_REPLICAS},
@@ -140,8 +143,7 @@ static const struct Contradiction {
     {OPTION_BIT(DEVICES), ~OPTION_BIT(DEVICES), "lists GPUs and runs nothing"},
     {OPTION_BIT(CALIBRATE), ~(OPTION_BIT(CALIBRATE) | OPTION_BIT(RANKS)), "measures the machine and runs no plan"},
     {OPTION_BIT(EVAL) | OPTION_BIT(PREDICT),
-     OPTION_BIT(VERIFY) | OPTION_BIT(SAVE) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(PRINT) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) |
-         OPTION_BIT(TRACE),
+     OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE),
      "trains nothing"},
     {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
     {OPTION_BIT(TF32), OPTION_BIT(VERIFY), "rounds far more than what is compared may differ"},
@@ -240,6 +242,9 @@ int main(int argc, char **argv) {
             break;
         case OPTION_CHECKPOINT_DIR:
             options.checkpoint = optarg;
+            break;
+        case OPTION_OVERWRITE:
+            options.overwrite = true;
             break;
         case OPTION_METRICS:
             options.metrics = optarg;

@@ -5,12 +5,16 @@
 
 #include "runtime/runtime.h"
 
-/* The shortest decimal digits (no point) that read back as number, and the exponent of ten of the first. */
-static int shortest_digits(double number, char digits[32], int *exponent) {
+static bool reads_back(const char *text, double number, bool single) {
+    return single ? strtof(text, NULL) == (float)number : strtod(text, NULL) == number;
+}
+
+/* The shortest decimal digits (no point) that read back as number, and the exponent of ten of the first. single: as an f32. */
+static int shortest_digits(double number, bool single, char digits[32], int *exponent) {
     char text[NUMBER_MAX];
     for (int precision = 0; precision < 17; precision++) {
         snprintf(text, sizeof text, "%.*e", precision, number);
-        if (precision == 16 || strtod(text, NULL) == number) break;
+        if (precision == 16 || reads_back(text, number, single)) break;
     }
     char *e = strchr(text, 'e');
     *exponent = atoi(e + 1);
@@ -23,14 +27,14 @@ static int shortest_digits(double number, char digits[32], int *exponent) {
     return n;
 }
 
-void number_print(char text[NUMBER_MAX], double number) {
+static void print_number(char text[NUMBER_MAX], double number, bool single) {
     if (!isfinite(number)) {
         snprintf(text, NUMBER_MAX, "%s", isnan(number) ? "nan" : number < 0 ? "-inf" : "inf");
         return;
     }
     char digits[32];
     const char *sign = signbit(number) ? "-" : "";
-    int exponent, n = shortest_digits(fabs(number), digits, &exponent);
+    int exponent, n = shortest_digits(fabs(number), single, digits, &exponent);
     if (exponent < -4 || exponent >= 16)
         snprintf(text, NUMBER_MAX, "%s%c%s%se%c%02d", sign, digits[0], n > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
                  abs(exponent));
@@ -42,11 +46,25 @@ void number_print(char text[NUMBER_MAX], double number) {
         snprintf(text, NUMBER_MAX, "%s%.*s.%s", sign, exponent + 1, digits, digits + exponent + 1);
 }
 
+void number_print(char text[NUMBER_MAX], double number) {
+    print_number(text, number, false);
+}
+
 enum { MANY_ELEMENTS = 1000, EDGE = 3 };
 
-static void print_dimension(Text *text, const Shape *shape, int d, bool many, DType dtype, const double *data) {
+static void print_element(Text *text, DType dtype, bool full, double element) {
+    char number[NUMBER_MAX];
+    if (full && dtype_is_float(dtype)) {
+        print_number(number, element, dtype == F32);
+        text_printf(text, "%s", number);
+    } else {
+        text_printf(text, dtype_is_float(dtype) ? "%.4f" : "%.0f", element);
+    }
+}
+
+static void print_dimension(Text *text, const Shape *shape, int d, bool many, bool full, DType dtype, const double *data) {
     if (d == shape->ndim) {
-        text_printf(text, dtype_is_float(dtype) ? "%.4f" : "%.0f", *data);
+        print_element(text, dtype, full, *data);
         return;
     }
     int64_t size = shape->dim[d], each = 1;
@@ -59,13 +77,13 @@ static void print_dimension(Text *text, const Shape *shape, int d, bool many, DT
             text_append(text, "..., ", 5);
             i = size - EDGE;
         }
-        print_dimension(text, shape, d + 1, many, dtype, data + i * each);
+        print_dimension(text, shape, d + 1, many, full, dtype, data + i * each);
     }
     text_append(text, "]", 1);
 }
 
-void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data) {
-    print_dimension(text, shape, 0, shape_elements(shape) > MANY_ELEMENTS, dtype, data);
+void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data, bool full) {
+    print_dimension(text, shape, 0, !full && shape_elements(shape) > MANY_ELEMENTS, full, dtype, data);
 }
 
 void text_printable(char *text) {

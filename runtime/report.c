@@ -100,12 +100,13 @@ bool report_read(Run *run, Text *text, Error *error) {
 
 bool report_parameters(Run *run, Text *text, Error *error) {
     for (int i = 0; i < run->options->nprints; i++) {
-        int state = find_state(&run->plan.graph, run->options->prints[i]);
+        bool full;
+        int state = find_print(&run->plan.graph, run->options->prints[i], &full);
         const TensorType *type = &run->plan.graph.states.at[state].type;
         double *whole;
-        if (!executor_gather_state(run->executor, state, &run->arena, &whole, error)) return run->agreed = false;
-        text_printf(text, "%s = ", run->options->prints[i]);
-        tensor_print(text, &type->shape, type->dtype, whole);
+        if (!executor_gather_state(state_holder(run), state, &run->arena, &whole, error)) return run->agreed = false;
+        text_printf(text, "%s = ", run->plan.graph.states.at[state].name);
+        tensor_print(text, &type->shape, type->dtype, whole, full);
         text_append(text, "\n", 1);
     }
     return true;

@@ -71,17 +71,27 @@ static bool check_ranks(const Run *run, Error *error) {
                      started, needs, path, needs, path);
 }
 
-int find_state(const Graph *graph, const char *name) {
-    for (int i = 0; i < graph->states.n; i++)
-        if (strcmp(graph->states.at[i].name, name) == 0) return i;
+int find_print(const Graph *graph, const char *print, bool *full) {
+    const char *colon = strchr(print, ':');
+    const size_t n = colon ? (size_t)(colon - print) : strlen(print);
+    *full = colon && strcmp(colon, ":full") == 0;
+    for (int i = 0; i < graph->states.n && (!colon || *full); i++)
+        if (strncmp(graph->states.at[i].name, print, n) == 0 && graph->states.at[i].name[n] == '\0') return i;
     return -1;
+}
+
+Executor *state_holder(const Run *run) {
+    return run->executor ? run->executor : evaluation_executor(run->evaluation);
 }
 
 static bool check_prints(Run *run, Error *error) {
     const Graph *graph = &run->plan.graph;
     for (int i = 0; i < run->options->nprints; i++) {
         const char *name = run->options->prints[i];
-        if (find_state(graph, name) >= 0) continue;
+        bool full;
+        if (find_print(graph, name, &full) >= 0) continue;
+        const char *colon = strchr(name, ':');
+        if (colon && strcmp(colon, ":full") != 0) return error_set(error, EXIT_USAGE, "--print %s: behind a name stands nothing or :full", name);
         const char **names = arena_alloc(&run->arena, (size_t)graph->states.n * sizeof *names);
         for (int k = 0; k < graph->states.n; k++)
             names[k] = graph->states.at[k].name;
@@ -122,11 +132,12 @@ static bool restore(Run *run, Error *error) {
     const char *path = options->resume;
     run->position = (Position){.epoch = 1};
     run->checkpoints = options->checkpoint ? options->checkpoint : arena_printf(&run->arena, "%s.checkpoints", options->plan);
-    Executor *holder = run->executor ? run->executor : evaluation_executor(run->evaluation);
+    Executor *holder = state_holder(run);
     DataOrder then, now;
     if (path && !checkpoint_resume(holder, run->comm, &run->plan, run->checkpoints, &run->arena, &path, &run->position, &then, error)) return false;
     if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, &options->rules, error)) return false;
     run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
+    if (!told_by_first(run, run->comm->process != 0 || !options->save || checkpoint_can_save(options->save, error), error)) return false;
     if (!run->executor) return true;
     executor_order(run->executor, &now);
     if (path && !told_by_first(run, position_convert(&run->position, &then, &now, path, error), error)) return false;
@@ -137,8 +148,8 @@ static bool restore(Run *run, Error *error) {
     if (leads && path && (at->epoch > settings->epochs || (at->epoch == settings->epochs && at->step == steps)))
         fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path,
                 (long long)at->epoch, (long long)settings->epochs);
-    if (ok && leads && saves) ok = checkpoint_claim(run->checkpoints, path, at->global_step, &run->lock, error);
-    if (ok && leads && options->save) ok = checkpoint_can_save(options->save, error);
+    run->replaces = options->overwrite;
+    if (ok && leads && saves) ok = checkpoint_claim(run->checkpoints, path, at->global_step, &run->replaces, &run->lock, error);
     return told_by_first(run, ok, error);
 }
 
@@ -168,7 +179,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     }
     run->eval = evaluation_when(&run->plan, &run->eval_steps);
     if (evaluates_only(run) || run->eval != EVAL_NEVER) {
-        run->evaluation = evaluation_create(&run->plan, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
+        run->evaluation = evaluation_create(&run->plan, run->options->predict != NULL, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->evaluation) return false;
         executor_capture(evaluation_executor(run->evaluation), against);
     }
@@ -200,7 +211,8 @@ static bool checkpoint(Run *run, Error *error) {
     if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, at,
                          error))
         return false;
-    if (run->comm->process == 0) checkpoint_prune(run->checkpoints, settings->keep, at->global_step);
+    if (run->comm->process == 0) checkpoint_prune(run->checkpoints, run->replaces, settings->keep, at->global_step);
+    run->replaces = false;
     return true;
 }
 
@@ -219,7 +231,7 @@ static bool evaluate(Run *run, Error *error) {
     if (!comm->table->barrier(comm, error)) return run->agreed = false;
     for (int i = 0; run->executor && i < comm->ndriven; i++)
         executor_exclude_bytes(run->executor, i, comm->counters[i].sent_bytes);
-    if (!log_evaluation(run, &result, error)) return false;
+    if (result.has_loss && !log_evaluation(run, &result, error)) return false;
     return !run->verifier || verifier_evaluation(run->verifier, &result, run->position.epoch, run->position.step, error);
 }
 
@@ -289,12 +301,14 @@ static bool evaluate_only(Run *run, Error *error) {
     if (run->comm->process == 0 && !run->options->load && !run->options->resume && run->plan.graph.states.n > 0)
         fputs("prun: note: neither --load nor --resume: these are the parameters that the net begins with\n", stderr);
     if (!log_open(run, error) || !evaluate(run, error)) return false;
-    const char *path = run->options->predict;
-    if (!path || run->comm->process != 0) return true;
+    const char *path = run->options->predict, *save = run->options->save;
+    if (save && !checkpoint_save(state_holder(run), run->comm, &run->plan, save, false, &run->position, error)) return false;
     Text text = {0};
-    text_printf(&text, "predictions: %s, %lld rows of %s\n", path, (long long)executor_rows(evaluation_executor(run->evaluation)),
-                evaluation_row_type(run->evaluation, &run->arena));
-    bool ok = say(run, &text, error);
+    if (path)
+        text_printf(&text, "predictions: %s, %lld rows of %s\n", path, (long long)executor_rows(evaluation_executor(run->evaluation)),
+                    evaluation_row_type(run->evaluation, &run->arena));
+    bool ok = report_parameters(run, &text, error);
+    if (ok && run->comm->process == 0) ok = say(run, &text, error);
     text_finish(&text);
     return ok;
 }

@@ -16,6 +16,7 @@ typedef struct Run {
     const char *directory; /* of the plan's file */
     const char *checkpoints; /* directory of checkpoints */
     int lock;                /* of that directory: checkpoint_claim; -1: none */
+    bool replaces;           /* an earlier run's checkpoints there, with its first */
     Position position;       /* where training stands */
     int64_t epoch_steps;     /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
     double tensor_bytes; /* what this process's tensors take, of the memory that was there before them; on a device: what it holds beside them */
@@ -38,7 +39,9 @@ typedef struct Run {
     bool agreed; /* all ranks know of the failure: they end in order; else the job is aborted */
 } Run;
 
-int find_state(const Graph *graph, const char *name); /* -1: none */
+/* The state that a --print names, "w" or "w:full"; -1: none. */
+int find_print(const Graph *graph, const char *print, bool *full);
+Executor *state_holder(const Run *run); /* whose states are the run's */
 
 static inline bool evaluates_only(const Run *run) {
     return run->options->eval || run->options->predict;

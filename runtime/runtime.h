@@ -286,7 +286,8 @@ bool state_initial(const Graph *graph, const State *state, const Box *box, const
 /* What the inputs hold at each step. The graph's settings say where it comes from; files are looked for as the plan names them, then in
  * plan_directory. NULL and *error: EXIT_ENVIRONMENT, one line that names the file. */
 typedef struct DataSource DataSource;
-DataSource *data_open(const Graph *graph, const char *plan_directory, Error *error);
+/* used: of each input, whether anything reads it; files of the others are left alone. NULL: all are. */
+DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, Error *error);
 void data_close(DataSource *data); /* takes NULL */
 double data_bytes(const Graph *graph); /* of memory that a source takes, beside the inputs themselves; each process has one */
 /* Announces a box of an input that will be asked for at every step; its number. All of them before the first data_fill. */
@@ -417,8 +418,9 @@ void executor_profile(Executor *executor, struct Profile *profile);
 /* A number as Python's repr of a float writes it: the shortest digits that read back, exponent form below 1e-4 and from 1e16. */
 enum { NUMBER_MAX = 64 };
 void number_print(char text[NUMBER_MAX], double number);
-/* "[[2.0000], [3.0000]]"; over 1,000 elements only the first and last three of each dimension. */
-void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data);
+/* "[[2.0000], [3.0000]]"; over 1,000 elements only the first and last three of each dimension. full: all elements, with the shortest digits that read back as
+ * their type. */
+void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data, bool full);
 /* Puts '?' for control characters: what a file says goes into a message of one line, and nothing of it is obeyed by a terminal. */
 void text_printable(char *text);
 
@@ -454,13 +456,14 @@ typedef struct RunOptions {
     int nranks;                    /* --ranks; 0: as the launcher says */
     const char *verify;            /* --verify, or NULL */
     int nprints;
-    const char *const *prints;     /* --print: names of parameters */
+    const char *const *prints;     /* --print: names of parameters, "w" or "w:full" */
     bool eval;                     /* --eval: no training, one evaluation */
     const char *predict;           /* --predict: file of what the net answers, likewise; or NULL */
     const char *load, *save;       /* --load, --save: parameters, safetensors; or NULL */
     LoadRules rules;
     const char *resume;            /* --resume: "latest", or a checkpoint; or NULL */
     const char *checkpoint;        /* --checkpoint-dir; NULL: beside the plan */
+    bool overwrite;                /* --overwrite: an earlier run's checkpoints there are no error */
     const char *metrics;           /* --metrics: file of JSON lines; or NULL */
     const char *log_directory;     /* --log-dir: a file per rank; or NULL */
     bool check_replicas;           /* --check-replicas */

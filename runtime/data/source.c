@@ -165,7 +165,7 @@ static bool is_window(const Input *a, const Input *b) {
            strcmp(a->file.path, b->file.path) == 0;
 }
 
-static bool open_files(DataSource *data, const char *plan_directory, Error *error) {
+static bool open_files(DataSource *data, const bool *used, const char *plan_directory, Error *error) {
     const Graph *graph = data->graph;
     const Settings *settings = &graph->settings;
     int first = -1;
@@ -173,7 +173,7 @@ static bool open_files(DataSource *data, const char *plan_directory, Error *erro
     data->file = arena_alloc(&data->arena, (size_t)graph->inputs.n * sizeof *data->file);
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
-        if (input->kind != INPUT_DATA || input->micro > 0) continue;
+        if (input->kind != INPUT_DATA || input->micro > 0 || (used && !used[i])) continue;
         if (!open_file(data, i, plan_directory, error)) return false;
         if (first < 0) first = i;
         if (input_batch(input) != data->batch)
@@ -204,7 +204,7 @@ static bool open_files(DataSource *data, const char *plan_directory, Error *erro
     return true;
 }
 
-DataSource *data_open(const Graph *graph, const char *plan_directory, Error *error) {
+DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, Error *error) {
     const Settings *settings = &graph->settings;
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
@@ -228,7 +228,7 @@ DataSource *data_open(const Graph *graph, const char *plan_directory, Error *err
     pthread_mutex_init(&data->lock, NULL);
     pthread_cond_init(&data->changed, NULL);
     if (settings->data == DATA_NUMPY_RAND) draw(data);
-    if (from_files(data) && !open_files(data, plan_directory, error)) {
+    if (from_files(data) && !open_files(data, used, plan_directory, error)) {
         data_close(data);
         return NULL;
     }

@@ -452,6 +452,13 @@ seed(script("checksums", "runtime/prun", "Checksums.test_only_what_is_taken_has_
      ("an optimizer's state that is taken as it is", "runtime/checkpoint.c", "ok = matches[i].tensor < 0 || checksums_compare(", "ok = matches[i].tensor < 0 || 2 * i >= n || checksums_compare("))
 seed(script("weights", "runtime/prun", "Weights.test_a_transposed_matrix_is_loaded_on_any_split"),
      ("a transposed matrix that is loaded as stored", "runtime/tensors.c", "copy + (size_t)(c * rows + r) * size, size);", "copy + (size_t)(r * columns + c) * size, size);"))
+seed(script("eval", "runtime/prun", "Evaluation.test_labels_are_not_needed_for_predictions"),
+     ("labels that are computed with all the same", "runtime/needed.c", "if (needed[r].step[s]) vec_push(", "vec_push("),
+     ("data that is asked for and not used", "runtime/data/source.c", "|| (used && !used[i])) continue;", ") continue;"))
+seed(unit("compiler", "eval"),
+     ("another parameter in the eval", "compiler/eval.c", "graph->nodes.at[n].state = number[graph->nodes.at[n].state];", "(void)number;"))
+seed(script("checkpoints", "runtime/prun", "Checkpoints.test_overwrite_replaces_an_earlier_runs_checkpoints_with_its_first"),
+     ("old checkpoints among new ones", "runtime/checkpoint.c", "|| (replace && steps[i] != now)", ""))
 seed(script("weights", "runtime/prun", "Weights.test_numbered_modules_are_loaded_by_other_names"),
      ("a tensor for two parameters", "runtime/match.c", "if (*by > 0)", "if (false)"),
      ("a name that no parameter has", "runtime/match.c", "if (!renames[k].used) return", "if (false) return"))

@@ -228,7 +228,7 @@ class Checkpoints(Case):
                     self.assertEqual(done.err.count(words), 1, done)
 
     def test_two_runs_do_not_write_into_one_directory(self):
-        plan = self.plan(2, "checkpoint every 1000 steps;", steps=1000000)
+        plan = self.plan(2, "checkpoint every 1000000 steps;", steps=1000000)
         first = subprocess.Popen([harness.prun, "--ranks", "2", plan], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
             first.stdout.readline()
@@ -254,6 +254,25 @@ class Checkpoints(Case):
         self.assertEqual(self.prun(2, plan, "--checkpoint-dir", other).texts(), whole)
         done = run([harness.prun, "--ranks", 2, plan, "--resume", os.path.join(folder, names[1]), "--checkpoint-dir", other])
         self.assertEqual(done.code, 3, "another run's, and newer: %s" % done)
+
+    def test_overwrite_replaces_an_earlier_runs_checkpoints_with_its_first(self):
+        plan = self.plan(2, "checkpoint every 3 steps;")
+        whole = self.prun(2, plan).texts()
+        folder = plan + ".checkpoints"
+        other = self.plan(2, "checkpoint every 7 steps;", name="other")
+        for launch in ([harness.prun, "--ranks", 2], [harness.mpirun, "-n", 2, harness.prun]):
+            if launch[0] is None:
+                continue
+            self.prun(2, plan, "--overwrite")
+            self.assertEqual(len(os.listdir(folder)), 7)
+            done = run([*launch, other, "--checkpoint-dir", folder, "--overwrite"])
+            self.assertEqual((done.code, done.texts()), (0, whole), done)
+            self.assertEqual(done.err.count("prun: note: %s: 6 checkpoints of an earlier run, up to step 18: removed when this run has written its first\n" % folder), 1, done)
+            self.assertEqual(sorted(os.listdir(folder)), ["lock", "step-000000007.safetensors", "step-000000014.safetensors"])
+        rare = self.plan(2, "checkpoint every 100 steps;", name="rare")
+        self.prun(2, rare, "--checkpoint-dir", folder, "--overwrite")
+        self.assertEqual(len(os.listdir(folder)), 3, "it wrote none: the old ones stay")
+        self.assertEqual(self.prun(2, other, "--checkpoint-dir", folder, "--overwrite", "--resume", "latest").err, "", "what it goes on from is its own")
 
     def test_a_run_that_goes_back_drops_what_came_after(self):
         """Killed between its first and its last save it resumes from its own newest, not from what it went back behind."""

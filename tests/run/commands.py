@@ -89,7 +89,7 @@ class Commands(Case):
         self.assertEqual(set(re.findall(r"PRUN_[A-Z_]+", self.ok(run([harness.prun, "--help"])).out)), said)
 
     def test_options_that_say_opposite_things_are_refused_with_one_line(self):
-        train = ("--verify=one.plan", "--save=w", "--check-replicas", "--print=w", "--log-dir=logs", "--all-ranks")
+        train = ("--verify=one.plan", "--check-replicas", "--log-dir=logs", "--all-ranks", "--overwrite")
         pairs = [("--calibrate", other) for other in ("--eval", "--load=w", "--resume=latest", "--checkpoint-dir=d", "--metrics=m", "--predict=p", "--device=cpu", *train)]
         pairs += [(mode, other) for mode in ("--eval", "--predict=p") for other in train]
         pairs += [("--devices", other) for other in ("--ranks=2", "--eval", "--calibrate", "--verify=one.plan")]
@@ -100,8 +100,8 @@ class Commands(Case):
                 result = run([harness.prun, *words, *([] if "--calibrate" in words or "--devices" in words else ["net.plan"])], cwd=self.folder)
                 self.assertFails(result, 2, "^prun: --[a-z]+( cpu)? .*: leave out --[a-z0-9-]+(, or add --resume latest)?\n$")
         if harness.mpirun is not None:
-            result = run([harness.mpirun, "-n", 3, harness.prun, "--eval", "--save=w", "net.plan"], cwd=self.folder)
-            self.assertEqual((result.code, result.err.count("prun: --eval trains nothing: leave out --save")), (2, 1), str(result))
+            result = run([harness.mpirun, "-n", 3, harness.prun, "--eval", "--all-ranks", "net.plan"], cwd=self.folder)
+            self.assertEqual((result.code, result.err.count("prun: --eval trains nothing: leave out --all-ranks")), (2, 1), str(result))
 
     def test_list_ops_shows_every_operator_with_its_operands(self):
         text = self.ok(run([harness.pcc, "--list-ops"])).out

@@ -169,8 +169,8 @@ class Data(Case):
         self.assertEqual(len(set(seen.pop())), 3, "every step has numbers of its own")
 
 
-    def regression(self, data, more="", parallel="", batch=8, width=4, extra=""):
-        return self.net("input x : f32[%d, %d]; input y : f32[%d, 1]; %s param w : f32[%d, 1] = ones;" % (batch, width, batch, extra, width), "mse(matmul(x, w), y)",
+    def regression(self, data, more="", parallel="", batch=8, width=4, extra="", label="y"):
+        return self.net("input x : f32[%d, %d]; input y : f32[%d, 1]; %s param w : f32[%d, 1] = ones;" % (batch, width, batch, extra, width), "mse(matmul(x, w), %s)" % label,
                         "data = %s; optimizer = sgd(lr = 1e-6); %s" % (data, more), parallel)
 
     def files(self, rows=64, width=4):
@@ -207,7 +207,8 @@ class Data(Case):
                 self.assertFails(result, 3, "(?m)" + words)
         # Rows of the third step, which all four ranks read.
         self.write("z.npy", npy([1] * 20 + [1 << 40] * 44, (64,), "q"))
-        plan = self.compile(self.regression('npy(x = "x.npy", y = "y.npy", z = "z.npy")', "log_every = 100;", "dataset = full_batch;", extra="input z : i32[8];"),
+        plan = self.compile(self.regression('npy(x = "x.npy", y = "y.npy", z = "z.npy")', "log_every = 100;", "dataset = full_batch;", extra="input z : i32[8];",
+                                            label="y + reshape(cast(z, to = f32), shape = [8, 1])"),
                             "net.plan", "--ranks", 4)
         for result in self.both(plan, 4):
             self.assertEqual(result.code, 3, str(result))

@@ -183,8 +183,6 @@ class Evaluation(harness.Case):
         for ranks, more in (2, ()), (4, ()), (2, ("--replicas", "4")):
             more = ("-D", "batch=8", *more)
             plan = self.plan(ranks, mode="mode = data_parallel;", batch=5, more=more)
-            done = self.prun("--ranks", ranks, plan, "--save", "w.safetensors", "--predict", "y.npy", code=2)
-            self.assertIn("--predict trains nothing: leave out --save", done.err)
             loss, rows = [(float(m[2]), m[4]) for m in EVAL.findall(self.prun("--ranks", ranks, plan, "--save", "w.safetensors").out)][-1]
             weights = tensors(self.read("w.safetensors"))
             self.assertEqual(rows, "37")
@@ -224,7 +222,6 @@ class Evaluation(harness.Case):
 
     def test_another_value_can_be_the_prediction(self):
         plan = self.plan(4, shard="((1, 2), (2, 2))", edit=lambda text: text.replace("metrics = loss;", "metrics = loss; predict = h;"))
-        self.prun("--ranks", 4, plan, "--save", "w.safetensors", "--predict", "h.npy", code=2)
         self.prun("--ranks", 4, plan, "--save", "w.safetensors")
         self.prun("--ranks", 4, plan, "--load", "w.safetensors", "--predict", "h.npy")
         shape, w = tensors(self.read("w.safetensors"))["w"]
@@ -233,6 +230,60 @@ class Evaluation(harness.Case):
         for row, h in zip(self.x, found):
             for j in range(shape[1]):
                 self.assertAlmostEqual(h[j], sum(row[i] * w[i * shape[1] + j] for i in range(shape[0])), delta=1e-5)
+
+    def test_labels_are_not_needed_for_predictions(self):
+        """No file for them, or one that is not there; y.npy is the same, and a loss cannot be had."""
+        for ranks, shard in (1, ""), (3, ""), (8, "((2, 2), (2, 2))"):
+            plan = self.plan(ranks, shard=shard, batch=10)
+            self.prun("--ranks", ranks, plan, "--save", "w.safetensors", "--load", self.begin(ranks, plan))
+            weights = tensors(self.read("w.safetensors"))
+            os.rename(self.path("held_label.npy"), self.path("away.npy"))
+            done = self.prun("--ranks", ranks, plan, "--load", "w.safetensors", "--predict", "y.npy")
+            os.rename(self.path("away.npy"), self.path("held_label.npy"))
+            self.assertEqual((done.out, done.err), ("predictions: y.npy, 37 rows of f32[4]\n", "prun: note: held_label.npy, the data of input label, cannot be read: predictions without a loss\n"))
+            self.check_predictions("y.npy", weights)
+            without = lambda text: text.replace('npy(x = "held_x.npy", label = "held_label.npy")', 'npy(x = "held_x.npy")')
+            plan = self.plan(ranks, shard=shard, batch=10, every="never", edit=without)
+            for launch in [["--ranks", ranks]] + ([None] if ranks == 3 and harness.mpirun else []):
+                if launch:
+                    done = self.prun(*launch, plan, "--load", "w.safetensors", "--predict", "y2.npy")
+                else:
+                    done = harness.run([harness.mpirun, "-n", 3, harness.prun, plan, "--load", "w.safetensors", "--predict", "y2.npy"], cwd=self.folder)
+                    self.assertEqual(done.code, 0, done)
+                self.assertIn("prun: note: the eval block gives no data for input label: predictions without a loss\n", done.err)
+                self.assertEqual(self.read("y2.npy"), self.read("y.npy"))
+            done = self.prun("--ranks", ranks, plan, "--load", "w.safetensors", "--eval", code=2)
+            self.assertIn("the eval block gives no data for input label: --predict can do without, a loss cannot", done.err)
+        self.write("held_x.npy", b"")
+        self.prun("--ranks", ranks, plan, "--load", "w.safetensors", "--predict", "y2.npy", code=3)
+
+    def begin(self, ranks, plan):
+        """A file of the parameters that the net begins with."""
+        self.prun("--ranks", ranks, plan, "--eval", "--save", "begin.safetensors")
+        return "begin.safetensors"
+
+    def test_an_evaluation_saves_what_it_loaded(self):
+        plan = self.plan(4, shard="((2, 2), (2, 1))")
+        self.prun("--ranks", 4, plan, "--save", "w.safetensors")
+        done = self.prun("--ranks", 4, plan, "--eval", "--load", "w.safetensors", "--save", "again.safetensors", "--print", "w2")
+        self.assertEqual(self.read("again.safetensors"), self.read("w.safetensors"))
+        self.assertRegex(done.out, r"^eval: loss is .*\nw2 = \[\[")
+        self.assertIn("cannot be made", self.prun("--ranks", 4, plan, "--eval", "--save", "no/w", code=3).err)
+
+    def test_numbers_of_the_net_may_be_others_in_the_eval(self):
+        """y times scale: 0, a fraction, a negative number; and a branch that only training takes."""
+        self.write("x.csv", "".join("%d,%d,%d\n" % (i, i + 1, 2 * i) for i in range(12)))
+        net = """net n(batch = 4, scale = 1, noise = 0.5) { input x : f32[batch, 2]; input t : f32[batch]; param a : f32[2] = [1, 2];
+            h = x; if noise > 0 { param b : f32[2] = ones; h = x * b; } y = sum(h * a, axes = 1) * scale; loss mse(y, t); }
+            train { data = csv("x.csv"); optimizer = sgd(lr = 0); } eval { %s data = csv("x.csv"); }"""
+        for numbers, scale in ("", 1), ("scale = 0;", 0), ("scale = 0.5; batch = 5; noise = 0;", 0.5), ("batch (scale = -2, batch = 3);", -2), ("scale = 1e-1 * 5; noise = -1;", 0.5):
+            self.write("n.dsl", net % numbers)
+            for ranks in 1, 2:
+                done = harness.run([harness.pcc, "n.dsl", "--ranks", ranks, "-o", "n.plan"], cwd=self.folder)
+                self.assertEqual(done.code, 0, done)
+                loss = float(EVAL.findall(self.prun("--ranks", ranks, "n.plan", "--eval").out)[0][2])
+                expected = sum((scale * (i + 2 * (i + 1)) - 2 * i) ** 2 for i in range(12)) / 12
+                self.assertAlmostEqual(loss, expected, delta=1e-5 * expected, msg=numbers)
 
     def test_evaluation_alone_repeats_the_last_one(self):
         plan = self.plan(4)

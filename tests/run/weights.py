@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import struct
 import unittest
 
@@ -77,6 +78,16 @@ class Weights(Case):
                     found, done = self.load(plan, ranks, "--load", "t", "--transpose", "*", launch=launch)
                     self.assertEqual(found, {"w": ([6, 40], w), "v": ([40, 6], v)})
                     self.assertNotIn("prun:", done.err)
+
+    def test_printing_in_full_shows_every_digit(self):
+        plan = self.net("param w : f32[40, 30] = uniform(0, 1); loss mse(x, y) + 0 * sum(w);", 2)
+        found, done = self.load(plan, 2, "--print", "w:full", "--print", "w")
+        text = re.search(r"(?m)^w = (.*)$", done.out)[1]
+        numbers = [number for row in json.loads(text) for number in row]
+        self.assertEqual([struct.unpack("<f", struct.pack("<f", number))[0] for number in numbers], found["w"][1])
+        self.assertIn("...", done.out.splitlines()[-1])
+        self.assertFails(self.local(plan, 2, "--print", "w:all"), 2, "--print w:all: behind a name stands nothing or :full")
+        self.assertFails(self.local(plan, 2, "--print", "v:full"), 2, "the net has no such parameter")
 
     def test_what_fits_transposed_is_said(self):
         plan = self.net("param w : f32[6, 4] = ones; param v : f32[4, 6] = ones; loss mse(matmul(matmul(x, w), v), y);", 2)

@@ -47,17 +47,34 @@ Test(print, numbers_are_pythons_repr) {
     }
 }
 
+Test(print, all_digits_are_the_shortest_that_read_back_as_the_type) {
+    Text text = {0};
+    const double w[] = {(double)0.1f, (double)1e-7f, -3, (double)16777216.0f};
+    tensor_print(&text, &(Shape){1, {4}}, F32, w, true);
+    cr_assert_str_eq(text.at, "[0.1, 1e-07, -3.0, 16777216.0]");
+    text_finish(&text);
+    text = (Text){0};
+    tensor_print(&text, &(Shape){1, {1}}, F64, w, true);
+    cr_assert_str_eq(text.at, "[0.10000000149011612]");
+    text_finish(&text);
+    text = (Text){0};
+    static double many[2000];
+    tensor_print(&text, &(Shape){1, {2000}}, F32, many, true);
+    cr_assert_eq(text.n, 2000 * strlen("0.0, "), "all of them");
+    text_finish(&text);
+}
+
 Test(print, tensors_are_nested_and_large_ones_cut) {
     Text text = {0};
     const double w[] = {2.00000334, 2.99999738};
-    tensor_print(&text, &(Shape){2, {2, 1}}, F32, w);
+    tensor_print(&text, &(Shape){2, {2, 1}}, F32, w, false);
     cr_assert_str_eq(text.at, "[[2.0000], [3.0000]]");
     text_finish(&text);
     text = (Text){0};
     static double many[2000];
     for (int i = 0; i < 2000; i++)
         many[i] = i;
-    tensor_print(&text, &(Shape){2, {2, 1000}}, I32, many);
+    tensor_print(&text, &(Shape){2, {2, 1000}}, I32, many, false);
     cr_assert_str_eq(text.at, "[[0, 1, 2, ..., 997, 998, 999], [1000, 1001, 1002, ..., 1997, 1998, 1999]]");
     text_finish(&text);
 }
