@@ -11,7 +11,7 @@
 
 enum { MOST_GROUPS = 6 };
 
-/* Names for a message: those that differ in numbers together, "layer.*.weight (12)". */
+/* Names for a message: those that differ in numbers behind the first name together, "layer.*.weight (12)". */
 typedef struct Names {
     Arena *arena;
     int n, ngroups;
@@ -22,7 +22,8 @@ typedef struct Names {
 } Names;
 
 static void names_add(Names *names, const char *name) {
-    const char *group = path_without_numbers(name, names->arena);
+    const size_t first = strcspn(name, ".");
+    const char *group = arena_printf(names->arena, "%.*s%s", (int)first, name, path_without_numbers(name + first, names->arena));
     names->n++;
     for (int i = 0; i < names->ngroups; i++)
         if (strcmp(names->group[i].name, group) == 0) {
@@ -53,6 +54,13 @@ static const char *names_text(const Names *names) {
 
 static const char *plural(int n) {
     return n == 1 ? "" : "s";
+}
+
+/* A name as a message may show it, whatever the file says. In the arena. */
+static const char *printable(const char *name, Arena *arena) {
+    char *copy = arena_copy(arena, name, strlen(name));
+    text_printable(copy);
+    return copy;
 }
 
 /* ---------------------------------------------------------------- rules */
@@ -140,7 +148,7 @@ static bool check_collisions(const TensorFile *file, const Graph *graph, const M
         int *by = &taken[matches[i].tensor];
         if (*by > 0)
             return error_set(error, EXIT_USAGE, "--rename: %s and %s of the net would both be %.200s of %s", graph->states.at[*by - 1].name, graph->states.at[i].name,
-                             file->tensors.at[matches[i].tensor].name, file->path);
+                             printable(file->tensors.at[matches[i].tensor].name, arena), file->path);
         *by = i + 1;
     }
     return true;
@@ -185,7 +193,8 @@ static const char *near_tensor(const TensorFile *file, const char *name, Arena *
     const char **names = arena_alloc(arena, ((size_t)file->tensors.n + 1) * sizeof *names);
     for (int i = 0; i < file->tensors.n; i++)
         names[i] = file->tensors.at[i].name;
-    return name_nearest(name, names, file->tensors.n);
+    const char *near = name_nearest(name, names, file->tensors.n);
+    return near ? printable(near, arena) : NULL;
 }
 
 /* Of one parameter: what is wrong with it. */
@@ -228,11 +237,45 @@ static void unexpected(const TensorFile *file, const Graph *graph, const Match *
     }
 }
 
+/* Names that two paths end in. */
+static int same_names(const char *a, const char *b, size_t *bytes) {
+    size_t na = strlen(a), nb = strlen(b), n = 0;
+    int names = 0;
+    *bytes = 0;
+    while (n < na && n < nb && a[na - n - 1] == b[nb - n - 1]) {
+        n++;
+        const bool ends = (n == na || a[na - n - 1] == '.') && (n == nb || b[nb - n - 1] == '.');
+        if (ends) names++, *bytes = n;
+    }
+    return names;
+}
+
+/* A --rename for a parameter that the file may have under another name: of a tensor with its shape whose path ends in as many names of its own as any. NULL: none. */
+static const char *rename_example(const TensorFile *file, const State *state, const char *name, Arena *arena) {
+    const StoredTensor *best = NULL;
+    int most = 0;
+    size_t same = 0, bytes;
+    for (int t = 0; t < file->tensors.n; t++) {
+        const StoredTensor *tensor = &file->tensors.at[t];
+        const Shape flipped = turned(&state->type.shape);
+        const bool fits = shape_equal(&tensor->shape, &state->type.shape) || (state->type.shape.ndim == 2 && shape_equal(&tensor->shape, &flipped));
+        const int names = fits && strlen(tensor->name) < 200 ? same_names(name, tensor->name, &bytes) : 0;
+        if (names > most) {
+            most = names;
+            same = bytes;
+            best = tensor;
+        }
+    }
+    if (!best) return NULL;
+    const char *wild = most > 1 || same == strlen(name) || same == strlen(best->name) ? "**" : "*";
+    return printable(arena_printf(arena, "--rename '%.*s%s=%.*s%s'", (int)(strlen(name) - same), name, wild, (int)(strlen(best->name) - same), best->name, wild), arena);
+}
+
 static bool misfit(const TensorFile *file, const Graph *graph, const char *const *names, const Match *matches, const Misfits *misfits, Arena *arena, Error *error) {
-    const int n = misfits->missing.n + misfits->transposed.n + misfits->shaped.n + misfits->unread.n;
+    const int first = misfits->first, n = misfits->missing.n + misfits->transposed.n + misfits->shaped.n + misfits->unread.n;
     Text text = {0};
     if (n == 1) {
-        misfit_one(file, &graph->states.at[misfits->first], names[misfits->first], &matches[misfits->first], misfits, &text, arena);
+        misfit_one(file, &graph->states.at[first], names[first], &matches[first], misfits, &text, arena);
     } else {
         Names extra = {.arena = arena};
         unexpected(file, graph, matches, &extra);
@@ -242,8 +285,10 @@ static bool misfit(const TensorFile *file, const Graph *graph, const char *const
         misfit_list(&text, &misfits->shaped, "of another shape");
         misfit_list(&text, &misfits->unread, "of a type that prun does not read");
         misfit_list(&text, &extra, "unexpected, in the file and not in the net");
+        const char *example = matches[first].tensor < 0 ? rename_example(file, &graph->states.at[first], names[first], arena) : NULL;
         if (misfits->missing.n > 0)
-            text_printf(&text, "\n  --rename NET=FILE says what the file calls a parameter; --fresh NET lets one begin as the net says");
+            text_printf(&text, "\n  --rename NET=FILE says what the file calls a parameter%s%s; --fresh NET lets one begin as the net says", example ? ", " : "",
+                        example ? example : "");
     }
     error_set(error, EXIT_ENVIRONMENT, "%s: %s", file->path, text.at);
     text_finish(&text);

@@ -118,6 +118,8 @@ class Weights(Case):
         found, done = self.load(plan, 2, "--load", "t", "--rename", "fc1.*=0.*", "--rename", "fc2.*=2.*")
         self.assertEqual({name: found[name.replace("0.", "fc1.").replace("2.", "fc2.")] for name in numbers}, {name: (list(numbers[name]), values[name]) for name in numbers})
         self.assertEqual(done.err, "")
+        done = self.local(plan, 2, "--load", "t")
+        self.assertFails(done, 3, "\n  missing, 4: .*\n  unexpected, in the file and not in the net, 4: 0.weight, 0.bias, 2.weight, 2.bias\n.*--rename 'fc1.\\*=0.\\*'; ")
         for rules, words in ((("fc1.*=0.*", "fc2.*=0.*"), r"--rename: fc1\.\w+ and fc2\.\w+ of the net would both be 0\.\w+ of t"),
                              (("fc1.*=0.*", "**.weight=2.**.weight"), r"--rename fc1.\*=0.\* and --rename \*\*.weight=2.\*\*.weight: fc1.weight would be 0.weight and 2.fc1.weight"),
                              (("fc3.*=0.*",), r"--rename fc3.\*=0.\*: the net has no parameter with the path fc3.\*"),
@@ -144,7 +146,7 @@ class Weights(Case):
         self.assertFails(done, 3, "^prun: t: does not fit the net\n")
         self.assertIn("\n  missing, 14: encoder.*.up.weight (3), encoder.*.up.bias (3), encoder.*.down.weight (3), encoder.*.down.bias (3), loss.linear.weight, loss.linear.bias\n", done.err)
         self.assertIn("\n  unexpected, in the file and not in the net, 13: bert.encoder.*.up.weight (3), ", done.err)
-        self.assertIn("--rename NET=FILE says what the file calls a parameter", done.err)
+        self.assertIn("--rename NET=FILE says what the file calls a parameter, --rename '**=bert.**'; ", done.err)
         self.assertFails(self.local(plan, 2, "--load", "t", *rename), 3, "missing, 2: loss.linear.weight, loss.linear.bias\n  unexpected, in the file and not in the net, 1: cls.weight\n")
         first = self.load(plan, 2)[0]
         found, done = self.load(plan, 2, "--load", "t", *rename, "--fresh", "loss.**")
