@@ -38,6 +38,39 @@ static int find_report(const Graph *graph, const char *name) {
     return -1;
 }
 
+static Input *find_input(Graph *graph, const char *name, size_t n) {
+    for (int i = 0; i < graph->inputs.n; i++) {
+        Input *input = &graph->inputs.at[i];
+        if (input->kind == INPUT_DATA && input->micro == 0 && strncmp(input->name, name, n) == 0 && input->name[n] == '\0') return input;
+    }
+    return NULL;
+}
+
+/* The files of --data in place of the plan's. For predictions the labels of other rows are of no use: an input that they do not depend on has no file then. */
+static bool other_data(Evaluation *evaluation, const RunOptions *options, Error *error) {
+    Graph *graph = &evaluation->part.graph;
+    const Graph planned = *graph;
+    memset(&graph->inputs, 0, sizeof graph->inputs);
+    for (int i = 0; i < planned.inputs.n; i++)
+        vec_push(&evaluation->arena, &graph->inputs, planned.inputs.at[i]);
+    if (graph->settings.data != DATA_FILES) return error_set(error, EXIT_USAGE, "--data %s: the data of the eval block are no files", options->data[0]);
+    const bool *needed = options->predict && evaluation->prediction >= 0 ? report_inputs(graph, evaluation->prediction, &evaluation->arena) : NULL;
+    for (int i = 0; needed && i < graph->inputs.n; i++)
+        if (!needed[i]) graph->inputs.at[i].file.format = FILE_NONE;
+    for (int k = 0; k < options->ndata; k++) {
+        const char *word = options->data[k], *is = strchr(word, '=');
+        Input *input = is ? find_input(graph, word, (size_t)(is - word)) : NULL;
+        if (!is || !is[1]) return error_set(error, EXIT_USAGE, "--data %s: it says INPUT=FILE, an input of the net and the file of its rows", word);
+        if (!input) return error_set(error, EXIT_USAGE, "--data %s: the net has no such input", word);
+        const DataFile *planned_file = &planned.inputs.at[input - graph->inputs.at].file;
+        if (planned_file->format == FILE_NONE) return error_set(error, EXIT_USAGE, "--data %s: the eval block does not say how a file of it is read", word);
+        input->file = *planned_file;
+        input->file.path = is + 1;
+        input->file.first = input->file.rows = 0;
+    }
+    return true;
+}
+
 /* The first input of rows of files that the predictions do not depend on and for which there is no file here; -1: none. */
 static int input_without_data(Evaluation *evaluation, const char *plan_directory) {
     const Graph *graph = &evaluation->part.graph;
@@ -62,7 +95,7 @@ static bool predict_alone(Evaluation *evaluation, const char *plan_directory, Er
     if (lacks < 0) return true;
     const Input *input = &evaluation->part.graph.inputs.at[lacks];
     if (comm->process == 0 && input->file.format == FILE_NONE)
-        fprintf(stderr, "prun: note: the eval block gives no data for input %s: predictions without a loss\n", input->name);
+        fprintf(stderr, "prun: note: there is no data for input %s: predictions without a loss\n", input->name);
     else if (comm->process == 0)
         fprintf(stderr, "prun: note: %s, the data of input %s, cannot be read: predictions without a loss\n", input->file.path, input->name);
     report_alone(&evaluation->part, evaluation->prediction, &evaluation->arena);
@@ -79,7 +112,7 @@ static bool check_data(const Graph *graph, Error *error) {
     return true;
 }
 
-Evaluation *evaluation_create(const Plan *plan, bool predict, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error) {
+Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error) {
     int program = plan_find(plan, "eval");
     if (program < 0) {
         error_set(error, EXIT_USAGE, "the net has no eval block: it says which data it is evaluated on");
@@ -100,7 +133,8 @@ Evaluation *evaluation_create(const Plan *plan, bool predict, Executor *states_o
     evaluation->prediction = find_report(graph, "prediction");
     bool complete = graph->loss >= 0 && evaluation->report[SUM_ROWS] >= 0;
     if (!complete) error_set(error, EXIT_REJECTED, "the program eval reports no loss or no number of rows");
-    complete = complete && (predict && evaluation->prediction >= 0 ? predict_alone(evaluation, plan_directory, error) : check_data(graph, error));
+    const bool predict = options && options->predict && evaluation->prediction >= 0;
+    complete = complete && (!options || options->ndata == 0 || other_data(evaluation, options, error)) && (predict ? predict_alone(evaluation, plan_directory, error) : check_data(graph, error));
     if (complete) evaluation->executor = executor_create_over(&evaluation->part, "eval", states_of, device, comm, plan_directory, nthreads, error);
     if (evaluation->executor) return evaluation;
     evaluation_destroy(evaluation);

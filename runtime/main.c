@@ -31,7 +31,9 @@ static const char usage[] =
     "  --checkpoint-dir D  where checkpoints are (default: the plan's path and .checkpoints)\n"
     "  --overwrite         begin where an earlier run's checkpoints are: the first checkpoint of this run replaces them\n"
     "  --eval              do not train: evaluate once, on the data of the eval block (with --load or --resume)\n"
-    "  --predict FILE      the same, and write what the net answers to each row into FILE, a .npy in the order of the data\n"
+    "  --predict FILE      the same, and write what the net answers to each row into FILE, a .npy in the order of the data;\n"
+    "                      labels are not needed for that\n"
+    "  --data INPUT=FILE   with --eval or --predict: another file for an input of the eval block, read as that one is (may be repeated)\n"
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
     "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n"
@@ -54,7 +56,7 @@ static const char usage[] =
     "PRUN_DEVICE, as --device; PRUN_CUDA_MODULE and PRUN_NCCL, the files of prun_cuda.so and libnccl.so.2.\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_LOAD, OPTION_RENAME, OPTION_TRANSPOSE, OPTION_FRESH, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_OVERWRITE, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_DATA, OPTION_LOAD, OPTION_RENAME, OPTION_TRANSPOSE, OPTION_FRESH, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_OVERWRITE, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
@@ -62,6 +64,7 @@ static const struct option long_options[] = {
     {"print", required_argument, NULL, OPTION_PRINT},
     {"eval", no_argument, NULL, OPTION_EVAL},
     {"predict", required_argument, NULL, OPTION_PREDICT},
+    {"data", required_argument, NULL, OPTION_DATA},
     {"load", required_argument, NULL, OPTION_LOAD},
     {"rename", required_argument, NULL, OPTION_RENAME},
     {"transpose", required_argument, NULL, OPTION_TRANSPOSE},
@@ -165,6 +168,10 @@ static bool check_options(uint64_t given, const RunOptions *options) {
             usage_error("--%s says how --load reads a file: add --load FILE", option_name(b));
             return false;
         }
+    if (options->ndata > 0 && !options->eval && !options->predict) {
+        usage_error("--data says what is evaluated: add --eval or --predict FILE");
+        return false;
+    }
     bool latest = options->resume && strcmp(options->resume, "latest") == 0;
     if (options->checkpoint && (options->eval || options->predict) && !latest) {
         usage_error("--%s saves no checkpoint: leave out --checkpoint-dir, or add --resume latest", options->eval ? "eval" : "predict");
@@ -194,9 +201,10 @@ static int list_devices(void) {
 int main(int argc, char **argv) {
     RunOptions options = {0};
     setenv("OPENBLAS_NUM_THREADS", "1", 1); /* cpu/blas.c opens it later, beside threads that may read the environment */
-    const char **words = calloc((size_t)argc * 4, sizeof *words); /* of the options that may be repeated */
+    const char **words = calloc((size_t)argc * 5, sizeof *words); /* of the options that may be repeated */
     if (!words) return EXIT_ENVIRONMENT;
     const char **prints = words;
+    options.data = words + 4 * argc;
     options.rules = (LoadRules){.renames = words + argc, .transposes = words + 2 * argc, .fresh = words + 3 * argc};
     uint64_t given = 0; /* OPTION_BIT of each */
     const char *machine = NULL; /* --calibrate's FILE, behind '=' or as a word of its own */
@@ -221,6 +229,9 @@ int main(int argc, char **argv) {
             break;
         case OPTION_PREDICT:
             options.predict = optarg;
+            break;
+        case OPTION_DATA:
+            options.data[options.ndata++] = optarg;
             break;
         case OPTION_LOAD:
             options.load = optarg;

@@ -1,4 +1,6 @@
 /* outputs: what prun is told to write must be nothing that it reads. */
+#include <string.h>
+
 #include "ir/file.h"
 #include "runtime/data/data.h"
 #include "runtime/run.h"
@@ -25,6 +27,8 @@ bool check_outputs(Run *run, Error *error) {
     add_graph(run, &uses, &run->plan.graph);
     for (int p = 0; p < run->plan.programs.n; p++)
         if (run->plan.programs.at[p].graph) add_graph(run, &uses, run->plan.programs.at[p].graph);
+    for (int i = 0; i < options->ndata; i++)
+        if (strchr(options->data[i], '=')) files_read(&uses, arena, file_find(strchr(options->data[i], '=') + 1, run->directory, arena), "what --data reads");
     /* Parameters may be saved where they were loaded from: the file is replaced when the new one is whole. */
     if (!files_write(&uses, arena, options->save, "--save", error)) return false;
     files_read(&uses, arena, options->load, "what --load reads");

@@ -179,7 +179,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     }
     run->eval = evaluation_when(&run->plan, &run->eval_steps);
     if (evaluates_only(run) || run->eval != EVAL_NEVER) {
-        run->evaluation = evaluation_create(&run->plan, run->options->predict != NULL, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
+        run->evaluation = evaluation_create(&run->plan, run->options, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->evaluation) return false;
         executor_capture(evaluation_executor(run->evaluation), against);
     }

@@ -459,6 +459,8 @@ typedef struct RunOptions {
     const char *const *prints;     /* --print: names of parameters, "w" or "w:full" */
     bool eval;                     /* --eval: no training, one evaluation */
     const char *predict;           /* --predict: file of what the net answers, likewise; or NULL */
+    int ndata;
+    const char **data;             /* --data: "INPUT=FILE", of an evaluation alone */
     const char *load, *save;       /* --load, --save: parameters, safetensors; or NULL */
     LoadRules rules;
     const char *resume;            /* --resume: "latest", or a checkpoint; or NULL */

@@ -82,7 +82,7 @@ static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     if (!verifier->reference) return false;
     int64_t steps;
     if (evaluation_when(plan, &steps) == EVAL_NEVER) return true;
-    verifier->evaluation = evaluation_create(plan, false, verifier->reference, &verifier->reference_device, verifier->reference_comm, directory, nthreads, error);
+    verifier->evaluation = evaluation_create(plan, NULL, verifier->reference, &verifier->reference_device, verifier->reference_comm, directory, nthreads, error);
     return verifier->evaluation != NULL;
 }
 

@@ -250,12 +250,32 @@ class Evaluation(harness.Case):
                 else:
                     done = harness.run([harness.mpirun, "-n", 3, harness.prun, plan, "--load", "w.safetensors", "--predict", "y2.npy"], cwd=self.folder)
                     self.assertEqual(done.code, 0, done)
-                self.assertIn("prun: note: the eval block gives no data for input label: predictions without a loss\n", done.err)
+                self.assertIn("prun: note: there is no data for input label: predictions without a loss\n", done.err)
                 self.assertEqual(self.read("y2.npy"), self.read("y.npy"))
             done = self.prun("--ranks", ranks, plan, "--load", "w.safetensors", "--eval", code=2)
             self.assertIn("the eval block gives no data for input label: --predict can do without, a loss cannot", done.err)
         self.write("held_x.npy", b"")
         self.prun("--ranks", ranks, plan, "--load", "w.safetensors", "--predict", "y2.npy", code=3)
+
+    def test_other_files_may_be_evaluated(self):
+        plan = self.plan(3, batch=10)
+        self.prun("--ranks", 3, plan, "--save", "w.safetensors")
+        weights = tensors(self.read("w.safetensors"))
+        os.rename(self.path("held_x.npy"), self.path("other.npy"))
+        os.rename(self.path("held_label.npy"), self.path("labels.npy"))
+        done = self.prun("--ranks", 3, plan, "--load", "w.safetensors", "--predict", "y.npy", "--data", "x=other.npy")
+        self.assertEqual((done.out, done.err), ("predictions: y.npy, 37 rows of f32[4]\n", "prun: note: there is no data for input label: predictions without a loss\n"))
+        self.check_predictions("y.npy", weights)
+        self.assertIn("held_label.npy", self.prun("--ranks", 3, plan, "--load", "w.safetensors", "--eval", "--data", "x=other.npy", code=3).err)
+        both = ("--load", "w.safetensors", "--data", "x=other.npy", "--data", "label=labels.npy")
+        for more in ("--eval",), ("--predict", "y2.npy"):
+            found = EVAL.findall(self.prun("--ranks", 3, plan, *both, *more).out)
+            expected = self.expected(weights)
+            self.assertAlmostEqual(float(found[0][2]), expected, delta=2e-6 * expected)
+        self.assertEqual(self.read("y2.npy"), self.read("y.npy"))
+        for words, text in ((("--data", "x=other.npy"), "--data says what is evaluated: add --eval or --predict FILE"), (("--eval", "--data", "z=other.npy"), "the net has no such input"),
+                            (("--eval", "--data", "other.npy"), "it says INPUT=FILE"), (("--predict", "other.npy", "--data", "x=other.npy"), "would overwrite what --data reads")):
+            self.assertIn(text, self.prun("--ranks", 3, plan, *words, code=2).err)
 
     def begin(self, ranks, plan):
         """A file of the parameters that the net begins with."""
