@@ -251,13 +251,13 @@ static bool calibrate_on(Comm *comm, const char *path, Error *error) {
     return true;
 }
 
-int calibrate(const char *path, int nranks, int *argc, char ***argv) {
+int calibrate(const char *path, int nranks, const Told *told, int *argc, char ***argv) {
     Error error = {0};
-    Comm *comm = comm_of_launch(nranks, argc, argv, &error);
+    Comm *comm = comm_of_launch(nranks, told, argc, argv, &error);
     bool ok = comm && calibrate_on(comm, path, &error);
     if (!ok) {
         if (comm && comm->nprocesses > 1) comm->table->abort(comm, error.code, error.text); /* the others wait for this rank */
-        fprintf(stderr, "prun: %s\n", error.text);
+        if (error.text[0]) fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it */
     }
     if (comm) comm->table->destroy(comm);
     return ok ? EXIT_DONE : error.code;

@@ -102,13 +102,24 @@ static bool read_count(const char *text, int *count) {
     return true;
 }
 
-/* A mistake on the command line: said once, by the first of the processes that a launcher has started with it. */
-static int usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
-static int usage_error(const char *format, ...) {
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+/* Whether this process is the first that a launcher has started with its command line: mpirun -n 2 prun .. : -n 2 prun .. has two. */
+static bool is_first(void) {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *app = getenv("OMPI_MCA_orte_app_num"), *sizes = getenv("OMPI_APP_CTX_NUM_PROCS"); /* "1", "2 2" */
     if (!rank) rank = getenv("PMIX_RANK");
     if (!rank) rank = getenv("PMI_RANK");
-    if (rank && strcmp(rank, "0") != 0) return EXIT_USAGE;
+    long first = 0;
+    for (int i = app && sizes ? atoi(app) : 0; i > 0; i--) {
+        char *end;
+        first += strtol(sizes, &end, 10);
+        sizes = end;
+    }
+    return !rank || atol(rank) == first;
+}
+
+/* A mistake on the command line. */
+static int usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
+static int usage_error(const char *format, ...) {
+    if (!is_first()) return EXIT_USAGE;
     va_list args;
     va_start(args, format);
     fputs("prun: ", stderr);
@@ -186,6 +197,27 @@ static bool check_options(uint64_t given, const RunOptions *options) {
     return true;
 }
 
+/* ---------------------------------------------------------------- what all ranks must have been told */
+
+enum { NLONG = sizeof long_options / sizeof *long_options - 1, TOLD_VERSION = NLONG, TOLD_PLAN, TOLD_COMM, TOLD_DEVICE, NTOLD };
+
+static void tell_option(Told *told, Arena *arena, int option, const char *value) {
+    for (int i = 0; i < NLONG; i++)
+        if (long_options[i].val == option)
+            told[i].said = !value ? "given" : told[i].said ? arena_printf(arena, "%s, %s", told[i].said, value) : value;
+}
+
+/* Of the environment what decides how ranks talk; how long one waits for others is its own affair. */
+static void tell_others(Told *told, Arena *arena, const char *plan, const char *device) {
+    const char *comm = getenv("PRUN_COMM"), *variable = getenv("PRUN_DEVICE");
+    for (int i = 0; i < NLONG; i++)
+        told[i].what = arena_printf(arena, "--%s", long_options[i].name);
+    told[TOLD_VERSION] = (Told){"prun's version", PCC_VERSION};
+    told[TOLD_PLAN] = (Told){"the plan", plan};
+    told[TOLD_COMM] = (Told){"PRUN_COMM", comm && *comm ? comm : NULL};
+    told[TOLD_DEVICE] = (Told){"PRUN_DEVICE", !device && variable && *variable ? variable : NULL};
+}
+
 /* --devices. */
 static int list_devices(void) {
     Error error = {0};
@@ -208,9 +240,15 @@ int main(int argc, char **argv) {
     options.rules = (LoadRules){.renames = words + argc, .transposes = words + 2 * argc, .fresh = words + 3 * argc};
     uint64_t given = 0; /* OPTION_BIT of each */
     const char *machine = NULL; /* --calibrate's FILE, behind '=' or as a word of its own */
+    Arena arena;
+    arena_init(&arena);
+    Told told[NTOLD + 1] = {{0}};
+    options.told = told;
     int code = -1;
+    opterr = is_first();
     for (int option; code < 0 && (option = getopt_long(argc, argv, "hv", long_options, NULL)) != -1;) {
         if (option >= OPTION_RANKS && option <= OPTION_VERSION) given |= UINT64_C(1) << (option - OPTION_RANKS);
+        tell_option(told, &arena, option, optarg);
         switch (option) {
         case OPTION_RANKS:
             if (!read_count(optarg, &options.nranks)) code = usage_error("--ranks takes a number from 1 to %d, not '%s'", MAX_RANKS, optarg);
@@ -307,18 +345,19 @@ int main(int argc, char **argv) {
             code = printf("prun %s\n", PCC_VERSION) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;
             break;
         default: /* getopt has said what is wrong */
-            fputs("try 'prun --help'\n", stderr);
+            if (opterr) fputs("try 'prun --help'\n", stderr);
             code = EXIT_USAGE;
         }
     }
     if (code < 0 && !check_options(given, &options)) code = EXIT_USAGE;
+    tell_others(told, &arena, optind < argc ? argv[optind] : NULL, options.device);
     if (code < 0 && options.nranks > 0 && launched_processes() > 1)
         code = usage_error("--ranks %d puts all ranks in one process: leave out mpirun, or --ranks", options.nranks);
     if (code < 0 && given & OPTION_BIT(DEVICES)) code = optind < argc ? usage_error("--devices takes no plan, '%s' is too much", argv[optind]) : list_devices();
     if (code < 0 && given & OPTION_BIT(CALIBRATE)) {
         if (machine == NULL && optind < argc) machine = argv[optind++];
         code = optind < argc ? usage_error("--calibrate takes one file and no plan, '%s' is too much", argv[optind])
-                             : calibrate(machine ? machine : "calibrated.machine", options.nranks, &argc, &argv);
+                             : calibrate(machine ? machine : "calibrated.machine", options.nranks, told, &argc, &argv);
     }
     if (code < 0 && optind == argc) code = usage_error("which plan? try 'prun --help'");
     if (code < 0 && optind < argc - 1) code = usage_error("one plan at a time, '%s' is the second", argv[optind + 1]);
@@ -328,6 +367,7 @@ int main(int argc, char **argv) {
         code = run(&options, &argc, &argv);
     }
     free(words);
+    arena_finish(&arena);
     if (fflush(stdout) != 0 && code == EXIT_DONE) {
         fputs("prun: cannot write the output\n", stderr);
         code = EXIT_ENVIRONMENT;

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "runtime/evaluate.h"
 #include "runtime/limits.h"
@@ -20,8 +19,8 @@ int launched_processes(void) {
     return 0;
 }
 
-Comm *comm_of_launch(int nranks, int *argc, char ***argv, Error *error) {
-    return launched_processes() > 1 ? comm_mpi_create(argc, argv, error) : comm_local_create(nranks > 0 ? nranks : 1, error);
+Comm *comm_of_launch(int nranks, const Told *told, int *argc, char ***argv, Error *error) {
+    return launched_processes() > 1 ? comm_mpi_create(argc, argv, told, error) : comm_local_create(nranks > 0 ? nranks : 1, error);
 }
 
 /* Processes of the job on this node: one when it drives all ranks. */
@@ -103,14 +102,6 @@ bool check_held(const Run *run, Error *error) {
 static const char *told_device(const RunOptions *options) {
     const char *variable = getenv("PRUN_DEVICE");
     return options->device ? options->device : variable && *variable ? variable : NULL;
-}
-
-uint64_t device_options(const RunOptions *options) {
-    const char *words[] = {told_device(options), options->comm};
-    uint64_t hash = (options->deterministic ? 1u : 0u) | (options->tf32 ? 2u : 0u);
-    for (int i = 0; i < 2; i++) /* with its end, so that one word does not run into the other */
-        hash = words[i] ? XXH64(words[i], strlen(words[i]) + 1, hash) : XXH64(NULL, 0, hash);
-    return hash;
 }
 
 /* main.c has looked at --device. */

@@ -41,18 +41,16 @@ static bool read_plan(Run *run, Error *error) {
     return comm_agree(comm, plan_read_files(&run->plan, &run->arena, path, &files, 0, error), error);
 }
 
-/* All ranks hold the same plan: what they read is one text and one net. And they were told the same of devices. */
+/* All ranks hold the same plan: what they read is one text and one net. */
 static bool check_same(Run *run, Error *error) {
     Comm *comm = run->comm;
-    const uint64_t own[3] = {run->text_hash, run->plan.net_hash, device_options(run->options)};
-    static const char *const differs[] = {
-        "another plan than rank 0 (text differs)", "another plan than rank 0 (net hash differs)",
-        "been told other things than rank 0: --device (PRUN_DEVICE), --comm, --tf32 and --deterministic are the same for all"};
+    const uint64_t own[2] = {run->text_hash, run->plan.net_hash};
+    static const char *const differs[] = {"text", "net hash"};
     uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nprocesses * sizeof *words);
-    for (int i = 0; comm->nprocesses > 1 && i < 3; i++) {
+    for (int i = 0; comm->nprocesses > 1 && i < 2; i++) {
         if (!comm->table->all_gather_words(comm, own[i], words, error)) return run->agreed = false;
         for (int p = 0; p < comm->nprocesses; p++)
-            if (words[p] != words[0]) return error_set(error, i < 2 ? EXIT_REJECTED : EXIT_USAGE, "rank %d has %s", p, differs[i]);
+            if (words[p] != words[0]) return error_set(error, EXIT_REJECTED, "rank %d has another plan than rank 0 (%s differs)", p, differs[i]);
     }
     return true;
 }
@@ -164,7 +162,7 @@ static bool open_profile(Run *run, Error *error) {
 }
 
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
-    run->comm = comm_of_launch(run->options->nranks, argc, argv, error);
+    run->comm = comm_of_launch(run->options->nranks, run->options->told, argc, argv, error);
     if (!run->comm || !read_plan(run, error)) return false;
     bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_outputs(run, error) && check_steps(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;

@@ -52,8 +52,6 @@ static inline bool evaluates_only(const Run *run) {
 /* The cores of the node divided among its processes, at least one thread each. A process that drives all ranks runs them in turn, each on
  * all cores. */
 int threads_each(const Comm *comm);
-/* A hash of what decides how ranks talk and round, and must be the same for all: they would wait for each other in vain, or drift apart. */
-uint64_t device_options(const RunOptions *options);
 /* The device that this process's ranks run on, and the communicator over its memory, which takes run->comm's place. Not before there is known to be memory
  * enough. Collective. */
 bool open_device(Run *run, Error *error);

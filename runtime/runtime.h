@@ -265,13 +265,21 @@ struct Comm {
     bool captures;           /* start and wait only queue what a captured step may hold */
 };
 Comm *comm_local_create(int nranks, Error *error);
-/* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on. prun --ranks N never calls it. */
-Comm *comm_mpi_create(int *argc, char ***argv, Error *error);
+/* A thing that every process must have alike, and what this one has; said NULL: nothing. A list ends where what is NULL. */
+typedef struct Told {
+    const char *what, *said;
+} Told;
+/* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on, or where the processes were told different things (told may be NULL).
+ * prun --ranks N never calls it. */
+Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error);
 /* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
  * failed keeps its error text (with "rank N: " before it unless all failed), the others' become empty: one message a mistake. */
 bool comm_agree(Comm *comm, bool ok, Error *error);
 /* The same, but all processes have in *error what the first that failed had to say, its rank before it. */
 bool comm_agree_all(Comm *comm, bool ok, Error *error);
+/* Whether all processes have told[i].said alike; each has the same list of things, or NULL. Collective. Where they have not, process 0 has an error with this code that names
+ * the first thing, what is said of it and by which ranks; the others' is empty. */
+bool comm_same(Comm *comm, const Told *told, int code, Error *error);
 /* Copies between a rank's buffer in a layout and a packed message: elements [first, first + count) of the row-major order of piece->box. */
 void piece_pack(const Piece *piece, const Box *source_box, const void *source, int element_bytes, void *packed);
 void piece_unpack(const Piece *piece, const Box *target_box, void *target, int element_bytes, const void *packed);
@@ -302,6 +310,8 @@ bool data_changes(const DataSource *data); /* false: every step's batch is the s
 int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas together */
 int64_t data_steps(const DataSource *data); /* of an epoch */
 int64_t data_rows(const DataSource *data); /* of an epoch, without filler */
+/* What the files of the inputs are, in the arena: all processes must have the same. */
+const Told *data_told(const DataSource *data, Arena *arena);
 int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler); /* at a place of a batch; the order is that of the file */
 int64_t data_bytes_read(DataSource *data); /* from files, headers left out */
 /* How rows come: the same ones in each step; those of files, each once an epoch; generated, none twice. */
@@ -476,13 +486,15 @@ typedef struct RunOptions {
     bool profile;                  /* --profile */
     const char *trace;             /* --trace: file; or NULL */
     bool all_ranks, verbose;
+    const Told *told;              /* what all ranks must have been told */
 } RunOptions;
 /* Processes of the job as its launcher says, 0 without one. */
 int launched_processes(void);
-/* A launcher's ranks, or else nranks (0: one) in this process; main.c has refused --ranks under a launcher. NULL and *error. */
-Comm *comm_of_launch(int nranks, int *argc, char ***argv, Error *error);
+/* A launcher's ranks, or else nranks (0: one) in this process; main.c has refused --ranks under a launcher. NULL and *error, of processes too that were told
+ * different things. */
+Comm *comm_of_launch(int nranks, const Told *told, int *argc, char ***argv, Error *error);
 /* Measures what messages cost, prints it and writes the machine file at path; returns the exit code after saying on stderr what went wrong.
  * Collective; under 10 s. nranks: --ranks, or 0 (always under a launcher). A file at path that is not empty and no machine file stays. */
-int calibrate(const char *path, int nranks, int *argc, char ***argv);
+int calibrate(const char *path, int nranks, const Told *told, int *argc, char ***argv);
 /* Does it all; returns the exit code after saying on stderr what went wrong. */
 int run(const RunOptions *options, int *argc, char ***argv);

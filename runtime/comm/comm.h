@@ -6,7 +6,8 @@
  *   heap.c    memory shared by the processes of a node
  *   mpi.c     one rank a process: in place through shared memory within a node, messages between nodes
  *   request.c prepares its requests; move.c uses them
- *   agree.c   agreement of all processes, over any communicator
+ *   watch.c   ends a rank whose mpirun has ended; stale.c: shared memory that jobs have left
+ *   agree.c   agreement of all processes, same.c that they were told the same: over any communicator
  */
 #pragma once
 #include "runtime/runtime.h"

@@ -1,4 +1,4 @@
-/* What mpi.c (the communicator), request.c and move.c (its requests) share. */
+/* What mpi.c (the communicator), request.c and move.c (its requests), watch.c and stale.c (its job) share. */
 #pragma once
 #include "runtime/comm/comm.h"
 #include "runtime/comm/heap.h"
@@ -21,6 +21,8 @@ typedef struct MpiComm {
     int64_t message_bytes, message_count; /* sent in messages */
     CommRequest *first, **last; /* the requests in the order of preparation */
     int nrequests;
+    int claim; /* stale_claim */
+    struct Watch *watch;
 } MpiComm;
 
 /* MPI's own words for a failure. */
@@ -43,6 +45,20 @@ bool mpi_wait(MpiComm *job, MPI_Request *request, const char *what, Error *error
 void wake(MpiComm *job, const int *node_ranks, int n);
 /* What rank (number in node) did last, in words. */
 void rank_describe(MpiComm *job, int node_rank, Text *text);
+
+/* watch.c: from watch_begin on a thread ends this process when its launcher has ended, and when MPI_Init lasts longer than limit_s (0: for ever). NULL: there is no
+ * such thread. */
+typedef struct Watch Watch;
+Watch *watch_begin(double limit_s);
+void watch_started(Watch *watch); /* MPI_Init has returned */
+void watch_end(Watch *watch);
+
+/* stale.c: the number that Open MPI has given this job, 0: unknown. */
+uint64_t stale_job(void);
+/* Before MPI_Init: shows as long as this process lives that its job does. A file to close at the end, -1: there is none. */
+int stale_claim(void);
+/* Removes the shared memory of jobs of this user that are over on this machine. One process of a node. */
+void stale_remove(void);
 
 /* request.c and move.c: rows of the CommTable. */
 CommRequest *request_prepare(Comm *comm, const Transfer *transfers, int n, Error *error);

@@ -195,7 +195,7 @@ static void job_free(Comm *comm, void *data) {
 
 /* ---------------------------------------------------------------- beginning and end */
 
-static void job_close(MpiComm *job) {
+static void job_close(MpiComm *job, bool begun) {
     while (job->first) {
         CommRequest *request = job->first;
         job->first = request_next(request);
@@ -204,7 +204,9 @@ static void job_close(MpiComm *job) {
     if (job->heap.base) heap_destroy(&job->heap);
     if (job->node != MPI_COMM_NULL) MPI_Comm_free(&job->node);
     if (job->world != MPI_COMM_NULL) MPI_Comm_free(&job->world);
-    MPI_Finalize();
+    if (begun) MPI_Finalize();
+    watch_end(job->watch);
+    if (job->claim >= 0) close(job->claim);
     free(job->node_of);
     free(job->rank_of);
     free(job);
@@ -214,7 +216,7 @@ static void job_destroy(Comm *comm) {
     if (!comm) return;
     Error ignored;
     job_barrier(comm, &ignored); /* nobody unmaps what a peer still reads */
-    job_close((MpiComm *)comm);
+    job_close((MpiComm *)comm, true);
 }
 
 static const CommTable mpi_table = {
@@ -250,7 +252,7 @@ static bool heaps_open(MpiComm *job, Error *error) {
     clock_gettime(CLOCK_REALTIME, &now);
     HeapName mine = {.bytes = heap_limit(job->nnode)};
     mine.token = (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec * 31u + (uint64_t)getpid();
-    snprintf(mine.text, sizeof mine.text, "/prun-%ld-%llx", (long)getpid(), (unsigned long long)mine.token);
+    snprintf(mine.text, sizeof mine.text, "/prun-%ld-%llx-%llx", (long)getpid(), (unsigned long long)stale_job(), (unsigned long long)mine.token);
     if (!mpi_check(MPI_Bcast(&mine.bytes, 1, MPI_INT64_T, 0, job->node), "shared memory", error)) return false;
     HeapName *names = calloc((size_t)job->nnode, sizeof *names);
     bool ok = names && heap_create(&job->heap, mine.text, mine.bytes, job->nnode, job->node_self, mine.token, error);
@@ -288,10 +290,10 @@ static bool options_read(Options *options, double *timeout_s, Error *error) {
         if (!options->messages && !options->shared)
             return error_set(error, EXIT_USAGE, "PRUN_COMM=%s: expected shared, messages or nodes:N", how);
     }
-    *timeout_s = 600;
     if (timeout && *timeout) {
-        *timeout_s = strtod(timeout, &end);
-        if (*end || !(*timeout_s >= 0)) return error_set(error, EXIT_USAGE, "PRUN_TIMEOUT=%s: expected seconds", timeout);
+        double seconds = strtod(timeout, &end);
+        if (*end || !(seconds >= 0)) return error_set(error, EXIT_USAGE, "PRUN_TIMEOUT=%s: expected seconds", timeout);
+        *timeout_s = seconds;
     }
     return true;
 }
@@ -323,10 +325,9 @@ static bool nodes_find(MpiComm *job, const Options *options, Error *error) {
     return true;
 }
 
-static bool job_open(MpiComm *job, Error *error) {
+/* All ranks, as far as they need each other to compare what they were told. */
+static bool job_meet(MpiComm *job, Error *error) {
     Comm *comm = &job->comm;
-    Options options;
-    if (!options_read(&options, &job->comm.timeout_s, error)) return false;
     if (!mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &job->world), "MPI_Comm_dup", error)) return false;
     MPI_Comm_set_errhandler(job->world, MPI_ERRORS_RETURN);
     MPI_Comm_size(job->world, &comm->nranks);
@@ -337,12 +338,17 @@ static bool job_open(MpiComm *job, Error *error) {
     int length = 0;
     MPI_Get_processor_name(name, &length);
     snprintf(comm->node, sizeof comm->node, "%.255s", name);
-    if (!nodes_find(job, &options, error)) return false;
+    return true;
+}
+
+static bool job_open(MpiComm *job, const Options *options, Error *error) {
+    Comm *comm = &job->comm;
+    if (!nodes_find(job, options, error)) return false;
     job->crowded = comm->nlocal > limits_cores("");
-    if (job->nnode > 1 && !options.messages) {
+    if (job->nnode > 1 && !options->messages) {
         Error why = {0};
         job->shares = heaps_open(job, &why);
-        if (!job->shares && options.shared)
+        if (!job->shares && options->shared)
             return error_set(error, EXIT_ENVIRONMENT, "PRUN_COMM=shared: %s", why.text[0] ? why.text : "another rank has no shared memory");
     }
     bool all = job->shares && job->nnode == comm->nranks;
@@ -363,28 +369,37 @@ static bool check_room(Error *error) {
                      (long long)(need >> 20), (long long)(left >> 20));
 }
 
-Comm *comm_mpi_create(int *argc, char ***argv, Error *error) {
+/* What is to be done before MPI_Init, while other ranks may already wait in it. */
+static void job_begin(MpiComm *job) {
+    const char *number = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+    job->claim = stale_claim();
+    if (number && strcmp(number, "0") == 0) stale_remove();
+    job->watch = watch_begin(job->comm.timeout_s);
+}
+
+Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error) {
     int begun = 0, level = 0;
+    Options options;
+    Error mistake = {0}; /* in what this process was told: is said when all have been heard */
     if (!check_room(error)) return NULL;
     MPI_Initialized(&begun);
-    if (begun) {
-        error_set(error, EXIT_INTERNAL, "MPI is initialized already");
-        return NULL;
-    }
-    if (!mpi_check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread", error)) return NULL;
-    MpiComm *job = calloc(1, sizeof *job);
+    MpiComm *job = begun ? NULL : calloc(1, sizeof *job);
     if (!job) {
-        error_set(error, EXIT_ENVIRONMENT, "no memory for the communicator");
-        MPI_Finalize();
+        error_set(error, begun ? EXIT_INTERNAL : EXIT_ENVIRONMENT, begun ? "MPI is initialized already" : "no memory for the communicator");
         return NULL;
     }
-    job->comm = (Comm){.table = &mpi_table, .ndriven = 1, .counters = &job->counters};
+    job->comm = (Comm){.table = &mpi_table, .ndriven = 1, .counters = &job->counters, .timeout_s = 600};
     job->world = job->node = MPI_COMM_NULL;
     job->heap.fd = -1;
     job->last = &job->first;
-    if (!job_open(job, error)) {
-        job_close(job);
-        return NULL;
+    bool readable = options_read(&options, &job->comm.timeout_s, &mistake);
+    job_begin(job);
+    bool ok = mpi_check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread", error);
+    watch_started(job->watch);
+    if (ok && job_meet(job, error) && comm_same(&job->comm, told, EXIT_USAGE, error)) {
+        *error = mistake;
+        if (comm_agree(&job->comm, readable, error) && job_open(job, &options, error)) return &job->comm;
     }
-    return &job->comm;
+    job_close(job, ok);
+    return NULL;
 }

@@ -102,6 +102,7 @@ typedef struct Rows Rows;
 Rows *rows_open(const RowFile *file, Error *error);
 void rows_close(Rows *rows); /* takes NULL */
 int64_t rows_count(const Rows *rows);
+void rows_describe(const Rows *rows, Text *text); /* "1000 rows of 16 f4 elements, 64128 bytes" */
 /* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV: rows_streamed) are streamed once and only
  * these rows are kept. Announcing what is there already costs nothing. */
 bool rows_streamed(const Rows *rows);

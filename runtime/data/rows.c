@@ -22,7 +22,7 @@ struct Rows {
     int fd; /* not streamed */
     int64_t nheld, *held_row;
     unsigned char *held;
-    int64_t bytes_read;
+    int64_t file_bytes, bytes_read;
     unsigned char *scratch; /* one row's bytes */
     size_t scratch_bytes;
 };
@@ -262,6 +262,7 @@ Rows *rows_open(const RowFile *file, Error *error) {
     ok = ok && (file->format == ROWS_CSV ? open_text(rows, stream, &failure) : open_binary(rows, stream, &failure));
     if (ok && rows->count == 0) ok = rows_fail(rows, &failure, "has no rows");
     ok = ok && use_part(rows, &failure);
+    if (ok) rows->file_bytes = stream_file_bytes(stream);
     if (ok) rows->bytes_read = file->format == ROWS_CSV ? stream_bytes_read(stream) : 0;
     stream_close(stream);
     if (ok) return rows;
@@ -275,6 +276,11 @@ Rows *rows_open(const RowFile *file, Error *error) {
 
 int64_t rows_count(const Rows *rows) {
     return rows->used;
+}
+
+void rows_describe(const Rows *rows, Text *text) {
+    const char *elements = rows->file.format == ROWS_CSV ? "text" : file_element_name[rows->stored.kind];
+    text_printf(text, "%lld rows of %lld elements (%s) in %lld bytes", (long long)rows->count, (long long)rows->elements, elements, (long long)rows->file_bytes);
 }
 
 bool rows_streamed(const Rows *rows) {

@@ -280,7 +280,7 @@ static void fault(Comm *comm, Fault which) {
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "sweep";
     Error error = {0};
-    Comm *comm = comm_mpi_create(&argc, &argv, &error);
+    Comm *comm = comm_mpi_create(&argc, &argv, NULL, &error);
     if (!comm) {
         fprintf(stderr, "commtest: %s\n", error.text);
         return error.code;

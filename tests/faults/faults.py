@@ -412,6 +412,11 @@ seed(unit("runtime", "comm_local"),
 seed(unit("runtime", "comm_piece"),
      ("a share from its run's first element", "runtime/comm/piece.c", "walk->skip = piece->first % walk->unit;", "walk->skip = 0;"),
      ("terms in pairs", "runtime/comm/piece.c", "LOOP(OP(OP(OP(a[i], b[i]), c[i]), d[i]));", "LOOP(OP(OP(a[i], b[i]), OP(c[i], d[i])));"))
+seed(script("ranks", "runtime/prun", "Alike.test_options_and_variables"),
+     ("options that nobody compares", "runtime/comm/same.c", "for (int i = 0; ok && !same && i < n; i++)", "for (int i = 0; ok && !same && i < 0; i++)"))
+seed(script("ranks", "runtime/prun", "Orphans.test_shared_memory_of_killed_jobs_is_removed_by_the_next"),
+     ("memory taken from a job that lives", "runtime/comm/stale.c", "if (marks->at.at[i].job == job && marks->at.at[i].fd < 0) return false;", ""),
+     ("Open MPI's memory is left", "runtime/comm/stale.c", 'if (strncmp(name, "vader_segment.", 14) == 0) {', "if (false) {"))
 seed(unit("runtime", "comm_heap"),
      ("freed blocks that do not join", "runtime/comm/heap.c", "heap_merge(heap, i - 1);", ""))
 seed(unit("runtime", "checksum"),

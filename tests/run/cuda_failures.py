@@ -55,9 +55,10 @@ class Failures(Case):
         plan = self.net(2)
         if harness.mpirun is None:
             self.skipTest("there is no mpirun")
-        for one, other in ((["--device", "cuda"], ["--device", "cpu"]), ([], ["--device", "cpu"]), (["--comm", "ipc"], ["--comm", "host"]), ([], ["--deterministic"])):
+        for one, other, option in ((["--device", "cuda"], ["--device", "cpu"], "--device"), ([], ["--device", "cpu"], "--device"), (["--comm", "ipc"], ["--comm", "host"], "--comm"),
+                                   ([], ["--deterministic"], "--deterministic")):
             result = run([harness.mpirun, "-n", 1, harness.prun, *one, plan, ":", "-n", 1, harness.prun, *other, plan], cwd=self.folder)
-            self.assertFails(result, 2, r"(?m)^prun: rank 1 has been told other things than rank 0: --device \(PRUN_DEVICE\), --comm, ")
+            self.assertFails(result, 2, "(?m)^prun: %s is not the same on all ranks: " % option)
             self.assertNotIn("PRUN_TIMEOUT", result.err)
 
     # ---- memory

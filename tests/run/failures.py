@@ -276,12 +276,16 @@ class Runner(Case):
         self.assertEqual(result.err.count("leave out mpirun, or --ranks"), 1, str(result))
 
     def test_ranks_with_different_plans_are_not_trained(self):
-        """Rank 0's plan is everyone's: what the others' path says does not matter, unless they were given another program."""
+        """A plan of another name would have its checkpoints elsewhere. What rank 0 reads at the one path is everyone's."""
         if harness.mpirun is None:
             self.skipTest("there is no mpirun")
         self.write("broken.plan", self.read("net.plan")[:-10])
         result = run([harness.mpirun, "-n", "1", harness.prun, "broken.plan", ":", "-n", "1", harness.prun, "net.plan"], cwd=self.folder)
-        self.assertFails(result, 1, "(?m)^prun: broken.plan: truncated")
+        self.assertFails(result, 2, "(?m)^prun: the plan is not the same on all ranks: broken.plan on rank 0, net.plan on rank 1$")
+        os.mkdir(self.path("other"))
+        self.write("other/net.plan", self.read("net.plan")[:-10])
+        result = run([harness.mpirun, "-n", "1", "-wdir", self.path("other"), harness.prun, "net.plan", ":", "-n", "1", "-wdir", self.folder, harness.prun, "net.plan"])
+        self.assertFails(result, 1, "(?m)^prun: net.plan: truncated")
 
     def test_a_net_that_does_not_fit_into_memory_is_said_before_training(self):
         huge = self.write("huge.dsl", "net huge(n = 1000000) {\n    input x : f64[n, n];\n    param w : f64[n, n] = ones;\n    loss mean(x * w);\n}\n"
