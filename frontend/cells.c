@@ -87,6 +87,7 @@ static bool cell_define(Lower *lower, const Block *cell) {
     }
     if (op >= 0 && op_table[op].op_class == OP_CLASS_USER) {
         diag_error(lower->diags, span, "%s is an operator and cannot be a cell", cell->name);
+        diag_hint(lower->diags, "leave the cell out: %s(%s) calls the operator; or give the cell another name", cell->name, op_table[op].ins);
         return false;
     }
     if (is_function_name(cell->name)) {

@@ -217,16 +217,23 @@ static bool unknown_argument(Lower *lower, OpCode op, const Expr *item) {
     return false;
 }
 
-static bool too_many(Lower *lower, OpCode op, const Expr *call, const Expr *item) {
+static bool too_many(Lower *lower, OpCode op, const Expr *item) {
     const Op *row = &op_table[op];
     int nin = op_nin(op);
     if (row->variadic)
         diag_error(lower->diags, lower_span(lower, item->loc), "%s takes at most %d operands", row->name, (int)MAX_IN);
     else
         diag_error(lower->diags, lower_span(lower, item->loc), "%s takes %d operand%s (%s)", row->name, nin, nin == 1 ? "" : "s", row->ins);
-    if (row->attrs[0].name && call->nitems <= nin + 1 && (item->kind == EXPR_LIST || item->kind == EXPR_TUPLE || is_number(lower, item)))
-        diag_hint(lower->diags, "attributes are given by name: %s = %.*s", row->attrs[0].name,
-                  item->loc.end - item->loc.begin < 60 ? item->loc.end - item->loc.begin : 60, lower->text + item->loc.begin);
+    /* What stands behind the operands in the order of the attributes. */
+    const char *named = NULL;
+    int a = 0;
+    for (; item; item = item->next, a++) {
+        const bool fits = a < MAX_ATTRS && row->attrs[a].name && (item->kind == EXPR_LIST || item->kind == EXPR_TUPLE || is_number(lower, item));
+        if (!fits) return false;
+        const int n = item->loc.end - item->loc.begin;
+        named = arena_printf(lower->arena, "%s%s%s = %.*s", named ? named : "", named ? ", " : "", row->attrs[a].name, n < 60 ? n : 60, lower->text + item->loc.begin);
+    }
+    diag_hint(lower->diags, "attributes are given by name: %s", named);
     return false;
 }
 
@@ -269,10 +276,10 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
 
 /* Where argument `item` of the call goes: operand i, or attribute i - MAX_IN; -1 after a diagnostic. *position counts those without a name.
  */
-static int place_argument(Lower *lower, OpCode op, const Expr *call, const Expr *item, int *position) {
+static int place_argument(Lower *lower, OpCode op, const Expr *item, int *position) {
     if (item->kind != EXPR_KEYWORD) {
         if (*position < (op_table[op].variadic ? (int)MAX_IN : op_nin(op))) return (*position)++;
-        too_many(lower, op, call, item);
+        too_many(lower, op, item);
         return -1;
     }
     int operand = find_operand(op, item->text), attr = op_attr(op, item->text);
@@ -298,6 +305,26 @@ static bool lower_cell(Lower *lower, const Block *cell, const Expr *call, Operan
     return true;
 }
 
+/* max(a, b) and min(a, b) of two tensors, or with a real, compare element by element. Behind a tensor an integer may as well be meant as an axis: an error. */
+static bool extreme_meant(Lower *lower, const Expr *call, OpCode *op) {
+    const Expr *a = call->items, *b = a ? a->next : NULL;
+    if ((*op != OP_max && *op != OP_min) || call->nitems != 2 || a->kind == EXPR_KEYWORD || b->kind == EXPR_KEYWORD) return true;
+    const char *name = op_table[*op].name;
+    const OpCode elementwise = *op == OP_max ? OP_maximum : OP_minimum;
+    const Expr *plain = unbracket(b);
+    Number number = {.real = true};
+    if (plain->kind == EXPR_LIST || plain->kind == EXPR_TUPLE) return true;
+    if (is_number(lower, plain) && !number_eval(lower, plain, &number)) return false;
+    *op = elementwise;
+    if (number.real) return true;
+    const char *at = lower->text + b->loc.begin;
+    const int n = b->loc.end - b->loc.begin;
+    diag_error(lower->diags, lower_span(lower, call->loc), "%s: is %.*s a number to compare with, or an axis?", name, n, at);
+    diag_hint(lower->diags, "%s(x, %.*s) compares each element with it, %s(x, axes = %.*s) is the %s along the axis", op_table[elementwise].name, n, at, name, n, at,
+              elementwise == OP_maximum ? "largest" : "smallest");
+    return false;
+}
+
 static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand *out) {
     const Block *cell = cell_find(lower, call->text);
     if (cell) return lower_cell(lower, cell, call, out);
@@ -305,6 +332,7 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
     int found = op_find(call->text);
     if (found < 0 || op_table[found].op_class != OP_CLASS_USER) return unknown_operator(lower, call);
     OpCode op = (OpCode)found;
+    if (!extreme_meant(lower, call, &op)) return false;
     Operand operands[MAX_IN] = {0};
     Attr attr[MAX_ATTRS] = {0};
     const Expr *attr_expr[MAX_ATTRS] = {0};
@@ -312,7 +340,7 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
     bool ok = true;
     for (const Expr *item = call->items; item; item = item->next) {
         const Expr *value = item->kind == EXPR_KEYWORD ? item->items : item;
-        int place = place_argument(lower, op, call, item, &position);
+        int place = place_argument(lower, op, item, &position);
         if (place < 0) return false;
         bool is_attr = place >= MAX_IN;
         if (is_attr ? attr[place - MAX_IN].given : operands[place].expr != NULL) {

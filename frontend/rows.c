@@ -45,10 +45,20 @@ static int64_t batch_rows(const Graph *graph) {
     return 0;
 }
 
-/* The losses of a cross_entropy's rows. */
-static int class_rows(Graph *graph, const Node *loss, const char *name) {
+/* A cross_entropy or bce_with_logits before its reduction. */
+static int losses_each(Graph *graph, const Node *loss, const char *name) {
     const Attr none[MAX_ATTRS] = {{.given = true, .text = "none"}};
-    return graph_emit(graph, OP_cross_entropy, loss->in, 2, none, name, loss->span);
+    return graph_emit(graph, loss->op, loss->in, 2, none, name, loss->span);
+}
+
+/* Losses that compare an answer with what is right. */
+static bool is_composite(OpCode op) {
+    return op == OP_mse || op == OP_cross_entropy || op == OP_bce_with_logits;
+}
+
+/* Whether it stands unreduced: losses of rows, for a mean or a sum of its own. */
+static bool is_each(const Node *node) {
+    return is_composite(node->op) && node->attr[0].given && node->attr[0].text && strcmp(node->attr[0].text, "none") == 0;
 }
 
 /* Whether a value's first dimension is the batch, row by row. */
@@ -120,7 +130,7 @@ static TermKind term_kind(RowLoss *loss, int value, int depth) {
     const Node *node = &graph->nodes.at[graph->values.at[value].node];
     if (!loss->depends[value]) return TERM_WHOLE;
     if (depth == MAX_TERMS_DEPTH || node->nin == 0) return TERM_OTHER;
-    const bool composite = node->op == OP_mse || node->op == OP_cross_entropy, reduces = (node->op == OP_sum || node->op == OP_mean) && !node->attr[0].given;
+    const bool composite = is_composite(node->op) && !is_each(node), reduces = (node->op == OP_sum || node->op == OP_mean) && !node->attr[0].given;
     if ((composite || reduces) && rows_stand(graph, loss->traced, node->in[node->op == OP_cross_entropy ? 1 : 0])) {
         loss->told = !rows_apart(loss->lower, loss->traced, node);
         return loss->told ? TERM_OTHER : TERM_ROWS;
@@ -131,7 +141,7 @@ static TermKind term_kind(RowLoss *loss, int value, int depth) {
 }
 
 static bool term_sums(const Node *node) {
-    return node->op == OP_sum || ((node->op == OP_mse || node->op == OP_cross_entropy) && node->attr[0].given && strcmp(node->attr[0].text, "sum") == 0);
+    return node->op == OP_sum || (is_composite(node->op) && node->attr[0].given && strcmp(node->attr[0].text, "sum") == 0);
 }
 
 /* The number by which a batch's rows are in a value that no data goes into: sum(..) / batch is divided by them. */
@@ -153,7 +163,7 @@ static bool fail_rows(Lower *lower, Loc loc, const char *what, const char *why) 
     const Graph *graph = lower->graph;
     diag_error(lower->diags, graph->nodes.at[graph->values.at[graph->loss].node].span, "%s", what);
     diag_note(lower->diags, lower_span(lower, loc), "%s", why);
-    diag_hint(lower->diags, "a loss whose rows can be told apart is mse(..), cross_entropy(..), the mean or sum of a tensor whose first dimension is the batch, or a sum of "
+    diag_hint(lower->diags, "a loss whose rows can be told apart is mse(..), cross_entropy(..), bce_with_logits(..), the mean or sum of a tensor whose first dimension is the batch, or a sum of "
                             "such and of what does not depend on the batch");
     return false;
 }
@@ -215,7 +225,7 @@ static int weigh(RowLoss *loss, int value, int depth, int power) {
         graph->nodes.at[graph->values.at[difference].node].hint = node.hint;
         rows = emit(graph, OP_mul, difference, difference, "loss.square", node.span);
     }
-    if (node.op == OP_cross_entropy) rows = class_rows(graph, &node, "loss.row");
+    if (node.op == OP_cross_entropy || node.op == OP_bce_with_logits) rows = losses_each(graph, &node, "loss.row");
     const bool sums = term_sums(&node);
     const TensorType type = graph->values.at[rows].type;
     int weighted = emit(graph, OP_mul, rows, weight_of(loss, power - !sums == -1, &type, node.span), "loss.rows", node.span);
@@ -290,12 +300,12 @@ static int rows_of(RowLoss *loss, int value, int depth) {
         int square = emit(graph, OP_mul, difference, difference, "loss.square", node.span);
         return reduce_rows(graph, reduction, square, "loss.row", node.span);
     }
-    if (node.op == OP_cross_entropy) {
+    if (node.op == OP_cross_entropy || node.op == OP_bce_with_logits) {
         answers(loss, &node);
-        return reduce_rows(graph, reduction, class_rows(graph, &node, "loss.each"), "loss.row", node.span);
+        return reduce_rows(graph, reduction, losses_each(graph, &node, "loss.each"), "loss.row", node.span);
     }
     const Node *inner = &graph->nodes.at[graph->values.at[node.in[0]].node];
-    answers(loss, inner->op == OP_cross_entropy ? inner : &node); /* mean(cross_entropy(.., reduction = none)) */
+    answers(loss, is_each(inner) ? inner : &node); /* mean(cross_entropy(.., reduction = none)) */
     return reduce_rows(graph, reduction, node.in[0], "loss.row", node.span);
 }
 

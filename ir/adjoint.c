@@ -115,6 +115,49 @@ void adjoint_silu(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = adjoint_of_operand(graph, node, OP_silu_grad, dy[0]);
 }
 
+void adjoint_abs(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_operand(graph, node, OP_abs_grad, dy[0]);
+}
+
+void adjoint_clamp(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_of_operand(graph, node, OP_clamp_grad, dy[0]);
+}
+
+/* Gradients dy f(x), with f an operator of the table. */
+static int adjoint_times(Graph *graph, int node, OpCode op, int dy) {
+    int slope = emit1(graph, node, op, graph->nodes.at[node].in[0], 0, 0, NULL, grad_name(graph, node, 0));
+    return emit2(graph, node, OP_mul, dy, PART_OUT, slope, 0, 0, grad_name(graph, node, 0));
+}
+
+void adjoint_softplus(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_times(graph, node, OP_sigmoid, dy[0]);
+}
+
+void adjoint_sin(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = adjoint_times(graph, node, OP_cos, dy[0]);
+}
+
+void adjoint_cos(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = emit1(graph, node, OP_neg, adjoint_times(graph, node, OP_sin, dy[0]), 0, 0, NULL, grad_name(graph, node, 0));
+}
+
+/* What operand i takes of dy: all where it is the larger one, half where both are equal, else nothing. turned: the smaller one. */
+static int adjoint_of_larger(Graph *graph, int node, int i, bool turned, int dy) {
+    const int *in = graph->nodes.at[node].in, other = 1 - i, first = turned ? other : i;
+    int share = emit2(graph, node, OP_max_share, in[first], first, in[1 - first], 1 - first, PART_OUT, grad_name(graph, node, i));
+    return unbroadcast(graph, node, emit2(graph, node, OP_mul, dy, PART_OUT, share, PART_OUT, PART_OUT, grad_name(graph, node, i)), i);
+}
+
+void adjoint_maximum(Graph *graph, int node, const int *dy, int *dx) {
+    for (int i = 0; i < 2; i++)
+        dx[i] = adjoint_of_larger(graph, node, i, false, dy[0]);
+}
+
+void adjoint_minimum(Graph *graph, int node, const int *dy, int *dx) {
+    for (int i = 0; i < 2; i++)
+        dx[i] = adjoint_of_larger(graph, node, i, true, dy[0]);
+}
+
 void adjoint_exp(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]);
 }
@@ -140,7 +183,7 @@ void adjoint_mean(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = adjoint_of_reduction(graph, node, OP_mean_grad, dy[0]);
 }
 
-/* The elements that equal the maximum share dy: mask * (dy / count), count the sum of the mask. Where a reduced axis is split, only count is
+/* The elements that equal the maximum, or minimum, share dy: mask * (dy / count), count the sum of the mask. Where a reduced axis is split, only count is
  * a partial sum; nothing is gathered. */
 void adjoint_max(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node]; /* a copy: nodes are added */
@@ -356,6 +399,19 @@ int expand_argmax(Graph *graph, const Node *node) {
     int most = graph_emit(graph, OP_max, &x, 1, kept, arena_printf(graph->arena, "%s.max", name), span);
     int places = graph_emit(graph, OP_equal, (int[]){x, most}, 2, NULL, arena_printf(graph->arena, "%s.equal", name), span);
     return replaces(graph, graph_emit(graph, OP_first, &places, 1, axis, arena_printf(graph->arena, "%s.first", name), span), name);
+}
+
+/* softplus(x) - x t for each element: -(t log(p) + (1 - t) log(1 - p)) with p = sigmoid(x), and sigmoid(x) - t the gradient for every x. */
+int expand_bce_with_logits(Graph *graph, const Node *node) {
+    const char *name = node->name, *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
+    Span span = node->span;
+    int x = node->in[0], t = node->in[1];
+    int plus = graph_emit(graph, OP_softplus, &x, 1, NULL, arena_printf(graph->arena, "%s.softplus", name), span);
+    int product = graph_emit(graph, OP_mul, (int[]){x, t}, 2, NULL, arena_printf(graph->arena, "%s.product", name), span);
+    int loss = graph_emit(graph, OP_sub, (int[]){plus, product}, 2, NULL, arena_printf(graph->arena, "%s.each", name), span);
+    if (strcmp(reduction, "none") != 0)
+        loss = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &loss, 1, NULL, arena_printf(graph->arena, "%s.%s", name, reduction), span);
+    return replaces(graph, loss, name);
 }
 
 int expand_mse(Graph *graph, const Node *node) {

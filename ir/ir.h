@@ -390,6 +390,7 @@ typedef struct Op {
     RuleFn *rule;
     bool variadic;             /* the last operand may be repeated, up to MAX_IN operands in all (concat) */
     bool optional;             /* the last operand may be left out */
+    bool broadcasts;           /* "..." in letters lets size 1, or no dimension, stand for any size, as it does in all of the user's operators */
     bool divided;              /* one result or more, up to MAX_OUT: its rule says how many (split) */
     Linear linear;
     Reduction reduction;       /* what the partial results owe when a contracted factor is split; sum when not said */

@@ -406,9 +406,9 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
     for (int i = 1; !hidden && i < nin; i++)
         if (in[i].hidden) return rule_reject(error, i, -1, "%%%d has replicas, %%0 has not", i);
 
-    /* Only the user's operators broadcast: an update must not change its state's shape, a gradient is its forward's shape. */
+    /* An update must not change its state's shape, a gradient has its forward's: of those that no user writes, few broadcast. */
     const TensorType *types = hidden ? slice : in;
-    if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER, types, nin, op_nin(op), rule->nout, rule, error)
+    if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER || row->broadcasts, types, nin, op_nin(op), rule->nout, rule, error)
                      : !row->rule(types, nin, attr, rule, error))
         return false;
     if (row->types && !result_types(op, types, nin, attr, rule, error)) return false;

@@ -42,6 +42,8 @@ RuleFn rule_transpose;   /* {perm}: result dimension i is x's dimension perm[i];
 RuleFn rule_reshape;     /* {shape}: minimal groups of dimensions with equal products; a group of one dimension is a factor, of another group
                             the greatest common divisor of the leading sizes is, and a split must divide it */
 RuleFn rule_mse;         /* {reduction}: x, target of one shape -> scalar */
+RuleFn rule_bce_with_logits; /* {reduction}: logits, target of one shape -> scalar, or that shape */
+RuleFn rule_clamp;       /* {low, high}: x -> x; factors are x's dimensions */
 RuleFn rule_einsum;      /* {spec}: "mk,kn->mn"; factors in order of first appearance; a letter of size 1 in one operand only is none */
 RuleFn rule_expand;      /* {axes, shape}: dy of a reduction over axes, dimensions kept or not -> shape; factors are shape's dimensions */
 RuleFn rule_sum_to;      /* {shape}: the dual of broadcasting shape to x; factors are x's dimensions */
@@ -76,8 +78,9 @@ RuleFn rule_cross_entropy; /* {reduction}: logits: [.., c], label: [..] -> scala
 AdjointFn adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg, adjoint_relu, adjoint_tanh, adjoint_exp, adjoint_log,
     adjoint_sqrt, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice, adjoint_concat,
     adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_sigmoid, adjoint_square, adjoint_gelu, adjoint_silu, adjoint_rsqrt,
-    adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding;
-ExpandFn expand_mse, expand_cross_entropy, expand_argmax;
+    adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding, adjoint_abs, adjoint_clamp, adjoint_softplus, adjoint_sin, adjoint_cos,
+    adjoint_maximum, adjoint_minimum;
+ExpandFn expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax;
 
 /* ---- rows.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one
  * backward; nothing is gathered. */

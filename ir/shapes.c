@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* "1 dimension", "3 dimensions" for messages. */
@@ -217,17 +218,54 @@ bool rule_sum_to(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
     return true;
 }
 
-bool rule_mse(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
-    (void)nin;
+/* Losses of elements in pairs. *each: the reduction is none, where that is one. */
+static bool pairs_read(const TensorType *in, const Attr *reduction, bool *each, Rule *rule, RuleError *error) {
+    const char *word = reduction->given && reduction->text ? reduction->text : "mean";
     if (!shape_equal(&in[0].shape, &in[1].shape)) {
         char a[SHAPE_TEXT_BYTES], b[SHAPE_TEXT_BYTES];
         return rule_reject(error, 1, -1, "shapes differ: %%0 is %s, %%1 is %s", shape_text(&in[0].shape, a), shape_text(&in[1].shape, b));
     }
-    const char *reduction = attr[0].given && attr[0].text ? attr[0].text : "mean";
-    if (strcmp(reduction, "mean") != 0 && strcmp(reduction, "sum") != 0)
-        return rule_reject(error, -1, 0, "reduction is mean or sum, not %.100s", reduction);
+    bool none = each && strcmp(word, "none") == 0;
+    if (each) *each = none;
+    if (!none && strcmp(word, "mean") != 0 && strcmp(word, "sum") != 0)
+        return rule_reject(error, -1, 0, each ? "reduction is mean, sum or none, not %.100s" : "reduction is mean or sum, not %.100s", word);
     factors_of_operand(rule, &in[0]);
     memcpy(rule->in[1], rule->in[0], sizeof rule->in[0]);
+    return true;
+}
+
+bool rule_mse(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    return pairs_read(in, &attr[0], NULL, rule, error);
+}
+
+bool rule_bce_with_logits(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    bool each;
+    if (!pairs_read(in, &attr[0], &each, rule, error)) return false;
+    for (int d = 0; each && d < in[0].shape.ndim; d++)
+        add_result_dim(rule, rule->in[0][d], in[0].shape.dim[d]);
+    return true;
+}
+
+/* ---------------------------------------------------------------- clamp */
+
+bool rule_clamp(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
+    (void)nin;
+    if (!attr[0].given && !attr[1].given) {
+        rule_reject(error, -1, -1, "neither low nor high is given");
+        rule_hint(error, "clamp(%%0, low = 0), clamp(%%0, high = 1), or both");
+        return false;
+    }
+    for (int i = 0; i < 2; i++) {
+        const double bound = attr[i].given ? attr[i].f : 0;
+        if (!isfinite(bound)) return rule_reject(error, -1, i, "%s is no number", i ? "high" : "low");
+        if (!dtype_is_float(in[0].dtype) && bound != floor(bound)) return rule_reject(error, 0, i, "%%0 is %s, and %s is %g", dtype_name[in[0].dtype], i ? "high" : "low", bound);
+    }
+    if (attr[0].given && attr[1].given && attr[0].f > attr[1].f) return rule_reject(error, -1, 0, "low is %g, above high, which is %g", attr[0].f, attr[1].f);
+    factors_of_operand(rule, &in[0]);
+    for (int d = 0; d < in[0].shape.ndim; d++)
+        add_result_dim(rule, d, in[0].shape.dim[d]);
     return true;
 }
 

@@ -284,6 +284,8 @@ static bool arity_fits(const Node *node) {
         [OP_stop_gradient] = {1, 1}, [OP_pick] = {2, 1}, [OP_pick_grad] = {2, 1}, [OP_cast] = {1, 1}, [OP_less] = {2, 1}, [OP_less_equal] = {2, 1},
         [OP_greater] = {2, 1}, [OP_greater_equal] = {2, 1}, [OP_equal] = {2, 1}, [OP_not_equal] = {2, 1}, [OP_where] = {3, 1}, [OP_first] = {1, 1},
         [OP_one_hot] = {1, 1}, [OP_embedding] = {2, 1}, [OP_embedding_grad] = {2, 1},
+        [OP_min] = {1, 1}, [OP_maximum] = {2, 1}, [OP_minimum] = {2, 1}, [OP_clamp] = {1, 1}, [OP_clamp_grad] = {2, 1}, [OP_abs] = {1, 1}, [OP_abs_grad] = {2, 1},
+        [OP_max_share] = {2, 1}, [OP_softplus] = {1, 1}, [OP_sin] = {1, 1}, [OP_cos] = {1, 1},
         [OP_silu_grad] = {2, 1}, [OP_rsqrt] = {1, 1},     [OP_rsqrt_grad] = {2, 1}, [OP_log_softmax] = {1, 1}, [OP_log_softmax_grad] = {2, 1},
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
@@ -327,7 +329,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     letters->n = 0;
     letters->reshape = letters->flat = letters->view = letters->elementwise = false;
     letters->pass = PASS_NONE;
-    letters->owes = node->op == OP_max ? REDUCE_MAX : node->op == OP_first ? REDUCE_MIN : REDUCE_SUM;
+    letters->owes = node->op == OP_max ? REDUCE_MAX : node->op == OP_first || node->op == OP_min ? REDUCE_MIN : REDUCE_SUM;
     memset(letters->in, -1, sizeof letters->in);
     memset(letters->out, -1, sizeof letters->out);
     if (!arity_fits(node)) return fail(why, n, "wrong number of operands or results");
@@ -364,7 +366,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
     case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sigmoid: case OP_square: case OP_gelu: case OP_silu: case OP_rsqrt:
-    case OP_max_mask: case OP_write:
+    case OP_abs: case OP_clamp: case OP_softplus: case OP_sin: case OP_cos: case OP_max_mask: case OP_write:
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
     case OP_sgd: case OP_momentum: case OP_adam: case OP_adamw: case OP_clip:
@@ -377,7 +379,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return true;
     }
     case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad: case OP_sigmoid_grad: case OP_square_grad: case OP_gelu_grad: case OP_silu_grad:
-    case OP_rsqrt_grad:
+    case OP_rsqrt_grad: case OP_abs_grad: case OP_clamp_grad:
         letters->pass = PASS_SECOND;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
@@ -390,8 +392,11 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_sum: case OP_mean:
         letters->pass = PASS_ALL;
         return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
-    case OP_max:
+    case OP_max: case OP_min:
         return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
+    case OP_maximum: case OP_minimum: case OP_max_share:
+        letters->elementwise = true;
+        return broadcast(graph, node, letters, false, why, n);
     case OP_slice:
         letters->pass = PASS_ALL;
         return slicing(node->attr, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
@@ -464,7 +469,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->pass = PASS_ALL;
         letters->flat = true;
         return crossing(graph, node->out[0], node->in[0], letters, letters->out[0], letters->in[0], why, n);
-    case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_cross_entropy: case OP_argmax: case OP_convert: case NOPS:
+    case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_bce_with_logits: case OP_cross_entropy: case OP_argmax: case OP_convert: case NOPS:
         break;
     }
     return fail(why, n, "no kernel computes this operator");

@@ -1,9 +1,9 @@
 /* semantics: what each operator computes, over the field. Written from the operators' definitions.
  *
- * Linear and multilinear operators are themselves. relu, tanh, exp, log, sqrt, sigmoid, gelu, silu, rsqrt are keyed hashes of their argument: nothing that
+ * Linear and multilinear operators are themselves. relu, tanh, exp, log, sqrt, sigmoid, gelu, silu, rsqrt, softplus, sin, cos and clamp of reals are keyed hashes of their argument: nothing that
  * a compiler does to a plan keeps their results but computing them on the right operand. softmax and log_softmax are written with these of exp and log, so
  * that they equal the operators into which a compiler may take them apart. Gradient kernels that are
- * rational in what they take (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are that; relu_grad, gelu_grad, silu_grad, which are not, multiply
+ * rational in what they take (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are that; relu_grad, gelu_grad, silu_grad, clamp_grad, which are not, multiply
  * dy by a hash of what they take; so log_softmax_grad has a hash for exp(y). */
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,7 @@
 typedef struct Numbers {
     Fe a, b;
     int64_t length, stride; /* along an axis */
+    int64_t low, high;      /* of integers */
 } Numbers;
 
 /* ---------------------------------------------------------------- elementwise */
@@ -40,10 +41,15 @@ UNARY(sigmoid, fe_hash(OP_sigmoid, x))
 UNARY(square, fe_mul(x, x))
 UNARY(silu, fe_hash(OP_silu, x))
 UNARY(rsqrt, fe_hash(OP_rsqrt, x))
+UNARY(softplus, fe_hash(OP_softplus, x))
+UNARY(sin, fe_hash(OP_sin, x))
+UNARY(cos, fe_hash(OP_cos, x))
+UNARY(abs, fe_signed(x) < 0 ? fe_sub(0, x) : x)
 UNARY(to_bool, x != 0)
 UNARY(to_integer, fe_hash(OP_cast, x) % 256)
 UNARY(gelu, fe_hash(OP_gelu, x))
 UNARY(gelu_tanh, fe_hash(NOPS + OP_gelu, x))
+UNARY(clamp, fe_hash(((const Numbers *)context)->a, x))
 UNARY(scale, fe_mul(((const Numbers *)context)->a, x))
 
 #define BINARY(name, expression)                                                                                                           \
@@ -69,7 +75,12 @@ BINARY(gelu_tanh_grad, fe_mul(fe_hash(NOPS + OP_gelu_grad, x), y))
 /* -dy y^3 / 2 */
 BINARY(rsqrt_grad, fe_mul(fe_mul(((const Numbers *)context)->a, y), fe_mul(fe_mul(x, x), x)))
 BINARY(max_mask, x == y)
+BINARY(clamp_grad, fe_mul(fe_hash(((const Numbers *)context)->a, x), y))
 /* Order is that of the representatives. */
+BINARY(abs_grad, x == 0 ? 0 : fe_signed(x) < 0 ? fe_sub(0, y) : y)
+BINARY(maximum, fe_signed(x) < fe_signed(y) ? y : x)
+BINARY(minimum, fe_signed(x) < fe_signed(y) ? x : y)
+BINARY(max_share, x == y ? ((const Numbers *)context)->a : fe_signed(x) > fe_signed(y))
 BINARY(less, fe_signed(x) < fe_signed(y))
 BINARY(less_equal, fe_signed(x) <= fe_signed(y))
 BINARY(greater, fe_signed(x) > fe_signed(y))
@@ -111,6 +122,44 @@ static bool kernel_gelu(const Node *node, const FieldTensor *in, FieldTensor *ou
     bool tanh = node->attr[op_attr(node->op, "tanh")].i != 0;
     WalkRow *row = node->op == OP_gelu ? (tanh ? gelu_tanh_row : gelu_row) : (tanh ? gelu_tanh_grad_row : gelu_grad_row);
     return walk_elements(node, in, out, row, NULL, why, n);
+}
+
+/* Each pair of bounds makes another function. A bound that is left out has no place among those that are given. */
+static Fe clamp_key(const Node *node) {
+    Fe key = node->op;
+    for (int i = 0; i < 2; i++) {
+        Fe bound = 0;
+        if (node->attr[i].given) fe_double(node->attr[i].f, &bound);
+        key = fe_hash(key, fe_add(bound, node->attr[i].given ? 0 : FIELD_P / 3));
+    }
+    return key;
+}
+
+/* A bound as an integer of the field's order; whatever is beyond the field's integers is beyond all numbers. */
+static int64_t clamp_bound(const Attr *attr, int64_t otherwise) {
+    const double most = (double)(FIELD_P / 2);
+    if (!attr->given) return otherwise;
+    return attr->f > most ? (int64_t)(FIELD_P / 2) : attr->f < -most ? -(int64_t)(FIELD_P / 2) : (int64_t)attr->f;
+}
+
+static void clamp_integer_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Numbers *numbers = context;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t x = fe_signed(at[1][i * stride[1]]);
+        at[0][i * stride[0]] = fe_integer(x < numbers->low ? numbers->low : x > numbers->high ? numbers->high : x);
+    }
+}
+
+static bool kernel_clamp(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    const int64_t most = (int64_t)(FIELD_P / 2);
+    const Numbers numbers = {.a = clamp_key(node), .low = clamp_bound(&node->attr[0], -most), .high = clamp_bound(&node->attr[1], most)};
+    WalkRow *row = node->op == OP_clamp_grad ? clamp_grad_row : dtype_is_float(in[0].dtype) ? clamp_row : clamp_integer_row;
+    return walk_elements(node, in, out, row, &numbers, why, n);
+}
+
+/* 1 where a is the larger one, 1/2 where both are equal. */
+static bool kernel_max_share(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    return walk_elements(node, in, out, max_share_row, &(Numbers){.a = fe_inverse(2)}, why, n);
 }
 
 /* Among reals, and from integers, the same number; what a real is rounded to is a hash of it. */
@@ -174,6 +223,14 @@ static void max_row(const void *context, Fe *const *at, const int64_t *stride, i
     }
 }
 
+static void min_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe x = at[1][i * stride[1]], *least = &at[0][i * stride[0]];
+        if (fe_signed(x) < fe_signed(*least)) *least = x;
+    }
+}
+
 static void fill(const FieldTensor *t, Fe value) {
     int64_t elements = field_elements(t);
     for (int64_t i = 0; i < elements; i++)
@@ -216,25 +273,38 @@ static bool gather(const FieldTensor *in, int nin, const FieldTensor *out, const
     return true;
 }
 
-/* sum, mean, max: over the axes named. The maximum of nothing is the lowest number. */
+/* sum, mean, max, min: over the axes named. The maximum of nothing is the lowest number, the minimum the highest. */
 static bool kernel_reduce(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool marked[MAX_NDIM];
     int8_t narrow[MAX_NDIM];
     if (!axes_marked(&node->attr[0], &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow)) return field_fail(why, n, "axes do not fit");
-    bool max = node->op == OP_max;
-    fill(&out[0], max ? FIELD_P / 2 + 1 : 0);
-    if (!gather(in, 1, &out[0], narrow, max ? max_row : sum_row, why, n)) return false;
+    bool max = node->op == OP_max, min = node->op == OP_min;
+    fill(&out[0], max ? FIELD_P / 2 + 1 : min ? FIELD_P / 2 : 0);
+    if (!gather(in, 1, &out[0], narrow, max ? max_row : min ? min_row : sum_row, why, n)) return false;
     if (node->op == OP_mean) multiply(&out[0], inverse_count(&in[0], marked));
     return true;
 }
 
-/* All but the hidden dimension. */
+/* softplus(x) - x t of each element, softplus its hash; sum += that. */
+static Fe logit_loss(Fe x, Fe t) {
+    return fe_sub(fe_hash(OP_softplus, x), fe_mul(x, t));
+}
+BINARY(logit_losses, logit_loss(x, y))
+static void logit_loss_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    (void)context;
+    for (int64_t i = 0; i < n; i++)
+        at[0][i * stride[0]] = fe_add(at[0][i * stride[0]], logit_loss(at[1][i * stride[1]], at[2][i * stride[2]]));
+}
+
+/* mse and bce_with_logits, of all elements but along the hidden dimension. */
 static bool kernel_mse(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    bool marked[MAX_NDIM], sum = node->attr[0].given && node->attr[0].text && strcmp(node->attr[0].text, "sum") == 0;
+    const char *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
+    bool marked[MAX_NDIM], sum = strcmp(reduction, "sum") == 0, logits = node->op == OP_bce_with_logits;
     int8_t narrow[MAX_NDIM];
+    if (logits && strcmp(reduction, "none") == 0) return walk_elements(node, in, out, logit_losses_row, NULL, why, n);
     if (!axes_marked(&(Attr){.given = false}, &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow)) return field_fail(why, n, "not a loss");
     fill(&out[0], 0);
-    if (!gather(in, 2, &out[0], narrow, mse_row, why, n)) return false;
+    if (!gather(in, 2, &out[0], narrow, logits ? logit_loss_row : mse_row, why, n)) return false;
     if (!sum) multiply(&out[0], inverse_count(&in[0], marked));
     return true;
 }
@@ -669,6 +739,14 @@ static const Semantics semantics[NOPS] = {
     [OP_transpose] = {.kernel = kernel_transpose},
     [OP_reshape] = {.kernel = kernel_reshape},
     [OP_max] = {.kernel = kernel_reduce},
+    [OP_min] = {.kernel = kernel_reduce},
+    [OP_maximum] = {.row = maximum_row},
+    [OP_minimum] = {.row = minimum_row},
+    [OP_clamp] = {.kernel = kernel_clamp, .cost = 2},
+    [OP_abs] = {.row = abs_row},
+    [OP_sin] = {.row = sin_row, .cost = 2},
+    [OP_cos] = {.row = cos_row, .cost = 2},
+    [OP_softplus] = {.row = softplus_row, .cost = 2},
     [OP_slice] = {.kernel = kernel_slice},
     [OP_concat] = {.kernel = kernel_concat},
     [OP_split] = {.kernel = kernel_split},
@@ -697,6 +775,7 @@ static const Semantics semantics[NOPS] = {
     [OP_embedding] = {.kernel = kernel_embedding},
     [OP_embedding_grad] = {.kernel = kernel_embedding},
     [OP_mse] = {.kernel = kernel_mse},
+    [OP_bce_with_logits] = {.kernel = kernel_mse, .cost = 3},
     [OP_replicate] = {.kernel = kernel_replicate},
     [OP_replica_sum] = {.kernel = kernel_replica_sum},
     [OP_einsum] = {.kernel = contraction_einsum},
@@ -711,6 +790,9 @@ static const Semantics semantics[NOPS] = {
     [OP_log_softmax_grad] = {.kernel = kernel_rows, .cost = 3},
     [OP_softmax_grad] = {.kernel = kernel_rows, .cost = 2},
     [OP_max_mask] = {.row = max_mask_row},
+    [OP_max_share] = {.kernel = kernel_max_share},
+    [OP_abs_grad] = {.row = abs_grad_row},
+    [OP_clamp_grad] = {.kernel = kernel_clamp, .cost = 3},
     [OP_slice_grad] = {.kernel = kernel_slice_grad},
     [OP_sum_grad] = {.kernel = kernel_expand},
     [OP_mean_grad] = {.kernel = kernel_expand},

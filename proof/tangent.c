@@ -127,6 +127,18 @@ static Fe slope_gelu(Fe x, Fe y) {
 static Fe slope_gelu_tanh(Fe x, Fe y) {
     return (void)y, fe_hash(NOPS + OP_gelu_grad, x);
 }
+static Fe slope_softplus(Fe x, Fe y) {
+    return (void)y, fe_hash(OP_sigmoid, x);
+}
+static Fe slope_sin(Fe x, Fe y) {
+    return (void)y, fe_hash(OP_cos, x);
+}
+static Fe slope_cos(Fe x, Fe y) {
+    return (void)y, fe_sub(0, fe_hash(OP_sin, x));
+}
+static Fe slope_abs(Fe x, Fe y) {
+    return (void)y, x == 0 ? 0 : fe_signed(x) < 0 ? FIELD_P - 1 : 1;
+}
 static Fe slope_rsqrt(Fe x, Fe y) {
     return (void)x, fe_mul(fe_sub(0, fe_inverse(2)), fe_mul(y, fe_mul(y, y)));
 }
@@ -153,6 +165,15 @@ static bool tangent_gelu(const Derivation *d) {
     return tangent_function(d, d->node->attr[op_attr(OP_gelu, "tanh")].i ? slope_gelu_tanh : slope_gelu, false);
 }
 
+/* What clamp_grad gives for a gradient of 1, times the direction. */
+static bool tangent_clamp(const Derivation *d) {
+    const FieldTensor in[2] = {d->in[0], d->din[0]};
+    Node gradient = *d->node;
+    gradient.op = OP_clamp_grad;
+    gradient.nin = 2;
+    return field_kernel(d->graph, &gradient, in, d->dout, d->why, d->n);
+}
+
 /* ---------------------------------------------------------------- the others */
 
 /* dy = (da - y db) / b */
@@ -164,19 +185,14 @@ static void div_row(const void *context, Fe *const *at, const int64_t *stride, i
     }
 }
 
-static bool tangent_div(const Derivation *d) {
+/* One walk over these tensors, which broadcast to the result; one without elements is zero. */
+static bool walk_aligned(const Derivation *d, const FieldTensor *const *tensors, int ntensors, WalkRow *row, const void *context) {
     Walk walk;
     int8_t map[MAX_NDIM];
     Fe zero = 0;
-    FieldTensor inverse = d->in[1];
-    inverse.at = zeros(elements_of(&inverse));
-    if (!inverse.at) return no_memory(d);
-    memcpy(inverse.at, d->in[1].at, sizeof(Fe) * (size_t)elements_of(&inverse));
-    fe_inverse_all(inverse.at, elements_of(&inverse));
-    walk_begin(&walk, &d->out[0].box);
-    const FieldTensor *tensors[] = {&d->dout[0], &d->out[0], &inverse, &d->din[0], &d->din[1]};
     bool ok = true;
-    for (int t = 0; ok && t < 5; t++) {
+    walk_begin(&walk, &d->out[0].box);
+    for (int t = 0; ok && t < ntensors; t++) {
         if (!tensors[t]->at) {
             walk.at[walk.ntensors++] = &zero; /* at stride 0 everywhere */
             continue;
@@ -184,9 +200,35 @@ static bool tangent_div(const Derivation *d) {
         ok = map_right(tensors[t], &d->out[0], map) ? walk_add(&walk, tensors[t], map, NULL, true, d->why, d->n)
                                                     : field_fail(d->why, d->n, "an operand does not broadcast to the result");
     }
-    if (ok) walk_run(&walk, div_row, NULL);
+    if (ok) walk_run(&walk, row, context);
+    return ok;
+}
+
+static bool tangent_div(const Derivation *d) {
+    FieldTensor inverse = d->in[1];
+    inverse.at = zeros(elements_of(&inverse));
+    if (!inverse.at) return no_memory(d);
+    memcpy(inverse.at, d->in[1].at, sizeof(Fe) * (size_t)elements_of(&inverse));
+    fe_inverse_all(inverse.at, elements_of(&inverse));
+    const FieldTensor *tensors[] = {&d->dout[0], &d->out[0], &inverse, &d->din[0], &d->din[1]};
+    bool ok = walk_aligned(d, tensors, 5, div_row, NULL);
     free(inverse.at);
     return ok;
+}
+
+/* As the operand that the result is; where both are equal as their mean. */
+static void larger_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Fe half = *(const Fe *)context;
+    for (int64_t i = 0; i < n; i++) {
+        Fe y = at[1][i * stride[1]], a = at[2][i * stride[2]], b = at[3][i * stride[3]], da = at[4][i * stride[4]], db = at[5][i * stride[5]];
+        at[0][i * stride[0]] = a == b ? fe_mul(half, fe_add(da, db)) : a == y ? da : db;
+    }
+}
+
+static bool tangent_larger(const Derivation *d) {
+    const Fe half = fe_inverse(2);
+    const FieldTensor *tensors[] = {&d->dout[0], &d->out[0], &d->in[0], &d->in[1], &d->din[0], &d->din[1]};
+    return walk_aligned(d, tensors, 6, larger_row, &half);
 }
 
 /* Adds up dx where x is the maximum, and counts. */
@@ -272,6 +314,14 @@ static const TangentRow tangents[NOPS] = {
     [OP_transpose] = {.rule = tangent_linear},
     [OP_reshape] = {.rule = tangent_linear},
     [OP_max] = {.rule = tangent_max},
+    [OP_min] = {.rule = tangent_max},
+    [OP_maximum] = {.rule = tangent_larger},
+    [OP_minimum] = {.rule = tangent_larger},
+    [OP_clamp] = {.rule = tangent_clamp},
+    [OP_abs] = {.slope = slope_abs},
+    [OP_sin] = {.slope = slope_sin},
+    [OP_cos] = {.slope = slope_cos},
+    [OP_softplus] = {.slope = slope_softplus},
     [OP_slice] = {.rule = tangent_linear},
     [OP_concat] = {.rule = tangent_linear},
     [OP_split] = {.rule = tangent_linear},

@@ -81,11 +81,6 @@ cell transformer_block(x, heads, hidden = 4 * size(x, -1)) {
     return middle + feed;
 }
 
-# |x|, exactly; its gradient is the sign of x, 0 at 0. x: [...] -> [...]
-cell abs(x) {
-    return relu(x) + relu(-x);
-}
-
 # The mean of the absolute differences: loss l1(y, label); its rows can be told apart, as those of mse can.
 cell l1(y, label) {
     return mean(abs(y - label));

@@ -1,4 +1,5 @@
 /* contract: plain kernels that add up or move elements. */
+#include <math.h>
 #include <string.h>
 
 #include "runtime/cpu/reference.h"
@@ -137,6 +138,26 @@ bool reference_mse(const KernelCall *call, Error *error) {
     bool is_sum = call->attr[0].text && strcmp(call->attr[0].text, "sum") == 0;
     element_set(&call->out[0], 0, is_sum ? sum : sum / (double)shape_elements(&x->global));
     return true;
+}
+
+bool reference_bce_with_logits(const KernelCall *call, Error *error) {
+    (void)error;
+    const Operand *x = &call->in[0];
+    const char *reduction = call->attr[0].text ? call->attr[0].text : "";
+    bool none = strcmp(reduction, "none") == 0, is_sum = strcmp(reduction, "sum") == 0;
+    double sum = 0;
+    for (int64_t i = 0, n = shape_elements(&x->local); i < n; i++) {
+        double logit = element_get(x, i), loss = fmax(logit, 0) - logit * element_get(&call->in[1], i) + log1p(exp(-fabs(logit)));
+        sum += loss;
+        if (none) element_set(&call->out[0], i, loss);
+    }
+    if (!none) element_set(&call->out[0], 0, is_sum ? sum : sum / (double)shape_elements(&x->global));
+    return true;
+}
+
+/* Compiled plans hold what it expands to. */
+bool kernel_bce_with_logits(const KernelCall *call, Error *error) {
+    return reference_bce_with_logits(call, error);
 }
 
 bool reference_constant(const KernelCall *call, Error *error) {

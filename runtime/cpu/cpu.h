@@ -5,7 +5,8 @@
  *   update.c       sgd, momentum, adam, adamw; sum_squares, clip
  *   reduce.c       sum, mean, sum_to, replica_sum, mse
  *   move.c         transpose, reshape, expansions, replicate
- *   max.c          max
+ *   max.c          max, min
+ *   clamp.c        clamp and its gradient
  *   cut.c          convert, slice and its gradient, concat, split
  *   rows.c         softmax and its gradient
  *   index.c        elements looked up by integers
@@ -64,6 +65,13 @@ void nest_copy(Pool *pool, const Nest *nest, void *out, const void *in, int item
 static inline int64_t index_within(const Operand *index, int64_t i, int64_t begin, int64_t length) {
     int64_t at = index->dtype == I64 ? ((const int64_t *)index->data)[i] : ((const int32_t *)index->data)[i];
     return at >= begin && at - begin < length ? at - begin : -1;
+}
+
+/* The number of an integer type that is nearest to a real, cut off towards 0; nan: 0. */
+static inline int64_t integer_of(double value, DType dtype) {
+    const double end = dtype == I32 ? 2147483648.0 : 9223372036854775808.0;
+    const int64_t least = dtype == I32 ? INT32_MIN : INT64_MIN, most = dtype == I32 ? INT32_MAX : INT64_MAX;
+    return value != value ? 0 : value < -end ? least : value >= end ? most : (int64_t)value;
 }
 
 /* One macro for the three element types. */

@@ -76,12 +76,11 @@ bool reference_split(const KernelCall *call, Error *error) {
     return true;
 }
 
-/* Every element of the operand is shown to the result that its kept factors lead to. */
-bool reference_max(const KernelCall *call, Error *error) {
-    (void)error;
+/* Every element of the operand is shown to the result that its kept factors lead to. sign: 1 of the largest one, -1 of the smallest. */
+static bool extreme(const KernelCall *call, int sign) {
     const Operand *x = &call->in[0], *y = &call->out[0];
     for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++)
-        element_set(y, i, -INFINITY); /* of integers the least */
+        element_set(y, i, -sign * (double)INFINITY); /* of integers the end of their range */
     for (int64_t i = 0, n = shape_elements(&x->local); i < n; i++) {
         int64_t index[MAX_NDIM], at[MAX_FACTORS] = {0};
         index_of(&x->local, i, index);
@@ -89,9 +88,17 @@ bool reference_max(const KernelCall *call, Error *error) {
             at[call->rule->in[0][d]] = index[d];
         int64_t to = position_of_factors(y, call->rule->out[0], at);
         double element = element_get(x, i);
-        if (element > element_get(y, to) || isnan(element)) element_set(y, to, element);
+        if (sign * element > sign * element_get(y, to) || isnan(element)) element_set(y, to, element);
     }
     return true;
+}
+
+bool reference_max(const KernelCall *call, Error *error) {
+    return (void)error, extreme(call, 1);
+}
+
+bool reference_min(const KernelCall *call, Error *error) {
+    return (void)error, extreme(call, -1);
 }
 
 /* The elements of a row: those that differ from `index` along the axis alone. */

@@ -17,10 +17,10 @@ void element_set(const Operand *operand, int64_t index, double value) {
         ((double *)operand->data)[index] = value;
         return;
     case I32:
-        ((int32_t *)operand->data)[index] = value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
+        ((int32_t *)operand->data)[index] = (int32_t)integer_of(value, I32);
         return;
-    case I64: /* 2^63 itself is beyond the range */
-        ((int64_t *)operand->data)[index] = value >= 9223372036854775808.0 ? INT64_MAX : value < -9223372036854775808.0 ? INT64_MIN : (int64_t)value;
+    case I64:
+        ((int64_t *)operand->data)[index] = integer_of(value, I64);
         return;
     case BOOL:
         ((uint8_t *)operand->data)[index] = value != 0;
@@ -133,6 +133,38 @@ static double gelu_grad_of(const double *x, const Attr *attr) {
     if (!attr[0].i) return x[1] * (0.5 * (1 + erf(x[0] / sqrt(2))) + x[0] * exp(-x[0] * x[0] / 2) / sqrt(2 * pi));
     double t = tanh(sqrt(2 / pi) * (x[0] + 0.044715 * pow(x[0], 3)));
     return x[1] * (0.5 * (1 + t) + 0.5 * x[0] * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x[0] * x[0]));
+}
+static double abs_of(const double *x, const Attr *attr) {
+    return (void)attr, fabs(x[0]);
+}
+static double abs_grad_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] > 0 ? x[1] : x[0] < 0 ? -x[1] : 0;
+}
+static double sin_of(const double *x, const Attr *attr) {
+    return (void)attr, sin(x[0]);
+}
+static double cos_of(const double *x, const Attr *attr) {
+    return (void)attr, cos(x[0]);
+}
+static double softplus_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] > 30 ? x[0] + exp(-x[0]) : log1p(exp(x[0]));
+}
+static double maximum_of(const double *x, const Attr *attr) {
+    return (void)attr, isnan(x[0]) || x[0] > x[1] ? x[0] : x[1];
+}
+static double minimum_of(const double *x, const Attr *attr) {
+    return (void)attr, isnan(x[0]) || x[0] < x[1] ? x[0] : x[1];
+}
+static double max_share_of(const double *x, const Attr *attr) {
+    return (void)attr, x[0] == x[1] ? 0.5 : x[0] < x[1] ? 0 : 1;
+}
+static double clamp_of(const double *x, const Attr *attr) {
+    if (attr[0].given && x[0] < attr[0].f) return attr[0].f;
+    return attr[1].given && x[0] > attr[1].f ? attr[1].f : x[0];
+}
+static double clamp_grad_of(const double *x, const Attr *attr) {
+    bool inside = !isnan(x[0]) && !(attr[0].given && x[0] < attr[0].f) && !(attr[1].given && x[0] > attr[1].f);
+    return inside ? x[1] : 0;
 }
 static double square_of(const double *x, const Attr *attr) {
     return (void)attr, x[0] * x[0];
@@ -250,6 +282,15 @@ ELEMENTWISE(sqrt_grad)
 ELEMENTWISE(sigmoid)
 ELEMENTWISE(square)
 ELEMENTWISE(silu)
+ELEMENTWISE(abs)
+ELEMENTWISE(abs_grad)
+ELEMENTWISE(sin)
+ELEMENTWISE(cos)
+ELEMENTWISE(softplus)
+ELEMENTWISE(maximum)
+ELEMENTWISE(minimum)
+ELEMENTWISE(max_share)
+ELEMENTWISE(clamp)
 ELEMENTWISE(rsqrt)
 ELEMENTWISE(gelu)
 ELEMENTWISE(silu_grad)
@@ -268,6 +309,17 @@ ELEMENTWISE(where)
 ELEMENTWISE(cast)
 ELEMENTWISE(sgd)
 ELEMENTWISE(clip)
+
+/* Bounds are numbers of the operands' type. */
+bool reference_clamp_grad(const KernelCall *call, Error *error) {
+    Attr bounds[MAX_ATTRS] = {call->attr[0], call->attr[1]};
+    KernelCall rounded = *call;
+    (void)error;
+    rounded.attr = bounds;
+    for (int i = 0; i < 2 && call->out[0].dtype == F32; i++)
+        bounds[i].f = (float)bounds[i].f;
+    return each_element(&rounded, (ElementFn *const[]){clamp_grad_of});
+}
 
 bool reference_momentum(const KernelCall *call, Error *error) {
     (void)error;

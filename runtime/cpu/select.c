@@ -104,16 +104,11 @@ bool kernel_where(const KernelCall *call, Error *error) {
     return (void)error, select_run(call, where_row);
 }
 
-/* Reals that the integer type cannot hold become its nearest number, nan 0. */
-static int64_t to_integer(double value, double least, double most, int64_t at_least, int64_t at_most) {
-    return value != value ? 0 : value <= least ? at_least : value >= most ? at_most : (int64_t)value;
-}
-
 static void put_real(void *to, DType dtype, int64_t i, double value) {
     if (dtype == I32)
-        ((int32_t *)to)[i] = (int32_t)to_integer(value, INT32_MIN, INT32_MAX, INT32_MIN, INT32_MAX);
+        ((int32_t *)to)[i] = (int32_t)integer_of(value, I32);
     else if (dtype == I64)
-        ((int64_t *)to)[i] = to_integer(value, -9223372036854775808.0, 9223372036854775808.0, INT64_MIN, INT64_MAX);
+        ((int64_t *)to)[i] = integer_of(value, I64);
     else
         element_put(to, dtype, i, value);
 }

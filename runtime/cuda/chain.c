@@ -6,6 +6,7 @@
  * before it writes any; threads are not ordered. So what is stored may overlap what is loaded only where every thread's elements are the
  * same in both. */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,13 @@ static const uint8_t element_ops[NOPS] = {
     [OP_silu] = ELEMENT_SILU,
     [OP_rsqrt] = ELEMENT_RSQRT,
     [OP_square] = ELEMENT_SQUARE,
+    [OP_abs] = ELEMENT_ABS,
+    [OP_sin] = ELEMENT_SIN,
+    [OP_cos] = ELEMENT_COS,
+    [OP_softplus] = ELEMENT_SOFTPLUS,
+    [OP_maximum] = ELEMENT_MAXIMUM,
+    [OP_minimum] = ELEMENT_MINIMUM,
+    [OP_clamp] = ELEMENT_CLAMP,
     [OP_cast] = ELEMENT_COPY,
     [OP_less] = ELEMENT_LESS,
     [OP_less_equal] = ELEMENT_LESS_EQUAL,
@@ -52,6 +60,9 @@ static const uint8_t element_ops[NOPS] = {
     [OP_silu_grad] = ELEMENT_SILU_GRAD,
     [OP_rsqrt_grad] = ELEMENT_RSQRT_GRAD,
     [OP_max_mask] = ELEMENT_MAX_MASK,
+    [OP_max_share] = ELEMENT_MAX_SHARE,
+    [OP_abs_grad] = ELEMENT_ABS_GRAD,
+    [OP_clamp_grad] = ELEMENT_CLAMP_GRAD,
     [OP_mean_grad] = ELEMENT_DIVIDE,
     [OP_clip] = ELEMENT_CLIP,
 };
@@ -75,7 +86,7 @@ typedef struct Element {
     int nin;
     Source in[3];
     DType dtype; /* of the result: the chain's, BOOL, or what a cast leaves, which can only be stored */
-    double constant;
+    double constant[2];
     int last_use; /* the last node that reads it, -1: none */
     bool kept;    /* some node but the next reads it */
 } Element;
@@ -370,9 +381,12 @@ static bool add_element(Build *build, const KernelCall *call, bool stored) {
     if (call->op == OP_gelu_grad && call->attr[0].i) element.op = ELEMENT_GELU_TANH_GRAD;
     if (call->op == OP_cast && out->dtype == BOOL) element.op = ELEMENT_TRUTH;
     if (is_of_reals(element.op) && !(build->dtype >= 0 && dtype_is_float((DType)build->dtype))) return false;
-    if (call->op == OP_constant) element.constant = call->attr[0].f;
-    if (call->op == OP_clip) element.constant = call->attr[op_attr(OP_clip, "norm")].f;
-    if (call->op == OP_mean_grad) element.constant = (double)shape_elements(&out->global) / (double)shape_elements(&call->in[0].global);
+    if (call->op == OP_constant) element.constant[0] = call->attr[0].f;
+    if (call->op == OP_clip) element.constant[0] = call->attr[op_attr(OP_clip, "norm")].f;
+    if (call->op == OP_mean_grad) element.constant[0] = (double)shape_elements(&out->global) / (double)shape_elements(&call->in[0].global);
+    if (call->op == OP_clamp || call->op == OP_clamp_grad)
+        for (int i = 0; i < 2; i++)
+            element.constant[i] = call->attr[i].given ? call->attr[i].f : i ? INFINITY : -INFINITY;
     int node = add_node(build, element);
     if (node < 0 || (stored && !add_store(build, node, out))) return false;
     return add_result(build, out, &(Result){.node = node});
@@ -430,10 +444,10 @@ static bool emit(Build *build) {
     for (int k = 0; k < build->nelements; k++) {
         const Element *element = &build->element[k];
         ChainStep *step = &program->step[program->nsteps++];
-        int constant = constant_index(program, &nconstants, element->constant);
-        if (constant < 0) return false;
+        int low = constant_index(program, &nconstants, element->constant[0]), high = constant_index(program, &nconstants, element->constant[1]);
+        if (low < 0 || high < 0) return false;
         *step =
-            (ChainStep){.op = (uint8_t)element->op, .slot = CHAIN_RESULT, .constant = (uint8_t)constant, .first_store = (uint8_t)nstores};
+            (ChainStep){.op = (uint8_t)element->op, .slot = CHAIN_RESULT, .constant = {(uint8_t)low, (uint8_t)high}, .first_store = (uint8_t)nstores};
         for (int i = 0; i < 3; i++) {
             Source in = i < element->nin ? element->in[i] : (Source){false, k - 1};
             step->in[i] = (uint8_t)(in.is_load ? in.index : in.index == k - 1 ? CHAIN_RESULT : slot_of[in.index]);

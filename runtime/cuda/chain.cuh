@@ -145,7 +145,7 @@ template <class T> __global__ void __launch_bounds__(BLOCK) chain_kernel(const _
             const Pack<T> a = step.in[0] < CHAIN_SLOTS ? slot[step.in[0]][me] : result;
             const Pack<T> b = step.in[1] < CHAIN_SLOTS ? slot[step.in[1]][me] : result;
             const Pack<T> c = step.in[2] < CHAIN_SLOTS ? slot[step.in[2]][me] : result;
-            result = element_apply(step.op, a, b, c, program.constant[step.constant]);
+            result = element_apply(step.op, a, b, c, Constants{{program.constant[step.constant[0]], program.constant[step.constant[1]]}});
             if (step.slot < CHAIN_SLOTS) slot[step.slot][me] = result;
             for (int k = 0; k < step.nstores; k++)
                 chain_store(program.store[step.first_store + k], first, n, result);

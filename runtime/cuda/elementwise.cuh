@@ -16,6 +16,14 @@ __device__ __forceinline__ float real_tanh(float x) { return tanhf(x); }
 __device__ __forceinline__ double real_tanh(double x) { return tanh(x); }
 __device__ __forceinline__ float real_sqrt(float x) { return sqrtf(x); }
 __device__ __forceinline__ double real_sqrt(double x) { return sqrt(x); }
+__device__ __forceinline__ float real_sin(float x) { return sinf(x); }
+__device__ __forceinline__ double real_sin(double x) { return sin(x); }
+__device__ __forceinline__ float real_cos(float x) { return cosf(x); }
+__device__ __forceinline__ double real_cos(double x) { return cos(x); }
+__device__ __forceinline__ float real_log1p(float x) { return log1pf(x); }
+__device__ __forceinline__ double real_log1p(double x) { return log1p(x); }
+__device__ __forceinline__ float magnitude_of(float x) { return fabsf(x); }
+__device__ __forceinline__ double magnitude_of(double x) { return fabs(x); }
 __device__ __forceinline__ float real_erfc(float x) { return erfcf(x); }
 __device__ __forceinline__ double real_erfc(double x) { return erfc(x); }
 
@@ -39,6 +47,9 @@ __device__ __forceinline__ int64_t product_of(int64_t x, int64_t y) {
 }
 __device__ __forceinline__ int32_t negative_of(int32_t x) { return x == INT32_MIN ? INT32_MAX : -x; }
 __device__ __forceinline__ int64_t negative_of(int64_t x) { return x == INT64_MIN ? INT64_MAX : -x; }
+
+__device__ __forceinline__ int32_t magnitude_of(int32_t x) { return x < 0 ? (int32_t)(0 - (uint32_t)x) : x; }
+__device__ __forceinline__ int64_t magnitude_of(int64_t x) { return x < 0 ? (int64_t)(0 - (uint64_t)x) : x; }
 
 __device__ __forceinline__ float sum_of(float x, float y) { return x + y; }
 __device__ __forceinline__ float difference_of(float x, float y) { return x - y; }
@@ -74,6 +85,8 @@ template <class To, class From> __device__ __forceinline__ To convert(From value
 
 /* exp may overflow: the result is 0 then, as it should. */
 template <class T> __device__ __forceinline__ T sigmoid_of(T x) { return 1 / (1 + real_exp(-x)); }
+/* log(1 + exp(x)): what is exponentiated is not above 0. */
+template <class T> __device__ __forceinline__ T softplus_of(T x) { return (x > 0 ? x : 0) + real_log1p(real_exp(-magnitude_of(x))); }
 
 /* The share of the normal distribution below x is erfc(-x / sqrt(2)) / 2, which keeps its digits where it is small. */
 template <class T> struct Gelu {
@@ -110,6 +123,11 @@ template <class T> struct __align__(16) Pack {
     T at[width];
 };
 
+/* The two numbers of a step. */
+struct Constants {
+    double at[2];
+};
+
 /* The same for every element of a pack; x, y and z are those of the operands. */
 #define EACH(name, expression)                                                                                                             \
     case name:                                                                                                                             \
@@ -120,8 +138,9 @@ template <class T> struct __align__(16) Pack {
         }                                                                                                                                  \
         break;
 
-template <class T> __device__ __forceinline__ Pack<T> element_apply_real(int op, const Pack<T> &a, const Pack<T> &b, double constant) {
+template <class T> __device__ __forceinline__ Pack<T> element_apply_real(int op, const Pack<T> &a, const Pack<T> &b, const Constants &constants) {
     Pack<T> r = a;
+    const T low = (T)constants.at[0], high = (T)constants.at[1];
     switch (op) {
         EACH(ELEMENT_RELU, x < 0 ? 0 : x) /* keeps nan */
         EACH(ELEMENT_TANH, real_tanh(x))
@@ -131,6 +150,9 @@ template <class T> __device__ __forceinline__ Pack<T> element_apply_real(int op,
         EACH(ELEMENT_SIGMOID, sigmoid_of(x))
         EACH(ELEMENT_SILU, x / (1 + real_exp(-x)))
         EACH(ELEMENT_RSQRT, 1 / real_sqrt(x))
+        EACH(ELEMENT_SIN, real_sin(x))
+        EACH(ELEMENT_COS, real_cos(x))
+        EACH(ELEMENT_SOFTPLUS, softplus_of(x))
         EACH(ELEMENT_GELU, gelu_of(x))
         EACH(ELEMENT_GELU_TANH, gelu_tanh_of(x))
         EACH(ELEMENT_DIV, x / y)
@@ -143,10 +165,13 @@ template <class T> __device__ __forceinline__ Pack<T> element_apply_real(int op,
         EACH(ELEMENT_SILU_GRAD, y * silu_slope(x))
         EACH(ELEMENT_GELU_GRAD, y * gelu_slope(x))
         EACH(ELEMENT_GELU_TANH_GRAD, y * gelu_tanh_slope(x))
+        EACH(ELEMENT_ABS_GRAD, x > 0 ? y : x < 0 ? -y : 0)
+        EACH(ELEMENT_CLAMP_GRAD, x >= low && x <= high ? y : 0)
+        EACH(ELEMENT_MAX_SHARE, x == y ? (T)0.5 : x < y ? 0 : 1)
         EACH(ELEMENT_MAX_MASK, x == y)
-        EACH(ELEMENT_DIVIDE, x / (T)constant)
+        EACH(ELEMENT_DIVIDE, x / low)
     case ELEMENT_CLIP: { /* b is one number */
-        const T scale = clip_scale(b.at[0], constant);
+        const T scale = clip_scale(b.at[0], constants.at[0]);
 #pragma unroll
         for (int k = 0; k < Pack<T>::width; k++)
             r.at[k] = scale * a.at[k];
@@ -157,12 +182,13 @@ template <class T> __device__ __forceinline__ Pack<T> element_apply_real(int op,
 }
 
 /* op on packs; c is where's second choice. */
-template <class T> __device__ __forceinline__ Pack<T> element_apply(int op, const Pack<T> &a, const Pack<T> &b, const Pack<T> &c, double constant) {
+template <class T> __device__ __forceinline__ Pack<T> element_apply(int op, const Pack<T> &a, const Pack<T> &b, const Pack<T> &c, const Constants &constants) {
     Pack<T> r = a;
+    const T low = convert_real<T>(constants.at[0]), high = convert_real<T>(constants.at[1]);
     switch (op) {
     case ELEMENT_COPY:
         break;
-        EACH(ELEMENT_CONSTANT, (T)constant)
+        EACH(ELEMENT_CONSTANT, (T)constants.at[0])
         EACH(ELEMENT_NEG, negative_of(x))
         EACH(ELEMENT_SQUARE, product_of(x, x))
         EACH(ELEMENT_TRUTH, x != 0)
@@ -176,8 +202,12 @@ template <class T> __device__ __forceinline__ Pack<T> element_apply(int op, cons
         EACH(ELEMENT_EQUAL, x == y)
         EACH(ELEMENT_NOT_EQUAL, x != y)
         EACH(ELEMENT_WHERE, x != 0 ? y : c.at[k])
+        EACH(ELEMENT_ABS, magnitude_of(x))
+        EACH(ELEMENT_MAXIMUM, x > y || x != x ? x : y) /* keeps nan */
+        EACH(ELEMENT_MINIMUM, x < y || x != x ? x : y)
+        EACH(ELEMENT_CLAMP, x < low ? low : x > high ? high : x)
     default:
-        if constexpr (is_real<T>) r = element_apply_real(op, a, b, constant);
+        if constexpr (is_real<T>) r = element_apply_real(op, a, b, constants);
         break;
     }
     return r;

@@ -51,6 +51,10 @@ typedef enum ElementOp {
     ELEMENT_EQUAL,
     ELEMENT_NOT_EQUAL,
     ELEMENT_WHERE, /* b where a is not 0, else c */
+    ELEMENT_ABS,
+    ELEMENT_MAXIMUM,
+    ELEMENT_MINIMUM,
+    ELEMENT_CLAMP, /* between the constants */
     ELEMENT_RELU,
     ELEMENT_TANH,
     ELEMENT_EXP,
@@ -59,6 +63,9 @@ typedef enum ElementOp {
     ELEMENT_SIGMOID,
     ELEMENT_SILU,
     ELEMENT_RSQRT,
+    ELEMENT_SIN,
+    ELEMENT_COS,
+    ELEMENT_SOFTPLUS,
     ELEMENT_GELU,
     ELEMENT_GELU_TANH,
     ELEMENT_DIV,
@@ -71,6 +78,9 @@ typedef enum ElementOp {
     ELEMENT_SILU_GRAD,
     ELEMENT_GELU_GRAD,
     ELEMENT_GELU_TANH_GRAD,
+    ELEMENT_ABS_GRAD,
+    ELEMENT_CLAMP_GRAD, /* b where a is between the constants, else 0 */
+    ELEMENT_MAX_SHARE,  /* 1 where a is larger, 1/2 where both are equal, else 0 */
     ELEMENT_MAX_MASK,
     ELEMENT_DIVIDE, /* a over the constant */
     ELEMENT_CLIP    /* a times min(1, constant / (sqrt(b) + 1e-6)), b one number */
@@ -96,7 +106,7 @@ typedef struct ChainStep {
     uint8_t op;       /* ElementOp */
     uint8_t in[3];    /* slots; CHAIN_RESULT: the result of the step before */
     uint8_t slot;     /* that takes the result; CHAIN_RESULT: none */
-    uint8_t constant;
+    uint8_t constant[2];
     uint8_t first_store, nstores;
 } ChainStep;
 typedef struct ChainStore {
@@ -156,7 +166,7 @@ void kernels_squares(SquaresTable *table, cudaStream_t stream);
 
 /* reduce.cuh */
 
-typedef enum { KERNEL_SUM, KERNEL_MAX, KERNEL_FIRST } KernelReduction;
+typedef enum { KERNEL_SUM, KERNEL_MAX, KERNEL_MIN, KERNEL_FIRST } KernelReduction;
 /* Scratch memory of reductions in two stages: counters that are 0 between kernels, then partial results. */
 enum { SCRATCH_COUNTERS = 4096 };
 /* What a reduction leaves: each iteration of `kept` (tensor 0 the result, 1 the operand) is a result, reduced over the iterations of `gone` (0: unused, 1: the

@@ -16,7 +16,7 @@ static bool launch(const KernelCall *call, const KernelReduce *reduce, Error *er
     return cuda_launched(cuda, op_table[call->op].name, error);
 }
 
-/* What nothing adds up to, and what every other number is above: a box without elements, of a rank that an uneven split left none. */
+/* What nothing adds up to, and what every other number is above or below: a box without elements, of a rank that an uneven split left none. */
 static bool reduce_nothing(const KernelCall *call, KernelReduction reduction, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *out = &call->out[0];
@@ -27,6 +27,10 @@ static bool reduce_nothing(const KernelCall *call, KernelReduction reduction, Er
         element_put(&bits, out->dtype, 0, -INFINITY);
     else if (reduction == KERNEL_MAX)
         element_put(&bits, out->dtype, 0, out->dtype == I64 ? -9223372036854775808.0 : INT32_MIN);
+    else if (reduction == KERNEL_MIN && dtype_is_float(out->dtype))
+        element_put(&bits, out->dtype, 0, INFINITY);
+    else if (reduction == KERNEL_MIN)
+        bits = out->dtype == I64 ? (uint64_t)INT64_MAX : (uint64_t)INT32_MAX; /* no double is INT64_MAX */
     kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute);
     return cuda_launched(cuda, op_table[call->op].name, error);
 }
@@ -70,6 +74,13 @@ bool kernel_max(const KernelCall *call, Error *error) {
     return reduce_nest(call, &nest, KERNEL_MAX, 1, error);
 }
 
+bool kernel_min(const KernelCall *call, Error *error) {
+    Nest nest;
+    double reduced;
+    nest_reduce(&nest, call, &reduced);
+    return reduce_nest(call, &nest, KERNEL_MIN, 1, error);
+}
+
 bool kernel_replica_sum(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *in = &call->in[0], *out = &call->out[0];
@@ -107,6 +118,9 @@ static bool is_composite(const KernelCall *call, Error *error) {
     return error_set(error, EXIT_INTERNAL, "%s is computed by the operators that it expands to", op_table[call->op].name);
 }
 bool kernel_mse(const KernelCall *call, Error *error) {
+    return is_composite(call, error);
+}
+bool kernel_bce_with_logits(const KernelCall *call, Error *error) {
     return is_composite(call, error);
 }
 bool kernel_argmax(const KernelCall *call, Error *error) {

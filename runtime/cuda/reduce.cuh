@@ -33,19 +33,25 @@ template <> struct SumOf<int64_t> {
     static __device__ __forceinline__ Out finish(Acc a, double divisor, int64_t) { return (int64_t)a / (int64_t)divisor; }
 };
 
-template <class T> __device__ __forceinline__ T least_of();
-template <> __device__ __forceinline__ float least_of() { return -(float)INFINITY; }
-template <> __device__ __forceinline__ double least_of() { return -(double)INFINITY; }
-template <> __device__ __forceinline__ int32_t least_of() { return INT32_MIN; }
-template <> __device__ __forceinline__ int64_t least_of() { return INT64_MIN; }
+/* What every other number is below. */
+template <class T> __device__ __forceinline__ T most_of();
+template <> __device__ __forceinline__ float most_of() { return (float)INFINITY; }
+template <> __device__ __forceinline__ double most_of() { return (double)INFINITY; }
+template <> __device__ __forceinline__ int32_t most_of() { return INT32_MAX; }
+template <> __device__ __forceinline__ int64_t most_of() { return INT64_MAX; }
 
-template <class T> struct MaxOf {
+template <class T, bool largest> struct ExtremeOf {
     typedef T In;
     typedef T Out;
     typedef T Acc;
-    static __device__ __forceinline__ Acc identity() { return least_of<T>(); }
+    static __device__ __forceinline__ Acc identity() {
+        if constexpr (is_real<T>)
+            return largest ? -most_of<T>() : most_of<T>();
+        else
+            return largest ? -most_of<T>() - 1 : most_of<T>();
+    }
     static __device__ __forceinline__ Acc of(T x, int64_t) { return x; }
-    static __device__ __forceinline__ Acc combine(Acc most, Acc x) { return x > most || x != x ? x : most; } /* a nan stays */
+    static __device__ __forceinline__ Acc combine(Acc best, Acc x) { return (largest ? x > best : x < best) || x != x ? x : best; } /* a nan stays */
     static __device__ __forceinline__ Out finish(Acc a, double, int64_t) { return a; }
 };
 
@@ -300,13 +306,21 @@ template <class R> static cudaError_t reduce_launch(const KernelReduce *reduce, 
     return cudaGetLastError();
 }
 
+template <class T> static cudaError_t reduce_of(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
+    switch (reduce->reduction) {
+    case KERNEL_SUM: return reduce_launch<SumOf<T>>(reduce, scratch, scratch_bytes, stream);
+    case KERNEL_MAX: return reduce_launch<ExtremeOf<T, true>>(reduce, scratch, scratch_bytes, stream);
+    case KERNEL_MIN: return reduce_launch<ExtremeOf<T, false>>(reduce, scratch, scratch_bytes, stream);
+    case KERNEL_FIRST: break;
+    }
+    return reduce_launch<FirstOf>(reduce, scratch, scratch_bytes, stream);
+}
+
 extern "C" cudaError_t kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
-    if (reduce->reduction == KERNEL_FIRST) return reduce_launch<FirstOf>(reduce, scratch, scratch_bytes, stream);
-    bool sum = reduce->reduction == KERNEL_SUM;
     switch (reduce->dtype) {
-    case KERNEL_F32: return sum ? reduce_launch<SumOf<float>>(reduce, scratch, scratch_bytes, stream) : reduce_launch<MaxOf<float>>(reduce, scratch, scratch_bytes, stream);
-    case KERNEL_F64: return sum ? reduce_launch<SumOf<double>>(reduce, scratch, scratch_bytes, stream) : reduce_launch<MaxOf<double>>(reduce, scratch, scratch_bytes, stream);
-    case KERNEL_I32: return sum ? reduce_launch<SumOf<int32_t>>(reduce, scratch, scratch_bytes, stream) : reduce_launch<MaxOf<int32_t>>(reduce, scratch, scratch_bytes, stream);
-    default: return sum ? reduce_launch<SumOf<int64_t>>(reduce, scratch, scratch_bytes, stream) : reduce_launch<MaxOf<int64_t>>(reduce, scratch, scratch_bytes, stream);
+    case KERNEL_F32: return reduce_of<float>(reduce, scratch, scratch_bytes, stream);
+    case KERNEL_F64: return reduce_of<double>(reduce, scratch, scratch_bytes, stream);
+    case KERNEL_I32: return reduce_of<int32_t>(reduce, scratch, scratch_bytes, stream);
+    default: return reduce_of<int64_t>(reduce, scratch, scratch_bytes, stream);
     }
 }

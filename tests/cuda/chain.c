@@ -59,7 +59,9 @@ static const OpCode elements[] = {OP_add,          OP_sub,         OP_mul,      
                                   OP_exp,          OP_log,         OP_sqrt,      OP_sigmoid,   OP_gelu,     OP_silu,      OP_rsqrt,
                                   OP_square,       OP_cast,        OP_less,      OP_equal,     OP_where,    OP_relu_grad, OP_tanh_grad,
                                   OP_sigmoid_grad, OP_square_grad, OP_gelu_grad, OP_silu_grad, OP_max_mask, OP_clip,      OP_rsqrt_grad,
-                                  OP_add,          OP_mul,         OP_add,       OP_relu_grad, OP_mul,      OP_greater};
+                                  OP_add,          OP_mul,         OP_add,       OP_relu_grad, OP_mul,      OP_greater,   OP_abs,
+                                  OP_abs_grad,     OP_sin,         OP_cos,       OP_softplus,  OP_maximum,  OP_minimum,   OP_clamp,
+                                  OP_clamp_grad,   OP_max_share};
 
 static Attr ints(int n) {
     return (Attr){.given = true, .n = n};
@@ -73,6 +75,10 @@ static bool random_attr(Run *run, OpCode op, const Tensor *x, Attr *attr) {
     memset(attr, 0, MAX_ATTRS * sizeof *attr);
     if (op == OP_gelu || op == OP_gelu_grad) attr[0].i = random_chance(random, 50);
     if (op == OP_clip) attr[0] = (Attr){.given = true, .f = 0.5};
+    if (op == OP_clamp || op == OP_clamp_grad) {
+        attr[0] = (Attr){.given = random_chance(random, 70), .f = -random_below(random, 3)};
+        attr[1] = (Attr){.given = !attr[0].given || random_chance(random, 50), .f = random_below(random, 3)};
+    }
     if (op == OP_cast)
         attr[0] = (Attr){.given = true, .text = names[random_chance(random, 50) ? (int)run->dtype : (int)random_below(random, NDTYPES)]};
     if (op == OP_transpose) {

@@ -10,7 +10,7 @@
 /* What a result may differ by from the plain kernel's, which computes in doubles: so many units in the last place (of the result's type),
  * of the result and of operand `of` (-1: of the result alone), whose size is that of what is added up or cancels. CUDA's own bounds
  * (programming guide, mathematical functions): expf 1, logf 1, tanhf 2, erfcf 4; exp 1, log 1, tanh 2, erfc 5; quotients and roots are
- * rounded correctly. */
+ * rounded correctly; sinf 2, cosf 2, log1pf 1; sin 2, cos 2, log1p 1. */
 typedef struct Tolerance {
     OpCode op;
     int nin;
@@ -23,7 +23,11 @@ static const Tolerance tolerances[] = {
     {OP_square_grad, 2, 1, -1}, {OP_exp, 1, 2, -1},        {OP_log, 1, 2, -1},      {OP_tanh, 1, 3, -1},      {OP_rsqrt, 1, 2, -1},
     {OP_sigmoid, 1, 4, -1},     {OP_silu, 1, 4, -1},       {OP_gelu, 1, 6, 0},      {OP_tanh_grad, 2, 2, 1},  {OP_sqrt_grad, 2, 1, -1},
     {OP_sigmoid_grad, 2, 2, 1}, {OP_rsqrt_grad, 2, 3, -1}, {OP_silu_grad, 2, 8, 1}, {OP_gelu_grad, 2, 8, 1},  {OP_clip, 2, 1, -1},
+    {OP_abs, 1, 0, -1},         {OP_abs_grad, 2, 0, -1},   {OP_maximum, 2, 0, -1},  {OP_minimum, 2, 0, -1},   {OP_max_share, 2, 0, -1},
+    {OP_sin, 1, 3, -1},         {OP_cos, 1, 3, -1},        {OP_softplus, 1, 4, -1},
 };
+/* Bounds of clamp are drawn for it: check_clamp. */
+static const OpCode clamps[] = {OP_clamp, OP_clamp_grad};
 /* Operators that give the same as the CPU's, to the bit. */
 static const Tolerance exact[] = {
     {OP_less, 2, 0, -1},  {OP_less_equal, 2, 0, -1}, {OP_greater, 2, 0, -1}, {OP_greater_equal, 2, 0, -1},
@@ -130,6 +134,28 @@ Test(elementwise, comparisons_and_where_equal_the_cpus) {
     check_all(exact, sizeof exact / sizeof *exact, 12);
 }
 
+Test(elementwise, clamp_equals_the_cpus) {
+    for (size_t k = 0; k < sizeof clamps / sizeof *clamps; k++)
+        for (int dtype = 0; dtype < BOOL; dtype++)
+            for (int repeat = 0; op_table[clamps[k]].dtypes & 1u << dtype && repeat < 8; repeat++) {
+                const Tolerance tolerance = {clamps[k], 0, 0, -1};
+                const double unit = dtype_is_float((DType)dtype) ? 0.1 : 1; /* no float is 0.1 */
+                uint64_t random = (uint64_t)(dtype * 10 + repeat);
+                Shape shape = random_shape(&random, 4, 2000);
+                Attr attr[MAX_ATTRS] = {{.given = repeat % 4 != 1, .f = -3 * unit}, {.given = repeat % 4 != 2, .f = repeat % 4 == 3 ? -3 * unit : 1e12 * unit}};
+                KernelCall call = {.op = clamps[k], .attr = attr, .nin = op_nin(clamps[k]), .nout = 1};
+                Image image;
+                image_init(&image, 1 << 20);
+                for (int i = 0; i < call.nin; i++) {
+                    call.in[i] = operand_at(image_take(&image, &random, shape_elements(&shape), (DType)dtype), (DType)dtype, &shape);
+                    operand_fill(&call.in[i], &random, repeat % 2);
+                }
+                call.out[0] = operand_at(image_take(&image, &random, shape_elements(&shape), (DType)dtype), (DType)dtype, &shape);
+                check_call(&image, &call, &tolerance, false);
+                image_finish(&image);
+            }
+}
+
 Test(elementwise, cast_equals_the_cpus_between_all_types) {
     const Tolerance tolerance = {OP_cast, 1, 0, -1};
     for (int from = 0; from < NDTYPES; from++)
@@ -157,6 +183,8 @@ Test(elementwise, every_elementwise_operator_is_tested) {
             found = found || tolerances[k].op == (OpCode)op;
         for (size_t k = 0; k < sizeof exact / sizeof *exact; k++)
             found = found || exact[k].op == (OpCode)op;
+        for (size_t k = 0; k < sizeof clamps / sizeof *clamps; k++)
+            found = found || clamps[k] == (OpCode)op;
         cr_assert(found, "%s", op_table[op].name);
     }
 }

@@ -96,7 +96,7 @@ static bool random_check(Check *check, OpCode op, uint64_t *random) {
     Shape x = draw_shape(random, 1);
     *check = (Check){.op = op, .nin = 1, .in = {x}};
     switch ((int)op) {
-    case OP_sum: case OP_mean: case OP_max:
+    case OP_sum: case OP_mean: case OP_max: case OP_min:
         check->attr[0] = random_axes(random, x.ndim);
         check->attr[1] = (Attr)INT(random_below(random, 2));
         return true;

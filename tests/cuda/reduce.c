@@ -6,10 +6,10 @@
 #include <string.h>
 
 Test(reduce, over_every_set_of_axes) {
-    const OpCode ops[] = {OP_sum, OP_mean, OP_max};
+    const OpCode ops[] = {OP_sum, OP_mean, OP_max, OP_min};
     const Shape x[] = {SHAPE(8, 6), SHAPE(4, 6, 3), SHAPE(70, 33), SHAPE(2, 3, 4, 5)};
     const Device *device = fixture_device();
-    for (int op = 0; op < 3; op++)
+    for (size_t op = 0; op < sizeof ops / sizeof *ops; op++)
         for (size_t s = 0; s < sizeof x / sizeof *x; s++)
             for (int axes = 0; axes < 1 << x[s].ndim; axes++) { /* none given: all */
                 Check check = {.op = ops[op], .nin = 1, .in = {x[s]}, .attr = {[1] = INT(axes % 2)}};
@@ -28,6 +28,7 @@ Test(reduce, of_every_length) {
         for (int axis = 0; axis < x[s].ndim; axis++) {
             check_all(device, &(Check){.op = OP_sum, .nin = 1, .in = {x[s]}, .attr = {INTS(axis)}});
             check_all(device, &(Check){.op = OP_max, .nin = 1, .in = {x[s]}, .attr = {INTS(axis)}});
+            check_all(device, &(Check){.op = OP_min, .nin = 1, .in = {x[s]}, .attr = {INTS(axis)}});
             check_all(device, &(Check){.op = OP_first, .nin = 1, .in = {x[s]}, .attr = {INT(axis)}});
         }
 }
@@ -81,6 +82,8 @@ Test(reduce, a_maximum_of_nothing_is_below_every_number_and_nan_stays) {
     in.local = SHAPE(0);
     run_op(device, OP_max, &in, &out, &rule);
     cr_assert_eq(most, INT64_MIN);
+    run_op(device, OP_min, &in, &out, &rule);
+    cr_assert_eq(most, INT64_MAX);
 }
 
 Test(reduce, sums_of_i32_stop_at_the_ends_and_of_i64_wrap) {

@@ -45,7 +45,7 @@ seed(unit("ir", "box"),
       "*begin += part * each + (part > parts - rest ? part - (parts - rest) : 0);"),
      ("an empty intersection that is not", "ir/box.c", "if (result->end[i] <= result->begin[i]) some = false;", "if (result->end[i] < result->begin[i]) some = false;"))
 seed(unit("ir", "rule"),
-     ("a gradient's operand broadcasts", "ir/rule.c", "row->op_class == OP_CLASS_USER, types", "true, types"),
+     ("a gradient's operand broadcasts", "ir/rule.c", "row->op_class == OP_CLASS_USER || row->broadcasts, types", "true, types"),
      ("the hidden dimension moves no factor", "ir/rule.c", "map[d - 1] < 0 ? -1 : map[d - 1] + 1", "map[d - 1]"),
      ("products of one operand only", "ir/ops.def", "OP_CLASS_USER, .ins = \"a, b\", .dtypes = DTYPES_FLOAT, .letters = \"..., ...->...\", .linear = LINEAR_OPERAND_0",
       "OP_CLASS_USER, .ins = \"a\", .dtypes = DTYPES_FLOAT, .letters = \"...->...\", .linear = LINEAR_OPERAND_0", "ir/rule.c"))
@@ -56,6 +56,7 @@ seed(unit("ir", "shapes"),
 seed(unit("ir", "adjoint"),
      ("a difference's second gradient keeps its sign", "ir/adjoint.c", "dx[1] = emit1(graph, node, OP_neg, sum, 1, 1, NULL, grad_name(graph, node, 1));", "dx[1] = sum;"),
      ("a transpose is its own inverse", "ir/adjoint.c", "attr[0].ints[perm->ints[d] < 0 ? perm->ints[d] + perm->n : perm->ints[d]] = d;", "attr[0].ints[d] = perm->ints[d];"),
+     ("a minimum's gradient goes to the larger one", "ir/adjoint.c", "first = turned ? other : i;", "first = i;"),
      ("a gradient with its own factors", "ir/graph.c", "node->origin_factor[own[d]] = theirs[d];", "node->origin_factor[own[d]] = own[d];"))
 seed(unit("ir", "rows"),
      ("the gradient of a row reduces the operand", "ir/rows.c", "int sum = emit_gradient(graph, node, OP_sum, product, PART_OUT, -1,", "int sum = emit_gradient(graph, node, OP_sum, dy, PART_OUT, -1,"),

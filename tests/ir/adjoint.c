@@ -62,6 +62,19 @@ static const Case cases[] = {
     {OP_max, "4x3", {{0}}},
     {OP_max, "2x4x3", {INTS(2, 0, -1)}},
     {OP_max, "2x4x3", {INTS(1, 1), YES}},
+    {OP_min, "4x3", {{0}}},
+    {OP_min, "2x4x3", {INTS(2, 0, -1)}},
+    {OP_min, "2x4x3", {INTS(1, 1), YES}},
+    {OP_maximum, "4x3, 4x3", {{0}}},
+    {OP_maximum, "4x1, 2x4x3", {{0}}},
+    {OP_minimum, "4x3, 4x3", {{0}}},
+    {OP_minimum, "3, 4x1", {{0}}},
+    {OP_clamp, "4x3", {{.given = true, .f = -0.4}, {.given = true, .f = 0.3}}},
+    {OP_clamp, "4x3", {{0}, {.given = true, .f = 0.1}}},
+    {OP_abs, "4x3", {{0}}},
+    {OP_softplus, "4x3", {{0}}},
+    {OP_sin, "4x3", {{0}}},
+    {OP_cos, "4x3", {{0}}},
     {OP_slice, "4x5", {INTS(2, 0, 1), INTS(2, 4, 3)}},
     {OP_slice, "4x5", {INTS(2, -3, 0), INTS(2, -1, 5)}},
     {OP_concat, "2x3, 4x3", {{0}}},
@@ -184,21 +197,21 @@ static void run_reduction(const Attr *axes, bool mean, bool back, const Tensor *
     }
 }
 
-/* The largest element over the axes, of tensors as in run_reduction. */
-static void run_max(const Attr *axes, const Tensor *x, Tensor *y) {
+/* The largest element over the axes, sign -1: the smallest, of tensors as in run_reduction. */
+static void run_max(int sign, const Attr *axes, const Tensor *x, Tensor *y) {
     bool reduced[MAX_NDIM];
     for (int d = 0; d < x->shape.ndim; d++)
         reduced[d] = !axes->given;
     for (int i = 0; i < axes->n; i++)
         reduced[axes->ints[i] < 0 ? axes->ints[i] + x->shape.ndim : axes->ints[i]] = true;
     for (int64_t i = 0; i < count(&y->shape); i++)
-        y->at[i] = -INFINITY;
+        y->at[i] = -sign * (double)INFINITY;
     for (int64_t i = 0; i < count(&x->shape); i++) {
         int64_t index[MAX_NDIM], at = 0;
         unravel(&x->shape, i, index);
         for (int d = 0; d < x->shape.ndim; d++)
             if (!reduced[d]) at = at * x->shape.dim[d] + index[d];
-        if (x->at[i] > y->at[at]) y->at[at] = x->at[i];
+        if (sign * x->at[i] > sign * y->at[at]) y->at[at] = x->at[i];
     }
 }
 
@@ -276,6 +289,26 @@ static double binary(OpCode op, const Attr *attr, double a, double b) {
         return 1 / sqrt(a);
     case OP_rsqrt_grad:
         return -b * a * a * a / 2;
+    case OP_maximum:
+        return a > b ? a : b;
+    case OP_minimum:
+        return a < b ? a : b;
+    case OP_max_share:
+        return a == b ? 0.5 : a > b;
+    case OP_clamp:
+        return attr[0].given && a < attr[0].f ? attr[0].f : attr[1].given && a > attr[1].f ? attr[1].f : a;
+    case OP_clamp_grad:
+        return (attr[0].given && a < attr[0].f) || (attr[1].given && a > attr[1].f) ? 0 : b;
+    case OP_abs:
+        return fabs(a);
+    case OP_abs_grad:
+        return a == 0 ? 0 : copysign(1, a) * b;
+    case OP_softplus:
+        return log(1 + exp(a));
+    case OP_sin:
+        return sin(a);
+    case OP_cos:
+        return cos(a);
     case OP_add:
         return a + b;
     case OP_sub:
@@ -323,8 +356,8 @@ static double binary(OpCode op, const Attr *attr, double a, double b) {
 /* Result `result` of one operator on tensors without the hidden dimension; out is zero. */
 static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, int result, Tensor *out) {
     int64_t n = count(&out->shape), index[MAX_NDIM], begin[MAX_NDIM] = {0};
-    if (op == OP_max)
-        run_max(&attr[0], &in[0], out);
+    if (op == OP_max || op == OP_min)
+        run_max(op == OP_max ? 1 : -1, &attr[0], &in[0], out);
     else if (op == OP_log_softmax || op == OP_log_softmax_grad)
         run_softmax(true, &attr[0], &in[0], op == OP_log_softmax ? NULL : &in[1], out);
     else if (op == OP_softmax || op == OP_softmax_grad)
@@ -585,6 +618,43 @@ Test(adjoint, elements_that_tie_for_the_maximum_share_its_gradient_equally) {
     const double expected[] = {0, 5, 5, 10, 10, 10};
     cr_assert_arr_eq(data[dx[0]], expected, sizeof expected);
     arena_finish(&arena);
+}
+
+/* At kinks: as PyTorch has it. Elements of operand a, of b where there is one, of dy; what is expected of a's gradient. */
+Test(adjoint, gradients_at_kinks_are_those_of_pytorch) {
+    static const struct {
+        OpCode op;
+        double x[6], b[6], expected[6];
+    } kinks[] = {
+        {OP_abs, {-2, 0, 3, -0.0, 1, -1}, {0}, {-10, 0, 30, 0, 50, -60}},
+        {OP_clamp, {-1, 2, -1.5, 2.5, 0, 1}, {0}, {10, 20, 0, 0, 50, 60}}, /* from -1 to 2, both included */
+        {OP_maximum, {1, 2, 3, 3, 0, -1}, {1, 3, 2, 3, 0, -2}, {5, 0, 30, 20, 25, 60}},
+        {OP_minimum, {1, 2, 3, 3, 0, -1}, {1, 3, 2, 3, 0, -2}, {5, 20, 0, 20, 25, 0}},
+    };
+    for (size_t k = 0; k < sizeof kinks / sizeof *kinks; k++) {
+        const OpCode op = kinks[k].op;
+        Arena arena;
+        Graph graph;
+        arena_init(&arena);
+        graph_init(&graph, &arena);
+        graph.nranks = 1;
+        const TensorType type = {.dtype = F64, .shape = {1, {6}}};
+        Attr bounds[MAX_ATTRS] = {{.given = true, .f = -1}, {.given = true, .f = 2}};
+        int in[2] = {graph_constant(&graph, type, kinks[k].x, 0, "a", (Span){0}), graph_constant(&graph, type, kinks[k].b, 0, "b", (Span){0})}, dx[MAX_IN];
+        int y = graph_emit(&graph, op, in, op_nin(op), op == OP_clamp ? bounds : NULL, "y", (Span){0});
+        int dy = graph_constant(&graph, type, (const double[]){10, 20, 30, 40, 50, 60}, 0, "dy", (Span){0});
+        op_table[op].adjoint(&graph, graph.values.at[y].node, &dy, dx);
+        double *data[MAX_VALUES];
+        for (int v = 0; v < graph.values.n; v++)
+            data[v] = arena_alloc(&arena, sizeof(double) * 6);
+        memcpy(data[in[0]], kinks[k].x, sizeof kinks[k].x);
+        memcpy(data[in[1]], kinks[k].b, sizeof kinks[k].b);
+        memcpy(data[dy], (const double[]){10, 20, 30, 40, 50, 60}, sizeof kinks[k].x);
+        run_graph(&graph, data);
+        for (int i = 0; i < 6; i++)
+            cr_assert_eq(data[dx[0]][i], kinks[k].expected[i], "%s of %g: %g", op_table[op].name, kinks[k].x[i], data[dx[0]][i]);
+        arena_finish(&arena);
+    }
 }
 
 Test(adjoint, a_square_is_multiplied_once) {

@@ -70,7 +70,9 @@ Test(proof_operators, partial_sums_enter_where_the_operator_is_linear_in_them) {
         {OP_add, 2, {P, "[- -] +sum(4@1)", P}, false}, {OP_sigmoid, 1, {P, P}, false},      {OP_square, 1, {P, P}, false},
         {OP_softmax, 1, {P, P}, false},        {OP_softmax_grad, 2, {W, P, P}, true}, {OP_softmax_grad, 2, {P, W, P}, false},
         {OP_sigmoid_grad, 2, {W, P, P}, true}, {OP_square_grad, 2, {P, W, P}, false}, {OP_max_mask, 2, {P, W, P}, false},
-        {OP_max_mask, 2, {W, P, P}, false},
+        {OP_max_mask, 2, {W, P, P}, false},      {OP_max_share, 2, {P, W, P}, false},  {OP_abs, 1, {P, P}, false},
+        {OP_abs_grad, 2, {W, P, P}, true},       {OP_abs_grad, 2, {P, W, P}, false},   {OP_maximum, 2, {P, P, P}, false},
+        {OP_softplus, 1, {P, P}, false},         {OP_sin, 1, {P, P}, false},           {OP_cos, 1, {P, P}, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Fixture f;
@@ -117,6 +119,10 @@ Test(proof_operators, a_maximum_over_a_split_dimension_owes_a_maximum) {
     cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4] +max(2@1)"}), "half of the digits");
     cr_expect_not(fits(&f, (const char *const[]){"[- -] +sum(8@1)", "[-] +sum(8@1)"}), "the maximum of a sum that is owed");
     cr_expect_not(fits(&f, (const char *const[]){"[- -] +max(8@1)", "[-] +max(8@1)"}), "not taken, even here");
+    arena_finish(&f.arena);
+    begin(&f, OP_min, 1, false, attr);
+    cr_expect(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4] +min(4@1)"}));
+    cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[2@4] +max(4@1)"}), "a maximum instead");
     arena_finish(&f.arena);
 }
 

@@ -116,7 +116,7 @@ static void try_kernels(const Trial *trial, bool whole, uint64_t *random) {
     }
     cr_assert(field_kernel(&t.graph, t.node, in, out, why, sizeof why), "%s: %s", op_table[trial->op].name, why);
     KernelFn *const kernels[] = {cpu_reference_kernels[trial->op], backend_cpu.kernels[trial->op]};
-    bool empty_max = trial->op == OP_max && box_elements(&in[0].box) == 0; /* minus infinity, and the lowest number of the field */
+    bool empty_max = (trial->op == OP_max || trial->op == OP_min) && box_elements(&in[0].box) == 0; /* minus infinity, and the lowest number of the field */
     for (int which = 0; which < 2; which++) {
         run_kernel(kernels[which], &call, trial);
         for (int k = 0; k < call.nout && !empty_max; k++)
@@ -249,7 +249,7 @@ Test(proof_semantics, shares_of_a_sum_add_up) {
                         sum[e] = own;
                     else if (op_table[trials[i].op].reduction == REDUCE_SUM)
                         sum[e] = fe_add(sum[e], own);
-                    else if (trials[i].op == OP_max ? fe_signed(own) > fe_signed(sum[e]) : fe_signed(own) < fe_signed(sum[e]))
+                    else if (op_table[trials[i].op].reduction == REDUCE_MAX ? fe_signed(own) > fe_signed(sum[e]) : fe_signed(own) < fe_signed(sum[e]))
                         sum[e] = own;
                 }
                 tensors_free(&t, &part);
@@ -262,6 +262,35 @@ Test(proof_semantics, shares_of_a_sum_add_up) {
         trial_close(&t);
     }
     cr_assert_gt(tried, 15);
+}
+
+/* Integers are stopped at the bounds; of reals each pair of bounds is another function. */
+Test(proof_semantics, integers_are_clamped_by_their_order) {
+    static const int64_t x[] = {-9, -3, 0, 4, 5, 100}, expected[] = {-3, -3, 0, 4, 4, 4};
+    const Trial trial = {.op = OP_clamp, .nin = 1, .in = {{1, {6}}}, .attr = {{.given = true, .f = -3}, {.given = true, .f = 4}}};
+    TrialGraph t;
+    Fe in_at[6], out_at[6];
+    char why[256];
+    trial_open(&t, &trial, I64);
+    FieldTensor in[MAX_IN], out[MAX_OUT];
+    trial_boxes(&t, (int64_t[]){0}, (int64_t[]){6}, in, out);
+    in[0].at = in_at, out[0].at = out_at;
+    for (int i = 0; i < 6; i++)
+        in_at[i] = fe_integer(x[i]);
+    cr_assert(field_kernel(&t.graph, t.node, in, out, why, sizeof why), "%s", why);
+    for (int i = 0; i < 6; i++)
+        cr_assert_eq(fe_signed(out_at[i]), expected[i]);
+    Node other = *t.node;
+    Fe seen[3];
+    in[0].dtype = out[0].dtype = F64;
+    for (int k = 0; k < 3; k++) {
+        other.attr[0].given = k != 1;
+        other.attr[1].f = k == 2 ? 5 : 4;
+        cr_assert(field_kernel(&t.graph, &other, in, out, why, sizeof why), "%s", why);
+        seen[k] = out_at[0];
+    }
+    cr_assert(seen[0] != seen[1] && seen[0] != seen[2] && seen[1] != seen[2]);
+    trial_close(&t);
 }
 
 /* An operand's box that lacks what the result needs, or has more. */

@@ -73,10 +73,12 @@ static const Way way_of[NOPS] = {
     [OP_add] = ELEMENT, [OP_sub] = ELEMENT, [OP_mul] = ELEMENT, [OP_div] = ELEMENT, [OP_neg] = ELEMENT, [OP_relu] = ELEMENT, [OP_tanh] = ELEMENT,
     [OP_exp] = ELEMENT, [OP_log] = ELEMENT, [OP_sqrt] = ELEMENT, [OP_rsqrt] = ELEMENT, [OP_square] = ELEMENT, [OP_sigmoid] = ELEMENT, [OP_gelu] = ELEMENT,
     [OP_silu] = ELEMENT, [OP_relu_grad] = ELEMENT, [OP_tanh_grad] = ELEMENT, [OP_sqrt_grad] = ELEMENT, [OP_rsqrt_grad] = ELEMENT,
-    [OP_sigmoid_grad] = ELEMENT, [OP_square_grad] = ELEMENT, [OP_gelu_grad] = ELEMENT, [OP_silu_grad] = ELEMENT, [OP_max_mask] = ELEMENT,
+    [OP_sigmoid_grad] = ELEMENT, [OP_square_grad] = ELEMENT, [OP_gelu_grad] = ELEMENT, [OP_silu_grad] = ELEMENT, [OP_max_mask] = ELEMENT, [OP_max_share] = ELEMENT,
+    [OP_abs] = ELEMENT, [OP_abs_grad] = ELEMENT, [OP_clamp] = ELEMENT, [OP_clamp_grad] = ELEMENT, [OP_maximum] = ELEMENT, [OP_minimum] = ELEMENT,
+    [OP_softplus] = ELEMENT, [OP_sin] = ELEMENT, [OP_cos] = ELEMENT,
     [OP_stop_gradient] = ELEMENT, [OP_cast] = ELEMENT, [OP_where] = ELEMENT, [OP_less] = ELEMENT, [OP_less_equal] = ELEMENT,
     [OP_greater] = ELEMENT, [OP_greater_equal] = ELEMENT, [OP_equal] = ELEMENT, [OP_not_equal] = ELEMENT, [OP_sgd] = ELEMENT, [OP_momentum] = ELEMENT, [OP_adam] = ELEMENT, [OP_adamw] = ELEMENT, [OP_clip] = ELEMENT, [OP_sum_squares] = PRODUCT, [OP_write] = ELEMENT,
-    [OP_matmul] = PRODUCT, [OP_einsum] = PRODUCT, [OP_sum] = PRODUCT, [OP_mean] = PRODUCT, [OP_max] = PRODUCT, [OP_sum_grad] = PRODUCT,
+    [OP_matmul] = PRODUCT, [OP_einsum] = PRODUCT, [OP_sum] = PRODUCT, [OP_mean] = PRODUCT, [OP_max] = PRODUCT, [OP_min] = PRODUCT, [OP_sum_grad] = PRODUCT,
     [OP_mean_grad] = PRODUCT, [OP_sum_to] = PRODUCT, [OP_transpose] = PRODUCT, [OP_replicate] = PRODUCT, [OP_replica_sum] = PRODUCT,
     [OP_reshape] = RESHAPE,
     [OP_slice] = CUT, [OP_slice_grad] = CUT, [OP_concat] = CUT, [OP_split] = CUT,
@@ -132,6 +134,13 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
     case OP_sqrt_grad: y[0] = times(x[1], inverse(times(2, x[0]))); return;
     case OP_sigmoid_grad: y[0] = times(x[1], times(x[0], plus(1, negative(x[0])))); return;
     case OP_square_grad: y[0] = times(times(2, x[0]), x[1]); return;
+    case OP_softplus: case OP_sin: case OP_cos: case OP_clamp: y[0] = any_function(function_key(node), x[0]); return;
+    case OP_clamp_grad: y[0] = times(x[1], any_function(function_key(node), x[0])); return;
+    case OP_abs: y[0] = x[0] == SIM_POISON || ordered(x[0]) >= 0 ? x[0] : negative(x[0]); return;
+    case OP_abs_grad: y[0] = x[0] == SIM_POISON ? SIM_POISON : x[0] == 0 ? 0 : ordered(x[0]) > 0 ? x[1] : negative(x[1]); return;
+    case OP_maximum: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) > ordered(x[1]) ? x[0] : x[1]; return;
+    case OP_minimum: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) < ordered(x[1]) ? x[0] : x[1]; return;
+    case OP_max_share: y[0] = either_poison(x) ? SIM_POISON : x[0] == x[1] ? inverse(2) : ordered(x[0]) > ordered(x[1]); return;
     case OP_max_mask: y[0] = x[0] == SIM_POISON || x[1] == SIM_POISON ? SIM_POISON : x[0] == x[1]; return;
     case OP_clip: y[0] = times(x[0], any_function(OP_clip, times(x[1], simulate_number(node->attr[0].f)))); return;
     case OP_sgd:
@@ -200,8 +209,8 @@ typedef struct Letters {
     int8_t of[3][MAX_NDIM];
 } Letters;
 
-/* result[..] = factor * sum over all letters that it lacks of the product of the operands; largest: their maximum, 0 of nothing. */
-static bool contraction(const Letters *letters, const SimTensor *in, int nin, SimTensor *out, uint32_t factor, bool largest, char *why, size_t n) {
+/* result[..] = factor * sum over all letters that it lacks of the product of the operands; or their maximum, 0 of nothing, or their minimum. */
+static bool contraction(const Letters *letters, const SimTensor *in, int nin, SimTensor *out, uint32_t factor, Reduction reduction, char *why, size_t n) {
     int64_t size[MAX_LETTERS], stride[3][MAX_LETTERS] = {{0}}, index[MAX_LETTERS] = {0}, points = 1, at[3] = {0};
     for (int l = 0; l < letters->n; l++) size[l] = -1;
     for (int k = 0; k < 3; k++) {
@@ -216,13 +225,14 @@ static bool contraction(const Letters *letters, const SimTensor *in, int nin, Si
             stride[k][l] += step;
         }
     }
-    for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++) out->at[e] = 0;
+    for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++) out->at[e] = reduction == REDUCE_MIN ? SIM_PRIME - 1 : 0;
     for (int l = 0; l < letters->n; l++) points *= size[l];
     for (int64_t p = 0; p < points; p++) {
         uint32_t product = in[0].at[at[0]];
         if (nin == 2) product = times(product, in[1].at[at[1]]);
         uint32_t *sum = &out->at[at[2]];
-        *sum = !largest || *sum == SIM_POISON ? plus(*sum, product) : product > *sum ? product : *sum; /* poison is the largest number */
+        if (reduction == REDUCE_SUM || *sum == SIM_POISON || product == SIM_POISON) *sum = plus(*sum, product); /* poison stays */
+        else if (reduction == REDUCE_MAX ? product > *sum : product < *sum) *sum = product;
         for (int l = letters->n - 1; l >= 0; l--) {
             for (int k = 0; k < 3; k++) at[k] += stride[k][l];
             if (++index[l] < size[l]) break;
@@ -302,7 +312,7 @@ static bool sum_of_products(const Node *node, const SimTensor *in, SimTensor *ou
     case OP_einsum:
         if (!einsum_letters(node, &letters)) return fault(why, n, "too many letters");
         break;
-    case OP_sum: case OP_mean: case OP_max:
+    case OP_sum: case OP_mean: case OP_max: case OP_min:
         axes_letters(&node->attr[0], ndim, out->local.ndim, &letters, 0, 2);
         if (node->op == OP_mean) factor = one_over(shape_elements(&in[0].global), shape_elements(&out->global));
         break;
@@ -312,7 +322,7 @@ static bool sum_of_products(const Node *node, const SimTensor *in, SimTensor *ou
         break;
     case OP_sum_squares:
         for (int d = 0; d < ndim; d++) letters.of[0][d] = letters.of[1][d] = (int8_t)letters.n++;
-        return contraction(&letters, (const SimTensor[]){in[0], in[0]}, 2, out, 1, false, why, n);
+        return contraction(&letters, (const SimTensor[]){in[0], in[0]}, 2, out, 1, REDUCE_SUM, why, n);
     case OP_sum_to: /* dimensions that the result lacks, or has only one element of, are added up */
         for (int d = 0; d < ndim; d++) {
             int own = d - (ndim - out->local.ndim);
@@ -338,7 +348,7 @@ static bool sum_of_products(const Node *node, const SimTensor *in, SimTensor *ou
         if (node->attr[0].i) factor = one_over(in[0].global.dim[0], 1);
         break;
     }
-    return contraction(&letters, in, node->op == OP_matmul || node->op == OP_einsum ? 2 : 1, out, factor, node->op == OP_max, why, n);
+    return contraction(&letters, in, node->op == OP_matmul || node->op == OP_einsum ? 2 : 1, out, factor, op_table[node->op].reduction, why, n);
 }
 
 /* ---------------------------------------------------------------- cutting, joining, whole rows */

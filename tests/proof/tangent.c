@@ -88,7 +88,7 @@ Test(proof_tangent, polynomials_have_the_derivative_that_differences_have) {
     int tried = 0;
     for (int i = 0; i < ntrials; i++) {
         OpCode op = trials[i].op;
-        if (!op_table[op].adjoint || trials[i].hashed || op == OP_div || op == OP_max || (op == OP_cast && strcmp(trials[i].attr[0].text, "f32") != 0)) continue;
+        if (!op_table[op].adjoint || trials[i].hashed || op == OP_div || op == OP_max || op == OP_min || op == OP_maximum || op == OP_minimum || op == OP_abs || (op == OP_cast && strcmp(trials[i].attr[0].text, "f32") != 0)) continue;
         int nstill = trials[i].nin > 1 ? trials[i].nin : 0;
         for (int still = -1; still < nstill; still++) {
             Setting s;
@@ -179,6 +179,28 @@ Test(proof_tangent, elements_that_tie_move_the_maximum_by_their_mean) {
     cr_assert_eq(s.dout[0].at[0], v[2]);
     cr_assert_eq(fe_mul(3, s.dout[0].at[1]), fe_add(fe_add(v[4], v[5]), v[7]));
     setting_close(&s);
+}
+
+/* The operand that the result is, and where both are equal their mean; [3] and [3]. */
+Test(proof_tangent, the_larger_operand_moves_a_maximum) {
+    const OpCode ops[] = {OP_maximum, OP_minimum};
+    for (int larger = 0; larger < 2; larger++) {
+        const Trial trial = {.op = ops[larger], .nin = 2, .in = {{1, {3}}, {1, {3}}}};
+        Setting s;
+        char why[256];
+        setting_open(&s, &trial, -1);
+        const int64_t a[] = {1, 5, 4}, b[] = {-2, 6, 4};
+        for (int e = 0; e < 3; e++) {
+            s.in[0].at[e] = fe_integer(a[e]);
+            s.in[1].at[e] = fe_integer(b[e]);
+        }
+        cr_assert(field_kernel(&s.t.graph, s.t.node, s.in, s.out, why, sizeof why));
+        cr_assert(field_tangent(&s.t.graph, s.t.node, s.in, s.din, s.out, s.dout, why, sizeof why));
+        cr_assert_eq(s.dout[0].at[0], s.din[larger].at[0]);
+        cr_assert_eq(s.dout[0].at[1], s.din[1 - larger].at[1]);
+        cr_assert_eq(fe_mul(2, s.dout[0].at[2]), fe_add(s.din[0].at[2], s.din[1].at[2]));
+        setting_close(&s);
+    }
 }
 
 Test(proof_tangent, what_does_not_move_has_no_derivative) {

@@ -96,7 +96,7 @@ static const Shape scalar = {0};
     }
 
 Test(kernels, unary_equal_the_plain_ones) {
-    const OpCode ops[] = {OP_neg, OP_relu, OP_tanh, OP_exp, OP_log, OP_sqrt, OP_sigmoid, OP_square, OP_gelu, OP_silu, OP_rsqrt};
+    const OpCode ops[] = {OP_neg, OP_relu, OP_tanh, OP_exp, OP_log, OP_sqrt, OP_sigmoid, OP_square, OP_gelu, OP_silu, OP_rsqrt, OP_abs, OP_sin, OP_cos, OP_softplus};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         bool positive = ops[i] == OP_log || ops[i] == OP_sqrt || ops[i] == OP_rsqrt;
         check(&(Trial){.op = ops[i], .nin = 1, .in = {SHAPE(7, 5)}, .positive = positive});
@@ -111,8 +111,64 @@ Test(kernels, gelu_by_tanh_equals_the_plain_one) {
     check(&(Trial){.op = OP_gelu_grad, .nin = 2, .in = {SHAPE(301, 21), SHAPE(301, 21)}, .attr = {tanh}});
 }
 
+Test(kernels, clamp_equals_the_plain_one) {
+    const Attr bounds[][2] = {{{.given = true, .f = -0.25}, {.given = true, .f = 0.5}}, {{.given = true, .f = 0.1}, {0}}, {{0}, {.given = true, .f = -0.1}}};
+    const Attr whole[2] = {{.given = true, .f = -3}, {.given = true, .f = 20}};
+    for (size_t b = 0; b < sizeof bounds / sizeof *bounds; b++)
+        check(&(Trial){.op = OP_clamp_grad, .nin = 2, .in = {SHAPE(301, 21), SHAPE(301, 21)}, .attr = {bounds[b][0], bounds[b][1]}});
+    check(&(Trial){.op = OP_clamp, .nin = 1, .in = {SHAPE(301, 211)}, .attr = {whole[0], whole[1]}});
+    check(&(Trial){.op = OP_clamp, .nin = 1, .in = {scalar}, .attr = {whole[0]}});
+}
+
+/* PyTorch 2's values of softplus and of bce_with_logits, in f64; f32 is near them. */
+Test(kernels, softplus_is_exact_at_both_ends) {
+    const double x[] = {-1000, -40, -20, -1, 0, 1, 20, 40, 1000};
+    const double expected[] = {0, 4.248354255291589e-18, 2.061153620314381e-09, 0.31326168751822286, 0.6931471805599453, 1.3132616875182228, 20.000000002061153, 40, 1000};
+    for (int i = 0; i < 9; i++) {
+        double y;
+        float x32 = (float)x[i], y32;
+        Error error;
+        KernelCall call = {.op = OP_softplus, .nin = 1, .nout = 1, .in = {{(void *)&x[i], F64, scalar, scalar, {0}}}, .out = {{&y, F64, scalar, scalar, {0}}}};
+        cr_assert(backend_cpu.kernels[OP_softplus](&call, &error));
+        cr_assert_float_eq(y, expected[i], 1e-15 * expected[i], "softplus(%g) is %.17g", x[i], y);
+        cr_assert(cpu_reference_kernels[OP_softplus](&call, &error));
+        cr_assert_float_eq(y, expected[i], 1e-14 * expected[i], "plain softplus(%g) is %.17g", x[i], y);
+        call.in[0] = (Operand){&x32, F32, scalar, scalar, {0}}, call.out[0] = (Operand){&y32, F32, scalar, scalar, {0}};
+        cr_assert(backend_cpu.kernels[OP_softplus](&call, &error));
+        cr_assert_float_eq(y32, expected[i], 3e-7 * expected[i] + 1e-40, "f32 softplus(%g) is %.9g", x[i], (double)y32);
+    }
+}
+
+/* Integers wrap; a nan stays in all of them, and takes part in the gradient as in PyTorch. */
+Test(kernels, magnitudes_bounds_and_larger_ones_at_the_ends) {
+    int32_t x[4] = {INT32_MIN, -7, 7, INT32_MAX}, y[4];
+    const int32_t magnitude[] = {INT32_MIN, 7, 7, INT32_MAX}, clamped[] = {-5, -5, 7, INT32_MAX};
+    Attr bounds[MAX_ATTRS] = {{.given = true, .f = -5}, {.given = true, .f = 1e30}};
+    Error error;
+    KernelCall call = {.op = OP_abs, .nin = 1, .nout = 1, .attr = bounds, .in = {{x, I32, SHAPE(4), SHAPE(4), {0}}}, .out = {{y, I32, SHAPE(4), SHAPE(4), {0}}}};
+    cr_assert(backend_cpu.kernels[OP_abs](&call, &error));
+    cr_assert_arr_eq(y, magnitude, sizeof y);
+    cr_assert(backend_cpu.kernels[OP_clamp](&call, &error));
+    cr_assert_arr_eq(y, clamped, sizeof y);
+    int64_t w = INT64_MAX - 1, z;
+    bounds[1].f = 9223372036854775807.0; /* 2^63 as a double: the end of the type */
+    call.in[0] = (Operand){&w, I64, scalar, scalar, {0}}, call.out[0] = (Operand){&z, I64, scalar, scalar, {0}};
+    cr_assert(backend_cpu.kernels[OP_clamp](&call, &error));
+    cr_assert_eq(z, INT64_MAX - 1);
+    const OpCode ops[] = {OP_abs, OP_clamp, OP_sin, OP_cos, OP_softplus, OP_maximum, OP_minimum};
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+        for (int side = 0; side < op_nin(ops[k]); side++) {
+            double a[2] = {1, 1}, b;
+            a[side] = NAN;
+            KernelCall real = {.op = ops[k], .nin = op_nin(ops[k]), .nout = 1, .attr = bounds, .out = {{&b, F64, scalar, scalar, {0}}}};
+            real.in[0] = (Operand){&a[0], F64, scalar, scalar, {0}}, real.in[1] = (Operand){&a[1], F64, scalar, scalar, {0}};
+            cr_assert(backend_cpu.kernels[ops[k]](&real, &error) && isnan(b), "%s", op_table[ops[k]].name);
+            cr_assert(cpu_reference_kernels[ops[k]](&real, &error) && isnan(b), "plain %s", op_table[ops[k]].name);
+        }
+}
+
 Test(kernels, binary_broadcast_as_the_plain_ones) {
-    const OpCode ops[] = {OP_add, OP_sub, OP_mul, OP_div};
+    const OpCode ops[] = {OP_add, OP_sub, OP_mul, OP_div, OP_maximum, OP_minimum, OP_max_share};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         const Shape pairs[][2] = {{SHAPE(8, 6), SHAPE(8, 6)},    {SHAPE(8, 6), SHAPE(6)},      {SHAPE(6), SHAPE(8, 6)},
                                   {SHAPE(8, 6), SHAPE(8, 1)},    {SHAPE(8, 1), SHAPE(1, 6)},   {SHAPE(4, 1, 3), SHAPE(5, 1)},
@@ -124,7 +180,7 @@ Test(kernels, binary_broadcast_as_the_plain_ones) {
 }
 
 Test(kernels, gradients_of_unary_equal_the_plain_ones) {
-    const OpCode ops[] = {OP_relu_grad, OP_tanh_grad, OP_sqrt_grad, OP_sigmoid_grad, OP_square_grad, OP_max_mask, OP_gelu_grad, OP_silu_grad, OP_rsqrt_grad};
+    const OpCode ops[] = {OP_relu_grad, OP_tanh_grad, OP_sqrt_grad, OP_sigmoid_grad, OP_square_grad, OP_max_mask, OP_gelu_grad, OP_silu_grad, OP_rsqrt_grad, OP_abs_grad, OP_max_share};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         check(&(Trial){.op = ops[i], .nin = 2, .in = {SHAPE(7, 5), SHAPE(7, 5)}, .positive = ops[i] == OP_sqrt_grad});
         check(&(Trial){.op = ops[i], .nin = 2, .in = {SHAPE(60000), SHAPE(60000)}, .positive = ops[i] == OP_sqrt_grad});
@@ -132,9 +188,9 @@ Test(kernels, gradients_of_unary_equal_the_plain_ones) {
 }
 
 Test(kernels, reductions_equal_the_plain_ones) {
-    const OpCode ops[] = {OP_sum, OP_mean, OP_max};
+    const OpCode ops[] = {OP_sum, OP_mean, OP_max, OP_min};
     const Shape x[] = {SHAPE(8, 6), SHAPE(4, 6, 3), SHAPE(300, 200), SHAPE(2, 3, 4, 5)};
-    for (int op = 0; op < 3; op++)
+    for (size_t op = 0; op < sizeof ops / sizeof *ops; op++)
         for (size_t s = 0; s < sizeof x / sizeof *x; s++)
             for (int axes = 0; axes < 1 << x[s].ndim; axes++) /* every set of axes; none given: all */
                 for (int keep = 0; keep < 2; keep++) {
@@ -328,8 +384,15 @@ Test(kernels, a_maximum_of_nothing_is_below_every_number_and_nan_stays) {
         x[at] = NAN;
         cr_assert(backend_cpu.kernels[OP_max](&call, &error));
         cr_assert(isnan(y), "%d", at);
+        cr_assert(backend_cpu.kernels[OP_min](&call, &error));
+        cr_assert(isnan(y), "%d", at);
         x[at] = kept;
     }
+    cr_assert(backend_cpu.kernels[OP_min](&call, &error));
+    cr_assert_eq(y, -39);
+    call.in[0].local = SHAPE(0);
+    cr_assert(backend_cpu.kernels[OP_min](&call, &error));
+    cr_assert(isinf(y) && y > 0);
 }
 
 /* Loops around a product of BLAS: letters left over in the depth, the batch, the rows and the columns. */
