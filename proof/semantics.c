@@ -4,7 +4,7 @@
  * a compiler does to a plan keeps their results but computing them on the right operand. softmax and log_softmax are written with these of exp and log, so
  * that they equal the operators into which a compiler may take them apart. Gradient kernels that are
  * rational in what they take (tanh_grad is dy (1 - y^2), softmax_grad is y (dy - sum of y dy)) are that; relu_grad, gelu_grad, silu_grad, clamp_grad, which are not, multiply
- * dy by a hash of what they take; so log_softmax_grad has a hash for exp(y). */
+ * dy by a hash of what they take; so log_softmax_grad has a hash for exp(y). Operators that look elements up are in lookup.c, updates in updates.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,18 +231,6 @@ static void min_row(const void *context, Fe *const *at, const int64_t *stride, i
     }
 }
 
-static void fill(const FieldTensor *t, Fe value) {
-    int64_t elements = field_elements(t);
-    for (int64_t i = 0; i < elements; i++)
-        t->at[i] = value;
-}
-
-static void multiply(const FieldTensor *t, Fe factor) {
-    int64_t elements = field_elements(t);
-    for (int64_t i = 0; factor != 1 && i < elements; i++)
-        t->at[i] = fe_mul(t->at[i], factor);
-}
-
 /* 1 / the number of elements of the whole tensor in its marked dimensions. */
 static Fe inverse_count(const FieldTensor *t, const bool *marked) {
     Fe count = 1;
@@ -279,9 +267,9 @@ static bool kernel_reduce(const Node *node, const FieldTensor *in, FieldTensor *
     int8_t narrow[MAX_NDIM];
     if (!axes_marked(&node->attr[0], &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow)) return field_fail(why, n, "axes do not fit");
     bool max = node->op == OP_max, min = node->op == OP_min;
-    fill(&out[0], max ? FIELD_P / 2 + 1 : min ? FIELD_P / 2 : 0);
+    tensor_fill(&out[0], max ? FIELD_P / 2 + 1 : min ? FIELD_P / 2 : 0);
     if (!gather(in, 1, &out[0], narrow, max ? max_row : min ? min_row : sum_row, why, n)) return false;
-    if (node->op == OP_mean) multiply(&out[0], inverse_count(&in[0], marked));
+    if (node->op == OP_mean) tensor_multiply(&out[0], inverse_count(&in[0], marked));
     return true;
 }
 
@@ -303,9 +291,9 @@ static bool kernel_mse(const Node *node, const FieldTensor *in, FieldTensor *out
     int8_t narrow[MAX_NDIM];
     if (logits && strcmp(reduction, "none") == 0) return walk_elements(node, in, out, logit_losses_row, NULL, why, n);
     if (!axes_marked(&(Attr){.given = false}, &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow)) return field_fail(why, n, "not a loss");
-    fill(&out[0], 0);
+    tensor_fill(&out[0], 0);
     if (!gather(in, 2, &out[0], narrow, logits ? logit_loss_row : mse_row, why, n)) return false;
-    if (!sum) multiply(&out[0], inverse_count(&in[0], marked));
+    if (!sum) tensor_multiply(&out[0], inverse_count(&in[0], marked));
     return true;
 }
 
@@ -314,7 +302,7 @@ static bool kernel_sum_squares(const Node *node, const FieldTensor *in, FieldTen
     (void)node;
     memset(narrow, -1, sizeof narrow);
     if (in[0].hidden || out[0].global.ndim != 0) return field_fail(why, n, "not of a plain tensor to one number");
-    fill(&out[0], 0);
+    tensor_fill(&out[0], 0);
     return gather(in, 1, &out[0], narrow, squares_row, why, n);
 }
 
@@ -323,7 +311,7 @@ static bool kernel_sum_to(const Node *node, const FieldTensor *in, FieldTensor *
     int8_t narrow[MAX_NDIM];
     (void)node;
     if (!map_right(&out[0], &in[0], narrow)) return field_fail(why, n, "the result does not broadcast to the operand");
-    fill(&out[0], 0);
+    tensor_fill(&out[0], 0);
     return gather(in, 1, &out[0], narrow, sum_row, why, n);
 }
 
@@ -332,9 +320,9 @@ static bool kernel_replica_sum(const Node *node, const FieldTensor *in, FieldTen
     for (int d = 0; d < MAX_NDIM; d++)
         narrow[d] = (int8_t)(d + 1);
     if (!in[0].hidden || in[0].global.ndim != out[0].global.ndim + 1) return field_fail(why, n, "not from a hidden tensor to a plain one");
-    fill(&out[0], 0);
+    tensor_fill(&out[0], 0);
     if (!gather(in, 1, &out[0], narrow, sum_row, why, n)) return false;
-    if (node->attr[0].i) multiply(&out[0], fe_inverse(fe_integer(in[0].global.dim[0])));
+    if (node->attr[0].i) tensor_multiply(&out[0], fe_inverse(fe_integer(in[0].global.dim[0])));
     return true;
 }
 
@@ -472,7 +460,7 @@ static bool kernel_slice(const Node *node, const FieldTensor *in, FieldTensor *o
 static bool kernel_slice_grad(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     int64_t shift[MAX_NDIM];
     if (!slice_shift(&node->attr[0], &out[0], shift)) return field_fail(why, n, "begin does not fit");
-    fill(&out[0], 0);
+    tensor_fill(&out[0], 0);
     return cut(&in[0], &out[0], shift, true, why, n);
 }
 
@@ -596,118 +584,6 @@ static bool kernel_rows(const Node *node, const FieldTensor *in, FieldTensor *ou
     return true;
 }
 
-/* ---------------------------------------------------------------- by index */
-
-/* A tensor of rows, and one that has a number for each of them: the row of narrow's element e begins at element e * length of wide. */
-static bool rows_of(const FieldTensor *wide, const FieldTensor *narrow, int64_t *length, int64_t *begin) {
-    int ndim = narrow->box.ndim;
-    if (wide->box.ndim != ndim + 1) return false;
-    for (int d = 0; d < ndim; d++)
-        if (wide->box.begin[d] != narrow->box.begin[d] || wide->box.end[d] != narrow->box.end[d]) return false;
-    *begin = wide->box.begin[ndim];
-    *length = wide->box.end[ndim] - *begin;
-    return true;
-}
-
-/* Where in [begin, begin + length) an index is, -1: not there. */
-static int64_t index_in(Fe index, int64_t begin, int64_t length) {
-    int64_t at = fe_signed(index) - begin;
-    return at >= 0 && at < length ? at : -1;
-}
-
-static bool kernel_pick(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    bool back = node->op == OP_pick_grad;
-    const FieldTensor *wide = back ? &out[0] : &in[0], *narrow = back ? &in[0] : &out[0], *index = &in[1];
-    int64_t length, begin, again;
-    if (!rows_of(wide, narrow, &length, &begin) || !rows_of(wide, index, &length, &again)) return field_fail(why, n, "boxes do not hold the same rows");
-    if (back) fill(&out[0], 0);
-    for (int64_t row = 0, rows = field_elements(narrow); row < rows; row++) {
-        int64_t at = index_in(index->at[row], begin, length);
-        if (back && at >= 0) wide->at[row * length + at] = narrow->at[row];
-        if (!back) narrow->at[row] = at >= 0 ? wide->at[row * length + at] : 0;
-    }
-    return true;
-}
-
-/* log(sum of exp(x - m)) - (x[label] - m), m the largest of the row, exp and log their hashes: the composite, written once more. */
-static bool kernel_cross_entropy(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    const char *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
-    bool none = strcmp(reduction, "none") == 0, mean = !none && strcmp(reduction, "sum") != 0;
-    int64_t length, begin, rows = field_elements(&in[1]), slices = out[0].hidden ? out[0].global.dim[0] : 1, each = slices ? rows / slices : 0;
-    if (!rows_of(&in[0], &in[1], &length, &begin) || length != in[0].global.dim[in[0].global.ndim - 1]) return field_fail(why, n, "not a loss of whole rows");
-    if (!none) fill(&out[0], 0);
-    for (int64_t row = 0; row < rows; row++) {
-        const Fe *x = in[0].at + row * length;
-        Fe most = x[0], sum = 0;
-        for (int64_t i = 1; i < length; i++)
-            if (fe_signed(x[i]) > fe_signed(most)) most = x[i];
-        for (int64_t i = 0; i < length; i++)
-            sum = fe_add(sum, fe_hash(OP_exp, fe_sub(x[i], most)));
-        int64_t label = index_in(in[1].at[row], 0, length);
-        Fe loss = fe_sub(fe_hash(OP_log, sum), label >= 0 ? fe_sub(x[label], most) : 0), *to = &out[0].at[none ? row : row / each];
-        *to = none ? loss : fe_add(*to, loss);
-    }
-    if (mean) multiply(&out[0], fe_inverse(fe_integer(each)));
-    return true;
-}
-
-/* Rows of the table that are here: the others' indices give and take nothing. */
-static bool kernel_embedding(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    bool back = node->op == OP_embedding_grad;
-    const FieldTensor *table = back ? &out[0] : &in[0], *rows = back ? &in[0] : &out[0], *index = &in[1];
-    int h = table->hidden, last = rows->box.ndim - 1;
-    int64_t width, begin, count = table->box.end[h] - table->box.begin[h], slices = h ? table->box.end[0] - table->box.begin[0] : 1;
-    bool same = rows_of(rows, index, &width, &begin) && begin == table->box.begin[h + 1] && rows->box.end[last] == table->box.end[h + 1];
-    if (!same || (h && (table->box.begin[0] != index->box.begin[0] || table->box.end[0] != index->box.end[0]))) return field_fail(why, n, "boxes do not hold the same rows");
-    if (back) fill(&out[0], 0);
-    int64_t elements = field_elements(index), each = slices ? elements / slices : 0;
-    for (int64_t i = 0; i < elements; i++) {
-        int64_t row = index_in(index->at[i], table->box.begin[h], count);
-        Fe *entry = table->at + ((i / each) * count + (row < 0 ? 0 : row)) * width, *own = rows->at + i * width;
-        for (int64_t k = 0; k < width; k++) {
-            if (!back) own[k] = row >= 0 ? entry[k] : 0;
-            else if (row >= 0) entry[k] = fe_add(entry[k], own[k]);
-        }
-    }
-    return true;
-}
-
-static bool kernel_one_hot(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    int64_t length, begin;
-    (void)node;
-    if (!rows_of(&out[0], &in[0], &length, &begin) || length != out[0].global.dim[out[0].global.ndim - 1]) return field_fail(why, n, "not a whole row for each index");
-    fill(&out[0], 0);
-    for (int64_t i = 0, elements = field_elements(&in[0]); i < elements; i++) {
-        int64_t at = index_in(in[0].at[i], 0, length);
-        if (at >= 0) out[0].at[i * length + at] = 1;
-    }
-    return true;
-}
-
-/* first: the least index of a true; argmax: of the largest element. The axis of first may be cut. */
-static bool kernel_first(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
-    bool largest = node->op == OP_argmax;
-    int axis = axis_of(node, -1, &in[0]);
-    int64_t outer = 1, inner = 1;
-    if (axis < 0 || out[0].box.ndim != in[0].box.ndim - 1) return field_fail(why, n, "axis does not fit");
-    for (int d = 0; d < in[0].box.ndim; d++) {
-        int to = d < axis ? d : d - 1;
-        if (d == axis) continue;
-        if (in[0].box.begin[d] != out[0].box.begin[to] || in[0].box.end[d] != out[0].box.end[to]) return field_fail(why, n, "operand and result hold different rows");
-        *(d < axis ? &outer : &inner) *= in[0].box.end[d] - in[0].box.begin[d];
-    }
-    int64_t begin = in[0].box.begin[axis], length = in[0].box.end[axis] - begin;
-    for (int64_t o = 0; o < outer; o++)
-        for (int64_t i = 0; i < inner; i++) {
-            const Fe *row = in[0].at + o * length * inner + i;
-            int64_t found = INT32_MAX;
-            for (int64_t k = length - 1; k >= 0; k--)
-                if (largest ? found == INT32_MAX || fe_signed(row[k * inner]) >= fe_signed(row[(found - begin) * inner]) : row[k * inner] != 0) found = begin + k;
-            out[0].at[o * inner + i] = fe_integer(found);
-        }
-    return true;
-}
-
 /* ---------------------------------------------------------------- the table */
 
 typedef bool Kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
@@ -758,9 +634,9 @@ static const Semantics semantics[NOPS] = {
     [OP_rsqrt] = {.row = rsqrt_row, .cost = 2},
     [OP_log_softmax] = {.kernel = kernel_rows, .cost = 5},
     [OP_stop_gradient] = {.row = copy_row},
-    [OP_pick] = {.kernel = kernel_pick},
-    [OP_cross_entropy] = {.kernel = kernel_cross_entropy, .cost = 3},
-    [OP_pick_grad] = {.kernel = kernel_pick},
+    [OP_pick] = {.kernel = pick_kernel},
+    [OP_cross_entropy] = {.kernel = cross_entropy_kernel, .cost = 3},
+    [OP_pick_grad] = {.kernel = pick_kernel},
     [OP_cast] = {.kernel = kernel_cast},
     [OP_less] = {.row = less_row},
     [OP_less_equal] = {.row = less_equal_row},
@@ -769,11 +645,11 @@ static const Semantics semantics[NOPS] = {
     [OP_equal] = {.row = equal_row},
     [OP_not_equal] = {.row = not_equal_row},
     [OP_where] = {.row = where_row},
-    [OP_first] = {.kernel = kernel_first},
-    [OP_argmax] = {.kernel = kernel_first},
-    [OP_one_hot] = {.kernel = kernel_one_hot},
-    [OP_embedding] = {.kernel = kernel_embedding},
-    [OP_embedding_grad] = {.kernel = kernel_embedding},
+    [OP_first] = {.kernel = first_kernel},
+    [OP_argmax] = {.kernel = first_kernel},
+    [OP_one_hot] = {.kernel = one_hot_kernel},
+    [OP_embedding] = {.kernel = embedding_kernel},
+    [OP_embedding_grad] = {.kernel = embedding_kernel},
     [OP_mse] = {.kernel = kernel_mse},
     [OP_bce_with_logits] = {.kernel = kernel_mse, .cost = 3},
     [OP_replicate] = {.kernel = kernel_replicate},

@@ -147,3 +147,15 @@ bool walk_elements(const Node *node, const FieldTensor *in, FieldTensor *out, Wa
     walk_run(&walk, row, numbers);
     return true;
 }
+
+void tensor_fill(const FieldTensor *t, Fe value) {
+    int64_t elements = field_elements(t);
+    for (int64_t i = 0; i < elements; i++)
+        t->at[i] = value;
+}
+
+void tensor_multiply(const FieldTensor *t, Fe factor) {
+    int64_t elements = field_elements(t);
+    for (int64_t i = 0; factor != 1 && i < elements; i++)
+        t->at[i] = fe_mul(t->at[i], factor);
+}

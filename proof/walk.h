@@ -1,4 +1,4 @@
-/* The index space that a kernel's loops run over, and how each tensor lies in it. What semantics.c and tangent.c share; walk.c. */
+/* The index space that a kernel's loops run over, and how each tensor lies in it. What semantics.c, lookup.c, updates.c and tangent.c share; walk.c. */
 #pragma once
 #include "proof/field.h"
 
@@ -33,8 +33,18 @@ bool map_narrow(const FieldTensor *narrow, const FieldTensor *wide, const bool *
 /* The dimension that the node's attribute "axis" names, `otherwise` where it was left out, hidden one counted; -1: out of range. */
 int axis_of(const Node *node, int64_t otherwise, const FieldTensor *t);
 bool field_fail(char *why, size_t n, const char *text);                    /* false */
+void tensor_fill(const FieldTensor *t, Fe value);
+void tensor_multiply(const FieldTensor *t, Fe factor);
 
 /* ---------------------------------------------------------------- updates.c: rows of the table in semantics.c */
 
 bool update_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* sgd, momentum, adam, adamw */
 bool clip_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+
+/* ---------------------------------------------------------------- lookup.c: likewise */
+
+bool pick_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and pick_grad */
+bool cross_entropy_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and embedding_grad */
+bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
+bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and argmax */
