@@ -71,7 +71,7 @@ static bool numbers_used(Lower *lower) {
         const EvalNumber *own = &lower->eval_numbers.at[i];
         if (own->used) continue;
         diag_error(lower->diags, own->span, "net %s has no number '%s'", lower->graph->name, own->name);
-        diag_hint(lower->diags, "the numbers of a net are in its head; rows = 100; says that its number rows is another in the eval");
+        diag_hint(lower->diags, "the numbers that may be others in the eval are those of the net's head: net %s(%s = 16, ..)", lower->net->name, own->name);
         ok = false;
     }
     return ok;

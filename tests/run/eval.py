@@ -304,6 +304,13 @@ class Evaluation(harness.Case):
                 loss = float(EVAL.findall(self.prun("--ranks", ranks, "n.plan", "--eval").out)[0][2])
                 expected = sum((scale * (i + 2 * (i + 1)) - 2 * i) ** 2 for i in range(12)) / 12
                 self.assertAlmostEqual(loss, expected, delta=1e-5 * expected, msg=numbers)
+        for head, words in ("dim = 3;", "a is f32[3] in the eval, and in training f32[2]"), ("other = 1;", "c, f32[2], is a parameter of the eval, and training has none of that name"):
+            self.write("n.dsl", """net n(batch = 4, dim = 2, other = 0) { input x : f32[batch, dim]; input t : f32[batch]; param a : f32[dim] = ones;
+                h = x * a; if other { param c : f32[2] = ones; h = h * c; } loss mse(sum(h, axes = 1), t); }
+                train { data = csv("x.csv"); optimizer = sgd(lr = 0); } eval { %s data = csv("x.csv"); }""" % head)
+            done = harness.run([harness.pcc, "n.dsl"], cwd=self.folder)
+            self.assertEqual((done.code, done.err.count("error: ")), (1, 1), done)
+            self.assertIn(words, done.err)
 
     def test_evaluation_alone_repeats_the_last_one(self):
         plan = self.plan(4)
