@@ -316,9 +316,9 @@ static void report(Lower *lower, const char *name, int value, bool whole) {
 /* 1 where the class with the highest score, of equal ones the first, is the one that is given; else 0. */
 static int class_right(Lower *lower, int logits, int label, Span span) {
     Graph *graph = lower->graph;
-    const Attr to_index[MAX_ATTRS] = {{.given = true, .text = "i32"}}, to_number[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[logits].type.dtype]}};
+    const Attr to_index[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[label].type.dtype]}}, to_number[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[logits].type.dtype]}};
     int best = graph_emit(graph, OP_argmax, &logits, 1, NULL, "accuracy.best", span);
-    if (graph->values.at[label].type.dtype != I32) label = graph_emit(graph, OP_cast, &label, 1, to_index, "accuracy.label", span);
+    if (graph->values.at[label].type.dtype != I32) best = graph_emit(graph, OP_cast, &best, 1, to_index, "accuracy.class", span);
     int right = emit(graph, OP_equal, best, label, "accuracy.equal", span);
     return graph_emit(graph, OP_cast, &right, 1, to_number, "accuracy.right", span);
 }

@@ -24,6 +24,7 @@ static bool contract(const KernelCall *call, double divisor) {
         for (int f = 0; f < rule->nfactors; f++)
             if (!has[f]) points *= sizes[f];
         double sum = 0;
+        uint64_t integer_sum = 0;
         for (int64_t p = 0; p < points; p++) {
             int64_t left = p;
             for (int f = rule->nfactors - 1; f >= 0; f--)
@@ -32,11 +33,19 @@ static bool contract(const KernelCall *call, double divisor) {
                     left /= sizes[f];
                 }
             double product = 1;
-            for (int k = 0; k < call->nin; k++)
-                product *= element_get(&call->in[k], position_of_factors(&call->in[k], rule->in[k], at));
+            uint64_t integer_product = 1;
+            for (int k = 0; k < call->nin; k++) {
+                const int64_t position = position_of_factors(&call->in[k], rule->in[k], at);
+                product *= element_get(&call->in[k], position);
+                integer_product *= integer_get(&call->in[k], position);
+            }
             sum += product;
+            integer_sum += integer_product;
         }
-        element_set(out, i, sum / divisor);
+        if (dtype_is_float(out->dtype))
+            element_set(out, i, sum / divisor);
+        else
+            integer_set(out, i, integer_sum);
     }
     return true;
 }
@@ -79,7 +88,7 @@ bool reference_mean_grad(const KernelCall *call, Error *error) {
 bool reference_reshape(const KernelCall *call, Error *error) {
     (void)error;
     for (int64_t i = 0, n = shape_elements(&call->out[0].local); i < n; i++)
-        element_set(&call->out[0], i, element_get(&call->in[0], i));
+        element_copy(&call->out[0], i, &call->in[0], i);
     return true;
 }
 
@@ -95,7 +104,7 @@ bool reference_replicate(const KernelCall *call, Error *error) {
     (void)error;
     int64_t n = shape_elements(&call->in[0].local);
     for (int64_t i = 0, all = shape_elements(&call->out[0].local); i < all; i++)
-        element_set(&call->out[0], i, element_get(&call->in[0], i % n));
+        element_copy(&call->out[0], i, &call->in[0], i % n);
     return true;
 }
 
@@ -122,7 +131,7 @@ bool reference_convert(const KernelCall *call, Error *error) {
                 return error_set(error, EXIT_INTERNAL, "convert: the result's box is not within the operand's in dimension %d", d);
             position = position * in->local.dim[d] + at;
         }
-        element_set(out, i, element_get(in, position));
+        element_copy(out, i, in, position);
     }
     return true;
 }

@@ -77,7 +77,3 @@ static inline int64_t integer_of(double value, DType dtype) {
 /* One macro for the three element types. */
 #define FOR_DTYPES(X) X(f32, float) X(f64, double) X(i32, int32_t)
 #define FOR_FLOATS(X) X(f32, float) X(f64, double)
-/* Sums of integers never wrap: they stop at the ends of the range. */
-static inline int32_t i32_saturate(int64_t value) {
-    return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
-}

@@ -4,20 +4,9 @@
 
 #include "runtime/cpu/cpu.h"
 
-/* Integers do not wrap: they stop at the ends of their range. */
-static inline int64_t i64_add(int64_t x, int64_t y) {
-    if (y > 0 && x > INT64_MAX - y) return INT64_MAX;
-    return y < 0 && x < INT64_MIN - y ? INT64_MIN : x + y;
-}
-static inline int64_t i64_sub(int64_t x, int64_t y) {
-    if (y < 0 && x > INT64_MAX + y) return INT64_MAX;
-    return y > 0 && x < INT64_MIN + y ? INT64_MIN : x - y;
-}
-static inline int64_t i64_mul(int64_t x, int64_t y) {
-    if (x == 0 || y == 0) return 0;
-    if ((x > 0) == (y > 0)) return (x > 0 ? x > INT64_MAX / y : x < INT64_MAX / y) ? INT64_MAX : x * y;
-    return (x > 0 ? y < INT64_MIN / x : x < INT64_MIN / y) ? INT64_MIN : x * y;
-}
+/* Integers wrap, as docs/language.md says: computed without sign, where C defines it. */
+#define I32_OF(operation, x, y) (int32_t)((uint32_t)(x)operation(uint32_t)(y))
+#define I64_OF(operation, x, y) (int64_t)((uint64_t)(x)operation(uint64_t)(y))
 
 /* ---------------------------------------------------------------- one operand */
 
@@ -35,8 +24,8 @@ typedef void UnaryLoop(void *out, const void *x, int64_t n);
 
 UNARY(neg, f32, float, -x)
 UNARY(neg, f64, double, -x)
-UNARY(neg, i32, int32_t, x == INT32_MIN ? INT32_MAX : -x)
-UNARY(neg, i64, int64_t, x == INT64_MIN ? INT64_MAX : -x)
+UNARY(neg, i32, int32_t, I32_OF(-, 0, x))
+UNARY(neg, i64, int64_t, I64_OF(-, 0, x))
 UNARY(relu, f32, float, x < 0 ? 0 : x) /* keeps nan */
 UNARY(relu, f64, double, x < 0 ? 0 : x)
 UNARY(tanh, f32, float, tanhf(x))
@@ -74,8 +63,8 @@ UNARY(softplus, f32, float, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))))
 UNARY(softplus, f64, double, (x > 0 ? x : 0) + log1p(exp(-fabs(x))))
 UNARY(square, f32, float, x *x)
 UNARY(square, f64, double, x *x)
-UNARY(square, i32, int32_t, i32_saturate((int64_t)x *x))
-UNARY(square, i64, int64_t, i64_mul(x, x))
+UNARY(square, i32, int32_t, I32_OF(*, x, x))
+UNARY(square, i64, int64_t, I64_OF(*, x, x))
 
 typedef struct UnaryRun {
     UnaryLoop *loop;
@@ -159,16 +148,16 @@ typedef void BinaryLoop(void *out, int64_t out_stride, const void *a, int64_t a_
 
 BINARY(add, f32, float, x + y)
 BINARY(add, f64, double, x + y)
-BINARY(add, i32, int32_t, i32_saturate((int64_t)x + y))
-BINARY(add, i64, int64_t, i64_add(x, y))
+BINARY(add, i32, int32_t, I32_OF(+, x, y))
+BINARY(add, i64, int64_t, I64_OF(+, x, y))
 BINARY(sub, f32, float, x - y)
 BINARY(sub, f64, double, x - y)
-BINARY(sub, i32, int32_t, i32_saturate((int64_t)x - y))
-BINARY(sub, i64, int64_t, i64_sub(x, y))
+BINARY(sub, i32, int32_t, I32_OF(-, x, y))
+BINARY(sub, i64, int64_t, I64_OF(-, x, y))
 BINARY(mul, f32, float, x *y)
 BINARY(mul, f64, double, x *y)
-BINARY(mul, i32, int32_t, i32_saturate((int64_t)x *y))
-BINARY(mul, i64, int64_t, i64_mul(x, y))
+BINARY(mul, i32, int32_t, I32_OF(*, x, y))
+BINARY(mul, i64, int64_t, I64_OF(*, x, y))
 BINARY(div, f32, float, x / y)
 BINARY(div, f64, double, x / y)
 /* x is the forward result, y its gradient. */

@@ -28,7 +28,7 @@ bool reference_slice(const KernelCall *call, Error *error) {
         int64_t index[MAX_NDIM];
         index_of(&y->local, i, index);
         shift(index, &call->attr[0], x);
-        element_set(y, i, element_get(x, position_of(&x->local, index)));
+        element_copy(y, i, x, position_of(&x->local, index));
     }
     return true;
 }
@@ -42,7 +42,7 @@ bool reference_slice_grad(const KernelCall *call, Error *error) {
         int64_t index[MAX_NDIM];
         index_of(&dy->local, i, index);
         shift(index, &call->attr[0], dx);
-        element_set(dx, position_of(&dx->local, index), element_get(dy, i));
+        element_copy(dx, position_of(&dx->local, index), dy, i);
     }
     return true;
 }
@@ -57,7 +57,7 @@ bool reference_concat(const KernelCall *call, Error *error) {
         index_of(&y->local, i, index);
         while (index[axis] >= call->in[k].local.dim[axis])
             index[axis] -= call->in[k++].local.dim[axis];
-        element_set(y, i, element_get(&call->in[k], position_of(&call->in[k].local, index)));
+        element_copy(y, i, &call->in[k], position_of(&call->in[k].local, index));
     }
     return true;
 }
@@ -71,7 +71,7 @@ bool reference_split(const KernelCall *call, Error *error) {
             int64_t index[MAX_NDIM];
             index_of(&call->out[o].local, i, index);
             index[axis] += o * call->out[o].local.dim[axis];
-            element_set(&call->out[o], i, element_get(x, position_of(&x->local, index)));
+            element_copy(&call->out[o], i, x, position_of(&x->local, index));
         }
     return true;
 }
@@ -87,8 +87,10 @@ static bool extreme(const KernelCall *call, int sign) {
         for (int d = 0; d < x->local.ndim; d++)
             at[call->rule->in[0][d]] = index[d];
         int64_t to = position_of_factors(y, call->rule->out[0], at);
-        double element = element_get(x, i);
-        if (sign * element > sign * element_get(y, to) || isnan(element)) element_set(y, to, element);
+        const int64_t a = (int64_t)integer_get(x, i), b = (int64_t)integer_get(y, to);
+        const double element = element_get(x, i), most = element_get(y, to);
+        const bool more = dtype_is_float(x->dtype) ? sign * element > sign * most : sign > 0 ? a > b : a < b;
+        if (more || isnan(element)) element_copy(y, to, x, i);
     }
     return true;
 }

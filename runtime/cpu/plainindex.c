@@ -99,17 +99,15 @@ static bool first_of(const KernelCall *call, bool largest) {
     const Operand *x = &call->in[0], *y = &call->out[0];
     int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
     for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
-        int64_t index[MAX_NDIM], found = INT32_MAX;
-        double most = -INFINITY;
+        int64_t index[MAX_NDIM], found = INT32_MAX, most = -1; /* position of the one that was found */
         index_of(&y->local, i, index);
         for (int64_t k = 0; k < x->local.dim[axis]; k++) {
             int64_t position = 0;
             for (int d = 0, own = 0; d < ndim; d++)
                 position = position * x->local.dim[d] + (d == axis ? k : index[own++]);
-            double element = element_get(x, position);
-            if (largest ? element > most || found == INT32_MAX : element != 0 && found == INT32_MAX) {
+            if (largest ? most < 0 || element_less(x, most, position) : most < 0 && integer_get(x, position) != 0) {
                 found = x->box.begin[axis] + k;
-                most = element;
+                most = position;
             }
         }
         element_set(y, i, (double)found);

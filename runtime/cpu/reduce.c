@@ -1,5 +1,5 @@
-/* reduce: sums. Floats add up in double, integers in 64 bits (sums of i64 wrap), whatever the element type: the error of a long sum stays that of its last
- * rounding. A partial sum is over this rank's box alone; means divide by the global count, so that the partial ones add up to the mean. */
+/* reduce: sums. Floats add up in double, whatever the element type: the error of a long sum stays that of its last rounding. Integers wrap, so that their
+ * sums do not depend on how they are divided. A partial sum is over this rank's box alone; means divide by the global count, so that the partial ones add up to the mean. */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
@@ -10,10 +10,10 @@ enum { BLOCK = 256, LANES = 8, RUN = 1024 };
 #define ADD_ROW(suffix, T, Acc)                                                                                                            \
     static void add_row_##suffix(Acc *acc, const T *x, int64_t stride, int64_t n) {                                                        \
         if (stride == 1) {                                                                                                                 \
-            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) acc[i] += x[i];                                                            \
+            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) acc[i] += (Acc)x[i];                                                       \
         } else {                                                                                                                           \
             for (int64_t i = 0; i < n; i++)                                                                                                \
-                acc[i] += x[i * stride];                                                                                                   \
+                acc[i] += (Acc)x[i * stride];                                                                                                   \
         }                                                                                                                                  \
     }                                                                                                                                      \
     /* The sum of n elements; contiguous ones in independent lanes, long runs in halves, which keeps the error of a sum of doubles small     \
@@ -25,15 +25,15 @@ enum { BLOCK = 256, LANES = 8, RUN = 1024 };
         if (stride == 1)                                                                                                                   \
             for (; i + LANES <= n; i += LANES)                                                                                             \
                 for (int l = 0; l < LANES; l++)                                                                                            \
-                    lane[l] += x[i + l];                                                                                                   \
+                    lane[l] += (Acc)x[i + l];                                                                                                   \
         for (; i < n; i++)                                                                                                                 \
-            lane[0] += x[i * stride];                                                                                                      \
+            lane[0] += (Acc)x[i * stride];                                                                                                      \
         return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));                                  \
     }
 ADD_ROW(f32, float, double)
 ADD_ROW(f64, double, double)
-ADD_ROW(i32, int32_t, int64_t)
-ADD_ROW(i64, int64_t, uint64_t) /* wraps */
+ADD_ROW(i32, int32_t, uint32_t)
+ADD_ROW(i64, int64_t, uint64_t)
 
 /* kept: the loops that the result has, tensor 0 the result and tensor 1 the operand; gone: those that it has not, tensor 0 the operand. */
 typedef struct ReduceRun {
@@ -85,8 +85,8 @@ typedef struct ReduceRun {
     }
 REDUCE(f32, float, double, (float)(acc / run->divisor))
 REDUCE(f64, double, double, acc / run->divisor)
-REDUCE(i32, int32_t, int64_t, i32_saturate(acc / (int64_t)run->divisor)) /* divided only by replica_sum */
-REDUCE(i64, int64_t, uint64_t, (int64_t)acc / (int64_t)run->divisor)
+REDUCE(i32, int32_t, uint32_t, (int32_t)acc) /* only means are divided, and those are of reals */
+REDUCE(i64, int64_t, uint64_t, (int64_t)acc)
 
 /* Sums in[0] over the dimensions that out[0] does not have and divides by divisor. nest: as nest_reduce gives it, not merged. */
 static bool reduce(const KernelCall *call, Nest *nest, double divisor) {

@@ -30,6 +30,50 @@ void element_set(const Operand *operand, int64_t index, double value) {
     }
 }
 
+uint64_t integer_get(const Operand *operand, int64_t index) {
+    switch (operand->dtype) {
+    case I32:
+        return (uint64_t)((const int32_t *)operand->data)[index];
+    case I64:
+        return (uint64_t)((const int64_t *)operand->data)[index];
+    case BOOL:
+        return ((const uint8_t *)operand->data)[index];
+    case F32:
+    case F64:
+    case NDTYPES:
+        break;
+    }
+    return 0;
+}
+
+void integer_set(const Operand *operand, int64_t index, uint64_t value) {
+    switch (operand->dtype) {
+    case I32:
+        ((uint32_t *)operand->data)[index] = (uint32_t)value;
+        return;
+    case I64:
+        ((uint64_t *)operand->data)[index] = value;
+        return;
+    case BOOL:
+        ((uint8_t *)operand->data)[index] = value != 0;
+        return;
+    case F32:
+    case F64:
+    case NDTYPES:
+        return;
+    }
+}
+
+void element_copy(const Operand *to, int64_t index, const Operand *from, int64_t from_index) {
+    const int bytes = dtype_bytes[to->dtype];
+    memcpy((char *)to->data + index * bytes, (const char *)from->data + from_index * bytes, (size_t)bytes);
+}
+
+bool element_less(const Operand *operand, int64_t a, int64_t b) {
+    if (!dtype_is_float(operand->dtype)) return (int64_t)integer_get(operand, a) < (int64_t)integer_get(operand, b);
+    return element_get(operand, a) < element_get(operand, b);
+}
+
 void index_of(const Shape *shape, int64_t position, int64_t *index) {
     for (int d = shape->ndim - 1; d >= 0; d--) {
         index[d] = position % shape->dim[d];
@@ -240,10 +284,67 @@ static double clip_of(const double *x, const Attr *attr) {
     return x[0] * fmin(1, attr[0].f / (sqrt(x[1]) + 1e-6));
 }
 
+/* ---------------------------------------------------------------- the same of integers and bools */
+
+typedef uint64_t IntegerFn(const uint64_t *x, const KernelCall *call);
+
+static uint64_t integer_neg(const uint64_t *x, const KernelCall *call) { return (void)call, 0 - x[0]; }
+static uint64_t integer_square(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] * x[0]; }
+static uint64_t integer_add(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] + x[1]; }
+static uint64_t integer_sub(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] - x[1]; }
+static uint64_t integer_mul(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] * x[1]; }
+static uint64_t integer_less(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] < (int64_t)x[1]; }
+static uint64_t integer_less_equal(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] <= (int64_t)x[1]; }
+static uint64_t integer_greater(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] > (int64_t)x[1]; }
+static uint64_t integer_greater_equal(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] >= (int64_t)x[1]; }
+static uint64_t integer_equal(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] == x[1]; }
+static uint64_t integer_not_equal(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] != x[1]; }
+static uint64_t integer_where(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] ? x[1] : x[2]; }
+static uint64_t integer_cast(const uint64_t *x, const KernelCall *call) { return (void)call, x[0]; }
+
+static uint64_t integer_abs(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] < 0 ? 0 - x[0] : x[0]; }
+static uint64_t integer_maximum(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] > (int64_t)x[1] ? x[0] : x[1]; }
+static uint64_t integer_minimum(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] < (int64_t)x[1] ? x[0] : x[1]; }
+static uint64_t integer_clamp(const uint64_t *x, const KernelCall *call) {
+    const Attr *low = &call->attr[0], *high = &call->attr[1];
+    const int64_t number = (int64_t)x[0], least = integer_of(low->f, call->out[0].dtype), most = integer_of(high->f, call->out[0].dtype);
+    return (uint64_t)(low->given && number < least ? least : high->given && number > most ? most : number);
+}
+
+static IntegerFn *const integer_fn[NOPS] = {
+    [OP_neg] = integer_neg,     [OP_square] = integer_square,   [OP_add] = integer_add,         [OP_sub] = integer_sub,         [OP_mul] = integer_mul,
+    [OP_less] = integer_less,   [OP_equal] = integer_equal,     [OP_less_equal] = integer_less_equal, [OP_greater] = integer_greater, [OP_greater_equal] = integer_greater_equal,
+    [OP_where] = integer_where, [OP_not_equal] = integer_not_equal, [OP_cast] = integer_cast,   [OP_abs] = integer_abs,         [OP_maximum] = integer_maximum,
+    [OP_minimum] = integer_minimum, [OP_clamp] = integer_clamp,
+};
+
+static bool of_integers(const KernelCall *call) {
+    bool integers = integer_fn[call->op] && !dtype_is_float(call->out[0].dtype);
+    for (int k = 0; k < call->nin; k++)
+        integers = integers && !dtype_is_float(call->in[k].dtype);
+    return integers;
+}
+
+static bool each_integer(const KernelCall *call) {
+    const Operand *out = &call->out[0];
+    for (int64_t i = 0, n = shape_elements(&out->local); i < n; i++) {
+        int64_t index[MAX_NDIM];
+        uint64_t x[MAX_IN];
+        index_of(&out->local, i, index);
+        for (int k = 0; k < call->nin; k++)
+            x[k] = integer_get(&call->in[k], position_broadcast(&call->in[k], &out->local, index));
+        integer_set(out, i, integer_fn[call->op](x, call));
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- all elements */
+
 /* out[i] = fn[i](operands); all are computed before any is stored, results may lie in operands. An operand that is left out is 1. */
 static bool each_element(const KernelCall *call, ElementFn *const *fn) {
     const Operand *out = &call->out[0];
     int64_t n = shape_elements(&out->local);
+    if (of_integers(call)) return each_integer(call);
     for (int64_t i = 0; i < n; i++) {
         int64_t index[MAX_NDIM];
         double x[MAX_IN];

@@ -117,7 +117,7 @@ static void put_integer(void *to, DType dtype, int64_t i, int64_t value) {
     if (dtype == I64)
         ((int64_t *)to)[i] = value;
     else if (dtype == I32)
-        ((int32_t *)to)[i] = i32_saturate(value);
+        ((int32_t *)to)[i] = (int32_t)(uint32_t)value; /* its low 32 bits */
     else
         element_put(to, dtype, i, (double)value);
 }

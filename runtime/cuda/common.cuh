@@ -9,11 +9,6 @@ static inline unsigned blocks_for(int64_t n, int each) {
     return blocks < 1 ? 1u : blocks > 132 * 16 ? 132u * 16u : (unsigned)blocks;
 }
 
-/* Sums of integers never wrap: they stop at the ends of the range. */
-__device__ __forceinline__ int32_t saturate(int64_t value) {
-    return value > INT32_MAX ? INT32_MAX : value < INT32_MIN ? INT32_MIN : (int32_t)value;
-}
-
 /* n / d for n below 2^31. */
 __device__ __forceinline__ uint32_t divide(KernelDivisor by, uint32_t n) {
     return (__umulhi(n, by.magic) + n) >> by.shift;

@@ -27,26 +27,16 @@ __device__ __forceinline__ double magnitude_of(double x) { return fabs(x); }
 __device__ __forceinline__ float real_erfc(float x) { return erfcf(x); }
 __device__ __forceinline__ double real_erfc(double x) { return erfc(x); }
 
-/* ---------------------------------------------------------------- integers: they stop at the ends of their range */
+/* ---------------------------------------------------------------- integers: they wrap, computed without sign */
 
-__device__ __forceinline__ int32_t sum_of(int32_t x, int32_t y) { return saturate((int64_t)x + y); }
-__device__ __forceinline__ int32_t difference_of(int32_t x, int32_t y) { return saturate((int64_t)x - y); }
-__device__ __forceinline__ int32_t product_of(int32_t x, int32_t y) { return saturate((int64_t)x * y); }
-__device__ __forceinline__ int64_t sum_of(int64_t x, int64_t y) {
-    if (y > 0 && x > INT64_MAX - y) return INT64_MAX;
-    return y < 0 && x < INT64_MIN - y ? INT64_MIN : x + y;
-}
-__device__ __forceinline__ int64_t difference_of(int64_t x, int64_t y) {
-    if (y < 0 && x > INT64_MAX + y) return INT64_MAX;
-    return y > 0 && x < INT64_MIN + y ? INT64_MIN : x - y;
-}
-__device__ __forceinline__ int64_t product_of(int64_t x, int64_t y) {
-    if (x == 0 || y == 0) return 0;
-    if ((x > 0) == (y > 0)) return (x > 0 ? x > INT64_MAX / y : x < INT64_MAX / y) ? INT64_MAX : x * y;
-    return (x > 0 ? y < INT64_MIN / x : x < INT64_MIN / y) ? INT64_MIN : x * y;
-}
-__device__ __forceinline__ int32_t negative_of(int32_t x) { return x == INT32_MIN ? INT32_MAX : -x; }
-__device__ __forceinline__ int64_t negative_of(int64_t x) { return x == INT64_MIN ? INT64_MAX : -x; }
+__device__ __forceinline__ int32_t sum_of(int32_t x, int32_t y) { return (int32_t)((uint32_t)x + (uint32_t)y); }
+__device__ __forceinline__ int32_t difference_of(int32_t x, int32_t y) { return (int32_t)((uint32_t)x - (uint32_t)y); }
+__device__ __forceinline__ int32_t product_of(int32_t x, int32_t y) { return (int32_t)((uint32_t)x * (uint32_t)y); }
+__device__ __forceinline__ int32_t negative_of(int32_t x) { return (int32_t)(0 - (uint32_t)x); }
+__device__ __forceinline__ int64_t sum_of(int64_t x, int64_t y) { return (int64_t)((uint64_t)x + (uint64_t)y); }
+__device__ __forceinline__ int64_t difference_of(int64_t x, int64_t y) { return (int64_t)((uint64_t)x - (uint64_t)y); }
+__device__ __forceinline__ int64_t product_of(int64_t x, int64_t y) { return (int64_t)((uint64_t)x * (uint64_t)y); }
+__device__ __forceinline__ int64_t negative_of(int64_t x) { return (int64_t)(0 - (uint64_t)x); }
 
 __device__ __forceinline__ int32_t magnitude_of(int32_t x) { return x < 0 ? (int32_t)(0 - (uint32_t)x) : x; }
 __device__ __forceinline__ int64_t magnitude_of(int64_t x) { return x < 0 ? (int64_t)(0 - (uint64_t)x) : x; }
@@ -60,7 +50,7 @@ __device__ __forceinline__ double difference_of(double x, double y) { return x -
 __device__ __forceinline__ double product_of(double x, double y) { return x * y; }
 __device__ __forceinline__ double negative_of(double x) { return -x; }
 
-/* ---------------------------------------------------------------- element types into each other: what a type cannot hold becomes its nearest number, nan 0 */
+/* ---------------------------------------------------------------- element types into each other: a real that a type cannot hold becomes its nearest number, nan 0; an integer keeps its low bits */
 
 template <class To> __device__ __forceinline__ To convert_real(double value) {
     if constexpr (is_real<To>) {
@@ -75,8 +65,6 @@ template <class To> __device__ __forceinline__ To convert_real(double value) {
 template <class To, class From> __device__ __forceinline__ To convert(From value) {
     if constexpr (is_real<To> || is_real<From>)
         return convert_real<To>((double)value);
-    else if constexpr (sizeof(To) == 4)
-        return saturate((int64_t)value);
     else
         return (To)value;
 }

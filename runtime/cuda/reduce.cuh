@@ -1,4 +1,4 @@
-/* reduce: sums, maxima and places over some dimensions. Sums of floats add up in double, of integers in 64 bits, as the CPU's do. Every sum has one order, which
+/* reduce: sums, maxima and places over some dimensions. Sums of floats add up in double, those of integers wrap, as the CPU's do. Every sum has one order, which
  * follows from sizes alone: threads add what is theirs, neighbours are added pairwise, blocks that share a result leave partial results in scratch memory, and the
  * last of them to come, whichever it is, adds them in their order. */
 #pragma once
@@ -17,20 +17,20 @@ template <class T> struct SumOf {
 template <> struct SumOf<int32_t> {
     typedef int32_t In;
     typedef int32_t Out;
-    typedef int64_t Acc;
+    typedef uint32_t Acc;
     static __device__ __forceinline__ Acc identity() { return 0; }
-    static __device__ __forceinline__ Acc of(int32_t x, int64_t) { return x; }
+    static __device__ __forceinline__ Acc of(int32_t x, int64_t) { return (Acc)x; }
     static __device__ __forceinline__ Acc combine(Acc a, Acc b) { return a + b; }
-    static __device__ __forceinline__ Out finish(Acc a, double divisor, int64_t) { return saturate(a / (int64_t)divisor); }
+    static __device__ __forceinline__ Out finish(Acc a, double, int64_t) { return (Out)a; }
 };
 template <> struct SumOf<int64_t> {
     typedef int64_t In;
     typedef int64_t Out;
-    typedef uint64_t Acc; /* wraps */
+    typedef uint64_t Acc;
     static __device__ __forceinline__ Acc identity() { return 0; }
     static __device__ __forceinline__ Acc of(int64_t x, int64_t) { return (Acc)x; }
     static __device__ __forceinline__ Acc combine(Acc a, Acc b) { return a + b; }
-    static __device__ __forceinline__ Out finish(Acc a, double divisor, int64_t) { return (int64_t)a / (int64_t)divisor; }
+    static __device__ __forceinline__ Out finish(Acc a, double, int64_t) { return (Out)a; }
 };
 
 /* What every other number is below. */

@@ -54,7 +54,8 @@ typedef struct Stored {
     bool big_endian;
 } Stored;
 extern const int stored_bytes[NSTORED];
-double stored_element(const unsigned char *at, Stored stored);
+double stored_element(const unsigned char *at, Stored stored);   /* exact but for i64 beyond 2^53 */
+int64_t stored_integer(const unsigned char *at, Stored stored);  /* of integers: exact */
 bool stored_npy(const char *descr, Stored *stored);         /* "<f4" or "|u1", as numpy writes it after a quote */
 bool stored_idx(unsigned char code, Stored *stored);        /* IDX's third byte */
 bool stored_is_integer(Stored stored);

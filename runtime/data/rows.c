@@ -423,6 +423,15 @@ bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Erro
         double value = text ? ((const double *)(const void *)from)[i] : stored_element(from + i * bytes, rows->stored);
         if (rows->file.range > 0 && !(value >= 0 && value < (double)rows->file.range && value == floor(value)))
             return out_of_range(rows, row, value, error);
+        if (dtype == I64 && !text && stored_is_integer(rows->stored)) {
+            ((int64_t *)to)[i] = stored_integer(from + i * bytes, rows->stored);
+            continue;
+        }
+        if (text && dtype == I64 && fabs(value) > 9007199254740992.0) {
+            char words[160];
+            snprintf(words, sizeof words, "row %lld holds about %.0f: a CSV's integers are exact up to 2^53; .npy and raw files hold any", (long long)row, value);
+            return rows_fail(rows, error, words);
+        }
         if (integers && !(value >= least && value <= most && value == floor(value))) {
             char words[120];
             snprintf(words, sizeof words, "row %lld holds %g, which is no %s", (long long)row, value, dtype_name[rows->file.dtype]);

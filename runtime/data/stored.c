@@ -8,22 +8,29 @@ static_assert((int)NSTORED == (int)NFILE_ELEMENTS, "a name for each");
 
 const int stored_bytes[NSTORED] = {1, 1, 2, 4, 8, 4, 8};
 
-double stored_element(const unsigned char *at, Stored stored) {
+static uint64_t stored_word(const unsigned char *at, Stored stored) {
     uint64_t word = 0;
     int bytes = stored_bytes[stored.kind];
     for (int i = 0; i < bytes; i++)
         word = word << 8 | at[stored.big_endian ? i : bytes - 1 - i];
-    uint32_t half = (uint32_t)word;
+    return word;
+}
+
+int64_t stored_integer(const unsigned char *at, Stored stored) {
+    const uint64_t word = stored_word(at, stored), sign = UINT64_C(1) << (8 * stored_bytes[stored.kind] - 1);
+    return (int64_t)(stored.kind == STORED_U8 ? word : (word ^ sign) - sign); /* two's complement, widened */
+}
+
+double stored_element(const unsigned char *at, Stored stored) {
+    const uint64_t word = stored_word(at, stored);
+    const uint32_t half = (uint32_t)word;
     switch (stored.kind) {
     case STORED_U8:
-        return (double)word;
     case STORED_I8:
     case STORED_I16:
     case STORED_I32:
-    case STORED_I64: {
-        uint64_t sign = UINT64_C(1) << (8 * bytes - 1); /* two's complement, widened */
-        return word & sign ? -(double)(sign - (word & (sign - 1))) : (double)word;
-    }
+    case STORED_I64:
+        return (double)stored_integer(at, stored);
     case STORED_F32: {
         float number;
         memcpy(&number, &half, sizeof number);

@@ -10,6 +10,7 @@ typedef struct Check {
     Attr attr[MAX_ATTRS];
     bool hidden;   /* operand 0 has the hidden dimension */
     bool positive; /* operands are above 0 */
+    bool ends;     /* integers are at the ends of their range; check_all sets it */
     int64_t most;  /* integers that are indices are drawn from [-2, most + 2); 0: 50 */
     double length; /* numbers that are added up for one result, for the tolerance; 0: as many as each result has elements of the first operand */
     double size;   /* of numbers met on the way to a result; 0: 1 */

@@ -38,6 +38,7 @@ def files(pattern):
     return sorted(glob.glob(os.path.join(ROOT, pattern)))
 
 
+INTEGERS = Check("ops integers", "tests/ops/test-ops", ["{program}", "-j1", "--fail-fast", "--filter", "ops/integers*"])
 OPS = Check("ops every_strategy", "tests/ops/test-ops", ["{program}", "-j1", "--fail-fast", "--filter", "ops/every_strategy*"])
 DIFFERENCES = Check("ops finite differences", "tests/ops/test-ops", ["{program}", "-j1", "--fail-fast", "--filter", "ops/gradients*"])
 ERRORS = Check("golden errors", "tests/frontend/golden", ["{program}", "{root}/tests/golden/errors"])

@@ -1,7 +1,7 @@
 """Faults, one a row: a file, text that occurs in it once, what replaces it, and the check that must then fail."""
 import dataclasses
 
-from checks import ABORT, CLI, DIFFERENCES, DUMPS, ERRORS, FUZZ_LANG, FUZZ_PLAN, LANGUAGE, LATE, LAYERS, MUTANTS, OPS, PROVED, Check, commtest, script, unit
+from checks import ABORT, CLI, DIFFERENCES, DUMPS, ERRORS, FUZZ_LANG, FUZZ_PLAN, INTEGERS, LANGUAGE, LATE, LAYERS, MUTANTS, OPS, PROVED, Check, commtest, script, unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -402,6 +402,13 @@ seed(unit("runtime", "pool"),
      ("a loop's last part too short", "runtime/pool.c", "pool->fn(pool->context, begin, begin + size + (part < rest));", "pool->fn(pool->context, begin, begin + size);"))
 seed(unit("runtime", "exec"),
      ("a deadlock that nobody notices", "runtime/exec.c", "if (ndone < n && !moved) return report_deadlock(executor, error);", "if (ndone < n && !moved) return true;"))
+seed(INTEGERS,
+     ("integers that stop at the ends between ranks", "runtime/comm/piece.c", "#define ADD_WRAPPING(a, b) ((int32_t)((uint32_t)(a) + (uint32_t)(b)))",
+      "#define ADD_WRAPPING(a, b) ((int32_t)((int64_t)(a) + (b) > INT32_MAX ? INT32_MAX : (int64_t)(a) + (b) < INT32_MIN ? INT32_MIN : (int64_t)(a) + (b)))"),
+     ("a maximum of i64 as reals", "runtime/comm/piece.c", "COMBINE(combine_i64_max, int64_t, MAXIMUM)", "#define ROUNDED(a, b) ((double)(a) >= (double)(b) ? (a) : (b))\nCOMBINE(combine_i64_max, int64_t, ROUNDED)"))
+seed(unit("runtime", "kernels"),
+     ("i32 sums that stop", "runtime/cpu/reduce.c", "REDUCE(i32, int32_t, uint32_t, (int32_t)acc)", "REDUCE(i32, int32_t, uint32_t, (int32_t)(acc >> 31 ? INT32_MAX : acc))"),
+     ("a cast to i32 that stops", "runtime/cpu/select.c", "(int32_t)(uint32_t)value; /* its", "(int32_t)(value > INT32_MAX ? INT32_MAX : value); /* its"))
 seed(unit("runtime", "verify"),
      ("--verify with a tolerance too wide", "runtime/verify.c", "double tolerance = (8 +", "double tolerance = 1e6 * (8 +"),
      ("--verify that continues its own states", "runtime/verify.c", "if (!executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;",

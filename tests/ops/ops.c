@@ -3,7 +3,8 @@
  * gradients with finite differences.
  *
  * The net around an operator is   loss sum(op(a, b) * c)   with a, b and c parameters and learning rate 1, so one step leaves a - da, b -
- * db and c - op(a, b): results and gradients, all elements of them, are read off the parameters. */
+ * db and c - op(a, b): results and gradients, all elements of them, are read off the parameters. Operators that take integers are tried with those at the
+ * ends of their range too: a and b are constants then, and the result is read in two parts, its low bits and as a real. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ static const Variant variants[] = {
     {OP_min, "", NULL},
     {OP_min, ", axes = 0", NULL},
     {OP_min, ", axes = [0, -1], keep_dims = true", NULL},
+    {OP_clamp, ", low = -3, high = 2147483646", NULL},
     {OP_clamp, ", low = -0.25, high = 0.5", NULL},
     {OP_clamp, ", low = 0.1", "7x5"},
     {OP_clamp, ", high = 0", "7x5"},
@@ -119,8 +121,32 @@ static int64_t index_range(OpCode op, const char *attrs, const Shape *shapes, in
     return rule.index_range;
 }
 
-/* The rest of a declaration: "[2, 3] = [[0, 3, 1], [4, 2, 5]];", indices below range. */
-static void integers_text(Text *text, const Shape *shape, int64_t range) {
+/* Element i of a constant. */
+typedef int64_t ElementFn(int64_t i, int64_t range);
+
+static int64_t index_at(int64_t i, int64_t range) {
+    return (i * 7 + 2) % range;
+}
+
+/* Where overflow begins, and numbers that may be an index. */
+static int64_t i64_at(int64_t i, int64_t range) {
+    static const int64_t ends[] = {INT64_MAX, 1, INT64_MIN, 0, -1, INT64_MAX - 1, 2, INT64_MIN + 1, INT64_MAX / 2 + 1, 3, -2, INT64_MAX / 3, 3037000500, -4};
+    return (void)range, ends[(i * 5 + i / 3) % (int64_t)(sizeof ends / sizeof *ends)];
+}
+static int64_t i32_at(int64_t i, int64_t range) {
+    static const int64_t ends[] = {INT32_MAX, 1, INT32_MIN, 0, -1, INT32_MAX - 1, 2, INT32_MIN + 1, INT32_MAX / 2 + 1, 3, -2, INT32_MAX / 3, 46341, -4};
+    return (void)range, ends[(i * 5 + i / 3) % (int64_t)(sizeof ends / sizeof *ends)];
+}
+/* i64_at is high * 2^32 + low: a literal has at most 53 bits. */
+static int64_t low_at(int64_t i, int64_t range) {
+    return i64_at(i, range) & UINT32_MAX;
+}
+static int64_t high_at(int64_t i, int64_t range) {
+    return (i64_at(i, range) - low_at(i, range)) / (INT64_C(1) << 32);
+}
+
+/* The rest of a declaration: "[2, 3] = [[0, 3, 1], [4, 2, 5]];". */
+static void integers_text(Text *text, const Shape *shape, ElementFn *element, int64_t range) {
     if (shape->ndim > 0) shape_print(text, shape);
     text_printf(text, " = ");
     for (int64_t i = 0, n = shape_elements(shape); i < n; i++) {
@@ -128,7 +154,7 @@ static void integers_text(Text *text, const Shape *shape, int64_t range) {
         text_printf(text, "%s", i ? ", " : "");
         for (int d = shape->ndim - 1; d >= 0; d--)
             if (i % (block *= shape->dim[d]) == 0) text_printf(text, "[");
-        text_printf(text, "%d", (int)((i * 7 + 2) % range));
+        text_printf(text, "%lld", (long long)element(i, range));
         block = 1;
         for (int d = shape->ndim - 1; d >= 0; d--)
             if ((i + 1) % (block *= shape->dim[d]) == 0) text_printf(text, "]");
@@ -153,7 +179,7 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
         char letter = i < n ? op_type(op, false, i) : 't';
         if (letter != 't') {
             text_printf(text, "const %c : %s", 'a' + i, letter == 'b' ? "bool" : i ? "i32" : "i64");
-            integers_text(text, shape, letter == 'b' ? 2 : index_range(op, attrs, shapes, n));
+            integers_text(text, shape, index_at, letter == 'b' ? 2 : index_range(op, attrs, shapes, n));
             continue;
         }
         text_printf(text, "param %c : f64", i < n ? 'a' + i : 'r');
@@ -176,6 +202,74 @@ static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shap
     const char *optimizer = op % 2 ? "sgd(lr = 1.0)" : "momentum(lr = 1.0, momentum = 0.5)";
     text_printf(text, "train { optimizer = %s; epochs = 1; steps = 1; }\nparallel { mode = %s; }\n", optimizer,
                 composite ? "auto" : "semi_auto");
+}
+
+/* Whether operand i is of integers in a net of these. */
+static bool takes_integers(OpCode op, int i) {
+    char letter = op_type(op, false, i);
+    return letter == 'i' || (letter == 't' && op_table[op].dtypes & 1 << I32);
+}
+
+static void integer_operand(Text *text, char name, const Shape *shape, DType dtype) {
+    static const char *const part[] = {"low", "high"};
+    for (int p = 0; p < (dtype == I64 ? 2 : 1); p++) {
+        text_printf(text, "const %c_%s : %s", name, part[p], dtype_name[dtype]);
+        integers_text(text, shape, dtype == I32 ? i32_at : p ? high_at : low_at, 0);
+    }
+    /* Computed, as an index that is written must be in range. */
+    text_printf(text, dtype == I64 ? "%c = %c_high * 4294967296 + %c_low;\n" : "%c = %c_low + 0;\n", name, name, name);
+}
+
+/* The same with integers of this type: r is minus the low bits of the result, q minus the result as a real. What they are multiplied by has no gradient, so
+ * both begin at 0 and hold all bits. */
+static void integer_net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, DType dtype, const char *shard) {
+    int nresults = count_results(op, attrs);
+    bool composite = op_table[op].expand != NULL, reals = op_type(op, true, 0) == 't' && !(op_table[op].dtypes & 1 << I32);
+    text_printf(text, "net t() {\n");
+    for (int o = 0; o < nresults; o++)
+        for (int q = 0; q < 2; q++) {
+            text_printf(text, "param %c%d : f64", q ? 'q' : 'r', o);
+            if (result->ndim > 0) shape_print(text, result);
+            text_printf(text, " = zeros;\n");
+        }
+    for (int i = 0; i < n; i++) {
+        char name = (char)('a' + i);
+        if (takes_integers(op, i)) {
+            integer_operand(text, name, &shapes[i], dtype);
+            continue;
+        }
+        bool condition = op_type(op, false, i) == 'b';
+        text_printf(text, condition ? "const %c : bool" : "param %c : f64", name);
+        if (condition) {
+            integers_text(text, &shapes[i], index_at, 2);
+            continue;
+        }
+        if (shapes[i].ndim > 0) shape_print(text, &shapes[i]);
+        text_printf(text, " = uniform(-1, 1);\n");
+    }
+    if (composite) text_printf(text, "h = -a%s;\n", shard);
+    for (int o = 0; o < nresults; o++)
+        text_printf(text, o ? ", y%d" : "y", o);
+    text_printf(text, " = %s(%c", op_table[op].name, composite ? 'h' : 'a');
+    for (int i = 1; i < n; i++)
+        text_printf(text, ", %c", 'a' + i);
+    text_printf(text, "%s)%s;\nloss 0.0", attrs, composite ? "" : shard);
+    for (int o = 0; o < nresults; o++) {
+        char y[24] = "y";
+        if (o > 0) snprintf(y, sizeof y, "y%d", o);
+        if (reals)
+            text_printf(text, " + sum(%s * r%d)", y, o);
+        else
+            text_printf(text, " + sum(cast(cast(%s, to = i32), to = f64) * r%d) + sum(cast(%s, to = f64) * q%d)", y, o, y, o);
+    }
+    text_printf(text, ";\n}\ntrain { optimizer = sgd(lr = 1.0); epochs = 1; steps = 1; }\nparallel { mode = %s; }\n", composite ? "auto" : "semi_auto");
+}
+
+static void any_net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, DType dtype, const char *shard) {
+    if (dtype_is_float(dtype))
+        net_text(text, op, attrs, shapes, n, result, shard);
+    else
+        integer_net_text(text, op, attrs, shapes, n, result, dtype, shard);
 }
 
 static const Node *find_node(const Graph *graph, const char *name) {
@@ -249,20 +343,25 @@ static int one_of(void) {
 }
 
 /* All strategies of one operator on one sample; returns their number. */
-static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes, int n) {
+static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes, int n, DType dtype) {
     Text text = {0};
     Net parsed, one;
     Shape result;
     /* The result's shape: that of a net whose last parameter broadcasts to anything. */
-    net_text(&text, op, attrs, shapes, n, &(Shape){0}, "");
-    cr_assert(lower(&parsed, text.at), "%s", text.at);
+    any_net_text(&text, op, attrs, shapes, n, &(Shape){0}, dtype, "");
+    if (!lower(&parsed, text.at)) {
+        cr_assert(!dtype_is_float(dtype), "%s", text.at); /* attributes of reals */
+        text_finish(&text);
+        arena_finish(&parsed.arena);
+        return 0;
+    }
     const Node *node = find_node(&parsed.plan.graph, "y");
     cr_assert(node);
     result = node->rule->result[0].shape;
     if (op_table[op].expand) node = find_node(&parsed.plan.graph, "h");
     text_finish(&text);
     text = (Text){0};
-    net_text(&text, op, attrs, shapes, n, &result, "");
+    any_net_text(&text, op, attrs, shapes, n, &result, dtype, "");
     run_step(&one, text.at, 1, 0, 2);
     text_finish(&text);
     int64_t tried = 0;
@@ -278,7 +377,7 @@ static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes,
             Net many;
             text_printf(&hint, " shard ");
             cr_assert(strategy_print(&hint, node, &parsed.plan.graph, &all.at[k]), "%s: no tuple says candidate %d", op_table[op].name, k);
-            net_text(&net, op, attrs, shapes, n, &result, hint.at);
+            any_net_text(&net, op, attrs, shapes, n, &result, dtype, hint.at);
             run_step(&many, net.at, nranks, 0, k % 3);
             note_executed(&many);
             Text what = {0};
@@ -294,6 +393,16 @@ static int64_t try_strategies(OpCode op, const char *attrs, const Shape *shapes,
     net_close(&one);
     arena_finish(&parsed.arena);
     return tried;
+}
+
+static int64_t try_reals(OpCode op, const char *attrs, const Shape *shapes, int n) {
+    return try_strategies(op, attrs, shapes, n, F64);
+}
+static int64_t try_i32(OpCode op, const char *attrs, const Shape *shapes, int n) {
+    return try_strategies(op, attrs, shapes, n, I32);
+}
+static int64_t try_i64(OpCode op, const char *attrs, const Shape *shapes, int n) {
+    return try_strategies(op, attrs, shapes, n, I64);
 }
 
 typedef int64_t SampleFn(OpCode op, const char *attrs, const Shape *shapes, int n);
@@ -369,7 +478,7 @@ static void try_updates(void) {
 Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does) {
     for (int op = 0; op < NOPS; op++) {
         if (op_table[op].op_class != OP_CLASS_USER) continue;
-        int64_t tried = each_sample((OpCode)op, try_strategies);
+        int64_t tried = each_sample((OpCode)op, try_reals);
         printf("%-10s %5lld strategies tried on 2, 3, 4, 6 and 8 ranks\n", op_table[op].name, (long long)tried);
         cr_assert_gt(tried, 0);
     }
@@ -379,6 +488,20 @@ Test(ops, every_strategy_of_every_operator_computes_what_one_rank_does) {
         bool computes =
             op_table[op].op_class != OP_CLASS_LEAF && op_table[op].op_class != OP_CLASS_COMM && !op_table[op].expand && op != OP_write;
         cr_assert(!computes || executed[op], "no strategy has run %s on a part of a tensor", op_table[op].name);
+    }
+}
+
+/* i32 and i64 wrap, so that however an operator is split its integers are one rank's, bit for bit, at the ends of their range too. A label of a cross_entropy
+ * that is no class means nothing. */
+Test(ops, integers_of_every_operator_by_every_strategy_are_those_of_one_rank) {
+    for (int op = 0; op < NOPS; op++) {
+        bool takes = false;
+        for (int i = 0; i < op_nin((OpCode)op); i++)
+            takes |= takes_integers((OpCode)op, i);
+        if (op_table[op].op_class != OP_CLASS_USER || !takes || op == OP_cross_entropy) continue;
+        int64_t tried = each_sample((OpCode)op, try_i32) + each_sample((OpCode)op, try_i64);
+        printf("%-10s %5lld strategies tried with integers\n", op_table[op].name, (long long)tried);
+        cr_assert_gt(tried, 0);
     }
 }
 

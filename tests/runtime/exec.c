@@ -26,18 +26,28 @@ Test(exec, ranks_in_lock_step_train_as_one_does) {
     net_close(&four);
 }
 
+/* What lies behind a box's dimensions is not set. */
+static bool same_box(const Box *a, const Box *b) {
+    const size_t bytes = sizeof *a->begin * (size_t)a->ndim;
+    return a->ndim == b->ndim && memcmp(a->begin, b->begin, bytes) == 0 && memcmp(a->end, b->end, bytes) == 0;
+}
+
 Test(exec, replicas_of_a_state_are_equal_bit_for_bit) {
     Net net;
     cr_assert(net_open(&net, mlp, 4, 0, 2), "%s", net.error.text);
     for (int step = 1; step <= 5; step++)
         cr_assert(executor_step(net.executor, 1, step, &net.error), "%s", net.error.text);
+    int replicas = 0;
     for (int s = 0; s < net.plan.graph.states.n; s++)
         for (int r = 1; r < 4; r++)
             for (int q = 0; q < r; q++) {
                 Box a, b;
                 void *x = executor_state(net.executor, r, s, &a), *y = executor_state(net.executor, q, s, &b);
-                if (memcmp(&a, &b, sizeof a) == 0) cr_assert_arr_eq(x, y, (size_t)box_elements(&a) * sizeof(float));
+                if (!same_box(&a, &b)) continue;
+                cr_assert_arr_eq(x, y, (size_t)box_elements(&a) * sizeof(float));
+                replicas++;
             }
+    cr_assert_gt(replicas, 0);
     net_close(&net);
 }
 

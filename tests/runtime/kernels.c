@@ -1,6 +1,7 @@
 /* The CPU backend's kernels against the plain ones: the same calls, every element type, with and without threads, results in their
  * operands' storage where that is allowed, boxes that are parts of tensors. */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,12 @@ static void put(const Operand *o, int64_t i, double value) {
     element_put(o->data, o->dtype, i, value);
 }
 
+static void put_integer(const Operand *o, int64_t i, int64_t value) {
+    if (o->dtype == I32) ((int32_t *)o->data)[i] = (int32_t)(uint32_t)(uint64_t)value;
+    if (o->dtype == I64) ((int64_t *)o->data)[i] = value;
+    if (o->dtype == BOOL) ((uint8_t *)o->data)[i] = value & 1;
+}
+
 /* One operator on operands of these shapes. whole: the boxes are the tensors; else each factor's box is a part of it. */
 typedef struct Trial {
     OpCode op;
@@ -25,7 +32,33 @@ typedef struct Trial {
     Shape in[MAX_IN];
     bool hidden; /* of operand 0, for replica_sum */
     bool positive;
+    bool ends; /* integers are at the ends of their range, and of all sizes between */
 } Trial;
+
+/* One of the numbers where overflow begins, or any. */
+static int64_t draw_end(DType dtype, uint64_t *random) {
+    const int64_t least = dtype == I32 ? INT32_MIN : INT64_MIN, most = dtype == I32 ? INT32_MAX : INT64_MAX;
+    const int64_t ends[] = {least, least + 1, -1, 0, 1, most - 1, most, least / 2, most / 2 + 1, most / 3};
+    uint64_t which = random_next(random) % 16;
+    return which < sizeof ends / sizeof *ends ? ends[which] : (int64_t)(random_next(random) >> random_next(random) % 64);
+}
+
+/* Elements of the operands that make one of a result: those of the factors that no result has, or that a row is reduced over. */
+static int64_t reduction_length(const KernelCall *call) {
+    int64_t length = 1;
+    if (op_table[call->op].expand) return shape_elements(&call->in[0].global); /* a composite, whose rule has no factors */
+    for (int f = 0; f < call->rule->nfactors; f++)
+        if (rule_contracted(call->rule, call->nout, f) || call->rule->factor[f].reductions > 0) length *= call->rule->factor[f].size;
+    return length;
+}
+
+/* How far a kernel may be from the plain one, which computes in f64 and rounds once. Operands are at most 2: a few roundings of the element type for what is computed of an
+ * element, and one of a partial sum, as large as the root of the number of its terms, for each term: `length` in all. Integers are exact. */
+static double tolerance(DType dtype, int64_t length, double value) {
+    enum { A_FEW = 8 };
+    if (!dtype_is_float(dtype)) return 0;
+    return (A_FEW + (double)length) * (dtype == F32 ? FLT_EPSILON : DBL_EPSILON) / 2 * (1 + fabs(value));
+}
 
 static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random) {
     TensorType types[MAX_IN];
@@ -37,6 +70,10 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
     call_open(&fast, types, &rule, whole, random);
     for (int i = 0; i < t->nin; i++)
         for (int64_t k = 0, n = shape_elements(&fast.in[i].local); k < n; k++) {
+            if (t->ends && !dtype_is_float(fast.in[i].dtype)) {
+                put_integer(&fast.in[i], k, draw_end(fast.in[i].dtype, random));
+                continue;
+            }
             double value = (double)(int64_t)(random_next(random) % 2000) / 1000 - (t->positive ? -0.01 : 1);
             bool integer = !dtype_is_float(fast.in[i].dtype), coarse = t->op == OP_equal || t->op == OP_not_equal || t->op == OP_less_equal || t->op == OP_first;
             put(&fast.in[i], k, coarse ? floor(value * 1.5) : integer ? floor(value * 50) : value);
@@ -47,12 +84,16 @@ static void check_trial(const Trial *t, bool whole, Pool *pool, uint64_t *random
     Error error = {0};
     cr_assert(cpu_reference_kernels[t->op](&plain, &error), "%s: %s", op_table[t->op].name, error.text);
     cr_assert(backend_cpu.kernels[t->op](&fast, &error), "%s: %s", op_table[t->op].name, error.text);
+    const int64_t length = reduction_length(&fast);
     for (int pass = 0; pass < 2; pass++) {
         for (int o = 0; o < fast.nout; o++)
             for (int64_t k = 0, n = shape_elements(&fast.out[o].local); k < n; k++) {
                 double a = get(&fast.out[o], k), b = get(&plain.out[o], k);
-                double tolerance = !dtype_is_float(fast.out[o].dtype) ? 0 : (t->dtype == F32 ? 1e-4 : 1e-11) * (1 + fabs(b));
-                cr_assert(a == b || fabs(a - b) <= tolerance || (isnan(a) && isnan(b)), "%s %s result %d element %lld%s: %.17g, plainly %.17g",
+                const int bytes = dtype_bytes[fast.out[o].dtype];
+                const bool same = memcmp((const char *)fast.out[o].data + k * bytes, (const char *)plain.out[o].data + k * bytes, (size_t)bytes) == 0;
+                const DType computed = dtype_is_float(fast.out[o].dtype) ? t->dtype : fast.out[o].dtype; /* a cast's result is no more exact than its operand */
+                cr_assert(same || (dtype_is_float(computed) && (a == b || fabs(a - b) <= tolerance(computed, length, b) || (isnan(a) && isnan(b)))),
+                          "%s %s result %d element %lld%s: %.17g, plainly %.17g",
                           op_table[t->op].name, dtype_name[t->dtype], o, (long long)k, pass ? " in place" : "", a, b);
             }
         /* Once more with the results in the operands' storage. */
@@ -83,6 +124,8 @@ static void check(const Trial *trial) {
                 Trial t = *trial;
                 t.dtype = (DType)dtype;
                 check_trial(&t, repeat == 0, pools[p], &random);
+                t.ends = !dtype_is_float(t.dtype);
+                if (t.ends) check_trial(&t, repeat == 0, pools[p], &random);
             }
     }
     pool_destroy(pools[1]);
@@ -330,12 +373,17 @@ Test(kernels, reals_that_do_not_fit_an_integer_become_the_nearest) {
     call.out[0] = wide;
     cr_assert(backend_cpu.kernels[OP_cast](&call, &error));
     cr_assert(z[0] == INT64_MAX && z[1] == INT64_MIN && z[2] == 0 && z[3] == -2 && z[4] == INT64_MAX);
-    /* Integers beyond 2^53 stay what they are. */
+    /* Integers beyond 2^53 stay what they are; i32 has their low bits. */
     int64_t large[] = {(INT64_C(1) << 53) + 1, INT64_MIN};
     call.in[0] = (Operand){large, I64, SHAPE(2), SHAPE(2), {0}};
     call.out[0].local = call.out[0].global = SHAPE(2);
     cr_assert(backend_cpu.kernels[OP_cast](&call, &error));
     cr_assert(z[0] == large[0] && z[1] == large[1]);
+    large[1] = (INT64_C(5) << 32) - 3;
+    call.out[0] = narrow;
+    call.out[0].local = call.out[0].global = SHAPE(2);
+    cr_assert(backend_cpu.kernels[OP_cast](&call, &error));
+    cr_assert(y[0] == 1 && y[1] == -3);
 }
 
 /* exp(1000) is infinite. */
@@ -558,17 +606,64 @@ Test(kernels, gradients_are_clipped_as_clip_grad_norm_does) {
         cr_assert_float_eq(y[i], x[i], 0);
 }
 
-Test(kernels, integer_sums_stop_at_the_ends_of_the_range) {
-    int32_t a[2] = {INT32_MAX, INT32_MIN}, b[2] = {1, -1}, out[2];
-    Operand shape = {.dtype = I32, .local = SHAPE(2), .global = SHAPE(2)};
-    KernelCall call = {.op = OP_add, .nin = 2, .nout = 1, .in = {shape, shape}, .out = {shape}};
-    call.in[0].data = a;
-    call.in[1].data = b;
-    call.out[0].data = out;
+/* As in PyTorch, JAX and C's unsigned: modulo 2^32 and 2^64. */
+static void expect_wrapped(OpCode op, int nin, DType dtype, int64_t a, int64_t b, int64_t expected) {
+    int64_t x[2] = {0}, y = 0;
+    Operand number = {.dtype = dtype};
+    KernelCall call = {.op = op, .nin = nin, .nout = 1, .in = {number, number}, .out = {number}};
     Error error;
-    cr_assert(backend_cpu.kernels[OP_add](&call, &error));
-    cr_assert_eq(out[0], INT32_MAX);
-    cr_assert_eq(out[1], INT32_MIN);
+    for (int i = 0; i < 2; i++) {
+        call.in[i].data = &x[i];
+        put_integer(&call.in[i], 0, i ? b : a);
+    }
+    call.out[0].data = &y;
+    KernelFn *const kernels[] = {backend_cpu.kernels[op], cpu_reference_kernels[op]};
+    for (int k = 0; k < 2; k++) {
+        cr_assert(kernels[k](&call, &error));
+        const int64_t result = dtype == I32 ? *(const int32_t *)call.out[0].data : y;
+        cr_assert_eq(result, expected, "%s%s %s(%lld, %lld) is %lld, not %lld", k ? "plainly " : "", dtype_name[dtype], op_table[op].name, (long long)a, (long long)b,
+                     (long long)result, (long long)expected);
+    }
+}
+
+Test(kernels, integers_wrap) {
+    for (int dtype = I32; dtype <= I64; dtype++) {
+        const DType t = (DType)dtype;
+        const int64_t least = t == I32 ? INT32_MIN : INT64_MIN, most = t == I32 ? INT32_MAX : INT64_MAX;
+        expect_wrapped(OP_add, 2, t, most, 1, least);
+        expect_wrapped(OP_add, 2, t, least, least, 0);
+        expect_wrapped(OP_add, 2, t, most, most, -2);
+        expect_wrapped(OP_sub, 2, t, least, 1, most);
+        expect_wrapped(OP_sub, 2, t, 0, least, least);
+        expect_wrapped(OP_mul, 2, t, most, most, 1);
+        expect_wrapped(OP_mul, 2, t, least, -1, least);
+        expect_wrapped(OP_mul, 2, t, most, 2, -2);
+        expect_wrapped(OP_neg, 1, t, least, 0, least);
+        expect_wrapped(OP_neg, 1, t, most, 0, least + 1);
+        expect_wrapped(OP_square, 1, t, least, 0, 0);
+        expect_wrapped(OP_square, 1, t, most, 0, 1);
+    }
+}
+
+/* However a sum is divided, its parts add up to it: the row, and all in one. */
+Test(kernels, parts_of_an_integer_sum_add_up_to_it) {
+    int32_t x[8] = {2147483647, 1, 0, 0, -2147483647, -1, -2, -2}, sum, parts = 0;
+    Rule rule;
+    TensorType type = {I32, false, SHAPE(8)};
+    cr_assert(rule_infer(OP_sum, &type, 1, NULL, &rule, NULL));
+    KernelCall call = {.op = OP_sum, .nin = 1, .nout = 1, .rule = &rule, .in = {{x, I32, SHAPE(8), type.shape, {0}}}, .out = {{&sum, I32, scalar, scalar, {0}}}};
+    Error error;
+    cr_assert(backend_cpu.kernels[OP_sum](&call, &error));
+    cr_assert_eq(sum, -4);
+    for (int part = 0; part < 2; part++) {
+        int32_t one;
+        call.in[0].data = x + 4 * part;
+        call.in[0].local = SHAPE(4);
+        call.out[0].data = &one;
+        cr_assert(backend_cpu.kernels[OP_sum](&call, &error));
+        parts = (int32_t)((uint32_t)parts + (uint32_t)one);
+    }
+    cr_assert_eq(parts, sum);
 }
 
 Test(kernels, long_f32_sums_are_added_in_double) {
