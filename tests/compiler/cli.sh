@@ -203,7 +203,7 @@ expect 2 "usage: pcc check" check
 expect 2 "unknown option '--udpate'" check --udpate net.plan
 expect 3 "missing.plan" check missing.plan
 expect 0 "net.plan: proved in" check net.plan
-sed 's/ 0.4, momentum/ 0.5, momentum/' net.plan >edited.plan
+sed 's/ 0.4, momentum/ 0.5, momentum/; s/ lr=0.4 / lr=0.5 /' net.plan >edited.plan
 expect 1 "pcc check --update" check edited.plan
 expect 0 "checksum renewed, certificate dropped" check --update edited.plan
 expect 0 "edited.plan: proved in" check edited.plan

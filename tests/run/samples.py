@@ -91,10 +91,10 @@ class Verify(Case):
         source = self.sample("quickstart_files.dsl")
         return self.compile(source, "net.plan", "--ranks", 8), self.compile(source, "one.plan", "--ranks", 1)
 
-    def check_wrong(self, old, new, pattern):
+    def check_wrong(self, pattern, *edits):
         """The plan for one rank edited by hand, its checksum renewed."""
         plan, one = self.plans()
-        self.write("one.plan", edited(one, (old, new)))
+        self.write("one.plan", edited(one, *edits))
         self.ok(run([harness.pcc, "check", "--update", one]))
         for how in self.local, self.mpi:
             result = how(plan, 8, "--verify=" + one)
@@ -103,13 +103,13 @@ class Verify(Case):
             self.assertEqual(result.err.count("prun: --verify: "), 1, str(result))
 
     def test_another_learning_rate_makes_a_state_differ(self):
-        self.check_wrong("lr: 0.4", "lr: 0.41", r"(?m)^prun: --verify: w2?\[\d+, \d+\] differs after epoch 1 step 1: ")
+        self.check_wrong(r"(?m)^prun: --verify: w2?\[\d+, \d+\] differs after epoch 1 step 1: ", ("lr: 0.4", "lr: 0.41"), ("lr=0.4", "lr=0.41"))
 
     def test_another_momentum_makes_a_state_differ_once_there_is_velocity(self):
-        self.check_wrong("momentum: 0.1", "momentum: 0.2", r"(?m)^prun: --verify: \S+\[\d+, \d+\] differs after epoch 1 step 2: ")
+        self.check_wrong(r"(?m)^prun: --verify: \S+\[\d+, \d+\] differs after epoch 1 step 2: ", ("momentum: 0.1", "momentum: 0.2"), ("momentum=0.1", "momentum=0.2"))
 
     def test_other_data_makes_the_loss_differ(self):
-        self.check_wrong("numpy_rand seed=1 ", "numpy_rand seed=2 ", r"(?m)^prun: --verify: loss(\[\])? differs after epoch 1 step 1: ")
+        self.check_wrong(r"(?m)^prun: --verify: loss(\[\])? differs after epoch 1 step 1: ", ("numpy_rand seed=1 ", "numpy_rand seed=2 "))
 
     def test_the_reference_must_be_of_the_same_net_and_for_one_rank(self):
         plan, one = self.plans()
