@@ -430,7 +430,7 @@ static void explain_training(const Explain *e, int id) {
 
 static void explain_state(const Explain *e, int id) {
     const State *state = &e->g->states.at[id];
-    text_printf(e->text, "%s: %s %s%s\n", state->name, state->trainable ? "parameter" : "state", type_text(e, &state->type), at_text(e, state->span));
+    text_printf(e->text, "%s: %s %s%s\n", state->name, state->trainable ? "parameter" : state_is_const(state) ? "const" : "state", type_text(e, &state->type), at_text(e, state->span));
     text_printf(e->text, "  stored as    %s\n", layout_text(e, state->layout, &state->type));
     if (e->c->followed != NULL) { /* one state, two programs */
         text_printf(e->text, "  because      program train stores it so\n");

@@ -78,7 +78,7 @@ static bool check_defines(Lower *lower, const Block *net) {
 static bool declared_well(Lower *lower, const Statement *statement) {
     Span span = lower_span(lower, statement->name_loc);
     const char *name = statement->name;
-    if (!statement->type) {
+    if (!statement->type && !(statement->kind == STATEMENT_CONST && is_file_call(statement->value))) {
         diag_error(lower->diags, span, "%s needs a type", name);
         diag_hint(lower->diags, "%s : f32[16, 32]", name);
         return false;
@@ -169,10 +169,24 @@ static bool param_lower(Lower *lower, const Statement *statement, const char *pa
     return true;
 }
 
+/* const c = file("c.npy"): a state that nothing writes. Its type is the file's where it says none. */
+static bool const_file_lower(Lower *lower, const Statement *statement, const char *path, Symbol *symbol) {
+    State state = {.name = path, .parameter = -1, .span = symbol->span};
+    if (statement->type && !type_eval(lower, statement->type, statement->name, &state.type)) return false;
+    if (!init_eval(lower, statement->value, &state.type, &state.init)) return false;
+    if (!statement->type && !file_type(lower, statement->value, statement->name, state.init.file, &state.type)) return false;
+    if (path_taken(lower, path, symbol->span)) return false;
+    int read = graph_read_state(lower->graph, graph_add_state(lower->graph, state), 0, NULL, symbol->span);
+    symbol->value = replicate(lower, read, lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL, symbol->span);
+    symbol->kind = SYMBOL_CONST;
+    return true;
+}
+
 static bool const_lower(Lower *lower, const Statement *statement, const char *path, Symbol *symbol) {
     TensorType type;
     const double *data;
     double splat;
+    if (is_file_call(statement->value)) return const_file_lower(lower, statement, path, symbol);
     if (!type_eval(lower, statement->type, statement->name, &type) || !constant_eval(lower, statement->value, &type, &data, &splat))
         return false;
     int constant = graph_constant(lower->graph, type, data, splat, path, symbol->span);

@@ -210,6 +210,9 @@ bool type_eval(Lower *lower, const TypeExpr *expr, const char *what, TensorType 
 bool literal_eval(Lower *lower, const Expr *expr, const TensorType *type, double *data);
 bool is_init_name(const char *name); /* normal, zeros, ... */
 bool init_eval(Lower *lower, const Expr *expr, const TensorType *type, Init *init);
+bool is_file_call(const Expr *expr); /* file(".."); NULL is none */
+/* The element type and shape of the .npy file at path, which is read for it now. expr: the file(..), for diagnostics. */
+bool file_type(Lower *lower, const Expr *expr, const char *what, const char *path, TensorType *type);
 /* A constant's elements: *data, or *splat where data is NULL. */
 bool constant_eval(Lower *lower, const Expr *expr, const TensorType *type, const double **data, double *splat);
 const char *type_text(Lower *lower, const TensorType *type); /* without the hidden dimension */

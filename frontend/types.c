@@ -1,4 +1,5 @@
 #include "frontend/lower.h"
+#include "ir/npy.h"
 
 #include <math.h>
 #include <string.h>
@@ -37,6 +38,22 @@ static bool dtype_eval(Lower *lower, const TypeExpr *expr, DType *dtype) {
     return false;
 }
 
+static bool size_fits(Lower *lower, Span span, const char *what, const TensorType *type) {
+    int64_t elements, replicas = lower->hidden ? lower->graph->replicas : 1;
+    if (type->shape.ndim > USER_NDIM) {
+        diag_error(lower->diags, span, "%s has %d dimensions; a tensor has at most %d", what, type->shape.ndim, (int)USER_NDIM);
+        return false;
+    }
+    for (int d = 0; d < type->shape.ndim; d++)
+        if (type->shape.dim[d] < 1) {
+            diag_error(lower->diags, span, "%s has no elements: dimension %d is %lld", what, d, (long long)type->shape.dim[d]);
+            return false;
+        }
+    if (shape_count(&type->shape, &elements) && elements <= max_elements / replicas) return true;
+    diag_error(lower->diags, span, "%s would have more than 2^48 elements", what);
+    return false;
+}
+
 bool type_eval(Lower *lower, const TypeExpr *expr, const char *what, TensorType *type) {
     *type = (TensorType){0};
     if (!dtype_eval(lower, expr, &type->dtype)) return false;
@@ -49,13 +66,7 @@ bool type_eval(Lower *lower, const TypeExpr *expr, const char *what, TensorType 
     bool ok = true;
     for (const Expr *dim = expr->dims->items; dim; dim = dim->next)
         ok &= integer_eval(lower, dim, "a size", 1, INT64_MAX, &type->shape.dim[type->shape.ndim++]);
-    if (!ok) return false;
-    int64_t elements, replicas = lower->hidden ? lower->graph->replicas : 1;
-    if (!shape_count(&type->shape, &elements) || elements > max_elements / replicas) {
-        diag_error(lower->diags, lower_span(lower, expr->loc), "%s would have more than 2^48 elements", what);
-        return false;
-    }
-    return true;
+    return ok && size_fits(lower, lower_span(lower, expr->loc), what, type);
 }
 
 /* ---------------------------------------------------------------- literals */
@@ -277,6 +288,24 @@ static int init_find(Lower *lower, const Expr *expr) {
     return -1;
 }
 
+bool is_file_call(const Expr *expr) {
+    const Expr *value = expr ? unbracket(expr) : NULL;
+    return value && value->kind == EXPR_CALL && strcmp(value->text, "file") == 0;
+}
+
+bool file_type(Lower *lower, const Expr *expr, const char *what, const char *path, TensorType *type) {
+    Error error = {0};
+    NpyHeader header;
+    const Span span = lower_span(lower, expr->loc);
+    if (!npy_file_header(&header, lower->arena, path, &error)) {
+        diag_error(lower->diags, span, "%s says no type, and that of the file cannot be read: %.900s", what, error.text);
+        diag_hint(lower->diags, "with a type, const %s : f32[16, 32] = file(..), the file is read when training starts and not before", what);
+        return false;
+    }
+    *type = (TensorType){.dtype = header.dtype, .shape = header.shape};
+    return size_fits(lower, span, what, type);
+}
+
 bool init_eval(Lower *lower, const Expr *expr, const TensorType *type, Init *init) {
     *init = (Init){0};
     const Expr *value = unbracket(expr);
@@ -325,7 +354,7 @@ bool constant_eval(Lower *lower, const Expr *expr, const TensorType *type, const
     case INIT_FILE:
         break;
     }
-    diag_error(lower->diags, lower_span(lower, expr->loc), "a constant is zeros, ones, causal(..) or a literal");
+    diag_error(lower->diags, lower_span(lower, expr->loc), "a constant is zeros, ones, causal(..), a literal or file(\"c.npy\")");
     diag_hint(lower->diags, "%s gives a param its initial value", unbracket(expr)->text);
     return false;
 }

@@ -131,6 +131,11 @@ void text_append(Text *text, const char *bytes, size_t n) {
     text->at[text->n] = '\0';
 }
 
+void text_printable(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f) *text = '?';
+}
+
 void text_finish(Text *text) {
     free(text->at);
     *text = (Text){0};

@@ -240,6 +240,7 @@ void graph_find_indices(Graph *graph) {
     for (int n = 0; n < graph->nodes.n; n++) {
         const Node *node = &graph->nodes.at[n];
         if (node->op == OP_input) graph->inputs.at[node->state].index = range[node->out[0]];
+        if (node->op == OP_read && state_is_const(&graph->states.at[node->state])) graph->states.at[node->state].index = range[node->out[0]];
     }
     arena_finish(&arena);
 }

@@ -10,5 +10,5 @@ bool op_only_moves(OpCode op);
  * such an element as another integer type, negated, plus, minus or times a number. Numbers that all uses take, where there are any. range: a place a value. */
 void graph_index_ranges(const Graph *graph, bool computed, IndexRange *range);
 IndexRange graph_index_range(const Graph *graph, int value, bool computed); /* of one value */
-/* Sets Input.index of all inputs. Done once, on the graph as it is written: passes take uses away, and what an input holds must not follow them. */
+/* Sets the index of all inputs and consts. Done once, on the graph as it is written: passes take uses away, and what an input holds must not follow them. */
 void graph_find_indices(Graph *graph);

@@ -2,7 +2,7 @@
  *
  *   arena.c   memory by phase; growing vectors; text under construction
  *   clock.c   time that passes
- *   file.c    whole files; what a command writes kept apart from what it reads
+ *   file.h    whole files; what a command writes kept apart from what it reads; npy.h: the header of a .npy file
  *   diag.c    user mistakes: diagnostics with source, caret, note, hint
  *   type.c    element types, shapes, checked arithmetic
  *   layout.c  how a tensor lies on the ranks: digits of the rank number
@@ -61,6 +61,8 @@ typedef struct Text {
 void text_printf(Text *text, const char *format, ...) PRINTF_LIKE(2, 3);
 void text_append(Text *text, const char *bytes, size_t n);
 void text_finish(Text *text);
+/* Puts '?' for control characters: what a file says goes into a message of one line, and nothing of it is obeyed by a terminal. */
+void text_printable(char *text);
 
 /* A failure of the environment (file, memory, MPI, ...): what failed and what to try. Functions that can fail so return
  * bool and fill one. code is an exit code. */
@@ -508,17 +510,24 @@ typedef struct Init {
     const char *file;              /* INIT_FILE: .npy, as written in the source; relative to the plan's directory of compilation */
 } Init;
 
-/* A value that outlives a step. */
+/* Integers from begin up to end, which is excluded; begin == end: nothing is known (index.h). */
+typedef struct IndexRange { int64_t begin, end; } IndexRange;
+
+/* A value that outlives a step: a parameter, a slot of its optimizer, a const that a file holds. */
 typedef struct State {
     const char *name;              /* "w"; optimizer slots "w.momentum" */
     TensorType type;               /* never hidden */
     Init init;
     bool trainable;                /* a parameter */
     int parameter;                 /* for a slot: the state id of its parameter; else its own id */
+    IndexRange index;              /* integers of a const: those that mean something where they are used as an index, as of Input */
     Span span;
     const Hint *hint;              /* user's storage strategy: hint->in[0] */
     const Layout *layout;          /* storage layout, NULL until assign */
 } State;
+
+/* A const that a file holds: read when training begins, written by nothing, in no checkpoint. */
+static inline bool state_is_const(const State *state) { return !state->trainable && state->init.kind == INIT_FILE; }
 
 /* Files of rows: the first dimension of what they hold counts rows. */
 typedef enum { FILE_NONE, FILE_NPY, FILE_IDX, FILE_CSV, FILE_RAW, NFILE_FORMATS } FileFormat;
@@ -533,10 +542,6 @@ typedef struct DataFile {
     int64_t offset;                /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
     const char *stored;            /* raw: a file_element_name, little-endian; NULL: as the input's */
 } DataFile;
-/* Integers from begin up to end, which is excluded; begin == end: nothing is known (index.h). */
-typedef struct IndexRange {
-    int64_t begin, end;
-} IndexRange;
 /* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch; of the optimizer, one number
  * each: what the schedule multiplies the learning rate by at this update, and the number of the update, from 1. */
 typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, INPUT_RATE, INPUT_UPDATE, NINPUT_KINDS } InputKind;
@@ -758,6 +763,7 @@ typedef struct Plan {
     Graph graph;
     VEC(Program) programs;
     const char *certificate;       /* one line, NULL: none */
+    bool certificate_bound;        /* as read: it says of which text it is, and that is this one */
     const char *side_file;         /* as read: name of the file beside it that holds its long literals, NULL: none */
 } Plan;
 

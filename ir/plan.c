@@ -151,7 +151,7 @@ void plan_print_files(Text *text, Text *side, const char *side_file, const Plan 
     if (plan->certificate) {
         put(text, "certificate ");
         put_quoted(text, plan->certificate);
-        put(text, "\n");
+        text_printf(text, " of=%016" PRIx64 "\n", checksum);
     }
     print_checksum(text, checksum);
 }
@@ -461,6 +461,19 @@ static bool check_checksum(const Scan *start, const char *text, const Envelope *
                      start->name, stored, actual);
 }
 
+/* It says of which text it is: after an edit that renewed the checksum alone, what it says was never proved of these bytes. */
+static bool read_certificate(Reading *reading, const Envelope *envelope, const char *text, int flags, Plan *plan) {
+    Scan *scan = &reading->scan;
+    uint64_t of, actual = XXH64(text, envelope->body, 0);
+    if (!scan_word(scan, &plan->certificate)) return false;
+    plan->certificate_bound = scan_is_key(scan, "of");
+    if (plan->certificate_bound && !scan_unsigned(scan, "a checksum", 16, &of)) return false;
+    if (plan->certificate_bound && of != actual && !(flags & PLAN_IGNORE_CHECKSUM))
+        return scan_fail(scan, "the certificate is of a text with checksum %016" PRIx64 ", this one has %016" PRIx64
+                               ": it was edited after it was proved; `pcc check --update` drops the certificate and proves the plan again", of, actual);
+    return scan_end(scan);
+}
+
 bool plan_read(Plan *plan, Arena *arena, const char *name, const char *text, size_t n, int flags, Error *error) {
     return plan_read_files(plan, arena, name, &(PlanFiles){.text = text, .n = n}, flags, error);
 }
@@ -494,7 +507,7 @@ bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles
         if (!read_eval(&reading) || !check_storages(&reading) || !scan_keyword(scan, "program") || !read_program(&reading, plan)) return false;
     }
     if (!side_end(&reading)) return false;
-    if (scan_is_keyword(scan, "certificate") && (!scan_word(scan, &plan->certificate) || !scan_end(scan))) return false;
+    if (scan_is_keyword(scan, "certificate") && !read_certificate(&reading, &envelope, text, flags, plan)) return false;
     return scan->at == scan->end || scan_unexpected(scan, "a program, a role, a value, a step, or the certificate");
 }
 

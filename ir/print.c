@@ -332,6 +332,11 @@ static void print_init(Printing *printing, const Init *init, const TensorType *t
     }
 }
 
+/* Not of a hash: it follows from the nodes. */
+static void put_index(Printing *printing, IndexRange index) {
+    if (range_known(index) && !printing->net) text_printf(printing->text, " index=(%lld, %lld)", (long long)index.begin, (long long)index.end);
+}
+
 static void print_states(Printing *printing) {
     Text *text = printing->text;
     for (int i = 0; i < printing->graph->states.n; i++) {
@@ -342,6 +347,7 @@ static void print_states(Printing *printing) {
         put_type(text, &state->type);
         print_init(printing, &state->init, &state->type);
         put_layout(printing, state->layout);
+        put_index(printing, state->index);
         if (state->trainable) put(text, " trainable");
         if (state->parameter != i) put_key(text, "parameter", state->parameter);
         put_span(printing, state->span);
@@ -370,8 +376,7 @@ static void print_inputs(Printing *printing) {
         put_type(text, &input->type);
         put_layout(printing, input->layout);
         if (input->kind != INPUT_DATA) text_printf(text, " kind=%s", input_kind_name[input->kind]);
-        if (range_known(input->index) && input->micro == 0 && !printing->net) /* follows from the nodes that a hash is of */
-            text_printf(text, " index=(%lld, %lld)", (long long)input->index.begin, (long long)input->index.end);
+        if (input->micro == 0) put_index(printing, input->index);
         if (input->file.format != FILE_NONE && input->micro == 0) print_file(text, &input->file);
         if (input->micro > 0) {
             put_key(text, "micro", input->micro);

@@ -213,6 +213,15 @@ static bool read_init(Reading *reading, const State *state, Init *init) {
     return false;
 }
 
+/* "index=(0, 10)". */
+static bool read_index(Scan *scan, DType dtype, IndexRange *index) {
+    const int64_t least = dtype == I32 ? INT32_MIN : -INDEX_MOST, most = dtype == I32 ? INT32_MAX : INDEX_MOST;
+    if (!scan_is_key(scan, "index")) return true;
+    if (dtype != I32 && dtype != I64) return scan_fail(scan, "an index of %s", dtype_name[dtype]);
+    return scan_char(scan, '(') && scan_integer(scan, "the first index", least, most, &index->begin) && scan_char(scan, ',') &&
+           scan_integer(scan, "the end of the indices", index->begin + 1, most + 1, &index->end) && scan_char(scan, ')');
+}
+
 static bool read_states(Reading *reading) {
     Scan *scan = &reading->scan;
     Graph *graph = reading->graph;
@@ -220,7 +229,8 @@ static bool read_states(Reading *reading) {
         State state = {0};
         int id = graph->states.n;
         bool ok = read_number(reading, "the number of a state", id) && scan_word(scan, &state.name) && scan_type(scan, &state.type) &&
-                  scan_key(scan, "init") && read_init(reading, &state, &state.init) && read_layout(reading, state.type.shape.ndim, &state.layout);
+                  scan_key(scan, "init") && read_init(reading, &state, &state.init) && read_layout(reading, state.type.shape.ndim, &state.layout) &&
+                  read_index(scan, state.type.dtype, &state.index);
         if (!ok) return false;
         if (state.type.hidden) return scan_fail(scan, "state %d has a hidden dimension", id);
         state.trainable = scan_is_keyword(scan, "trainable");
@@ -238,21 +248,12 @@ static bool read_states(Reading *reading) {
     return true;
 }
 
-/* "index=(0, 10)". */
-static bool read_index(Scan *scan, Input *input) {
-    const int64_t least = input->type.dtype == I32 ? INT32_MIN : -INDEX_MOST, most = input->type.dtype == I32 ? INT32_MAX : INDEX_MOST;
-    if (!scan_is_key(scan, "index")) return true;
-    if (input->type.dtype != I32 && input->type.dtype != I64) return scan_fail(scan, "an index of %s", dtype_name[input->type.dtype]);
-    return scan_char(scan, '(') && scan_integer(scan, "the first index", least, most, &input->index.begin) && scan_char(scan, ',') &&
-           scan_integer(scan, "the end of the indices", input->index.begin + 1, most + 1, &input->index.end) && scan_char(scan, ')');
-}
-
 /* What kind of input it is and the file that holds its rows. */
 static bool read_input_source(Scan *scan, Input *input) {
     int kind = INPUT_DATA, format = FILE_NONE, element;
     if (scan_is_key(scan, "kind") && !scan_choice(scan, "kind of input", input_kind_name, NINPUT_KINDS, &kind)) return false;
     input->kind = (InputKind)kind;
-    if (!read_index(scan, input)) return false;
+    if (!read_index(scan, input->type.dtype, &input->index)) return false;
     if (!scan_is_key(scan, "file")) return true;
     if (!scan_choice(scan, "format of file", file_format_name, NFILE_FORMATS, &format) || !scan_word(scan, &input->file.path) ||
         (scan_is_key(scan, "first") && !scan_integer(scan, "first", 0, INT64_MAX / 16, &input->file.first)) ||

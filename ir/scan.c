@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Words that the format knows: one of them in a wrong place is out of order, anything else is unknown. */
+/* Words that the format knows: one of them in a wrong place is out of order, anything else is unknown. tests/layers.sh compares them with the readers. */
 static const char *const known[] = {
     "net",   "file",   "import", "ranks", "replicas", "options",   "hash",      "parallel", "train",  "dim",     "mesh",   "layout",  "state",
     "input", "data",   "graph", "node",     "program",   "role",      "value",    "kernel", "local",   "start",  "wait",    "write",
@@ -14,6 +14,8 @@ static const char *const known[] = {
     "nodes", "stream", "arena", "per_rank", "trainable", "parameter", "strategy", "origin", "factors", "name",   "version", "kind",
     "sent",  "certificate", "checksum", "optimizer", "momentum", "log_every", "strict_divide",
     "log", "log_rank", "checkpoint_epochs", "checkpoint_steps", "keep", "first", "offset", "column", "stored", "shuffle", "last",
+    "side", "bytes", "bucket", "beta1", "beta2", "eps", "weight_decay", "schedule", "warmup", "end", "clip", "accumulate", "index", "micro", "of",
+    "eval", "every", "report", "reports", "whole",
 };
 
 static bool is_name_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }

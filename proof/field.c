@@ -121,7 +121,9 @@ static int64_t row_offset(const FieldTensor *t, const int64_t *index) {
 /* Integers that are drawn: those that mean something where they are an index, else small ones. */
 static IndexRange integers_drawn(const Graph *graph, const Node *node, DType dtype) {
     if (dtype == BOOL) return (IndexRange){0, 2};
-    const IndexRange index = node->op == OP_input ? graph->inputs.at[node->state].index : (IndexRange){0};
+    const IndexRange index = node->op == OP_input ? graph->inputs.at[node->state].index
+                             : node->op == OP_read ? graph->states.at[node->state].index
+                                                   : (IndexRange){0};
     return range_known(index) ? index : (IndexRange){-SMALL_INTEGERS / 2, SMALL_INTEGERS / 2};
 }
 

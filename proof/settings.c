@@ -27,16 +27,26 @@ static bool is_update(const Node *node) { return op_table[node->op].op_class == 
 
 static bool scheduled(const Settings *settings) { return settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0; }
 
+/* The shortest decimal that reads back. */
+static const char *shown(char text[32], double number) {
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, 32, "%.*g", digits, number);
+        if (strtod(text, NULL) == number) break;
+    }
+    return text;
+}
+
 static bool numbers_agree(const Settings *settings, const Node *node, Error *error) {
     const struct {
         const char *name;
         double number;
     } said[] = {{"lr", settings->lr},       {"momentum", settings->momentum}, {"beta1", settings->beta1},
                 {"beta2", settings->beta2}, {"eps", settings->eps},           {"weight_decay", settings->weight_decay}};
+    char header[32], own[32];
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         int a = op_attr(node->op, said[i].name);
         if (a >= 0 && node->attr[a].f != said[i].number)
-            return differ(error, "the header says %s=%.17g, %s has %.17g", said[i].name, said[i].number, node->name, node->attr[a].f);
+            return differ(error, "the header says %s=%s, %s has %s", said[i].name, shown(header, said[i].number), node->name, shown(own, node->attr[a].f));
     }
     return true;
 }
@@ -120,6 +130,7 @@ static bool squares_in(const Graph *graph, int value, const bool *clipped, int *
 static bool clips_agree(const Graph *graph, Error *error) {
     const double clip = graph->settings.clip;
     int nclips = 0;
+    char header[32], own[32];
     bool *clipped = calloc((size_t)graph->values.n + 1, sizeof *clipped), ok = clipped || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
     for (int i = 0; ok && i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
@@ -127,10 +138,10 @@ static bool clips_agree(const Graph *graph, Error *error) {
             nclips++;
             clipped[node->in[0]] = true;
             if (node->attr[op_attr(OP_clip, "norm")].f != clip)
-                ok = differ(error, "the header says clip=%.17g, %s has norm %.17g", clip, node->name, node->attr[op_attr(OP_clip, "norm")].f);
+                ok = differ(error, "the header says clip=%s, %s has norm %s", shown(header, clip), node->name, shown(own, node->attr[op_attr(OP_clip, "norm")].f));
         }
         if (ok && clip > 0 && is_update(node) && maker(graph, node->in[op_in(node->op, "g")])->op != OP_clip)
-            ok = differ(error, "the header says clip=%.17g, the gradient of %s is not clipped", clip, node->name);
+            ok = differ(error, "the header says clip=%s, the gradient of %s is not clipped", shown(header, clip), node->name);
     }
     for (int i = 0; ok && i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];

@@ -142,6 +142,7 @@ static void describe(Output *out, Arena *arena, const Executor *executor, const 
     if (!all_states) return;
     for (int i = 0; i < plan->graph.states.n; i++) {
         Layout written;
+        if (!index_keeps(&plan->graph.states.at[i], true)) continue;
         written_layout(&plan->graph.states.at[i], comm->nranks, &written);
         vec_push(arena, &layouts, written);
     }
@@ -213,8 +214,8 @@ static bool read_box(const TensorFile *file, const Match *match, Executor *execu
 static bool find_states(const TensorFile *file, const Graph *graph, Match *matches, Error *error) {
     bool ok = true;
     for (int i = 0; ok && i < graph->states.n; i++) {
-        matches[i] = (Match){0};
-        ok = index_find(file, &graph->states.at[i], &matches[i].tensor, error);
+        matches[i] = (Match){.tensor = -1};
+        ok = state_is_const(&graph->states.at[i]) || index_find(file, &graph->states.at[i], &matches[i].tensor, error);
     }
     return ok;
 }

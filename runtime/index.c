@@ -9,7 +9,7 @@
 /* ---------------------------------------------------------------- writing */
 
 bool index_keeps(const State *state, bool all_states) {
-    return all_states || state->trainable;
+    return state->trainable || (all_states && !state_is_const(state));
 }
 
 static void describe_number(TensorFile *file, Arena *arena, const char *key, int64_t value) {

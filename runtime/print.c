@@ -85,8 +85,3 @@ static void print_dimension(Text *text, const Shape *shape, int d, bool many, bo
 void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data, bool full) {
     print_dimension(text, shape, 0, !full && shape_elements(shape) > MANY_ELEMENTS, full, dtype, data);
 }
-
-void text_printable(char *text) {
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f) *text = '?';
-}

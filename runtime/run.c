@@ -55,6 +55,16 @@ static bool check_same(Run *run, Error *error) {
     return true;
 }
 
+/* A plan that nobody proved runs as any other, and it is said. */
+static void note_certificate(const Run *run) {
+    const char *path = run->options->plan;
+    if (run->comm->process != 0 || (run->plan.certificate && run->plan.certificate_bound)) return;
+    if (run->plan.certificate)
+        fprintf(stderr, "prun: note: the certificate of %s does not say of which text it is: pcc check %s proves the plan again\n", path, path);
+    else
+        fprintf(stderr, "prun: note: %s has no certificate, nothing was proved of it: pcc check %s proves it\n", path, path);
+}
+
 static bool check_ranks(const Run *run, Error *error) {
     int needs = run->plan.graph.nranks, has = run->comm->nranks;
     const char *path = run->options->plan;
@@ -166,6 +176,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     if (!run->comm || !read_plan(run, error)) return false;
     bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_outputs(run, error) && check_steps(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
+    note_certificate(run);
     run->nthreads = threads_each(run->comm);
     if (!open_device(run, error)) return false;
     /* In a captured step no operator can be waited for. */

@@ -431,8 +431,6 @@ void number_print(char text[NUMBER_MAX], double number);
 /* "[[2.0000], [3.0000]]"; over 1,000 elements only the first and last three of each dimension. full: all elements, with the shortest digits that read back as
  * their type. */
 void tensor_print(Text *text, const Shape *shape, DType dtype, const double *data, bool full);
-/* Puts '?' for control characters: what a file says goes into a message of one line, and nothing of it is obeyed by a terminal. */
-void text_printable(char *text);
 
 /* ---------------------------------------------------------------- verify.c */
 

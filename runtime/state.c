@@ -2,6 +2,7 @@
  * the generator of data/random.c, which makes two elements at a time: 2p and 2p + 1. */
 #include <string.h>
 
+#include "ir/index.h"
 #include "runtime/data/data.h"
 
 /* ---------------------------------------------------------------- filling a box */
@@ -56,7 +57,63 @@ static void fill_box(Fill *fill, const Shape *shape, const Box *box) {
         fill_run(fill, first, runs.length);
 }
 
-static bool fill_from_file(Fill *fill, const State *state, const Box *box, const char *plan_directory, Error *error) {
+static const char *kind_of(const State *state) {
+    return state_is_const(state) ? "const" : "parameter";
+}
+
+/* Numbers that a state of this type does not hold as they are: a real one rounds, any other has to fit. */
+static bool fits_type(double value, DType dtype) {
+    switch (dtype) {
+    case F32:
+    case F64: return true;
+    case I32: return value >= INT32_MIN && value <= INT32_MAX && value == (double)(int32_t)value;
+    case I64: return value >= -INDEX_MOST * 2.0 && value <= INDEX_MOST * 2.0 && value == (double)(int64_t)value; /* exact as a double */
+    case BOOL: return value == 0 || value == 1;
+    case NDTYPES: break;
+    }
+    return false;
+}
+
+/* What is itself an index means something in a range alone. */
+static IndexRange range_of(const Graph *graph, const State *state) {
+    if (state->type.dtype == I32 || state->type.dtype == I64)
+        for (int n = 0; n < graph->nodes.n; n++)
+            if (graph->nodes.at[n].op == OP_read && &graph->states.at[graph->nodes.at[n].state] == state) return graph_index_range(graph, graph->nodes.at[n].out[0], false);
+    return (IndexRange){0};
+}
+
+/* "[2, 0]" of the element at this row-major position. */
+static void put_place(Text *text, const Shape *shape, int64_t at) {
+    int64_t index[MAX_NDIM];
+    for (int d = shape->ndim - 1; d >= 0; at /= shape->dim[d--])
+        index[d] = at % shape->dim[d];
+    text_printf(text, "[");
+    for (int d = 0; d < shape->ndim; d++)
+        text_printf(text, d ? ", %lld" : "%lld", (long long)index[d]);
+    text_printf(text, "]");
+}
+
+static bool check_elements(const Graph *graph, const State *state, const double *data, Error *error) {
+    const int64_t n = shape_elements(&state->type.shape);
+    const IndexRange range = range_of(graph, state);
+    for (int64_t i = 0; i < n; i++) {
+        bool fits = fits_type(data[i], state->type.dtype);
+        if (fits && (!range_known(range) || (data[i] >= (double)range.begin && data[i] < (double)range.end))) continue;
+        Text text = {0};
+        text_printf(&text, "%s, element ", state->init.file);
+        put_place(&text, &state->type.shape, i);
+        if (fits)
+            text_printf(&text, " is %.17g, and it is used as an index of %lld to %lld", data[i], (long long)range.begin, (long long)range.end - 1);
+        else
+            text_printf(&text, " is %.17g, which is no %s", data[i], dtype_name[state->type.dtype]);
+        error_set(error, EXIT_ENVIRONMENT, "%s %s: %.900s", kind_of(state), state->name, text.at);
+        text_finish(&text);
+        return false;
+    }
+    return true;
+}
+
+static bool fill_from_file(Fill *fill, const Graph *graph, const State *state, const Box *box, const char *plan_directory, Error *error) {
     Arena arena;
     arena_init(&arena);
     Shape shape;
@@ -65,15 +122,15 @@ static bool fill_from_file(Fill *fill, const State *state, const Box *box, const
     Error failure;
     bool ok = npy_read(file_find(state->init.file, plan_directory, &arena), &arena, &shape, &dtype, &data, &failure);
     if (!ok) {
-        error_set(error, failure.code, "parameter %s: %.900s", state->name, failure.text);
+        error_set(error, failure.code, "%s %s: %.900s", kind_of(state), state->name, failure.text);
     } else if (!shape_equal(&shape, &state->type.shape)) {
         Text text = {0};
         shape_print(&text, &shape);
-        text_printf(&text, ", the parameter is ");
+        text_printf(&text, ", the %s is ", kind_of(state));
         shape_print(&text, &state->type.shape);
-        ok = error_set(error, EXIT_ENVIRONMENT, "parameter %s: the shape in %s is %s", state->name, state->init.file, text.at);
+        ok = error_set(error, EXIT_ENVIRONMENT, "%s %s: the shape in %s is %s", kind_of(state), state->name, state->init.file, text.at);
         text_finish(&text);
-    } else {
+    } else if ((ok = check_elements(graph, state, data, error))) {
         fill->whole = data;
         fill_box(fill, &state->type.shape, box);
     }
@@ -83,7 +140,7 @@ static bool fill_from_file(Fill *fill, const State *state, const Box *box, const
 
 bool state_initial(const Graph *graph, const State *state, const Box *box, const char *plan_directory, void *data, Error *error) {
     Fill fill = {&state->init, random_key(graph->settings.seed, state->name), state->init.data, state->type.dtype, data};
-    if (state->init.kind == INIT_FILE) return fill_from_file(&fill, state, box, plan_directory, error);
+    if (state->init.kind == INIT_FILE) return fill_from_file(&fill, graph, state, box, plan_directory, error);
     if (state->init.kind == INIT_LITERAL && !state->init.data)
         return error_set(error, EXIT_REJECTED, "parameter %s: the plan has no initial value for it", state->name);
     fill_box(&fill, &state->type.shape, box);

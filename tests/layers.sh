@@ -31,6 +31,9 @@ rules() {
         rule "files of at most 800 lines"
     grep -nE 'switch \((node|step|call|n|s)(->|\.)op\)' ir/*.c frontend/*.c strategies/*.c compiler/*.c runtime/*.c runtime/*/*.c |
         grep -vE '^ir/(rule|shapes)\.c' | rule "a switch over operators only in rule functions (and in proof/, which has its own table)"
+    for key in $(grep -ohE '(scan_(is_)?key(word)?|read_number_key)\(&?scan, "[a-z_0-9]+"' ir/read.c ir/plan.c ir/side.c | grep -oE '"[a-z_0-9]+"' | sort -u); do
+        sed -n '/known\[\] = {/,/};/p' ir/scan.c | grep -qF "$key" || [ "$key" = '"none"' ] || echo "$key"
+    done | rule "keys of a plan that ir/scan.c knows"
     [ -z "$pcc" ] || readelf -d "$pcc" | grep -E 'NEEDED.*(mpi|cuda|nccl|openblas)' | rule "pcc links neither MPI nor CUDA nor BLAS"
 }
 

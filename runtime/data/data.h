@@ -60,12 +60,6 @@ bool stored_npy(const char *descr, Stored *stored);         /* "<f4" or "|u1", a
 bool stored_idx(unsigned char code, Stored *stored);        /* IDX's third byte */
 bool stored_is_integer(Stored stored);
 
-/* ---------------------------------------------------------------- npy.c (runtime/) */
-
-/* Where the value of a key, "'descr'", begins in a .npy file's header, or NULL. */
-const char *npy_value(const char *header, const char *key);
-bool npy_shape(const char *header, Shape *shape); /* false: it is missing, or no shape that fits */
-
 /* ---------------------------------------------------------------- stream.c */
 
 /* A file read from its beginning; gzip is seen by its first bytes and undone. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ir/npy.h"
 #include "runtime/data/data.h"
 
 struct Rows {
@@ -36,7 +37,7 @@ static bool rows_fail(const Rows *rows, Error *error, const char *text) {
 
 /* ---------------------------------------------------------------- headers of binary files */
 
-static bool npy_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
+static bool read_npy_header(Rows *rows, Stream *stream, Shape *shape, Error *error) {
     enum { MAX_HEADER_BYTES = 1 << 16 };
     unsigned char magic[12];
     if (!stream_read(stream, magic, 10, error)) return false;
@@ -109,7 +110,7 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
     if (raw) {
         rows->stored = rows->file.stored;
     } else {
-        bool ok = rows->file.format == ROWS_NPY ? npy_header(rows, stream, &shape, error) : idx_header(rows, stream, &shape, error);
+        bool ok = rows->file.format == ROWS_NPY ? read_npy_header(rows, stream, &shape, error) : idx_header(rows, stream, &shape, error);
         if (!ok || !check_row(rows, &shape, error)) return false;
         rows->count = shape.dim[0];
     }

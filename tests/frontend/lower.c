@@ -155,7 +155,7 @@ Test(lower, declarations_are_complete) {
                  {"param v : f32[4];", 11, "v has no initial value"},
                  {"const v : f32[4];", 11, "v has no value"},
                  {"input v : f32[4] = zeros;", 24, "an input has no initial value"},
-                 {"const v : f32[4] = normal(1);", 24, "a constant is zeros, ones, causal(..) or a literal"},
+                 {"const v : f32[4] = normal(1);", 24, "a constant is zeros, ones, causal(..), a literal or file(\"c.npy\")"},
                  {"const v : f32[4] = ones shard (4);", 29, "a constant is not sharded"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;

@@ -87,6 +87,23 @@ Test(types, initial_values_are_checked) {
     expect_declaration_error("param v : i32[2] = zeros;", 15, "i32 has no gradient");
 }
 
+/* Nothing is read for it where it says its type; where it does not, the file is there or it is an error. */
+Test(types, a_const_of_a_file_is_a_state_that_nothing_writes) {
+    Compiled c;
+    compile(&c, "net q {\n    input x : f32[2, 6];\n    const k : i32[2] = file(\"sub/k.npy\");\n    param v : f32[4, 6] = ones;\n"
+                "    loss sum(x * embedding(v, k));\n}\ntrain { data = numpy_rand(seed = 1); optimizer = sgd(lr = 1); }\n", 1);
+    expect_accepted(&c);
+    const State *k = &c.graph.states.at[0];
+    cr_assert(state_is_const(k) && k->parameter == 0 && k->type.dtype == I32);
+    cr_assert_str_eq(k->init.file, "dir/sub/k.npy");
+    cr_assert(k->index.begin == 0 && k->index.end == 4, "an index of four rows");
+    cr_assert_not(state_is_const(&c.graph.states.at[1]));
+    compiled_finish(&c);
+    expect_declaration_error("const v = file(\"none.npy\");", 15, "v says no type, and that of the file cannot be read: cannot open ");
+    expect_declaration_error("const v = zeros;", 11, "v needs a type");
+    expect_declaration_error("const v : f32[2] = normal(1);", 24, "a constant is zeros, ones, causal(..), a literal or file(\"c.npy\")");
+}
+
 Test(types, weights_begin_by_their_rows_and_columns) {
     Compiled c;
     compile(&c, "net q {\n    input x : f32[2, 6];\n    param v : f32[6, 18] = xavier();\n    param w : f32[18, 8] = kaiming();\n"

@@ -113,7 +113,7 @@ Test(plan, the_checksum_covers_all_but_the_certificate) {
     char *text = sample_text(&arena), *other = sample_replace(&arena, text, "4 steps", "5 steps");
     Error error;
     cr_assert(reads(&arena, other, strlen(other), &error), "%s", error.text);
-    other = sample_replace(&arena, text, "certificate \"compositional: 4 steps\"\n", "");
+    other = sample_replace(&arena, text, arena_printf(&arena, "certificate \"compositional: 4 steps\" of=%s", strstr(text, "checksum ") + strlen("checksum ")), "");
     cr_assert(reads(&arena, other, strlen(other), &error), "%s", error.text);
     arena_finish(&arena);
 }
@@ -347,5 +347,28 @@ Test(plan, what_an_eval_cannot_say_is_refused_by_its_line) {
         cr_expect(strstr(error.text, cases[i].why) || i == 2 || i == 6, "%s: %s", cases[i].fresh, error.text);
     }
     text_finish(&text);
+    arena_finish(&arena);
+}
+
+/* An edit that renews the checksum alone leaves a certificate of other bytes. */
+Test(plan, a_certificate_of_another_text_is_refused) {
+    Arena arena;
+    Error error;
+    Plan plan;
+    arena_init(&arena);
+    char *text = sample_text(&arena), *edited = sample_replace(&arena, text, "epochs=5", "epochs=6");
+    Text fresh = {0};
+    cr_assert(plan_renew(&fresh, "net.plan", edited, strlen(edited), &error), "%s", error.text);
+    const char *line = strstr(text, "certificate "), *checksum = strstr(fresh.at, "checksum ");
+    char *forged = arena_printf(&arena, "%.*s%.*s%s", (int)(checksum - fresh.at), fresh.at, (int)(strchr(line, '\n') + 1 - line), line, checksum);
+    cr_assert_not(reads(&arena, forged, strlen(forged), &error));
+    cr_assert(strstr(error.text, "the certificate is of a text with checksum "), "%s", error.text);
+    cr_assert_eq(error.code, EXIT_REJECTED);
+    cr_assert(plan_read(&plan, &arena, "net.plan", forged, strlen(forged), PLAN_IGNORE_CHECKSUM, &error), "%s", error.text);
+    cr_assert(plan_read(&plan, &arena, "net.plan", text, strlen(text), 0, &error) && plan.certificate_bound);
+    char *unbound = arena_printf(&arena, "%.*scertificate \"compositional: 4 steps\"\n%s", (int)(line - text), text, strstr(text, "checksum "));
+    cr_assert(plan_read(&plan, &arena, "net.plan", unbound, strlen(unbound), 0, &error), "%s", error.text);
+    cr_assert(plan.certificate && !plan.certificate_bound);
+    text_finish(&fresh);
     arena_finish(&arena);
 }

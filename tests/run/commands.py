@@ -129,7 +129,21 @@ class Reports(Case):
 
     def test_a_plan_without_a_proof_is_said_to_be_one(self):
         plan = self.compile(self.sample("quickstart.dsl"), "net.plan", "--ranks", 8, "--no-proof")
-        self.assertIn("\ncertificate: none: nothing was proved of this plan\n", self.ok(self.local(plan, 8, "-v")).out)
+        for result in self.local(plan, 8, "-v"), self.mpi(plan, 8, "-v"):
+            self.assertIn("\ncertificate: none: nothing was proved of this plan\n", self.ok(result).out)
+            self.assertEqual(result.err.count("prun: note: %s has no certificate, nothing was proved of it: pcc check %s proves it\n" % (plan, plan)), 1, str(result))
+
+    def test_a_certificate_of_another_text_ends_the_run_and_one_of_no_text_is_said(self):
+        plan = self.compile(self.sample("quickstart.dsl"), "net.plan", "--ranks", 8)
+        text = self.read("net.plan")
+        self.assertNotIn("certificate", self.ok(self.local(plan, 8)).err)
+        of = re.search(rb" of=([0-9a-f]{16})\nchecksum \1\n\Z", text)
+        self.assertTrue(of, "the certificate says of which text it is")
+        self.write("net.plan", text.replace(b" of=" + of[1], b" of=" + of[1][::-1]))
+        self.assertFails(self.local(plan, 8), 1, r"^prun: .*net.plan:\d+: the certificate is of a text with checksum [0-9a-f]{16}, this one has [0-9a-f]{16}: .*pcc check --update")
+        self.assertFails(self.mpi(plan, 8), 1, "the certificate is of a text with checksum")
+        self.write("net.plan", text.replace(b" of=" + of[1], b""))
+        self.assertEqual(self.ok(self.local(plan, 8)).err.count("prun: note: the certificate of %s does not say of which text it is" % plan), 1)
 
     def test_print_gathers_a_split_parameter(self):
         plan = self.compile(self.sample("quickstart.dsl"), "net.plan", "--ranks", 8)

@@ -113,7 +113,7 @@ Test(state, a_file_gives_its_elements_and_must_have_the_shape) {
     write_npy(path, "<f8", "(2, 3)", values, sizeof values);
     Graph graph = {0};
     Error error;
-    State state = {.name = "w", .type = {F32, false, SHAPE(2, 3)}, .init = {.kind = INIT_FILE, .file = "weights/w.npy"}};
+    State state = {.name = "w", .type = {F32, false, SHAPE(2, 3)}, .init = {.kind = INIT_FILE, .file = "weights/w.npy"}, .trainable = true};
     Box box = {2, {0, 1}, {2, 3}};
     float part[4];
     cr_assert(state_initial(&graph, &state, &box, directory, part, &error), "%s", error.text); /* by its name, beside the plan */
