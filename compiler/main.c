@@ -534,6 +534,7 @@ static int command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    standard_files();
     int code = command(argc, argv);
     bool written = fflush(stdout) == 0 && !ferror(stdout);
     if (written || code != EXIT_DONE) return code;

@@ -69,6 +69,11 @@ bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, si
     return ok;
 }
 
+void standard_files(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0) return; /* the lowest number that is free: this one */
+}
+
 void program_folder(char *folder, size_t n) {
     ssize_t length = readlink("/proc/self/exe", folder, n - 1);
     folder[length > 0 ? length : 0] = '\0';

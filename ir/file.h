@@ -2,6 +2,9 @@
 #pragma once
 #include "ir/ir.h"
 
+/* First in a program: opens /dev/null for those of standard input, output and error that are closed. A file opened later would take their place, and get what is
+ * printed. */
+void standard_files(void);
 /* What there is at path that is no ordinary file: "a pipe", "a folder", ..; NULL: an ordinary one, or nothing. */
 const char *file_kind(const char *path);
 /* An ordinary file, open for reading; -1 and *error: none. Of a pipe, a socket, a device or a folder that is said at once: reading one may never end. */

@@ -420,7 +420,7 @@ bool checkpoint_claim(const char *directory, const char *from, int64_t begin, bo
     int64_t *steps;
     arena_init(&arena);
     bool ok = claim_lock(directory, &arena, lock, error);
-    const int n = ok ? list_steps(directory, &arena, &steps, false) : 0;
+    const int n = ok ? list_steps(directory, &arena, &steps, true) : 0; /* what is unfinished nobody writes any more */
     const bool others = n > 0 && steps[0] > begin && !(from && lies_in(from, directory));
     if (others && !*replace)
         ok = error_set(error, EXIT_ENVIRONMENT,
@@ -439,7 +439,7 @@ void checkpoint_prune(const char *directory, bool replace, int64_t keep, int64_t
     Arena arena;
     int64_t *steps, kept = 0;
     arena_init(&arena);
-    int n = list_steps(directory, &arena, &steps, true);
+    int n = list_steps(directory, &arena, &steps, false);
     for (int i = 0; i < n; i++)
         if (steps[i] > now || (replace && steps[i] != now) || (++kept > keep && keep > 0)) remove(checkpoint_path(&arena, directory, steps[i]));
     arena_finish(&arena);

@@ -385,6 +385,13 @@ static bool prediction_close(const Comm *comm, Prediction *prediction, bool ok, 
     return comm_agree((Comm *)comm, ok, error);
 }
 
+/* The same when the others do not come to that point any more. */
+static void prediction_drop(const Comm *comm, Prediction *prediction) {
+    if (prediction->fd >= 0) close(prediction->fd);
+    if (comm->process == 0 && prediction->temporary) remove(prediction->temporary);
+    free(prediction->temporary);
+}
+
 /* ---------------------------------------------------------------- all rows */
 
 bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result, bool *own_failure, Error *error) {
@@ -402,6 +409,7 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     for (int64_t step = 1; step <= executor_steps(executor); step++) {
         if (!executor_step(executor, 1, step, error) || !add_sums(evaluation, sums, error)) {
             *own_failure = true;
+            prediction_drop(comm, &prediction);
             return false;
         }
         if (path && written) written = prediction_step(evaluation, &prediction, step, &failure);

@@ -341,7 +341,7 @@ static bool prepare_request(Executor *executor, const Role *role, int at, Error 
     }
     CommRequest *request = executor->comm->table->prepare(executor->comm, transfers, n, error);
     for (int i = 0; i < n; i++) {
-        if (executor->requests[first[i].request]) return error_set(error, EXIT_REJECTED, "bucket %d starts request %d twice", first->bucket, first[i].request);
+        if (executor->prepared[first[i].request].step) return error_set(error, EXIT_REJECTED, "bucket %d starts request %d twice", first->bucket, first[i].request);
         executor->prepared[first[i].request] = (Prepared){role, &first[i], first, n};
         executor->requests[first[i].request] = request;
     }
@@ -350,6 +350,8 @@ static bool prepare_request(Executor *executor, const Role *role, int at, Error 
 
 static bool prepare_requests(Executor *executor, Error *error) {
     const Program *program = executor->program;
+    Error later; /* behind a first failure */
+    bool ok = true;
     for (int r = 0; r < program->roles.n; r++)
         for (int s = 0; s < program->roles.at[r].steps.n; s++) {
             const Step *step = &program->roles.at[r].steps.at[s];
@@ -360,10 +362,11 @@ static bool prepare_requests(Executor *executor, Error *error) {
     for (int r = 0; r < program->roles.n; r++)
         for (int s = 0; s < program->roles.at[r].steps.n; s++) {
             const Step *step = &program->roles.at[r].steps.at[s];
-            if (step->kind != STEP_START || executor->requests[step->request]) continue;
-            if (!prepare_request(executor, &program->roles.at[r], s, error)) return false;
+            if (step->kind != STEP_START || executor->prepared[step->request].step) continue;
+            /* The others prepare all of them: this rank meets them there, and they hear of its failure at the end. */
+            if (!prepare_request(executor, &program->roles.at[r], s, ok ? error : &later)) ok = false;
         }
-    return true;
+    return ok;
 }
 
 /* One action for a communication, all of its bucket with it: *n steps. False where they are not those that were prepared together. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/file.h"
 #include "runtime/runtime.h"
 
 static const char usage[] =
@@ -232,6 +233,7 @@ static int list_devices(void) {
 
 int main(int argc, char **argv) {
     RunOptions options = {0};
+    standard_files();
     setenv("OPENBLAS_NUM_THREADS", "1", 1); /* cpu/blas.c opens it later, beside threads that may read the environment */
     const char **words = calloc((size_t)argc * 5, sizeof *words); /* of the options that may be repeated */
     if (!words) return EXIT_ENVIRONMENT;

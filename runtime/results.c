@@ -125,7 +125,7 @@ static bool gather_transfer(Executor *executor, int state, void *target, Error *
         layout_init(whole, of->type.shape.ndim);
         Transfer transfer = {COMM_EXCHANGE, of->type.dtype, of->type.shape, of->layout, whole, of->name};
         executor->gathers[state] = comm->table->prepare(comm, &transfer, 1, error);
-        if (!executor->gathers[state]) return false;
+        if (!comm_agree(comm, executor->gathers[state], error)) return false;
     }
     if (!comm->table->barrier(comm, error)) return false; /* what was sent so far is counted */
     int64_t before = comm->counters[0].sent_bytes;
@@ -147,7 +147,7 @@ bool executor_rearrange_state(Executor *executor, int state, const Layout *layou
         *to = *layout;
         Transfer transfer = {COMM_EXCHANGE, of->type.dtype, of->type.shape, of->layout, to, of->name};
         executor->saves[state] = comm->table->prepare(comm, &transfer, 1, error);
-        if (!executor->saves[state]) return false;
+        if (!comm_agree(comm, executor->saves[state], error)) return false;
     }
     if (!comm->table->barrier(comm, error)) return false; /* what was sent so far is counted */
     for (int i = 0; i < comm->ndriven; i++) {
@@ -189,7 +189,10 @@ bool executor_gather_state(Executor *executor, int state, Arena *arena, double *
         return true;
     }
     void *target = tensor_alloc(executor, n * dtype_bytes[of->type.dtype], error);
-    if (!target) return false;
+    if (!comm_agree(comm, target, error)) {
+        tensor_free(executor, target);
+        return false;
+    }
     bool ok = gather_transfer(executor, state, target, error);
     void *copy = executor->backend->host ? target : malloc((size_t)n * (size_t)dtype_bytes[of->type.dtype] + 1);
     if (!copy) ok = error_set(error, EXIT_ENVIRONMENT, "out of memory for %s", of->name);

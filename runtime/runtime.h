@@ -224,7 +224,7 @@ typedef struct CommCounters {
 typedef struct CommTable {
     const char *name;
     /* Prepares a group of transfers that run together, once, before the first step: groups, peers, staging. Collective over all ranks, in
-     * the same order. Owned by the communicator. NULL and *error on failure. */
+     * the same order. Owned by the communicator. NULL and *error on failure, which may be this rank's alone: before any of them starts it, all agree. */
     CommRequest *(*prepare)(Comm *comm, const Transfer *transfers, int n, Error *error);
     /* Driven rank `driven` enters: source[i], target[i] are its local buffers of transfer i (from's box, to's box). */
     bool (*start)(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error);

@@ -18,6 +18,7 @@ typedef struct MpiComm {
     int nnode, node_self;
     int *node_of;                         /* world rank -> number in node, -1: elsewhere */
     int *rank_of;                         /* the inverse */
+    int64_t *offsets;                     /* per number in node: where a control block of request.c is */
     int64_t message_bytes, message_count; /* sent in messages */
     CommRequest *first, **last; /* the requests in the order of preparation */
     int nrequests;

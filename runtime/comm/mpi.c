@@ -209,6 +209,7 @@ static void job_close(MpiComm *job, bool begun) {
     if (job->claim >= 0) close(job->claim);
     free(job->node_of);
     free(job->rank_of);
+    free(job->offsets);
     free(job);
 }
 
@@ -315,7 +316,8 @@ static bool nodes_find(MpiComm *job, const Options *options, Error *error) {
     MPI_Comm_size(job->node, &job->nnode);
     job->node_of = malloc(sizeof *job->node_of * (size_t)comm->nranks);
     job->rank_of = malloc(sizeof *job->rank_of * (size_t)job->nnode);
-    if (!job->node_of || !job->rank_of) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->nranks);
+    job->offsets = malloc(sizeof *job->offsets * (size_t)job->nnode);
+    if (!job->node_of || !job->rank_of || !job->offsets) return error_set(error, EXIT_ENVIRONMENT, "no memory for %d ranks", comm->nranks);
     if (!mpi_check(MPI_Allgather(&comm->process, 1, MPI_INT, job->rank_of, 1, MPI_INT, job->node), "finding nodes", error)) return false;
     comm->node_first = job->rank_of[0];
     for (int i = 0; i < comm->nranks; i++)

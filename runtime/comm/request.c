@@ -75,11 +75,11 @@ static bool sent_add(void *context, const Piece *piece) {
 static bool message_open(MpiComm *job, CommRequest *request, Message *message, bool out, Error *error) {
     message->nparts = (int)((message->bytes + MESSAGE_CHUNK - 1) / MESSAGE_CHUNK);
     message->parts = arena_alloc(&request->arena, sizeof *message->parts * (size_t)message->nparts);
+    for (int i = 0; i < message->nparts; i++)
+        message->parts[i] = MPI_REQUEST_NULL;
     message->buffer = malloc((size_t)message->bytes);
     if (!message->buffer) return error_set(error, EXIT_ENVIRONMENT, "no memory for a message of %lld bytes", (long long)message->bytes);
     int tag = request->number % TAGS * 2 + message->round;
-    for (int i = 0; i < message->nparts; i++)
-        message->parts[i] = MPI_REQUEST_NULL;
     for (int i = 0; i < message->nparts; i++) {
         int64_t at = (int64_t)i * MESSAGE_CHUNK, left = message->bytes - at;
         int n = (int)(left < MESSAGE_CHUNK ? left : MESSAGE_CHUNK);
@@ -107,21 +107,22 @@ static bool messages_open(MpiComm *job, CommRequest *request, Error *error) {
     return true;
 }
 
-/* Takes a control block, tells the node where it is; no shared memory for this request unless every rank of the node has one. */
-static bool control_open(MpiComm *job, CommRequest *request, Error *error) {
+/* Takes a control block, tells the node where it is; no shared memory for this request unless every rank of the node has one. A rank without a request (NULL) has none,
+ * and takes part all the same. */
+static bool control_open(MpiComm *job, CommRequest *request, int ntransfers, Error *error) {
     if (!job->shares) return true;
-    int64_t bytes = (int64_t)sizeof(Control) + 4 * request->ntransfers * (int64_t)sizeof(int64_t), at = -1;
+    int64_t bytes = (int64_t)sizeof(Control) + 4 * ntransfers * (int64_t)sizeof(int64_t), at = -1, *all = job->offsets;
     Error full;
-    if (!job->heap_failed) request->control = heap_alloc(&job->heap, bytes, &full);
-    if (request->control) {
+    if (request && !job->heap_failed) request->control = heap_alloc(&job->heap, bytes, &full);
+    if (request && request->control) {
         memset(request->control, 0, (size_t)bytes);
         at = (char *)request->control - job->heap.base[job->node_self];
     }
-    int64_t *all = arena_alloc(&request->arena, sizeof *all * (size_t)job->nnode);
     MPI_Request gather;
     if (!mpi_check(MPI_Iallgather(&at, 1, MPI_INT64_T, all, 1, MPI_INT64_T, job->node, &gather), "preparing a communication", error))
         return false;
     if (!mpi_wait(job, &gather, "preparing a communication", error)) return false;
+    if (!request) return true;
     request->peer = arena_alloc(&request->arena, sizeof *request->peer * (size_t)job->nnode);
     request->shared = true;
     for (int i = 0; i < job->nnode; i++) {
@@ -161,7 +162,7 @@ static bool request_open(MpiComm *job, CommRequest *request, const Transfer *tra
     request->target = arena_alloc(arena, room * sizeof(void *));
     request->work = arena_alloc(arena, room * sizeof(void *));
     request->source = arena_alloc(arena, room * sizeof(void *));
-    if (!control_open(job, request, error)) return false;
+    if (!control_open(job, request, n, error)) return false;
     Sent sent = {.job = job, .request = request};
     int nranks = job->comm.nranks, self = job->comm.process;
     const Transfer *copy = transfers_copy(arena, transfers, n, nranks);
@@ -190,12 +191,13 @@ static bool request_open(MpiComm *job, CommRequest *request, const Transfer *tra
 CommRequest *request_prepare(Comm *comm, const Transfer *transfers, int n, Error *error) {
     MpiComm *job = (MpiComm *)comm;
     CommRequest *request = calloc(1, sizeof *request);
+    int number = job->nrequests++;
     if (!request) {
-        error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
+        if (control_open(job, NULL, n, error)) error_set(error, EXIT_ENVIRONMENT, "no memory for a communication");
         return NULL;
     }
     arena_init(&request->arena);
-    request->number = job->nrequests++;
+    request->number = number;
     if (!request_open(job, request, transfers, n, error)) {
         request_destroy(job, request);
         return NULL;

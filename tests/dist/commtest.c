@@ -1,5 +1,5 @@
 /* Runs redistributions with known results on the ranks that mpirun has started: commtest [sweep | kinds | large | late | late-many | kill | abort |
- * fault-cell | fault-bytes]. Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
+ * fault-cell | fault-bytes | memory]. Exit code 0: every cell and every counted byte is right; 4: not; 3: the environment failed. */
 #include "runtime/comm/comm.h"
 #include "tests/runtime/cases.h"
 #ifdef COMMTEST_DEVICE
@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -277,6 +278,43 @@ static void fault(Comm *comm, Fault which) {
     must(comm, cases_run(comm, &c, 1, 1, true, &error), &error);
 }
 
+/* Lets this process have some more MiB of memory. */
+static void limit_memory(struct rlimit *before) {
+    enum { SOME = 8 << 20 };
+    struct rlimit less;
+    getrlimit(RLIMIT_DATA, before);
+    less = *before;
+    void *some = NULL;
+    for (less.rlim_cur = SOME; !some; less.rlim_cur += SOME) {
+        setrlimit(RLIMIT_DATA, &less);
+        some = malloc(SOME);
+    }
+    free(some);
+}
+
+/* Rank 1 has no memory for the messages of a communication: all prepare it and the one behind it, hear of it when they agree, and can go on. */
+static int64_t memory(Comm *comm) {
+    enum { SIDE = 8192 }; /* 256 MiB */
+    Error error = {0}, failure = {0};
+    Case c = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {SIDE, SIDE}}, F32);
+    Layout from, to;
+    side_layout(&c, &c.from, &from);
+    side_layout(&c, &c.to, &to);
+    Transfer transfer = {.kind = c.kind, .dtype = F32, .shape = c.shape, .from = &from, .to = &to, .name = "gradient"};
+    struct rlimit before;
+    if (comm->process == 1) limit_memory(&before);
+    bool ok = comm->table->prepare(comm, &transfer, 1, &failure) != NULL;
+    if (comm->process == 1) setrlimit(RLIMIT_DATA, &before);
+    must(comm, ok == (comm->process != 1), &failure);
+    must(comm, many_prepare(comm, &error) != NULL, &error);
+    bool all = comm_agree_all(comm, ok, &failure);
+    if (all || strncmp(failure.text, "rank 1 (", 8) != 0) error_set(&error, EXIT_MISMATCH, "not told of rank 1, but '%s'", failure.text);
+    must(comm, error.code == 0, &error);
+    Case small = kind_case(COMM_ALL_REDUCE, comm->nranks, (Shape){2, {8, 8}}, F32);
+    must(comm, cases_run(comm, &small, 1, 1, true, &error), &error);
+    return 1;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "sweep";
     Error error = {0};
@@ -304,6 +342,8 @@ int main(int argc, char **argv) {
         ran = kinds(comm, small, 5, 4), overlap(comm);
     else if (strcmp(what, "large") == 0)
         ran = kinds(comm, large, 3, 3);
+    else if (strcmp(what, "memory") == 0)
+        ran = memory(comm);
     else if (strncmp(what, "fault-", 6) == 0)
         fault(comm, strcmp(what, "fault-cell") == 0 ? FAULT_CELL : FAULT_BYTES);
     else

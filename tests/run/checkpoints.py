@@ -150,6 +150,16 @@ class Checkpoints(Case):
         self.prun(2, plan)
         self.assertEqual(sorted(os.listdir(open_left)), ["lock", "step-000000012.safetensors", "step-000000018.safetensors"])
 
+    def test_what_a_killed_save_has_left_goes_when_the_next_run_claims_the_folder(self):
+        """Even if that run saves nothing."""
+        plan = self.plan(1, "checkpoint every 1000 steps;")
+        os.makedirs(plan + ".checkpoints")
+        for name in "step-000000003.safetensors.tmp", "notes.tmp":
+            with open(os.path.join(plan + ".checkpoints", name), "w", encoding="utf-8") as file:
+                file.write("left behind")
+        self.prun(1, plan)
+        self.assertEqual(sorted(os.listdir(plan + ".checkpoints")), ["lock", "notes.tmp"])
+
     def test_mpirun_ranks_write_one_file_together(self):
         if harness.mpirun is None:
             self.skipTest("no mpirun")

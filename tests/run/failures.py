@@ -2,6 +2,7 @@
 """Whatever is wrong, outside of a net's text: one clear error on stderr, the exit code that is meant for it (1 rejected, 2 usage, 3 environment), and
 nothing half-written. The mistakes in a net's text are in tests/golden/errors."""
 import glob
+import json
 import os
 import re
 import resource
@@ -11,7 +12,7 @@ import stat
 import struct
 
 import harness
-from harness import Case, edited, run
+from harness import LOSS, Case, edited, run
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00" + bytes(range(256)) * 4
 
@@ -267,6 +268,31 @@ class Runner(Case):
                                (["--ranks", "2", "--print", "w3", "net.plan"], "--print w3: the net has no such parameter$")):
             with self.subTest(words=words):
                 self.assertFails(run([harness.prun, *words], cwd=self.folder), 2, "(^|/)prun: .*" + pattern)
+
+    def test_closed_standard_files_are_not_replaced_by_others(self):
+        """The first file that is opened would get their numbers, and what is printed."""
+        plain = self.ok(self.local("net.plan", 2, "--metrics", "plain.json"))
+        for closed in (">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"):
+            with self.subTest(closed=closed):
+                compiled = run(["sh", "-c", 'exec "$0" "$@" ' + closed, harness.pcc, "-v", "net.dsl", "--ranks", "2", "-o", "closed.plan"], cwd=self.folder)
+                self.ok(compiled)
+                self.assertEqual(self.read("closed.plan"), self.read("net.plan"))
+                words = [harness.prun, "--ranks", 2, "--metrics", "closed.json", "--log-dir", "logs", "--save", "closed.safetensors", "-v", "closed.plan"]
+                result = self.ok(run(["sh", "-c", 'exec "$0" "$@" ' + closed, *words], cwd=self.folder))
+                self.assertEqual(result.texts(), plain.texts() if closed == "2>&-" else [])
+                self.assertEqual([json.loads(line)["loss"] for line in self.read("closed.json").splitlines()], [json.loads(line)["loss"] for line in self.read("plain.json").splitlines()])
+                self.assertEqual(LOSS.sub("", self.read("logs", "rank_0.log").decode()).strip(), "")
+                self.ok(self.local("net.plan", 2, "--load", "closed.safetensors"))
+
+    def test_a_prediction_that_fails_leaves_nothing(self):
+        """In its second batch, whose rows are looked at when they are read."""
+        self.write("eval.dsl", "net rows(batch = 2) {\n    input i : i32[batch];\n    param t : f32[5, 3] = ones;\n    y = embedding(t, i);\n    loss mean(square(y));\n}\n"
+                               'train { data = npy(i = "good.npy"); optimizer = sgd(lr = 0.1); steps = 1; }\neval { data = npy(i = "i.npy"); predict = y; }\n')
+        plan = self.compile("eval.dsl", "eval.plan", "--ranks", 1)
+        for name, last in ("good.npy", 2), ("i.npy", 5):
+            self.write(name, npy("<i4", "(4,)", struct.pack("<4i", 0, 4, 1, last)))
+        self.assertEqual(run([harness.prun, "--predict", "y.npy", plan], cwd=self.folder).code, 3)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("y.npy")], [])
 
     def test_ranks_in_one_process_are_not_launched_by_mpirun(self):
         if harness.mpirun is None:
