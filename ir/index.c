@@ -204,6 +204,7 @@ static IndexRange range_of_use(const Graph *graph, const Node *node, int operand
         return all;
     }
     if (!computed) return (IndexRange){0};
+    if (node->op == OP_where) return result; /* of either choice; the condition is no integer */
     if (node->op == OP_cast) return is_integer(graph->values.at[node->in[0]].type.dtype) ? result : (IndexRange){0};
     return range_of_operand(graph, node, operand, result);
 }

@@ -178,6 +178,13 @@ Test(index, a_chain_of_them_is_followed_and_what_overflows_says_nothing) {
     look_up(&c);
     expect_range(&c.graph, c.x, true, 1, 4);
     arena_finish(&c.arena);
+    computed_open(&c, I32);
+    int condition = graph_constant(&c.graph, T(BOOL, 8), NULL, 1, "b", (Span){0}), none = graph_constant(&c.graph, T(I32, 8), NULL, 0, "n", (Span){0});
+    compute(&c, OP_sub, false, 1);
+    c.value = graph_emit(&c.graph, OP_where, (int[]){condition, none, c.value}, 3, NULL, "y", (Span){0});
+    look_up(&c);
+    expect_range(&c.graph, c.x, true, 1, 7);
+    arena_finish(&c.arena);
     computed_open(&c, I64);
     compute(&c, OP_add, false, 4503599627370496.0);
     compute(&c, OP_add, false, 4503599627370496.0);
