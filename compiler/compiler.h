@@ -90,6 +90,7 @@ typedef struct Compilation {
     uint64_t net_hash;             /* parse */
     Graph lowered;                 /* simplify: the graph before it, whose loss the plan must compute */
     VEC(NotedHint) hints;          /* parse: passes may drop nodes */
+    Paths paths;                   /* parse, for --explain: what hints can name */
     VEC(const char *) parsed;      /* parse, for --explain: names of the net's values */
     Propagation propagation;       /* propagate; out_layout is of graph, decision of chosen */
     Graph chosen;                  /* expand: the graph before it, of the operators that strategies were chosen for */

@@ -505,7 +505,15 @@ static bool explain_program(Text *text, Compilation *c, const char *name, Error 
     return true;
 }
 
+/* What a path means is called as the graph calls it: the result of a cell as its call is. */
+static const char *value_name(const Compilation *c, const char *path) {
+    for (int i = 0; i < c->paths.n; i++)
+        if (strcmp(c->paths.at[i].path, path) == 0) return c->paths.at[i].value;
+    return path;
+}
+
 bool explain(Text *text, Compilation *c, const char *name, Error *error) {
+    name = value_name(c, name);
     if (c->eval == NULL) return explain_program(text, c, name, error);
     Text train = {0}, eval = {0};
     Error other; /* what neither program has is said of the net as it is trained */

@@ -8,6 +8,7 @@
 #include "compiler/commands.h"
 #include "compiler/compiler.h"
 #include "compiler/explain.h"
+#include "compiler/name.h"
 #include "compiler/stats.h"
 #include "ir/file.h"
 
@@ -41,6 +42,7 @@ typedef enum {
     OPT_PROOF_BUDGET,
     OPT_NO_PROOF,
     OPT_LIST_OPS,
+    OPT_LIST_PATHS,
     OPT_VERBOSE,
     OPT_HELP,
     OPT_VERSION,
@@ -97,6 +99,9 @@ static const struct OptionSpec {
                           "estimated time within which the whole plan is run (0.2s)"},
     [OPT_NO_PROOF] = {"--no-proof", ARGUMENT_NONE, "--no-proof", "do not prove the plan"},
     [OPT_LIST_OPS] = {"--list-ops", ARGUMENT_NONE, "--list-ops", "print the operators"},
+    [OPT_LIST_PATHS] = {"--list-paths", ARGUMENT_NONE, "--list-paths",
+                        "print the paths of the net that hints, --shard and --explain take; writes no\n"
+                        "                        plan"},
     [OPT_VERBOSE] = {"-v", ARGUMENT_NONE, "-v", "notes on what is usual too, such as that no operator has a strategy"},
     [OPT_HELP] = {"--help", ARGUMENT_NONE, "--help", "this text"},
     [OPT_VERSION] = {"--version", ARGUMENT_NONE, "--version", "the version"},
@@ -143,7 +148,7 @@ typedef struct CommandLine {
     VEC(int) ranks;
     VEC(const char *) explain, shards, hints, folders;
     const char *machine; /* NULL: the default */
-    bool list_ops, help, version;
+    bool list_ops, list_paths, help, version;
 } CommandLine;
 
 static bool usage_error(const char *format, ...) PRINTF_LIKE(1, 2);
@@ -312,6 +317,8 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return true;
     case OPT_LIST_OPS:
         return line->list_ops = true;
+    case OPT_LIST_PATHS:
+        return line->list_paths = true;
     case OPT_VERBOSE:
         return options->verbose = true;
     case OPT_HELP:
@@ -390,6 +397,8 @@ static bool check_options(const CommandLine *line) {
     if (given[OPT_REDISTRIBUTION] && options->optimize < 2)
         return usage_error("-O%d replans no conversion: leave out --redistribution", options->optimize);
     if (options->stats_json && options->nexplain > 0) return usage_error("--stats=json prints one JSON object: leave out --explain");
+    if (line->list_paths && (options->stats || options->nexplain > 0))
+        return usage_error("--list-paths compiles no plan: leave out %s", options->stats ? "--stats" : "--explain");
     if (given[OPT_SEARCH] && options->overrides.mode != NULL && strcmp(options->overrides.mode, "auto") != 0)
         return usage_error("--mode %s searches for no strategies: leave out --search", options->overrides.mode);
     for (int r = 0; options->ndump_ranks > 0 && r < line->ranks.n; r++)
@@ -486,6 +495,39 @@ static int run(const Options *options, Arena *arena) {
     return !done ? c.error.code : known ? EXIT_DONE : error.code;
 }
 
+/* --list-paths. What the net itself has is printed though a hint for it may be wrong. */
+static int list_paths(const Options *options, Arena *arena) {
+    Diags diags;
+    Error error = {0};
+    Paths paths = {0};
+    Graph graph;
+    char *source;
+    size_t n;
+    if (!file_read(arena, options->input, MAX_SOURCE_BYTES, &source, &n, &error)) {
+        fprintf(stderr, "pcc: %s\n", error.text);
+        return error.code;
+    }
+    Overrides overrides = options->overrides;
+    overrides.paths = &paths;
+    diags_init(&diags, arena);
+    const bool done = frontend_compile(options->input, source, n, &overrides, &graph, arena, &diags);
+    int path_columns = 0, what_columns = 0, type_columns = 0;
+    for (int i = 0; i < paths.n; i++) {
+        const NamedPath *at = &paths.at[i];
+        const int widths[] = {(int)strlen(at->path), (int)strlen(at->what), (int)strlen(at->type)};
+        if (widths[0] > path_columns) path_columns = widths[0];
+        if (widths[1] > what_columns) what_columns = widths[1];
+        if (widths[2] > type_columns) type_columns = widths[2];
+    }
+    for (int i = 0; i < paths.n; i++) {
+        const NamedPath *at = &paths.at[i];
+        printf("%-*s  %-8s  %-*s  %-*s  %s\n", path_columns, at->path, path_kind_name[at->kind], what_columns, at->what, type_columns, at->type,
+               place_named(arena, &diags, at->span));
+    }
+    diags_print(&diags, stderr);
+    return done ? EXIT_DONE : EXIT_REJECTED;
+}
+
 /* --machine's value to options->machine, in the arena. */
 static int find_machine(const char *what, Arena *arena, Options *options) {
     options->machine = machine_named(what);
@@ -526,7 +568,7 @@ static int command(int argc, char **argv) {
         if (options->output == NULL) options->output = renamed(&arena, options->input, false, ".dsl", ".plan");
         if (options->dump_directory == NULL) options->dump_directory = renamed(&arena, options->output, true, ".plan", "_ir");
         if (line.machine == NULL || (code = find_machine(line.machine, &arena, options)) == EXIT_DONE) {
-            code = run(options, &arena);
+            code = line.list_paths ? list_paths(options, &arena) : run(options, &arena);
         }
     }
     arena_finish(&arena);

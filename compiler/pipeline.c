@@ -53,7 +53,9 @@ static bool parse_eval(Compilation *c) {
 }
 
 bool pass_parse(Compilation *c) {
-    if (!frontend_compile(c->options->input, c->source, c->source_bytes, &c->options->overrides, &c->graph, c->arena, c->diags)) {
+    Overrides overrides = c->options->overrides;
+    if (c->options->nexplain > 0) overrides.paths = &c->paths;
+    if (!frontend_compile(c->options->input, c->source, c->source_bytes, &overrides, &c->graph, c->arena, c->diags)) {
         if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
         return false;
     }

@@ -50,10 +50,74 @@ Expr *expr_unary(Parse *parse, ExprKind kind, Loc loc, Expr *operand) {
     return expr_add(parse, expr_new(parse, kind, loc), operand);
 }
 
+Expr *expr_member(Parse *parse, Loc loc, Expr *base, Expr *name) {
+    Expr *path = base->kind == EXPR_PATH ? base : expr_add(parse, expr_new(parse, EXPR_PATH, loc), base);
+    expr_add(parse, path, name)->loc = loc;
+    return path;
+}
+
+/* A call whose first argument stands before its name. */
+Expr *expr_method(Parse *parse, Loc loc, Expr *base, const char *name, Expr *call) {
+    Expr *method = expr_add(parse, expr_text(parse, EXPR_CALL, loc, name), base);
+    method->method = true;
+    for (Expr *item = call->items, *next; item; item = next) {
+        next = item->next;
+        item->next = NULL;
+        expr_add(parse, method, item);
+    }
+    method->loc = loc;
+    return method;
+}
+
+Expr *expr_index(Parse *parse, Loc loc, Expr *base, Expr *subscripts) {
+    Expr *index = expr_add(parse, expr_new(parse, EXPR_INDEX, loc), base);
+    for (Expr *item = subscripts->items, *next; item; item = next) {
+        next = item->next;
+        item->next = NULL;
+        expr_add(parse, index, item);
+    }
+    index->loc = loc;
+    return index;
+}
+
+Expr *expr_sharded(Parse *parse, Loc loc, Expr *operand, const Shard *shard) {
+    Expr *sharded = expr_new(parse, EXPR_SHARD, loc);
+    sharded->shard = shard;
+    expr_add(parse, sharded, operand)->loc = loc;
+    return sharded;
+}
+
 Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out) {
     Shard *shard = arena_alloc(parse->arena, sizeof *shard);
     *shard = (Shard){.loc = loc, .in = in, .out = out};
     return shard;
+}
+
+/* A tuple of tuples. */
+static bool is_strategy(const Expr *expr) {
+    return expr->kind == EXPR_TUPLE && expr->items && expr->items->kind == EXPR_TUPLE;
+}
+
+Shard *shard_method(Parse *parse, Loc loc, Expr *call) {
+    Expr *in = NULL, *out = NULL, *rest = expr_new(parse, EXPR_TUPLE, call->loc);
+    for (Expr *item = call->items, *next; item; item = next) {
+        next = item->next;
+        item->next = NULL;
+        if (item->kind == EXPR_KEYWORD && !strcmp(item->text, "in_strategy"))
+            in = item->items;
+        else if (item->kind == EXPR_KEYWORD && !strcmp(item->text, "out_strategy"))
+            out = item->items;
+        else
+            expr_add(parse, rest, item);
+    }
+    rest->loc = call->loc;
+    bool both = !in && !out && rest->nitems == 2 && is_strategy(rest->items) && is_strategy(rest->last); /* (in_strategy, out_strategy) */
+    if (both) {
+        out = rest->last;
+        in = rest->items;
+        in->next = NULL;
+    }
+    return shard_new(parse, loc, in ? in : call->nitems > 0 ? rest : NULL, out);
 }
 
 Shard *shard_block(Parse *parse, Loc loc, PatternList patterns) {

@@ -27,26 +27,31 @@ typedef enum {
     EXPR_NAME,    /* text */
     EXPR_LIST,    /* [items] */
     EXPR_TUPLE,   /* (items); one item without a comma after it is an ordinary pair of brackets */
-    EXPR_CALL,    /* text(items); KEYWORDs among them */
+    EXPR_CALL,    /* text(items); KEYWORDs among them. method: written item.text(items) */
     EXPR_KEYWORD, /* text = item, in a call */
     EXPR_NEG,     /* - item */
     EXPR_NOT,     /* not item */
     EXPR_BINARY,  /* item op item */
-    EXPR_DASH,    /* a lone "-" in a strategy: not split */
-    EXPR_PATH,    /* text . text ...: axes in a strategy; the items are NAMEs */
+    EXPR_DASH,    /* a lone "-" in a strategy: not split; a bound of a RANGE that is left out */
+    EXPR_PATH,    /* item . item ...: axes in a strategy, x.shape; all but the first are NAMEs */
+    EXPR_INDEX,   /* item[items]; RANGEs among them, and the NAMEs ... and None */
+    EXPR_RANGE,   /* item : item, or item : item : item */
+    EXPR_SHARD,   /* item shard ..., in brackets or as item.shard(...) */
 } ExprKind;
 
 typedef struct Expr {
     uint8_t kind; /* ExprKind */
-    char op;      /* EXPR_BINARY: + - * / % < > =, and l <=, g >=, ! !=, & and, | or */
+    char op;      /* EXPR_BINARY: + - * / % @ < > =, and ^ **, l <=, g >=, ! !=, & and, | or */
     bool comma;   /* EXPR_TUPLE: the last item is followed by a comma */
+    bool method;  /* EXPR_CALL */
     uint16_t depth;
     int nitems;
-    Loc loc; /* EXPR_CALL and EXPR_KEYWORD begin with their name */
+    Loc loc; /* EXPR_CALL and EXPR_KEYWORD begin with their name, but for methods */
     union {
         int64_t integer;
         double real;
         const char *text;
+        const struct Shard *shard;
     };
     struct Expr *items, *last; /* first and last child */
     struct Expr *next;         /* the next child of the same parent */
@@ -198,7 +203,12 @@ Expr *expr_text(Parse *parse, ExprKind kind, Loc loc, const char *text);
 Expr *expr_add(Parse *parse, Expr *parent, Expr *item); /* returns parent */
 Expr *expr_binary(Parse *parse, char op, Expr *left, Expr *right);
 Expr *expr_unary(Parse *parse, ExprKind kind, Loc loc, Expr *operand);
+Expr *expr_member(Parse *parse, Loc loc, Expr *base, Expr *name);
+Expr *expr_method(Parse *parse, Loc loc, Expr *base, const char *name, Expr *call);
+Expr *expr_index(Parse *parse, Loc loc, Expr *base, Expr *subscripts);
+Expr *expr_sharded(Parse *parse, Loc loc, Expr *operand, const Shard *shard);
 Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out);
+Shard *shard_method(Parse *parse, Loc loc, Expr *call); /* of the arguments of .shard(...): one tuple an operand, or (in_strategy, out_strategy) */
 Shard *shard_block(Parse *parse, Loc loc, PatternList patterns);
 PatternList pattern_append(Parse *parse, PatternList list, const char *path, Loc loc, Shard *shard);
 TypeExpr *type_new(Parse *parse, Loc loc, const char *dtype, Loc dtype_loc, Expr *dims);
@@ -227,12 +237,17 @@ bool lex_in_hints(const Parse *parse);  /* whether a hint may begin here */
 void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);
 void lex_bad_comment(Parse *parse, const Loc *loc);
+void lex_bad_include(Parse *parse, const Loc *loc); /* a comment that is meant as an import */
 void lex_bad_operator(Parse *parse, const Loc *loc, const char *text);
 int lex_other(Parse *parse, const Loc *loc, const char *text,
               int n); /* bytes that start no token: the token that was meant, 0: white space, -1: none */
 
+/* How that is written here which other languages call so, for a hint; NULL: not known. what: "operator", "setting", "statement", .. (foreign.c) */
+const char *foreign_hint(Arena *arena, const char *what, const char *name);
+
 /* What the parser calls (syntax.c): token names as the grammar declares them. */
 void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int nexpected);
 void syntax_too_deep(Parse *parse, Loc loc);
+void syntax_block_inside(Parse *parse, Loc loc); /* hints in braces, in brackets */
 /* The CALL that stands for `name = number unit;`. Only a setting `every` has a unit: of others it is a syntax error. */
 Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit);

@@ -32,14 +32,13 @@ const char *path_of(Lower *lower, const char *name, Loc loc) {
     return NULL;
 }
 
-/* Calls inside an expression: y.linear, y.linear_2. */
-const char *cell_path(Lower *lower, const Block *cell, Loc loc) {
-    const char *base = arena_printf(lower->arena, "%s.%s", lower->path, cell->name);
+const char *inner_path(Lower *lower, const char *name, Loc loc) {
+    const char *base = arena_printf(lower->arena, "%s.%s", lower->path, name);
     Symbol *count = names_find(&lower->paths, base);
     if (!count) count = names_insert(&lower->paths, lower->arena, base);
     if (++count->number.i > 1) base = arena_printf(lower->arena, "%s_%d", base, (int)count->number.i);
     if (strlen(base) <= MAX_PATH_BYTES) return base;
-    diag_error(lower->diags, lower_span(lower, loc), "the path of a call of %s has more than %d bytes", cell->name, (int)MAX_PATH_BYTES);
+    diag_error(lower->diags, lower_span(lower, loc), "the path of %s has more than %d bytes", name, (int)MAX_PATH_BYTES);
     return NULL;
 }
 
@@ -163,7 +162,7 @@ static bool arguments_lower(Lower *lower, const Block *cell, const Expr *call, O
             return false;
         }
         const Expr *value = item->kind == EXPR_KEYWORD ? item->items : item;
-        ok &= operand_lower(lower, value, NULL, &arguments[place]);
+        ok &= operand_lower(lower, value, &arguments[place]);
         arguments[place].expr = value;
     }
     for (const Entry *entry = cell->entries; entry; entry = entry->next, i++) {
@@ -182,7 +181,7 @@ static bool parameters_lower(Lower *lower, const Block *cell, Operand *arguments
     for (const Entry *entry = cell->entries; entry; entry = entry->next, i++) {
         Symbol *symbol;
         if (!names_define(lower, entry->name, entry->name_loc, &symbol)) return false;
-        bool known = arguments[i].expr || operand_lower(lower, entry->value, NULL, &arguments[i]);
+        bool known = arguments[i].expr || operand_lower(lower, entry->value, &arguments[i]);
         symbol = names_find(&lower->names, entry->name);
         symbol->kind = !known ? SYMBOL_FAILED : arguments[i].value < 0 ? SYMBOL_NUMBER : SYMBOL_VALUE;
         symbol->value = arguments[i].value;
@@ -295,6 +294,7 @@ static void frame_leave(Lower *lower, const Frame *frame) {
 }
 
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults) {
+    const int thing = lower->known.n - 1; /* what hint_choose has noted of the call */
     Operand arguments[MAX_PARAMETERS] = {{0}};
     Frame frame = {
         .cell = cell, .span = lower_span(lower, call->loc), .path = path, .given = given, .caller = lower->path, .wanted = lower->nresults};
@@ -309,6 +309,7 @@ bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *pa
     lower->depth--;
     *nresults = frame.nresults;
     memcpy(results, frame.results, sizeof frame.results);
+    lower->known.at[thing].id = ok ? results[0].value : -1;
     return ok;
 }
 
@@ -317,9 +318,9 @@ bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *pa
 /* return linear(x, 4); all that the call gives. */
 static bool return_call(Lower *lower, const Block *cell, const Expr *call, const Given *given) {
     Frame *frame = lower->frame;
-    const char *path = cell_path(lower, cell, call->loc);
+    const char *path = inner_path(lower, cell->name, call->loc);
     const Given *chosen;
-    return path && hint_choose(lower, path, given, &chosen) && cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
+    return path && hint_choose(lower, call_hintable(lower, cell, call, path), given, &chosen) && cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
 }
 
 bool return_lower(Lower *lower, const Statement *statement) {
@@ -327,6 +328,7 @@ bool return_lower(Lower *lower, const Statement *statement) {
     Span span = lower_span(lower, statement->name_loc);
     if (!frame || lower->suffix[0]) {
         diag_error(lower->diags, span, !frame ? "return stands in a cell" : "return does not stand in a loop");
+        if (!frame) diag_hint(lower->diags, "a net says what is to become small, loss mse(y, label); and an eval block what prun --predict writes");
         return false;
     }
     if (statement->next) {
@@ -336,14 +338,15 @@ bool return_lower(Lower *lower, const Statement *statement) {
     frame->returned = true;
     lower->path = frame->path;
     const Expr *list = statement->value, *only = list->nitems == 1 ? unbracket(list->items) : NULL;
-    Given own = {.shard = statement->shard, .file = lower->file, .names = lower->names};
+    const Shard *shard = statement->shard;
+    if (only && !strategy_unwrap(lower, &only, &shard)) return false;
+    Given own = {.shard = shard, .file = lower->file, .names = lower->names};
     const Block *cell = only && only->kind == EXPR_CALL ? cell_find(lower, only->text) : NULL;
-    if (statement->shard && (!only || statement->shard->block)) {
-        diag_error(lower->diags, lower_span(lower, statement->shard->loc),
-                   "give the result a name above to shard it: y = ... shard ...; return y;");
+    if (shard && (!only || shard->block)) {
+        diag_error(lower->diags, lower_span(lower, shard->loc), "give the result a name above to shard it: y = ... shard ...; return y;");
         return false;
     }
-    if (cell) return return_call(lower, cell, only, statement->shard ? &own : NULL);
+    if (cell) return return_call(lower, cell, only, shard ? &own : NULL);
     if (list->nitems > MAX_OUT) {
         diag_error(lower->diags, span, "a cell returns at most %d results", (int)MAX_OUT);
         return false;
@@ -351,11 +354,10 @@ bool return_lower(Lower *lower, const Statement *statement) {
     bool ok = true;
     lower->nresults = 1;
     for (const Expr *item = list->items; item; item = item->next)
-        ok &= operand_lower(lower, item, only ? frame->path : NULL, &frame->results[frame->nresults++]);
-    if (!ok || !statement->shard) return ok;
-    const Given *given = NULL;
-    bool marks = !statement->shard->in;
+        ok &= value_lower(lower, only ? only : item, &(Outcome){.name = only ? frame->path : NULL}, &frame->results[frame->nresults++]);
+    if (!ok || !shard) return ok;
+    bool marks = !shard->in;
     if (marks && frame->given) frame->given_used = true;
-    given = marks ? frame->given : &own;
+    const Given *given = marks ? frame->given : &own;
     return !given || attach_hint(lower, only, frame->results[0].value, given);
 }

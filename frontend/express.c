@@ -106,9 +106,14 @@ static bool check_results(Lower *lower, const Expr *expr, const Node *node, bool
     return false;
 }
 
-/* attr_expr[i]: where attribute i was written, or NULL. */
-static bool apply(Lower *lower, OpCode op, const Expr *expr, Operand *operands, int n, const Attr *attr, const Expr *const *attr_expr,
-                  const char *name, Operand *out) {
+/* An operator in an expression is a thing of its own for hints, under its path; own: the strategy that stands at it, or NULL. */
+static bool hint_inner(Lower *lower, const Expr *expr, int value, const Given *own) {
+    const Given *given;
+    return hint_choose(lower, value_hintable(lower, value), own, &given) && (!given || attach_hint(lower, expr, value, given));
+}
+
+bool operator_lower(Lower *lower, OpCode op, const Expr *expr, Operand *operands, int n, const Attr *attr, const Expr *const *attr_expr,
+                    const Outcome *outcome, Operand *out) {
     Span span = lower_span(lower, expr->loc);
     if (!room_for_node(lower, expr->loc)) return false;
     int first = 0, in[MAX_IN] = {0};
@@ -123,41 +128,53 @@ static bool apply(Lower *lower, OpCode op, const Expr *expr, Operand *operands, 
         in[i] = operands[i].value;
     }
     RuleError error = {.operand = -1, .attr = -1};
-    /* Operators without a name of their own are called by their cell. */
-    const char *called = name || !lower->prefix[0] ? name : arena_printf(lower->arena, "%s%s", lower->prefix, op_table[op].name);
-    int node = graph_add(lower->graph, op, in, n, attr, called, span, &error);
+    const char *name = outcome->name ? outcome->name : inner_path(lower, op_table[op].name, expr->loc);
+    int node = name ? graph_add(lower->graph, op, in, n, attr, name, span, &error) : -1;
+    if (!name) return false;
     if (node < 0) return reject(lower, op, expr, operands, n, attr_expr, &error);
-    if (!check_results(lower, expr, &lower->graph->nodes.at[node], name != NULL)) return false;
+    if (!check_results(lower, expr, &lower->graph->nodes.at[node], outcome->name != NULL)) return false;
     *out = (Operand){.expr = expr, .value = lower->graph->nodes.at[node].out[0]};
-    return true;
+    return outcome->name || hint_inner(lower, expr, out->value, outcome->own);
 }
 
 /* ---------------------------------------------------------------- calls */
 
 static bool attr_bool(Lower *lower, const Expr *value, const char *name, int64_t *out) {
     const Expr *plain = unbracket(value);
-    if (plain->kind == EXPR_NAME && (!strcmp(plain->text, "true") || !strcmp(plain->text, "false"))) {
-        *out = plain->text[0] == 't';
-        return true;
-    }
-    if (plain->kind == EXPR_INT && plain->integer >= 0 && plain->integer <= 1) {
-        *out = plain->integer;
-        return true;
-    }
-    if (plain->kind != EXPR_INT && is_number(lower, plain)) return integer_eval(lower, plain, name, 0, 1, out);
+    const bool other = plain->kind == EXPR_INT && (plain->integer < 0 || plain->integer > 1);
+    if (!other && is_number(lower, plain)) return integer_eval(lower, plain, name, 0, 1, out);
     diag_error(lower->diags, lower_span(lower, value->loc), "%s is true or false", name);
     return false;
 }
 
+static bool is_list(const Expr *expr) {
+    return expr->kind == EXPR_LIST || expr->kind == EXPR_TUPLE;
+}
+
+/* shape = x.shape */
+static bool attr_shape(Lower *lower, const Expr *value, Attr *attr) {
+    Operand operand;
+    if (!operand_lower(lower, member_base(lower, value), &operand)) return false;
+    if (operand.value < 0) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "a number has no shape");
+        return false;
+    }
+    const TensorType *type = &lower->graph->values.at[operand.value].type;
+    for (int d = type->hidden; d < type->shape.ndim; d++)
+        attr->ints[attr->n++] = type->shape.dim[d];
+    return true;
+}
+
+/* A list, or numbers one after the other: reshape(x, 4, -1). */
 static bool attr_ints(Lower *lower, const Expr *value, const char *name, Attr *attr) {
-    bool is_list = value->kind == EXPR_LIST || value->kind == EXPR_TUPLE;
-    int n = is_list ? value->nitems : 1;
+    if (value->kind == EXPR_PATH && !strcmp(value->last->text, "shape") && attr->n == 0) return attr_shape(lower, value, attr);
+    int n = is_list(value) ? value->nitems : attr->n + 1;
     if (n > MAX_NDIM - 1) {
         diag_error(lower->diags, lower_span(lower, value->loc), "%s has %d numbers; a tensor has at most %d dimensions", name, n,
                    MAX_NDIM - 1);
         return false;
     }
-    for (const Expr *item = is_list ? value->items : value; item; item = is_list ? item->next : NULL)
+    for (const Expr *item = is_list(value) ? value->items : value; item; item = is_list(value) ? item->next : NULL)
         if (!integer_eval(lower, item, name, -((int64_t)1 << 48), (int64_t)1 << 48, &attr->ints[attr->n++])) return false;
     return true;
 }
@@ -167,7 +184,12 @@ static bool attr_eval(Lower *lower, const AttrSpec *spec, const Expr *value, Att
     switch (spec->kind) {
     case ATTR_BOOL:
         return attr_bool(lower, value, spec->name, &attr->i);
-    case ATTR_INT:
+    case ATTR_INT: /* [1] is 1 */
+        if (is_list(value) && value->nitems != 1) {
+            diag_error(lower->diags, lower_span(lower, value->loc), "%s is a single number", spec->name);
+            return false;
+        }
+        if (is_list(value)) value = value->items;
         return integer_eval(lower, value, spec->name, INT32_MIN, INT32_MAX, &attr->i);
     case ATTR_FLOAT:
         return real_eval(lower, value, spec->name, -1e300, 1e300, &attr->f);
@@ -175,7 +197,7 @@ static bool attr_eval(Lower *lower, const AttrSpec *spec, const Expr *value, Att
         return attr_ints(lower, value, spec->name, attr);
     case ATTR_TEXT:
         if (value->kind == EXPR_NAME || value->kind == EXPR_STRING) {
-            attr->text = value->text;
+            attr->text = strcmp(spec->name, "to") ? value->text : foreign_word("element type", value->text);
             return true;
         }
         diag_error(lower->diags, lower_span(lower, value->loc), "%s is a word", spec->name);
@@ -210,7 +232,10 @@ static bool unknown_argument(Lower *lower, OpCode op, const Expr *item) {
         list = arena_printf(lower->arena, "%s, %s", list, names[i]);
     const char *nearest = name_nearest(item->text, names, n);
     diag_error(lower->diags, lower_span(lower, item->loc), "%s has no argument '%s'", op_table[op].name, item->text);
-    if (nearest)
+    const char *known = foreign_hint(lower->arena, "argument", item->text);
+    if (known)
+        diag_hint(lower->diags, "%s", known);
+    else if (nearest)
         diag_hint(lower->diags, "did you mean %s? It takes: %s", nearest, list);
     else
         diag_hint(lower->diags, "it takes: %s", list);
@@ -220,15 +245,26 @@ static bool unknown_argument(Lower *lower, OpCode op, const Expr *item) {
 static bool too_many(Lower *lower, OpCode op, const Expr *item) {
     const Op *row = &op_table[op];
     int nin = op_nin(op);
-    if (row->variadic)
+    if (row->variadic && is_number(lower, item))
+        diag_error(lower->diags, lower_span(lower, item->loc), "%s takes tensors", row->name);
+    else if (row->variadic)
         diag_error(lower->diags, lower_span(lower, item->loc), "%s takes at most %d operands", row->name, (int)MAX_IN);
     else
         diag_error(lower->diags, lower_span(lower, item->loc), "%s takes %d operand%s (%s)", row->name, nin, nin == 1 ? "" : "s", row->ins);
+    const char *attr = item->kind == EXPR_NAME ? foreign_attr(op, item->text) : NULL;
+    if (attr && op_attr(op, attr) >= 0) {
+        diag_hint(lower->diags, "attributes are given by name: %s = true", attr);
+        return false;
+    }
+    if (row->attrs[0].name && !strcmp(row->attrs[0].name, "perm")) {
+        diag_hint(lower->diags, "say for each dimension where it comes from: %s(x, perm = [1, 0]); of a matrix that is x.T", row->name);
+        return false;
+    }
     /* What stands behind the operands in the order of the attributes. */
     const char *named = NULL;
     int a = 0;
     for (; item; item = item->next, a++) {
-        const bool fits = a < MAX_ATTRS && row->attrs[a].name && (item->kind == EXPR_LIST || item->kind == EXPR_TUPLE || is_number(lower, item));
+        const bool fits = a < MAX_ATTRS && row->attrs[a].name && (is_list(item) || is_number(lower, item));
         if (!fits) return false;
         const int n = item->loc.end - item->loc.begin;
         named = arena_printf(lower->arena, "%s%s%s = %.*s", named ? named : "", named ? ", " : "", row->attrs[a].name, n < 60 ? n : 60, lower->text + item->loc.begin);
@@ -237,15 +273,30 @@ static bool too_many(Lower *lower, OpCode op, const Expr *item) {
     return false;
 }
 
+/* Where the name of a call stands. */
+static Loc name_loc(const Lower *lower, const Expr *call) {
+    const int n = (int)strlen(call->text);
+    Loc name = call->loc;
+    if (call->method) { /* behind what it is called of, and a '.' */
+        const char *text = lower->text;
+        int at = call->items->loc.end;
+        while (at + n < call->loc.end && strncmp(text + at, call->text, (size_t)n) != 0)
+            at++;
+        if (memchr(text + name.begin, '\n', (size_t)(at - name.begin))) return name;
+        name.column += at - name.begin;
+        name.begin = at;
+    }
+    name.end = name.begin + n;
+    return name;
+}
+
 static bool unknown_operator(Lower *lower, const Expr *call) {
     const Symbol *symbol = names_look(lower, call->text);
-    Loc name = call->loc;
-    name.end = name.begin + (int)strlen(call->text);
-    Span span = lower_span(lower, name);
+    Span span = lower_span(lower, name_loc(lower, call));
     if (symbol && symbol->kind > SYMBOL_FAILED) {
         diag_error(lower->diags, span, "%s is a %s, not an operator", call->text, symbol->kind == SYMBOL_NUMBER ? "number" : "tensor");
         diag_note(lower->diags, symbol->span, "%s is defined here", call->text);
-        diag_hint(lower->diags, "a product is written with '*', a matrix product matmul(a, b)");
+        diag_hint(lower->diags, "a product is written with '*', that of matrices a @ b or matmul(a, b)");
         return false;
     }
     if (is_init_name(call->text)) {
@@ -253,48 +304,87 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
         diag_hint(lower->diags, "it belongs to a declaration: param w : f32[8, 4] = normal(0.01);");
         return false;
     }
-    const char *list = "";
     const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(NOPS + NFUNCTIONS + lower->cell.n));
     int n = 0;
-    for (int op = 0; op < NOPS; op++) {
-        if (op_table[op].op_class != OP_CLASS_USER) continue;
-        names[n++] = op_table[op].name;
-        list = arena_printf(lower->arena, "%s%s%s", list, n > 1 ? ", " : "", op_table[op].name);
-    }
+    for (int op = 0; op < NOPS; op++)
+        if (op_table[op].op_class == OP_CLASS_USER) names[n++] = op_table[op].name;
+    const int nops = n;
     for (int i = 0; i < NFUNCTIONS; i++)
         names[n++] = function_name[i];
     for (int i = 0; i < lower->cell.n; i++)
         names[n++] = lower->cell.at[i]->name;
     const char *nearest = name_nearest(call->text, names, n);
     diag_error(lower->diags, span, "unknown operator '%s'", call->text);
-    if (nearest)
+    if (hint_operator(lower, call)) return false;
+    if (nearest) {
         diag_hint(lower->diags, "did you mean %s?", nearest);
-    else
-        diag_hint(lower->diags, "there are: %s", list);
+        return false;
+    }
+    const char *list = names[0];
+    for (int i = 1; i < nops; i++)
+        list = arena_printf(lower->arena, "%s, %s", list, names[i]);
+    diag_hint(lower->diags, "there are: %s", list);
     return false;
+}
+
+/* The attribute of an argument without a name behind the operands; -1: none. Only where no other framework means something else by it. attr: those
+ * that are given. */
+static int attr_by_place(const Lower *lower, OpCode op, const Expr *item, const Attr *attr) {
+    static const char *const numbers[] = {"axes", "axis", "shape", "depth", "begin", "end", "low", "high", "keep_dims"}, *const lists[] = {"perm"}, *const words[] = {"to"};
+    const bool list = is_list(item) || (item->kind == EXPR_PATH && !strcmp(item->last->text, "shape")), number = is_number(lower, item);
+    const char *const *names = list || number ? numbers : words;
+    DType dtype;
+    const int n = list || number ? (int)(sizeof numbers / sizeof *numbers) : item->kind == EXPR_NAME && dtype_parse(foreign_word("element type", item->text), &dtype) ? 1 : 0;
+    for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++) {
+        const AttrSpec *spec = &op_table[op].attrs[a];
+        const bool more = attr[a].given && attr[a].n > 0 && number && spec->kind == ATTR_INTS && !strcmp(spec->name, "shape");
+        if (attr[a].given && !more) continue;
+        if (list && !strcmp(spec->name, lists[0])) return a;
+        if (!strcmp(spec->name, "keep_dims") && !attr[0].given) return -1;
+        for (int i = 0; i < n; i++)
+            if (!strcmp(spec->name, names[i])) return a;
+        return -1;
+    }
+    return -1;
+}
+
+/* concat([a, b], axis = 1) is concat(a, b, axis = 1). */
+static bool takes_list(OpCode op, const Expr *call) {
+    return op_table[op].variadic && call->items && is_list(call->items) && call->items->nitems > 0;
+}
+static const Expr *first_argument(OpCode op, const Expr *call) {
+    return takes_list(op, call) ? call->items->items : call->items;
+}
+static const Expr *behind_list(OpCode op, const Expr *call, const Expr *item) {
+    return takes_list(op, call) && item == call->items->last ? call->items->next : NULL;
 }
 
 /* Where argument `item` of the call goes: operand i, or attribute i - MAX_IN; -1 after a diagnostic. *position counts those without a name.
  */
-static int place_argument(Lower *lower, OpCode op, const Expr *item, int *position) {
+static int place_argument(Lower *lower, OpCode op, const Expr *call, const Expr *item, const Attr *given, int *position) {
     if (item->kind != EXPR_KEYWORD) {
-        if (*position < (op_table[op].variadic ? (int)MAX_IN : op_nin(op))) return (*position)++;
+        const bool list = takes_list(op, call);
+        const int most = list && call->items->nitems < MAX_IN ? call->items->nitems : op_table[op].variadic ? MAX_IN : op_nin(op);
+        const bool attr_of_many = op_table[op].variadic && *position >= op_nin(op) && is_number(lower, item); /* concat(a, b, 1) */
+        if (*position < most && !attr_of_many) return (*position)++;
+        const int by_place = is_function_name(op_table[op].name) ? -1 : attr_by_place(lower, op, item, given);
+        if (by_place >= 0) return MAX_IN + by_place;
         too_many(lower, op, item);
         return -1;
     }
-    int operand = find_operand(op, item->text), attr = op_attr(op, item->text);
+    int operand = find_operand(op, item->text), attr = op_attr(op, foreign_attr(op, item->text));
     if (operand >= 0) return operand;
     if (attr >= 0) return MAX_IN + attr;
     unknown_argument(lower, op, item);
     return -1;
 }
 
-static bool lower_cell(Lower *lower, const Block *cell, const Expr *call, Operand *out) {
+static bool lower_cell(Lower *lower, const Block *cell, const Expr *call, const Given *own, Operand *out) {
     Operand results[MAX_OUT];
     int n;
     const Given *given;
-    const char *path = cell_path(lower, cell, call->loc);
-    if (!path || !hint_choose(lower, path, NULL, &given) || !cell_call(lower, cell, call, path, given, results, &n)) return false;
+    const char *path = inner_path(lower, cell->name, call->loc);
+    if (!path || !hint_choose(lower, call_hintable(lower, cell, call, path), own, &given) || !cell_call(lower, cell, call, path, given, results, &n)) return false;
     if (n != 1) {
         diag_error(lower->diags, lower_span(lower, call->loc), "%s has %d results and cannot be an operand", call->text, n);
         diag_hint(lower->diags, "give each a name: a, b = %s(...);", call->text);
@@ -313,7 +403,7 @@ static bool extreme_meant(Lower *lower, const Expr *call, OpCode *op) {
     const OpCode elementwise = *op == OP_max ? OP_maximum : OP_minimum;
     const Expr *plain = unbracket(b);
     Number number = {.real = true};
-    if (plain->kind == EXPR_LIST || plain->kind == EXPR_TUPLE) return true;
+    if (is_list(plain)) return true;
     if (is_number(lower, plain) && !number_eval(lower, plain, &number)) return false;
     *op = elementwise;
     if (number.real) return true;
@@ -325,9 +415,10 @@ static bool extreme_meant(Lower *lower, const Expr *call, OpCode *op) {
     return false;
 }
 
-static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand *out) {
+static bool lower_call(Lower *lower, const Expr *call, const Outcome *outcome, Operand *out) {
+    if (is_of_module(lower, call)) return no_modules(lower, call);
     const Block *cell = cell_find(lower, call->text);
-    if (cell) return lower_cell(lower, cell, call, out);
+    if (cell) return lower_cell(lower, cell, call, outcome->own, out);
     if (is_function(lower, call)) return function_eval(lower, call, &out->number);
     int found = op_find(call->text);
     if (found < 0 || op_table[found].op_class != OP_CLASS_USER) return unknown_operator(lower, call);
@@ -338,12 +429,13 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
     const Expr *attr_expr[MAX_ATTRS] = {0};
     int position = 0;
     bool ok = true;
-    for (const Expr *item = call->items; item; item = item->next) {
+    for (const Expr *item = first_argument(op, call); item; item = item->next ? item->next : behind_list(op, call, item)) {
         const Expr *value = item->kind == EXPR_KEYWORD ? item->items : item;
-        int place = place_argument(lower, op, item, &position);
+        int place = place_argument(lower, op, call, item, attr, &position);
         if (place < 0) return false;
         bool is_attr = place >= MAX_IN;
-        if (is_attr ? attr[place - MAX_IN].given : operands[place].expr != NULL) {
+        const bool listed = is_attr && attr_expr[place - MAX_IN] && attr_expr[place - MAX_IN]->kind != EXPR_KEYWORD; /* reshape(x, 4, -1) */
+        if (is_attr ? attr[place - MAX_IN].given && !listed : operands[place].expr != NULL) {
             char operand[64];
             if (!is_attr) op_in_name(op, place, operand, sizeof operand);
             diag_error(lower->diags, lower_span(lower, item->loc), "%s: %s is given twice", call->text, is_attr ? item->text : operand);
@@ -353,7 +445,7 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
             attr_expr[place - MAX_IN] = item;
             ok &= attr_eval(lower, &op_table[op].attrs[place - MAX_IN], value, &attr[place - MAX_IN]);
         } else {
-            ok &= operand_lower(lower, value, NULL, &operands[place]);
+            ok &= operand_lower(lower, value, &operands[place]);
             operands[place].expr = value;
         }
     }
@@ -367,36 +459,24 @@ static bool lower_call(Lower *lower, const Expr *call, const char *name, Operand
         diag_hint(lower->diags, "it is called %s(%s%s)", call->text, op_table[op].ins, op_table[op].variadic ? ", ..." : "");
         return false;
     }
-    return ok && apply(lower, op, call, operands, nin, attr, attr_expr, name, out);
+    return ok && operator_lower(lower, op, call, operands, nin, attr, attr_expr, outcome, out);
 }
 
 /* ---------------------------------------------------------------- expressions */
 
-/* Operators of numbers that some operator of tensors is meant with. */
-static bool numbers_only(Lower *lower, const Expr *expr) {
-    static const struct {
-        char op;
-        const char *name;
-    } tensors[] = {{'<', "less"}, {'>', "greater"}, {'l', "less_equal"}, {'g', "greater_equal"}, {'=', "equal"}, {'!', "not_equal"}};
-    diag_error(lower->diags, lower_span(lower, expr->loc),
-               expr->op == '%' ? "%% is for integers, not for tensors" : "conditions are about numbers, not about tensors");
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
-        if (tensors[i].op == expr->op) diag_hint(lower->diags, "%s(a, b) compares tensors element by element", tensors[i].name);
-    return false;
-}
-
-static bool lower_binary(Lower *lower, const Expr *expr, const char *name, Operand *out) {
+static bool lower_binary(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out) {
     if (strchr("&|", expr->op)) { /* the right side may be decided by the left one */
         *out = (Operand){.expr = expr, .value = -1};
         return number_eval(lower, expr, &out->number);
     }
     Operand operands[2] = {0};
-    bool left = operand_lower(lower, expr->items, NULL, &operands[0]), right = operand_lower(lower, expr->last, NULL, &operands[1]);
+    bool left = operand_lower(lower, expr->items, &operands[0]), right = operand_lower(lower, expr->last, &operands[1]);
     if (!left || !right) return false;
     if (operands[0].value < 0 && operands[1].value < 0) {
         *out = (Operand){.expr = expr, .value = -1};
         return number_combine(lower, expr, operands[0].number, operands[1].number, &out->number);
     }
+    if (expr->op == '^') return power_lower(lower, expr, operands, outcome, out);
     OpCode op = OP_add;
     switch (expr->op) {
     case '+':
@@ -410,10 +490,32 @@ static bool lower_binary(Lower *lower, const Expr *expr, const char *name, Opera
     case '/':
         op = OP_div;
         break;
-    default: /* %, comparisons, and, or */
-        return numbers_only(lower, expr);
+    case '@':
+        op = OP_matmul;
+        break;
+    case '<':
+        op = OP_less;
+        break;
+    case '>':
+        op = OP_greater;
+        break;
+    case 'l':
+        op = OP_less_equal;
+        break;
+    case 'g':
+        op = OP_greater_equal;
+        break;
+    case '=':
+        op = OP_equal;
+        break;
+    case '!':
+        op = OP_not_equal;
+        break;
+    default: /* % */
+        diag_error(lower->diags, lower_span(lower, expr->loc), "%% is for integers, not for tensors");
+        return false;
     }
-    return apply(lower, op, expr, operands, 2, NULL, NULL, name, out);
+    return operator_lower(lower, op, expr, operands, 2, NULL, NULL, outcome, out);
 }
 
 static bool not_a_tensor(Lower *lower, const Expr *expr, const char *what, const char *hint) {
@@ -422,7 +524,24 @@ static bool not_a_tensor(Lower *lower, const Expr *expr, const char *what, const
     return false;
 }
 
-static bool lower_kind(Lower *lower, const Expr *expr, const char *name, Operand *out) {
+static bool no_operator(Lower *lower, const Given *given) {
+    diag_error(lower->diags, span_of(given->file, given->shard->loc), "there is no operator here to shard");
+    diag_hint(lower->diags, "shard stands behind an operator, an input or a param: h = matmul(x, w) shard ((2, 4), (4, 1));");
+    return false;
+}
+
+/* relu(matmul(x, w) shard ((2, 4), (4, 1))): the strategy is that of the operator before it. */
+static bool lower_sharded(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out) {
+    const Shard *shard = NULL;
+    if (!strategy_unwrap(lower, &expr, &shard)) return false;
+    const Given own = {.shard = shard, .file = lower->file, .names = lower->names};
+    int nodes = lower->graph->nodes.n;
+    if (!value_lower(lower, expr, &(Outcome){.name = outcome->name, .own = &own}, out)) return false;
+    const bool made = out->value >= 0 && lower->graph->values.at[out->value].node >= nodes;
+    return made || no_operator(lower, &own);
+}
+
+static bool lower_kind(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out) {
     *out = (Operand){.expr = expr, .value = -1};
     switch ((ExprKind)expr->kind) {
     case EXPR_INT:
@@ -438,18 +557,18 @@ static bool lower_kind(Lower *lower, const Expr *expr, const char *name, Operand
     }
     case EXPR_NEG: {
         Operand operand;
-        if (!operand_lower(lower, expr->items, NULL, &operand)) return false;
+        if (!operand_lower(lower, expr->items, &operand)) return false;
         out->number = operand.number;
         if (operand.value < 0) return number_negate(lower, expr, &out->number);
         operand.expr = expr->items;
-        return apply(lower, OP_neg, expr, &operand, 1, NULL, NULL, name, out);
+        return operator_lower(lower, OP_neg, expr, &operand, 1, NULL, NULL, outcome, out);
     }
     case EXPR_NOT:
         return number_eval(lower, expr, &out->number);
     case EXPR_BINARY:
-        return lower_binary(lower, expr, name, out);
+        return lower_binary(lower, expr, outcome, out);
     case EXPR_CALL:
-        return lower_call(lower, expr, name, out);
+        return lower_call(lower, expr, outcome, out);
     case EXPR_LIST:
         return not_a_tensor(lower, expr, "a list", "give it a name and a type: const c : f32[2] = [1, 2];");
     case EXPR_TUPLE:
@@ -460,28 +579,72 @@ static bool lower_kind(Lower *lower, const Expr *expr, const char *name, Operand
         return not_a_tensor(lower, expr, "'name = value'", "it belongs directly into a call");
     case EXPR_DASH:
         return not_a_tensor(lower, expr, "'-'", NULL);
+    case EXPR_RANGE:
+        return not_a_tensor(lower, expr, "a range", "ranges stand in brackets behind a tensor: x[0:2, :]");
     case EXPR_PATH:
-        return not_a_tensor(lower, expr, "a name with '.'", "names have no '.'; real numbers are written 0.5");
+        return member_lower(lower, expr, outcome, out);
+    case EXPR_INDEX:
+        return index_lower(lower, expr, outcome, out);
+    case EXPR_SHARD:
+        return lower_sharded(lower, expr, outcome, out);
     }
     return false;
 }
 
-bool operand_lower(Lower *lower, const Expr *expr, const char *name, Operand *out) {
+bool value_lower(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out) {
     expr = unbracket(expr);
     if (!lower_work(lower, expr->loc) || !lower_deeper(lower, expr->loc)) return false;
-    bool ok = lower_kind(lower, expr, name, out);
+    bool ok = lower_kind(lower, expr, outcome, out);
     lower->depth--;
     return ok;
 }
 
-bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given) {
-    bool is_op = expr->kind == EXPR_CALL || expr->kind == EXPR_BINARY || expr->kind == EXPR_NEG;
-    Span span = span_of(given->file, given->shard->loc);
-    if (!is_op || value < 0 || op_table[lower->graph->nodes.at[lower->graph->values.at[value].node].op].op_class != OP_CLASS_USER) {
-        diag_error(lower->diags, span, "there is no operator here to shard");
-        diag_hint(lower->diags, "shard stands behind an operator, an input or a param: h = matmul(x, w) shard ((2, 4), (4, 1));");
+bool operand_lower(Lower *lower, const Expr *expr, Operand *out) {
+    return value_lower(lower, expr, &(Outcome){0}, out);
+}
+
+bool strategy_unwrap(Lower *lower, const Expr **expr, const Shard **shard) {
+    *expr = unbracket(*expr);
+    for (; (*expr)->kind == EXPR_SHARD; *expr = unbracket((*expr)->items)) {
+        if (*shard) {
+            diag_error(lower->diags, lower_span(lower, (*shard)->loc), "a second strategy for one operator");
+            diag_note(lower->diags, lower_span(lower, (*expr)->shard->loc), "the first one is here");
+            return false;
+        }
+        *shard = (*expr)->shard;
+    }
+    return true;
+}
+
+/* Whether an expression of this kind makes a value of its own, unless it is of numbers only: not another name for something. */
+static bool is_operator(const Expr *expr) {
+    switch ((ExprKind)expr->kind) {
+    case EXPR_CALL:
+    case EXPR_BINARY:
+    case EXPR_NEG:
+    case EXPR_PATH:
+    case EXPR_INDEX:
+        return true;
+    case EXPR_INT:
+    case EXPR_FLOAT:
+    case EXPR_STRING:
+    case EXPR_NAME:
+    case EXPR_LIST:
+    case EXPR_TUPLE:
+    case EXPR_KEYWORD:
+    case EXPR_NOT:
+    case EXPR_DASH:
+    case EXPR_RANGE:
+    case EXPR_SHARD:
         return false;
     }
+    return false;
+}
+
+bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given) {
+    Span span = span_of(given->file, given->shard->loc);
+    if (!is_operator(expr) || value < 0 || op_table[lower->graph->nodes.at[lower->graph->values.at[value].node].op].op_class != OP_CLASS_USER)
+        return no_operator(lower, given);
     if (!shard_counts(lower, span)) return true;
     Node *node = &lower->graph->nodes.at[lower->graph->values.at[value].node];
     if (op_table[node->op].expand) {
@@ -511,7 +674,7 @@ static bool lower_outer_call(Lower *lower, const Block *cell, const Expr *expr, 
     const Given *given;
     bool block = shard && shard->block;
     int nresults, nhints = lower->hints.n, nodes = lower->graph->nodes.n;
-    if (!hint_choose(lower, names[0], shard && !block ? &own : NULL, &given)) return false;
+    if (!hint_choose(lower, call_hintable(lower, cell, expr, names[0]), shard && !block ? &own : NULL, &given)) return false;
     if (block && !hints_push(lower, names[0], shard)) return false;
     bool ok = cell_call(lower, cell, expr, names[0], given, results, &nresults);
     if (block) ok = hints_pop(lower, nhints, ok) && ok;
@@ -537,13 +700,12 @@ bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int
     Operand out;
     const char *name = names[0];
     Symbol *symbol = &symbols[0];
-    expr = unbracket(expr);
+    if (!strategy_unwrap(lower, &expr, &shard)) return false;
     lower->path = name;
-    const Block *cell = expr->kind == EXPR_CALL ? cell_find(lower, expr->text) : NULL;
+    const Block *cell = expr->kind == EXPR_CALL && !is_of_module(lower, expr) ? cell_find(lower, expr->text) : NULL;
     if (cell) return lower_outer_call(lower, cell, expr, names, n, shard, symbols);
     lower->nresults = n;
-    bool is_op = expr->kind == EXPR_CALL || expr->kind == EXPR_BINARY || expr->kind == EXPR_NEG;
-    if (n > 1 && !is_op) {
+    if (n > 1 && !is_operator(expr)) {
         diag_error(lower->diags, lower_span(lower, expr->loc), "one value, and here are %d names", n);
         diag_hint(lower->diags, "several names take the results of one operator: q, k, v = split(x, parts = 3);");
         return false;
@@ -553,12 +715,8 @@ bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int
         diag_hint(lower->diags, "the strategy of one operator stands alone: h = matmul(x, w) shard ((2, 4), (4, 1));");
         return false;
     }
-    if (!operand_lower(lower, expr, name, &out)) return false;
-    Given own = {.shard = shard, .file = lower->file, .names = lower->names};
-    const Given *given = shard ? &own : NULL;
-    /* Another name for something is not what a hint could mean. */
-    if ((is_op && out.value >= 0) && !hint_choose(lower, name, given, &given)) return false;
-    if (given && !attach_hint(lower, expr, out.value, given)) return false;
+    const int nodes = lower->graph->nodes.n;
+    if (!value_lower(lower, expr, &(Outcome){.name = name}, &out)) return false;
     symbol->kind = out.value < 0 ? SYMBOL_NUMBER : SYMBOL_VALUE;
     symbol->number = out.number;
     symbol->value = out.value;
@@ -571,5 +729,11 @@ bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int
         symbols[i].value = lower->graph->nodes.at[lower->graph->values.at[out.value].node].out[i];
         graph_rename(lower->graph, symbols[i].value, names[i]);
     }
-    return true;
+    Given own = {.shard = shard, .file = lower->file, .names = lower->names};
+    const Given *given = shard ? &own : NULL;
+    /* Another name for something is not what a hint could mean. */
+    const bool made = is_operator(expr) && out.value >= 0 && lower->graph->values.at[out.value].node >= nodes;
+    if (made && !hint_choose(lower, value_hintable(lower, out.value), given, &given)) return false;
+    if (given && !made) return no_operator(lower, given);
+    return !given || attach_hint(lower, expr, out.value, given);
 }

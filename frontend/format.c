@@ -18,6 +18,7 @@ typedef struct Lexeme {
     int pad;      /* columns before it, beyond the usual space */
     bool comment;
     bool tail; /* '{': its block stands in one line */
+    bool range; /* ':' in square brackets */
 } Lexeme;
 
 typedef enum { BRACES_STATEMENTS, BRACES_SETTINGS, BRACES_HINTS } Braces;
@@ -66,6 +67,7 @@ static bool is_keyword(const Lexeme *piece) {
 static void find_pieces(Format *format, const char *text, const Lexemes *lexemes) {
     int end = 0;
     VEC(int) open = {0};
+    VEC(char) brackets = {0};
     for (int i = 0; i < lexemes->n; i++) {
         Loc loc = lexemes->at[i];
         Lexeme piece = {.at = text + loc.begin, .n = loc.end - loc.begin, .match = -1, .comment = text[loc.begin] == '#'};
@@ -74,6 +76,9 @@ static void find_pieces(Format *format, const char *text, const Lexemes *lexemes
         end = loc.end;
         while (piece.comment && strchr(" \t\r\f\v", piece.at[piece.n - 1]))
             piece.n--;
+        if (is_one(&piece, "([{")) vec_push(format->arena, &brackets, piece.at[0]);
+        if (is_one(&piece, ")]}") && brackets.n > 0) brackets.n--;
+        piece.range = is(&piece, ":") && brackets.n > 0 && brackets.at[brackets.n - 1] == '[';
         if (is(&piece, "{")) vec_push(format->arena, &open, i);
         if (is(&piece, "}") && open.n > 0) format->pieces.at[open.at[--open.n]].match = i;
         vec_push(format->arena, &format->pieces, piece);
@@ -186,13 +191,14 @@ static bool is_sign(const Format *format, int i, int first) {
 static bool is_between(const Format *format, int i, int first) {
     const Lexeme *a = &format->pieces.at[i - 1], *b = &format->pieces.at[i];
     if (is_one(b, ",;)]") || is_one(a, "([")) return false;
-    if (is(a, ".") || is(b, ".")) return false;
+    if (is(a, ".") || is(b, ".") || a->range || (b->range && !is(a, ","))) return false;
     if (is(b, "..")) return a->at[a->n - 1] == '.' || memchr(a->at, '.', (size_t)a->n) != NULL;
     if (is(a, "..")) return b->at[0] == '.';
     if (is_sign(format, i - 1, first)) return false;
     if (is_one(b, "([")) {
         bool settings = is_word(a) && i - 1 == first && is(b, "("); /* mesh (dp = 2) */
-        return settings || is_keyword(a) || !(is_word(a) || is_one(a, ")]"));
+        bool method = i - 1 > first && is(&format->pieces.at[i - 2], "."); /* .shard(...) */
+        return settings || (is_keyword(a) && !method) || !(is_word(a) || is_one(a, ")]"));
     }
     return true;
 }

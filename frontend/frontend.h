@@ -7,6 +7,19 @@
 #pragma once
 #include "ir/ir.h"
 
+/* What a hint can name: by its path, in the order of the text. */
+typedef enum { PATH_OPERATOR, PATH_CALL, PATH_PARAM, PATH_INPUT, NPATHS } PathKind;
+extern const char *const path_kind_name[NPATHS]; /* "operator", "call", "param", "input" */
+typedef struct NamedPath {
+    const char *path;
+    PathKind kind;
+    const char *what;  /* the operator, the cell; "" */
+    const char *type;  /* f32[16, 32]; "": a call that gives a number */
+    const char *value; /* what the graph calls the value: the result of a cell is called as its call is */
+    Span span;
+} NamedPath;
+typedef VEC(NamedPath) Paths;
+
 /* -D name=value and the flags that override the blocks. NULL or -1: not given. */
 typedef struct Overrides {
     int ndefines;
@@ -23,6 +36,7 @@ typedef struct Overrides {
     const char *const *shard;
     int nhint_files;       /* --hints: files that are read as if the net imported them */
     const char *const *hint_file;
+    Paths *paths;          /* filled, once the net has been read; NULL: not wanted */
 } Overrides;
 
 /* Reads a net and builds its forward graph (inputs, states, constants, operators, loss; in mode data_parallel with the hidden dimension and

@@ -69,7 +69,13 @@ static bool not_found(Reading *reading, const Block *block, Span span) {
         diag_error(diags, span, "'%.200s' is %s; an import names an ordinary file", block->name, kind);
     else
         diag_error(diags, span, "there is no file '%.200s'", block->name);
-    if (!kind && block->name[0] != '/') diag_hint(diags, "looked for in: %s; -I FOLDER adds a folder", list);
+    struct stat at;
+    Block full = *block;
+    full.name = arena_printf(reading->lower->arena, "%s.dsl", block->name);
+    if (!kind && find(reading, &full, &at))
+        diag_hint(diags, "did you mean import \"%s\";?", full.name);
+    else if (!kind && block->name[0] != '/')
+        diag_hint(diags, "looked for in: %s; -I FOLDER adds a folder", list);
     return false;
 }
 
@@ -172,4 +178,23 @@ bool sources_read(Lower *lower, const char *name, const char *text, size_t n, co
     for (int i = 0; i < lower->overrides->nhint_files && !reading.stopped; i++)
         ok = hint_file_read(&reading, lower->overrides->hint_file[i]) && ok;
     return ok;
+}
+
+const Block *library_blocks(Lower *lower) {
+    static const char name[] = "nn.dsl";
+    const Overrides *flags = lower->overrides;
+    struct stat at;
+    Error error;
+    char *text;
+    size_t n;
+    for (int i = 0; i < flags->nfolders; i++) {
+        const char *path = arena_printf(lower->arena, "%s/%s", flags->folder[i], name);
+        if (!is_file(path, &at) || !file_read(lower->arena, path, MAX_SOURCE_BYTES, &text, &n, &error)) continue;
+        Diags unheard;
+        Parse *parse = arena_alloc(lower->arena, sizeof *parse);
+        diags_init(&unheard, lower->arena);
+        parse_run(parse, lower->arena, &unheard, diags_add_file(&unheard, path, text, n), false);
+        return parse->blocks;
+    }
+    return NULL;
 }

@@ -143,7 +143,7 @@ bool let_lower(Lower *lower, const char *name, Loc loc, const Expr *value) {
     Symbol *symbol;
     Operand operand;
     if (!names_define(lower, name, loc, &symbol)) return false;
-    bool ok = operand_lower(lower, value, NULL, &operand);
+    bool ok = operand_lower(lower, value, &operand);
     if (ok && operand.value >= 0) {
         diag_error(lower->diags, lower_span(lower, value->loc), "let names a number, and this is a tensor");
         diag_hint(lower->diags, "a tensor is named without let: %s = ...;", name);

@@ -80,7 +80,12 @@ static bool declared_well(Lower *lower, const Statement *statement) {
     const char *name = statement->name;
     if (!statement->type && !(statement->kind == STATEMENT_CONST && is_file_call(statement->value))) {
         diag_error(lower->diags, span, "%s needs a type", name);
-        diag_hint(lower->diags, "%s : f32[16, 32]", name);
+        if (statement->kind == STATEMENT_CONST && statement->value && is_number(lower, statement->value))
+            diag_hint(lower->diags, "a number is named by let %s = 3; a tensor that is fixed by const %s : f32[2] = [1, 2];", name, name);
+        else
+            diag_hint(lower->diags, statement->kind == STATEMENT_INPUT   ? "input %s : f32[16, 32];"
+                                    : statement->kind == STATEMENT_PARAM ? "param %s : f32[32, 16] = normal(0.01);"
+                                                                         : "const %s : f32[2] = [1, 2];", name);
         return false;
     }
     if (statement->kind == STATEMENT_INPUT && statement->value) {
@@ -105,7 +110,11 @@ static bool declared_well(Lower *lower, const Statement *statement) {
     return true;
 }
 
-static bool declared_hint(Lower *lower, const Statement *statement, const char *path, const char *what, const Hint **hint) {
+static bool declared_hint(Lower *lower, const Statement *statement, const char *path, PathKind kind, const Hint **hint) {
+    const char **name = arena_alloc(lower->arena, sizeof *name), *what = arena_printf(lower->arena, "%s %s", path_kind_name[kind], path);
+    *name = path;
+    const Hintable thing = {.name = name, .nnames = 1, .kind = kind, .what = "", .span = lower_span(lower, statement->name_loc),
+                            .id = kind == PATH_PARAM ? lower->graph->states.n : lower->graph->inputs.n};
     *hint = NULL;
     Given own = {.shard = statement->shard, .file = lower->file, .names = lower->names};
     const Given *given;
@@ -113,7 +122,7 @@ static bool declared_hint(Lower *lower, const Statement *statement, const char *
         diag_error(lower->diags, lower_span(lower, statement->shard->loc), "hints in braces are for the operators in a cell");
         return false;
     }
-    if (!hint_choose(lower, path, statement->shard ? &own : NULL, &given)) return false;
+    if (!hint_choose(lower, thing, statement->shard ? &own : NULL, &given)) return false;
     if (!given || !shard_counts(lower, span_of(given->file, given->shard->loc))) return true;
     return (*hint = hint_given(lower, given, 1, what)) != NULL;
 }
@@ -125,7 +134,7 @@ static bool input_lower(Lower *lower, const Statement *statement, Symbol *symbol
     }
     Input input = {.name = statement->name, .span = symbol->span};
     if (!type_eval(lower, statement->type, statement->name, &input.type)) return false;
-    if (!declared_hint(lower, statement, statement->name, "input", &input.hint)) return false;
+    if (!declared_hint(lower, statement, statement->name, PATH_INPUT, &input.hint)) return false;
     if (lower->hidden) {
         Shape *shape = &input.type.shape;
         memmove(shape->dim + 1, shape->dim, sizeof *shape->dim * (size_t)shape->ndim++);
@@ -161,7 +170,7 @@ static bool param_lower(Lower *lower, const Statement *statement, const char *pa
         return false;
     }
     if (!init_eval(lower, statement->value, &state.type, &state.init)) return false;
-    if (!declared_hint(lower, statement, path, "param", &state.hint) || path_taken(lower, path, symbol->span)) return false;
+    if (!declared_hint(lower, statement, path, PATH_PARAM, &state.hint) || path_taken(lower, path, symbol->span)) return false;
     int read = graph_read_state(lower->graph, graph_add_state(lower->graph, state), 0, NULL, symbol->span);
     const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL;
     symbol->value = replicate(lower, read, name, symbol->span);
@@ -426,6 +435,7 @@ static bool file_lower(Lower *lower, const Block *first) {
     ok &= hints_read(lower, first);
     bool lowered = block_lower(lower, net, net_lower);
     ok &= lowered;
+    if (lowered && !lower->eval && lower->overrides->paths) paths_list(lower, lower->overrides->paths);
     if (lower->eval && !lowered) diag_note(lower->diags, span_of(blocks[BLOCK_EVAL]->file, blocks[BLOCK_EVAL]->loc), "so it is with the numbers of the eval block");
     /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
     if (!ok || !indices_check(lower) || !hints_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN]) return false;

@@ -5,6 +5,8 @@
  *   types.c     types, literals, initial values
  *   shard.c     strategies as written -> Hint; the mesh
  *   express.c   tensor expressions -> nodes
+ *   subscript.c x[0], x.T, x ** 2
+ *   foreign.c   the words of other frameworks
  *   cells.c     calls of cells: their bodies written out under a path
  *   loops.c     for, if, let: bodies written out
  *   imports.c   files that a file imports; one list of blocks
@@ -82,6 +84,23 @@ typedef struct PathHint {
     bool matched;
 } PathHint;
 
+/* What hints can mean. */
+typedef struct Hintable {
+    const char *const *name; /* its path; an operator of several results has that of each */
+    int nnames;
+    PathKind kind;
+    const char *what; /* the operator, the cell */
+    int id;           /* value, state, input; of a call its first result, -1: a number, or not known yet */
+    Span span;
+} Hintable;
+
+/* What becomes of an expression's value: the name of its outermost result, NULL: it is an operand; the strategy that stands at that operator, or NULL. Hints
+ * for what has a name are the business of its statement. */
+typedef struct Outcome {
+    const char *name;
+    const Given *own;
+} Outcome;
+
 /* The call of a cell that is being lowered. */
 typedef struct Frame {
     const Block *cell;
@@ -132,7 +151,7 @@ typedef struct Lower {
     int64_t work;          /* expressions and statements lowered in loops and cells */
     int noted;             /* diagnostics that have their chain of calls */
     Names paths;           /* of calls that had to be numbered, of parameters */
-    Strings known;         /* paths that a hint could mean */
+    VEC(Hintable) known;   /* what a hint could mean */
     VEC(PathHint) hints;
     int64_t compared;      /* patterns with paths */
     const Expr *dataset; /* explicit dataset strategy, read after the inputs are known; NULL: none */
@@ -219,8 +238,8 @@ const char *type_text(Lower *lower, const TensorType *type); /* without the hidd
 
 /* ---------------------------------------------------------------- shard.c */
 
-/* A strategy clause to a hint. tensors: the number of tuples that it must have, 0: any (an operator's); what: "operator", "parameter",
- * "input": for messages. NULL after a diagnostic. */
+/* A strategy clause to a hint. tensors: the number of tuples that it must have, 0: any (an operator's); what: "operator", "param w",
+ * "input x": for messages. NULL after a diagnostic. */
 const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char *what);
 /* The same of a strategy that stands elsewhere. */
 const Hint *hint_given(Lower *lower, const Given *given, int tensors, const char *what);
@@ -236,10 +255,17 @@ bool shard_counts(Lower *lower, Span span);
 bool expr_lower(Lower *lower, const Expr *expr, const char *name, const Shard *shard, Symbol *symbol);
 /* The same for an operator of several results, names[0 .. n) theirs: fills in n symbols. */
 bool results_lower(Lower *lower, const Expr *expr, const char *const *names, int n, const Shard *shard, Symbol *symbols);
-/* A number, or a value, of any expression in an operand's place; name: of its outermost result, or NULL. */
-bool operand_lower(Lower *lower, const Expr *expr, const char *name, Operand *out);
+/* A number, or a value, of any expression in an operand's place. */
+bool operand_lower(Lower *lower, const Expr *expr, Operand *out);
+/* The same; of a value that gets a name. */
+bool value_lower(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out);
+/* A node. Operands that are numbers become constants; attr_expr[i]: where attribute i was written, or NULL. */
+bool operator_lower(Lower *lower, OpCode op, const Expr *expr, Operand *operands, int n, const Attr *attr, const Expr *const *attr_expr,
+                    const Outcome *outcome, Operand *out);
 /* Counts a step; false, after one diagnostic, when loops and cells make too many. */
 bool lower_work(Lower *lower, Loc loc);
+/* Of `item shard ...` the item and its strategy. False after a diagnostic: *shard is one already. */
+bool strategy_unwrap(Lower *lower, const Expr **expr, const Shard **shard);
 /* The strategy of the operator that made value. False after a diagnostic. */
 bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given);
 /* Each node costs about two kilobytes: a text of 16 MiB must not make millions of them. */
@@ -247,6 +273,30 @@ enum { MAX_NODES = 100000 };
 bool room_for_node(Lower *lower, Loc loc);
 /* In data_parallel the value as operators see it: through a `replicate` node. Else the value itself. */
 int replicate(Lower *lower, int value, const char *name, Span span);
+
+/* ---------------------------------------------------------------- subscript.c */
+
+/* x[0], x[:, 1:3], x[..., None]: a slice, a reshape, or both. */
+bool index_lower(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out);
+/* x.T, x.shape[0]: what stands behind a '.'. */
+bool member_lower(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out);
+const Expr *member_base(Lower *lower, const Expr *path); /* what stands before the last '.' */
+/* x ** 2, for a number that is known. */
+bool power_lower(Lower *lower, const Expr *expr, Operand *operands, const Outcome *outcome, Operand *out);
+
+/* ---------------------------------------------------------------- foreign.c */
+
+/* The word that a value is: of a name, a text or the last of a path, in small letters (AUTO, "auto", ParallelMode.AUTO); NULL: none. */
+const char *word_of(Lower *lower, const Expr *value);
+/* What an attribute, an argument, a setting, a word is called here that other frameworks call otherwise; else the name itself. */
+const char *foreign_attr(OpCode op, const char *name);
+const char *foreign_word(const char *what, const char *name);
+const char *foreign_called(Lower *lower, const char *name, const Expr *call); /* the call with this name and without its module, for a hint */
+/* torch.matmul(x, w): a method of what is no value of the net but a module of another language. */
+bool is_of_module(const Lower *lower, const Expr *call);
+bool no_modules(Lower *lower, const Expr *call); /* says so, with what to write; false */
+/* The hint for a call of what is no operator: false where nothing is known of it. */
+bool hint_operator(Lower *lower, const Expr *call);
 
 /* ---------------------------------------------------------------- cells.c */
 
@@ -262,8 +312,8 @@ const char *path_of(Lower *lower, const char *name, Loc loc);
 bool lower_deeper(Lower *lower, Loc loc);
 bool cells_define(Lower *lower, const Block *blocks);
 const Block *cell_find(const Lower *lower, const char *name); /* or NULL */
-/* The path of a call that stands in an expression. NULL after a diagnostic. */
-const char *cell_path(Lower *lower, const Block *cell, Loc loc);
+/* The path of a call or an operator, `name`, that stands in an expression: y.linear, the next one y.linear_2. NULL after a diagnostic. */
+const char *inner_path(Lower *lower, const char *name, Loc loc);
 /* Lowers a call of a cell. path: what its result is called. given: its strategy, or NULL. */
 bool cell_call(Lower *lower, const Block *cell, const Expr *call, const char *path, const Given *given, Operand *results, int *nresults);
 bool return_lower(Lower *lower, const Statement *statement);
@@ -287,6 +337,8 @@ bool statement_lower(Lower *lower, const Statement *statement);
 
 /* The blocks of a file and of all that it imports, each file once: those of an import before what follows it. */
 bool sources_read(Lower *lower, const char *name, const char *text, size_t n, const Block **blocks);
+/* The blocks of nn.dsl, for hints, though nothing imports it; NULL: it is not found. */
+const Block *library_blocks(Lower *lower);
 
 /* ---------------------------------------------------------------- patterns.c */
 
@@ -296,8 +348,11 @@ bool hints_read(Lower *lower, const Block *blocks);
 /* Adds those behind a call; take them back, to n, with hints_pop, which with check complains of those that matched nothing. */
 bool hints_push(Lower *lower, const char *path, const Shard *shard);
 bool hints_pop(Lower *lower, int n, bool check);
-/* The strategy of what has this path: of a hint, else own (what stands at it, may be NULL). False after a diagnostic: two that differ. */
-bool hint_choose(Lower *lower, const char *path, const Given *own, const Given **given);
+/* The strategy of a thing: of a hint, else own (what stands at it, may be NULL). False after a diagnostic: two that differ. */
+bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **given);
+Hintable value_hintable(const Lower *lower, int value);                                                /* the operator that made it */
+Hintable call_hintable(Lower *lower, const Block *cell, const Expr *call, const char *path); /* of which path is the name */
+void paths_list(Lower *lower, Paths *paths);
 /* Whether all of the hints matched something. */
 bool hints_matched(Lower *lower);
 

@@ -55,7 +55,7 @@ void note_defined(Lower *lower, const Symbol *symbol) {
 }
 
 bool names_define(Lower *lower, const char *name, Loc loc, Symbol **symbol) {
-    static const char *const reserved[] = {"true", "false"};
+    static const char *const reserved[] = {"true", "false", "True", "False", "None"};
     Symbol *found = names_find(&lower->names, name);
     if (!found) found = names_insert(&lower->names, lower->arena, name);
     *symbol = found;
@@ -116,6 +116,8 @@ static const Symbol *unknown_name(Lower *lower, const char *name, Span span) {
     if (outside) {
         diag_hint(lower->diags, "a cell sees nothing of the net but its arguments: make %s one of them", name);
         note_defined(lower, outside);
+    } else if (!strcmp(name, "None") || !strcmp(name, "null") || !strcmp(name, "nil")) {
+        diag_hint(lower->diags, "there is no value for nothing: leave it out");
     } else if (nearest) {
         diag_hint(lower->diags, "did you mean %s?", nearest);
         note_defined(lower, names_look(lower, nearest));
@@ -172,15 +174,18 @@ int choice(Lower *lower, const char *what, const Expr *value, const char *const 
     const char *list = names[0];
     for (int i = 1; i < n; i++)
         list = arena_printf(lower->arena, "%s, %s", list, names[i]);
-    if (value->kind != EXPR_NAME) {
+    const char *text = word_of(lower, value), *word = text ? foreign_word(what, text) : NULL;
+    if (!word) {
         diag_error(lower->diags, lower_span(lower, value->loc), "%s is one of: %s", what, list);
         return -1;
     }
     for (int i = 0; i < n; i++)
-        if (!strcmp(names[i], value->text)) return i;
-    const char *nearest = name_nearest(value->text, names, n);
-    diag_error(lower->diags, lower_span(lower, value->loc), "unknown %s '%s'", what, value->text);
-    if (nearest)
+        if (!strcmp(names[i], word)) return i;
+    const char *known = foreign_hint(lower->arena, what, word), *nearest = name_nearest(word, names, n);
+    diag_error(lower->diags, lower_span(lower, value->loc), "unknown %s '%s'", what, value->kind == EXPR_PATH ? value->last->text : value->text);
+    if (known)
+        diag_hint(lower->diags, "%s", known);
+    else if (nearest)
         diag_hint(lower->diags, "did you mean %s? There are: %s", nearest, list);
     else
         diag_hint(lower->diags, "there are: %s", list);

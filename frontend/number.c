@@ -49,27 +49,43 @@ bool is_function(const Lower *lower, const Expr *call) {
     return call->nitems > 0;
 }
 
-static bool eval_size(Lower *lower, const Expr *call, bool ndim, Number *number) {
+/* Of a tensor the size along an axis; its number of dimensions where axis is NULL. what: "size", for messages. */
+static bool eval_size(Lower *lower, const Expr *expr, const char *what, const Expr *tensor, const Expr *axis_expr, Number *number) {
     Operand operand;
     int64_t axis = 0;
-    if (!operand_lower(lower, call->items, NULL, &operand)) return false;
+    if (!operand_lower(lower, tensor, &operand)) return false;
     if (operand.value < 0) {
-        diag_error(lower->diags, lower_span(lower, call->items->loc), "%s is about a tensor, and this is a number", call->text);
+        diag_error(lower->diags, lower_span(lower, tensor->loc), "%s is about a tensor, and this is a number", what);
         return false;
     }
     const TensorType *type = &lower->graph->values.at[operand.value].type;
     int first = type->hidden ? 1 : 0, n = type->shape.ndim - first;
     *number = integer(n);
-    if (ndim) return true;
+    if (!axis_expr) return true;
     if (n == 0) {
-        diag_error(lower->diags, lower_span(lower, call->loc), "a scalar has no sizes");
+        diag_error(lower->diags, lower_span(lower, expr->loc), "a scalar has no sizes");
         return false;
     }
-    if (!integer_eval(lower, call->items->next, "an axis", -n, n - 1, &axis)) return false;
+    if (!integer_eval(lower, axis_expr, "an axis", -n, n - 1, &axis)) return false;
     axis += first + (axis < 0 ? n : 0);
     *number = integer(type->shape.dim[axis]);
     number->power = axis == first && rows_has(lower->graph, operand.value);
     return true;
+}
+
+/* x.NAME */
+static bool is_member(const Expr *expr, const char *name) {
+    return expr->kind == EXPR_PATH && strcmp(expr->last->text, name) == 0;
+}
+
+/* x.shape[0], x.ndim */
+static bool is_size(const Expr *expr) {
+    return is_member(expr, "ndim") || (expr->kind == EXPR_INDEX && expr->nitems == 2 && is_member(expr->items, "shape") && expr->last->kind != EXPR_RANGE);
+}
+
+static bool size_eval(Lower *lower, const Expr *expr, Number *number) {
+    const bool shape = expr->kind == EXPR_INDEX;
+    return eval_size(lower, expr, shape ? ".shape" : ".ndim", member_base(lower, shape ? expr->items : expr), shape ? expr->last : NULL, number);
 }
 
 static bool eval_ceil_div(Lower *lower, const Expr *call, Number a, Number b, Number *number) {
@@ -94,7 +110,7 @@ bool function_eval(Lower *lower, const Expr *call, Number *number) {
         diag_hint(lower->diags, "it is called %s(%s)", call->text, functions[which].parameters);
         return false;
     }
-    if (which == SIZE || which == NDIM) return eval_size(lower, call, which == NDIM, number);
+    if (which == SIZE || which == NDIM) return eval_size(lower, call, call->text, call->items, which == SIZE ? call->items->next : NULL, number);
     n = 0;
     for (const Expr *item = call->items; item; item = item->next)
         if (!number_eval(lower, item, &arguments[n++])) return false;
@@ -124,9 +140,12 @@ bool function_eval(Lower *lower, const Expr *call, Number *number) {
 
 /* ---------------------------------------------------------------- expressions */
 
-/* true and false are the numbers 1 and 0. */
+/* true and false are the numbers 1 and 0; so are Python's. */
+static bool is_true(const Expr *expr) {
+    return expr->kind == EXPR_NAME && (!strcmp(expr->text, "true") || !strcmp(expr->text, "True"));
+}
 static bool is_truth(const Expr *expr) {
-    return expr->kind == EXPR_NAME && (!strcmp(expr->text, "true") || !strcmp(expr->text, "false"));
+    return is_true(expr) || (expr->kind == EXPR_NAME && (!strcmp(expr->text, "false") || !strcmp(expr->text, "False")));
 }
 
 bool is_number(const Lower *lower, const Expr *expr) {
@@ -151,8 +170,12 @@ bool is_number(const Lower *lower, const Expr *expr) {
     case EXPR_TUPLE:
     case EXPR_KEYWORD:
     case EXPR_DASH:
-    case EXPR_PATH:
+    case EXPR_RANGE:
+    case EXPR_SHARD:
         return false;
+    case EXPR_PATH:
+    case EXPR_INDEX:
+        return is_size(expr);
     }
     return false;
 }
@@ -243,8 +266,33 @@ static bool compare(char op, Number left, Number right, bool *holds) {
     }
 }
 
+/* Integers to the power of an integer from 0 are integers. */
+static bool combine_power(Lower *lower, const Expr *expr, Number left, Number right, Number *number) {
+    if (!left.real && !right.real && right.i >= 0) {
+        const bool stays = left.i >= -1 && left.i <= 1; /* in these; others overflow soon */
+        int64_t result = 1;
+        for (int64_t left_over = stays ? (right.i > 0) + (right.i > 0 && right.i % 2 == 0) : right.i; left_over > 0; left_over--)
+            if (!mul_checked(result, left.i, &result)) return overflow(lower, expr);
+        *number = integer(result);
+        return true;
+    }
+    const double f = pow(left.f, right.f);
+    if (isfinite(f)) {
+        *number = (Number){.real = true, .f = f};
+        return true;
+    }
+    diag_error(lower->diags, lower_span(lower, expr->loc), "%s ** %s is no number", number_text(lower->arena, left), number_text(lower->arena, right));
+    return false;
+}
+
 static bool combine(Lower *lower, const Expr *expr, Number left, Number right, Number *number) {
     bool holds;
+    if (expr->op == '^') return combine_power(lower, expr, left, right, number);
+    if (expr->op == '@') {
+        diag_error(lower->diags, lower_span(lower, expr->loc), "@ is the product of matrices, and these are numbers");
+        diag_hint(lower->diags, "a product of numbers is written with '*'");
+        return false;
+    }
     if (compare(expr->op, left, right, &holds)) {
         *number = integer(holds);
         return true;
@@ -272,16 +320,19 @@ static bool combine(Lower *lower, const Expr *expr, Number left, Number right, N
     return true;
 }
 
+enum { MAX_ROW_POWER = 64 };
+
 bool number_combine(Lower *lower, const Expr *expr, Number left, Number right, Number *number) {
     if (!combine(lower, expr, left, right, number)) return false;
     if (expr->op == '*') number->power = left.power + right.power;
+    if (expr->op == '^' && !right.real && right.i >= 0 && right.i <= MAX_ROW_POWER) number->power = left.power * (int)right.i;
     if (expr->op == '/') number->power = left.power - right.power;
     return true;
 }
 
 static bool name_number(Lower *lower, const Expr *name, Number *number) {
     if (is_truth(name)) {
-        *number = integer(name->text[0] == 't');
+        *number = integer(is_true(name));
         return true;
     }
     const Symbol *symbol = names_use(lower, name->text, name->loc);
@@ -309,7 +360,7 @@ static bool binary_number(Lower *lower, const Expr *expr, Number *number) {
 /* The call of a cell that returns a number. */
 static bool cell_number(Lower *lower, const Expr *call, Number *number) {
     Operand operand;
-    if (!operand_lower(lower, call, NULL, &operand)) return false;
+    if (!operand_lower(lower, call, &operand)) return false;
     *number = operand.number;
     if (operand.value < 0) return true;
     diag_error(lower->diags, lower_span(lower, call->loc), "a number is needed here, and the result of %s is a tensor", call->text);
@@ -358,7 +409,16 @@ bool number_eval(Lower *lower, const Expr *expr, Number *number) {
         diag_error(lower->diags, span, "a number is needed here, not '%s = ...'", expr->text);
         return false;
     case EXPR_PATH:
-        diag_error(lower->diags, span, "a number is needed here; names of numbers have no '.'");
+    case EXPR_INDEX:
+        if (is_size(expr)) return size_eval(lower, expr, number);
+        diag_error(lower->diags, span, "a number is needed here, and this is none");
+        diag_hint(lower->diags, "numbers of a tensor x are x.shape[0] and x.ndim");
+        return false;
+    case EXPR_RANGE:
+        diag_error(lower->diags, span, "a single number is needed here, not a range");
+        return false;
+    case EXPR_SHARD:
+        diag_error(lower->diags, span, "a number is needed here, and a number has no strategy");
         return false;
     }
     return false;

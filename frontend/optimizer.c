@@ -39,9 +39,12 @@ static bool eval_parameters(Lower *lower, const Expr *value, const Parameter *pa
 
 static bool eval_sgd(Lower *lower, const Expr *value) {
     Settings *s = &lower->graph->settings;
-    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false}, {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false}};
-    s->optimizer = OPTIMIZER_SGD;
-    return eval_parameters(lower, value, parameters, 2, 1, "optimizer = sgd(lr = 0.1);");
+    double momentum = 0; /* PyTorch's SGD has it; with 0 there is no slot for it */
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false}, {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false}, {"momentum", 0, 1, 0, &momentum, false}};
+    if (!eval_parameters(lower, value, parameters, 3, 1, "optimizer = sgd(lr = 0.1);")) return false;
+    s->optimizer = momentum > 0 ? OPTIMIZER_MOMENTUM : OPTIMIZER_SGD;
+    s->momentum = momentum;
+    return true;
 }
 
 static bool eval_momentum(Lower *lower, const Expr *value) {

@@ -67,8 +67,9 @@ const Setting parallel_settings[] = {
 const int nparallel_settings = NPARALLEL;
 
 static const Setting *setting_find(const Setting *settings, int n, const char *name) {
+    const char *word = foreign_word("setting", name);
     for (int i = 0; i < n; i++)
-        if (!strcmp(settings[i].name, name)) return &settings[i];
+        if (!strcmp(settings[i].name, name) || !strcmp(settings[i].name, word)) return &settings[i];
     return NULL;
 }
 
@@ -77,6 +78,7 @@ static bool unknown_setting(Lower *lower, const Entry *entry, const char *what, 
     Span span = lower_span(lower, entry->name_loc);
     if (setting_find(elsewhere, nelsewhere, entry->name)) {
         diag_error(lower->diags, span, "%s belongs into the %s block, not into %s", entry->name, other, what);
+        diag_hint(lower->diags, "%s { %s = ...; }", other, entry->name);
         return false;
     }
     const char *names[64], *list = "";
@@ -88,12 +90,12 @@ static bool unknown_setting(Lower *lower, const Entry *entry, const char *what, 
     for (const Entry *number = lower->eval && !strcmp(what, "eval") ? lower->net->entries : NULL; number && nnames < 64; number = number->next)
         names[nnames++] = number->name;
     if (nnames > n) list = arena_printf(lower->arena, "%s, and the numbers of net %s", list, lower->net->name);
-    const char *nearest = name_nearest(entry->name, names, nnames);
+    const char *known = foreign_hint(lower->arena, "setting", entry->name), *nearest = name_nearest(entry->name, names, nnames);
     diag_error(lower->diags, span, "%s has no setting '%s'", what, entry->name);
-    if (nearest)
+    if (known)
+        diag_hint(lower->diags, "%s", known);
+    else if (nearest)
         diag_hint(lower->diags, "did you mean %s? There are: %s", nearest, list);
-    else if (!strcmp(entry->name, "lr") || !strcmp(entry->name, "learning_rate") || !strcmp(entry->name, "momentum"))
-        diag_hint(lower->diags, "it belongs to the optimizer: optimizer = momentum(lr = 0.1, momentum = 0.9);");
     else
         diag_hint(lower->diags, "there are: %s", list);
     return false;

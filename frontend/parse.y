@@ -12,6 +12,7 @@ typedef void *yyscan_t;
 %define api.location.type {Loc}
 %define parse.error custom
 %define lr.type canonical-lr
+%define lr.default-reduction consistent
 %locations
 %lex-param {yyscan_t scanner}
 %parse-param {yyscan_t scanner} {Parse *parse}
@@ -36,14 +37,14 @@ typedef void *yyscan_t;
 %token START_FILE START_VALUE START_HINT
 %token NET "'net'" INPUT "'input'" PARAM "'param'" CONST "'const'" LOSS "'loss'" SHARD "'shard'" TRAIN "'train'" PARALLEL "'parallel'" EVAL "'eval'"
 %token CELL "'cell'" IMPORT "'import'" HINTS "'hints'" LET "'let'" FOR "'for'" IN "'in'" IF "'if'" ELSE "'else'" RETURN "'return'"
-%token AND "'and'" OR "'or'" NOT "'not'" EQUAL "'=='" UNEQUAL "'!='" AT_MOST "'<='" AT_LEAST "'>='" DOTS "'..'"
+%token AND "'and'" OR "'or'" NOT "'not'" EQUAL "'=='" UNEQUAL "'!='" AT_MOST "'<='" AT_LEAST "'>='" DOTS "'..'" POWER "'**'" ELLIPSIS "'...'"
 %token <text> NAME "a name" STRING "a text" PATH_PATTERN "a path"
 %token <integer> INTEGER "a number"
 %token <real> REAL "a real number"
 %token ARROW "'->'"
 
-%type <expr> expr metric metrics unary postfix primary path items item arguments argument argument_list init tuple list
-%type <shard> shard strategy
+%type <expr> expr metric metrics unary power postfix primary subscripts subscript range bound results items item operand arguments argument argument_list init tuple list
+%type <shard> shard clause strategy
 %type <patterns> patterns
 %type <type> type
 %type <statement> statement if
@@ -53,12 +54,14 @@ typedef void *yyscan_t;
 %type <entries> entries head head_list
 %type <kind> declarer
 
+%precedence BEFORE_BLOCK /* where a ';' is missing, the next block is not passed over */
+%precedence ';'
 %left OR
 %left AND
 %precedence NOT
 %nonassoc EQUAL UNEQUAL AT_MOST AT_LEAST '<' '>'
 %left '+' '-'
-%left '*' '/' '%'
+%left '*' '/' '%' '@'
 
 %code {
 int yylex(YYSTYPE *value, YYLTYPE *loc, yyscan_t scanner);
@@ -105,8 +108,10 @@ block
         block_add(parse, BLOCK_LET, @1, $2, @2, entry_append((EntryList){0}, entry_new(parse, $2, @2, $4)), (StatementList){0});
     }
     | LET error ';' { yyerrok; }
+    | LET error %prec BEFORE_BLOCK { yyerrok; }
     | IMPORT STRING ';' { block_add(parse, BLOCK_IMPORT, @1, $2, @2, (EntryList){0}, (StatementList){0}); }
     | IMPORT error ';' { yyerrok; }
+    | IMPORT error %prec BEFORE_BLOCK { yyerrok; }
     | error '}' { yyerrok; }
     ;
 
@@ -188,6 +193,7 @@ statements
     | statements statement { STOP_IF_STOPPED; $$ = statement_append($1, $2); }
     | statements ';'
     | statements error ';' { STOP_IF_STOPPED; yyerrok; $$ = $1; }
+    | statements error '{' statements '}' { STOP_IF_STOPPED; yyerrok; $$ = $1; }
     ;
 
 statement
@@ -217,7 +223,7 @@ statement
         $$ = statement_new(parse, STATEMENT_LET, $2, @2);
         $$->value = $4;
     }
-    | RETURN items shard ';' {
+    | RETURN results shard ';' {
         $$ = statement_new(parse, STATEMENT_RETURN, NULL, @1);
         $$->value = $2;
         $$->shard = $3;
@@ -268,6 +274,7 @@ type
     : %empty { $$ = NULL; }
     | ':' NAME { $$ = type_new(parse, @2, $2, @2, NULL); }
     | ':' NAME list { $$ = type_new(parse, loc_join(@2, @3), $2, @2, $3); }
+    | ':' NAME tuple { $$ = type_new(parse, loc_join(@2, @3), $2, @2, $3); }
     ;
 
 init
@@ -277,10 +284,14 @@ init
 
 shard
     : %empty { $$ = NULL; }
-    | SHARD { $$ = shard_new(parse, @$, NULL, NULL); }
+    | clause
+    | SHARD '{' patterns '}' { $$ = shard_block(parse, @$, $3); }
+    ;
+
+clause
+    : SHARD { $$ = shard_new(parse, @$, NULL, NULL); }
     | SHARD primary { $$ = shard_new(parse, @$, $2, NULL); }
     | SHARD primary ARROW primary { $$ = shard_new(parse, @$, $2, $4); }
-    | SHARD '{' patterns '}' { $$ = shard_block(parse, @$, $3); }
     ;
 
 expr
@@ -289,6 +300,7 @@ expr
     | expr '-' expr { $$ = expr_binary(parse, '-', $1, $3); STOP_IF_STOPPED; }
     | expr '*' expr { $$ = expr_binary(parse, '*', $1, $3); STOP_IF_STOPPED; }
     | expr '/' expr { $$ = expr_binary(parse, '/', $1, $3); STOP_IF_STOPPED; }
+    | expr '@' expr { $$ = expr_binary(parse, '@', $1, $3); STOP_IF_STOPPED; }
     | expr '%' expr { $$ = expr_binary(parse, '%', $1, $3); STOP_IF_STOPPED; }
     | expr '<' expr { $$ = expr_binary(parse, '<', $1, $3); STOP_IF_STOPPED; }
     | expr '>' expr { $$ = expr_binary(parse, '>', $1, $3); STOP_IF_STOPPED; }
@@ -302,23 +314,44 @@ expr
     ;
 
 unary
-    : postfix
+    : power
     | '-' unary { $$ = expr_unary(parse, EXPR_NEG, @$, $2); STOP_IF_STOPPED; }
     | '+' unary { $$ = $2; }
     ;
 
-postfix
-    : primary
-    | path
+power
+    : postfix
+    | postfix POWER unary { $$ = expr_binary(parse, '^', $1, $3); STOP_IF_STOPPED; }
     ;
 
-path
-    : NAME '.' NAME {
-        $$ = expr_new(parse, EXPR_PATH, @$);
-        expr_add(parse, $$, expr_text(parse, EXPR_NAME, @1, $1));
-        expr_add(parse, $$, expr_text(parse, EXPR_NAME, @3, $3));
-    }
-    | path '.' NAME { $$ = expr_add(parse, $1, expr_text(parse, EXPR_NAME, @3, $3)); $$->loc = @$; }
+postfix
+    : primary
+    | postfix '.' NAME { $$ = expr_member(parse, @$, $1, expr_text(parse, EXPR_NAME, @3, $3)); STOP_IF_STOPPED; }
+    | postfix '.' NAME arguments { $$ = expr_method(parse, @$, $1, $3, $4); STOP_IF_STOPPED; }
+    | postfix '.' SHARD arguments { $$ = expr_sharded(parse, @$, $1, shard_method(parse, loc_join(@3, @4), $4)); STOP_IF_STOPPED; }
+    | postfix '[' subscripts ']' { $$ = expr_index(parse, @$, $1, $3); STOP_IF_STOPPED; }
+    | postfix '[' subscripts ',' ']' { $$ = expr_index(parse, @$, $1, $3); STOP_IF_STOPPED; }
+    ;
+
+subscripts
+    : subscript { $$ = expr_add(parse, expr_new(parse, EXPR_LIST, @1), $1); }
+    | subscripts ',' subscript { $$ = expr_add(parse, $1, $3); }
+    ;
+
+subscript
+    : expr
+    | range
+    | ELLIPSIS { $$ = expr_text(parse, EXPR_NAME, @1, "..."); }
+    ;
+
+range
+    : bound ':' bound { $$ = expr_add(parse, expr_add(parse, expr_new(parse, EXPR_RANGE, @$), $1), $3); }
+    | range ':' bound { $$ = expr_add(parse, $1, $3); }
+    ;
+
+bound
+    : %empty { $$ = expr_new(parse, EXPR_DASH, @$); }
+    | expr
     ;
 
 primary
@@ -343,13 +376,18 @@ list
     | '[' items ',' ']' { $$ = $2; $$->loc = @$; }
     ;
 
+results
+    : expr { $$ = expr_add(parse, expr_new(parse, EXPR_LIST, @1), $1); }
+    | results ',' expr { $$ = expr_add(parse, $1, $3); }
+    ;
+
 items
     : item { $$ = expr_add(parse, expr_new(parse, EXPR_LIST, @1), $1); }
     | items ',' item { $$ = expr_add(parse, $1, $3); }
     ;
 
 item
-    : expr
+    : operand
     | '-' { $$ = expr_new(parse, EXPR_DASH, @1); }
     ;
 
@@ -365,8 +403,14 @@ argument_list
     ;
 
 argument
+    : operand
+    | NAME '=' operand { $$ = expr_add(parse, expr_text(parse, EXPR_KEYWORD, @$, $1), $3); }
+    ;
+
+operand
     : expr
-    | NAME '=' expr { $$ = expr_add(parse, expr_text(parse, EXPR_KEYWORD, @$, $1), $3); }
+    | expr clause { $$ = expr_sharded(parse, @$, $1, $2); }
+    | expr SHARD '{' patterns '}' { $$ = $1; syntax_block_inside(parse, loc_join(@2, @5)); }
     ;
 
 %%

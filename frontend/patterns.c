@@ -71,18 +71,22 @@ static const char *same_end(const char *pattern, int nnames, const char *const *
  * names behind that count. */
 static const char *nearest_path(Lower *lower, const char *pattern) {
     const char *lead = strncmp(pattern, "**.", 3) ? "" : "**.";
-    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(lower->known.n + 1));
+    VEC(const char *) paths = {0};
+    for (int i = 0; i < lower->known.n; i++)
+        for (int k = 0; k < lower->known.at[i].nnames; k++)
+            vec_push(lower->arena, &paths, lower->known.at[i].name[k]);
+    const char **names = arena_alloc(lower->arena, sizeof *names * (size_t)(paths.n + 1));
     pattern += strlen(lead);
     int nnames = 1;
     for (const char *at = pattern; *at; at++)
         nnames += *at == '.';
-    for (int i = 0; i < lower->known.n; i++) {
-        const char *path = lower->known.at[i];
+    for (int i = 0; i < paths.n; i++) {
+        const char *path = paths.at[i];
         if (lead[0]) path = last_names(path, nnames);
         names[i] = strchr(pattern, '*') ? path_without_numbers(path, lower->arena) : path;
     }
-    const char *nearest = name_nearest(pattern, names, lower->known.n);
-    if (!nearest) nearest = same_end(pattern, nnames, names, lower->known.n);
+    const char *nearest = name_nearest(pattern, names, paths.n);
+    if (!nearest) nearest = same_end(pattern, nnames, names, paths.n);
     return nearest ? arena_printf(lower->arena, "%s%s", lead, nearest) : NULL;
 }
 
@@ -96,7 +100,7 @@ static bool unmatched(Lower *lower, int first, int end) {
         if (nearest)
             diag_hint(lower->diags, "did you mean %s?", nearest);
         else
-            diag_hint(lower->diags, "paths are names from the net inwards, encoder.layer.0.fc1; * is any name, ** any number of them");
+            diag_hint(lower->diags, "paths are names from the net inwards, encoder.layer.0.fc1; * is any name, ** any number of them; pcc --list-paths shows all");
         ok = false;
     }
     return ok;
@@ -146,9 +150,16 @@ static bool conflict(Lower *lower, const char *path, const Given *first, const G
     return false;
 }
 
-bool hint_choose(Lower *lower, const char *path, const Given *own, const Given **given) {
+/* The path of a thing that a pattern matches; NULL: none. */
+static const char *matched_name(const char *pattern, const Hintable *thing) {
+    for (int i = 0; i < thing->nnames; i++)
+        if ((pattern[0] == '*' || pattern[0] == thing->name[i][0]) && pattern_matches(pattern, thing->name[i], NULL)) return thing->name[i];
+    return NULL;
+}
+
+bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **given) {
     Frame *frame = lower->frame;
-    vec_push(lower->arena, &lower->known, path);
+    vec_push(lower->arena, &lower->known, thing);
     if (own && !own->shard->in) { /* shard alone: as the call says */
         if (!frame) {
             diag_error(lower->diags, given_span(own), "shard has no strategy");
@@ -161,7 +172,7 @@ bool hint_choose(Lower *lower, const char *path, const Given *own, const Given *
     const Given *chosen = own;
     for (int i = 0; i < lower->hints.n; i++) {
         PathHint *hint = &lower->hints.at[i];
-        bool differs = hint->pattern[0] != '*' && hint->pattern[0] != path[0]; /* most do, and there may be many */
+        bool differs = hint->pattern[0] != '*' && hint->pattern[0] != thing.name[0][0] && thing.nnames == 1; /* most do, and there may be many */
         if (differs) continue;
         if (++lower->compared > MAX_COMPARED) {
             if (!lower->full)
@@ -169,10 +180,11 @@ bool hint_choose(Lower *lower, const char *path, const Given *own, const Given *
             lower->full = true;
             return false;
         }
-        if (!pattern_matches(hint->pattern, path, NULL)) continue;
+        const char *name = matched_name(hint->pattern, &thing);
+        if (!name) continue;
         hint->matched = true;
         bool known = true, both = chosen && chosen->flag == hint->given.flag && shard_counts(lower, given_span(chosen));
-        if (both && !same_strategy(lower, chosen, &hint->given, &known)) return known && conflict(lower, path, chosen, &hint->given);
+        if (both && !same_strategy(lower, chosen, &hint->given, &known)) return known && conflict(lower, name, chosen, &hint->given);
         if (!chosen || (hint->given.flag && !chosen->flag)) chosen = &hint->given;
     }
     if (chosen && chosen != own) {
@@ -183,4 +195,39 @@ bool hint_choose(Lower *lower, const char *path, const Given *own, const Given *
     }
     *given = chosen;
     return true;
+}
+
+/* ---------------------------------------------------------------- the things */
+
+const char *const path_kind_name[NPATHS] = {[PATH_OPERATOR] = "operator", [PATH_CALL] = "call", [PATH_PARAM] = "param", [PATH_INPUT] = "input"};
+
+Hintable value_hintable(const Lower *lower, int value) {
+    const Graph *graph = lower->graph;
+    const Node *node = &graph->nodes.at[graph->values.at[value].node];
+    const char **name = arena_alloc(lower->arena, sizeof *name * (size_t)node->nout);
+    for (int i = 0; i < node->nout; i++)
+        name[i] = graph->values.at[node->out[i]].name;
+    return (Hintable){.name = name, .nnames = node->nout, .kind = PATH_OPERATOR, .what = op_table[node->op].name, .id = value, .span = node->span};
+}
+
+Hintable call_hintable(Lower *lower, const Block *cell, const Expr *call, const char *path) {
+    const char **name = arena_alloc(lower->arena, sizeof *name);
+    *name = path;
+    return (Hintable){.name = name, .nnames = 1, .kind = PATH_CALL, .what = cell->name, .id = -1, .span = lower_span(lower, call->loc)};
+}
+
+void paths_list(Lower *lower, Paths *paths) {
+    const Graph *graph = lower->graph;
+    for (int i = 0; i < lower->known.n; i++) {
+        const Hintable *thing = &lower->known.at[i];
+        const bool is_value = thing->kind == PATH_OPERATOR || thing->kind == PATH_CALL;
+        const TensorType *type = thing->kind == PATH_PARAM   ? &graph->states.at[thing->id].type
+                                 : thing->kind == PATH_INPUT ? &graph->inputs.at[thing->id].type
+                                 : thing->id >= 0            ? &graph->values.at[thing->id].type
+                                                             : NULL;
+        for (int k = 0; k < thing->nnames; k++)
+            vec_push(lower->arena, paths, ((NamedPath){.path = thing->name[k], .kind = thing->kind, .what = thing->what, .type = type ? type_text(lower, type) : "",
+                                                       .value = is_value && thing->id >= 0 && thing->nnames == 1 ? graph->values.at[thing->id].name : thing->name[k],
+                                                       .span = thing->span}));
+    }
 }

@@ -63,8 +63,13 @@ static bool dim_eval(Lower *lower, const Expr *expr, Form *form, HintDim *dim) {
     if (!is_axis) return integer_eval(lower, expr, "a split", 1, INT32_MAX, &dim->split);
     if (expr->kind == EXPR_DASH) return true;
     if (expr->kind == EXPR_NAME) return axis_eval(lower, expr, dim);
-    for (const Expr *name = expr->items; name; name = name->next)
+    for (const Expr *name = expr->items; name; name = name->next) {
+        if (name->kind != EXPR_NAME) {
+            diag_error(lower->diags, lower_span(lower, name->loc), "axes are joined by '.', and this is no name of one");
+            return false;
+        }
         if (!axis_eval(lower, name, dim)) return false;
+    }
     return true;
 }
 
@@ -157,7 +162,7 @@ const Hint *hint_eval(Lower *lower, const Shard *shard, int tensors, const char 
     hint->call = lower->frame ? lower->frame->call : NULL;
     if (!tuples_eval(lower, shard->in, tensors == 1, &form, hint->in, &hint->nin)) return NULL;
     if (tensors > 0 && hint->nin != tensors) {
-        diag_error(lower->diags, hint->span, "%d tuples for one %s", hint->nin, what);
+        diag_error(lower->diags, hint->span, "%d tuples for %s, which has one", hint->nin, what);
         diag_hint(lower->diags, "one number a dimension: shard (4, 1);");
         return NULL;
     }
@@ -226,6 +231,7 @@ bool mesh_eval(Lower *lower, const Expr *value) {
         int64_t size;
         if (item->kind != EXPR_KEYWORD) {
             diag_error(lower->diags, span, "an axis has a name and a size: dp = 2");
+            diag_hint(lower->diags, "mesh (dp = 2, tp = 4);");
             return false;
         }
         if (axis_find(lower, item->text)) {

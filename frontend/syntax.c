@@ -181,30 +181,39 @@ void lex_bad_string(Parse *parse, const Loc *loc) {
 }
 
 void lex_bad_quotes(Parse *parse, const Loc *loc) {
+    const int n = loc->end - loc->begin - 2;
     diag_error(parse->diags, here(parse, *loc), "texts stand in double quotes");
-    diag_hint(parse->diags, "file(\"w.npy\")");
+    diag_hint(parse->diags, "\"%.*s\"", n < QUOTE_BYTES ? n : QUOTE_BYTES, parse->text + loc->begin + 1);
 }
 
 void lex_bad_comment(Parse *parse, const Loc *loc) {
     Loc opener = *loc;
     opener.end = opener.begin + 2;
     diag_error(parse->diags, here(parse, opener), "comments start with '#' and go to the end of the line");
+    const bool operand = parse->current.end > 0 && !strchr(";{}", parse->text[parse->current.end - 1]);
+    if (operand && parse->current.line == loc->line && parse->text[opener.begin + 1] == '/')
+        diag_hint(parse->diags, "a division is written with one '/'; that of two integers must be exact");
+}
+
+void lex_bad_include(Parse *parse, const Loc *loc) {
+    diag_error(parse->diags, here(parse, *loc), "a '#' starts a comment: this includes nothing");
+    diag_hint(parse->diags, "import \"nn.dsl\";");
 }
 
 void lex_bad_operator(Parse *parse, const Loc *loc, const char *text) {
     diag_error(parse->diags, here(parse, *loc), "'%s' is not an operator of the language", text);
-    if (!strcmp(text, "@"))
-        diag_hint(parse->diags, "a matrix product is matmul(a, b)");
-    else if (!strcmp(text, ":="))
+    if (!strcmp(text, ":="))
         diag_hint(parse->diags, "write '='");
     else if (!strcmp(text, "=>"))
         diag_hint(parse->diags, "an output strategy follows '->'");
     else if (!strcmp(text, "&&") || !strcmp(text, "||") || !strcmp(text, "!"))
         diag_hint(parse->diags, "conditions are joined with and, or, not: if i > 0 and not last { ... }");
-    else if (!strcmp(text, "**") || !strcmp(text, "^"))
-        diag_hint(parse->diags, "there are + - * / and %%; a square is x * x");
+    else if (!strcmp(text, "^"))
+        diag_hint(parse->diags, "a power is x ** 2");
+    else if (text[1] == '=')
+        diag_hint(parse->diags, "write it out, x = x %c y; inside a loop, and outside with a new name, z = x %c y;", text[0], text[0]);
     else
-        diag_hint(parse->diags, "there are + - * / and %%, and '=' gives a name its value");
+        diag_hint(parse->diags, "there are + - * / %% ** and @, and '=' gives a name its value");
 }
 
 /* Characters that look like one of ours: typed with a foreign keyboard, or pasted from a document. */
@@ -248,6 +257,7 @@ int lex_other(Parse *parse, const Loc *loc, const char *text, int n) {
         diag_error(parse->diags, here(parse, *loc), "a control character (byte 0x%02x): this is not a text file", c);
     } else if (c < 0x80) {
         diag_error(parse->diags, here(parse, *loc), "'%c' is not part of the language", c);
+        if (c == '?') diag_hint(parse->diags, "where(x > 0, a, b) chooses element by element; if n > 0 { y = a; } else { y = b; } by a number");
     } else if (n > 1) {
         diag_error(parse->diags, here(parse, *loc), "'%.*s' is not part of the language", n, text);
         diag_hint(parse->diags, "names are made of the letters a to z and A to Z, digits and '_'");
@@ -266,9 +276,15 @@ void syntax_too_deep(Parse *parse, Loc loc) {
     diag_hint(parse->diags, "give parts of it names of their own");
 }
 
+void syntax_block_inside(Parse *parse, Loc loc) {
+    diag_error(parse->diags, here(parse, loc), "hints in braces stand at the end of a statement");
+    diag_hint(parse->diags, "give the call a name of its own: h = block(x) shard { fc1 = ((2, 1), (1, 4)); };");
+}
+
 Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit) {
     if (!strcmp(name, "every")) return expr_add(parse, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(number->loc, unit->loc), name), number), unit);
     diag_error(parse->diags, here(parse, unit->loc), "expected an infix operator or ';', found %s", quote(parse, unit->loc));
+    if (parse->text[unit->loc.end - 1] == 'B') diag_hint(parse->diags, "bytes are written 25 MiB; KiB and GiB likewise");
     return number;
 }
 
@@ -285,7 +301,7 @@ static bool is_keyword(const char *token) {
 /* "'=' or ';'": the tokens that could stand here, at most four; expressions and infix operators each as one. */
 static const char *list_expected(const Parse *parse, const char *const *expected, int n) {
     static const char *const starts[] = {"a number", "a real number", "a text", "'('", "'['", "'-'", "'+'", "'not'"};
-    static const char *const infix[] = {"'+'",  "'-'",  "'*'",  "'/'",  "'%'",   "'.'",  "'('",
+    static const char *const infix[] = {"'+'",  "'-'",  "'*'",  "'/'",  "'%'",   "'.'",  "'('", "'['", "'**'", "'@'",
                                         "'=='", "'!='", "'<='", "'>='", "'<'", "'>'", "'and'", "'or'"};
     bool expression = among(expected, n, "a number"), operators = !expression && among(expected, n, "'*'");
     const char *words[64];
@@ -315,13 +331,80 @@ static const char *list_expected(const Parse *parse, const char *const *expected
     return list;
 }
 
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+/* What stands at the top of a file and does not belong there. */
+static void hint_top(const Parse *parse, Loc loc, const char *unexpected) {
+    static const char *const statements[] = {"'input'", "'param'", "'const'", "'loss'", "'for'", "'if'", "'return'"}, *const comments[] = {"a text", "'-'", "'%'", "'*'", "'/'"};
+    const char *behind = parse->text + loc.end;
+    behind += strspn(behind, " ");
+    if (among(statements, sizeof statements / sizeof *statements, unexpected))
+        diag_hint(parse->diags, "statements stand in a net or a cell: net q(batch = 16) { input x : f32[batch, 32]; ... }");
+    else if (among(comments, sizeof comments / sizeof *comments, unexpected))
+        diag_hint(parse->diags, "comments start with '#' and go to the end of the line");
+    else if (!strcmp(unexpected, "a name") && *behind == '=')
+        diag_hint(parse->diags, "a number at the top of a file is named let %.*s = 3; statements stand in a net or a cell", loc.end - loc.begin, parse->text + loc.begin);
+    else
+        diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }, and cells, hints and imports");
+}
+
 /* What newcomers write, and what they should. */
-static void hint_for(const Parse *parse, const char *unexpected, const char *const *expected, int n) {
+static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int n) {
     Loc previous = parse->previous;
     const char *before = parse->text + previous.begin;
     int nbefore = previous.end - previous.begin;
-    bool wants_equals = among(expected, n, "'='");
-    if (parse->hints_open || parse->kind == PARSE_HINT)
+    bool wants_equals = among(expected, n, "'='"), begins = among(expected, n, "'param'") || among(expected, n, "'net'");
+    bool names_word = !strcmp(unexpected, "a name") && among(expected, n, "'*'") && nbefore > 0 && is_letter(before[0]) && loc.line == previous.line; /* relu x */
+    const char *word = begins && !strcmp(unexpected, "a name") ? arena_copy(parse->arena, parse->text + loc.begin, (size_t)(loc.end - loc.begin))
+                       : wants_equals || names_word            ? arena_copy(parse->arena, before, (size_t)nbefore)
+                                                               : NULL;
+    const char *known = word ? foreign_hint(parse->arena, "statement", word) : NULL;
+    if (known)
+        diag_hint(parse->diags, "%s", known);
+    else if (among(expected, n, "'net'"))
+        hint_top(parse, loc, unexpected);
+    else if (n == 1 && !strcmp(expected[0], "a text"))
+        diag_hint(parse->diags, "a file is imported by its name in quotes: import \"nn.dsl\";");
+    else if (n == 1 && !strcmp(expected[0], "'{'") && !strcmp(unexpected, "'='"))
+        diag_hint(parse->diags, "a block has no '=': %.*s { ... }", nbefore, before);
+    else if (!strcmp(unexpected, "'->'") && among(expected, n, "'{'"))
+        diag_hint(parse->diags, "what a cell returns is said at its end: return y;");
+    else if (!strcmp(unexpected, "':'") && wants_equals && among(expected, n, "')'"))
+        diag_hint(parse->diags, among(expected, n, "'*'") ? "an argument is written %.*s = ..." : "%.*s has no type: a cell takes what it is given, cell f(x, n = 4); a net numbers, net q(batch = 16)", nbefore, before);
+    else if (!strcmp(unexpected, "'='") && among(expected, n, "')'"))
+        diag_hint(parse->diags, "names get values in a call, f(k = 2), and in mesh (dp = 2, tp = 4);");
+    else if (!strcmp(unexpected, "'='") && among(expected, n, "','") && among(expected, n, "';'"))
+        diag_hint(parse->diags, "each setting ends in ';': mode = auto; search = sharding_propagation;");
+    else if (before[0] == ',' && among(expected, n, "'loss'"))
+        diag_hint(parse->diags, "a setting ends in ';'");
+    else if (!strcmp(unexpected, "';'") && among(expected, n, "a number") && is_letter(before[0]) && parse->before.end > 0 && is_letter(parse->text[parse->before.begin]))
+        diag_hint(parse->diags, "a setting is written %.*s = %.*s;", parse->before.end - parse->before.begin, parse->text + parse->before.begin, nbefore, before);
+    else if (wants_equals && !strcmp(unexpected, "'=='"))
+        diag_hint(parse->diags, "'=' gives a name its value: %.*s = ...;", nbefore, before);
+    else if (wants_equals && !strcmp(unexpected, "'.'"))
+        diag_hint(parse->diags, "a name that is given a value has no '.'");
+    else if (!strcmp(unexpected, "'('") && before[0] == ')')
+        diag_hint(parse->diags, "a call takes its operands at once, y = linear(x, 64); its strategy stands behind it: y = matmul(x, w) shard ((2, 4), (4, 1));");
+    else if (!strcmp(unexpected, "'if'") && among(expected, n, "'*'"))
+        diag_hint(parse->diags, "where(x > 0, a, b) chooses element by element; if n > 0 { y = a; } else { y = b; } by a number");
+    else if (among(expected, n, "'..'"))
+        diag_hint(parse->diags, "for i in 0..12 { ... } runs from 0 to 11");
+    else if (nbefore == 3 && !memcmp(before, "for", 3))
+        diag_hint(parse->diags, "for i in 0..12 { ... } runs from 0 to 11");
+    else if (!strcmp(unexpected, "':'") && among(expected, n, "'{'"))
+        diag_hint(parse->diags, "the body stands in braces: for i in 0..12 { ... }, if n > 0 { ... }");
+    else if (among(expected, n, "':'") && wants_equals)
+        diag_hint(parse->diags, !strcmp(unexpected, "','") ? "each name has a declaration of its own: input x : f32[16, 32]; input y : f32[16];"
+                                                           : "a type follows the name: param %.*s : f32[8, 4] = normal(0.01);", nbefore, before);
+    else if (wants_equals && !strcmp(unexpected, "':'") && parse->before.end - parse->before.begin == 3 && !memcmp(parse->text + parse->before.begin, "let", 3))
+        diag_hint(parse->diags, "a number has no type: let %.*s = 3;", nbefore, before);
+    else if (names_word)
+        diag_hint(parse->diags, "a call has brackets: %.*s(%.*s)", nbefore, before, loc.end - loc.begin, parse->text + loc.begin);
+    else if (among(expected, n, "'->'") && n <= 3)
+        diag_hint(parse->diags, "a strategy ends its statement; that of an inner operator stands in brackets with it: (matmul(x, w) shard ((2, 4), (4, 1))) + b");
+    else if (parse->hints_open || parse->kind == PARSE_HINT)
         diag_hint(parse->diags, "a hint is a path and a strategy: layer.*.fc1 = ((2, 4), (4, 1));");
     else if (wants_equals && among(expected, n, "'('"))
         diag_hint(parse->diags, "a setting is written name = value;");
@@ -333,8 +416,6 @@ static void hint_for(const Parse *parse, const char *unexpected, const char *con
         diag_hint(parse->diags, "a statement gives a name its value: h = relu(x);");
     else if (nbefore == 4 && !memcmp(before, "loss", 4) && !strcmp(unexpected, "'='"))
         diag_hint(parse->diags, "loss takes no '=': loss mse(y, label);");
-    else if (among(expected, n, "'net'"))
-        diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }, and cells, hints and imports");
 }
 
 void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *const *expected, int n) {
@@ -364,12 +445,18 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
         return;
     }
     if (!strcmp(unexpected, "'shard'") && !among(expected, n, unexpected)) {
-        diag_error(parse->diags, span, "shard belongs at the end of a statement");
-        diag_hint(parse->diags, "it shards the outermost operator; give an inner one a name: h = matmul(x, w) shard ((2, 4), (4, 1));");
+        diag_error(parse->diags, span, "shard stands once, behind the operator that it shards");
+        diag_hint(parse->diags, "at the end of a statement it is that of the outermost operator; in brackets of an inner one: relu(matmul(x, w) shard ((2, 4), (4, 1)))");
         return;
     }
     if (is_keyword(unexpected) && among(expected, n, "a name") && !among(expected, n, "'param'")) {
         diag_error(parse->diags, span, "%s is a keyword and cannot be a name", found);
+        if (!strcmp(unexpected, "'param'") || !strcmp(unexpected, "'input'") || !strcmp(unexpected, "'const'"))
+            diag_hint(parse->diags, "a declaration begins with it: input x : f32[16, 32]; param w : f32[32, 8] = normal(0.01); const c : f32[2] = [1, 2];");
+        else if (!strcmp(unexpected, "'loss'") && among(expected, n, "'}'"))
+            diag_hint(parse->diags, "the loss stands in the net: loss mse(y, label);");
+        else
+            diag_hint(parse->diags, "give it another name");
         return;
     }
     if (parse->kind == PARSE_HINT && among(expected, n, "end of file")) {
@@ -386,5 +473,5 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
     diag_error(parse->diags, span, "expected %s, found %s", list_expected(parse, expected, n), found);
     if (parse->nopen > 0 && parse->open[parse->nopen - 1].kind != '{' && !strcmp(unexpected, "'{'"))
         note_opened(parse, parse->open[parse->nopen - 1].loc, parse->open[parse->nopen - 1].kind);
-    hint_for(parse, unexpected, expected, n);
+    hint_for(parse, loc, unexpected, expected, n);
 }

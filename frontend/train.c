@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <strings.h>
 
 bool call_builtin(Lower *lower, const Expr *value, const char *what, const Builtin *builtins, int n, const char *hint) {
     Span span = lower_span(lower, value->loc);
@@ -9,22 +10,33 @@ bool call_builtin(Lower *lower, const Expr *value, const char *what, const Built
     assert(n <= (int)(sizeof names / sizeof *names));
     for (int i = 0; i < n; i++)
         names[i] = builtins[i].name;
-    const char *name = value->kind == EXPR_CALL || value->kind == EXPR_NAME ? value->text : NULL;
+    const char *name = value->kind == EXPR_CALL || value->kind == EXPR_STRING ? value->text : word_of(lower, value);
     if (!name) {
         diag_error(lower->diags, span, "this is no %s", what);
         diag_hint(lower->diags, "%s", hint);
         return false;
     }
     for (int i = 0; i < n; i++) {
-        if (strcmp(names[i], name) != 0) continue;
-        if (builtins[i].eval) return builtins[i].eval(lower, value);
+        if (strcasecmp(names[i], name) != 0) continue;
+        if (value->kind == EXPR_PATH || value->kind == EXPR_STRING || (value->kind == EXPR_CALL && value->method)) {
+            diag_error(lower->diags, span, value->kind == EXPR_STRING ? "%s stands without quotes" : "%s stands without a module", names[i]);
+            diag_hint(lower->diags, "%s", value->kind == EXPR_CALL ? foreign_called(lower, names[i], value) : hint);
+            return false;
+        }
+        if (builtins[i].eval) {
+            Expr named = *value;
+            named.text = names[i]; /* Adam is adam */
+            return builtins[i].eval(lower, &named);
+        }
         diag_error(lower->diags, span, "%s is not built yet", name);
         diag_hint(lower->diags, "%s", hint);
         return false;
     }
-    const char *nearest = name_nearest(name, names, n);
+    const char *known = foreign_hint(lower->arena, what, name), *nearest = name_nearest(name, names, n);
     diag_error(lower->diags, span, "unknown %s '%s'", what, name);
-    if (nearest)
+    if (known)
+        diag_hint(lower->diags, "%s", known);
+    else if (nearest)
         diag_hint(lower->diags, "did you mean %s?", nearest);
     else
         diag_hint(lower->diags, "%s", hint);

@@ -26,7 +26,7 @@ static bool dtype_eval(Lower *lower, const TypeExpr *expr, DType *dtype) {
     } known[] = {{"float", "f32"},   {"float32", "f32"}, {"Float32", "f32"}, {"fp32", "f32"}, {"single", "f32"}, {"double", "f64"},
                  {"float64", "f64"}, {"Float64", "f64"}, {"fp64", "f64"},    {"int", "i32"},  {"int32", "i32"},  {"Int32", "i32"},
                  {"int64", "i64"},   {"Int64", "i64"},   {"long", "i64"},    {"Bool", "bool"}};
-    if (dtype_parse(expr->dtype, dtype)) return true;
+    if (dtype_parse(foreign_word("element type", expr->dtype), dtype)) return true;
     diag_error(lower->diags, lower_span(lower, expr->dtype_loc), "unknown element type '%s'", expr->dtype);
     const char *nearest = NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -58,6 +58,12 @@ bool type_eval(Lower *lower, const TypeExpr *expr, const char *what, TensorType 
     *type = (TensorType){0};
     if (!dtype_eval(lower, expr, &type->dtype)) return false;
     if (!expr->dims) return true;
+    if (expr->dims->kind == EXPR_TUPLE) {
+        const int n = expr->dims->loc.end - expr->dims->loc.begin - 2;
+        diag_error(lower->diags, lower_span(lower, expr->dims->loc), "sizes stand in square brackets");
+        diag_hint(lower->diags, "%s : %s[%.*s]", what, expr->dtype, n < 60 ? n : 0, lower->text + expr->dims->loc.begin + 1);
+        return false;
+    }
     if (expr->dims->nitems > USER_NDIM) {
         diag_error(lower->diags, lower_span(lower, expr->loc), "%s has %d dimensions; a tensor has at most %d", what, expr->dims->nitems,
                    (int)USER_NDIM);
@@ -125,13 +131,17 @@ bool call_arguments(Lower *lower, const Expr *call, const char *const *parameter
         const Expr *value = item;
         Span span = lower_span(lower, item->loc);
         if (item->kind == EXPR_KEYWORD) {
-            for (which = 0; which < n && strcmp(parameters[which], item->text) != 0;)
+            const char *word = foreign_word("argument", item->text);
+            for (which = 0; which < n && strcmp(parameters[which], item->text) != 0 && strcmp(parameters[which], word) != 0;)
                 which++;
             value = item->items;
             if (which == n) {
-                const char *nearest = name_nearest(item->text, parameters, n);
+                const char *known = foreign_hint(lower->arena, "argument", item->text), *nearest = name_nearest(item->text, parameters, n);
                 diag_error(lower->diags, span, "%s has no argument '%s'", call->text, item->text);
-                if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
+                if (known)
+                    diag_hint(lower->diags, "%s", known);
+                else if (nearest)
+                    diag_hint(lower->diags, "did you mean %s?", nearest);
                 return false;
             }
         } else if (position++ >= n) {
@@ -281,7 +291,10 @@ static int init_find(Lower *lower, const Expr *expr) {
         if (!strcmp(names[i] = inits[i].name, expr->text)) return i;
     const char *nearest = name_nearest(expr->text, names, NINITS);
     diag_error(lower->diags, lower_span(lower, expr->loc), "unknown initial value '%s'", expr->text);
-    if (nearest)
+    const char *known = foreign_hint(lower->arena, "initial value", expr->text);
+    if (known)
+        diag_hint(lower->diags, "%s", known);
+    else if (nearest)
         diag_hint(lower->diags, "did you mean %s?", nearest);
     else
         diag_hint(lower->diags, "there are: normal(std), uniform(low, high), xavier(), kaiming(), zeros, ones, a literal such as [1, 2], causal(-1e9), file(\"w.npy\")");

@@ -5,6 +5,7 @@
 enum {
     EXCERPT_BYTES = 120,
     NAME_BYTES = 64,
+    MAX_EDITS = 2, /* of a word that may have been meant */
     SAME_BYTES = 1024, /* of two texts that are compared; longer ones are never the same */
     CHAIN_NOTES = 6,   /* calls shown with a diagnostic in a cell: the innermost ones, and the last */
 };
@@ -228,10 +229,12 @@ const char *name_nearest(const char *name, const char *const *candidates, int n)
     if (length > NAME_BYTES) return NULL;
     const char *nearest = NULL;
     int best = NAME_BYTES + 1;
+    const bool is_path = strchr(name, '.') != NULL;
     for (int i = 0; i < n; i++) {
         size_t other = strlen(candidates[i]);
         if (other > NAME_BYTES) continue;
         int limit = (int)(length > other ? length : other) / 3;
+        if (limit > MAX_EDITS && !is_path) limit = MAX_EDITS;
         int distance = edit_distance(name, (int)length, candidates[i], (int)other);
         if (distance <= limit && distance < best) {
             best = distance;

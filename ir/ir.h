@@ -133,7 +133,7 @@ const char *diags_line(const Diags *diags, Span span, int *length);
 /* The code of the character at the beginning of n bytes of UTF-8 where it changes the direction in which text is shown, so that a reader sees
  * something else than a compiler does: U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069. 0: another one. */
 unsigned direction_control(const char *at, size_t n);
-/* The candidate nearest to name by edit distance, or NULL when none is near (distance over a third of the length). */
+/* The candidate nearest to name by edit distance, or NULL when none is near (distance over a third of the length, or, but for paths, over 2). */
 const char *name_nearest(const char *name, const char *const *candidates, int n);
 
 /* ---------------------------------------------------------------- type.c */

@@ -466,6 +466,7 @@ static bool wants_too(const Propagator *p, int value, int a, int want, int end) 
 /* Two hints, as they stand in the text, whose consequences do not fit. */
 typedef struct Conflict {
     const Hint *from, *to; /* of what makes the value, of what needs it */
+    int from_node, to_node; /* the operators at which they stand */
     int value, user, have, want;
     int more;           /* further places: other iterations and calls, other values between them */
     int64_t bytes, all; /* of the first conversion; of all */
@@ -478,16 +479,20 @@ static bool same_hints(const Conflict *c, const Hint *a, const Hint *b) {
 static void warn_conflict(Propagator *p, const Conflict *c) {
     const Graph *graph = p->graph;
     const Node *user = &graph->nodes.at[c->user];
-    const bool after = p->hint_of[graph->values.at[c->value].node] < p->hint_of[c->user];
+    const bool after = c->from_node < c->to_node;
+    const Node *first = &graph->nodes.at[after ? c->from_node : c->to_node], *second = &graph->nodes.at[after ? c->to_node : c->from_node];
     Text text = {0};
-    text_printf(&text, "two hints do not fit together: %s is made as ", graph->values.at[c->value].name);
+    text_printf(&text, "the hints of %s and %s do not fit together: %s is made as ", first->name, second->name, graph->values.at[c->value].name);
     layout_print(&text, cost_layout_at(p->memo, c->have), false);
     text_printf(&text, " and needed as ");
     layout_print(&text, cost_layout_at(p->memo, c->want), false);
     text_printf(&text, " by %s; the conversion lets %" PRId64 " bytes be received a step", user->name, c->bytes);
     if (c->more > 0) text_printf(&text, ", with those at %d more place%s %" PRId64, c->more, c->more == 1 ? "" : "s", c->all);
     diag_warning(p->diags, WARN_CONFLICT, after ? c->to->span : c->from->span, "%s", text.at);
-    diag_note(p->diags, after ? c->from->span : c->to->span, "the other hint");
+    if (spans_equal(c->from->span, c->to->span)) /* of one pattern: where the operators stand */
+        diag_note(p->diags, first->span, "%s, which the same pattern names", first->name);
+    else
+        diag_note(p->diags, after ? c->from->span : c->to->span, "the hint of %s", first->name);
     text_finish(&text);
 }
 
@@ -510,7 +515,7 @@ static void warn_conflicts(Propagator *p) {
             while (known < found.n && !same_hints(&found.at[known], from, to))
                 known++;
             if (known == found.n)
-                vec_push(&p->arena, &found, ((Conflict){.from = from, .to = to, .value = node->in[i], .user = id, .have = have, .want = want, .more = -1, .bytes = bytes}));
+                vec_push(&p->arena, &found, ((Conflict){.from = from, .to = to, .from_node = a, .to_node = b, .value = node->in[i], .user = id, .have = have, .want = want, .more = -1, .bytes = bytes}));
             found.at[known].more++;
             found.at[known].all += bytes;
         }

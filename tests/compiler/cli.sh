@@ -59,6 +59,14 @@ echo 'import "nn.dsl"; net n { input x : f32[8, 4]; loss mean(linear(x, 4)); } t
 expect 0 "cells.plan: 4 ranks" cells.dsl --ranks 4
 ! grep -q note said || { echo "what is usual is said without -v" >&2; failed=1; }
 expect 0 "note: no operator has a strategy (shard): every operator splits its batch" cells.dsl --ranks 4 -v
+expect 0 "loss.linear         call      linear  f32[8, 4]  cells.dsl:1:57" cells.dsl --list-paths
+grep -qE '^loss.linear.weight  param +f32\[4, 4\] ' said || { echo "--list-paths does not list parameters" >&2; failed=1; }
+expect 0 "made by matmul" cells.dsl --ranks 4 --explain loss.linear.y --shard 'loss.linear.y=((4, 1), (1, 1))'
+expect 1 "did you mean loss.linear.y?" cells.dsl --list-paths --shard 'loss.linear.z=(4, 1)'
+grep -q '^loss.linear.y ' said || { echo "--list-paths lists nothing beside a wrong hint" >&2; failed=1; }
+expect 2 "--list-paths compiles no plan: leave out --explain" cells.dsl --list-paths --explain x
+echo 'net n { input x : f32[8, 4]; loss mean(linear(x, 4)); } train { data = normal(seed = 1); optimizer = sgd(lr = 1); }' >unimported.dsl
+expect 1 'hint: import "nn.dsl"; at the top of the file brings in linear(x, 4)' unimported.dsl
 expect 2 "--redistribution takes auto, bound or canonical" net.dsl --redistribution=best
 expect 2 "--stats takes json or nothing, not 'yes'" net.dsl --stats=yes
 expect 2 "there is no warning '-Wno-unevn'; did you mean '-Wno-uneven'?" net.dsl -Wno-unevn

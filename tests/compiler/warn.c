@@ -55,8 +55,8 @@ Test(warn, conflicting_hints_name_both_places_and_the_bytes) {
                       "a = relu(x) shard ((4, 1));\n"
                       "b = tanh(a) shard ((1, 4));\n"
                       "loss mse(matmul(b, w), label); }\n" TRAIN AUTO;
-    expect_warning(net, 4, WARN_CONFLICT, "a is made as [4@1 -] and needed as [- 4@1] by b; the conversion lets 384 bytes be received a step");
-    expect_warning(net, 4, WARN_CONFLICT, "test.dsl:2:13: note: the other hint");
+    expect_warning(net, 4, WARN_CONFLICT, "the hints of a and b do not fit together: a is made as [4@1 -] and needed as [- 4@1] by b; the conversion lets 384 bytes be received a step");
+    expect_warning(net, 4, WARN_CONFLICT, "test.dsl:2:13: note: the hint of a\n");
 }
 
 Test(warn, hints_of_patterns_that_meet_in_every_iteration_are_one_conflict) {

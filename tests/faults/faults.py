@@ -98,6 +98,16 @@ seed(unit("frontend", "syntax"),
      ("'}' does not leave brackets", "frontend/syntax.c", "leave_brackets(parse);\n        if (parse->nopen > 0) parse->nopen--;", "if (parse->nopen > 0) parse->nopen--;"))
 seed(unit("frontend", "express"),
      ("a difference is a sum", "frontend/express.c", "op = OP_sub;", "op = OP_add;"))
+seed(unit("frontend", "subscript"),
+     ("a subscript from the end counts from the beginning", "frontend/subscript.c", "if (*begin < 0) *begin += n;", ""),
+     ("the power of a number is a product", "frontend/number.c", "if (!mul_checked(result, left.i, &result)) return overflow(lower, expr);", "result = left.i * right.i;"))
+seed(unit("frontend", "shard"),
+     ("a strategy in brackets is forgotten", "frontend/express.c", "hint_inner(lower, expr, out->value, outcome->own)", "hint_inner(lower, expr, out->value, NULL)"))
+seed(unit("frontend", "patterns"),
+     ("operators inside a statement have no hints", "frontend/express.c", "hint_inner(lower, expr, out->value, outcome->own)", "true"))
+seed(unit("frontend", "foreign"),
+     ("what is near by a third of its letters is proposed", "ir/diag.c", "if (limit > MAX_EDITS && !is_path) limit = MAX_EDITS;", ""),
+     ("an argument without a name is the last attribute", "frontend/express.c", "if (attr[a].given && !more) continue;", "if (!more) continue;"))
 seed(unit("frontend", "lower"),
      ("the first -D counts", "frontend/lower.c", "for (int i = flags->ndefines - 1; i >= 0; i--)", "for (int i = 0; i < flags->ndefines; i++)"),
      ("an input without its replicas", "frontend/lower.c", "shape->dim[0] = lower->graph->replicas;", "shape->dim[0] = 1;"))

@@ -22,8 +22,8 @@ static bool parse(const char *text, Parse *parsed) {
 
 /* An expression with all its brackets. */
 static void print(Text *text, const Expr *expr) {
-    static const char *const open[] = {[EXPR_LIST] = "[", [EXPR_TUPLE] = "<", [EXPR_CALL] = "(", [EXPR_PATH] = "{"};
-    static const char *const close[] = {[EXPR_LIST] = "]", [EXPR_TUPLE] = ">", [EXPR_CALL] = ")", [EXPR_PATH] = "}"};
+    static const char *const open[] = {[EXPR_LIST] = "[", [EXPR_TUPLE] = "<", [EXPR_CALL] = "(", [EXPR_PATH] = "{", [EXPR_INDEX] = "@[", [EXPR_RANGE] = "|"};
+    static const char *const close[] = {[EXPR_LIST] = "]", [EXPR_TUPLE] = ">", [EXPR_CALL] = ")", [EXPR_PATH] = "}", [EXPR_INDEX] = "]", [EXPR_RANGE] = "|"};
     switch ((ExprKind)expr->kind) {
     case EXPR_INT:
         text_printf(text, "%lld", (long long)expr->integer);
@@ -61,10 +61,19 @@ static void print(Text *text, const Expr *expr) {
         print(text, expr->last);
         text_printf(text, ")");
         break;
+    case EXPR_SHARD:
+        print(text, expr->items);
+        text_printf(text, "/");
+        if (expr->shard->in) print(text, expr->shard->in);
+        if (expr->shard->out) text_printf(text, ">");
+        if (expr->shard->out) print(text, expr->shard->out);
+        break;
     case EXPR_LIST:
     case EXPR_TUPLE:
     case EXPR_CALL:
     case EXPR_PATH:
+    case EXPR_INDEX:
+    case EXPR_RANGE:
         text_printf(text, "%s%s", expr->kind == EXPR_CALL ? expr->text : "", open[expr->kind]);
         for (const Expr *item = expr->items; item; item = item->next) {
             if (item != expr->items) text_printf(text, " ");
@@ -103,6 +112,30 @@ Test(ast, tuples_know_whether_a_comma_ends_them) {
 
 Test(ast, axes_are_joined_by_dots_and_a_lone_minus_is_a_dimension) {
     expect_tree("((dp.tp.pp, -), (- , -1))", "<<{dp tp pp} -> <- -(1)>>");
+}
+
+Test(ast, powers_bind_before_signs_and_to_the_right_products_of_matrices_as_products) {
+    expect_tree("-a ** 2", "-((a^2))");
+    expect_tree("a ** -b ** c * d", "((a^-((b^c)))*d)");
+    expect_tree("a + b @ c * d", "(a+((b@c)*d))");
+}
+
+Test(ast, what_stands_behind_a_value_belongs_to_it) {
+    expect_tree("x.relu().sum(1, k = 2)", "sum(relu(x) 1 k=2)");
+    expect_tree("x.shape[0] * w.T.n", "(@[{x shape} 0]*{w T n})");
+    expect_tree("f(x)[0].T", "{@[f(x) 0] T}");
+}
+
+Test(ast, subscripts_are_numbers_ranges_and_dots) {
+    expect_tree("x[0, 1:, :2, :, 3:4:5, ..., None]", "@[x 0 |1 -| |- 2| |- -| |3 4 5| ... None]");
+}
+
+Test(ast, a_strategy_in_brackets_is_of_the_operator_before_it) {
+    expect_tree("f(x shard (2, 4), k = y shard)", "f(x/<2 4> k=y/)");
+    expect_tree("(a @ b shard ((2), (4)) -> (8)) + c", "(<(a@b)/<<2> <4>>><8>>+c)");
+    expect_tree("(a @ b).shard((2), (4))", "<(a@b)>/<<2> <4>>");
+    expect_tree("a.shard(((2), (4)), ((8),)).f()", "f(a/<<2> <4>>><<8>,>)");
+    expect_tree("a.shard(in_strategy = ((2),), out_strategy = (8))", "a/<<2>,>><8>");
 }
 
 Test(ast, numbers_are_decimal_integers_and_reals) {

@@ -31,6 +31,11 @@ Test(format, spaces_tokens) {
     expect_format("hints{a.*.b=(1,-)->( 2 ) ;}", "hints { a.*.b = (1, -) -> (2); }\n");
 }
 
+Test(format, spaces_what_stands_behind_a_value) {
+    expect_format("net q { y = relu( ( x@w ).shard ( (2,4) ) ) [ 0 , 1 : , :-1 , a+1:b, ... ] . T**-2 ; z=f( x shard((2,4)) ) ; }",
+                  "net q {\n    y = relu((x @ w).shard((2, 4)))[0, 1:, :-1, a + 1:b, ...].T ** -2;\n    z = f(x shard ((2, 4)));\n}\n");
+}
+
 Test(format, keeps_ranges_together_unless_that_changes_them) {
     expect_format("net q { for i in 0 .. n+1 { } for i in 1. .. 2 { } }",
                   "net q {\n    for i in 0..n + 1 { }\n    for i in 1. ..2 { }\n}\n");

@@ -42,7 +42,7 @@ Test(number, mistakes_in_sizes_are_diagnosed) {
                  {"(4, 4)", "not a tuple"},
                  {"relu(4)", "relu(...) is none"},
                  {"x", "x is a tensor"},
-                 {"batch.x", "names of numbers have no '.'"}};
+                 {"batch.x", "a number is needed here, and this is none"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         size_of(&c, cases[i].text);

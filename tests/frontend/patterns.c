@@ -107,6 +107,60 @@ Test(patterns, the_same_words_may_mean_two_strategies) {
     compiled_finish(&c);
 }
 
+/* The strategy that the operator `path` of a net with these statements has with --shard hint; NULL: none. */
+static void expect_reached(const char *statements, const char *hint, const char *path) {
+    Compiled c;
+    const char *shards[] = {hint};
+    const char *text = statements;
+    Overrides flags = {.nranks = 8, .nshards = 1, .shard = shards};
+    compile_with(&c, text, strlen(text), &flags);
+    expect_accepted(&c);
+    for (int i = 0; i < c.graph.nodes.n; i++) {
+        const Node *node = &c.graph.nodes.at[i];
+        cr_expect_eq(node->hint != NULL, !strcmp(node->name, path), "%s: %s", hint, node->name);
+    }
+    compiled_finish(&c);
+}
+
+Test(patterns, reach_operators_in_expressions_under_their_statement) {
+    static const char net[] = HEAD "    param v : f32[8, 8] = normal(0.01);\n    y = matmul(relu(matmul(x, w)) + 1, v);\n    p, q = split(y, parts = 2, axis = 1);\n    z = abs_of(q);\n" TAIL TRAIN
+                              "cell abs_of(x) { return relu(x) + relu(-x); }\n";
+    expect_reached(net, "y.matmul=((2,4),(4,1))", "y.matmul");
+    expect_reached(net, "y.relu=(2,4)", "y.relu");
+    expect_reached(net, "y.a*=((2,4),())", "y.add");
+    expect_reached(net, "y=((2,4),(4,1))", "y");
+    expect_reached(net, "q=(8,1)", "p");
+    expect_reached(net, "z.relu_2=(8,1)", "z.relu_2");
+    expect_reached(net, "z=((8,1),(8,1))", "z");
+}
+
+Test(patterns, a_second_value_of_a_name_has_a_path_of_its_own) {
+    static const char net[] = HEAD "    for i in 0..2 {\n        h = relu(x);\n        if i == 1 { h = tanh(h); }\n    }\n" TAIL TRAIN;
+    expect_reached(net, "h.1=(8,1)", "h.1");
+    expect_reached(net, "h.1_2=(8,1)", "h.1_2");
+}
+
+Test(patterns, every_path_that_is_listed_can_be_hinted_and_no_other_has_a_hint) {
+    static const char net[] = HEAD "    param v : f32[8, 8] = normal(0.01);\n    y = matmul(relu(matmul(x, w)) ** 3, v);\n    z = lin(y[:, 0:4] shard ((1, 1)));\n" TAIL TRAIN
+                              "cell lin(x) { param u : f32[4, 8] = ones;\n    y = matmul(x, u) shard;\n    if 1 { y = y + 1; }\n    return relu(y); }\n";
+    Compiled c;
+    Paths paths = {0};
+    Overrides flags = {.nranks = 8, .paths = &paths};
+    compile_with(&c, net, strlen(net), &flags);
+    expect_accepted(&c);
+    cr_assert_geq(paths.n, 14);
+    for (int i = 0; i < paths.n; i++) {
+        const char *hint = arena_printf(&c.arena, "%s=%s", paths.at[i].path, strstr(paths.at[i].what, "mse") ? "(1)" : "wrong"), *shards[] = {hint};
+        Overrides with = {.nranks = 8, .nshards = 1, .shard = shards};
+        Compiled again;
+        compile_with(&again, net, strlen(net), &with);
+        cr_expect_eq(again.diags.nerrors, 1, "%s", hint);
+        cr_expect(again.diags.nerrors && !strstr(again.diags.items.at[0].text, "has the path"), "%s", hint);
+        compiled_finish(&again);
+    }
+    compiled_finish(&c);
+}
+
 Test(patterns, reach_iterations_below_zero) {
     Compiled c;
     compile(&c, NET("h = x;\nfor i in -2..1 { h = relu(h); }") "hints { h.-2 = (8, 1); h.-1 = (4, 1); h.0 = (2, 1); }\n", 8);

@@ -123,8 +123,47 @@ Test(shard, a_strategy_belongs_to_the_outermost_operator) {
     compile(&c, NET("    h = relu(matmul(x, w)) + 1 shard ((8, 1), ());"), 8);
     expect_accepted(&c);
     cr_assert_not_null(node_named(&c.graph, "h")->hint);
-    cr_assert_null(node_named(&c.graph, "relu")->hint);
-    cr_assert_null(node_named(&c.graph, "matmul")->hint);
+    cr_assert_null(node_named(&c.graph, "h.relu")->hint);
+    cr_assert_null(node_named(&c.graph, "h.matmul")->hint);
+    compiled_finish(&c);
+}
+
+static void expect_inner(const char *statement, const char *name, const char *want) {
+    Compiled c;
+    char text[1024], said[256];
+    snprintf(text, sizeof text, NET("    %s"), statement);
+    compile(&c, text, 8);
+    expect_accepted(&c);
+    const Hint *hint = node_named(&c.graph, name)->hint;
+    cr_assert_not_null(hint, "%s", statement);
+    cr_assert_null(node_named(&c.graph, "h")->hint, "%s", statement);
+    int n = 0;
+    for (int i = 0; i < hint->nin; i++)
+        n += snprintf(said + n, sizeof said - (size_t)n, "%lld,%lld ", (long long)hint->in[i].dim[0].split, (long long)hint->in[i].dim[1].split);
+    if (hint->nout) snprintf(said + n, sizeof said - (size_t)n, "-> %lld", (long long)hint->out.dim[0].split);
+    cr_expect_str_eq(said, want, "%s", statement);
+    compiled_finish(&c);
+}
+
+Test(shard, in_brackets_a_strategy_belongs_to_the_operator_before_it) {
+    expect_inner("h = relu(matmul(x, w) shard ((2, 4), (4, 1)));", "h.matmul", "2,4 4,1 ");
+    expect_inner("h = relu(x = matmul(x, w) shard ((2, 4), (4, 1)));", "h.matmul", "2,4 4,1 ");
+    expect_inner("h = (x @ w shard ((2, 4), (4, 1)) -> (8, 1)) + 1;", "h.matmul", "2,4 4,1 -> 8");
+    expect_inner("h = (x @ w).shard((2, 4), (4, 1)) + 1;", "h.matmul", "2,4 4,1 ");
+    expect_inner("h = relu(matmul(x, w).shard(((2, 4), (4, 1)), ((8, 1),)));", "h.matmul", "2,4 4,1 -> 8");
+    expect_inner("h = matmul(x, w).shard(in_strategy = ((2, 4), (4, 1)), out_strategy = (8, 1)).relu();", "h.matmul", "2,4 4,1 -> 8");
+}
+
+Test(shard, in_brackets_a_strategy_has_an_operator_and_is_its_only_one) {
+    Compiled c;
+    compile(&c, NET("    h = (x shard (8, 1)) + 1;"), 8);
+    expect_error(&c, 5, 12, "there is no operator here to shard");
+    compiled_finish(&c);
+    compile(&c, NET("    h = (relu(x) shard (8, 1)) shard (4, 2);"), 8);
+    expect_error(&c, 5, 32, "a second strategy for one operator");
+    compiled_finish(&c);
+    compile(&c, NET("    h = relu(f(x) shard { y = (8, 1); });"), 8);
+    expect_error(&c, 5, 19, "hints in braces stand at the end of a statement");
     compiled_finish(&c);
 }
 
@@ -173,7 +212,7 @@ Test(shard, parameters_and_inputs_have_one_tuple_and_no_output) {
     cr_assert_eq(c.graph.states.at[0].hint->in[0].dim[0].split, 4);
     compiled_finish(&c);
     compile(&c, NET("    param v : f32[8, 4] = ones shard ((4, 1), (4, 1));"), 8);
-    expect_error(&c, 5, 32, "2 tuples for one param");
+    expect_error(&c, 5, 32, "2 tuples for param v, which has one");
     compiled_finish(&c);
     compile(&c, NET("    param v : f32[8, 4] = ones shard (4, 1) -> (8, 1);"), 8);
     expect_error(&c, 5, 48, "only an operator has an output strategy");

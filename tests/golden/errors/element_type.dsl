@@ -2,7 +2,7 @@ net q(batch = 16) {
     input x : f32[batch, 32];
     input y : f32[batch, 8];
     param w : f32[32, 8] = normal(0.01);
-    param v : float32[4] = zeros;
+    param v : float[4] = zeros;
     h = matmul(x, w);
     loss mse(h, y);
 }

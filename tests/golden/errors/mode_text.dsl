@@ -10,5 +10,5 @@ train {
     optimizer = sgd(lr = 0.1);
 }
 parallel {
-    mode = "auto";
+    mode = "automatic";
 }

@@ -7,5 +7,5 @@ net q(batch = 16) {
 }
 train {
     data = numpy_rand(seed = 1);
-    optimizer = sgd(learning_rate = 0.1);
+    optimizer = sgd(rate = 0.1);
 }
