@@ -46,6 +46,14 @@ static Input *find_input(Graph *graph, const char *name, size_t n) {
     return NULL;
 }
 
+/* "x, label" */
+static const char *input_names(const Graph *graph, Arena *arena) {
+    const char *names = "";
+    for (int i = 0; i < graph->inputs.n; i++)
+        if (graph->inputs.at[i].kind == INPUT_DATA && graph->inputs.at[i].micro == 0) names = arena_printf(arena, "%s%s%s", names, *names ? ", " : "", graph->inputs.at[i].name);
+    return names;
+}
+
 /* The files of --data in place of the plan's. For predictions the labels of other rows are of no use: an input that they do not depend on has no file then. */
 static bool other_data(Evaluation *evaluation, const RunOptions *options, Error *error) {
     Graph *graph = &evaluation->part.graph;
@@ -61,7 +69,7 @@ static bool other_data(Evaluation *evaluation, const RunOptions *options, Error 
         const char *word = options->data[k], *is = strchr(word, '=');
         Input *input = is ? find_input(graph, word, (size_t)(is - word)) : NULL;
         if (!is || !is[1]) return error_set(error, EXIT_USAGE, "--data %s: it says INPUT=FILE, an input of the net and the file of its rows", word);
-        if (!input) return error_set(error, EXIT_USAGE, "--data %s: the net has no such input", word);
+        if (!input) return error_set(error, EXIT_USAGE, "--data %s: the net has no such input; it has %s", word, input_names(graph, &evaluation->arena));
         const DataFile *planned_file = &planned.inputs.at[input - graph->inputs.at].file;
         if (planned_file->format == FILE_NONE) return error_set(error, EXIT_USAGE, "--data %s: the eval block does not say how a file of it is read", word);
         input->file = *planned_file;

@@ -180,6 +180,11 @@ static bool check_options(uint64_t given, const RunOptions *options) {
             usage_error("--%s says how --load reads a file: add --load FILE", option_name(b));
             return false;
         }
+    const char *dot = options->predict ? strrchr(options->predict, '.') : NULL;
+    if (dot && (strcmp(dot, ".csv") == 0 || strcmp(dot, ".tsv") == 0 || strcmp(dot, ".txt") == 0)) {
+        usage_error("--predict writes a .npy file, and %s is the name of another", options->predict);
+        return false;
+    }
     if (options->ndata > 0 && !options->eval && !options->predict) {
         usage_error("--data says what is evaluated: add --eval or --predict FILE");
         return false;

@@ -218,12 +218,14 @@ static void misfit_list(Text *text, const Names *names, const char *what) {
     if (names->n > 0) text_printf(text, "\n  %s, %d: %s", what, names->n, names_text(names));
 }
 
-/* Tensors that nothing takes. What prun itself keeps in a checkpoint beside the parameters is left aside: checksums, and the optimizer's "w.momentum" of a "w". */
+/* Tensors that nothing takes, and that have no parameter's name (--fresh). What prun itself keeps in a checkpoint beside the parameters is left aside: checksums, and the optimizer's "w.momentum" of a "w". */
 static void unexpected(const TensorFile *file, const Graph *graph, const Match *matches, Names *names) {
     bool *taken = arena_alloc(names->arena, (size_t)file->tensors.n + 1);
     const bool own = tensors_metadata(file, "pcc.net") != NULL;
-    for (int i = 0; i < graph->states.n; i++)
-        if (matches[i].tensor >= 0) taken[matches[i].tensor] = true;
+    for (int i = 0; i < graph->states.n; i++) {
+        const int same = matches[i].tensor >= 0 ? matches[i].tensor : tensors_find(file, graph->states.at[i].name);
+        if (same >= 0) taken[same] = true;
+    }
     for (int t = 0; t < file->tensors.n; t++) {
         const char *name = file->tensors.at[t].name, *dot = strrchr(name, '.');
         const bool slot = own && dot && tensors_find(file, arena_copy(names->arena, name, (size_t)(dot - name))) >= 0;
@@ -271,7 +273,8 @@ static const char *rename_example(const TensorFile *file, const State *state, co
     return printable(arena_printf(arena, "--rename '%.*s%s=%.*s%s'", (int)(strlen(name) - same), name, wild, (int)(strlen(best->name) - same), best->name, wild), arena);
 }
 
-static bool misfit(const TensorFile *file, const Graph *graph, const char *const *names, const Match *matches, const Misfits *misfits, Arena *arena, Error *error) {
+static bool misfit(const TensorFile *file, const Graph *graph, const char *const *names, const Match *matches, const Misfits *misfits, const LoadRules *rules, Arena *arena,
+                   Error *error) {
     const int first = misfits->first, n = misfits->missing.n + misfits->transposed.n + misfits->shaped.n + misfits->unread.n;
     Text text = {0};
     if (n == 1) {
@@ -281,7 +284,7 @@ static bool misfit(const TensorFile *file, const Graph *graph, const char *const
         unexpected(file, graph, matches, &extra);
         text_printf(&text, "does not fit the net");
         misfit_list(&text, &misfits->missing, "missing");
-        misfit_list(&text, &misfits->transposed, "fits transposed (--transpose, or without it)");
+        misfit_list(&text, &misfits->transposed, rules->ntransposes > 0 ? "fits the other way round, with --transpose or without" : "fits transposed, with --transpose");
         misfit_list(&text, &misfits->shaped, "of another shape");
         misfit_list(&text, &misfits->unread, "of a type that prun does not read");
         misfit_list(&text, &extra, "unexpected, in the file and not in the net");
@@ -310,7 +313,7 @@ bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRule
         if (state->trainable && !matches_any(rules->fresh, rules->nfresh, state->name))
             match_one(file, state, names[i], rules, &matches[i], &misfits, i);
     }
-    return check_collisions(file, graph, matches, arena, error) && (misfits.first < 0 || misfit(file, graph, names, matches, &misfits, arena, error));
+    return check_collisions(file, graph, matches, arena, error) && (misfits.first < 0 || misfit(file, graph, names, matches, &misfits, rules, arena, error));
 }
 
 void match_report(const TensorFile *file, const Graph *graph, const Match *matches) {

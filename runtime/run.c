@@ -104,6 +104,8 @@ static bool check_prints(Run *run, Error *error) {
         for (int k = 0; k < graph->states.n; k++)
             names[k] = graph->states.at[k].name;
         const char *near = name_nearest(name, names, graph->states.n);
+        for (int k = 0; !near && k < graph->states.n; k++) /* of a call: its first parameter */
+            if (strncmp(names[k], name, strlen(name)) == 0 && names[k][strlen(name)] == '.') near = names[k];
         if (near) return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter; did you mean %s?", name, near);
         return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter", name);
     }

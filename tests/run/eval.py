@@ -273,7 +273,7 @@ class Evaluation(harness.Case):
             expected = self.expected(weights)
             self.assertAlmostEqual(float(found[0][2]), expected, delta=2e-6 * expected)
         self.assertEqual(self.read("y2.npy"), self.read("y.npy"))
-        for words, text in ((("--data", "x=other.npy"), "--data says what is evaluated: add --eval or --predict FILE"), (("--eval", "--data", "z=other.npy"), "the net has no such input"),
+        for words, text in ((("--data", "x=other.npy"), "--data says what is evaluated: add --eval or --predict FILE"), (("--eval", "--data", "z=other.npy"), "the net has no such input; it has x, label"), (("--predict", "y.csv"), "--predict writes a .npy file, and y.csv is the name of another"),
                             (("--eval", "--data", "other.npy"), "it says INPUT=FILE"), (("--predict", "other.npy", "--data", "x=other.npy"), "would overwrite what --data reads")):
             self.assertIn(text, self.prun("--ranks", 3, plan, *words, code=2).err)
 

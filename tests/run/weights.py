@@ -88,6 +88,8 @@ class Weights(Case):
         self.assertIn("...", done.out.splitlines()[-1])
         self.assertFails(self.local(plan, 2, "--print", "w:all"), 2, "--print w:all: behind a name stands nothing or :full")
         self.assertFails(self.local(plan, 2, "--print", "v:full"), 2, "the net has no such parameter")
+        plan = self.net("fc1 = linear(x, 6); loss mse(fc1, y);", 2)
+        self.assertFails(self.local(plan, 2, "--print", "fc1"), 2, "the net has no such parameter; did you mean fc1.weight\\?")
 
     def test_what_fits_transposed_is_said(self):
         plan = self.net("param w : f32[6, 4] = ones; param v : f32[4, 6] = ones; loss mse(matmul(matmul(x, w), v), y);", 2)
@@ -96,7 +98,10 @@ class Weights(Case):
         self.load(plan, 2, "--load", "one", "--transpose", "w")
         self.assertFails(self.local(plan, 2, "--load", "one", "--transpose", "*"), 3, r"the shape of 'v' is \[4, 6\], and .* fits as it is, without --transpose")
         self.tensors("both", w=("F32", (4, 6), [1] * 24), v=("F32", (6, 4), [1] * 24))
-        self.assertFails(self.local(plan, 2, "--load", "both"), 3, r"both: does not fit the net\n  fits transposed \(--transpose, or without it\), 2: w, v\n$")
+        self.assertFails(self.local(plan, 2, "--load", "both"), 3, r"both: does not fit the net\n  fits transposed, with --transpose, 2: w, v\n$")
+        self.assertFails(self.local(plan, 2, "--load", "saved", "--transpose", "*"), 3, "\n  fits the other way round, with --transpose or without, 2: w, v\n$")
+        found, done = self.load(plan, 2, "--load", "one", "--transpose", "w", "--fresh", "v")
+        self.assertEqual(done.err, "prun: note: one: 1 parameter newly initialised, as --fresh says: v\n")
 
     def test_a_square_matrix_of_another_program_is_warned_of(self):
         plan = self.net("param w : f32[6, 6] = ones; param b : f32[6] = zeros; loss mse(matmul(x, w) + b, y);", 2)
