@@ -141,13 +141,31 @@ static bool input_has_rows(Lower *lower, const Expr *expr, const Input *input) {
     return false;
 }
 
+/* column = 3, column = -1 or column = "price". */
+static bool eval_column(Lower *lower, const Expr *value, DataFile *file) {
+    if (value->kind != EXPR_STRING) return integer_eval(lower, value, "column", -INT32_MAX, INT32_MAX, &file->column);
+    if (value->text[0] == '\0') return diag_error(lower->diags, lower_span(lower, value->loc), "a column without a name is counted: column = 2, or -1, the last"), false;
+    file->heading = value->text;
+    return true;
+}
+
+/* separator = ";", or "\t": one character that stands in no number and in no quote. */
+static bool eval_separator(Lower *lower, const Expr *value, DataFile *file) {
+    const char *text = value->kind == EXPR_STRING ? value->text : "";
+    file->separator = strcmp(text, "\\t") == 0 ? '\t' : text[0];
+    bool one = file->separator == '\t' || (strlen(text) == 1 && text[0] > ' ' && text[0] <= '~');
+    if (one && !strchr("\"+-.", file->separator) && !(text[0] >= '0' && text[0] <= '9') && !((text[0] | 32) >= 'a' && (text[0] | 32) <= 'z')) return true;
+    diag_error(lower->diags, lower_span(lower, value->loc), "a separator is the character between columns: \",\", \";\", \"|\" or \"\\t\"");
+    return false;
+}
+
 /* "x.npy", or one of the formats' calls: idx("labels.gz"), csv("d.csv", column = 3), raw("x.bin", type = u8). */
 static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFile *file) {
     static const char *const parameters[][5] = {[FILE_NPY] = {"path", "first", "rows"},
                                                 [FILE_IDX] = {"path", "first", "rows"},
-                                                [FILE_CSV] = {"path", "first", "rows", "column"},
+                                                [FILE_CSV] = {"path", "first", "rows", "column", "separator"},
                                                 [FILE_RAW] = {"path", "first", "rows", "type", "offset"}};
-    static const int nparameters[] = {[FILE_NPY] = 3, [FILE_IDX] = 3, [FILE_CSV] = 4, [FILE_RAW] = 5};
+    static const int nparameters[] = {[FILE_NPY] = 3, [FILE_IDX] = 3, [FILE_CSV] = 5, [FILE_RAW] = 5};
     const Expr *argument[5] = {NULL}, *path = value;
     if (value->kind == EXPR_CALL) {
         int named = FILE_NONE + 1;
@@ -172,7 +190,8 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFi
     *file = (DataFile){.format = format, .path = joined(lower, path->text), .offset = -1};
     if (argument[1] && !integer_eval(lower, argument[1], "first", 0, INT64_MAX / 16, &file->first)) return false;
     if (argument[2] && !integer_eval(lower, argument[2], "rows", 1, INT64_MAX / 16, &file->rows)) return false;
-    if (argument[3] && format == FILE_CSV) return integer_eval(lower, argument[3], "column", 0, INT32_MAX, &file->column);
+    if (format == FILE_CSV)
+        return (!argument[3] || eval_column(lower, argument[3], file)) && (!argument[4] || eval_separator(lower, argument[4], file));
     if (argument[3]) {
         int element = choice(lower, "type", argument[3], file_element_name, NFILE_ELEMENTS);
         if (element < 0) return false;
@@ -188,14 +207,18 @@ static int64_t row_elements(const Input *input) {
     return elements;
 }
 
-/* csv("d.csv"): the columns belong to the inputs one after the other. */
-static bool columns_in_turn(Lower *lower, const Expr *value, const Expr *path) {
+/* csv("d.csv"): the columns from the first one named on belong to the inputs one after the other. */
+static bool columns_in_turn(Lower *lower, const Expr *value) {
     Graph *graph = lower->graph;
     int64_t column = 0;
     for (int i = 0; i < graph->inputs.n; i++) {
         Input *input = &graph->inputs.at[i];
-        if (!input_has_rows(lower, value, input) || !eval_file(lower, path, FILE_CSV, &input->file)) return false;
-        input->file.column = column;
+        if (!input_has_rows(lower, value, input) || !eval_file(lower, value, FILE_CSV, &input->file)) return false;
+        if (input->file.column < 0 && input->file.column + column >= 0) {
+            diag_error(lower->diags, lower_span(lower, value->loc), "input %s would be behind the last column", input->name);
+            return false;
+        }
+        input->file.column += column;
         column += row_elements(input);
     }
     return true;
@@ -205,8 +228,7 @@ static bool eval_files_of(Lower *lower, const Expr *value, FileFormat format) {
     Graph *graph = lower->graph;
     bool ok = true;
     graph->settings.data = DATA_FILES;
-    if (format == FILE_CSV && value->items && !value->items->next && value->items->kind != EXPR_KEYWORD)
-        return columns_in_turn(lower, value, value->items);
+    if (format == FILE_CSV && value->items && value->items->kind != EXPR_KEYWORD) return columns_in_turn(lower, value);
     for (const Expr *item = value->items; item; item = item->next) {
         Span span = lower_span(lower, item->loc);
         if (item->kind != EXPR_KEYWORD) {

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const char *const integers[] = {"epoch", "step", "global_step", "steps", "rank", "local_rank", "pid"}, *const reals[] = {"loss", "lr", "samples_per_s"};
+/* {eta} is a duration in words. */
+static const char *const integers[] = {"epoch", "step", "global_step", "steps", "total_steps", "rank", "local_rank", "world_size", "pid", "eta"}, *const reals[] = {"loss", "lr", "samples_per_s"};
 enum { NINTEGERS = sizeof integers / sizeof *integers, NREALS = sizeof reals / sizeof *reals };
 
 static bool listed(const char *name, const char *const *names, int n) {
@@ -27,7 +28,7 @@ static bool check_field(Lower *lower, const Expr *expr, const char *at, size_t n
         if (nearest)
             diag_hint(lower->diags, "did you mean {%s}?", nearest);
         else
-            diag_hint(lower->diags, "{epoch} {step} {global_step} {steps} {loss} {lr} {rank} {local_rank} {pid} {samples_per_s}; a brace is {{");
+            diag_hint(lower->diags, "{epoch} {step} {global_step} {steps} {total_steps} {loss} {lr} {rank} {local_rank} {world_size} {pid} {samples_per_s} {eta}; a brace is {{");
         return false;
     }
     if (!digits) return true;

@@ -46,11 +46,18 @@ bool call_builtin(Lower *lower, const Expr *value, const char *what, const Built
 /* ---------------------------------------------------------------- numbers */
 
 static bool eval_epochs(Lower *lower, const Expr *value) {
-    return integer_eval(lower, value, "epochs", 1, INT32_MAX, &lower->graph->settings.epochs);
+    return integer_eval(lower, value, "epochs", 0, INT32_MAX, &lower->graph->settings.epochs);
 }
 
 static bool eval_steps(Lower *lower, const Expr *value) {
-    return integer_eval(lower, value, "steps", 1, INT32_MAX, &lower->graph->settings.steps);
+    return integer_eval(lower, value, "steps", 0, INT32_MAX, &lower->graph->settings.steps);
+}
+
+/* on_nan = stop; or go. */
+static bool eval_on_nan(Lower *lower, const Expr *value) {
+    int on_nan = choice(lower, "on_nan", value, on_nan_name, NON_NANS);
+    if (on_nan >= 0) lower->graph->settings.on_nan = (OnNan)on_nan;
+    return on_nan >= 0;
 }
 
 static bool eval_log_every(Lower *lower, const Expr *value) {
@@ -88,13 +95,14 @@ static bool eval_keep(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "keep", 1, INT32_MAX, &lower->graph->settings.keep);
 }
 
-enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, CHECKPOINT, KEEP, LOG, SCHEDULE, CLIP, ACCUMULATE, NTRAIN };
+enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, CHECKPOINT, KEEP, LOG, SCHEDULE, CLIP, ACCUMULATE, ON_NAN, NTRAIN };
 const Setting train_settings[] = {
     [DATA] = {"data", eval_data},    [OPTIMIZER] = {"optimizer", eval_optimizer}, [EPOCHS] = {"epochs", eval_epochs},
     [STEPS] = {"steps", eval_steps}, [LOG_EVERY] = {"log_every", eval_log_every}, [SEED] = {"seed", eval_seed},
     [ORDER] = {"order", eval_order}, [LAST] = {"last", eval_last},
     [CHECKPOINT] = {"checkpoint", eval_checkpoint}, [KEEP] = {"keep", eval_keep}, [LOG] = {"log", eval_log},
-    [SCHEDULE] = {"schedule", eval_schedule}, [CLIP] = {"clip", eval_clip}, [ACCUMULATE] = {"accumulate", eval_accumulate}};
+    [SCHEDULE] = {"schedule", eval_schedule}, [CLIP] = {"clip", eval_clip}, [ACCUMULATE] = {"accumulate", eval_accumulate},
+    [ON_NAN] = {"on_nan", eval_on_nan}};
 const int ntrain_settings = NTRAIN;
 
 bool train_lower(Lower *lower, const Block *block) {
@@ -103,6 +111,7 @@ bool train_lower(Lower *lower, const Block *block) {
     bool given[NTRAIN] = {false};
     if (!settings_lower(lower, block, "train", train_settings, ntrain_settings, parallel_settings, nparallel_settings, "parallel", given))
         return false;
+    if (given[STEPS] && settings->steps == 0) settings->epochs = 0; /* no training: in a plan 0 steps are as many as there are */
     bool ok = data_complete(lower, block, given[STEPS]);
     if (!given[DATA] && lower->graph->inputs.n > 0) {
         diag_error(lower->diags, lower_span(lower, block->loc), "train does not say where the data comes from");

@@ -538,7 +538,9 @@ typedef struct DataFile {
     FileFormat format;
     const char *path;              /* the source's directory joined; relative to where prun is started, else beside the plan */
     int64_t first, rows;           /* those of its rows that are used: from this one on, so many; 0: all behind it */
-    int64_t column;                /* CSV: first column; as many as a row has elements */
+    int64_t column;                /* CSV: first column, behind that of this name; as many as a row has elements. -1: the last column, and so on */
+    const char *heading;           /* CSV: the name of a column, in the first line; NULL or "": columns are counted from the first */
+    int separator;                 /* CSV: the character between columns; 0: the comma, semicolon or tab of which the first line has most */
     int64_t offset;                /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
     const char *stored;            /* raw: a file_element_name, little-endian; NULL: as the input's */
 } DataFile;
@@ -576,6 +578,9 @@ typedef enum { LAST_DROP, LAST_PAD, LAST_SHORT, NLASTS } Last;
 extern const char *const last_name[NLASTS];
 typedef enum { EVAL_NEVER, EVAL_EPOCH, EVAL_STEPS, EVAL_END, NEVALS } EvalWhen;
 extern const char *const eval_name[NEVALS];
+/* What becomes of a training whose loss, or a parameter to be saved, is nan or infinite. */
+typedef enum { ON_NAN_STOP, ON_NAN_GO, NON_NANS } OnNan;
+extern const char *const on_nan_name[NON_NANS];
 typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, NOPTIMIZERS } OptimizerKind;
 typedef enum { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, NSCHEDULES } ScheduleKind;
 extern const char *const schedule_name[NSCHEDULES];
@@ -612,7 +617,8 @@ typedef struct Settings {
     Schedule schedule;
     int64_t accumulate;            /* batches of a step, whose gradients are averaged; 0, 1: one */
     double clip;                   /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
-    int64_t epochs, steps, log_every; /* steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
+    int64_t epochs, steps, log_every; /* epochs 0: no training; steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
+    OnNan on_nan;
     const char *log;               /* template of the line of a loss; NULL or "": MindSpore's line */
     int64_t log_rank;              /* whose losses it prints; -1: all ranks' */
     bool has_eval;                 /* there is an eval block */

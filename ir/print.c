@@ -14,6 +14,7 @@ const char *const file_format_name[] = {"none", "npy", "idx", "csv", "raw"};
 const char *const input_kind_name[] = {"data", "row_weight", "rate", "update"};
 const char *const last_name[] = {"drop", "pad", "short"};
 const char *const eval_name[] = {"never", "epoch", "steps", "end"};
+const char *const on_nan_name[] = {"stop", "go"};
 const char *const schedule_name[] = {"constant", "linear", "cosine"};
 const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw"};
 
@@ -288,6 +289,7 @@ static void print_settings(const Printing *printing) {
         if (settings->checkpoint_epochs) put(text, " checkpoint_epochs");
         if (settings->checkpoint_steps > 0) put_key(text, "checkpoint_steps", settings->checkpoint_steps);
         if (settings->keep > 0) put_key(text, "keep", settings->keep);
+        if (settings->on_nan != ON_NAN_STOP) text_printf(text, " on_nan=%s", on_nan_name[settings->on_nan]);
     }
     text_printf(text, " seed=%llu optimizer=%s lr=", (unsigned long long)settings->seed, optimizer_name[settings->optimizer]);
     put_double(text, settings->lr);
@@ -361,6 +363,11 @@ static void print_file(Text *text, const DataFile *file) {
     if (file->first > 0) put_key(text, "first", file->first);
     if (file->rows > 0) put_key(text, "rows", file->rows);
     put_key(text, "column", file->column);
+    if (file->heading && file->heading[0]) {
+        put(text, " heading=");
+        put_quoted(text, file->heading);
+    }
+    if (file->separator) put_key(text, "separator", file->separator);
     if (file->format == FILE_RAW && file->offset >= 0) put_key(text, "offset", file->offset);
     if (file->stored && file->stored[0]) text_printf(text, " stored=%s", file->stored);
 }

@@ -116,9 +116,13 @@ static bool read_log(Scan *scan, Settings *settings) {
 }
 
 static bool read_checkpoints(Scan *scan, Settings *settings) {
+    int on_nan = ON_NAN_STOP;
     settings->checkpoint_epochs = scan_is_keyword(scan, "checkpoint_epochs");
-    return (!scan_is_key(scan, "checkpoint_steps") || scan_integer(scan, "checkpoint_steps", 1, MAX_COUNT, &settings->checkpoint_steps)) &&
-           (!scan_is_key(scan, "keep") || scan_integer(scan, "keep", 1, MAX_COUNT, &settings->keep));
+    bool ok = (!scan_is_key(scan, "checkpoint_steps") || scan_integer(scan, "checkpoint_steps", 1, MAX_COUNT, &settings->checkpoint_steps)) &&
+              (!scan_is_key(scan, "keep") || scan_integer(scan, "keep", 1, MAX_COUNT, &settings->keep)) &&
+              (!scan_is_key(scan, "on_nan") || scan_choice(scan, "on_nan", on_nan_name, NON_NANS, &on_nan));
+    settings->on_nan = (OnNan)on_nan;
+    return ok;
 }
 
 static bool read_number_key(Scan *scan, const char *key, double *number) {
@@ -258,7 +262,9 @@ static bool read_input_source(Scan *scan, Input *input) {
     if (!scan_choice(scan, "format of file", file_format_name, NFILE_FORMATS, &format) || !scan_word(scan, &input->file.path) ||
         (scan_is_key(scan, "first") && !scan_integer(scan, "first", 0, INT64_MAX / 16, &input->file.first)) ||
         (scan_is_key(scan, "rows") && !scan_integer(scan, "rows", 0, INT64_MAX / 16, &input->file.rows)) ||
-        !scan_key(scan, "column") || !scan_integer(scan, "column", 0, INT32_MAX, &input->file.column))
+        !scan_key(scan, "column") || !scan_integer(scan, "column", INT32_MIN, INT32_MAX, &input->file.column) ||
+        (scan_is_key(scan, "heading") && !scan_word(scan, &input->file.heading)) ||
+        (scan_is_key(scan, "separator") && !scan_int(scan, "a separator", 1, 127, &input->file.separator)))
         return false;
     input->file.format = (FileFormat)format;
     if (format == FILE_NONE) return scan_fail(scan, "a file of no format");

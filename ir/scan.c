@@ -15,7 +15,7 @@ static const char *const known[] = {
     "sent",  "certificate", "checksum", "optimizer", "momentum", "log_every", "strict_divide",
     "log", "log_rank", "checkpoint_epochs", "checkpoint_steps", "keep", "first", "offset", "column", "stored", "shuffle", "last",
     "side", "bytes", "bucket", "beta1", "beta2", "eps", "weight_decay", "schedule", "warmup", "end", "clip", "accumulate", "index", "micro", "of",
-    "eval", "every", "report", "reports", "whole",
+    "eval", "every", "report", "reports", "whole", "on_nan", "heading", "separator",
 };
 
 static bool is_name_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }

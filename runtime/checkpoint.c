@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,7 +49,15 @@ static void written_layout(const State *state, int nranks, Layout *layout) {
 typedef struct Output {
     TensorFile file;
     Checksums sums;
+    bool finite; /* no element may be nan or infinite */
 } Output;
+
+static bool check_finite(const Output *out, const State *state, const Box *box, const void *from, Error *error) {
+    const DType dtype = state->type.dtype;
+    const int64_t at = out->finite && dtype_is_float(dtype) ? elements_first_bad(from, dtype, box_elements(box)) : -1;
+    return at < 0 || error_set(error, EXIT_MISMATCH, "%s holds %s: it is not written, and what was there stays (--on-nan go writes it)", state->name,
+                               isnan(element_at(from, dtype, at)) ? "nan" : "an infinity");
+}
 
 static bool write_elements(const Output *out, int tensor, const Layout *layout, int rank, const Box *box, const void *from, Error *error) {
     uint64_t checksum;
@@ -66,12 +75,12 @@ static bool write_box(const Output *out, int tensor, Executor *executor, const C
     Box box;
     if (!layout_holds_first(layout, comm->nranks, rank)) return true;
     layout_box(layout, &state->type.shape, rank, &box);
-    if (backend->host) return write_elements(out, tensor, layout, rank, &box, local, error);
+    if (backend->host) return check_finite(out, state, &box, local, error) && write_elements(out, tensor, layout, rank, &box, local, error);
     int64_t bytes = box_elements(&box) * dtype_bytes[state->type.dtype];
     void *copy = malloc((size_t)bytes + 1);
     bool ok = copy ? backend->download(context, copy, local, bytes, error)
                    : error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a state");
-    ok = ok && write_elements(out, tensor, layout, rank, &box, copy, error);
+    ok = ok && check_finite(out, state, &box, copy, error) && write_elements(out, tensor, layout, rank, &box, copy, error);
     free(copy);
     return ok;
 }
@@ -149,12 +158,11 @@ static void describe(Output *out, Arena *arena, const Executor *executor, const 
     checksums_describe(&out->sums, &out->file, arena, layouts.at);
 }
 
-bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, const Position *position,
-                     Error *error) {
+bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, bool finite, const Position *position, Error *error) {
     Arena arena;
     Text header = {0};
     arena_init(&arena);
-    Output out = {.file = {.path = arena_printf(&arena, "%s%s", path, temporary), .fd = -1}};
+    Output out = {.finite = finite, .file = {.path = arena_printf(&arena, "%s%s", path, temporary), .fd = -1}};
     TensorFile *file = &out.file;
     describe(&out, &arena, executor, comm, plan, all_states, position);
     tensors_layout(file, &header);

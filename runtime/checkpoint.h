@@ -5,8 +5,9 @@
 #include "runtime/match.h"
 
 /* Writes a file under a temporary name, flushes it to the disk, renames it: nothing half-written is ever seen under path. all_states: optimizer slots too,
- * and position; else parameters. Collective over comm; every process returns the same, with the text on one of them. */
-bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, const Position *position, Error *error);
+ * and position; else parameters. finite: a state with an element that is nan or infinite is an error, EXIT_MISMATCH. Collective over comm; every process returns the same, with the text on one
+ * of them, and on an error what lay under path stays. */
+bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, bool finite, const Position *position, Error *error);
 /* Whether a file can be made there, as far as that can be seen before there is something to write; what is not a file is never replaced. */
 bool checkpoint_can_save(const char *path, Error *error);
 /* The parameters of a file into those of the executor, as the rules say (match.h). Missing, misshapen and, by checksum.h, damaged ones are errors, and then no state

@@ -1,6 +1,7 @@
 /* exec: runs a program's steps. Every driven rank has a cursor; one that waits for a communication lets the next one go on. Under MPI there
  * is one cursor and waits block; under comm/local all ranks move in lock step, and when none can move any more that is a deadlock, which is
  * reported. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,12 +155,41 @@ void executor_disturb(Executor *executor, double roundings) {
     disturb_constants(executor);
 }
 
+static bool is_update(OpCode op) {
+    return op_table[op].op_class == OP_CLASS_UPDATE && op != OP_write;
+}
+
+/* An update that leaves its states as they are: results are the operands that stand in their places, w and v of `w, v, g, rate`. */
+static bool keep_states(const Executor *executor, const KernelCall *call, Error *error) {
+    for (int o = 0; o < call->nout; o++) {
+        const int64_t bytes = shape_elements(&call->out[o].local) * dtype_bytes[call->out[o].dtype];
+        if (call->out[o].data != call->in[o].data && !executor->backend->copy(executor->context, call->out[o].data, call->in[o].data, bytes, error)) return false;
+    }
+    return true;
+}
+
 static bool run_calls(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
     for (int i = 0; i < action->ncalls; i++) {
         const PreparedCall *call = &cursor->calls.at[action->first_call + i];
+        if (cursor->withholds && is_update(call->call.op)) {
+            if (!keep_states(executor, &call->call, error)) return false;
+            continue;
+        }
         if (!call->fn(&call->call, error)) return false;
         for (int o = 0; executor->backend->host && !rounds_nothing(call->call.op) && o < call->call.nout; o++)
             disturb(executor, call->call.out[o].data, call->call.out[o].dtype, shape_elements(&call->call.out[o].local), action->step + o);
+    }
+    return true;
+}
+
+/* Calls that the device does as one, each by itself: what they leave for each other only is written too. */
+static bool run_apart(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
+    for (int s = action->step, n = 0; n < action->ncalls; s++) {
+        const Step *step = &cursor->role->steps.at[s];
+        if (step_is_view(cursor, step)) continue;
+        const Action alone = {.kind = ACTION_CALLS, .step = s, .first_call = cursor->first_call[s], .ncalls = 1};
+        if (!run_calls(executor, cursor, &alone, error)) return false;
+        n++;
     }
     return true;
 }
@@ -176,7 +206,7 @@ static CommStatus run_action(Executor *executor, const Cursor *cursor, const Act
     case ACTION_CALLS:
         return status_of(run_calls(executor, cursor, action, error));
     case ACTION_FUSED:
-        return status_of(backend->queue->run(executor->context, action->fused, error));
+        return status_of(executor->inspects ? run_apart(executor, cursor, action, error) : backend->queue->run(executor->context, action->fused, error));
     case ACTION_COPY:
         return status_of(backend->copy(executor->context, action->to, action->from, action->bytes, error));
     case ACTION_START:
@@ -185,6 +215,14 @@ static CommStatus run_action(Executor *executor, const Cursor *cursor, const Act
         return comm->table->wait(comm, action->request, cursor->driven, error);
     }
     return COMM_FAILED;
+}
+
+/* Whether the loss, which is there now, is finite on this rank: before anything is updated. */
+static void look_at_loss(const Executor *executor, Cursor *cursor) {
+    const int loss = executor->program->loss;
+    const DType dtype = executor->plan->graph.values.at[cursor->role->instances.at[loss].value].type.dtype;
+    for (int k = 0; k < cursor->nlosses; k++)
+        if (!isfinite(element_at(cursor->at[loss], dtype, k))) cursor->withholds = true;
 }
 
 /* Runs until the rank is done or has to wait; *moved: it did something. False on failure. */
@@ -197,6 +235,8 @@ static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *e
         CommStatus status = status_of(!profile || profile_begin(profile, cursor, action, error));
         if (status == COMM_COMPLETE) status = run_action(executor, cursor, action, error);
         if (status != COMM_FAILED && profile && !profile_end(profile, error)) status = COMM_FAILED;
+        if (status == COMM_COMPLETE && cursor->next == cursor->guard) look_at_loss(executor, cursor);
+        if (status == COMM_COMPLETE && executor->inspects) status = status_of(inspect_action(executor, cursor, action, error));
         if (queue) queue->range_end(executor->context);
         if (status == COMM_FAILED) return fail(executor, cursor, action, error);
         if (status == COMM_PENDING) return true;
@@ -280,6 +320,60 @@ static bool run_actions(Executor *executor, Error *error) {
         if (ndone < n && !moved) return report_deadlock(executor, error);
     }
     return true;
+}
+
+/* ---------------------------------------------------------------- losses that are not finite */
+
+/* The last action that has begun with this step or one before it. */
+static int action_of(const Cursor *cursor, int step) {
+    int last = -1;
+    for (int i = 0; i < cursor->actions.n; i++)
+        if (cursor->actions.at[i].step <= step) last = i;
+    return last;
+}
+
+/* The loss is looked at before the first update. Where ranks add it up, the plan waits for that at the end of the step, after the updates: here it is waited for
+ * before them. Its source and target are its own from the start of the communication to that wait, so an earlier one is as good, and all ranks do the same. */
+static void guard_cursor(const Executor *executor, Cursor *cursor) {
+    const Role *role = cursor->role;
+    int made = -1, first = 0;
+    for (int s = 0; s < role->steps.n; s++)
+        for (int o = 0; role->steps.at[s].kind != STEP_START && o < role->steps.at[s].nout; o++)
+            if (role->steps.at[s].out[o] == executor->program->loss) made = s;
+    cursor->guard = made < 0 ? -1 : action_of(cursor, made);
+    while (first < cursor->actions.n && !(cursor->actions.at[first].kind == ACTION_CALLS && is_update(cursor->calls.at[cursor->actions.at[first].first_call].call.op)))
+        first++;
+    if (cursor->guard < first || cursor->actions.at[cursor->guard].kind != ACTION_WAIT) return;
+    const Action wait = cursor->actions.at[cursor->guard];
+    int begun = 0;
+    while (cursor->actions.at[begun].kind != ACTION_START || cursor->actions.at[begun].request != wait.request)
+        begun++;
+    if (begun > first) return;
+    memmove(&cursor->actions.at[first + 1], &cursor->actions.at[first], (size_t)(cursor->guard - first) * sizeof wait);
+    cursor->actions.at[first] = wait;
+    cursor->guard = first;
+}
+
+void executor_guard(Executor *executor) {
+    for (int i = 0; executor->backend->host && i < executor->comm->ndriven; i++)
+        guard_cursor(executor, &executor->cursors[i]);
+}
+
+int64_t executor_bad_update(const Executor *executor) {
+    return executor->bad_update;
+}
+
+bool executor_repeat(Executor *executor, int64_t epoch, int64_t step, int64_t update, Error *error) {
+    const int64_t updates = executor->updates;
+    executor->updates = update - 1;
+    bool ok = inputs_fill(executor, epoch, step, error);
+    executor->updates = updates;
+    for (int i = 0; i < executor->comm->ndriven; i++)
+        executor->cursors[i].withholds = true;
+    executor->inspects = true;
+    ok = ok && run_actions(executor, error) && executor->backend->sync(executor->context, error);
+    executor->inspects = false;
+    return ok;
 }
 
 /* ---------------------------------------------------------------- steps as one */
@@ -374,6 +468,7 @@ static bool fetch_losses(Executor *executor, Error *error) {
             double item; /* room for any element */
             memcpy(&item, (const char *)cursor->losses + (size_t)k * (size_t)dtype_bytes[dtype], (size_t)dtype_bytes[dtype]);
             cursor->losses[k] = element_at(&item, dtype, 0);
+            if (!isfinite(cursor->losses[k]) && executor->bad_update == 0) executor->bad_update = executor->updates;
         }
     }
     return true;
@@ -416,6 +511,12 @@ static bool fail_step(const Executor *executor, int64_t epoch, int64_t step, boo
     if (strcmp(executor->program->name, "train") == 0)
         return error_set(error, failure.code, "in step %lld%s of epoch %lld: %.900s", (long long)step, perhaps, (long long)epoch, failure.text);
     return error_set(error, failure.code, "in step %lld%s of %s: %.900s", (long long)step, perhaps, executor->program->name, failure.text);
+}
+
+bool executor_settle(Executor *executor, Error *error) {
+    if (!executor->behind) return true;
+    executor->behind = false;
+    return (executor->backend->sync(executor->context, error) && fetch_losses(executor, error)) || fail_whole(executor, error);
 }
 
 bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error) {

@@ -39,7 +39,11 @@ typedef struct Cursor {
     VEC(PreparedCall) calls;
     VEC(Action) actions;
     VEC(void *) owned; /* constants */
+    int *first_call;   /* per step of the role: of its calls */
     int next;          /* action */
+    int guard;         /* action after which the loss is there, -1: it is not looked at within the step: executor_guard */
+    bool withholds;    /* that loss is not finite: updates leave states as they are */
+    struct Found *found; /* per instance, while a step is inspected: finite.c */
     double *losses;
     int nlosses;
 } Cursor;
@@ -76,6 +80,8 @@ struct Executor {
     int64_t updates;        /* done */
     int64_t schedule_ahead; /* what the schedule counts beside them: executor_set_updates */
     double roundings;       /* executor_disturb */
+    int64_t bad_update;     /* the first whose loss on a driven rank is not finite, 0: none yet */
+    bool inspects;          /* a step is done again for finite.c */
     CommRequest **requests; /* by the number in the plan */
     Prepared *prepared;     /* the same */
     int nrequests;
@@ -92,6 +98,10 @@ void load_finish(Executor *executor);
 /* Memory that communicators can read in place where they offer it. */
 void *tensor_alloc(Executor *executor, int64_t bytes, Error *error);
 void tensor_free(Executor *executor, void *data);
+/* Whether the step has no action: its result lies where its operand lies. */
+static inline bool step_is_view(const Cursor *cursor, const Step *step) {
+    return step->kind == STEP_KERNEL && op_table[step->op].view && cursor->at[step->in[0]] == cursor->at[step->out[0]];
+}
 /* "rank 3, step 12 (matmul h)": where something failed. */
 void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n);
 
@@ -99,6 +109,14 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
 void constant_fill(const Graph *graph, const Instance *instance, const Box *box, void *to);
 /* What the executor adds when it checks how much rounding matters (executor_disturb); number: of what is moved. */
 void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number);
+
+/* exec.c: a step's actions once more, operator by operator, on the batch of this step; each result goes through inspect_action. Updates leave states as they are. */
+bool executor_repeat(Executor *executor, int64_t epoch, int64_t step, int64_t update, Error *error);
+
+/* ---------------------------------------------------------------- finite.c */
+
+/* What an action has left, while a step is inspected. */
+bool inspect_action(Executor *executor, Cursor *cursor, const Action *action, Error *error);
 
 /* ---------------------------------------------------------------- inputs.c */
 

@@ -300,7 +300,7 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
     if (!executor->backend->kernels[op]) return error_set(error, EXIT_ENVIRONMENT, "the %s backend has no kernel for %s: run with --device cpu", executor->backend->name, op_table[op].name);
     int64_t slices = hidden ? whole.out[0].local.dim[0] : 1;
     action->kind = ACTION_CALLS;
-    action->first_call = cursor->calls.n;
+    action->first_call = cursor->first_call[action->step] = cursor->calls.n;
     action->ncalls = (int)slices;
     for (int64_t s = 0; s < slices; s++) {
         PreparedCall call = {executor->backend->kernels[op], whole};
@@ -399,6 +399,8 @@ static const char *action_name(Executor *executor, const Cursor *cursor, const S
 
 static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
     const Role *role = cursor->role;
+    cursor->first_call = arena_alloc(&executor->arena, (size_t)(role->steps.n + 1) * sizeof *cursor->first_call);
+    cursor->guard = -1;
     int joined = 0; /* steps from here on that are part of the action before */
     for (int s = 0; s < role->steps.n; s++, joined -= joined > 0) {
         const Step *step = &role->steps.at[s];
@@ -414,7 +416,7 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         case STEP_KERNEL:
         case STEP_LOCAL:
             if (!load_calls(executor, cursor, step, &action, error)) return false;
-            skip = step->kind == STEP_KERNEL && op_table[step->op].view && cursor->at[step->in[0]] == cursor->at[step->out[0]]; /* it is there */
+            skip = step_is_view(cursor, step);
             break;
         case STEP_START:
         case STEP_WAIT:

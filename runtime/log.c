@@ -16,7 +16,7 @@ struct RunLog {
     int64_t *local_rank; /* per rank */
     bool terminal, shown; /* a progress line may be shown, is shown */
     double begin, shown_at, last_at; /* seconds: of training, of the last progress line, of the last loss */
-    int64_t begin_step, last_step, seen_step; /* the last whose loss was looked at */
+    int64_t begin_step, last_step;
     double samples_per_s;
 };
 
@@ -45,6 +45,17 @@ static void put_real(Text *text, double value, const char *digits, size_t n) {
     }
 }
 
+static void put_duration(Text *text, double s) {
+    if (s < 0)
+        text_printf(text, "?");
+    else if (s >= 3600)
+        text_printf(text, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
+    else if (s >= 60)
+        text_printf(text, "%.0f min %02.0f s", floor(s / 60), floor(fmod(s, 60)));
+    else
+        text_printf(text, "%.0f s", s);
+}
+
 static void put_field(Text *text, const char *at, size_t n, const LogFields *f) {
     const char *colon = memchr(at, ':', n);
     size_t name = colon ? (size_t)(colon - at) : n, rest = colon ? n - name - 1 : 0;
@@ -52,7 +63,7 @@ static void put_field(Text *text, const char *at, size_t n, const LogFields *f) 
         const char *name;
         int64_t value;
     } integers[] = {{"epoch", f->epoch}, {"step", f->step}, {"global_step", f->global_step}, {"steps", f->steps},
-                    {"rank", f->rank},   {"local_rank", f->local_rank}, {"pid", f->pid}};
+                    {"rank", f->rank},   {"local_rank", f->local_rank}, {"pid", f->pid}, {"total_steps", f->total_steps}, {"world_size", f->world_size}};
     const struct {
         const char *name;
         double value;
@@ -61,6 +72,7 @@ static void put_field(Text *text, const char *at, size_t n, const LogFields *f) 
         if (is_field(at, name, integers[i].name)) text_printf(text, "%" PRId64, integers[i].value);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (is_field(at, name, reals[i].name)) put_real(text, reals[i].value, colon ? colon + 1 : "", rest);
+    if (is_field(at, name, "eta")) put_duration(text, f->left_s);
 }
 
 void log_template(Text *text, const char *format, const LogFields *fields) {
@@ -86,11 +98,36 @@ static FILE *open_file(const char *path, bool append, Error *error) {
     return file;
 }
 
+/* Of the metrics of an earlier run, those up to a step: what is behind is cut off in one piece, so that the file is whole at any moment. A last line without an end is what a run that
+ * was killed has left. */
+static bool cut_metrics(const char *path, int64_t global_step, Error *error) {
+    static const char key[] = "\"global_step\": ";
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t room = 0;
+    off_t kept = 0;
+    bool ok = true, behind = false;
+    if (!file) return errno == ENOENT || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be read: %s", path, strerror(errno));
+    for (ssize_t n; ok && !behind && (n = getline(&line, &room, file)) > 0;) {
+        const char *at = strstr(line, key);
+        if (line[n - 1] != '\n') break;
+        ok = line[0] == '{' && at;
+        behind = ok && strtoll(at + sizeof key - 1, NULL, 10) > global_step;
+        if (!behind) kept += n;
+    }
+    free(line);
+    fclose(file);
+    if (!ok) return error_set(error, EXIT_ENVIRONMENT, "%s: holds something else than the metrics of the run that is resumed: --metrics names another file", path);
+    return truncate(path, kept) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", path, strerror(errno));
+}
+
 static bool open_files(Run *run, Error *error) {
     RunLog *log = run->log;
     const RunOptions *options = run->options;
     bool resumed = options->resume != NULL;
-    if (options->metrics && run->comm->process == 0 && !(log->metrics = open_file(options->metrics, resumed, error))) return false;
+    const bool has_metrics = options->metrics && run->comm->process == 0;
+    if (has_metrics && resumed && run->executor && !cut_metrics(options->metrics, run->position.global_step, error)) return false;
+    if (has_metrics && !(log->metrics = open_file(options->metrics, resumed, error))) return false;
     if (!options->log_directory) return true;
     if (mkdir(options->log_directory, 0777) != 0 && errno != EEXIST)
         return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", options->log_directory, strerror(errno));
@@ -137,30 +174,31 @@ void log_pause(Run *run) {
     run->log->shown = false;
 }
 
-static void put_duration(Text *text, double s) {
-    if (s >= 3600)
-        text_printf(text, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
-    else if (s >= 60)
-        text_printf(text, "%.0f min %02.0f s", floor(s / 60), floor(fmod(s, 60)));
-    else
-        text_printf(text, "%.0f s", s);
-}
-
 static bool shows_progress(const RunLog *log, double now) {
     enum { EVERY_MS = 200 };
     return log->terminal && now - log->shown_at >= EVERY_MS / 1000.0;
+}
+
+static int64_t steps_left(const Run *run) {
+    const int64_t steps = executor_steps(run->executor);
+    return (run->plan.graph.settings.epochs - run->position.epoch + 1) * steps - run->position.step;
+}
+
+/* Seconds until the last step, at the pace so far; -1: there is none yet. */
+static double seconds_left(const Run *run, double now) {
+    const double done = (double)(run->position.global_step - run->log->begin_step);
+    return done > 0 && now > run->log->begin ? (double)steps_left(run) * (now - run->log->begin) / done : -1;
 }
 
 static void show_progress(Run *run, double now, double loss) {
     RunLog *log = run->log;
     if (!shows_progress(log, now)) return;
     const Position *at = &run->position;
-    double steps = (double)executor_steps(run->executor), left = ((double)run->plan.graph.settings.epochs - (double)at->epoch + 1) * steps - (double)at->step;
     double rate = (double)(at->global_step - log->begin_step) / (now - log->begin);
     Text text = {0};
     text_printf(&text, "\repoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4g  %.4g samples/s  ", at->epoch, run->plan.graph.settings.epochs,
                 at->step, executor_steps(run->executor), loss, rate * (double)executor_batch(run->executor));
-    if (rate > 0) put_duration(&text, left / rate);
+    put_duration(&text, seconds_left(run, now));
     fprintf(stderr, "%s left\033[K", text.at);
     text_finish(&text);
     log->shown = true;
@@ -172,6 +210,7 @@ static void show_progress(Run *run, double now, double loss) {
 static LogFields fields_of(const Run *run, int rank, double loss) {
     const Position *at = &run->position;
     return (LogFields){.epoch = at->epoch, .step = at->step, .global_step = at->global_step, .steps = executor_steps(run->executor), .rank = rank,
+                       .total_steps = at->global_step + steps_left(run), .world_size = run->comm->nranks, .left_s = seconds_left(run, now_seconds()),
                        .local_rank = run->log->local_rank[rank], .pid = run->log->pid[rank], .loss = loss, .lr = executor_rate(run->executor),
                        .samples_per_s = run->log->samples_per_s};
 }
@@ -190,14 +229,13 @@ static void put_loss(Text *text, const Run *run, const char *who, int number, in
     text_printf(text, "epoch: %" PRId64 " step: %" PRId64 ", loss is %s\n", run->position.epoch, run->position.step, digits);
 }
 
-/* Warns once of a loss that is no number; training goes on. */
+/* Warns once of a loss that is no number, where training goes on. */
 static void warn_of(Run *run, double loss) {
-    const bool missed = run->log->seen_step + 1 < run->position.global_step;
-    if (isfinite(loss)) run->log->seen_step = run->position.global_step;
-    if (isfinite(loss) || run->warned) return;
+    const bool missed = run->seen_step + 1 < run->position.global_step;
+    if (isfinite(loss) || run->warned || run->on_nan == ON_NAN_STOP) return;
     run->warned = true;
     log_pause(run);
-    fprintf(stderr, "prun: warning: the loss is %s since epoch %" PRId64 " step %" PRId64 "%s: is the learning rate too high?\n", isnan(loss) ? "nan" : "infinite",
+    fprintf(stderr, "prun: warning: the loss is %s since epoch %" PRId64 " step %" PRId64 "%s; without on_nan = go training stops there and says where that came from\n", isnan(loss) ? "nan" : "infinite",
             run->position.epoch, run->position.step, missed ? " or before" : "");
 }
 
@@ -285,7 +323,9 @@ bool log_step(Run *run, Error *error) {
     const double *losses;
     double now = now_seconds();
     bool due = is_due(run, run->position.global_step);
-    int n = run->comm->process == 0 ? executor_losses(run->executor, 0, &losses) : 0;
+    int n = executor_losses(run->executor, 0, &losses);
+    if (n > 0 && executor_bad_update(run->executor) == 0) run->seen_step = run->position.global_step;
+    if (run->comm->process != 0) n = 0;
     if (n > 0) warn_of(run, losses[0]);
     if (executor_most_slices(run->executor) == 0) return true;
     if (due) {

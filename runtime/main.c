@@ -37,6 +37,7 @@ static const char usage[] =
     "  --data INPUT=FILE   with --eval or --predict: another file for an input of the eval block, read as that one is (may be repeated)\n"
     "  --metrics FILE      write loss, learning rate, time and samples/s as JSON, a line for each loss printed\n"
     "  --log-dir DIR       write each rank's losses into DIR/rank_K.log\n"
+    "  --on-nan HOW        where a loss is nan or infinite: stop, and say why, or go (default: as the plan says, else stop)\n"
     "  --check-replicas    see after loading and after each step that ranks with the same part of a state hold the same bits\n"
     "  --device D          cpu or cuda (default: a GPU where there is one)\n"
     "  --comm HOW          how ranks on GPUs talk: nccl, ipc or host (default: the first that works)\n"
@@ -50,14 +51,17 @@ static const char usage[] =
     "  --all-ranks         print the loss of every rank, not of rank 0 only\n"
     "  -v, --verbose       say where each rank runs, what was proved of the plan, how much is read from files\n"
     "  -h, --help          this text\n"
-    "  --version           prun's version\n"
+    "  --version           prun's version\n";
+/* No string is longer than C asks of a compiler. */
+static const char usage_end[] =
     "\n"
     "Options that contradict each other are usage errors.\n"
     "Environment: PRUN_COMM, how ranks of a node exchange data: shared, messages or nodes:N; PRUN_TIMEOUT, seconds that a rank waits (600);\n"
     "PRUN_DEVICE, as --device; PRUN_CUDA_MODULE and PRUN_NCCL, the files of prun_cuda.so and libnccl.so.2.\n"
-    "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 --verify found a difference, 70 internal error.\n";
+    "SIGINT, SIGTERM and SIGUSR1 end training after the step under way, with checkpoint and --save; a second SIGINT at once.\n"
+    "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 results differ (--verify) or are not finite, 70 internal, 128 + N: signal N.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_DATA, OPTION_LOAD, OPTION_RENAME, OPTION_TRANSPOSE, OPTION_FRESH, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_OVERWRITE, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_VERSION };
+enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_DATA, OPTION_LOAD, OPTION_RENAME, OPTION_TRANSPOSE, OPTION_FRESH, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_OVERWRITE, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_ON_NAN, OPTION_VERSION };
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
@@ -86,6 +90,7 @@ static const struct option long_options[] = {
     {"sync", no_argument, NULL, OPTION_SYNC},
     {"profile", no_argument, NULL, OPTION_PROFILE},
     {"trace", required_argument, NULL, OPTION_TRACE},
+    {"on-nan", required_argument, NULL, OPTION_ON_NAN},
     {"devices", no_argument, NULL, OPTION_DEVICES},
     {"verbose", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
@@ -158,7 +163,8 @@ static const struct Contradiction {
     {OPTION_BIT(DEVICES), ~OPTION_BIT(DEVICES), "lists GPUs and runs nothing"},
     {OPTION_BIT(CALIBRATE), ~(OPTION_BIT(CALIBRATE) | OPTION_BIT(RANKS)), "measures the machine and runs no plan"},
     {OPTION_BIT(EVAL) | OPTION_BIT(PREDICT),
-     OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE),
+     OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE) |
+         OPTION_BIT(ON_NAN),
      "trains nothing"},
     {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
     {OPTION_BIT(TF32), OPTION_BIT(VERIFY), "rounds far more than what is compared may differ"},
@@ -340,13 +346,17 @@ int main(int argc, char **argv) {
         case OPTION_TRACE:
             options.trace = optarg;
             break;
+        case OPTION_ON_NAN:
+            options.on_nan = optarg;
+            if (!one_of("--on-nan", optarg, on_nan_name[ON_NAN_STOP], on_nan_name[ON_NAN_GO], NULL)) code = EXIT_USAGE;
+            break;
         case OPTION_DEVICES: /* below */
             break;
         case 'v':
             options.verbose = true;
             break;
         case 'h':
-            code = fputs(usage, stdout) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;
+            code = fputs(usage, stdout) < 0 || fputs(usage_end, stdout) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;
             break;
         case OPTION_VERSION:
             code = printf("prun %s\n", PCC_VERSION) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;

@@ -135,6 +135,11 @@ static bool told_by_first(Run *run, bool ok, Error *error) {
     return false;
 }
 
+static bool saves_checkpoints(const Run *run) {
+    const Settings *settings = &run->plan.graph.settings;
+    return settings->checkpoint_steps > 0 || settings->checkpoint_epochs;
+}
+
 /* --load, --resume; and where checkpoints go. */
 static bool restore(Run *run, Error *error) {
     const RunOptions *options = run->options;
@@ -154,12 +159,12 @@ static bool restore(Run *run, Error *error) {
     const Position *at = &run->position;
     executor_set_updates(run->executor, at->global_step, (at->epoch - 1) * now.steps + at->step - at->global_step);
     int64_t steps = executor_steps(run->executor);
-    bool leads = run->comm->process == 0, saves = settings->checkpoint_steps > 0 || settings->checkpoint_epochs, ok = true;
+    bool leads = run->comm->process == 0, ok = true;
     if (leads && path && (at->epoch > settings->epochs || (at->epoch == settings->epochs && at->step == steps)))
         fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path,
                 (long long)at->epoch, (long long)settings->epochs);
     run->replaces = options->overwrite;
-    if (ok && leads && saves) ok = checkpoint_claim(run->checkpoints, path, at->global_step, &run->replaces, &run->lock, error);
+    if (ok && leads && saves_checkpoints(run)) ok = checkpoint_claim(run->checkpoints, path, at->global_step, &run->replaces, &run->lock, error);
     return told_by_first(run, ok, error);
 }
 
@@ -179,6 +184,8 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_outputs(run, error) && check_steps(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
     note_certificate(run);
+    const char *on_nan = run->options->on_nan;
+    run->on_nan = !on_nan ? run->plan.graph.settings.on_nan : strcmp(on_nan, on_nan_name[ON_NAN_GO]) == 0 ? ON_NAN_GO : ON_NAN_STOP;
     run->nthreads = threads_each(run->comm);
     if (!open_device(run, error)) return false;
     /* In a captured step no operator can be waited for. */
@@ -187,6 +194,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
         run->executor = executor_create(&run->plan, "train", &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->executor) return false;
         executor_capture(run->executor, against);
+        if (run->on_nan == ON_NAN_STOP) executor_guard(run->executor);
     }
     run->eval = evaluation_when(&run->plan, &run->eval_steps);
     if (evaluates_only(run) || run->eval != EVAL_NEVER) {
@@ -219,12 +227,19 @@ static bool checkpoint_is_due(const Run *run, const Position *at) {
 static bool checkpoint(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     const Position *at = &run->position;
-    if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, at,
-                         error))
+    const bool finite = run->on_nan == ON_NAN_STOP;
+    if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, finite, at, error))
         return false;
+    run->saved_step = at->global_step;
     if (run->comm->process == 0) checkpoint_prune(run->checkpoints, run->replaces, settings->keep, at->global_step);
     run->replaces = false;
     return true;
+}
+
+/* --save. */
+static bool save(Run *run, Error *error) {
+    const char *path = run->options->save;
+    return !path || checkpoint_save(state_holder(run), run->comm, &run->plan, path, false, run->on_nan == ON_NAN_STOP, &run->position, error);
 }
 
 /* All rows of the eval block's data, its line. What its communications send is no part of a step of training. */
@@ -257,6 +272,36 @@ static bool must_be_done(const Run *run, const Position *at) {
     return last || run->verifier || run->options->check_replicas || log_wants_loss(run) || evaluation_is_due(run, at) || checkpoint_is_due(run, at);
 }
 
+/* The loss of a step is not finite: where that came from, and what there is to go on from. All processes are here. */
+static bool stop_at_bad(Run *run, Error *error) {
+    const int64_t steps = executor_steps(run->executor), bad = run->stop.bad_step, later = run->position.global_step - bad;
+    const int64_t at = (run->position.epoch - 1) * steps + run->position.step - 1 - later; /* over all epochs, from 0 */
+    int64_t first = at - (bad - run->seen_step - 1), begin = at - (bad - run->began - 1);
+    if (first < begin) first = begin;
+    log_pause(run);
+    executor_find_bad(run->executor, first < 0 ? 0 : first, at, bad - run->began, executor_bad_update(run->executor) == bad, error);
+    if (error->text[0] == '\0' || error->code != EXIT_MISMATCH) return false;
+    const Error found = *error;
+    Text text = {0};
+    text_printf(&text, "the loss is not finite in epoch %lld step %lld: %.800s; training stops", (long long)(at / steps + 1), (long long)(at % steps + 1), found.text);
+    if (run->saved_step >= 0) text_printf(&text, ", its last checkpoint is %s", checkpoint_path(&run->arena, run->checkpoints, run->saved_step));
+    text_printf(&text, " (--on-nan go goes on)");
+    error_set(error, EXIT_MISMATCH, "%.1000s", text.at);
+    text_finish(&text);
+    return false;
+}
+
+/* Whether training goes on behind this step, as far as all processes know: run->stop. */
+static bool look_around(Run *run, Error *error) {
+    const Position *at = &run->position;
+    const bool stops = run->on_nan == ON_NAN_STOP, last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
+    /* In other modes a loss is the same on all ranks; a device's is not looked at everywhere at the same time. */
+    const bool alone = run->plan.graph.replicas > 0 || run->device.backend->queue;
+    const bool now = stops && alone && (last || evaluation_is_due(run, at) || checkpoint_is_due(run, at));
+    if (!stop_look(&run->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error)) return run->agreed = false;
+    return true;
+}
+
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     if (run->verifier && !verifier_before(run->verifier, error)) return run->agreed = false;
     const Position next = {epoch, step, run->position.global_step + 1};
@@ -266,12 +311,42 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     if (run->nsteps < MAX_TIMED) run->step_seconds[run->nsteps] = now_seconds() - begin;
     run->nsteps++;
     run->position = next;
-    if (!log_step(run, error)) return false;
+    if (!log_step(run, error) || !look_around(run, error)) return false;
+    if (run->stop.bad_step > 0) return stop_at_bad(run, error);
     if (run->verifier && !verifier_after(run->verifier, epoch, step, error)) return false;
     char when[64];
     snprintf(when, sizeof when, "after epoch %lld step %lld", (long long)epoch, (long long)step);
     if (run->options->check_replicas && !replicas_check(run, when, error)) return false;
-    return (!evaluation_is_due(run, &next) || evaluate(run, error)) && (!checkpoint_is_due(run, &next) || checkpoint(run, error));
+    if (checkpoint_is_due(run, &next) && !checkpoint(run, error)) return false;
+    return run->stop.signal || !evaluation_is_due(run, &next) || evaluate(run, error);
+}
+
+/* A signal has ended the training: what was done is saved, and the command said that goes on from there. Collective. */
+static bool end_early(Run *run, Error *error) {
+    const Position *at = &run->position;
+    if (!executor_settle(run->executor, error)) return run->agreed = false;
+    if (saves_checkpoints(run) && run->saved_step != at->global_step && !checkpoint(run, error)) return false;
+    if (!save(run, error)) return false;
+    log_pause(run);
+    if (run->comm->process != 0) return true;
+    Text text = {0};
+    text_printf(&text, "prun: %s: training ends after epoch %lld step %lld", stop_signal_name(run->stop.signal), (long long)at->epoch, (long long)at->step);
+    if (saves_checkpoints(run)) {
+        text_printf(&text, ", with a checkpoint; it goes on with\n   ");
+        stop_command(&text, run->comm, run->argc, run->argv);
+        text_printf(&text, "\n");
+    } else {
+        text_printf(&text, "; the plan takes no checkpoints (`checkpoint every epoch;` in the train block), so nothing can go on from there\n");
+    }
+    fputs(text.at, stderr);
+    text_finish(&text);
+    return true;
+}
+
+/* All steps are done. Without any the parameters are evaluated as they are. */
+static bool end_whole(Run *run, Error *error) {
+    const bool untrained = run->plan.graph.settings.epochs == 0 && run->eval != EVAL_NEVER;
+    return (!(run->eval == EVAL_END || untrained) || evaluate(run, error)) && save(run, error);
 }
 
 static bool train(Run *run, Error *error) {
@@ -282,12 +357,13 @@ static bool train(Run *run, Error *error) {
     int64_t epoch = run->position.epoch, step = run->position.step + 1, steps = executor_steps(run->executor);
     if (step > steps) epoch++, step = 1;
     if (epoch <= settings->epochs && step <= steps && !executor_begin(run->executor, epoch, step, error)) return false;
-    for (; epoch <= settings->epochs; epoch++, step = 1)
-        for (; step <= steps; step++)
+    run->began = run->seen_step = run->position.global_step;
+    stop_open(&run->stop, run->began);
+    for (; !run->stop.signal && epoch <= settings->epochs; epoch++, step = 1)
+        for (; !run->stop.signal && step <= steps; step++)
             if (!train_step(run, epoch, step, error)) return false;
-    if (run->eval == EVAL_END && !evaluate(run, error)) return false;
-    const char *save = run->options->save;
-    if (save && !checkpoint_save(run->executor, run->comm, &run->plan, save, false, &run->position, error)) return false;
+    if (run->stop.signal ? !end_early(run, error) : !end_whole(run, error)) return false;
+    stop_close(&run->stop);
     log_pause(run);
     Text text = {0};
     report_time(run, &text);
@@ -312,8 +388,8 @@ static bool evaluate_only(Run *run, Error *error) {
     if (run->comm->process == 0 && !run->options->load && !run->options->resume && run->plan.graph.states.n > 0)
         fputs("prun: note: neither --load nor --resume: these are the parameters that the net begins with\n", stderr);
     if (!log_open(run, error) || !evaluate(run, error)) return false;
-    const char *path = run->options->predict, *save = run->options->save;
-    if (save && !checkpoint_save(state_holder(run), run->comm, &run->plan, save, false, &run->position, error)) return false;
+    const char *path = run->options->predict;
+    if (!save(run, error)) return false;
     Text text = {0};
     if (path)
         text_printf(&text, "predictions: %s, %lld rows of %s\n", path, (long long)executor_rows(evaluation_executor(run->evaluation)),
@@ -325,12 +401,13 @@ static bool evaluate_only(Run *run, Error *error) {
 }
 
 int run(const RunOptions *options, int *argc, char ***argv) {
-    Run run = {.options = options, .lock = -1, .agreed = true};
+    Run run = {.options = options, .lock = -1, .agreed = true, .saved_step = -1, .argc = *argc, .argv = *argv};
     Error error = {0};
     arena_init(&run.arena);
     plan_init(&run.plan, &run.arena);
     bool ok = prepare(&run, argc, argv, &error) && (evaluates_only(&run) ? evaluate_only(&run, &error) : train(&run, &error));
-    int code = ok ? EXIT_DONE : error.code;
+    int code = !ok ? error.code : run.stop.signal ? 128 + run.stop.signal : EXIT_DONE;
+    stop_close(&run.stop); /* a rank that fails with others waits for the launcher to end it */
     /* The others may be waiting for this rank in a communication. */
     if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code, error.text);
     if (!ok && error.text[0] != '\0') fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it: comm_agree */

@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/checkpoint.h"
 #include "runtime/runtime.h"
+#include "runtime/stop.h"
 
 enum { MAX_TIMED = 1 << 20 }; /* steps whose times are kept: the first million are enough for a median */
 
@@ -36,6 +37,13 @@ typedef struct Run {
     double *step_seconds;
     int64_t nsteps; /* done by this run */
     bool warned; /* of a loss that is no number */
+    OnNan on_nan;        /* --on-nan, or what the plan says */
+    Stop stop;
+    int64_t began;       /* global step that this run goes on from */
+    int64_t seen_step;   /* the last whose loss was looked at, and is finite */
+    int64_t saved_step;  /* global step of the last checkpoint of this run, -1: none */
+    int argc;            /* what prun was started with, for the command that goes on */
+    char *const *argv;
     bool agreed; /* all ranks know of the failure: they end in order; else the job is aborted */
 } Run;
 

@@ -314,6 +314,8 @@ int64_t data_rows(const DataSource *data); /* of an epoch, without filler */
 const Told *data_told(const DataSource *data, Arena *arena);
 int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler); /* at a place of a batch; the order is that of the file */
 int64_t data_bytes_read(DataSource *data); /* from files, headers left out */
+/* ": rows.csv:17:9", or ": x.npy, row 15 (from 0), element 3": where an element of a step's input stands, by its place in the whole input; nothing where it is in no file. */
+void data_where(DataSource *data, int input, int64_t epoch, int64_t step, const int64_t *index, Text *text);
 /* How rows come: the same ones in each step; those of files, each once an epoch; generated, none twice. */
 typedef enum { FLOW_SAME, FLOW_EPOCHS, FLOW_ENDLESS } DataFlow;
 /* Which rows stand where. Sources with equal words have the same row at each place of an epoch, or of all epochs where rows are endless, however many rows a step
@@ -389,6 +391,18 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
 /* The same, but on a device with a queue it may be under way still when the function returns, if communications allow that: then there are no losses
  * (executor_losses), and nothing else may be read before an executor_step has come after it. What fails may be said by the next step. */
 bool executor_step_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error);
+/* Waits for a step that executor_step_ahead has left under way; its losses are there then. */
+bool executor_settle(Executor *executor, Error *error);
+/* From the next step on, on a backend of the process's memory, the loss is looked at before anything is updated; where it is not finite on a driven rank, the rank's updates leave
+ * all states that an optimizer has as they are, from that step on. Costs nothing else. */
+void executor_guard(Executor *executor);
+/* The first update (counted as executor_updates does) whose loss, on a driven rank, was seen to be not finite; 0: none. */
+int64_t executor_bad_update(const Executor *executor);
+/* Where the first number came from that is not finite, in words. Steps `first` to `last`, counted over all epochs from 0, are looked at: the inputs of all of them, then the last
+ * is done again, operator by operator, updates leaving states as they are (its number as an update: update). bad: this process's ranks had a loss that is not finite in it and kept
+ * the states from before; what the others see does not count. Collective. EXIT_MISMATCH and the words in *error of one process, whose ranks it is about, or an empty text; another code where the
+ * search itself has failed. */
+void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t update, bool bad, Error *error);
 /* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1); how many there are. */
 int executor_losses(const Executor *executor, int driven, const double **losses);
 /* A state's elements under the layout stored by a driven rank. */
@@ -422,6 +436,11 @@ void executor_memory(const Plan *plan, const char *program, int rank, ExecutorMe
 /* From the next step on each action is timed. The profile is borrowed; NULL: no longer. */
 struct Profile;
 void executor_profile(Executor *executor, struct Profile *profile);
+
+/* ---------------------------------------------------------------- finite.c */
+
+/* The first of n elements that is nan or infinite, -1: none, and none of integers. */
+int64_t elements_first_bad(const void *data, DType dtype, int64_t n);
 
 /* ---------------------------------------------------------------- print.c */
 
@@ -483,6 +502,7 @@ typedef struct RunOptions {
     bool deterministic, tf32, wait; /* see DeviceOptions */
     bool profile;                  /* --profile */
     const char *trace;             /* --trace: file; or NULL */
+    const char *on_nan;            /* --on-nan: stop or go; NULL: as the plan says */
     bool all_ranks, verbose;
     const Told *told;              /* what all ranks must have been told */
 } RunOptions;

@@ -106,6 +106,8 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
 bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error);
 int64_t rows_bytes_read(const Rows *rows); /* of the file, beside its header */
 int64_t rows_bytes_held(const Rows *rows);
+/* ": rows.csv:17:9" or ": x.npy, row 15 (from 0), element 3": where an element of a row stands in its file. */
+void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text);
 double rows_bytes_of(const Rows *rows, int64_t n); /* that holding n rows takes; 0: the file has random access */
 
 /* ---------------------------------------------------------------- file.c */

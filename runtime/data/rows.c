@@ -300,6 +300,10 @@ double rows_bytes_of(const Rows *rows, int64_t n) {
     return rows->streamed ? (double)n * (double)(rows->row_bytes + (int64_t)sizeof *rows->held_row) : 0;
 }
 
+void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text) {
+    text_printf(text, ": %s, row %lld (from 0), element %lld", rows->path, (long long)(row + rows->file.first), (long long)element);
+}
+
 /* ---------------------------------------------------------------- holding */
 
 static int64_t find_held(const Rows *rows, int64_t row) {

@@ -498,6 +498,25 @@ static bool fill_take(DataSource *data, const Take *take, int64_t epoch, int64_t
 
 /* ---------------------------------------------------------------- one batch ahead */
 
+static Ahead settle(DataSource *data);
+
+void data_where(DataSource *data, int input, int64_t epoch, int64_t step, const int64_t *index, Text *text) {
+    const Graph *graph = data->graph;
+    const Input *in = &graph->inputs.at[input];
+    const Shape *shape = &in->type.shape;
+    const int source = source_of(graph, input), dim = in->type.hidden;
+    Error ignored;
+    bool filler;
+    settle(data); /* the thread reads the same files */
+    if (!from_files(data) || !data->file[source] || shape->ndim <= dim || !sampler_begin(&data->sampler, epoch - 1, &ignored)) return;
+    const int64_t place = (dim ? index[0] * shape->dim[dim] : 0) + index[dim];
+    int64_t element = 0;
+    for (int d = dim + 1; d < shape->ndim; d++)
+        element = element * shape->dim[d] + index[d];
+    rows_where(data->file[source], sampler_row(&data->sampler, (step - 1) * batches_of_step(data) + in->micro, place, &filler), element, text);
+    data->held_epoch = -1;
+}
+
 static void *prepare_ahead(void *context) {
     DataSource *data = context;
     pthread_mutex_lock(&data->lock);

@@ -41,6 +41,19 @@ Test(train, defaults_are_one_step_of_one_epoch_every_loss_printed) {
     compiled_finish(&c);
 }
 
+Test(train, no_steps_are_no_epochs) {
+    static const char *const none[] = {"steps = 0;", "epochs = 0;", "epochs = 3; steps = 0;"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        Compiled c;
+        char text[256];
+        snprintf(text, sizeof text, "data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); on_nan = go; %s", none[i]);
+        compile_settings(&c, text);
+        cr_assert_eq(c.graph.settings.epochs, 0, "%s", none[i]);
+        cr_assert_eq(c.graph.settings.on_nan, ON_NAN_GO);
+        compiled_finish(&c);
+    }
+}
+
 Test(train, a_checkpoint_is_every_epoch_or_every_so_many_steps) {
     static const struct {
         const char *settings;
@@ -93,7 +106,7 @@ Test(train, mistakes_are_diagnosed_where_they_are) {
                  {DATA OPTIMIZER "epochs = 5 steps;", 9, 66, "expected an infix operator or ';', found 'steps'"},
                  {DATA OPTIMIZER "epochs = 5 keep = 3;", 9, 66, "found 'keep'"},
                  {DATA OPTIMIZER "epochs = 5\n  keep = 3;", 9, 64, "expected ';' after '5'"},
-                 {DATA OPTIMIZER "steps = 0;", 9, 63, "steps is 1 to"},
+                 {DATA OPTIMIZER "steps = -1;", 9, 63, "steps is 0 to"},
                  {DATA OPTIMIZER "seed = -1;", 9, 62, "seed is at least 0"},
                  {DATA OPTIMIZER "mode = auto;", 9, 55, "mode belongs into the parallel block"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -413,7 +413,7 @@ class Evaluation(harness.Case):
 
     def test_scores_that_are_no_numbers_are_wrong(self):
         plan, _ = self.classify(4, "((2, 1), (1, 2))", lr=1e30)
-        found = EVAL.findall(self.prun("--ranks", 4, plan).out)[-1]
+        found = EVAL.findall(self.prun("--ranks", 4, "--on-nan", "go", plan).out)[-1]
         self.assertEqual(found[2:4], ("nan", "0.0"))
 
     def test_processes_write_one_file(self):

@@ -63,6 +63,37 @@ class Log(Case):
             self.assertEqual(sorted(metrics[0]), ["epoch", "global_step", "loss", "lr", "samples_per_s", "seconds", "step"])
         self.assertFails(self.local(plan, 2, "--metrics", self.path("no", "such")), 3, "cannot be written")
 
+    def test_fields_of_the_whole_training(self):
+        plan = self.plan('"{global_step} of {total_steps} on {world_size}, {eta}"', [("steps     = 500;", "epochs = 4; steps = 500;")])
+        lines = [line for line in self.ok(self.local(plan, 2)).out.splitlines() if " of 2000 on 2, " in line]
+        self.assertEqual(len(lines), 40)
+        self.assertRegex(lines[0], r"^50 of 2000 on 2, \d+ s$")
+        self.assertEqual(lines[-1], "2000 of 2000 on 2, 0 s")
+        done = run([harness.pcc, self.net('"{eta:.1f}"'), "--ranks", 2, "-o", self.path("x.plan")])
+        self.assertEqual(done.code, 1, done)
+
+    def test_metrics_of_a_resumed_run_have_each_step_once(self):
+        plan = self.plan('"{loss}"', [("log_every = 50;", "log_every = 50; checkpoint every 200 steps;")])
+        metrics = lambda: [json.loads(line)["global_step"] for line in self.read("m.json").decode().splitlines()]
+        self.ok(self.local(plan, 2, "--metrics", "m.json"))
+        self.assertEqual(metrics(), list(range(50, 501, 50)))
+        whole = self.read("m.json")
+        # The newest checkpoint is of step 400: what came after it is done again. A run that was killed may have left half a line, or none of it may be there.
+        for rest in (b"", b'{"epoch": 1, "st', b'{"epoch": 1, "step": 450, "global_step": 450'):
+            self.write("m.json", whole + rest)
+            self.ok(self.local(plan, 2, "--metrics", "m.json", "--resume", "latest"))
+            self.assertEqual(metrics(), list(range(50, 501, 50)))
+        self.write("m.json", whole[:len(whole) // 2])
+        self.ok(self.local(plan, 2, "--metrics", "m.json", "--resume", "latest"))
+        self.assertEqual(metrics()[-2:], [450, 500])
+        os.remove(self.path("m.json"))
+        self.ok(self.local(plan, 2, "--metrics", "m.json", "--resume", "latest"))
+        self.assertEqual(metrics(), [450, 500])
+        for other in (b"my notes\n", b'{"a": 1}\n'):
+            self.write("m.json", other)
+            self.assertFails(self.local(plan, 2, "--metrics", "m.json", "--resume", "latest"), 3, "holds something else than the metrics")
+            self.assertEqual(self.read("m.json"), other)
+
     def test_a_terminal_sees_progress_and_a_file_does_not(self):
         plan = self.plan('"{loss}"', [("steps     = 500;", "steps     = 300000;"), ("log_every = 50", "log_every = 300000")])
         self.assertNotIn("samples/s", self.ok(self.local(plan, 2)).err)

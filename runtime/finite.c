@@ -1,0 +1,322 @@
+/* finite: where the first number came from that is not finite. A step is done again from the same states on the same batch, and each result is looked at when it is made. From
+ * the loss the search goes back through operands that are not finite, so that an infinity which a mask means and a softmax takes away is not blamed; it ends at an input, a
+ * state, or an operator whose operands were finite. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/exec.h"
+
+/* The first element of an instance that is not finite; element -1: there is none. */
+typedef struct Found {
+    int64_t element;
+    double value;
+} Found;
+
+/* ---------------------------------------------------------------- looking */
+
+int64_t elements_first_bad(const void *data, DType dtype, int64_t n) {
+    int64_t i = 0;
+    if (dtype == F32)
+        while (i < n && isfinite(((const float *)data)[i]))
+            i++;
+    else if (dtype == F64)
+        while (i < n && isfinite(((const double *)data)[i]))
+            i++;
+    else
+        return -1;
+    return i < n ? i : -1;
+}
+
+static bool look(const Executor *executor, Cursor *cursor, int instance, Error *error) {
+    const DType dtype = executor->plan->graph.values.at[cursor->role->instances.at[instance].value].type.dtype;
+    const int64_t n = box_elements(&cursor->box[instance]);
+    const void *data = cursor->at[instance];
+    void *copy = NULL;
+    if (!dtype_is_float(dtype) || n == 0) return true;
+    if (!executor->backend->host) {
+        copy = malloc((size_t)n * (size_t)dtype_bytes[dtype]);
+        if (!copy) return error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a result");
+        if (!executor->backend->sync(executor->context, error) || !executor->backend->download(executor->context, copy, data, n * dtype_bytes[dtype], error)) {
+            free(copy);
+            return false;
+        }
+        data = copy;
+    }
+    const int64_t at = elements_first_bad(data, dtype, n);
+    cursor->found[instance] = (Found){at, at < 0 ? 0 : element_at(data, dtype, at)};
+    free(copy);
+    return true;
+}
+
+/* The results of the steps that an action stands for. */
+bool inspect_action(Executor *executor, Cursor *cursor, const Action *action, Error *error) {
+    const Role *role = cursor->role;
+    const Step *first = &role->steps.at[action->step];
+    if (action->kind == ACTION_START) return true;
+    for (int s = action->step, n = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        const bool view = step_is_view(cursor, step);
+        if (action->kind == ACTION_FUSED ? n == action->ncalls : n > 0 && (action->kind != ACTION_WAIT || first->bucket == 0 || step->kind != STEP_WAIT || step->bucket != first->bucket)) break;
+        for (int o = 0; !view && o < step->nout; o++)
+            if (!look(executor, cursor, step->out[o], error)) return false;
+        n += !view;
+    }
+    return true;
+}
+
+/* What is there before the first step. */
+static bool look_at_sources(const Executor *executor, Cursor *cursor, Place place, Error *error) {
+    bool ok = true;
+    for (int i = 0; ok && i < cursor->role->instances.n; i++) {
+        const Instance *instance = &cursor->role->instances.at[i];
+        if (instance->place == place && (place != PLACE_STATE || instance->version == 0)) ok = look(executor, cursor, i, error);
+    }
+    return ok;
+}
+
+static void forget(Cursor *cursor) {
+    for (int i = 0; i < cursor->role->instances.n; i++)
+        cursor->found[i] = (Found){-1, 0};
+}
+
+/* ---------------------------------------------------------------- what all ranks have found */
+
+/* Per instance whether it is not finite on any rank whose states are those from before. Roles have the same instances where they are of one program. */
+static bool gather_found(const Executor *executor, bool bad, uint64_t *bits, int nwords, Error *error) {
+    Comm *comm = executor->comm;
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    for (int w = 0; ok && w < nwords; w++) {
+        uint64_t own = 0;
+        for (int d = 0; bad && d < comm->ndriven; d++) {
+            const Cursor *cursor = &executor->cursors[d];
+            for (int b = 0; b < 64 && w * 64 + b < cursor->role->instances.n; b++)
+                if (cursor->found[w * 64 + b].element >= 0) own |= UINT64_C(1) << b;
+        }
+        ok = comm->table->all_gather_words(comm, own, words, error);
+        for (int p = 0; ok && p < comm->nprocesses; p++)
+            bits[w] |= words[p];
+    }
+    free(words);
+    return ok;
+}
+
+/* The lowest number that a process gives, which is none's where all give UINT64_MAX. */
+static bool gather_least(Comm *comm, uint64_t own, uint64_t *least, Error *error) {
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    ok = ok && comm->table->all_gather_words(comm, own, words, error);
+    *least = UINT64_MAX;
+    for (int p = 0; ok && p < comm->nprocesses; p++)
+        if (words[p] < *least) *least = words[p];
+    free(words);
+    return ok;
+}
+
+static bool has(const uint64_t *bits, int i) {
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+/* ---------------------------------------------------------------- going back */
+
+/* Where the search ends, the better the lower: an input; a state; what an operator makes of finite operands; a constant, which may mean it. */
+enum { RANK_INPUT, RANK_STATE, RANK_STEP, RANK_CONSTANT, NO_RANK };
+
+typedef struct Origin {
+    int instance, step; /* -1: none; step -1: it was there before the first */
+    int rank;
+} Origin;
+
+/* Per instance the step that makes it, -1: none. */
+static int *makers(const Role *role) {
+    int *maker = malloc(((size_t)role->instances.n + 1) * sizeof *maker);
+    for (int i = 0; maker && i < role->instances.n; i++)
+        maker[i] = -1;
+    for (int s = 0; maker && s < role->steps.n; s++)
+        for (int o = 0; role->steps.at[s].kind != STEP_START && role->steps.at[s].kind != STEP_WRITE && o < role->steps.at[s].nout; o++)
+            maker[role->steps.at[s].out[o]] = s;
+    return maker;
+}
+
+/* A view is what it is a view of. */
+static int viewed(const Cursor *cursor, const int *maker, int instance) {
+    while (maker[instance] >= 0 && step_is_view(cursor, &cursor->role->steps.at[maker[instance]]))
+        instance = cursor->role->steps.at[maker[instance]].in[0];
+    return instance;
+}
+
+static void prefer(const Role *role, Origin *best, int instance, int step) {
+    static const int ranks[] = {[PLACE_ARENA] = RANK_STEP, [PLACE_STATE] = RANK_STATE, [PLACE_INPUT] = RANK_INPUT, [PLACE_CONSTANT] = RANK_CONSTANT};
+    const int rank = step >= 0 ? RANK_STEP : ranks[role->instances.at[instance].place];
+    if (rank > best->rank || (rank == best->rank && step >= best->step)) return;
+    *best = (Origin){instance, step, rank};
+}
+
+static bool go_back(const Cursor *cursor, int loss, const uint64_t *bits, Origin *best, Error *error) {
+    const Role *role = cursor->role;
+    int *maker = makers(role), *stack = malloc(((size_t)role->instances.n + 1) * sizeof *stack), n = 0;
+    bool *seen = calloc((size_t)role->instances.n + 1, sizeof *seen), ok = maker && stack && seen;
+    *best = (Origin){-1, -1, NO_RANK};
+    if (!ok) error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    if (ok) stack[n++] = viewed(cursor, maker, loss);
+    while (ok && n > 0) {
+        const int at = stack[--n], s = maker[at];
+        bool follows = false;
+        for (int i = 0; s >= 0 && i < role->steps.at[s].nin; i++) {
+            const int in = viewed(cursor, maker, role->steps.at[s].in[i]);
+            if (!has(bits, in)) continue;
+            follows = true;
+            if (!seen[in]) seen[in] = true, stack[n++] = in;
+        }
+        if (!follows && has(bits, at)) prefer(role, best, at, s);
+    }
+    free(maker);
+    free(stack);
+    free(seen);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- words */
+
+static void put_number(Text *text, double value) {
+    text_printf(text, "%s", isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
+/* The place in the whole tensor of an element of a box. */
+static void global_index(const Box *box, int64_t element, int64_t index[MAX_NDIM]) {
+    for (int d = box->ndim - 1; d >= 0; d--) {
+        const int64_t n = box->end[d] - box->begin[d];
+        index[d] = box->begin[d] + (n > 0 ? element % n : 0);
+        element = n > 0 ? element / n : 0;
+    }
+}
+
+static void put_index(Text *text, const int64_t *index, int ndim) {
+    for (int d = 0; d < ndim; d++)
+        text_printf(text, "%s%lld", d ? ", " : " at [", (long long)index[d]);
+    text_printf(text, ndim > 0 ? "]" : "");
+}
+
+/* "input x holds nan at [5, 2]: train.csv:17:9". */
+static void put_input(const Executor *executor, const Cursor *cursor, int instance, int64_t epoch, int64_t step, Text *text) {
+    const int id = (int)cursor->role->instances.at[instance].at;
+    const Input *input = &executor->plan->graph.inputs.at[id];
+    const Found *found = &cursor->found[instance];
+    int64_t index[MAX_NDIM];
+    global_index(&cursor->box[instance], found->element, index);
+    text_printf(text, "input %s holds ", executor->plan->graph.inputs.at[input->micro > 0 ? input->of : id].name);
+    put_number(text, found->value);
+    put_index(text, index, cursor->box[instance].ndim);
+    if (input_is_of_batch(input->kind)) data_where(executor->data, id, epoch, step, index, text);
+}
+
+static void put_origin(const Executor *executor, const Cursor *cursor, const Origin *origin, int64_t at, int64_t update, Text *text) {
+    const Graph *graph = &executor->plan->graph;
+    const Instance *instance = &cursor->role->instances.at[origin->instance];
+    const Found *found = &cursor->found[origin->instance];
+    int64_t index[MAX_NDIM];
+    char place[256];
+    global_index(&cursor->box[origin->instance], found->element, index);
+    const int64_t steps = executor_steps(executor);
+    if (origin->rank == RANK_INPUT) {
+        put_input(executor, cursor, origin->instance, at / steps + 1, at % steps + 1, text);
+        return;
+    }
+    if (origin->rank == RANK_STATE) {
+        text_printf(text, "parameter %s holds ", graph->states.at[instance->at].name);
+        put_number(text, found->value);
+        put_index(text, index, cursor->box[origin->instance].ndim);
+        text_printf(text, update > 1 ? ": the update of the step before or an earlier one made it so, of a gradient that was not finite" : " before the first step");
+        return;
+    }
+    if (origin->step < 0) {
+        text_printf(text, "constant %s holds ", graph->values.at[instance->value].name);
+        put_number(text, found->value);
+        put_index(text, index, cursor->box[origin->instance].ndim);
+        return;
+    }
+    where(executor, cursor, origin->step, place, sizeof place);
+    text_printf(text, "the first result that is not finite, of finite operands, is of %s: ", place);
+    put_number(text, found->value);
+    put_index(text, index, cursor->box[origin->instance].ndim);
+}
+
+/* ---------------------------------------------------------------- the search */
+
+/* Inputs of the steps, from the first on: the first step, counted from 0 over all epochs, in which one of a driven rank's is not finite; -1: none. *driven, *instance: which. */
+static int64_t find_input(Executor *executor, int64_t first, int64_t last, int *driven, int *instance, Error *error) {
+    const int64_t steps = executor_steps(executor);
+    for (int64_t at = first; at <= last; at++) {
+        if (!inputs_fill(executor, at / steps + 1, at % steps + 1, error)) return -1;
+        for (int d = 0; d < executor->comm->ndriven; d++) {
+            Cursor *cursor = &executor->cursors[d];
+            forget(cursor);
+            if (!look_at_sources(executor, cursor, PLACE_INPUT, error)) return -1;
+            for (int i = 0; i < cursor->role->instances.n; i++)
+                if (cursor->role->instances.at[i].place == PLACE_INPUT && cursor->found[i].element >= 0) {
+                    *driven = d;
+                    *instance = i;
+                    return at;
+                }
+        }
+    }
+    error->code = 0;
+    return -1;
+}
+
+/* Does the step again; the words of the process whose rank has the origin. */
+static bool find_operator(Executor *executor, int64_t at, int64_t update, bool bad, Text *text, Error *error) {
+    Comm *comm = executor->comm;
+    const int64_t steps = executor_steps(executor);
+    const Cursor *first = &executor->cursors[0];
+    int n = 0; /* the same for all ranks */
+    for (int r = 0; r < executor->program->roles.n; r++)
+        if (executor->program->roles.at[r].instances.n > n) n = executor->program->roles.at[r].instances.n;
+    const int nwords = n / 64 + 1;
+    bool ok = true;
+    for (int d = 0; ok && d < comm->ndriven; d++) {
+        Cursor *cursor = &executor->cursors[d];
+        forget(cursor);
+        ok = look_at_sources(executor, cursor, PLACE_STATE, error) && look_at_sources(executor, cursor, PLACE_CONSTANT, error);
+    }
+    if (!comm_agree(comm, ok, error) || !executor_repeat(executor, at / steps + 1, at % steps + 1, update, error)) return false;
+    for (int d = 0; ok && d < comm->ndriven; d++)
+        ok = look_at_sources(executor, &executor->cursors[d], PLACE_INPUT, error);
+    uint64_t *bits = calloc((size_t)nwords, sizeof *bits);
+    ok = comm_agree(comm, ok && (bits || error_set(error, EXIT_ENVIRONMENT, "out of memory")), error);
+    Origin origin = {-1, -1, NO_RANK};
+    ok = ok && gather_found(executor, bad, bits, nwords, error) && comm_agree(comm, go_back(first, executor->program->loss, bits, &origin, error), error);
+    free(bits);
+    uint64_t own = UINT64_MAX, least;
+    for (int d = comm->ndriven - 1; ok && bad && origin.instance >= 0 && d >= 0; d--)
+        if (executor->cursors[d].found[origin.instance].element >= 0) own = (uint64_t)d;
+    const bool has_it = own != UINT64_MAX;
+    ok = ok && gather_least(comm, has_it ? (uint64_t)comm->process : UINT64_MAX, &least, error);
+    if (!ok) return false;
+    if (has_it && least == (uint64_t)comm->process)
+        put_origin(executor, &executor->cursors[own], &origin, at, update, text);
+    else if (least == UINT64_MAX && comm->process == 0)
+        text_printf(text, "the step done again has no such result");
+    return true;
+}
+
+void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t update, bool bad, Error *error) {
+    Comm *comm = executor->comm;
+    const int64_t steps = executor_steps(executor);
+    Text text = {0};
+    int driven = 0, instance = 0;
+    uint64_t least = UINT64_MAX;
+    *error = (Error){0};
+    for (int d = 0; d < comm->ndriven; d++)
+        if (!executor->cursors[d].found) executor->cursors[d].found = arena_alloc(&executor->arena, ((size_t)executor->cursors[d].role->instances.n + 1) * sizeof(Found));
+    const int64_t at = find_input(executor, first, last, &driven, &instance, error);
+    bool ok = comm_agree(comm, at >= 0 || error->code == 0, error);
+    /* The first step that has one; of the processes that have one in it the first. */
+    const uint64_t own = at < 0 ? UINT64_MAX : (uint64_t)(at - first) * (uint64_t)comm->nprocesses + (uint64_t)comm->process;
+    ok = ok && gather_least(comm, own, &least, error);
+    if (ok && least == UINT64_MAX) ok = find_operator(executor, last, update, bad, &text, error);
+    if (ok && own == least && at >= 0) put_input(executor, &executor->cursors[driven], instance, at / steps + 1, at % steps + 1, &text);
+    if (ok) error_set(error, EXIT_MISMATCH, "%.900s", text.at ? text.at : "");
+    text_finish(&text);
+}
