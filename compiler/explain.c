@@ -72,6 +72,7 @@ static const char *const by_text[] = {
     [BY_BYTES] = "fewest bytes in converting",
     [BY_FLOPS] = "as few bytes as the next, fewer FLOPs",
     [BY_SUM] = "as few bytes and FLOPs as the next, fewer bytes for its own sum",
+    [BY_BATCH] = "equal to the next in all costs: more of the batch split",
     [BY_TUPLE] = "equal to the next in all costs: the first in order",
 };
 

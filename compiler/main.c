@@ -87,7 +87,8 @@ static const struct OptionSpec {
                      "                        every conversion at it; may be repeated; writes no plan without -o"},
     [OPT_WARN] = {"-W", ARGUMENT_REQUIRED, "-Wno-NAME",
                   "no warnings of this name: conflict (hints that do not fit), uneven (splits),\n"
-                  "                        gradient (parameters without), effect (hints without), replicated\n"
+                  "                        gradient (parameters without), effect (hints without), costly\n"
+                  "                        (hints that make a step move more than none would), replicated\n"
                   "                        (work done by several ranks); -Werror: warnings are errors"},
     [OPT_WHOLE_UPDATES] = {"--whole-updates", ARGUMENT_NONE, "--whole-updates",
                            "every rank updates all of a large parameter, not a part that is\n"
@@ -243,7 +244,7 @@ static bool read_warning(Options *options, const char *text) {
     }
     const char *nearest = name_nearest(off && strncmp(text + 3, "no-", 3) != 0 ? text + 3 : text, warning_name, NWARNINGS);
     if (nearest != NULL) return usage_error("there is no warning '-W%s'; did you mean '-Wno-%s'?", text, nearest);
-    return usage_error("there is no warning '-W%s'; -Wno-NAME silences conflict, uneven, gradient, effect, replicated", text);
+    return usage_error("there is no warning '-W%s'; -Wno-NAME silences conflict, uneven, gradient, effect, replicated, costly", text);
 }
 
 static bool take(CommandLine *line, OptionId id, const char *value) {

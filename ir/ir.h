@@ -96,8 +96,8 @@ typedef struct Diag {
 } Diag;
 
 /* What is warned of, each with the flags -Wno-NAME and, all together, -Werror (docs/explain.md). */
-typedef enum { WARN_CONFLICT, WARN_UNEVEN, WARN_NO_GRADIENT, WARN_NO_EFFECT, WARN_REPLICATED, NWARNINGS } Warning;
-extern const char *const warning_name[NWARNINGS]; /* "conflict", "uneven", "no-gradient", "no-effect", "replicated" */
+typedef enum { WARN_CONFLICT, WARN_UNEVEN, WARN_NO_GRADIENT, WARN_NO_EFFECT, WARN_REPLICATED, WARN_COSTLY, NWARNINGS } Warning;
+extern const char *const warning_name[NWARNINGS]; /* "conflict", "uneven", "no-gradient", "no-effect", "replicated", "costly" */
 
 enum { DIAG_MAX_ERRORS = 20 };
 /* The diagnostics of a run, in order; a note or hint belongs to the error or warning before it. */

@@ -82,7 +82,7 @@ void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strat
 /* ---- the batch */
 
 int32_t split_largest(const Factor *factor, int nranks, bool strict) {
-    int32_t split = nranks;
+    int32_t split = factor->size < nranks ? (int32_t)factor->size : nranks;
     while (nranks % split != 0 || !split_fits(factor, split, strict))
         split--;
     return split;

@@ -27,8 +27,11 @@ typedef struct CostMemo CostMemo;
 CostMemo *cost_memo_create(Arena *arena, int nranks);
 /* Number of a layout of a tensor of this shape, made canonical and without partial digits. */
 int cost_layout(CostMemo *memo, const Layout *layout, const Shape *shape);
+/* The same with its partial digits: only to convert from. */
+int cost_layout_made(CostMemo *memo, const Layout *layout, const Shape *shape);
 const Layout *cost_layout_at(const CostMemo *memo, int number);
-/* Elements received, by all ranks, when a tensor goes from one layout to another; both numbers are of the same shape. */
+const Shape *cost_shape_at(const CostMemo *memo, int number);
+/* Elements received, by all ranks, when a tensor goes from one layout to another, at the least; both numbers are of the same shape. */
 int64_t cost_convert(CostMemo *memo, int from, int to);
 /* FLOPs of the busiest rank. */
 double cost_flops(OpCode op, const Rule *rule, const int32_t *splits);

@@ -60,15 +60,20 @@ static void layouts_grow(CostMemo *memo) {
 int cost_layout(CostMemo *memo, const Layout *layout, const Shape *shape) {
     Layout complete;
     layout_complete(layout, &complete);
-    layout_canonical(&complete, shape);
-    int *slot = layout_find(memo, &complete, shape);
+    return cost_layout_made(memo, &complete, shape);
+}
+
+int cost_layout_made(CostMemo *memo, const Layout *layout, const Shape *shape) {
+    Layout canonical = *layout;
+    layout_canonical(&canonical, shape);
+    int *slot = layout_find(memo, &canonical, shape);
     if (*slot) return *slot - 1;
     if (memo->layouts.n * 2 >= memo->nlayout_slots) {
         layouts_grow(memo);
-        slot = layout_find(memo, &complete, shape);
+        slot = layout_find(memo, &canonical, shape);
     }
     MemoLayout *made = arena_alloc(memo->arena, sizeof *made);
-    *made = (MemoLayout){.layout = complete, .shape = *shape};
+    *made = (MemoLayout){.layout = canonical, .shape = *shape};
     vec_push(memo->arena, &memo->layouts, made);
     *slot = memo->layouts.n;
     return memo->layouts.n - 1;
@@ -76,6 +81,10 @@ int cost_layout(CostMemo *memo, const Layout *layout, const Shape *shape) {
 
 const Layout *cost_layout_at(const CostMemo *memo, int number) {
     return &memo->layouts.at[number]->layout;
+}
+
+const Shape *cost_shape_at(const CostMemo *memo, int number) {
+    return &memo->layouts.at[number]->shape;
 }
 
 static MemoConversion *conversion_find(const CostMemo *memo, int from, int to) {
@@ -106,7 +115,12 @@ int64_t cost_convert(CostMemo *memo, int from, int to) {
     }
     const MemoLayout *a = memo->layouts.at[from], *b = memo->layouts.at[to];
     assert(shape_equal(&a->shape, &b->shape));
-    *at = (MemoConversion){.from = from + 1, .to = to, .elements = traffic_exchange(&a->layout, &b->layout, &a->shape, memo->nranks)};
+    Traffic bound = {0};
+    if (layout_is_partial(&a->layout))
+        traffic_bound(&a->layout, &b->layout, &a->shape, memo->nranks, &bound);
+    else
+        bound.total = traffic_exchange(&a->layout, &b->layout, &a->shape, memo->nranks);
+    *at = (MemoConversion){.from = from + 1, .to = to, .elements = bound.total};
     memo->nconversions++;
     return at->elements;
 }

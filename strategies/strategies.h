@@ -5,7 +5,7 @@
  *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits; classes.c: busiest ranks
  *   candidates.c    which strategies an operator may have; hints.c: what the user wrote, checked and read
  *   cost.c          bytes and FLOPs of a choice, each conversion counted once
- *   propagate.c     sharding_propagation and batch split: every forward node gets a strategy
+ *   propagate.c     sharding_propagation and batch split: every forward node gets a strategy (propagator.h: the files that it is made of)
  */
 #pragma once
 #include "ir/ir.h"
@@ -116,7 +116,7 @@ typedef struct Propagation {
 bool propagate(Graph *graph, Propagation *propagation, Diags *diags);
 
 /* The keys of a decision in their order (DESIGN 7); BY_NOTHING: the walk did not choose, BY_ONE: there was one candidate. */
-typedef enum { BY_NOTHING, BY_ONE, BY_BYTES, BY_FLOPS, BY_SUM, BY_TUPLE } DecidedBy;
+typedef enum { BY_NOTHING, BY_ONE, BY_BYTES, BY_FLOPS, BY_SUM, BY_BATCH, BY_TUPLE } DecidedBy;
 typedef struct Alternative {
     const Strategy *strategy;
     int64_t bytes;     /* received, by all ranks, in converting to and from the neighbours decided before */

@@ -182,3 +182,46 @@ Test(warn, split_rows_are_named_by_their_operator) {
     expect_warning("net n() { param x : f32[8, 12] = normal(1); y = softmax(x) shard ((1, 2)); loss sum(y * y); }\n" TRAIN AUTO, 4, WARN_REPLICATED,
                    "alike; most by softmax y and its gradient: ");
 }
+
+/* Three layers that are added up, each scaled, widened and brought back. */
+#define PARAMS(i) "param g" i " : f32[32] = ones; param u" i " : f32[32, 128] = ones; param d" i " : f32[128, 32] = ones;\n"
+#define LAYER(i, x, hint) "n" i " = " x " * g" i "; h" i " = matmul(n" i ", u" i ")" hint "; r" i " = " x " + matmul(relu(h" i "), d" i ");\n"
+#define LAYERS(hint) \
+    "net n() { input x : f32[8, 64, 32];\n" PARAMS("0") PARAMS("1") PARAMS("2") LAYER("0", "x", hint) LAYER("1", "r0", "") LAYER("2", "r1", "") \
+    "loss mean(square(r2)); }\n" TRAIN AUTO
+
+static int64_t sent(const char *net, int nranks) {
+    Compiled x;
+    compiled(&x, net, nranks, 2);
+    int64_t bytes = stats_sent_bytes(&x.c);
+    compiled_finish(&x);
+    return bytes;
+}
+
+Test(warn, hints_that_cost_more_than_none_are_named_with_both_figures) {
+    const char *net = "net n() { input x : f32[4096, 64]; param a : f32[64, 64] = ones; param b : f32[64, 64] = ones;\n"
+                      "p = relu(matmul(x, a));\n"
+                      "q = matmul(p, b) shard ((1, 8), (8, 1));\n"
+                      "loss mean(square(q)); }\n" TRAIN AUTO;
+    expect_warning(net, 8, WARN_COSTLY, "test.dsl:3:18: warning: with the strategy of q a rank receives about 1.8 MiB a step, without it about 56.0 KiB");
+    net = "net n() { input x : f32[4096, 64]; param a : f32[64, 64] = ones; param b : f32[64, 64] = ones;\n"
+          "p = matmul(x, a) shard ((8, 1), (1, 1));\n"
+          "q = matmul(p, b) shard ((1, 8), (8, 1)) -> (8, 1);\n"
+          "loss mean(square(q)); }\n" TRAIN AUTO;
+    expect_warning(net, 8, WARN_COSTLY, "test.dsl:3:18: warning: with the strategies a rank receives about ");
+    expect_warning(net, 8, WARN_COSTLY, " a step, without any of them about 56.0 KiB; that of q costs most: without it 56.0 KiB");
+}
+
+Test(warn, a_hint_that_costs_no_more_is_not_named) {
+    expect_silence("net n() { input x : f32[4096, 64]; param a : f32[64, 64] = ones;\n"
+                   "q = matmul(x, a) shard ((8, 1), (1, 1)); loss mean(square(q)); }\n" TRAIN AUTO, 8);
+    /* More is moved, but the batch alone would occupy two of eight ranks. */
+    expect_silence("net n() { input x : f32[2, 4096]; param a : f32[4096, 4096] = ones;\n"
+                   "q = matmul(x, a) shard ((2, 1), (1, 4)); loss mean(square(q)); }\n" TRAIN AUTO, 8);
+}
+
+/* Ties in what follows from one hint do not lose the batch: without that it was 888 KiB. */
+Test(warn, one_hint_costs_about_what_it_asks_for) {
+    cr_expect_eq(sent(LAYERS(""), 8) >> 10, 168);
+    cr_expect_eq(sent(LAYERS(" shard ((2, 1, 1), (1, 4))"), 8) >> 10, 216);
+}

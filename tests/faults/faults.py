@@ -150,9 +150,9 @@ seed(unit("strategies", "hints"),
       "score += all.at[(size_t)i * all.nfactors + f] != wanted[f];"),
      ("one axis for two indices", "strategies/hints.c", "if (hint->named && !check_axes_of_factors(&check, node, hint, use)) return false;", ""))
 seed(unit("strategies", "propagate"),
-     ("the most arithmetic wins", "strategies/propagate.c", "return class->flops[a] < class->flops[b] ? BY_FLOPS : -BY_FLOPS;", "return class->flops[a] > class->flops[b] ? BY_FLOPS : -BY_FLOPS;"),
-     ("the last tuple wins", "strategies/propagate.c", "return x[f] < y[f] ? -1 : 1;", "return x[f] < y[f] ? 1 : -1;"),
-     ("split rows cost nothing", "strategies/propagate.c", "int64_t bytes = row_bytes(p, class, node, &strategy);", "int64_t bytes = 0;"),
+     ("the most arithmetic wins", "strategies/decide.c", "return class->flops[a] < class->flops[b] ? BY_FLOPS : -BY_FLOPS;", "return class->flops[a] > class->flops[b] ? BY_FLOPS : -BY_FLOPS;"),
+     ("the last tuple wins", "strategies/decide.c", "return x[f] < y[f] ? -1 : 1;", "return x[f] < y[f] ? 1 : -1;"),
+     ("split rows cost nothing", "strategies/decide.c", "int64_t bytes = row_bytes(p, node, &strategy);", "int64_t bytes = 0;"),
      ("hints do not reach producers", "strategies/propagate.c", "reach(p, producer[k], queue[i], hint, queue, &nqueue);", ";"))
 seed(unit("strategies", "pair"),
      ("links that hold of themselves", "strategies/pair.c", "solutions /= pair->atom[f].size;", "solutions /= 1;"))

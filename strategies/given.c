@@ -1,0 +1,112 @@
+/* given: what the user and the dataset fix before anything is chosen: strategies of operators, layouts of states and inputs. */
+#include <string.h>
+
+#include "strategies/propagator.h"
+
+/* Where the operator of a hint is that stands elsewhere, and the calls around it. */
+static void note_place(Diags *diags, const Node *node) {
+    if (node->hint->span.file != node->span.file || node->hint->span.line != node->span.line)
+        diag_note(diags, node->span, "it is for %s, which is here", node->name);
+    diag_calls(diags, node->hint->call);
+}
+
+static void read_output(Propagator *p, int id) {
+    Graph *graph = p->graph;
+    const Node *node = &graph->nodes.at[id];
+    const TensorType *type = value_type(p, node->out[0]);
+    const char *what = arena_printf(&p->arena, "%s: output strategy", op_table[node->op].name);
+    Layout layout;
+    if (layout_from_hint(graph, &node->hint->out, node->hint->named, type, what, false, graph->settings.strict_divide, &layout, p->diags))
+        p->result->out_layout[id] = graph_layout(graph, &layout, &type->shape);
+}
+
+bool read_hints(Propagator *p) {
+    Graph *graph = p->graph;
+    int before = p->diags->nerrors;
+    for (int id = 0; id < p->nnodes; id++) {
+        Node *node = &graph->nodes.at[id];
+        if (!node->hint) continue;
+        int said = p->diags->items.n;
+        Strategy *strategy = arena_alloc(graph->arena, sizeof *strategy);
+        if (strategy_from_hint(graph, node, node->hint, graph->settings.strict_divide, strategy, p->diags)) {
+            node->strategy = strategy;
+            node->from = STRATEGY_USER;
+            p->hint_of[id] = id;
+        }
+        if (node->hint->nout > 0 && is_operator(node)) read_output(p, id);
+        if (p->diags->items.n > said) note_place(p->diags, node);
+    }
+    return p->diags->nerrors == before;
+}
+
+bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Diags *diags) {
+    const Input *in = &graph->inputs.at[input];
+    const Settings *settings = &graph->settings;
+    layout_init(layout, in->type.shape.ndim);
+    *given = true;
+    if (in->hint && !in->type.hidden)
+        return layout_from_hint(graph, &in->hint->in[0], in->hint->named, &in->type, in->name, true, settings->strict_divide, layout,
+                                diags);
+    if (!in->type.hidden && settings->dataset == DATASET_EXPLICIT && settings->dataset_hint && input < settings->dataset_hint->nin)
+        return layout_from_hint(graph, &settings->dataset_hint->in[input], settings->dataset_hint->named, &in->type, in->name, true,
+                                settings->strict_divide, layout, diags);
+    if (in->type.hidden || settings->dataset == DATASET_DATA_PARALLEL) {
+        if (in->type.shape.ndim == 0) return true;
+        Factor batch = {.size = in->type.shape.dim[0]};
+        int32_t split = split_largest(&batch, graph->nranks, settings->strict_divide);
+        layout_append(layout, 0, (Digit){.size = split, .stride = graph->nranks / split});
+        return true;
+    }
+    *given = settings->dataset == DATASET_FULL_BATCH;
+    return true;
+}
+
+/* A strategy that is wrong for the parameter of one iteration, or call, is so for that of each: the first one is said. */
+static void read_states(Propagator *p) {
+    Graph *graph = p->graph;
+    VEC(const State *) wrong = {0};
+    for (int s = 0; s < graph->states.n; s++) {
+        State *state = &graph->states.at[s];
+        Layout layout;
+        int before = p->diags->nerrors;
+        bool said = !state->hint || graph->settings.mode == MODE_DATA_PARALLEL;
+        for (int i = 0; i < wrong.n && !said; i++)
+            said = spans_equal(wrong.at[i]->hint->span, state->hint->span) && shape_equal(&wrong.at[i]->type.shape, &state->type.shape);
+        if (said) continue;
+        if (layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false, graph->settings.strict_divide,
+                             &layout, p->diags))
+            state->layout = graph_layout(graph, &layout, &state->type.shape);
+        if (p->diags->nerrors == before) continue;
+        diag_calls(p->diags, state->hint->call);
+        vec_push(&p->arena, &wrong, state);
+    }
+}
+
+bool read_leaves(Propagator *p) {
+    Graph *graph = p->graph;
+    int before = p->diags->nerrors;
+    const Hint *dataset = graph->settings.dataset == DATASET_EXPLICIT ? graph->settings.dataset_hint : NULL;
+    int ninputs = 0; /* without those that lowering added, behind them */
+    for (int i = 0; i < graph->inputs.n; i++)
+        ninputs += graph->inputs.at[i].kind == INPUT_DATA && graph->inputs.at[i].micro == 0;
+    if (dataset && dataset->nin != ninputs && graph->nranks > 1) {
+        diag_error(p->diags, dataset->span, "the dataset strategy has %d tuple%s, the net has %d input%s", dataset->nin,
+                   dataset->nin == 1 ? "" : "s", ninputs, ninputs == 1 ? "" : "s");
+        diag_hint(p->diags, "one tuple an input, in the order of their declaration");
+    }
+    for (int i = 0; i < graph->inputs.n; i++) {
+        Layout layout;
+        bool given;
+        if (input_is_of_batch(graph->inputs.at[i].kind) && graph->inputs.at[i].micro == 0 && input_layout(graph, i, &layout, &given, p->diags) && given)
+            graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
+    }
+    read_states(p);
+    for (int id = 0; id < p->nnodes; id++) {
+        const Node *node = &graph->nodes.at[id];
+        const Layout *layout = node->op == OP_input  ? graph->inputs.at[node->state].layout
+                               : node->op == OP_read ? graph->states.at[node->state].layout
+                                                     : NULL;
+        if (layout) p->value_layout[node->out[0]] = cost_layout(p->memo, layout, &value_type(p, node->out[0])->shape);
+    }
+    return p->diags->nerrors == before;
+}

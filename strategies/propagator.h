@@ -1,0 +1,81 @@
+/* Internal to strategies/: one propagation, for those who take part in it.
+ *
+ *   propagate.c  the walk from the hints
+ *   given.c      what the user and the dataset fix: hints, layouts of states and inputs
+ *   decide.c     which candidate an operator takes
+ *   volume.c     what a step moves with the strategies as they are
+ *   costly.c     warnings: hints that do not fit together, hints that cost much
+ */
+#pragma once
+#include "strategies/choice.h"
+
+enum { CLASS_SLOTS = 512 };
+
+typedef struct Propagator {
+    Graph *graph;
+    Propagation *result;
+    Diags *diags;
+    Arena arena; /* until propagate returns */
+    CostMemo *memo;
+    int nnodes; /* forward nodes */
+    struct Class *classes[CLASS_SLOTS];
+    struct Alone *alone;    /* strategies that split one factor */
+    int *value_layout;      /* per value: number of the layout in which its users find it, -1: free or not decided */
+    int (*need)[MAX_IN];    /* per decided node and operand: number of the layout that it asks for */
+    int *hint_of;           /* per node: the hinted node from which it was reached, -1: none */
+    int *first_user, *user; /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
+    int *user_operand;
+    int8_t *batch;                /* values_batch */
+    const Strategy **given;       /* per node: the strategy that it has before the walk, NULL: none */
+    StrategyFrom *given_from;
+    int *leaf_layout;             /* per value: value_layout before the walk */
+    bool *left_out;               /* per node: its hint does not count */
+    bool batch_first;             /* what ties go to: the batch, or the first in order */
+} Propagator;
+
+static inline const TensorType *value_type(const Propagator *p, int value) {
+    return &p->graph->values.at[value].type;
+}
+static inline bool is_operator(const Node *node) {
+    return op_table[node->op].op_class != OP_CLASS_LEAF;
+}
+static inline bool spans_equal(Span a, Span b) {
+    return a.file == b.file && a.line == b.line && a.column == b.column;
+}
+
+/* ---- decide.c */
+
+/* The best candidate by the keys of DecidedBy, for a node that has no strategy. */
+void decide_best(Propagator *p, int id);
+/* Splits one factor as far as it goes; factor -1: whole. */
+void decide_factor(Propagator *p, int id, int factor, StrategyFrom from);
+/* Remembers what a decided node asks for and makes. */
+void decided(Propagator *p, int id);
+/* Bytes received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row. */
+int64_t row_bytes(const Propagator *p, const Node *node, const Strategy *strategy);
+
+/* ---- given.c: false after diagnostics */
+
+bool read_hints(Propagator *p);
+bool read_leaves(Propagator *p);
+
+/* ---- propagate.c */
+
+/* Strategies for all nodes anew: from the hints that are not left out, the rest by its batch. */
+void fill(Propagator *p, bool batch_first);
+
+/* ---- volume.c */
+
+/* Bytes that all ranks receive in a step, forward and backward, and FLOPs of the busiest rank, forward. */
+typedef struct Volume {
+    int64_t bytes;
+    double flops;
+} Volume;
+Volume volume_count(Propagator *p);
+
+/* ---- costly.c */
+
+/* Where what followed from two hints meets and does not fit: said once for each two hints, however often a pattern makes them meet. */
+void warn_conflicts(Propagator *p);
+/* When the hints make a step move much more than it would without. with: what it moves as it is; strategies are filled in anew. */
+bool warn_costly(Propagator *p, Volume with);
