@@ -15,6 +15,14 @@ static const Axis *axis_find(const Lower *lower, const char *name) {
     return NULL;
 }
 
+/* "dp, tp" */
+static const char *axis_list(const Lower *lower) {
+    const char *list = "";
+    for (int i = 0; i < lower->graph->settings.mesh.n; i++)
+        list = arena_printf(lower->arena, "%s%s%s", list, i ? ", " : "", lower->graph->settings.mesh.at[i].name);
+    return list;
+}
+
 static bool axis_eval(Lower *lower, const Expr *name, HintDim *dim) {
     Span span = lower_span(lower, name->loc);
     if (dim->naxes == MAX_AXES) {
@@ -37,7 +45,10 @@ static bool axis_eval(Lower *lower, const Expr *name, HintDim *dim) {
         names[i] = settings->mesh.at[i].name;
     const char *nearest = name_nearest(name->text, names, settings->mesh.n);
     diag_error(lower->diags, span, "the mesh has no axis '%s'", name->text);
-    if (nearest) diag_hint(lower->diags, "did you mean %s?", nearest);
+    if (nearest)
+        diag_hint(lower->diags, "did you mean %s?", nearest);
+    else
+        diag_hint(lower->diags, "its axes are %s; '-' is a dimension that is not split", axis_list(lower));
     diag_note(lower->diags, settings->mesh_span, "the mesh is here");
     return false;
 }
@@ -54,6 +65,11 @@ static bool mixed(Lower *lower, const Expr *expr, const Form *form) {
 static bool dim_eval(Lower *lower, const Expr *expr, Form *form, HintDim *dim) {
     expr = unbracket(expr);
     *dim = (HintDim){.span = lower_span(lower, expr->loc)};
+    if (expr->kind == EXPR_STRING || (expr->kind == EXPR_CALL && !is_number(lower, expr))) {
+        diag_error(lower->diags, dim->span, "this is neither an axis nor a count");
+        diag_hint(lower->diags, "axes stand by their names alone: ((dp, -), (-, tp))");
+        return false;
+    }
     bool is_axis = expr->kind == EXPR_DASH || expr->kind == EXPR_PATH || (expr->kind == EXPR_NAME && !is_number(lower, expr)) ||
                    (expr->kind == EXPR_NAME && axis_find(lower, expr->text));
     const Expr **first = is_axis ? &form->axis : &form->count;
@@ -137,6 +153,7 @@ static bool tuples_eval(Lower *lower, const Expr *expr, bool one, Form *form, Hi
         for (const Expr *dim = item->items; dim; dim = dim->next)
             if (is_tuple(dim) && (dim->kind == EXPR_LIST || is_tuple(unbracket(dim)))) {
                 diag_error(lower->diags, lower_span(lower, dim->loc), "too many brackets: a strategy is a tuple of tuples of numbers");
+                if (dim->items && unbracket(dim)->items->kind == EXPR_NAME) diag_hint(lower->diags, "several axes of one dimension are joined by '.', the major one first: ((dp.tp, -), (-, -))");
                 return false;
             }
         if (!tuple_eval(lower, item, form, &tuples[(*n)++])) return false;

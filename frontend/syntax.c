@@ -338,13 +338,14 @@ static bool is_letter(char c) {
 /* What stands at the top of a file and does not belong there. */
 static void hint_top(const Parse *parse, Loc loc, const char *unexpected) {
     static const char *const statements[] = {"'input'", "'param'", "'const'", "'loss'", "'for'", "'if'", "'return'"}, *const comments[] = {"a text", "'-'", "'%'", "'*'", "'/'"};
-    const char *behind = parse->text + loc.end;
-    behind += strspn(behind, " ");
+    size_t behind = (size_t)loc.end;
+    while (behind < parse->n && parse->text[behind] == ' ')
+        behind++;
     if (among(statements, sizeof statements / sizeof *statements, unexpected))
         diag_hint(parse->diags, "statements stand in a net or a cell: net q(batch = 16) { input x : f32[batch, 32]; ... }");
     else if (among(comments, sizeof comments / sizeof *comments, unexpected))
         diag_hint(parse->diags, "comments start with '#' and go to the end of the line");
-    else if (!strcmp(unexpected, "a name") && *behind == '=')
+    else if (!strcmp(unexpected, "a name") && behind < parse->n && parse->text[behind] == '=')
         diag_hint(parse->diags, "a number at the top of a file is named let %.*s = 3; statements stand in a net or a cell", loc.end - loc.begin, parse->text + loc.begin);
     else
         diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }, and cells, hints and imports");
@@ -444,15 +445,19 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
         parse->stopped = true; /* the braces of all that follows would be off by one */
         return;
     }
-    if (!strcmp(unexpected, "'shard'") && !among(expected, n, unexpected)) {
+    if (!strcmp(unexpected, "'shard'") && !among(expected, n, unexpected) && !parse->hints_open && parse->kind != PARSE_HINT) {
         diag_error(parse->diags, span, "shard stands once, behind the operator that it shards");
         diag_hint(parse->diags, "at the end of a statement it is that of the outermost operator; in brackets of an inner one: relu(matmul(x, w) shard ((2, 4), (4, 1)))");
         return;
     }
     if (is_keyword(unexpected) && among(expected, n, "a name") && !among(expected, n, "'param'")) {
         diag_error(parse->diags, span, "%s is a keyword and cannot be a name", found);
-        if (!strcmp(unexpected, "'param'") || !strcmp(unexpected, "'input'") || !strcmp(unexpected, "'const'"))
+        if (parse->hints_open || parse->kind == PARSE_HINT)
+            diag_hint(parse->diags, "a hint is a path and a strategy: layer.*.fc1 = ((2, 4), (4, 1));");
+        else if (!strcmp(unexpected, "'param'") || !strcmp(unexpected, "'input'") || !strcmp(unexpected, "'const'"))
             diag_hint(parse->diags, "a declaration begins with it: input x : f32[16, 32]; param w : f32[32, 8] = normal(0.01); const c : f32[2] = [1, 2];");
+        else if (!strcmp(unexpected, "'loss'") && among(expected, n, "']'"))
+            diag_hint(parse->diags, "metrics stand without brackets: metrics = loss, accuracy;");
         else if (!strcmp(unexpected, "'loss'") && among(expected, n, "'}'"))
             diag_hint(parse->diags, "the loss stands in the net: loss mse(y, label);");
         else

@@ -59,6 +59,14 @@ Test(warn, conflicting_hints_name_both_places_and_the_bytes) {
     expect_warning(net, 4, WARN_CONFLICT, "test.dsl:2:13: note: the hint of a\n");
 }
 
+Test(warn, two_operators_of_one_pattern_that_do_not_fit_are_both_named) {
+    const char *net = "net n() { " INPUTS " param w : f32[8, 8] = ones;\n"
+                      "    r1 = matmul(x, w);\n    r2 = matmul(r1, w);\n    loss mse(r2, label); }\nhints { r* = ((1, 1), (1, 4)); }\n" TRAIN AUTO;
+    const char *found = "hints of r1 and r2 do not fit together: ";
+    expect_warning(net, 4, WARN_CONFLICT, found);
+    expect_warning(net, 4, WARN_CONFLICT, "test.dsl:2:10: note: r1, which the same pattern names\n");
+}
+
 Test(warn, hints_of_patterns_that_meet_in_every_iteration_are_one_conflict) {
     static const char net[] = "net q(n = 8) { input x : f32[n, n]; h = x; for i in 0..3 { a = tanh(h); b = tanh(a); h = b; } loss mean(h); }\n"
                               "hints { a.* = ((4, 1)); b.* = ((1, 4)); }\n"
