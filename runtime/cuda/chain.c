@@ -501,8 +501,7 @@ typedef struct FusedChain {
 
 static bool run_chain(CudaContext *cuda, CudaFused *fused, Error *error) {
     const FusedChain *chain = (const FusedChain *)fused;
-    kernels_chain(&chain->program, cuda->compute);
-    return cuda_launched(cuda, "chain", error);
+    return cuda_launched(cuda, kernels_chain(&chain->program, cuda->compute), "chain", error);
 }
 
 static void destroy_chain(CudaFused *fused) {

@@ -153,11 +153,11 @@ template <class T> __global__ void __launch_bounds__(BLOCK) chain_kernel(const _
     }
 }
 
-extern "C" void kernels_chain(const ChainProgram *program, cudaStream_t stream) {
+extern "C" cudaError_t kernels_chain(const ChainProgram *program, cudaStream_t stream) {
     const int64_t each = (int64_t)BLOCK * (program->dtype == KERNEL_F64 || program->dtype == KERNEL_I64 ? 2 : 4);
     const int64_t blocks = (program->n + each - 1) / each;
     const unsigned grid = blocks > INT32_MAX ? (unsigned)INT32_MAX : (unsigned)blocks;
-    if (program->n <= 0) return;
+    if (program->n <= 0) return cudaSuccess;
     switch (program->dtype) {
     case KERNEL_F32:
         LAUNCH((chain_kernel<float>), grid, BLOCK, 0, stream, *program);
@@ -172,4 +172,5 @@ extern "C" void kernels_chain(const ChainProgram *program, cudaStream_t stream) 
         LAUNCH((chain_kernel<int64_t>), grid, BLOCK, 0, stream, *program);
         break;
     }
+    return cudaGetLastError();
 }

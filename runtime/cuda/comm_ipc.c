@@ -296,7 +296,7 @@ static bool ipc_move(CudaComm *job, CommRequest *request, Error *error) {
     for (int round = 0; round < request->pulls.nrounds; round++) {
         if (!point_wait(job, request, &request->provider[round], round ? POINT_REDUCED : POINT_ARRIVED, error) ||
             !peers_place(job, request, round, error) || !tasks_run(&request->round[round], cuda, request->memory, cuda->compute, error) ||
-            !cuda_launched(cuda, "of a communication", error))
+            !cuda_launched(cuda, cudaSuccess, "of a communication", error))
             return false;
         if (round == 0 && !point_reach(job, request, POINT_REDUCED, error)) return false;
     }

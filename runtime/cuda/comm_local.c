@@ -109,7 +109,7 @@ static CommStatus local_wait(Comm *comm, CommRequest *request, int driven, Error
         for (int r = 0; r < comm->nranks; r++)
             if (request->rank[r].group == rank->group && !request->rank[r].started) return COMM_PENDING;
         if (!tasks_run(&request->group[rank->group], job->cuda, request->memory, job->cuda->compute, error) ||
-            !cuda_launched(job->cuda, "of a communication", error))
+            !cuda_launched(job->cuda, cudaSuccess, "of a communication", error))
             return COMM_FAILED;
         for (int r = 0; r < comm->nranks; r++)
             if (request->rank[r].group == rank->group) {

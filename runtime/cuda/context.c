@@ -131,9 +131,8 @@ bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *
     return wait_for(cuda, stream, NULL, what, error);
 }
 
-bool cuda_launched(CudaContext *cuda, const char *kernel, Error *error) {
+bool cuda_launched(CudaContext *cuda, cudaError_t status, const char *kernel, Error *error) {
     char what[96];
-    cudaError_t status = cudaGetLastError();
     if (status == cudaSuccess && (!cuda->options.wait || cuda->capturing)) return true;
     snprintf(what, sizeof what, "kernel %s", kernel);
     return cuda_ok(cuda, status, what, error) && cuda_wait(cuda, cuda->compute, what, error);

@@ -62,8 +62,8 @@ typedef struct CudaContext {
 bool cuda_ok(const CudaContext *cuda, cudaError_t status, const char *what, Error *error);
 /* Waits until everything queued on a stream is done, with an eye on the other ranks; what, as for cuda_ok. */
 bool cuda_wait(CudaContext *cuda, cudaStream_t stream, const char *what, Error *error);
-/* After a launch: whether it was accepted; with options.wait, whether it was done. */
-bool cuda_launched(CudaContext *cuda, const char *kernel, Error *error);
+/* After a launch, whose status that is: whether it was accepted; with options.wait, whether it was done. */
+bool cuda_launched(CudaContext *cuda, cudaError_t status, const char *kernel, Error *error);
 
 /* ---------------------------------------------------------------- context.c, graph.c */
 

@@ -10,8 +10,7 @@ static bool elementwise(const KernelCall *call, Error *error) {
     if (!chain_build(&program, call, 1, &last_read))
         return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s, or for how its operands lie", op_table[call->op].name,
                          dtype_name[call->in[call->nin - 1].dtype]);
-    kernels_chain(&program, cuda->compute);
-    return cuda_launched(cuda, op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_chain(&program, cuda->compute), op_table[call->op].name, error);
 }
 
 #define ELEMENTWISE(name)                                                                                                                  \

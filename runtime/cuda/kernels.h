@@ -1,4 +1,5 @@
-/* kernels: what kernels.cu offers to the host halves, in C. Each function queues launches on a stream and returns cudaGetLastError()'s word for it. */
+/* kernels: what kernels.cu offers to the host halves, in C. Each function queues launches on a stream and returns what
+ * cudaGetLastError() says of them, which forgets it: a caller that drops the result drops the failure, so compilers warn of it. */
 #pragma once
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -26,6 +27,12 @@ typedef struct KernelLoops {
     int64_t size[KERNEL_NDIM], stride[2][KERNEL_NDIM];
     KernelDivisor divisor[KERNEL_NDIM]; /* of size: move.cuh's own */
 } KernelLoops;
+
+#ifdef __GNUC__
+#define LAUNCHED __attribute__((warn_unused_result)) cudaError_t
+#else
+#define LAUNCHED cudaError_t
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -123,7 +130,7 @@ typedef struct ChainProgram {
     ChainStore store[CHAIN_STORES];
     double constant[CHAIN_CONSTANTS];
 } ChainProgram;
-void kernels_chain(const ChainProgram *program, cudaStream_t stream);
+LAUNCHED kernels_chain(const ChainProgram *program, cudaStream_t stream);
 
 /* update.cuh */
 
@@ -148,7 +155,7 @@ typedef struct UpdateTable {
     double norm;        /* of clipping */
     UpdateTensor tensor[UPDATE_TENSORS];
 } UpdateTable;
-void kernels_update(UpdateTable *table, cudaStream_t stream);
+LAUNCHED kernels_update(UpdateTable *table, cudaStream_t stream);
 
 /* out = the sum of x's squares, one number each, in an order that depends on n alone. partial: room for UPDATE_TENSORS * SQUARES_BLOCKS numbers. */
 typedef struct SquaresTable {
@@ -162,7 +169,7 @@ typedef struct SquaresTable {
         unsigned first_block, nblocks; /* kernels_squares' */
     } tensor[UPDATE_TENSORS];
 } SquaresTable;
-void kernels_squares(SquaresTable *table, cudaStream_t stream);
+LAUNCHED kernels_squares(SquaresTable *table, cudaStream_t stream);
 
 /* reduce.cuh */
 
@@ -182,22 +189,22 @@ typedef struct KernelReduce {
     bool columns;    /* neighbouring results are of neighbouring elements */
     int nprocessors; /* of the device */
 } KernelReduce;
-cudaError_t kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
+LAUNCHED kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
 /* rows.cuh */
 
 typedef enum { ROWS_SOFTMAX, ROWS_LOG_SOFTMAX, ROWS_SOFTMAX_GRAD, ROWS_LOG_SOFTMAX_GRAD } KernelRows;
 /* A tensor [outer, n, inner], rows of n elements `inner` apart; none of them 0. x: of a gradient y; dy: of a gradient, else unused. out may be x or dy. f32 and f64. */
-cudaError_t kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner, cudaStream_t stream);
+LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner, cudaStream_t stream);
 
 /* move.cuh */
 
 /* Tensor 0 of the loops = tensor 1, items of 1, 4 or 8 bytes; the result's innermost loop is last. Strides of tensor 1 may be 0. */
-cudaError_t kernels_copy(void *out, const void *in, int item_bytes, const KernelLoops *loops, cudaStream_t stream);
+LAUNCHED kernels_copy(void *out, const void *in, int item_bytes, const KernelLoops *loops, cudaStream_t stream);
 /* The same, divided; f32 and f64. */
-cudaError_t kernels_copy_divided(void *out, const void *in, int dtype, const KernelLoops *loops, double by, cudaStream_t stream);
+LAUNCHED kernels_copy_divided(void *out, const void *in, int dtype, const KernelLoops *loops, double by, cudaStream_t stream);
 /* n items with these bits. */
-cudaError_t kernels_fill(void *out, int64_t n, int item_bytes, uint64_t bits, cudaStream_t stream);
+LAUNCHED kernels_fill(void *out, int64_t n, int item_bytes, uint64_t bits, cudaStream_t stream);
 /* Rows of `run` bytes, so many bytes apart. */
 typedef struct KernelJoint {
     void *out;
@@ -210,7 +217,7 @@ typedef struct KernelJoints {
     KernelJoint at[MAX_JOINTS];
 } KernelJoints;
 /* At most MAX_JOINTS copies of `rows` rows each, in one launch. */
-cudaError_t kernels_join(const KernelJoint *joints, int n, int64_t rows, cudaStream_t stream);
+LAUNCHED kernels_join(const KernelJoint *joints, int n, int64_t rows, cudaStream_t stream);
 
 /* index.cuh */
 
@@ -221,13 +228,13 @@ typedef struct KernelIndex {
     bool wide; /* 8 bytes */
 } KernelIndex;
 /* narrow[i] = wide[i, index[i]], 0 where that is not here; wide [n, length]. item_bytes 4 or 8. */
-cudaError_t kernels_pick(void *narrow, const void *wide, const KernelIndex *index, int item_bytes, cudaStream_t stream);
+LAUNCHED kernels_pick(void *narrow, const void *wide, const KernelIndex *index, int item_bytes, cudaStream_t stream);
 /* wide[i, index[i]] = narrow[i], or `bits` where narrow is NULL, and 0 elsewhere. item_bytes 1, 4 or 8. */
-cudaError_t kernels_place(void *wide, const void *narrow, uint64_t bits, const KernelIndex *index, int item_bytes, cudaStream_t stream);
+LAUNCHED kernels_place(void *wide, const void *narrow, uint64_t bits, const KernelIndex *index, int item_bytes, cudaStream_t stream);
 /* rows[i] = table[index[i]], 0 where that is not here; rows of `width` items of 4 or 8 bytes, table [length, width]. */
-cudaError_t kernels_lookup(void *rows, const void *table, const KernelIndex *index, int64_t width, int item_bytes, cudaStream_t stream);
+LAUNCHED kernels_lookup(void *rows, const void *table, const KernelIndex *index, int64_t width, int item_bytes, cudaStream_t stream);
 /* table[r] = the sum of rows[i] over all i with index[i] = r; f32 and f64. */
-cudaError_t kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors, cudaStream_t stream);
+LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors, cudaStream_t stream);
 
 /* matmul.cuh */
 
@@ -239,7 +246,7 @@ typedef struct ProductLoops {
     int64_t kept_size[PRODUCT_LETTERS], kept_stride[3][PRODUCT_LETTERS];
     int64_t gone_size[PRODUCT_LETTERS], gone_stride[2][PRODUCT_LETTERS];
 } ProductLoops;
-void cuda_plain_product(const ProductLoops *loops, int is_double, const void *a, const void *b, void *out, cudaStream_t stream);
+LAUNCHED cuda_plain_product(const ProductLoops *loops, int is_double, const void *a, const void *b, void *out, cudaStream_t stream);
 
 /* pull.cuh: what communicators move and add up */
 
@@ -262,9 +269,9 @@ typedef struct KernelPull {
     KernelDivisor divisor[KERNEL_NDIM], unit_divisor;
 } KernelPull;
 /* One pull, passed by value. */
-cudaError_t kernels_pull(const KernelPull *pull, cudaStream_t stream);
+LAUNCHED kernels_pull(const KernelPull *pull, cudaStream_t stream);
 /* n pulls in one launch: none may read or write what another writes. table: on the device; nblocks: what pulls_prepare said. */
-cudaError_t kernels_pulls(const KernelPull *table, int n, int64_t nblocks, cudaStream_t stream);
+LAUNCHED kernels_pulls(const KernelPull *table, int n, int64_t nblocks, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

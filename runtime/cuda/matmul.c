@@ -219,7 +219,7 @@ bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error) {
         status = cublasLtMatmul(cuda->matmul->handle, plan->desc, alpha, multiply->right, plan->layout[0], multiply->left, plan->layout[1],
                                 beta, multiply->out, plan->layout[2], multiply->out, plan->layout[2], &plan->algorithm,
                                 cuda->matmul->workspace, WORKSPACE_BYTES, cuda->compute);
-    return lt_ok(cuda, status, "a product", error) && cuda_launched(cuda, "cublasLtMatmul", error);
+    return lt_ok(cuda, status, "a product", error) && cuda_launched(cuda, cudaGetLastError(), "cublasLtMatmul", error);
 }
 
 bool matmul_possible(CudaContext *cuda, const Multiply *multiply) {
@@ -318,8 +318,8 @@ static bool run_plain(CudaContext *cuda, const KernelCall *call, Error *error) {
         for (int t = 0; t < 2; t++)
             loops.gone_stride[t][d] = gone.stride[t][d];
     }
-    cuda_plain_product(&loops, call->out[0].dtype == F64, call->in[A].data, call->in[B].data, call->out[0].data, cuda->compute);
-    return cuda_launched(cuda, "plain_product", error);
+    cudaError_t status = cuda_plain_product(&loops, call->out[0].dtype == F64, call->in[A].data, call->in[B].data, call->out[0].data, cuda->compute);
+    return cuda_launched(cuda, status, "plain_product", error);
 }
 
 bool kernel_einsum(const KernelCall *call, Error *error) {

@@ -27,10 +27,11 @@ __global__ void plain_product(ProductLoops loops, const T *a, const T *b, T *out
     }
 }
 
-extern "C" void cuda_plain_product(const ProductLoops *loops, int is_double, const void *a, const void *b, void *out, cudaStream_t stream) {
+extern "C" cudaError_t cuda_plain_product(const ProductLoops *loops, int is_double, const void *a, const void *b, void *out, cudaStream_t stream) {
     unsigned blocks = blocks_for(loops->elements, 1);
     if (is_double)
         LAUNCH(plain_product<double>, blocks, BLOCK, 0, stream, *loops, (const double *)a, (const double *)b, (double *)out);
     else
         LAUNCH(plain_product<float>, blocks, BLOCK, 0, stream, *loops, (const float *)a, (const float *)b, (float *)out);
+    return cudaGetLastError();
 }

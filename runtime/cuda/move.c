@@ -21,8 +21,7 @@ static bool move(const KernelCall *call, const Nest *nest, void *out, const void
     CudaContext *cuda = call->context;
     KernelLoops loops;
     loops_of(&loops, nest, 0, 1);
-    kernels_copy(out, in, dtype_bytes[call->out[0].dtype], &loops, cuda->compute);
-    return cuda_launched(cuda, op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_copy(out, in, dtype_bytes[call->out[0].dtype], &loops, cuda->compute), op_table[call->op].name, error);
 }
 
 bool kernel_transpose(const KernelCall *call, Error *error) {
@@ -45,8 +44,7 @@ bool kernel_mean_grad(const KernelCall *call, Error *error) {
     nest_expand(&nest, call);
     loops_of(&loops, &nest, 0, 1);
     double each = (double)shape_elements(&out->global) / (double)shape_elements(&dy->global);
-    kernels_copy_divided(out->data, dy->data, (int)out->dtype, &loops, each, cuda->compute);
-    return cuda_launched(cuda, "mean_grad", error);
+    return cuda_launched(cuda, kernels_copy_divided(out->data, dy->data, (int)out->dtype, &loops, each, cuda->compute), "mean_grad", error);
 }
 
 bool kernel_reshape(const KernelCall *call, Error *error) {
@@ -99,10 +97,10 @@ bool kernel_slice_grad(const KernelCall *call, Error *error) {
     size_t bytes = (size_t)(shape_elements(&dx->local) * dtype_bytes[dx->dtype]);
     int64_t begin[MAX_NDIM];
     if (bytes == 0) return true;
-    cudaMemsetAsync(dx->data, 0, bytes, cuda->compute);
+    const cudaError_t status = cudaMemsetAsync(dx->data, 0, bytes, cuda->compute);
     slice_begin(&call->attr[0], dx, begin);
     const Operand to = operand_from(dx, begin);
-    return cuda_launched(cuda, "slice_grad", error) && copy_box(call, &dy->local, &to, dy, error);
+    return cuda_launched(cuda, status, "slice_grad", error) && copy_box(call, &dy->local, &to, dy, error);
 }
 
 /* ---------------------------------------------------------------- tensors behind each other */
@@ -122,8 +120,7 @@ static bool join(const KernelCall *call, const Operand *whole, const Operand *pa
                         : (KernelJoint){.out = parts[i].data, .in = there, .run = run, .out_stride = run, .in_stride = step};
         at += run;
     }
-    kernels_join(joints, n, lines.outer, cuda->compute);
-    return cuda_launched(cuda, op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_join(joints, n, lines.outer, cuda->compute), op_table[call->op].name, error);
 }
 
 bool kernel_concat(const KernelCall *call, Error *error) {
@@ -142,8 +139,7 @@ bool kernel_constant(const KernelCall *call, Error *error) {
     const Operand *out = &call->out[0];
     uint64_t bits = 0;
     element_put(&bits, out->dtype, 0, call->attr[0].f);
-    kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute);
-    return cuda_launched(cuda, "constant", error);
+    return cuda_launched(cuda, kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute), "constant", error);
 }
 
 /* Inputs and states lie where the executor put them: a step that computes one is a mistake of the plan. */

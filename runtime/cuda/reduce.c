@@ -12,8 +12,7 @@ _Static_assert((int)KERNEL_NDIM >= (int)MAX_NDIM, "kernels.h");
 
 static bool launch(const KernelCall *call, const KernelReduce *reduce, Error *error) {
     CudaContext *cuda = call->context;
-    kernels_reduce(reduce, cuda->scratch, SCRATCH_BYTES, cuda->compute);
-    return cuda_launched(cuda, op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_reduce(reduce, cuda->scratch, SCRATCH_BYTES, cuda->compute), op_table[call->op].name, error);
 }
 
 /* What nothing adds up to, and what every other number is above or below: a box without elements, of a rank that an uneven split left none. */
@@ -31,8 +30,7 @@ static bool reduce_nothing(const KernelCall *call, KernelReduction reduction, Er
         element_put(&bits, out->dtype, 0, INFINITY);
     else if (reduction == KERNEL_MIN)
         bits = out->dtype == I64 ? (uint64_t)INT64_MAX : (uint64_t)INT32_MAX; /* no double is INT64_MAX */
-    kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute);
-    return cuda_launched(cuda, op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute), op_table[call->op].name, error);
 }
 
 /* Reduces in[0] over the loops in which the result stands still. nest: tensor 0 the result, tensor 1 the operand, not merged. */
@@ -92,8 +90,7 @@ bool kernel_replica_sum(const KernelCall *call, Error *error) {
         KernelLoops loops;
         if (!nest_reshape(&nest, call, error)) return false;
         loops_of(&loops, &nest, 0, 1);
-        kernels_copy_divided(out->data, in->data, (int)out->dtype, &loops, replicas, cuda->compute);
-        return cuda_launched(cuda, "replica_sum", error);
+        return cuda_launched(cuda, kernels_copy_divided(out->data, in->data, (int)out->dtype, &loops, replicas, cuda->compute), "replica_sum", error);
     }
     nest_replica_sum(&nest, call);
     return reduce_nest(call, &nest, KERNEL_SUM, replicas, error);

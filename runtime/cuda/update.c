@@ -82,8 +82,7 @@ static bool update(const KernelCall *call, Error *error) {
     if (!init_table(&table, call))
         return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s", op_table[call->op].name, dtype_name[call->in[0].dtype]);
     add_tensor(&table, call);
-    kernels_update(&table, cuda->compute);
-    return cuda_launched(cuda, op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_update(&table, cuda->compute), op_table[call->op].name, error);
 }
 
 bool kernel_sgd(const KernelCall *call, Error *error) {
@@ -124,8 +123,7 @@ bool kernel_sum_squares(const KernelCall *call, Error *error) {
         return error_set(error, EXIT_INTERNAL, "sum_squares: no kernel for %s", dtype_name[call->in[0].dtype]);
     init_squares(cuda, &table, call);
     add_squares(&table, call);
-    kernels_squares(&table, cuda->compute);
-    return cuda_launched(cuda, "sum_squares", error);
+    return cuda_launched(cuda, kernels_squares(&table, cuda->compute), "sum_squares", error);
 }
 
 /* ---------------------------------------------------------------- runs */
@@ -161,12 +159,10 @@ typedef struct FusedSquares {
 } FusedSquares;
 
 static bool run_updates(CudaContext *cuda, CudaFused *fused, Error *error) {
-    kernels_update(&((FusedUpdates *)fused)->table, cuda->compute);
-    return cuda_launched(cuda, "updates", error);
+    return cuda_launched(cuda, kernels_update(&((FusedUpdates *)fused)->table, cuda->compute), "updates", error);
 }
 static bool run_squares(CudaContext *cuda, CudaFused *fused, Error *error) {
-    kernels_squares(&((FusedSquares *)fused)->table, cuda->compute);
-    return cuda_launched(cuda, "sums of squares", error);
+    return cuda_launched(cuda, kernels_squares(&((FusedSquares *)fused)->table, cuda->compute), "sums of squares", error);
 }
 static void destroy(CudaFused *fused) {
     free(fused);

@@ -110,17 +110,18 @@ template <class T> static void update_launch(const UpdateTable *table, unsigned 
     }
 }
 
-extern "C" void kernels_update(UpdateTable *table, cudaStream_t stream) {
+extern "C" cudaError_t kernels_update(UpdateTable *table, cudaStream_t stream) {
     int64_t blocks = 0;
     for (int t = 0; t < table->ntensors; t++) {
         table->tensor[t].first_block = (unsigned)blocks;
         blocks += (table->tensor[t].n + UPDATE_CHUNK - 1) / UPDATE_CHUNK;
     }
-    if (blocks == 0) return;
+    if (blocks == 0) return cudaSuccess;
     if (table->dtype == KERNEL_F64)
         update_launch<double>(table, (unsigned)blocks, stream);
     else
         update_launch<float>(table, (unsigned)blocks, stream);
+    return cudaGetLastError();
 }
 
 /* ---------------------------------------------------------------- sums of squares, in two stages: blocks, then their sums */
@@ -195,7 +196,7 @@ template <class T> static void squares_launch(const SquaresTable *table, unsigne
     LAUNCH((squares_finish_kernel<T>), (unsigned)table->ntensors, BLOCK, 0, stream, *table);
 }
 
-extern "C" void kernels_squares(SquaresTable *table, cudaStream_t stream) {
+extern "C" cudaError_t kernels_squares(SquaresTable *table, cudaStream_t stream) {
     unsigned blocks = 0;
     for (int t = 0; t < table->ntensors; t++) {
         const int64_t share = (int64_t)BLOCK * 32, wanted = (table->tensor[t].n + share - 1) / share;
@@ -207,4 +208,5 @@ extern "C" void kernels_squares(SquaresTable *table, cudaStream_t stream) {
         squares_launch<double>(table, blocks, stream);
     else
         squares_launch<float>(table, blocks, stream);
+    return cudaGetLastError();
 }

@@ -9,6 +9,22 @@ import harness
 from harness import Case, edited, run
 
 
+# Operators that need kernels of every kind; a product of them keeps each from becoming part of a chain.
+LAUNCHES = """net launches(batch = 4) {
+    input x : f32[batch, 6]; const i : i32[batch] = [0, 2, 1, 4];
+    param table : f32[5, 6] = normal(1); param w : f32[6, 6] = normal(1); param v : f32[12, 6] = normal(1);
+    e = embedding(table, i);
+    h = matmul(softmax(matmul(x, w)), w);
+    both = matmul(concat(h, e, axis = 1), v);
+    picked = pick(both, i);
+    top = max(matmul(transpose(both), one_hot(i, depth = 5)), axes = 1);
+    part = matmul(slice(both, begin = [0, 1], end = [batch, 5]), slice(w, begin = [0, 0], end = [4, 6]));
+    loss mean(square(picked)) + mean(top) + mean(matmul(part, w));
+}
+train { data = normal(seed = 1); optimizer = adam(lr = 0.01); clip = norm(1); epochs = 1; steps = 2; }
+"""
+
+
 class Failures(Case):
     def setUp(self):
         super().setUp()
@@ -96,6 +112,26 @@ class Failures(Case):
                 result = self.on(plan, *options, STANDIN_FAIL="run:cublasLtMatmul:%d:%d" % (nth, code))
                 self.assertEqual(result.code, 3, str(result))
                 self.assertRegex(result.err, r"(?m)^prun: in step %d of epoch 1: rank 0, device 0: .*CUDA says %s .*run with --sync to learn which operator" % (step, words))
+
+    def test_any_launch_may_be_refused_and_is_told_by_its_step_and_operator(self):
+        plan = self.compile(self.write("launches.dsl", LAUNCHES), "launches.plan", "--ranks", 1)
+        expected, named = self.ok(self.on(plan, "--no-graph")).texts(), set()
+        for nth in range(1, 400):
+            result = self.on(plan, "--no-graph", STANDIN_FAIL="kernel:%d:9" % nth)
+            if result.code == 0:
+                break
+            self.assertEqual(result.code, 3, "launch %d: %s" % (nth, result))
+            where = re.search(r"(?m)^prun: in step [12] of epoch 1: rank 0, step \d+ \((\S+) of \S+\), .*launches\.dsl:\d+: device 0: kernel [a-z_ ]+: CUDA says cudaErrorInvalidConfiguration",
+                              result.err)
+            before = re.search(r"(?m)^prun: (rank 0, )?.*device 0: (trying a product with what follows it|kernel \S+): CUDA says cudaErrorInvalidConfiguration", result.err)
+            self.assertTrue(where or before, "launch %d: %s" % (nth, result))
+            if where:
+                named.add(where.group(1))
+        self.assertEqual(self.on(plan, "--no-graph", STANDIN_FAIL="kernel:400:9").texts(), expected)
+        self.assertLess(nth, 399)
+        self.assertGreater(nth, 2 * 20)
+        for name in "embedding", "embedding_grad", "pick", "pick_grad", "one_hot", "softmax", "softmax_grad", "concat", "max", "transpose", "slice_grad", "adam", "sum_squares":
+            self.assertIn(name, "+".join(named).split("+"))
 
     def test_with_sync_a_kernel_that_fails_is_named_in_any_step(self):
         plan = self.net()
