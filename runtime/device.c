@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "ir/file.h"
-#include "runtime/runtime.h"
+#include "runtime/abi.h"
 
 bool device_open(Device *device, const Backend *backend, const DeviceOptions *options, Error *error) {
     *device = (Device){.backend = backend};
@@ -78,10 +78,9 @@ const DeviceModule *device_module(Error *error) {
     const DeviceModule *module = dlsym(handle, "prun_device_module");
     if (!module)
         error_set(error, EXIT_ENVIRONMENT, "%s is no module of prun's", path);
-    else if (module->abi != DEVICE_ABI) {
-        error_set(error, EXIT_ENVIRONMENT,
-                  "%s is of another version than prun (interface %d, prun's is %d): build both from the same sources", path, module->abi,
-                  DEVICE_ABI);
+    else if (module->format != DEVICE_MODULE || module->abi() != device_abi()) {
+        error_set(error, EXIT_ENVIRONMENT, "%s is of another build than prun, whose operators or structures are others: build both from the same sources%s", path,
+                  told_module() ? ", or have PRUN_CUDA_MODULE name prun's" : "");
         module = NULL;
     }
     return module;

@@ -187,9 +187,10 @@ bool device_open(Device *device, const Backend *backend, const DeviceOptions *op
 void device_close(Device *device); /* also of one that could not be opened */
 
 /* A shared object with a backend, prun_cuda.so: one symbol, prun_device_module. */
-enum { DEVICE_ABI = 4 };
+enum { DEVICE_MODULE = 5 };
 typedef struct DeviceModule {
-    int abi; /* first, always: DEVICE_ABI of its build */
+    int format;            /* first, always: DEVICE_MODULE; of another, nothing else is read */
+    uint64_t (*abi)(void); /* abi.h: of its build */
     const Backend *backend;
     /* Devices that can be used; 0: why not, in *why. */
     int (*count)(char *why, size_t n);

@@ -1,5 +1,6 @@
 /* module: what prun finds by its name, and what it tells of devices. */
 #include "runtime/cuda/cuda.h"
+#include "runtime/abi.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -104,4 +105,4 @@ bool cuda_list(Text *text, Error *error) {
     return true;
 }
 
-const DeviceModule prun_device_module = {DEVICE_ABI, &cuda_backend, cuda_count, cuda_list};
+const DeviceModule prun_device_module = {DEVICE_MODULE, device_abi, &cuda_backend, cuda_count, cuda_list};

@@ -46,6 +46,8 @@ class Failures(Case):
             ({"STANDIN_CC": "7.5"}, r"device 0 \(stand-in device\) has compute capability 7\.5, and the kernels are built for 8\.0 and newer"),
             ({"PRUN_CUDA_MODULE": "/nowhere/prun_cuda.so"}, "cannot open /nowhere/prun_cuda.so"),
             ({"PRUN_CUDA_MODULE": os.environ["PRUN_NCCL"]}, "is no module of prun's"),
+            *(({"PRUN_CUDA_MODULE": other}, "is of another build than prun, whose operators or structures are others: build both from the same sources, or have PRUN_CUDA_MODULE name prun's")
+              for other in os.environ["PRUN_TEST_OTHER_BUILDS"].split(":")),
         ):
             with self.subTest(env=env):
                 done = self.ok(self.on(plan, **env))

@@ -8,7 +8,7 @@ code=$?
 echo "$output"
 [ -f "$2" ] || { echo "there is no $2"; exit 1; }
 case $output in
-*"cannot open"* | *"no module"* | *"another version"* | *"built without CUDA"*) exit 1 ;;
+*"cannot open"* | *"no module"* | *"another build"* | *"built without CUDA"*) exit 1 ;;
 esac
 case $code in
 0) echo "$output" | grep -q '^device 0: ' ;;
