@@ -1,5 +1,5 @@
-/* Products with what follows them, as one launch of cuBLASLt's, against the same calls one by one, both on the device: biases, activations, what a gradient needs of
- * them, and biases' gradients, with rows and addresses that its epilogues take and with such that they do not. */
+/* Products against the CPU's plain kernels: every transposition, sizes and addresses that cuBLASLt likes and such that it does not. And products with what follows
+ * them, one by one and as one launch of cuBLASLt's: biases, activations, what a gradient needs of them, and biases' gradients. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "tests/cuda/check.h"
 
-enum { MOST_CALLS = 3, MOST_TENSORS = 8, M = 10, K = 12 };
+enum { MOST_CALLS = 3, MOST_TENSORS = 8, MOST_ELEMENTS = 24 * 24, M = 10, K = 12 };
 
 typedef struct Run {
     Image image;
@@ -58,24 +58,49 @@ static void init(Run *run, int64_t n, int offset) {
     add_matrix(run, K, n);
 }
 
-/* How many calls the device makes one of; results in `stays` (bits) are what they are one by one. */
+/* What the CPU's plain kernels give for each call, of the same operands; the image's results are no numbers afterwards. */
+static void run_plainly(Run *run, float (*expected)[MOST_ELEMENTS]) {
+    Error error = {0};
+    for (int c = 0; c < run->ncalls; c++)
+        cr_assert(cpu_reference_kernels[run->call[c].op](&run->call[c], &error), "%s", error.text);
+    for (int c = 0; c < run->ncalls; c++) {
+        const Operand *out = &run->call[c].out[0];
+        const size_t bytes = (size_t)shape_elements(&out->local) * sizeof(float);
+        cr_assert_leq(bytes, sizeof *expected);
+        memcpy(expected[c], out->data, bytes);
+        memset(out->data, 0xff, bytes);
+    }
+}
+
+/* Operands are below 3: a product adds K numbers below 9, or M behind a gradient's, to a bias. */
+static void check_against(Run *run, float (*const expected)[MOST_ELEMENTS], unsigned stays, const char *how) {
+    image_download(&run->image);
+    for (int c = 0; c < run->ncalls; c++) {
+        const Operand *out = &run->call[c].out[0];
+        for (int64_t i = 0; stays >> c & 1u && i < shape_elements(&out->local); i++) {
+            float found;
+            memcpy(&found, run->image.seen + ((const char *)out->data - run->image.host) + i * (int64_t)sizeof found, sizeof found);
+            cr_assert(fabs((double)found - (double)expected[c][i]) <= check_tolerance(F32, K + 1, 9 * (K + 1), (double)expected[c][i]),
+                      "%s, call %d (%s), element %lld: %.9g, plainly %.9g", how, c, op_table[run->call[c].op].name, (long long)i, (double)found, (double)expected[c][i]);
+        }
+    }
+}
+
+/* How many calls the device makes one of; results in `stays` (bits) are the CPU's, and all of them where the calls run one by one. */
 static int compare(Run *run, const int *last_read, unsigned stays) {
     const Device *device = fixture_device();
     const DeviceQueue *queue = device->backend->queue;
     KernelCall calls[MOST_CALLS];
     Error error = {0};
     void *fused = NULL;
-    float alone[MOST_CALLS][M * 64];
+    float expected[MOST_CALLS][MOST_ELEMENTS];
+    run_plainly(run, expected);
     for (int c = 0; c < run->ncalls; c++)
         calls[c] = image_call(&run->image, &run->call[c]);
     image_upload(&run->image);
     for (int c = 0; c < run->ncalls; c++)
         cr_assert(device->backend->kernels[calls[c].op](&calls[c], &error), "%s", error.text);
-    image_download(&run->image);
-    for (int c = 0; c < run->ncalls; c++) {
-        const Operand *out = &run->call[c].out[0];
-        memcpy(alone[c], run->image.seen + ((const char *)out->data - run->image.host), (size_t)shape_elements(&out->local) * sizeof(float));
-    }
+    check_against(run, expected, ~0u, "one by one");
     image_upload(&run->image);
     int taken = queue->fuse(device->context, calls, run->ncalls, last_read, &fused, &error);
     cr_assert_geq(taken, 0, "%s", error.text);
@@ -83,17 +108,8 @@ static int compare(Run *run, const int *last_read, unsigned stays) {
         cr_assert(queue->run(device->context, fused, &error), "%s", error.text);
     for (int c = taken; c < run->ncalls; c++)
         cr_assert(device->backend->kernels[calls[c].op](&calls[c], &error), "%s", error.text);
-    image_download(&run->image);
+    check_against(run, expected, stays, "fused");
     if (fused) queue->unfuse(device->context, fused);
-    for (int c = 0; c < run->ncalls; c++) {
-        const Operand *out = &run->call[c].out[0];
-        for (int64_t i = 0; stays >> c & 1u && i < shape_elements(&out->local); i++) {
-            float found;
-            memcpy(&found, run->image.seen + ((const char *)out->data - run->image.host) + i * (int64_t)sizeof found, sizeof found);
-            cr_assert(fabsf(found - alone[c][i]) <= 2e-5f * (1 + fabsf(alone[c][i])), "call %d of %d taken, element %lld: %.9g, alone %.9g", c, taken, (long long)i,
-                      (double)found, (double)alone[c][i]);
-        }
-    }
     image_finish(&run->image);
     return taken;
 }
@@ -163,6 +179,19 @@ Test(matmul, gradients_of_biases_are_part_of_the_product) {
         add_call(&run, OP_sum, (Attr){.given = true, .n = 1, .ints = {0}}, 1, (const int[]){1});
         expect_taken(compare(&run, (const int[]){2, 2}, 3), 2);
     }
+}
+
+/* Of every transposition, so that no two of the three sizes are alike and none of the matrices is symmetric; check.c moves them off their alignment. */
+Test(matmul, products_equal_the_plain_ones) {
+    static const int64_t sizes[][3] = {{4, 8, 16}, {7, 5, 3}, {1, 9, 4}, {33, 64, 17}, {64, 200, 96}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int turned = 0; turned < 4; turned++) {
+            const int64_t m = sizes[s][0], k = sizes[s][1], n = sizes[s][2];
+            Check check = {.op = OP_matmul, .nin = 2, .length = (double)k, .size = (double)k, .attr = {INT(turned & 1), INT(turned >> 1)}};
+            check.in[0] = turned & 1 ? SHAPE(k, m) : SHAPE(m, k);
+            check.in[1] = turned >> 1 ? SHAPE(n, k) : SHAPE(k, n);
+            check_all(fixture_device(), &check);
+        }
 }
 
 Test(matmul, matrices_of_a_batch_may_lie_within_each_others_rows) {

@@ -33,7 +33,7 @@ Test(wide, positions_are_found_by_divisors_and_by_divisions) {
     for (int variant = 0; variant < 4; variant++) {
         ChainProgram program = program_of(x, y, variant & 1, variant & 2);
         cr_assert_eq(cudaMemset(y, 0, sizeof host), cudaSuccess);
-        kernels_chain(&program, NULL);
+        cr_assert_eq(kernels_chain(&program, NULL), cudaSuccess);
         cr_assert_eq(cudaMemcpy(seen, y, sizeof seen, cudaMemcpyDeviceToHost), cudaSuccess);
         for (int i = 0; i < ROWS; i++)
             for (int j = 0; j < MIDDLE; j++)
