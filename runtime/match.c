@@ -115,24 +115,19 @@ static bool rename_read(const char *rule, Arena *arena, Rename *rename, Error *e
     return strcmp(net, file) == 0 || error_set(error, EXIT_USAGE, "--rename %s: both sides have the same * and **, in the same order: each stands for the same names", rule);
 }
 
-/* What the file is to have for each state: names[i]. */
+/* What the file is to have for each state: names[i]. One rule after the other, each of what those before have made. */
 static bool rename_states(const Graph *graph, const LoadRules *rules, Arena *arena, const char **names, Error *error) {
     Rename *renames = arena_alloc(arena, ((size_t)rules->nrenames + 1) * sizeof *renames);
     for (int k = 0; k < rules->nrenames; k++)
         if (!rename_read(rules->renames[k], arena, &renames[k], error)) return false;
     for (int i = 0; i < graph->states.n; i++) {
         const State *state = &graph->states.at[i];
-        const Rename *by = NULL;
         names[i] = state->name;
         for (int k = 0; state->trainable && k < rules->nrenames; k++) {
             Wilds wilds;
-            if (!pattern_matches(renames[k].net, state->name, &wilds)) continue;
-            const char *name = pattern_path(renames[k].file, &wilds, arena);
+            if (!pattern_matches(renames[k].net, names[i], &wilds)) continue;
+            names[i] = pattern_path(renames[k].file, &wilds, arena);
             renames[k].used = true;
-            if (by && strcmp(name, names[i]) != 0)
-                return error_set(error, EXIT_USAGE, "--rename %s and --rename %s: %s would be %s and %s", by->rule, renames[k].rule, state->name, names[i], name);
-            by = &renames[k];
-            names[i] = name;
         }
     }
     for (int k = 0; k < rules->nrenames; k++)

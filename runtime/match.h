@@ -10,7 +10,7 @@ typedef struct Match {
 } Match;
 
 /* For every state of the graph; those that are not trainable match nothing. False and *error: EXIT_USAGE, a rule that is none, matches nothing, or gives one tensor
- * to two parameters or two to one; EXIT_ENVIRONMENT, a tensor is missing or does not fit: then *error names all that do not. */
+ * to two parameters; EXIT_ENVIRONMENT, a tensor is missing or does not fit: then *error names all that do not. */
 bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRules *rules, Arena *arena, Match *matches, Error *error);
 /* Notes on standard error about tensors that nothing takes, parameters that begin as the net says, and matrices of a file from elsewhere that are square, so that
  * their shape does not say how they lie. */

@@ -126,7 +126,7 @@ class Weights(Case):
         done = self.local(plan, 2, "--load", "t")
         self.assertFails(done, 3, "\n  missing, 4: .*\n  unexpected, in the file and not in the net, 4: 0.weight, 0.bias, 2.weight, 2.bias\n.*--rename 'fc1.\\*=0.\\*'; ")
         for rules, words in ((("fc1.*=0.*", "fc2.*=0.*"), r"--rename: fc1\.\w+ and fc2\.\w+ of the net would both be 0\.\w+ of t"),
-                             (("fc1.*=0.*", "**.weight=2.**.weight"), r"--rename fc1.\*=0.\* and --rename \*\*.weight=2.\*\*.weight: fc1.weight would be 0.weight and 2.fc1.weight"),
+                             (("fc1.*=fc2.*", "fc2.*=2.*"), r"--rename: fc1\.\w+ and fc2\.\w+ of the net would both be 2\.\w+ of t"),
                              (("fc3.*=0.*",), r"--rename fc3.\*=0.\*: the net has no parameter with the path fc3.\*"),
                              (("**.fc1=**.0",), r"the net has no parameter with the path"), (("fc*=0",), "both sides have the same"), (("fc1",), "it says NET=FILE"),
                              (("=a",), "it says NET=FILE"), (("a=",), "it says NET=FILE")):
@@ -136,6 +136,18 @@ class Weights(Case):
         for option in "--transpose", "--fresh":
             self.assertFails(self.local(plan, 2, "--load", "t", option, "fc3.*"), 2, "%s fc3.\\*: the net has no (parameter|matrix) with the path fc3.\\*" % option)
         self.assertFails(self.local(plan, 2, "--load", "t", "--transpose", "**.bias"), 2, "no matrix")
+
+    def test_renames_follow_each_other(self):
+        """A norm in an encoder: other names before it and behind it."""
+        plan = self.net("encoder = layer_norm(linear(x, 6)); loss mse(encoder, y);", 2)
+        names = [name for name in self.load(plan, 2)[0]]
+        self.assertEqual(sorted(names), ["encoder.gain", "encoder.linear.bias", "encoder.linear.weight", "encoder.shift"])
+        numbers = {name: self.numbers(36 if name == "bert.encoder.linear.weight" else 6) for name in
+                   ("bert.encoder.linear.weight", "bert.encoder.linear.bias", "bert.encoder.weight", "bert.encoder.bias")}
+        self.tensors("t", {"pcc.net": "0"}, **{name: ("F32", (6, 6) if len(values) == 36 else (6,), values) for name, values in numbers.items()})
+        found, done = self.load(plan, 2, "--load", "t", "--rename", "encoder.**=bert.encoder.**", "--rename", "**.gain=**.weight", "--rename", "**.shift=**.bias")
+        self.assertEqual({name: values for name, (_, values) in found.items()},
+                         {name: numbers["bert." + name.replace("gain", "weight").replace("shift", "bias")] for name in names})
 
     def test_many_names_are_grouped_and_deeper_ones_need_two_stars(self):
         plan = self.net("encoder = x; for i in 0..3 { encoder = mlp(encoder, 4, 6); } loss mse(linear(encoder, 6), y);", 2)
