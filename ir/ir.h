@@ -171,9 +171,7 @@ static inline bool dtype_is_float(DType dtype) { return dtype == F32 || dtype ==
 /* ---------------------------------------------------------------- layout.c  (PLAN.md 1) */
 
 /* s@t: of rank r, (r / t) mod s. */
-typedef struct Digit {
-    int32_t size, stride;
-} Digit;
+typedef struct Digit { int32_t size, stride; } Digit;
 
 typedef enum { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, NREDUCTIONS } Reduction;
 extern const char *const reduction_name[NREDUCTIONS];
@@ -563,11 +561,7 @@ typedef struct Input {
     int micro, of;                 /* accumulate: which of the step's batches it holds, 0 the first; of others the input that holds the first */
 } Input;
 
-typedef struct Axis {
-    const char *name;
-    int32_t size;
-    Digit digit;
-} Axis;
+typedef struct Axis { const char *name; int32_t size; Digit digit; } Axis;
 
 typedef enum { MODE_STAND_ALONE, MODE_DATA_PARALLEL, MODE_SEMI_AUTO, MODE_AUTO, NMODES } Mode;
 typedef enum { DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH, DATASET_EXPLICIT } Dataset;
@@ -629,10 +623,7 @@ typedef struct Settings {
     bool strict_divide;
 } Settings;
 
-typedef struct Dim {
-    const char *name;
-    int64_t size;
-} Dim;
+typedef struct Dim { const char *name; int64_t size; } Dim;
 
 /* A value that a program gives after a step, beside the loss. */
 typedef struct Report {
