@@ -335,7 +335,8 @@ bool log_step(Run *run, Error *error) {
         log->last_step = run->position.global_step;
         bool ok = report_losses(run, &text, error);
         log_pause(run);
-        ok = ok && (run->comm->process != 0 || say(run, &text, error)) && write_rank_files(run, error);
+        if (ok && run->comm->process == 0) say(run, &text);
+        ok = ok && write_rank_files(run, error);
         text_finish(&text);
         if (!ok || (log->metrics && n > 0 && !write_metrics(run, losses[0], now, error))) return false;
     }
@@ -380,7 +381,7 @@ bool log_evaluation(Run *run, const EvalResult *result, Error *error) {
     Text text = {0};
     put_evaluation(&text, run, result);
     log_pause(run);
-    bool ok = say(run, &text, error);
+    say(run, &text);
     text_finish(&text);
-    return ok && (!log->metrics || write_evaluation(run, result, error));
+    return !log->metrics || write_evaluation(run, result, error);
 }

@@ -356,10 +356,13 @@ int main(int argc, char **argv) {
             options.verbose = true;
             break;
         case 'h':
-            code = fputs(usage, stdout) < 0 || fputs(usage_end, stdout) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;
+            fputs(usage, stdout);
+            fputs(usage_end, stdout);
+            code = EXIT_DONE; /* whether they could be written is seen at the end */
             break;
         case OPTION_VERSION:
-            code = printf("prun %s\n", PCC_VERSION) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;
+            printf("prun %s\n", PCC_VERSION);
+            code = EXIT_DONE;
             break;
         default: /* getopt has said what is wrong */
             if (opterr) fputs("try 'prun --help'\n", stderr);
@@ -385,7 +388,7 @@ int main(int argc, char **argv) {
     }
     free(words);
     arena_finish(&arena);
-    if (fflush(stdout) != 0 && code == EXIT_DONE) {
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE) {
         fputs("prun: cannot write the output\n", stderr);
         code = EXIT_ENVIRONMENT;
     }

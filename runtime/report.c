@@ -1,6 +1,7 @@
 /* report: what prun prints, on rank 0, whole lines at once. */
-#include "runtime/run.h"
+#include "runtime/log.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +9,12 @@
 
 enum { LINE_BYTES = 768 };
 
-/* Whole lines, at once. */
-bool say(Run *run, const Text *text, Error *error) {
-    if (text->n == 0 || (fwrite(text->at, 1, text->n, stdout) == text->n && fflush(stdout) == 0)) return true;
-    run->agreed = false; /* only this rank prints, only it knows */
-    return error_set(error, EXIT_ENVIRONMENT, "cannot write the output: is the disk full?");
+void say(Run *run, const Text *text) {
+    if (text->n == 0 || (fwrite(text->at, 1, text->n, stdout) == text->n && fflush(stdout) == 0) || run->unheard) return;
+    const char *reason = strerror(errno);
+    run->unheard = true;
+    log_pause(run);
+    fprintf(stderr, "prun: cannot write the output: %s: the run goes on without, and saves what it was to save\n", reason);
 }
 
 /* -v: one line a rank, in order, from rank 0. */
@@ -38,9 +40,9 @@ bool report_ranks(Run *run, Error *error) {
         else
             text_printf(&text, "rank %d: %s\n", r, lines + (size_t)r * LINE_BYTES);
     text_printf(&text, "certificate: %s\n", run->plan.certificate ? run->plan.certificate : "none: nothing was proved of this plan");
-    bool ok = say(run, &text, error);
+    say(run, &text);
     text_finish(&text);
-    return ok;
+    return true;
 }
 
 static int compare_doubles(const void *a, const void *b) {

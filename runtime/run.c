@@ -377,7 +377,7 @@ static bool train(Run *run, Error *error) {
         ok = profile_report(run->profile, &text, error) || (run->agreed = false); /* the others go on */
     if (ok && run->options->trace) ok = profile_write(run->profile, run->comm, run->options->trace, error);
     ok = ok && report_parameters(run, &text, error);
-    if (ok && run->comm->process == 0) ok = say(run, &text, error);
+    if (ok && run->comm->process == 0) say(run, &text);
     text_finish(&text);
     return ok;
 }
@@ -395,7 +395,7 @@ static bool evaluate_only(Run *run, Error *error) {
         text_printf(&text, "predictions: %s, %lld rows of %s\n", path, (long long)executor_rows(evaluation_executor(run->evaluation)),
                     evaluation_row_type(run->evaluation, &run->arena));
     bool ok = report_parameters(run, &text, error);
-    if (ok && run->comm->process == 0) ok = say(run, &text, error);
+    if (ok && run->comm->process == 0) say(run, &text);
     text_finish(&text);
     return ok;
 }
@@ -405,8 +405,9 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     Error error = {0};
     arena_init(&run.arena);
     plan_init(&run.plan, &run.arena);
+    signal(SIGPIPE, SIG_IGN); /* say */
     bool ok = prepare(&run, argc, argv, &error) && (evaluates_only(&run) ? evaluate_only(&run, &error) : train(&run, &error));
-    int code = !ok ? error.code : run.stop.signal ? 128 + run.stop.signal : EXIT_DONE;
+    int code = !ok ? error.code : run.stop.signal ? 128 + run.stop.signal : run.unheard ? EXIT_ENVIRONMENT : EXIT_DONE;
     stop_close(&run.stop); /* a rank that fails with others waits for the launcher to end it */
     /* The others may be waiting for this rank in a communication. */
     if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code, error.text);

@@ -44,6 +44,7 @@ typedef struct Run {
     int64_t saved_step;  /* global step of the last checkpoint of this run, -1: none */
     int argc;            /* what prun was started with, for the command that goes on */
     char *const *argv;
+    bool unheard; /* something could not be printed */
     bool agreed; /* all ranks know of the failure: they end in order; else the job is aborted */
 } Run;
 
@@ -78,7 +79,7 @@ bool replicas_check(Run *run, const char *when, Error *error);
 
 /* ---------------------------------------------------------------- report.c */
 
-bool say(Run *run, const Text *text, Error *error); /* to stdout, at once */
+void say(Run *run, const Text *text); /* to stdout, at once. Where that cannot be written, training is worth more than its losses on paper: a message, and Run.unheard */
 bool report_ranks(Run *run, Error *error);          /* -v: one line a rank. Collective */
 void report_time(const Run *run, Text *text);
 bool report_bytes(Run *run, Text *text, Error *error); /* what communicators counted, against the plan. Collective */

@@ -269,6 +269,24 @@ class Runner(Case):
             with self.subTest(words=words):
                 self.assertFails(run([harness.prun, *words], cwd=self.folder), 2, "(^|/)prun: .*" + pattern)
 
+    def test_training_that_cannot_be_printed_is_not_lost(self):
+        plain = self.ok(self.local("net.plan", 2, "--metrics", "plain.json", "--save", "plain.safetensors"))
+        words = [harness.prun, "--ranks", 2, "--metrics", "unheard.json", "--save", "unheard.safetensors", "net.plan"]
+        for output in "full", "closed":
+            with self.subTest(output=output):
+                if output == "full":
+                    with open("/dev/full", "wb") as full:
+                        result = run(words, cwd=self.folder, stdout=full)
+                else:
+                    ours, theirs = os.pipe()
+                    os.close(ours)
+                    with os.fdopen(theirs, "wb", buffering=0) as pipe:
+                        result = run(words, cwd=self.folder, stdout=pipe)
+                self.assertEqual(result.code, 3, str(result))
+                self.assertEqual(len(re.findall("(?m)^prun: cannot write the output: .*: the run goes on without", result.err)), 1, str(result))
+                self.assertEqual(len(self.read("unheard.json").splitlines()), len(plain.texts()))
+                self.assertEqual(self.read("unheard.safetensors"), self.read("plain.safetensors"))
+
     def test_closed_standard_files_are_not_replaced_by_others(self):
         """The first file that is opened would get their numbers, and what is printed."""
         plain = self.ok(self.local("net.plan", 2, "--metrics", "plain.json"))

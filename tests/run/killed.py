@@ -110,10 +110,10 @@ class Killed(Case):
         self.assertLess(result.seconds, SECONDS + self.busy_now())
 
     def test_a_rank_that_fails_in_mid_training_is_named(self):
-        """Rank 0 cannot print."""
-        result = run([harness.mpirun, "-n", str(RANKS), "sh", "-c", 'echo "pid $$" >&2; exec "$0" "$1" > /dev/full', harness.prun, self.plan])
+        """Rank 0 cannot write the metrics."""
+        result = run([harness.mpirun, "-n", str(RANKS), "sh", "-c", 'echo "pid $$" >&2; exec "$0" --metrics /dev/full "$1" > /dev/null', harness.prun, self.plan])
         self.assertEqual(result.code, 3, str(result))
-        self.assertRegex(result.err, r"(?m)^prun: .*cannot write the output")
+        self.assertRegex(result.err, r"(?m)^prun: /dev/full: cannot be written")
         self.assertRegex(result.err, r"(?m)^prun: rank 0 on \S+ ")
         self.assertLess(result.seconds, SECONDS + self.busy_now())
         pids = [int(pid) for pid in re.findall(r"(?m)^pid (\d+)$", result.err)]

@@ -84,6 +84,8 @@ class Stop(Case):
         plan = self.plan(more=self.LONG)
         command = [harness.mpirun, "-n", RANKS, harness.prun, "-v", "--save", "s.st", plan]
         for number, whom in ((signal.SIGTERM, None), (signal.SIGINT, None), (signal.SIGUSR1, None), (signal.SIGTERM, 2)):
+            for name in self.folder_of(plan):  # of a job that was killed before --save
+                os.remove(os.path.join(plan + ".checkpoints", name))
             done = self.stopped(command, number, whom and (lambda lines: harness.ranks(lines)[whom]))
             self.assertNotEqual(done.code, 0, str(done))
             if whom is None and number != signal.SIGUSR1 and not os.path.exists(self.path("s.st")):
@@ -91,8 +93,6 @@ class Stop(Case):
             self.assertIn("mpirun -n %d " % RANKS, done.err, str(done))
             self.assertEqual(len(self.folder_of(plan)), 1, str(done))
             self.assertTrue(os.path.exists(self.path("s.st")))
-            for name in self.folder_of(plan):
-                os.remove(os.path.join(plan + ".checkpoints", name))
             os.remove(self.path("s.st"))
 
     def test_the_second_of_a_kind_ends_it_at_once(self):
