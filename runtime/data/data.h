@@ -4,6 +4,7 @@
  *   sampler.c  which row of a data set stands where in a batch
  *   stored.c   elements as files hold them
  *   stream.c   bytes of a file from its beginning, through gzip where it is compressed
+ *   csv.c      a record of CSV as fields
  *   rows.c     files whose first dimension counts rows: .npy, IDX, raw, CSV
  *   source.c   the inputs at each step, one batch ahead
  *   file.c     where a file that a net names is
@@ -70,11 +71,36 @@ bool stream_compressed(const Stream *stream);
 int64_t stream_file_bytes(const Stream *stream); /* size of the file itself */
 /* The next n bytes; to NULL skips them. False: *error says that the file ends early or is damaged. */
 bool stream_read(Stream *stream, void *to, int64_t n, Error *error);
-/* The next line without its end, NUL-terminated, until the next call; NULL at the end of the file (error->code 0) or on failure. */
-const char *stream_line(Stream *stream, size_t *n, Error *error);
+/* The next record of a text: a line, or several where one ends between the quotes of a field. */
+typedef struct Record {
+    const char *text; /* NUL-terminated, without the end of the line; until the next call */
+    size_t n;
+    int64_t line;     /* of the file, from 1: where it begins */
+    int marked;       /* bytes before text on that line: the mark that some programs put before UTF-8 */
+    bool quotes;      /* it holds quotes */
+} Record;
+/* separator: between fields, 0: any of , ; and tab. False at the end of the file (error->code 0) or on failure. */
+bool stream_record(Stream *stream, int separator, Record *record, Error *error);
 bool stream_at_end(Stream *stream, bool *at_end, Error *error);
 bool stream_rewind(Stream *stream, Error *error);
 int64_t stream_bytes_read(const Stream *stream); /* of the file, so far */
+
+/* ---------------------------------------------------------------- csv.c */
+
+typedef struct Field {
+    const char *begin, *text; /* text: without blanks and quotes around it */
+    size_t n;                 /* of text; in quotes two quotes still stand for one */
+    bool broken;              /* something stands behind the closing quote */
+} Field;
+bool csv_is_empty(const Record *record, int separator);
+/* The field at *at, which moves behind it; *at NULL: the first. False: there is none. */
+bool csv_field(const Record *record, int separator, const char **at, Field *field);
+int64_t csv_fields(const Record *record, int separator); /* how many there are */
+bool csv_number(const Field *field, double *number);      /* false: it is none */
+bool csv_is(const Field *field, const char *name);
+int csv_separator(const Record *record); /* the one of comma, semicolon and tab with the most fields; of equal ones the first */
+/* The line and column of a place in a record, from 1. */
+void csv_place(const Record *record, const char *at, int64_t *line, int64_t *column);
 
 /* ---------------------------------------------------------------- rows.c */
 
@@ -88,7 +114,9 @@ typedef struct RowFile {
     int64_t first, rows;     /* those that are used: from this one on, so many; 0: all behind it */
     Stored stored;           /* raw: its elements */
     int64_t offset;          /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
-    int64_t first_column;    /* CSV: the columns are this one and as many as a row has elements */
+    int64_t first_column;    /* CSV: the columns are this one and as many as a row has elements; counted from the heading's, below 0: from behind the last */
+    const char *heading;     /* CSV: the name of a column in the first line, NULL: none */
+    int separator;           /* CSV: between columns, 0: csv_separator of the first line */
     int64_t range;           /* elements must be integers in [0, range); 0: anything */
     DType dtype;             /* the input's */
 } RowFile;

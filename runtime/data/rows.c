@@ -20,6 +20,9 @@ struct Rows {
     int64_t row_bytes; /* as they are held: stored, or doubles of a text */
     int64_t begin;     /* of the first row in the file, uncompressed */
     bool streamed;
+    int separator;     /* CSV: between columns */
+    int64_t columns, first_column; /* CSV: of the file; the input's first */
+    bool headed;       /* CSV: the first line names columns */
     int fd; /* not streamed */
     int64_t nheld, *held_row;
     unsigned char *held;
@@ -27,6 +30,28 @@ struct Rows {
     unsigned char *scratch; /* one row's bytes */
     size_t scratch_bytes;
 };
+
+/* Whether an element of a file is one that the input takes; *why says what it is instead. */
+static bool value_fits(const Rows *rows, double value, char *why, size_t n) {
+    const DType dtype = rows->file.dtype;
+    const bool integral = value == floor(value);
+    /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
+    const double most = dtype == BOOL ? 1 : dtype == I64 ? 9223372036854774784.0 : INT32_MAX, least = dtype == BOOL ? 0 : dtype == I64 ? (double)INT64_MIN : INT32_MIN;
+    if (rows->file.range > 0 && !(value >= 0 && value < (double)rows->file.range && integral)) {
+        if (integral && fabs(value) < 1e15)
+            snprintf(why, n, "%.0f, and it must be in 0 .. %lld", value, (long long)rows->file.range - 1);
+        else
+            snprintf(why, n, "%g, and it must be one of the integers 0 .. %lld", value, (long long)rows->file.range - 1);
+        return false;
+    }
+    if (rows->file.format == ROWS_CSV && dtype == I64 && fabs(value) > 9007199254740992.0) {
+        snprintf(why, n, "about %.0f: a CSV's integers are exact up to 2^53; .npy and raw files hold any", value);
+        return false;
+    }
+    if (dtype_is_float(dtype) || (value >= least && value <= most && integral)) return true;
+    snprintf(why, n, "%g, which is no %s", value, dtype_name[dtype]);
+    return false;
+}
 
 /* gzip's deflate makes at most so many bytes of one (zlib.net/zlib_tech.html: 1032:1). */
 enum { MOST_INFLATION = 1032 };
@@ -146,81 +171,144 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
 
 /* ---------------------------------------------------------------- CSV */
 
-/* The fields of a line, from the first column on, as numbers. line_number is for messages. */
-static bool parse_line(const Rows *rows, const char *line, int64_t line_number, double *number, Error *error) {
-    char text[200];
-    const char *at = line;
-    for (int64_t column = 0; column < rows->file.first_column + rows->elements; column++) {
-        char *end;
-        at += strspn(at, " \t");
-        size_t length = strcspn(at, ",;");
-        double value = strtod(at, &end);
-        const char *rest = end + strspn(end, " \t\r");
-        bool is_number = end != at && (*rest == ',' || *rest == ';' || *rest == '\0');
-        if (column >= rows->file.first_column) {
-            if (!is_number) {
-                if (length == 0)
-                    snprintf(text, sizeof text, "line %lld: column %lld is missing or empty", (long long)line_number, (long long)column);
-                else
-                    snprintf(text, sizeof text, "line %lld, column %lld: '%.*s' is no number", (long long)line_number, (long long)column,
-                             (int)(length < 40 ? length : 40), at);
-                text_printable(text); /* whatever the file says, nothing a terminal obeys */
-                return rows_fail(rows, error, text);
-            }
-            number[column - rows->file.first_column] = value;
+/* What is wrong at a place of a record. */
+static bool fail_at(const Rows *rows, const Record *record, const char *at, Error *error, const char *what) {
+    int64_t line, column;
+    csv_place(record, at, &line, &column);
+    Text text = {0};
+    text_printf(&text, "input %s: %s:%lld:%lld: %s", rows->file.input, rows->path, (long long)line, (long long)column, what);
+    text_printable(text.at); /* whatever the file says, nothing a terminal obeys */
+    error_set(error, EXIT_ENVIRONMENT, "%s", text.at);
+    text_finish(&text);
+    return false;
+}
+
+/* The fields of a record, from the first column on, as numbers; NULL: only whether they are such, and fit the input. */
+static bool parse_record(const Rows *rows, const Record *record, double *number, Error *error) {
+    const char *at = NULL;
+    Field field;
+    char text[160];
+    for (int64_t column = 0; column < rows->first_column + rows->elements; column++) {
+        double value;
+        if (!csv_field(record, rows->separator, &at, &field)) return fail_at(rows, record, record->text + record->n, error, "the row is too short");
+        if (column < rows->first_column) continue;
+        if (field.n == 0 && !field.broken) {
+            snprintf(text, sizeof text, "column %lld is empty", (long long)column);
+            return fail_at(rows, record, field.begin, error, text);
         }
-        at += length;
-        if (*at != '\0')
-            at++;
-        else if (column + 1 < rows->file.first_column + rows->elements) {
-            snprintf(text, sizeof text, "line %lld has %lld columns, and %lld are needed", (long long)line_number, (long long)column + 1,
-                     (long long)(rows->file.first_column + rows->elements));
-            return rows_fail(rows, error, text);
+        if (!csv_number(&field, &value)) {
+            snprintf(text, sizeof text, "'%.*s' is no number (column %lld)", (int)(field.n < 40 ? field.n : 40), field.text, (long long)column);
+            return fail_at(rows, record, field.text, error, text);
         }
+        if (!value_fits(rows, value, text, sizeof text)) return fail_at(rows, record, field.text, error, text);
+        if (number) number[column - rows->first_column] = value;
     }
     return true;
 }
 
-/* A first line in which no field is a number names the columns. */
-static bool is_heading(const char *line) {
-    for (const char *at = line;; at++) {
-        char *end;
-        strtod(at, &end);
-        if (end != at) end += strspn(end, " \t");
-        if (end != at && (*end == ',' || *end == ';' || *end == '\0')) return false;
-        at += strcspn(at, ",;");
-        if (*at == '\0') return true;
-    }
+static bool unknown_column(const Rows *rows, const Record *record, Error *error) {
+    enum { NAMED = 12 };
+    Text text = {0};
+    const char *at = NULL;
+    Field field;
+    text_printf(&text, "there is no column '%s': the first line has", rows->file.heading);
+    int n = 0;
+    for (; csv_field(record, rows->separator, &at, &field); n++)
+        if (n < NAMED) text_printf(&text, "%s %.*s", n ? "," : "", (int)(field.n < 40 ? field.n : 40), field.text);
+    if (n > NAMED) text_printf(&text, " and %d more", n - NAMED);
+    fail_at(rows, record, record->text, error, text.at);
+    text_finish(&text);
+    return false;
 }
 
-/* Calls fn for each line of numbers, with the row's number; what fn does not want it skips without parsing. */
-typedef bool LineFn(Rows *rows, const char *line, int64_t line_number, int64_t row, void *context, Error *error);
-static bool each_line(Rows *rows, Stream *stream, LineFn *fn, void *context, Error *error) {
-    size_t n;
-    int64_t line_number = 0, row = 0;
-    for (const char *line; (line = stream_line(stream, &n, error)) != NULL;) {
-        line_number++;
-        if (line_number == 1 && strncmp(line, "\xEF\xBB\xBF", 3) == 0) line += 3; /* the mark that some programs put before UTF-8 */
-        if (line[strspn(line, " \t")] == '\0' || (line_number == 1 && is_heading(line))) continue;
-        if (!fn(rows, line, line_number, row++, context, error)) return false;
+/* The first record: what stands between columns, how many there are, whether it names them (none of its fields is a number, or the net says so), and which the input has. */
+static bool begin_text(Rows *rows, const Record *record, Error *error) {
+    const char *at = NULL;
+    Field field;
+    double number;
+    bool found = !rows->file.heading;
+    rows->separator = rows->file.separator ? rows->file.separator : csv_separator(record);
+    rows->columns = 0;
+    rows->headed = true;
+    rows->first_column = rows->file.first_column;
+    for (; csv_field(record, rows->separator, &at, &field); rows->columns++) {
+        if (!rows->file.heading && csv_number(&field, &number)) rows->headed = false;
+        if (found || !csv_is(&field, rows->file.heading)) continue;
+        found = true;
+        rows->first_column += rows->columns;
+    }
+    if (!found) return unknown_column(rows, record, error);
+    if (rows->first_column < 0) rows->first_column += rows->columns;
+    if (rows->first_column >= 0 && rows->first_column <= rows->columns - rows->elements) return true;
+    char text[160];
+    snprintf(text, sizeof text, "%lld column%s, and the input takes %lld from column %lld on", (long long)rows->columns, rows->columns == 1 ? "" : "s", (long long)rows->elements,
+             (long long)rows->first_column);
+    return fail_at(rows, record, record->text, error, text);
+}
+
+/* Calls fn for each record of numbers, with the row's number; what fn does not want it skips without parsing. */
+typedef bool RecordFn(Rows *rows, const Record *record, int64_t row, void *context, Error *error);
+static bool each_record(Rows *rows, Stream *stream, RecordFn *fn, void *context, Error *error) {
+    int64_t row = 0;
+    int separator = rows->file.separator;
+    bool begun = false;
+    for (Record record; stream_record(stream, separator, &record, error);) {
+        if (csv_is_empty(&record, separator)) continue;
+        if (!begun) {
+            if (!begin_text(rows, &record, error)) return false;
+            begun = true;
+            separator = rows->separator;
+            if (rows->headed) continue;
+        }
+        if (!fn(rows, &record, row++, context, error)) return false;
     }
     return error->code == 0;
 }
 
-static bool count_line(Rows *rows, const char *line, int64_t line_number, int64_t row, void *context, Error *error) {
-    double *number = context;
+/* Every row has as many columns as the first line; and as far as that goes in a second or less, those that are used hold what the input takes: a wrong file is said before training. */
+static bool count_record(Rows *rows, const Record *record, int64_t row, void *context, Error *error) {
+    enum { CLOCK_EVERY = 256 };
+    static const double BUDGET_S = 0.7;
+    double *began = context;
+    const int64_t columns = csv_fields(record, rows->separator), behind = row - rows->file.first;
     rows->count = row + 1;
-    return row > 0 || parse_line(rows, line, line_number, number, error); /* a wrong file is said before training */
+    if (columns != rows->columns) {
+        const char *at = NULL;
+        Field field = {.begin = record->text};
+        char text[160];
+        for (int64_t i = 0; i <= rows->columns && csv_field(record, rows->separator, &at, &field);)
+            i++;
+        snprintf(text, sizeof text, "%lld column%s, and the first line has %lld", (long long)columns, columns == 1 ? "" : "s", (long long)rows->columns);
+        return fail_at(rows, record, columns > rows->columns ? field.begin : record->text + record->n, error, text);
+    }
+    if (*began > 0 && row % CLOCK_EVERY == CLOCK_EVERY - 1 && now_seconds() - *began > BUDGET_S) *began = 0;
+    return *began == 0 || behind < 0 || (rows->file.rows > 0 && behind >= rows->file.rows) || parse_record(rows, record, NULL, error);
 }
 
 static bool open_text(Rows *rows, Stream *stream, Error *error) {
+    double began = now_seconds();
     rows->streamed = true;
-    if (!mul_checked(rows->elements, sizeof(double), &rows->row_bytes))
-        return rows_fail(rows, error, "a row of so many columns is not read");
-    double *number = malloc((size_t)rows->row_bytes + 1);
-    bool ok = number ? each_line(rows, stream, count_line, number, error) : rows_fail(rows, error, "out of memory");
-    free(number);
-    return ok;
+    if (!mul_checked(rows->elements, sizeof(double), &rows->row_bytes)) return rows_fail(rows, error, "a row of so many columns is not read");
+    return each_record(rows, stream, count_record, &began, error);
+}
+
+/* The place of an element of a row, which is looked for. */
+typedef struct Sought {
+    int64_t row, element;
+    Text *text;
+} Sought;
+static bool put_place(Rows *rows, const Record *record, int64_t row, void *context, Error *error) {
+    const Sought *place = context;
+    const char *at = NULL;
+    Field field = {.text = record->text};
+    int64_t line, column;
+    if (row != place->row) return true;
+    for (int64_t i = 0; i <= rows->first_column + place->element && csv_field(record, rows->separator, &at, &field);)
+        i++;
+    csv_place(record, field.text, &line, &column);
+    text_printf(place->text, ": %s:%lld:%lld", rows->path, (long long)line, (long long)column);
+    error->code = 0;
+    return false; /* no further */
 }
 
 /* ---------------------------------------------------------------- opening */
@@ -301,7 +389,17 @@ double rows_bytes_of(const Rows *rows, int64_t n) {
 }
 
 void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text) {
-    text_printf(text, ": %s, row %lld (from 0), element %lld", rows->path, (long long)(row + rows->file.first), (long long)element);
+    row += rows->file.first;
+    if (rows->file.format != ROWS_CSV) {
+        text_printf(text, ": %s, row %lld (from 0), element %lld", rows->path, (long long)row, (long long)element);
+        return;
+    }
+    Rows again = *rows;
+    Sought sought = {row, element, text};
+    Error ignored;
+    Stream *stream = stream_open(rows->path, &ignored);
+    if (stream) each_record(&again, stream, put_place, &sought, &ignored);
+    stream_close(stream);
 }
 
 /* ---------------------------------------------------------------- holding */
@@ -332,12 +430,12 @@ static bool hold_binary(Rows *rows, Stream *stream, Error *error) {
     return at_end || rows_fail(rows, error, "has more bytes than its header says");
 }
 
-static bool hold_line(Rows *rows, const char *line, int64_t line_number, int64_t row, void *context, Error *error) {
+static bool hold_record(Rows *rows, const Record *record, int64_t row, void *context, Error *error) {
     int64_t *next = context;
     if (*next >= rows->nheld || rows->held_row[*next] != row) return true;
     double *to = (double *)(void *)(rows->held + *next * rows->row_bytes);
     ++*next;
-    return parse_line(rows, line, line_number, to, error);
+    return parse_record(rows, record, to, error);
 }
 
 bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
@@ -359,7 +457,7 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     Stream *stream = stream_open(rows->path, &failure);
     int64_t next = 0;
     bool ok = stream &&
-              (rows->file.format == ROWS_CSV ? each_line(rows, stream, hold_line, &next, &failure) : hold_binary(rows, stream, &failure));
+              (rows->file.format == ROWS_CSV ? each_record(rows, stream, hold_record, &next, &failure) : hold_binary(rows, stream, &failure));
     if (ok && rows->file.format == ROWS_CSV && next < n) ok = rows_fail(rows, &failure, "has become shorter");
     if (stream) rows->bytes_read += stream_bytes_read(stream);
     stream_close(stream);
@@ -395,17 +493,6 @@ static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t offset, 
     return rows->scratch;
 }
 
-static bool out_of_range(const Rows *rows, int64_t row, double value, Error *error) {
-    char text[200];
-    if (value == floor(value) && fabs(value) < 1e15)
-        snprintf(text, sizeof text, "row %lld holds %.0f, and it must be in 0 .. %lld", (long long)row, value,
-                 (long long)rows->file.range - 1);
-    else
-        snprintf(text, sizeof text, "row %lld holds %g, and it must be one of the integers 0 .. %lld", (long long)row, value,
-                 (long long)rows->file.range - 1);
-    return rows_fail(rows, error, text);
-}
-
 bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error) {
     bool text = rows->file.format == ROWS_CSV;
     int64_t bytes = text ? (int64_t)sizeof(double) : stored_bytes[rows->stored.kind];
@@ -415,34 +502,19 @@ bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Erro
     if (n == 0) return true;
     const unsigned char *from = part_bytes(rows, row, first * bytes, n * bytes, error);
     if (!from) return false;
-    DType dtype = rows->file.dtype;
-    bool integers = !dtype_is_float(dtype);
-    /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
-    const double most = dtype == BOOL  ? 1
-                        : dtype == I64 ? 9223372036854774784.0
-                                       : INT32_MAX,
-                 least = dtype == BOOL  ? 0
-                         : dtype == I64 ? (double)INT64_MIN
-                                        : INT32_MIN;
+    const DType dtype = rows->file.dtype;
     for (int64_t i = 0; i < n; i++) {
         double value = text ? ((const double *)(const void *)from)[i] : stored_element(from + i * bytes, rows->stored);
-        if (rows->file.range > 0 && !(value >= 0 && value < (double)rows->file.range && value == floor(value)))
-            return out_of_range(rows, row, value, error);
-        if (dtype == I64 && !text && stored_is_integer(rows->stored)) {
+        char why[160], words[200];
+        if (dtype == I64 && !text && stored_is_integer(rows->stored) && rows->file.range == 0) {
             ((int64_t *)to)[i] = stored_integer(from + i * bytes, rows->stored);
             continue;
         }
-        if (text && dtype == I64 && fabs(value) > 9007199254740992.0) {
-            char words[160];
-            snprintf(words, sizeof words, "row %lld holds about %.0f: a CSV's integers are exact up to 2^53; .npy and raw files hold any", (long long)row, value);
+        if (!value_fits(rows, value, why, sizeof why)) {
+            snprintf(words, sizeof words, "row %lld holds %s", (long long)row, why);
             return rows_fail(rows, error, words);
         }
-        if (integers && !(value >= least && value <= most && value == floor(value))) {
-            char words[120];
-            snprintf(words, sizeof words, "row %lld holds %g, which is no %s", (long long)row, value, dtype_name[rows->file.dtype]);
-            return rows_fail(rows, error, words);
-        }
-        element_put(to, rows->file.dtype, i, value);
+        element_put(to, dtype, i, value);
     }
     return true;
 }

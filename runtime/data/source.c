@@ -147,6 +147,8 @@ static bool open_file(DataSource *data, int i, const char *plan_directory, Error
                     .input = input->name,
                     .row = {.ndim = own.ndim - 1},
                     .first_column = input->file.column,
+                    .heading = input->file.heading && input->file.heading[0] ? input->file.heading : NULL,
+                    .separator = input->file.separator,
                     .offset = input->file.offset,
                     .first = input->file.first,
                     .rows = input->file.rows,

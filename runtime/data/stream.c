@@ -11,8 +11,11 @@ enum { BLOCK_BYTES = 1 << 16, FIRST_LINE_BYTES = 4096, MOST_LINE_BYTES = 1 << 26
 
 struct Stream {
     gzFile file;
-    char *path, *line;
+    char *path, *line; /* line: a record that is not in one block, or has quotes */
     size_t line_bytes;
+    char *block;       /* of a text, from block_at to block_n still to be read */
+    size_t block_at, block_n;
+    int64_t lines;     /* that have been read */
     int64_t file_bytes;
     bool compressed;
 };
@@ -44,6 +47,7 @@ void stream_close(Stream *stream) {
     if (stream->file) gzclose(stream->file);
     free(stream->path);
     free(stream->line);
+    free(stream->block);
     free(stream);
 }
 
@@ -83,32 +87,83 @@ bool stream_read(Stream *stream, void *to, int64_t n, Error *error) {
     return true;
 }
 
-const char *stream_line(Stream *stream, size_t *n, Error *error) {
-    size_t used = 0;
-    int byte;
-    error->code = 0;
-    while ((byte = gzgetc(stream->file)) >= 0 && byte != '\n') {
-        if (byte == '\0')
-            return error_set(error, EXIT_ENVIRONMENT, "%s: not a text of ASCII or UTF-8: it holds a zero byte", stream->path), NULL;
-        if (used + 2 > stream->line_bytes) {
-            size_t bytes = stream->line_bytes ? 2 * stream->line_bytes : FIRST_LINE_BYTES;
-            char *line = bytes > MOST_LINE_BYTES ? NULL : realloc(stream->line, bytes);
-            if (!line) return error_set(error, EXIT_ENVIRONMENT, "%s: a line of more than %zu bytes", stream->path, used), NULL;
-            stream->line = line;
-            stream->line_bytes = bytes;
-        }
-        stream->line[used++] = (char)byte;
-    }
+/* The next block of a text; false at the end, or where *error says what has failed. */
+static bool next_block(Stream *stream, Error *error) {
+    if (!stream->block) stream->block = malloc(BLOCK_BYTES);
+    if (!stream->block) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
+    const int got = gzread(stream->file, stream->block, BLOCK_BYTES);
+    stream->block_at = 0;
+    stream->block_n = got > 0 ? (size_t)got : 0;
+    if (got > 0) return true;
     int code = Z_OK;
-    if (byte < 0) gzerror(stream->file, &code);
-    if (code != Z_OK && code != Z_STREAM_END) return fail(stream, error), NULL;
-    if (byte < 0 && used == 0) return NULL;
-    while (used > 0 && stream->line[used - 1] == '\r')
-        used--;
-    *n = used;
-    if (used == 0) return "";
-    stream->line[used] = '\0';
-    return stream->line;
+    gzerror(stream->file, &code);
+    if (code != Z_OK && code != Z_STREAM_END) fail(stream, error);
+    return false;
+}
+
+static bool put_byte(Stream *stream, size_t *used, char byte, Error *error) {
+    if (*used + 2 > stream->line_bytes) {
+        size_t bytes = stream->line_bytes ? 2 * stream->line_bytes : FIRST_LINE_BYTES;
+        char *line = bytes > MOST_LINE_BYTES ? NULL : realloc(stream->line, bytes);
+        if (!line) return error_set(error, EXIT_ENVIRONMENT, "%s:%lld: a line of more than %zu bytes", stream->path, (long long)stream->lines + 1, *used);
+        stream->line = line;
+        stream->line_bytes = bytes;
+    }
+    stream->line[(*used)++] = byte;
+    return true;
+}
+
+/* Byte by byte. A quote opens a field where it begins one; elsewhere, as in 5", it is a character like others. */
+static bool slow_record(Stream *stream, int separator, Record *record, Error *error) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    enum { BEFORE, PLAIN, INSIDE, CLOSED } state = BEFORE;
+    size_t used = 0;
+    int64_t lines = 0;
+    bool ended = false;
+    while (!ended && (stream->block_at < stream->block_n || next_block(stream, error))) {
+        const char byte = stream->block[stream->block_at++];
+        lines += byte == '\n';
+        if (byte == '\n' && state != INSIDE) {
+            ended = true;
+            break;
+        }
+        if (state == INSIDE)
+            state = byte == '"' ? CLOSED : INSIDE;
+        else if (byte == '"' && (state == BEFORE || state == CLOSED)) /* closed, and opened again: two stand for one */
+            state = INSIDE, record->quotes = true;
+        else if (separator ? byte == separator : byte == ',' || byte == ';' || byte == '\t')
+            state = BEFORE;
+        else if (state == CLOSED || (byte != ' ' && byte != '\t' && !(record->line == 1 && used < 3 && byte == mark[used])))
+            state = PLAIN;
+        if (!put_byte(stream, &used, byte, error)) return false;
+    }
+    if (error->code != 0 || (!ended && used == 0)) return false;
+    if (state == INSIDE) return error_set(error, EXIT_ENVIRONMENT, "%s:%lld: a quote is opened and not closed", stream->path, (long long)record->line);
+    stream->lines += lines + !ended;
+    if (!put_byte(stream, &used, '\0', error)) return false;
+    record->text = stream->line;
+    record->n = used - 1;
+    return true;
+}
+
+bool stream_record(Stream *stream, int separator, Record *record, Error *error) {
+    error->code = 0;
+    *record = (Record){.line = stream->lines + 1};
+    char *begin = stream->block + stream->block_at, *end = stream->block_at < stream->block_n ? memchr(begin, '\n', stream->block_n - stream->block_at) : NULL;
+    if (end && !memchr(begin, '"', (size_t)(end - begin))) { /* where it lies */
+        *end = '\0';
+        record->text = begin;
+        record->n = (size_t)(end - begin);
+        stream->block_at += record->n + 1;
+        stream->lines++;
+    } else if (!slow_record(stream, separator, record, error)) {
+        return false;
+    }
+    if (memchr(record->text, '\0', record->n)) return error_set(error, EXIT_ENVIRONMENT, "%s: not a text of ASCII or UTF-8: it holds a zero byte", stream->path);
+    if (record->line == 1 && record->n >= 3 && strncmp(record->text, "\xEF\xBB\xBF", 3) == 0) record->text += 3, record->n -= 3, record->marked = 3;
+    while (record->n > 0 && record->text[record->n - 1] == '\r')
+        record->n--;
+    return true;
 }
 
 bool stream_at_end(Stream *stream, bool *at_end, Error *error) {

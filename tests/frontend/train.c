@@ -176,6 +176,31 @@ Test(train, files_belong_to_inputs_and_lie_beside_the_source) {
     compiled_finish(&c);
 }
 
+Test(train, columns_of_csv_have_names_ends_and_separators) {
+    Compiled c;
+    compile_settings(&c, "data = csv(x = csv(\"d.csv\", column = \"price\", separator = \"\\t\"), t = csv(\"d.csv\", column = -1, separator = \";\"));" OPTIMIZER);
+    expect_accepted(&c);
+    const DataFile *x = &c.graph.inputs.at[0].file, *label = &c.graph.inputs.at[1].file;
+    cr_assert_str_eq(x->heading, "price");
+    cr_assert(x->column == 0 && x->separator == '\t');
+    cr_assert(!label->heading && label->column == -1 && label->separator == ';');
+    compiled_finish(&c);
+    compile_settings(&c, "data = csv(\"d.csv\", column = \"price\", rows = 5, separator = \"|\");" OPTIMIZER); /* in turn, from that one on */
+    expect_accepted(&c);
+    x = &c.graph.inputs.at[0].file, label = &c.graph.inputs.at[1].file;
+    cr_assert(x->column == 0 && label->column > 0 && x->rows == 5 && label->separator == '|');
+    cr_assert_str_eq(label->heading, "price");
+    compiled_finish(&c);
+    static const char *const wrong[] = {"separator = \"e\"", "separator = \"5\"", "separator = \"ab\"", "separator = 9", "column = \"\"", "column = -1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "data = csv(\"d.csv\", %s);" OPTIMIZER, wrong[i]);
+        compile_settings(&c, text);
+        cr_assert_gt(c.diags.nerrors, 0, "%s", wrong[i]);
+        compiled_finish(&c);
+    }
+}
+
 /* Integers are drawn where it is known of what they are an index. */
 Test(train, random_inputs_are_real_numbers_indices_or_truth_values) {
     static const char text[] = "net n() { input ids : %s[4]; param table : f32[8, 2] = normal(1); loss sum(embedding(table, %s)); }\n"

@@ -189,6 +189,25 @@ class Data(Case):
             result = self.ok(self.mpi(plan, ranks, "-v"))
             self.assertIn("read from files of rows: %d bytes by the rank that reads most, %d by the one that reads least" % (2 * each, 2 * each), result.out)
 
+    def test_columns_by_name_and_a_bad_row_of_the_eval_before_training(self):
+        self.write("t.tsv", 'id\t"the price"\tage\tlabel\n' + "".join('%d\t"%.2f"\t%d\t%d\n' % (r, r / 7, r % 5, r % 3) for r in range(24)))
+        body = """net n(batch = 4) {
+            input x : f32[batch, 1]; input z : f32[batch, 2];
+            param w : f32[2, 1] = ones;
+            loss mse(matmul(z, w), x);
+        }
+        train { data = csv(x = csv("t.tsv", column = "the price"), z = csv("t.tsv", column = %s)); optimizer = sgd(lr = 0.0); }
+        eval { data = csv(x = csv("e.tsv", column = 1), z = csv("e.tsv", column = 2)); every = end; }"""
+        self.write("e.tsv", self.read("t.tsv"))
+        found = []
+        for column in ('"age"', "2", "-2"):
+            plan = self.compile(self.write("net.dsl", body % column), "net.plan", "--ranks", 2)
+            found.append(self.ok(self.local(plan, 2)).out.split("time per")[0])
+        self.assertEqual(len(set(found)), 1)
+        self.assertAlmostEqual(float(found[0].splitlines()[0].split()[-1]), sum((r / 7 - r % 5 - r % 3) ** 2 for r in range(4)) / 4, delta=0.02)
+        self.write("e.tsv", self.read("t.tsv").replace(b"\t4\t2\n", b"\t4\ttwo\n", 1))
+        self.assertFails(self.local(plan, 2), 3, r"^prun: input z: \S*e\.tsv:16:\d+: 'two' is no number \(column 3\)\n$")
+
     def test_what_is_wrong_with_a_file_is_said_once(self):
         """However many ranks read it, and when in training they come to it."""
         self.files()
@@ -199,7 +218,7 @@ class Data(Case):
         self.write("short.npy", npy([0.0] * 63, (63, 1), "f"))
         for y, words in (('npy("cut.gz")', "cut.gz: the gzip data ends early: the file is cut off$"),
                          ('npy("sum.gz")', r"sum.gz: the gzip data is damaged \(incorrect data check\)$"),
-                         ('csv("word.csv")', "word.csv: line 61, column 0: 'oops' is no number$"),
+                         ('csv("word.csv")', r"word.csv:61:1: 'oops' is no number \(column 0\)$"),
                          ('npy("no.npy")', "no.npy: No such file or directory$"),
                          ('npy("short.npy")', "input y: short.npy has 63 rows, and x.npy of input x has 64$")):
             plan = self.compile(self.regression('files(x = npy("x.npy"), y = %s)' % y), "net.plan", "--ranks", 4)
@@ -257,7 +276,7 @@ class Data(Case):
                 plan = self.compile("net.dsl", "net.plan", "--ranks", 2)
                 with self.subTest(file=name, kind=kind):
                     result = harness.run([harness.prun, "--ranks", 2, *([flag, name] if flag else []), plan], cwd=self.folder, preexec_fn=limit)
-                    self.assertFails(result, 3, "^prun: (input x: )?%s: [ -~]+\n$" % re.escape(name))
+                    self.assertFails(result, 3, r"^prun: (input x: )?%s(:\d+){0,2}: [ -~]+\n$" % re.escape(name))
                     self.assertNotIn("out of memory", result.err)
                 tried += 1
         self.assertGreater(tried, 25)

@@ -134,7 +134,7 @@ Test(rows, npy_elements_of_either_byte_order_and_any_kind) {
 }
 
 Test(rows, csv_columns_by_number_with_or_without_a_heading) {
-    static const char text[] = "a, b ,label\n1,2.5,0\n\n-3e1;4,1\r\n5,6,2";
+    static const char text[] = "a, b ,label\n1,2.5,0\n\n-3e1,4,1\r\n5,6,2";
     Error error = {0};
     RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", text, sizeof text - 1, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
     Rows *rows = must_open(&file);
@@ -154,13 +154,13 @@ Test(rows, csv_columns_by_number_with_or_without_a_heading) {
     cr_assert_eq(got[1], 4);
     rows_close(rows);
     file.first_column = 2, file.row.ndim = 0, file.dtype = I32, file.range = 2;
+    must_fail(&file, "d.csv:5:5: 2, and it must be in 0 .. 1");
+    file.rows = 2;
     rows = must_open(&file);
-    cr_assert(rows_hold(rows, (const int64_t[]){0, 1, 2}, 3, &error), "%s", error.text);
+    cr_assert(rows_hold(rows, (const int64_t[]){0, 1}, 2, &error), "%s", error.text);
     int32_t label;
     cr_assert(rows_read(rows, 1, 0, 1, &label, &error));
     cr_assert_eq(label, 1);
-    cr_assert(!rows_read(rows, 2, 0, 1, &label, &error));
-    cr_assert(strstr(error.text, "row 2 holds 2, and it must be in 0 .. 1"), "%s", error.text);
     rows_close(rows);
 }
 
@@ -182,8 +182,90 @@ Test(rows, a_first_line_of_numbers_is_no_heading_however_it_is_written) {
     CSV("\xEF\xBB\xBF" "1,2\r\n3,4\r\n", 2, NULL);
     CSV("a,b\n3,4", 1, NULL);
     CSV("1,2\0\n3,4\n5,6\n", 0, "zero byte");
-    CSV("1,\033[2J\n", 0, "column 1: '?[2J' is no number");
+    CSV("1,\033[2J\n", 0, "d.csv:1:3: '?[2J' is no number (column 1)");
     CSV("\n\n", 0, "has no rows");
+    CSV("\"1\",\"2\"\n3,4", 2, NULL);
+}
+
+Test(rows, csv_is_read_by_rfc_4180) {
+    CSV("\"a, the first\",\"b \"\"two\"\"\"\n1,2\n\"3\", \" 4 \" \n", 2, NULL);
+    CSV("\"a\nb\",c\n1,2\n", 1, NULL);
+    CSV("a,\"b\r\nc\"\r\n\r\n1,2\r\n", 1, NULL);
+    CSV("5\" disk,b\n1,2\n", 1, NULL);
+    CSV("a,b\n1,2\n\n3,\"4", 0, "d.csv:4: a quote is opened and not closed");
+    CSV("a,b\n1,\"2\"x\n", 0, "d.csv:2:4: '2' is no number (column 1)");
+    CSV("a,b\n1,\n", 0, "d.csv:2:3: column 1 is empty");
+    CSV("\"a\nb\",\"c\nd\"\n1,2\n3,x\n", 0, "d.csv:5:3: 'x' is no number");
+}
+
+Test(rows, csv_rows_have_one_width_and_one_separator) {
+    CSV("1\t2\n3\t4\n", 2, NULL);
+    CSV("a;b\n1;2\n", 1, NULL);
+    CSV("1,2\n3,4,5\n", 0, "d.csv:2:5: 3 columns, and the first line has 2");
+    CSV("a,b,c\n1,2,3\n4,5\n", 0, "d.csv:3:4: 2 columns, and the first line has 3");
+    CSV("1\t\t2\n", 0, "d.csv:1:3: column 1 is empty");
+    static const char bars[] = "a|b|c\n1|2|3\n";
+    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", bars, sizeof bars - 1, false), .input = "x", .row = {.ndim = 1, .dim = {3}}, .dtype = F64};
+    must_fail(&file, "1 column, and the input takes 3");
+    file.separator = '|';
+    rows_close(must_open(&file));
+}
+
+Test(rows, csv_columns_by_name_and_from_the_end) {
+    static const char text[] = "year,\"price, \"\"net\"\"\",2020\n1,2,3\n4,5,6\n";
+    Error error = {0};
+    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", text, sizeof text - 1, false), .input = "x", .row = {.ndim = 0}, .dtype = F64};
+    static const struct {
+        const char *heading;
+        int64_t column;
+        double found; /* in row 1 */
+    } cases[] = {{"year", 0, 4}, {"price, \"net\"", 0, 5}, {"2020", 0, 6}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double found = 0;
+        file.heading = cases[i].heading, file.first_column = cases[i].column;
+        Rows *rows = must_open(&file);
+        cr_assert(rows_hold(rows, (const int64_t[]){1}, 1, &error) && rows_read(rows, 1, 0, 1, &found, &error), "%s", error.text);
+        cr_assert_eq(found, cases[i].found);
+        rows_close(rows);
+    }
+    file.heading = "prize";
+    must_fail(&file, "d.csv:1:1: there is no column 'prize': the first line has year, price, \"\"net\"\", 2020");
+    static const char plain[] = "1,2,3\n4,5,6\n";
+    file = (RowFile){.format = ROWS_CSV, .path = write_file("d.csv", plain, sizeof plain - 1, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64, .first_column = -2};
+    Rows *rows = must_open(&file);
+    double found[2];
+    cr_assert(rows_hold(rows, (const int64_t[]){1}, 1, &error) && rows_read(rows, 1, 0, 2, found, &error), "%s", error.text);
+    cr_assert(found[0] == 5 && found[1] == 6);
+    Text where = {0};
+    rows_where(rows, 1, 1, &where);
+    cr_assert(strstr(where.at, "d.csv:2:5"), "%s", where.at);
+    text_finish(&where);
+    rows_close(rows);
+    file.first_column = -1;
+    must_fail(&file, "3 columns, and the input takes 2 from column 2 on");
+}
+
+/* Beyond what is looked at when a file is opened, and where blocks of a stream meet. */
+Test(rows, csv_of_many_blocks) {
+    enum { ROWS = 40000 };
+    Text text = {0};
+    for (int i = 0; i < ROWS; i++)
+        text_printf(&text, i % 7 ? "%d,%d\n" : "\"%d\",\"%d\"\r\n", i, 2 * i);
+    Error error = {0};
+    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", text.at, text.n, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
+    Rows *rows = must_open(&file);
+    cr_assert_eq(rows_count(rows), ROWS);
+    int64_t *all = malloc(ROWS * sizeof *all);
+    for (int64_t i = 0; i < ROWS; i++)
+        all[i] = i;
+    cr_assert(rows_hold(rows, all, ROWS, &error), "%s", error.text);
+    for (int64_t i = 0; i < ROWS; i++) {
+        double found[2];
+        cr_assert(rows_read(rows, i, 0, 2, found, &error) && found[0] == (double)i && found[1] == (double)(2 * i));
+    }
+    free(all);
+    text_finish(&text);
+    rows_close(rows);
 }
 
 Test(rows, raw_files_are_rows_of_the_inputs_shape) {
@@ -228,13 +310,9 @@ Test(rows, what_is_wrong_with_a_file_is_said) {
     must_fail(&file, "not a .npy file");
     static const char csv[] = "1,2\n3,x\n";
     file = (RowFile){.format = ROWS_CSV, .path = write_file("d.csv", csv, sizeof csv - 1, false), .input = "x", .row = {.ndim = 1, .dim = {3}}, .dtype = F32};
-    must_fail(&file, "line 1 has 2 columns, and 3 are needed");
+    must_fail(&file, "d.csv:1:1: 2 columns, and the input takes 3 from column 0 on");
     file.row.dim[0] = 2;
-    Error error = {0};
-    Rows *rows = must_open(&file);
-    cr_assert(!rows_hold(rows, (const int64_t[]){1}, 1, &error));
-    cr_assert(strstr(error.text, "line 2, column 1: 'x' is no number"), "%s", error.text);
-    rows_close(rows);
+    must_fail(&file, "d.csv:2:3: 'x' is no number (column 1)");
 }
 
 Test(rows, damaged_gzip_is_found_in_the_first_pass) {
