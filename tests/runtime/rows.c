@@ -245,6 +245,25 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
     must_fail(&file, "3 columns, and the input takes 2 from column 2 on");
 }
 
+/* As strtod reads it, to the bit. */
+Test(rows, csv_numbers_are_the_nearest_doubles) {
+    static const char *const numbers[] = {"0",    "-0",       "1.",      ".5",     "-0.1",   "0.3",  "123456789012345", "0.123456789012345", "1234567890123456", "9007199254740993",
+                                          "1e-3", "-2.5E+10", "4.9e-324", "0x1p-3", "00000000000000001", "0.00000000000000001", "+7", "inf", "3.14159265358979"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        double found = 1, expected = strtod(numbers[i], NULL);
+        const Field field = {.begin = numbers[i], .text = numbers[i], .n = strlen(numbers[i])};
+        cr_assert(csv_number(&field, &found), "%s", numbers[i]);
+        cr_assert_eq(memcmp(&found, &expected, sizeof found), 0, "%s: %.17g, not %.17g", numbers[i], found, expected);
+    }
+    for (const char *wrong = ". - 1.2.3 1- -. 1e e1"; *wrong; wrong += strcspn(wrong, " ") + (wrong[strcspn(wrong, " ")] == ' ')) {
+        double found;
+        char text[16];
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(wrong, " "), wrong);
+        const Field field = {.begin = text, .text = text, .n = strlen(text)};
+        cr_assert(!csv_number(&field, &found), "%s", text);
+    }
+}
+
 /* Beyond what is looked at when a file is opened, and where blocks of a stream meet. */
 Test(rows, csv_of_many_blocks) {
     enum { ROWS = 40000 };
