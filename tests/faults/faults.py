@@ -241,6 +241,15 @@ seed(DUMPS,
      ("another way to the same plan", "compiler/schedule.c", "enum { WINDOW = 8 };", "enum { WINDOW = 2 };"))
 
 # ---------------------------------------------------------------- proof
+seed(unit("ir", "plan"),
+     ("a certificate of another text", "ir/plan.c", "if (plan->certificate_bound && of != actual && !(flags & PLAN_IGNORE_CHECKSUM))", "if (false)"))
+seed(unit("ir", "npy"),
+     ("a type of numpy's taken for another", "ir/npy.c", "{\"i2\", I32}", "{\"i2\", I64}"))
+seed(script("consts", "runtime/prun", "Consts.test_are_in_no_checkpoint_and_read_again"),
+     ("a const in a checkpoint", "runtime/index.c", "return state->trainable || (all_states && !state_is_const(state));", "return state->trainable || all_states;"))
+seed(script("consts", "runtime/prun", "Consts.test_that_do_not_fit_are_errors_that_say_where"),
+     ("a const's numbers that do not fit", "runtime/state.c", "bool fits = fits_type(data[i], state->type.dtype);", "bool fits = true;"),
+     ("a const that is no index", "runtime/state.c", "const IndexRange range = range_of(graph, state);", "const IndexRange range = {0};"))
 seed(unit("proof", "settings"),
      ("proof: another optimizer than the header's", "proof/settings.c", "    if (node->op != update_op[settings->optimizer])\n", "    if (false)\n"),
      ("proof: another rate than the header's", "proof/settings.c", "if (a >= 0 && node->attr[a].f != said[i].number)", "if (false)"),
