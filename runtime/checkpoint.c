@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ir/file.h"
 #include "runtime/checksum.h"
 #include "runtime/tensors.h"
 
@@ -158,11 +159,26 @@ static void describe(Output *out, Arena *arena, const Executor *executor, const 
     checksums_describe(&out->sums, &out->file, arena, layouts.at);
 }
 
+bool temporary_claim(Comm *comm, const char *path, char name[TEMPORARY_NAME], Error *error) {
+    bool ok = true;
+    memset(name, 0, TEMPORARY_NAME);
+    if (comm->process == 0) {
+        int fd = file_temporary(path, name, TEMPORARY_NAME);
+        ok = fd >= 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be made: %s", path, strerror(errno));
+        if (fd >= 0) close(fd);
+    }
+    ok = comm_agree(comm, ok, error) && comm->table->broadcast(comm, name, TEMPORARY_NAME, error);
+    if (!ok && comm->process == 0 && name[0]) remove(name);
+    return ok;
+}
+
 bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, bool finite, const Position *position, Error *error) {
     Arena arena;
     Text header = {0};
+    char name[TEMPORARY_NAME];
+    if (!temporary_claim(comm, path, name, error)) return false;
     arena_init(&arena);
-    Output out = {.finite = finite, .file = {.path = arena_printf(&arena, "%s%s", path, temporary), .fd = -1}};
+    Output out = {.finite = finite, .file = {.path = name, .fd = -1}};
     TensorFile *file = &out.file;
     describe(&out, &arena, executor, comm, plan, all_states, position);
     tensors_layout(file, &header);
@@ -318,7 +334,8 @@ static int64_t step_of(const char *name, bool *unfinished) {
     int64_t step = strtoll(name + sizeof prefix - 1, &end, 10);
     if (errno != 0 || strncmp(end, suffix, sizeof suffix - 1) != 0) return -1;
     end += sizeof suffix - 1;
-    *unfinished = strcmp(end, temporary) == 0;
+    size_t n = strlen(end), ending = sizeof temporary - 1;
+    *unfinished = *end == '.' && n >= ending && strcmp(end + n - ending, temporary) == 0;
     return *end == '\0' || *unfinished ? step : -1;
 }
 

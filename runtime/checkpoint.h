@@ -4,6 +4,10 @@
 #include "runtime/index.h"
 #include "runtime/match.h"
 
+/* A file in the folder of path that no other run writes, made by rank 0's process; all get its name, which ends in ".tmp". Collective. */
+enum { TEMPORARY_NAME = 4352 };
+bool temporary_claim(Comm *comm, const char *path, char name[TEMPORARY_NAME], Error *error);
+
 /* Writes a file under a temporary name, flushes it to the disk, renames it: nothing half-written is ever seen under path. all_states: optimizer slots too,
  * and position; else parameters. finite: a state with an element that is nan or infinite is an error, EXIT_MISMATCH. Collective over comm; every process returns the same, with the text on one
  * of them, and on an error what lay under path stays. */

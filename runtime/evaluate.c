@@ -214,7 +214,7 @@ static bool gather_sums(const Comm *comm, double sums[NSUMS], Error *error) {
 /* The file being written; rows lie in it as in the data. */
 typedef struct Prediction {
     const char *path;
-    char *temporary;
+    char temporary[TEMPORARY_NAME]; /* "": none yet */
     int fd; /* -1: closed */
     int64_t header_bytes, row_elements;
 } Prediction;
@@ -284,12 +284,13 @@ static bool prediction_open(Evaluation *evaluation, Prediction *prediction, int6
     prediction->row_elements = 1;
     for (int d = type->hidden + 1; d < type->shape.ndim; d++)
         prediction->row_elements *= type->shape.dim[d];
-    size_t n = strlen(prediction->path) + 5;
-    prediction->temporary = malloc(n);
-    bool ok = prediction->temporary || error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    if (ok) snprintf(prediction->temporary, n, "%s.tmp", prediction->path);
-    if (ok && comm->process == 0) ok = checkpoint_can_save(prediction->path, error);
-    if (ok && comm->process == 0) {
+    bool ok = comm_agree(comm, comm->process != 0 || checkpoint_can_save(prediction->path, error), error) &&
+              temporary_claim(comm, prediction->path, prediction->temporary, error);
+    if (!ok) {
+        text_finish(&header);
+        return false;
+    }
+    if (comm->process == 0) {
         int64_t bytes = prediction->header_bytes + rows * prediction->row_elements * dtype_bytes[type->dtype];
         prediction->fd = open(prediction->temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
         ok = prediction->fd >= 0 || fail_file(prediction, "cannot be made", error);
@@ -385,19 +386,17 @@ static bool prediction_close(const Comm *comm, Prediction *prediction, bool ok, 
     if (ok) ok = fsync(prediction->fd) == 0 || fail_file(prediction, "cannot be flushed to the disk", error);
     if (prediction->fd >= 0 && close(prediction->fd) != 0 && ok) ok = fail_file(prediction, "cannot be closed", error);
     ok = comm_agree((Comm *)comm, ok, error);
-    if (comm->process == 0 && prediction->temporary) {
+    if (comm->process == 0 && prediction->temporary[0]) {
         if (ok) ok = rename(prediction->temporary, prediction->path) == 0 || fail_file(prediction, "cannot be renamed", error);
         if (!ok) remove(prediction->temporary);
     }
-    free(prediction->temporary);
     return comm_agree((Comm *)comm, ok, error);
 }
 
 /* The same when the others do not come to that point any more. */
 static void prediction_drop(const Comm *comm, Prediction *prediction) {
     if (prediction->fd >= 0) close(prediction->fd);
-    if (comm->process == 0 && prediction->temporary) remove(prediction->temporary);
-    free(prediction->temporary);
+    if (comm->process == 0 && prediction->temporary[0]) remove(prediction->temporary);
 }
 
 /* ---------------------------------------------------------------- all rows */

@@ -219,7 +219,7 @@ class Checkpoints(Case):
         self.assertEqual(done.code, 3, done)
         self.assertIn("File too large", done.err)
         self.assertEqual(header(self.path("w")), before)
-        self.assertFalse(os.path.exists(self.path("w.tmp")))
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".tmp")], [])
 
     def test_where_nothing_can_be_saved_is_said_before_training(self):
         plan = self.plan(2, "checkpoint every 6 steps;")
@@ -236,6 +236,17 @@ class Checkpoints(Case):
                     done = run([*launch, plan, *flags])
                     self.assertEqual((done.code, done.out), (3, ""), done)
                     self.assertEqual(done.err.count(words), 1, done)
+
+    def test_runs_that_save_one_file_at_the_same_time_leave_one_of_theirs(self):
+        plan = self.plan(2)
+        self.assertEqual(run([harness.prun, "--ranks", 2, plan, "--save", self.path("alone")]).code, 0)
+        for _ in range(5):
+            jobs = [harness.started([harness.prun, "--ranks", 2, plan, "--save", self.path("shared")], self) for _ in range(4)]
+            for job in jobs:
+                out, err = job.communicate()
+                self.assertEqual(job.returncode, 0, err)
+            self.assertEqual(self.read("shared"), self.read("alone"))
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".tmp")], [])
 
     def test_two_runs_do_not_write_into_one_directory(self):
         plan = self.plan(2, "checkpoint every 1000000 steps;", steps=1000000)
