@@ -497,7 +497,7 @@ seed(script("weights", "runtime/prun", "Weights.test_numbered_modules_are_loaded
 seed(script("checksums", "runtime/prun", "Checksums.test_latest_passes_over_what_a_disk_has_changed"),
      ("a changed checkpoint ends --resume latest", "runtime/checkpoint.c", "if (damaged && !next.last) {", "if (false) {"))
 seed(script("failures", "runtime/prun", "Runner.test_a_file_of_initial_values_that_does_not_fit_is_an_environment_error"),
-     ("any number of initial values", "runtime/npy.c", "if ((uint64_t)size != n - begin - length)", "if (false)"),
+     ("any number of initial values", "runtime/npy.c", "if ((uint64_t)size != n - header.begin)", "if (false)"),
      ("initial values of any shape", "runtime/state.c", "} else if (!shape_equal(&shape, &state->type.shape)) {", "} else if (false) {"))
 seed(ABORT,
      ("a job ended in another's name", "runtime/comm/mpi.c", "ends the job with exit code %d\\n\", message, comm->process,", "ends the job with exit code %d\\n\", message, comm->process + 1,"))
