@@ -206,7 +206,7 @@ static CommStatus run_action(Executor *executor, const Cursor *cursor, const Act
     case ACTION_CALLS:
         return status_of(run_calls(executor, cursor, action, error));
     case ACTION_FUSED:
-        return status_of(executor->inspects ? run_apart(executor, cursor, action, error) : backend->queue->run(executor->context, action->fused, error));
+        return status_of(executor->inspects || cursor->withholds ? run_apart(executor, cursor, action, error) : backend->queue->run(executor->context, action->fused, error));
     case ACTION_COPY:
         return status_of(backend->copy(executor->context, action->to, action->from, action->bytes, error));
     case ACTION_START:
@@ -218,11 +218,16 @@ static CommStatus run_action(Executor *executor, const Cursor *cursor, const Act
 }
 
 /* Whether the loss, which is there now, is finite on this rank: before anything is updated. */
-static void look_at_loss(const Executor *executor, Cursor *cursor) {
+static bool look_at_loss(Executor *executor, Cursor *cursor, Error *error) {
     const int loss = executor->program->loss;
     const DType dtype = executor->plan->graph.values.at[cursor->role->instances.at[loss].value].type.dtype;
+    const void *at = executor->backend->host ? cursor->at[loss] : cursor->losses; /* doubles: room for elements of any type */
+    if (cursor->nlosses == 0) return true;
+    if (!executor->backend->host && !executor->backend->download(executor->context, cursor->losses, cursor->at[loss], cursor->nlosses * dtype_bytes[dtype], error)) return false;
     for (int k = 0; k < cursor->nlosses; k++)
-        if (!isfinite(element_at(cursor->at[loss], dtype, k))) cursor->withholds = true;
+        if (!isfinite(element_at(at, dtype, k))) cursor->withholds = true;
+    if (cursor->withholds && executor->bad_update == 0) executor->bad_update = executor->updates + 1;
+    return true;
 }
 
 /* Runs until the rank is done or has to wait; *moved: it did something. False on failure. */
@@ -235,7 +240,7 @@ static bool cursor_run(Executor *executor, Cursor *cursor, bool *moved, Error *e
         CommStatus status = status_of(!profile || profile_begin(profile, cursor, action, error));
         if (status == COMM_COMPLETE) status = run_action(executor, cursor, action, error);
         if (status != COMM_FAILED && profile && !profile_end(profile, error)) status = COMM_FAILED;
-        if (status == COMM_COMPLETE && cursor->next == cursor->guard) look_at_loss(executor, cursor);
+        if (status == COMM_COMPLETE && cursor->next == cursor->guard) status = status_of(look_at_loss(executor, cursor, error));
         if (status == COMM_COMPLETE && executor->inspects) status = status_of(inspect_action(executor, cursor, action, error));
         if (queue) queue->range_end(executor->context);
         if (status == COMM_FAILED) return fail(executor, cursor, action, error);
@@ -332,6 +337,16 @@ static int action_of(const Cursor *cursor, int step) {
     return last;
 }
 
+static bool has_update(const Cursor *cursor, const Action *action) {
+    if (action->kind != ACTION_CALLS && action->kind != ACTION_FUSED) return false;
+    for (int s = action->step, n = 0; n < (action->kind == ACTION_FUSED ? action->ncalls : 1); s++) {
+        const Step *step = &cursor->role->steps.at[s];
+        if (step->kind == STEP_KERNEL && is_update(step->op)) return true;
+        n += !step_is_view(cursor, step);
+    }
+    return false;
+}
+
 /* The loss is looked at before the first update. Where ranks add it up, the plan waits for that at the end of the step, after the updates: here it is waited for
  * before them. Its source and target are its own from the start of the communication to that wait, so an earlier one is as good, and all ranks do the same. */
 static void guard_cursor(const Executor *executor, Cursor *cursor) {
@@ -341,7 +356,7 @@ static void guard_cursor(const Executor *executor, Cursor *cursor) {
         for (int o = 0; role->steps.at[s].kind != STEP_START && o < role->steps.at[s].nout; o++)
             if (role->steps.at[s].out[o] == executor->program->loss) made = s;
     cursor->guard = made < 0 ? -1 : action_of(cursor, made);
-    while (first < cursor->actions.n && !(cursor->actions.at[first].kind == ACTION_CALLS && is_update(cursor->calls.at[cursor->actions.at[first].first_call].call.op)))
+    while (first < cursor->actions.n && !has_update(cursor, &cursor->actions.at[first]))
         first++;
     if (cursor->guard < first || cursor->actions.at[cursor->guard].kind != ACTION_WAIT) return;
     const Action wait = cursor->actions.at[cursor->guard];
@@ -354,8 +369,9 @@ static void guard_cursor(const Executor *executor, Cursor *cursor) {
     cursor->guard = first;
 }
 
-void executor_guard(Executor *executor) {
-    for (int i = 0; executor->backend->host && i < executor->comm->ndriven; i++)
+void executor_guard(Executor *executor, bool waits) {
+    executor->guards = executor->backend->host || waits;
+    for (int i = 0; executor->guards && i < executor->comm->ndriven; i++)
         guard_cursor(executor, &executor->cursors[i]);
 }
 

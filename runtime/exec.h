@@ -81,6 +81,7 @@ struct Executor {
     int64_t schedule_ahead; /* what the schedule counts beside them: executor_set_updates */
     double roundings;       /* executor_disturb */
     int64_t bad_update;     /* the first whose loss on a driven rank is not finite, 0: none yet */
+    bool guards;            /* the loss is looked at before updates: executor_guard */
     bool inspects;          /* a step is done again for finite.c */
     CommRequest **requests; /* by the number in the plan */
     Prepared *prepared;     /* the same */

@@ -227,7 +227,9 @@ static void put_origin(const Executor *executor, const Cursor *cursor, const Ori
         text_printf(text, "parameter %s holds ", graph->states.at[instance->at].name);
         put_number(text, found->value);
         put_index(text, index, cursor->box[origin->instance].ndim);
-        text_printf(text, update > 1 ? ": the update of the step before or an earlier one made it so, of a gradient that was not finite" : " before the first step");
+        text_printf(text, !executor->guards ? " after that step: --sync looks at each loss before parameters are updated, and names the operator"
+                          : update > 1      ? ": the update of the step before or an earlier one made it so, of a gradient that was not finite"
+                                            : " before the first step");
         return;
     }
     if (origin->step < 0) {
@@ -317,6 +319,7 @@ void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t 
     ok = ok && gather_least(comm, own, &least, error);
     if (ok && least == UINT64_MAX) ok = find_operator(executor, last, update, bad, &text, error);
     if (ok && own == least && at >= 0) put_input(executor, &executor->cursors[driven], instance, at / steps + 1, at % steps + 1, &text);
+    if (ok && own == least && at >= 0 && at < last) text_printf(&text, ", in epoch %lld step %lld", (long long)(at / steps + 1), (long long)(at % steps + 1));
     if (ok) error_set(error, EXIT_MISMATCH, "%.900s", text.at ? text.at : "");
     text_finish(&text);
 }

@@ -194,7 +194,7 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
         run->executor = executor_create(&run->plan, "train", &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->executor) return false;
         executor_capture(run->executor, against);
-        if (run->on_nan == ON_NAN_STOP) executor_guard(run->executor);
+        if (run->on_nan == ON_NAN_STOP) executor_guard(run->executor, run->options->wait);
     }
     run->eval = evaluation_when(&run->plan, &run->eval_steps);
     if (evaluates_only(run) || run->eval != EVAL_NEVER) {

@@ -394,9 +394,9 @@ bool executor_step(Executor *executor, int64_t epoch, int64_t step, Error *error
 bool executor_step_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* Waits for a step that executor_step_ahead has left under way; its losses are there then. */
 bool executor_settle(Executor *executor, Error *error);
-/* From the next step on, on a backend of the process's memory, the loss is looked at before anything is updated; where it is not finite on a driven rank, the rank's updates leave
- * all states that an optimizer has as they are, from that step on. Costs nothing else. */
-void executor_guard(Executor *executor);
+/* From the next step on the loss is looked at before anything is updated, on a backend of the process's memory at no cost; where it is not finite on a driven rank, the rank's updates leave
+ * all states that an optimizer has as they are, from that step on. waits: elsewhere too, where operators are waited for. */
+void executor_guard(Executor *executor, bool waits);
 /* The first update (counted as executor_updates does) whose loss, on a driven rank, was seen to be not finite; 0: none. */
 int64_t executor_bad_update(const Executor *executor);
 /* Where the first number came from that is not finite, in words. Steps `first` to `last`, counted over all epochs from 0, are looked at: the inputs of all of them, then the last

@@ -23,7 +23,39 @@ train { optimizer = adam(lr = 0.01); clip = norm(1.0); accumulate = %d; data = n
 """
 
 
+NAN = """net log_of_zero(batch = 8) {
+    input x : f32[batch, 4];
+    param w : f32[4, 6] = normal(0.1);
+    param v : f32[6, 2] = normal(0.1);
+    h = matmul(x, w);
+    r = log(%s);
+    loss mean(square(matmul(r, v)));
+}
+train { data = csv("d.csv"); optimizer = adam(lr = 0.001); epochs = 2; log_every = 4; }
+"""
+
+
 class Cuda(Case):
+    def test_what_is_not_finite_is_found(self):
+        rows = [["%.3f" % (((r * 31 + c * 17) % 101) / 50 - 1) for c in range(4)] for r in range(64)]
+        self.write("d.csv", "\n".join(",".join(row) for row in rows))
+        for ranks in (1, 2):
+            plan = self.compile(self.write("net.dsl", NAN % "relu(h)"), "net.plan", "--ranks", ranks)
+            done = self.local(plan, ranks)
+            self.assertEqual(done.code, 4, str(done))
+            self.assertRegex(done.err, r"epoch 1 step 1: parameter [wv] holds .* --sync looks at each loss")
+            done = self.local(plan, ranks, "--sync")
+            self.assertEqual(done.code, 4, str(done))
+            self.assertRegex(done.err, r"epoch 1 step 1: the first result .* \(log of r\), .*net\.dsl:6: -inf at")
+        rows[37][2] = "nan"
+        self.write("d.csv", "\n".join(",".join(row) for row in rows))
+        for ranks in (1, 2):
+            plan = self.compile(self.write("net.dsl", NAN % "square(h) + 1"), "net.plan", "--ranks", ranks)
+            for options, words in ((), r"epoch 1 step 8: .*d\.csv:38:\d+, in epoch 1 step 5;"), (("--sync",), r"epoch 1 step 5: .*d\.csv:38:\d+;"):
+                done = self.local(plan, ranks, *options)
+                self.assertEqual(done.code, 4, str(done))
+                self.assertRegex(done.err, words)
+
     def setUp(self):
         super().setUp()
         os.environ["STANDIN_PROTECT"] = "0"  # the stand-in's own checks of host accesses: tests of the module have them
