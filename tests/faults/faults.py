@@ -515,3 +515,16 @@ seed(LAYERS,
      ("the compiler knows the runtime", "compiler/stats.c", "#include \"compiler/compiler.h\"", "#include \"compiler/compiler.h\"\n#include \"runtime/runtime.h\""),
      ("proof/ computes with ir/box.c", "proof/memory.c", "own_max_elements(instance->layout, &type->shape)", "layout_max_elements(instance->layout, &type->shape)"),
      ("a pass that switches over operators", "compiler/stats.c", "if (part == 0) continue;", "switch (node->op) {\n        default:\n            break;\n        }"))
+
+# ---------------------------------------------------------------- ends of trainings, CSV
+seed(script("stop", "runtime/prun", "Stop.test_the_first_operator_is_named", "Stop.test_states_stay_as_they_were_where_ranks_share_the_loss",
+            "Stop.test_a_gradient_that_is_not_finite_is_found_by_the_parameter", "Stop.test_a_checkpoint_is_there_before_its_evaluation"),
+     ("updates of a step whose loss is nan", "runtime/exec.c", "if (cursor->withholds && is_update(call->call.op)) {", "if (false) {"),
+     ("the loss is looked at behind the updates", "runtime/exec.c", "if (cursor->guard < first || cursor->actions.at[cursor->guard].kind != ACTION_WAIT) return;", "return;"),
+     ("a checkpoint of nan", "runtime/checkpoint.c", "return at < 0 || error_set(error, EXIT_MISMATCH,", "return true || error_set(error, EXIT_MISMATCH,"),
+     ("an evaluation before its checkpoint", "runtime/run.c", "if (checkpoint_is_due(run, &next) && !checkpoint(run, error)) return false;",
+      "if (checkpoint_is_due(run, &next) && (!evaluate(run, error) || !checkpoint(run, error))) return false;"))
+seed(unit("runtime", "rows"),
+     ("any width of a row", "runtime/data/rows.c", "if (columns != rows->columns) {", "if (false) {"),
+     ("a quote within a field opens one", "runtime/data/stream.c", "(state == BEFORE || state == CLOSED)", "true"),
+     ("columns from the end one too far", "runtime/data/rows.c", "if (rows->first_column < 0) rows->first_column += rows->columns;", "if (rows->first_column < 0) rows->first_column += rows->columns - 1;"))
