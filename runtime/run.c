@@ -298,8 +298,10 @@ static bool look_around(Run *run, Error *error) {
     /* In other modes a loss is the same on all ranks; a device's is not looked at everywhere at the same time. */
     const bool alone = run->plan.graph.replicas > 0 || run->device.backend->queue;
     const bool now = stops && alone && (last || evaluation_is_due(run, at) || checkpoint_is_due(run, at));
-    if (!stop_look(&run->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error)) return run->agreed = false;
-    return true;
+    if (stop_look(&run->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error)) return true;
+    const Error failure = *error; /* of a rank that waited for the others in vain */
+    error_set(error, failure.code, "in step %lld of epoch %lld: rank %d, %.900s", (long long)at->step, (long long)at->epoch, run->comm->first_driven, failure.text);
+    return run->agreed = false;
 }
 
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
