@@ -50,7 +50,7 @@ class Stop(Case):
         out, err = job.communicate(timeout=60)
         return Result([str(word) for word in command], job.returncode, out.decode(), err.decode(), time.monotonic() - began)
 
-    LONG = "epochs = 1000000; log_every = 50000; checkpoint every 1000000 steps;"
+    LONG = "epochs = 1000000; log_every = 2000; checkpoint every 1000000 steps;"
 
     def test_a_signal_ends_a_training_with_a_checkpoint_and_says_how_it_goes_on(self):
         plan = self.plan(more=self.LONG)
