@@ -167,6 +167,7 @@ bool pass_emit(Compilation *c) {
 }
 
 bool pass_prove(Compilation *c) {
+    const double begin = now_seconds();
     Plan read;
     Error error;
     const PlanFiles files = {.text = c->text.at, .n = c->text.n, .side = c->side.at, .nside = c->side.n};
@@ -179,10 +180,8 @@ bool pass_prove(Compilation *c) {
     if (!proof_check(&read, &proof, &c->proof, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
     c->plan.certificate = c->proof.certificate;
-    text_finish(&c->text);
-    text_finish(&c->side);
-    c->text = c->side = (Text){0};
-    plan_print_files(&c->text, &c->side, side_file(c), &c->plan);
+    plan_certify(&c->text, c->plan.certificate);
+    c->proof.seconds = now_seconds() - begin;
     return true;
 }
 

@@ -133,26 +133,28 @@ static Attr attr_float(double f) {
     return (Attr){.given = true, .f = f};
 }
 
-/* The slot of a parameter, which lies as its parameter does; added on first use. */
-static int slot_of(Graph *g, int state, const char *suffix) {
-    const char *name = arena_printf(g->arena, "%s.%s", g->states.at[state].name, suffix);
-    for (int s = 0; s < g->states.n; s++)
-        if (g->states.at[s].parameter == state && s != state && strcmp(g->states.at[s].name, name) == 0) return s;
-    State slot = {
-        .name = name, .type = g->states.at[state].type, .init = {.kind = INIT_ZEROS}, .parameter = state, .span = g->states.at[state].span};
+/* A new slot of a parameter, which lies as its parameter does. */
+static int slot_add(Graph *g, int state, const char *suffix) {
+    State slot = {.name = arena_printf(g->arena, "%s.%s", g->states.at[state].name, suffix),
+                  .type = g->states.at[state].type,
+                  .init = {.kind = INIT_ZEROS},
+                  .parameter = state,
+                  .span = g->states.at[state].span};
     return graph_add_state(g, slot);
 }
 
+/* The values of the inputs that tell the optimizer a number at every update: value + 1, 0: not made yet. */
+typedef struct Told {
+    int value[NINPUT_KINDS][NDTYPES];
+} Told;
+
 /* What the optimizer is told at every update: one number, filled by prun. One input for each element type of parameters. */
-static int told(Graph *g, DType dtype, InputKind kind) {
-    int input = -1;
-    for (int i = 0; i < g->inputs.n; i++)
-        if (g->inputs.at[i].kind == kind && g->inputs.at[i].type.dtype == dtype) input = i;
-    for (int n = g->nforward; input >= 0 && n < g->nodes.n; n++)
-        if (g->nodes.at[n].op == OP_input && g->nodes.at[n].state == input) return g->nodes.at[n].out[0];
+static int told(Graph *g, Told *told, DType dtype, InputKind kind) {
+    int *value = &told->value[kind][dtype];
+    if (*value > 0) return *value - 1;
     const char *name = arena_printf(g->arena, "optimizer.%s%s%s", input_kind_name[kind], dtype == F32 ? "" : ".", dtype == F32 ? "" : dtype_name[dtype]);
-    if (input < 0) input = graph_add_input(g, (Input){.name = name, .type = {.dtype = dtype}, .kind = kind});
-    return graph_input(g, input);
+    *value = graph_input(g, graph_add_input(g, (Input){.name = name, .type = {.dtype = dtype}, .kind = kind})) + 1;
+    return *value - 1;
 }
 
 /* One row of the operator table for each optimizer: its operands are the parameter, its slots in the order of their names here, the gradient. */
@@ -180,7 +182,7 @@ static void update_attributes(const Settings *settings, OpCode op, Attr *attr) {
     if (settings->weight_decay != 0) attr[op_attr(op, "weight_decay")] = attr_float(settings->weight_decay);
 }
 
-static void update(Graph *g, int state, int read, int gradient) {
+static void update(Graph *g, Told *numbers, int state, int read, int gradient) {
     const Settings *settings = &g->settings;
     const Optimizer *optimizer = &optimizers[settings->optimizer];
     const bool scheduled = settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0;
@@ -189,12 +191,12 @@ static void update(Graph *g, int state, int read, int gradient) {
     DType dtype = g->states.at[state].type.dtype;
     int in[MAX_IN] = {read}, nin = 1, slot[2];
     for (int s = 0; s < optimizer->nslots; s++) {
-        slot[s] = slot_of(g, state, optimizer->slot[s]);
+        slot[s] = slot_add(g, state, optimizer->slot[s]);
         in[nin++] = graph_read_state(g, slot[s], 0, g->states.at[slot[s]].name, span);
     }
     in[nin++] = gradient;
-    if (optimizer->counts) in[nin++] = told(g, dtype, INPUT_UPDATE);
-    if (scheduled) in[nin++] = told(g, dtype, INPUT_RATE);
+    if (optimizer->counts) in[nin++] = told(g, numbers, dtype, INPUT_UPDATE);
+    if (scheduled) in[nin++] = told(g, numbers, dtype, INPUT_RATE);
     update_attributes(settings, optimizer->op, attr);
     int w = graph_emit(g, optimizer->op, in, nin, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name), span);
     int node = g->values.at[w].node;
@@ -302,8 +304,9 @@ void graph_differentiate(Graph *g) {
     for (int s = 0; s < nstates; s++)
         gradient[s] = g->states.at[s].trainable ? state_gradient(g, grads.sum, s, first_read, next_read, &read[s]) : -1;
     if (g->settings.clip > 0) clip_gradients(g, gradient, nstates);
+    Told numbers = {0};
     for (int s = 0; s < nstates; s++)
-        if (gradient[s] >= 0) update(g, s, read[s], gradient[s]);
+        if (gradient[s] >= 0) update(g, &numbers, s, read[s], gradient[s]);
 }
 
 bool pass_autodiff(Compilation *c) {

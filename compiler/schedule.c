@@ -163,19 +163,23 @@ static void first_users(Scheduler *s) {
     }
 }
 
-/* The position behind the sources of all members of a bucket. */
-static int bucket_ready(const Scheduler *s, const Bucket *bucket) {
-    int ready = 0;
-    for (int m = 0; m < bucket->members.n; m++) {
-        int made = s->position[s->g->values.at[s->g->nodes.at[bucket->members.at[m]].in[0]].node] + 1;
-        ready = made > ready ? made : ready;
+/* Per bucket the position behind the sources of all its members. */
+static int *buckets_ready(const Scheduler *s) {
+    int *all = arena_alloc(s->c->arena, sizeof *all * (size_t)(s->buckets.at.n + 1));
+    for (int b = 0; b < s->buckets.at.n; b++) {
+        const Bucket *bucket = &s->buckets.at.at[b];
+        for (int m = 0; m < bucket->members.n; m++) {
+            int made = s->position[s->g->values.at[s->g->nodes.at[bucket->members.at[m]].in[0]].node] + 1;
+            all[b] = made > all[b] ? made : all[b];
+        }
     }
-    return ready;
+    return all;
 }
 
 /* Communications of a kernel's or leaf's value that may start before their first user is next. */
 static void place_starts(Scheduler *s) {
     const Graph *g = s->g;
+    const int *bucket_ready = buckets_ready(s);
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
         if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || s->position[n] == NEVER) continue;
@@ -184,7 +188,7 @@ static void place_starts(Scheduler *s) {
         int ready = is_leaf(source) ? 0 : s->position[g->values.at[node->in[0]].node] + 1;
         int early = s->position[n] - WINDOW, bucket = s->buckets.of[n];
         bool grows = s->c->options->optimize < 2 || s->c->box_bytes[node->out[0]] > s->c->box_bytes[node->in[0]];
-        int start = bucket >= 0 ? bucket_ready(s, &s->buckets.at.at[bucket]) : grows && early > ready ? early : ready;
+        int start = bucket >= 0 ? bucket_ready[bucket] : grows && early > ready ? early : ready;
         s->next_start[n] = s->first_start[start];
         s->first_start[start] = n;
     }

@@ -72,8 +72,7 @@ typedef struct Error {
 } Error;
 bool error_set(Error *error, int code, const char *format, ...) PRINTF_LIKE(3, 4); /* returns false */
 
-/* clock.c: seconds of a clock that only goes forward, for differences. */
-double now_seconds(void);
+double now_seconds(void); /* clock.c: of a clock that only goes forward, for differences */
 
 /* ---------------------------------------------------------------- diag.c */
 
@@ -371,8 +370,7 @@ enum {
 
 typedef struct Graph Graph;
 typedef struct Node Node;
-/* Adds to the graph the nodes that compute the gradient of each operand, given the gradients dy[] of the results (-1: of a result that nobody
- * uses; one at least is there). dx[i] = -1: none. */
+/* Adds the nodes that compute the gradient of each operand, given those of the results (-1: nobody uses it; one is there). dx[i] = -1: none. */
 typedef void AdjointFn(Graph *graph, int node, const int *dy, int *dx);
 /* Adds the nodes that a composite stands for; returns the value that replaces its result. Those of a gradient have node->origin as theirs. */
 typedef int ExpandFn(Graph *graph, const Node *node);
@@ -432,8 +430,7 @@ bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
 /* Whether a gradient node's factor may be split as its origin's: both have one size, or the origin's is the part of a reshaped dimension in
  * which splits divide, and so of the whole dimension too. */
 bool factor_maps(const Factor *own, const Factor *origin);
-/* Product of all factor sizes times the row's flops. */
-double rule_flops(OpCode op, const Rule *rule);
+double rule_flops(OpCode op, const Rule *rule); /* product of all factor sizes times the row's flops */
 
 /* ---------------------------------------------------------------- graph.c */
 
@@ -673,16 +670,14 @@ int graph_constant(Graph *graph, TensorType type, const double *data, double spl
  * part >= MAX_IN is result part - MAX_IN, PART_NONE is none of them. origin_factor follows from the parts. Returns the value id. */
 enum { PART_OUT = MAX_IN, PART_NONE = -1 };
 int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, const int *in_part, int nin, int out_part, const Attr *attr, const char *name);
-/* Interns: equal layouts give the same pointer. The layout is made canonical for shape first. */
+/* Interns: equal layouts give the same pointer. Made canonical for shape first; exact: as it is, for the plan reader, which has no shape at hand. */
 const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape);
-/* The same without making it canonical: for the plan reader, where no shape is at hand. */
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout);
 int graph_layout_number(const Graph *graph, const Layout *layout);        /* its position in graph->layouts */
 /* The layouts that a strategy asks of operand i, or gives result i (partial sums included). */
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout);
-/* The strategy of a node by way of its origin's. */
-void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy);
+void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy); /* by way of its origin's */
 /* What is reported: the loss, if there is one, then the reports. Their number; the k-th one's value; whether it must be whole. */
 static inline int graph_nreports(const Graph *graph) { return (graph->loss >= 0) + graph->reports.n; }
 static inline int graph_report(const Graph *graph, int k) {
@@ -693,8 +688,7 @@ static inline bool graph_report_whole(const Graph *graph, int k) {
 }
 void graph_set_report(Graph *graph, int k, int value); /* makes value what is reported as the k-th one */
 void graph_own_reports(Graph *graph); /* gives it a list of reports of its own, after the struct was copied */
-/* Number of users of each value (each report counts as one), in the arena. */
-int *graph_uses(const Graph *graph, Arena *arena);
+int *graph_uses(const Graph *graph, Arena *arena); /* number of users of each value (each report counts as one), in the arena */
 
 /* xxh64 of the net: the lowered graph, states, sources, replicas; not of ranks, strategies, -O. Computed from text by print.c. */
 uint64_t graph_hash(const Graph *graph);
@@ -784,6 +778,7 @@ typedef struct PlanFiles {
 } PlanFiles;
 /* As plan_print, with the long literals appended to *side (nothing when there are none); side_file: its name in the text, without folder. */
 void plan_print_files(Text *text, Text *side, const char *side_file, const Plan *plan);
+void plan_certify(Text *text, const char *certificate); /* gives a text that was printed alone, without one, a certificate */
 /* As plan_read, of both files; plan_read refuses a plan that names a side file. */
 bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles *files, int flags, Error *error);
 /* Both files of the plan at path, each of at most max_bytes. Fails (EXIT_ENVIRONMENT) when one cannot be read; whether they fit together

@@ -112,7 +112,17 @@ static void print_program(Printing *printing, const Program *program) {
     }
 }
 
+enum { CHECKSUM_LINE_BYTES = 9 + 16 + 1 }; /* "checksum ", 16 digits, end of line */
 static void print_checksum(Text *text, uint64_t checksum) { text_printf(text, "checksum %016" PRIx64 "\n", checksum); }
+
+static void print_end(Text *text, uint64_t checksum, const char *certificate) {
+    if (certificate) {
+        put(text, "certificate ");
+        put_quoted(text, certificate);
+        text_printf(text, " of=%016" PRIx64 "\n", checksum);
+    }
+    print_checksum(text, checksum);
+}
 
 void plan_print(Text *text, const Plan *plan) { plan_print_files(text, NULL, NULL, plan); }
 
@@ -147,13 +157,12 @@ void plan_print_files(Text *text, Text *side, const char *side_file, const Plan 
         print_program(&printing, &plan->programs.at[p]);
     }
     printing_finish(&printing);
-    uint64_t checksum = XXH64(text->at + begin, text->n - begin, 0);
-    if (plan->certificate) {
-        put(text, "certificate ");
-        put_quoted(text, plan->certificate);
-        text_printf(text, " of=%016" PRIx64 "\n", checksum);
-    }
-    print_checksum(text, checksum);
+    print_end(text, XXH64(text->at + begin, text->n - begin, 0), plan->certificate);
+}
+
+void plan_certify(Text *text, const char *certificate) {
+    text->n -= CHECKSUM_LINE_BYTES;
+    print_end(text, XXH64(text->at, text->n, 0), certificate);
 }
 
 /* ---------------------------------------------------------------- read: programs */
@@ -407,7 +416,6 @@ typedef struct Envelope {
     size_t checksum;    /* where its line begins; n when there is none */
 } Envelope;
 
-enum { CHECKSUM_LINE_BYTES = 9 + 16 + 1 };
 
 static bool begins(const char *text, size_t n, const char *word) { return n >= strlen(word) && memcmp(text, word, strlen(word)) == 0; }
 
