@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "ir/rules.h"
 
 /* The graph being built, and where the old one's nodes and values went. */
 typedef struct Rewrite {
@@ -184,8 +185,6 @@ static bool merge(Graph *g, Node *node) {
     const Node *inner = producer(g, node->in[0]);
     if (node->op != OP_reshape || inner->op != OP_reshape || inner->hint != NULL || inner->origin != (int)(inner - g->nodes.at))
         return false;
-    RuleError error;
-    Rule *rule = arena_alloc(g->arena, sizeof *rule);
     TensorType from = g->values.at[inner->in[0]].type;
     Attr attr[MAX_ATTRS];
     memcpy(attr, node->attr, sizeof attr);
@@ -193,10 +192,11 @@ static bool merge(Graph *g, Node *node) {
     attr[0].n = to->shape.ndim - to->hidden; /* -1 in the attribute was of the other operand */
     for (int i = 0; i < attr[0].n; i++)
         attr[0].ints[i] = to->shape.dim[i + to->hidden];
-    if (!rule_infer(OP_reshape, &from, 1, attr, rule, &error)) return false;
-    memcpy(node->attr, attr, sizeof attr);
+    const Signature *signature = signature_of(g, OP_reshape, &from, 1, attr, NULL);
+    if (!signature) return false;
     node->in[0] = inner->in[0];
-    node->rule = rule;
+    node->attr = signature->attr;
+    node->rule = &signature->rule;
     return true;
 }
 

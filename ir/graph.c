@@ -123,12 +123,11 @@ int graph_add_input(Graph *graph, Input input) {
     return graph->inputs.n - 1;
 }
 
-static int node_push(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const Rule *rule, const char *name, Span span) {
-    Node node = {.op = op, .nin = nin, .nout = rule->nout, .rule = rule, .span = span, .origin = graph->nodes.n, .state = -1};
+static int node_push(Graph *graph, OpCode op, const int *in, int nin, const Signature *signature, const char *name, Span span) {
+    const Rule *rule = &signature->rule;
+    Node node = {.op = op, .nin = nin, .nout = rule->nout, .attr = signature->attr, .rule = rule, .span = span, .origin = graph->nodes.n, .state = -1};
     for (int i = 0; i < nin; i++)
         node.in[i] = in[i];
-    for (int a = 0; attr && a < MAX_ATTRS && op_table[op].attrs[a].name; a++)
-        node.attr[a] = attr[a];
     for (int f = 0; f < MAX_FACTORS; f++)
         node.origin_factor[f] = (int8_t)(f < rule->nfactors ? f : -1);
     for (int o = 0; o < node.nout; o++) {
@@ -144,16 +143,13 @@ static int node_push(Graph *graph, OpCode op, const int *in, int nin, const Attr
 }
 
 int graph_add(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span, RuleError *error) {
-    TensorType types[MAX_IN];
+    TensorType types[MAX_IN] = {{0}};
     for (int i = 0; i < nin && i < MAX_IN; i++) {
         assert(in[i] >= 0 && in[i] < graph->values.n);
         types[i] = graph->values.at[in[i]].type;
     }
-    Rule rule;
-    if (!rule_infer(op, types, nin, attr, &rule, error)) return -1;
-    Rule *kept = arena_alloc(graph->arena, sizeof *kept);
-    *kept = rule;
-    return node_push(graph, op, in, nin, attr, kept, name, span);
+    const Signature *signature = signature_of(graph, op, types, nin, attr, error);
+    return signature ? node_push(graph, op, in, nin, signature, name, span) : -1;
 }
 
 int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span) {
@@ -173,9 +169,7 @@ void graph_rename(Graph *graph, int value, const char *name) {
 
 /* A node without operands. */
 static Node *leaf_add(Graph *graph, OpCode op, const TensorType *type, const Attr *attr, const char *name, Span span) {
-    Rule *rule = arena_alloc(graph->arena, sizeof *rule);
-    rule_of_leaf(type, rule);
-    int node = node_push(graph, op, NULL, 0, attr, rule, name, span);
+    int node = node_push(graph, op, NULL, 0, signature_of(graph, op, type, 1, attr, NULL), name, span);
     return &graph->nodes.at[node];
 }
 

@@ -474,7 +474,7 @@ struct Node {
     OpCode op;
     int nin, nout;
     int in[MAX_IN], out[MAX_OUT];  /* value ids */
-    Attr attr[MAX_ATTRS];
+    const Attr *attr;              /* MAX_ATTRS of them; nodes alike share them and the rule (signature.c) */
     const Rule *rule;
     const char *name;              /* unique, readable: the name of its first result, or "matmul_3" */
     Span span;
@@ -645,6 +645,7 @@ struct Graph {
     VEC(const Layout *) layouts;   /* interned; see graph_layout */
     struct LayoutIndex *layout_index;
     struct NameIndex *name_index;  /* names of values, so that graph_add can keep them unique */
+    struct Signatures *signatures;
     int loss;                      /* value id, -1: none */
     VEC(Report) reports;
     int nforward;                  /* nodes[0 .. nforward) existed before autodiff; 0 before it has run */

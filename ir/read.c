@@ -1,4 +1,5 @@
 #include "ir/index.h"
+#include "ir/rules.h"
 #include "ir/text.h"
 
 #include <string.h>
@@ -468,7 +469,7 @@ static bool build_node(Reading *reading, const NodeText *text) {
     Node *node = &graph->nodes.at[text->id];
     if (node->nout != text->nout)
         return scan_fail(&reading->scan, "node %d %s has %d results, not %d", text->id, op_table[text->op].name, node->nout, text->nout);
-    memcpy(node->attr, text->attr, sizeof node->attr);
+    if (text->op == OP_constant) node->attr = signature_of(graph, text->op, &text->out[0].type, 1, text->attr, NULL)->attr;
     node->state = text->state;
     node->comm = (CommKind)text->comm;
     for (int o = 0; o < text->nout; o++) {

@@ -1,7 +1,7 @@
 /* The functions that ops.def names. Rules: RuleFn of ir.h, on operand types without the hidden dimension; attributes by their position in
  * the row. Adjoints and expansions: AdjointFn, ExpandFn of ir.h.
  *
- *   rule.c     the table, letters, rule_infer
+ *   rule.c     the table, letters, rule_infer; signature.c: what it says, kept once
  *   shapes.c   rules that depend on attributes
  *   cut.c      rules of operators that cut tensors, join them, or work along rows
  *   index.c    rules of operators that look elements up by index
@@ -31,6 +31,19 @@ int rule_add_factor(Rule *rule, int64_t size);
 void rule_of_leaf(const TensorType *type, Rule *rule);
 /* Whether two rules for nodes with these numbers of operands say the same, result types included. */
 bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int nout);
+
+/* ---- signature.c */
+
+typedef struct Signature {
+    OpCode op;
+    int nin;
+    uint64_t hash;
+    TensorType in[MAX_IN]; /* of a leaf in[0] is the type of its result */
+    Attr attr[MAX_ATTRS];
+    Rule rule;
+} Signature;
+/* The graph's one for these (attr may be NULL: none); texts of attributes must live as long as the graph. NULL with *error when the rule rejects them. */
+const Signature *signature_of(Graph *graph, OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error);
 
 RuleFn rule_leaf;      /* -> nothing: graph_input, graph_constant, graph_read_state know the type and call rule_of_leaf */
 

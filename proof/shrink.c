@@ -149,7 +149,7 @@ static int64_t few(int64_t size, int64_t most) { return size < most ? size : mos
 /* Dimensions that slice and slice_grad cut: what is before, taken and behind stays none or some. */
 static void slice_shrink(const Case *own, const Letters *letters, Case *small) {
     int wide = own->node.op == OP_slice ? 0 : 1, first = own->value[wide].type.hidden;
-    Attr *begin = &small->node.attr[op_attr(own->node.op, "begin")], *end = &small->node.attr[op_attr(own->node.op, "end")];
+    Attr *begin = &small->attr[op_attr(own->node.op, "begin")], *end = &small->attr[op_attr(own->node.op, "end")];
     for (int d = first; d < own->value[wide].type.shape.ndim; d++) {
         int64_t *from = &begin->ints[d - first], *to = &end->ints[d - first];
         if (map_of(letters, own, wide)[d] >= 0) {
@@ -260,13 +260,13 @@ static void attributes_shrink(Case *small) {
     int classes = op_attr(small->node.op, "classes"), rows = op_attr(small->node.op, "rows"), shape = op_attr(small->node.op, "shape"), replicas = op_attr(small->node.op, "replicas");
     const TensorType *type = &small->value[small->node.nin].type;
     if (shape >= 0) {
-        Attr *attr = &small->node.attr[shape];
+        Attr *attr = &small->attr[shape];
         attr->n = type->shape.ndim - type->hidden;
         for (int d = 0; d < attr->n; d++) attr->ints[d] = type->shape.dim[type->hidden + d];
     }
-    if (rows >= 0) small->node.attr[rows].i = type->shape.dim[(int)type->hidden];
-    if (classes >= 0) small->node.attr[classes].i = type->shape.dim[type->shape.ndim - 1];
-    if (replicas >= 0) small->node.attr[replicas].i = type->shape.dim[0];
+    if (rows >= 0) small->attr[rows].i = type->shape.dim[(int)type->hidden];
+    if (classes >= 0) small->attr[classes].i = type->shape.dim[type->shape.ndim - 1];
+    if (replicas >= 0) small->attr[replicas].i = type->shape.dim[0];
 }
 
 static bool operator_shrink(const Case *own, Case *small, bool keep, char *why, size_t n) {
@@ -298,6 +298,9 @@ static bool communication_shrink(const Case *own, Case *small, char *why, size_t
 void case_copy(const Case *own, Case *copy) {
     *copy = *own;
     copy->graph.values.at = copy->value;
+    if (own->communication) return;
+    memcpy(copy->attr, own->node.attr, sizeof copy->attr);
+    copy->node.attr = copy->attr;
 }
 
 bool case_shrink(const Case *own, int most, bool keep, Case *small, char *why, size_t n) {

@@ -7,6 +7,7 @@ typedef struct Case {
     CommKind comm;
     int nranks;
     Node node;                           /* operator: operands are values 0 .. nin - 1, results the next ones. Communication: 1 and 1 */
+    Attr attr[MAX_ATTRS];                /* of a copy: what node.attr is */
     Value value[MAX_IN + MAX_OUT];
     Layout layout[MAX_IN + MAX_OUT];
     Graph graph;                         /* holds value, for the functions that look types up; nothing else of it is set */

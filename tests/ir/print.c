@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include "tests/attrs.h"
 
 Test(print, doubles_are_short_and_exact) {
     static const struct { double value; const char *text; } cases[] = {
@@ -54,12 +55,13 @@ Test(print, words_are_bare_or_quoted) {
 }
 
 Test(print, attributes_are_those_given) {
-    Node node = {.op = OP_matmul};
+    Attr attr[MAX_ATTRS] = {{0}};
+    Node node = {.op = OP_matmul, .attr = attr};
     Text text = {0};
     put(&text, "");
     attr_print(&text, OP_matmul, &node);
     cr_assert_str_eq(text.at, "");
-    node.attr[1] = (Attr){.given = true, .i = 1};
+    attr[1] = (Attr){.given = true, .i = 1};
     attr_print(&text, OP_matmul, &node);
     cr_assert_str_eq(text.at, "{transpose_b: 1}");
     text_finish(&text);
@@ -135,7 +137,7 @@ Test(print, the_hash_does_not_see_sharding) {
 }
 
 static void change_replicas(Graph *g) { g->replicas = 8; }
-static void change_attr(Graph *g) { g->nodes.at[10].attr[0].f = 0.2; }
+static void change_attr(Graph *g) { own_attrs(g, &g->nodes.at[10])[0].f = 0.2; }
 static void change_op(Graph *g) { g->nodes.at[4].op = OP_tanh; }
 static void change_init(Graph *g) { g->states.at[0].init.a = 0.02; }
 static void change_data(Graph *g) { g->settings.data_seed = 2; }

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <string.h>
+#include "tests/attrs.h"
 
 static Arena arena;
 static Graph graph;
@@ -25,7 +26,8 @@ TestSuite(rows, .init = start, .fini = stop);
 
 /* A node that is not in the graph, as a pass has it at hand. */
 static Node alone(OpCode op, const int *in, int nin, int axis, int origin) {
-    Node node = {.op = op, .nin = nin, .name = origin < 0 ? "y" : "x.grad", .origin = origin, .attr = {{.given = axis >= 0, .i = axis}}};
+    Node node = {.op = op, .nin = nin, .name = origin < 0 ? "y" : "x.grad", .origin = origin};
+    own_attrs(&graph, &node)[0] = (Attr){.given = axis >= 0, .i = axis};
     memcpy(node.in, in, sizeof *in * (size_t)nin);
     return node;
 }

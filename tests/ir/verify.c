@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 #include <string.h>
+#include "tests/attrs.h"
 
 static Arena arena;
 static Graph graph;
@@ -105,9 +106,9 @@ Test(verify, operators_have_their_number_of_operands) {
 
 Test(verify, rules_are_those_of_the_attributes) {
     Rule square = {0};
-    producer(h)->attr[0] = (Attr){.given = true, .i = 1};
+    own_attrs(&graph, producer(h))[0] = (Attr){.given = true, .i = 1};
     expect_wrong("the rule rejects it: contracted sizes differ");
-    producer(h)->attr[0].i = 0;
+    own_attrs(&graph, producer(h))[0].i = 0;
     square = *producer(h)->rule;
     square.factor[1].size = 7;
     producer(h)->rule = &square;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "tests/attrs.h"
 
 static const char net[] = "net n(batch = 6, wide = 4) {\n"
                           "    input x     : f32[batch, 3];\n"
@@ -91,7 +92,7 @@ Test(proof_graphs, transposed_letters_are_found) {
     char first = spec[7];
     spec[7] = spec[8];
     spec[8] = first;
-    einsum->attr[0].text = spec;
+    own_attrs(&f.c.graph, einsum)[0].text = spec;
     cr_assert_not(gradients(&f, why));
     cr_assert(strstr(why, "state w"), "%s", why);
     end(&f);
@@ -232,10 +233,10 @@ Test(proof_graphs, a_wrong_count_is_found) {
     begin(&f, square, 0);
     cr_assert(gradients(&f, why), "%s", why);
     Node *mean = added(&f, OP_mean_grad);
-    mean->attr[0].ints[0] = 1; /* the same count, another axis */
+    own_attrs(&f.c.graph, mean)[0].ints[0] = 1; /* the same count, another axis */
     cr_assert_not(gradients(&f, why));
-    mean->attr[0].ints[0] = 0;
-    mean->attr[0].given = false; /* spread from a row as from a scalar: no longer fits */
+    own_attrs(&f.c.graph, mean)[0].ints[0] = 0;
+    own_attrs(&f.c.graph, mean)[0].given = false; /* spread from a row as from a scalar: no longer fits */
     cr_assert_not(gradients(&f, why));
     end(&f);
 }
@@ -271,7 +272,7 @@ Test(proof_graphs, replicas_gradients_are_the_mean_or_the_sum_of_theirs) {
         cr_assert(f.c.graph.values.at[f.c.graph.loss].type.hidden);
         cr_assert(gradients(&f, why), "%s", why);
         Node *sum = added(&f, OP_replica_sum);
-        sum->attr[0].i = !sum->attr[0].i; /* the mean for the sum, or the other way round */
+        own_attrs(&f.c.graph, sum)[0].i = !sum->attr[0].i; /* the mean for the sum, or the other way round */
         cr_assert_not(gradients(&f, why));
         end(&f);
     }
@@ -324,7 +325,7 @@ Test(proof_graphs, a_new_state_that_changes_is_found) {
     Graph before = f.c.graph;
     graph_simplify(&f.c.graph, SIMPLIFY_ALL);
     cr_assert(field_same(&before, &f.c.graph, 1, why, sizeof why), "%s", why);
-    update_of(&f, "u")->attr[1].f = 0.5;
+    own_attrs(&f.c.graph, update_of(&f, "u"))[1].f = 0.5;
     cr_assert_not(field_same(&before, &f.c.graph, 1, why, sizeof why));
     cr_assert(strstr(why, "u"), "%s", why);
     end(&f);

@@ -3,6 +3,7 @@
 
 #include "proof/field.h"
 #include "tests/proof/plans.h"
+#include "tests/attrs.h"
 
 static const PlanCase cases[] = {
     {"samples/quickstart.dsl", 8, 2, ""},  {"samples/quickstart.dsl", 8, 0, ""},   {"samples/elementwise.dsl", 6, 2, "semi_auto"},
@@ -154,7 +155,7 @@ Test(numeric, a_step_with_other_numbers_differs) {
         int s = 0;
         while (steps[s].kind != STEP_KERNEL || steps[s].node[0] != i) s++;
         Node other = *node; /* a second node that the step names in its place */
-        other.attr[0].f = lr / 2;
+        own_attrs(&plan.graph, &other)[0].f = lr / 2;
         vec_push(&arena, &plan.graph.nodes, other);
         for (int k = 0; k < other.nout; k++) {
             Value value = plan.graph.values.at[other.out[k]];

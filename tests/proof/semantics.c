@@ -6,6 +6,7 @@
 
 #include "runtime/cpu/cpu.h"
 #include "tests/proof/trials.h"
+#include "tests/attrs.h"
 
 Test(proof_semantics, every_row_has_a_meaning) {
     for (int op = 0; op < NOPS; op++)
@@ -284,8 +285,9 @@ Test(proof_semantics, integers_are_clamped_by_their_order) {
     Fe seen[3];
     in[0].dtype = out[0].dtype = F64;
     for (int k = 0; k < 3; k++) {
-        other.attr[0].given = k != 1;
-        other.attr[1].f = k == 2 ? 5 : 4;
+        Attr *attr = own_attrs(&t.graph, &other);
+        attr[0].given = k != 1;
+        attr[1].f = k == 2 ? 5 : 4;
         cr_assert(field_kernel(&t.graph, &other, in, out, why, sizeof why), "%s", why);
         seen[k] = out_at[0];
     }

@@ -1,0 +1,88 @@
+/* signature: what all nodes with one operator, operand types and attributes share. It is inferred once and kept once: a net of a thousand equal layers has
+ * as many signatures as one of them. */
+#include <string.h>
+
+#include "ir/rules.h"
+
+/* Open addressing, capacity a power of two, at most half full. */
+struct Signatures {
+    size_t n, cap;
+    const Signature **at;
+};
+
+static uint64_t mix(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t hash_of(OpCode op, const TensorType *in, int nin, const Attr *attr) {
+    uint64_t hash = mix((uint64_t)op, (uint64_t)nin);
+    for (int i = 0; i < nin; i++) {
+        hash = mix(hash, (uint64_t)in[i].dtype << 16 | (uint64_t)in[i].hidden << 8 | (uint64_t)in[i].shape.ndim);
+        for (int d = 0; d < in[i].shape.ndim; d++)
+            hash = mix(hash, (uint64_t)in[i].shape.dim[d]);
+    }
+    for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++) {
+        uint64_t bits;
+        memcpy(&bits, &attr[a].f, sizeof bits);
+        hash = mix(mix(mix(hash, bits), (uint64_t)attr[a].i), (uint64_t)attr[a].n << 1 | attr[a].given);
+        for (int i = 0; i < attr[a].n; i++)
+            hash = mix(hash, (uint64_t)attr[a].ints[i]);
+        for (const char *at = attr[a].text; at && *at; at++)
+            hash = mix(hash, (unsigned char)*at);
+    }
+    return hash;
+}
+
+static bool attr_same(const Attr *a, const Attr *b) {
+    return a->given == b->given && a->i == b->i && memcmp(&a->f, &b->f, sizeof a->f) == 0 && a->n == b->n &&
+           memcmp(a->ints, b->ints, (size_t)a->n * sizeof *a->ints) == 0 && !a->text == !b->text && (!a->text || strcmp(a->text, b->text) == 0);
+}
+
+static bool is_of(const Signature *signature, OpCode op, const TensorType *in, int nin, const Attr *attr) {
+    if (signature->op != op || signature->nin != nin) return false;
+    for (int i = 0; i < nin; i++)
+        if (!type_equal(&signature->in[i], &in[i])) return false;
+    for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++)
+        if (!attr_same(&signature->attr[a], &attr[a])) return false;
+    return true;
+}
+
+static void grow(Graph *graph) {
+    struct Signatures *all = graph->signatures;
+    struct Signatures old = *all;
+    all->cap = old.cap ? 2 * old.cap : 64;
+    all->at = arena_alloc(graph->arena, all->cap * sizeof(Signature *));
+    for (size_t i = 0; i < old.cap; i++) {
+        if (!old.at[i]) continue;
+        size_t slot = (size_t)old.at[i]->hash & (all->cap - 1);
+        while (all->at[slot])
+            slot = (slot + 1) & (all->cap - 1);
+        all->at[slot] = old.at[i];
+    }
+}
+
+const Signature *signature_of(Graph *graph, OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error) {
+    static const Attr none[MAX_ATTRS];
+    if (!attr) attr = none;
+    if (!graph->signatures) graph->signatures = arena_alloc(graph->arena, sizeof *graph->signatures);
+    struct Signatures *all = graph->signatures;
+    if (2 * (all->n + 1) > all->cap) grow(graph);
+    const bool known = nin >= 0 && nin <= MAX_IN; /* else it is rejected */
+    const uint64_t hash = known ? hash_of(op, in, nin, attr) : 0;
+    size_t slot = (size_t)hash & (all->cap - 1);
+    for (; known && all->at[slot]; slot = (slot + 1) & (all->cap - 1))
+        if (all->at[slot]->hash == hash && is_of(all->at[slot], op, in, nin, attr)) return all->at[slot];
+    Rule rule;
+    if (op_table[op].op_class == OP_CLASS_LEAF)
+        rule_of_leaf(in, &rule);
+    else if (!rule_infer(op, in, nin, attr, &rule, error))
+        return NULL;
+    Signature *made = arena_alloc(graph->arena, sizeof *made);
+    *made = (Signature){.op = op, .nin = nin, .hash = hash, .rule = rule};
+    memcpy(made->in, in, (size_t)nin * sizeof *in);
+    for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++)
+        made->attr[a] = attr[a];
+    all->n++;
+    return all->at[slot] = made;
+}
