@@ -205,3 +205,15 @@ Test(graph, uses_count_operands_and_the_loss) {
     int *uses = graph_uses(&graph, &arena);
     cr_assert(uses[x] == 2 && uses[y] == 1);
 }
+
+Test(graph, nodes_alike_share_rule_and_attributes) {
+    int x = input("x", 8, 6), y = input("y", 8, 6), z = input("z", 6, 8);
+    Attr first[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {0}}}, second[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {1}}};
+    const Node *a = producer(graph_emit(&graph, OP_sum, &x, 1, first, "a", nowhere));
+    const Rule *rule = a->rule;
+    const Attr *attr = a->attr;
+    const Node *b = producer(graph_emit(&graph, OP_sum, &y, 1, first, "b", nowhere));
+    cr_expect(b->rule == rule && b->attr == attr);
+    cr_expect_neq(producer(graph_emit(&graph, OP_sum, &x, 1, second, "c", nowhere))->rule, rule);
+    cr_expect_neq(producer(graph_emit(&graph, OP_sum, &z, 1, first, "d", nowhere))->rule, rule);
+}
