@@ -260,6 +260,10 @@ static bool too_many(Lower *lower, OpCode op, const Expr *item) {
         diag_hint(lower->diags, "say for each dimension where it comes from: %s(x, perm = [1, 0]); of a matrix that is x.T", row->name);
         return false;
     }
+    if (op_attr(op, "keep_dims") >= 0 && is_number(lower, item)) {
+        diag_hint(lower->diags, "several axes are a list, %s(x, axes = [0, 1]); with keep_dims = true sizes of 1 stay", row->name);
+        return false;
+    }
     /* What stands behind the operands in the order of the attributes. */
     const char *named = NULL;
     int a = 0;
@@ -293,7 +297,7 @@ static Loc name_loc(const Lower *lower, const Expr *call) {
 static bool unknown_operator(Lower *lower, const Expr *call) {
     const Symbol *symbol = names_look(lower, call->text);
     Span span = lower_span(lower, name_loc(lower, call));
-    if (symbol && symbol->kind > SYMBOL_FAILED) {
+    if (symbol && symbol->kind > SYMBOL_FAILED && !call->method) {
         diag_error(lower->diags, span, "%s is a %s, not an operator", call->text, symbol->kind == SYMBOL_NUMBER ? "number" : "tensor");
         diag_note(lower->diags, symbol->span, "%s is defined here", call->text);
         diag_hint(lower->diags, "a product is written with '*', that of matrices a @ b or matmul(a, b)");
@@ -340,7 +344,7 @@ static int attr_by_place(const Lower *lower, OpCode op, const Expr *item, const 
         const bool more = attr[a].given && attr[a].n > 0 && number && spec->kind == ATTR_INTS && !strcmp(spec->name, "shape");
         if (attr[a].given && !more) continue;
         if (list && !strcmp(spec->name, lists[0])) return a;
-        if (!strcmp(spec->name, "keep_dims") && !attr[0].given) return -1;
+        if (!strcmp(spec->name, "keep_dims") && (!attr[0].given || !is_truth(unbracket(item)))) return -1; /* sum(x, 0, 1) may mean two axes */
         for (int i = 0; i < n; i++)
             if (!strcmp(spec->name, names[i])) return a;
         return -1;
@@ -464,10 +468,17 @@ static bool lower_call(Lower *lower, const Expr *call, const Outcome *outcome, O
 
 /* ---------------------------------------------------------------- expressions */
 
+/* and, or, not: of numbers. */
+static bool logic_eval(Lower *lower, const Expr *expr, Operand *out) {
+    *out = (Operand){.expr = expr, .value = -1};
+    if (number_eval(lower, expr, &out->number)) return true;
+    if (!is_number(lower, expr)) diag_hint(lower->diags, "conditions that are tensors: a and b is where(a, b, a), a or b is where(a, a, b), not a is a == 0");
+    return false;
+}
+
 static bool lower_binary(Lower *lower, const Expr *expr, const Outcome *outcome, Operand *out) {
     if (strchr("&|", expr->op)) { /* the right side may be decided by the left one */
-        *out = (Operand){.expr = expr, .value = -1};
-        return number_eval(lower, expr, &out->number);
+        return logic_eval(lower, expr, out);
     }
     Operand operands[2] = {0};
     bool left = operand_lower(lower, expr->items, &operands[0]), right = operand_lower(lower, expr->last, &operands[1]);
@@ -564,7 +575,7 @@ static bool lower_kind(Lower *lower, const Expr *expr, const Outcome *outcome, O
         return operator_lower(lower, OP_neg, expr, &operand, 1, NULL, NULL, outcome, out);
     }
     case EXPR_NOT:
-        return number_eval(lower, expr, &out->number);
+        return logic_eval(lower, expr, out);
     case EXPR_BINARY:
         return lower_binary(lower, expr, outcome, out);
     case EXPR_CALL:

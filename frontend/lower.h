@@ -220,6 +220,7 @@ bool is_function_name(const char *name);
 bool is_function(const Lower *lower, const Expr *call);
 bool function_eval(Lower *lower, const Expr *call, Number *number);
 const Expr *unbracket(const Expr *expr);              /* without brackets that only group */
+bool is_truth(const Expr *expr);                       /* true, false */
 bool is_number(const Lower *lower, const Expr *expr); /* a literal, a number's name, or made of such; no diagnostic */
 
 /* ---------------------------------------------------------------- types.c */

@@ -144,7 +144,7 @@ bool function_eval(Lower *lower, const Expr *call, Number *number) {
 static bool is_true(const Expr *expr) {
     return expr->kind == EXPR_NAME && (!strcmp(expr->text, "true") || !strcmp(expr->text, "True"));
 }
-static bool is_truth(const Expr *expr) {
+bool is_truth(const Expr *expr) {
     return is_true(expr) || (expr->kind == EXPR_NAME && (!strcmp(expr->text, "false") || !strcmp(expr->text, "False")));
 }
 

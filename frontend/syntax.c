@@ -257,6 +257,7 @@ int lex_other(Parse *parse, const Loc *loc, const char *text, int n) {
         diag_error(parse->diags, here(parse, *loc), "a control character (byte 0x%02x): this is not a text file", c);
     } else if (c < 0x80) {
         diag_error(parse->diags, here(parse, *loc), "'%c' is not part of the language", c);
+        if (c == '&' || c == '|') diag_hint(parse->diags, "conditions are joined with and, or, not; those that are tensors: where(a, b, a) is a and b, where(a, a, b) a or b");
         if (c == '?') diag_hint(parse->diags, "where(x > 0, a, b) chooses element by element; if n > 0 { y = a; } else { y = b; } by a number");
     } else if (n > 1) {
         diag_error(parse->diags, here(parse, *loc), "'%.*s' is not part of the language", n, text);

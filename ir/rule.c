@@ -312,6 +312,13 @@ static bool types_differ(const TensorType *in, int a, int b, RuleError *error) {
     return false;
 }
 
+/* PyTorch's embedding(index, table): integers at operand `at`, where reals belong, and reals where the index belongs. */
+static bool turned_round(OpCode op, const TensorType *in, int nin, int at) {
+    for (int i = 0; i < nin; i++)
+        if (op_type(op, false, i) == 'i' && dtype_is_float(in[i].dtype)) return !dtype_is_float(in[at].dtype) && in[at].dtype != BOOL;
+    return false;
+}
+
 static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error) {
     const Op *row = &op_table[op];
     int first = -1; /* of those that have one type */
@@ -330,7 +337,10 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
             rule_reject(error, i, -1, "%%%d is %s, %s takes %s", i, dtype_name[in[i].dtype], row->name, dtypes_text(accepted, text));
         else
             rule_reject(error, i, -1, "%%%d is %s, %s of %s must be %s", i, dtype_name[in[i].dtype], name, row->name, dtypes_text(accepted, text));
-        rule_hint(error, "cast(%%%d, to = %s)", i, letter == 'i' ? "i32" : letter == 'b' ? "bool" : "f32");
+        if (letter == 't' && turned_round(op, in, nin, i))
+            rule_hint(error, "the operands stand the other way round: %s(%s)", row->name, row->ins);
+        else
+            rule_hint(error, "cast(%%%d, to = %s)", i, letter == 'i' ? "i32" : letter == 'b' ? "bool" : "f32");
         return false;
     }
     return true;

@@ -61,6 +61,8 @@ Test(foreign, attributes_may_stand_without_their_names_where_they_mean_one_thing
     expect_hint("p, q = split(x, 2);", "split takes 1 operand", "parts = 2");             /* how many, or how large */
     expect_hint("h = matmul(x, w, true);", "matmul takes 2 operands", "transpose_a = true");
     expect_hint("h = sum(x, dim = 1, keepdim);", "sum takes 1 operand", "keep_dims = true");
+    expect_hint("h = sum(x, 0, 1);", "sum takes 1 operand", "several axes are a list, sum(x, axes = [0, 1])");
+    expect_hint("h = max(x, 0, 1);", "max takes 1 operand", "several axes are a list, max(x, axes = [0, 1])");
 }
 
 Test(foreign, methods_and_operators_are_calls) {
@@ -85,11 +87,71 @@ Test(foreign, names_of_other_frameworks_are_shown_as_they_are_written_here) {
     expect_hint("h = expand_dims(x, 1);", "unknown operator 'expand_dims'", "x[:, None]");
     expect_hint("h = self.relu(x);", "there is no self", "write relu(x)");
     expect_hint("h = tan(x);", "unknown operator 'tan'", "sin(x) / cos(x)");
+    expect_hint("h = sign(x);", "unknown operator 'sign'", "where(x > 0.0, 1.0, where(x < 0.0, -1.0, 0.0 * x))");
+    expect_hint("h = argmin(x);", "unknown operator 'argmin'", "argmax(-x)");
+    expect_hint("h = x.softmin();", "unknown operator 'softmin'", "softmax(-x)");
+    expect_hint("h = torch.nn.GLU(x);", "there are no modules here", "a * sigmoid(b), where a, b = split(");
+    expect_hint("h = x.t();", "unknown operator 't'", "x.T, or transpose(x)");
+    expect_hint("h = gelu(x, approximate = \"tanh\");", "no argument 'approximate'", "tanh = true");
     expect_hint("h = sigmod(x);", "unknown operator 'sigmod'", "did you mean sigmoid?");
     expect_hint("h = None;", "unknown name 'None'", "leave it out");
     expect_hint("param u : f32[8, 8] = randn(1);", "unknown initial value 'randn'", "normal(0.01)");
     expect_hint("param u : f32(8, batch) = zeros;", "sizes stand in square brackets", "u : f32[8, batch]");
     expect_hint("h = matmul(x, w, in_strategy = ((2, 4), (4, 1)));", "matmul has no argument", "h = matmul(x, w) shard");
+}
+
+/* That the statement compiles. */
+static void expect_compiles(const char *statement) {
+    Compiled c;
+    char text[1024];
+    snprintf(text, sizeof text, NET("    %s"), statement);
+    compile(&c, text, 8);
+    expect_accepted(&c);
+    compiled_finish(&c);
+}
+
+Test(foreign, operators_that_there_are_not_are_shown_as_they_compile) {
+    static const struct {
+        const char *name, *hint;
+    } cases[] = {{"sinh", "(exp(x) - exp(-x)) / 2"},
+                 {"cosh", "(exp(x) + exp(-x)) / 2"},
+                 {"exp2", "exp(0.6931471805599453 * x)"},
+                 {"log2", "log(x) * 1.4426950408889634"},
+                 {"log10", "log(x) * 0.4342944819032518"},
+                 {"sign", "where(x > 0.0, 1.0, where(x < 0.0, -1.0, 0.0 * x))"},
+                 {"trunc", "cast(cast(x, to = i32), to = f32)"},
+                 {"logsigmoid", "-softplus(-x)"},
+                 {"LogSigmoid", "-softplus(-x)"},
+                 {"logit", "log(x) - log(1 - x)"},
+                 {"softmin", "softmax(-x)"},
+                 {"softsign", "x / (1 + abs(x))"},
+                 {"mish", "x * tanh(softplus(x))"},
+                 {"elu", "where(x > 0.0, x, exp(minimum(x, 0.0)) - 1)"},
+                 {"celu", "where(x > 0.0, x, exp(minimum(x, 0.0)) - 1)"},
+                 {"selu", "1.0507009873554805 * where(x > 0.0, x, 1.6732632423543772 * (exp(minimum(x, 0.0)) - 1))"},
+                 {"hardsigmoid", "clamp(x / 6 + 0.5, low = 0, high = 1)"},
+                 {"hardswish", "x * clamp(x / 6 + 0.5, low = 0, high = 1)"},
+                 {"argmin", "argmax(-x)"},
+                 {"isnan", "x != x"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "h = %s(x);", cases[i].name);
+        expect_hint(text, "unknown operator", cases[i].hint);
+        snprintf(text, sizeof text, "h = %s;", cases[i].hint);
+        expect_compiles(text);
+    }
+    expect_compiles("a = x > 0.0; b = x < 1.0; h = where(where(a, b, a), x, 0.0); g = where(where(a, a, b), x, 0.0); f = where(a == 0, x, 0.0);");
+    expect_compiles("a, b = split(x, parts = 2, axis = -1); h = a * sigmoid(b); g = silu(a) * b;");
+    expect_compiles("d = matmul(x, w) - t; h = mean(where(abs(d) < 1.0, 0.5 * square(d), abs(d) - 0.5));");
+}
+
+Test(foreign, conditions_that_are_tensors_and_operands_the_other_way_round) {
+    expect_hint("h = where(x > 0 and x < 1, x, 0);", "a number is needed here", "a and b is where(a, b, a)");
+    expect_hint("h = where(not x, x, 0);", "a number is needed here", "not a is a == 0");
+    expect_hint("h = where((x > 0) & (x < 1), x, 0);", "'&' is not part of the language", "where(a, b, a) is a and b");
+    expect_hint("i = cast(x, to = i32); h = embedding(i, w);", "embedding: i is i32, embedding takes f32 or f64", "the other way round: embedding(table, index)");
+    expect_hint("i = argmax(x); h = cross_entropy(i, x);", "cross_entropy: i is i32", "the other way round: cross_entropy(logits, label)");
+    expect_hint("i = cast(x, to = i32); h = embedding(i, i);", "embedding: i is i32", "cast(i, to = f32)");
 }
 
 Test(foreign, statements_of_other_languages_are_shown_as_they_are_written_here) {
