@@ -149,7 +149,8 @@ static bool slow_record(Stream *stream, int separator, Record *record, Error *er
 bool stream_record(Stream *stream, int separator, Record *record, Error *error) {
     error->code = 0;
     *record = (Record){.line = stream->lines + 1};
-    char *begin = stream->block + stream->block_at, *end = stream->block_at < stream->block_n ? memchr(begin, '\n', stream->block_n - stream->block_at) : NULL;
+    const size_t left = stream->block_n - stream->block_at;
+    char *begin = left ? stream->block + stream->block_at : NULL, *end = left ? memchr(begin, '\n', left) : NULL;
     if (end && !memchr(begin, '"', (size_t)(end - begin))) { /* where it lies */
         *end = '\0';
         record->text = begin;

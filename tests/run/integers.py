@@ -93,7 +93,7 @@ class Integers(Case):
         self.write("j.csv", "9007199254740992,-9007199254740991\n")
         self.assertEqual(self.ok(self.local(plan, 1)).losses(), [1.0])
         self.write("j.csv", "1,9007199254740994\n")
-        self.assertFails(self.local(plan, 1), 3, r"input j: j.csv: row 0 holds about 9007199254740994: a CSV's integers are exact up to 2\^53; .npy and raw files hold any")
+        self.assertFails(self.local(plan, 1), 3, r"input j: j.csv:1:3: about 9007199254740994: a CSV's integers are exact up to 2\^53; .npy and raw files hold any")
 
 
 if __name__ == "__main__":
