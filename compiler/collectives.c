@@ -68,5 +68,6 @@ bool pass_collectives(Compilation *c) {
     }
     if (old.nforward == old.nodes.n) c->spmd.nforward = c->spmd.nodes.n;
     c->flow = NULL;
+    graph_release(&old);
     return pass_localize(c);
 }

@@ -192,6 +192,7 @@ enum { SIMPLIFY_EXPAND = 1, SIMPLIFY_IDENTITIES = 2, SIMPLIFY_SHARE = 4, SIMPLIF
 void graph_simplify(Graph *graph, int what);
 /* Empties a graph's nodes and values, with room for as many: rebuilt graphs are large, and growing them would leave copies behind. */
 void graph_reserve(Graph *graph, int nnodes, int nvalues);
+void graph_release(const Graph *graph); /* its nodes and values are used no more */
 /* Adds the gradient of the loss by every trainable state that it depends on, the optimizer's update of it and the writes. Sets nforward. */
 void graph_differentiate(Graph *graph);
 int update_gradient(const Graph *graph, const Node *update); /* the gradient that an update takes, before it was clipped: a value */

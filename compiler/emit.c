@@ -135,6 +135,8 @@ static Program emit_program(Compilation *c, const char *name) {
     e.instance = arena_alloc(c->arena, sizeof *e.instance * (size_t)(c->spmd.values.n + 1));
     memset(e.instance, -1, sizeof *e.instance * (size_t)(c->spmd.values.n + 1));
     e.request = arena_alloc(c->arena, sizeof *e.request * (size_t)(c->spmd.nodes.n + 1));
+    vec_reserve(c->arena, &role.instances, c->spmd.values.n);
+    vec_reserve(c->arena, &role.steps, c->order.n);
     for (int i = 0; i < c->order.n; i++)
         emit_step(&e, c->order.at[i]);
     if (c->spmd.loss >= 0) program.loss = instance_of(&e, c->spmd.loss);

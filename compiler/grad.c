@@ -5,6 +5,7 @@
  * gradient (each with the forward node whose strategy it will reuse), one update and the writes of state and slots. A state that the loss
  * does not depend on gets no update. No optimizer: nothing is added. */
 #include <assert.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -283,6 +284,11 @@ void graph_differentiate(Graph *g) {
     gradients_grow(g, &grads);
     active_values(g, grads.active);
     if (!grads.active[g->loss]) return;
+    enum { TIMES = 5 }; /* so many nodes are made of one, hardly ever more */
+    if (g->nodes.n < INT_MAX / TIMES && g->values.n < INT_MAX / TIMES) {
+        vec_reserve(g->arena, &g->nodes, TIMES * g->nodes.n);
+        vec_reserve(g->arena, &g->values, TIMES * g->values.n);
+    }
     if (g->settings.accumulate > 1 && graph_varies(g)[g->values.at[g->loss].node])
         backward_of_batches(g, &grads, (int)g->settings.accumulate);
     else

@@ -297,12 +297,15 @@ static bool rewrite(Graph *graph, int what) {
     return r.identities;
 }
 
+void graph_release(const Graph *graph) {
+    arena_release(graph->arena, graph->nodes.at);
+    arena_release(graph->arena, graph->values.at);
+}
+
 void graph_reserve(Graph *graph, int nnodes, int nvalues) {
-    graph->nodes.n = graph->values.n = 0;
-    graph->nodes.cap = nnodes;
-    graph->nodes.at = arena_alloc(graph->arena, sizeof *graph->nodes.at * (size_t)(nnodes + 1));
-    graph->values.cap = nvalues;
-    graph->values.at = arena_alloc(graph->arena, sizeof *graph->values.at * (size_t)(nvalues + 1));
+    graph->nodes.n = graph->nodes.cap = graph->values.n = graph->values.cap = 0;
+    vec_reserve(graph->arena, &graph->nodes, nnodes);
+    vec_reserve(graph->arena, &graph->values, nvalues);
 }
 
 void graph_simplify(Graph *graph, int what) {
@@ -322,6 +325,8 @@ bool pass_simplify(Compilation *c) {
 
 /* After autodiff: gradients that nobody needs, and what the adjoints wrote twice. Forward nodes are simple already. */
 bool pass_prune(Compilation *c) {
+    const Graph old = c->graph;
     graph_simplify(&c->graph, SIMPLIFY_SHARE | SIMPLIFY_DEAD);
+    if (old.nodes.at != c->lowered.nodes.at && old.nodes.at != c->graph.nodes.at) graph_release(&old);
     return true;
 }

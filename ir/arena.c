@@ -42,9 +42,8 @@ void *arena_alloc(Arena *arena, size_t bytes) {
         size_t cap = block ? block->cap * 2 : BLOCK_FIRST_BYTES;
         if (cap > BLOCK_MAX_BYTES) cap = BLOCK_MAX_BYTES;
         if (cap < bytes) cap = bytes;
-        ArenaBlock *fresh = malloc(sizeof *fresh + cap);
+        ArenaBlock *fresh = calloc(1, sizeof *fresh + cap); /* pages that are never used take no memory */
         if (!fresh) out_of_memory(bytes);
-        fresh->used = 0;
         fresh->cap = cap;
         fresh->next = block;
         arena->block = block = fresh;
@@ -52,7 +51,18 @@ void *arena_alloc(Arena *arena, size_t bytes) {
     void *result = block->data + block->used;
     block->used += bytes;
     arena->used_bytes += bytes;
-    return memset(result, 0, bytes);
+    return result;
+}
+
+void arena_release(Arena *arena, const void *at) {
+    for (ArenaBlock **link = &arena->block; *link; link = &(*link)->next) {
+        ArenaBlock *block = *link;
+        if (at != block->data || block->cap <= BLOCK_MAX_BYTES) continue;
+        arena->used_bytes -= block->used;
+        *link = block->next;
+        free(block);
+        return;
+    }
 }
 
 char *arena_copy(Arena *arena, const char *text, size_t length) {
@@ -84,14 +94,17 @@ char *arena_printf(Arena *arena, const char *format, ...) {
     return text;
 }
 
+void *vec_room(Arena *arena, const void *at, int *cap, int n, int room, size_t item_bytes) {
+    if (item_bytes > SIZE_MAX / 4 / (size_t)room) out_of_memory(SIZE_MAX);
+    void *result = arena_alloc(arena, (size_t)room * item_bytes);
+    if (n) memcpy(result, at, (size_t)n * item_bytes);
+    *cap = room;
+    return result;
+}
+
 void *vec_grow(Arena *arena, const void *at, int *cap, int n, size_t item_bytes) {
     if (*cap > INT_MAX / 2) out_of_memory(SIZE_MAX);
-    int grown = *cap ? *cap * 2 : 8;
-    if (item_bytes > SIZE_MAX / 4 / (size_t)grown) out_of_memory(SIZE_MAX);
-    void *result = arena_alloc(arena, (size_t)grown * item_bytes);
-    if (n) memcpy(result, at, (size_t)n * item_bytes);
-    *cap = grown;
-    return result;
+    return vec_room(arena, at, cap, n, *cap ? *cap * 2 : 8, item_bytes);
 }
 
 /* Room for n more bytes and the NUL. */

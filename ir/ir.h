@@ -38,6 +38,7 @@ typedef struct Arena {
 void arena_init(Arena *arena);
 void arena_finish(Arena *arena);
 void *arena_alloc(Arena *arena, size_t bytes); /* zeroed, aligned for any type */
+void arena_release(Arena *arena, const void *at); /* nothing uses it any more: a large one is freed, of others the bytes stay taken */
 char *arena_copy(Arena *arena, const char *text, size_t length); /* a NUL-terminated copy */
 char *arena_printf(Arena *arena, const char *format, ...) PRINTF_LIKE(2, 3);
 char *arena_vprintf(Arena *arena, const char *format, va_list args);
@@ -52,6 +53,10 @@ char *arena_vprintf(Arena *arena, const char *format, va_list args);
     ((v)->n == (v)->cap ? (void)((v)->at = vec_grow((arena), (v)->at, &(v)->cap, (v)->n, sizeof *(v)->at)) : (void)0, \
      (v)->at[(v)->n++] = __VA_ARGS__)
 void *vec_grow(Arena *arena, const void *at, int *cap, int n, size_t item_bytes);
+/* Room for `room` items in all: growing would leave the smaller copies behind, and room that is not used costs addresses, not memory. */
+#define vec_reserve(arena, v, room) \
+    ((v)->cap < (room) ? (void)((v)->at = vec_room((arena), (v)->at, &(v)->cap, (v)->n, (room), sizeof *(v)->at)) : (void)0)
+void *vec_room(Arena *arena, const void *at, int *cap, int n, int room, size_t item_bytes);
 
 /* Text under construction, on the heap; NUL-terminated after every call. text_finish frees it. */
 typedef struct Text {

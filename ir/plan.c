@@ -218,6 +218,7 @@ static bool read_place(Reading *reading, const Role *role, Instance *instance) {
 static bool read_instances(Reading *reading, Role *role) {
     Scan *scan = &reading->scan;
     const Graph *graph = reading->graph;
+    vec_reserve(scan->arena, &role->instances, scan_lines(scan));
     while (scan_is_keyword(scan, "value")) {
         Instance instance = {0};
         int id;
@@ -318,6 +319,7 @@ static bool read_step(Reading *reading, Role *role, StepKind kind) {
 }
 
 static bool read_steps(Reading *reading, Role *role) {
+    vec_reserve(reading->scan.arena, &role->steps, scan_lines(&reading->scan));
     for (bool more = true; more;) {
         more = false;
         for (int kind = 0; kind < NSTEPS; kind++)

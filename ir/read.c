@@ -545,6 +545,9 @@ static bool read_nodes(Reading *reading) {
     bool none = scan_is_keyword(scan, "none");
     if (!none && (!scan_char(scan, '%') || !scan_int(scan, "the loss", 0, INT32_MAX, &loss))) return false;
     if (!scan_key(scan, "forward") || !scan_int(scan, "the number of forward nodes", 0, INT32_MAX, &nforward) || !scan_end(scan)) return false;
+    const int lines = scan_lines(scan);
+    vec_reserve(graph->arena, &graph->nodes, lines);
+    vec_reserve(graph->arena, &graph->values, lines);
     while (scan_is_keyword(scan, "node"))
         if (!read_node(reading)) return false;
     while (scan_is_keyword(scan, "report")) {

@@ -29,6 +29,13 @@ static void skip(Scan *scan) {
     while (*scan->at == ' ') scan->at++;
 }
 
+int scan_lines(const Scan *scan) {
+    int64_t lines = 1, most = (scan->end - scan->at) / 16; /* no line that says something is shorter */
+    for (const char *at = scan->at; (at = memchr(at, '\n', (size_t)(scan->end - at))) != NULL; at++)
+        lines++;
+    return (int)(lines < most ? lines : most);
+}
+
 bool scan_fail(Scan *scan, const char *format, ...) {
     char message[800];
     va_list args;

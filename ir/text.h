@@ -62,6 +62,7 @@ typedef struct Scan {
     int line;                 /* of at, 1-based */
     Error *error;
 } Scan;
+int scan_lines(const Scan *scan); /* at most so many are left: room for what they say */
 bool scan_fail(Scan *scan, const char *format, ...) PRINTF_LIKE(2, 3);
 bool scan_unexpected(Scan *scan, const char *expected); /* fails: says what stands here */
 bool scan_is_keyword(Scan *scan, const char *keyword);  /* looks; consumes it if it is there */

@@ -14,6 +14,8 @@ import tempfile
 from bench import (HERE, Failed, Samples, SAMPLES, arguments, begin, bytes_text, figure, finish, goal, peers, print_goals, ratio_text, run, run_peer,
                    seconds_text, table)
 
+BLOCKS = (250, 500, 1000)  # transformer blocks, on BLOCK_RANKS ranks: time and memory must grow as they do
+BLOCK_RANKS = 64
 QUICKSTART, RANKS, MANY = os.path.join(SAMPLES, "quickstart.dsl"), 8, 4096
 HINTS = {RANKS: "((2, 4), (4, 1))", MANY: "((64, 64), (64, 1))"}
 
@@ -22,6 +24,27 @@ def write_chain(path, layers, ranks):
     """Layers of 512x512; the first product has the one hint: all ranks over rows and contraction."""
     with open(path, "w") as text:
         text.write(run([os.path.join(HERE, "chain.sh"), str(layers), "512", "512", HINTS[ranks]])[0])
+
+
+def write_blocks(path, blocks):
+    with open(path, "w") as text:
+        text.write(f"""import "nn.dsl";
+net blocks(batch = 64, places = 64, dim = 1024) {{
+    input x : f32[batch, places, dim];
+    h = x;
+    for i in 0..{blocks} {{ h = transformer_block(h, 8); }}
+    loss mean(square(h));
+}}
+train {{ data = normal(seed = 1); optimizer = adamw(lr = 0.001); }}
+""")
+
+
+def compile_blocks(pcc, source, folder):
+    """One compile: seconds of the process, the most memory that it had at a time."""
+    out, seconds = run(["/usr/bin/env", "python3", "-c", "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+                        "print('KiB', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)",
+                        pcc, source, "--ranks", str(BLOCK_RANKS), "-I", SAMPLES, "-o", os.path.join(folder, "blocks.plan")])
+    return {"process_s": seconds, "peak_bytes": figure(r"KiB (\d+)", out) * 1024}
 
 
 def compile_ours(pcc, source, ranks, folder):
@@ -51,11 +74,16 @@ def main():
         for ranks in (RANKS, MANY):
             sources[ranks] = os.path.join(folder, f"chain{ranks}.dsl")
             write_chain(sources[ranks], args.layers, ranks)
+        for blocks in BLOCKS:
+            sources[blocks] = os.path.join(folder, f"blocks{blocks}.dsl")
+            write_blocks(sources[blocks], blocks)
         for _ in range(args.rounds):
+            for blocks in BLOCKS:
+                samples.measure(("pcc", "blocks", blocks), lambda: compile_blocks(args.pcc, sources[blocks], folder))
             for _ in range(5):  # short, and so the noisiest
                 samples.measure(("pcc", "quick start", RANKS), lambda: compile_ours(args.pcc, QUICKSTART, RANKS, folder))
-            for ranks, source in sources.items():
-                samples.measure(("pcc", chain, ranks), lambda: compile_ours(args.pcc, source, ranks, folder))
+            for ranks in (RANKS, MANY):
+                samples.measure(("pcc", chain, ranks), lambda: compile_ours(args.pcc, sources[ranks], ranks, folder))
             if "jax" in found:
                 samples.measure(("jax", "quick start", RANKS), lambda: compile_jax("quickstart"))
                 samples.measure(("jax", chain, RANKS), lambda: compile_jax("chain", args.layers))
@@ -72,6 +100,13 @@ def main():
     few, many = (samples.median(("pcc", chain, ranks), "plan_lines") for ranks in (RANKS, MANY))
     if few is not None and many is not None:
         print(f"  plans of the chain on {RANKS} and {MANY} ranks: {'equally many lines' if few == many else f'{few:.0f} and {many:.0f} lines, NOT equally many'}")
+    rows = []
+    for blocks in BLOCKS:
+        seconds, peak = (samples.median(("pcc", "blocks", blocks), name) for name in ("process_s", "peak_bytes"))
+        rows.append([blocks, seconds_text(seconds), seconds_text(seconds and seconds / blocks), bytes_text(peak)])
+    goal(goals, f"{BLOCKS[-1]} blocks, {BLOCK_RANKS} ranks: process, with proof", seconds, 3.0)
+    goal(goals, f"{BLOCKS[-1]} blocks, {BLOCK_RANKS} ranks: peak memory", peak, 1e9, bytes_text)
+    table(f"transformer blocks on {BLOCK_RANKS} ranks", ["blocks", "pcc process", "a block", "peak memory"], rows)
     print_goals(goals)
     finish(args.json, where, samples, goals)
     return 0

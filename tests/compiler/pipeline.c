@@ -34,6 +34,25 @@ Test(pipeline, all_levels_and_policies_prove) {
                 }
 }
 
+static size_t bytes_of_layers(int layers) {
+    char text[600];
+    snprintf(text, sizeof text,
+             "cell layer(x) { param w : f32[16, 16] = normal(0.1); param b : f32[16] = zeros; return x + relu(matmul(x, w) + b); }\n"
+             "net n() { input x : f32[8, 16]; h = x; for i in 0..%d { h = layer(h); } loss mean(square(h)); }\n"
+             "train { data = numpy_rand(seed = 1); optimizer = adamw(lr = 0.1); }", layers);
+    Compiled x;
+    compiled(&x, text, 4, 2);
+    const size_t bytes = x.arena.used_bytes;
+    compiled_finish(&x);
+    return bytes;
+}
+
+/* Its time is measured by tests/bench/compile.py. */
+Test(pipeline, memory_grows_as_the_net_does) {
+    const size_t few = bytes_of_layers(128), many = bytes_of_layers(512);
+    cr_expect_lt(many, 4 * few + few / 2, "%zu bytes for 128 layers, %zu for 512", few, many);
+}
+
 /* What a pass leaves is verified: here that a node's rule is the one of its operands, which only verification looks at. */
 Test(pipeline, merged_nodes_verify) {
     Compiled x;
