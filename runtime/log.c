@@ -98,10 +98,12 @@ static FILE *open_file(const char *path, bool append, Error *error) {
     return file;
 }
 
-/* Of the metrics of an earlier run, those up to a step: what is behind is cut off in one piece, so that the file is whole at any moment. A last line without an end is what a run that
- * was killed has left. */
-static bool cut_metrics(const char *path, int64_t global_step, Error *error) {
+/* Of the metrics of an earlier run, those up to a step, with or without its evaluation: what is behind is cut off in one piece, so that the file is whole at any moment. A last line
+ * without an end is what a run that was killed has left. What is no file, a pipe say, holds nothing. */
+static bool cut_metrics(const char *path, int64_t global_step, bool evaluated, Error *error) {
     static const char key[] = "\"global_step\": ";
+    struct stat about;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) return true;
     FILE *file = fopen(path, "r");
     char *line = NULL;
     size_t room = 0;
@@ -112,7 +114,8 @@ static bool cut_metrics(const char *path, int64_t global_step, Error *error) {
         const char *at = strstr(line, key);
         if (line[n - 1] != '\n') break;
         ok = line[0] == '{' && at;
-        behind = ok && strtoll(at + sizeof key - 1, NULL, 10) > global_step;
+        const int64_t step = ok ? strtoll(at + sizeof key - 1, NULL, 10) : 0;
+        behind = step > global_step || (step == global_step && !evaluated && strstr(line, "\"eval\": true"));
         if (!behind) kept += n;
     }
     free(line);
@@ -126,7 +129,7 @@ static bool open_files(Run *run, Error *error) {
     const RunOptions *options = run->options;
     bool resumed = options->resume != NULL;
     const bool has_metrics = options->metrics && run->comm->process == 0;
-    if (has_metrics && resumed && run->executor && !cut_metrics(options->metrics, run->position.global_step, error)) return false;
+    if (has_metrics && resumed && run->executor && !cut_metrics(options->metrics, run->position.global_step, !evaluates_again(run), error)) return false;
     if (has_metrics && !(log->metrics = open_file(options->metrics, resumed, error))) return false;
     if (!options->log_directory) return true;
     if (mkdir(options->log_directory, 0777) != 0 && errno != EEXIST)

@@ -266,6 +266,19 @@ static bool evaluation_is_due(const Run *run, const Position *at) {
            (run->eval == EVAL_STEPS && at->global_step % run->eval_steps == 0);
 }
 
+/* Behind the last step; without any the parameters are evaluated as they are. */
+static bool evaluates_last(const Run *run) {
+    return run->eval == EVAL_END || (run->plan.graph.settings.epochs == 0 && run->eval != EVAL_NEVER);
+}
+
+/* A run that ended between a checkpoint and the evaluation of its step left that to the run that goes on. */
+bool evaluates_again(const Run *run) {
+    const Position *at = &run->position;
+    if (!run->options->resume || !run->executor) return false;
+    const bool nothing_left = at->epoch >= run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
+    return evaluation_is_due(run, at) || (evaluates_last(run) && nothing_left);
+}
+
 /* Whether something is read when the step at this place is done. */
 static bool must_be_done(const Run *run, const Position *at) {
     const bool last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
@@ -345,10 +358,9 @@ static bool end_early(Run *run, Error *error) {
     return true;
 }
 
-/* All steps are done. Without any the parameters are evaluated as they are. */
+/* All steps are done. */
 static bool end_whole(Run *run, Error *error) {
-    const bool untrained = run->plan.graph.settings.epochs == 0 && run->eval != EVAL_NEVER;
-    return (!(run->eval == EVAL_END || untrained) || evaluate(run, error)) && save(run, error);
+    return (!evaluates_last(run) || evaluate(run, error)) && save(run, error);
 }
 
 static bool train(Run *run, Error *error) {
@@ -356,6 +368,7 @@ static bool train(Run *run, Error *error) {
     if (run->options->verbose && !report_ranks(run, error)) return false;
     if (!log_open(run, error)) return false;
     if (run->options->check_replicas && !replicas_check(run, "before the first step", error)) return false;
+    if (!evaluates_last(run) && evaluates_again(run) && !evaluate(run, error)) return false;
     int64_t epoch = run->position.epoch, step = run->position.step + 1, steps = executor_steps(run->executor);
     if (step > steps) epoch++, step = 1;
     if (epoch <= settings->epochs && step <= steps && !executor_begin(run->executor, epoch, step, error)) return false;

@@ -49,6 +49,7 @@ typedef struct Run {
 } Run;
 
 /* The state that a --print names, "w" or "w:full"; -1: none. */
+bool evaluates_again(const Run *run); /* at the step that it resumes from */
 int find_print(const Graph *graph, const char *print, bool *full);
 Executor *state_holder(const Run *run); /* whose states are the run's */
 

@@ -271,6 +271,7 @@ typedef struct Told {
     const char *what, *said;
 } Told;
 /* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on, or where the processes were told different things (told may be NULL).
+ * What fails behind MPI_Init_thread it says itself, and leaves *error without text.
  * prun --ranks N never calls it. */
 Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error);
 /* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that

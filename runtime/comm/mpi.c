@@ -379,6 +379,13 @@ static void job_begin(MpiComm *job) {
     job->watch = watch_begin(job->comm.timeout_s);
 }
 
+/* While the others still wait for this rank: mpirun ends all with the first that ends, and what is said later may never be heard. */
+static void say_here(Error *error) {
+    if (error->text[0] == '\0') return;
+    fprintf(stderr, "prun: %s\n", error->text);
+    error->text[0] = '\0';
+}
+
 Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error) {
     int begun = 0, level = 0;
     Options options;
@@ -402,6 +409,7 @@ Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error) {
         *error = mistake;
         if (comm_agree(&job->comm, readable, error) && job_open(job, &options, error)) return &job->comm;
     }
+    say_here(error);
     job_close(job, ok);
     return NULL;
 }

@@ -197,7 +197,8 @@ static bool parse_record(const Rows *rows, const Record *record, double *number,
             return fail_at(rows, record, field.begin, error, text);
         }
         if (!csv_number(&field, &value)) {
-            snprintf(text, sizeof text, "'%.*s' is no number (column %lld)", (int)(field.n < 40 ? field.n : 40), field.text, (long long)column);
+            snprintf(text, sizeof text, "'%.*s' is %s (column %lld)", (int)(field.n < 40 ? field.n : 40), field.text, field.broken ? "a field in quotes with more behind it" : "no number",
+                     (long long)column);
             return fail_at(rows, record, field.text, error, text);
         }
         if (!value_fits(rows, value, text, sizeof text)) return fail_at(rows, record, field.text, error, text);
@@ -233,16 +234,18 @@ static bool begin_text(Rows *rows, const Record *record, Error *error) {
     rows->first_column = rows->file.first_column;
     for (; csv_field(record, rows->separator, &at, &field); rows->columns++) {
         if (!rows->file.heading && csv_number(&field, &number)) rows->headed = false;
-        if (found || !csv_is(&field, rows->file.heading)) continue;
+        if (!rows->file.heading || !csv_is(&field, rows->file.heading)) continue;
+        if (found) return fail_at(rows, record, field.begin, error, "a column before this one has the same name: the net must say its number, counted from 0");
         found = true;
         rows->first_column += rows->columns;
     }
     if (!found) return unknown_column(rows, record, error);
+    const int64_t asked = rows->first_column;
     if (rows->first_column < 0) rows->first_column += rows->columns;
     if (rows->first_column >= 0 && rows->first_column <= rows->columns - rows->elements) return true;
     char text[160];
     snprintf(text, sizeof text, "%lld column%s, and the input takes %lld from column %lld on", (long long)rows->columns, rows->columns == 1 ? "" : "s", (long long)rows->elements,
-             (long long)rows->first_column);
+             (long long)(rows->first_column < 0 ? asked : rows->first_column));
     return fail_at(rows, record, record->text, error, text);
 }
 

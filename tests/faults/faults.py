@@ -524,6 +524,9 @@ seed(script("stop", "runtime/prun", "Stop.test_the_first_operator_is_named", "St
      ("a checkpoint of nan", "runtime/checkpoint.c", "return at < 0 || error_set(error, EXIT_MISMATCH,", "return true || error_set(error, EXIT_MISMATCH,"),
      ("an evaluation before its checkpoint", "runtime/run.c", "if (checkpoint_is_due(run, &next) && !checkpoint(run, error)) return false;",
       "if (checkpoint_is_due(run, &next) && (!evaluate(run, error) || !checkpoint(run, error))) return false;"))
+seed(script("eval", "runtime/prun", "Evaluation.test_an_evaluation_behind_the_checkpoint_is_not_lost_by_a_kill"),
+     ("an evaluation that a kill loses", "runtime/run.c", "return evaluation_is_due(run, at) || (evaluates_last(run) && nothing_left);", "return false;"),
+     ("an evaluation twice in the metrics", "runtime/log.c", "(step == global_step && !evaluated && strstr(line, \"\\\"eval\\\": true\"))", "false"))
 seed(unit("runtime", "rows"),
      ("any width of a row", "runtime/data/rows.c", "if (columns != rows->columns) {", "if (false) {"),
      ("a quote within a field opens one", "runtime/data/stream.c", "(state == BEFORE || state == CLOSED)", "true"),

@@ -330,6 +330,20 @@ class Evaluation(harness.Case):
         done = self.prun("--ranks", 2, plan, "--eval", "--resume", "latest")
         self.assertEqual(done.out, "epoch: 3, eval: loss is %s (37 rows)\n" % last[2])
 
+    def test_an_evaluation_behind_the_checkpoint_is_not_lost_by_a_kill(self):
+        """What a run killed after the checkpoint of a step has left: the metrics end with that step, or within its evaluation, or behind it."""
+        for every, resumed in (("epoch", 4), ("3", 3), ("end", 6)):
+            plan = self.plan(2, every=every, edit=lambda text: text.replace("epochs    = 3;", "epochs    = 3;\n    checkpoint every 1 steps;"))
+            self.prun("--ranks", 2, plan, "--overwrite", "--metrics", "m.jsonl")
+            lines = self.read("m.jsonl").splitlines(keepends=True)
+            places = lambda some: [(m["global_step"], m.get("eval", False), m["loss"]) for m in map(json.loads, some)]
+            at = [place[:2] for place in places(lines)].index((resumed, True))
+            taken = self.path("net2.plan.checkpoints", "step-%09d.safetensors" % resumed)
+            for rest in (b"".join(lines[:at]), b"".join(lines[:at]) + lines[at][:20], b"".join(lines[:at + 1]), b"".join(lines)):
+                self.write("m.jsonl", rest)
+                self.prun("--ranks", 2, plan, "--resume", taken, "--checkpoint-dir", self.path("other"), "--overwrite", "--metrics", "m.jsonl")
+                self.assertEqual(places(self.read("m.jsonl").splitlines()), places(lines), (every, rest[-60:]))
+
     def test_parameters_from_within_an_epoch_say_their_step(self):
         plan = self.plan(2, every="3", edit=lambda text: text.replace("epochs    = 3;", "epochs    = 3;\n    checkpoint every 3 steps;"))
         first = EVAL.findall(self.prun("--ranks", 2, plan).out)[0]

@@ -64,6 +64,12 @@ class Alike(Case):
         plan = self.compile(self.sample("mlp_small.dsl"), "net.plan", "--ranks", 2)
         self.assertFails(self.each(([], [plan]), ([], ["--ranks", "5", plan])), 2, "(?m)^prun: --ranks 5 puts all ranks in one process")
 
+    def test_the_error_is_said_before_mpirun_ends_the_rank_that_says_it(self):
+        plan = self.compile(self.sample("mlp_small.dsl"), "net.plan", "--ranks", 4)
+        for _ in range(12):
+            result = self.each(*[([], ["--save", name, plan]) for name in "aabb"])
+            self.assertFails(result, 2, "(?m)^prun: --save is not the same on all ranks: a on ranks 0, 1, b on ranks 2, 3$")
+
     def test_files_of_rows(self):
         self.write("net.dsl",
                    "net rows(batch = 4) {\n    input x : f32[batch, 3];\n    param w : f32[3, 2] = ones;\n    loss mean(square(matmul(x, w)));\n}\n"

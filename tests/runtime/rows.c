@@ -193,7 +193,7 @@ Test(rows, csv_is_read_by_rfc_4180) {
     CSV("a,\"b\r\nc\"\r\n\r\n1,2\r\n", 1, NULL);
     CSV("5\" disk,b\n1,2\n", 1, NULL);
     CSV("a,b\n1,2\n\n3,\"4", 0, "d.csv:4: a quote is opened and not closed");
-    CSV("a,b\n1,\"2\"x\n", 0, "d.csv:2:4: '2' is no number (column 1)");
+    CSV("a,b\n1,\"2\"x\n", 0, "d.csv:2:4: '2' is a field in quotes with more behind it (column 1)");
     CSV("a,b\n1,\n", 0, "d.csv:2:3: column 1 is empty");
     CSV("\"a\nb\",\"c\nd\"\n1,2\n3,x\n", 0, "d.csv:5:3: 'x' is no number");
 }
@@ -243,6 +243,13 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
     rows_close(rows);
     file.first_column = -1;
     must_fail(&file, "3 columns, and the input takes 2 from column 2 on");
+    file.first_column = -4;
+    must_fail(&file, "3 columns, and the input takes 2 from column -4 on");
+    static const char twice[] = "a,b,a\n1,2,3\n", torn[] = "1,\"2\"0,3\n";
+    file = (RowFile){.format = ROWS_CSV, .path = write_file("d.csv", twice, sizeof twice - 1, false), .input = "x", .row = {.ndim = 0}, .dtype = F64, .heading = "a"};
+    must_fail(&file, "d.csv:1:5: a column before this one has the same name");
+    file.path = write_file("d.csv", torn, sizeof torn - 1, false), file.heading = NULL, file.first_column = 1;
+    must_fail(&file, "d.csv:1:4: '2' is a field in quotes with more behind it (column 1)");
 }
 
 /* As strtod reads it, to the bit. */
