@@ -224,7 +224,8 @@ static void put_origin(const Executor *executor, const Cursor *cursor, const Ori
         return;
     }
     if (origin->rank == RANK_STATE) {
-        text_printf(text, "parameter %s holds ", graph->states.at[instance->at].name);
+        const State *state = &graph->states.at[instance->at];
+        text_printf(text, "%s %s holds ", state_is_const(state) ? "const" : "parameter", state->name);
         put_number(text, found->value);
         put_index(text, index, cursor->box[origin->instance].ndim);
         text_printf(text, !executor->guards ? " after that step: --sync looks at each loss before parameters are updated, and names the operator"

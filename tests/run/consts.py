@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Consts that files hold: read when training starts, of any type that .npy has, the same as literals on any number of ranks."""
+import math
 import os
 import struct
 
@@ -87,6 +88,13 @@ class Consts(Case):
         for descr, form in ("|u1", "16B"), ("|i1", "16b"), (">i2", ">16h"), ("<i4", "<16i"), ("<f4", "<16f"):
             self.write("k.npy", npy(descr, "(16,)", form, K))
             self.assertEqual(self.ok(self.local(self.path("a.plan"), 1)).texts(), expected, descr)
+
+    def test_one_that_is_not_finite_is_named_as_a_const(self):
+        plan = self.compile(self.files, "a.plan", "--ranks", 2)
+        self.write("b.npy", npy(">f8", "(6,)", ">6d", B[:4] + [math.nan] + B[5:]))
+        result = self.local(plan, 2)
+        self.assertNotEqual(result.code, 0)
+        self.assertIn("const b holds nan at [4] before the first step", result.err)
 
     def test_no_type_is_the_file_s(self):
         for descr, form, kind in ("<f4", "<6f", "f32"), (">f8", ">6d", "f64"), ("<i4", "<6i", "i32"), ("<i8", "<6q", "i64"), ("|b1", "6?", "bool"), ("|u1", "6B", "i32"), ("<i2", "<6h", "i32"):
