@@ -484,7 +484,7 @@ static bool unknown(const Explain *e, const char *name, Error *error) {
         vec_push(e->c->arena, &names, g->values.at[v].name);
     const char *nearest = name_nearest(name, names.at, names.n);
     if (nearest != NULL) return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value; did you mean %.200s?", name, nearest);
-    return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value, parameter or input", name);
+    return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value, parameter or input; pcc --list-paths shows those it has", name);
 }
 
 static bool explain_program(Text *text, Compilation *c, const char *name, Error *error) {

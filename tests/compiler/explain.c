@@ -103,7 +103,7 @@ Test(explain, what_is_computed_otherwise_than_its_strategy_says) {
 Test(explain, an_unknown_name_is_answered_with_the_nearest) {
     static const struct {
         const char *name, *message;
-    } cases[] = {{"lable", "did you mean label?"}, {"no_such_thing_at_all", "the net has no such value, parameter or input"}};
+    } cases[] = {{"lable", "did you mean label?"}, {"no_such_thing_at_all", "the net has no such value, parameter or input; pcc --list-paths"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled x;
         Error error = {0};
