@@ -106,6 +106,8 @@ seed(unit("frontend", "shard"),
 seed(unit("frontend", "patterns"),
      ("operators inside a statement have no hints", "frontend/express.c", "hint_inner(lower, expr, out->value, outcome->own)", "true"))
 seed(unit("frontend", "foreign"),
+     ("a second axis is taken for keep_dims", "frontend/express.c", " || !is_truth(unbracket(item)))) return -1;", ")) return -1;"),
+     ("operands the other way round are told to be cast", "ir/rule.c", "if (letter == 't' && turned_round(op, in, nin, i))", "if (letter == 't' && false && turned_round(op, in, nin, i))"),
      ("what is near by a third of its letters is proposed", "ir/diag.c", "if (limit > MAX_EDITS && !is_path) limit = MAX_EDITS;", ""),
      ("an argument without a name is the last attribute", "frontend/express.c", "if (attr[a].given && !more) continue;", "if (!more) continue;"))
 seed(unit("frontend", "lower"),
