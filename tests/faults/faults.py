@@ -224,7 +224,7 @@ seed(unit("compiler", "emit"),
      ("no certificate in the bytes", "compiler/emit.c", "c->plan.certificate = c->proof.certificate;", ""),
      ("a wait for another request", "compiler/emit.c", "step.request = e->request[item.node];", "step.request = item.wait ? 0 : e->request[item.node];"))
 seed(unit("compiler", "pipeline"),
-     ("a merged reshape with the rule of the first", "compiler/simplify.c", "node->rule = rule;", ""),
+     ("a merged reshape with the rule of the first", "compiler/simplify.c", "node->rule = &signature->rule;", ""),
      ("a rejected net without an exit code", "compiler/pipeline.c", "if (c->error.code == 0) c->error.code = EXIT_REJECTED;", ""))
 seed(unit("compiler", "dump"),
      ("a slice from the tensor's begin", "compiler/dump.c", "begin[d] = target.begin[d] - source.begin[d];", "begin[d] = target.begin[d];"))
