@@ -103,10 +103,10 @@ static bool check_prints(Run *run, Error *error) {
         const char **names = arena_alloc(&run->arena, (size_t)graph->states.n * sizeof *names);
         for (int k = 0; k < graph->states.n; k++)
             names[k] = graph->states.at[k].name;
-        const char *near = name_nearest(name, names, graph->states.n);
+        const char *plain = colon ? arena_copy(&run->arena, name, (size_t)(colon - name)) : name, *near = name_nearest(plain, names, graph->states.n);
         for (int k = 0; !near && k < graph->states.n; k++) /* of a call: its first parameter */
-            if (strncmp(names[k], name, strlen(name)) == 0 && names[k][strlen(name)] == '.') near = names[k];
-        if (near) return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter; did you mean %s?", name, near);
+            if (strncmp(names[k], plain, strlen(plain)) == 0 && names[k][strlen(plain)] == '.') near = names[k];
+        if (near) return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter; did you mean %s%s?", name, near, colon ? colon : "");
         return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter", name);
     }
     return true;

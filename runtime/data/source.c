@@ -192,8 +192,8 @@ static bool open_files(DataSource *data, const bool *used, const char *plan_dire
                  settings->last == LAST_DROP);
     int64_t batches = sampler_batches(&data->sampler);
     if (batches == 0)
-        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld rows, and a batch takes %lld: `last = pad;` fills it up",
-                         graph->inputs.at[first].file.path, (long long)rows, (long long)data->batch);
+        return error_set(error, EXIT_ENVIRONMENT, "%s has %lld row%s, and a batch takes %lld: `last = pad;` fills it up",
+                         graph->inputs.at[first].file.path, (long long)rows, rows == 1 ? "" : "s", (long long)data->batch);
     if (settings->steps > batches / batches_of_step(data))
         return error_set(error, EXIT_ENVIRONMENT,
                          "%s has %lld batches of %lld rows, and an epoch has %lld steps%s: leave out steps, or make them fewer",

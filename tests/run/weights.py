@@ -90,6 +90,7 @@ class Weights(Case):
         self.assertFails(self.local(plan, 2, "--print", "v:full"), 2, "the net has no such parameter")
         plan = self.net("fc1 = linear(x, 6); loss mse(fc1, y);", 2)
         self.assertFails(self.local(plan, 2, "--print", "fc1"), 2, "the net has no such parameter; did you mean fc1.weight\\?")
+        self.assertFails(self.local(plan, 2, "--print", "fc1:full"), 2, "the net has no such parameter; did you mean fc1.weight:full\\?")
 
     def test_what_fits_transposed_is_said(self):
         plan = self.net("param w : f32[6, 4] = ones; param v : f32[4, 6] = ones; loss mse(matmul(matmul(x, w), v), y);", 2)
