@@ -4,9 +4,12 @@
 
 #include "strategies/choice.h"
 
+/* Into how many a factor can be split at most. */
+static int32_t split_most(const Factor *factor, int32_t nranks) {
+    return factor->whole ? 1 : factor->size < nranks ? (int32_t)factor->size : nranks;
+}
+
 static bool split_fits(const Factor *factor, int64_t split, bool strict) {
-    if (split == 1) return true;
-    if (factor->whole || split > factor->size) return false;
     return factor->size % split == 0 || !(factor->divides || strict);
 }
 
@@ -31,8 +34,7 @@ static void walk_factor(Walk *walk, int f, int32_t ranks) {
         return;
     }
     const Factor *factor = &walk->rule->factor[f];
-    for (int32_t split = 1; split <= ranks; split++) {
-        if (split > 1 && (factor->whole || split > factor->size)) break;
+    for (int32_t split = 1, most = split_most(factor, ranks); split <= most; split++) {
         if (ranks % split != 0 || !split_fits(factor, split, walk->strict)) continue;
         walk->split[f] = split;
         walk_factor(walk, f + 1, ranks / split);
@@ -82,7 +84,7 @@ void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strat
 /* ---- the batch */
 
 int32_t split_largest(const Factor *factor, int nranks, bool strict) {
-    int32_t split = factor->size < nranks ? (int32_t)factor->size : nranks;
+    int32_t split = split_most(factor, nranks);
     while (nranks % split != 0 || !split_fits(factor, split, strict))
         split--;
     return split;

@@ -140,10 +140,10 @@ seed(FUZZ_LANG,
 
 # ---------------------------------------------------------------- strategies
 seed(unit("strategies", "candidates"),
-     ("a factor split over more than it has", "strategies/candidates.c", "if (factor->whole || split > factor->size) return false;", "if (factor->whole) return false;"),
+     ("a factor split over more than it has", "strategies/candidates.c", "return factor->whole ? 1 : factor->size < nranks ? (int32_t)factor->size : nranks;", "return factor->whole ? 1 : nranks;"),
      ("the batch is the last dimension", "strategies/candidates.c", "node->op == OP_input && ndim > 0 ? 0 :", "node->op == OP_input && ndim > 0 ? ndim - 1 :"))
 seed(OPS,
-     ("a candidate that is left out", "strategies/candidates.c", "for (int32_t split = 1; split <= ranks; split++) {", "for (int32_t split = 1; split <= ranks - (ranks > 2); split++) {"))
+     ("a candidate that is left out", "strategies/candidates.c", "split <= most; split++", "split <= most - (ranks > 2); split++"))
 seed(unit("strategies", "cost"),
      ("a cost of another target", "strategies/cost.c", "if (at->from == 0 || (at->from == from + 1 && at->to == to)) return at;", "if (at->from == 0 || at->from == from + 1) return at;"))
 seed(unit("strategies", "hints"),
@@ -186,7 +186,7 @@ seed(script("rows", "compiler/pcc", "Rows.test_losses_are_the_formulas_however_t
      ("exponentials that overflow", "ir/rows.c", "int shifted = emit(graph, node, OP_sub, node->in[0], most, NULL, \"shifted\");", "int shifted = node->in[0];\n    (void)most;"))
 seed(script("rows", "compiler/pcc", "Rows.test_what_is_sent_is_three_numbers_a_row"),
      ("a row gathered for its gradient", "compiler/expand.c", "return splits_rows(node->rule, &strategy);", "return false;"),
-     ("a row gathered for its maximum", "compiler/expand.c", "made->strategy = strategy;", "made->strategy = made->op == OP_max ? memset(strategy->factor, 0, sizeof strategy->factor), strategy : strategy;"))
+     ("a row gathered for its maximum", "compiler/expand.c", "made->strategy = strategy;", "made->strategy = made->op == OP_max ? memset(strategy->start, 0, sizeof strategy->start), strategy : strategy;"))
 seed(unit("compiler", "explain"),
      ("an operator's part for the whole", "compiler/explain.c", "if (chosen->op != node->op) explain_expanded", "if (false) explain_expanded"))
 seed(unit("compiler", "warn"),
