@@ -183,22 +183,31 @@ static void match_one(const TensorFile *file, const State *state, const char *na
     if (misfits->first < 0) misfits->first = number;
 }
 
-/* The name in the file that is nearest to one that it does not have; NULL: none is near. */
-static const char *near_tensor(const TensorFile *file, const char *name, Arena *arena) {
+/* The name in the file that is nearest to one that it does not have, of those that no parameter takes; NULL: none is near. */
+static const char *near_tensor(const TensorFile *file, const Graph *graph, const Match *matches, const char *name, Arena *arena) {
     const char **names = arena_alloc(arena, ((size_t)file->tensors.n + 1) * sizeof *names);
+    bool *taken = arena_alloc(arena, (size_t)file->tensors.n + 1);
+    int n = 0;
+    for (int i = 0; i < graph->states.n; i++)
+        if (matches[i].tensor >= 0) taken[matches[i].tensor] = true;
     for (int i = 0; i < file->tensors.n; i++)
-        names[i] = file->tensors.at[i].name;
-    const char *near = name_nearest(name, names, file->tensors.n);
+        if (!taken[i]) names[n++] = file->tensors.at[i].name;
+    const char *near = name_nearest(name, names, n);
     return near ? printable(near, arena) : NULL;
 }
 
 /* Of one parameter: what is wrong with it. */
-static void misfit_one(const TensorFile *file, const State *state, const char *name, const Match *match, const Misfits *misfits, Text *text, Arena *arena) {
+static void misfit_one(const TensorFile *file, const Graph *graph, const char *name, const Match *matches, const Misfits *misfits, Text *text, Arena *arena) {
+    const State *state = &graph->states.at[misfits->first];
+    const Match *match = &matches[misfits->first];
     if (misfits->unread.n > 0) {
         text_printf(text, "'%s' is of a type that prun does not read: it reads F64, F32, F16, BF16, I64, I32 and BOOL", name);
     } else if (misfits->missing.n > 0) {
-        const char *near = near_tensor(file, name, arena);
-        text_printf(text, "has no '%s'%s%s%s", name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+        const char *near = near_tensor(file, graph, matches, name, arena);
+        if (near)
+            text_printf(text, "has no '%s'; did you mean %s?", name, near);
+        else
+            text_printf(text, "has no '%s'; with --fresh %s it begins as the net says", name, state->name);
     } else {
         text_printf(text, "the shape of '%s' is ", name);
         shape_print(text, &file->tensors.at[match->tensor].shape);
@@ -273,7 +282,7 @@ static bool misfit(const TensorFile *file, const Graph *graph, const char *const
     const int first = misfits->first, n = misfits->missing.n + misfits->transposed.n + misfits->shaped.n + misfits->unread.n;
     Text text = {0};
     if (n == 1) {
-        misfit_one(file, &graph->states.at[first], names[first], &matches[first], misfits, &text, arena);
+        misfit_one(file, graph, names[first], matches, misfits, &text, arena);
     } else {
         Names extra = {.arena = arena};
         unexpected(file, graph, matches, &extra);

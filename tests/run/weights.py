@@ -98,6 +98,8 @@ class Weights(Case):
         self.assertFails(self.local(plan, 2, "--load", "one"), 3, r"^prun: one: the shape of 'w' is \[4, 6\], and the net's is \[6, 4\]: it fits transposed: --transpose w\n$")
         self.load(plan, 2, "--load", "one", "--transpose", "w")
         self.assertFails(self.local(plan, 2, "--load", "one", "--transpose", "*"), 3, r"the shape of 'v' is \[4, 6\], and .* fits as it is, without --transpose")
+        self.tensors("alone", w=("F32", (6, 4), [1] * 24))
+        self.assertFails(self.local(plan, 2, "--load", "alone"), 3, r"^prun: alone: has no 'v'; with --fresh v it begins as the net says\n$")
         self.tensors("both", w=("F32", (4, 6), [1] * 24), v=("F32", (6, 4), [1] * 24))
         self.assertFails(self.local(plan, 2, "--load", "both"), 3, r"both: does not fit the net\n  fits transposed, with --transpose, 2: w, v\n$")
         self.assertFails(self.local(plan, 2, "--load", "saved", "--transpose", "*"), 3, "\n  fits the other way round, with --transpose or without, 2: w, v\n$")
