@@ -145,11 +145,13 @@ bool open_device(Run *run, Error *error) {
     Comm *comm = run->comm;
     const Backend *backend;
     if (!choose_backend(run, &backend, error)) return false;
-    if (!comm_agree(comm, check_memory(run, backend->host, error), error)) return false;
+    uint64_t most_threads = (uint64_t)run->nthreads;
+    if (!comm_agree(comm, check_memory(run, backend->host, error), error) || !comm_most(comm, &most_threads, error)) return false;
     DeviceOptions device = {.rank = comm->first_driven,
                             .local_rank = comm->local_rank,
                             .nlocal = processes_here(comm),
                             .nthreads = run->nthreads,
+                            .most_threads = (int)most_threads,
                             .deterministic = options->deterministic,
                             .tf32 = options->tf32,
                             .wait = options->wait,

@@ -109,6 +109,7 @@ typedef bool KernelFn(const KernelCall *call, Error *error);
 typedef struct DeviceOptions {
     int rank, local_rank, nlocal; /* first rank that this process drives; number of this process on its node, and how many there are */
     int nthreads;
+    int most_threads;   /* of any process of the job; below nthreads: nthreads. What is computed alike on several ranks is cut for so many */
     bool deterministic; /* the same bits in every run */
     bool tf32;          /* products of f32 may round their factors to 11 bits */
     bool wait;          /* every kernel is waited for, so that a failure names its operator */
@@ -279,6 +280,8 @@ Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error);
 bool comm_agree(Comm *comm, bool ok, Error *error);
 /* The same, but all processes have in *error what the first that failed had to say, its rank before it. */
 bool comm_agree_all(Comm *comm, bool ok, Error *error);
+/* *number becomes the largest of all processes'. Collective. */
+bool comm_most(Comm *comm, uint64_t *number, Error *error);
 /* Whether all processes have told[i].said alike; each has the same list of things, or NULL. Collective. Where they have not, process 0 has an error with this code that names
  * the first thing, what is said of it and by which ranks; the others' is empty. */
 bool comm_same(Comm *comm, const Told *told, int code, Error *error);

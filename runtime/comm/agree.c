@@ -54,3 +54,14 @@ bool comm_agree_all(Comm *comm, bool ok, Error *error) {
     free(words);
     return known && failures.n == 0;
 }
+
+bool comm_most(Comm *comm, uint64_t *number, Error *error) {
+    if (comm->nprocesses == 1) return true;
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    bool ok = comm_agree(comm, words || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error) &&
+              comm->table->all_gather_words(comm, *number, words, error);
+    for (int p = 0; ok && p < comm->nprocesses; p++)
+        if (words[p] > *number) *number = words[p];
+    free(words);
+    return ok;
+}

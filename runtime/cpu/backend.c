@@ -21,6 +21,11 @@ Pool *call_pool(const KernelCall *call) {
     return context ? context->pool : NULL;
 }
 
+int call_most_threads(const KernelCall *call) {
+    const CpuContext *context = call->context;
+    return context && context->most_threads > 1 ? context->most_threads : 1;
+}
+
 const Blas *call_blas(const KernelCall *call, Error *error) {
     CpuContext *context = call->context;
     if (!context->blas.sgemm && !blas_open(&context->blas, pool_threads(context->pool), error)) return NULL;
@@ -40,6 +45,7 @@ static bool cpu_open(void **context, const DeviceOptions *options, Error *error)
         free(cpu);
         return false;
     }
+    cpu->most_threads = options->most_threads > options->nthreads ? options->most_threads : options->nthreads;
     *context = cpu;
     return true;
 }

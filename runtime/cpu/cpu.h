@@ -42,9 +42,11 @@ bool blas_open(Blas *blas, int nthreads, Error *error);
 /* What open gives and KernelCall.context points to. */
 typedef struct CpuContext {
     Pool *pool;
+    int most_threads; /* of any process, at least the pool's */
     Blas blas; /* opened by the first product that needs it */
 } CpuContext;
 Pool *call_pool(const KernelCall *call); /* NULL: no threads */
+int call_most_threads(const KernelCall *call);
 /* NULL and *error: it cannot be opened. The call has a context. */
 const Blas *call_blas(const KernelCall *call, Error *error);
 

@@ -1,6 +1,6 @@
 /* einsum: products of two tensors, contracted, through CBLAS. matmul is one of them; so are its gradients. Where product.c finds no matrix product, the plain
- * loop runs. Threads are ours: BLAS runs on one, each thread multiplies its own tiles of the result. How a result is cut into tiles depends on the shapes
- * alone: BLAS adds up in another order at another place of a tile, and ranks with other numbers of threads must come to the same bits. */
+ * loop runs. Threads are ours: BLAS runs on one, each thread multiplies its own tiles of the result. How a result is cut into tiles depends on its shapes
+ * and on the most threads of any process: BLAS adds up in another order at another place of a tile, and ranks with other numbers of threads must come to the same bits. */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
@@ -79,27 +79,20 @@ static void product_part(void *context, int64_t begin, int64_t end) {
 /* Multiplications that are worth waking a thread for. */
 static const double thread_work = 1 << 19;
 
-static int64_t half(int64_t side) {
-    return ((side + 1) / 2 + TILE_STEP - 1) / TILE_STEP * TILE_STEP;
-}
-
-/* Halves the longer side of the tile until there are enough for many threads and none takes long; a small tile reads its operands more often than a large
- * one. Cut into tiles of 2^25 multiplications a large product takes 0 to 5 % longer on one thread than in one piece, one in tiles of 2^21 8 %. */
-static void choose_tile(Product *product) {
-    enum { ENOUGH = 16, SHORTEST = 64 };
-    const double least_work = 1 << 21, much_work = 1 << 25;
+/* A tile for each of so many threads, where the batch has not one product for each: a part of the result's longer side. Not by the threads that there are: a
+ * process with fewer computes several of the same tiles. */
+static void choose_tile(Product *product, int nthreads) {
     const Gemm *g = &product->shape.gemm;
     const Nest *batch = &product->shape.batch, *depth = &product->shape.depth;
-    double deep = (double)g->k * (double)nest_count(depth, 0, depth->ndim), items = (double)nest_count(batch, 0, batch->ndim);
+    const int64_t items = nest_count(batch, 0, batch->ndim), longer = g->n > g->m ? g->n : g->m;
+    const double work = (double)g->m * (double)g->n * (double)g->k * (double)nest_count(depth, 0, depth->ndim);
+    int64_t parts = parts_of(nthreads, items);
+    if (work / thread_work < (double)parts) parts = (int64_t)(work / thread_work);
     product->rows = g->m;
     product->columns = g->n;
-    for (;;) {
-        int64_t *longer = product->columns > product->rows ? &product->columns : &product->rows;
-        double tiles = items * (double)parts_of(g->m, product->rows) * (double)parts_of(g->n, product->columns);
-        double work = (double)product->rows * (double)product->columns * deep, least = tiles < ENOUGH ? least_work : much_work;
-        if (work < 2 * least || *longer < SHORTEST) return;
-        *longer = half(*longer);
-    }
+    if (parts < 2) return;
+    const int64_t side = parts_of(parts_of(longer, parts), TILE_STEP) * TILE_STEP;
+    *(g->n > g->m ? &product->columns : &product->rows) = side < longer ? side : longer;
 }
 
 static bool is_tiny(const Product *product) {
@@ -117,7 +110,7 @@ static void product_run(Product *product, Pool *pool) {
 bool einsum_uses_blas(const KernelCall *call) {
     Product product;
     if (!dtype_is_float(call->out[0].dtype) || product_shape(call, &product.shape) != PRODUCT_GEMM) return false;
-    choose_tile(&product);
+    choose_tile(&product, call_most_threads(call));
     return !is_tiny(&product);
 }
 
@@ -136,7 +129,7 @@ bool kernel_einsum(const KernelCall *call, Error *error) {
         break;
     }
     if (out->dtype != F32 && out->dtype != F64) return reference_einsum(call, error);
-    choose_tile(&product);
+    choose_tile(&product, call_most_threads(call));
     if (!is_tiny(&product) && !(product.blas = call_blas(call, error))) return false;
     product_run(&product, call_pool(call));
     return true;
