@@ -14,7 +14,7 @@
  *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together
  *   memory.c       where every value lies
  *   eval.c         the program eval: another graph over the same states, through the same passes
- *   emit.c         the plan, its text, its proof, the file
+ *   emit.c         the plan and its text; prove.c: its proof; write.c: its files
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
  *   warn.c         what deserves a word in a net that compiles
  *   explain.c      --explain: why a value has its layout; name.c: layouts as people read them
@@ -165,7 +165,7 @@ void graph_reads(FileUses *uses, const Graph *graph, Arena *arena);
 /* Whether all that will be written is nothing that was read for it or that the plan names: -o, the file of its literals, the dumps. After parse. */
 bool outputs_check(Compilation *c, const char *const *stages, int nstages);
 
-/* ---------------------------------------------------------------- emit.c */
+/* ---------------------------------------------------------------- write.c */
 
 /* The file of the plan's long literals, of which prun knows the name. In the arena. */
 const char *plan_side_path(Arena *arena, const char *plan);

@@ -1,14 +1,10 @@
-/* emit: the plan, its bytes, its proof, the file.
+/* emit: the plan and its bytes.
  *
- * emit   before: memory. After: c->plan, one program "train" of one role, where there is one "eval" of another graph, and c->text, its bytes. The plan's graph is the unsharded one
- * without strategies: what the proof compares with, free of what the planner thought. prove  the plan as it is read back from those bytes
- * is proved against its own graph; the certificate goes into the bytes. Fails, with nothing written, when it cannot be shown (exit 70), or
- * when the text does not read back. write  the file appears whole or not at all. */
-#include <stdlib.h>
+ * Before: memory. After: c->plan, one program "train" of one role, where there is one "eval" of another graph, and c->text and c->side, its bytes. The
+ * plan's graph is the unsharded one without strategies: what the proof compares with, free of what the planner thought. */
 #include <string.h>
 
 #include "compiler/compiler.h"
-#include "ir/file.h"
 
 /* The unsharded graph with the layouts of states and inputs, the only ones that are part of it. */
 static void plan_graph(Compilation *c, Graph *g) {
@@ -118,10 +114,6 @@ static const char *options_line(const Compilation *c) {
                         machine_words(c));
 }
 
-const char *plan_side_path(Arena *arena, const char *plan) {
-    return arena_printf(arena, "%s.data", plan);
-}
-
 /* Its name in the plan: beside it, wherever both are. */
 static const char *side_file(const Compilation *c) {
     const char *path = plan_side_path(c->arena, c->options->output), *slash = strrchr(path, '/');
@@ -166,30 +158,4 @@ bool pass_emit(Compilation *c) {
     if (c->eval != NULL) vec_push(c->arena, &c->plan.programs, emit_eval(c));
     plan_print_files(&c->text, &c->side, side_file(c), &c->plan);
     return true;
-}
-
-bool pass_prove(Compilation *c) {
-    const double begin = now_seconds();
-    Plan read;
-    Error error;
-    const PlanFiles files = {.text = c->text.at, .n = c->text.n, .side = c->side.at, .nside = c->side.n};
-    if (!plan_read_files(&read, c->arena, c->options->output, &files, 0, &error))
-        return error_set(&c->error, EXIT_INTERNAL, "the plan does not read back: %s", error.text);
-    if (!c->options->prove) return true;
-    ProofOptions proof = c->options->proof;
-    proof.lowered = &c->lowered;
-    proof.lowered_eval = c->eval != NULL ? &c->eval->lowered : NULL;
-    if (!proof_check(&read, &proof, &c->proof, &error))
-        return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
-    c->plan.certificate = c->proof.certificate;
-    plan_certify(&c->text, c->plan.certificate);
-    c->proof.seconds = now_seconds() - begin;
-    return true;
-}
-
-/* The side file first: a plan that is there has its literals. */
-bool pass_write(Compilation *c) {
-    if (c->options->no_plan) return true;
-    if (c->side.n > 0 && !file_write(plan_side_path(c->arena, c->options->output), c->side.at, c->side.n, &c->error)) return false;
-    return file_write(c->options->output, c->text.at, c->text.n, &c->error);
 }

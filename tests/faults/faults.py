@@ -221,7 +221,7 @@ seed(unit("compiler", "memory"),
      ("a source that ends at the start", "compiler/memory.c", "a->last[node->in[k]] = i;", "if (!c->order.at[i].wait) a->last[node->in[k]] = i;"),
      ("an operand overwritten that is read again", "compiler/memory.c", "a->last[from] != step ||", ""))
 seed(unit("compiler", "emit"),
-     ("no certificate in the bytes", "compiler/emit.c", "c->plan.certificate = c->proof.certificate;", ""),
+     ("no certificate in the bytes", "compiler/prove.c", "c->plan.certificate = c->proof.certificate;", ""),
      ("a wait for another request", "compiler/emit.c", "step.request = e->request[item.node];", "step.request = item.wait ? 0 : e->request[item.node];"))
 seed(unit("compiler", "pipeline"),
      ("a merged reshape with the rule of the first", "compiler/simplify.c", "node->rule = &signature->rule;", ""),
@@ -236,7 +236,7 @@ seed(CLI,
      ("a certificate that outlives an edit", "compiler/check.c", "plan->certificate = NULL;", ""),
      ("a check that proves nothing", "compiler/check.c", "bool proved = graph_verify(&plan.graph, \"reading the plan\", &error) && proof_check(&plan, &options->proof, &proof, &error) && proof_header(&plan, &header, &error);",
       "bool proved = true;"),
-     ("a plan that is not proved", "compiler/emit.c", "if (!c->options->prove) return true;", "return true;"))
+     ("a plan that is not proved", "compiler/prove.c", "if (!c->options->prove) return true;", "return true;"))
 seed(DUMPS,
      ("another rank's slice", "compiler/dump.c", "layout_box(to->layout, &to->type.shape, v->rank, &target);", "layout_box(to->layout, &to->type.shape, 0 * v->rank, &target);"),
      ("an AllReduce that is not there", "strategies/redistribute.c", "conversion_step(conversion, COMM_ALL_REDUCE, &next);\n        at = next;", "conversion_step(conversion, COMM_EXCHANGE, &next);\n        at = next;"),
