@@ -2,7 +2,7 @@
  *
  * Before: every forward node that is no leaf has a strategy, the states and inputs whose layout user or dataset fix have it (propagate).
  * After:
- * - every other node has one too: a gradient node its forward node's letters and their axes (DESIGN 6), a write the storage layout of its
+ * - every other node has one too: a gradient node its forward node's letters and their axes, a write the storage layout of its
  *   state, as what adds up the gradients of that state's users, an update the same or, of a large state, a part of it (update_layout); a leaf the layout in
  *   which it is delivered;
  * - all states and inputs have a layout: the given one, else what the first consumer needs; a slot that of its update;

@@ -1,5 +1,5 @@
 /* buckets: gradients are reduced together, 25 MiB (`bucket`) at a time, the first 1 MiB so that communication begins early: DDP's way and values (Li
- * et al. 2020; facts/training.md). A bucket takes them in the order in which they become ready and closes when it has the size, so none waits for
+ * et al. 2020). A bucket takes them in the order in which they become ready and closes when it has the size, so none waits for
  * more than its bucket; it is of one kind and element type. Each gradient keeps its own buffers: a bucket saves messages and meetings of the
  * ranks, no copy is made, and every sum is added in the same order as without.
  *

@@ -2,9 +2,9 @@
 #pragma once
 #include "proof/proof.h"
 
-/* pcc redistribute --mesh .. --shape .. --from .. --to ..: plans one conversion and prints it (PLAN.md 2). */
+/* pcc redistribute --mesh .. --shape .. --from .. --to ..: plans one conversion and prints it (docs/redistribution.md). */
 int redistribute_command(int argc, char **argv);
-/* pcc check net.plan [--update] [--prove=HOW] [--proof-budget T]: reads a plan, proves it (PROOF.md 1 and 2), and counts again what its header says.
+/* pcc check net.plan [--update] [--prove=HOW] [--proof-budget T]: reads a plan, proves it (docs/proof.md), and counts again what its header says.
  * --update renews the checksum after an edit by hand and drops the certificate. */
 int check_command(int argc, char **argv);
 /* What --prove and --proof-budget take: "full", "compositional" or nothing (NULL); "0.2s", "500ms", "0.2" (seconds). False: something else. */

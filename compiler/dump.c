@@ -1,4 +1,4 @@
-/* dump: what --dump-ir writes. A rank's view reads as MindSpore's IR does (facts/mindspore.md 6; docs/ir.md says what is ours); the SPMD
+/* dump: what --dump-ir writes. A rank's view reads as MindSpore's IR does (docs/ir.md says what is ours); the SPMD
  * form is graph_print's, for all ranks at once. Nothing here changes from run to run: names are numbered in program order, groups are named
  * by their ranks. */
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* localize: from global tensors to what one rank holds.
  *
  * Before: every value of c->spmd has a layout. After: box_bytes[v] is the size of the largest box that a rank holds of value v, which is
- * the room that it gets on every rank (PLAN.md 3), and dumps show local shapes. Types in c->spmd stay global: a rank's box follows from
+ * the room that it gets on every rank, and dumps show local shapes. Types in c->spmd stay global: a rank's box follows from
  * layout and rank number, so nothing here depends on the number of ranks. */
 #include "compiler/compiler.h"
 

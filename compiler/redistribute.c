@@ -1,4 +1,4 @@
-/* pcc redistribute: plans one conversion between layouts written with mesh axes, and prints it (PLAN.md 2).
+/* pcc redistribute: plans one conversion between layouts written with mesh axes, and prints it (docs/redistribution.md).
  *
  * Both layouts may name axes of meshes of their own, in device orders of their own: all that is planned is digits of positions. */
 #include <inttypes.h>

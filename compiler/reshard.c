@@ -1,7 +1,7 @@
 /* reshard: a conversion wherever a value is needed in another layout than it has.
  *
  * Before: assign. After: c->spmd holds the graph's values under the same ids, each in the layout of its producer, and one `convert` node
- * for every step of a conversion, in MindSpore's canonical form (facts/mindspore.md 3; the same at every -O level): a partial sum is
+ * for every step of a conversion, in MindSpore's canonical form (docs/redistribution.md; the same at every -O level): a partial sum is
  * completed by an AllReduce where it arises; then AllGather from the first digit that differs, StridedSlice. A value that several nodes
  * need in one layout is converted once, and conversions that begin alike share what they begin with. Every operand lies as its node needs
  * it. */

@@ -2,7 +2,7 @@
  *
  * Before: c->spmd. After: c->order holds every node that is no leaf once, operands first; a communication twice, start before wait, and its
  * source is ready at the start, its target used only after the wait. All ranks have the same order, so they start and wait for the same
- * communications in the same order: no rank can wait for one that another has not started (PROOF.md 1).
+ * communications in the same order: no rank can wait for one that another has not started (docs/proof.md).
  * -O0: program order, wait directly after start, directly before the first user. Else:
  * - a communication starts as soon as its source is there; one whose result is larger than its source (a gather) at most WINDOW kernels before
  *   its first user, so that what is gathered early does not fill the memory. It is waited for directly before that user;

@@ -130,7 +130,7 @@ typedef struct CellCall {
 } CellCall;
 /* Notes with the calls that lead to the place of the last error or warning, the innermost first; NULL: none. */
 void diag_calls(Diags *diags, const CellCall *call);
-/* All of them as DESIGN 10 shows: file:line:column: error: text, the source line, the span underlined. */
+/* All of them, each as file:line:column: error: text, the source line, the span underlined. */
 void diags_print(const Diags *diags, FILE *out);
 /* The line of the source that span is in, without its end; "" where there is none. */
 const char *diags_line(const Diags *diags, Span span, int *length);
@@ -154,7 +154,7 @@ typedef struct Shape {
     int64_t dim[MAX_NDIM];
 } Shape;
 
-/* A tensor's global type. hidden: dimension 0 is the hidden one of mode data_parallel (DESIGN 5), which operators act
+/* A tensor's global type. hidden: dimension 0 is the hidden one of mode data_parallel (docs/architecture.md), which operators act
  * along slice by slice; shape.ndim counts it. */
 typedef struct TensorType {
     DType dtype;
@@ -172,7 +172,7 @@ void type_print(Text *text, const TensorType *type);        /* "f32[16, 32]", hi
 int64_t gcd64(int64_t a, int64_t b);
 static inline bool dtype_is_float(DType dtype) { return dtype == F32 || dtype == F64; } /* numbers that have gradients */
 
-/* ---------------------------------------------------------------- layout.c  (PLAN.md 1) */
+/* ---------------------------------------------------------------- layout.c  (docs/architecture.md) */
 
 /* s@t: of rank r, (r / t) mod s. */
 typedef struct Digit { int32_t size, stride; } Digit;
@@ -242,7 +242,7 @@ int digits_chain(const Digit *a, int na, const Digit *b, int nb, int nranks, Dig
  * joined at once. digits: MAX_DIGITS. */
 int layout_summed(const Layout *from, const Layout *to, Digit *digits, Reduction *kind);
 
-/* ---------------------------------------------------------------- box.c  (PLAN.md 1 and 2) */
+/* ---------------------------------------------------------------- box.c  (docs/redistribution.md) */
 
 /* Half-open index ranges of a global tensor; empty where any begin == end. */
 typedef struct Box {
@@ -705,7 +705,7 @@ uint64_t graph_hash(const Graph *graph);
  * only of layouts. stage names the pass in the message. A failure is a bug of pcc (or of a plan): *error says where. */
 bool graph_verify(const Graph *graph, const char *stage, Error *error);
 
-/* ---------------------------------------------------------------- plan.c  (PLAN.md 3) */
+/* ---------------------------------------------------------------- plan.c  (docs/plan.md) */
 
 typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT } Place;
 extern const char *const place_name[];

@@ -1,4 +1,4 @@
-/* The compositional proof (PROOF.md 1), by induction over the steps of each role: every instance is the named value of the graph in the stated layout.
+/* The compositional proof (docs/proof.md), by induction over the steps of each role: every instance is the named value of the graph in the stated layout.
  * Before: a plan as plan_read gives it (types and ids in range). Linear in the size of the plan. */
 #include "proof/internal.h"
 

@@ -1,5 +1,5 @@
 /* The numeric half of the proof: graphs and plans over the integers modulo p = 2^61 - 1, where sums do not depend on their order and nothing is
- * rounded (PROOF.md 0 and 2). Shares nothing with the planner; no function here is derived from the table's rules.
+ * rounded (docs/proof.md). Shares nothing with the planner; no function here is derived from the table's rules.
  *
  *   field.c      arithmetic; the values that leaves begin with
  *   walk.c       loops over boxes; contraction.c: products over letters

@@ -2,7 +2,7 @@
 #pragma once
 #include "proof/proof.h"
 
-/* ---------------------------------------------------------------- check.c: the compositional proof (PROOF.md 1) */
+/* ---------------------------------------------------------------- check.c: the compositional proof */
 
 /* Counts what it shows in *proof; false with *error. */
 bool compositional_check(const Plan *plan, Proof *proof, Error *error);

@@ -1,4 +1,4 @@
-/* proof: re-reads a plan and proves it (PROOF.md 0 to 2). Shares with the planner only ir's types and the plan reader; its boxes, holders, owners,
+/* proof: re-reads a plan and proves it (docs/proof.md). Shares with the planner only ir's types and the plan reader; its boxes, holders, owners,
  * operator semantics and table of what is linear in what are its own.
  *
  *   prove.c     proof_check: which parts are run, and the certificate that says so

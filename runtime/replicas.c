@@ -1,5 +1,5 @@
 /* replicas: whether ranks that hold the same part of a state hold the same bits. Nothing ever makes them differ in a correct run: sums are added in one
- * order everywhere (PLAN.md 2). */
+ * order everywhere (docs/redistribution.md). */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>

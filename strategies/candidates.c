@@ -1,4 +1,4 @@
-/* Which strategies an operator may have, and how they are written: DESIGN 5 and 7. */
+/* Which strategies an operator may have, and how they are written (docs/language.md). */
 #include <inttypes.h>
 #include <string.h>
 

@@ -9,7 +9,7 @@ typedef struct Splits {
 } Splits;
 /* The candidates of an operator with this rule (strategies.h); strict: a split must divide its factor. */
 Splits candidate_splits(const Rule *rule, int nranks, bool strict, Arena *arena);
-/* The splits of a strategy that splits `factor` alone, as far as its size and nranks go (DESIGN 5, batch). */
+/* The splits of a strategy that splits `factor` alone, as far as its size and nranks go. */
 int32_t split_largest(const Factor *factor, int nranks, bool strict);
 /* The dimension of the value of each id along which the batch lies: 0 of an input, and from there on where its letter goes. BATCH_NONE: the value depends on
  * parameters and constants alone. BATCH_LOST: it depends on an input, and has no such dimension (a sum over the batch). */

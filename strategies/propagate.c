@@ -1,4 +1,4 @@
-/* propagate: every forward operator gets a strategy (DESIGN 5 and 7; MindSpore's sharding_propagation, made exact).
+/* propagate: every forward operator gets a strategy (docs/architecture.md; MindSpore's sharding_propagation, made exact).
  *
  * Before: a verified graph with composites expanded; hints on nodes, inputs, states, the dataset. After: see strategies.h.
  *

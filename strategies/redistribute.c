@@ -1,7 +1,7 @@
-/* How one layout becomes another: PLAN.md 2.
+/* How one layout becomes another (docs/redistribution.md).
  *
  * A single exchange attains the lower bound of the total, so nothing is ever planned that receives more, except in the canonical form,
- * which exists to be read beside MindSpore's (facts/mindspore.md 3). Where an exchange happens to be what a library's collective does, and
+ * which exists to be read beside MindSpore's. Where an exchange happens to be what a library's collective does, and
  * the boxes are even, the step is named after that collective. A chain of gathers receives what one exchange receives but needs fewer
  * messages. */
 #include <string.h>

@@ -32,7 +32,7 @@ void machine_print(Text *text, const Machine *machine); /* the text of its file,
  * EXIT_REJECTED, after diagnostics. */
 bool machine_find(const char *what, Arena *arena, Diags *diags, Machine *machine, Error *error);
 
-/* ---------------------------------------------------------------- redistribute.c  (PLAN.md 2) */
+/* ---------------------------------------------------------------- redistribute.c  (docs/redistribution.md) */
 
 typedef enum { REDISTRIBUTE_AUTO, REDISTRIBUTE_BOUND, REDISTRIBUTE_CANONICAL } RedistributePolicy;
 
@@ -85,7 +85,7 @@ Candidates candidates(const Node *node, int nranks, Arena *arena);
 int64_t candidates_count(const Node *node, int nranks); /* by the same rule, counting only */
 /* Splits per factor (1: whole) to a strategy: a mesh of the factors in order, ranks left over last. */
 void strategy_from_splits(const int32_t *splits, int nfactors, int nranks, Strategy *strategy);
-/* A user's hint on a node to its strategy; checks everything in facts/mindspore.md 1.8 and 5.3. False after diagnostics. */
+/* A user's hint on a node to its strategy; checks all that docs/language.md asks of one. False after diagnostics. */
 bool strategy_from_hint(const Graph *graph, const Node *node, const Hint *hint, bool strict_divide, Strategy *strategy, Diags *diags);
 /* A user's tuple on a tensor (parameter, input, dataset, output strategy) to a layout. leftover_first: dataset strategies. */
 bool layout_from_hint(const Graph *graph, const HintTuple *tuple, bool named, const TensorType *type, const char *what, bool leftover_first,
@@ -96,7 +96,7 @@ bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Di
 /* Warns (uneven) when a split leaves the busiest rank this much over the average; returns whether it did, or would if it were not silenced. */
 enum { UNEVEN_PERCENT = 1 };
 bool uneven_warning(Diags *diags, Span span, const char *what, int64_t size, int64_t split);
-/* The strategy that splits the node's batch (DESIGN 5), or whole. */
+/* The strategy that splits the node's batch, or whole. */
 void strategy_batch(const Graph *graph, const Node *node, Strategy *strategy);
 /* "((2, 4), (4, 1))": per operand, per dimension the split; false when a tuple cannot say it (several digits of other meshes). */
 bool strategy_print(Text *text, const Node *node, const Graph *graph, const Strategy *strategy);
@@ -106,7 +106,7 @@ bool strategy_print(Text *text, const Node *node, const Graph *graph, const Stra
 /* Before: a verified graph as lowered or simplified, types inferred, composite operators expanded; hints on nodes, inputs, states.
  * After: every forward node (nodes[0 .. nforward), all when nforward is 0) that is not a leaf has strategy and from; inputs and states
  * whose layout the user or the dataset fixes have it; conversions caused by an output strategy are in out_layout[node] (NULL: none), in the
- * graph's arena. Modes as DESIGN 5; search as DESIGN 7. Warns of conflicting
+ * graph's arena. Modes as in docs/language.md; search as in docs/architecture.md. Warns of conflicting
  * hints, says when there was no hint. A node that has a strategy already keeps it, and others follow from it as from a hint. False after
  * diagnostics. */
 typedef struct Propagation {
@@ -115,7 +115,7 @@ typedef struct Propagation {
 } Propagation;
 bool propagate(Graph *graph, Propagation *propagation, Diags *diags);
 
-/* The keys of a decision in their order (DESIGN 7); BY_NOTHING: the walk did not choose, BY_ONE: there was one candidate. */
+/* The keys of a decision in their order; BY_NOTHING: the walk did not choose, BY_ONE: there was one candidate. */
 typedef enum { BY_NOTHING, BY_ONE, BY_BYTES, BY_FLOPS, BY_SUM, BY_BATCH, BY_TUPLE } DecidedBy;
 typedef struct Alternative {
     const Strategy *strategy;

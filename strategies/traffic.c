@@ -1,4 +1,4 @@
-/* What a conversion moves, and the least that must move: PLAN.md 2 as counts over pairs of layouts. */
+/* What a conversion moves, and the least that must move (docs/redistribution.md), as counts over pairs of layouts. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -27,6 +27,13 @@ rules() {
         $0 ~ "(^|[^a-z_])(" box ")\\(" && name !~ /box_check|group_check|sends_check|conversion_check/ { print FILENAME ":" FNR ": " $0 }' proof/layout.c |
         rule "proof/layout.c calls ir/box.c to compare"
 
+    # Reasons stand in docs/, and comments point only at what is there.
+    texts="README.md docs ir frontend strategies proof compiler runtime samples tests tools"
+    grep -rnIE '\b(DESIGN|PLAN|PROOF)(\.md| [0-9])|\bfacts/' $texts | grep -v '^tests/layers.sh:' | rule "references that lead out of the repository"
+    grep -rhoIE '\bdocs/[a-z]+\.md' $texts | sort -u | while read -r page; do
+        [ -f "$page" ] || echo "$page"
+    done | rule "pages of docs/ that are there"
+
     find ir frontend strategies proof compiler runtime tests -name '*.[chly]' -exec wc -l {} + | awk '$2 != "total" && $1 > 800 { print $2 " (" $1 " lines)" }' |
         rule "files of at most 800 lines"
     grep -nE 'switch \((node|step|call|n|s)(->|\.)op\)' ir/*.c frontend/*.c strategies/*.c compiler/*.c runtime/*.c runtime/*/*.c |

@@ -302,7 +302,7 @@ seed(unit("proof", "check"),
      ("proof: leaves anywhere", "proof/check.c", "if (node->op != OP_input || node->state != instance->at) return", "if (false) return"),
      ("proof: a write of another value", "proof/check.c", "node->state != step->state || node->in[0] != instance->value) return", "node->state != step->state) return"))
 
-# ---------------------------------------------------------------- what the proof must refuse, while pcc compiles (PROOF.md 3)
+# ---------------------------------------------------------------- what the proof must refuse, while pcc compiles
 seed(PROVED,
      ("proved: a holder that agrees in nothing", "ir/box.c", "    at += part - only(m->source, m->nsource, at);\n    at += number_of(m->summed", "    at = part;\n    at += number_of(m->summed"),
      ("proved: a holder of the next part", "ir/box.c", "    at += part - only(m->source, m->nsource, at);\n    at += number_of(m->summed", "    (void)part;\n    at += number_of(m->summed"),

@@ -214,7 +214,7 @@ static void play(Trial *t, const Piece *p) {
     }
 }
 
-/* PLAN.md 2, counted from who holds and who needs each cell. */
+/* The lower bound of docs/redistribution.md, counted from who holds and who needs each cell. */
 static void check_bound(const Trial *t) {
     int64_t bound = 0, total = 0;
     for (int rank = 0; rank < t->nranks; rank++)

@@ -1,4 +1,4 @@
-/* Mistakes in simplification and autodiff that a graph's evaluation over the field finds (PROOF.md 0): graphs are compiled, then spoilt. */
+/* Mistakes in simplification and autodiff that a graph's evaluation over the field finds: graphs are compiled, then spoilt. */
 #include "proof/field.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* judge: makes wrong plans, has the simulation say which of them matter, and the proof which of them it refuses (PROOF.md 3). */
+/* judge: makes wrong plans, has the simulation say which of them matter, and the proof which of them it refuses (docs/proof.md). */
 #pragma once
 #include "tests/proof/mutate.h"
 

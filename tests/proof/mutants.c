@@ -1,4 +1,4 @@
-/* Mutation testing of the proof (PROOF.md 3): whatever the simulation says matters, the proof refuses. PCC_MUTANTS=N: so many (default 1000). */
+/* Mutation testing of the proof (docs/proof.md): whatever the simulation says matters, the proof refuses. PCC_MUTANTS=N: so many (default 1000). */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

@@ -60,7 +60,7 @@ class Data(Case):
             yield self.mpi(plan, ranks, *options)
 
     def test_each_rank_gets_the_rows_of_a_distributed_sampler(self):
-        """Row i holds 2^i, so a rank's loss, their sum, says which rows it had; the vectors for 10 rows and seed 0 stand in facts of PyTorch."""
+        """Row i holds 2^i, so a rank's loss, their sum, says which rows it had; the vectors for 10 rows and seed 0 are PyTorch's."""
         self.assertEqual(randperm(10, 0), [4, 1, 7, 5, 3, 9, 0, 8, 6, 2])
         rows = 22
         self.write("x.npy", npy([2.0 ** i for i in range(rows)], (rows, 1)))

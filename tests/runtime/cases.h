@@ -1,5 +1,5 @@
 /* Redistributions with known results, for tests of communicators. Nothing here calls ir/box.c: who holds which cell, what it must be, and
- * how much must move follow from the definitions of PLAN.md 1 and 2, cell by cell. */
+ * how much must move follow from the definitions of layouts and conversions (docs/redistribution.md), cell by cell. */
 #pragma once
 #include "runtime/runtime.h"
 
@@ -38,7 +38,7 @@ int64_t side_box(const Case *c, const Side *side, int rank, int64_t *begin, int6
 /* What rank's source holds at the cell in use number `use`, and what its target must hold. */
 double case_source(const Case *c, int rank, int64_t cell, int use);
 double case_target(const Case *c, int rank, int64_t cell, int use);
-/* Cells that must be received by all ranks together: the bound of PLAN.md 2. */
+/* Cells that must be received by all ranks together: the bound of docs/redistribution.md. */
 int64_t case_bound(const Case *c);
 void case_print(Text *text, const Case *c);
 

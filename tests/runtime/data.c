@@ -12,7 +12,7 @@ static Box whole(const Shape *shape) {
     return box;
 }
 
-/* numpy.random.RandomState(seed).random_sample(): facts/training.md 1.5; CPython draws the same from the same state. */
+/* numpy.random.RandomState(seed).random_sample(); CPython draws the same from the same state. */
 Test(data, mt19937_draws_numpys_doubles) {
     Mt19937 mt;
     mt19937_seed(&mt, 1);

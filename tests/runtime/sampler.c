@@ -1,4 +1,4 @@
-/* The order of rows is PyTorch's: the vectors of facts/training.md 2.2, printed by torch 2. */
+/* The order of rows is PyTorch's: vectors printed by torch 2. */
 #include <criterion/criterion.h>
 #include <string.h>
 

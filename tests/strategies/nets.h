@@ -22,7 +22,7 @@ const char *net_strategy(Net *net, int value); /* its strategy as a tuple, "none
 /* All diagnostics as pcc prints them, in the arena. */
 const char *net_diagnostics(Net *net);
 
-/* DESIGN 5's quick start with these sizes and names, mse expanded: the hint is on the first or on the second matmul. Values: h, a, y. */
+/* README's quick start with these sizes and names, mse expanded: the hint is on the first or on the second matmul. Values: h, a, y. */
 typedef struct Quickstart {
     Net net;
     int h, a, y, loss;

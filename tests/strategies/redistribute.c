@@ -61,7 +61,7 @@ Test(redistribute, canonical_form_of_the_quick_start_is_all_reduce_and_slice) {
     cr_expect_eq(c.rounds, 1);
 }
 
-/* facts/mindspore.md 3.6; effects, not the order of operators. */
+/* Cases of MindSpore's tests; effects, not the order of operators. */
 Test(redistribute, canonical_form_follows_mindspore_cases) {
     Conversion c = plan("[16@1 -]", "[- 16@1]", 512, 1024, 16, REDISTRIBUTE_CANONICAL); /* R2 */
     expect_steps(&c, "all_gather strided_slice");
@@ -122,7 +122,7 @@ Test(redistribute, many_small_messages_become_gathers_of_equal_traffic) {
 }
 
 Test(redistribute, the_worst_case_of_mindspore_is_at_the_bound) {
-    /* facts/planning.md 2.4: x4, y2, z4 of 16 x 8, [x.y z] -> [y.z x]: 1152 received there, 120 needed. */
+    /* MindSpore's planner on x4, y2, z4 of 16 x 8, [x.y z] -> [y.z x]: 1152 received there, 120 needed. */
     Conversion c = plan("[4@8.2@4 4@1]", "[2@4.4@1 4@8]", 16, 8, 32, REDISTRIBUTE_AUTO);
     cr_expect_eq(c.received.total, c.bound.total);
     cr_expect_eq(c.bound.total, 120);

@@ -27,7 +27,7 @@ uint32_t simulate_wanted(const Layout *from, const Layout *to, int nranks, int r
 /* Runs one step; false with *why when a rank sends what it does not have, adds a term twice, or ends without what `to` says. origin is the
  * layout that the terms are those of; counts are added to. */
 bool simulate_step(World *world, const Layout *origin, const Layout *from, const ConversionStep *step, Ranges *counts, const char **why);
-/* The bound of PLAN.md 2, cell by cell. */
+/* The bound of docs/redistribution.md, cell by cell. */
 void simulate_bound(const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *bound);
 /* All layouts of up to 2 dimensions on nranks ranks whose digits are digits of some mesh, partial sums included. Returns their number. */
 int simulate_layouts(int nranks, int ndim, bool partial, Layout *layouts, int room);
