@@ -75,7 +75,7 @@ static void put_constant(const View *v, const Node *node) {
 }
 
 static void put_operand(const View *v, int value) {
-    const Node *node = &v->g->nodes.at[v->g->values.at[value].node];
+    const Node *node = graph_producer(v->g, value);
     if (node->op == OP_constant)
         put_constant(v, node);
     else if (v->parameter[value] > 0)
@@ -295,16 +295,13 @@ static void put_node(View *v, int id) {
     put_source(v, node->span);
 }
 
-static bool is_leaf(const Node *node) {
-    return op_table[node->op].op_class == OP_CLASS_LEAF;
-}
 
 /* The nodes in the order of the stage: as they run, once they are scheduled. A wait is shown where other steps run since the start. */
 static void put_nodes(View *v) {
     const Compilation *c = v->c;
     if (!v->spmd || c->order.n == 0) {
         for (int n = 0; n < v->g->nodes.n; n++)
-            if (!is_leaf(&v->g->nodes.at[n])) put_node(v, n);
+            if (!node_is_leaf(&v->g->nodes.at[n])) put_node(v, n);
         return;
     }
     for (int i = 0; i < c->order.n; i++) {
@@ -366,7 +363,7 @@ void dump_rank(Text *text, const Compilation *c, const char *stage, int rank) {
     v.convert = arena_alloc(&scratch, sizeof *v.convert * (size_t)(v.g->nodes.n + 1));
     int nconverts = 0, nleaves = 0;
     for (int n = 0; n < v.g->nodes.n; n++) {
-        nleaves += is_leaf(&v.g->nodes.at[n]);
+        nleaves += node_is_leaf(&v.g->nodes.at[n]);
         if (v.g->nodes.at[n].op == OP_convert) v.convert[n] = nconverts++;
     }
     text_printf(text, "# IR entry: @%s\n# Total subgraphs: 1\n\n# Attrs:\nstage: %s\nrank: %d\nranks: %d\nmode: %s\n", v.g->name, stage,

@@ -109,7 +109,7 @@ static void follow_train(const Compilation *c, Graph *g, bool *followed) {
     for (int id = 0; id < g->nodes.n; id++) {
         Node *node = &g->nodes.at[id];
         node->hint = NULL;
-        if (op_table[node->op].op_class != OP_CLASS_LEAF) followed[id] = follow(g, node, find_node(sorted, n, node->name));
+        if (!node_is_leaf(node)) followed[id] = follow(g, node, find_node(sorted, n, node->name));
     }
     for (int i = 0; i < g->inputs.n; i++)
         g->inputs.at[i].hint = NULL;

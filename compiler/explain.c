@@ -129,7 +129,7 @@ static void explain_node(const Explain *e, int id) {
     const Decision *decision = NULL;
     if (node->strategy == NULL) return;
     if (chosen->op != node->op) explain_expanded(e, chosen_of(e->c, id));
-    if (id < g->nforward && op_table[node->op].op_class != OP_CLASS_LEAF) { /* strategies were chosen for these */
+    if (id < g->nforward && !node_is_leaf(node)) { /* strategies were chosen for these */
         id = chosen_of(e->c, id);
         g = &e->c->chosen;
         node = chosen;
@@ -293,10 +293,10 @@ static void explain_moves(const Explain *e, int value, const char *indent) {
 
 /* Where the passes of -O2 compute a value otherwise than its strategy says: partial.c and place.c. */
 static void explain_instead(const Explain *e, int value, const char *indent) {
-    const Node *node = &e->g->nodes.at[e->g->values.at[value].node];
+    const Node *node = graph_producer(e->g, value);
     const TensorType *type = &e->g->values.at[value].type;
     int k = 0;
-    if (node->strategy == NULL || op_table[node->op].op_class == OP_CLASS_UPDATE || op_table[node->op].op_class == OP_CLASS_LEAF) return;
+    if (node->strategy == NULL || op_table[node->op].op_class == OP_CLASS_UPDATE || node_is_leaf(node)) return;
     while (node->out[k] != value)
         k++;
     Layout own;
@@ -346,7 +346,7 @@ static void explain_value(const Explain *e, int value) {
 static int first_user(const Graph *g, OpCode leaf, int id) {
     for (int n = 0; n < g->nodes.n; n++)
         for (int i = 0; i < g->nodes.at[n].nin; i++) {
-            const Node *maker = &g->nodes.at[g->values.at[g->nodes.at[n].in[i]].node];
+            const Node *maker = graph_producer(g, g->nodes.at[n].in[i]);
             if (maker->op == leaf && maker->state == id && op_table[g->nodes.at[n].op].op_class != OP_CLASS_UPDATE) return n;
         }
     return -1;
@@ -392,7 +392,7 @@ static int update_of(const Graph *g, int state) {
     for (int n = g->nforward; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
-        const Node *read = &g->nodes.at[g->values.at[node->in[0]].node];
+        const Node *read = graph_producer(g, node->in[0]);
         if (read->op == OP_read && read->state == state) return n;
     }
     return -1;

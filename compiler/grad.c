@@ -47,9 +47,9 @@ static void gradients_grow(Graph *g, Gradients *grads) {
 
 /* A product, perhaps moved about since. */
 static bool is_product(const Graph *g, int value) {
-    const Node *node = &g->nodes.at[g->values.at[value].node];
+    const Node *node = graph_producer(g, value);
     while (node->op == OP_reshape || node->op == OP_transpose || node->op == OP_neg)
-        node = &g->nodes.at[g->values.at[node->in[0]].node];
+        node = graph_producer(g, node->in[0]);
     return node->op == OP_einsum || node->op == OP_matmul;
 }
 
@@ -97,7 +97,7 @@ static void backward(Graph *g, Gradients *grads, int begin, int end, const bool 
 
 /* The whole net's gradients, of one batch. */
 static void backward_once(Graph *g, Gradients *grads) {
-    grads->sum[g->loss] = graph_constant(g, g->values.at[g->loss].type, NULL, 1, "d_loss", g->nodes.at[g->values.at[g->loss].node].span);
+    grads->sum[g->loss] = graph_constant(g, g->values.at[g->loss].type, NULL, 1, "d_loss", graph_producer(g, g->loss)->span);
     backward(g, grads, 0, g->nforward, NULL, false);
 }
 
@@ -255,7 +255,7 @@ static void clip_gradients(Graph *g, int *gradient, int nstates) {
 
 int update_gradient(const Graph *g, const Node *update) {
     int gradient = update->in[op_in(update->op, "g")];
-    const Node *maker = &g->nodes.at[g->values.at[gradient].node];
+    const Node *maker = graph_producer(g, gradient);
     return maker->op == OP_clip ? maker->in[0] : gradient;
 }
 

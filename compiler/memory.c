@@ -30,9 +30,6 @@ typedef struct Allocator {
     bool *moved;                   /* its memory belongs to a later value */
 } Allocator;
 
-static bool is_leaf(const Node *node) {
-    return op_table[node->op].op_class == OP_CLASS_LEAF;
-}
 static int64_t room(const Compilation *c, int value) {
     return (c->box_bytes[value] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
@@ -114,7 +111,7 @@ static void place_leaves(Compilation *c) {
     const Graph *g = &c->spmd;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (!is_leaf(node)) continue;
+        if (!node_is_leaf(node)) continue;
         Location *location = &c->location[node->out[0]];
         if (node->op == OP_read)
             *location = (Location){PLACE_STATE, node->state, node->version};
@@ -170,10 +167,10 @@ static void place_states(Allocator *a) {
         int value = write->in[0];
         const Value *v = &g->values.at[value];
         const Node *maker = &g->nodes.at[v->node];
-        if (is_leaf(maker) || v->layout != g->states.at[write->state].layout) continue;
+        if (node_is_leaf(maker) || v->layout != g->states.at[write->state].layout) continue;
         bool over = may_overwrite(g, maker, v->index);
         if (over) {
-            const Node *old = &g->nodes.at[g->values.at[maker->in[v->index]].node];
+            const Node *old = graph_producer(g, maker->in[v->index]);
             over = old->op == OP_read && old->state == write->state;
         }
         if (last_read[write->state] < a->def[value] || (over && last_read[write->state] == a->def[value]))
@@ -229,7 +226,7 @@ bool pass_memory(Compilation *c) {
             c->location[value].at = allocate(&a, room(c, value));
         }
         for (int v = a.first_dying[i]; v >= 0; v = a.next_dying[v])
-            if (c->location[v].place == PLACE_ARENA && !a.moved[v] && g->nodes.at[g->values.at[v].node].op != OP_write)
+            if (c->location[v].place == PLACE_ARENA && !a.moved[v] && graph_producer(g, v)->op != OP_write)
                 release(&a, c->location[v].at, room(c, v));
     }
     return true;

@@ -30,7 +30,7 @@ static void move_swap(Flow *flow, Move *move) {
 static double busiest_work(const Node *node, const Strategy *strategy) {
     double work = op_table[node->op].flops;
     for (int f = 0; f < node->rule->nfactors; f++) {
-        int64_t split = strategy == NULL ? 1 : strategy_split(strategy, f), size = node->rule->factor[f].size;
+        int64_t split = strategy_split(strategy, f), size = node->rule->factor[f].size;
         work *= (double)((size + split - 1) / split);
     }
     return work;

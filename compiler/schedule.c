@@ -34,18 +34,10 @@ typedef struct Scheduler {
 } Scheduler;
 enum { IDLE, STARTED, DONE };
 
-static bool is_leaf(const Node *node) {
-    return op_table[node->op].op_class == OP_CLASS_LEAF;
-}
-static const Node *producer(const Graph *g, int value) {
-    return &g->nodes.at[g->values.at[value].node];
-}
 
 /* The leaf or kernel at the start of the converts that lead to a value. */
 static int root_node(const Graph *g, int value) {
-    while (producer(g, value)->op == OP_convert)
-        value = producer(g, value)->in[0];
-    return g->values.at[value].node;
+    return g->values.at[graph_converted(g, value)].node;
 }
 
 static int keyed_compare(const void *a, const void *b) {
@@ -65,7 +57,7 @@ static void note_reader(const Graph *g, const Node *node, int key, int *last_rea
 
 /* The bucket that brings a value to its user: NULL where there is none on the way. */
 static const Bucket *bucket_of(const Scheduler *s, int value) {
-    for (const Node *node = producer(s->g, value); node->op == OP_convert; node = producer(s->g, node->in[0])) {
+    for (const Node *node = graph_producer(s->g, value); node->op == OP_convert; node = graph_producer(s->g, node->in[0])) {
         int bucket = s->buckets.of[node - s->g->nodes.at];
         if (bucket >= 0) return &s->buckets.at.at[bucket];
     }
@@ -122,7 +114,7 @@ static void order_kernels(Scheduler *s) {
     int count = 0;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (is_leaf(node) || node->op == OP_convert) continue;
+        if (node_is_leaf(node) || node->op == OP_convert) continue;
         int own = ++count;
         key[n] = node->op == OP_replica_sum && s->c->options->optimize > 0 ? 0 : own; /* a gradient: as soon as it can be */
         for (int i = 0; i < node->nin; i++) {
@@ -133,12 +125,12 @@ static void order_kernels(Scheduler *s) {
     if (s->c->options->optimize > 0) place_replicas(g, key, count);
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (!is_leaf(node) && node->op != OP_convert && op_table[node->op].op_class != OP_CLASS_UPDATE) note_reader(g, node, key[n], last_reader);
+        if (!node_is_leaf(node) && node->op != OP_convert && op_table[node->op].op_class != OP_CLASS_UPDATE) note_reader(g, node, key[n], last_reader);
     }
     if (s->c->options->optimize > 1) buckets_of_gradients(s->c, &s->buckets, key, count);
     if (s->c->options->optimize > 0) place_updates(s, key, count, last_reader);
     for (int n = 0; n < g->nodes.n; n++)
-        if (!is_leaf(&g->nodes.at[n]) && g->nodes.at[n].op != OP_convert) keyed[s->n++] = (Keyed){key[n], n};
+        if (!node_is_leaf(&g->nodes.at[n]) && g->nodes.at[n].op != OP_convert) keyed[s->n++] = (Keyed){key[n], n};
     qsort(keyed, (size_t)s->n, sizeof *keyed, keyed_compare);
     for (int p = 0; p < s->n; p++) {
         s->at[p] = keyed[p].node;
@@ -152,9 +144,9 @@ static void first_users(Scheduler *s) {
     for (int n = 0; n < g->nodes.n; n++)
         if (g->nodes.at[n].op == OP_convert) s->position[n] = NEVER;
     for (int k = 0; k < graph_nreports(g); k++)
-        if (producer(g, graph_report(g, k))->op == OP_convert) s->position[g->values.at[graph_report(g, k)].node] = s->n;
+        if (graph_producer(g, graph_report(g, k))->op == OP_convert) s->position[g->values.at[graph_report(g, k)].node] = s->n;
     for (int n = g->nodes.n - 1; n >= 0; n--) { /* users stand behind what they use */
-        if (s->position[n] == NEVER || is_leaf(&g->nodes.at[n])) continue;
+        if (s->position[n] == NEVER || node_is_leaf(&g->nodes.at[n])) continue;
         for (int i = 0; i < g->nodes.at[n].nin; i++) {
             int source = g->values.at[g->nodes.at[n].in[i]].node;
             if (g->nodes.at[source].op == OP_convert && (s->position[source] == NEVER || s->position[source] > s->position[n]))
@@ -183,9 +175,9 @@ static void place_starts(Scheduler *s) {
     for (int n = g->nodes.n - 1; n >= 0; n--) {
         const Node *node = &g->nodes.at[n];
         if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || s->position[n] == NEVER) continue;
-        const Node *source = producer(g, node->in[0]);
+        const Node *source = graph_producer(g, node->in[0]);
         if (source->op == OP_convert) continue;
-        int ready = is_leaf(source) ? 0 : s->position[g->values.at[node->in[0]].node] + 1;
+        int ready = node_is_leaf(source) ? 0 : s->position[g->values.at[node->in[0]].node] + 1;
         int early = s->position[n] - WINDOW, bucket = s->buckets.of[n];
         bool grows = s->c->options->optimize < 2 || s->c->box_bytes[node->out[0]] > s->c->box_bytes[node->in[0]];
         int start = bucket >= 0 ? bucket_ready[bucket] : grows && early > ready ? early : ready;

@@ -82,33 +82,29 @@ static int share_last(Rewrite *r) {
 
 /* ---------------------------------------------------------------- identities */
 
-static const Node *producer(const Graph *g, int value) {
-    return &g->nodes.at[g->values.at[value].node];
-}
-
 static bool is_constant(const Graph *g, int value, double what) {
-    const Node *node = producer(g, value);
+    const Node *node = graph_producer(g, value);
     return node->op == OP_constant && node->data == NULL && node->attr[0].f == what;
 }
 
 /* +0, also of each replica. */
 static bool is_zero(const Graph *g, int value) {
-    const Node *node = producer(g, value);
+    const Node *node = graph_producer(g, value);
     if (node->op == OP_replicate) value = node->in[0];
-    return is_constant(g, value, 0) && !signbit(producer(g, value)->attr[0].f);
+    return is_constant(g, value, 0) && !signbit(graph_producer(g, value)->attr[0].f);
 }
 
 /* Whether no element of a value can be above 0. */
 static bool is_nonpositive(const Graph *g, int value) {
-    while (op_table[producer(g, value)->op].sign == SIGN_KEPT)
-        value = producer(g, value)->in[0];
-    return op_table[producer(g, value)->op].sign == SIGN_NEGATIVE;
+    while (op_table[graph_producer(g, value)->op].sign == SIGN_KEPT)
+        value = graph_producer(g, value)->in[0];
+    return op_table[graph_producer(g, value)->op].sign == SIGN_NEGATIVE;
 }
 
 /* Whether no element of a value can be below 0; strictly: nor -0. What is not a number is neither. */
 static bool is_nonnegative(const Graph *g, int value, bool strictly, int depth) {
     enum { MAX_DEPTH = 8 };
-    const Node *node = producer(g, value);
+    const Node *node = graph_producer(g, value);
     const int a = node->in[0], b = node->in[1];
     if (depth == MAX_DEPTH) return false;
     if (node->op == OP_constant) return node->data == NULL && (node->attr[0].f > 0 || (node->attr[0].f == 0 && !(strictly && signbit(node->attr[0].f))));
@@ -162,7 +158,7 @@ static int permutation(const Node *node, int ndim, int i) {
 /* The operand of an inverse pair: --x, and a transpose undone by another; else -1. */
 static int inverse(const Graph *g, const Node *node) {
     if (node->op != OP_neg && node->op != OP_transpose) return -1;
-    const Node *inner = producer(g, node->in[0]);
+    const Node *inner = graph_producer(g, node->in[0]);
     if (inner->op != node->op || inner->hint != NULL) return -1;
     if (node->op == OP_neg) return inner->in[0];
     const TensorType *type = &g->values.at[inner->in[0]].type;
@@ -182,7 +178,7 @@ static int identity(const Graph *g, const Node *node) {
 /* A reshape of a reshape is one reshape: true when node was made it. */
 static bool merge(Graph *g, Node *node) {
     if (node->hint != NULL || node->nin != 1) return false;
-    const Node *inner = producer(g, node->in[0]);
+    const Node *inner = graph_producer(g, node->in[0]);
     if (node->op != OP_reshape || inner->op != OP_reshape || inner->hint != NULL || inner->origin != (int)(inner - g->nodes.at))
         return false;
     TensorType from = g->values.at[inner->in[0]].type;

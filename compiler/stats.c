@@ -39,16 +39,9 @@ Moves stats_moves(Compilation *c) {
     return moves;
 }
 
-/* The value that a chain of converts begins with. */
-static int root_of(const Graph *g, int value) {
-    while (g->nodes.at[g->values.at[value].node].op == OP_convert)
-        value = g->nodes.at[g->values.at[value].node].in[0];
-    return value;
-}
-
 static void raise(Compilation *c, Traffic *bound, int value) {
     const Graph *g = &c->spmd;
-    int root = root_of(g, value);
+    int root = graph_converted(g, value);
     const Layout *from = g->values.at[root].layout, *to = g->values.at[value].layout;
     if (from == to) return;
     /* the kind only selects the memo: the bound is that of any way */
@@ -107,7 +100,7 @@ static void count_flops(const Compilation *c, double *total, double *busiest) {
         if (part == 0) continue;
         *total += rule_flops(node->op, node->rule);
         for (int f = 0; f < node->rule->nfactors; f++) {
-            int64_t split = node->strategy == NULL ? 1 : strategy_split(node->strategy, f), size = node->rule->factor[f].size;
+            int64_t split = strategy_split(node->strategy, f), size = node->rule->factor[f].size;
             part *= (double)((size + split - 1) / split);
         }
         *busiest += part;
@@ -246,7 +239,7 @@ static void json_strategies(Json *json, const Compilation *c) {
     json_array(json, "strategies");
     for (int n = 0; n < g->nforward; n++) {
         const Node *node = &g->nodes.at[n];
-        if (op_table[node->op].op_class == OP_CLASS_LEAF || node->strategy == NULL) continue;
+        if (node_is_leaf(node) || node->strategy == NULL) continue;
         Text tuple = {0};
         bool said = strategy_print(&tuple, node, g, node->strategy);
         json_row(json, NULL);

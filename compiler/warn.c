@@ -101,10 +101,6 @@ static void warn_no_effect(const Compilation *c) {
 
 /* ---------------------------------------------------------------- uneven splits, replicated work */
 
-static int64_t factor_split(const Node *node, int factor) {
-    return node->strategy == NULL ? 1 : strategy_split(node->strategy, factor);
-}
-
 /* A layout that the user gave a state or an input. */
 static void warn_uneven_layout(const Compilation *c, const Hint *hint, const Layout *layout, const TensorType *type, const char *name) {
     if (hint == NULL || layout == NULL || c->graph.settings.mode == MODE_DATA_PARALLEL) return;
@@ -123,9 +119,9 @@ static void warn_uneven(const Compilation *c) {
     for (int pass = 0; pass < 2; pass++) /* hints have said theirs */
         for (int n = 0; n < c->chosen.nforward; n++) {
             const Node *node = &c->chosen.nodes.at[n];
-            if (op_table[node->op].op_class == OP_CLASS_LEAF || (node->from == STRATEGY_USER) != (pass == 0)) continue;
+            if (node_is_leaf(node) || (node->from == STRATEGY_USER) != (pass == 0)) continue;
             for (int f = 0; f < node->rule->nfactors; f++) {
-                int64_t size = node->rule->factor[f].size, split = factor_split(node, f);
+                int64_t size = node->rule->factor[f].size, split = strategy_split(node->strategy, f);
                 bool known = size % split == 0;
                 for (int i = 0; i < said.n && !known; i += 2)
                     known = said.at[i] == size && said.at[i + 1] == split;
@@ -141,7 +137,7 @@ static void warn_uneven(const Compilation *c) {
 static int64_t ranks_sharing(const Node *node) {
     int64_t sharing = 1;
     for (int f = 0; f < node->rule->nfactors; f++)
-        sharing *= factor_split(node, f);
+        sharing *= strategy_split(node->strategy, f);
     return sharing;
 }
 

@@ -654,7 +654,7 @@ static bool is_operator(const Expr *expr) {
 
 bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given) {
     Span span = span_of(given->file, given->shard->loc);
-    if (!is_operator(expr) || value < 0 || op_table[lower->graph->nodes.at[lower->graph->values.at[value].node].op].op_class != OP_CLASS_USER)
+    if (!is_operator(expr) || value < 0 || op_table[graph_producer(lower->graph, value)->op].op_class != OP_CLASS_USER)
         return no_operator(lower, given);
     if (!shard_counts(lower, span)) return true;
     Node *node = &lower->graph->nodes.at[lower->graph->values.at[value].node];

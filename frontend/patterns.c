@@ -203,7 +203,7 @@ const char *const path_kind_name[NPATHS] = {[PATH_OPERATOR] = "operator", [PATH_
 
 Hintable value_hintable(const Lower *lower, int value) {
     const Graph *graph = lower->graph;
-    const Node *node = &graph->nodes.at[graph->values.at[value].node];
+    const Node *node = graph_producer(graph, value);
     const char **name = arena_alloc(lower->arena, sizeof *name * (size_t)node->nout);
     for (int i = 0; i < node->nout; i++)
         name[i] = graph->values.at[node->out[i]].name;

@@ -127,7 +127,7 @@ typedef enum {
 static TermKind term_kind(RowLoss *loss, int value, int depth) {
     enum { MAX_TERMS_DEPTH = 64 };
     const Graph *graph = loss->lower->graph;
-    const Node *node = &graph->nodes.at[graph->values.at[value].node];
+    const Node *node = graph_producer(graph, value);
     if (!loss->depends[value]) return TERM_WHOLE;
     if (depth == MAX_TERMS_DEPTH || node->nin == 0) return TERM_OTHER;
     const bool composite = is_composite(node->op) && !is_each(node), reduces = (node->op == OP_sum || node->op == OP_mean) && !node->attr[0].given;
@@ -161,7 +161,7 @@ static int scale_power(const RowLoss *loss, const Node *node) {
 
 static bool fail_rows(Lower *lower, Loc loc, const char *what, const char *why) {
     const Graph *graph = lower->graph;
-    diag_error(lower->diags, graph->nodes.at[graph->values.at[graph->loss].node].span, "%s", what);
+    diag_error(lower->diags, graph_producer(graph, graph->loss)->span, "%s", what);
     diag_note(lower->diags, lower_span(lower, loc), "%s", why);
     diag_hint(lower->diags, "a loss whose rows can be told apart is mse(..), cross_entropy(..), bce_with_logits(..), the mean or sum of a tensor whose first dimension is the batch, or a sum of "
                             "such and of what does not depend on the batch");
@@ -173,7 +173,7 @@ static bool fail_rows(Lower *lower, Loc loc, const char *what, const char *why) 
 /* Whether the terms of a loss can be weighed, and how many are means: `sum(..) / batch` is one. power: of the batch's rows, by which the term is multiplied. */
 static bool terms_count(RowLoss *loss, int value, int depth, int power) {
     const Graph *graph = loss->lower->graph;
-    const Node *node = &graph->nodes.at[graph->values.at[value].node];
+    const Node *node = graph_producer(graph, value);
     bool ok = true;
     switch (term_kind(loss, value, depth)) {
     case TERM_WHOLE:
@@ -304,7 +304,7 @@ static int rows_of(RowLoss *loss, int value, int depth) {
         answers(loss, &node);
         return reduce_rows(graph, reduction, losses_each(graph, &node, "loss.each"), "loss.row", node.span);
     }
-    const Node *inner = &graph->nodes.at[graph->values.at[node.in[0]].node];
+    const Node *inner = graph_producer(graph, node.in[0]);
     answers(loss, is_each(inner) ? inner : &node); /* mean(cross_entropy(.., reduction = none)) */
     return reduce_rows(graph, reduction, node.in[0], "loss.row", node.span);
 }
@@ -341,7 +341,7 @@ static bool rows_accuracy(Lower *lower, const RowLoss *loss, int weight) {
 bool rows_report(Lower *lower, Loc loc, int prediction) {
     Graph *graph = lower->graph;
     RowLoss loss = row_loss(lower);
-    Span span = graph->nodes.at[graph->values.at[graph->loss].node].span;
+    Span span = graph_producer(graph, graph->loss)->span;
     int rows = loss.depends[graph->loss] ? rows_of(&loss, graph->loss, 0) : -1;
     if (rows < 0 && loss.told) return false;
     if (rows < 0) return fail_rows(lower, loc, "rows cannot be told apart in this loss", "an eval counts each row once, and leaves out those that only fill up a batch");

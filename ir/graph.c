@@ -240,7 +240,7 @@ int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, con
 
 int64_t strategy_split(const Strategy *strategy, int factor) {
     int64_t split = 1;
-    for (int i = 0; i < strategy_count(strategy, factor); i++)
+    for (int i = 0; strategy != NULL && i < strategy_count(strategy, factor); i++)
         split *= strategy_digits(strategy, factor)[i].size;
     return split;
 }

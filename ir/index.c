@@ -172,8 +172,8 @@ static bool is_integer(DType dtype) {
 
 /* Whether all elements of an integer value are one number that is known. */
 static bool is_number(const Graph *graph, int value, int64_t *number) {
-    const Node *node = &graph->nodes.at[graph->values.at[value].node];
-    while (node->nin == 1 && op_only_moves(node->op)) node = &graph->nodes.at[graph->values.at[node->in[0]].node];
+    const Node *node = graph_producer(graph, value);
+    while (node->nin == 1 && op_only_moves(node->op)) node = graph_producer(graph, node->in[0]);
     if (node->op != OP_constant) return false;
     const double first = node->data ? node->data[0] : node->attr[0].f;
     for (int64_t i = 0, n = node->data ? shape_elements(&graph->values.at[node->out[0]].type.shape) : 0; i < n; i++)

@@ -447,7 +447,7 @@ typedef struct Strategy {
 } Strategy;
 static inline int strategy_count(const Strategy *s, int factor) { return s->start[factor + 1] - s->start[factor]; }
 static inline const Digit *strategy_digits(const Strategy *s, int factor) { return s->digit + s->start[factor]; }
-int64_t strategy_split(const Strategy *strategy, int factor);  /* product of the sizes of its digits */
+int64_t strategy_split(const Strategy *strategy, int factor);  /* product of the sizes of its digits; NULL: 1 */
 bool strategy_append(Strategy *strategy, int factor, Digit digit); /* as the factor's minor digit; false: no room */
 void strategy_follow(Strategy *strategy, int factor, const Strategy *other, int other_factor); /* gives the factor the digits of another strategy's */
 typedef enum { STRATEGY_NONE, STRATEGY_USER, STRATEGY_PROPAGATED, STRATEGY_BATCH, STRATEGY_ORIGIN, STRATEGY_WHOLE } StrategyFrom;
@@ -684,6 +684,14 @@ int graph_layout_number(const Graph *graph, const Layout *layout);        /* its
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout);
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy); /* by way of its origin's */
+static inline bool node_is_leaf(const Node *node) { return op_table[node->op].op_class == OP_CLASS_LEAF; }
+static inline const Node *graph_producer(const Graph *graph, int value) { return &graph->nodes.at[graph->values.at[value].node]; }
+/* The value that the conversions before a value start from: itself where it is no conversion's result. */
+static inline int graph_converted(const Graph *graph, int value) {
+    while (graph_producer(graph, value)->op == OP_convert)
+        value = graph_producer(graph, value)->in[0];
+    return value;
+}
 /* What is reported: the loss, if there is one, then the reports. Their number; the k-th one's value; whether it must be whole. */
 static inline int graph_nreports(const Graph *graph) { return (graph->loss >= 0) + graph->reports.n; }
 static inline int graph_report(const Graph *graph, int k) {

@@ -30,7 +30,7 @@ Plan plan_part(const Plan *plan, int program) {
 
 bool instance_is_view(const Graph *graph, const Instance *instance) {
     bool old = instance->place == PLACE_INPUT || (instance->place == PLACE_STATE && instance->version == 0);
-    return old && op_table[graph->nodes.at[graph->values.at[instance->value].node].op].view;
+    return old && op_table[graph_producer(graph, instance->value)->op].view;
 }
 
 /* ---------------------------------------------------------------- print */

@@ -60,18 +60,14 @@ int split_softmax_grad(Graph *graph, const Node *node) {
     return emit_gradient(graph, node, OP_mul, y, PART_OUT, rest, PART_OUT, PART_OUT, NULL, "grad");
 }
 
-static const Node *maker(const Graph *graph, int value) {
-    return &graph->nodes.at[graph->values.at[value].node];
-}
-
 /* dy - exp(y) (sum of dy), with exp(y) = powers / sum of the forward expansion, the division a number a row. */
 int split_log_softmax_grad(Graph *graph, const Node *node) {
     int dy = node->in[1];
     Attr row[MAX_ATTRS];
     along_row(node, row);
-    const Node *logarithm = maker(graph, maker(graph, node->in[0])->in[1]);
-    assert(logarithm->op == OP_log && maker(graph, logarithm->in[0])->op == OP_sum);
-    int total = logarithm->in[0], powers = maker(graph, total)->in[0];
+    const Node *logarithm = graph_producer(graph, graph_producer(graph, node->in[0])->in[1]);
+    assert(logarithm->op == OP_log && graph_producer(graph, logarithm->in[0])->op == OP_sum);
+    int total = logarithm->in[0], powers = graph_producer(graph, total)->in[0];
     int sum = emit_gradient(graph, node, OP_sum, dy, PART_OUT, -1, PART_NONE, PART_ROW, row, "sum");
     int share = emit_gradient(graph, node, OP_div, sum, PART_ROW, total, PART_ROW, PART_ROW, NULL, "div");
     int taken = emit_gradient(graph, node, OP_mul, powers, PART_OUT, share, PART_ROW, PART_OUT, NULL, "mul");

@@ -96,7 +96,7 @@ static bool check_rule(const Check *check, int id) {
     RuleError error;
     const Node **known = &check->inferred[(uintptr_t)node->rule / sizeof(Rule) % INFERRED_SLOTS];
     if (*known && is_like(graph, *known, node)) return true;
-    if (op_table[node->op].op_class == OP_CLASS_LEAF) {
+    if (node_is_leaf(node)) {
         if (!check_leaf_type(check, id, type_of(graph, node->out[0]))) return false;
         rule_of_leaf(type_of(graph, node->out[0]), &rule);
     } else if (!rule_infer(node->op, in, node->nin, node->attr, &rule, &error))

@@ -231,7 +231,7 @@ static bool alone_compare(const Alone *a, const Pattern *p, uint64_t seed, Arena
         in[i] = din[i] = values[node->in[i]];
         int64_t elements = shape_elements(&in[i].global);
         din[i].at = arena_alloc(arena, sizeof(Fe) * (size_t)elements);
-        if (!field_leaf(graph, &graph->nodes.at[graph->values.at[node->in[i]].node], seed + 1, &din[i], why, n)) return false;
+        if (!field_leaf(graph, graph_producer(graph, node->in[i]), seed + 1, &din[i], why, n)) return false;
         if (a->dx[i] < 0) continue;
         if (!shape_equal(&values[a->dx[i]].global, &in[i].global)) {
             snprintf(why, n, "the gradient of operand %d has another shape", i);

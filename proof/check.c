@@ -43,7 +43,7 @@ static bool leaf_check(Walk *walk, int i) {
     const Instance *instance = &walk->role->instances.at[i];
     const Value *value = &graph->values.at[instance->value];
     const Node *node = &graph->nodes.at[value->node];
-    bool computed = op_table[node->op].op_class != OP_CLASS_LEAF;
+    bool computed = !node_is_leaf(node);
     switch (instance->place) {
     case PLACE_ARENA: return true;
     case PLACE_INPUT:

@@ -229,7 +229,7 @@ typedef struct Gradients {
 /* A real number, of whichever element type, is one number over the field. */
 static int before_rounding(const Graph *graph, int value) {
     for (;;) {
-        const Node *maker = &graph->nodes.at[graph->values.at[value].node];
+        const Node *maker = graph_producer(graph, value);
         if (maker->op != OP_cast || !dtype_is_float(graph->values.at[value].type.dtype) || !dtype_is_float(graph->values.at[maker->in[0]].type.dtype)) return value;
         value = maker->in[0];
     }
@@ -237,7 +237,7 @@ static int before_rounding(const Graph *graph, int value) {
 
 /* The gradient before it was clipped. *norm: the value by whose root all are clipped, -1: by none; -2: none was seen yet. */
 static bool unclip(const Gradients *g, const Node *update, int *gradient, int *norm, char *why, size_t n) {
-    const Node *maker = &g->graph->nodes.at[g->graph->values.at[*gradient].node];
+    const Node *maker = graph_producer(g->graph, *gradient);
     int own = maker->op == OP_clip ? before_rounding(g->graph, maker->in[1]) : -1;
     if (maker->op == OP_clip) *gradient = maker->in[0];
     if (*norm == -2) *norm = own;
@@ -251,7 +251,7 @@ static bool updates_find(Gradients *g, int *ngradients, char *why, size_t n) {
     for (int i = 0; i < g->graph->nodes.n; i++) {
         const Node *node = &g->graph->nodes.at[i];
         if (op_table[node->op].op_class != OP_CLASS_UPDATE || node->op == OP_write) continue;
-        const Node *read = &g->graph->nodes.at[g->graph->values.at[node->in[0]].node];
+        const Node *read = graph_producer(g->graph, node->in[0]);
         int gradient = -1;
         for (int k = 0; k < node->nin; k++) {
             char name[64];

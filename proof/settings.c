@@ -16,7 +16,6 @@ static bool differ(Error *error, const char *format, ...) {
     return error_set(error, EXIT_REJECTED, "the plan contradicts itself: %s", text);
 }
 
-static const Node *maker(const Graph *graph, int value) { return &graph->nodes.at[graph->values.at[value].node]; }
 
 /* ---------------------------------------------------------------- the optimizer */
 
@@ -53,7 +52,7 @@ static bool numbers_agree(const Settings *settings, const Node *node, Error *err
 
 /* Operand k of a node is an input of this kind. */
 static bool takes_input(const Graph *graph, const Node *node, int k, InputKind kind, Error *error) {
-    const Node *from = k < node->nin ? maker(graph, node->in[k]) : NULL;
+    const Node *from = k < node->nin ? graph_producer(graph, node->in[k]) : NULL;
     if (from && from->op == OP_input && graph->inputs.at[from->state].kind == kind) return true;
     return differ(error, "%s takes no input of kind=%s as its operand %d", node->name, input_kind_name[kind], k);
 }
@@ -67,7 +66,7 @@ static int written_to(const Graph *graph, int value) {
 
 /* Operand k is a state's old value, result k its new one. */
 static int updated_state(const Graph *graph, const Node *node, int k) {
-    const Node *read = maker(graph, node->in[k]);
+    const Node *read = graph_producer(graph, node->in[k]);
     return read->op == OP_read && written_to(graph, node->out[k]) == read->state ? read->state : -1;
 }
 
@@ -118,8 +117,8 @@ static bool updates_agree(const Graph *graph, Error *error) {
 
 /* Counts the gradients whose squares are in a sum; false: it is made of something else. */
 static bool squares_in(const Graph *graph, int value, const bool *clipped, int *n) {
-    const Node *node = maker(graph, value);
-    while (node->op == OP_cast) node = maker(graph, node->in[0]);
+    const Node *node = graph_producer(graph, value);
+    while (node->op == OP_cast) node = graph_producer(graph, node->in[0]);
     if (node->op == OP_sum_squares) {
         (*n)++;
         return clipped[node->in[0]];
@@ -140,7 +139,7 @@ static bool clips_agree(const Graph *graph, Error *error) {
             if (node->attr[op_attr(OP_clip, "norm")].f != clip)
                 ok = differ(error, "the header says clip=%s, %s has norm %s", shown(header, clip), node->name, shown(own, node->attr[op_attr(OP_clip, "norm")].f));
         }
-        if (ok && clip > 0 && is_update(node) && maker(graph, node->in[op_in(node->op, "g")])->op != OP_clip)
+        if (ok && clip > 0 && is_update(node) && graph_producer(graph, node->in[op_in(node->op, "g")])->op != OP_clip)
             ok = differ(error, "the header says clip=%s, the gradient of %s is not clipped", shown(header, clip), node->name);
     }
     for (int i = 0; ok && i < graph->nodes.n; i++) {
@@ -177,9 +176,9 @@ static bool batches_agree(const Graph *graph, Error *error) {
         }
         if (n != k) return differ(error, "the header says accumulate=%" PRId64 ", of input %s there are %" PRId64, k, input->name, n);
     }
-    const Node *mean = graph->loss >= 0 ? maker(graph, graph->loss) : NULL;
+    const Node *mean = graph->loss >= 0 ? graph_producer(graph, graph->loss) : NULL;
     for (int i = 0; mean && mean->op == OP_mul && i < mean->nin; i++) {
-        const Node *share = maker(graph, mean->in[i]);
+        const Node *share = graph_producer(graph, mean->in[i]);
         if (share->op == OP_constant && !share->data && share->attr[op_attr(OP_constant, "value")].f == 1.0 / (double)k) return true;
     }
     return !mean || differ(error, "the header says accumulate=%" PRId64 ", the loss is not the mean of so many", k);

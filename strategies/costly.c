@@ -49,7 +49,7 @@ void warn_conflicts(Propagator *p) {
     VEC(Conflict) found = {0};
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
-        for (int i = 0; i < node->nin && is_operator(node); i++) {
+        for (int i = 0; i < node->nin && !node_is_leaf(node); i++) {
             int producer = graph->values.at[node->in[i]].node;
             int a = p->hint_of[producer], b = p->hint_of[id];
             if (a < 0 || b < 0 || a == b || !graph->nodes.at[a].hint || !graph->nodes.at[b].hint) continue;

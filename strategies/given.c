@@ -33,7 +33,7 @@ bool read_hints(Propagator *p) {
             node->from = STRATEGY_USER;
             p->hint_of[id] = id;
         }
-        if (node->hint->nout > 0 && is_operator(node)) read_output(p, id);
+        if (node->hint->nout > 0 && !node_is_leaf(node)) read_output(p, id);
         if (p->diags->items.n > said) note_place(p->diags, node);
     }
     return p->diags->nerrors == before;

@@ -13,7 +13,7 @@
 /* Decides one neighbour, unless that has been done, and queues it. */
 static void reach(Propagator *p, int id, int from, int hint, int *queue, int *nqueue) {
     Node *node = &p->graph->nodes.at[id];
-    if (id >= p->nnodes || !is_operator(node) || node->strategy) return;
+    if (id >= p->nnodes || node_is_leaf(node) || node->strategy) return;
     decide_best(p, id);
     decided(p, id);
     p->hint_of[id] = hint;
@@ -104,7 +104,7 @@ static bool forget(Propagator *p) {
         node->from = p->left_out[id] ? STRATEGY_NONE : p->given_from[id];
         for (int i = 0; i < node->nin; i++)
             p->need[id][i] = -1;
-        const bool fixed = node->strategy && is_operator(node);
+        const bool fixed = node->strategy && !node_is_leaf(node);
         p->hint_of[id] = fixed ? id : -1;
         any = any || fixed;
         if (p->result->decision) p->result->decision[id] = (Decision){.from = -1};
@@ -121,7 +121,7 @@ void fill(Propagator *p, bool batch_first) {
     if (any && sharded && graph->settings.mode == MODE_AUTO) walk_from_hints(p);
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
-        if (!is_operator(node) || node->strategy) continue;
+        if (node_is_leaf(node) || node->strategy) continue;
         int factor = -1;
         if (graph->settings.mode == MODE_DATA_PARALLEL)
             factor = hidden_factor(p, node);
@@ -145,7 +145,7 @@ static bool remember(Propagator *p) {
         const Node *node = &p->graph->nodes.at[id];
         p->given[id] = node->strategy;
         p->given_from[id] = node->from;
-        any = any || (node->strategy && is_operator(node));
+        any = any || (node->strategy && !node_is_leaf(node));
     }
     return any;
 }

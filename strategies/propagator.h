@@ -36,9 +36,6 @@ typedef struct Propagator {
 static inline const TensorType *value_type(const Propagator *p, int value) {
     return &p->graph->values.at[value].type;
 }
-static inline bool is_operator(const Node *node) {
-    return op_table[node->op].op_class != OP_CLASS_LEAF;
-}
 static inline bool spans_equal(Span a, Span b) {
     return a.file == b.file && a.line == b.line && a.column == b.column;
 }

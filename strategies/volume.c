@@ -66,7 +66,7 @@ Volume volume_count(Propagator *p) {
         bool on = node->op == OP_read && graph->states.at[node->state].trainable;
         for (int i = 0; i < node->nin; i++)
             on = on || (active[node->in[i]] && op_table[node->op].adjoint);
-        if (node->strategy && is_operator(node)) {
+        if (node->strategy && !node_is_leaf(node)) {
             double flops = op_table[node->op].flops;
             for (int f = 0; f < node->rule->nfactors; f++) {
                 const int64_t size = node->rule->factor[f].size, split = strategy_split(node->strategy, f);
@@ -84,7 +84,7 @@ Volume volume_count(Propagator *p) {
             int home = p->value_layout[node->out[o]], made = home;
             if (home < 0) made = home = n > 0 ? asked[0].need : -1; /* a leaf lies as its first user wants it */
             if (home < 0) continue;
-            if (is_operator(node)) {
+            if (!node_is_leaf(node)) {
                 Layout layout;
                 strategy_out_layout(node, node->strategy, o, type->shape.ndim, &layout);
                 made = cost_layout_made(p->memo, &layout, &type->shape);
