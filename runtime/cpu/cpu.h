@@ -1,16 +1,14 @@
 /* cpu: the CPU backend. A kernel per row of ir/ops.def; private to this folder.
  *
  *   backend.c      the backend, the table of kernels; leaves, writes, copies
- *   elementwise.c  unary and binary operators, gradients of unary ones
- *   update.c       sgd, momentum, adam, adamw; sum_squares, clip
+ *   elements.c     the loops of elementwise operators; elementwise.c: their kernels
+ *   update.c       sgd, momentum, adam, adamw; sum_squares
  *   reduce.c       sum, mean, sum_to, replica_sum, mse
  *   move.c         transpose, reshape, expansions, replicate
  *   max.c          max, min
- *   clamp.c        clamp and its gradient
  *   cut.c          convert, slice and its gradient, concat, split
  *   rows.c         softmax and its gradient
  *   index.c        elements looked up by integers
- *   select.c       comparisons, where, cast: element types that differ
  *   einsum.c       matmul and einsum through CBLAS; blas.c: opens it
  *   reference.c, contract.c, plain.c, plainindex.c   the plain loop of each, obviously right, that the others are checked against
  */

@@ -1,4 +1,4 @@
-/* update: optimizers, one pass over parameter, slots and gradient each; clipping. Results may lie in the operands' storage. */
+/* update: optimizers, one pass over parameter, slots and gradient each; sums of squares, for clipping. Results may lie in the operands' storage. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -126,7 +126,7 @@ bool kernel_adamw(const KernelCall *call, Error *error) {
     return adams(call, true, error);
 }
 
-/* ---------------------------------------------------------------- clipping */
+/* ---------------------------------------------------------------- sums of squares */
 
 /* Sums of blocks of a fixed length, then those: the result does not depend on the number of threads. */
 enum { BLOCK = 1 << 12 };
@@ -165,31 +165,5 @@ bool kernel_sum_squares(const KernelCall *call, Error *error) {
         sum += run.sum[b];
     free(run.sum);
     element_put(call->out[0].data, x->dtype, 0, sum);
-    return true;
-}
-
-typedef struct ClipRun {
-    const void *x;
-    void *y;
-    double scale;
-} ClipRun;
-
-#define CLIP(suffix, T)                                                                                                                    \
-    static void clip_##suffix(void *context, int64_t begin, int64_t end) {                                                                 \
-        const ClipRun *run = context;                                                                                                      \
-        const T *x = run->x, scale = (T)run->scale;                                                                                        \
-        T *y = run->y;                                                                                                                     \
-        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) y[i] = scale * x[i];                                                     \
-    }
-CLIP(f32, float)
-CLIP(f64, double)
-
-bool kernel_clip(const KernelCall *call, Error *error) {
-    const Operand *x = &call->in[0];
-    const double scale = attribute(call, "norm") / (sqrt(number(&call->in[1])) + 1e-6);
-    PoolFn *const loops[NDTYPES] = {[F32] = clip_f32, [F64] = clip_f64};
-    ClipRun run = {.x = x->data, .y = call->out[0].data, .scale = scale > 1 ? 1 : scale}; /* a norm that is no number stays one */
-    if (!loops[x->dtype]) return error_set(error, EXIT_INTERNAL, "clip: no kernel for %s", dtype_name[x->dtype]);
-    pool_run(call_pool(call), shape_elements(&x->local), GRAIN, loops[x->dtype], &run);
     return true;
 }

@@ -401,7 +401,7 @@ seed(OPS,
      ("gradients summed over sources that are copies", "ir/graph.c", "if (node->origin_factor[f] >= 0) strategy_follow(strategy, f, origin, node->origin_factor[f]);", "(void)origin;"),
      ("a partial operand let through", "compiler/reshard.c", "if (from == to) return value;", "if (from == to || layout_is_partial(from)) return value;"))
 seed(DIFFERENCES,
-     ("a gradient that forgets the chain rule", "runtime/cpu/elementwise.c", "BINARY(tanh_grad, f64, double, y *(1 - x * x))", "BINARY(tanh_grad, f64, double, y *(1 - x))"),
+     ("a gradient that forgets the chain rule", "runtime/cpu/elements.c", "REAL2(tanh_grad, NOTHING, y *(1 - x * x), y *(1 - x * x))", "REAL2(tanh_grad, NOTHING, y *(1 - x * x), y *(1 - x))"),
      ("a quotient's second gradient without a factor", "ir/adjoint.c", "int product = emit2(graph, node, OP_mul, scaled, PART_OUT, y, PART_OUT, PART_OUT, grad_name(graph, node, 1));", "int product = scaled;"),
      ("exp has the gradient of relu", "ir/adjoint.c", "dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]);", "dx[0] = adjoint_of_result(graph, node, OP_relu_grad, dy[0]);"))
 seed(unit("runtime", "data"),
@@ -429,7 +429,7 @@ seed(INTEGERS,
      ("a maximum of i64 as reals", "runtime/comm/piece.c", "COMBINE(combine_i64_max, int64_t, MAXIMUM)", "#define ROUNDED(a, b) ((double)(a) >= (double)(b) ? (a) : (b))\nCOMBINE(combine_i64_max, int64_t, ROUNDED)"))
 seed(unit("runtime", "kernels"),
      ("i32 sums that stop", "runtime/cpu/reduce.c", "REDUCE(i32, int32_t, uint32_t, (int32_t)acc)", "REDUCE(i32, int32_t, uint32_t, (int32_t)(acc >> 31 ? INT32_MAX : acc))"),
-     ("a cast to i32 that stops", "runtime/cpu/select.c", "(int32_t)(uint32_t)value; /* its", "(int32_t)(value > INT32_MAX ? INT32_MAX : value); /* its"))
+     ("a cast to i32 that stops", "runtime/cpu/elements.c", "(int32_t)(uint32_t)(uint64_t)x", "(int32_t)(x > INT32_MAX ? INT32_MAX : x)"))
 seed(unit("runtime", "verify"),
      ("--verify with a tolerance too wide", "runtime/verify.c", "double tolerance = (8 +", "double tolerance = 1e6 * (8 +"),
      ("--verify that continues its own states", "runtime/verify.c", "if (!executor_set_state(verifier->reference, verifier->state[i], moved, error)) return false;",

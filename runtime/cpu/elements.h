@@ -1,0 +1,12 @@
+/* elements: the loops of elementwise operators. A loop computes n elements of a result from contiguous operands, or from one number that
+ * all elements share, so that kernels (elementwise.c) and fused chains call the same code, and get the same digits. */
+#pragma once
+#include "runtime/runtime.h"
+
+/* out[i] = f(in[0][i * stride[0]], ...). Strides are 0 or 1. The result may lie in the storage of an operand of stride 1 and of its element
+ * type. attr: the operator's. */
+typedef void ElementLoop(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n);
+
+/* The loop of an operator with these attributes. in: type of its last operand's elements; out: of the result's. NULL: none, the operator is
+ * not elementwise or not for them. */
+ElementLoop *element_loop(OpCode op, const Attr *attr, DType in, DType out);
