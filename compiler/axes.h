@@ -1,7 +1,7 @@
 /* What `pcc redistribute` reads: meshes, device orders, shapes and layouts as users write them, each from the text of an option. Everything
  * here reports its own errors on stderr, with a mark under the place at fault, and returns an exit code. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/layout.h"
 
 enum { MAX_AXES = 16, MAX_MESH_RANKS = 1 << 16 };
 

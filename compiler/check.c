@@ -6,7 +6,7 @@
 #include "compiler/commands.h"
 #include "compiler/compiler.h"
 #include "ir/file.h"
-#include "ir/ir.h"
+#include "ir/plan.h"
 #include "proof/proof.h"
 
 enum { MAX_PLAN_BYTES = 1 << 30 };

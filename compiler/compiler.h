@@ -24,7 +24,7 @@
 #pragma once
 #include "frontend/frontend.h"
 #include "ir/file.h"
-#include "ir/ir.h"
+#include "ir/plan.h"
 #include "proof/proof.h"
 #include "strategies/strategies.h"
 

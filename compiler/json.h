@@ -1,6 +1,6 @@
 /* json: writes one JSON value, with two spaces of indentation a level, keys in the order of the calls. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/base.h"
 
 enum { JSON_DEPTH = 16 };
 typedef struct Json {

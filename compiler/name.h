@@ -1,6 +1,6 @@
 /* name: layouts, bytes and places as people read them, in an arena. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/graph.h"
 
 /* "[dp tp]" with the axes of the graph's mesh, parts of axes as x:(1)2; where there is no mesh, or it cannot say it, the splits and the
  * digits: "(2, 4) [2@4 4@1]", "whole". */

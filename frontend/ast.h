@@ -3,7 +3,7 @@
  * One kind of expression serves all places: sizes, tensors, attributes, literals, settings and strategies. What an expression may be is
  * the business of the place that it stands in, so that a mistake there gets a message of that place. Everything lives in the arena. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/base.h"
 
 enum {
     MAX_SOURCE_BYTES = 16 << 20, /* of a source file */

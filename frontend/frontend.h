@@ -5,7 +5,7 @@
  *   lower.c ...     names, types, hints checked; AST -> Graph
  */
 #pragma once
-#include "ir/ir.h"
+#include "ir/graph.h"
 
 /* What a hint can name: by its path, in the order of the text. */
 typedef enum { PATH_OPERATOR, PATH_CALL, PATH_PARAM, PATH_INPUT, NPATHS } PathKind;

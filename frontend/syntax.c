@@ -1,5 +1,6 @@
 /* Syntax errors: the lexer's brackets and its messages, and what the parser says about a token that it cannot take. */
 #include "frontend/ast.h"
+#include "ir/layout.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 /* Gradients by operator: each function adds the nodes that turn the results' gradients into the operands'. Every node goes through
  * graph_emit_gradient with the parts that its tensors play, so that its factors are the forward operator's: a value of the result's shape
  * plays the result (PART_OUT), one of an operand's shape the operand. Attributes speak of shapes without the hidden dimension. */
+#include "ir/graph.h"
 #include "ir/rules.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-#include "ir/ir.h"
+#include "ir/base.h"
 
 #include <assert.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* Boxes, and what moves between two layouts. No function here looks at a list of ranks: each computes on the digits of rank
  * numbers, and enumerates only those digits in which the ranks concerned can differ. */
-#include "ir/ir.h"
+#include "ir/layout.h"
 
 #include <assert.h>
 #include <string.h>

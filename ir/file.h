@@ -1,6 +1,6 @@
 /* file: whole files, read and written; what a command writes kept apart from what it reads. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/base.h"
 
 /* First in a program: opens /dev/null for those of standard input, output and error that are closed. A file opened later would take their place, and get what is
  * printed. */

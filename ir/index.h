@@ -1,6 +1,6 @@
 /* index: which integers of a graph are indices, and of what. index.c. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/graph.h"
 
 #define INDEX_MOST (INT64_C(1) << 52) /* of a range's ends: exact as doubles, which data are drawn with */
 static inline bool range_known(IndexRange range) { return range.begin < range.end; }

@@ -1,7 +1,7 @@
 /* npy: the header of numpy's file format for one array, version 1 to 3 (numpy/lib/format.py): magic, version, the length of a header that is a Python
  * dict; behind it the elements. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/layout.h"
 
 typedef struct NpyHeader {
     Shape shape;

@@ -1,7 +1,7 @@
 /* pattern: patterns of paths. A path is names joined by '.', encoder.layer.0.weight. In a pattern '*' stands for one name or a piece of one, '**' for any number of
  * names, none too. A pattern matches whole paths. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/base.h"
 
 enum { MAX_WILDS = 16 };
 

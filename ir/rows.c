@@ -1,6 +1,7 @@
 /* Expansions of operators along rows for where a strategy splits the rows. What stands for softmax is what stands for cross_entropy:
  * nothing but numbers a row crosses ranks, each row's maximum and the sum of its exponentials. The largest element is taken off so that no
  * exponential overflows; the derivative along it is zero whatever it is. */
+#include "ir/graph.h"
 #include "ir/rules.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* The functions that ops.def names. Rules: RuleFn of ir.h, on operand types without the hidden dimension; attributes by their position in
- * the row. Adjoints and expansions: AdjointFn, ExpandFn of ir.h.
+/* The functions that ops.def names. Rules: RuleFn of op.h, on operand types without the hidden dimension; attributes by their position in
+ * the row. Adjoints and expansions: AdjointFn, ExpandFn of op.h.
  *
  *   rule.c     the table, letters, rule_infer; signature.c: what it says, kept once
  *   shapes.c   rules that depend on attributes
@@ -9,7 +9,7 @@
  *   rows.c     expansions of operators on rows that are split
  */
 #pragma once
-#include "ir/ir.h"
+#include "ir/op.h"
 
 /* Dimensions that a user's tensor may have: the hidden one needs room too. */
 enum { MAX_USER_NDIM = MAX_NDIM - 1 };

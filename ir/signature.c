@@ -2,6 +2,7 @@
  * as many signatures as one of them. */
 #include <string.h>
 
+#include "ir/graph.h"
 #include "ir/rules.h"
 
 /* Open addressing, capacity a power of two, at most half full. */

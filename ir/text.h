@@ -1,7 +1,7 @@
 /* text: what print.c, read.c, plan.c share of the plan's text form (docs/plan.md): appending tokens, scanning them, and the sections that
  * a plan and a graph have in common. Nothing here is used outside ir/. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/plan.h"
 
 enum { PLAN_FORMAT = 1, MAX_RANKS = 1 << 20, ARENA_ALIGNMENT = 8 };
 #define MAX_TENSOR_BYTES ((int64_t)1 << 56) /* of a type, an arena: sums of a few still fit an int64_t */

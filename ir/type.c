@@ -1,4 +1,4 @@
-#include "ir/ir.h"
+#include "ir/layout.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
  *   field.h     the numeric check over a finite field: see there
  */
 #pragma once
-#include "ir/ir.h"
+#include "ir/plan.h"
 
 #define PROOF_BUDGET_S 0.2 /* default of --proof-budget */
 

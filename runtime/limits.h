@@ -1,6 +1,6 @@
 /* limits: what the system grants this process. root: where the system's files are, "" but in tests. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/base.h"
 
 /* Cores of this machine that processes of this control group may use together: those that are online, at most what its CPU quota buys, rounded up
  * (cgroup v2 cpu.max, v1 cpu.cfs_quota_us). */

@@ -24,7 +24,7 @@
  *   comm/      communicators: local (all ranks in one process) and mpi
  */
 #pragma once
-#include "ir/ir.h"
+#include "ir/plan.h"
 
 /* ---------------------------------------------------------------- elements */
 

@@ -8,7 +8,7 @@
  *   propagate.c     sharding_propagation and batch split: every forward node gets a strategy (propagator.h: the files that it is made of)
  */
 #pragma once
-#include "ir/ir.h"
+#include "ir/graph.h"
 
 /* ---------------------------------------------------------------- machine.c  (docs/machine.md) */
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/graph.h"
 
 static inline Attr *own_attrs(Graph *graph, Node *node) {
     Attr *own = arena_alloc(graph->arena, sizeof *own * MAX_ATTRS);

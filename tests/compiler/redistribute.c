@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "compiler/commands.h"
-#include "ir/ir.h"
+#include "ir/base.h"
 
 enum { MAX_ARGS = 24, OUTPUT_BYTES = 8192 };
 

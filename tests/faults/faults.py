@@ -512,7 +512,7 @@ seed(script("commands", "runtime/prun", "Commands.test_help", "Commands.test_ver
 
 # ---------------------------------------------------------------- the sources themselves
 seed(LAYERS,
-     ("ir knows the compiler", "ir/type.c", "#include \"ir/ir.h\"", "#include \"ir/ir.h\"\n#include \"compiler/compiler.h\""),
+     ("ir knows the compiler", "ir/type.c", "#include \"ir/layout.h\"", "#include \"ir/layout.h\"\n#include \"compiler/compiler.h\""),
      ("the runtime knows the compiler", "runtime/data/source.c", "#include \"runtime/data/data.h\"", "#include \"runtime/data/data.h\"\n#include \"compiler/compiler.h\""),
      ("the compiler knows the runtime", "compiler/stats.c", "#include \"compiler/compiler.h\"", "#include \"compiler/compiler.h\"\n#include \"runtime/runtime.h\""),
      ("proof/ computes with ir/box.c", "proof/memory.c", "own_max_elements(instance->layout, &type->shape)", "layout_max_elements(instance->layout, &type->shape)"),

@@ -2,6 +2,7 @@
  * a diagnostic; what it accepts is a verified graph that prints and reads back to the same print. ".valid.": accepted in mode auto; ".hostile.": refused in
  * every mode. */
 #include "frontend/frontend.h"
+#include "ir/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  *
  * A text that names a side file is tried with one of that size too, its checksum not asked for. ".valid.": accepted as it is; ".sided.": with a side file;
  * ".hostile.": refused even with a fresh checksum. */
-#include "ir/ir.h"
+#include "ir/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* What all targets share: libFuzzer's entry (with -DPCC_LIBFUZZER), or a main that replays the files given as arguments. A replayed file whose name contains
  * ".valid." must be accepted, one with ".sided." accepted with something beside it only, one with ".hostile." refused. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/base.h"
 
 typedef enum {
     REFUSED,

@@ -1,4 +1,5 @@
 /* Gradients against central differences: an interpreter of plain loops, written here, runs the nodes that adjoints emit. */
+#include "ir/graph.h"
 #include "ir/rules.h"
 
 #include <criterion/criterion.h>

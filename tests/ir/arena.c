@@ -1,4 +1,4 @@
-#include "ir/ir.h"
+#include "ir/base.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+#include "ir/graph.h"
 #include "ir/rules.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* Random numbers and layouts for property tests: the same on every machine. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/layout.h"
 #include "tests/random.h"
 
 static inline int random_below(uint64_t *seed, int n) {

@@ -1,6 +1,6 @@
 /* A small graph and plan that use everything the text form can say: for the tests of print, read and plan. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/plan.h"
 
 #include <assert.h>
 #include <string.h>

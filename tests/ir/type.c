@@ -1,4 +1,4 @@
-#include "ir/ir.h"
+#include "ir/layout.h"
 #include <criterion/criterion.h>
 
 Test(type, names_of_element_types_are_read_back) {

@@ -1,6 +1,6 @@
 /* Parts of tensors for tests: where each factor of an operator runs over a part of itself, every tensor has a box. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/op.h"
 #include "tests/random.h"
 
 /* [begin, end) of [0, size): all of it, or, cut, a random part, which may be empty. */

@@ -1,6 +1,6 @@
 /* Inputs and old versions of states, as places in which a changed plan puts what is not theirs. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/plan.h"
 
 /* An instance as it would lie in state k, or behind the states in an input: false where it has another size than that, or elements of another type. */
 static inline bool in_leaf(const Graph *graph, int k, const Instance *own, Instance *there) {

@@ -1,7 +1,7 @@
 /* mutate: wrong plans. Each mutation changes a right plan in one way that somebody's bug could; the simulation says whether it matters, the proof must
  * then refuse it. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/plan.h"
 
 typedef enum MutantKind {
     MUTANT_COMM_DROPPED,    /* a communication is left out, or its result replaced by its source */

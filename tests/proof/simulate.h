@@ -7,7 +7,7 @@
  * its source must hold at the wait what it held at the start. Ranks run each for themselves and wait for each other: a deadlock is seen.
  */
 #pragma once
-#include "ir/ir.h"
+#include "ir/plan.h"
 
 enum { SIM_RANKS = 64 };
 #define SIM_PRIME UINT32_C(2147483647)

@@ -1,6 +1,6 @@
 /* Small graphs for the tests of this folder, built through ir's interface as the frontend builds them. */
 #pragma once
-#include "ir/ir.h"
+#include "ir/graph.h"
 
 /* A graph under construction with nothing but defaults: mode auto. */
 typedef struct Net {

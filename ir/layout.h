@@ -1,0 +1,163 @@
+/* Tensors: element types, shapes, how they lie on the ranks, and what moves when they come to lie otherwise. */
+#pragma once
+#include "ir/base.h"
+
+/* ---------------------------------------------------------------- type.c */
+
+typedef enum { F32, F64, I32, I64, BOOL, NDTYPES } DType; /* BOOL: a byte, 0 or 1 */
+enum { MAX_NDIM = 9 }; /* 8 of the user's, and the hidden leading one */
+extern const char *const dtype_name[NDTYPES];   /* "f32" */
+extern const char *const dtype_title[NDTYPES];  /* "Float32" */
+extern const int dtype_bytes[NDTYPES];
+bool dtype_parse(const char *name, DType *dtype);
+
+typedef struct Shape {
+    int ndim;
+    int64_t dim[MAX_NDIM];
+} Shape;
+
+/* A tensor's global type. hidden: dimension 0 is the hidden one of mode data_parallel (docs/architecture.md), which operators act
+ * along slice by slice; shape.ndim counts it. */
+typedef struct TensorType {
+    DType dtype;
+    bool hidden;
+    Shape shape;
+} TensorType;
+
+bool mul_checked(int64_t a, int64_t b, int64_t *product);   /* false on overflow */
+bool shape_count(const Shape *shape, int64_t *elements);    /* false on overflow */
+int64_t shape_elements(const Shape *shape);                 /* of a shape known to fit */
+bool shape_equal(const Shape *a, const Shape *b);
+bool type_equal(const TensorType *a, const TensorType *b);
+void shape_print(Text *text, const Shape *shape);           /* "[16, 32]" */
+void type_print(Text *text, const TensorType *type);        /* "f32[16, 32]", hidden: "f32[8 | 16, 32]" */
+int64_t gcd64(int64_t a, int64_t b);
+static inline bool dtype_is_float(DType dtype) { return dtype == F32 || dtype == F64; } /* numbers that have gradients */
+
+/* ---------------------------------------------------------------- layout.c  (docs/architecture.md) */
+
+/* s@t: of rank r, (r / t) mod s. */
+typedef struct Digit { int32_t size, stride; } Digit;
+
+typedef enum { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, NREDUCTIONS } Reduction;
+extern const char *const reduction_name[NREDUCTIONS];
+
+/* A device order: the ranks by position. In a layout that has one, digits are those of a rank's position, not of its number. */
+typedef struct Order {
+    const char *name;     /* "order1", as layout_print shows it */
+    int nranks;
+    const int *rank;      /* rank[position] */
+    const int *position;  /* position[rank], the inverse */
+} Order;
+/* The order in which position i is rank[i] (every rank once), in the arena. NULL for the natural order, which layouts have by default. */
+const Order *order_make(Arena *arena, const char *name, const int *rank, int nranks);
+bool order_equal(const Order *a, const Order *b); /* the same order, whatever its name */
+static inline int order_position(const Order *order, int rank) { return order ? order->position[rank] : rank; }
+static inline int order_rank(const Order *order, int position) { return order ? order->rank[position] : position; }
+
+enum { MAX_DIGITS = 40 };
+/* How one tensor lies on the ranks. List i of digits, major first: i < ndim divides dimension i; i = ndim + reduction
+ * are the digits over which the value is partial (descending strides). Digits in no list: whole. No digit twice. */
+typedef struct Layout {
+    int ndim;
+    const Order *order; /* NULL: natural. Graphs and plans hold natural ones only; `pcc redistribute` plans with others */
+    uint8_t start[MAX_NDIM + NREDUCTIONS + 1]; /* list i is digit[start[i]] .. digit[start[i + 1] - 1] */
+    Digit digit[MAX_DIGITS];
+} Layout;
+
+void layout_init(Layout *layout, int ndim);                       /* whole everywhere */
+bool layout_append(Layout *layout, int list, Digit digit);        /* as the minor digit of the list; false: no room. Size 1 is dropped */
+static inline int layout_count(const Layout *l, int list) { return l->start[list + 1] - l->start[list]; }
+static inline const Digit *layout_list(const Layout *l, int list) { return l->digit + l->start[list]; }
+int64_t layout_split(const Layout *layout, int list);             /* product of the sizes in a list */
+bool layout_is_partial(const Layout *layout);
+bool layout_is_whole(const Layout *layout);
+/* Whether both mean digits of the same positions, in *order (a layout without digits agrees with any). */
+bool layout_orders_agree(const Layout *a, const Layout *b, const Order **order);
+void layout_complete(const Layout *from, Layout *to);             /* from without its partial digits (to may be from) */
+/* Digits are >= 2, s*t divides nranks, no two overlap, products fit. False with the reason. */
+bool layout_valid(const Layout *layout, int nranks, const char **why);
+bool digits_compatible(Digit a, Digit b);                         /* can stand in one layout */
+/* Neighbours merged where no box changes, partial digits sorted: equal layouts compare equal with layout_equal. */
+void layout_canonical(Layout *layout, const Shape *shape);
+bool layout_equal(const Layout *a, const Layout *b);              /* digit by digit */
+bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nranks); /* equal, or the same boxes and terms on every rank */
+uint64_t layout_hash(const Layout *layout);
+static inline int digit_of(Digit d, int rank) { return (rank / d.stride) % d.size; }
+/* "[2@4.2@1 -] +sum(2@8)"; hidden: "[8@1 | - -]"; with a device order "[2@4 -] %order1". */
+void layout_print(Text *text, const Layout *layout, bool hidden);
+/* Reads what layout_print writes of layouts in the natural order from *at, advances it. A device order is not read: '%' is left at *at, an
+ * error to every caller that wants a separator or the end there. */
+bool layout_read(const char **at, Layout *layout, bool *hidden);
+/* The digits of a mesh with these sizes, last axis fastest, over product(sizes) * inner ranks. */
+void mesh_digits(const int32_t *sizes, int naxes, int32_t inner, Digit *digits);
+/* Splits all digits of both layouts at each other's boundaries, so that any two digits are equal or disjoint. False when they
+ * belong to meshes that cannot be refined together (2x3 against 3x2). For the arithmetic of ranks: where a split is uneven, the boxes
+ * of a refined layout are others (6 by 4@1: 2 2 1 1; by 2@2.2@1: 2 1 2 1). */
+bool layout_refine(Layout *a, Layout *b);
+bool digit_within(Digit part, Digit whole); /* part is what a split of whole at some boundaries contains */
+/* Completes the digits a and b (b may be NULL) to one mixed radix of nranks, major first: every given digit is a run of neighbours in
+ * chain. nranks 0: only up to the highest digit. Returns the number of digits, -1 when they do not fit together. chain: MAX_DIGITS. */
+int digits_chain(const Digit *a, int na, const Digit *b, int nb, int nranks, Digit *chain);
+/* The digits whose terms are added up when a value goes from `from` to `to`: from's partial digits less to's, descending. Returns
+ * their number, and in *kind how they are joined; -1 when a partial digit of `to` is none of `from`, or two kinds would have to be
+ * joined at once. digits: MAX_DIGITS. */
+int layout_summed(const Layout *from, const Layout *to, Digit *digits, Reduction *kind);
+
+/* ---------------------------------------------------------------- box.c  (docs/redistribution.md) */
+
+/* Half-open index ranges of a global tensor; empty where any begin == end. */
+typedef struct Box {
+    int ndim;
+    int64_t begin[MAX_NDIM], end[MAX_NDIM];
+} Box;
+int64_t box_elements(const Box *box);
+bool box_intersect(const Box *a, const Box *b, Box *result); /* false: empty */
+/* A box as runs of neighbouring elements of the whole tensor, in row-major order: `count` of them, each of `length`. */
+typedef struct BoxRuns {
+    const Shape *shape;
+    const Box *box;
+    int inner; /* dimensions from this one on make up a run */
+    int64_t length, count, next;
+} BoxRuns;
+BoxRuns box_runs(const Shape *shape, const Box *box);
+bool box_next_run(BoxRuns *runs, int64_t *first); /* *first: the run's first element in the whole tensor; false: there is no further one */
+/* The box of rank under layout: each dimension divided by its digits one after the other into balanced parts, first ones one larger. */
+void layout_box(const Layout *layout, const Shape *shape, int rank, Box *box);
+void layout_local_shape(const Layout *layout, const Shape *shape, int rank, Shape *local);
+int64_t layout_max_elements(const Layout *layout, const Shape *shape); /* of the largest box of any rank: rank 0's */
+/* Of the ranks that hold the same box, this one is the first: the digits that the layout does not divide by are all 0. */
+bool layout_holds_first(const Layout *layout, int nranks, int rank);
+/* Members of the group of rank along the given digits: ranks that differ from it only there; in the order of the digits' mixed radix
+ * (major first). In a device order rank and members are positions. members has room for the product of the sizes. Returns their number;
+ * *position is rank's own. */
+int group_members(const Digit *digits, int n, int rank, int *members, int *position);
+int group_leader(const Digit *digits, int n, int rank); /* the member with all digits 0 */
+
+typedef enum { COMM_ALL_REDUCE, COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_TO_ALL, COMM_EXCHANGE, COMM_STRIDED_SLICE, NCOMMS } CommKind;
+extern const char *const comm_name[NCOMMS];   /* "all_reduce" */
+extern const char *const comm_title[NCOMMS];  /* "AllReduce", as MindSpore's dumps write it */
+
+/* One thing that rank `to` receives: the elements [first, first + count) in row-major order of box, from rank `from`'s source buffer
+ * (round 0) or from what `from` has added up (round 1). term: which of the partial terms, 0 when not partial. from == to: a local copy,
+ * moves nothing. */
+typedef struct Piece {
+    int from, to, round, term;
+    Box box;
+    int64_t first, count;
+} Piece;
+typedef bool PieceFn(void *context, const Piece *piece); /* false stops the enumeration */
+
+/* Everything that `rank` receives (and copies locally) when a tensor of this shape goes from layout `from` to `to`, in a fixed order:
+ * round 0 before round 1, per element terms ascending. Not partial: one round; the holder of a piece has the source digits of that piece
+ * and agrees with rank in every other digit. Partial: owners divide each piece, add its terms, the other needers gather (round 1).
+ * Layouts may have device orders, also different ones: then "agrees with rank" is about positions in from's order, and a value that stays
+ * partial keeps the numbers of its terms (the rank at position 3 of to's order owes the term that position 3 of from's order had).
+ * The partial digits of `to` must be among those of `from`. Returns false when fn stopped it. */
+bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
+/* Everything that `rank` sends (from == rank, to != rank), by enumerating the receivers. */
+bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
+/* Makes *from and *to, of a communication of this kind, those between which its pieces are the pieces of pieces_received and pieces_sent. In
+ * an all_reduce or reduce_scatter every group of ranks along the digits summed works for itself, as in libraries: digits that neither layout has
+ * become partial in both, which keeps the groups apart. Other kinds stay as they are. Boxes do not change. */
+void comm_layouts(CommKind kind, int nranks, Layout *from, Layout *to);

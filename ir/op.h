@@ -1,0 +1,140 @@
+/* Operators: attributes, rules, the operator table. */
+#pragma once
+#include "ir/layout.h"
+
+/* ---------------------------------------------------------------- ops.def, rule.c */
+
+enum { MAX_IN = 8, MAX_OUT = 8, MAX_ATTRS = 5, MAX_FACTORS = 12 };
+
+typedef enum { ATTR_NONE, ATTR_BOOL, ATTR_INT, ATTR_FLOAT, ATTR_INTS, ATTR_TEXT } AttrKind;
+typedef struct AttrSpec {
+    const char *name;
+    AttrKind kind;
+    bool required;       /* else the value of a left-out one is 0, 0.0, [], "" with given = false */
+} AttrSpec;
+typedef struct Attr {
+    bool given;          /* written by the user or a pass */
+    int64_t i;           /* ATTR_BOOL, ATTR_INT */
+    double f;            /* ATTR_FLOAT */
+    int n;               /* ATTR_INTS: length */
+    int64_t ints[MAX_NDIM];
+    const char *text;    /* ATTR_TEXT */
+} Attr;
+
+/* A letter of an operator's rule. */
+typedef struct Factor {
+    int64_t size;
+    bool whole;          /* must not be split */
+    bool divides;        /* a split must divide the size (reshape) */
+    int8_t reductions;   /* not 0: no kernel takes a split of it. The operator is then expanded (Op.expand_split) into ones of which so many reduce over it */
+} Factor;
+
+/* Whether a kernel needs the factor whole: expanded operators are of other rules. */
+static inline bool factor_stays_whole(const Factor *factor) { return factor->whole || factor->reductions > 0; }
+
+/* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
+ * whole). A factor that no result has is contracted: splitting it makes the results partial (Op.reduction). */
+typedef struct Rule {
+    int nfactors, nout;
+    int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
+    Factor factor[MAX_FACTORS];
+    int8_t in[MAX_IN][MAX_NDIM];
+    int8_t out[MAX_OUT][MAX_NDIM];
+    TensorType result[MAX_OUT];
+} Rule;
+
+typedef struct RuleError {
+    int operand;         /* the operand at fault, -1: the node as a whole */
+    int attr;            /* the attribute at fault, or -1 */
+    char text[512];      /* "contracted sizes differ: %0 has 32, %1 has 31": %0.. stand for operand names */
+    char hint[256];      /* or "" */
+} RuleError;
+/* Operand types (hidden dimension already taken off), attributes -> rule. */
+typedef bool RuleFn(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
+
+/* What is known of the signs of a result. */
+typedef enum {
+    SIGN_UNKNOWN, SIGN_POSITIVE /* neither below 0 nor -0 */, SIGN_NEGATIVE /* not above 0 */, SIGN_KEPT /* operand 0's elements */, SIGN_TURNED /* -operand 0 */,
+    SIGN_SUM /* of elements of operand 0, added to +0 */, SIGN_JOINED /* a sum of operands 0 and 1 */, SIGN_PRODUCT /* or quotient of operands 0 and 1 */
+} Sign;
+
+/* Which operands may be partial sums, the result then being one over the same digits. */
+typedef enum {
+    LINEAR_NONE,         /* none */
+    LINEAR_JOINT,        /* all of them together, over the same digits */
+    LINEAR_EACH,         /* exactly one */
+    LINEAR_OPERAND_0,    /* only operand 0 */
+    LINEAR_OPERAND_1,    /* only operand 1 */
+} Linear;
+
+typedef enum { OP_CLASS_USER, OP_CLASS_INTERNAL, OP_CLASS_LEAF, OP_CLASS_UPDATE, OP_CLASS_COMM } OpClass;
+enum {
+    DTYPES_FLOAT = 1 << F32 | 1 << F64,
+    DTYPES_INDEX = 1 << I32 | 1 << I64,
+    DTYPES_NUMBER = DTYPES_FLOAT | DTYPES_INDEX,
+    DTYPES_ANY = DTYPES_NUMBER | 1 << BOOL
+};
+
+typedef struct Graph Graph;
+typedef struct Node Node;
+/* Adds the nodes that compute the gradient of each operand, given those of the results (-1: nobody uses it; one is there). dx[i] = -1: none. */
+typedef void AdjointFn(Graph *graph, int node, const int *dy, int *dx);
+/* Adds the nodes that a composite stands for; returns the value that replaces its result. Those of a gradient have node->origin as theirs. */
+typedef int ExpandFn(Graph *graph, const Node *node);
+
+typedef struct Op {
+    const char *name, *title;  /* "matmul", "MatMul" as dumps write it */
+    OpClass op_class;
+    const char *ins, *outs;    /* names: "a, b"; outs NULL: one result */
+    AttrSpec attrs[MAX_ATTRS];
+    unsigned dtypes;           /* accepted element types */
+    const char *types;         /* NULL: all operands and results have one element type. Else a letter each, "t, i -> t": t one of dtypes, the same
+                                  for all that have it, i an index (i32 or i64), b bool, n i32, a what
+                                  the attribute "to" names (f32 when left out) */
+    const char *letters;       /* "...->..."; or: */
+    RuleFn *rule;
+    bool variadic;             /* the last operand may be repeated, up to MAX_IN operands in all (concat) */
+    bool optional;             /* the last operand may be left out */
+    bool broadcasts;           /* "..." in letters lets size 1, or no dimension, stand for any size, as it does in all of the user's operators */
+    bool divided;              /* one result or more, up to MAX_OUT: its rule says how many (split) */
+    Linear linear;
+    Reduction reduction;       /* what the partial results owe when a contracted factor is split; sum when not said */
+    AdjointFn *adjoint;        /* NULL: no gradient */
+    ExpandFn *expand;          /* composite: rewritten before autodiff */
+    ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
+    int flops;                 /* per point of the factors' index space */
+    Sign sign;
+    bool in_place;             /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
+    bool flat;                 /* element i of a result as large as its operand needs just element i of that: it may be computed over it */
+    bool view;                 /* and is that element: the result may lie where the operand lies, without a copy */
+    bool boundary;             /* replicate, replica_sum: sees the hidden dimension */
+    const char *samples;       /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
+    const char *help;          /* one line for --list-ops */
+} Op;
+
+typedef enum OpCode {
+#define OP(name, ...) OP_##name,
+#include "ops.def"
+#undef OP
+    NOPS
+} OpCode;
+extern const Op op_table[NOPS];
+int op_find(const char *name);               /* OpCode, or -1 */
+int op_attr(OpCode op, const char *name);    /* index, or -1 */
+int op_nin(OpCode op);                       /* operands named in the row; a variadic operator may have more, an optional operand may be missing */
+bool op_takes(OpCode op, int nin);           /* whether the operator may have so many operands */
+int op_nout(OpCode op);                      /* results named in the row */
+char op_type(OpCode op, bool result, int k); /* the letter of Op.types of operand or result k; 't' where the row has none */
+unsigned op_dtypes(OpCode op, int operand);  /* the element types that an operand may have, a bit each */
+bool op_gives(OpCode op, int nout);          /* whether the operator may have so many results */
+void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a"; of a repeated operand the last name of the row */
+int op_in(OpCode op, const char *name);      /* the operand of this name, or -1: "g" is the gradient of an update */
+/* Shape inference and factors of an operator on global operand types, hidden dimension included: it becomes factor 0 of every operand
+ * and result. */
+bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
+bool rule_contracted(const Rule *rule, int nout, int factor); /* no result has it */
+bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
+/* Whether a gradient node's factor may be split as its origin's: both have one size, or the origin's is the part of a reshaped dimension in
+ * which splits divide, and so of the whole dimension too. */
+bool factor_maps(const Factor *own, const Factor *origin);
+double rule_flops(OpCode op, const Rule *rule); /* product of all factor sizes times the row's flops */

@@ -1,0 +1,95 @@
+/* Plans: what pcc writes and prun executes. */
+#pragma once
+#include "ir/graph.h"
+
+/* ---------------------------------------------------------------- plan.c  (docs/plan.md) */
+
+typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT } Place;
+extern const char *const place_name[];
+/* A named value of the graph in a stated layout, and where it lies. */
+typedef struct Instance {
+    int value;                     /* graph value id */
+    const Layout *layout;
+    Place place;
+    int64_t at;                    /* arena: offset in bytes; state, input: id; constant: graph node id */
+    int version;                   /* PLACE_STATE: which version of the state, 0 or 1 */
+} Instance;
+/* Whether it lies in an input or in a state's old version and is the result of an operator that has views: it lies where its operand lies. */
+bool instance_is_view(const Graph *graph, const Instance *instance);
+
+typedef enum { STEP_KERNEL, STEP_LOCAL, STEP_START, STEP_WAIT, STEP_WRITE } StepKind;
+enum { MAX_STEP_NODES = 4 };
+typedef struct Step {
+    StepKind kind;
+    OpCode op;                     /* kernel: the operator */
+    int nnodes, node[MAX_STEP_NODES]; /* the graph nodes that it computes; none for a communication */
+    CommKind comm;                 /* local, start, wait */
+    int request;                   /* start, wait: number that pairs them */
+    int nin, nout;
+    int in[MAX_IN], out[MAX_OUT];  /* instances; start: source and target; wait: the same; write: in[0] */
+    int state;                     /* write: state id */
+    int stream;                    /* 0 compute, 1 communication */
+    int bucket;                    /* start, wait: starts that follow each other with one number run as one communication, and so do their waits; from 1, 0: alone */
+} Step;
+
+typedef struct Role {
+    int first_rank, last_rank;
+    int64_t arena_bytes;
+    VEC(Instance) instances;
+    VEC(Step) steps;
+} Role;
+
+typedef struct Program {
+    const char *name;              /* "train", "eval" */
+    Graph *graph;                  /* what it computes: over the plan's states (the same list), with inputs of its own. NULL: the plan's graph */
+    int loss;                      /* instance id in every role, or -1 */
+    VEC(int) reports;              /* likewise, of the graph's reports in their order */
+    int64_t sent_bytes;            /* per step by a rank: the sum over all communications of what its busiest rank sends (traffic_step) */
+    VEC(Role) roles;
+} Program;
+
+/* The thing between pcc and prun. graph is the unsharded graph after simplification, forward and backward, its states and inputs with
+ * their storage layouts; its settings say epochs, steps, data. */
+typedef struct Plan {
+    int format;                    /* 1 */
+    const char *options;           /* one line, for people: mode, search, -O, ... */
+    uint64_t net_hash;
+    Graph graph;
+    VEC(Program) programs;
+    const char *certificate;       /* one line, NULL: none */
+    bool certificate_bound;        /* as read: it says of which text it is, and that is this one */
+    const char *side_file;         /* as read: name of the file beside it that holds its long literals, NULL: none */
+} Plan;
+
+void plan_init(Plan *plan, Arena *arena);
+/* The plan as one of its programs sees it: with that program alone, and as its graph the one that the program computes. Shares everything; lasts as long
+ * as the plan. */
+Plan plan_part(const Plan *plan, int program);
+int plan_find(const Plan *plan, const char *program); /* -1: there is none */
+/* The whole text with certificate and checksum. The same bytes for the same plan. */
+void plan_print(Text *text, const Plan *plan);
+/* Reads and checks what can be checked without a proof: version, checksum, grammar, ids in range, types by the rules, layouts valid,
+ * sizes sane. name is for messages: "net.plan:12: unknown key 'foo'". flags: PLAN_IGNORE_CHECKSUM. */
+enum { PLAN_IGNORE_CHECKSUM = 1 };
+bool plan_read(Plan *plan, Arena *arena, const char *name, const char *text, size_t n, int flags, Error *error);
+/* ---- side.c: literals of more than 4 KiB lie in a file beside the plan, which the text names with size and checksum */
+
+/* The bytes of a plan's two files. side NULL: there is no second one. */
+typedef struct PlanFiles {
+    const char *text, *side;
+    size_t n, nside;
+} PlanFiles;
+/* As plan_print, with the long literals appended to *side (nothing when there are none); side_file: its name in the text, without folder. */
+void plan_print_files(Text *text, Text *side, const char *side_file, const Plan *plan);
+void plan_certify(Text *text, const char *certificate); /* gives a text that was printed alone, without one, a certificate */
+/* As plan_read, of both files; plan_read refuses a plan that names a side file. */
+bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles *files, int flags, Error *error);
+/* Both files of the plan at path, each of at most max_bytes. Fails (EXIT_ENVIRONMENT) when one cannot be read; whether they fit together
+ * plan_read_files sees. */
+bool plan_files_read(PlanFiles *files, Arena *arena, const char *path, size_t max_bytes, Error *error);
+/* The text of a plan after an edit by hand: without its certificate, with a new checksum. Checks only that it is a plan of this format. */
+bool plan_renew(Text *renewed, const char *name, const char *text, size_t n, Error *error);
+/* The SPMD form of a stage: header, states, inputs, layouts and the graph with its layouts and strategies, in the plan's grammar. */
+void graph_print(Text *text, const Graph *graph);
+bool graph_read(Graph *graph, Arena *arena, const char *name, const char *text, size_t n, Error *error);
+void attr_print(Text *text, OpCode op, const Node *node);      /* "{transpose_b: 1}" or "" */
