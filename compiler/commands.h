@@ -14,5 +14,5 @@ bool read_proof_budget(const char *value, ProofOptions *proof);
 int diff_command(int argc, char **argv);
 /* pcc fmt [--check] FILE..: files in their standard form. */
 int fmt_command(int argc, char **argv);
-/* pcc fuzz-net --seed N [-o FILE]: writes a random net (fuzz_net.h). */
+/* pcc fuzz-net --seed N [-o FILE]: writes a random net. Runs pcc-fuzz-net, which is built with the tests (tests/nets). */
 int fuzz_net_command(int argc, char **argv);

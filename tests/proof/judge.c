@@ -6,7 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "compiler/fuzz_net.h"
+#include "compiler/compiler.h"
+#include "tests/nets/net.h"
 #include "proof/field.h"
 #include "tests/proof/simulate.h"
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """pcc fuzz-net as a user runs it: the first lines of a net say how to compile it and how to compare it with one rank, and what they say works, in one
 process and under mpirun. (nets.c checks thousands of these nets.)"""
+import os
 import re
 import shlex
+import shutil
 import unittest
 
 import harness
@@ -50,6 +52,19 @@ class FuzzNet(Case):
             self.assertEqual(run([harness.pcc, "fuzz-net", *arguments]).code, 2, arguments)
         self.assertEqual(run([harness.pcc, "fuzz-net", "--seed", "1", "-o", self.path("no/net.dsl")]).code, 3)
         self.assertEqual(run([harness.pcc, "fuzz-net", "--help"]).code, 0)
+
+    def test_the_generator_may_lie_elsewhere(self):
+        generator = os.path.join(os.path.dirname(harness.pcc), "../tests/nets/pcc-fuzz-net")
+        os.mkdir(self.path("bin"))
+        alone = shutil.copy(harness.pcc, self.path("bin/pcc"))
+        missing = run([alone, "fuzz-net", "--seed", "1"])
+        self.assertEqual(missing.code, 3)
+        self.assertIn("there is no program pcc-fuzz-net", missing.err)
+        here = run([harness.pcc, "fuzz-net", "--seed", "1"])
+        self.assertEqual(run([alone, "fuzz-net", "--seed", "1"], env={"PCC_FUZZ_NET": generator}).out, here.out)
+        self.assertEqual(run([alone, "fuzz-net", "--seed", "1"], env={"PCC_FUZZ_NET": self.path("none")}).code, 3)
+        shutil.copy(generator, self.path("bin/pcc-fuzz-net"))
+        self.assertEqual(run([alone, "fuzz-net", "--seed", "1"]).out, here.out)
 
 
 if __name__ == "__main__":

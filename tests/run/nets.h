@@ -1,10 +1,11 @@
-/* Random nets (compiler/fuzz_net.h): checked, counted, shrunk.
+/* Random nets (tests/nets/net.h): checked, counted, shrunk.
  *
  *   nets.c         the program: many seeds in child processes, the table of what occurred
  *   nets_check.c   one net: compiled at several levels, proved, run beside one rank
  *   nets_shrink.c  a net that fails made small while it fails in the same manner */
 #pragma once
-#include "compiler/fuzz_net.h"
+#include "compiler/compiler.h"
+#include "tests/nets/net.h"
 
 /* In what manner a net fails. */
 typedef enum {

@@ -1,5 +1,5 @@
 /* What a random net's blocks say, and the options to compile it with. */
-#include "compiler/fuzz_make.h"
+#include "tests/nets/make.h"
 #include "ir/index.h"
 
 /* A mesh of the ranks, or of part of them. */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/fuzz_make.h"
+#include "tests/nets/make.h"
 
 /* ---------------------------------------------------------------- sizes */
 

@@ -2,7 +2,7 @@
  * Drawn from the operator's rule alone, so that a new operator needs nothing here. */
 #include <string.h>
 
-#include "compiler/fuzz_net.h"
+#include "tests/nets/net.h"
 
 /* How one factor, or one dimension of a tensor, is split. */
 typedef struct Split {

@@ -1,11 +1,11 @@
 /* What the parts of the generator share.
  *
- *   fuzz_make.c      random numbers; statements; the whole
- *   fuzz_operands.c  values that there are, new leaves, operands that fit an operator's row
- *   fuzz_attrs.c     attributes
- *   fuzz_options.c   the blocks and the command line */
+ *   make.c      random numbers; statements; the whole
+ *   operands.c  values that there are, new leaves, operands that fit an operator's row
+ *   attrs.c     attributes
+ *   options.c   the blocks and the command line */
 #pragma once
-#include "compiler/fuzz_net.h"
+#include "tests/nets/net.h"
 
 enum { FUZZ_MOST_ELEMENTS = 1500, FUZZ_MOST_NDIM = 5, FUZZ_BIG_BYTES = 256 << 10 /* parameters from here on are updated in parts */ };
 
@@ -32,7 +32,7 @@ static inline DType dtype_of(Make *make, int value) {
     return fuzz_type(make->net, value)->dtype;
 }
 
-/* ---------------------------------------------------------------- fuzz_operands.c */
+/* ---------------------------------------------------------------- operands.c */
 
 int64_t draw_size(Make *make);
 int64_t draw_divisor(Make *make, int64_t n); /* one of the numbers that divide n */
@@ -55,16 +55,16 @@ int draw_first(Make *make, OpCode op);
 /* The operands after in[0], once attributes are known; the number of all, 0: not this time. */
 int draw_operands(Make *make, OpCode op, const Attr *attr, int in[MAX_IN]);
 
-/* ---------------------------------------------------------------- fuzz_make.c */
+/* ---------------------------------------------------------------- make.c */
 
 /* A statement of this operator; its value, -1: not this time. */
 int add_statement(Make *make, OpCode op);
 
-/* ---------------------------------------------------------------- fuzz_attrs.c */
+/* ---------------------------------------------------------------- attrs.c */
 
 void draw_attrs(Make *make, OpCode op, const Shape *shape, Attr *attr); /* shape: of operand 0 */
 
-/* ---------------------------------------------------------------- fuzz_options.c */
+/* ---------------------------------------------------------------- options.c */
 
 void draw_options(Make *make);
 /* How inputs arrive, and whether rows repeat: once all inputs are known. */

@@ -1,7 +1,7 @@
 /* Attributes of a random statement, drawn by their names and kinds. The operator's rule refuses those that do not fit. */
 #include <string.h>
 
-#include "compiler/fuzz_make.h"
+#include "tests/nets/make.h"
 
 static void shuffle_ints(Make *make, int64_t *at, int n) {
     for (int i = 0; i < n; i++)

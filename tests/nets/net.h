@@ -1,13 +1,14 @@
-/* fuzz_net: random nets, for tests of pcc and prun and for users who add operators.
+/* net: random nets, for tests of pcc and prun and for users who add operators.
  *
- *   fuzz_make.c  the generator: a seed -> a net; its parts: fuzz_make.h
- *   fuzz_hint.c  random strategies for its operators, inputs and parameters
- *   fuzz_net.c   a net's text, its types after a change, pcc fuzz-net
+ *   make.c  the generator: a seed -> a net; its parts: make.h
+ *   hint.c  random strategies for its operators, inputs and parameters
+ *   net.c   a net's text, its types after a change
+ *   main.c  pcc-fuzz-net, which `pcc fuzz-net` runs
  *
- * A net is a structure and not only text, so that a test can take pieces out of one that fails (tests/run/shrink.c). Everything is drawn from the
+ * A net is a structure and not only text, so that a test can take pieces out of one that fails (tests/run/nets_shrink.c). Everything is drawn from the
  * seed by a generator of our own: a seed means the same net on every machine, as long as the operator table and the generator stay as they are. */
 #pragma once
-#include "compiler/compiler.h"
+#include "strategies/strategies.h"
 
 typedef enum { FUZZ_INPUT, FUZZ_PARAM, FUZZ_CONST, FUZZ_NUMBER, FUZZ_OP } FuzzKind;
 
@@ -61,7 +62,7 @@ static inline const TensorType *fuzz_type(const FuzzNet *net, int value) {
     return &net->items.at[value / MAX_OUT].type[value % MAX_OUT];
 }
 
-/* ---------------------------------------------------------------- fuzz_make.c */
+/* ---------------------------------------------------------------- make.c */
 
 /* A random net of 2 to 12 ranks that pcc accepts in all but a few cases (a strategy may ask for what its operator cannot have). */
 void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed);
@@ -71,14 +72,14 @@ uint64_t fuzz_next(uint64_t *random);
 int fuzz_below(uint64_t *random, int n);
 bool fuzz_chance(uint64_t *random, int percent);
 
-/* ---------------------------------------------------------------- fuzz_hint.c */
+/* ---------------------------------------------------------------- hint.c */
 
 /* A random legal strategy of an operator with this rule, for the net's ranks and axes; a random way for tensors of these types to lie on the
  * ranks, a tuple each. In the arena. */
 const Hint *fuzz_strategy(const FuzzNet *net, const FuzzItem *item, const Rule *rule, Arena *arena, uint64_t *random);
 const Hint *fuzz_layouts(const FuzzNet *net, const TensorType *types, int n, Arena *arena, uint64_t *random);
 
-/* ---------------------------------------------------------------- fuzz_net.c */
+/* ---------------------------------------------------------------- net.c */
 
 /* The source text; its first lines are comments that say how to compile and check it. */
 void fuzz_print(Text *text, const FuzzNet *net);
