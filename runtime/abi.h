@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
+#include "runtime/backend.h"
+#include "runtime/comm/comm.h"
 
 /* A member: its place follows from the structure, its meaning from its name. */
 typedef struct AbiMember {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ir/file.h"
-#include "runtime/runtime.h"
+#include "runtime/options.h"
 
 static const double BATCH_S = 0.02, LEVEL_S = 0.8; /* of one batch of steps; of all batches of one size */
 enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000 };

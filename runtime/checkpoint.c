@@ -1,5 +1,6 @@
 /* checkpoint: states in files, and back. */
 #include "runtime/checkpoint.h"
+#include "runtime/element.h"
 
 #include <dirent.h>
 #include <errno.h>

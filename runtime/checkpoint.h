@@ -1,6 +1,7 @@
 /* checkpoint: states in files, and back. One safetensors file holds whole tensors under their names, whatever the strategy was: each rank writes the boxes
  * that it is the first to hold and reads the boxes that it needs, so any number of ranks can go on from it. */
 #pragma once
+#include "runtime/executor.h"
 #include "runtime/index.h"
 #include "runtime/match.h"
 

@@ -4,6 +4,7 @@
  * boxes tensor T was written, "pcc.boxes.T": "[2@2 2@1]": a layout by which rank n has box n. Whoever reads, on any ranks, checks these boxes and then reads its own.
  * Files of an earlier prun have none of this, and nothing is checked. */
 #pragma once
+#include "ir/layout.h"
 #include "runtime/tensors.h"
 
 /* Where they are. Arrays by number of the tensor, of all but the one that holds them. */

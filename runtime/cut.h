@@ -1,7 +1,7 @@
 /* cut: where the parts lie that operators cut out of tensors, or work along. Kernels of every backend ask it. Indices are local: they count from the first
  * element of the rank's box. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/backend.h"
 
 /* The dimension that an attribute names, which below 0 counts from behind the last; `otherwise` where the attribute is left out. */
 int attr_axis(const Attr *axis, int otherwise, int ndim);

@@ -1,6 +1,7 @@
 /* evaluate: see evaluate.h. The program gives sums over a batch's rows, a number each (in mode data_parallel: one a replica); of the ranks that hold the
  * same number the first adds it up, and at the end all processes add up theirs. */
 #include "runtime/evaluate.h"
+#include "runtime/element.h"
 
 #include <errno.h>
 #include <fcntl.h>

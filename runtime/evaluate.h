@@ -1,7 +1,8 @@
 /* evaluate: the program eval of a plan, run over all rows of its data: each row counts once, on any number of ranks, and rows that only fill up the last
  * batch count nowhere. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/executor.h"
+#include "runtime/options.h"
 
 typedef struct Evaluation Evaluation;
 

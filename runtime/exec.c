@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "ir/index.h"
+#include "runtime/element.h"
 #include "runtime/exec.h"
 #include "runtime/profile.h"
+#include "runtime/schedule.h"
 
 void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n) {
     const Step *at = &cursor->role->steps.at[step];

@@ -1,6 +1,6 @@
 /* exec: what load.c and fuse.c build, inputs.c fills and exec.c runs. Not seen outside these. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/executor.h"
 
 /* A kernel and its operands, ready to be called. */
 typedef struct PreparedCall {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/element.h"
 #include "runtime/exec.h"
 
 /* The first element of an instance that is not finite; element -1: there is none. */

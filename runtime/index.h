@@ -1,7 +1,7 @@
 /* index: what a checkpoint's header says: which tensors it holds, where training stood, and in what order of rows. Other ranks, strategies and batch sizes may
  * go on from it; position_convert says how. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/data/data.h"
 #include "runtime/tensors.h"
 
 /* Where training stands: the last step that was done, counted from 1; global_step: all that were done, of whatever size. */

@@ -2,7 +2,9 @@
  * buffer. */
 #include <stdlib.h>
 
+#include "runtime/element.h"
 #include "runtime/exec.h"
+#include "runtime/schedule.h"
 
 /* What the optimizer is told: the number of the update, what its schedule multiplies the learning rate by. */
 static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error) {

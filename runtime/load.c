@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/element.h"
 #include "runtime/exec.h"
+#include "runtime/pool.h"
+#include "runtime/state.h"
 
 /* ---------------------------------------------------------------- memory */
 

@@ -1,5 +1,6 @@
 /* log: what is printed as training goes. */
 #include "runtime/log.h"
+#include "runtime/print.h"
 
 #include <errno.h>
 #include <inttypes.h>

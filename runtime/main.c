@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "ir/file.h"
-#include "runtime/runtime.h"
+#include "runtime/backend.h"
+#include "runtime/options.h"
 
 static const char usage[] =
     "usage: prun [options] net.plan\n"

@@ -1,7 +1,15 @@
 /* match: which tensor of a file each parameter of a net begins with (prun --load), and what is said of those that do not fit. */
 #pragma once
-#include "runtime/runtime.h"
+#include "ir/graph.h"
 #include "runtime/tensors.h"
+
+/* How --load reads a file that has other names than the net; each may be repeated. Patterns are those of ir/pattern.h. */
+typedef struct LoadRules {
+    int nrenames, ntransposes, nfresh;
+    const char **renames;    /* --rename: "NET=FILE", two patterns */
+    const char **transposes; /* --transpose: parameters that the file has transposed */
+    const char **fresh;      /* --fresh: parameters that it does not give */
+} LoadRules;
 
 /* Of a state; tensor -1: none, it stays as it is. */
 typedef struct Match {

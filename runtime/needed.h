@@ -1,6 +1,6 @@
 /* needed: what of a program one of its reports needs. */
 #pragma once
-#include "runtime/runtime.h"
+#include "ir/plan.h"
 
 /* Of each input of the graph: whether the value of a report depends on it. In the arena. */
 const bool *report_inputs(const Graph *graph, int report, Arena *arena);

@@ -1,6 +1,6 @@
 /* nest: loops over several tensors at once, neighbouring dimensions merged. Kernels of every backend are written over them. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/backend.h"
 
 enum { MAX_NEST = 4 }; /* tensors gone through together */
 /* Nested loops over `ndim` sizes, outermost first, with each tensor's stride in elements. Loops of one item are dropped and loops that are

@@ -4,6 +4,8 @@
 #include "ir/file.h"
 #include "ir/npy.h"
 #include "runtime/data/data.h"
+#include "runtime/data/rows.h"
+#include "runtime/state.h"
 
 static const size_t max_file_bytes = (size_t)1 << 40;
 

@@ -1,12 +1,13 @@
 /* pool: threads that share one loop at a time. A worker that has just worked looks for more for a short while before it sleeps, because
  * the loops of a training step follow each other within microseconds; it yields while it looks. */
+#include "runtime/pool.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
 
 enum { LOOKS_BEFORE_SLEEP = 400, MAX_THREADS = 256 };
 

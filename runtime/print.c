@@ -1,9 +1,10 @@
 /* print: numbers as people read them. */
+#include "runtime/print.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
 
 static bool reads_back(const char *text, double number, bool single) {
     return single ? strtof(text, NULL) == (float)number : strtod(text, NULL) == number;

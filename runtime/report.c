@@ -1,5 +1,6 @@
 /* report: what prun prints, on rank 0, whole lines at once. */
 #include "runtime/log.h"
+#include "runtime/print.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/element.h"
 #include "runtime/exec.h"
 
 /* ---------------------------------------------------------------- losses */

@@ -1,8 +1,35 @@
-/* run: what run.c, place.c and report.c share. */
+/* runtime: prun. Executes plans; knows nothing of the compiler.
+ *
+ *   main.c     the command line
+ *   run.c      one run: loading, checks before training, the loop, the reports; outputs.c: that nothing is written over what is read
+ *   print.c    losses and parameters as people read them
+ *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
+ *   fit.c      whether the operands of its steps fit together
+ *   evaluate.c the program eval: metrics over all rows, predictions
+ *   place.c    where it runs: processes, memory, the device
+ *   results.c  what a step leaves: losses, reports, states
+ *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
+ *   checkpoint.c, index.c, checksum.c, tensors.c  states in files, and back
+ *   state.c    initial values, by global index; npy.c: files
+ *   data/      inputs: generators, files, the order of rows
+ *   pool.c     threads that share one loop
+ *   limits.c   cores, memory and addresses that the system grants
+ *   profile.c  --profile and --trace: where the time of steps goes; peak.c: what the device can do
+ *   device.c   where tensors live: the CPU, or the backend of a module
+ *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
+ *   verify.c   --verify: a one-rank plan of the same net beside the run
+ *   nest.c     loops over several tensors at once, cut.c: where parts of tensors begin, product.c: contractions as matrix products; for kernels
+ *   cpu/       the CPU backend: a kernel per operator
+ *   cuda/      the CUDA backend, a module: prun_cuda.so
+ *   comm/      communicators: local (all ranks in one process) and mpi
+ *
+ * This header: what run.c, place.c, outputs.c, replicas.c, report.c and log.c share. */
 #pragma once
 #include "runtime/checkpoint.h"
-#include "runtime/runtime.h"
+#include "runtime/executor.h"
+#include "runtime/options.h"
 #include "runtime/stop.h"
+#include "runtime/verify.h"
 
 enum { MAX_TIMED = 1 << 20 }; /* steps whose times are kept: the first million are enough for a median */
 

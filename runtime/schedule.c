@@ -1,7 +1,8 @@
 /* schedule: what the learning rate is multiplied by, update by update. */
+#include "runtime/schedule.h"
+
 #include <math.h>
 
-#include "runtime/runtime.h"
 
 double schedule_rate(const Schedule *schedule, int64_t update, int64_t total) {
     const int64_t done = update - 1, warmup = schedule->warmup;

@@ -4,6 +4,9 @@
 
 #include "ir/index.h"
 #include "runtime/data/data.h"
+#include "runtime/data/sampler.h"
+#include "runtime/element.h"
+#include "runtime/state.h"
 
 /* ---------------------------------------------------------------- filling a box */
 

@@ -3,7 +3,7 @@
  * SIGINT, SIGTERM and SIGUSR1 reach processes at different moments, perhaps one of them alone; and a loss that is not finite may be one process's. They tell each other in
  * meetings: each gives a word to all, after so many steps that MEETING_S or less pass between two. How many steps, all compute from the same words. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/comm/comm.h"
 
 #include <signal.h>
 

@@ -1,5 +1,6 @@
 /* tensors: safetensors files. */
 #include "runtime/tensors.h"
+#include "runtime/element.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* tensors: files of named tensors, in safetensors' format (huggingface/safetensors, README: eight bytes with the length of a JSON header, the header, the elements).
  * Several processes may write one file: each its own boxes, at their places. */
 #pragma once
-#include "runtime/runtime.h"
+#include "ir/layout.h"
 
 /* How a file may hold the elements of an F32 in two bytes: as IEEE 754 binary16, or as the upper half of binary32. Read, never written. */
 typedef enum { HALF_NONE, HALF_F16, HALF_BF16 } Half;

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "runtime/evaluate.h"
+#include "runtime/print.h"
+#include "runtime/verify.h"
 
 struct Verifier {
     const Plan *plan;   /* of the run */

@@ -8,6 +8,16 @@ rule() { # TEXT; on standard input: what breaks it
     found=$(cat)
     [ -z "$found" ] || printf 'not %s:\n%s\n' "$1" "$found"
 }
+reaches() { # FILE...: the headers of the project that they include, directly or through others
+    todo="$*" seen='' # names without blanks, a line each
+    while [ -n "$todo" ]; do
+        todo=$(grep -ohE '^#include "[^"]+\.h"' $todo | cut -d'"' -f2 | sort -u | while read -r header; do
+            case " $seen " in *" $header "*) ;; *) echo "$header" ;; esac
+        done)
+        seen="$seen $(echo $todo)"
+    done
+    printf '%s\n' $seen
+}
 includes() { grep -nE "#include \"($1)/" "$2"/*.[chly] "$2"/*/*.[ch] 2>/dev/null; }
 
 rules() {
@@ -17,6 +27,8 @@ rules() {
     includes 'frontend|strategies|compiler|runtime|tests' proof | rule "proof includes only ir"
     includes 'runtime|tests' compiler | rule "compiler does not include runtime"
     includes 'frontend|strategies|proof|compiler|tests' runtime | rule "runtime includes only ir"
+    reaches runtime/comm/*.[ch] | grep '^ir/' | grep -vE '^ir/(base|layout)\.h$' | rule "runtime/comm knows tensors and layouts, no more of ir"
+    reaches runtime/cpu/*.[ch] runtime/cuda/*.[ch]* | grep -E '^ir/(graph|plan)\.h$' | rule "kernels and their communicators know operators, neither graphs nor plans"
 
     # ir/box.c's functions, called in proof/ only where they are compared, in these functions of proof/layout.c; and where what ranks receive is
     # executed over the field or counted, in proof/spread.c and proof/header.c.

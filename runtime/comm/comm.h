@@ -1,4 +1,4 @@
-/* comm: what local.c and mpi.c share. Not seen outside this folder.
+/* comm: how tensors go from one layout into another between ranks. Knows layouts, no graphs and no plans.
  *
  *   piece.c   runs of elements: copies and reductions between boxes, messages included
  *   pull.c    what one rank receives in a request, as a list of pulls; executing them
@@ -10,85 +10,85 @@
  *   agree.c   agreement of all processes, same.c that they were told the same: over any communicator
  */
 #pragma once
-#include "runtime/runtime.h"
+#include "ir/layout.h"
 
-/* ---------------------------------------------------------------- piece.c */
+/* One tensor to be brought from one layout into another; kind is the plan's word for the pattern. */
+typedef struct Transfer {
+    CommKind kind;
+    DType dtype;
+    Shape shape;             /* global */
+    const Layout *from, *to;
+    const char *name;        /* of the value, for messages */
+} Transfer;
 
-/* A part of a tensor walked in row-major order as runs that are contiguous in every memory that takes part: `outer` loops around a
- * run of `unit` elements; the walk begins `skip` elements into the run at `index` and is `count` elements long. */
-typedef struct Walk {
-    int nouter;
-    int64_t extent[MAX_NDIM], index[MAX_NDIM];
-    int64_t unit, skip, count;
-} Walk;
+typedef struct Comm Comm;
+typedef struct CommRequest CommRequest;
+typedef enum { COMM_FAILED = -1, COMM_PENDING = 0, COMM_COMPLETE = 1 } CommStatus;
 
-/* Where a walk lies in one memory: the element offset of the run at Walk.index (which may lie up to `skip` elements before the memory of a
- * message, where nothing is touched), and of each loop's step. */
-typedef struct View {
-    int64_t start;
-    int64_t step[MAX_NDIM];
-} View;
+typedef struct CommCounters {
+    int64_t sent_bytes, received_bytes, messages; /* counted where data is moved */
+} CommCounters;
 
-/* The walk over a piece in memories that hold the given boxes (each contains piece->box). Fills one view per box. A NULL box is a message:
- * the piece's elements, packed. */
-void walk_init(Walk *walk, const Piece *piece, const Box *const *boxes, int nboxes, View *views);
-/* target = source. */
-void walk_copy(const Walk *walk, const View *target_view, void *target, const View *source_view, const void *source, int element_bytes);
-/* target = source[0] + source[1] + ... (max, min) in this order, or with `add` target = target + source[0] + ... */
-void walk_reduce(const Walk *walk, const View *target_view, void *target, const View *source_views, const void *const *source, int nsources,
-                 DType dtype, Reduction reduction, bool add);
+/* A communicator drives one rank of the job (mpi) or all of them (local). Every collective call is made once for each driven rank. */
+typedef struct CommTable {
+    const char *name;
+    /* Prepares a group of transfers that run together, once, before the first step: groups, peers, staging. Collective over all ranks, in
+     * the same order. Owned by the communicator. NULL and *error on failure, which may be this rank's alone: before any of them starts it, all agree. */
+    CommRequest *(*prepare)(Comm *comm, const Transfer *transfers, int n, Error *error);
+    /* Driven rank `driven` enters: source[i], target[i] are its local buffers of transfer i (from's box, to's box). */
+    bool (*start)(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error);
+    /* COMM_PENDING only where other driven ranks must start first (local). */
+    CommStatus (*wait)(Comm *comm, CommRequest *request, int driven, Error *error);
+    bool (*barrier)(Comm *comm, Error *error);
+    /* From rank 0 to all processes; sizes agree. */
+    bool (*broadcast)(Comm *comm, void *data, int64_t bytes, Error *error);
+    /* One 64-bit word and one line of text of every process to rank 0 (or to all for words): checks and reports. words: nprocesses of them. */
+    bool (*all_gather_words)(Comm *comm, uint64_t word, uint64_t *words, Error *error);
+    /* text of process p arrives in texts[p] on rank 0, each up to width bytes, NUL-terminated; texts may be NULL elsewhere. */
+    bool (*gather_text)(Comm *comm, const char *text, int width, char *texts, Error *error);
+    /* Says message on stderr and ends the whole job, naming this rank, with exit code. Where several ranks do, what one of them says is enough: the others
+     * wait for a moment, in which the job usually ends. Does not return. */
+    void (*abort)(Comm *comm, int code, const char *message);
+    void (*destroy)(Comm *comm);
+    /* Memory for tensors that peers may read in place (shared by the processes of a node where there are several), aligned to 64 bytes, not
+     * zeroed; at least one byte. Not collective. Where these are not NULL the executor takes the arenas, states and inputs of its driven ranks
+     * from here, before it prepares requests; any other memory works as source and target too, at the price of a copy. NULL and *error when there
+     * is none left. Freed before the communicator is destroyed. */
+    void *(*alloc)(Comm *comm, int64_t bytes, Error *error);
+    void (*free)(Comm *comm, void *data);
+} CommTable;
 
-/* ---------------------------------------------------------------- pull.c */
-
-/* One term of a pull. */
-typedef struct PullSource {
-    int from;              /* rank */
-    int peer;              /* index into Pulls.peers, -1: this rank itself */
-    int64_t message_bytes; /* where its elements begin in the message of this peer and round, in bytes */
-} PullSource;
-
-/* Elements of the target that are computed from one or several sources: a copy, or a sum in the order of its terms. */
-typedef struct Pull {
-    int transfer, round;
-    bool add; /* onto what earlier pulls have put there */
-    int nsources;
-    PullSource *source;
-    Piece piece; /* from, term: of the first source */
-    Walk walk;
-    View target;
-    View *source_view; /* per source */
-} Pull;
-
-/* A rank from which this one receives in a round. */
-typedef struct PullPeer {
-    int rank, round;
-    int64_t bytes;       /* of its message, each transfer's part beginning at a multiple of 8 */
-    int64_t moved_bytes; /* received in the round under way */
-} PullPeer;
-
-/* All that one rank receives in a request. */
-typedef struct Pulls {
-    int rank, nrounds; /* 1, or 2 where any transfer gathers sums */
-    int ntransfers;
-    const Transfer *transfer;
-    VEC(Pull) pulls; /* by round; per element in the order of terms */
-    VEC(PullPeer) peers;
-    Reduction *reduction;                 /* per transfer */
-    int64_t *source_bytes, *target_bytes; /* per transfer: this rank's local buffers */
-} Pulls;
-
-/* The pulls of `rank`. packed(context, from): the elements of `from` come as messages (its view is the packed one); NULL: none do. */
-bool pulls_init(Pulls *pulls, Arena *arena, const Transfer *transfers, int n, int nranks, int rank, bool (*packed)(void *context, int from),
-                void *context, Error *error);
-/* Executes one round: base(context, transfer, source, round) is the memory of a term, target[i] that of transfer i. Adds up what came from
- * other ranks in peers[].moved_bytes. */
-typedef const void *PullBaseFn(void *context, int transfer, const PullSource *source, int round);
-void pulls_execute(Pulls *pulls, int round, PullBaseFn *base, void *context, void *const *target);
-/* A request is started and waited for in turn. started: and not waited for yet. False: *error, EXIT_INTERNAL. */
-bool request_may_start(bool started, int rank, Error *error);
-bool request_may_wait(bool started, int rank, Error *error);
-/* The transfers with everything that they point to, in the arena; their layouts are those of comm_layouts. */
-Transfer *transfers_copy(Arena *arena, const Transfer *transfers, int n, int nranks);
-static inline int64_t align_bytes(int64_t bytes, int64_t to) {
-    return (bytes + to - 1) / to * to;
-}
+struct Comm {
+    const CommTable *table;
+    int nranks;              /* of the job */
+    int nprocesses, process; /* MPI processes and this one's number; 1 and 0 for local */
+    int ndriven;             /* ranks that this process drives */
+    int first_driven;        /* they are first_driven .. first_driven + ndriven - 1 */
+    int local_rank, nlocal;  /* on this node */
+    int node_first;          /* lowest rank that shares this one's node (PRUN_COMM=nodes:N: as simulated) */
+    char node[256];
+    double timeout_s;        /* PRUN_TIMEOUT: how long a rank waits for others, 0: for ever; of several processes */
+    CommCounters *counters;  /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */
+    char transport[256];     /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages"; of devices also why so */
+    bool device;             /* sources and targets are a device's memory: alloc is its backend's */
+    bool captures;           /* start and wait only queue what a captured step may hold */
+};
+Comm *comm_local_create(int nranks, Error *error);
+/* A thing that every process must have alike, and what this one has; said NULL: nothing. A list ends where what is NULL. */
+typedef struct Told {
+    const char *what, *said;
+} Told;
+/* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on, or where the processes were told different things (told may be NULL).
+ * What fails behind MPI_Init_thread it says itself, and leaves *error without text.
+ * prun --ranks N never calls it. */
+Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error);
+/* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
+ * failed keeps its error text (with "rank N: " before it unless all failed), the others' become empty: one message a mistake. */
+bool comm_agree(Comm *comm, bool ok, Error *error);
+/* The same, but all processes have in *error what the first that failed had to say, its rank before it. */
+bool comm_agree_all(Comm *comm, bool ok, Error *error);
+/* *number becomes the largest of all processes'. Collective. */
+bool comm_most(Comm *comm, uint64_t *number, Error *error);
+/* Whether all processes have told[i].said alike; each has the same list of things, or NULL. Collective. Where they have not, process 0 has an error with this code that names
+ * the first thing, what is said of it and by which ranks; the others' is empty. */
+bool comm_same(Comm *comm, const Told *told, int code, Error *error);

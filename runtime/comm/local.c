@@ -1,6 +1,7 @@
 /* comm/local: all ranks of a job in one process, in lock step. A rank that starts leaves its buffers; when every rank with which it
  * exchanges data, directly or through others, has started too, the one that waits moves the data of them all. */
 #include "runtime/comm/comm.h"
+#include "runtime/comm/pull.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * PRUN_COMM=nodes:N     as if every N consecutive ranks were a node of their own (tests)
  * PRUN_TIMEOUT=SECONDS  a rank that has waited so long for others says for whom, and ends the job (default 600; 0: never) */
 #include "runtime/comm/job.h"
+#include "runtime/comm/pull.h"
 #include "runtime/limits.h"
 #include <sched.h>
 #include <stdlib.h>

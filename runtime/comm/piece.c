@@ -1,6 +1,7 @@
 /* Runs of elements: copies and reductions between the boxes of ranks, and between boxes and packed messages. The innermost dimensions
  * that lie contiguous in every memory merge into one run; the loops around it are an odometer over precomputed steps. */
 #include "runtime/comm/comm.h"
+#include "runtime/comm/pull.h"
 #include <assert.h>
 #include <string.h>
 
@@ -201,7 +202,7 @@ void walk_reduce(const Walk *walk, const View *target_view, void *target, const 
     }
 }
 
-/* ---------------------------------------------------------------- runtime.h */
+/* ---------------------------------------------------------------- pull.h */
 
 void piece_pack(const Piece *piece, const Box *source_box, const void *source, int element_bytes, void *packed) {
     Walk walk;

@@ -1,6 +1,7 @@
 /* What one rank receives in a request, compiled once into walks over memory; every communicator executes the same list, so the order of
  * terms, and with it every bit of a sum, does not depend on how data moves. */
 #include "runtime/comm/comm.h"
+#include "runtime/comm/pull.h"
 #include <string.h>
 
 typedef struct Builder {

@@ -1,6 +1,7 @@
 /* A request of comm/mpi: what request.c prepares and move.c uses. */
 #pragma once
 #include "runtime/comm/job.h"
+#include "runtime/comm/pull.h"
 
 /* In the owner's heap. Epochs count the uses of the request, from 1; they wrap. */
 typedef struct Control {

@@ -15,7 +15,9 @@
 #pragma once
 #include <cblas.h>
 
+#include "runtime/backend.h"
 #include "runtime/nest.h"
+#include "runtime/pool.h"
 
 #define OP(name, ...) KernelFn kernel_##name, reference_##name;
 #include "ir/ops.def"

@@ -1,7 +1,7 @@
 /* elements: the loops of elementwise operators. A loop computes n elements of a result from contiguous operands, or from one number that
  * all elements share, so that kernels (elementwise.c) and fused chains call the same code, and get the same digits. */
 #pragma once
-#include "runtime/runtime.h"
+#include "ir/op.h"
 
 /* out[i] = f(in[0][i * stride[0]], ...). Strides are 0 or 1. The result may lie in the storage of an operand of stride 1 and of its element
  * type. attr: the operator's. */

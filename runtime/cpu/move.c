@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
+#include "runtime/element.h"
 
 /* ---------------------------------------------------------------- strided copies */
 

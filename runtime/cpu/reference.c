@@ -1,5 +1,6 @@
 /* reference: plain elementwise kernels and updates, and what all plain kernels share. */
 #include "runtime/cpu/reference.h"
+#include "runtime/element.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "runtime/cpu/cpu.h"
+#include "runtime/element.h"
 
 typedef struct UpdateRun {
     const void *w, *v, *g, *m;

@@ -1,5 +1,6 @@
 /* chain: runs of elementwise calls as programs for one launch. */
 #pragma once
+#include "runtime/backend.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
 

@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include "runtime/comm/comm.h"
+#include "runtime/comm/pull.h"
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/pull.h"
 

@@ -13,6 +13,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include "runtime/backend.h"
+#include "runtime/comm/comm.h"
 #include "runtime/nest.h"
 
 enum {

@@ -1,6 +1,7 @@
 /* index: operators that look elements up by integers: arguments for index.cuh. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
+#include "runtime/element.h"
 
 /* The indices, and what part of dimension d of the tensor that they point into is here. */
 static KernelIndex index_of(const Operand *index, const Operand *into, int d) {

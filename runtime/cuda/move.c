@@ -2,6 +2,7 @@
  * rows of several tensors; move.cuh does the rest. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
+#include "runtime/element.h"
 
 #include <string.h>
 

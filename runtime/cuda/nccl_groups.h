@@ -2,6 +2,7 @@
  * and for all others which parts of which tensors go into messages to whom. Tests play it on ordinary memory. */
 #pragma once
 #include "runtime/comm/comm.h"
+#include "runtime/comm/pull.h"
 
 /* Ranks that differ only in these digits of their positions in a device order; the first digit is the major one of a member's number. */
 typedef struct GroupKey {

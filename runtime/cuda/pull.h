@@ -1,6 +1,7 @@
-/* pull: what a rank receives, as kernels take it: walks of runtime/comm/comm.h over memory that the device reaches. */
+/* pull: what a rank receives, as kernels take it: walks of runtime/comm/pull.h over memory that the device reaches. */
 #pragma once
 #include "runtime/comm/comm.h"
+#include "runtime/comm/pull.h"
 #include "runtime/cuda/kernels.h"
 
 /* target = source[0] + source[1] + ... (max, min) in this order over the walk, with `add` target + source[0] + ...; a copy for one source without `add`. At most

@@ -2,6 +2,7 @@
  * partial ones add up to the mean. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
+#include "runtime/element.h"
 
 #include <math.h>
 

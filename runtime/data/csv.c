@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/data/data.h"
+#include "runtime/data/rows.h"
 
 static bool is_blank(char c, int separator) {
     return c == ' ' || c == '\r' || (c == '\t' && separator != '\t');

@@ -1,4 +1,4 @@
-/* data: what the folder's files share; runtime.h is what others see.
+/* data: what the inputs of a program hold at each step.
  *
  *   random.c   generators: MT19937, Philox
  *   sampler.c  which row of a data set stands where in a batch
@@ -10,133 +10,44 @@
  *   file.c     where a file that a net names is
  */
 #pragma once
-#include "runtime/runtime.h"
+#include "ir/graph.h"
+#include "runtime/comm/comm.h"
 
-/* ---------------------------------------------------------------- random.c */
-
-/* A tensor's own sequence, by a counter-based generator: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011). Elements 2p and
- * 2p + 1 come of one block. */
-uint64_t random_key(uint64_t seed, const char *name); /* seed 0 is a seed like any other */
-void random_normal_pair(uint64_t key, uint64_t pair, double std, double out[2]);                /* mean 0 */
-void random_uniform_pair(uint64_t key, uint64_t pair, double low, double high, double out[2]); /* [low, high) */
-uint32_t mt19937_word(Mt19937 *mt);
-
-/* ---------------------------------------------------------------- sampler.c */
-
-/* PyTorch's DistributedSampler (torch/utils/data/distributed.py) and a loader of whole batches over it, index for index. */
-typedef struct Sampler {
-    int64_t rows;    /* of the data set */
-    int64_t batch;   /* rows of a global batch */
-    int64_t world;   /* distinct shares of a batch: 1 where shares are uneven, the order is then that of one process */
-    bool shuffle;
-    uint64_t seed;   /* of epoch 0; epoch e has seed + e */
-    bool drop;       /* the rows of a last batch that is not full are left out */
-    int64_t epoch;   /* the one that `order` is of; -1: none yet */
-    int64_t *order;  /* row at each place of the epoch, NULL: rows in file order */
-} Sampler;
-void sampler_init(Sampler *sampler, int64_t rows, int64_t batch, int64_t world, bool shuffle, uint64_t seed, bool drop);
-void sampler_finish(Sampler *sampler);
-int64_t sampler_batches(const Sampler *sampler); /* of an epoch */
-/* Makes `order` that of an epoch, counted from 0. False and *error without memory. */
-bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error);
-/* The row at `place` of batch `step` (both from 0) of the epoch begun. *filler: beyond the last row; the row is then one from the beginning, as
- * DistributedSampler pads. */
-int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *filler);
-/* torch.randperm(n) on a CPU with this seed; order has room for n. */
-void random_permutation(uint64_t seed, int64_t n, int64_t *order);
-
-/* ---------------------------------------------------------------- stored.c */
-
-/* In the order of ir's file_element_name. */
-typedef enum { STORED_U8, STORED_I8, STORED_I16, STORED_I32, STORED_I64, STORED_F32, STORED_F64, NSTORED } StoredKind;
-/* How a file holds an element. */
-typedef struct Stored {
-    StoredKind kind;
-    bool big_endian;
-} Stored;
-extern const int stored_bytes[NSTORED];
-double stored_element(const unsigned char *at, Stored stored);   /* exact but for i64 beyond 2^53 */
-int64_t stored_integer(const unsigned char *at, Stored stored);  /* of integers: exact */
-bool stored_npy(const char *descr, Stored *stored);         /* "<f4" or "|u1", as numpy writes it after a quote */
-bool stored_idx(unsigned char code, Stored *stored);        /* IDX's third byte */
-bool stored_is_integer(Stored stored);
-
-/* ---------------------------------------------------------------- stream.c */
-
-/* A file read from its beginning; gzip is seen by its first bytes and undone. */
-typedef struct Stream Stream;
-Stream *stream_open(const char *path, Error *error);
-void stream_close(Stream *stream); /* takes NULL */
-bool stream_compressed(const Stream *stream);
-int64_t stream_file_bytes(const Stream *stream); /* size of the file itself */
-/* The next n bytes; to NULL skips them. False: *error says that the file ends early or is damaged. */
-bool stream_read(Stream *stream, void *to, int64_t n, Error *error);
-/* The next record of a text: a line, or several where one ends between the quotes of a field. */
-typedef struct Record {
-    const char *text; /* NUL-terminated, without the end of the line; until the next call */
-    size_t n;
-    int64_t line;     /* of the file, from 1: where it begins */
-    int marked;       /* bytes before text on that line: the mark that some programs put before UTF-8 */
-    bool quotes;      /* it holds quotes */
-} Record;
-/* separator: between fields, 0: any of , ; and tab. False at the end of the file (error->code 0) or on failure. */
-bool stream_record(Stream *stream, int separator, Record *record, Error *error);
-bool stream_at_end(Stream *stream, bool *at_end, Error *error);
-bool stream_rewind(Stream *stream, Error *error);
-int64_t stream_bytes_read(const Stream *stream); /* of the file, so far */
-
-/* ---------------------------------------------------------------- csv.c */
-
-typedef struct Field {
-    const char *begin, *text; /* text: without blanks and quotes around it */
-    size_t n;                 /* of text; in quotes two quotes still stand for one */
-    bool broken;              /* something stands behind the closing quote */
-} Field;
-bool csv_is_empty(const Record *record, int separator);
-/* The field at *at, which moves behind it; *at NULL: the first. False: there is none. */
-bool csv_field(const Record *record, int separator, const char **at, Field *field);
-int64_t csv_fields(const Record *record, int separator); /* how many there are */
-bool csv_number(const Field *field, double *number);      /* false: it is none */
-bool csv_is(const Field *field, const char *name);
-int csv_separator(const Record *record); /* the one of comma, semicolon and tab with the most fields; of equal ones the first */
-/* The line and column of a place in a record, from 1. */
-void csv_place(const Record *record, const char *at, int64_t *line, int64_t *column);
-
-/* ---------------------------------------------------------------- rows.c */
-
-typedef enum { ROWS_NPY, ROWS_IDX, ROWS_CSV, ROWS_RAW } RowFormat;
-/* What is to be opened. */
-typedef struct RowFile {
-    RowFormat format;
-    const char *path;
-    const char *input;       /* whose data it is, for messages */
-    Shape row;               /* of one row as the net sees it; a file may have another shape of as many elements */
-    int64_t first, rows;     /* those that are used: from this one on, so many; 0: all behind it */
-    Stored stored;           /* raw: its elements */
-    int64_t offset;          /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
-    int64_t first_column;    /* CSV: the columns are this one and as many as a row has elements; counted from the heading's, below 0: from behind the last */
-    const char *heading;     /* CSV: the name of a column in the first line, NULL: none */
-    int separator;           /* CSV: between columns, 0: csv_separator of the first line */
-    int64_t range;           /* elements must be integers in [0, range); 0: anything */
-    DType dtype;             /* the input's */
-} RowFile;
-typedef struct Rows Rows;
-/* Checks the file's type, shape and size. NULL and *error (EXIT_ENVIRONMENT, one line with the path) on failure. */
-Rows *rows_open(const RowFile *file, Error *error);
-void rows_close(Rows *rows); /* takes NULL */
-int64_t rows_count(const Rows *rows);
-void rows_describe(const Rows *rows, Text *text); /* "1000 rows of 16 f4 elements, 64128 bytes" */
-/* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV: rows_streamed) are streamed once and only
- * these rows are kept. Announcing what is there already costs nothing. */
-bool rows_streamed(const Rows *rows);
-bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
-/* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. */
-bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error);
-int64_t rows_bytes_read(const Rows *rows); /* of the file, beside its header */
-int64_t rows_bytes_held(const Rows *rows);
-/* ": rows.csv:17:9" or ": x.npy, row 15 (from 0), element 3": where an element of a row stands in its file. */
-void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text);
-double rows_bytes_of(const Rows *rows, int64_t n); /* that holding n rows takes; 0: the file has random access */
+/* What the inputs hold at each step. The graph's settings say where it comes from; files are looked for as the plan names them, then in
+ * plan_directory. NULL and *error: EXIT_ENVIRONMENT, one line that names the file. */
+typedef struct DataSource DataSource;
+/* used: of each input, whether anything reads it; files of the others are left alone. NULL: all are. */
+DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, Error *error);
+void data_close(DataSource *data); /* takes NULL */
+double data_bytes(const Graph *graph); /* of memory that a source takes, beside the inputs themselves; each process has one */
+/* Announces a box of an input that will be asked for at every step; its number. All of them before the first data_fill. */
+int data_take(DataSource *data, int input, const Box *box);
+/* Of memory that the rows of an epoch take at most, once all boxes are announced: those of files without random access, which are held, and their order; *path: the
+ * file with most of it, NULL: none. */
+double data_held_bytes(const DataSource *data, const char **path);
+/* The elements of a box announced, for one step (epochs and steps count from 1), row-major. When all have been filled, the next step's are prepared
+ * by a thread of the source's. */
+bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to, Error *error);
+bool data_changes(const DataSource *data); /* false: every step's batch is the same */
+int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas together */
+int64_t data_steps(const DataSource *data); /* of an epoch */
+int64_t data_rows(const DataSource *data); /* of an epoch, without filler */
+/* What the files of the inputs are, in the arena: all processes must have the same. */
+const Told *data_told(const DataSource *data, Arena *arena);
+int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler); /* at a place of a batch; the order is that of the file */
+int64_t data_bytes_read(DataSource *data); /* from files, headers left out */
+/* ": rows.csv:17:9", or ": x.npy, row 15 (from 0), element 3": where an element of a step's input stands, by its place in the whole input; nothing where it is in no file. */
+void data_where(DataSource *data, int input, int64_t epoch, int64_t step, const int64_t *index, Text *text);
+/* How rows come: the same ones in each step; those of files, each once an epoch; generated, none twice. */
+typedef enum { FLOW_SAME, FLOW_EPOCHS, FLOW_ENDLESS } DataFlow;
+/* Which rows stand where. Sources with equal words have the same row at each place of an epoch, or of all epochs where rows are endless, however many rows a step
+ * takes and however many ranks share them. */
+typedef struct DataOrder {
+    DataFlow flow;
+    int64_t steps, step_rows; /* of an epoch; of a step, all replicas and accumulated batches together */
+    char words[96];           /* "rows 1 to 60000 shuffled with seed 7" */
+} DataOrder;
+void data_order(const DataSource *data, DataOrder *order);
 
 /* ---------------------------------------------------------------- file.c */
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/data/data.h"
+#include "runtime/data/sampler.h"
 
 /* ---------------------------------------------------------------- MT19937 (Matsumoto and Nishimura 1998, init_genrand) */
 

@@ -9,6 +9,8 @@
 
 #include "ir/npy.h"
 #include "runtime/data/data.h"
+#include "runtime/data/rows.h"
+#include "runtime/element.h"
 
 struct Rows {
     RowFile file;

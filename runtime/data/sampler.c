@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "runtime/data/data.h"
+#include "runtime/data/sampler.h"
 
 void random_permutation(uint64_t seed, int64_t n, int64_t *order) {
     Mt19937 mt;

@@ -12,6 +12,9 @@
 
 #include "ir/index.h"
 #include "runtime/data/data.h"
+#include "runtime/data/rows.h"
+#include "runtime/data/sampler.h"
+#include "runtime/element.h"
 
 /* A part of an input that is asked for at every step: a driven rank's box. */
 typedef struct Take {

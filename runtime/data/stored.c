@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/data/data.h"
+#include "runtime/data/rows.h"
 
 static_assert((int)NSTORED == (int)NFILE_ELEMENTS, "a name for each");
 

@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "runtime/data/data.h"
+#include "runtime/data/rows.h"
 
 enum { BLOCK_BYTES = 1 << 16, FIRST_LINE_BYTES = 4096, MOST_LINE_BYTES = 1 << 26 };
 

@@ -4,7 +4,8 @@
  *
  *   mpirun -n 8 allreduce [bytes ...]
  */
-#include "runtime/runtime.h"
+#include "runtime/comm/comm.h"
+
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>

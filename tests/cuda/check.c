@@ -1,4 +1,5 @@
 #include "tests/cuda/check.h"
+#include "runtime/element.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,5 +1,6 @@
 /* check: one call of a device's kernel, compared with the CPU's plain kernel. */
 #pragma once
+#include "runtime/backend.h"
 #include "tests/cuda/fixture.h"
 
 typedef struct Check {

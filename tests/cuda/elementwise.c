@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/element.h"
 #include "tests/cuda/fixture.h"
 
 /* What a result may differ by from the plain kernel's, which computes in doubles: so many units in the last place (of the result's type),

@@ -1,5 +1,6 @@
 /* fixture: a device for tests of kernels. */
 #include "tests/cuda/fixture.h"
+#include "runtime/element.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* fixture: a device for tests of kernels, and memory that is the same in the process and on it. The device is that of the module which
  * PRUN_CUDA_MODULE names: the stand-in's here, the real one's where there is a GPU. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/backend.h"
 #include "tests/random.h"
 
 /* Opened once; a test that finds none fails. */

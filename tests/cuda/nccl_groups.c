@@ -1,6 +1,7 @@
 /* What one rank asks of NCCL, played on ordinary memory: messages are copied, the library's calls done by definition, over every pair of
  * layouts of several meshes. tests/runtime/cases.c knows what each cell must be, and how many bytes must move. */
 #include "runtime/cuda/nccl_groups.h"
+#include "runtime/element.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* Pulls against walk_copy and walk_reduce: random boxes and messages, one at a time and as a table. */
 #include "runtime/cuda/pull.h"
+#include "runtime/element.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

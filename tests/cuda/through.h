@@ -2,7 +2,8 @@
  * targets read and sources overwritten, by copies that are queued on the device and not waited for, so that a communicator that forgets to order its work with them
  * moves what is not there yet. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/backend.h"
+#include "runtime/comm/comm.h"
 
 /* base is owned by the result, and by the communicator over it; the module is the one that PRUN_CUDA_MODULE names. NULL and *error. */
 Comm *through_open(Comm *base, const char *choice, Error *error);

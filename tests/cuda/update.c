@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/element.h"
 #include "tests/cuda/fixture.h"
 
 static const OpCode updates[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw};

@@ -514,7 +514,9 @@ seed(script("commands", "runtime/prun", "Commands.test_help", "Commands.test_ver
 seed(LAYERS,
      ("ir knows the compiler", "ir/type.c", "#include \"ir/layout.h\"", "#include \"ir/layout.h\"\n#include \"compiler/compiler.h\""),
      ("the runtime knows the compiler", "runtime/data/source.c", "#include \"runtime/data/data.h\"", "#include \"runtime/data/data.h\"\n#include \"compiler/compiler.h\""),
-     ("the compiler knows the runtime", "compiler/stats.c", "#include \"compiler/compiler.h\"", "#include \"compiler/compiler.h\"\n#include \"runtime/runtime.h\""),
+     ("the compiler knows the runtime", "compiler/stats.c", "#include \"compiler/compiler.h\"", "#include \"compiler/compiler.h\"\n#include \"runtime/backend.h\""),
+     ("a communicator knows graphs", "runtime/comm/agree.c", "#include \"runtime/comm/comm.h\"", "#include \"ir/graph.h\"\n#include \"runtime/comm/comm.h\""),
+     ("a kernel knows plans", "runtime/cut.h", "#include \"runtime/backend.h\"", "#include \"ir/plan.h\"\n#include \"runtime/backend.h\""),
      ("proof/ computes with ir/box.c", "proof/memory.c", "own_max_elements(instance->layout, &type->shape)", "layout_max_elements(instance->layout, &type->shape)"),
      ("a pass that switches over operators", "compiler/stats.c", "if (part == 0) continue;", "switch (node->op) {\n        default:\n            break;\n        }"))
 

@@ -1,6 +1,7 @@
 /* .npy files, as rows of an input (plain and through gzip) and as initial values. */
 #include <unistd.h>
 
+#include "runtime/state.h"
 #include "tests/fuzz/rows.h"
 
 static bool try_whole(const unsigned char *bytes, size_t n) {

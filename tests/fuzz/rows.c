@@ -1,5 +1,7 @@
 /* rows: see rows.h. */
 #include "tests/fuzz/rows.h"
+#include "runtime/data/rows.h"
+#include "runtime/element.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* call: calls of one operator's kernel, over whole tensors or over parts of them: the rule that is inferred says what boxes go together. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/backend.h"
 #include "tests/ops/parts.h"
 
 /* The element type of an operand where those that may be of any are dtype: indices are i32 beside f32, else i64. */

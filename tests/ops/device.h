@@ -1,6 +1,7 @@
 /* Which device tests run nets on. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/backend.h"
+#include "runtime/comm/comm.h"
 
 /* The device that PRUN_TEST_DEVICE names (cuda; the CPU when it is not set) for a test that drives all ranks, and the communicator over its memory, which
  * takes comm's place. */

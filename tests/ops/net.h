@@ -1,7 +1,7 @@
 /* A net compiled from text in memory and executed under comm/local: what tests of the runtime run. */
 #pragma once
 #include "compiler/compiler.h"
-#include "runtime/runtime.h"
+#include "runtime/executor.h"
 
 typedef struct Net {
     Arena arena;

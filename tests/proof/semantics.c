@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
+#include "runtime/element.h"
 #include "tests/proof/trials.h"
 #include "tests/attrs.h"
 

@@ -1,5 +1,8 @@
 /* One net. The oracle is a plan of the same net for one rank, in lock step (runtime/verify.c); what it shares with the plan under test,
  * initial values, is compared with what the state's definition gives. */
+#include "runtime/element.h"
+#include "runtime/state.h"
+#include "runtime/verify.h"
 #include "tests/run/nets.h"
 
 #include <math.h>
@@ -9,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/runtime.h"
 #include "tests/ops/device.h"
 
 const char *const net_outcome_name[NOUTCOMES] = {"holds",

@@ -1,7 +1,7 @@
 /* Redistributions with known results, for tests of communicators. Nothing here calls ir/box.c: who holds which cell, what it must be, and
  * how much must move follow from the definitions of layouts and conversions (docs/redistribution.md), cell by cell. */
 #pragma once
-#include "runtime/runtime.h"
+#include "runtime/comm/comm.h"
 
 enum { MAX_ATOMS = 4 };
 enum { ROLE_WHOLE = -1, ROLE_PARTIAL = MAX_NDIM }; /* else the dimension that the digit splits */

@@ -1,5 +1,6 @@
 /* Packing, unpacking and reducing pieces, against plain loops over indices. */
 #include "runtime/comm/comm.h"
+#include "runtime/comm/pull.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

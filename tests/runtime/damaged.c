@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "runtime/data/data.h"
+#include "runtime/data/rows.h"
 #include "runtime/tensors.h"
 #include "tests/random.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
+#include "runtime/element.h"
 #include "tests/ops/call.h"
 
 static double get(const Operand *o, int64_t i) {

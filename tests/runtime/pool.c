@@ -1,9 +1,10 @@
 /* Threads that share loops. */
+#include "runtime/pool.h"
+
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
 
 typedef struct Count {
     atomic_int parts;

@@ -1,9 +1,10 @@
 /* Numbers as Python prints them. */
+#include "runtime/print.h"
+
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
 
 typedef struct Known {
     double number;

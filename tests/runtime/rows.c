@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include "runtime/data/data.h"
+#include "runtime/data/rows.h"
 
 static char directory[] = "/tmp/test-rows-XXXXXX";
 static char path[128];

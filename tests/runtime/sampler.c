@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/data/data.h"
+#include "runtime/data/sampler.h"
 
 static void expect_permutation(uint64_t seed, const int64_t *expected) {
     int64_t order[10];

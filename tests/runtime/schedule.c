@@ -1,8 +1,9 @@
 /* Schedules: Hugging Face's lambdas (transformers/optimization.py), step = updates done before. */
+#include "runtime/schedule.h"
+
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "runtime/runtime.h"
 
 Test(schedule, constant_is_1_after_its_warmup) {
     const Schedule constant = {0}, warm = {.warmup = 4};

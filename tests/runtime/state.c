@@ -1,11 +1,12 @@
 /* Initial values: functions of seed, name and global index alone; files. */
+#include "runtime/state.h"
+
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/runtime.h"
 
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
+#include "runtime/element.h"
 #include "tests/ops/call.h"
 
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "ir/file.h"
+#include "runtime/verify.h"
 #include "tests/ops/net.h"
 
 #define NET(body)                                                                                                                          \

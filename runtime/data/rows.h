@@ -1,0 +1,96 @@
+/* rows: files of rows, and what they are read with. */
+#pragma once
+#include "ir/layout.h"
+
+/* ---------------------------------------------------------------- stored.c */
+
+/* In the order of ir's file_element_name. */
+typedef enum { STORED_U8, STORED_I8, STORED_I16, STORED_I32, STORED_I64, STORED_F32, STORED_F64, NSTORED } StoredKind;
+/* How a file holds an element. */
+typedef struct Stored {
+    StoredKind kind;
+    bool big_endian;
+} Stored;
+extern const int stored_bytes[NSTORED];
+double stored_element(const unsigned char *at, Stored stored);   /* exact but for i64 beyond 2^53 */
+int64_t stored_integer(const unsigned char *at, Stored stored);  /* of integers: exact */
+bool stored_npy(const char *descr, Stored *stored);         /* "<f4" or "|u1", as numpy writes it after a quote */
+bool stored_idx(unsigned char code, Stored *stored);        /* IDX's third byte */
+bool stored_is_integer(Stored stored);
+
+/* ---------------------------------------------------------------- stream.c */
+
+/* A file read from its beginning; gzip is seen by its first bytes and undone. */
+typedef struct Stream Stream;
+Stream *stream_open(const char *path, Error *error);
+void stream_close(Stream *stream); /* takes NULL */
+bool stream_compressed(const Stream *stream);
+int64_t stream_file_bytes(const Stream *stream); /* size of the file itself */
+/* The next n bytes; to NULL skips them. False: *error says that the file ends early or is damaged. */
+bool stream_read(Stream *stream, void *to, int64_t n, Error *error);
+/* The next record of a text: a line, or several where one ends between the quotes of a field. */
+typedef struct Record {
+    const char *text; /* NUL-terminated, without the end of the line; until the next call */
+    size_t n;
+    int64_t line;     /* of the file, from 1: where it begins */
+    int marked;       /* bytes before text on that line: the mark that some programs put before UTF-8 */
+    bool quotes;      /* it holds quotes */
+} Record;
+/* separator: between fields, 0: any of , ; and tab. False at the end of the file (error->code 0) or on failure. */
+bool stream_record(Stream *stream, int separator, Record *record, Error *error);
+bool stream_at_end(Stream *stream, bool *at_end, Error *error);
+bool stream_rewind(Stream *stream, Error *error);
+int64_t stream_bytes_read(const Stream *stream); /* of the file, so far */
+
+/* ---------------------------------------------------------------- csv.c */
+
+typedef struct Field {
+    const char *begin, *text; /* text: without blanks and quotes around it */
+    size_t n;                 /* of text; in quotes two quotes still stand for one */
+    bool broken;              /* something stands behind the closing quote */
+} Field;
+bool csv_is_empty(const Record *record, int separator);
+/* The field at *at, which moves behind it; *at NULL: the first. False: there is none. */
+bool csv_field(const Record *record, int separator, const char **at, Field *field);
+int64_t csv_fields(const Record *record, int separator); /* how many there are */
+bool csv_number(const Field *field, double *number);      /* false: it is none */
+bool csv_is(const Field *field, const char *name);
+int csv_separator(const Record *record); /* the one of comma, semicolon and tab with the most fields; of equal ones the first */
+/* The line and column of a place in a record, from 1. */
+void csv_place(const Record *record, const char *at, int64_t *line, int64_t *column);
+
+/* ---------------------------------------------------------------- rows.c */
+
+typedef enum { ROWS_NPY, ROWS_IDX, ROWS_CSV, ROWS_RAW } RowFormat;
+/* What is to be opened. */
+typedef struct RowFile {
+    RowFormat format;
+    const char *path;
+    const char *input;       /* whose data it is, for messages */
+    Shape row;               /* of one row as the net sees it; a file may have another shape of as many elements */
+    int64_t first, rows;     /* those that are used: from this one on, so many; 0: all behind it */
+    Stored stored;           /* raw: its elements */
+    int64_t offset;          /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
+    int64_t first_column;    /* CSV: the columns are this one and as many as a row has elements; counted from the heading's, below 0: from behind the last */
+    const char *heading;     /* CSV: the name of a column in the first line, NULL: none */
+    int separator;           /* CSV: between columns, 0: csv_separator of the first line */
+    int64_t range;           /* elements must be integers in [0, range); 0: anything */
+    DType dtype;             /* the input's */
+} RowFile;
+typedef struct Rows Rows;
+/* Checks the file's type, shape and size. NULL and *error (EXIT_ENVIRONMENT, one line with the path) on failure. */
+Rows *rows_open(const RowFile *file, Error *error);
+void rows_close(Rows *rows); /* takes NULL */
+int64_t rows_count(const Rows *rows);
+void rows_describe(const Rows *rows, Text *text); /* "1000 rows of 16 f4 elements, 64128 bytes" */
+/* Announces the rows that will be asked for next, ascending and distinct: files without random access (gzip, CSV: rows_streamed) are streamed once and only
+ * these rows are kept. Announcing what is there already costs nothing. */
+bool rows_streamed(const Rows *rows);
+bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error);
+/* Elements [first, first + n) of a row, as the input's dtype. Streamed files: of a row that is held. */
+bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Error *error);
+int64_t rows_bytes_read(const Rows *rows); /* of the file, beside its header */
+int64_t rows_bytes_held(const Rows *rows);
+/* ": rows.csv:17:9" or ": x.npy, row 15 (from 0), element 3": where an element of a row stands in its file. */
+void rows_where(const Rows *rows, int64_t row, int64_t element, Text *text);
+double rows_bytes_of(const Rows *rows, int64_t n); /* that holding n rows takes; 0: the file has random access */

@@ -1,0 +1,43 @@
+/* sampler: random numbers, and the order of rows that comes of them. */
+#pragma once
+#include "ir/base.h"
+
+/* ---------------------------------------------------------------- random.c */
+
+/* A tensor's own sequence, by a counter-based generator: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011). Elements 2p and
+ * 2p + 1 come of one block. */
+uint64_t random_key(uint64_t seed, const char *name); /* seed 0 is a seed like any other */
+void random_normal_pair(uint64_t key, uint64_t pair, double std, double out[2]);                /* mean 0 */
+void random_uniform_pair(uint64_t key, uint64_t pair, double low, double high, double out[2]); /* [low, high) */
+/* numpy's legacy generator: RandomState(seed).random_sample(). */
+typedef struct Mt19937 {
+    uint32_t word[624];
+    int next;
+} Mt19937;
+void mt19937_seed(Mt19937 *mt, uint32_t seed);
+double mt19937_double(Mt19937 *mt); /* 53 bits, [0, 1) */
+uint32_t mt19937_word(Mt19937 *mt);
+
+/* ---------------------------------------------------------------- sampler.c */
+
+/* PyTorch's DistributedSampler (torch/utils/data/distributed.py) and a loader of whole batches over it, index for index. */
+typedef struct Sampler {
+    int64_t rows;    /* of the data set */
+    int64_t batch;   /* rows of a global batch */
+    int64_t world;   /* distinct shares of a batch: 1 where shares are uneven, the order is then that of one process */
+    bool shuffle;
+    uint64_t seed;   /* of epoch 0; epoch e has seed + e */
+    bool drop;       /* the rows of a last batch that is not full are left out */
+    int64_t epoch;   /* the one that `order` is of; -1: none yet */
+    int64_t *order;  /* row at each place of the epoch, NULL: rows in file order */
+} Sampler;
+void sampler_init(Sampler *sampler, int64_t rows, int64_t batch, int64_t world, bool shuffle, uint64_t seed, bool drop);
+void sampler_finish(Sampler *sampler);
+int64_t sampler_batches(const Sampler *sampler); /* of an epoch */
+/* Makes `order` that of an epoch, counted from 0. False and *error without memory. */
+bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error);
+/* The row at `place` of batch `step` (both from 0) of the epoch begun. *filler: beyond the last row; the row is then one from the beginning, as
+ * DistributedSampler pads. */
+int64_t sampler_row(const Sampler *sampler, int64_t step, int64_t place, bool *filler);
+/* torch.randperm(n) on a CPU with this seed; order has room for n. */
+void random_permutation(uint64_t seed, int64_t n, int64_t *order);

@@ -1,0 +1,48 @@
+/* element: single elements of tensors in ordinary memory. */
+#pragma once
+#include "ir/layout.h"
+
+/* Element i of ordinary memory that holds elements of this type; value must be in its range. Exact but for i64 beyond 2^53. */
+static inline double element_at(const void *data, DType dtype, int64_t i) {
+    switch (dtype) {
+    case F32:
+        return ((const float *)data)[i];
+    case F64:
+        return ((const double *)data)[i];
+    case I32:
+        return ((const int32_t *)data)[i];
+    case I64:
+        return (double)((const int64_t *)data)[i];
+    case BOOL:
+        return ((const uint8_t *)data)[i];
+    case NDTYPES:
+        break;
+    }
+    return 0;
+}
+static inline void element_put(void *data, DType dtype, int64_t i, double value) {
+    switch (dtype) {
+    case F32:
+        ((float *)data)[i] = (float)value;
+        return;
+    case F64:
+        ((double *)data)[i] = value;
+        return;
+    case I32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        return;
+    case I64:
+        ((int64_t *)data)[i] = (int64_t)value;
+        return;
+    case BOOL:
+        ((uint8_t *)data)[i] = value != 0;
+        return;
+    case NDTYPES:
+        return;
+    }
+}
+
+/* ---------------------------------------------------------------- finite.c */
+
+/* The first of n elements that is nan or infinite, -1: none, and none of integers. */
+int64_t elements_first_bad(const void *data, DType dtype, int64_t n);

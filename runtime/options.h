@@ -1,0 +1,43 @@
+/* options: what the command line asks of prun, and what main.c calls with it. */
+#pragma once
+#include "runtime/comm/comm.h"
+#include "runtime/match.h"
+
+typedef struct RunOptions {
+    const char *plan;              /* path */
+    int nranks;                    /* --ranks; 0: as the launcher says */
+    const char *verify;            /* --verify, or NULL */
+    int nprints;
+    const char *const *prints;     /* --print: names of parameters, "w" or "w:full" */
+    bool eval;                     /* --eval: no training, one evaluation */
+    const char *predict;           /* --predict: file of what the net answers, likewise; or NULL */
+    int ndata;
+    const char **data;             /* --data: "INPUT=FILE", of an evaluation alone */
+    const char *load, *save;       /* --load, --save: parameters, safetensors; or NULL */
+    LoadRules rules;
+    const char *resume;            /* --resume: "latest", or a checkpoint; or NULL */
+    const char *checkpoint;        /* --checkpoint-dir; NULL: beside the plan */
+    bool overwrite;                /* --overwrite: an earlier run's checkpoints there are no error */
+    const char *metrics;           /* --metrics: file of JSON lines; or NULL */
+    const char *log_directory;     /* --log-dir: a file per rank; or NULL */
+    bool check_replicas;           /* --check-replicas */
+    const char *device;            /* --device: cpu or cuda; NULL: a GPU where there is one */
+    const char *comm;              /* --comm: how ranks on GPUs talk; NULL: the best that works */
+    bool no_graph;                 /* --no-graph: no captured steps */
+    bool deterministic, tf32, wait; /* see DeviceOptions */
+    bool profile;                  /* --profile */
+    const char *trace;             /* --trace: file; or NULL */
+    const char *on_nan;            /* --on-nan: stop or go; NULL: as the plan says */
+    bool all_ranks, verbose;
+    const Told *told;              /* what all ranks must have been told */
+} RunOptions;
+/* Processes of the job as its launcher says, 0 without one. */
+int launched_processes(void);
+/* A launcher's ranks, or else nranks (0: one) in this process; main.c has refused --ranks under a launcher. NULL and *error, of processes too that were told
+ * different things. */
+Comm *comm_of_launch(int nranks, const Told *told, int *argc, char ***argv, Error *error);
+/* Measures what messages cost, prints it and writes the machine file at path; returns the exit code after saying on stderr what went wrong.
+ * Collective; under 10 s. nranks: --ranks, or 0 (always under a launcher). A file at path that is not empty and no machine file stays. */
+int calibrate(const char *path, int nranks, const Told *told, int *argc, char ***argv);
+/* Does it all; returns the exit code after saying on stderr what went wrong. */
+int run(const RunOptions *options, int *argc, char ***argv);

@@ -1,0 +1,15 @@
+/* pool: threads that share one loop. */
+#pragma once
+#include "ir/base.h"
+
+/* Threads that wait for loops to share. */
+typedef struct Pool Pool;
+/* fn on [begin, end): called with disjoint ranges that cover the whole, at the same time. */
+typedef void PoolFn(void *context, int64_t begin, int64_t end);
+/* nthreads counts the caller's. NULL and *error when threads cannot be started. */
+Pool *pool_create(int nthreads, Error *error);
+void pool_destroy(Pool *pool); /* takes NULL */
+int pool_threads(const Pool *pool); /* 1 for NULL */
+/* Runs fn over [0, n) in ranges of at least `grain` items (balanced, in order, one a thread). Small loops and a NULL pool run on the caller's
+ * thread. Not reentrant: fn must not call it. */
+void pool_run(Pool *pool, int64_t n, int64_t grain, PoolFn *fn, void *context);
