@@ -12,7 +12,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 @dataclasses.dataclass(frozen=True)
 class Check:
     name: str
-    program: str  # a target of the build; None: the check reads the sources, of which it gets a copy with the fault
+    program: str  # a target of the build, linked with the fault
     command: list
     env: dict = dataclasses.field(default_factory=dict)
     mpi: bool = False
@@ -41,9 +41,6 @@ def files(pattern):
 INTEGERS = Check("ops integers", "tests/ops/test-ops", ["{program}", "-j1", "--fail-fast", "--filter", "ops/integers*"])
 OPS = Check("ops every_strategy", "tests/ops/test-ops", ["{program}", "-j1", "--fail-fast", "--filter", "ops/every_strategy*"])
 DIFFERENCES = Check("ops finite differences", "tests/ops/test-ops", ["{program}", "-j1", "--fail-fast", "--filter", "ops/gradients*"])
-ERRORS = Check("golden errors", "tests/frontend/golden", ["{program}", "{root}/tests/golden/errors"])
-LANGUAGE = Check("docs and samples", "tests/frontend/language", ["{program}", "{root}/docs/language.md", *files("samples/*.dsl")])
-FUZZ_LANG = Check("fuzz corpus, language", "tests/fuzz/replay-lang", ["{program}", *files("tests/fuzz/lang/*")])
 FUZZ_PLAN = Check("fuzz corpus, plan", "tests/fuzz/replay-plan", ["{program}", *files("tests/fuzz/plan/*")])
 DUMPS = Check("golden dumps", "compiler/pcc", ["sh", "{root}/tests/golden/golden.sh", "{pcc}"])
 CLI = Check("command line of pcc", "compiler/pcc", ["sh", "{root}/tests/compiler/cli.sh", "{pcc}"])
@@ -51,14 +48,3 @@ CLI = Check("command line of pcc", "compiler/pcc", ["sh", "{root}/tests/compiler
 PROVED = Check("refused by the proof", "compiler/pcc", ["sh", "{root}/tests/faults/refused.sh", "{pcc}"], status=70)
 # A check of the proof that is void lets wrong plans through.
 MUTANTS = Check("mutants", "tests/proof/test-proof-mutants", ["{program}", "-j1", "--fail-fast"], {"PCC_MUTANTS": "600"})
-LAYERS = Check("layers", None, ["sh", "{root}/tests/layers.sh", "."])
-
-
-def expected(what, code, text, env):
-    """A run of commtest that must end so, by tests/dist/expect.sh."""
-    return Check(f"dist/commtest {what}", "tests/dist/commtest", ["sh", "{root}/tests/dist/expect.sh", code, text, "50", "{mpirun}", "-n", "4", "{program}", what],
-                 {"PRUN_COMM": "shared", **env}, True)
-
-
-ABORT = expected("abort", "4", "prun: rank 1 on .* ends the job with exit code 4", {})
-LATE = expected("late", "3", "all_reduce of gradient .*rank 1 last finished all_reduce", {})

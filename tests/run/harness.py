@@ -145,9 +145,21 @@ class Case(unittest.TestCase):
             self.assertNotIn(sign, result.err, str(result))
 
 
+class Timed(unittest.TextTestResult):
+    """Prints the seconds of each test."""
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.began = time.monotonic()
+
+    def addSuccess(self, test):
+        unittest.TestResult.addSuccess(self, test)
+        self.stream.writeln("ok, %.2f s" % (time.monotonic() - self.began))
+
+
 def main():
     global pcc, prun, mpirun, sources
     if len(sys.argv) < 5:
         sys.exit("usage: %s PCC PRUN MPIRUN|- SOURCES [unittest's arguments]" % sys.argv[0])
     pcc, prun, mpirun, sources = (os.path.abspath(word) if word != "-" else None for word in sys.argv[1:5])
-    unittest.main(module="__main__", argv=[sys.argv[0], *sys.argv[5:]], verbosity=2)
+    unittest.main(module="__main__", argv=[sys.argv[0], *sys.argv[5:]], testRunner=unittest.TextTestRunner(verbosity=2, resultclass=Timed))
