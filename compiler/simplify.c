@@ -116,7 +116,7 @@ static bool is_nonnegative(const Graph *g, int value, bool strictly, int depth) 
         return true;
     case SIGN_KEPT:
         return is_nonnegative(g, a, strictly, depth + 1);
-    case SIGN_TURNED:
+    case SIGN_NEGATED:
         return !strictly && is_nonpositive(g, a);
     case SIGN_SUM:
         return is_nonnegative(g, a, false, depth + 1);

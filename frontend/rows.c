@@ -101,7 +101,7 @@ typedef struct RowLoss {
     Lower *lower;
     const bool *depends;
     const BatchRows *traced;
-    bool told;         /* a diagnostic says already what is wrong */
+    bool reported;     /* a diagnostic says already what is wrong */
     int weight, there; /* training: the weights; 1 and 0 for rows that are there and not, where that is something else */
     int nmeans;        /* terms that are divided by the rows of a batch */
     int output, label; /* evaluation: the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
@@ -132,8 +132,8 @@ static TermKind term_kind(RowLoss *loss, int value, int depth) {
     if (depth == MAX_TERMS_DEPTH || node->nin == 0) return TERM_OTHER;
     const bool composite = is_composite(node->op) && !is_each(node), reduces = (node->op == OP_sum || node->op == OP_mean) && !node->attr[0].given;
     if ((composite || reduces) && rows_stand(graph, loss->traced, node->in[node->op == OP_cross_entropy ? 1 : 0])) {
-        loss->told = !rows_apart(loss->lower, loss->traced, node);
-        return loss->told ? TERM_OTHER : TERM_ROWS;
+        loss->reported = !rows_apart(loss->lower, loss->traced, node);
+        return loss->reported ? TERM_OTHER : TERM_ROWS;
     }
     const bool linear = node->op == OP_add || node->op == OP_sub || node->op == OP_neg ||
                         (node->op == OP_mul && (!loss->depends[node->in[0]] || !loss->depends[node->in[1]])) || (node->op == OP_div && !loss->depends[node->in[1]]);
@@ -236,7 +236,7 @@ bool rows_weigh(Lower *lower, Loc loc) {
     Graph *graph = lower->graph;
     RowLoss loss = row_loss(lower);
     bool ok = loss.depends[graph->loss] && terms_count(&loss, graph->loss, 0, 0);
-    if (loss.told) return false;
+    if (loss.reported) return false;
     if (!ok)
         return fail_rows(lower, loc, "rows that only fill up a batch cannot be left out of this loss",
                          arena_printf(lower->arena, "last = %s fills up the last batch", last_name[graph->settings.last]));
@@ -343,7 +343,7 @@ bool rows_report(Lower *lower, Loc loc, int prediction) {
     RowLoss loss = row_loss(lower);
     Span span = graph_producer(graph, graph->loss)->span;
     int rows = loss.depends[graph->loss] ? rows_of(&loss, graph->loss, 0) : -1;
-    if (rows < 0 && loss.told) return false;
+    if (rows < 0 && loss.reported) return false;
     if (rows < 0) return fail_rows(lower, loc, "rows cannot be told apart in this loss", "an eval counts each row once, and leaves out those that only fill up a batch");
     TensorType type = graph->values.at[rows].type;
     int weight = weight_input(graph, &type, span);

@@ -99,7 +99,7 @@ typedef struct Diag {
     const char *text;
 } Diag;
 
-/* What is warned of, each with the flags -Wno-NAME and, all together, -Werror (docs/explain.md). */
+/* The kinds of warnings, each with the flags -Wno-NAME and, all together, -Werror (docs/explain.md). */
 typedef enum { WARN_CONFLICT, WARN_UNEVEN, WARN_NO_GRADIENT, WARN_NO_EFFECT, WARN_REPLICATED, WARN_COSTLY, NWARNINGS } Warning;
 extern const char *const warning_name[NWARNINGS]; /* "conflict", "uneven", "no-gradient", "no-effect", "replicated", "costly" */
 

@@ -186,7 +186,7 @@ static int ranks_find(const Ranks *ranks, int rank) {
 }
 
 /* One redistribution, prepared. The digits of the source are those that divide dimensions in `from`; those of the target are all that
- * decide what a rank wants: the ones that divide dimensions in `to`, and the partial ones that stay owed. */
+ * decide what a rank wants: the ones that divide dimensions in `to`, and the partial ones that stay. */
 typedef struct Move {
     const Layout *from, *to;
     const Shape *shape;
@@ -357,7 +357,7 @@ static bool parts_next(Parts *p, const Move *m) {
     return false;
 }
 
-/* The rank that holds term `term` of a part, of those that rank owes, and agrees with rank in every other digit. */
+/* The rank that holds term `term` of a part, of those that rank keeps, and agrees with rank in every other digit. */
 static int holder(const Move *m, int rank, int part, int term) {
     int at = source_position(m, rank);
     at += part - only(m->source, m->nsource, at);
@@ -433,10 +433,10 @@ static bool send_terms(const Move *m, int rank, PieceFn *fn, void *context) {
     Digit differ[MAX_DIGITS];
     int ndiffer = differing(m, differ);
     Piece piece = {.from = order_rank(m->from_order, rank), .term = index_of(m->summed, m->nsummed, rank)};
-    int part = only(m->source, m->nsource, rank), owed = only(m->kept, m->nkept, rank), leader = group_leader(differ, ndiffer, rank);
+    int part = only(m->source, m->nsource, rank), kept_term = only(m->kept, m->nkept, rank), leader = group_leader(differ, ndiffer, rank);
     for (int i = 0; i < combinations(differ, ndiffer); i++) {
         int receiver = leader + number_of(differ, ndiffer, i), at = target_position(m, receiver);
-        if (receiver == rank || only(m->kept, m->nkept, at) != owed) continue;
+        if (receiver == rank || only(m->kept, m->nkept, at) != kept_term) continue;
         position_box(m->to, m->shape, at, &wanted);
         if (!box_intersect(&held, &wanted, &piece.box)) continue;
         piece.to = order_rank(m->to_order, at);

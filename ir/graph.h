@@ -145,7 +145,7 @@ extern const char *const on_nan_name[NON_NANS];
 typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, NOPTIMIZERS } OptimizerKind;
 typedef enum { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, NSCHEDULES } ScheduleKind;
 extern const char *const schedule_name[NSCHEDULES];
-/* How the learning rate goes: schedule_rate. */
+/* The learning-rate schedule: schedule_rate. */
 typedef struct Schedule {
     ScheduleKind kind;
     int64_t warmup; /* updates in which it rises from 0; 0: none */

@@ -404,12 +404,12 @@ int layout_summed(const Layout *from, const Layout *to, Digit *digits, Reduction
     *kind = REDUCE_SUM;
     for (int k = 0; k < NREDUCTIONS; k++) {
         int list = from->ndim + k, nf = layout_count(from, list), nt = layout_count(to, list);
-        const Digit *owed = layout_list(from, list), *kept = layout_list(to, list);
+        const Digit *partial = layout_list(from, list), *kept = layout_list(to, list);
         Digit chain[MAX_DIGITS];
-        int nchain = digits_chain(owed, nf, kept, nt, 0, chain), before = n;
+        int nchain = digits_chain(partial, nf, kept, nt, 0, chain), before = n;
         if (nchain < 0) return -1;
         for (int i = 0; i < nchain; i++) {
-            bool in_from = within_any(chain[i], owed, nf), in_to = within_any(chain[i], kept, nt);
+            bool in_from = within_any(chain[i], partial, nf), in_to = within_any(chain[i], kept, nt);
             if (in_to && !in_from) return -1;
             if (in_from && !in_to) digits[n++] = chain[i];
         }

@@ -152,7 +152,7 @@ typedef bool PieceFn(void *context, const Piece *piece); /* false stops the enum
  * round 0 before round 1, per element terms ascending. Not partial: one round; the holder of a piece has the source digits of that piece
  * and agrees with rank in every other digit. Partial: owners divide each piece, add its terms, the other needers gather (round 1).
  * Layouts may have device orders, also different ones: then "agrees with rank" is about positions in from's order, and a value that stays
- * partial keeps the numbers of its terms (the rank at position 3 of to's order owes the term that position 3 of from's order had).
+ * partial keeps the numbers of its terms (the rank at position 3 of to's order has the term that position 3 of from's order had).
  * The partial digits of `to` must be among those of `from`. Returns false when fn stopped it. */
 bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context);
 /* Everything that `rank` sends (from == rank, to != rank), by enumerating the receivers. */

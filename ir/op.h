@@ -54,7 +54,7 @@ typedef bool RuleFn(const TensorType *in, int nin, const Attr *attr, Rule *rule,
 
 /* What is known of the signs of a result. */
 typedef enum {
-    SIGN_UNKNOWN, SIGN_POSITIVE /* neither below 0 nor -0 */, SIGN_NEGATIVE /* not above 0 */, SIGN_KEPT /* operand 0's elements */, SIGN_TURNED /* -operand 0 */,
+    SIGN_UNKNOWN, SIGN_POSITIVE /* neither below 0 nor -0 */, SIGN_NEGATIVE /* not above 0 */, SIGN_KEPT /* operand 0's elements */, SIGN_NEGATED /* -operand 0 */,
     SIGN_SUM /* of elements of operand 0, added to +0 */, SIGN_JOINED /* a sum of operands 0 and 1 */, SIGN_PRODUCT /* or quotient of operands 0 and 1 */
 } Sign;
 
@@ -98,7 +98,7 @@ typedef struct Op {
     bool broadcasts;           /* "..." in letters lets size 1, or no dimension, stand for any size, as it does in all of the user's operators */
     bool divided;              /* one result or more, up to MAX_OUT: its rule says how many (split) */
     Linear linear;
-    Reduction reduction;       /* what the partial results owe when a contracted factor is split; sum when not said */
+    Reduction reduction;       /* how results are partial when a contracted factor is split; sum when left out */
     AdjointFn *adjoint;        /* NULL: no gradient */
     ExpandFn *expand;          /* composite: rewritten before autodiff */
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */

@@ -160,7 +160,7 @@ static bool check_state_type(const Check *check, int id, const TensorType *type)
     return true;
 }
 
-/* A conversion goes between two layouts and adds no owed sums. */
+/* A conversion goes between two layouts; its result is partial over digits of its operand alone. */
 static bool check_convert(const Check *check, int id) {
     const Graph *graph = check->graph;
     const Node *node = &graph->nodes.at[id];
@@ -177,7 +177,7 @@ static bool check_convert(const Check *check, int id) {
             for (int k = 0; k < layout_count(&a, r); k++)
                 fits = fits || (layout_list(&a, r)[k].size == digit.size && layout_list(&a, r)[k].stride == digit.stride);
         }
-    return fits || node_fail(check, id, "the result owes sums that the operand does not");
+    return fits || node_fail(check, id, "the result is partial over digits that the operand is not");
 }
 
 /* What only leaves, writes and conversions must hold. A read names a version: the old one before the state's write, the new one after it.

@@ -8,13 +8,13 @@
 /* ---------------------------------------------------------------- small operands */
 
 /* An operator with operands of its own. */
-typedef struct Pattern {
+typedef struct OperatorCase {
     OpCode op;
     int nin;
     TensorType in[MAX_IN];
     int same[MAX_IN]; /* the first operand that is the same value */
     Attr attr[MAX_ATTRS];
-} Pattern;
+} OperatorCase;
 
 enum { HIDDEN = 3 }; /* at most so many hidden slices */
 
@@ -23,7 +23,7 @@ static int64_t least(int64_t a, int64_t b) {
 }
 
 /* A value that is two operands, matmul(w, w), ties its letters together: they get the smallest of their sizes. */
-static void tie_letters(const Pattern *p, const Letters *letters, int64_t *size) {
+static void tie_letters(const OperatorCase *p, const Letters *letters, int64_t *size) {
     for (bool tied = false; !tied;) {
         tied = true;
         for (int i = 0; i < p->nin; i++)
@@ -37,7 +37,7 @@ static void tie_letters(const Pattern *p, const Letters *letters, int64_t *size)
 }
 
 /* Sizes of the letters: neighbours differ, so that exchanging two is seen. */
-static void shrink_letters(Pattern *p, const Graph *graph, const Node *node, const Letters *letters) {
+static void shrink_letters(OperatorCase *p, const Graph *graph, const Node *node, const Letters *letters) {
     int64_t size[32];
     for (int l = 0; l < letters->n; l++)
         size[l] = least(letters->size[l], 2 + l % 4);
@@ -50,7 +50,7 @@ static void shrink_letters(Pattern *p, const Graph *graph, const Node *node, con
 }
 
 /* Divides pairs of an operand's and a result's dimension by common primes as long as neither becomes 1: the same groups at fewer elements. */
-static void shrink_reshape(Pattern *p, const TensorType *result) {
+static void shrink_reshape(OperatorCase *p, const TensorType *result) {
     Shape *x = &p->in[0].shape, y = result->shape;
     int hidden = p->in[0].hidden;
     if (hidden) x->dim[0] = least(x->dim[0], HIDDEN);
@@ -69,7 +69,7 @@ static void shrink_reshape(Pattern *p, const TensorType *result) {
 }
 
 /* What is left of a dimension, before it and behind it: two elements and one each. */
-static void shrink_slice(Pattern *p, const TensorType *whole) {
+static void shrink_slice(OperatorCase *p, const TensorType *whole) {
     for (int k = 0; k < whole->shape.ndim - whole->hidden; k++) {
         int d = whole->hidden + k;
         int64_t size = whole->shape.dim[d], begin = p->attr[0].ints[k], end = p->attr[1].ints[k];
@@ -87,14 +87,14 @@ static void shrink_slice(Pattern *p, const TensorType *whole) {
     }
 }
 
-static int axis_at(const Pattern *p, int64_t otherwise) {
+static int axis_at(const OperatorCase *p, int64_t otherwise) {
     const Attr *axis = &p->attr[op_attr(p->op, "axis")];
     int ndim = p->in[0].shape.ndim - p->in[0].hidden;
     int64_t at = axis->given ? axis->i : otherwise;
     return (int)(at < 0 ? at + ndim : at) + p->in[0].hidden;
 }
 
-static bool shrink(Pattern *p, const Graph *graph, const Node *node, char *why, size_t n) {
+static bool shrink(OperatorCase *p, const Graph *graph, const Node *node, char *why, size_t n) {
     Letters letters;
     if (!node_letters(graph, node, &letters, why, n)) return false;
     if (letters.reshape) {
@@ -114,7 +114,7 @@ static bool shrink(Pattern *p, const Graph *graph, const Node *node, char *why, 
     return true;
 }
 
-static void pattern_of(Pattern *p, const Graph *graph, const Node *node) {
+static void pattern_of(OperatorCase *p, const Graph *graph, const Node *node) {
     memset(p, 0, sizeof *p);
     p->op = node->op;
     p->nin = node->nin;
@@ -134,7 +134,7 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 32;
 }
 
-static uint64_t pattern_hash(const Pattern *p) {
+static uint64_t pattern_hash(const OperatorCase *p) {
     uint64_t hash = mix((uint64_t)p->op, (uint64_t)p->nin);
     for (int i = 0; i < p->nin; i++) {
         hash = mix(hash, (uint64_t)(p->same[i] * 64 + (int)p->in[i].dtype * 2 + p->in[i].hidden) * 16 + (uint64_t)p->in[i].shape.ndim);
@@ -159,7 +159,7 @@ static bool attr_equal(const Attr *a, const Attr *b) {
            memcmp(a->ints, b->ints, sizeof *a->ints * (size_t)a->n) == 0 && strcmp(x, y) == 0;
 }
 
-static bool pattern_equal(const Pattern *a, const Pattern *b) {
+static bool pattern_equal(const OperatorCase *a, const OperatorCase *b) {
     if (a->op != b->op || a->nin != b->nin) return false;
     for (int i = 0; i < a->nin; i++)
         if (a->same[i] != b->same[i] || !type_equal(&a->in[i], &b->in[i])) return false;
@@ -170,16 +170,16 @@ static bool pattern_equal(const Pattern *a, const Pattern *b) {
 
 /* The patterns seen so far, found by hash and compared themselves: two of one hash are two. */
 typedef struct Seen {
-    const Pattern **at;
+    const OperatorCase **at;
     size_t cap; /* a power of two, at most half full */
     Arena *arena;
 } Seen;
 
-static bool seen_before(Seen *seen, const Pattern *p) {
+static bool seen_before(Seen *seen, const OperatorCase *p) {
     size_t i = (size_t)pattern_hash(p) & (seen->cap - 1);
     for (; seen->at[i]; i = (i + 1) & (seen->cap - 1))
         if (pattern_equal(seen->at[i], p)) return true;
-    Pattern *own = arena_alloc(seen->arena, sizeof *own);
+    OperatorCase *own = arena_alloc(seen->arena, sizeof *own);
     *own = *p;
     seen->at[i] = own;
     return false;
@@ -198,7 +198,7 @@ static int add_input(Graph *graph, TensorType type, const char *name, int number
     return graph_input(graph, graph_add_input(graph, input));
 }
 
-static bool alone_build(Alone *a, const Pattern *p, Arena *arena, char *why, size_t n) {
+static bool alone_build(Alone *a, const OperatorCase *p, Arena *arena, char *why, size_t n) {
     RuleError error;
     graph_init(&a->graph, arena);
     a->graph.nranks = 1;
@@ -220,7 +220,7 @@ static bool alone_build(Alone *a, const Pattern *p, Arena *arena, char *why, siz
 }
 
 /* <dy, derivative along v> against the sum of <dx_i, v_i>. */
-static bool alone_compare(const Alone *a, const Pattern *p, uint64_t seed, Arena *arena, char *why, size_t n) {
+static bool alone_compare(const Alone *a, const OperatorCase *p, uint64_t seed, Arena *arena, char *why, size_t n) {
     const Graph *graph = &a->graph;
     const Node *node = &graph->nodes.at[a->node];
     FieldTensor *values = arena_alloc(arena, sizeof *values * (size_t)graph->values.n);
@@ -254,7 +254,7 @@ static bool alone_compare(const Alone *a, const Pattern *p, uint64_t seed, Arena
     return false;
 }
 
-static bool pattern_check(const Pattern *p, uint64_t seed, char *why, size_t n) {
+static bool pattern_check(const OperatorCase *p, uint64_t seed, char *why, size_t n) {
     Arena arena;
     Alone alone;
     arena_init(&arena);
@@ -278,7 +278,7 @@ bool field_operator_gradients(const Graph *graph, uint64_t seed, int *npatterns,
     for (int i = 0; ok && i < graph->nodes.n && (graph->nforward == 0 || i < graph->nforward); i++) {
         const Node *node = &graph->nodes.at[i];
         if (!op_table[node->op].adjoint || !dtype_is_float(graph->values.at[node->out[0]].type.dtype)) continue;
-        Pattern p;
+        OperatorCase p;
         pattern_of(&p, graph, node);
         if (seen_before(&whole, &p)) continue;
         ok = shrink(&p, graph, node, reason, sizeof reason);

@@ -10,7 +10,7 @@ enum { NEVER = 1 << 30 };
 
 /* What is known of one role while its steps are walked. Per instance: the step from which it may be written, the step after which it may be read,
  * the last step that reads it. Per state: the step that overwrites its storage, the step `write`. */
-typedef struct Walk {
+typedef struct RoleCheck {
     const Plan *plan;
     const Program *program;
     const Role *role;
@@ -22,10 +22,10 @@ typedef struct Walk {
     bool *computed;               /* per graph node */
     int *pending;                 /* per request: its start step, -1 none, -2 waited for */
     int step;
-} Walk;
+} RoleCheck;
 
-static bool reject(const Walk *walk, const char *format, ...) PRINTF_LIKE(2, 3);
-static bool reject(const Walk *walk, const char *format, ...) {
+static bool reject(const RoleCheck *walk, const char *format, ...) PRINTF_LIKE(2, 3);
+static bool reject(const RoleCheck *walk, const char *format, ...) {
     char text[700];
     va_list args;
     va_start(args, format);
@@ -35,10 +35,10 @@ static bool reject(const Walk *walk, const char *format, ...) {
     return error_set(walk->error, EXIT_INTERNAL, "program %s: %s", walk->program->name, text);
 }
 
-static const Value *value_of(const Walk *walk, int instance) { return &walk->plan->graph.values.at[walk->role->instances.at[instance].value]; }
+static const Value *value_of(const RoleCheck *walk, int instance) { return &walk->plan->graph.values.at[walk->role->instances.at[instance].value]; }
 
 /* Leaves: what an instance that no step computes must be. */
-static bool leaf_check(Walk *walk, int i) {
+static bool leaf_check(RoleCheck *walk, int i) {
     const Graph *graph = &walk->plan->graph;
     const Instance *instance = &walk->role->instances.at[i];
     const Value *value = &graph->values.at[instance->value];
@@ -71,7 +71,7 @@ static bool leaf_check(Walk *walk, int i) {
     return true;
 }
 
-static bool use(Walk *walk, int i, int until) {
+static bool use(RoleCheck *walk, int i, int until) {
     if (walk->readable[i] >= walk->step) return reject(walk, "value %d (%s) is read before it is there", i, value_of(walk, i)->name);
     const Instance *instance = &walk->role->instances.at[i];
     if (instance->place == PLACE_STATE) {
@@ -86,7 +86,7 @@ static bool use(Walk *walk, int i, int until) {
 }
 
 /* view: it lies where its operand lies, and nothing is written. */
-static bool define(Walk *walk, int i, int readable, bool view) {
+static bool define(RoleCheck *walk, int i, int readable, bool view) {
     if (walk->defined[i] != NEVER) return reject(walk, "value %d (%s) is computed twice", i, value_of(walk, i)->name);
     const Instance *instance = &walk->role->instances.at[i];
     walk->defined[i] = walk->step;
@@ -110,7 +110,7 @@ static bool has_slices(const Layout *layout, const TensorType *type) {
 /* A result that is the step's one operand, element by element, and lies where that lies, outside the arena: an input or a state's old version
  * in another shape. Both lists of digits have been checked, so that sizes whose largest are equal are so on every rank: a reshape's split divides, a
  * replica has one slice. */
-static bool is_view(const Walk *walk, const Step *step, const Letters *letters) {
+static bool is_view(const RoleCheck *walk, const Step *step, const Letters *letters) {
     if (step->nin != 1 || step->nout != 1 || !letters->view) return false;
     const Instance *operand = &walk->role->instances.at[step->in[0]], *result = &walk->role->instances.at[step->out[0]];
     if (result->place != PLACE_INPUT && (result->place != PLACE_STATE || result->version != 0)) return false;
@@ -119,7 +119,7 @@ static bool is_view(const Walk *walk, const Step *step, const Letters *letters) 
     return from->dtype == to->dtype && has_slices(result->layout, to) && own_max_elements(operand->layout, &from->shape) == own_max_elements(result->layout, &to->shape);
 }
 
-static bool kernel_step(Walk *walk, const Step *step) {
+static bool kernel_step(RoleCheck *walk, const Step *step) {
     const Graph *graph = &walk->plan->graph;
     const Role *role = walk->role;
     char why[512];
@@ -204,7 +204,7 @@ static bool shown_before(ShownTable *table, CommKind kind, const Layout *from, c
     return false;
 }
 
-static bool conversion_step(Walk *walk, const Step *step, const Sample *sample, ShownTable *shown) {
+static bool conversion_step(RoleCheck *walk, const Step *step, const Sample *sample, ShownTable *shown) {
     char why[512];
     if (step->nin != 1 || step->nout != 1) return reject(walk, "%s: one source and one target are needed", comm_name[step->comm]);
     const Instance *from = &walk->role->instances.at[step->in[0]], *to = &walk->role->instances.at[step->out[0]];
@@ -220,7 +220,7 @@ static bool conversion_step(Walk *walk, const Step *step, const Sample *sample, 
     return true;
 }
 
-static bool write_step(Walk *walk, const Step *step) {
+static bool write_step(RoleCheck *walk, const Step *step) {
     const Graph *graph = &walk->plan->graph;
     const Instance *instance = &walk->role->instances.at[step->in[0]];
     const State *state = &graph->states.at[step->state];
@@ -246,7 +246,7 @@ static bool write_step(Walk *walk, const Step *step) {
 }
 
 /* The step that stands next to step `at`, where it is of the same kind and bucket; else NULL. */
-static const Step *bucket_neighbour(const Walk *walk, int at, int side) {
+static const Step *bucket_neighbour(const RoleCheck *walk, int at, int side) {
     const Role *role = walk->role;
     const Step *step = &role->steps.at[at], *other = at + side >= 0 && at + side < role->steps.n ? &role->steps.at[at + side] : NULL;
     return step->bucket > 0 && other && other->kind == step->kind && other->bucket == step->bucket ? other : NULL;
@@ -254,7 +254,7 @@ static const Step *bucket_neighbour(const Walk *walk, int at, int side) {
 
 /* A bucket is one communication: it begins with its first start and is over with its first wait. So its starts stand together, of one kind and type,
  * and the targets of all are written from the first on. Buckets are numbered in their order, so that none comes twice. */
-static bool bucket_start(Walk *walk, const Step *step, int *nbuckets) {
+static bool bucket_start(RoleCheck *walk, const Step *step, int *nbuckets) {
     if (step->bucket == 0) return true;
     const Step *before = bucket_neighbour(walk, walk->step, -1);
     if (!before) return step->bucket == ++*nbuckets || reject(walk, "bucket %d begins where bucket %d is next", step->bucket, *nbuckets);
@@ -265,7 +265,7 @@ static bool bucket_start(Walk *walk, const Step *step, int *nbuckets) {
 }
 
 /* The waits of a bucket stand together too, as many as its starts and in their order. */
-static bool bucket_wait(Walk *walk, const Step *step, int start) {
+static bool bucket_wait(RoleCheck *walk, const Step *step, int start) {
     if (step->bucket != walk->role->steps.at[start].bucket) return reject(walk, "waits for request %d as of bucket %d", step->request, step->bucket);
     for (int side = -1; side <= 1; side += 2) {
         const Step *started = bucket_neighbour(walk, start, side), *waited = bucket_neighbour(walk, walk->step, side);
@@ -275,7 +275,7 @@ static bool bucket_wait(Walk *walk, const Step *step, int start) {
     return true;
 }
 
-static bool steps_check(Walk *walk, const Sample *sample, ShownTable *shown) {
+static bool steps_check(RoleCheck *walk, const Sample *sample, ShownTable *shown) {
     const Role *role = walk->role;
     int nbuckets = 0;
     for (walk->step = 0; walk->step < role->steps.n; walk->step++) {
@@ -319,8 +319,8 @@ static bool steps_check(Walk *walk, const Sample *sample, ShownTable *shown) {
     return true;
 }
 
-/* A value that is reported: there after the last step, no sum still owed, whole (of its hidden slices) where the graph asks for it. */
-static bool report_check(Walk *walk, const char *what, int instance, int value, bool whole) {
+/* A value that is reported: there after the last step, not partial, whole (of its hidden slices) where the graph asks for it. */
+static bool report_check(RoleCheck *walk, const char *what, int instance, int value, bool whole) {
     const Graph *graph = &walk->plan->graph;
     if (instance < 0) return reject(walk, "%s is not reported", what);
     const Instance *own = &walk->role->instances.at[instance];
@@ -335,7 +335,7 @@ static bool report_check(Walk *walk, const char *what, int instance, int value, 
 }
 
 /* What a step of training must have left behind: the loss where every rank can report it, every state of the graph written. */
-static bool outputs_check(Walk *walk) {
+static bool outputs_check(RoleCheck *walk) {
     const Graph *graph = &walk->plan->graph;
     for (int i = 0; i < graph->nodes.n; i++)
         if (graph->nodes.at[i].op == OP_write && !walk->computed[i]) return reject(walk, "state %s is not written", graph->states.at[graph->nodes.at[i].state].name);
@@ -353,7 +353,7 @@ static bool outputs_check(Walk *walk) {
 }
 
 /* An evaluation finds the states as it leaves them: nothing of it writes one, and it reads none that it would have written. */
-static bool reads_only(Walk *walk) {
+static bool reads_only(RoleCheck *walk) {
     const Graph *graph = &walk->plan->graph;
     for (int i = 0; i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
@@ -363,7 +363,7 @@ static bool reads_only(Walk *walk) {
     return true;
 }
 
-static bool role_check(Walk *walk, const Sample *sample, ShownTable *shown) {
+static bool role_check(RoleCheck *walk, const Sample *sample, ShownTable *shown) {
     const Graph *graph = &walk->plan->graph;
     const Role *role = walk->role;
     char why[512];
@@ -415,7 +415,7 @@ bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
     bool ok = true;
     int programs = 0;
     for (int p = 0; ok && p < plan->programs.n; p++, programs++) {
-        Walk walk = {.plan = plan, .program = &plan->programs.at[p], .proof = proof, .error = error, .step = -1};
+        RoleCheck walk = {.plan = plan, .program = &plan->programs.at[p], .proof = proof, .error = error, .step = -1};
         /* One role on all ranks: every rank issues the same communications in the same order, each is waited for after it was started, so none can
          * wait for another in a cycle. */
         if (walk.program->roles.n != 1 || walk.program->roles.at[0].first_rank != 0 || walk.program->roles.at[0].last_rank != plan->graph.nranks - 1) {

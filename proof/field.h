@@ -143,7 +143,7 @@ void box_cut(const Shape *shape, const Fe *whole, const Box *box, Fe *part);
  * sums are completed. False: a target element that nothing is written to, a piece outside its sender's or receiver's box, a slice that another
  * rank holds. */
 bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Spread *source, Spread *target, char *why, size_t n);
-/* Every rank's box, sums (maxima, minima) still owed completed, is the whole tensor's. False with the first element that is not. */
+/* Every rank's box, partial sums (maxima, minima) added up, is the whole tensor's. False with the first element that is not. */
 bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const Spread *spread, const Fe *whole, char *why, size_t n);
 /* Random terms of every rank; *whole is the tensor that they make. Integers are small. Ranks that agree in all that `layout` says have the same. */
 void spread_draw(const Layout *layout, const Shape *shape, DType dtype, int nranks, uint64_t key, Spread *spread, Fe *whole);

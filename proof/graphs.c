@@ -216,7 +216,7 @@ bool field_same(const Graph *before, const Graph *after, uint64_t seed, char *wh
 
 enum { DIRECTION = 0x5eed }; /* added to the seed: directions are not the values */
 
-typedef struct Gradients {
+typedef struct GradientCheck {
     const Graph *graph;
     uint64_t seed;
     Arena arena;
@@ -224,7 +224,7 @@ typedef struct Gradients {
     int *gradient; /* per state: the value that its update takes as its gradient, -1: none */
     int norm;      /* the value by whose root the gradients are clipped, negative: none */
     bool *forward; /* per node: the loss depends on it */
-} Gradients;
+} GradientCheck;
 
 /* A real number, of whichever element type, is one number over the field. */
 static int before_rounding(const Graph *graph, int value) {
@@ -236,7 +236,7 @@ static int before_rounding(const Graph *graph, int value) {
 }
 
 /* The gradient before it was clipped. *norm: the value by whose root all are clipped, -1: by none; -2: none was seen yet. */
-static bool unclip(const Gradients *g, const Node *update, int *gradient, int *norm, char *why, size_t n) {
+static bool unclip(const GradientCheck *g, const Node *update, int *gradient, int *norm, char *why, size_t n) {
     const Node *maker = graph_producer(g->graph, *gradient);
     int own = maker->op == OP_clip ? before_rounding(g->graph, maker->in[1]) : -1;
     if (maker->op == OP_clip) *gradient = maker->in[0];
@@ -246,7 +246,7 @@ static bool unclip(const Gradients *g, const Node *update, int *gradient, int *n
     return false;
 }
 
-static bool updates_find(Gradients *g, int *ngradients, char *why, size_t n) {
+static bool updates_find(GradientCheck *g, int *ngradients, char *why, size_t n) {
     int norm = -2;
     for (int i = 0; i < g->graph->nodes.n; i++) {
         const Node *node = &g->graph->nodes.at[i];
@@ -277,7 +277,7 @@ static bool updates_find(Gradients *g, int *ngradients, char *why, size_t n) {
 
 /* The derivative of what is minimised (the loss; of hidden slices the sum or mean of theirs) when trainable states move along their directions: all
  * of them, or `only` one. */
-static bool derivative(const Gradients *g, int only, Fe *result, char *why, size_t n) {
+static bool derivative(const GradientCheck *g, int only, Fe *result, char *why, size_t n) {
     const Graph *graph = g->graph;
     Arena arena;
     arena_init(&arena);
@@ -315,7 +315,7 @@ static bool derivative(const Gradients *g, int only, Fe *result, char *why, size
 }
 
 /* <gradient of the state, its direction> */
-static bool along_gradient(Gradients *g, int state, Fe *result, char *why, size_t n) {
+static bool along_gradient(GradientCheck *g, int state, Fe *result, char *why, size_t n) {
     *result = 0;
     if (g->gradient[state] < 0) return true;
     const FieldTensor *gradient = &g->values[g->gradient[state]];
@@ -330,7 +330,7 @@ static bool along_gradient(Gradients *g, int state, Fe *result, char *why, size_
     return ok;
 }
 
-static bool gradients_compare(Gradients *g, char *why, size_t n) {
+static bool gradients_compare(GradientCheck *g, char *why, size_t n) {
     Fe sum = 0, term, all, one;
     for (int s = 0; s < g->graph->states.n; s++) {
         if (!along_gradient(g, s, &term, why, n)) return false;
@@ -351,7 +351,7 @@ static bool gradients_compare(Gradients *g, char *why, size_t n) {
 }
 
 /* What gradients are clipped by is the sum of the squares of all of them. */
-static bool norm_check(const Gradients *g, char *why, size_t n) {
+static bool norm_check(const GradientCheck *g, char *why, size_t n) {
     Fe sum = 0;
     for (int s = 0; s < g->graph->states.n; s++) {
         if (g->gradient[s] < 0) continue;
@@ -366,7 +366,7 @@ static bool norm_check(const Gradients *g, char *why, size_t n) {
 bool field_gradients(const Graph *graph, uint64_t seed, int *ngradients, char *why, size_t n) {
     *ngradients = 0;
     if (graph->loss < 0 || graph->settings.optimizer == OPTIMIZER_NONE) return true;
-    Gradients g = {.graph = graph, .seed = seed};
+    GradientCheck g = {.graph = graph, .seed = seed};
     arena_init(&g.arena);
     g.values = arena_alloc(&g.arena, sizeof *g.values * (size_t)(graph->values.n + 1));
     g.gradient = arena_alloc(&g.arena, sizeof *g.gradient * (size_t)(graph->states.n + 1));

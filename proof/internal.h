@@ -47,23 +47,23 @@ void sample_ranks(int nranks, Sample *sample);
  * boxes themselves are compared at the tensor's own size (box_check). Where sums are completed, owners share the elements of a box: only where all shares are
  * even, whatever the number of owners, is a smaller shape alike, and its shares are even too. */
 void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, int nranks, Shape *alike);
-/* A communication of this kind brings a tensor from `from` to `to`: its pattern is that of the kind, its partial digits are from's less to's,
- * and what ir/box.c tells each rank to receive and send is complete, disjoint, held by the sender, each term once and in order. */
+/* A communication of this kind converts a tensor from `from` to `to`: its pattern is that of the kind, its partial digits are from's less to's,
+ * and what ir/box.c says that each rank receives and sends is complete, disjoint, held by the sender, each term once and in order. */
 bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n);
 /* ir/box.c's box of every sampled rank is this folder's. */
 bool box_check(const Layout *layout, const Shape *shape, const Sample *sample, char *why, size_t n);
 
 /* ---------------------------------------------------------------- operators.c: what each operator means for layouts */
 
-typedef enum { PASS_NONE, PASS_ALL, PASS_ONE, PASS_FIRST, PASS_SECOND } Pass; /* which operands may be partial */
+typedef enum { LINEAR_IN_NONE, LINEAR_IN_ALL, LINEAR_IN_ONE, LINEAR_IN_FIRST, LINEAR_IN_SECOND } LinearIn; /* in which operands an operator is linear: those may be partial */
 
 /* The index structure of one node: which letter each dimension runs over, -1 where it is a size 1 that is repeated. */
 typedef struct Letters {
     int n;
     int64_t size[32];
     int8_t in[MAX_IN][MAX_NDIM], out[MAX_OUT][MAX_NDIM];
-    Pass pass;
-    Reduction owes;              /* what a result owes over the digits of a letter that it lacks */
+    LinearIn linear;
+    Reduction reduction;         /* how a result is partial over the digits of a letter that it lacks */
     bool reshape;                /* dimensions correspond by row-major position, not by letters */
     bool flat;                   /* element i of a result as large as its operand needs just element i of that */
     bool view;                   /* and is that element */

@@ -247,7 +247,7 @@ static bool removed_digits(const Layout *from, const Layout *to, DigitSet *remov
     for (int r = 0; r < NREDUCTIONS; r++) {
         DigitSet a = {0}, b = {0}, rest;
         if (!set_add_list(&a, from, ndim + r) || !set_add_list(&b, to, ndim + r) || !set_subtract(&a, &b, &rest)) {
-            snprintf(why, n, "the target owes %ss that the source does not", reduction_name[r]);
+            snprintf(why, n, "the target is partial (%s) over digits that the source is not", reduction_name[r]);
             return false;
         }
         kinds += rest.n > 0;

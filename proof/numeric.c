@@ -13,7 +13,7 @@ typedef struct Flight {
     Spread source; /* what was sent when it was started */
 } Flight;
 
-typedef struct Machine {
+typedef struct Interpreter {
     const Plan *plan;
     const Program *program;
     const Role *role;
@@ -28,7 +28,7 @@ typedef struct Machine {
     Spread in[MAX_IN], out[MAX_OUT], there; /* there: what lies where a view is */
     char *why;
     size_t n;
-} Machine;
+} Interpreter;
 
 /* Bytes of the smallest element of any value. */
 static int smallest_element(const Graph *graph) {
@@ -38,8 +38,8 @@ static int smallest_element(const Graph *graph) {
     return least;
 }
 
-static bool fails(const Machine *m, const char *format, ...) PRINTF_LIKE(2, 3);
-static bool fails(const Machine *m, const char *format, ...) {
+static bool fails(const Interpreter *m, const char *format, ...) PRINTF_LIKE(2, 3);
+static bool fails(const Interpreter *m, const char *format, ...) {
     char text[600];
     va_list args;
     va_start(args, format);
@@ -50,7 +50,7 @@ static bool fails(const Machine *m, const char *format, ...) {
     return false;
 }
 
-static const Value *value_of(const Machine *m, const Instance *instance) { return &m->plan->graph.values.at[instance->value]; }
+static const Value *value_of(const Interpreter *m, const Instance *instance) { return &m->plan->graph.values.at[instance->value]; }
 
 static int64_t elements_of(const Box *box) {
     int64_t n = 1;
@@ -60,7 +60,7 @@ static int64_t elements_of(const Box *box) {
 
 /* ---------------------------------------------------------------- where values lie */
 
-static Fe *cells_of(const Machine *m, const Instance *instance, int rank) { return m->cells + m->ncells * rank + instance->at / m->cell_bytes; }
+static Fe *cells_of(const Interpreter *m, const Instance *instance, int rank) { return m->cells + m->ncells * rank + instance->at / m->cell_bytes; }
 
 static void arena_load(const Fe *cell, int width, int64_t elements, Fe *to) {
     for (int64_t i = 0; i < elements; i++) {
@@ -82,7 +82,7 @@ static int input_value(const Graph *graph, int64_t input) {
 }
 
 /* What a rank holds of an input, whose value that is: the elements of its box, whatever the shape of what lies there. */
-static bool input_load(const Machine *m, const Input *stored, int value, int rank, int64_t elements, Fe *to) {
+static bool input_load(const Interpreter *m, const Input *stored, int value, int rank, int64_t elements, Fe *to) {
     Box box;
     if (value < 0 || !stored->layout) return fails(m, "nothing reads input %s", stored->name);
     own_box(stored->layout, &stored->type.shape, rank, &box);
@@ -92,7 +92,7 @@ static bool input_load(const Machine *m, const Input *stored, int value, int ran
 }
 
 /* The instance's boxes on all ranks. */
-static bool load(const Machine *m, int number, Spread *to) {
+static bool load(const Interpreter *m, int number, Spread *to) {
     const Instance *instance = &m->role->instances.at[number];
     const Value *value = value_of(m, instance);
     const Shape *shape = &value->type.shape;
@@ -115,7 +115,7 @@ static bool load(const Machine *m, int number, Spread *to) {
     return true;
 }
 
-static FieldTensor part_of(const Machine *m, int number, const Spread *spread, int rank) {
+static FieldTensor part_of(const Interpreter *m, int number, const Spread *spread, int rank) {
     const Instance *instance = &m->role->instances.at[number];
     const TensorType *type = &value_of(m, instance)->type;
     FieldTensor tensor = {.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .at = spread_rank(spread, rank)};
@@ -124,7 +124,7 @@ static FieldTensor part_of(const Machine *m, int number, const Spread *spread, i
 }
 
 /* What a rank has where its boxes are. */
-static bool same_parts(const Machine *m, int number, const Spread *a, const Spread *b) {
+static bool same_parts(const Interpreter *m, int number, const Spread *a, const Spread *b) {
     for (int rank = 0; rank < m->nranks; rank++) {
         FieldTensor part = part_of(m, number, a, rank);
         if (memcmp(part.at, spread_rank(b, rank), (size_t)elements_of(&part.box) * sizeof(Fe))) return false;
@@ -133,14 +133,14 @@ static bool same_parts(const Machine *m, int number, const Spread *a, const Spre
 }
 
 /* A view must be what lies there. */
-static bool view_agrees(Machine *m, int number, const Spread *from) {
+static bool view_agrees(Interpreter *m, int number, const Spread *from) {
     const Instance *instance = &m->role->instances.at[number];
     if (!load(m, number, &m->there)) return false;
     return same_parts(m, number, &m->there, from) ||
            fails(m, "value %d (%s) is not what lies in its %s", number, value_of(m, instance)->name, place_name[instance->place]);
 }
 
-static bool store(Machine *m, int number, const Spread *from) {
+static bool store(Interpreter *m, int number, const Spread *from) {
     const Instance *instance = &m->role->instances.at[number];
     const Value *value = value_of(m, instance);
     if (instance_is_view(&m->plan->graph, instance)) return view_agrees(m, number, from);
@@ -157,7 +157,7 @@ static bool store(Machine *m, int number, const Spread *from) {
 
 /* ---------------------------------------------------------------- steps */
 
-static bool agrees(const Machine *m, const char *what, int number, const Spread *spread) {
+static bool agrees(const Interpreter *m, const char *what, int number, const Spread *spread) {
     const Instance *instance = &m->role->instances.at[number];
     const Value *value = value_of(m, instance);
     char why[300];
@@ -172,7 +172,7 @@ static bool has_poison(const FieldTensor *tensor) {
     return false;
 }
 
-static bool run_kernel(Machine *m, const Step *step) {
+static bool run_kernel(Interpreter *m, const Step *step) {
     char why[300];
     if (step->nnodes != 1) return fails(m, "several graph nodes in one step cannot be run yet");
     const Node *node = &m->plan->graph.nodes.at[step->node[0]];
@@ -196,7 +196,7 @@ static bool run_kernel(Machine *m, const Step *step) {
     return true;
 }
 
-static bool move(Machine *m, const Step *step, const Spread *source) {
+static bool move(Interpreter *m, const Step *step, const Spread *source) {
     const Instance *from = &m->role->instances.at[step->in[0]], *to = &m->role->instances.at[step->out[0]];
     const Shape *shape = &value_of(m, from)->type.shape;
     char why[300];
@@ -206,7 +206,7 @@ static bool move(Machine *m, const Step *step, const Spread *source) {
     return agrees(m, comm_name[step->comm], step->out[0], &m->out[0]) && store(m, step->out[0], &m->out[0]);
 }
 
-static bool start_move(Machine *m, const Step *step) {
+static bool start_move(Interpreter *m, const Step *step) {
     Flight *flight = &m->flights[step->request];
     if (flight->under_way) return fails(m, "request %d is started twice", step->request);
     *flight = (Flight){.under_way = true, .start = m->step, .source = flight->source};
@@ -216,7 +216,7 @@ static bool start_move(Machine *m, const Step *step) {
     return store(m, step->out[0], &m->out[0]); /* poison until the wait */
 }
 
-static bool end_move(Machine *m, const Step *step) {
+static bool end_move(Interpreter *m, const Step *step) {
     Flight *flight = &m->flights[step->request];
     if (!flight->under_way) return fails(m, "request %d is not under way", step->request);
     const Step *started = &m->role->steps.at[flight->start];
@@ -231,7 +231,7 @@ static bool end_move(Machine *m, const Step *step) {
     return move(m, started, &flight->source);
 }
 
-static bool write_state(Machine *m, const Step *step) {
+static bool write_state(Interpreter *m, const Step *step) {
     const Instance *instance = &m->role->instances.at[step->in[0]];
     if (instance->place == PLACE_STATE && instance->at == step->state) return true;
     Spread *state = &m->states[step->state];
@@ -241,7 +241,7 @@ static bool write_state(Machine *m, const Step *step) {
     return true;
 }
 
-static bool run_step(Machine *m, const Step *step) {
+static bool run_step(Interpreter *m, const Step *step) {
     switch (step->kind) {
     case STEP_KERNEL: return run_kernel(m, step);
     case STEP_LOCAL: return load(m, step->in[0], &m->in[0]) && move(m, step, &m->in[0]);
@@ -266,7 +266,7 @@ static int state_value(const Graph *graph, int state, bool after) {
     return value;
 }
 
-static bool prepare(Machine *m, uint64_t seed) {
+static bool prepare(Interpreter *m, uint64_t seed) {
     const Graph *graph = &m->plan->graph;
     char why[300];
     m->values = arena_alloc(&m->arena, ((size_t)graph->values.n + 1) * sizeof *m->values);
@@ -303,12 +303,12 @@ static bool prepare(Machine *m, uint64_t seed) {
     return true;
 }
 
-static bool compare_report(Machine *m, const char *what, int instance, int value) {
+static bool compare_report(Interpreter *m, const char *what, int instance, int value) {
     if (instance < 0 || m->role->instances.at[instance].value != value) return fails(m, "%s is not reported", what);
     return load(m, instance, &m->in[0]) && agrees(m, "the program", instance, &m->in[0]);
 }
 
-static bool compare_end(Machine *m) {
+static bool compare_end(Interpreter *m) {
     const Graph *graph = &m->plan->graph;
     for (int s = 0; s < graph->states.n; s++) {
         const State *state = &graph->states.at[s];
@@ -325,7 +325,7 @@ static bool compare_end(Machine *m) {
 }
 
 bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, char *why, size_t n) {
-    Machine m = {.plan = plan, .program = program, .role = &program->roles.at[0], .nranks = plan->graph.nranks, .why = why, .n = n};
+    Interpreter m = {.plan = plan, .program = program, .role = &program->roles.at[0], .nranks = plan->graph.nranks, .why = why, .n = n};
     if (program->roles.n != 1) {
         snprintf(why, n, "program %s: several roles cannot be run yet", program->name);
         return false;

@@ -328,8 +328,8 @@ static bool types_fit(const Graph *graph, const Node *node) {
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     letters->n = 0;
     letters->reshape = letters->flat = letters->view = letters->elementwise = false;
-    letters->pass = PASS_NONE;
-    letters->owes = node->op == OP_max ? REDUCE_MAX : node->op == OP_first || node->op == OP_min ? REDUCE_MIN : REDUCE_SUM;
+    letters->linear = LINEAR_IN_NONE;
+    letters->reduction = node->op == OP_max ? REDUCE_MAX : node->op == OP_first || node->op == OP_min ? REDUCE_MIN : REDUCE_SUM;
     memset(letters->in, -1, sizeof letters->in);
     memset(letters->out, -1, sizeof letters->out);
     if (!arity_fits(node)) return fail(why, n, "wrong number of operands or results");
@@ -350,19 +350,19 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
 
     switch (node->op) {
     case OP_add: case OP_sub:
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         letters->elementwise = true;
         return broadcast(graph, node, letters, false, why, n);
     case OP_mul:
-        letters->pass = PASS_ONE;
+        letters->linear = LINEAR_IN_ONE;
         letters->elementwise = true;
         return broadcast(graph, node, letters, false, why, n);
     case OP_div:
-        letters->pass = PASS_FIRST;
+        letters->linear = LINEAR_IN_FIRST;
         letters->elementwise = true;
         return broadcast(graph, node, letters, false, why, n);
     case OP_neg: case OP_stop_gradient:
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
     case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sigmoid: case OP_square: case OP_gelu: case OP_silu: case OP_rsqrt:
@@ -380,17 +380,17 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     }
     case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad: case OP_sigmoid_grad: case OP_square_grad: case OP_gelu_grad: case OP_silu_grad:
     case OP_rsqrt_grad: case OP_abs_grad: case OP_clamp_grad:
-        letters->pass = PASS_SECOND;
+        letters->linear = LINEAR_IN_SECOND;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
     case OP_matmul:
-        letters->pass = PASS_ONE;
+        letters->linear = LINEAR_IN_ONE;
         return contraction(graph, node, letters, why, n);
     case OP_einsum:
-        letters->pass = PASS_ONE;
+        letters->linear = LINEAR_IN_ONE;
         return einsum(graph, node, letters, why, n);
     case OP_sum: case OP_mean:
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
     case OP_max: case OP_min:
         return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
@@ -398,10 +398,10 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->elementwise = true;
         return broadcast(graph, node, letters, false, why, n);
     case OP_slice:
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         return slicing(node->attr, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
     case OP_slice_grad:
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         return slicing(node->attr, plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0], why, n);
     case OP_concat: case OP_split: {
         bool joins = node->op == OP_concat;
@@ -410,14 +410,14 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         for (int k = 0; k < nparts; k++) parts[k] = plain_of(graph, joins ? node->in[k] : node->out[k]);
         for (int k = 1; !joins && k < nparts; k++)
             if (memcmp(parts[k].dim, parts[0].dim, sizeof *parts[k].dim * (size_t)parts[0].ndim)) return fail(why, n, "parts of different sizes");
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         return joining(&node->attr[joins ? 0 : 1], plain_of(graph, joins ? node->out[0] : node->in[0]), parts, nparts, letters,
                        joins ? letters->out[0] : letters->in[0], joins ? letters->in : letters->out, why, n);
     }
     case OP_softmax: case OP_log_softmax:
         return by_rows(graph, node, letters, why, n);
     case OP_softmax_grad: case OP_log_softmax_grad:
-        letters->pass = PASS_SECOND;
+        letters->linear = LINEAR_IN_SECOND;
         return by_rows(graph, node, letters, why, n);
     case OP_less: case OP_less_equal: case OP_greater: case OP_greater_equal: case OP_equal: case OP_not_equal: case OP_where: case OP_cast:
         letters->elementwise = dtype_bytes[graph->values.at[node->in[0]].type.dtype] == dtype_bytes[graph->values.at[node->out[0]].type.dtype];
@@ -435,38 +435,38 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return y.ndim == index.ndim + 1 && y.dim[index.ndim] == node->attr[0].i ? true : fail(why, n, "not one row for each index");
     }
     case OP_embedding:
-        letters->pass = PASS_FIRST;
+        letters->linear = LINEAR_IN_FIRST;
         return by_row(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->in[1], letters->out[0], why, n);
     case OP_embedding_grad:
-        letters->pass = PASS_FIRST;
+        letters->linear = LINEAR_IN_FIRST;
         return by_row(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[1], letters->in[0], why, n);
     case OP_pick:
-        letters->pass = PASS_FIRST;
+        letters->linear = LINEAR_IN_FIRST;
         return by_index(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->in[1], letters->out[0], why, n);
     case OP_pick_grad:
-        letters->pass = PASS_FIRST;
+        letters->linear = LINEAR_IN_FIRST;
         return by_index(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[1], letters->in[0], why, n);
     case OP_sum_grad: case OP_mean_grad:
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         return reduction(&node->attr[0], plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0], why, n);
     case OP_sum_to:
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         return narrowing(graph, node, letters, why, n);
     case OP_transpose:
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         return permutation(graph, node, letters, why, n);
     case OP_reshape:
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         letters->reshape = letters->flat = letters->view = true;
         if (shape_elements(&graph->values.at[node->in[0]].type.shape) != shape_elements(&graph->values.at[node->out[0]].type.shape))
             return fail(why, n, "a reshape to another number of elements");
         return true;
     case OP_replicate: /* into one slice: the hidden dimension comes first */
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         letters->flat = letters->view = true;
         return crossing(graph, node->in[0], node->out[0], letters, letters->in[0], letters->out[0], why, n);
     case OP_replica_sum: /* of one slice */
-        letters->pass = PASS_ALL;
+        letters->linear = LINEAR_IN_ALL;
         letters->flat = true;
         return crossing(graph, node->out[0], node->in[0], letters, letters->out[0], letters->in[0], why, n);
     case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_bce_with_logits: case OP_cross_entropy: case OP_argmax: case OP_convert: case NOPS:
@@ -546,7 +546,7 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
         if (!kept && where[letter] && !set_add_list(&contracted, where[letter], list[letter])) return fail(why, n, "a digit contracted twice");
     }
 
-    /* Sums still owed: which operands may owe them, and what the result then owes. */
+    /* Partial sums: which operands may be partial, and over which digits the result then is. */
     int npartial = 0, which = -1;
     DigitSet owed[MAX_IN];
     memset(owed, 0, sizeof owed);
@@ -561,30 +561,30 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
         }
     }
     if (npartial) {
-        bool legal = letters->pass == PASS_ALL || (letters->pass == PASS_ONE && npartial == 1) || (letters->pass == PASS_FIRST && npartial == 1 && which == 0) ||
-                     (letters->pass == PASS_SECOND && npartial == 1 && which == 1);
+        bool legal = letters->linear == LINEAR_IN_ALL || (letters->linear == LINEAR_IN_ONE && npartial == 1) || (letters->linear == LINEAR_IN_FIRST && npartial == 1 && which == 0) ||
+                     (letters->linear == LINEAR_IN_SECOND && npartial == 1 && which == 1);
         if (!legal) return fail(why, n, "a partial sum enters an operator that is not linear in it");
-        if (letters->pass == PASS_ALL)
+        if (letters->linear == LINEAR_IN_ALL)
             for (int i = 0; i < node->nin; i++)
                 if (!set_equal(&owed[i], &owed[which])) return fail(why, n, "a partial sum is combined with a value that is not partial over the same digits");
         partial = owed[which];
         if (!letters->reshape && !set_add_set(&all, &partial)) return fail(why, n, "a digit is both partial and divides an index");
     }
-    if (letters->owes == REDUCE_SUM && !set_add_set(&partial, &contracted)) return fail(why, n, "a digit is both partial and contracted");
+    if (letters->reduction == REDUCE_SUM && !set_add_set(&partial, &contracted)) return fail(why, n, "a digit is both partial and contracted");
     for (int k = 0; k < node->nout; k++) {
         DigitSet result = {0}, extreme = {0};
         for (int r = 0; r < NREDUCTIONS; r++) {
             if (!set_add_list(r == REDUCE_SUM ? &result : &extreme, out[k], out[k]->ndim + r)) return fail(why, n, "a digit is partial twice");
-            if (r != REDUCE_SUM && r != (int)letters->owes && layout_count(out[k], out[k]->ndim + r))
+            if (r != REDUCE_SUM && r != (int)letters->reduction && layout_count(out[k], out[k]->ndim + r))
                 return fail(why, n, "the result is marked a partial maximum or minimum");
         }
-        if (letters->owes != REDUCE_SUM && !set_equal(&extreme, &contracted))
-            return fail(why, n, "the digits over which the result owes a maximum are not those that divide the reduced dimensions");
+        if (letters->reduction != REDUCE_SUM && !set_equal(&extreme, &contracted))
+            return fail(why, n, "the digits over which the result is a partial maximum are not those that divide the reduced dimensions");
         if (!set_equal(&result, &partial)) {
             Text has = {0}, is = {0};
             set_print(&has, &partial);
             set_print(&is, &result);
-            snprintf(why, n, "the result owes sums over %s, its layout says %s", has.at, is.at);
+            snprintf(why, n, "the result is partial over %s, its layout says %s", has.at, is.at);
             text_finish(&has);
             text_finish(&is);
             return false;

@@ -151,7 +151,7 @@ bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shap
     Digit summed[MAX_DIGITS];
     Mover m = {.kind = kind, .from = from, .to = to, .shape = shape, .nranks = nranks, .source = source, .target = target};
     if (layout_summed(from, to, summed, &m.reduction) < 0) {
-        snprintf(why, n, "the target owes sums that the source does not");
+        snprintf(why, n, "the target is partial over digits that the source is not");
         return false;
     }
     comm_layouts(kind, nranks, &run_from, &run_to);
@@ -172,7 +172,7 @@ bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shap
 /* ---------------------------------------------------------------- the whole tensor */
 
 /* The digits over which a layout is partial, and how; false: in several ways at once. */
-static bool owed(const Layout *layout, const Digit **digits, int *n, Reduction *reduction) {
+static bool partial_digits(const Layout *layout, const Digit **digits, int *n, Reduction *reduction) {
     *n = 0;
     for (int r = 0; r < NREDUCTIONS; r++) {
         if (!layout_count(layout, layout->ndim + r)) continue;
@@ -227,7 +227,7 @@ bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const S
     const Digit *digits = NULL;
     int ndigits;
     Reduction reduction = REDUCE_SUM;
-    if (!owed(layout, &digits, &ndigits, &reduction)) {
+    if (!partial_digits(layout, &digits, &ndigits, &reduction)) {
         snprintf(why, n, "partial in two ways at once");
         return false;
     }
@@ -265,7 +265,7 @@ void spread_draw(const Layout *layout, const Shape *shape, DType dtype, int nran
     const Digit *digits = NULL;
     int ndigits;
     Reduction reduction = REDUCE_SUM;
-    if (!owed(layout, &digits, &ndigits, &reduction)) ndigits = 0;
+    if (!partial_digits(layout, &digits, &ndigits, &reduction)) ndigits = 0;
     const int terms = terms_of(digits, ndigits);
     const Box all = whole_box(shape);
     const int64_t elements = volume(&all);

@@ -15,51 +15,51 @@ static bool split_fits(const Factor *factor, int64_t split, bool strict) {
 
 /* ---- enumeration */
 
-typedef struct Walk {
+typedef struct Enumeration {
     const Rule *rule;
     bool strict;
     int32_t split[MAX_FACTORS];
     Arena *arena; /* NULL: count only */
     int64_t count;
     VEC(int32_t) rows;
-} Walk;
+} Enumeration;
 
 /* All ways to split factors f.. over `ranks` ranks, ascending. */
-static void walk_factor(Walk *walk, int f, int32_t ranks) {
-    if (f == walk->rule->nfactors) {
+static void enumerate_factor(Enumeration *all, int f, int32_t ranks) {
+    if (f == all->rule->nfactors) {
         if (ranks != 1) return;
-        walk->count++;
-        for (int i = 0; walk->arena && i < f; i++)
-            vec_push(walk->arena, &walk->rows, walk->split[i]);
+        all->count++;
+        for (int i = 0; all->arena && i < f; i++)
+            vec_push(all->arena, &all->rows, all->split[i]);
         return;
     }
-    const Factor *factor = &walk->rule->factor[f];
+    const Factor *factor = &all->rule->factor[f];
     for (int32_t split = 1, most = split_most(factor, ranks); split <= most; split++) {
-        if (ranks % split != 0 || !split_fits(factor, split, walk->strict)) continue;
-        walk->split[f] = split;
-        walk_factor(walk, f + 1, ranks / split);
+        if (ranks % split != 0 || !split_fits(factor, split, all->strict)) continue;
+        all->split[f] = split;
+        enumerate_factor(all, f + 1, ranks / split);
     }
 }
 
 /* The largest divisor of nranks that can be split over the factors decides. */
-static void walk_all(Walk *walk, int nranks) {
+static void enumerate_all(Enumeration *all, int nranks) {
     for (int32_t used = nranks; used >= 1; used--) {
         if (nranks % used != 0) continue;
-        walk_factor(walk, 0, used);
-        if (walk->count > 0) return;
+        enumerate_factor(all, 0, used);
+        if (all->count > 0) return;
     }
 }
 
 Splits candidate_splits(const Rule *rule, int nranks, bool strict, Arena *arena) {
-    Walk walk = {.rule = rule, .strict = strict, .arena = arena};
-    walk_all(&walk, nranks);
-    return (Splits){.n = (int)walk.count, .nfactors = rule->nfactors, .at = walk.rows.at};
+    Enumeration all = {.rule = rule, .strict = strict, .arena = arena};
+    enumerate_all(&all, nranks);
+    return (Splits){.n = (int)all.count, .nfactors = rule->nfactors, .at = all.rows.at};
 }
 
 int64_t candidates_count(const Node *node, int nranks) {
-    Walk walk = {.rule = node->rule};
-    walk_all(&walk, nranks);
-    return walk.count;
+    Enumeration all = {.rule = node->rule};
+    enumerate_all(&all, nranks);
+    return all.count;
 }
 
 Candidates candidates(const Node *node, int nranks, Arena *arena) {

@@ -5,7 +5,7 @@
 #include "strategies/propagator.h"
 
 /* An operator before node `end` that follows from hint `a` takes the value in this layout too. */
-static bool wants_too(const Propagator *p, int value, int a, int want, int end) {
+static bool also_needed(const Propagator *p, int value, int a, int want, int end) {
     for (int k = p->first_user[value]; k < p->first_user[value + 1]; k++)
         if (p->hint_of[p->user[k]] == a && p->user[k] < end && p->need[p->user[k]][p->user_operand[k]] == want) return true;
     return false;
@@ -55,8 +55,8 @@ void warn_conflicts(Propagator *p) {
             if (a < 0 || b < 0 || a == b || !graph->nodes.at[a].hint || !graph->nodes.at[b].hint) continue;
             int have = p->value_layout[node->in[i]], want = p->need[id][i];
             int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];
-            if (bytes == 0 || wants_too(p, node->in[i], a, want, p->nnodes)) continue; /* that conversion is the first hint's own affair */
-            if (wants_too(p, node->in[i], b, want, id)) continue;
+            if (bytes == 0 || also_needed(p, node->in[i], a, want, p->nnodes)) continue; /* the first hint's own operators need that conversion */
+            if (also_needed(p, node->in[i], b, want, id)) continue;
             const Hint *from = graph->nodes.at[a].hint, *to = graph->nodes.at[b].hint;
             int known = 0;
             while (known < found.n && !same_hints(&found.at[known], from, to))

@@ -269,12 +269,12 @@ static bool dim_is_free(const Pair *pair, int d) {
     return true;
 }
 
-/* Whether rank holds a term of those that it goes on owing: always, in one order. */
+/* Whether rank holds a term that it keeps: always, in one order. */
 static bool same_terms(const Pair *pair, int rank) {
-    int held = order_position(pair->from->order, rank), owed = order_position(pair->to->order, rank);
+    int held = order_position(pair->from->order, rank), kept = order_position(pair->to->order, rank);
     for (int list = pair->shape->ndim; list < pair->shape->ndim + NREDUCTIONS; list++)
         for (int i = 0; i < layout_count(pair->to, list); i++)
-            if (digit_of(layout_list(pair->to, list)[i], held) != digit_of(layout_list(pair->to, list)[i], owed)) return false;
+            if (digit_of(layout_list(pair->to, list)[i], held) != digit_of(layout_list(pair->to, list)[i], kept)) return false;
     return true;
 }
 

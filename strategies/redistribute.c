@@ -31,14 +31,14 @@ static int step_rounds(CommKind kind, const Layout *from, const Layout *to, int 
     case COMM_ALL_TO_ALL:
         return 1;
     case COMM_EXCHANGE: {
-        int64_t splits = 1, kept = 1, owed = 1;
+        int64_t splits = 1, kept = 1, partial = 1;
         for (int list = 0; list < to->ndim; list++)
             splits *= layout_split(to, list);
         for (int list = to->ndim; list < to->ndim + NREDUCTIONS; list++) {
             kept *= layout_split(to, list);
-            owed *= layout_split(from, list);
+            partial *= layout_split(from, list);
         }
-        return owed > kept && splits * kept < nranks ? 2 : 1; /* owners add up, the other needers gather */
+        return partial > kept && splits * kept < nranks ? 2 : 1; /* owners add up, the other needers gather */
     }
     case COMM_STRIDED_SLICE:
     case NCOMMS:
@@ -70,7 +70,7 @@ static void conversion_measure(Conversion *conversion, const Layout *from, const
 
 /* ---- patterns */
 
-/* layout without its partial digits that `to` does not owe. */
+/* layout without those of its partial digits that `to` does not have. */
 static void complete_towards(const Layout *layout, const Layout *to, Layout *result) {
     layout_complete(layout, result);
     for (int list = to->ndim; list < to->ndim + NREDUCTIONS; list++)
@@ -359,7 +359,7 @@ static void plan_mixed(const Layout *from, const Layout *to, const Shape *shape,
             at = next;
         }
         if (layout_same(&at, to, shape, nranks)) return;
-        traffic_bound(&at, to, shape, nranks, &left); /* terms that stay owed may still have to go to the ranks that owe them */
+        traffic_bound(&at, to, shape, nranks, &left); /* terms that stay partial may still have to go to the ranks that keep them */
     }
     conversion_step(conversion, left.total == 0 ? COMM_STRIDED_SLICE : COMM_EXCHANGE, to);
 }

@@ -37,7 +37,7 @@ bool machine_find(const char *what, Arena *arena, Diags *diags, Machine *machine
 typedef enum { REDISTRIBUTE_AUTO, REDISTRIBUTE_BOUND, REDISTRIBUTE_CANONICAL } RedistributePolicy;
 
 enum { MAX_CONVERSION_STEPS = 2 * MAX_NDIM + NREDUCTIONS + 2 };
-/* One step of a conversion: `kind` brings the value into layout `to`. */
+/* One step of a conversion: `kind` converts the value to layout `to`. */
 typedef struct ConversionStep {
     CommKind kind;
     Layout to;
@@ -62,7 +62,7 @@ typedef struct Conversion {
  * received with fewer messages. A step is named after a library's collective where that is exactly what it does, the boxes that it joins
  * are even and it receives no more than the exchange. machine (NULL: machine_cpu) weighs messages against bytes where the traffic is equal; it
  * changes nothing else. Layouts with one device order give the steps of the natural order with that order; between two orders auto and bound
- * are one exchange, canonical gathers the whole tensor first. False with *why when `to` owes sums that `from` does not, or values of two
+ * are one exchange, canonical gathers the whole tensor first. False with *why when `to` is partial over digits that `from` is not, or values of two
  * reductions would have to be completed at once. Equal layouts: no steps. */
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   const Machine *machine, Conversion *conversion, const char **why);

@@ -1,5 +1,5 @@
 /* volume: what a step moves with the strategies as they are, forward and backward, without a plan. Each conversion at its lower bound: a value from what
- * makes it (with the sums that it owes) to what its users need, its gradient back, with the sums over the digits of the factors that a user's operand does
+ * makes it (partial sums included) to what its users need, its gradient back, with the sums over the digits of the factors that a user's operand does
  * not have. A conversion that several users, or gradients, share counts once. */
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 /* What the users of a value ask for, each once. */
 typedef struct Asked {
-    int need, gradient; /* numbers of layouts; gradient: in which a user leaves the gradient, with the sums owed, -1: there is none */
+    int need, gradient; /* numbers of layouts; gradient: in which a user leaves the gradient, partial sums included, -1: there is none */
 } Asked;
 enum { MAX_ASKED = 16 }; /* of one value: the rest, if any, is not counted */
 
@@ -82,7 +82,7 @@ Volume volume_count(Propagator *p) {
             Asked asked[MAX_ASKED];
             const int n = asked_of(p, node->out[o], active[node->out[o]], asked);
             int home = p->value_layout[node->out[o]], made = home;
-            if (home < 0) made = home = n > 0 ? asked[0].need : -1; /* a leaf lies as its first user wants it */
+            if (home < 0) made = home = n > 0 ? asked[0].need : -1; /* a leaf lies as its first user needs it */
             if (home < 0) continue;
             if (!node_is_leaf(node)) {
                 Layout layout;

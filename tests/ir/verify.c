@@ -209,10 +209,10 @@ Test(verify, conversions_have_layouts_and_owe_nothing_new) {
     expect_wrong("no such communication");
     producer(c)->comm = COMM_EXCHANGE;
     graph.values.at[h].layout = graph_layout(&graph, &whole, shape);
-    expect_wrong("the result owes sums that the operand does not");
+    expect_wrong("the result is partial over digits that the operand is not");
     graph.values.at[h].layout = graph_layout(&graph, &less, shape);
     graph.values.at[c].layout = graph_layout(&graph, &partial, shape);
-    expect_wrong("the result owes sums that the operand does not");
+    expect_wrong("the result is partial over digits that the operand is not");
 }
 
 Test(verify, states_are_written_once_with_their_type) {

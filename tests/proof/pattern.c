@@ -238,7 +238,7 @@ Test(pattern, communications_that_bring_something_else_are_found) {
     cr_expect_not(moves(COMM_STRIDED_SLICE, "[4@1 -]", "[- 4@1]", "[- 4@1]", shape, 4));
     cr_expect(strstr(why, "needs another rank's part"), "%s", why);
     cr_expect_not(moves(COMM_ALL_REDUCE, "[- -]", "[- -] +sum(2@1)", "[- -]", shape, 4));
-    cr_expect(strstr(why, "owes sums that the source does not"), "%s", why);
+    cr_expect(strstr(why, "partial over digits that the source is not"), "%s", why);
     cr_expect_not(moves(COMM_EXCHANGE, "[4@1 -]", "[2@2.2@1 -]", "[4@1 -]", (Shape){.ndim = 2, .dim = {6, 2}}, 4), "6 by 4@1 is 2 2 1 1, by 2@2.2@1 2 1 2 1");
-    cr_expect_not(moves(COMM_EXCHANGE, "[- -] +sum(4@1)", "[- -] +sum(2@1)", "[- -]", shape, 4), "two terms are still owed");
+    cr_expect_not(moves(COMM_EXCHANGE, "[- -] +sum(4@1)", "[- -] +sum(2@1)", "[- -]", shape, 4), "two terms are still to be added");
 }
