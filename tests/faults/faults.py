@@ -94,7 +94,7 @@ seed(unit("strategies", "candidates"),
      ("a factor is split at most by its size", "split_most", "factor->size < nranks ? (int32_t)factor->size : nranks", "nranks"),
      ("the first dimension of an input is the batch", "values_batch", "ndim > 0 ? 0", "ndim > 0 ? ndim - 1"))
 seed(OPS,
-     ("every split up to the largest is a candidate", "walk_factor", "most; split++", "most - (ranks > 2); split++"))
+     ("every split up to the largest is a candidate", "enumerate_factor", "most; split++", "most - (ranks > 2); split++"))
 seed(unit("strategies", "cost"),
      ("a conversion's cost is of its own target", "conversion_find", "(at->from == from + 1 && at->to == to)", "at->from == from + 1"))
 seed(unit("strategies", "hints"),
