@@ -18,6 +18,7 @@
  *   device.c   where tensors live: the CPU, or the backend of a module
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
  *   verify.c   --verify: a one-rank plan of the same net beside the run
+ *   chain.c    the elementwise operators of a fused step as one program
  *   nest.c     loops over several tensors at once, cut.c: where parts of tensors begin, product.c: contractions as matrix products; for kernels
  *   cpu/       the CPU backend: a kernel per operator
  *   cuda/      the CUDA backend, a module: prun_cuda.so

@@ -9,6 +9,7 @@
  *   cut.c          convert, slice and its gradient, concat, split
  *   rows.c         softmax and its gradient
  *   index.c        elements looked up by integers
+ *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
  *   einsum.c       matmul and einsum through CBLAS; blas.c: opens it
  *   reference.c, contract.c, plain.c, plainindex.c   the plain loop of each, obviously right, that the others are checked against
  */
@@ -44,7 +45,13 @@ typedef struct CpuContext {
     Pool *pool;
     int most_threads; /* of any process, at least the pool's */
     Blas blas; /* opened by the first product that needs it */
+    void *scratch; /* of fused steps: one at a time uses it */
+    int64_t scratch_bytes;
 } CpuContext;
+/* fuse.c: Backend.fuse, run and unfuse. */
+void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error);
+bool cpu_run_fused(void *context, void *fused, Error *error);
+void cpu_unfuse(void *context, void *fused);
 Pool *call_pool(const KernelCall *call); /* NULL: no threads */
 int call_most_threads(const KernelCall *call);
 /* NULL and *error: it cannot be opened. The call has a context. */
@@ -57,6 +64,30 @@ bool einsum_uses_blas(const KernelCall *call);
 
 /* Fewest elements that are worth waking a thread for. */
 enum { GRAIN = 1 << 14 };
+
+/* A product, each part of whose result is handed over by the thread that has computed it: m rows of n elements, `leading` apart, from element `first` on. after
+ * NULL: nothing is. */
+typedef void ProductPartFn(void *context, int64_t first, int64_t m, int64_t n, int64_t leading);
+bool einsum_with(const KernelCall *call, ProductPartFn *after, void *context, Error *error);
+
+/* ---------------------------------------------------------------- reduce.c */
+
+enum { SUM_PIECE = 1024 };
+/* A sum over leading or trailing dimensions whose operand is made piece by piece, at most SUM_PIECE elements at a time. */
+typedef struct PieceSum {
+    DType dtype;
+    bool columns;          /* rows are added to each other; else the elements of each */
+    int64_t n, rows;       /* elements of a row, rows */
+    int64_t width;         /* columns that are added up together */
+    double divisor;
+    void *out;
+} PieceSum;
+/* Elements [first, first + n) of the operand, in row-major order. */
+typedef const void *SummandFn(void *context, int64_t first, int64_t n);
+/* False where it is no such sum. */
+bool piece_sum_prepare(const KernelCall *call, int nthreads, PieceSum *sum);
+int64_t piece_sum_items(const PieceSum *sum); /* what threads divide: rows, or runs of columns */
+void piece_sum_part(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context);
 
 /* ---------------------------------------------------------------- move.c */
 

@@ -13,6 +13,8 @@ typedef struct Product {
     char *out;
     const Blas *blas;      /* NULL: all tiles are tiny */
     int64_t rows, columns; /* of a tile; those at the ends may have fewer */
+    ProductPartFn *after;  /* NULL: none */
+    void *context;         /* after's */
 } Product;
 
 /* Below this many multiplications a plain loop is as fast as BLAS; it adds in order and rounds after every operation, so that small examples
@@ -72,7 +74,11 @@ static void product_part(void *context, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i % tiles / across * product->rows, column = i % tiles % across * product->columns;
         int64_t m = g->m - row < product->rows ? g->m - row : product->rows, n = g->n - column < product->columns ? g->n - column : product->columns;
+        int64_t at[MAX_NEST];
         multiply(product, i / tiles, row, m, column, n);
+        if (!product->after) continue;
+        nest_offsets(&product->shape.batch, product->shape.batch.ndim, i / tiles, at);
+        product->after(product->context, at[OUT] + row * g->row_stride[1] + column * g->column_stride[1], m, n, g->out_leading);
     }
 }
 
@@ -114,25 +120,32 @@ bool einsum_uses_blas(const KernelCall *call) {
     return !is_tiny(&product);
 }
 
-bool kernel_einsum(const KernelCall *call, Error *error) {
+/* The kernel where there is no matrix product. */
+static bool run_whole(const KernelCall *call, ProductKind kind, ProductPartFn *after, void *context, Error *error) {
     const Operand *out = &call->out[0];
-    Product product = {.dtype = out->dtype, .a = call->in[0].data, .b = call->in[1].data, .out = out->data};
-    switch (product_shape(call, &product.shape)) {
-    case PRODUCT_EMPTY:
-        return true;
-    case PRODUCT_ZERO:
-        memset(out->data, 0, (size_t)(shape_elements(&out->local) * dtype_bytes[out->dtype]));
-        return true;
-    case PRODUCT_PLAIN:
-        return reference_einsum(call, error);
-    case PRODUCT_GEMM:
-        break;
-    }
-    if (out->dtype != F32 && out->dtype != F64) return reference_einsum(call, error);
+    const int64_t n = shape_elements(&out->local);
+    if (kind == PRODUCT_EMPTY) return true;
+    if (kind == PRODUCT_ZERO)
+        memset(out->data, 0, (size_t)(n * dtype_bytes[out->dtype]));
+    else if (!reference_einsum(call, error))
+        return false;
+    if (after) after(context, 0, 1, n, n);
+    return true;
+}
+
+bool einsum_with(const KernelCall *call, ProductPartFn *after, void *context, Error *error) {
+    const Operand *out = &call->out[0];
+    Product product = {.dtype = out->dtype, .a = call->in[0].data, .b = call->in[1].data, .out = out->data, .after = after, .context = context};
+    const ProductKind kind = product_shape(call, &product.shape);
+    if (kind != PRODUCT_GEMM || !dtype_is_float(out->dtype)) return run_whole(call, kind, after, context, error);
     choose_tile(&product, call_most_threads(call));
     if (!is_tiny(&product) && !(product.blas = call_blas(call, error))) return false;
     product_run(&product, call_pool(call));
     return true;
+}
+
+bool kernel_einsum(const KernelCall *call, Error *error) {
+    return einsum_with(call, NULL, NULL, error);
 }
 
 bool kernel_matmul(const KernelCall *call, Error *error) {

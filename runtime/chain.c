@@ -1,0 +1,294 @@
+/* chain: see chain.h. Every result so far is a view of memory as it was before the step, or the result of a step of the program. */
+#include "runtime/chain.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "runtime/cut.h"
+
+/* Elements of memory, a stride for each dimension. */
+typedef struct View {
+    const char *data;
+    DType dtype;
+    Shape shape;
+    int64_t stride[MAX_NDIM];
+} View;
+
+/* A result of a call. */
+typedef struct Result {
+    const void *data;
+    int64_t elements;
+    DType dtype;
+    bool is_view;
+    View view;
+    int step;
+} Result;
+
+enum { MAX_RESULTS = 2 * CHAIN_STEPS };
+
+typedef struct Build {
+    Chain *chain;
+    bool begun; /* chain->n is known */
+    Result result[MAX_RESULTS];
+    int nresults;
+} Build;
+
+DType chain_source_dtype(const Chain *chain, ChainSource source) {
+    return source.is_load ? chain->load[source.index].dtype : chain->step[source.index].dtype;
+}
+
+bool chain_load_is_linear(const ChainLoad *load) {
+    return load->ndim == 1 && (load->stride[0] == 1 || load->size[0] == 1);
+}
+
+bool chain_is_reduction(OpCode op) {
+    return op == OP_sum || op == OP_mean || op == OP_sum_to;
+}
+
+bool chain_load_overlaps(const ChainLoad *load, const void *data, int64_t bytes) {
+    int64_t last = 0;
+    for (int d = 0; d < load->ndim; d++)
+        last += (load->size[d] - 1) * load->stride[d];
+    const uintptr_t begin = (uintptr_t)load->data, end = begin + (uintptr_t)((last + 1) * dtype_bytes[load->dtype]), at = (uintptr_t)data;
+    return begin < at + (uintptr_t)bytes && at < end;
+}
+
+static bool take_size(Build *build, const Shape *shape) {
+    const int64_t n = shape_elements(shape);
+    if (!build->begun) build->chain->n = n;
+    build->begun = true;
+    return n == build->chain->n;
+}
+
+/* ---------------------------------------------------------------- loads */
+
+static bool loads_equal(const ChainLoad *a, const ChainLoad *b) {
+    return a->data == b->data && a->dtype == b->dtype && a->ndim == b->ndim &&
+           memcmp(a->size, b->size, (size_t)a->ndim * sizeof *a->size) == 0 &&
+           memcmp(a->stride, b->stride, (size_t)a->ndim * sizeof *a->stride) == 0;
+}
+
+/* The load of a view, whose strides are of the dimensions of results of this shape; -1: there are too many. */
+static int add_load(Build *build, const View *view, const Shape *shape, const int64_t *strides) {
+    Chain *chain = build->chain;
+    ChainLoad load = {.data = view->data, .dtype = view->dtype};
+    int64_t linear[MAX_NDIM];
+    Nest nest;
+    strides_of(shape, linear);
+    nest_init(&nest, 2);
+    for (int d = 0; d < shape->ndim; d++)
+        nest_push(&nest, shape->dim[d], (const int64_t[]){linear[d], strides[d]});
+    nest_merge(&nest);
+    assert(nest.ndim <= MAX_NDIM);
+    load.ndim = nest.ndim;
+    for (int d = 0; d < nest.ndim; d++) {
+        load.size[d] = nest.size[d];
+        load.stride[d] = nest.stride[1][d];
+    }
+    for (int l = 0; l < chain->nloads; l++)
+        if (loads_equal(&chain->load[l], &load)) return l;
+    if (chain->nloads == CHAIN_LOADS) return -1;
+    chain->load[chain->nloads] = load;
+    return chain->nloads++;
+}
+
+/* ---------------------------------------------------------------- views */
+
+/* What an operand is: the latest result at its address, or memory. False where something else has come to lie there. */
+static bool resolve(const Build *build, const Operand *operand, Result *found) {
+    const int64_t elements = shape_elements(&operand->local);
+    for (int r = build->nresults - 1; r >= 0; r--) {
+        const Result *result = &build->result[r];
+        if (result->data != operand->data) continue;
+        *found = *result;
+        return result->elements == elements && result->dtype == operand->dtype &&
+               (!result->is_view || shape_equal(&result->view.shape, &operand->local));
+    }
+    *found = (Result){.is_view = true, .view = {.data = operand->data, .dtype = operand->dtype, .shape = operand->local}};
+    strides_of(&operand->local, found->view.stride);
+    return true;
+}
+
+/* The same elements in row-major order under another shape. False where that needs more than a stride a dimension. */
+static bool view_reshape(View *view, const Shape *shape) {
+    Nest nest;
+    int64_t linear[MAX_NDIM];
+    strides_of(&view->shape, linear);
+    nest_init(&nest, 2);
+    for (int d = 0; d < view->shape.ndim; d++)
+        nest_push(&nest, view->shape.dim[d], (const int64_t[]){linear[d], view->stride[d]});
+    nest_merge(&nest);
+    /* Innermost first: every new dimension must be a part of one run. */
+    int run = nest.ndim - 1;
+    int64_t left = nest.size[run], stride = nest.stride[1][run];
+    for (int d = shape->ndim - 1; d >= 0; d--) {
+        view->stride[d] = 0;
+        if (shape->dim[d] == 1) continue;
+        if (left == 1 && run > 0) left = nest.size[--run], stride = nest.stride[1][run];
+        if (shape->dim[d] == 0 || left % shape->dim[d] != 0) return false;
+        view->stride[d] = stride;
+        stride *= shape->dim[d];
+        left /= shape->dim[d];
+    }
+    view->shape = *shape;
+    return true;
+}
+
+/* The result's dimensions by the operand's letters; those that it does not have repeat it. */
+static void view_expand(View *view, const KernelCall *call) {
+    const View from = *view;
+    const Operand *out = &call->out[0];
+    view->shape = out->local;
+    for (int d = 0; d < out->local.ndim; d++) {
+        view->stride[d] = 0;
+        for (int k = 0; k < from.shape.ndim; k++)
+            if (call->rule->out[0][d] >= 0 && call->rule->in[0][k] == call->rule->out[0][d]) view->stride[d] = from.stride[k];
+    }
+}
+
+/* The elements of a box that begins at these indices. */
+static void view_cut(View *view, const int64_t *begin, const Shape *shape) {
+    for (int d = 0; d < shape->ndim; d++)
+        view->data += begin[d] * view->stride[d] * dtype_bytes[view->dtype];
+    view->shape = *shape;
+}
+
+/* An operator whose result has its operand's elements in their row-major order. */
+static bool keeps_order(OpCode op) {
+    return op == OP_reshape || op == OP_stop_gradient || op == OP_write;
+}
+
+static bool is_placement(OpCode op) {
+    return keeps_order(op) || op == OP_transpose || op == OP_sum_grad || op == OP_slice || op == OP_split || op == OP_convert;
+}
+
+/* Result o of an operator that only places elements. */
+static bool view_result(const KernelCall *call, int o, View *view) {
+    const Operand *in = &call->in[0], *out = &call->out[o];
+    int64_t begin[MAX_NDIM] = {0};
+    if (call->op == OP_transpose || call->op == OP_sum_grad) return view_expand(view, call), true;
+    if (keeps_order(call->op)) return view_reshape(view, &out->local);
+    if (call->op == OP_slice) {
+        slice_begin(&call->attr[0], in, begin);
+    } else if (call->op == OP_split) {
+        int axis = attr_axis(&call->attr[1], 0, in->local.ndim);
+        begin[axis] = o * out->local.dim[axis];
+    } else {
+        Error error;
+        if (!convert_begin(call, begin, &error)) return false;
+    }
+    return view_cut(view, begin, &out->local), true;
+}
+
+/* ---------------------------------------------------------------- calls */
+
+static int add_step(Build *build, const ChainStep *step) {
+    Chain *chain = build->chain;
+    if (chain->nsteps == CHAIN_STEPS) return -1;
+    chain->step[chain->nsteps] = *step;
+    chain->step[chain->nsteps].last_use = -1;
+    return chain->nsteps++;
+}
+
+static bool add_result(Build *build, const Operand *out, const Result *as) {
+    if (build->nresults == MAX_RESULTS) return false;
+    Result *result = &build->result[build->nresults++];
+    *result = *as;
+    result->data = out->data;
+    result->elements = shape_elements(&out->local);
+    result->dtype = out->dtype;
+    return true;
+}
+
+/* Stores what lies elsewhere. */
+static bool add_copy(Build *build, ChainSource from, const Operand *out) {
+    return add_step(build, &(ChainStep){.op = OP_write, .nin = 1, .in = {from}, .dtype = out->dtype, .out = out->data}) >= 0;
+}
+
+static bool store_view(Build *build, const View *view, const Operand *out) {
+    if (!take_size(build, &out->local)) return false;
+    int load = add_load(build, view, &view->shape, view->stride);
+    return load >= 0 && add_copy(build, (ChainSource){true, load}, out);
+}
+
+/* The result of a step in its order: where nothing has come after the step, it can store it itself. */
+static bool store_step(Build *build, int step, const Operand *out) {
+    Chain *chain = build->chain;
+    if (!take_size(build, &out->local)) return false;
+    if (step < chain->nsteps - 1 || chain->step[step].out) return add_copy(build, (ChainSource){false, step}, out);
+    chain->step[step].out = out->data;
+    return true;
+}
+
+static bool add_placement(Build *build, const KernelCall *call, unsigned inner) {
+    Result from;
+    if (call->nin != 1 || !resolve(build, &call->in[0], &from)) return false;
+    for (int o = 0; o < call->nout; o++) {
+        const Operand *out = &call->out[o];
+        const bool stored = !(inner >> o & 1);
+        Result result = from;
+        if (shape_elements(&out->local) == 0) return false;
+        if (from.is_view) {
+            if (!view_result(call, o, &result.view) || (stored && !store_view(build, &result.view, out))) return false;
+        } else { /* what is computed here keeps its order */
+            if (!keeps_order(call->op) || (stored && !store_step(build, from.step, out))) return false;
+        }
+        if (!add_result(build, out, &result)) return false;
+    }
+    return true;
+}
+
+/* Operand i of a call, broadcast to the shape of its result. */
+static bool find_source(Build *build, const KernelCall *call, int i, ChainSource *source) {
+    const Shape *shape = &call->out[0].local;
+    const Operand *in = &call->in[i];
+    Result from;
+    if (!resolve(build, in, &from)) return false;
+    *source = (ChainSource){false, from.step};
+    if (!from.is_view) return shape_elements(&in->local) == build->chain->n;
+    View view = from.view;
+    if (call->op == OP_mean_grad) {
+        view_expand(&view, call);
+    } else {
+        int64_t stride[MAX_NDIM];
+        for (int d = 0; d < shape->ndim; d++) {
+            int at = d - (shape->ndim - in->local.ndim);
+            stride[d] = at < 0 || (in->local.dim[at] == 1 && shape->dim[d] != 1) ? 0 : view.stride[at];
+        }
+        memcpy(view.stride, stride, sizeof stride);
+    }
+    *source = (ChainSource){true, add_load(build, &view, shape, view.stride)};
+    return source->index >= 0;
+}
+
+static bool add_element(Build *build, const KernelCall *call, unsigned inner) {
+    const Operand *out = &call->out[0];
+    ChainStep step = {.op = call->op, .attr = call->attr, .nin = call->nin, .dtype = out->dtype, .out = inner & 1 ? NULL : out->data};
+    if (call->nin > CHAIN_OPERANDS || call->nout != 1 || !take_size(build, &out->local)) return false;
+    for (int i = 0; i < call->nin; i++)
+        if (!find_source(build, call, i, &step.in[i])) return false;
+    if (call->op == OP_mean_grad) step.number = (double)shape_elements(&out->global) / (double)shape_elements(&call->in[0].global);
+    int at = add_step(build, &step);
+    return at >= 0 && add_result(build, out, &(Result){.step = at});
+}
+
+/* The reduction that the calls end in. */
+static bool add_reduction(Build *build, const KernelCall *call) {
+    Result from;
+    if (!resolve(build, &call->in[0], &from) || from.is_view) return false;
+    build->chain->reduced = from.step;
+    return true;
+}
+
+bool chain_build(Chain *chain, const KernelCall *calls, int n, const unsigned *inner) {
+    Build build = {.chain = chain};
+    *chain = (Chain){.reduced = -1};
+    const bool reduces = n > 1 && chain_is_reduction(calls[n - 1].op);
+    for (int i = 0; i < n - reduces; i++)
+        if (!(is_placement(calls[i].op) ? add_placement : add_element)(&build, &calls[i], inner[i])) return false;
+    if (reduces && !add_reduction(&build, &calls[n - 1])) return false;
+    for (int s = 0; s < chain->nsteps; s++)
+        for (int i = 0; i < chain->step[s].nin; i++)
+            if (!chain->step[s].in[i].is_load) chain->step[chain->step[s].in[i].index].last_use = s;
+    return true;
+}
