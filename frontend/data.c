@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ir/index.h"
+#include "ir/lookup.h"
 
 /* The first of the net's inputs that numpy_rand cannot fill, and why. */
 static bool check_numpy_rand(Lower *lower, const Expr *value, const Expr *rows_expr) {

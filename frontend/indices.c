@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "ir/index.h"
+#include "ir/lookup.h"
 
 bool indices_check(Lower *lower) {
     Graph *graph = lower->graph;

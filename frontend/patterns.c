@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "ir/pattern.h"
+#include "ir/wildcard.h"
 
 /* ---------------------------------------------------------------- where hints come from */
 

@@ -75,7 +75,7 @@ typedef struct Init {
     const char *file;              /* INIT_FILE: .npy, as written in the source; relative to the plan's directory of compilation */
 } Init;
 
-/* Integers from begin up to end, which is excluded; begin == end: nothing is known (index.h). */
+/* Integers from begin up to end, which is excluded; begin == end: nothing is known (lookup.h). */
 typedef struct IndexRange { int64_t begin, end; } IndexRange;
 
 /* A value that outlives a step: a parameter, a slot of its optimizer, a const that a file holds. */

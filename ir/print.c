@@ -1,4 +1,4 @@
-#include "ir/index.h"
+#include "ir/lookup.h"
 #include "ir/text.h"
 
 #include <math.h>

@@ -4,9 +4,9 @@
  *   rule.c     the table, letters, rule_infer; signature.c: what it says, kept once
  *   shapes.c   rules that depend on attributes
  *   cut.c      rules of operators that cut tensors, join them, or work along rows
- *   index.c    rules of operators that look elements up by index
+ *   lookup.c   rules of operators that look elements up by index
  *   adjoint.c  gradients, expansions
- *   rows.c     expansions of operators on rows that are split
+ *   softmax.c  expansions of operators on rows that are split
  */
 #pragma once
 #include "ir/op.h"
@@ -76,7 +76,7 @@ RuleFn rule_concat;      /* {axis}: factors are the dimensions but axis */
 RuleFn rule_split;       /* {parts, axis}: as many results as parts; factors are the dimensions but axis */
 RuleFn rule_softmax;     /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis with reductions */
 
-/* ---- index.c */
+/* ---- lookup.c */
 
 RuleFn rule_pick;          /* x: [.., c], index: [..] -> [..]; factors are x's dimensions, c contracted */
 RuleFn rule_pick_grad;     /* {classes}: dy: [..], index: [..] -> [.., classes]; factors are the result's dimensions */
@@ -95,7 +95,7 @@ AdjointFn adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, ad
     adjoint_maximum, adjoint_minimum;
 ExpandFn expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax;
 
-/* ---- rows.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one
+/* ---- softmax.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one
  * backward; nothing is gathered. */
 
 ExpandFn split_softmax, split_log_softmax, split_softmax_grad, split_log_softmax_grad;

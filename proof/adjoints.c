@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/index.h"
+#include "ir/lookup.h"
 #include "proof/field.h"
 
 /* ---------------------------------------------------------------- small operands */

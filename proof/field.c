@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "ir/index.h"
+#include "ir/lookup.h"
 
 /* ---------------------------------------------------------------- arithmetic */
 

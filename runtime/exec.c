@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/index.h"
+#include "ir/lookup.h"
 #include "runtime/element.h"
 #include "runtime/exec.h"
 #include "runtime/profile.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/pattern.h"
+#include "ir/wildcard.h"
 #include "runtime/index.h"
 
 /* ---------------------------------------------------------------- names */

@@ -3,7 +3,7 @@
 #include "ir/graph.h"
 #include "runtime/tensors.h"
 
-/* How --load reads a file that has other names than the net; each may be repeated. Patterns are those of ir/pattern.h. */
+/* How --load reads a file that has other names than the net; each may be repeated. Patterns are those of ir/wildcard.h. */
 typedef struct LoadRules {
     int nrenames, ntransposes, nfresh;
     const char **renames;    /* --rename: "NET=FILE", two patterns */

@@ -2,7 +2,7 @@
  * the generator of data/random.c, which makes two elements at a time: 2p and 2p + 1. */
 #include <string.h>
 
-#include "ir/index.h"
+#include "ir/lookup.h"
 #include "runtime/data/data.h"
 #include "runtime/data/sampler.h"
 #include "runtime/element.h"

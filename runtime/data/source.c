@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/index.h"
+#include "ir/lookup.h"
 #include "runtime/data/data.h"
 #include "runtime/data/rows.h"
 #include "runtime/data/sampler.h"

@@ -59,7 +59,7 @@ seed(unit("ir", "adjoint"),
       "attr[0].ints[perm->ints[d] < 0 ? perm->ints[d] + perm->n : perm->ints[d]] = d", "attr[0].ints[d] = perm->ints[d]"),
      ("a minimum's gradient goes to the smaller operand", "adjoint_of_larger", "turned ? other : i", "i"),
      ("a gradient's factors are those of its operator", "map_part", "theirs[d];", "own[d];"))
-seed(unit("ir", "rows"),
+seed(unit("ir", "softmax"),
      ("softmax's gradient subtracts the sum of products", "split_softmax_grad", "OP_sum, product", "OP_sum, dy"),
      ("a row's own number is not split as its columns are", "along_row", "true, .i = 1", "true, .i = 0"))
 seed(unit("ir", "cut"),

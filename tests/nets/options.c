@@ -1,6 +1,6 @@
 /* What a random net's blocks say, and the options to compile it with. */
 #include "tests/nets/make.h"
-#include "ir/index.h"
+#include "ir/lookup.h"
 
 /* A mesh of the ranks, or of part of them. */
 static void draw_axes(Make *make) {

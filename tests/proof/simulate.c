@@ -1,4 +1,4 @@
-#include "ir/index.h"
+#include "ir/lookup.h"
 #include "tests/proof/simulate.h"
 
 #include <stdlib.h>

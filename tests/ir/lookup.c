@@ -1,5 +1,5 @@
 /* Rules of operators that look elements up by index. A rule in one line: "[8:0 6:1], [8:0] -> [8:0]", sizes with their factors. */
-#include "ir/index.h"
+#include "ir/lookup.h"
 #include "ir/rules.h"
 
 #include <criterion/criterion.h>
@@ -39,7 +39,7 @@ static void expect(OpCode op, const TensorType *in, int nin, const Attr *attr, c
 #define NUMBER(n) ((Attr[MAX_ATTRS]){{.given = true, .i = (n)}})
 #define WORD(w) ((Attr[MAX_ATTRS]){{.given = true, .text = (w)}})
 
-Test(index, pick_contracts_the_dimension_that_is_looked_up) {
+Test(lookup, pick_contracts_the_dimension_that_is_looked_up) {
     expect(OP_pick, TYPES(T(F32, 8, 6), T(I32, 8)), NULL, "[8:0 6:1], [8:0] -> f32[8:0] of 6");
     expect(OP_pick, TYPES(T(F64, 4, 6, 3), T(I32, 4, 6)), NULL, "[4:0 6:1 3:2], [4:0 6:1] -> f64[4:0 6:1] of 3");
     expect(OP_pick_grad, TYPES(T(F64, 4, 6), T(I32, 4, 6)), NUMBER(3), "[4:0 6:1], [4:0 6:1] -> f64[4:0 6:1 3:2] of 3");
@@ -48,7 +48,7 @@ Test(index, pick_contracts_the_dimension_that_is_looked_up) {
     expect(OP_pick_grad, TYPES(T(F64, 4), T(I32, 4)), NUMBER(0), "classes is 0, must be at least 1");
 }
 
-Test(index, tables_contract_their_rows) {
+Test(lookup, tables_contract_their_rows) {
     expect(OP_embedding, TYPES(T(F32, 8, 6), T(I64, 4, 3)), NULL, "[8:0 6:1], [4:2 3:3] -> f32[4:2 3:3 6:1] of 8");
     expect(OP_embedding_grad, TYPES(T(F32, 4, 3, 6), T(I32, 4, 3)), NUMBER(8), "[4:0 3:1 6:2], [4:0 3:1] -> f32[8:3 6:2] of 8");
     expect(OP_embedding, TYPES(T(F32, 8), T(I32, 4)), NULL, "%0 has 1 dimension, a table of rows has 2");
@@ -58,14 +58,14 @@ Test(index, tables_contract_their_rows) {
     expect(OP_one_hot, TYPES(T(I32, 4)), NULL, "depth is missing");
 }
 
-Test(index, places_lack_the_axis) {
+Test(lookup, places_lack_the_axis) {
     expect(OP_first, TYPES(T(BOOL, 4, 6, 3)), NUMBER(-2), "[4:0 6:1 3:2] -> i32[4:0 3:2]");
     expect(OP_argmax, TYPES(T(F64, 4, 6)), NULL, "[4:0 6:1] -> i32[4:0]");
     expect(OP_argmax, TYPES(T(F64, 4, 6)), NUMBER(2), "axis 2 is out of range: %0 has 2 dimensions");
     expect(OP_first, TYPES(T(F32, 4)), NULL, "%0 is f32, x of first must be bool");
 }
 
-Test(index, element_types_are_those_of_the_row) {
+Test(lookup, element_types_are_those_of_the_row) {
     expect(OP_less, TYPES(T(I64, 4), T(I64, 4)), NULL, "[4:0], [4:0] -> bool[4:0]");
     expect(OP_less, TYPES(T(BOOL, 4), T(BOOL, 4)), NULL, "%0 is bool, less takes f32 or f64 or i32 or i64");
     expect(OP_equal, TYPES(T(BOOL, 4), T(BOOL, 4)), NULL, "[4:0], [4:0] -> bool[4:0]");
@@ -77,7 +77,7 @@ Test(index, element_types_are_those_of_the_row) {
     expect(OP_cast, TYPES(T(F32, 4)), NULL, "to is missing");
 }
 
-Test(index, cross_entropy_reduces_or_leaves_the_rows) {
+Test(lookup, cross_entropy_reduces_or_leaves_the_rows) {
     TensorType in[] = {T(F32, 8, 6), T(I32, 8)};
     expect(OP_cross_entropy, in, 2, NULL, "[8:0 6:1], [8:0] -> f32[] of 6");
     expect(OP_cross_entropy, in, 2, WORD("sum"), "[8:0 6:1], [8:0] -> f32[] of 6");
@@ -87,7 +87,7 @@ Test(index, cross_entropy_reduces_or_leaves_the_rows) {
     expect(OP_cross_entropy, in, 2, NULL, "%1 is [8, 6], needs [8]: an index for each row of %0");
 }
 
-Test(index, an_index_is_an_integer_and_what_it_is_for_is_not) {
+Test(lookup, an_index_is_an_integer_and_what_it_is_for_is_not) {
     expect(OP_pick, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, index of pick must be i32 or i64");
     expect(OP_pick, TYPES(T(I32, 8, 6), T(I32, 8)), NULL, "%0 is i32, pick takes f32 or f64");
     expect(OP_cross_entropy, TYPES(T(F32, 8, 6), T(F32, 8)), NULL, "%1 is f32, label of cross_entropy must be i32 or i64");
@@ -100,7 +100,7 @@ static void expect_range(const Graph *graph, int value, bool computed, int64_t b
 }
 
 /* The least range of all uses, also of elements that were moved first. */
-Test(index, what_an_input_is_an_index_of_is_found) {
+Test(lookup, what_an_input_is_an_index_of_is_found) {
     Arena arena;
     Graph graph;
     arena_init(&arena);
@@ -145,7 +145,7 @@ static void look_up(Computed *c) {
     graph_emit(&c->graph, OP_pick, (int[]){table, c->value}, 2, NULL, "picked", (Span){0});
 }
 
-Test(index, an_index_is_followed_through_sums_differences_and_products_with_numbers) {
+Test(lookup, an_index_is_followed_through_sums_differences_and_products_with_numbers) {
     static const struct {
         OpCode op;
         bool number_first;
@@ -166,7 +166,7 @@ Test(index, an_index_is_followed_through_sums_differences_and_products_with_numb
 }
 
 /* 2 (-x + 4) - 1 is in [0, 6) where -x + 4 is 1, 2 or 3. */
-Test(index, a_chain_of_them_is_followed_and_what_overflows_says_nothing) {
+Test(lookup, a_chain_of_them_is_followed_and_what_overflows_says_nothing) {
     Computed c;
     computed_open(&c, I64);
     compute(&c, OP_neg, false, 0);
@@ -199,7 +199,7 @@ Test(index, a_chain_of_them_is_followed_and_what_overflows_says_nothing) {
 }
 
 /* Found once: uses that go take nothing from an input. Uses that no number suits are not all heard. */
-Test(index, an_input_keeps_the_range_that_was_found) {
+Test(lookup, an_input_keeps_the_range_that_was_found) {
     Computed c;
     computed_open(&c, I32);
     look_up(&c);

@@ -1,4 +1,4 @@
-#include "ir/pattern.h"
+#include "ir/wildcard.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static void expect_path(const char *from, const char *to, const char *path, cons
     arena_finish(&arena);
 }
 
-Test(pattern, matches_whole_paths) {
+Test(wildcard, matches_whole_paths) {
     cr_expect(pattern_matches("layer.*.fc1", "layer.0.fc1", NULL));
     cr_expect(pattern_matches("**.fc*", "fc1", NULL));
     cr_expect(pattern_matches("a.**", "a", NULL));
@@ -23,7 +23,7 @@ Test(pattern, matches_whole_paths) {
     cr_expect_not(pattern_matches("a.b", "a", NULL));
 }
 
-Test(pattern, makes_a_path_of_what_its_wilds_stand_for) {
+Test(wildcard, makes_a_path_of_what_its_wilds_stand_for) {
     expect_path("w", "0.weight", "w", "0.weight");
     expect_path("encoder.*", "bert.encoder.*", "encoder.weight", "bert.encoder.weight");
     expect_path("encoder.*", "bert.encoder.*", "encoder.0.weight", "");
@@ -38,7 +38,7 @@ Test(pattern, makes_a_path_of_what_its_wilds_stand_for) {
     expect_path("**.**.w", "**.x.**", "a.b.w", "x.a.b");
 }
 
-Test(pattern, says_which_wilds_it_has) {
+Test(wildcard, says_which_wilds_it_has) {
     Arena arena;
     arena_init(&arena);
     cr_expect_str_eq(pattern_wilds("a.b", &arena), "");

@@ -22,7 +22,7 @@ static void start(void) {
 static void stop(void) {
     arena_finish(&arena);
 }
-TestSuite(rows, .init = start, .fini = stop);
+TestSuite(softmax, .init = start, .fini = stop);
 
 /* A node that is not in the graph, as a pass has it at hand. */
 static Node alone(OpCode op, const int *in, int nin, int axis, int origin) {
@@ -63,19 +63,19 @@ static const Node *named(const char *name) {
     return NULL;
 }
 
-Test(rows, softmax_is_exponentials_over_their_sum) {
+Test(softmax, softmax_is_exponentials_over_their_sum) {
     expand(OP_softmax, &x, 1, -1, -1);
     expect(nleaves, "max(x) sub(x y.max) exp(y.shifted) sum(y.exp) div(y.exp y.sum)");
     cr_expect(shape_equal(&named("y.sum")->rule->result[0].shape, &(Shape){3, {4, 6, 1}}));
 }
 
-Test(rows, log_softmax_takes_the_logarithm_of_the_sum_off) {
+Test(softmax, log_softmax_takes_the_logarithm_of_the_sum_off) {
     expand(OP_log_softmax, &x, 1, 1, -1);
     expect(nleaves, "max(x) sub(x y.max) exp(y.shifted) sum(y.exp) log(y.sum) sub(y.shifted y.log)");
     cr_expect(shape_equal(&named("y.max")->rule->result[0].shape, &(Shape){3, {4, 1, 3}}));
 }
 
-Test(rows, gradients_reduce_once_and_have_the_factors_of_the_last_node) {
+Test(softmax, gradients_reduce_once_and_have_the_factors_of_the_last_node) {
     static const OpCode ops[][2] = {{OP_softmax, OP_softmax_grad}, {OP_log_softmax, OP_log_softmax_grad}};
     static const char *const expected[] = {"mul(y.div dy) sum(x.grad.mul) sub(dy x.grad.sum) mul(y.div x.grad.sub)",
                                            "sum(dy) div(x.grad.sum y.sum) mul(y.exp x.grad.div) sub(dy x.grad.mul)"};

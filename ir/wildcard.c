@@ -1,5 +1,5 @@
 /* pattern: see pattern.h. */
-#include "ir/pattern.h"
+#include "ir/wildcard.h"
 
 #include <string.h>
 

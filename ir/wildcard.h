@@ -1,4 +1,4 @@
-/* pattern: patterns of paths. A path is names joined by '.', encoder.layer.0.weight. In a pattern '*' stands for one name or a piece of one, '**' for any number of
+/* wildcard: patterns of paths. A path is names joined by '.', encoder.layer.0.weight. In a pattern '*' stands for one name or a piece of one, '**' for any number of
  * names, none too. A pattern matches whole paths. */
 #pragma once
 #include "ir/base.h"

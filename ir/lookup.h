@@ -1,4 +1,4 @@
-/* index: which integers of a graph are indices, and of what. index.c. */
+/* lookup: which integers of a graph are indices, and of what. lookup.c. */
 #pragma once
 #include "ir/graph.h"
 
