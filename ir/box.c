@@ -201,6 +201,8 @@ typedef struct Move {
     int nsummed, nterms;
     Digit other[MAX_DIGITS]; /* what completes target to a mixed radix of nranks: ranks that want the same differ only there */
     int nother;
+    Digit rest[MAX_DIGITS]; /* the same for source: ranks that hold the same part differ only there */
+    int nrest;
     Digit chain[MAX_DIGITS]; /* source and target, completed together; nchain < 0: they do not fit together */
     int nchain;
     Arena arena; /* of list */
@@ -211,6 +213,16 @@ static bool within_any(Digit d, const Digit *digits, int n) {
     for (int i = 0; i < n; i++)
         if (digit_within(d, digits[i])) return true;
     return false;
+}
+
+/* The digits that complete others to a mixed radix of nranks; their number. */
+static int digits_left(const Digit *digits, int n, int nranks, Digit *left) {
+    Digit radix[MAX_DIGITS];
+    int nradix = digits_chain(digits, n, NULL, 0, nranks, radix), nleft = 0;
+    assert(nradix >= 0);
+    for (int i = 0; i < nradix; i++)
+        if (!within_any(radix[i], digits, n)) left[nleft++] = radix[i];
+    return nleft;
 }
 
 static void move_init(Move *m, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
@@ -228,11 +240,8 @@ static void move_init(Move *m, const Layout *from, const Layout *to, const Shape
     m->nterms = combinations(m->summed, m->nsummed);
     if (m->nterms == 1) return;
 
-    Digit radix[MAX_DIGITS];
-    int n = digits_chain(m->target, m->ntarget, NULL, 0, nranks, radix);
-    assert(n >= 0);
-    for (int i = 0; i < n; i++)
-        if (!within_any(radix[i], m->target, m->ntarget)) m->other[m->nother++] = radix[i];
+    m->nother = digits_left(m->target, m->ntarget, nranks, m->other);
+    m->nrest = digits_left(m->source, m->nsource, nranks, m->rest);
     m->nchain = m->mixed ? -1 : digits_chain(m->source, m->nsource, m->target, m->ntarget, nranks, m->chain);
     arena_init(&m->arena);
     if (m->nchain < 0) m->list = arena_alloc(&m->arena, (size_t)combinations(m->other, m->nother) * sizeof(int));
@@ -257,7 +266,15 @@ static void needers(const Move *m, int rank, Ranks *ranks) {
 static void owners(const Move *m, int rank, int part, Ranks *ranks) {
     if (m->nchain < 0) {
         needers(m, rank, ranks);
-        int count = 0;
+        int count = 0, holders = combinations(m->rest, m->nrest);
+        if (!m->mixed && holders < ranks->count) { /* of the few that hold the part, those that want what rank wants */
+            for (int i = 0, wanted = only(m->target, m->ntarget, rank); i < holders; i++) {
+                int other = part + number_of(m->rest, m->nrest, i);
+                if (only(m->target, m->ntarget, other) == wanted) m->list[count++] = other;
+            }
+            if (count > 0) *ranks = (Ranks){.count = count, .list = m->list};
+            return;
+        }
         for (int i = 0; i < ranks->count; i++) {
             int other = ranks_at(ranks, i), held = source_position(m, other);
             bool its_term = only(m->kept, m->nkept, held) == only(m->kept, m->nkept, rank); /* always, where the orders are one */
