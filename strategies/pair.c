@@ -1,5 +1,6 @@
 /* Two layouts of one tensor over common digits: see pair.h. */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "strategies/pair.h"
@@ -341,4 +342,43 @@ int64_t pair_overlap_total(const Pair *pair) {
     for (; !counter.done; atoms_next(&counter))
         total += overlap_of(pair, counter.rank, skip);
     return total * free_cells * (pair->nranks / (counted * free_ranks));
+}
+
+/* The piece that a rank both needs and holds a term of: by the digits of its two parts. */
+typedef struct Overlap {
+    int target, source;
+    int64_t cells;
+} Overlap;
+
+static int overlap_compare(const void *a, const void *b) {
+    const Overlap *x = a, *y = b;
+    return x->target != y->target ? (x->target < y->target ? -1 : 1) : (x->source > y->source) - (x->source < y->source);
+}
+
+/* What the first n digits of a layout say of a position, its other digits being 0. */
+static int part_of(const Layout *layout, int n, int position) {
+    int part = 0;
+    for (int i = 0; i < n; i++)
+        part += digit_of(layout->digit[i], position) * layout->digit[i].stride;
+    return part;
+}
+
+int64_t pair_overlap_pieces(const Pair *pair) {
+    if (pair->refined) return pair_overlap_total(pair) / pair->owners; /* so many needers hold each of them */
+    const int ndim = pair->shape->ndim, nsource = pair->from->start[ndim], ntarget = pair->to->start[ndim + NREDUCTIONS];
+    Overlap *overlap = malloc((size_t)pair->nranks * sizeof *overlap);
+    if (!overlap) abort();
+    int n = 0;
+    for (int rank = 0; rank < pair->nranks; rank++) {
+        const int64_t cells = overlap_of(pair, rank, NULL);
+        if (cells > 0)
+            overlap[n++] = (Overlap){part_of(pair->to, ntarget, order_position(pair->to->order, rank)),
+                                     part_of(pair->from, nsource, order_position(pair->from->order, rank)), cells};
+    }
+    qsort(overlap, (size_t)n, sizeof *overlap, overlap_compare);
+    int64_t total = 0;
+    for (int i = 0; i < n; i++)
+        if (i == 0 || overlap_compare(&overlap[i - 1], &overlap[i]) != 0) total += overlap[i].cells;
+    free(overlap);
+    return total;
 }

@@ -41,6 +41,8 @@ typedef struct Pair {
 bool pair_init(Pair *pair, const Layout *from, const Layout *to, const Shape *shape, int nranks, const char **why);
 /* Sum over all ranks of the cells that a rank both needs and holds. */
 int64_t pair_overlap_total(const Pair *pair);
+/* The cells of the pieces that some needer holds a term of, each piece once. */
+int64_t pair_overlap_pieces(const Pair *pair);
 /* The most cells that a rank needs and does not hold, rank by rank: for pairs that cannot be refined. */
 int64_t pair_missing_max(const Pair *pair);
 /* Number of assignments of values to the atoms that satisfy the links chosen by `use` (all when NULL); aligned pairs only. */

@@ -16,10 +16,8 @@ static int64_t share(int64_t cells, int64_t n, int64_t position) {
 
 /* The total that any algorithm lets be received. */
 static int64_t bound_total(const Pair *pair) {
-    int64_t overlap = pair_overlap_total(pair);
-    if (pair->terms == 1) return pair->cells * pair->needers - overlap;
-    /* A piece that a needer holds a term of is held by `owners` needers: each of its cells was counted that often. */
-    return pair->cells * (pair->terms + pair->needers - 1) - overlap / pair->owners;
+    if (pair->terms == 1) return pair->cells * pair->needers - pair_overlap_total(pair);
+    return pair->cells * (pair->terms + pair->needers - 1) - pair_overlap_pieces(pair);
 }
 
 /* ---- counting the pieces themselves: for what the formulas below leave out */
@@ -397,11 +395,8 @@ void traffic_bound(const Layout *from, const Layout *to, const Shape *shape, int
         *bound = (Traffic){.total = bound_total(&pair), .max = pair_missing_max(&pair)};
     } else if (pair.terms == 1) {
         exchange_traffic(&pair, bound, &sent);
-    } else if (pair.refined) {
-        bound->total = bound_total(&pair);
-        bound->max = max64(pair.needed, (bound->total + nranks - 1) / nranks);
     } else {
-        exchange_traffic(&pair, bound, &sent);
+        bound->total = bound_total(&pair);
         bound->max = max64(pair.needed, (bound->total + nranks - 1) / nranks);
     }
 }
