@@ -2,12 +2,13 @@
  *
  *   backend.c      the backend, the table of kernels; leaves, writes, copies
  *   elements.c     the loops of elementwise operators; elementwise.c: their kernels
+ *   vector.c       loops compiled for several widths of vectors; functions.h: exp, log, ... for them
  *   update.c       sgd, momentum, adam, adamw; sum_squares
  *   reduce.c       sum, mean, sum_to, replica_sum, mse
  *   move.c         transpose, reshape, expansions, replicate
  *   max.c          max, min
  *   cut.c          convert, slice and its gradient, concat, split
- *   rows.c         softmax and its gradient
+ *   rows.c         softmax and its gradient; rowloops.c: their loops
  *   index.c        elements looked up by integers
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
  *   einsum.c       matmul and einsum through CBLAS; blas.c: opens it

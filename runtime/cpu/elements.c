@@ -1,15 +1,15 @@
-/* elements: see elements.h. The loops carry nothing from one element to the next, which `omp simd` tells the compiler. */
+/* elements: see elements.h. The loops carry nothing from one element to the next, which `omp simd` tells the compiler. Compiled once for
+ * each of vector.c's variants. */
 #include "runtime/cpu/elements.h"
 
-#include <math.h>
-
 #include "runtime/cpu/cpu.h"
+#include "runtime/cpu/functions.h"
 
 /* A loop's name, its element types and its body: x, y, z are elements of the operands. SETUP: what all elements share, from `attr` and the
  * operands. */
 #define EACH(...) _Pragma("omp simd") for (int64_t i = 0; i < n; i++) __VA_ARGS__
 #define BEGIN(name, suffix, R)                                                                                                             \
-    static void name##_##suffix(void *out_, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {                   \
+    static void each_##name##_##suffix(void *out_, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {            \
         R *out = out_;                                                                                                                     \
         (void)attr, (void)stride;
 #define ELEMENT1(name, suffix, T, R, SETUP, expression)                                                                                    \
@@ -72,27 +72,24 @@ REAL1(neg, NOTHING, -x, -x)
 ELEMENT1(neg, i32, int32_t, int32_t, , I32_OF(-, 0, x))
 ELEMENT1(neg, i64, int64_t, int64_t, , I64_OF(-, 0, x))
 REAL1(relu, NOTHING, x < 0 ? 0 : x, x < 0 ? 0 : x) /* keeps nan */
-REAL1(tanh, NOTHING, tanhf(x), tanh(x))
-REAL1(exp, NOTHING, expf(x), exp(x))
-REAL1(log, NOTHING, logf(x), log(x))
+REAL1(tanh, NOTHING, tanh_f32(x), tanh_f64(x))
+REAL1(exp, NOTHING, exp_f32(x), exp_f64(x))
+REAL1(log, NOTHING, log_f32(x), log_f64(x))
 REAL1(sqrt, NOTHING, sqrtf(x), sqrt(x))
-REAL1(sigmoid, NOTHING, 1 / (1 + expf(-x)), 1 / (1 + exp(-x))) /* exp may overflow: the result is 0 then, as it should */
-REAL1(silu, NOTHING, x / (1 + expf(-x)), x / (1 + exp(-x)))
+REAL1(sigmoid, NOTHING, 1 / (1 + exp_f32(-x)), 1 / (1 + exp_f64(-x))) /* exp may overflow: the result is 0 then, as it should */
+REAL1(silu, NOTHING, x / (1 + exp_f32(-x)), x / (1 + exp_f64(-x)))
 REAL1(rsqrt, NOTHING, 1 / sqrtf(x), 1 / sqrt(x))
-/* The share of the normal distribution below x is erfc(-x / sqrt(2)) / 2, which keeps its digits where it is small. */
-#define HALF_SQRT 0.70710678118654752440  /* sqrt(1 / 2) */
-#define DENSITY 0.39894228040143267794    /* 1 / sqrt(2 pi) */
 #define GELU_SCALE 0.79788456080286535588 /* sqrt(2 / pi) */
 #define GELU_CUBE 0.044715
-REAL1(gelu, NOTHING, x / 2 * erfcf(-x * (float)HALF_SQRT), x / 2 * erfc(-x * HALF_SQRT))
-REAL1(gelu_tanh, NOTHING, x / 2 * (1 + tanhf((float)GELU_SCALE * (x + (float)GELU_CUBE * x * x * x))),
-      x / 2 * (1 + tanh(GELU_SCALE * (x + GELU_CUBE * x * x * x))))
+REAL1(gelu, NOTHING, x *normal_f32(x), x *normal_f64(x))
+REAL1(gelu_tanh, NOTHING, x / 2 * (1 + tanh_f32((float)GELU_SCALE * (x + (float)GELU_CUBE * x * x * x))),
+      x / 2 * (1 + tanh_f64(GELU_SCALE * (x + GELU_CUBE * x * x * x))))
 REAL1(abs, NOTHING, fabsf(x), fabs(x))
 ELEMENT1(abs, i32, int32_t, int32_t, , x < 0 ? (int32_t)(0 - (uint32_t)x) : x)
 ELEMENT1(abs, i64, int64_t, int64_t, , x < 0 ? (int64_t)(0 - (uint64_t)x) : x)
 REAL1(sin, NOTHING, sinf(x), sin(x))
 REAL1(cos, NOTHING, cosf(x), cos(x))
-REAL1(softplus, NOTHING, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))), (x > 0 ? x : 0) + log1p(exp(-fabs(x))))
+REAL1(softplus, NOTHING, (x > 0 ? x : 0) + log1p_f32(exp_f32(-fabsf(x))), (x > 0 ? x : 0) + log1p_f64(exp_f64(-fabs(x))))
 REAL1(square, NOTHING, x *x, x *x)
 ELEMENT1(square, i32, int32_t, int32_t, , I32_OF(*, x, x))
 ELEMENT1(square, i64, int64_t, int64_t, , I64_OF(*, x, x))
@@ -140,25 +137,25 @@ REAL2(sigmoid_grad, NOTHING, y *x *(1 - x), y *x *(1 - x))
 REAL2(rsqrt_grad, NOTHING, -y / 2 * x * x * x, -y / 2 * x * x * x)
 /* x is the forward operand. */
 static inline float silu_slope_f32(float x) {
-    float s = 1 / (1 + expf(-x));
+    float s = 1 / (1 + exp_f32(-x));
     return s * (1 + x * (1 - s));
 }
 static inline double silu_slope_f64(double x) {
-    double s = 1 / (1 + exp(-x));
+    double s = 1 / (1 + exp_f64(-x));
     return s * (1 + x * (1 - s));
 }
 static inline float gelu_slope_f32(float x) {
-    return erfcf(-x * (float)HALF_SQRT) / 2 + x * (float)DENSITY * expf(-x * x / 2);
+    return normal_f32(x) + x * density_f32(x);
 }
 static inline double gelu_slope_f64(double x) {
-    return erfc(-x * HALF_SQRT) / 2 + x * DENSITY * exp(-x * x / 2);
+    return normal_f64(x) + x * density_f64(x);
 }
 static inline float gelu_tanh_slope_f32(float x) {
-    float t = tanhf((float)GELU_SCALE * (x + (float)GELU_CUBE * x * x * x));
+    float t = tanh_f32((float)GELU_SCALE * (x + (float)GELU_CUBE * x * x * x));
     return (1 + t) / 2 + x / 2 * (1 - t * t) * (float)GELU_SCALE * (1 + 3 * (float)GELU_CUBE * x * x);
 }
 static inline double gelu_tanh_slope_f64(double x) {
-    double t = tanh(GELU_SCALE * (x + GELU_CUBE * x * x * x));
+    double t = tanh_f64(GELU_SCALE * (x + GELU_CUBE * x * x * x));
     return (1 + t) / 2 + x / 2 * (1 - t * t) * GELU_SCALE * (1 + 3 * GELU_CUBE * x * x);
 }
 REAL2(silu_grad, NOTHING, y *silu_slope_f32(x), y *silu_slope_f64(x))
@@ -193,7 +190,7 @@ COMPARE(equal, ==)
 COMPARE(not_equal, !=)
 
 #define WHERE(bits)                                                                                                                        \
-    static void where_##bits(void *out_, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {                      \
+    static void each_where_##bits(void *out_, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {                 \
         uint##bits##_t *out = out_;                                                                                                        \
         const uint##bits##_t *a = in[1], *b = in[2];                                                                                       \
         const uint8_t *condition = in[0];                                                                                                  \
@@ -224,41 +221,72 @@ CAST(u8, uint8_t, x != 0, x != 0, x != 0, x != 0)
 
 /* ---------------------------------------------------------------- all of them */
 
-#define REALS(name) [OP_##name] = {[F32] = name##_f32, [F64] = name##_f64}
-#define NUMBERS(name) [OP_##name] = {[F32] = name##_f32, [F64] = name##_f64, [I32] = name##_i32, [I64] = name##_i64}
-#define ANY(name) [OP_##name] = {[F32] = name##_f32, [F64] = name##_f64, [I32] = name##_i32, [I64] = name##_i64, [BOOL] = name##_u8}
+#define REALS(name) [OP_##name] = {[F32] = each_##name##_f32, [F64] = each_##name##_f64}
+#define NUMBERS(name)                                                                                                                      \
+    [OP_##name] = {[F32] = each_##name##_f32, [F64] = each_##name##_f64, [I32] = each_##name##_i32, [I64] = each_##name##_i64}
+#define ANY(name)                                                                                                                          \
+    [OP_##name] = {[F32] = each_##name##_f32,                                                                                              \
+                   [F64] = each_##name##_f64,                                                                                              \
+                   [I32] = each_##name##_i32,                                                                                              \
+                   [I64] = each_##name##_i64,                                                                                              \
+                   [BOOL] = each_##name##_u8}
 
-ElementLoop *element_loop(OpCode op, const Attr *attr, DType in, DType out) {
+#define NAME(variant) NAME_(variant)
+#define NAME_(variant) element_loop_##variant
+ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out);
+ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out) {
     static ElementLoop *const loops[NOPS][NDTYPES] = {
-        NUMBERS(neg),       REALS(relu),
-        REALS(tanh),        REALS(exp),
-        REALS(log),         REALS(sqrt),
-        REALS(sigmoid),     REALS(silu),
-        REALS(rsqrt),       REALS(gelu),
-        NUMBERS(abs),       REALS(sin),
-        REALS(cos),         REALS(softplus),
-        NUMBERS(square),    NUMBERS(clamp),
-        NUMBERS(add),       NUMBERS(sub),
-        NUMBERS(mul),       REALS(div),
-        NUMBERS(maximum),   NUMBERS(minimum),
-        REALS(max_share),   REALS(max_mask),
-        REALS(relu_grad),   REALS(tanh_grad),
-        REALS(sqrt_grad),   REALS(sigmoid_grad),
-        REALS(rsqrt_grad),  REALS(silu_grad),
-        REALS(gelu_grad),   REALS(square_grad),
-        REALS(abs_grad),    REALS(clamp_grad),
-        REALS(clip),        ANY(less),
-        ANY(less_equal),    ANY(greater),
-        ANY(greater_equal), ANY(equal),
-        ANY(not_equal),     [OP_where] = {[F32] = where_32, [F64] = where_64, [I32] = where_32, [I64] = where_64, [BOOL] = where_8},
+        NUMBERS(neg),
+        REALS(relu),
+        REALS(tanh),
+        REALS(exp),
+        REALS(log),
+        REALS(sqrt),
+        REALS(sigmoid),
+        REALS(silu),
+        REALS(rsqrt),
+        REALS(gelu),
+        NUMBERS(abs),
+        REALS(sin),
+        REALS(cos),
+        REALS(softplus),
+        NUMBERS(square),
+        NUMBERS(clamp),
+        NUMBERS(add),
+        NUMBERS(sub),
+        NUMBERS(mul),
+        REALS(div),
+        NUMBERS(maximum),
+        NUMBERS(minimum),
+        REALS(max_share),
+        REALS(max_mask),
+        REALS(relu_grad),
+        REALS(tanh_grad),
+        REALS(sqrt_grad),
+        REALS(sigmoid_grad),
+        REALS(rsqrt_grad),
+        REALS(silu_grad),
+        REALS(gelu_grad),
+        REALS(square_grad),
+        REALS(abs_grad),
+        REALS(clamp_grad),
+        REALS(clip),
+        ANY(less),
+        ANY(less_equal),
+        ANY(greater),
+        ANY(greater_equal),
+        ANY(equal),
+        ANY(not_equal),
+        [OP_where] = {[F32] = each_where_32, [F64] = each_where_64, [I32] = each_where_32, [I64] = each_where_64, [BOOL] = each_where_8},
     };
-    static ElementLoop *const with_tanh[2][NDTYPES] = {{gelu_tanh_f32, gelu_tanh_f64}, {gelu_tanh_grad_f32, gelu_tanh_grad_f64}};
+    static ElementLoop *const with_tanh[2][NDTYPES] = {{each_gelu_tanh_f32, each_gelu_tanh_f64},
+                                                       {each_gelu_tanh_grad_f32, each_gelu_tanh_grad_f64}};
     static ElementLoop *const casts[NDTYPES][NDTYPES] = {
-        [F32] = {cast_f32_f32, cast_f32_f64, cast_f32_i32, cast_f32_i64, cast_f32_u8},
-        [F64] = {cast_f64_f32, cast_f64_f64, cast_f64_i32, cast_f64_i64, cast_f64_u8},
-        [I32] = {cast_i32_f32, cast_i32_f64, cast_i32_i32, cast_i32_i64, cast_i32_u8},
-        [I64] = {cast_i64_f32, cast_i64_f64, cast_i64_i32, cast_i64_i64, cast_i64_u8},
-        [BOOL] = {cast_u8_f32, cast_u8_f64, cast_u8_i32, cast_u8_i64, cast_u8_u8},
+        [F32] = {each_cast_f32_f32, each_cast_f32_f64, each_cast_f32_i32, each_cast_f32_i64, each_cast_f32_u8},
+        [F64] = {each_cast_f64_f32, each_cast_f64_f64, each_cast_f64_i32, each_cast_f64_i64, each_cast_f64_u8},
+        [I32] = {each_cast_i32_f32, each_cast_i32_f64, each_cast_i32_i32, each_cast_i32_i64, each_cast_i32_u8},
+        [I64] = {each_cast_i64_f32, each_cast_i64_f64, each_cast_i64_i32, each_cast_i64_i64, each_cast_i64_u8},
+        [BOOL] = {each_cast_u8_f32, each_cast_u8_f64, each_cast_u8_i32, each_cast_u8_i64, each_cast_u8_u8},
     };
     if (op == OP_cast) return casts[in][out];
     if ((op == OP_gelu || op == OP_gelu_grad) && attr[0].i) return with_tanh[op == OP_gelu_grad][in];

@@ -1,0 +1,244 @@
+/* functions: exp, log, ... of one number, without branches and calls: a compiler makes vectors of the loops that call them, and loops of
+ * any vectors, threads and remainders give the same digits on every processor, because each is the same IEEE additions, multiplications and
+ * divisions in the same order (nothing here may be compiled with fused or reassociated ones). A library of vectors was the alternative:
+ * SLEEF 3.5's functions that keep their digits without fused operations take two to four times as long where they compute in pairs of
+ * floats (erfc 8.8 ns an element, tanh 5.2, with AVX).
+ *
+ * Errors, in units of the last place, as tests/runtime/functions.c finds them:
+ *   f32: exp 1, log 1, log1p 1, tanh 2, normal 3 (its tail: 4), sin and cos 1
+ *   f64: the same
+ * Reductions of exp, log, log1p, tanh: FDLIBM (Sun Microsystems 1993). The normal distribution: Shepherd and Laframboise, "Chebyshev
+ * approximation of (1 + 2x) exp(x^2) erfc(x)", Mathematics of Computation 36 (1981). sin and cos: Payne and Hanek, "Radian reduction for
+ * trigonometric functions", SIGNUM 18 (1983). The polynomials are printed by tools/coefficients.py. */
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Values of polynomials by Horner's rule: POLYNOMIAL(degree, x, terms from the lowest power on). */
+#define POLYNOMIAL(degree, ...) POLYNOMIAL_##degree(__VA_ARGS__)
+#define POLYNOMIAL_1(x, a, b) ((b) * (x) + (a))
+#define POLYNOMIAL_2(x, a, ...) (POLYNOMIAL_1(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_3(x, a, ...) (POLYNOMIAL_2(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_4(x, a, ...) (POLYNOMIAL_3(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_5(x, a, ...) (POLYNOMIAL_4(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_6(x, a, ...) (POLYNOMIAL_5(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_7(x, a, ...) (POLYNOMIAL_6(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_8(x, a, ...) (POLYNOMIAL_7(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_9(x, a, ...) (POLYNOMIAL_8(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_10(x, a, ...) (POLYNOMIAL_9(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_11(x, a, ...) (POLYNOMIAL_10(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_12(x, a, ...) (POLYNOMIAL_11(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_13(x, a, ...) (POLYNOMIAL_12(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_14(x, a, ...) (POLYNOMIAL_13(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_15(x, a, ...) (POLYNOMIAL_14(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_16(x, a, ...) (POLYNOMIAL_15(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_17(x, a, ...) (POLYNOMIAL_16(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_18(x, a, ...) (POLYNOMIAL_17(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_19(x, a, ...) (POLYNOMIAL_18(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_20(x, a, ...) (POLYNOMIAL_19(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_21(x, a, ...) (POLYNOMIAL_20(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_22(x, a, ...) (POLYNOMIAL_21(x, __VA_ARGS__) * (x) + (a))
+#define POLYNOMIAL_23(x, a, ...) (POLYNOMIAL_22(x, __VA_ARGS__) * (x) + (a))
+
+/* 2^e: the largest error of the function, relative to it. */
+#define EXP_F32 5.0e-1f, 1.6666577e-1f, 4.16665546e-2f, 8.36317905e-3f, 1.39261836e-3f /* 2^-27.0 */
+#define EXP_F64                                                                                                                            \
+    5.0e-1, 1.6666666666666671e-1, 4.16666666666666698e-2, 8.33333333332613513e-3, 1.38888888888837483e-3, 1.98412698748206253e-4,         \
+        2.48015873255477412e-5, 2.75572554002064244e-6, 2.75572736431102953e-7, 2.51052170047207452e-8,                                    \
+        2.09146869680868772e-9                                                 /* 2^-62.2 */
+#define LOG_F32 6.66666666e-1f, 4.00001219e-1f, 2.85508166e-1f, 2.33305819e-1f /* 2^-36.0 */
+#define LOG_F64                                                                                                                            \
+    6.66666666666666969e-1, 3.99999999998994432e-1, 2.85714286260032688e-1, 2.22222111302598745e-1, 1.81828894556750916e-1,                \
+        1.53317106182068142e-1, 1.46165854249300037e-1                                                          /* 2^-57.7 */
+#define SIN_F32 -1.6666666663854167e-1, 8.33333187427371365e-3, -1.98400864995935933e-4, 2.72498952306112264e-6 /* 2^-36.0 */
+#define SIN_F64                                                                                                                            \
+    -1.66666666666666646e-1, 8.33333333333094729e-3, -1.98412698367567725e-4, 2.75573161016178744e-6, -2.5051131650235178e-8,              \
+        1.59181152632657681e-10                                                                                  /* 2^-56.2 */
+#define COS_F32 4.16666666643202666e-2, -1.38888876716525038e-3, 2.48006001803638046e-5, -2.73009336872125662e-7 /* 2^-40.0 */
+#define COS_F64                                                                                                                            \
+    4.16666666666666654e-2, -1.38888888888873965e-3, 2.48015872987645608e-5, -2.75573172711451459e-7, 2.08761461465586094e-9,              \
+        -1.13826236474744751e-11                                                                                    /* 2^-60.6 */
+#define CENTRE_F32 3.9894228e-1f, -6.64903606e-2f, 9.97332848e-3f, -1.18634399e-3f, 1.13502296e-4f, -7.66053817e-6f /* 2^-30.3 */
+#define CENTRE_F64                                                                                                                         \
+    3.98942280401432678e-1, -6.64903800669054463e-2, 9.97355701003581682e-3, -1.1873282154804515e-3, 1.15434687616122059e-4,               \
+        -9.44465625927719818e-6, 6.65969350640924337e-7, -4.12266712415406234e-8, 2.27352397904685469e-9, -1.13003631012975724e-10,        \
+        5.10485538057181736e-12, -2.07555882073278496e-13, 6.45986781459679892e-15 /* 2^-75.4 */
+#define TAIL_F32                                                                                                                           \
+    1.32982655e-1f, 1.32923125e-1f, 1.18976559e-1f, 8.2667157e-2f, 7.90872868e-2f, -8.9844297e-2f, 2.07863379e-1f, -3.60292919e-1f,        \
+        2.93936554e-1f, -1.17194338e-1f, 1.88948365e-2f /* 2^-29.7 */
+#define TAIL_F64                                                                                                                           \
+    6.64903800684131038e-2, 6.64903799716717178e-2, 6.4643427858773399e-2, 6.09494644850734359e-2, 5.55631961059707546e-2,                 \
+        4.87845771740076272e-2, 4.11139852173859227e-2, 3.27219339541559877e-2, 2.58837406308921656e-2, 1.45815135205418461e-2,            \
+        1.90127403458900902e-2, -6.80222497462854915e-3, 1.40959244298362435e-2, 2.0349037521809586e-2, -1.01564522553195379e-1,           \
+        2.32529439549068069e-1, -3.67220219539335301e-1, 4.26691462493959438e-1, -3.73044435291101361e-1, 2.41476309399494442e-1,          \
+        -1.11252676738088439e-1, 3.4324459912038481e-2, -6.35163505499330778e-3, 5.33741512360027326e-4 /* 2^-60.5 */
+
+static inline uint32_t bits_of_f32(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline float f32_of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline uint64_t bits_of_f64(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline double f64_of_bits(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+/* The magnitude of x with the sign of s. */
+static inline float with_sign_f32(float x, float s) {
+    return f32_of_bits((bits_of_f32(x) & 0x7fffffff) | (bits_of_f32(s) & 0x80000000));
+}
+static inline double with_sign_f64(double x, double s) {
+    return f64_of_bits((bits_of_f64(x) & 0x7fffffffffffffff) | (bits_of_f64(s) & 0x8000000000000000));
+}
+
+/* ---------------------------------------------------------------- exp: 2^n (1 + r + r^2 p(r)), x = n log(2) + r */
+
+/* Adding and taking away 1.5 2^23 rounds to an integer, which is then in the lowest bits of the sum. */
+#define ROUND_F32 12582912.0f
+#define ROUND_F64 6755399441055744.0
+
+/* exp(r) - 1 and n. */
+static inline float exp_parts_f32(float x, uint32_t *n) {
+    const float shifted = x * 1.44269504f + ROUND_F32, whole = shifted - ROUND_F32;
+    const float high = x - whole * 0.693359375f, low = whole * -2.12194440e-4f,
+                r = high - low; /* log(2) in two parts, the first of 10 bits: high is exact */
+    *n = bits_of_f32(shifted);
+    return high + (r * r * POLYNOMIAL(4, r, EXP_F32) - low);
+}
+static inline double exp_parts_f64(double x, uint64_t *n) {
+    const double shifted = x * 1.4426950408889634 + ROUND_F64, whole = shifted - ROUND_F64;
+    const double high = x - whole * 6.93147180369123816490e-01, low = whole * 1.90821492927058770002e-10, r = high - low;
+    *n = bits_of_f64(shifted);
+    return high + (r * r * POLYNOMIAL(10, r, EXP_F64) - low);
+}
+/* 2^n, for n whose power is a normal number. */
+static inline float power_f32(uint32_t n) {
+    return f32_of_bits((n + 127) << 23);
+}
+static inline double power_f64(uint64_t n) {
+    return f64_of_bits((n + 1023) << 52);
+}
+
+static inline float exp_f32(float x) {
+    const int under = x < -104; /* no vector should meet an underflow where many are masked: it can take a hundred times as long */
+    const float y = under ? 0 : x > 89 ? 89 : x;
+    uint32_t n;
+    const float e = exp_parts_f32(y, &n) + 1;
+    const uint32_t half = (uint32_t)((int32_t)(n << 9) >> 10), rest = n - half; /* in two steps: 2^n may be no normal number */
+    return under ? 0 : e * power_f32(half) * power_f32(rest);
+}
+static inline double exp_f64(double x) {
+    const int under = x < -746;
+    const double y = under ? 0 : x > 710 ? 710 : x;
+    uint64_t n;
+    const double e = exp_parts_f64(y, &n) + 1;
+    const uint64_t half = ((n + 2048) >> 1 & 2047) - 1024, rest = n - half;
+    return under ? 0 : e * power_f64(half) * power_f64(rest);
+}
+
+/* ---------------------------------------------------------------- tanh: -t / (2 + t), t = exp(-2 |x|) - 1 */
+
+static inline float tanh_f32(float x) {
+    const float a = fabsf(x), y = a > 10 ? -20 : -2 * a;
+    uint32_t n;
+    const float e = exp_parts_f32(y, &n), scale = power_f32(n), t = scale * e + (scale - 1);
+    return with_sign_f32(-t / (2 + t), x);
+}
+static inline double tanh_f64(double x) {
+    const double a = fabs(x), y = a > 20 ? -40 : -2 * a;
+    uint64_t n;
+    const double e = exp_parts_f64(y, &n), scale = power_f64(n), t = scale * e + (scale - 1);
+    return with_sign_f64(-t / (2 + t), x);
+}
+
+/* ---------------------------------------------------------------- log: n log(2) + log(1 + f), 1 + f between sqrt(1/2) and sqrt(2) */
+
+/* log(2^n (1 + f)) + c, c small. */
+static inline float log_parts_f32(float n, float f, float c) {
+    const float s = f / (2 + f), z = s * s, half = f * f / 2, rest = s * (half + z * POLYNOMIAL(3, z, LOG_F32));
+    return n * 6.9313812256e-01f - ((half - (rest + (n * 9.0580006145e-06f + c))) - f);
+}
+static inline double log_parts_f64(double n, double f, double c) {
+    const double s = f / (2 + f), z = s * s, half = f * f / 2, rest = s * (half + z * POLYNOMIAL(6, z, LOG_F64));
+    return n * 6.93147180369123816490e-01 - ((half - (rest + (n * 1.90821492927058770002e-10 + c))) - f);
+}
+/* x is positive and normal: f, and n. */
+static inline float split_f32(float x, float *n) {
+    const uint32_t bits = bits_of_f32(x) + (0x3f800000 - 0x3f3504f3);
+    *n = (float)((int32_t)(bits >> 23) - 127);
+    return f32_of_bits((bits & 0x007fffff) + 0x3f3504f3) - 1;
+}
+static inline double split_f64(double x, double *n) {
+    const uint64_t bits = bits_of_f64(x) + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd);
+    *n = f64_of_bits((bits >> 52) | 0x4330000000000000) - (4503599627370496.0 + 1023); /* an integer below 2^52 as a double */
+    return f64_of_bits((bits & 0x000fffffffffffff) + 0x3fe6a09e667f3bcd) - 1;
+}
+
+static inline float log_f32(float x) {
+    const int small = x < 1.17549435e-38f;
+    float n;
+    const float f = split_f32(small ? x * 33554432 : x, &n), y = log_parts_f32(small ? n - 25 : n, f, 0);
+    return x > 0 ? (x <= 3.40282347e+38f ? y : x) : x == 0 ? -(float)INFINITY : (float)NAN;
+}
+static inline double log_f64(double x) {
+    const int small = x < 2.2250738585072014e-308;
+    double n;
+    const double f = split_f64(small ? x * 18014398509481984 : x, &n), y = log_parts_f64(small ? n - 54 : n, f, 0);
+    return x > 0 ? (x <= 1.7976931348623157e+308 ? y : x) : x == 0 ? -(double)INFINITY : (double)NAN;
+}
+/* log(1 + x): of the rounded sum, and what the rounding took. */
+static inline float log1p_f32(float x) {
+    const float u = 1 + x, c = (x - (u - 1)) / u;
+    float n;
+    const float f = split_f32(u, &n), y = log_parts_f32(n, f, c);
+    return x > -1 ? (x <= 3.40282347e+38f ? y : x) : x == -1 ? -(float)INFINITY : (float)NAN;
+}
+static inline double log1p_f64(double x) {
+    const double u = 1 + x, c = (x - (u - 1)) / u;
+    double n;
+    const double f = split_f64(u, &n), y = log_parts_f64(n, f, c);
+    return x > -1 ? (x <= 1.7976931348623157e+308 ? y : x) : x == -1 ? -(double)INFINITY : (double)NAN;
+}
+
+/* ---------------------------------------------------------------- the normal distribution */
+
+/* exp(-x^2 / 2): the square in two parts, else its rounding is seen in the tail. x is not above 1e9. */
+static inline float bell_f32(float x) {
+    const float high = f32_of_bits(bits_of_f32(x) & 0xfffff000), low = x - high, square = x * x;
+    const float rest = ((high * high - square) + 2 * high * low) + low * low;
+    return exp_f32(-square / 2) * (1 - rest / 2);
+}
+static inline double bell_f64(double x) {
+    const double high = f64_of_bits(bits_of_f64(x) & 0xfffffffff8000000), low = x - high, square = x * x;
+    const double rest = ((high * high - square) + 2 * high * low) + low * low;
+    return exp_f64(-square / 2) * (1 - rest / 2);
+}
+/* Its share below x: near 0 a polynomial, else the tail, of which u = k / (k + |x|) is corrected by what the rounding of the sum took. */
+static inline float normal_f32(float x) {
+    const float a = fabsf(x) > 15 ? 15 : fabsf(x), sum = 3 + a, ratio = 3 / sum, u = ratio - ratio * ratio * ((a - (sum - 3)) * (1 / 3.0f));
+    const float tail = bell_f32(a) * (u * POLYNOMIAL(10, u, TAIL_F32)), z = a * a, centre = 0.5f + x * POLYNOMIAL(5, z, CENTRE_F32);
+    return a < 1 ? centre : x > 0 ? 1 - tail : x == x ? tail : x;
+}
+static inline double normal_f64(double x) {
+    const double a = fabs(x) > 40 ? 40 : fabs(x), sum = 6 + a, ratio = 6 / sum, u = ratio - ratio * ratio * ((a - (sum - 6)) * (1 / 6.0));
+    const double tail = bell_f64(a) * (u * POLYNOMIAL(23, u, TAIL_F64)), z = a * a, centre = 0.5 + x * POLYNOMIAL(12, z, CENTRE_F64);
+    return a < 1 ? centre : x > 0 ? 1 - tail : x == x ? tail : x;
+}
+/* Its density at x. */
+static inline float density_f32(float x) {
+    return bell_f32(fabsf(x) > 15 ? 15 : fabsf(x)) * 0.39894228040143267794f;
+}
+static inline double density_f64(double x) {
+    return bell_f64(fabs(x) > 40 ? 40 : fabs(x)) * 0.39894228040143267794;
+}

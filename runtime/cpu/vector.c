@@ -1,0 +1,40 @@
+/* vector: see vector.h. elements.c and rowloops.c are compiled once for each variant, VECTOR being its name. */
+#include "runtime/cpu/vector.h"
+
+#define DECLARE(variant)                                                                                                                   \
+    ElementLoop *element_loop_##variant(OpCode op, const Attr *attr, DType in, DType out);                                                 \
+    RowLoop *row_loop_##variant(OpCode op, DType dtype, bool contiguous);
+#define VARIANT(variant)                                                                                                                   \
+    { element_loop_##variant, row_loop_##variant }
+DECLARE(base)
+#ifdef PRUN_VECTORS
+DECLARE(avx2)
+DECLARE(avx512)
+#endif
+
+static const VectorLoops variants[] = {
+    VARIANT(base),
+#ifdef PRUN_VECTORS
+    VARIANT(avx2),
+    VARIANT(avx512),
+#endif
+};
+
+int vector_variants(void) {
+#ifdef PRUN_VECTORS
+    if (!__builtin_cpu_supports("avx2")) return 1;
+    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl");
+    return wide ? 3 : 2;
+#else
+    return 1;
+#endif
+}
+
+const VectorLoops *vector_variant(int i) {
+    return &variants[i];
+}
+
+ElementLoop *element_loop(OpCode op, const Attr *attr, DType in, DType out) {
+    return variants[vector_variants() - 1].element(op, attr, in, out);
+}

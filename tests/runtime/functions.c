@@ -1,0 +1,169 @@
+/* The functions that loops are made of, against libm in a wider type: all kinds of numbers, in units of the last place. And every variant
+ * of every loop: the same digits, wherever an element stands in its vector. */
+#include "runtime/cpu/functions.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "runtime/cpu/cpu.h"
+#include "runtime/cpu/vector.h"
+#include "runtime/element.h"
+#include "tests/random.h"
+
+static const double ends[] = {0,      1,         -1,      0.5,    -0.5,   1e-3,   -1e-3, 1e-8,  1e-30, 3e-39,  1.4e-45, 1e-310,
+                              5e-324, 10,        -10,     20,     -20,    87,     -87.5, 88.7,  89.5,  -103,   -104.5,  700,
+                              709.7,  710.5,     -745,    -746,   1e5,    -1e5,   1e9,   -1e9,  1e20,  3.4e38, -3e38,   1e300,
+                              -1e300, 0.7071068, 1.41421, 1.4143, 0.3466, 0.3465, 15,    -14.2, -38.4, -40,    1.57,    3.14};
+enum { NENDS = sizeof ends / sizeof *ends, DENSE = 400000 };
+
+/* Number i of a sample: the ends of ranges, zeros, infinities, nan; any bits; numbers between -2^k and 2^k with k from -3 to 8. */
+static double sample(int i, bool single, uint64_t *random) {
+    const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN};
+    if (i < 5) return special[i];
+    if (i < 5 + NENDS) return ends[i - 5];
+    const uint64_t bits = random_next(random);
+    if (i % 4 == 0) return single ? (double)f32_of_bits((uint32_t)bits) : f64_of_bits(bits);
+    return ldexp((double)(int64_t)bits, -63 + i % 12 - 3);
+}
+
+/* How far a result is from the right one, in units of the last place of a type with so many bits, whose smallest number is 2^least. */
+static double distance(double result, long double right, int bits, int least) {
+    const double rounded = bits == 24 ? (double)(float)right : (double)right;
+    if (isnan(right) || isnan(result)) return isnan(right) && isnan(result) ? 0 : INFINITY;
+    if (isinf(rounded) || isinf(result)) return result == rounded ? 0 : INFINITY;
+    if (right == 0) return result == 0 ? 0 : INFINITY;
+    int exponent;
+    frexpl(right, &exponent);
+    exponent = exponent - bits < least ? least : exponent - bits;
+    return (double)(fabsl((long double)result - right) / ldexpl(1, exponent));
+}
+
+static long double normall(long double x) {
+    return erfcl(-x * 0.707106781186547524400844362104849039L) / 2;
+}
+static long double densityl(long double x) {
+    return expl(-x * x / 2) * 0.398942280401432677939946059934381868L;
+}
+
+typedef struct Function {
+    const char *name;
+    float (*single)(float x);
+    double (*wide)(double x);
+    long double (*right)(long double x);
+    double most; /* units in the last place */
+} Function;
+
+static const Function functions[] = {
+    {"exp", exp_f32, exp_f64, expl, 1},
+    {"log", log_f32, log_f64, logl, 1},
+    {"log1p", log1p_f32, log1p_f64, log1pl, 1},
+    {"tanh", tanh_f32, tanh_f64, tanhl, 2.5},
+    {"normal", normal_f32, normal_f64, normall, 8},
+    {"density", density_f32, density_f64, densityl, 4},
+};
+
+Test(functions, are_within_their_error) {
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
+        const Function *function = &functions[f];
+        uint64_t random = 1;
+        for (int i = 0; i < DENSE; i++) {
+            const float x = (float)sample(i, true, &random), y = function->single(x);
+            const double far = distance(y, function->right(x), 24, -149);
+            cr_assert_leq(far, function->most, "f32 %s(%.9g) is %.9g, %g units off", function->name, (double)x, (double)y, far);
+        }
+        for (int i = 0; i < DENSE; i++) {
+            const double x = sample(i, false, &random), y = function->wide(x), far = distance(y, function->right(x), 53, -1074);
+            cr_assert_leq(far, function->most, "f64 %s(%.17g) is %.17g, %g units off", function->name, x, y, far);
+        }
+    }
+    cr_assert(signbit(tanh_f32(-0.0f)) && signbit(tanh_f64(-0.0)), "the sign of a zero");
+}
+
+/* ---------------------------------------------------------------- variants */
+
+enum { N = 203 }; /* elements: whole vectors, and what remains of one */
+
+static bool same(const unsigned char *a, const unsigned char *b, DType dtype) {
+    if (dtype == F32 && *(const float *)(const void *)a != *(const float *)(const void *)a)
+        return *(const float *)(const void *)b != *(const float *)(const void *)b;
+    if (dtype == F64 && *(const double *)(const void *)a != *(const double *)(const void *)a)
+        return *(const double *)(const void *)b != *(const double *)(const void *)b;
+    return memcmp(a, b, (size_t)dtype_bytes[dtype]) == 0;
+}
+
+/* One loop of a variant on n elements from `first` on, against that of the first variant on one element at a time. */
+static void check_elements(const VectorLoops *variant, OpCode op, const Attr *attr, DType in, DType out, int first, uint64_t *random) {
+    static _Alignas(64) unsigned char operand[3][N * 8], result[N * 8], alone[8];
+    ElementLoop *loop = variant->element(op, attr, in, out), *plain = vector_variant(0)->element(op, attr, in, out);
+    const int64_t size[3] = {op == OP_where ? 1 : dtype_bytes[in], dtype_bytes[in], dtype_bytes[in]}, to = dtype_bytes[out];
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < N; i++) {
+            if (size[k] == 1)
+                operand[k][i] = random_next(random) & 1;
+            else if (in == F32)
+                ((float *)(void *)operand[k])[i] = (float)sample(i * (1 + k), true, random);
+            else if (in == F64)
+                ((double *)(void *)operand[k])[i] = sample(i * (1 + k), false, random);
+            else
+                memcpy(operand[k] + i * size[k], &(uint64_t){random_next(random)}, (size_t)size[k]);
+        }
+    for (int shared = 0; shared < 8; shared++) {
+        const int64_t stride[3] = {!(shared & 1), !(shared & 2), !(shared & 4)};
+        const void *at[3];
+        if (op == OP_clip && stride[1]) continue; /* its norm is one number */
+        for (int k = 0; k < 3; k++)
+            at[k] = operand[k] + (stride[k] ? first : 0) * size[k];
+        loop(result + first * to, at, stride, attr, N - first);
+        for (int i = first; i < N; i++) {
+            const void *one[3];
+            for (int k = 0; k < 3; k++)
+                one[k] = operand[k] + (stride[k] ? i : 0) * size[k];
+            plain(alone, one, (const int64_t[]){1, 1, 1}, attr, 1);
+            cr_assert(same(result + i * to, alone, out), "%s of %s: element %d differs, strides %d %d %d", op_table[op].name,
+                      dtype_name[in], i, (int)stride[0], (int)stride[1], (int)stride[2]);
+        }
+    }
+}
+
+Test(functions, loops_of_all_variants_give_the_same_digits) {
+    int nloops = 0;
+    uint64_t random = 2;
+    for (int v = 0; v < vector_variants(); v++)
+        for (int op = 0; op < NOPS; op++)
+            for (int in = 0; in < NDTYPES; in++)
+                for (int out = 0; out < NDTYPES; out++)
+                    for (int with = 0; with < 2; with++) {
+                        Attr attr[MAX_ATTRS] = {{.given = with, .i = with, .f = 0.75}, {.given = with, .f = 3}};
+                        const bool fits = op == OP_cast || op_type((OpCode)op, true, 0) == 'b' ? op == OP_cast || out == BOOL : out == in;
+                        if (!fits || !vector_variant(v)->element((OpCode)op, attr, (DType)in, (DType)out)) continue;
+                        check_elements(vector_variant(v), (OpCode)op, attr, (DType)in, (DType)out, v + with, &random);
+                        nloops += v == 0;
+                    }
+    cr_log_info("%d loops of %d variants", nloops, vector_variants());
+    cr_assert_gt(nloops, 150);
+}
+
+static void check_rows(const VectorLoops *variant, OpCode op, DType dtype, bool contiguous, int64_t n, uint64_t *random) {
+    enum { WIDTH = 13 };
+    static unsigned char x[N * WIDTH * 8], dy[N * WIDTH * 8], result[2][N * WIDTH * 8];
+    const int64_t width = contiguous ? 1 : WIDTH;
+    for (int64_t i = 0; i < n * width; i++) {
+        element_put(x, dtype, i, sample(1000 + 4 * (int)i + 1, true, random));
+        element_put(dy, dtype, i, sample(1000 + 4 * (int)i + 1, true, random));
+    }
+    variant->row(op, dtype, contiguous)(x, dy, result[0], n, width, width);
+    vector_variant(0)->row(op, dtype, contiguous)(x, dy, result[1], n, width, width);
+    for (int64_t i = 0; i < n * width; i++)
+        cr_assert(same(result[0] + i * dtype_bytes[dtype], result[1] + i * dtype_bytes[dtype], dtype), "%s of %s: element %d of %d differs",
+                  op_table[op].name, dtype_name[dtype], (int)i, (int)n);
+}
+
+Test(functions, rows_of_all_variants_give_the_same_digits) {
+    const OpCode ops[] = {OP_softmax, OP_log_softmax, OP_softmax_grad, OP_log_softmax_grad};
+    uint64_t random = 3;
+    for (int v = 0; v < vector_variants(); v++)
+        for (int o = 0; o < 4; o++)
+            for (int64_t n = 1; n < N; n += 7)
+                for (int kind = 0; kind < 4; kind++)
+                    check_rows(vector_variant(v), ops[o], kind & 1 ? F64 : F32, kind & 2, n, &random);
+}
