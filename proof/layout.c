@@ -333,7 +333,11 @@ typedef struct ConversionView {
     DigitSet removed, kept;
     int terms;
     bool apart; /* each group of ranks along the removed digits for itself: only ranks that agree in all digits that the source has not share work */
-    const Box *source, *target; /* of every rank; only where there are sums to complete */
+    const Box *source, *target; /* of every rank; only where there are sums to complete, as what follows */
+    int *holders;               /* ranks, those with one source box together, ascending: holders[group[g] .. group[g + 1]) */
+    int *group, ngroups;
+    int *near, nnear;           /* ranks that need part of what the rank under examination needs, ascending */
+    bool *is_near;              /* per rank */
     Layout run_from, run_to;    /* what prun asks ir/box.c about: taken from there, and only its answer is compared */
 } ConversionView;
 
@@ -380,20 +384,62 @@ static bool plain_check(const ConversionView *v, int rank, const Pieces *pieces,
     return ok;
 }
 
-/* Owners of a piece that `rank` needs, ascending, in owners (room for nranks). */
-static int piece_owners(const ConversionView *v, const Box *piece, int rank, int *owners) {
-    int nneed = 0, nhold = 0, kept = set_value(&v->kept, rank);
-    for (int pass = 0; pass < 2; pass++) {
-        nneed = 0;
-        for (int r = 0; r < v->nranks; r++) {
-            if (!box_within(piece, &v->target[r]) || (v->kept.n && set_value(&v->kept, r) != kept)) continue;
-            if (v->apart && without_digits(v->from, r) != without_digits(v->from, rank)) continue;
-            bool holds = box_within(piece, &v->source[r]);
-            if (pass == 0) nhold += holds;
-            else if (holds || !nhold) owners[nneed++] = r;
-        }
+static int box_compare(const Box *a, const Box *b) {
+    for (int d = 0; d < a->ndim; d++) {
+        if (a->begin[d] != b->begin[d]) return a->begin[d] < b->begin[d] ? -1 : 1;
+        if (a->end[d] != b->end[d]) return a->end[d] < b->end[d] ? -1 : 1;
     }
-    return nneed;
+    return 0;
+}
+
+typedef struct RankBox {
+    const Box *box;
+    int rank;
+} RankBox;
+
+static int compare_rank_boxes(const void *a, const void *b) {
+    const RankBox *x = a, *y = b;
+    int order = box_compare(x->box, y->box);
+    return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static bool group_holders(ConversionView *v) {
+    RankBox *sorted = malloc((size_t)v->nranks * sizeof *sorted);
+    for (int r = 0; sorted && r < v->nranks; r++) sorted[r] = (RankBox){&v->source[r], r};
+    if (sorted) qsort(sorted, (size_t)v->nranks, sizeof *sorted, compare_rank_boxes);
+    for (int r = 0; sorted && r < v->nranks; r++) {
+        if (r == 0 || box_compare(sorted[r - 1].box, sorted[r].box) != 0) v->group[v->ngroups++] = r;
+        v->holders[r] = sorted[r].rank;
+    }
+    v->group[v->ngroups] = v->nranks;
+    free(sorted);
+    return sorted != NULL;
+}
+
+static void find_near(ConversionView *v, int rank) {
+    int kept = set_value(&v->kept, rank), apart = v->apart ? without_digits(v->from, rank) : 0;
+    v->nnear = 0;
+    for (int r = 0; r < v->nranks; r++) {
+        const Box *a = &v->target[rank], *b = &v->target[r];
+        bool meet = (!v->kept.n || set_value(&v->kept, r) == kept) && (!v->apart || without_digits(v->from, r) == apart);
+        for (int d = 0; d < a->ndim && meet; d++) meet = a->begin[d] < b->end[d] && b->begin[d] < a->end[d];
+        v->is_near[r] = meet;
+        if (meet) v->near[v->nnear++] = r;
+    }
+}
+
+/* Owners of a piece that the rank of find_near needs, ascending, in owners (room for nranks). */
+static int piece_owners(const ConversionView *v, const Box *piece, int *owners) {
+    int n = 0; /* source boxes are disjoint: at most one group holds it */
+    for (int g = 0; g < v->ngroups; g++) {
+        if (!box_within(piece, &v->source[v->holders[v->group[g]]])) continue;
+        for (int k = v->group[g]; k < v->group[g + 1]; k++)
+            if (v->is_near[v->holders[k]] && box_within(piece, &v->target[v->holders[k]])) owners[n++] = v->holders[k];
+    }
+    if (n > 0) return n;
+    for (int k = 0; k < v->nnear; k++)
+        if (box_within(piece, &v->target[v->near[k]])) owners[n++] = v->near[k];
+    return n;
 }
 
 /* Sums to complete: in round 0 the rank receives every term, ascending, of the shares that it owns; in round 1 the other shares of the same boxes
@@ -419,7 +465,7 @@ static bool partial_check(const ConversionView *v, int rank, const Pieces *piece
             if (p->term != term || set_value(&v->removed, p->from) != term) return refuse(why, n, rank, "terms of a sum are not added once each in order");
             if (!sender_check(v, p, why, n)) return false;
         }
-        int k = piece_owners(v, &share->box, rank, owners), at = 0;
+        int k = piece_owners(v, &share->box, owners), at = 0;
         int64_t all = volume(&share->box);
         while (at < k && owners[at] != rank) at++;
         if (at == k) return refuse(why, n, rank, "adds up what another rank owns");
@@ -432,7 +478,7 @@ static bool partial_check(const ConversionView *v, int rank, const Pieces *piece
     for (; i < pieces->n;) { /* the shares of others, box by box, owners ascending */
         const Piece *first = &pieces->at[i];
         int before = i;
-        int k = piece_owners(v, &first->box, rank, owners);
+        int k = piece_owners(v, &first->box, owners);
         int64_t all = volume(&first->box);
         for (int at = 0; at < k; at++) {
             int64_t begin = all / k * at + (at < all % k ? at : all % k), count = all / k + (at < all % k);
@@ -528,6 +574,22 @@ void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, 
     *alike = found;
 }
 
+/* What piece_owners asks for; *boxes, *numbers and v->is_near are the caller's to free, also after a failure. */
+static bool view_fill(ConversionView *v, Box **boxes, int **numbers) {
+    const size_t n = (size_t)v->nranks;
+    *boxes = malloc(2 * n * sizeof **boxes);
+    *numbers = malloc((4 * n + 1) * sizeof **numbers);
+    v->is_near = malloc(n);
+    if (!*boxes || !*numbers || !v->is_near) return false;
+    for (int r = 0; r < v->nranks; r++) {
+        own_box(v->from, v->shape, r, *boxes + r);
+        own_box(v->to, v->shape, r, *boxes + v->nranks + r);
+    }
+    v->source = *boxes, v->target = *boxes + n;
+    v->near = *numbers + n, v->holders = *numbers + 2 * n, v->group = *numbers + 3 * n; /* the first n: room for owners */
+    return group_holders(v);
+}
+
 bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n) {
     ConversionView v = {.from = from, .to = to, .shape = shape, .nranks = nranks, .terms = 1, .run_from = *from, .run_to = *to};
     v.apart = kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER;
@@ -535,21 +597,15 @@ bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const
     if (!removed_digits(from, to, &v.removed, &v.kept, why, n) || !pattern_check(kind, from, to, shape, &v.removed, why, n)) return false;
     for (int i = 0; i < v.removed.n; i++) v.terms *= (int)(v.removed.high[i] / v.removed.low[i]);
     if (!group_check(&v.removed, sample, why, n)) return false;
-    int *owners = malloc((size_t)nranks * sizeof *owners);
-    Box *boxes = v.removed.n ? malloc(2 * (size_t)nranks * sizeof *boxes) : NULL;
-    bool ok = owners && (boxes || !v.removed.n);
-    if (!ok) refuse(why, n, 0, "out of memory in the proof");
-    for (int r = 0; ok && boxes && r < nranks; r++) {
-        own_box(from, shape, r, &boxes[r]);
-        own_box(to, shape, r, &boxes[nranks + r]);
-    }
-    v.source = boxes;
-    v.target = boxes + (boxes ? nranks : 0);
+    int *owners = NULL;
+    Box *boxes = NULL;
+    bool ok = !v.removed.n || view_fill(&v, &boxes, &owners) || refuse(why, n, 0, "out of memory in the proof");
     for (int i = 0; ok && i < sample->n; i++) {
         int rank = sample->rank[i];
         Pieces pieces = {0};
         pieces_received(&v.run_from, &v.run_to, shape, nranks, rank, collect, &pieces);
         ok = !pieces.overflow || refuse(why, n, rank, "out of memory in the proof");
+        if (ok && v.removed.n) find_near(&v, rank);
         ok = ok && (v.removed.n ? partial_check(&v, rank, &pieces, owners, why, n) : plain_check(&v, rank, &pieces, why, n));
         if (ok && kind == COMM_STRIDED_SLICE)
             for (int j = 0; ok && j < pieces.n; j++)
@@ -560,5 +616,6 @@ bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const
     }
     free(owners);
     free(boxes);
+    free(v.is_near);
     return ok;
 }

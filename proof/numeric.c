@@ -351,8 +351,9 @@ bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, ch
 
 /* ---------------------------------------------------------------- what it costs */
 
-/* An element loaded, compared, stored against a multiplication: measured with the nets of samples/. */
-static const double element_work = 2;
+/* An element loaded, compared, stored against a multiplication: measured with the nets of samples/. A rank's tensor, however small: with random nets on
+ * thousands of ranks. */
+static const double element_work = 2, tensor_work = 250;
 
 double numeric_work(const Plan *plan, const Program *program) {
     const Graph *graph = &plan->graph;
@@ -367,7 +368,7 @@ double numeric_work(const Plan *plan, const Program *program) {
             FieldTensor *tensor = i < step->nin ? &in[i] : &out[i - step->nin];
             *tensor = (FieldTensor){.dtype = type->dtype, .hidden = type->hidden, .global = type->shape};
             own_box(instance->layout, &type->shape, 0, &tensor->box); /* the largest */
-            a_rank += element_work * (double)elements_of(&tensor->box);
+            a_rank += tensor_work + element_work * (double)elements_of(&tensor->box);
         }
         if (step->kind == STEP_KERNEL && step->nnodes == 1) a_rank += field_work(graph, &graph->nodes.at[step->node[0]], in, out);
     }
