@@ -19,9 +19,9 @@ typedef struct Member {
 enum { BY_UPDATE = 1, BY_WRITE = 2, BY_OTHER = 4 };
 
 /* Per node which users a convert's result has, through further converts too. */
-static char *users_of_converts(const Compilation *c) {
-    const Graph *g = &c->spmd;
-    char *users = arena_alloc(c->arena, (size_t)g->nodes.n + 1);
+static char *users_of_converts(const Build *b) {
+    const Graph *g = &b->spmd.graph;
+    char *users = arena_alloc(b->arena, (size_t)g->nodes.n + 1);
     for (int k = 0; k < graph_nreports(g); k++)
         users[g->values.at[graph_report(g, k)].node] = BY_OTHER;
     for (int n = g->nodes.n - 1; n >= 0; n--) {
@@ -39,15 +39,15 @@ static int member_compare(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->node < y->node ? -1 : x->node > y->node;
 }
 
-void buckets_init(Compilation *c, Buckets *buckets) {
+void buckets_init(Build *b, Buckets *buckets) {
     memset(buckets, 0, sizeof *buckets);
-    buckets->of = arena_alloc(c->arena, sizeof *buckets->of * (size_t)(c->spmd.nodes.n + 1));
-    memset(buckets->of, -1, sizeof *buckets->of * (size_t)(c->spmd.nodes.n + 1));
+    buckets->of = arena_alloc(b->arena, sizeof *buckets->of * (size_t)(b->spmd.graph.nodes.n + 1));
+    memset(buckets->of, -1, sizeof *buckets->of * (size_t)(b->spmd.graph.nodes.n + 1));
 }
 
 /* Distributes the members, sorted by key, over new buckets. */
-static void fill(Compilation *c, Buckets *buckets, const Member *members, int n, int64_t first_limit) {
-    const Graph *g = &c->spmd;
+static void fill(Build *b, Buckets *buckets, const Member *members, int n, int64_t first_limit) {
+    const Graph *g = &b->spmd.graph;
     int open[NCOMMS][NDTYPES];
     memset(open, -1, sizeof open);
     int64_t limit = first_limit;
@@ -58,17 +58,17 @@ static void fill(Compilation *c, Buckets *buckets, const Member *members, int n,
         int *at = &open[node->comm][dtype];
         if (*at < 0) {
             *at = buckets->at.n;
-            vec_push(c->arena, &buckets->at, (Bucket){.kind = node->comm, .dtype = dtype});
+            vec_push(b->arena, &buckets->at, (Bucket){.kind = node->comm, .dtype = dtype});
         }
         Bucket *bucket = &buckets->at.at[*at];
-        vec_push(c->arena, &bucket->members, members[m].node);
+        vec_push(b->arena, &bucket->members, members[m].node);
         buckets->of[members[m].node] = *at;
         bucket->ready = members[m].key;
-        bucket->tensor_bytes += c->box_bytes[source] > c->box_bytes[target] ? c->box_bytes[source] : c->box_bytes[target];
-        bucket->flight_bytes += c->box_bytes[source] + c->box_bytes[target];
+        bucket->tensor_bytes += b->spmd.box_bytes[source] > b->spmd.box_bytes[target] ? b->spmd.box_bytes[source] : b->spmd.box_bytes[target];
+        bucket->flight_bytes += b->spmd.box_bytes[source] + b->spmd.box_bytes[target];
         if (bucket->tensor_bytes < limit) continue;
         *at = -1;
-        limit = c->graph.settings.bucket_bytes;
+        limit = b->spmd.graph.settings.bucket_bytes;
     }
 }
 
@@ -78,29 +78,29 @@ static int bucket_compare(const void *a, const void *b) {
 }
 
 /* When each bucket must be over: at the end, or when too much is under way. */
-static void limit_flight(Compilation *c, Buckets *buckets, int end) {
-    int64_t size = c->graph.settings.bucket_bytes > 0 ? c->graph.settings.bucket_bytes : BUCKET_BYTES, most, flight = 0;
+static void limit_flight(Build *b, Buckets *buckets, int end) {
+    int64_t size = b->spmd.graph.settings.bucket_bytes > 0 ? b->spmd.graph.settings.bucket_bytes : BUCKET_BYTES, most, flight = 0;
     if (!mul_checked(size, 4, &most)) most = INT64_MAX; /* sources and targets of two */
-    Bucket **order = arena_alloc(c->arena, sizeof *order * (size_t)(buckets->at.n + 1));
-    for (int b = 0; b < buckets->at.n; b++)
-        order[b] = &buckets->at.at[b];
+    Bucket **order = arena_alloc(b->arena, sizeof *order * (size_t)(buckets->at.n + 1));
+    for (int k = 0; k < buckets->at.n; k++)
+        order[k] = &buckets->at.at[k];
     qsort(order, (size_t)buckets->at.n, sizeof *order, bucket_compare);
-    for (int b = 0, oldest = 0; b < buckets->at.n; b++) {
-        order[b]->due = end;
-        order[b]->turn = b;
-        flight += order[b]->flight_bytes;
-        for (; flight > most && oldest < b; oldest++) {
-            order[oldest]->due = order[b]->ready;
+    for (int k = 0, oldest = 0; k < buckets->at.n; k++) {
+        order[k]->due = end;
+        order[k]->turn = k;
+        flight += order[k]->flight_bytes;
+        for (; flight > most && oldest < k; oldest++) {
+            order[oldest]->due = order[k]->ready;
             flight -= order[oldest]->flight_bytes;
         }
     }
 }
 
 /* The communications whose source `root_class` makes and that only `users` take. */
-static Member *members_of(Compilation *c, const int *key, bool updates, int users, int *n) {
-    const Graph *g = &c->spmd;
-    const char *of = users_of_converts(c);
-    Member *members = arena_alloc(c->arena, sizeof *members * (size_t)(g->nodes.n + 1));
+static Member *members_of(Build *b, const int *key, bool updates, int users, int *n) {
+    const Graph *g = &b->spmd.graph;
+    const char *of = users_of_converts(b);
+    Member *members = arena_alloc(b->arena, sizeof *members * (size_t)(g->nodes.n + 1));
     *n = 0;
     for (int id = 0; id < g->nodes.n; id++) {
         const Node *node = &g->nodes.at[id];
@@ -114,16 +114,16 @@ static Member *members_of(Compilation *c, const int *key, bool updates, int user
     return members;
 }
 
-void buckets_of_gradients(Compilation *c, Buckets *buckets, const int *key, int end) {
+void buckets_of_gradients(Build *b, Buckets *buckets, const int *key, int end) {
     int n;
-    int64_t size = c->graph.settings.bucket_bytes;
-    Member *members = members_of(c, key, false, BY_UPDATE, &n);
-    fill(c, buckets, members, n, size < FIRST_BUCKET_BYTES ? size : FIRST_BUCKET_BYTES);
-    limit_flight(c, buckets, end);
+    int64_t size = b->spmd.graph.settings.bucket_bytes;
+    Member *members = members_of(b, key, false, BY_UPDATE, &n);
+    fill(b, buckets, members, n, size < FIRST_BUCKET_BYTES ? size : FIRST_BUCKET_BYTES);
+    limit_flight(b, buckets, end);
 }
 
-void buckets_of_updates(Compilation *c, Buckets *buckets, const int *key) {
+void buckets_of_updates(Build *b, Buckets *buckets, const int *key) {
     int n;
-    Member *members = members_of(c, key, true, BY_WRITE, &n);
-    fill(c, buckets, members, n, c->graph.settings.bucket_bytes);
+    Member *members = members_of(b, key, true, BY_WRITE, &n);
+    fill(b, buckets, members, n, b->spmd.graph.settings.bucket_bytes);
 }

@@ -17,9 +17,9 @@ typedef struct Buckets {
     int *of; /* per node of spmd: its bucket, -1: none */
 } Buckets;
 
-void buckets_init(Compilation *c, Buckets *buckets);
+void buckets_init(Build *b, Buckets *buckets);
 /* Joins the reductions of gradients: sums of kernels' results that updates alone take. key: per node of spmd its place in the order of kernels;
  * end: behind the last one. Sets ready and due. */
-void buckets_of_gradients(Compilation *c, Buckets *buckets, const int *key, int end);
+void buckets_of_gradients(Build *b, Buckets *buckets, const int *key, int end);
 /* Joins the gathers of states that were updated in parts: key of the updates is known now. */
-void buckets_of_updates(Compilation *c, Buckets *buckets, const int *key);
+void buckets_of_updates(Build *b, Buckets *buckets, const int *key);

@@ -6,14 +6,13 @@
  *   simplify.c     composites expanded, common and dead nodes removed, exact identities
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
  *   expand.c       operators along rows that are split, in operators that can be split so
- *   assign.c       strategies -> layouts of every operand, result, state and input
- *   reshard.c      conversions where a value is needed in another layout, in canonical form
- *   localize.c     boxes: what one rank holds and computes
+ *   build.h        one program on its way: front, sharded, spmd, placement
+ *   assign.c       strategies -> layouts of every operand, result, state and input (sharded.h); updates.c: updates of large states in parts
  *   partial.c      -O2: sums completed where that moves the fewest bytes; place.c: other conversions placed where their tensor is smallest
- *   collectives.c  -O2: the conversions of a value replanned together; flow.h, flow.c, tree.c: what these passes work on
+ *   materialize.c  the SPMD graph, with conversions where a value is needed in another layout: in canonical form, or planned (-O2); convert.c, tree.c
  *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together
  *   memory.c       where every value lies
- *   eval.c         the program eval: another graph over the same states, through the same passes
+ *   eval.c         the program eval: another graph over the same states
  *   emit.c         the plan and its text; prove.c: its proof; write.c: its files
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
  *   warn.c         what deserves a word in a net that compiles
@@ -22,6 +21,7 @@
  *   stats.c        --stats and the one-line summary; json.c: a writer of JSON
  */
 #pragma once
+#include "compiler/build.h"
 #include "frontend/frontend.h"
 #include "ir/file.h"
 #include "ir/plan.h"
@@ -31,7 +31,7 @@
 /* ---------------------------------------------------------------- options */
 
 /* What the command line says. */
-typedef struct Options {
+struct Options {
     const char *input, *output; /* the .dsl file; the plan's file */
     int optimize;               /* 0, 1, 2: see docs/ir.md */
     bool dump;                  /* --dump-ir */
@@ -51,75 +51,25 @@ typedef struct Options {
     const Machine *machine;            /* --machine; NULL: the default */
     const char *machine_file;          /* the file that it was read from; NULL: none */
     Overrides overrides;
-} Options;
+};
 
-/* ---------------------------------------------------------------- the program of all ranks */
-
-/* One entry of the order of execution: a node of the SPMD graph, or the wait of a communication whose start is an earlier entry. */
-typedef struct Item {
-    int node;
-    bool wait;
-    int bucket; /* of gradients that are reduced together, from 1; 0: none */
-} Item;
-
-/* Where a value of the SPMD graph lies; the fields are Instance's. */
-typedef struct Location {
-    Place place;
-    int64_t at;
-    int version;
-} Location;
+/* ---------------------------------------------------------------- a compilation */
 
 enum { MAX_PASSES = 24 };
 
-/* A strategy that the user wrote, and the operator that has it. */
-typedef struct NotedHint {
-    const Hint *hint;
-    const char *name;
-} NotedHint;
-
-/* One compilation: everything lives in the arena. Passes read what earlier ones wrote, in the order of the table in pipeline.c. */
+/* From a net to a plan; everything lives in the arena. */
 typedef struct Compilation {
     Arena *arena;
     const Options *options;
     Diags *diags;
-    Error error;        /* of a pass that returns false without diagnostics */
-    const char *source; /* the text of options->input, owned by the caller */
-    size_t source_bytes;
-
-    Graph graph;                   /* parse .. assign: the unsharded graph */
-    uint64_t net_hash;             /* parse */
-    Graph lowered;                 /* simplify: the graph before it, whose loss the plan must compute */
-    VEC(NotedHint) hints;          /* parse: passes may drop nodes */
-    Paths paths;                   /* parse, for --explain: what hints can name */
-    VEC(const char *) parsed;      /* parse, for --explain: names of the net's values */
-    Propagation propagation;       /* propagate; out_layout is of graph, decision of chosen */
-    Graph chosen;                  /* expand: the graph before it, of the operators that strategies were chosen for */
-    const int *chosen_node;        /* expand: per node of graph the one of chosen that it, maybe with others, stands for; NULL: they are the same */
-    const Layout **home;           /* assign: per value, the layout that it is brought into once it is computed; never partial */
-    const Layout *(*need)[MAX_IN]; /* assign: per node and operand, the layout that the node's strategy asks for */
-    const Layout **report_need;    /* assign: the layout in which the k-th of what is reported is (graph_report) */
-
-    Graph spmd;                  /* reshard: the same values (ids kept) with layouts, and convert nodes with values of their own */
-    VEC(int) whole_node;         /* reshard: per node of spmd the graph's node, -1: a convert */
-    VEC(int) whole_value;        /* reshard: per value of spmd the graph's value */
-    bool localized;              /* localize: from here a rank's view shows local shapes */
-    int64_t *box_bytes;          /* localize, collectives: per value of spmd, bytes of the largest box of any rank */
-    struct ConversionMemo *memo; /* reshard.c: conversions already planned */
-    struct Flow *flow;           /* partial .. collectives: needs and results without the converts between (flow.h) */
-
-    VEC(Item) order;     /* schedule */
-    Location *location;  /* memory: per value of spmd */
-    int64_t arena_bytes; /* memory: of a rank */
-
-    struct Compilation *eval; /* parse: the program eval, NULL: there is none; eval: up to where train is */
-    bool *followed;           /* of the program eval, between prune and propagate: per node of chosen, its strategy is that of program train; else NULL */
-
-    Plan plan;   /* emit */
-    Text text;   /* emit, prove: the plan's bytes; on the heap */
-    Text side;   /* emit: its long literals, for the file beside it; on the heap */
-    Proof proof; /* prove */
-
-    int npasses; /* passes run so far, with the time each took */
+    Error error;           /* of what fails without diagnostics */
+    uint64_t net_hash;
+    VEC(Build *) programs; /* in the plan's order: train, and eval where there is one */
+    Plan plan;             /* emit */
+    Text text;             /* emit, prove: the plan's bytes; on the heap */
+    Text side;             /* emit: its long literals, for the file beside it; on the heap */
+    Proof proof;           /* prove */
+    int npasses;           /* run so far, with the time each took */
     struct {
         const char *name;
         double seconds;
@@ -128,42 +78,59 @@ typedef struct Compilation {
     double verify_seconds; /* of the verification after them */
 } Compilation;
 
-/* The node of c->chosen that a node of c->graph, maybe with others, stands for. After expand. */
-static inline int chosen_of(const Compilation *c, int node) {
-    return c->chosen_node != NULL ? c->chosen_node[node] : node;
+static inline Build *program_train(const Compilation *c) {
+    return c->programs.at[0];
+}
+static inline Build *program_eval(const Compilation *c) { /* NULL: there is none */
+    return c->programs.n > 1 ? c->programs.at[1] : NULL;
 }
 
-/* ---------------------------------------------------------------- passes: false after diagnostics or with c->error */
+/* ---------------------------------------------------------------- passes: false after diagnostics, or with b->error, c->error */
 
-bool pass_parse(Compilation *c);
-bool pass_simplify(Compilation *c);
-bool pass_autodiff(Compilation *c);
-bool pass_prune(Compilation *c);
-bool pass_propagate(Compilation *c);
-bool pass_expand(Compilation *c);
-bool pass_assign(Compilation *c);
-bool pass_reshard(Compilation *c);
-bool pass_localize(Compilation *c);
-bool pass_partial(Compilation *c);
-bool pass_place(Compilation *c);
-bool pass_collectives(Compilation *c);
-bool pass_schedule(Compilation *c);
-bool pass_memory(Compilation *c);
-bool pass_eval(Compilation *c);
+bool pass_simplify(Build *b);
+bool pass_autodiff(Build *b);
+bool pass_prune(Build *b);
+bool pass_follow(Build *b);
+bool pass_propagate(Build *b);
+bool pass_expand(Build *b);
+bool pass_assign(Build *b);
+bool pass_updates(Build *b);
+bool pass_warn(Build *b);
+bool pass_reshard(Build *b);
+bool pass_partial(Build *b);
+bool pass_place(Build *b);
+bool pass_collectives(Build *b);
+bool pass_schedule(Build *b);
+bool pass_memory(Build *b);
 bool pass_emit(Compilation *c);
 bool pass_prove(Compilation *c);
 bool pass_write(Compilation *c);
 
-/* Runs the table; text is the source. False: c->error.code, or EXIT_REJECTED with diagnostics in c->diags. */
+/* Runs the passes; text is the source. False: c->error.code, or EXIT_REJECTED with diagnostics in c->diags. */
 bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags, const char *text, size_t n);
 void compilation_finish(Compilation *c); /* frees the plan's text */
+/* A program whose graph the frontend made. */
+void build_init(Build *b, const char *name, Arena *arena, const Options *options, Diags *diags);
+/* The passes of one program, from simplify to the last before `end` (NULL: all), without dumps. For tests, and for what tries a program. */
+bool build_run(Build *b, bool (*end)(Build *b));
+
+/* ---------------------------------------------------------------- stages */
+
+/* A point at which the program is shown: which of its parts, and how. */
+typedef enum { SHOW_FRONT, SHOW_SHARDED, SHOW_SPMD } Shown;
+typedef struct Stage {
+    const char *name;        /* in file names */
+    bool (*after)(Build *b); /* the pass; NULL: parse */
+    Shown shown;
+    bool local;              /* shapes of a rank's parts, not of whole tensors */
+} Stage;
 
 /* ---------------------------------------------------------------- outputs.c */
 
 /* What a program reads beside its text: rows of data, initial values. */
 void graph_reads(FileUses *uses, const Graph *graph, Arena *arena);
 /* Whether all that will be written is nothing that was read for it or that the plan names: -o, the file of its literals, the dumps. After parse. */
-bool outputs_check(Compilation *c, const char *const *stages, int nstages);
+bool outputs_check(Compilation *c, const Stage *stages, int nstages);
 
 /* ---------------------------------------------------------------- write.c */
 
@@ -172,27 +139,19 @@ const char *plan_side_path(Arena *arena, const char *plan);
 
 /* ---------------------------------------------------------------- eval.c */
 
-/* Gives a graph that frontend_eval made the states of the net, by their names. False after a diagnostic: it has one that the net has not, or of another type. */
-bool eval_states(Compilation *c, Graph *graph);
-/* The compilation of such a graph, beside c. */
-Compilation *eval_create(const Compilation *c, Graph *graph);
-/* Between prune and propagate: the states of train, and its strategies. */
-bool eval_prepare(Compilation *e, const Compilation *c);
-bool eval_failed(Compilation *c); /* false; c->error says what failed in c->eval */
+/* Makes *e the program eval, of a graph that frontend_eval made: over the states of the net, by their names. False after a diagnostic: it has one that the net has not,
+ * or of another type. */
+bool eval_create(Build *e, const Build *train, Graph *graph);
 
 /* ---------------------------------------------------------------- warn.c */
 
-void warn_note_hints(Compilation *c); /* after parse */
-void warn_all(Compilation *c);        /* after assign: no-gradient, no-effect, uneven, replicated */
+void warn_note_hints(Build *b); /* after parse */
 
 /* ---------------------------------------------------------------- simplify.c, grad.c, accumulate.c: on any graph */
 
 enum { SIMPLIFY_EXPAND = 1, SIMPLIFY_IDENTITIES = 2, SIMPLIFY_SHARE = 4, SIMPLIFY_DEAD = 8, SIMPLIFY_ALL = 15 };
 /* Rewrites the graph: composites into their expansion, x * 1 into x and the like, equal nodes into one, unused nodes away. Ids change. */
 void graph_simplify(Graph *graph, int what);
-/* Empties a graph's nodes and values, with room for as many: rebuilt graphs are large, and growing them would leave copies behind. */
-void graph_reserve(Graph *graph, int nnodes, int nvalues);
-void graph_release(const Graph *graph); /* its nodes and values are used no more */
 /* Adds the gradient of the loss by every trainable state that it depends on, the optimizer's update of it and the writes. Sets nforward. */
 void graph_differentiate(Graph *graph);
 int update_gradient(const Graph *graph, const Node *update); /* the gradient that an update takes, before it was clipped: a value */
@@ -204,40 +163,21 @@ void graph_copy_forward(Graph *graph, const bool *varies, int micro, int *copy);
 /* Gradient nodes whose origin is a copy get that one's origin. */
 void graph_origins_follow(Graph *graph);
 
-/* ---------------------------------------------------------------- reshard.c: rewriting the SPMD graph */
+/* ---------------------------------------------------------------- updates.c */
 
-/* An SPMD graph being rebuilt: nodes are copied in order, converts are added before their first user. */
-typedef struct Rebuild {
-    Compilation *c;
-    Graph old;                  /* what is copied from: c->graph or the former c->spmd */
-    const int *whole_node;      /* per old node: the graph's; NULL: old is c->graph */
-    int *node;                  /* per old node: its new id, -1 not yet copied */
-    struct ConvertIndex *index; /* converts made: (source, kind, layout) -> value */
-} Rebuild;
-/* Starts c->spmd anew from `old` (c->graph, or a copy of the former c->spmd), whose values up to nvalues keep their ids. */
-void rebuild_begin(Rebuild *r, Compilation *c, const Graph *old, int nvalues);
-void rebuild_node(Rebuild *r, int node, const int *in);                       /* copies an old node, with these operands */
-int rebuild_convert(Rebuild *r, int source, CommKind kind, const Layout *to); /* the value; equal converts are one */
-/* The conversion of a value of this type, memoised. Asserts that there is one: targets here never owe sums. */
-const Conversion *conversion_plan(Compilation *c, const Layout *from, const Layout *to, const TensorType *type, RedistributePolicy policy);
-/* What a rank receives and sends in one step, and the least that it must receive; elements, memoised. */
-typedef struct StepTraffic {
-    Traffic received, sent, bound;
-} StepTraffic;
-StepTraffic convert_traffic(Compilation *c, CommKind kind, const Layout *from, const Layout *to, const TensorType *type);
-/* The digits along which the ranks of a collective differ, major first: all that its source and target treat differently. Their number. */
-int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *digits, int *dim);
+/* Gives updates, their slots, and what is done to their gradients the layouts of their states, or parts of them. The strategies of gradients are there. */
+void updates_assign(Build *b, bool in_parts);
 
 /* ---------------------------------------------------------------- dump.c, stats.c */
 
-/* Writes the stage's dumps under options->dump_directory. number: of the stage, counted from 0. */
-bool dump_stage(Compilation *c, const char *stage, int number);
+/* Writes the dumps of a stage under b->dump_directory. number: of the stage, counted from 0. */
+bool dump_stage(Build *b, const Stage *stage, int number);
 /* The file of one of them: of the k-th of the ranks that are dumped, behind those the SPMD form. NULL: no more. */
-const char *dump_file(const Compilation *c, const char *stage, int number, int k);
+const char *dump_file(const Build *b, const Stage *stage, int number, int k);
 /* What rank sees, in MindSpore's form (docs/ir.md). */
-void dump_rank(Text *text, const Compilation *c, const char *stage, int rank);
+void dump_rank(Text *text, const Build *b, const Stage *stage, int rank);
 void stats_print(Text *text, Compilation *c);
 /* "net.plan: 8 ranks, 42 steps, 5 communications, 1.2 KiB/rank/step sent, proved in 0.8 ms" */
 void stats_summary(Text *text, Compilation *c);
 /* Bytes that the busiest rank sends per step: Program.sent_bytes. */
-int64_t stats_sent_bytes(Compilation *c);
+int64_t stats_sent_bytes(Build *b);

@@ -6,10 +6,11 @@
 #include <sys/stat.h>
 
 #include "compiler/compiler.h"
+#include "compiler/convert.h"
 #include "ir/file.h"
 
 typedef struct View {
-    const Compilation *c;
+    const Build *b;
     const Graph *g;
     Text *text;
     int rank;
@@ -87,9 +88,9 @@ static void put_operand(const View *v, int value) {
 
 static void put_source(const View *v, Span span) {
     int length;
-    const char *line = diags_line(v->c->diags, span, &length);
+    const char *line = diags_line(v->b->diags, span, &length);
     if (span.line > 0)
-        text_printf(v->text, "      # In file %s:%d, %d~%d/%.*s/\n", v->c->diags->files.at[span.file].name, span.line, span.column,
+        text_printf(v->text, "      # In file %s:%d, %d~%d/%.*s/\n", v->b->diags->files.at[span.file].name, span.line, span.column,
                     span.column + span.length, length, line);
 }
 
@@ -202,10 +203,9 @@ static void put_communication(const View *v, const Node *node) {
 }
 
 static void put_memory(const View *v, int value) {
-    const Compilation *c = v->c;
-    const Location *at = &c->location[value];
+    const Location *at = &v->b->placement.location[value];
     if (at->place == PLACE_ARENA)
-        text_printf(v->text, " {arena: %lld~%lld}", (long long)at->at, (long long)(at->at + c->box_bytes[value]));
+        text_printf(v->text, " {arena: %lld~%lld}", (long long)at->at, (long long)(at->at + v->b->spmd.box_bytes[value]));
     else if (at->place == PLACE_STATE)
         text_printf(v->text, at->version == 0 ? " {view of: %s}" : " {in place of: %s}", v->g->states.at[at->at].name);
     else if (at->place == PLACE_INPUT)
@@ -278,7 +278,7 @@ static void put_node(View *v, int id) {
         layout_print(text, v->g->values.at[node->out[k]].layout, v->g->values.at[node->out[k]].type.hidden);
         text_printf(text, "}");
     }
-    for (int k = 0; k < node->nout && v->spmd && v->c->location != NULL && node->op != OP_write; k++)
+    for (int k = 0; k < node->nout && v->spmd && v->b->placement.location != NULL && node->op != OP_write; k++)
         put_memory(v, node->out[k]);
     text_printf(text, "\n      : (");
     for (int i = 0; i < node->nin; i++) {
@@ -298,18 +298,18 @@ static void put_node(View *v, int id) {
 
 /* The nodes in the order of the stage: as they run, once they are scheduled. A wait is shown where other steps run since the start. */
 static void put_nodes(View *v) {
-    const Compilation *c = v->c;
-    if (!v->spmd || c->order.n == 0) {
+    const Placement *placement = &v->b->placement;
+    if (!v->spmd || placement->order.n == 0) {
         for (int n = 0; n < v->g->nodes.n; n++)
             if (!node_is_leaf(&v->g->nodes.at[n])) put_node(v, n);
         return;
     }
-    for (int i = 0; i < c->order.n; i++) {
-        Item item = c->order.at[i];
+    for (int i = 0; i < placement->order.n; i++) {
+        Item item = placement->order.at[i];
         v->bucket = item.bucket;
         if (!item.wait)
             put_node(v, item.node);
-        else if (i > 0 && c->order.at[i - 1].node != item.node)
+        else if (i > 0 && placement->order.at[i - 1].node != item.node)
             text_printf(v->text, "  Wait(%%%d)\n", v->number[v->g->nodes.at[item.node].out[0]]);
     }
 }
@@ -353,9 +353,12 @@ static void put_parameters(View *v) {
     }
 }
 
-void dump_rank(Text *text, const Compilation *c, const char *stage, int rank) {
-    View v = {.c = c, .text = text, .rank = rank, .local = c->localized, .spmd = c->spmd.nodes.n > 0};
-    v.g = v.spmd ? &c->spmd : &c->graph;
+static const Graph *shown_graph(const Build *b, const Stage *stage) {
+    return stage->shown == SHOW_FRONT ? &b->front.graph : stage->shown == SHOW_SHARDED ? &b->sharded.graph : &b->spmd.graph;
+}
+
+void dump_rank(Text *text, const Build *b, const Stage *stage, int rank) {
+    View v = {.b = b, .g = shown_graph(b, stage), .text = text, .rank = rank, .local = stage->local, .spmd = stage->shown == SHOW_SPMD};
     Arena scratch;
     arena_init(&scratch);
     v.number = arena_alloc(&scratch, sizeof *v.number * (size_t)(v.g->values.n + 1));
@@ -366,9 +369,9 @@ void dump_rank(Text *text, const Compilation *c, const char *stage, int rank) {
         nleaves += node_is_leaf(&v.g->nodes.at[n]);
         if (v.g->nodes.at[n].op == OP_convert) v.convert[n] = nconverts++;
     }
-    text_printf(text, "# IR entry: @%s\n# Total subgraphs: 1\n\n# Attrs:\nstage: %s\nrank: %d\nranks: %d\nmode: %s\n", v.g->name, stage,
+    text_printf(text, "# IR entry: @%s\n# Total subgraphs: 1\n\n# Attrs:\nstage: %s\nrank: %d\nranks: %d\nmode: %s\n", v.g->name, stage->name,
                 rank, v.g->nranks, mode_name[v.g->settings.mode]);
-    if (c->location != NULL) text_printf(text, "arena_bytes: %lld\n", (long long)c->arena_bytes);
+    if (b->placement.location != NULL) text_printf(text, "arena_bytes: %lld\n", (long long)b->placement.arena_bytes);
     text_printf(text, "\n");
     put_parameters(&v);
     text_printf(text, "\nNode counting information:\nTotal number of nodes: %d\nTotal number of cnodes: %d\n\n", v.g->nodes.n,
@@ -409,31 +412,31 @@ static bool make_directory(Arena *arena, const char *path, Error *error) {
     }
 }
 
-static int ndumped(const Compilation *c) {
-    return c->options->ndump_ranks < 0 ? c->graph.nranks : c->options->ndump_ranks;
+static int ndumped(const Build *b) {
+    return b->options->ndump_ranks < 0 ? b->front.graph.nranks : b->options->ndump_ranks;
 }
 
-static int dumped_rank(const Compilation *c, int k) {
-    return c->options->ndump_ranks < 0 ? k : c->options->dump_ranks[k];
+static int dumped_rank(const Build *b, int k) {
+    return b->options->ndump_ranks < 0 ? k : b->options->dump_ranks[k];
 }
 
-const char *dump_file(const Compilation *c, const char *stage, int number, int k) {
-    const char *folder = c->options->dump_directory;
-    if (k < ndumped(c)) return arena_printf(c->arena, "%s/rank_%d/%02d_%s_%04d.ir", folder, dumped_rank(c, k), number, stage, number);
-    return k == ndumped(c) ? arena_printf(c->arena, "%s/%02d_%s.spmd", folder, number, stage) : NULL;
+const char *dump_file(const Build *b, const Stage *stage, int number, int k) {
+    const char *folder = b->dump_directory;
+    if (k < ndumped(b)) return arena_printf(b->arena, "%s/rank_%d/%02d_%s_%04d.ir", folder, dumped_rank(b, k), number, stage->name, number);
+    return k == ndumped(b) ? arena_printf(b->arena, "%s/%02d_%s.spmd", folder, number, stage->name) : NULL;
 }
 
-bool dump_stage(Compilation *c, const char *stage, int number) {
-    int n = ndumped(c);
-    if (!make_directory(c->arena, c->options->dump_directory, &c->error)) return false;
+bool dump_stage(Build *b, const Stage *stage, int number) {
+    int n = ndumped(b);
+    if (!make_directory(b->arena, b->dump_directory, &b->error)) return false;
     for (int k = 0; k <= n; k++) {
         Text text = {0};
         if (k < n)
-            dump_rank(&text, c, stage, dumped_rank(c, k));
+            dump_rank(&text, b, stage, dumped_rank(b, k));
         else
-            graph_print(&text, c->spmd.nodes.n > 0 ? &c->spmd : &c->graph);
-        bool done = (k == n || make_directory(c->arena, arena_printf(c->arena, "%s/rank_%d", c->options->dump_directory, dumped_rank(c, k)), &c->error)) &&
-                    file_write(dump_file(c, stage, number, k), text.at, text.n, &c->error);
+            graph_print(&text, shown_graph(b, stage));
+        bool done = (k == n || make_directory(b->arena, arena_printf(b->arena, "%s/rank_%d", b->dump_directory, dumped_rank(b, k)), &b->error)) &&
+                    file_write(dump_file(b, stage, number, k), text.at, text.n, &b->error);
         text_finish(&text);
         if (!done) return false;
     }

@@ -7,48 +7,30 @@
 #include "compiler/compiler.h"
 
 /* The unsharded graph with the layouts of states and inputs, the only ones that are part of it. */
-static void plan_graph(Compilation *c, Graph *g) {
-    const Graph *from = &c->graph;
-    graph_init(g, c->arena);
-    g->name = from->name;
-    g->file = from->file;
-    g->files = from->files;
-    g->nranks = from->nranks;
-    g->replicas = from->replicas;
-    g->dims = from->dims;
-    g->settings = from->settings;
-    g->loss = from->loss;
-    g->reports = from->reports;
+static void plan_graph(const Build *b, Graph *g) {
+    const Graph *from = &b->sharded.graph;
+    graph_derive(g, from, from->nodes.n, from->values.n);
     g->nforward = from->nforward;
-    graph_reserve(g, from->nodes.n, from->values.n);
-    for (int s = 0; s < from->states.n; s++) {
-        State state = from->states.at[s];
-        state.layout = graph_layout(g, state.layout, &state.type.shape);
-        state.hint = NULL;
-        vec_push(c->arena, &g->states, state);
-    }
-    for (int i = 0; i < from->inputs.n; i++) {
-        Input input = from->inputs.at[i];
-        input.layout = graph_layout(g, input.layout, &input.type.shape);
-        input.hint = NULL;
-        vec_push(c->arena, &g->inputs, input);
-    }
+    for (int s = 0; s < g->states.n; s++)
+        g->states.at[s].hint = NULL;
+    for (int i = 0; i < g->inputs.n; i++)
+        g->inputs.at[i].hint = NULL;
     for (int n = 0; n < from->nodes.n; n++) {
         Node node = from->nodes.at[n];
         node.strategy = NULL;
         node.from = STRATEGY_NONE;
         node.hint = NULL;
-        vec_push(c->arena, &g->nodes, node);
+        vec_push(g->arena, &g->nodes, node);
     }
     for (int v = 0; v < from->values.n; v++) {
         Value value = from->values.at[v];
         value.layout = NULL;
-        vec_push(c->arena, &g->values, value);
+        vec_push(g->arena, &g->values, value);
     }
 }
 
 typedef struct Emitter {
-    Compilation *c;
+    const Build *b;
     Role *role;
     int *instance; /* per value of spmd: its instance, -1: none yet */
     int *request;  /* per node of spmd: number of its communication */
@@ -56,17 +38,16 @@ typedef struct Emitter {
 } Emitter;
 
 static int instance_of(Emitter *e, int value) {
-    Compilation *c = e->c;
+    const Build *b = e->b;
     if (e->instance[value] >= 0) return e->instance[value];
-    const Value *v = &c->spmd.values.at[value];
-    const Location *location = &c->location[value];
-    Instance instance = {.value = c->whole_value.at[value],
-                         .layout = graph_layout(&c->plan.graph, v->layout, &v->type.shape),
+    const Location *location = &b->placement.location[value];
+    Instance instance = {.value = b->spmd.whole_value.at[value],
+                         .layout = b->spmd.graph.values.at[value].layout,
                          .place = location->place,
                          .at = location->at,
                          .version = location->version};
     e->instance[value] = e->role->instances.n;
-    vec_push(c->arena, &e->role->instances, instance);
+    vec_push(b->arena, &e->role->instances, instance);
     return e->instance[value];
 }
 
@@ -77,10 +58,10 @@ static StepKind step_kind(const Node *node, bool wait) {
 }
 
 static void emit_step(Emitter *e, Item item) {
-    Compilation *c = e->c;
-    const Node *node = &c->spmd.nodes.at[item.node];
+    const Build *b = e->b;
+    const Node *node = &b->spmd.graph.nodes.at[item.node];
     Step step = {.kind = step_kind(node, item.wait), .op = node->op, .comm = node->comm, .nin = node->nin, .state = -1, .request = -1};
-    if (step.kind == STEP_KERNEL || step.kind == STEP_WRITE) step.node[step.nnodes++] = c->whole_node.at[item.node];
+    if (step.kind == STEP_KERNEL || step.kind == STEP_WRITE) step.node[step.nnodes++] = b->spmd.whole_node.at[item.node];
     if (step.kind == STEP_START) e->request[item.node] = e->nrequests++;
     if (step.kind == STEP_START || step.kind == STEP_WAIT) {
         step.request = e->request[item.node];
@@ -93,7 +74,7 @@ static void emit_step(Emitter *e, Item item) {
     for (int k = 0; k < step.nout; k++)
         step.out[k] = instance_of(e, node->out[k]);
     if (step.kind == STEP_WRITE) step.state = node->state;
-    vec_push(c->arena, &e->role->steps, step);
+    vec_push(b->arena, &e->role->steps, step);
 }
 
 /* Of a machine other than the default: its name, and of one from a file its figures. */
@@ -108,7 +89,7 @@ static const char *machine_words(const Compilation *c) {
 
 static const char *options_line(const Compilation *c) {
     static const char *const policy[] = {"auto", "bound", "canonical"};
-    const Settings *settings = &c->graph.settings;
+    const Settings *settings = &program_train(c)->front.graph.settings;
     return arena_printf(c->arena, "mode=%s search=%s -O%d redistribution=%s%s", mode_name[settings->mode], settings->search,
                         c->options->optimize, policy[c->options->optimize < 2 ? REDISTRIBUTE_CANONICAL : c->options->redistribution],
                         machine_words(c));
@@ -120,42 +101,44 @@ static const char *side_file(const Compilation *c) {
     return slash != NULL ? slash + 1 : path;
 }
 
-static Program emit_program(Compilation *c, const char *name) {
-    Program program = {.name = name, .loss = -1, .sent_bytes = stats_sent_bytes(c)};
-    Role role = {.first_rank = 0, .last_rank = c->graph.nranks - 1, .arena_bytes = c->arena_bytes};
-    Emitter e = {.c = c, .role = &role};
-    e.instance = arena_alloc(c->arena, sizeof *e.instance * (size_t)(c->spmd.values.n + 1));
-    memset(e.instance, -1, sizeof *e.instance * (size_t)(c->spmd.values.n + 1));
-    e.request = arena_alloc(c->arena, sizeof *e.request * (size_t)(c->spmd.nodes.n + 1));
-    vec_reserve(c->arena, &role.instances, c->spmd.values.n);
-    vec_reserve(c->arena, &role.steps, c->order.n);
-    for (int i = 0; i < c->order.n; i++)
-        emit_step(&e, c->order.at[i]);
-    if (c->spmd.loss >= 0) program.loss = instance_of(&e, c->spmd.loss);
-    for (int i = 0; i < c->spmd.reports.n; i++)
-        vec_push(c->arena, &program.reports, instance_of(&e, c->spmd.reports.at[i].value));
-    vec_push(c->arena, &program.roles, role);
+static Program emit_program(Build *b) {
+    const Graph *g = &b->spmd.graph;
+    const Placement *placement = &b->placement;
+    Program program = {.name = b->name, .loss = -1, .sent_bytes = stats_sent_bytes(b)};
+    Role role = {.first_rank = 0, .last_rank = g->nranks - 1, .arena_bytes = placement->arena_bytes};
+    Emitter e = {.b = b, .role = &role};
+    e.instance = arena_alloc(b->arena, sizeof *e.instance * (size_t)(g->values.n + 1));
+    memset(e.instance, -1, sizeof *e.instance * (size_t)(g->values.n + 1));
+    e.request = arena_alloc(b->arena, sizeof *e.request * (size_t)(g->nodes.n + 1));
+    vec_reserve(b->arena, &role.instances, g->values.n);
+    vec_reserve(b->arena, &role.steps, placement->order.n);
+    for (int i = 0; i < placement->order.n; i++)
+        emit_step(&e, placement->order.at[i]);
+    if (g->loss >= 0) program.loss = instance_of(&e, g->loss);
+    for (int i = 0; i < g->reports.n; i++)
+        vec_push(b->arena, &program.reports, instance_of(&e, g->reports.at[i].value));
+    vec_push(b->arena, &program.roles, role);
     return program;
 }
 
-/* The program of c->eval, over the states of the plan. */
-static Program emit_eval(Compilation *c) {
-    Compilation *e = c->eval;
-    Graph *graph = &e->plan.graph;
-    plan_graph(e, graph);
-    graph->states = c->plan.graph.states;
-    Program eval = emit_program(e, "eval");
-    eval.graph = graph;
-    return eval;
+/* The program train computes the plan's graph, the others graphs of their own, over the states of the plan. */
+static void emit_build(Compilation *c, Build *b) {
+    Graph *graph = b->follows == NULL ? &c->plan.graph : arena_alloc(c->arena, sizeof *graph);
+    plan_graph(b, graph);
+    Program program = emit_program(b);
+    if (b->follows != NULL) {
+        graph->states = c->plan.graph.states;
+        program.graph = graph;
+    }
+    vec_push(c->arena, &c->plan.programs, program);
 }
 
 bool pass_emit(Compilation *c) {
     plan_init(&c->plan, c->arena);
     c->plan.options = options_line(c);
     c->plan.net_hash = c->net_hash;
-    plan_graph(c, &c->plan.graph);
-    vec_push(c->arena, &c->plan.programs, emit_program(c, "train"));
-    if (c->eval != NULL) vec_push(c->arena, &c->plan.programs, emit_eval(c));
+    for (int i = 0; i < c->programs.n; i++)
+        emit_build(c, c->programs.at[i]);
     plan_print_files(&c->text, &c->side, side_file(c), &c->plan);
     return true;
 }

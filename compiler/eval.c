@@ -1,7 +1,6 @@
-/* eval: the program that evaluates what was trained, compiled beside the program train.
+/* eval: the program that evaluates what was trained, over the same states.
  *
- * Before: train's graph has its strategies and layouts (assign). After: c->eval has gone through the passes of the table up to emit, on a graph of its
- * own over the same states, which lie as train left them. An operator that train has too gets the strategy that it has there, as far as that fits the
+ * It goes through the same passes as train, after it. Before pass `follow`: train has its strategies and layouts. After: the states lie as train has them. An operator that train has too gets the strategy that it has there, as far as that fits the
  * other batch; the others follow from these. So hints speak of both programs, and what fits only one of the two is not an error: a split that the
  * batch of the eval is too short for is left out, and search or the batch split fills it in.
  *
@@ -18,24 +17,26 @@ static int find_state(const Graph *graph, const char *name) {
     return -1;
 }
 
-bool eval_states(Compilation *c, Graph *graph) {
+/* Gives the graph the states of train, by their names. */
+static bool take_states(const Build *train, Graph *graph) {
     static const char hint[] = "the numbers of the eval block say how a batch is evaluated; its parameters are those of training";
-    int *number = arena_alloc(c->arena, ((size_t)graph->states.n + 1) * sizeof *number);
+    const Graph *theirs = &train->front.graph;
+    int *number = arena_alloc(graph->arena, ((size_t)graph->states.n + 1) * sizeof *number);
     bool ok = true;
     for (int i = 0; i < graph->states.n; i++) {
         const State *own = &graph->states.at[i];
-        number[i] = i < c->graph.states.n && strcmp(c->graph.states.at[i].name, own->name) == 0 ? i : find_state(&c->graph, own->name);
-        if (number[i] >= 0 && type_equal(&c->graph.states.at[number[i]].type, &own->type)) continue;
+        number[i] = i < theirs->states.n && strcmp(theirs->states.at[i].name, own->name) == 0 ? i : find_state(theirs, own->name);
+        if (number[i] >= 0 && type_equal(&theirs->states.at[number[i]].type, &own->type)) continue;
         Text text = {0};
         type_print(&text, &own->type);
         if (number[i] >= 0) {
             text_printf(&text, " in the eval, and in training ");
-            type_print(&text, &c->graph.states.at[number[i]].type);
-            diag_error(c->diags, own->span, "%s is %s", own->name, text.at);
+            type_print(&text, &theirs->states.at[number[i]].type);
+            diag_error(train->diags, own->span, "%s is %s", own->name, text.at);
         } else {
-            diag_error(c->diags, own->span, "%s, %s, is a parameter of the eval, and training has none of that name", own->name, text.at);
+            diag_error(train->diags, own->span, "%s, %s, is a parameter of the eval, and training has none of that name", own->name, text.at);
         }
-        diag_hint(c->diags, "%s", hint);
+        diag_hint(train->diags, "%s", hint);
         text_finish(&text);
         ok = false;
     }
@@ -43,25 +44,24 @@ bool eval_states(Compilation *c, Graph *graph) {
         if (graph->nodes.at[n].op == OP_read) graph->nodes.at[n].state = number[graph->nodes.at[n].state];
     graph->states.n = 0;
     graph->states.cap = 0;
-    for (int i = 0; ok && i < c->graph.states.n; i++)
-        vec_push(graph->arena, &graph->states, c->graph.states.at[i]);
+    for (int i = 0; ok && i < theirs->states.n; i++)
+        vec_push(graph->arena, &graph->states, theirs->states.at[i]);
     return ok;
 }
 
-Compilation *eval_create(const Compilation *c, Graph *graph) {
-    Compilation *e = arena_alloc(c->arena, sizeof *e);
-    Options *options = arena_alloc(c->arena, sizeof *options);
-    Diags *diags = arena_alloc(c->arena, sizeof *diags);
-    *options = *c->options;
-    options->dump_directory = arena_printf(c->arena, "%s/eval", c->options->dump_directory ? c->options->dump_directory : "");
-    diags_init(diags, c->arena);
-    for (int f = 0; f < c->diags->files.n; f++)
-        vec_push(c->arena, &diags->files, c->diags->files.at[f]);
-    *e = (Compilation){.arena = c->arena, .options = options, .diags = diags, .source = c->source, .source_bytes = c->source_bytes, .graph = *graph};
-    e->graph.settings.optimizer = OPTIMIZER_NONE;
-    e->graph.settings.accumulate = 0;
-    e->net_hash = graph_hash(&e->graph);
-    return e;
+bool eval_create(Build *e, const Build *train, Graph *graph) {
+    if (!take_states(train, graph)) return false;
+    Diags *diags = arena_alloc(train->arena, sizeof *diags); /* warnings are of train alone */
+    diags_init(diags, train->arena);
+    for (int f = 0; f < train->diags->files.n; f++)
+        vec_push(train->arena, &diags->files, train->diags->files.at[f]);
+    build_init(e, "eval", train->arena, train->options, diags);
+    e->follows = train;
+    e->dump_directory = arena_printf(train->arena, "%s/eval", train->dump_directory ? train->dump_directory : "");
+    e->front.graph = *graph;
+    e->front.graph.settings.optimizer = OPTIMIZER_NONE;
+    e->front.graph.settings.accumulate = 0;
+    return true;
 }
 
 /* Train's forward nodes by name. */
@@ -99,8 +99,11 @@ static bool follow(Graph *g, Node *node, const Node *theirs) {
     return true;
 }
 
-static void follow_train(const Compilation *c, Graph *g, bool *followed) {
-    const Graph *train = &c->graph, *chosen = &c->chosen;
+bool pass_follow(Build *b) {
+    if (b->follows == NULL) return true;
+    const Graph *train = &b->follows->sharded.graph, *chosen = &b->follows->front.chosen;
+    Graph *g = &b->front.graph;
+    bool *followed = b->front.followed = arena_alloc(b->arena, (size_t)(g->nodes.n + 1) * sizeof *followed);
     int n = 0;
     const Node **sorted = arena_alloc(g->arena, sizeof *sorted * (size_t)(chosen->nforward + 1));
     for (int id = 0; id < chosen->nforward; id++)
@@ -123,16 +126,5 @@ static void follow_train(const Compilation *c, Graph *g, bool *followed) {
         state.layout = graph_layout(g, state.layout, &state.type.shape);
         vec_push(g->arena, &g->states, state);
     }
-}
-
-bool eval_prepare(Compilation *e, const Compilation *c) {
-    e->followed = arena_alloc(e->arena, (size_t)(e->graph.nodes.n + 1) * sizeof *e->followed);
-    follow_train(c, &e->graph, e->followed);
     return true;
-}
-
-bool eval_failed(Compilation *c) {
-    const Compilation *e = c->eval;
-    const char *why = e->error.text[0] != '\0' ? e->error.text : e->diags->items.n > 0 ? e->diags->items.at[0].text : "no reason";
-    return error_set(&c->error, e->error.code ? e->error.code : EXIT_INTERNAL, "program eval: %s", why);
 }

@@ -1,20 +1,19 @@
 /* expand: operators along rows that their strategy splits (softmax, log_softmax, their gradients) become operators of which each can be
  * split so.
  *
- * Before: every forward operator has its strategy (propagate). After: c->chosen is the graph before this pass, with the operators that
- * strategies were chosen for. In c->graph no strategy splits a factor that has reductions: where one did, the nodes of Op.expand_split
+ * Before: every forward operator has its strategy (propagate). After: front.chosen is the graph before this pass, with the operators that
+ * strategies were chosen for. In front.graph no strategy splits a factor that has reductions: where one did, the nodes of Op.expand_split
  * stand for the operator, with the same strategy each as far as it has the dimensions; the last one has its name, its hint and what
  * gradients reuse. The values of all other nodes are the same. Where there is nothing to expand, the graph stays as it is. */
 #include <assert.h>
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "ir/copy.h"
 
 typedef struct Expansion {
-    Graph *graph; /* being built */
-    const Graph *old;
-    int *value, *node; /* old id -> new id; of an expanded node the last one */
-    int *first;        /* per old node: the first of the nodes that stand for it */
+    GraphCopy copy;  /* of an expanded node the last one stands for it */
+    int *first;      /* per old node: the first of the nodes that stand for it */
     VEC(int) chosen;   /* per new node: the old one */
 } Expansion;
 
@@ -52,7 +51,7 @@ static void inherit(Graph *g, Node *made, const Node *from, const Graph *old) {
 
 /* The factors of an expanded origin, by way of its result, which is the last node's too. */
 static void follow_origin(const Expansion *e, Node *node, int old_origin) {
-    const Node *was = &e->old->nodes.at[old_origin], *is = &e->graph->nodes.at[node->origin];
+    const Node *was = &e->copy.from.nodes.at[old_origin], *is = &e->copy.to->nodes.at[node->origin];
     for (int f = 0; f < node->rule->nfactors; f++) {
         int mapped = -1;
         for (int d = 0; node->origin_factor[f] >= 0 && d < was->rule->result[0].shape.ndim; d++)
@@ -61,26 +60,16 @@ static void follow_origin(const Expansion *e, Node *node, int old_origin) {
     }
 }
 
-static void copy_node(Expansion *e, int id, Node node) {
-    Graph *g = e->graph;
-    int made = g->nodes.n, old_origin = node.origin;
-    node.origin = old_origin == id ? made : e->node[old_origin];
-    if (old_origin != id && e->first[old_origin] != e->node[old_origin]) follow_origin(e, &node, old_origin);
-    for (int k = 0; k < node.nout; k++) {
-        Value value = e->old->values.at[node.out[k]];
-        value.node = made;
-        e->value[node.out[k]] = g->values.n;
-        node.out[k] = g->values.n;
-        vec_push(g->arena, &g->values, value);
-    }
-    vec_push(g->arena, &g->nodes, node);
-    e->first[id] = e->node[id] = made;
+static void keep_node(Expansion *e, int id, Node node) {
+    const int old_origin = node.origin, made = copy_node(&e->copy, id, node);
+    if (old_origin != id && e->first[old_origin] != e->copy.node[old_origin]) follow_origin(e, &e->copy.to->nodes.at[made], old_origin);
+    e->first[id] = made;
 }
 
 /* What stands for a copy of a forward node has what stands for that node as its origin. */
 static void follow_forward(Expansion *e, int first, int origin, int micro) {
-    for (int n = first; n < e->graph->nodes.n; n++) {
-        Node *made = &e->graph->nodes.at[n];
+    for (int n = first; n < e->copy.to->nodes.n; n++) {
+        Node *made = &e->copy.to->nodes.at[n];
         made->micro = micro;
         made->origin = e->first[origin] + n - first;
         for (int f = 0; f < made->rule->nfactors; f++)
@@ -89,54 +78,49 @@ static void follow_forward(Expansion *e, int first, int origin, int micro) {
 }
 
 static void expand_node(Expansion *e, int id, Node node) {
-    Graph *g = e->graph;
+    Graph *g = e->copy.to;
+    const Graph *old = &e->copy.from;
     int first = g->nodes.n, old_origin = node.origin;
-    node.origin = old_origin == id ? -1 : e->node[old_origin];
+    node.origin = old_origin == id ? -1 : e->copy.node[old_origin];
     int value = op_table[node.op].expand_split(g, &node);
     assert(g->values.at[value].node == g->nodes.n - 1);
     e->first[id] = first;
-    e->node[id] = g->nodes.n - 1;
-    e->value[node.out[0]] = value;
+    copy_stands(&e->copy, id, g->nodes.n - 1);
     for (int n = first; old_origin == id && n < g->nodes.n; n++)
-        inherit(g, &g->nodes.at[n], &e->old->nodes.at[id], e->old);
+        inherit(g, &g->nodes.at[n], &old->nodes.at[id], old);
     if (node.micro > 0) follow_forward(e, first, old_origin, node.micro);
     Node *last = &g->nodes.at[g->nodes.n - 1];
     last->hint = node.hint;
     last->name = node.name;
-    g->values.at[value].name = e->old->values.at[node.out[0]].name;
+    g->values.at[value].name = old->values.at[node.out[0]].name;
 }
 
-static void expand_graph(Compilation *c) {
-    Graph *g = &c->graph;
-    Expansion e = {.graph = g, .old = &c->chosen};
-    e.value = arena_alloc(g->arena, sizeof *e.value * (size_t)(g->values.n + 1));
-    e.node = arena_alloc(g->arena, sizeof *e.node * (size_t)(g->nodes.n + 1));
-    e.first = arena_alloc(g->arena, sizeof *e.first * (size_t)(g->nodes.n + 1));
-    graph_reserve(g, g->nodes.n + g->nodes.n / 4, g->values.n + g->values.n / 4);
-    for (int id = 0; id < c->chosen.nodes.n; id++) {
-        Node node = c->chosen.nodes.at[id];
-        for (int i = 0; i < node.nin; i++)
-            node.in[i] = e.value[node.in[i]];
-        (is_expanded(&c->chosen, id) ? expand_node : copy_node)(&e, id, node);
+static void expand_graph(Front *front) {
+    Graph *g = &front->graph;
+    const Graph *old = &front->chosen;
+    Expansion e = {0};
+    copy_begin(&e.copy, g, g->nodes.n + g->nodes.n / 4, g->values.n + g->values.n / 4);
+    e.first = arena_alloc(g->arena, sizeof *e.first * (size_t)(old->nodes.n + 1));
+    for (int id = 0; id < old->nodes.n; id++) {
+        (is_expanded(old, id) ? expand_node : keep_node)(&e, id, copy_operands(&e.copy, id));
         while (e.chosen.n < g->nodes.n)
-            vec_push(c->arena, &e.chosen, id);
-        if (id + 1 == c->chosen.nforward) g->nforward = g->nodes.n;
+            vec_push(g->arena, &e.chosen, id);
+        copy_forward(&e.copy, id);
     }
-    graph_own_reports(g);
-    for (int k = 0; k < graph_nreports(&c->chosen); k++)
-        graph_set_report(g, k, e.value[graph_report(&c->chosen, k)]);
+    copy_reports(&e.copy);
     const Layout **asked = arena_alloc(g->arena, sizeof *asked * (size_t)(g->nodes.n + 1));
-    for (int id = 0; id < c->chosen.nodes.n; id++)
-        asked[e.node[id]] = c->propagation.out_layout[id];
-    c->propagation.out_layout = asked;
-    c->chosen_node = e.chosen.at;
+    for (int id = 0; id < old->nodes.n; id++)
+        asked[e.copy.node[id]] = front->propagation.out_layout[id];
+    front->propagation.out_layout = asked;
+    front->chosen_node = e.chosen.at;
 }
 
-bool pass_expand(Compilation *c) {
+bool pass_expand(Build *b) {
+    Front *front = &b->front;
     bool any = false;
-    c->chosen = c->graph; /* its nodes and values stay: expanding makes new ones */
-    for (int id = 0; id < c->graph.nodes.n && !any; id++)
-        any = is_expanded(&c->graph, id);
-    if (any) expand_graph(c);
+    front->chosen = front->graph; /* its nodes and values stay: expanding makes new ones */
+    for (int id = 0; id < front->graph.nodes.n && !any; id++)
+        any = is_expanded(&front->graph, id);
+    if (any) expand_graph(front);
     return true;
 }

@@ -1,6 +1,6 @@
 /* explain: why a value has its layout, and what every conversion at it is for (docs/explain.md).
  *
- * Before: a whole compilation, with the decisions of propagate recorded. Reads c->graph for what was asked of a value, c->spmd for what is
+ * Before: a whole compilation, with the decisions of propagate recorded. Reads the sharded graph for what was asked of a value, the SPMD graph for what is
  * done to it. */
 #include "compiler/explain.h"
 
@@ -14,39 +14,39 @@ enum { MAX_USERS = 4, MAX_CHAIN_HEAD = 4, MAX_CHAIN_TAIL = 8 };
 
 typedef struct Explain {
     Text *text;
-    Compilation *c;
-    const Graph *g; /* c->graph */
+    Build *b;
+    const Graph *g; /* b->sharded.graph */
     Moves moves;
     const Traffic *bounds;
 } Explain;
 
 static const char *layout_text(const Explain *e, const Layout *layout, const TensorType *type) {
-    return layout_named(e->c->arena, e->g, layout, type->hidden);
+    return layout_named(e->b->arena, e->g, layout, type->hidden);
 }
 
 static const char *bytes_text(const Explain *e, int64_t bytes) {
-    return bytes_named(e->c->arena, bytes);
+    return bytes_named(e->b->arena, bytes);
 }
 
 static const char *type_text(const Explain *e, const TensorType *type) {
     Text text = {0};
     type_print(&text, type);
-    const char *copy = arena_copy(e->c->arena, text.at, text.n);
+    const char *copy = arena_copy(e->b->arena, text.at, text.n);
     text_finish(&text);
     return copy;
 }
 
 /* " at net.dsl:8:9", or nothing. */
 static const char *at_text(const Explain *e, Span span) {
-    const char *place = place_named(e->c->arena, e->c->diags, span);
-    return *place ? arena_printf(e->c->arena, " at %s", place) : "";
+    const char *place = place_named(e->b->arena, e->b->diags, span);
+    return *place ? arena_printf(e->b->arena, " at %s", place) : "";
 }
 
 /* "matmul h"; one word where both are one. */
 static const char *node_text(const Explain *e, const Node *node) {
     const char *op = op_table[node->op].name, *name = node->name != NULL ? node->name : "";
-    if (node->op == OP_write) return arena_printf(e->c->arena, "the write of %s", e->g->states.at[node->state].name);
-    return strcmp(op, name) == 0 || *name == '\0' ? op : arena_printf(e->c->arena, "%s %s", op, name);
+    if (node->op == OP_write) return arena_printf(e->b->arena, "the write of %s", e->g->states.at[node->state].name);
+    return strcmp(op, name) == 0 || *name == '\0' ? op : arena_printf(e->b->arena, "%s %s", op, name);
 }
 
 /* Of a node of g. The tuple; where it cannot say it, the digits too, by way of the layouts of the operands. */
@@ -59,7 +59,7 @@ static const char *strategy_text(const Explain *e, const Graph *g, const Node *n
             strategy_in_layout(node, strategy, i, type->shape.ndim, &layout);
             text_printf(&text, "%s%s", i ? ", " : " on ", layout_text(e, &layout, type));
         }
-    const char *copy = arena_copy(e->c->arena, text.at, text.n);
+    const char *copy = arena_copy(e->b->arena, text.at, text.n);
     text_finish(&text);
     return copy;
 }
@@ -84,18 +84,18 @@ static void explain_alternatives(const Explain *e, const Node *node, const Decis
     for (int i = 0; i < decision->nalternatives; i++) {
         const Alternative *a = &decision->alternative[i];
         text_printf(text, "            %s  %-10s  %-10.4g  %-10s  %s\n", i == 0 ? "-> " : "   ", bytes_text(e, a->bytes), a->flops,
-                    bytes_text(e, a->sum_bytes), strategy_text(e, &e->c->chosen, node, a->strategy));
+                    bytes_text(e, a->sum_bytes), strategy_text(e, &e->b->front.chosen, node, a->strategy));
     }
     text_printf(text, "  decided by   %s\n", by_text[decision->by]);
 }
 
-/* From the hint to the node, which is one of c->chosen, an operator a line. */
+/* From the hint to the node, which is one of front.chosen, an operator a line. */
 static void explain_chain(const Explain *e, int id) {
-    const Graph *g = &e->c->chosen;
-    const Decision *decision = e->c->propagation.decision;
+    const Graph *g = &e->b->front.chosen;
+    const Decision *decision = e->b->front.propagation.decision;
     VEC(int) chain = {0};
     for (int n = id; n >= 0; n = decision[n].from)
-        vec_push(e->c->arena, &chain, n);
+        vec_push(e->b->arena, &chain, n);
     const Node *first = &g->nodes.at[chain.at[chain.n - 1]];
     bool is_hint = first->hint != NULL; /* else it follows program train */
     text_printf(e->text, "  because      of %s %s%s, in %d step%s:\n", is_hint ? "the hint on" : "what program train does with", node_text(e, first),
@@ -114,26 +114,26 @@ static void explain_chain(const Explain *e, int id) {
     }
 }
 
-/* That an operator along rows, of c->chosen, was expanded, and into what. */
+/* That an operator along rows, of front.chosen, was expanded, and into what. */
 static void explain_expanded(const Explain *e, int chosen) {
-    text_printf(e->text, "  part of      %s, whose rows are split: ", node_text(e, &e->c->chosen.nodes.at[chosen]));
+    text_printf(e->text, "  part of      %s, whose rows are split: ", node_text(e, &e->b->front.chosen.nodes.at[chosen]));
     for (int n = 0, count = 0; n < e->g->nodes.n; n++)
-        if (chosen_of(e->c, n) == chosen) text_printf(e->text, "%s%s", count++ > 0 ? ", " : "", op_table[e->g->nodes.at[n].op].name);
+        if (chosen_of(e->b, n) == chosen) text_printf(e->text, "%s%s", count++ > 0 ? ", " : "", op_table[e->g->nodes.at[n].op].name);
     text_printf(e->text, " stand for it;\n               its reductions have a number a row, no row is gathered\n");
 }
 
 static void explain_node(const Explain *e, int id) {
     Text *text = e->text;
     const Graph *g = e->g;
-    const Node *node = &g->nodes.at[id], *chosen = &e->c->chosen.nodes.at[chosen_of(e->c, id)];
+    const Node *node = &g->nodes.at[id], *chosen = &e->b->front.chosen.nodes.at[chosen_of(e->b, id)];
     const Decision *decision = NULL;
     if (node->strategy == NULL) return;
-    if (chosen->op != node->op) explain_expanded(e, chosen_of(e->c, id));
+    if (chosen->op != node->op) explain_expanded(e, chosen_of(e->b, id));
     if (id < g->nforward && !node_is_leaf(node)) { /* strategies were chosen for these */
-        id = chosen_of(e->c, id);
-        g = &e->c->chosen;
+        id = chosen_of(e->b, id);
+        g = &e->b->front.chosen;
         node = chosen;
-        decision = &e->c->propagation.decision[id];
+        decision = &e->b->front.propagation.decision[id];
     }
     const char *what = node_text(e, node);
     if (op_table[node->op].op_class == OP_CLASS_UPDATE) {
@@ -142,7 +142,7 @@ static void explain_node(const Explain *e, int id) {
         return;
     }
     text_printf(text, "  strategy     %s  %s\n", what, strategy_text(e, g, node, node->strategy));
-    if (decision != NULL && e->c->followed != NULL && e->c->followed[id]) {
+    if (decision != NULL && e->b->front.followed != NULL && e->b->front.followed[id]) {
         text_printf(text, "  because      it has this strategy in program train\n");
         return;
     }
@@ -191,7 +191,7 @@ static void explain_node(const Explain *e, int id) {
 
 /* Who takes a value of spmd, through further conversions too: "relu a, matmul y". */
 static void collect_users(const Explain *e, int value, Text *users, int *n) {
-    const Graph *s = &e->c->spmd;
+    const Graph *s = &e->b->spmd.graph;
     for (int id = 0; id < s->nodes.n; id++) {
         const Node *node = &s->nodes.at[id];
         bool takes = false;
@@ -212,7 +212,7 @@ static const char *users_text(const Explain *e, int value) {
     int n = 0;
     collect_users(e, value, &users, &n);
     if (n > MAX_USERS) text_printf(&users, " and %d more", n - MAX_USERS);
-    const char *copy = n == 0 ? "nothing" : arena_copy(e->c->arena, users.at, users.n);
+    const char *copy = n == 0 ? "nothing" : arena_copy(e->b->arena, users.at, users.n);
     text_finish(&users);
     return copy;
 }
@@ -268,7 +268,7 @@ static void explain_bucket(const Explain *e, const Move *move, const char *inden
 
 static void explain_moves(const Explain *e, int value, const char *indent) {
     Text *text = e->text;
-    const Graph *s = &e->c->spmd;
+    const Graph *s = &e->b->spmd.graph;
     const TensorType *type = &e->g->values.at[value].type;
     int64_t received = 0;
     int count = 0;
@@ -301,8 +301,8 @@ static void explain_instead(const Explain *e, int value, const char *indent) {
         k++;
     Layout own;
     strategy_out_layout(node, node->strategy, k, type->shape.ndim, &own);
-    const Layout *made = e->c->spmd.values.at[value].layout;
-    if (graph_layout(&e->c->spmd, &own, &type->shape) == made) return;
+    const Layout *made = e->b->spmd.graph.values.at[value].layout;
+    if (graph_layout(&e->b->spmd.graph, &own, &type->shape) == made) return;
     text_printf(e->text, "%sinstead of   %s, which its strategy gives: fewer bytes are received so (-O2)\n", indent, layout_text(e, &own, type));
 }
 
@@ -311,7 +311,7 @@ static void explain_use(const Explain *e, int value, const char *indent) {
     static const char *const has[NREDUCTIONS] = {[REDUCE_SUM] = ": every rank has a term of the sum",
                                                  [REDUCE_MAX] = ": every rank has the maximum of its part",
                                                  [REDUCE_MIN] = ": every rank has the minimum of its part"};
-    const Graph *s = &e->c->spmd;
+    const Graph *s = &e->b->spmd.graph;
     const TensorType *type = &e->g->values.at[value].type;
     const Layout *made = s->values.at[value].layout;
     Text direct = {0};
@@ -419,13 +419,13 @@ static void explain_training(const Explain *e, int id) {
     const Node *node = &g->nodes.at[update];
     int gradient = update_gradient(g, node), next = node->out[0];
     const TensorType *type = &state->type;
-    text_printf(text, ", gradient %s while it is used\n", bytes_text(e, e->c->box_bytes[gradient]));
+    text_printf(text, ", gradient %s while it is used\n", bytes_text(e, e->b->spmd.box_bytes[gradient]));
     text_printf(text, "  gradient     %s, made as %s\n", g->values.at[gradient].name,
-                layout_text(e, e->c->spmd.values.at[gradient].layout, &g->values.at[gradient].type));
+                layout_text(e, e->b->spmd.graph.values.at[gradient].layout, &g->values.at[gradient].type));
     explain_moves(e, gradient, "    ");
-    const Layout *updated = e->c->spmd.values.at[next].layout;
+    const Layout *updated = e->b->spmd.graph.values.at[next].layout;
     text_printf(text, "  update       in %s%s\n", layout_text(e, updated, type),
-                updated != e->c->spmd.states.at[id].layout && !layout_equal(updated, state->layout) ? ": each rank a part, then gathered" : "");
+                updated != e->b->spmd.graph.states.at[id].layout && !layout_equal(updated, state->layout) ? ": each rank a part, then gathered" : "");
     explain_moves(e, next, "    ");
 }
 
@@ -433,7 +433,7 @@ static void explain_state(const Explain *e, int id) {
     const State *state = &e->g->states.at[id];
     text_printf(e->text, "%s: %s %s%s\n", state->name, state->trainable ? "parameter" : state_is_const(state) ? "const" : "state", type_text(e, &state->type), at_text(e, state->span));
     text_printf(e->text, "  stored as    %s\n", layout_text(e, state->layout, &state->type));
-    if (e->c->followed != NULL) { /* one state, two programs */
+    if (e->b->front.followed != NULL) { /* one state, two programs */
         text_printf(e->text, "  because      program train stores it so\n");
         explain_reads(e, OP_read, id);
         return;
@@ -461,45 +461,45 @@ static int gradient_find(const Explain *e, const char *name) {
     const Graph *g = e->g;
     size_t n = strlen(name);
     if (n < 6 || strcmp(name + n - 5, ".grad") != 0) return -1;
-    const char *of = arena_copy(e->c->arena, name, n - 5);
+    const char *of = arena_copy(e->b->arena, name, n - 5);
     for (int s = 0; s < g->states.n; s++) {
         int update = strcmp(g->states.at[s].name, of) == 0 ? update_of(g, s) : -1;
         if (update >= 0) return update_gradient(g, &g->nodes.at[update]);
     }
-    return value_find(g, arena_printf(e->c->arena, "d_%s", of));
+    return value_find(g, arena_printf(e->b->arena, "d_%s", of));
 }
 
 static bool unknown(const Explain *e, const char *name, Error *error) {
     const Graph *g = e->g;
     VEC(const char *) names = {0};
-    for (int i = 0; i < e->c->parsed.n; i++)
-        if (strcmp(e->c->parsed.at[i], name) == 0)
+    for (int i = 0; i < e->b->front.written.n; i++)
+        if (strcmp(e->b->front.written.at[i], name) == 0)
             return error_set(error, EXIT_USAGE, "--explain %.200s: it is not computed: the loss does not depend on it, or another value is equal to it",
                              name);
     for (int s = 0; s < g->states.n; s++)
-        vec_push(e->c->arena, &names, g->states.at[s].name);
+        vec_push(e->b->arena, &names, g->states.at[s].name);
     for (int i = 0; i < g->inputs.n; i++)
-        vec_push(e->c->arena, &names, g->inputs.at[i].name);
+        vec_push(e->b->arena, &names, g->inputs.at[i].name);
     for (int v = 0; v < g->values.n; v++)
-        vec_push(e->c->arena, &names, g->values.at[v].name);
+        vec_push(e->b->arena, &names, g->values.at[v].name);
     const char *nearest = name_nearest(name, names.at, names.n);
     if (nearest != NULL) return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value; did you mean %.200s?", name, nearest);
     return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value, parameter or input; pcc --list-paths shows those it has", name);
 }
 
-static bool explain_program(Text *text, Compilation *c, const char *name, Error *error) {
-    Explain e = {.text = text, .c = c, .g = &c->graph, .moves = stats_moves(c), .bounds = stats_bounds(c)};
-    for (int s = 0; s < c->graph.states.n; s++)
-        if (strcmp(c->graph.states.at[s].name, name) == 0) {
+static bool explain_program(Text *text, Build *b, const char *name, Error *error) {
+    Explain e = {.text = text, .b = b, .g = &b->sharded.graph, .moves = stats_moves(b), .bounds = stats_bounds(b)};
+    for (int s = 0; s < e.g->states.n; s++)
+        if (strcmp(e.g->states.at[s].name, name) == 0) {
             explain_state(&e, s);
             return true;
         }
-    for (int i = 0; i < c->graph.inputs.n; i++)
-        if (strcmp(c->graph.inputs.at[i].name, name) == 0) {
+    for (int i = 0; i < e.g->inputs.n; i++)
+        if (strcmp(e.g->inputs.at[i].name, name) == 0) {
             explain_input(&e, i);
             return true;
         }
-    int value = value_find(&c->graph, name);
+    int value = value_find(e.g, name);
     if (value < 0) value = gradient_find(&e, name);
     if (value < 0) return unknown(&e, name, error);
     explain_value(&e, value);
@@ -507,18 +507,18 @@ static bool explain_program(Text *text, Compilation *c, const char *name, Error 
 }
 
 /* What a path means is called as the graph calls it: the result of a cell as its call is. */
-static const char *value_name(const Compilation *c, const char *path) {
-    for (int i = 0; i < c->paths.n; i++)
-        if (strcmp(c->paths.at[i].path, path) == 0) return c->paths.at[i].value;
+static const char *value_name(const Build *b, const char *path) {
+    for (int i = 0; i < b->front.paths.n; i++)
+        if (strcmp(b->front.paths.at[i].path, path) == 0) return b->front.paths.at[i].value;
     return path;
 }
 
 bool explain(Text *text, Compilation *c, const char *name, Error *error) {
-    name = value_name(c, name);
-    if (c->eval == NULL) return explain_program(text, c, name, error);
+    name = value_name(program_train(c), name);
+    if (program_eval(c) == NULL) return explain_program(text, program_train(c), name, error);
     Text train = {0}, eval = {0};
     Error other; /* what neither program has is said of the net as it is trained */
-    bool in_train = explain_program(&train, c, name, error), in_eval = explain_program(&eval, c->eval, name, &other);
+    bool in_train = explain_program(&train, program_train(c), name, error), in_eval = explain_program(&eval, program_eval(c), name, &other);
     if (in_train) text_printf(text, "program train\n%s", train.at);
     if (in_eval) text_printf(text, "program eval\n%s", eval.at);
     text_finish(&train);

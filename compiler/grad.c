@@ -315,7 +315,7 @@ void graph_differentiate(Graph *g) {
         if (gradient[s] >= 0) update(g, &numbers, s, read[s], gradient[s]);
 }
 
-bool pass_autodiff(Compilation *c) {
-    graph_differentiate(&c->graph);
+bool pass_autodiff(Build *b) {
+    graph_differentiate(&b->front.graph);
     return true;
 }

@@ -1,6 +1,6 @@
 /* memory: where every value lies.
  *
- * Before: c->order. After: location[v] of every value of c->spmd that a step names, and arena_bytes:
+ * Before: b->placement.order. After: location[v] of every value of c->spmd that a step names, and arena_bytes:
  * - inputs, constants and the old version of states are read where they are, without a copy; what is one of these in another shape (a reshape, a
  *   replica of a parameter) lies there too (not at -O0);
  * - a new state lies in its state's storage, and its write costs nothing, where it has the storage layout and the old version is dead when
@@ -22,16 +22,16 @@ typedef struct Hole {
 } Hole;
 
 typedef struct Allocator {
-    Compilation *c;
+    Build *b;
     VEC(Hole) holes;
     int64_t top;                   /* everything from here on is free */
-    int *def, *last;               /* per value: index in c->order of the step that begins to write it, of the last one that reads it */
+    int *def, *last;               /* per value: index in b->placement.order of the step that begins to write it, of the last one that reads it */
     int *first_dying, *next_dying; /* per step the values whose last step it is */
     bool *moved;                   /* its memory belongs to a later value */
 } Allocator;
 
-static int64_t room(const Compilation *c, int value) {
-    return (c->box_bytes[value] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+static int64_t room(const Build *b, int value) {
+    return (b->spmd.box_bytes[value] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 /* ---------------------------------------------------------------- the arena */
@@ -54,7 +54,7 @@ static int64_t allocate(Allocator *a, int64_t bytes) {
     }
     at = a->top;
     a->top += bytes;
-    if (a->top > a->c->arena_bytes) a->c->arena_bytes = a->top;
+    if (a->top > a->b->placement.arena_bytes) a->b->placement.arena_bytes = a->top;
     return at;
 }
 
@@ -68,7 +68,7 @@ static void release(Allocator *a, int64_t begin, int64_t bytes) {
         else
             high = middle;
     }
-    vec_push(a->c->arena, &a->holes, (Hole){0, 0});
+    vec_push(a->b->arena, &a->holes, (Hole){0, 0});
     memmove(a->holes.at + low + 1, a->holes.at + low, sizeof *a->holes.at * (size_t)(a->holes.n - 1 - low));
     a->holes.at[low] = (Hole){begin, begin + bytes};
     for (int i = low; i >= low - 1 && i >= 0; i--) /* joins with the next one, then with the one before */
@@ -83,12 +83,12 @@ static void release(Allocator *a, int64_t begin, int64_t bytes) {
 /* ---------------------------------------------------------------- lifetimes */
 
 static void lifetimes(Allocator *a) {
-    Compilation *c = a->c;
-    const Graph *g = &c->spmd;
+    Build *b = a->b;
+    const Graph *g = &b->spmd.graph;
     for (int v = 0; v < g->values.n; v++)
         a->def[v] = a->last[v] = -1;
-    for (int i = 0; i < c->order.n; i++) {
-        const Node *node = &g->nodes.at[c->order.at[i].node];
+    for (int i = 0; i < b->placement.order.n; i++) {
+        const Node *node = &g->nodes.at[b->placement.order.at[i].node];
         for (int k = 0; k < node->nin; k++)
             a->last[node->in[k]] = i; /* a communication's wait comes later than its start: the source lasts until then */
         for (int k = 0; k < node->nout; k++) {
@@ -97,9 +97,9 @@ static void lifetimes(Allocator *a) {
         }
     }
     for (int k = 0; k < graph_nreports(g); k++)
-        a->last[graph_report(g, k)] = c->order.n; /* read after the last step */
+        a->last[graph_report(g, k)] = b->placement.order.n; /* read after the last step */
     for (int v = g->values.n - 1; v >= 0; v--)
-        if (a->def[v] >= 0 && a->last[v] < c->order.n) {
+        if (a->def[v] >= 0 && a->last[v] < b->placement.order.n) {
             a->next_dying[v] = a->first_dying[a->last[v]];
             a->first_dying[a->last[v]] = v;
         }
@@ -107,18 +107,18 @@ static void lifetimes(Allocator *a) {
 
 /* ---------------------------------------------------------------- places outside the arena */
 
-static void place_leaves(Compilation *c) {
-    const Graph *g = &c->spmd;
+static void place_leaves(Build *b) {
+    const Graph *g = &b->spmd.graph;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (!node_is_leaf(node)) continue;
-        Location *location = &c->location[node->out[0]];
+        Location *location = &b->placement.location[node->out[0]];
         if (node->op == OP_read)
             *location = (Location){PLACE_STATE, node->state, node->version};
         else if (node->op == OP_input)
             *location = (Location){PLACE_INPUT, node->state, 0};
         else
-            *location = (Location){PLACE_CONSTANT, c->whole_node.at[n], 0};
+            *location = (Location){PLACE_CONSTANT, b->spmd.whole_node.at[n], 0};
     }
 }
 
@@ -131,34 +131,34 @@ static bool may_overwrite(const Graph *g, const Node *node, int k) {
 
 /* What only gives a state's old version, or an input, another shape lies where that lies: nothing is copied. The storage must last until its last reader. */
 static void place_views(const Allocator *a) {
-    Compilation *c = a->c;
-    const Graph *g = &c->spmd;
-    int *written = arena_alloc(c->arena, sizeof *written * (size_t)(g->states.n + 1)); /* per state the step `write` */
+    Build *b = a->b;
+    const Graph *g = &b->spmd.graph;
+    int *written = arena_alloc(b->arena, sizeof *written * (size_t)(g->states.n + 1)); /* per state the step `write` */
     for (int s = 0; s < g->states.n; s++)
-        written[s] = c->order.n;
-    for (int i = 0; i < c->order.n; i++) {
-        const Node *node = &g->nodes.at[c->order.at[i].node];
+        written[s] = b->placement.order.n;
+    for (int i = 0; i < b->placement.order.n; i++) {
+        const Node *node = &g->nodes.at[b->placement.order.at[i].node];
         if (node->op == OP_write) written[node->state] = i;
     }
-    for (int i = 0; i < c->order.n; i++) {
-        const Node *node = &g->nodes.at[c->order.at[i].node];
+    for (int i = 0; i < b->placement.order.n; i++) {
+        const Node *node = &g->nodes.at[b->placement.order.at[i].node];
         if (!op_table[node->op].view) continue;
         int from = node->in[0], to = node->out[0];
-        const Location *at = &c->location[from];
+        const Location *at = &b->placement.location[from];
         bool lasts = at->place == PLACE_INPUT || (at->place == PLACE_STATE && at->version == 0 && a->last[to] < written[at->at]);
-        if (lasts && c->box_bytes[from] == c->box_bytes[to]) c->location[to] = *at;
+        if (lasts && b->spmd.box_bytes[from] == b->spmd.box_bytes[to]) b->placement.location[to] = *at;
     }
 }
 
 /* New states into the storage of the old ones, where those are dead by then. */
 static void place_states(Allocator *a) {
-    Compilation *c = a->c;
-    const Graph *g = &c->spmd;
-    int *last_read = arena_alloc(c->arena, sizeof *last_read * (size_t)(g->states.n + 1)); /* last step that reads the old version */
+    Build *b = a->b;
+    const Graph *g = &b->spmd.graph;
+    int *last_read = arena_alloc(b->arena, sizeof *last_read * (size_t)(g->states.n + 1)); /* last step that reads the old version */
     for (int s = 0; s < g->states.n; s++)
         last_read[s] = -1;
     for (int v = 0; v < g->values.n; v++) {
-        const Location *at = &c->location[v]; /* what is read, and its views */
+        const Location *at = &b->placement.location[v]; /* what is read, and its views */
         if (at->place == PLACE_STATE && a->last[v] > last_read[at->at]) last_read[at->at] = a->last[v];
     }
     for (int n = 0; n < g->nodes.n; n++) {
@@ -174,60 +174,60 @@ static void place_states(Allocator *a) {
             over = old->op == OP_read && old->state == write->state;
         }
         if (last_read[write->state] < a->def[value] || (over && last_read[write->state] == a->def[value]))
-            c->location[value] = (Location){PLACE_STATE, write->state, 1};
+            b->placement.location[value] = (Location){PLACE_STATE, write->state, 1};
     }
 }
 
 /* ---------------------------------------------------------------- the walk */
 
 /* Whether node's result k may lie where its operand k lies: also in another shape, element for element. */
-static bool may_take_over(const Compilation *c, const Node *node, int k) {
-    if (may_overwrite(&c->spmd, node, k)) return true;
-    return op_table[node->op].flat && c->box_bytes[node->in[k]] == c->box_bytes[node->out[k]];
+static bool may_take_over(const Build *b, const Node *node, int k) {
+    if (may_overwrite(&b->spmd.graph, node, k)) return true;
+    return op_table[node->op].flat && b->spmd.box_bytes[node->in[k]] == b->spmd.box_bytes[node->out[k]];
 }
 
 /* Takes over the memory of operand k, which dies in this step. */
 static bool take_over(Allocator *a, const Node *node, int k, int step) {
-    Compilation *c = a->c;
+    Build *b = a->b;
     int from = node->in[k];
-    if (!may_take_over(c, node, k) || c->location[from].place != PLACE_ARENA || a->last[from] != step || a->def[from] < 0 ||
+    if (!may_take_over(b, node, k) || b->placement.location[from].place != PLACE_ARENA || a->last[from] != step || a->def[from] < 0 ||
         a->moved[from])
         return false;
-    c->location[node->out[k]] = c->location[from];
+    b->placement.location[node->out[k]] = b->placement.location[from];
     a->moved[from] = true;
     return true;
 }
 
-bool pass_memory(Compilation *c) {
-    const Graph *g = &c->spmd;
-    Allocator a = {.c = c};
-    size_t values = (size_t)g->values.n + 1, steps = (size_t)c->order.n + 1;
-    c->location = arena_alloc(c->arena, sizeof *c->location * values);
-    c->arena_bytes = 0;
-    a.def = arena_alloc(c->arena, sizeof *a.def * values);
-    a.last = arena_alloc(c->arena, sizeof *a.last * values);
-    a.moved = arena_alloc(c->arena, values);
-    a.next_dying = arena_alloc(c->arena, sizeof *a.next_dying * values);
-    a.first_dying = arena_alloc(c->arena, sizeof *a.first_dying * steps);
+bool pass_memory(Build *b) {
+    const Graph *g = &b->spmd.graph;
+    Allocator a = {.b = b};
+    size_t values = (size_t)g->values.n + 1, steps = (size_t)b->placement.order.n + 1;
+    b->placement.location = arena_alloc(b->arena, sizeof *b->placement.location * values);
+    b->placement.arena_bytes = 0;
+    a.def = arena_alloc(b->arena, sizeof *a.def * values);
+    a.last = arena_alloc(b->arena, sizeof *a.last * values);
+    a.moved = arena_alloc(b->arena, values);
+    a.next_dying = arena_alloc(b->arena, sizeof *a.next_dying * values);
+    a.first_dying = arena_alloc(b->arena, sizeof *a.first_dying * steps);
     memset(a.first_dying, -1, sizeof *a.first_dying * steps);
     lifetimes(&a);
-    place_leaves(c);
-    bool reuse = c->options->optimize > 0;
+    place_leaves(b);
+    bool reuse = b->options->optimize > 0;
     if (reuse) {
         place_views(&a);
         place_states(&a);
     }
-    for (int i = 0; i < c->order.n; i++) {
-        const Node *node = &g->nodes.at[c->order.at[i].node];
-        bool makes = !c->order.at[i].wait && node->op != OP_write;
+    for (int i = 0; i < b->placement.order.n; i++) {
+        const Node *node = &g->nodes.at[b->placement.order.at[i].node];
+        bool makes = !b->placement.order.at[i].wait && node->op != OP_write;
         for (int k = 0; makes && k < node->nout; k++) {
             int value = node->out[k];
-            if (c->location[value].place != PLACE_ARENA || (reuse && take_over(&a, node, k, i))) continue;
-            c->location[value].at = allocate(&a, room(c, value));
+            if (b->placement.location[value].place != PLACE_ARENA || (reuse && take_over(&a, node, k, i))) continue;
+            b->placement.location[value].at = allocate(&a, room(b, value));
         }
         for (int v = a.first_dying[i]; v >= 0; v = a.next_dying[v])
-            if (c->location[v].place == PLACE_ARENA && !a.moved[v] && graph_producer(g, v)->op != OP_write)
-                release(&a, c->location[v].at, room(c, v));
+            if (b->placement.location[v].place == PLACE_ARENA && !a.moved[v] && graph_producer(g, v)->op != OP_write)
+                release(&a, b->placement.location[v].at, room(b, v));
     }
     return true;
 }

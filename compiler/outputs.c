@@ -11,29 +11,31 @@ void graph_reads(FileUses *uses, const Graph *graph, Arena *arena) {
 }
 
 /* Dumps have different names: they are not compared with each other. */
-static bool check_dumps(const Compilation *c, FileUses *uses, const char *const *stages, int nstages, Error *error) {
+static bool check_dumps(const Build *b, FileUses *uses, const Stage *stages, int nstages, Error *error) {
     for (int s = 0; s < nstages; s++) {
         const char *file;
-        for (int k = 0; (file = dump_file(c, stages[s], s, k)) != NULL; k++) {
-            if (!files_write(uses, c->arena, file, "--dump-ir", error)) return false;
+        for (int k = 0; (file = dump_file(b, &stages[s], s, k)) != NULL; k++) {
+            if (!files_write(uses, b->arena, file, "--dump-ir", error)) return false;
             uses->n--;
         }
     }
     return true;
 }
 
-bool outputs_check(Compilation *c, const char *const *stages, int nstages) {
+bool outputs_check(Compilation *c, const Stage *stages, int nstages) {
     const Options *options = c->options;
     FileUses uses = {0};
     files_read(&uses, c->arena, options->input, "the net");
     for (int f = 1; f < c->diags->files.n; f++)
         files_read(&uses, c->arena, c->diags->files.at[f].name, "a file of the net");
     files_read(&uses, c->arena, options->machine_file, "the machine file");
-    graph_reads(&uses, &c->graph, c->arena);
-    if (c->eval != NULL) graph_reads(&uses, &c->eval->graph, c->arena);
+    for (int i = 0; i < c->programs.n; i++)
+        graph_reads(&uses, &c->programs.at[i]->front.graph, c->arena);
     const char *plan = options->no_plan ? NULL : options->output;
     if (!files_write(&uses, c->arena, plan, "-o", &c->error) ||
         !files_write(&uses, c->arena, plan != NULL ? plan_side_path(c->arena, plan) : NULL, "the file of long literals", &c->error))
         return false;
-    return !options->dump || (check_dumps(c, &uses, stages, nstages, &c->error) && (c->eval == NULL || check_dumps(c->eval, &uses, stages, nstages, &c->error)));
+    for (int i = 0; options->dump && i < c->programs.n; i++)
+        if (!check_dumps(c->programs.at[i], &uses, stages, nstages, &c->error)) return false;
+    return true;
 }

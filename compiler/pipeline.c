@@ -1,119 +1,185 @@
-/* pipeline: the passes in their order. After each: the graph is verified, the time is noted, its dump is written (--dump-ir). */
+/* pipeline: the passes in their order. After each: what it made is verified, the time is noted, its dumps are written (--dump-ir). */
 #include <assert.h>
 #include <string.h>
 
-#include "compiler/compiler.h"
+#include "compiler/sharded.h"
 
-/* What a pass leaves behind that is verified and dumped. */
-typedef enum { LEAVES_GRAPH, LEAVES_SPMD, LEAVES_PLAN } Leaves;
+/* What a pass leaves behind that is verified. */
+typedef enum { LEAVES_FRONT, LEAVES_SHARDED, LEAVES_SPMD, LEAVES_PLACEMENT } Leaves;
 
 typedef struct Pass {
     const char *name; /* in --stats */
-    bool (*run)(Compilation *c);
+    bool (*run)(Build *b);
     Leaves leaves;
-    const char *dump; /* the stage's name in file names; NULL: no dump */
 } Pass;
 
 /* clang-format off */
+
+/* Each program goes through these, one program after the other. */
 static const Pass passes[] = {
-    {"parse",       pass_parse,       LEAVES_GRAPH, "parse"},
-    {"simplify",    pass_simplify,    LEAVES_GRAPH, "simplify"},
-    {"autodiff",    pass_autodiff,    LEAVES_GRAPH, "autodiff"},
-    {"prune",       pass_prune,       LEAVES_GRAPH, "prune"},
-    {"propagate",   pass_propagate,   LEAVES_GRAPH, "propagate"},
-    {"expand",      pass_expand,      LEAVES_GRAPH, NULL},
-    {"assign",      pass_assign,      LEAVES_GRAPH, "step_parallel_begin"},
-    {"reshard",     pass_reshard,     LEAVES_SPMD,  "reshard"},
-    {"localize",    pass_localize,    LEAVES_SPMD,  "step_parallel_end"},
-    {"partial",     pass_partial,     LEAVES_SPMD,  NULL},
-    {"place",       pass_place,       LEAVES_SPMD,  NULL},
-    {"collectives", pass_collectives, LEAVES_SPMD,  "collectives"},
-    {"schedule",    pass_schedule,    LEAVES_SPMD,  "execute"},
-    {"memory",      pass_memory,      LEAVES_SPMD,  "memory"},
-    {"eval",        pass_eval,        LEAVES_SPMD,  NULL},
-    {"emit",        pass_emit,        LEAVES_PLAN,  NULL},
-    {"prove",       pass_prove,       LEAVES_PLAN,  NULL},
-    {"write",       pass_write,       LEAVES_PLAN,  NULL},
+    {"simplify",    pass_simplify,    LEAVES_FRONT},
+    {"autodiff",    pass_autodiff,    LEAVES_FRONT},
+    {"prune",       pass_prune,       LEAVES_FRONT},
+    {"follow",      pass_follow,      LEAVES_FRONT},
+    {"propagate",   pass_propagate,   LEAVES_FRONT},
+    {"expand",      pass_expand,      LEAVES_FRONT},
+    {"assign",      pass_assign,      LEAVES_SHARDED},
+    {"updates",     pass_updates,     LEAVES_SHARDED},
+    {"warn",        pass_warn,        LEAVES_PLACEMENT},
+    {"reshard",     pass_reshard,     LEAVES_SPMD},
+    {"partial",     pass_partial,     LEAVES_SHARDED},
+    {"place",       pass_place,       LEAVES_SHARDED},
+    {"collectives", pass_collectives, LEAVES_SPMD},
+    {"schedule",    pass_schedule,    LEAVES_PLACEMENT},
+    {"memory",      pass_memory,      LEAVES_PLACEMENT},
+};
+
+/* Then the plan of all of them through these. */
+static const struct {
+    const char *name;
+    bool (*run)(Compilation *c);
+} plan_passes[] = {
+    {"emit",  pass_emit},
+    {"prove", pass_prove},
+    {"write", pass_write},
+};
+
+static const Stage stages[] = {
+    {"parse",               NULL,             SHOW_FRONT,   false},
+    {"simplify",            pass_simplify,    SHOW_FRONT,   false},
+    {"autodiff",            pass_autodiff,    SHOW_FRONT,   false},
+    {"prune",               pass_prune,       SHOW_FRONT,   false},
+    {"propagate",           pass_propagate,   SHOW_FRONT,   false},
+    {"step_parallel_begin", pass_updates,     SHOW_SHARDED, false},
+    {"reshard",             pass_reshard,     SHOW_SPMD,    false},
+    {"step_parallel_end",   pass_reshard,     SHOW_SPMD,    true},
+    {"collectives",         pass_collectives, SHOW_SPMD,    true},
+    {"execute",             pass_schedule,    SHOW_SPMD,    true},
+    {"memory",              pass_memory,      SHOW_SPMD,    true},
 };
 /* clang-format on */
-enum { NPASSES = sizeof passes / sizeof *passes };
-static_assert((int)NPASSES <= (int)MAX_PASSES, "room for the times");
+enum { NPASSES = sizeof passes / sizeof *passes, NPLAN_PASSES = sizeof plan_passes / sizeof *plan_passes, NSTAGES = sizeof stages / sizeof *stages };
+static_assert((int)NPASSES + (int)NPLAN_PASSES + 2 <= (int)MAX_PASSES, "room for the times: these, parse, and eval");
+
+static void note_time(Compilation *c, const char *name, double seconds) {
+    int p = 0;
+    while (p < c->npasses && strcmp(c->pass[p].name, name) != 0)
+        p++;
+    c->pass[p].name = name;
+    c->pass[p].seconds += seconds;
+    c->seconds += seconds;
+    if (p == c->npasses) c->npasses++;
+}
+
+static bool dump(Build *b, bool (*after)(Build *b)) {
+    for (int s = 0; b->options->dump && s < NSTAGES; s++)
+        if (stages[s].after == after && !dump_stage(b, &stages[s], s)) return false;
+    return true;
+}
+
+static bool verify(Build *b, const Pass *pass) {
+    switch (pass->leaves) {
+    case LEAVES_FRONT:
+        return graph_verify(&b->front.graph, pass->name, &b->error);
+    case LEAVES_SHARDED:
+        return graph_verify(&b->sharded.graph, pass->name, &b->error) && sharded_verify(&b->sharded, pass->name, &b->error);
+    case LEAVES_SPMD:
+        return b->spmd.graph.nodes.n == 0 || graph_verify(&b->spmd.graph, pass->name, &b->error); /* reshard makes none that nothing asks for */
+    case LEAVES_PLACEMENT:
+        break;
+    }
+    return true;
+}
+
+static bool run_pass(Compilation *c, Build *b, const Pass *pass) {
+    double begin = now_seconds();
+    bool done = pass->run(b);
+    note_time(c, b->follows == NULL ? pass->name : b->name, now_seconds() - begin);
+    if (!done || b->diags->nerrors > 0) return false; /* -Werror: a pass that was done can leave errors */
+    begin = now_seconds();
+    if (!verify(b, pass)) return false;
+    c->verify_seconds += now_seconds() - begin;
+    return dump(b, pass->run);
+}
+
+bool build_run(Build *b, bool (*end)(Build *b)) {
+    for (int p = 0; p < NPASSES && passes[p].run != end; p++)
+        if (!passes[p].run(b) || b->diags->nerrors > 0 || !verify(b, &passes[p])) return false;
+    return true;
+}
+
+void build_init(Build *b, const char *name, Arena *arena, const Options *options, Diags *diags) {
+    *b = (Build){.name = name, .arena = arena, .options = options, .diags = diags, .dump_directory = options->dump_directory};
+}
+
+/* ---------------------------------------------------------------- from the text to programs */
 
 /* The net once more, as its eval block wants it. What there is to warn of is said of the net as it is trained. */
-static bool parse_eval(Compilation *c) {
+static bool parse_eval(Compilation *c, const Build *train, const char *text, size_t n) {
     Graph graph;
     unsigned silenced = c->diags->silenced;
     c->diags->silenced = ~0u;
-    bool ok = frontend_eval(c->options->input, c->source, c->source_bytes, &c->options->overrides, &graph, c->arena, c->diags);
+    bool ok = frontend_eval(c->options->input, text, n, &c->options->overrides, &graph, c->arena, c->diags);
     c->diags->silenced = silenced;
-    if (!ok || !eval_states(c, &graph)) return false;
-    c->eval = eval_create(c, &graph);
-    c->net_hash = (c->net_hash ^ c->eval->net_hash) * 0x9e3779b97f4a7c15u;
+    Build *eval = arena_alloc(c->arena, sizeof *eval);
+    if (!ok || !eval_create(eval, train, &graph)) return false;
+    vec_push(c->arena, &c->programs, eval);
     return true;
 }
 
-bool pass_parse(Compilation *c) {
+static bool parse(Compilation *c, const char *text, size_t n) {
+    Build *train = arena_alloc(c->arena, sizeof *train);
+    Front *front = &train->front;
     Overrides overrides = c->options->overrides;
-    if (c->options->nexplain > 0) overrides.paths = &c->paths;
-    if (!frontend_compile(c->options->input, c->source, c->source_bytes, &overrides, &c->graph, c->arena, c->diags)) {
+    build_init(train, "train", c->arena, c->options, c->diags);
+    vec_push(c->arena, &c->programs, train);
+    if (c->options->nexplain > 0) overrides.paths = &front->paths;
+    if (!frontend_compile(c->options->input, text, n, &overrides, &front->graph, c->arena, c->diags)) {
         if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
         return false;
     }
-    c->net_hash = graph_hash(&c->graph);
-    if (c->graph.settings.has_eval && !parse_eval(c)) return false;
-    warn_note_hints(c);
-    for (int v = 0; c->options->nexplain > 0 && v < c->graph.values.n; v++)
-        vec_push(c->arena, &c->parsed, c->graph.values.at[v].name);
+    c->net_hash = graph_hash(&front->graph);
+    if (front->graph.settings.has_eval) {
+        if (!parse_eval(c, train, text, n)) return false;
+        c->net_hash = (c->net_hash ^ graph_hash(&program_eval(c)->front.graph)) * 0x9e3779b97f4a7c15u;
+    }
+    warn_note_hints(train);
+    for (int v = 0; c->options->nexplain > 0 && v < front->graph.values.n; v++)
+        vec_push(c->arena, &front->written, front->graph.values.at[v].name);
     return true;
 }
 
-/* The number of a pass in the names of its files: they count up without gaps. */
-static int dump_number(int number) {
-    int count = 0;
-    for (int p = 0; p < number; p++)
-        count += passes[p].dump != NULL;
-    return count;
-}
+/* ---------------------------------------------------------------- all of it */
 
-/* Before anything is written. */
-static bool check_outputs(Compilation *c) {
-    const char *stages[NPASSES];
-    int n = 0;
-    for (int p = 0; p < NPASSES; p++)
-        if (passes[p].dump != NULL) stages[n++] = passes[p].dump;
-    return outputs_check(c, stages, n);
-}
-
-static bool run_pass(Compilation *c, int number) {
-    const Pass *pass = &passes[number];
-    double begin = now_seconds();
-    bool done = pass->run(c);
-    c->pass[number].name = pass->name;
-    c->pass[number].seconds = now_seconds() - begin;
-    c->seconds += c->pass[number].seconds;
-    c->npasses = number + 1;
-    if (!done || c->diags->nerrors > 0) return false; /* -Werror: a pass that was done can leave errors */
-    if (pass->run == pass_parse && !check_outputs(c)) return false;
-    begin = now_seconds();
-    if (pass->leaves != LEAVES_PLAN && !graph_verify(pass->leaves == LEAVES_SPMD ? &c->spmd : &c->graph, pass->name, &c->error))
+/* c->error says what failed in a program that is not train. */
+static bool program_failed(Compilation *c, const Build *b) {
+    if (b->follows == NULL) {
+        c->error = b->error;
         return false;
-    c->verify_seconds += now_seconds() - begin;
-    return !c->options->dump || pass->dump == NULL || dump_stage(c, pass->dump, dump_number(number));
+    }
+    const char *why = b->error.text[0] != '\0' ? b->error.text : b->diags->items.n > 0 ? b->diags->items.at[0].text : "no reason";
+    return error_set(&c->error, b->error.code ? b->error.code : EXIT_INTERNAL, "program %s: %s", b->name, why);
 }
 
-static int pass_number(bool (*run)(Compilation *c)) {
-    int p = 0;
-    while (passes[p].run != run)
-        p++;
-    return p;
+static bool run_program(Compilation *c, Build *b) {
+    if (!graph_verify(&b->front.graph, "parse", &b->error) || !dump(b, NULL)) return program_failed(c, b);
+    for (int p = 0; p < NPASSES; p++)
+        if (!run_pass(c, b, &passes[p])) return program_failed(c, b);
+    return true;
 }
 
-bool pass_eval(Compilation *c) {
-    Compilation *e = c->eval;
-    if (e == NULL) return true;
-    for (int p = pass_number(pass_simplify); p < pass_number(pass_eval); p++) {
-        if (passes[p].run == pass_propagate && !eval_prepare(e, c)) return eval_failed(c);
-        if (!run_pass(e, p)) return eval_failed(c);
+static bool run_all(Compilation *c, const char *text, size_t n) {
+    double begin = now_seconds();
+    bool done = parse(c, text, n);
+    note_time(c, "parse", now_seconds() - begin);
+    if (!done || c->diags->nerrors > 0 || !outputs_check(c, stages, NSTAGES)) return false;
+    for (int i = 0; i < c->programs.n; i++)
+        if (!run_program(c, c->programs.at[i])) return false;
+    for (int p = 0; p < NPLAN_PASSES; p++) {
+        begin = now_seconds();
+        done = plan_passes[p].run(c);
+        note_time(c, plan_passes[p].name, now_seconds() - begin);
+        if (!done) return false;
     }
     return true;
 }
@@ -123,16 +189,11 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
     c->arena = arena;
     c->options = options;
     c->diags = diags;
-    c->source = text;
-    c->source_bytes = n;
     diags->silenced = options->silenced;
     diags->warnings_are_errors = options->warnings_are_errors;
-    for (int p = 0; p < NPASSES; p++)
-        if (!run_pass(c, p)) {
-            if (c->error.code == 0) c->error.code = EXIT_REJECTED;
-            return false;
-        }
-    return true;
+    if (run_all(c, text, n)) return true;
+    if (c->error.code == 0) c->error.code = EXIT_REJECTED;
+    return false;
 }
 
 void compilation_finish(Compilation *c) {

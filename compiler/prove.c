@@ -13,8 +13,8 @@ bool pass_prove(Compilation *c) {
         return error_set(&c->error, EXIT_INTERNAL, "the plan does not read back: %s", error.text);
     if (!c->options->prove) return true;
     ProofOptions proof = c->options->proof;
-    proof.lowered = &c->lowered;
-    proof.lowered_eval = c->eval != NULL ? &c->eval->lowered : NULL;
+    proof.lowered = &program_train(c)->front.lowered;
+    proof.lowered_eval = program_eval(c) != NULL ? &program_eval(c)->front.lowered : NULL;
     if (!proof_check(&read, &proof, &c->proof, &error))
         return error_set(&c->error, EXIT_INTERNAL, "the plan could not be proved, and is not written: %s", error.text);
     c->plan.certificate = c->proof.certificate;

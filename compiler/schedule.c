@@ -1,6 +1,6 @@
 /* schedule: the order in which every rank does its steps.
  *
- * Before: c->spmd. After: c->order holds every node that is no leaf once, operands first; a communication twice, start before wait, and its
+ * Before: b->spmd.graph. After: b->placement.order holds every node that is no leaf once, operands first; a communication twice, start before wait, and its
  * source is ready at the start, its target used only after the wait. All ranks have the same order, so they start and wait for the same
  * communications in the same order: no rank can wait for one that another has not started (docs/proof.md).
  * -O0: program order, wait directly after start, directly before the first user. Else:
@@ -22,7 +22,7 @@ typedef struct Keyed {
 } Keyed;
 
 typedef struct Scheduler {
-    Compilation *c;
+    Build *b;
     const Graph *g;
     int n;                         /* nodes that are neither leaf nor convert */
     int *at;                       /* position p -> node, in the order of execution */
@@ -83,7 +83,7 @@ static void place_updates(Scheduler *s, int *key, int end, const int *last_reade
         }
         key[n] = due < 0 ? ready + WINDOW : (due > ready ? due : ready) + 1 + turn;
     }
-    if (s->c->options->optimize > 1) buckets_of_updates(s->c, &s->buckets, key);
+    if (s->b->options->optimize > 1) buckets_of_updates(s->b, &s->buckets, key);
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (node->op != OP_write) continue;
@@ -107,7 +107,7 @@ static void place_replicas(const Graph *g, int *key, int count) {
 /* Sorts kernels, updates and writes: kernels in program order, updates and writes after what they need. */
 static void order_kernels(Scheduler *s) {
     const Graph *g = s->g;
-    Arena *arena = s->c->arena;
+    Arena *arena = s->b->arena;
     Keyed *keyed = arena_alloc(arena, sizeof *keyed * (size_t)(g->nodes.n + 1));
     int *key = arena_alloc(arena, sizeof *key * (size_t)(g->nodes.n + 1)); /* leaves: 0 */
     int *last_reader = arena_alloc(arena, sizeof *last_reader * (size_t)(g->states.n + 1));
@@ -116,19 +116,19 @@ static void order_kernels(Scheduler *s) {
         const Node *node = &g->nodes.at[n];
         if (node_is_leaf(node) || node->op == OP_convert) continue;
         int own = ++count;
-        key[n] = node->op == OP_replica_sum && s->c->options->optimize > 0 ? 0 : own; /* a gradient: as soon as it can be */
+        key[n] = node->op == OP_replica_sum && s->b->options->optimize > 0 ? 0 : own; /* a gradient: as soon as it can be */
         for (int i = 0; i < node->nin; i++) {
             int before = key[root_node(g, node->in[i])];
             key[n] = before > key[n] ? before : key[n];
         }
     }
-    if (s->c->options->optimize > 0) place_replicas(g, key, count);
+    if (s->b->options->optimize > 0) place_replicas(g, key, count);
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (!node_is_leaf(node) && node->op != OP_convert && op_table[node->op].op_class != OP_CLASS_UPDATE) note_reader(g, node, key[n], last_reader);
     }
-    if (s->c->options->optimize > 1) buckets_of_gradients(s->c, &s->buckets, key, count);
-    if (s->c->options->optimize > 0) place_updates(s, key, count, last_reader);
+    if (s->b->options->optimize > 1) buckets_of_gradients(s->b, &s->buckets, key, count);
+    if (s->b->options->optimize > 0) place_updates(s, key, count, last_reader);
     for (int n = 0; n < g->nodes.n; n++)
         if (!node_is_leaf(&g->nodes.at[n]) && g->nodes.at[n].op != OP_convert) keyed[s->n++] = (Keyed){key[n], n};
     qsort(keyed, (size_t)s->n, sizeof *keyed, keyed_compare);
@@ -157,7 +157,7 @@ static void first_users(Scheduler *s) {
 
 /* Per bucket the position behind the sources of all its members. */
 static int *buckets_ready(const Scheduler *s) {
-    int *all = arena_alloc(s->c->arena, sizeof *all * (size_t)(s->buckets.at.n + 1));
+    int *all = arena_alloc(s->b->arena, sizeof *all * (size_t)(s->buckets.at.n + 1));
     for (int b = 0; b < s->buckets.at.n; b++) {
         const Bucket *bucket = &s->buckets.at.at[b];
         for (int m = 0; m < bucket->members.n; m++) {
@@ -179,7 +179,7 @@ static void place_starts(Scheduler *s) {
         if (source->op == OP_convert) continue;
         int ready = node_is_leaf(source) ? 0 : s->position[g->values.at[node->in[0]].node] + 1;
         int early = s->position[n] - WINDOW, bucket = s->buckets.of[n];
-        bool grows = s->c->options->optimize < 2 || s->c->box_bytes[node->out[0]] > s->c->box_bytes[node->in[0]];
+        bool grows = s->b->options->optimize < 2 || s->b->spmd.box_bytes[node->out[0]] > s->b->spmd.box_bytes[node->in[0]];
         int start = bucket >= 0 ? bucket_ready[bucket] : grows && early > ready ? early : ready;
         s->next_start[n] = s->first_start[start];
         s->first_start[start] = n;
@@ -190,7 +190,7 @@ static void place_starts(Scheduler *s) {
 
 static void emit(Scheduler *s, int node, bool wait) {
     int bucket = s->buckets.of[node];
-    vec_push(s->c->arena, &s->c->order, (Item){node, wait, bucket >= 0 ? s->buckets.at.at[bucket].number : 0});
+    vec_push(s->b->arena, &s->b->placement.order, (Item){node, wait, bucket >= 0 ? s->buckets.at.at[bucket].number : 0});
 }
 
 /* Starts, or waits for, all of a node's bucket, or it alone. */
@@ -198,7 +198,7 @@ static void emit_all(Scheduler *s, int node, bool wait) {
     int bucket = s->buckets.of[node];
     const int *members = bucket >= 0 ? s->buckets.at.at[bucket].members.at : &node;
     int n = bucket >= 0 ? s->buckets.at.at[bucket].members.n : 1;
-    if (bucket >= 0 && !wait && s->c->graph.settings.bucket_bytes > 0) s->buckets.at.at[bucket].number = ++s->nstarted;
+    if (bucket >= 0 && !wait && s->b->spmd.graph.settings.bucket_bytes > 0) s->buckets.at.at[bucket].number = ++s->nstarted;
     for (int m = 0; m < n; m++) {
         emit(s, members[m], wait);
         s->state[members[m]] = wait ? DONE : STARTED;
@@ -223,28 +223,28 @@ static void start_due(Scheduler *s, int position) {
         if (s->state[n] == IDLE) emit_all(s, n, false);
 }
 
-bool pass_schedule(Compilation *c) {
-    Scheduler s = {.c = c, .g = &c->spmd};
-    size_t nodes = (size_t)c->spmd.nodes.n + 1;
-    s.at = arena_alloc(c->arena, sizeof *s.at * nodes);
-    s.position = arena_alloc(c->arena, sizeof *s.position * nodes);
-    s.first_start = arena_alloc(c->arena, sizeof *s.first_start * (nodes + 1));
-    s.next_start = arena_alloc(c->arena, sizeof *s.next_start * nodes);
-    s.state = arena_alloc(c->arena, nodes);
+bool pass_schedule(Build *b) {
+    Scheduler s = {.b = b, .g = &b->spmd.graph};
+    size_t nodes = (size_t)b->spmd.graph.nodes.n + 1;
+    s.at = arena_alloc(b->arena, sizeof *s.at * nodes);
+    s.position = arena_alloc(b->arena, sizeof *s.position * nodes);
+    s.first_start = arena_alloc(b->arena, sizeof *s.first_start * (nodes + 1));
+    s.next_start = arena_alloc(b->arena, sizeof *s.next_start * nodes);
+    s.state = arena_alloc(b->arena, nodes);
     memset(s.first_start, -1, sizeof *s.first_start * (nodes + 1));
-    buckets_init(c, &s.buckets);
+    buckets_init(b, &s.buckets);
     order_kernels(&s);
     first_users(&s);
-    if (c->options->optimize > 0) place_starts(&s);
+    if (b->options->optimize > 0) place_starts(&s);
     for (int p = 0; p < s.n; p++) {
         start_due(&s, p);
-        const Node *node = &c->spmd.nodes.at[s.at[p]];
+        const Node *node = &b->spmd.graph.nodes.at[s.at[p]];
         for (int i = 0; i < node->nin; i++)
             require(&s, node->in[i]);
         emit(&s, s.at[p], false);
     }
     start_due(&s, s.n);
-    for (int k = 0; k < graph_nreports(&c->spmd); k++)
-        require(&s, graph_report(&c->spmd, k));
+    for (int k = 0; k < graph_nreports(&b->spmd.graph); k++)
+        require(&s, graph_report(&b->spmd.graph, k));
     return true;
 }

@@ -9,12 +9,11 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "ir/copy.h"
 #include "ir/rules.h"
 
-/* The graph being built, and where the old one's nodes and values went. */
 typedef struct Rewrite {
-    Graph *graph, old;
-    int *value, *node;  /* old id -> new id */
+    GraphCopy copy;
     int *bucket, *next; /* hash chains over the new nodes */
     unsigned mask;
     int next_cap;
@@ -63,7 +62,7 @@ static bool node_equal(const Graph *graph, const Node *a, const Node *b) {
 
 /* The last node of the new graph, unless an earlier one is equal: then that one, and the last is taken back. */
 static int share_last(Rewrite *r) {
-    Graph *g = r->graph;
+    Graph *g = r->copy.to;
     int last = g->nodes.n - 1;
     const Node *node = &g->nodes.at[last];
     if (op_table[node->op].op_class == OP_CLASS_UPDATE) return last;
@@ -199,20 +198,16 @@ static bool merge(Graph *g, Node *node) {
 /* ---------------------------------------------------------------- the rewriting */
 
 static void begin(Rewrite *r, Graph *graph) {
-    *r = (Rewrite){.graph = graph, .old = *graph};
-    r->value = arena_alloc(graph->arena, sizeof *r->value * (size_t)(r->old.values.n + 1));
-    r->node = arena_alloc(graph->arena, sizeof *r->node * (size_t)(r->old.nodes.n + 1));
-    graph_reserve(graph, r->old.nodes.n, r->old.values.n);
-    graph->loss = -1;
-    graph_own_reports(graph);
-    graph->nforward = 0;
+    *r = (Rewrite){0};
+    copy_begin(&r->copy, graph, graph->nodes.n, graph->values.n);
+    const int n = r->copy.from.nodes.n;
     unsigned buckets = 64;
-    while (buckets < 2 * (unsigned)r->old.nodes.n)
+    while (buckets < 2 * (unsigned)n)
         buckets *= 2;
     r->mask = buckets - 1;
     r->bucket = arena_alloc(graph->arena, sizeof *r->bucket * buckets);
     memset(r->bucket, -1, sizeof *r->bucket * buckets);
-    r->next_cap = r->old.nodes.n + 1;
+    r->next_cap = n + 1;
     r->next = arena_alloc(graph->arena, sizeof *r->next * (size_t)r->next_cap);
 }
 
@@ -234,74 +229,43 @@ static bool *live_nodes(const Graph *g) {
     return live;
 }
 
-/* Appends a copy of an old node whose operands are already the new ones. */
-static int append(Rewrite *r, const Node *node, int old_id) {
-    Graph *g = r->graph;
-    Node copy = *node;
-    int id = g->nodes.n;
-    copy.origin = node->origin == old_id ? id : r->node[node->origin];
-    for (int k = 0; k < node->nout; k++) {
-        Value value = r->old.values.at[node->out[k]];
-        value.node = id;
-        copy.out[k] = g->values.n;
-        vec_push(g->arena, &g->values, value);
-    }
-    vec_push(g->arena, &g->nodes, copy);
-    return id;
+/* The old node is the one that makes this value, and nothing else. */
+static void replace(Rewrite *r, int id, int value) {
+    r->copy.value[r->copy.from.nodes.at[id].out[0]] = value;
+    r->copy.node[id] = r->copy.to->values.at[value].node;
 }
 
 static void rewrite_node(Rewrite *r, int id, int what) {
-    Graph *g = r->graph;
-    Node node = r->old.nodes.at[id];
-    for (int i = 0; i < node.nin; i++)
-        node.in[i] = r->value[node.in[i]];
+    Graph *g = r->copy.to;
+    Node node = copy_operands(&r->copy, id);
     if ((what & SIMPLIFY_EXPAND) && op_table[node.op].expand != NULL) {
-        int value = op_table[node.op].expand(g, &node);
-        r->value[r->old.nodes.at[id].out[0]] = value;
-        r->node[id] = g->values.at[value].node;
+        replace(r, id, op_table[node.op].expand(g, &node));
         return;
     }
     if (what & SIMPLIFY_IDENTITIES) {
         int value = identity(g, &node);
+        r->identities |= value >= 0 || merge(g, &node);
         if (value >= 0) {
-            r->identities = true;
-            r->value[node.out[0]] = value;
-            r->node[id] = g->values.at[value].node;
+            replace(r, id, value);
             return;
         }
-        r->identities |= merge(g, &node);
     }
-    int made = append(r, &node, id);
-    if (what & SIMPLIFY_SHARE) made = share_last(r);
-    r->node[id] = made;
-    for (int k = 0; k < node.nout; k++)
-        r->value[node.out[k]] = g->nodes.at[made].out[k];
+    copy_node(&r->copy, id, node);
+    if (what & SIMPLIFY_SHARE) copy_stands(&r->copy, id, share_last(r));
 }
 
 /* Returns whether an identity was found. */
 static bool rewrite(Graph *graph, int what) {
     Rewrite r;
     begin(&r, graph);
-    const bool *live = what & SIMPLIFY_DEAD ? live_nodes(&r.old) : NULL;
-    for (int n = 0; n < r.old.nodes.n; n++) {
+    const Graph *old = &r.copy.from;
+    const bool *live = what & SIMPLIFY_DEAD ? live_nodes(old) : NULL;
+    for (int n = 0; n < old->nodes.n; n++) {
         if (live == NULL || live[n]) rewrite_node(&r, n, what);
-        if (n + 1 == r.old.nforward) graph->nforward = graph->nodes.n;
+        copy_forward(&r.copy, n);
     }
-    if (r.old.loss >= 0) graph->loss = r.value[r.old.loss];
-    for (int i = 0; i < graph->reports.n; i++)
-        graph->reports.at[i].value = r.value[graph->reports.at[i].value];
+    copy_reports(&r.copy);
     return r.identities;
-}
-
-void graph_release(const Graph *graph) {
-    arena_release(graph->arena, graph->nodes.at);
-    arena_release(graph->arena, graph->values.at);
-}
-
-void graph_reserve(Graph *graph, int nnodes, int nvalues) {
-    graph->nodes.n = graph->nodes.cap = graph->values.n = graph->values.cap = 0;
-    vec_reserve(graph->arena, &graph->nodes, nnodes);
-    vec_reserve(graph->arena, &graph->values, nvalues);
 }
 
 void graph_simplify(Graph *graph, int what) {
@@ -313,16 +277,16 @@ void graph_simplify(Graph *graph, int what) {
     if (what != 0 && rewrite(graph, what) && (what & SIMPLIFY_DEAD)) rewrite(graph, SIMPLIFY_DEAD);
 }
 
-bool pass_simplify(Compilation *c) {
-    c->lowered = c->graph; /* its nodes and values stay: rewriting makes new ones */
-    graph_simplify(&c->graph, SIMPLIFY_ALL);
+bool pass_simplify(Build *b) {
+    b->front.lowered = b->front.graph; /* its nodes and values stay: rewriting makes new ones */
+    graph_simplify(&b->front.graph, SIMPLIFY_ALL);
     return true;
 }
 
 /* After autodiff: gradients that nobody needs, and what the adjoints wrote twice. Forward nodes are simple already. */
-bool pass_prune(Compilation *c) {
-    const Graph old = c->graph;
-    graph_simplify(&c->graph, SIMPLIFY_SHARE | SIMPLIFY_DEAD);
-    if (old.nodes.at != c->lowered.nodes.at && old.nodes.at != c->graph.nodes.at) graph_release(&old);
+bool pass_prune(Build *b) {
+    const Graph old = b->front.graph;
+    graph_simplify(&b->front.graph, SIMPLIFY_SHARE | SIMPLIFY_DEAD);
+    if (old.nodes.at != b->front.lowered.nodes.at && old.nodes.at != b->front.graph.nodes.at) graph_release(&old);
     return true;
 }

@@ -14,8 +14,8 @@ typedef struct Move {
 } Move;
 typedef VEC(Move) Moves;
 /* In the order in which they start; strided_slice, which moves nothing, too. */
-Moves stats_moves(Compilation *c);
+Moves stats_moves(Build *b);
 /* Per value of spmd, other than those that converts make: the least, in bytes, that must be received to bring it from the layout in which it
  * is made into each one in which it is used; of several uses the most expensive alone, so no more than the truth. */
-Traffic *stats_bounds(Compilation *c);
+Traffic *stats_bounds(Build *b);
 void stats_json(Text *text, Compilation *c); /* one JSON object */

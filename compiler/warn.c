@@ -31,33 +31,33 @@ static int cut_at(const Graph *g, int state, bool *depends) {
     return depends[g->loss] ? cut : -1;
 }
 
-static void warn_no_gradient(const Compilation *c) {
-    const Graph *g = &c->graph;
+static void warn_no_gradient(const Build *b) {
+    const Graph *g = &b->sharded.graph;
     if (g->loss < 0 || g->settings.optimizer == OPTIMIZER_NONE) return;
-    bool *written = arena_alloc(c->arena, (size_t)g->states.n + 1), *depends = NULL;
+    bool *written = arena_alloc(b->arena, (size_t)g->states.n + 1), *depends = NULL;
     for (int n = g->nforward; n < g->nodes.n; n++)
         if (g->nodes.at[n].op == OP_write) written[g->nodes.at[n].state] = true;
     for (int s = 0; s < g->states.n; s++) {
         const State *state = &g->states.at[s];
         if (!state->trainable || written[s]) continue;
-        if (depends == NULL) depends = arena_alloc(c->arena, (size_t)g->values.n + 1);
+        if (depends == NULL) depends = arena_alloc(b->arena, (size_t)g->values.n + 1);
         int cut = cut_at(g, s, depends);
         if (cut < 0)
-            diag_warning(c->diags, WARN_NO_GRADIENT, state->span, "parameter %s gets no gradient: the loss does not depend on it", state->name);
+            diag_warning(b->diags, WARN_NO_GRADIENT, state->span, "parameter %s gets no gradient: the loss does not depend on it", state->name);
         else
-            diag_warning(c->diags, WARN_NO_GRADIENT, state->span, "parameter %s gets no gradient: %s, through which the loss depends on it, has none",
+            diag_warning(b->diags, WARN_NO_GRADIENT, state->span, "parameter %s gets no gradient: %s, through which the loss depends on it, has none",
                          state->name, op_name(&g->nodes.at[cut]));
-        if (cut >= 0) diag_note(c->diags, g->nodes.at[cut].span, "here");
-        if (c->diags->nwarnings > 2 * DIAG_MAX_ERRORS) return; /* counted enough of them: each is a walk over the net */
+        if (cut >= 0) diag_note(b->diags, g->nodes.at[cut].span, "here");
+        if (b->diags->nwarnings > 2 * DIAG_MAX_ERRORS) return; /* counted enough of them: each is a walk over the net */
     }
 }
 
 /* ---------------------------------------------------------------- hints without effect */
 
-void warn_note_hints(Compilation *c) {
-    const Graph *g = &c->graph;
+void warn_note_hints(Build *b) {
+    const Graph *g = &b->front.graph;
     for (int n = 0; n < g->nodes.n; n++)
-        if (g->nodes.at[n].hint != NULL) vec_push(c->arena, &c->hints, (NotedHint){g->nodes.at[n].hint, g->nodes.at[n].name});
+        if (g->nodes.at[n].hint != NULL) vec_push(b->arena, &b->front.hints, (NotedHint){g->nodes.at[n].hint, g->nodes.at[n].name});
 }
 
 static bool is_read(const Graph *g, OpCode op, int state) {
@@ -71,54 +71,54 @@ static int compare_hints(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void warn_no_effect(const Compilation *c) {
-    const Graph *g = &c->graph;
+static void warn_no_effect(const Build *b) {
+    const Graph *g = &b->sharded.graph;
     const Settings *settings = &g->settings;
     if (g->nranks == 1) return; /* nothing to split over: the same text is meant for more ranks too */
-    const Hint **kept = arena_alloc(c->arena, sizeof *kept * (size_t)(g->nodes.n + 1));
+    const Hint **kept = arena_alloc(b->arena, sizeof *kept * (size_t)(g->nodes.n + 1));
     size_t nkept = 0;
     for (int n = 0; n < g->nodes.n; n++)
         if (g->nodes.at[n].hint != NULL) kept[nkept++] = g->nodes.at[n].hint;
     qsort(kept, nkept, sizeof *kept, compare_hints);
-    for (int i = 0; i < c->hints.n; i++)
-        if (bsearch(&c->hints.at[i].hint, kept, nkept, sizeof *kept, compare_hints) == NULL)
-            diag_warning(c->diags, WARN_NO_EFFECT, c->hints.at[i].hint->span, "this strategy has no effect: the loss does not depend on %s",
-                         c->hints.at[i].name);
+    for (int i = 0; i < b->front.hints.n; i++)
+        if (bsearch(&b->front.hints.at[i].hint, kept, nkept, sizeof *kept, compare_hints) == NULL)
+            diag_warning(b->diags, WARN_NO_EFFECT, b->front.hints.at[i].hint->span, "this strategy has no effect: the loss does not depend on %s",
+                         b->front.hints.at[i].name);
     for (int s = 0; s < g->states.n; s++)
         if (g->states.at[s].hint != NULL && !is_read(g, OP_read, s))
-            diag_warning(c->diags, WARN_NO_EFFECT, g->states.at[s].hint->span, "this layout has no effect: nothing uses %s", g->states.at[s].name);
+            diag_warning(b->diags, WARN_NO_EFFECT, g->states.at[s].hint->span, "this layout has no effect: nothing uses %s", g->states.at[s].name);
     for (int i = 0; i < g->inputs.n; i++) {
         const Input *input = &g->inputs.at[i];
         if (input->hint == NULL) continue;
         if (!is_read(g, OP_input, i))
-            diag_warning(c->diags, WARN_NO_EFFECT, input->hint->span, "this layout has no effect: nothing uses %s", input->name);
+            diag_warning(b->diags, WARN_NO_EFFECT, input->hint->span, "this layout has no effect: nothing uses %s", input->name);
         if (settings->dataset != DATASET_EXPLICIT || settings->dataset_hint == NULL || i >= settings->dataset_hint->nin) continue;
-        diag_warning(c->diags, WARN_NO_EFFECT, settings->dataset_hint->in[i].span, "this dataset strategy has no effect: %s has its own",
+        diag_warning(b->diags, WARN_NO_EFFECT, settings->dataset_hint->in[i].span, "this dataset strategy has no effect: %s has its own",
                      input->name);
-        diag_note(c->diags, input->hint->span, "here");
+        diag_note(b->diags, input->hint->span, "here");
     }
 }
 
 /* ---------------------------------------------------------------- uneven splits, replicated work */
 
 /* A layout that the user gave a state or an input. */
-static void warn_uneven_layout(const Compilation *c, const Hint *hint, const Layout *layout, const TensorType *type, const char *name) {
-    if (hint == NULL || layout == NULL || c->graph.settings.mode == MODE_DATA_PARALLEL) return;
+static void warn_uneven_layout(const Build *b, const Hint *hint, const Layout *layout, const TensorType *type, const char *name) {
+    if (hint == NULL || layout == NULL || b->sharded.graph.settings.mode == MODE_DATA_PARALLEL) return;
     for (int d = 0; d < layout->ndim; d++)
-        if (type->shape.dim[d] % layout_split(layout, d) != 0) uneven_warning(c->diags, hint->span, name, type->shape.dim[d], layout_split(layout, d));
+        if (type->shape.dim[d] % layout_split(layout, d) != 0) uneven_warning(b->diags, hint->span, name, type->shape.dim[d], layout_split(layout, d));
 }
 
 /* Each pair of size and split once: a batch that is split unevenly is so in every operator. */
-static void warn_uneven(const Compilation *c) {
-    const Graph *g = &c->graph;
+static void warn_uneven(const Build *b) {
+    const Graph *g = &b->sharded.graph;
     VEC(int64_t) said = {0};
     for (int s = 0; s < g->states.n; s++)
-        warn_uneven_layout(c, g->states.at[s].hint, g->states.at[s].layout, &g->states.at[s].type, g->states.at[s].name);
+        warn_uneven_layout(b, g->states.at[s].hint, g->states.at[s].layout, &g->states.at[s].type, g->states.at[s].name);
     for (int i = 0; i < g->inputs.n; i++)
-        warn_uneven_layout(c, g->inputs.at[i].hint, g->inputs.at[i].layout, &g->inputs.at[i].type, g->inputs.at[i].name);
+        warn_uneven_layout(b, g->inputs.at[i].hint, g->inputs.at[i].layout, &g->inputs.at[i].type, g->inputs.at[i].name);
     for (int pass = 0; pass < 2; pass++) /* hints have said theirs */
-        for (int n = 0; n < c->chosen.nforward; n++) {
-            const Node *node = &c->chosen.nodes.at[n];
+        for (int n = 0; n < b->front.chosen.nforward; n++) {
+            const Node *node = &b->front.chosen.nodes.at[n];
             if (node_is_leaf(node) || (node->from == STRATEGY_USER) != (pass == 0)) continue;
             for (int f = 0; f < node->rule->nfactors; f++) {
                 int64_t size = node->rule->factor[f].size, split = strategy_split(node->strategy, f);
@@ -126,9 +126,9 @@ static void warn_uneven(const Compilation *c) {
                 for (int i = 0; i < said.n && !known; i += 2)
                     known = said.at[i] == size && said.at[i + 1] == split;
                 if (known) continue;
-                vec_push(c->arena, &said, size);
-                vec_push(c->arena, &said, split);
-                if (pass > 0) uneven_warning(c->diags, node->span, op_name(node), size, split);
+                vec_push(b->arena, &said, size);
+                vec_push(b->arena, &said, split);
+                if (pass > 0) uneven_warning(b->diags, node->span, op_name(node), size, split);
             }
         }
 }
@@ -142,8 +142,8 @@ static int64_t ranks_sharing(const Node *node) {
 }
 
 /* A strategy that lets more ranks share the node's work: that of its batch, or one without a partial sum, or any. False: there is none. */
-static bool better_strategy(const Compilation *c, const Node *node, Text *text) {
-    const Graph *g = &c->chosen;
+static bool better_strategy(const Build *b, const Node *node, Text *text) {
+    const Graph *g = &b->front.chosen;
     Node copy = *node;
     Strategy batch;
     strategy_batch(g, node, &batch);
@@ -151,7 +151,7 @@ static bool better_strategy(const Compilation *c, const Node *node, Text *text) 
     int64_t now = ranks_sharing(node);
     if (ranks_sharing(&copy) == g->nranks) return strategy_print(text, node, g, &batch);
     if (candidates_count(node, g->nranks) > MAX_LISTED_CANDIDATES) return false;
-    Candidates all = candidates(node, g->nranks, c->arena);
+    Candidates all = candidates(node, g->nranks, b->arena);
     const Strategy *best = NULL;
     for (int i = 0; i < all.n && best == NULL; i++) {
         bool sums = false;
@@ -166,10 +166,10 @@ static bool better_strategy(const Compilation *c, const Node *node, Text *text) 
 }
 
 /* An update is left out: it lies as its parameter does, and is split as far as that pays (assign.c). */
-static void warn_replicated(const Compilation *c) {
-    const Graph *g = &c->graph;
+static void warn_replicated(const Build *b) {
+    const Graph *g = &b->sharded.graph;
     if (g->nranks == 1) return;
-    double *repeated = arena_alloc(c->arena, sizeof *repeated * (size_t)(g->nodes.n + 1)), total = 0, sum = 0; /* per forward node of c->chosen */
+    double *repeated = arena_alloc(b->arena, sizeof *repeated * (size_t)(g->nodes.n + 1)), total = 0, sum = 0; /* per forward node of b->front.chosen */
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (op_table[node->op].flops == 0) continue;
@@ -177,7 +177,7 @@ static void warn_replicated(const Compilation *c) {
         total += flops;
         if (op_table[node->op].op_class == OP_CLASS_UPDATE) continue;
         double again = flops * (1 - (double)ranks_sharing(node) / g->nranks);
-        repeated[chosen_of(c, node->origin)] += again;
+        repeated[chosen_of(b, node->origin)] += again;
         sum += again;
     }
     if (sum <= total * REPLICATED_PERCENT / 100) return;
@@ -192,28 +192,29 @@ static void warn_replicated(const Compilation *c) {
         named[at] = id;
     }
     for (int i = 0; i < n; i++) {
-        const Node *node = &c->chosen.nodes.at[named[i]];
+        const Node *node = &b->front.chosen.nodes.at[named[i]];
         double percent = 100 * repeated[named[i]] / total;
         if (i == 0)
-            diag_warning(c->diags, WARN_REPLICATED, node->span,
+            diag_warning(b->diags, WARN_REPLICATED, node->span,
                          "%.0f %% of the step's FLOPs are done by several ranks alike; most by %s %s and its gradient: %.0f %%", 100 * sum / total,
                          op_name(node), node->name, percent);
         else if (node->op == OP_read)
-            diag_note(c->diags, node->span, "the sum of the gradients of %s: %.0f %%", node->name, percent);
+            diag_note(b->diags, node->span, "the sum of the gradients of %s: %.0f %%", node->name, percent);
         else
-            diag_note(c->diags, node->span, "%s %s: %.0f %%", op_name(node), node->name, percent);
+            diag_note(b->diags, node->span, "%s %s: %.0f %%", op_name(node), node->name, percent);
         if (op_table[node->op].op_class != OP_CLASS_USER) continue; /* no one can shard it */
         Text text = {0};
-        if ((g->settings.mode == MODE_AUTO || g->settings.mode == MODE_SEMI_AUTO) && node->origin == named[i] && better_strategy(c, node, &text))
-            diag_hint(c->diags, "it is split over %lld of %d ranks; shard %s would split it further", (long long)ranks_sharing(node), g->nranks,
+        if ((g->settings.mode == MODE_AUTO || g->settings.mode == MODE_SEMI_AUTO) && node->origin == named[i] && better_strategy(b, node, &text))
+            diag_hint(b->diags, "it is split over %lld of %d ranks; shard %s would split it further", (long long)ranks_sharing(node), g->nranks,
                       text.at);
         text_finish(&text);
     }
 }
 
-void warn_all(Compilation *c) {
-    warn_no_gradient(c);
-    warn_no_effect(c);
-    warn_uneven(c);
-    warn_replicated(c);
+bool pass_warn(Build *b) {
+    warn_no_gradient(b);
+    warn_no_effect(b);
+    warn_uneven(b);
+    warn_replicated(b);
+    return true;
 }

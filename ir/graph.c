@@ -20,11 +20,6 @@ struct NameIndex {
     NameEntry *at;
 };
 
-struct LayoutIndex {
-    size_t cap;
-    int *at; /* number in graph->layouts + 1, 0: free */
-};
-
 static uint64_t name_hash(const char *name) { /* FNV-1a */
     uint64_t hash = 14695981039346656037u;
     for (; *name; name++)
@@ -66,31 +61,30 @@ static const char *name_unique(Graph *graph, const char *name) {
 }
 
 /* The slot of an equal layout, or the free one where it would go. */
-static size_t layout_slot(const Graph *graph, const Layout *layout) {
-    const struct LayoutIndex *index = graph->layout_index;
-    size_t i = (size_t)layout_hash(layout) & (index->cap - 1);
-    while (index->at[i] && !layout_equal(graph->layouts.at[index->at[i] - 1], layout))
-        i = (i + 1) & (index->cap - 1);
+static size_t layout_slot(const LayoutTable *table, const Layout *layout) {
+    size_t i = (size_t)layout_hash(layout) & (table->nslots - 1);
+    while (table->slot[i] && !layout_equal(table->at[table->slot[i] - 1], layout))
+        i = (i + 1) & (table->nslots - 1);
     return i;
 }
 
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout) {
     assert(!layout->order && "graphs have no device orders");
-    struct LayoutIndex *index = graph->layout_index;
-    if (2 * ((size_t)graph->layouts.n + 1) > index->cap) {
-        index->cap = index->cap ? 2 * index->cap : 64;
-        index->at = arena_alloc(graph->arena, index->cap * sizeof *index->at);
-        for (int i = 0; i < graph->layouts.n; i++)
-            index->at[layout_slot(graph, graph->layouts.at[i])] = i + 1;
+    LayoutTable *table = graph->layouts;
+    if (2 * ((size_t)table->n + 1) > table->nslots) {
+        table->nslots = table->nslots ? 2 * table->nslots : 64;
+        table->slot = arena_alloc(graph->arena, table->nslots * sizeof *table->slot);
+        for (int i = 0; i < table->n; i++)
+            table->slot[layout_slot(table, table->at[i])] = i + 1;
     }
-    size_t slot = layout_slot(graph, layout);
-    if (!index->at[slot]) {
+    size_t slot = layout_slot(table, layout);
+    if (!table->slot[slot]) {
         Layout *copy = arena_alloc(graph->arena, sizeof *copy);
         *copy = *layout;
-        vec_push(graph->arena, &graph->layouts, copy);
-        index->at[slot] = graph->layouts.n;
+        vec_push(graph->arena, table, copy);
+        table->slot[slot] = table->n;
     }
-    return graph->layouts.at[index->at[slot] - 1];
+    return table->at[table->slot[slot] - 1];
 }
 
 const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape) {
@@ -100,7 +94,7 @@ const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shap
 }
 
 int graph_layout_number(const Graph *graph, const Layout *layout) {
-    return graph->layout_index->cap ? graph->layout_index->at[layout_slot(graph, layout)] - 1 : -1;
+    return graph->layouts->nslots ? graph->layouts->slot[layout_slot(graph->layouts, layout)] - 1 : -1;
 }
 
 /* ---------------------------------------------------------------- building */
@@ -109,8 +103,9 @@ void graph_init(Graph *graph, Arena *arena) {
     memset(graph, 0, sizeof *graph);
     graph->arena = arena;
     graph->loss = -1;
-    graph->layout_index = arena_alloc(arena, sizeof *graph->layout_index);
+    graph->layouts = arena_alloc(arena, sizeof *graph->layouts);
     graph->name_index = arena_alloc(arena, sizeof *graph->name_index);
+    graph->signatures = signatures_create(arena);
 }
 
 int graph_add_state(Graph *graph, State state) {
@@ -301,14 +296,6 @@ int *graph_uses(const Graph *graph, Arena *arena) {
     for (int k = 0; k < graph_nreports(graph); k++)
         uses[graph_report(graph, k)]++;
     return uses;
-}
-
-void graph_own_reports(Graph *graph) {
-    Report *own = arena_alloc(graph->arena, sizeof *own * ((size_t)graph->reports.n + 1));
-    for (int i = 0; i < graph->reports.n; i++)
-        own[i] = graph->reports.at[i];
-    graph->reports.at = own;
-    graph->reports.cap = graph->reports.n;
 }
 
 void graph_set_report(Graph *graph, int k, int value) {

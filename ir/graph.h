@@ -199,6 +199,14 @@ typedef struct Report {
     bool whole;                    /* every rank has all of it (of its hidden slices); else it is left as it lies */
 } Report;
 
+/* The layouts of a graph, each once: equal layouts are one pointer. */
+typedef struct LayoutTable {
+    const Layout **at;
+    int n, cap;
+    int *slot;                     /* open addressing: number + 1, 0: free */
+    size_t nslots;
+} LayoutTable;
+
 struct Graph {
     Arena *arena;
     const char *name;              /* of the net */
@@ -212,16 +220,20 @@ struct Graph {
     VEC(Input) inputs;
     VEC(Node) nodes;               /* in program order: operands come first */
     VEC(Value) values;
-    VEC(const Layout *) layouts;   /* interned; see graph_layout */
-    struct LayoutIndex *layout_index;
+    /* Tables of what never changes. A graph shares them with those derived from it (graph_derive): they only grow. */
+    struct LayoutTable *layouts;   /* graph_layout */
     struct NameIndex *name_index;  /* names of values, so that graph_add can keep them unique */
-    struct Signatures *signatures;
+    struct Signatures *signatures; /* rules and attributes of nodes that are alike */
     int loss;                      /* value id, -1: none */
     VEC(Report) reports;
     int nforward;                  /* nodes[0 .. nforward) existed before autodiff; 0 before it has run */
 };
 
 void graph_init(Graph *graph, Arena *arena);
+/* copy.c: a graph like `from`, without nodes and values, with room for so many. Its states, inputs and reports are its own; it shares the tables of layouts,
+ * names and signatures, which only grow. */
+void graph_derive(Graph *graph, const Graph *from, int nnodes, int nvalues);
+void graph_release(const Graph *graph); /* its nodes and values are used no more */
 int graph_add_state(Graph *graph, State state);
 int graph_add_input(Graph *graph, Input input);
 /* Adds a node: infers its rule and result types and makes its result values, named `name` (and name.1; NULL: the operator's name; a name
@@ -266,7 +278,6 @@ static inline bool graph_report_whole(const Graph *graph, int k) {
     return (graph->loss >= 0 && k == 0) || graph->reports.at[k - (graph->loss >= 0)].whole;
 }
 void graph_set_report(Graph *graph, int k, int value); /* makes value what is reported as the k-th one */
-void graph_own_reports(Graph *graph); /* gives it a list of reports of its own, after the struct was copied */
 int *graph_uses(const Graph *graph, Arena *arena); /* number of users of each value (each report counts as one), in the arena */
 
 /* xxh64 of the net: the lowered graph, states, sources, replicas; not of ranks, strategies, -O. Computed from text by print.c. */

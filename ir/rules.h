@@ -43,6 +43,7 @@ typedef struct Signature {
     Rule rule;
 } Signature;
 /* The graph's one for these (attr may be NULL: none); texts of attributes must live as long as the graph. NULL with *error when the rule rejects them. */
+struct Signatures *signatures_create(Arena *arena);
 const Signature *signature_of(Graph *graph, OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error);
 
 RuleFn rule_leaf;      /* -> nothing: graph_input, graph_constant, graph_read_state know the type and call rule_of_leaf */

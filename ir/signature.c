@@ -49,6 +49,10 @@ static bool is_of(const Signature *signature, OpCode op, const TensorType *in, i
     return true;
 }
 
+struct Signatures *signatures_create(Arena *arena) {
+    return arena_alloc(arena, sizeof(struct Signatures));
+}
+
 static void grow(Graph *graph) {
     struct Signatures *all = graph->signatures;
     struct Signatures old = *all;
@@ -66,7 +70,6 @@ static void grow(Graph *graph) {
 const Signature *signature_of(Graph *graph, OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error) {
     static const Attr none[MAX_ATTRS];
     if (!attr) attr = none;
-    if (!graph->signatures) graph->signatures = arena_alloc(graph->arena, sizeof *graph->signatures);
     struct Signatures *all = graph->signatures;
     if (2 * (all->n + 1) > all->cap) grow(graph);
     const bool known = nin >= 0 && nin <= MAX_IN; /* else it is rejected */

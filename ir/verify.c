@@ -208,7 +208,7 @@ static bool check_layout(const Check *check, const Layout *layout, const TensorT
     if (layout->ndim != type->shape.ndim)
         return fail(check, "the layout of %s %s has %d dimensions, the tensor %d", what, name, layout->ndim, type->shape.ndim);
     int number = graph_layout_number(check->graph, layout);
-    if (number < 0 || check->graph->layouts.at[number] != layout)
+    if (number < 0 || check->graph->layouts->at[number] != layout)
         return fail(check, "the layout of %s %s is not one of the graph's", what, name);
     return true;
 }
@@ -216,8 +216,8 @@ static bool check_layout(const Check *check, const Layout *layout, const TensorT
 static bool check_layouts(const Check *check) {
     const Graph *graph = check->graph;
     const char *why;
-    for (int i = 0; i < graph->layouts.n; i++)
-        if (!layout_valid(graph->layouts.at[i], graph->nranks, &why)) return fail(check, "layout %d: %s", i, why);
+    for (int i = 0; i < graph->layouts->n; i++)
+        if (!layout_valid(graph->layouts->at[i], graph->nranks, &why)) return fail(check, "layout %d: %s", i, why);
     for (int v = 0; v < graph->values.n; v++)
         if (!check_layout(check, graph->values.at[v].layout, type_of(graph, v), "value", graph->values.at[v].name)) return false;
     for (int s = 0; s < graph->states.n; s++)

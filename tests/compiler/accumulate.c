@@ -3,11 +3,11 @@
 static void differentiated(Compiled *x, const char *text) {
     Error error;
     parsed(x, text);
-    graph_simplify(&x->c.graph, SIMPLIFY_ALL);
-    graph_differentiate(&x->c.graph);
-    cr_assert(graph_verify(&x->c.graph, "autodiff", &error), "%s", error.text);
-    graph_simplify(&x->c.graph, SIMPLIFY_SHARE | SIMPLIFY_DEAD);
-    cr_assert(graph_verify(&x->c.graph, "prune", &error), "%s", error.text);
+    graph_simplify(x->graph, SIMPLIFY_ALL);
+    graph_differentiate(x->graph);
+    cr_assert(graph_verify(x->graph, "autodiff", &error), "%s", error.text);
+    graph_simplify(x->graph, SIMPLIFY_SHARE | SIMPLIFY_DEAD);
+    cr_assert(graph_verify(x->graph, "prune", &error), "%s", error.text);
 }
 
 #define NET_OF(k) "net n() { input x : f32[4, 6]; param w : f32[6, 6] = ones; v = w * 2; h = tanh(matmul(x, v)); loss mean(h * h); }\n" \
@@ -22,7 +22,7 @@ static int input_named(const Graph *g, const char *name) {
 Test(accumulate, every_batch_has_inputs_of_its_own) {
     Compiled x;
     differentiated(&x, NET_OF("3"));
-    const Graph *g = &x.c.graph;
+    const Graph *g = x.graph;
     cr_assert_eq(g->inputs.n, 3);
     cr_assert_eq(g->inputs.at[0].micro, 0);
     for (int micro = 1; micro < 3; micro++) {
@@ -40,11 +40,11 @@ Test(accumulate, every_batch_has_inputs_of_its_own) {
 Test(accumulate, what_depends_on_no_input_is_there_once) {
     Compiled x;
     differentiated(&x, NET_OF("3"));
-    cr_expect_geq(value_named(&x.c.graph, "v"), 0);
-    for (int v = 0; v < x.c.graph.values.n; v++)
-        cr_expect_str_neq(x.c.graph.values.at[v].name, "v.1");
-    cr_expect_eq(count_op(&x.c.graph, OP_tanh), 3);
-    cr_expect_eq(count_op(&x.c.graph, OP_sgd), 1);
+    cr_expect_geq(value_named(x.graph, "v"), 0);
+    for (int v = 0; v < x.graph->values.n; v++)
+        cr_expect_str_neq(x.graph->values.at[v].name, "v.1");
+    cr_expect_eq(count_op(x.graph, OP_tanh), 3);
+    cr_expect_eq(count_op(x.graph, OP_sgd), 1);
     compiled_finish(&x);
 }
 
@@ -53,8 +53,8 @@ Test(accumulate, one_batch_is_the_net_as_it_was) {
     differentiated(&one, NET_OF("1"));
     differentiated(&none, "net n() { input x : f32[4, 6]; param w : f32[6, 6] = ones; v = w * 2; h = tanh(matmul(x, v)); loss mean(h * h); }\n"
                           "train { data = numpy_rand(seed = 1); epochs = 1; steps = 2; optimizer = sgd(lr = 0.5); }\n");
-    cr_assert_eq(one.c.graph.nodes.n, none.c.graph.nodes.n);
-    cr_assert_eq(one.c.graph.inputs.n, 1);
+    cr_assert_eq(one.graph->nodes.n, none.graph->nodes.n);
+    cr_assert_eq(one.graph->inputs.n, 1);
     compiled_finish(&one);
     compiled_finish(&none);
 }
@@ -63,7 +63,7 @@ Test(accumulate, one_batch_is_the_net_as_it_was) {
 Test(accumulate, batches_run_one_after_the_other) {
     Compiled x;
     differentiated(&x, NET_OF("3"));
-    const Graph *g = &x.c.graph;
+    const Graph *g = x.graph;
     int forward[3] = {-1, -1, -1}, backward[3] = {-1, -1, -1}, nforward = 0, nbackward = 0;
     for (int n = 0; n < g->nodes.n; n++) {
         if (g->nodes.at[n].op == OP_tanh) forward[nforward++] = n;
@@ -83,8 +83,8 @@ Test(accumulate, batches_run_one_after_the_other) {
 Test(accumulate, a_loss_without_inputs_has_one_batch) {
     Compiled x;
     differentiated(&x, "net n() { param w : f32[6] = ones; loss sum(w * w); }\ntrain { steps = 1; optimizer = sgd(lr = 0.5); accumulate = 3; }\n");
-    cr_expect_eq(count_op(&x.c.graph, OP_sgd), 1);
-    cr_expect_eq(x.c.graph.inputs.n, 0);
+    cr_expect_eq(count_op(x.graph, OP_sgd), 1);
+    cr_expect_eq(x.graph->inputs.n, 0);
     compiled_finish(&x);
 }
 
@@ -101,7 +101,7 @@ Test(accumulate, the_arena_does_not_grow_with_the_number_of_batches) {
         char text[1024];
         snprintf(text, sizeof text, layers, settings[i]);
         compiled(&x, text, 4, 2);
-        bytes[i] = x.c.arena_bytes;
+        bytes[i] = x.b->placement.arena_bytes;
         compiled_finish(&x);
     }
     cr_expect_leq(bytes[1], bytes[0] + (int64_t)4 * (64 * 256 + 256 * 256 + 256 * 64) + 4096);
@@ -114,9 +114,9 @@ Test(accumulate, every_parameter_has_one_reduction) {
     snprintf(text, sizeof text, layers, "accumulate = 8;");
     compiled(&x, text, 4, 2);
     int reductions = 0;
-    for (int n = 0; n < x.c.spmd.nodes.n; n++) {
-        const Node *node = &x.c.spmd.nodes.at[n];
-        reductions += node->op == OP_convert && layout_is_partial(x.c.spmd.values.at[node->in[0]].layout);
+    for (int n = 0; n < x.b->spmd.graph.nodes.n; n++) {
+        const Node *node = &x.b->spmd.graph.nodes.at[n];
+        reductions += node->op == OP_convert && layout_is_partial(x.b->spmd.graph.values.at[node->in[0]].layout);
     }
     cr_expect_eq(reductions, 4, "%d: three parameters' and the loss's", reductions);
     compiled_finish(&x);

@@ -1,8 +1,8 @@
 #include "compile.h"
 
 static const Layout *state_layout(const Compiled *x, const char *name) {
-    for (int s = 0; s < x->c.graph.states.n; s++)
-        if (strcmp(x->c.graph.states.at[s].name, name) == 0) return x->c.graph.states.at[s].layout;
+    for (int s = 0; s < x->graph->states.n; s++)
+        if (strcmp(x->graph->states.at[s].name, name) == 0) return x->graph->states.at[s].layout;
     cr_assert_fail("no state %s", name);
     return NULL;
 }
@@ -18,9 +18,9 @@ Test(assign, a_state_lies_as_its_first_consumer_wants_and_its_slot_with_it) {
 Test(assign, a_producer_leaves_the_partial_sum_and_home_is_complete) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
-    int h = value_named(&x.c.graph, "h");
-    assert_layout(x.c.graph.values.at[h].layout, "[2@4 -] +sum(4@1)");
-    assert_layout(x.c.home[h], "[2@4 -]");
+    int h = value_named(x.graph, "h");
+    assert_layout(x.graph->values.at[h].layout, "[2@4 -] +sum(4@1)");
+    assert_layout(x.b->sharded.home[h], "[2@4 -]");
     compiled_finish(&x);
 }
 
@@ -33,7 +33,7 @@ Test(assign, inputs_are_delivered_as_dataset_says) {
         compiled_init(&x, 8, 2);
         x.options.overrides.dataset = cases[i].dataset;
         cr_assert(compiled_run(&x, quickstart));
-        assert_layout(x.c.graph.inputs.at[0].layout, cases[i].layout);
+        assert_layout(x.graph->inputs.at[0].layout, cases[i].layout);
         compiled_finish(&x);
     }
 }
@@ -48,18 +48,18 @@ Test(assign, given_storage_layouts_hold) {
 Test(assign, the_loss_is_whole_but_each_replicas_own_in_data_parallel) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
-    cr_expect(layout_is_whole(x.c.report_need[0]));
+    cr_expect(layout_is_whole(x.b->sharded.report_need[0]));
     compiled_finish(&x);
     compiled(&x, nets[3], 4, 2);
-    assert_layout(x.c.report_need[0], "[4@1]");
-    assert_layout(x.c.graph.inputs.at[0].layout, "[4@1 - -]");
+    assert_layout(x.b->sharded.report_need[0], "[4@1]");
+    assert_layout(x.graph->inputs.at[0].layout, "[4@1 - -]");
     compiled_finish(&x);
 }
 
 Test(assign, gradients_use_their_forward_operators_axes) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
-    assert_layout(x.c.graph.values.at[value_named(&x.c.graph, "w.grad")].layout, "[4@1 -] +sum(2@4)");
+    assert_layout(x.graph->values.at[value_named(x.graph, "w.grad")].layout, "[4@1 -] +sum(2@4)");
     compiled_finish(&x);
 }
 
@@ -89,9 +89,9 @@ Test(assign, a_large_state_is_updated_in_parts_and_gathered) {
     cr_assert(compiled_run(&x, summed(&x, 256, 256, ""))); /* 256 KiB: just large */
     assert_layout(state_layout(&x, "w"), "[- -]");
     assert_layout(state_layout(&x, "w.momentum"), "[4@1 -]");
-    cr_expect_eq(count_kind(&x.c.spmd, COMM_REDUCE_SCATTER), 1);
-    cr_expect_eq(count_kind(&x.c.spmd, COMM_ALL_GATHER), 1);
-    cr_expect_eq(count_kind(&x.c.spmd, COMM_ALL_REDUCE), 1, "the loss");
+    cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_REDUCE_SCATTER), 1);
+    cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_ALL_GATHER), 1);
+    cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_ALL_REDUCE), 1, "the loss");
     compiled_finish(&x);
 }
 
@@ -124,7 +124,7 @@ Test(assign, gradients_of_a_parameters_users_are_added_up_as_it_lies) {
     for (int optimize = 0; optimize <= 2; optimize++) {
         Compiled x;
         compiled(&x, text, 8, optimize);
-        assert_layout(x.c.graph.values.at[value_named(&x.c.graph, "d_table")].layout, "[8@1 -]");
+        assert_layout(x.graph->values.at[value_named(x.graph, "d_table")].layout, "[8@1 -]");
         compiled_finish(&x);
     }
 }
@@ -138,10 +138,10 @@ Test(assign, the_squares_of_all_gradients_owe_the_same_sum) {
     Compiled x;
     compiled(&x, text, 8, 2);
     int reductions = 0;
-    for (int n = 0; n < x.c.spmd.nodes.n; n++) {
-        const Node *node = &x.c.spmd.nodes.at[n];
+    for (int n = 0; n < x.b->spmd.graph.nodes.n; n++) {
+        const Node *node = &x.b->spmd.graph.nodes.at[n];
         if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE) continue;
-        const Value *from = &x.c.spmd.values.at[node->in[0]];
+        const Value *from = &x.b->spmd.graph.values.at[node->in[0]];
         reductions += strncmp(from->name, "norm2", 5) == 0 && layout_is_partial(from->layout);
     }
     cr_expect_eq(reductions, 1, "%d reductions", reductions);

@@ -28,10 +28,10 @@ static void compile_layers(Compiled *x, int layers, const char *bucket, int opti
 static int bucket_sizes(const Compiled *x, int sizes[64]) {
     int nbuckets = 0;
     memset(sizes, 0, 64 * sizeof *sizes);
-    for (int i = 0; i < x->c.order.n; i++) {
-        Item item = x->c.order.at[i];
+    for (int i = 0; i < x->b->placement.order.n; i++) {
+        Item item = x->b->placement.order.at[i];
         if (item.bucket == 0) continue;
-        bool first = i == 0 || x->c.order.at[i - 1].bucket != item.bucket || x->c.order.at[i - 1].wait != item.wait;
+        bool first = i == 0 || x->b->placement.order.at[i - 1].bucket != item.bucket || x->b->placement.order.at[i - 1].wait != item.wait;
         if (item.wait) continue;
         if (first) cr_expect_eq(item.bucket, ++nbuckets, "numbered in the order of the starts");
         cr_assert_lt(item.bucket, 64);
@@ -59,13 +59,13 @@ Test(buckets, gradients_join_in_the_order_in_which_they_become_ready) {
     Compiled x;
     compile_layers(&x, 3, "bucket = 1 MiB;", 2);
     int last = -1;
-    for (int i = 0; i < x.c.order.n; i++) {
-        Item item = x.c.order.at[i];
+    for (int i = 0; i < x.b->placement.order.n; i++) {
+        Item item = x.b->placement.order.at[i];
         if (item.bucket == 0 || item.wait) continue;
-        int source = x.c.spmd.values.at[x.c.spmd.nodes.at[item.node].in[0]].node;
+        int source = x.b->spmd.graph.values.at[x.b->spmd.graph.nodes.at[item.node].in[0]].node;
         int made = -1;
         for (int k = 0; k < i; k++)
-            if (x.c.order.at[k].node == source) made = k;
+            if (x.b->placement.order.at[k].node == source) made = k;
         cr_expect_gt(made, last, "bucket %d", item.bucket);
         last = made;
     }
@@ -75,14 +75,14 @@ Test(buckets, gradients_join_in_the_order_in_which_they_become_ready) {
 Test(buckets, a_bucket_starts_as_soon_as_its_last_gradient_is_there) {
     Compiled x;
     compile_layers(&x, 6, "bucket = 2 MiB;", 2);
-    for (int i = 1; i < x.c.order.n; i++) {
-        Item item = x.c.order.at[i], before = x.c.order.at[i - 1];
+    for (int i = 1; i < x.b->placement.order.n; i++) {
+        Item item = x.b->placement.order.at[i], before = x.b->placement.order.at[i - 1];
         if (item.bucket == 0 || item.wait || before.bucket == item.bucket) continue;
         int n = 0;
-        while (i + n < x.c.order.n && x.c.order.at[i + n].bucket == item.bucket)
+        while (i + n < x.b->placement.order.n && x.b->placement.order.at[i + n].bucket == item.bucket)
             n++;
-        const Node *last = &x.c.spmd.nodes.at[x.c.order.at[i + n - 1].node];
-        cr_expect_eq(x.c.spmd.values.at[last->in[0]].node, before.node, "bucket %d", item.bucket);
+        const Node *last = &x.b->spmd.graph.nodes.at[x.b->placement.order.at[i + n - 1].node];
+        cr_expect_eq(x.b->spmd.graph.values.at[last->in[0]].node, before.node, "bucket %d", item.bucket);
     }
     compiled_finish(&x);
 }
@@ -93,9 +93,9 @@ Test(buckets, what_was_started_first_is_waited_for_first) {
         Compiled x;
         compile_updated(&x, 6, "bucket = 2 MiB;", 2, parts == 0);
         int last = 0;
-        for (int i = 0; i < x.c.order.n; i++) {
-            Item item = x.c.order.at[i];
-            if (item.bucket == 0 || !item.wait || x.c.spmd.nodes.at[item.node].comm == COMM_ALL_GATHER) continue;
+        for (int i = 0; i < x.b->placement.order.n; i++) {
+            Item item = x.b->placement.order.at[i];
+            if (item.bucket == 0 || !item.wait || x.b->spmd.graph.nodes.at[item.node].comm == COMM_ALL_GATHER) continue;
             cr_expect_geq(item.bucket, last, "%d after %d", item.bucket, last);
             last = item.bucket;
         }
@@ -109,9 +109,9 @@ Test(buckets, gathers_are_joined_by_the_bytes_of_the_whole) {
     Compiled x;
     int most = 0, gathers = 0, at = 0, n = 0;
     compile_updated(&x, 6, "bucket = 2 MiB;", 2, false);
-    for (int i = 0; i < x.c.order.n; i++) {
-        Item item = x.c.order.at[i];
-        if (item.bucket == 0 || item.wait || x.c.spmd.nodes.at[item.node].comm != COMM_ALL_GATHER) continue;
+    for (int i = 0; i < x.b->placement.order.n; i++) {
+        Item item = x.b->placement.order.at[i];
+        if (item.bucket == 0 || item.wait || x.b->spmd.graph.nodes.at[item.node].comm != COMM_ALL_GATHER) continue;
         n = item.bucket == at ? n + 1 : 1;
         at = item.bucket;
         most = n > most ? n : most;
@@ -137,11 +137,11 @@ Test(buckets, so_much_is_under_way_at_once_and_no_more) {
     Compiled x;
     compile_layers(&x, 12, "bucket = 1 MiB;", 2);
     int64_t flight = 0, most = 0;
-    for (int i = 0; i < x.c.order.n; i++) {
-        Item item = x.c.order.at[i];
+    for (int i = 0; i < x.b->placement.order.n; i++) {
+        Item item = x.b->placement.order.at[i];
         if (item.bucket == 0) continue;
-        const Node *node = &x.c.spmd.nodes.at[item.node];
-        int64_t bytes = x.c.box_bytes[node->in[0]] + x.c.box_bytes[node->out[0]];
+        const Node *node = &x.b->spmd.graph.nodes.at[item.node];
+        int64_t bytes = x.b->spmd.box_bytes[node->in[0]] + x.b->spmd.box_bytes[node->out[0]];
         flight += item.wait ? -bytes : bytes;
         most = flight > most ? flight : most;
     }

@@ -3,7 +3,7 @@
 Test(collectives, a_partial_sum_that_is_split_afterwards_is_reduce_scattered) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
-    const Graph *g = &x.c.spmd;
+    const Graph *g = &x.b->spmd.graph;
     int h = value_named(g, "h");
     for (int n = 0; n < g->nodes.n; n++)
         if (g->nodes.at[n].op == OP_convert && g->nodes.at[n].in[0] == h) cr_expect_eq(g->nodes.at[n].comm, COMM_REDUCE_SCATTER);
@@ -15,8 +15,8 @@ Test(collectives, nothing_changes_below_O2) {
     Compiled x, y;
     compiled(&x, quickstart, 8, 0);
     compiled(&y, quickstart, 8, 1);
-    cr_expect_eq(x.c.spmd.nodes.n, y.c.spmd.nodes.n);
-    cr_expect_gt(count_kind(&y.c.spmd, COMM_STRIDED_SLICE), 0);
+    cr_expect_eq(x.b->spmd.graph.nodes.n, y.b->spmd.graph.nodes.n);
+    cr_expect_gt(count_kind(&y.b->spmd.graph, COMM_STRIDED_SLICE), 0);
     compiled_finish(&x);
     compiled_finish(&y);
 }
@@ -30,7 +30,7 @@ Test(collectives, no_more_is_sent_than_in_canonical_form) {
             compiled_init(&y, 4, 2);
             y.options.redistribution = policies[p];
             cr_assert(compiled_run(&y, nets[i]));
-            cr_expect_leq(stats_sent_bytes(&y.c), stats_sent_bytes(&x.c), "net %d, policy %d", i, p);
+            cr_expect_leq(stats_sent_bytes(y.b), stats_sent_bytes(x.b), "net %d, policy %d", i, p);
             compiled_finish(&x);
             compiled_finish(&y);
         }
@@ -43,7 +43,7 @@ Test(collectives, a_smaller_part_is_cut_from_a_larger_one_that_is_there) {
              "h = matmul(x, w) shard ((1, 4), (4, 1)); a = relu(h) shard ((4, 1)); b = matmul(h, w) shard ((1, 1), (1, 4)); loss sum(a + "
              "b); }\n" TRAIN "parallel { mode = auto; dataset = auto; }\n",
              4, 2);
-    const Graph *g = &x.c.spmd;
+    const Graph *g = &x.b->spmd.graph;
     int h = value_named(g, "h"), from_partial = 0;
     for (int n = 0; n < g->nodes.n; n++)
         from_partial += g->nodes.at[n].op == OP_convert && g->nodes.at[n].in[0] == h;

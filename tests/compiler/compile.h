@@ -12,6 +12,8 @@ typedef struct Compiled {
     Diags diags;
     Options options;
     Compilation c;
+    Build *b;     /* the program train, once the net was read */
+    Graph *graph; /* its unsharded graph */
     char output[64];
     bool done;
 } Compiled;
@@ -26,7 +28,9 @@ static inline void compiled_init(Compiled *x, int nranks, int optimize) {
 }
 
 static inline bool compiled_run(Compiled *x, const char *text) {
-    return x->done = compile(&x->c, &x->arena, &x->options, &x->diags, text, strlen(text));
+    x->done = compile(&x->c, &x->arena, &x->options, &x->diags, text, strlen(text));
+    if (x->c.programs.n > 0) x->b = program_train(&x->c), x->graph = &x->b->sharded.graph;
+    return x->done;
 }
 
 static inline void compiled_finish(Compiled *x) {
@@ -44,10 +48,16 @@ static inline void compiled(Compiled *x, const char *text, int nranks, int optim
     }
 }
 
-/* Only the graph as the frontend leaves it. */
+/* Only the graph as the frontend leaves it, in a program that no pass has seen. */
+static inline bool parsed_on(Compiled *x, const char *text) {
+    x->b = arena_alloc(&x->arena, sizeof *x->b);
+    build_init(x->b, "train", &x->arena, &x->options, &x->diags);
+    x->graph = &x->b->front.graph;
+    return x->done = frontend_compile("test.dsl", text, strlen(text), &x->options.overrides, x->graph, &x->arena, &x->diags);
+}
 static inline void parsed(Compiled *x, const char *text) {
     compiled_init(x, 1, 2);
-    x->done = frontend_compile("test.dsl", text, strlen(text), &x->options.overrides, &x->c.graph, &x->arena, &x->diags);
+    parsed_on(x, text);
     if (!x->done) diags_print(&x->diags, stderr);
     cr_assert(x->done);
 }

@@ -13,7 +13,7 @@ static const Node *named(const Graph *g, const char *name) {
 }
 
 static bool same_strategy(const Compilation *c, const char *name) {
-    const Strategy *a = named(&c->graph, name)->strategy, *b = named(&c->eval->graph, name)->strategy;
+    const Strategy *a = named(&program_train(c)->sharded.graph, name)->strategy, *b = named(&program_eval(c)->sharded.graph, name)->strategy;
     return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 && memcmp(a->digit, b->digit, sizeof a->digit) == 0;
 }
 
@@ -39,7 +39,7 @@ Test(eval, states_lie_as_training_stores_them) {
     for (int i = 0; i < 3; i++) {
         Compiled x;
         compiled(&x, HELD(" shard ((2, 4), (4, 1))", "eval { batch = 12; data = normal(seed = 2); steps = 3; }"), 8, levels[i]);
-        const Graph *train = &x.c.graph, *eval = &x.c.eval->graph;
+        const Graph *train = x.graph, *eval = &program_eval(&x.c)->sharded.graph;
         cr_assert_eq(train->states.n, eval->states.n, "the optimizer's too: numbers of states mean the same in both");
         for (int s = 0; s < train->states.n; s++)
             cr_expect(layout_equal(train->states.at[s].layout, eval->states.at[s].layout));
@@ -96,10 +96,10 @@ Test(eval, parameters_are_trainings_by_their_names) {
     compiled(&x, "net q(batch = 16, noise = 1) { input x : f32[batch, 4]; h = x; if noise > 0 { param u : f32[4] = ones; h = x * u; }\n"
                  "  param w : f32[4] = ones; loss mean(square(h * w)); }\n"
                  "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); } eval { noise = 0; data = normal(seed = 2); steps = 3; }", 2, 2);
-    cr_expect_eq(x.c.eval->graph.states.n, 2);
-    for (int n = 0; n < x.c.eval->graph.nodes.n; n++) {
-        const Node *node = &x.c.eval->graph.nodes.at[n];
-        if (node->op == OP_read) cr_expect_str_eq(x.c.eval->graph.states.at[node->state].name, "w");
+    cr_expect_eq(program_eval(&x.c)->sharded.graph.states.n, 2);
+    for (int n = 0; n < program_eval(&x.c)->sharded.graph.nodes.n; n++) {
+        const Node *node = &program_eval(&x.c)->sharded.graph.nodes.at[n];
+        if (node->op == OP_read) cr_expect_str_eq(program_eval(&x.c)->sharded.graph.states.at[node->state].name, "w");
     }
     compiled_finish(&x);
 }

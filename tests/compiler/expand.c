@@ -27,11 +27,11 @@ Test(expand, whole_rows_stay_one_operator) {
     for (int optimize = 0; optimize <= 2; optimize++) {
         Compiled x;
         rows_net(&x, "8, 12", "softmax(x)", "(4, 1)", "", 4, optimize);
-        cr_expect_eq(count_op(&x.c.graph, OP_softmax), 1);
-        cr_expect_eq(count_op(&x.c.graph, OP_softmax_grad), 1);
-        cr_expect_eq(count_op(&x.c.graph, OP_exp), 0);
-        cr_expect_null(x.c.chosen_node);
-        cr_expect_eq(x.c.chosen.nodes.at, x.c.graph.nodes.at);
+        cr_expect_eq(count_op(x.graph, OP_softmax), 1);
+        cr_expect_eq(count_op(x.graph, OP_softmax_grad), 1);
+        cr_expect_eq(count_op(x.graph, OP_exp), 0);
+        cr_expect_null(x.b->front.chosen_node);
+        cr_expect_eq(x.b->front.chosen.nodes.at, x.b->front.graph.nodes.at);
         compiled_finish(&x);
     }
 }
@@ -41,20 +41,20 @@ Test(expand, split_rows_become_operators_that_can_be_split) {
     for (int k = 0; k < NFUNCTIONS; k++) {
         Compiled x;
         rows_net(&x, "8, 12", functions[k], "(1, 4)", "", 4, 2);
-        const Graph *g = &x.c.graph;
+        const Graph *g = x.graph;
         for (int i = 0; i < 4; i++)
             cr_expect_eq(count_op(g, whole[i]), 0);
         cr_expect_eq(count_op(g, OP_max), 1);
         cr_expect_eq(count_op(g, OP_exp), 1, "the gradient has the exponentials of the forward pass");
-        cr_expect_eq(count_op(&x.c.chosen, k ? OP_log_softmax : OP_softmax), 1);
+        cr_expect_eq(count_op(&x.b->front.chosen, k ? OP_log_softmax : OP_softmax), 1);
         const Node *y = maker(g, "y"), *most = maker(g, "y.max");
         cr_expect_eq(y->op, k ? OP_sub : OP_div);
         cr_expect_eq(y->from, STRATEGY_USER);
         cr_expect_not_null(y->hint);
         assert_layout(g->values.at[y->out[0]].layout, "[- 4@1]");
         assert_layout(g->values.at[most->out[0]].layout, "[- -] +max(4@1)");
-        assert_layout(x.c.need[most - g->nodes.at][0], "[- 4@1]");
-        cr_expect_eq(x.c.chosen.nodes.at[chosen_of(&x.c, (int)(most - g->nodes.at))].op, k ? OP_log_softmax : OP_softmax);
+        assert_layout(x.b->sharded.need[most - g->nodes.at][0], "[- 4@1]");
+        cr_expect_eq(x.b->front.chosen.nodes.at[chosen_of(x.b, (int)(most - g->nodes.at))].op, k ? OP_log_softmax : OP_softmax);
         cr_expect(x.c.proof.simplified && x.c.proof.gradients_run && x.c.proof.whole_plan);
         compiled_finish(&x);
     }
@@ -65,11 +65,11 @@ static int64_t extra_bytes(const char *size, int function, const char *shard, in
     Compiled with, without;
     rows_net(&with, size, functions[function], shard, "", nranks, optimize);
     rows_net(&without, size, "tanh(x)", shard, "", nranks, optimize);
-    *communications = count_op(&with.c.spmd, OP_convert) - count_op(&without.c.spmd, OP_convert);
-    cr_expect_eq(count_kind(&with.c.spmd, COMM_ALL_GATHER), 0);
-    cr_expect_eq(count_kind(&with.c.spmd, COMM_ALL_TO_ALL), 0);
-    cr_expect_eq(count_kind(&with.c.spmd, COMM_EXCHANGE), 0);
-    cr_expect_eq(count_kind(&with.c.spmd, COMM_ALL_REDUCE), count_kind(&without.c.spmd, COMM_ALL_REDUCE) + 3);
+    *communications = count_op(&with.b->spmd.graph, OP_convert) - count_op(&without.b->spmd.graph, OP_convert);
+    cr_expect_eq(count_kind(&with.b->spmd.graph, COMM_ALL_GATHER), 0);
+    cr_expect_eq(count_kind(&with.b->spmd.graph, COMM_ALL_TO_ALL), 0);
+    cr_expect_eq(count_kind(&with.b->spmd.graph, COMM_EXCHANGE), 0);
+    cr_expect_eq(count_kind(&with.b->spmd.graph, COMM_ALL_REDUCE), count_kind(&without.b->spmd.graph, COMM_ALL_REDUCE) + 3);
     int64_t bytes = with.c.plan.programs.at[0].sent_bytes - without.c.plan.programs.at[0].sent_bytes;
     compiled_finish(&with);
     compiled_finish(&without);
@@ -99,11 +99,11 @@ Test(expand, ranks_with_other_rows_take_no_part) {
 Test(expand, the_axis_may_be_any) {
     Compiled x;
     rows_net(&x, "4, 6, 3", "log_softmax(x, axis = 1)", "(2, 3, 1)", "", 6, 2);
-    cr_expect_eq(count_op(&x.c.graph, OP_log_softmax), 0);
-    assert_layout(x.c.graph.values.at[value_named(&x.c.graph, "y.sum")].layout, "[2@3 - -] +sum(3@1)");
+    cr_expect_eq(count_op(x.graph, OP_log_softmax), 0);
+    assert_layout(x.graph->values.at[value_named(x.graph, "y.sum")].layout, "[2@3 - -] +sum(3@1)");
     compiled_finish(&x);
     rows_net(&x, "4, 6, 3", "log_softmax(x, axis = 1)", "(2, 1, 3)", "", 6, 2);
-    cr_expect_eq(count_op(&x.c.graph, OP_log_softmax), 1);
+    cr_expect_eq(count_op(x.graph, OP_log_softmax), 1);
     compiled_finish(&x);
 }
 
@@ -113,9 +113,9 @@ Test(expand, a_result_asked_for_in_another_layout_is_converted_to_it) {
              "net n() { param x : f32[8, 12] = normal(1);\n y = softmax(x) shard ((1, 4)) -> (4, 1); loss sum(y * y); }\n" TRAIN
              "parallel { mode = auto; }\n",
              4, 2);
-    int y = value_named(&x.c.graph, "y");
-    assert_layout(x.c.graph.values.at[y].layout, "[- 4@1]");
-    assert_layout(x.c.home[y], "[4@1 -]");
+    int y = value_named(x.graph, "y");
+    assert_layout(x.graph->values.at[y].layout, "[- 4@1]");
+    assert_layout(x.b->sharded.home[y], "[4@1 -]");
     compiled_finish(&x);
 }
 
@@ -126,10 +126,10 @@ Test(expand, what_reused_its_strategy_reuses_its_last_operators) {
              "net n() { param x : f32[8, 12] = normal(1); param r : f32[8, 12] = normal(1);\n y = softmax(x) shard ((1, 4)); loss "
              "sum(tanh(y) + exp(y)); }\n" TRAIN "parallel { mode = auto; }\n",
              4, 2);
-    const Node *sum = maker(&x.c.graph, "d_y");
+    const Node *sum = maker(x.graph, "d_y");
     cr_assert_eq(sum->op, OP_add);
-    cr_expect_eq(x.c.graph.nodes.at[sum->origin].op, OP_div);
-    assert_layout(x.c.graph.values.at[sum->out[0]].layout, "[- 4@1]");
+    cr_expect_eq(x.graph->nodes.at[sum->origin].op, OP_div);
+    assert_layout(x.graph->values.at[sum->out[0]].layout, "[- 4@1]");
     compiled_finish(&x);
 }
 
@@ -145,7 +145,7 @@ Test(expand, every_batch_of_a_step_is_expanded_alike) {
         compiled_init(&x, 4, 2);
         x.options.proof.full = true;
         cr_assert(compiled_run(&x, text), "%s", x.c.error.text);
-        const Graph *g = &x.c.graph;
+        const Graph *g = x.graph;
         cr_expect_eq(count_op(g, OP_softmax) + count_op(g, OP_log_softmax), 0);
         cr_expect_eq(count_op(g, OP_max), 3);
         for (int n = g->nforward; n < g->nodes.n; n++) {
@@ -166,12 +166,12 @@ Test(expand, propagation_splits_rows_that_are_there_split) {
              " s = matmul(q, k, transpose_b = true) shard ((1, 1), (4, 1)); p = softmax(s); c = matmul(p, v); loss mse(c, label); }\n" TRAIN
              "parallel { mode = auto; dataset = full_batch; }\n",
              4, 2);
-    assert_layout(x.c.graph.values.at[value_named(&x.c.graph, "p")].layout, "[- 4@1]");
-    cr_expect_eq(maker(&x.c.graph, "p")->from, STRATEGY_PROPAGATED);
-    for (int n = 0; n < x.c.spmd.nodes.n; n++) {
-        const Node *node = &x.c.spmd.nodes.at[n];
+    assert_layout(x.graph->values.at[value_named(x.graph, "p")].layout, "[- 4@1]");
+    cr_expect_eq(maker(x.graph, "p")->from, STRATEGY_PROPAGATED);
+    for (int n = 0; n < x.b->spmd.graph.nodes.n; n++) {
+        const Node *node = &x.b->spmd.graph.nodes.at[n];
         if (node->op == OP_convert)
-            cr_expect_leq(shape_elements(&x.c.spmd.values.at[node->in[0]].type.shape), 6 * 8, "%s is a row of scores", node->name);
+            cr_expect_leq(shape_elements(&x.b->spmd.graph.values.at[node->in[0]].type.shape), 6 * 8, "%s is a row of scores", node->name);
     }
     compiled_finish(&x);
 }
@@ -188,7 +188,7 @@ Test(expand, an_eval_splits_the_rows_that_training_splits) {
                  "eval { batch = 12; data = normal(seed = 2); steps = 3; }\nparallel { mode = %s; }\n",
                  modes[m]);
         compiled(&x, text, 8, 2);
-        const Graph *g = &x.c.eval->graph;
+        const Graph *g = &program_eval(&x.c)->sharded.graph;
         cr_expect_eq(count_op(g, OP_softmax), 0);
         assert_layout(g->values.at[value_named(g, "y")].layout, "[2@4 4@1]");
         compiled_finish(&x);
@@ -201,6 +201,6 @@ Test(expand, hidden_slices_have_whole_rows) {
              "net n() { input x : f32[4, 8]; param w : f32[8, 12] = normal(1); loss mean(square(softmax(matmul(x, w)))); }\n" TRAIN
              "parallel { mode = data_parallel; }\n",
              4, 2);
-    cr_expect_eq(count_op(&x.c.graph, OP_softmax), 1);
+    cr_expect_eq(count_op(x.graph, OP_softmax), 1);
     compiled_finish(&x);
 }

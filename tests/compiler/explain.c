@@ -121,8 +121,8 @@ Test(explain, every_name_of_every_net_at_every_level_is_explained) {
                 Compiled x;
                 Error error = {0};
                 compiled(&x, nets[n], 4, level);
-                more = v + 1 < x.c.graph.values.n;
-                const char *name = arena_printf(&x.arena, "%s", x.c.graph.values.at[v].name);
+                more = v + 1 < x.graph->values.n;
+                const char *name = arena_printf(&x.arena, "%s", x.graph->values.at[v].name);
                 char copy[256];
                 snprintf(copy, sizeof copy, "%s", name);
                 compiled_finish(&x);

@@ -6,12 +6,12 @@ typedef struct Life {
 
 /* By brute force: what a step begins to write, and until which step someone reads it. */
 static Life *lives(const Compiled *x) {
-    const Graph *g = &x->c.spmd;
+    const Graph *g = &x->b->spmd.graph;
     Life *life = malloc(sizeof *life * (size_t)g->values.n);
     for (int v = 0; v < g->values.n; v++) {
-        life[v] = (Life){x->c.order.n + 1, -1};
-        for (int i = 0; i < x->c.order.n; i++) {
-            const Node *node = &g->nodes.at[x->c.order.at[i].node];
+        life[v] = (Life){x->b->placement.order.n + 1, -1};
+        for (int i = 0; i < x->b->placement.order.n; i++) {
+            const Node *node = &g->nodes.at[x->b->placement.order.at[i].node];
             bool in = false, out = false;
             for (int k = 0; k < node->nin; k++)
                 in |= node->in[k] == v;
@@ -20,17 +20,17 @@ static Life *lives(const Compiled *x) {
             if (out && i < life[v].from) life[v].from = i;
             if (in || out) life[v].to = i;
         }
-        if (g->loss == v) life[v].to = x->c.order.n;
+        if (g->loss == v) life[v].to = x->b->placement.order.n;
     }
     return life;
 }
 
 /* b is made over a, elementwise or reshaped, in the step in which a dies. */
 static bool made_over(const Compiled *x, int a, int b) {
-    const Node *node = &x->c.spmd.nodes.at[x->c.spmd.values.at[b].node];
+    const Node *node = &x->b->spmd.graph.nodes.at[x->b->spmd.graph.values.at[b].node];
     for (int k = 0; k < node->nout && k < node->nin; k++)
         if (node->out[k] == b && node->in[k] == a)
-            return op_table[node->op].flat || (op_table[node->op].in_place && x->c.spmd.values.at[a].layout == x->c.spmd.values.at[b].layout);
+            return op_table[node->op].flat || (op_table[node->op].in_place && x->b->spmd.graph.values.at[a].layout == x->b->spmd.graph.values.at[b].layout);
     return false;
 }
 
@@ -41,15 +41,15 @@ Test(memory, no_two_values_alive_at_once_overlap) {
             compiled(&x, nets[i], 4, o);
             Life *life = lives(&x);
             int checked = 0;
-            for (int a = 0; a < x.c.spmd.values.n; a++)
-                for (int b = 0; b < x.c.spmd.values.n; b++) {
-                    const Location *p = &x.c.location[a], *q = &x.c.location[b];
+            for (int a = 0; a < x.b->spmd.graph.values.n; a++)
+                for (int b = 0; b < x.b->spmd.graph.values.n; b++) {
+                    const Location *p = &x.b->placement.location[a], *q = &x.b->placement.location[b];
                     bool used = a != b && life[a].to >= 0 && life[b].to >= 0 && p->place == PLACE_ARENA && q->place == PLACE_ARENA;
-                    if (!used || life[a].from > life[b].from || life[b].from > life[a].to || x.c.box_bytes[a] == 0 || x.c.box_bytes[b] == 0)
+                    if (!used || life[a].from > life[b].from || life[b].from > life[a].to || x.b->spmd.box_bytes[a] == 0 || x.b->spmd.box_bytes[b] == 0)
                         continue;
-                    bool apart = p->at + x.c.box_bytes[a] <= q->at || q->at + x.c.box_bytes[b] <= p->at;
+                    bool apart = p->at + x.b->spmd.box_bytes[a] <= q->at || q->at + x.b->spmd.box_bytes[b] <= p->at;
                     bool over = life[b].from == life[a].to && made_over(&x, a, b) && o > 0;
-                    cr_expect(apart || over, "net %d -O%d: %s and %s", i, o, x.c.spmd.values.at[a].name, x.c.spmd.values.at[b].name);
+                    cr_expect(apart || over, "net %d -O%d: %s and %s", i, o, x.b->spmd.graph.values.at[a].name, x.b->spmd.graph.values.at[b].name);
                     checked++;
                 }
             cr_expect_gt(checked, 5);
@@ -62,11 +62,11 @@ Test(memory, offsets_are_aligned_and_within_the_arena) {
     for (int i = 0; i < NNETS; i++) {
         Compiled x;
         compiled(&x, nets[i], 4, 2);
-        for (int v = 0; v < x.c.spmd.values.n; v++)
-            if (x.c.location[v].place == PLACE_ARENA) {
-                cr_expect_eq(x.c.location[v].at % 64, 0);
-                cr_expect_leq(x.c.location[v].at + (x.c.spmd.nodes.at[x.c.spmd.values.at[v].node].op == OP_write ? 0 : x.c.box_bytes[v]),
-                              x.c.arena_bytes);
+        for (int v = 0; v < x.b->spmd.graph.values.n; v++)
+            if (x.b->placement.location[v].place == PLACE_ARENA) {
+                cr_expect_eq(x.b->placement.location[v].at % 64, 0);
+                cr_expect_leq(x.b->placement.location[v].at + (x.b->spmd.graph.nodes.at[x.b->spmd.graph.values.at[v].node].op == OP_write ? 0 : x.b->spmd.box_bytes[v]),
+                              x.b->placement.arena_bytes);
             }
         compiled_finish(&x);
     }
@@ -75,12 +75,12 @@ Test(memory, offsets_are_aligned_and_within_the_arena) {
 Test(memory, new_parameters_and_slots_lie_in_the_storage_of_the_old) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
-    for (int n = 0; n < x.c.spmd.nodes.n; n++) {
-        const Node *node = &x.c.spmd.nodes.at[n];
+    for (int n = 0; n < x.b->spmd.graph.nodes.n; n++) {
+        const Node *node = &x.b->spmd.graph.nodes.at[n];
         if (node->op != OP_write) continue;
-        cr_expect_eq(x.c.location[node->in[0]].place, PLACE_STATE);
-        cr_expect_eq(x.c.location[node->in[0]].at, node->state);
-        cr_expect_eq(x.c.location[node->in[0]].version, 1);
+        cr_expect_eq(x.b->placement.location[node->in[0]].place, PLACE_STATE);
+        cr_expect_eq(x.b->placement.location[node->in[0]].at, node->state);
+        cr_expect_eq(x.b->placement.location[node->in[0]].version, 1);
     }
     compiled_finish(&x);
 }
@@ -88,8 +88,8 @@ Test(memory, new_parameters_and_slots_lie_in_the_storage_of_the_old) {
 Test(memory, inputs_and_parameters_are_read_where_they_are) {
     Compiled x;
     compiled(&x, quickstart, 8, 2);
-    cr_expect_eq(x.c.location[value_named(&x.c.spmd, "w")].place, PLACE_STATE);
-    cr_expect_eq(x.c.location[value_named(&x.c.spmd, "label")].place, PLACE_INPUT);
+    cr_expect_eq(x.b->placement.location[value_named(&x.b->spmd.graph, "w")].place, PLACE_STATE);
+    cr_expect_eq(x.b->placement.location[value_named(&x.b->spmd.graph, "label")].place, PLACE_INPUT);
     compiled_finish(&x);
 }
 
@@ -104,23 +104,23 @@ Test(memory, what_is_another_shape_of_an_input_or_a_parameter_lies_there) {
         int replicas = 0, o = i < 2 ? 2 : 0;
         text_printf(&text, "%s%s", net, modes[i % 2]);
         compiled(&x, text.at, 1 + 3 * (i % 2), o);
-        const Graph *g = &x.c.spmd;
-        const Location *x2 = &x.c.location[value_named(g, "x2")], *b2 = &x.c.location[value_named(g, "b2")], *h2 = &x.c.location[value_named(g, "h2")];
+        const Graph *g = &x.b->spmd.graph;
+        const Location *x2 = &x.b->placement.location[value_named(g, "x2")], *b2 = &x.b->placement.location[value_named(g, "b2")], *h2 = &x.b->placement.location[value_named(g, "h2")];
         cr_expect_eq(x2->place == PLACE_INPUT && x2->at == 0, o > 0);
         cr_expect_eq(b2->place == PLACE_STATE && b2->at == 1 && b2->version == 0, o > 0);
         cr_expect_eq(h2->place, PLACE_ARENA);
         for (int n = 0; n < g->nodes.n; n++) {
             const Node *node = &g->nodes.at[n];
             if (node->op == OP_replica_sum) /* of one slice: over it */
-                cr_expect_eq(x.c.location[node->in[0]].place == PLACE_ARENA && x.c.location[node->in[0]].at == x.c.location[node->out[0]].at, o > 0, "%s", node->name);
+                cr_expect_eq(x.b->placement.location[node->in[0]].place == PLACE_ARENA && x.b->placement.location[node->in[0]].at == x.b->placement.location[node->out[0]].at, o > 0, "%s", node->name);
             if (node->op != OP_replicate || g->nodes.at[g->values.at[node->in[0]].node].op != OP_read) continue;
-            const Location *from = &x.c.location[node->in[0]], *to = &x.c.location[node->out[0]];
+            const Location *from = &x.b->placement.location[node->in[0]], *to = &x.b->placement.location[node->out[0]];
             cr_expect_eq(to->place == PLACE_STATE && to->at == from->at && to->version == 0, o > 0, "%s", node->name);
             replicas++;
         }
         cr_expect_eq(replicas, 2 * (i % 2));
         for (int n = 0; n < g->nodes.n; n++)
-            if (o > 0 && g->nodes.at[n].op == OP_write) cr_expect_eq(x.c.location[g->nodes.at[n].in[0]].place, PLACE_STATE, "a new parameter is copied");
+            if (o > 0 && g->nodes.at[n].op == OP_write) cr_expect_eq(x.b->placement.location[g->nodes.at[n].in[0]].place, PLACE_STATE, "a new parameter is copied");
         compiled_finish(&x);
         text_finish(&text);
     }
@@ -130,8 +130,8 @@ Test(memory, an_elementwise_result_takes_the_place_of_its_dying_operand_but_not_
     for (int o = 0; o <= 2; o++) {
         Compiled x;
         compiled(&x, quickstart, 8, o);
-        const Node *relu = &x.c.spmd.nodes.at[x.c.spmd.values.at[value_named(&x.c.spmd, "a")].node];
-        cr_expect_eq(x.c.location[relu->out[0]].at == x.c.location[relu->in[0]].at, o > 0, "-O%d", o);
+        const Node *relu = &x.b->spmd.graph.nodes.at[x.b->spmd.graph.values.at[value_named(&x.b->spmd.graph, "a")].node];
+        cr_expect_eq(x.b->placement.location[relu->out[0]].at == x.b->placement.location[relu->in[0]].at, o > 0, "-O%d", o);
         compiled_finish(&x);
     }
 }
@@ -154,7 +154,7 @@ Test(memory, gradients_under_way_take_no_more_than_their_bound) {
     for (int o = 1; o <= 2; o++) {
         Compiled x;
         compiled(&x, text.at, 4, o);
-        arena[o - 1] = x.c.arena_bytes;
+        arena[o - 1] = x.b->placement.arena_bytes;
         compiled_finish(&x);
     }
     text_finish(&text);

@@ -1,6 +1,6 @@
 #include "compile.h"
 
-#include "compiler/flow.h"
+#include "compiler/sharded.h"
 
 #define PARALLEL "parallel { mode = auto; dataset = full_batch; }\n"
 
@@ -12,7 +12,7 @@ static void compile_net(Compiled *x, const char *statements, const char *tail, i
 
 /* Communications that add up terms. */
 static int count_sums(const Compiled *x) {
-    const Graph *g = &x->c.spmd;
+    const Graph *g = &x->b->spmd.graph;
     int count = 0;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
@@ -22,7 +22,7 @@ static int count_sums(const Compiled *x) {
 }
 
 static const Layout *layout_of(const Compiled *x, const char *value) {
-    return x->c.spmd.values.at[value_named(&x->c.spmd, value)].layout;
+    return x->b->spmd.graph.values.at[value_named(&x->b->spmd.graph, value)].layout;
 }
 
 Test(partial, several_sums_are_added_up_before_one_reduction) {
@@ -172,30 +172,26 @@ Test(partial, a_digit_that_the_operator_uses_is_not_passed_on) {
     compiled_finish(&x);
 }
 
-static FlowCost flow_total(Compilation *c) {
-    FlowCost sum = {0};
-    for (int v = 0; v < c->graph.values.n; v++)
-        cost_add(&sum, flow_cost(flow_of(c), v));
+static ConversionCost cost_of_all(Build *b) {
+    ConversionCost sum = {0};
+    Edit edit = edit_begin(b);
+    for (int v = 0; v < edit.g->values.n; v++)
+        cost_add(&sum, value_cost(&edit, v));
     return sum;
 }
 
 Test(partial, never_more_is_received_than_without) {
-    static bool (*const passes[])(Compilation *) = {pass_parse, pass_simplify, pass_autodiff, pass_prune, pass_propagate, pass_expand, pass_assign, pass_reshard, pass_localize};
     int lower = 0;
     for (int i = 0; i < NNETS; i++)
         for (int nranks = 2; nranks <= 12; nranks += 2) {
             Compiled x;
             compiled_init(&x, nranks, 2);
-            x.c = (Compilation){.arena = &x.arena, .options = &x.options, .diags = &x.diags, .source = nets[i], .source_bytes = strlen(nets[i])};
-            bool ok = true;
-            for (size_t p = 0; ok && p < sizeof passes / sizeof *passes; p++)
-                ok = passes[p](&x.c);
-            if (ok) { /* else a hint does not fit so many ranks */
-                FlowCost before = flow_total(&x.c);
-                cr_assert(pass_partial(&x.c));
-                FlowCost between = flow_total(&x.c);
-                cr_assert(pass_place(&x.c));
-                FlowCost after = flow_total(&x.c);
+            if (parsed_on(&x, nets[i]) && build_run(x.b, pass_partial)) { /* else a hint does not fit so many ranks */
+                ConversionCost before = cost_of_all(x.b);
+                cr_assert(pass_partial(x.b));
+                ConversionCost between = cost_of_all(x.b);
+                cr_assert(pass_place(x.b));
+                ConversionCost after = cost_of_all(x.b);
                 cr_expect(cost_not_worse(between, before), "net %d, %d ranks: partial", i, nranks);
                 cr_expect(cost_not_worse(after, between), "net %d, %d ranks: place", i, nranks);
                 lower += after.total < before.total;

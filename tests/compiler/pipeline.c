@@ -59,8 +59,8 @@ Test(pipeline, merged_nodes_verify) {
     compiled(&x, "net n() { input x : f32[8, 6]; param w : f32[12] = ones;\n"
                  "y = reshape(reshape(x, shape = [6, 8]), shape = [4, 12]); loss sum(y * w); }\n" TRAIN, 4, 2);
     int reshapes = 0;
-    for (int n = 0; n < x.c.graph.nodes.n; n++)
-        reshapes += x.c.graph.nodes.at[n].op == OP_reshape;
+    for (int n = 0; n < x.graph->nodes.n; n++)
+        reshapes += x.graph->nodes.at[n].op == OP_reshape;
     cr_expect_eq(reshapes, 1);
     compiled_finish(&x);
 }

@@ -1,4 +1,5 @@
 #include "compile.h"
+#include "compiler/convert.h"
 
 /* By the dumps' stage: -O0 and -O1 run what reshard made. */
 Test(reshard, every_operand_lies_as_its_node_needs) {
@@ -6,12 +7,12 @@ Test(reshard, every_operand_lies_as_its_node_needs) {
         for (int o = 0; o <= 1; o++) {
             Compiled x;
             compiled(&x, nets[i], 4, o);
-            const Graph *g = &x.c.spmd;
+            const Graph *g = &x.b->spmd.graph;
             for (int n = 0; n < g->nodes.n; n++)
                 for (int k = 0; g->nodes.at[n].op != OP_convert && k < g->nodes.at[n].nin; k++)
-                    cr_expect_eq(g->values.at[g->nodes.at[n].in[k]].layout, x.c.need[x.c.whole_node.at[n]][k], "net %d -O%d: %s operand %d",
+                    cr_expect_eq(g->values.at[g->nodes.at[n].in[k]].layout, x.b->sharded.need[x.b->spmd.whole_node.at[n]][k], "net %d -O%d: %s operand %d",
                                  i, o, g->nodes.at[n].name, k);
-            cr_expect_eq(g->values.at[g->loss].layout, x.c.report_need[0]);
+            cr_expect_eq(g->values.at[g->loss].layout, x.b->sharded.report_need[0]);
             compiled_finish(&x);
         }
 }
@@ -21,7 +22,7 @@ Test(reshard, the_form_is_canonical) {
         Compiled x;
         compiled(&x, nets[i], 4, 1);
         cr_expect_eq(
-            count_kind(&x.c.spmd, COMM_EXCHANGE) + count_kind(&x.c.spmd, COMM_ALL_TO_ALL) + count_kind(&x.c.spmd, COMM_REDUCE_SCATTER), 0);
+            count_kind(&x.b->spmd.graph, COMM_EXCHANGE) + count_kind(&x.b->spmd.graph, COMM_ALL_TO_ALL) + count_kind(&x.b->spmd.graph, COMM_REDUCE_SCATTER), 0);
         compiled_finish(&x);
     }
 }
@@ -34,9 +35,9 @@ Test(reshard, a_partial_sum_is_completed_once_for_all_its_users) {
              "parallel { mode = auto; dataset = auto; }\n",
              4, 0);
     int completions = 0;
-    for (int n = 0; n < x.c.spmd.nodes.n; n++) {
-        const Node *node = &x.c.spmd.nodes.at[n];
-        completions += node->op == OP_convert && node->in[0] == value_named(&x.c.spmd, "h");
+    for (int n = 0; n < x.b->spmd.graph.nodes.n; n++) {
+        const Node *node = &x.b->spmd.graph.nodes.at[n];
+        completions += node->op == OP_convert && node->in[0] == value_named(&x.b->spmd.graph, "h");
     }
     cr_expect_eq(completions, 1);
     compiled_finish(&x);
@@ -45,11 +46,11 @@ Test(reshard, a_partial_sum_is_completed_once_for_all_its_users) {
 Test(reshard, an_output_strategy_is_where_its_users_convert_from) {
     Compiled x;
     compiled(&x, nets[2], 4, 0);
-    const Graph *g = &x.c.spmd;
-    int y = value_named(&x.c.graph, "y"), asked = 0;
-    assert_layout(x.c.home[y], "[- 4@1]");
+    const Graph *g = &x.b->spmd.graph;
+    int y = value_named(x.graph, "y"), asked = 0;
+    assert_layout(x.b->sharded.home[y], "[- 4@1]");
     for (int v = 0; v < g->values.n; v++)
-        asked += x.c.whole_value.at[v] == y && g->values.at[v].layout == x.c.home[y];
+        asked += x.b->spmd.whole_value.at[v] == y && g->values.at[v].layout == x.b->sharded.home[y];
     cr_expect_geq(asked, 1);
     compiled_finish(&x);
 }
@@ -59,7 +60,7 @@ Test(reshard, equal_conversions_of_a_value_are_one) {
         for (int o = 0; o <= 2; o++) {
             Compiled x;
             compiled(&x, nets[i], 4, o);
-            const Graph *g = &x.c.spmd;
+            const Graph *g = &x.b->spmd.graph;
             for (int a = 0; a < g->nodes.n; a++)
                 for (int b = 0; b < a; b++) {
                     const Node *p = &g->nodes.at[a], *q = &g->nodes.at[b];

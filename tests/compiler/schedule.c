@@ -3,10 +3,10 @@
 enum { NOT_YET, STARTED, DONE };
 
 static void check_order(const Compiled *x, const char *what) {
-    const Graph *g = &x->c.spmd;
+    const Graph *g = &x->b->spmd.graph;
     char *state = calloc((size_t)g->nodes.n, 1);
-    for (int i = 0; i < x->c.order.n; i++) {
-        Item item = x->c.order.at[i];
+    for (int i = 0; i < x->b->placement.order.n; i++) {
+        Item item = x->b->placement.order.at[i];
         const Node *node = &g->nodes.at[item.node];
         bool communicates = node->op == OP_convert && node->comm != COMM_STRIDED_SLICE;
         cr_expect_eq(state[item.node], item.wait ? STARTED : NOT_YET, "%s: %s", what, node->name);
@@ -17,7 +17,7 @@ static void check_order(const Compiled *x, const char *what) {
                       "%s: %s is not ready for %s", what, from->name, node->name);
         }
         if (x->options.optimize == 0 && communicates && !item.wait)
-            cr_expect(i + 1 < x->c.order.n && x->c.order.at[i + 1].node == item.node, "-O0 waits at once");
+            cr_expect(i + 1 < x->b->placement.order.n && x->b->placement.order.at[i + 1].node == item.node, "-O0 waits at once");
     }
     for (int n = 0; n < g->nodes.n; n++)
         cr_expect(op_table[g->nodes.at[n].op].op_class == OP_CLASS_LEAF || state[n] == DONE, "%s: %s never runs", what,
@@ -56,8 +56,8 @@ Test(schedule, updates_follow_their_gradients_and_free_them) {
     compiled(&x, text, 4, 2);
     check_order(&x, "chain");
     int first_update = -1, last_gradient = -1;
-    for (int i = 0; i < x.c.order.n; i++) {
-        const Node *node = &x.c.spmd.nodes.at[x.c.order.at[i].node];
+    for (int i = 0; i < x.b->placement.order.n; i++) {
+        const Node *node = &x.b->spmd.graph.nodes.at[x.b->placement.order.at[i].node];
         if (node->op == OP_momentum && first_update < 0) first_update = i;
         if (node->op == OP_einsum) last_gradient = i;
     }
@@ -71,10 +71,10 @@ Test(schedule, other_work_runs_between_start_and_wait_of_a_gradient) {
     Compiled x;
     compiled(&x, text, 4, 2);
     int overlapped = 0, communications = 0;
-    for (int i = 0; i < x.c.order.n; i++)
-        if (x.c.order.at[i].wait) {
+    for (int i = 0; i < x.b->placement.order.n; i++)
+        if (x.b->placement.order.at[i].wait) {
             communications++;
-            overlapped += x.c.order.at[i - 1].node != x.c.order.at[i].node;
+            overlapped += x.b->placement.order.at[i - 1].node != x.b->placement.order.at[i].node;
         }
     cr_expect_geq(overlapped, 40, "%d of %d", overlapped, communications);
     compiled_finish(&x);
@@ -87,9 +87,9 @@ Test(schedule, reductions_of_gradients_are_waited_for_after_the_backward_pass_wh
     compiled(&x, text, 4, 2);
     check_order(&x, "chain");
     int last_gradient = -1, first_wait = -1;
-    for (int i = 0; i < x.c.order.n; i++) {
-        Item item = x.c.order.at[i];
-        if (x.c.spmd.nodes.at[item.node].op == OP_einsum) last_gradient = i;
+    for (int i = 0; i < x.b->placement.order.n; i++) {
+        Item item = x.b->placement.order.at[i];
+        if (x.b->spmd.graph.nodes.at[item.node].op == OP_einsum) last_gradient = i;
         if (item.wait && item.bucket > 0 && first_wait < 0) first_wait = i;
     }
     cr_expect_gt(first_wait, last_gradient);
@@ -105,8 +105,8 @@ Test(schedule, a_parameter_enters_and_leaves_the_hidden_dimension_beside_its_use
              2, 2);
     OpCode before = OP_input;
     int replicas = 0;
-    for (int i = 0; i < x.c.order.n; i++) {
-        OpCode op = x.c.spmd.nodes.at[x.c.order.at[i].node].op;
+    for (int i = 0; i < x.b->placement.order.n; i++) {
+        OpCode op = x.b->spmd.graph.nodes.at[x.b->placement.order.at[i].node].op;
         if (op == OP_matmul) cr_expect_eq(before, OP_replicate);
         if (op == OP_replica_sum) cr_expect_eq(before, OP_einsum);
         replicas += op == OP_replicate;

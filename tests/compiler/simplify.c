@@ -5,24 +5,24 @@
 static void simplified(Compiled *x, const char *text, int what) {
     Error error;
     parsed(x, text);
-    graph_simplify(&x->c.graph, what);
-    cr_assert(graph_verify(&x->c.graph, "simplify", &error), "%s", error.text);
+    graph_simplify(x->graph, what);
+    cr_assert(graph_verify(x->graph, "simplify", &error), "%s", error.text);
 }
 
 Test(simplify, composites_are_expanded) {
     Compiled x;
     simplified(&x, NET("loss mse(matmul(x, w), x);"), SIMPLIFY_ALL);
-    for (int n = 0; n < x.c.graph.nodes.n; n++)
-        cr_expect(op_table[x.c.graph.nodes.at[n].op].expand == NULL);
-    cr_expect_eq(count_op(&x.c.graph, OP_mean), 1);
+    for (int n = 0; n < x.graph->nodes.n; n++)
+        cr_expect(op_table[x.graph->nodes.at[n].op].expand == NULL);
+    cr_expect_eq(count_op(x.graph, OP_mean), 1);
     compiled_finish(&x);
 }
 
 Test(simplify, equal_nodes_become_one) {
     Compiled x;
     simplified(&x, NET("loss sum(relu(matmul(x, w)) + relu(matmul(x, w)));"), SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_matmul), 1);
-    cr_expect_eq(count_op(&x.c.graph, OP_relu), 1);
+    cr_expect_eq(count_op(x.graph, OP_matmul), 1);
+    cr_expect_eq(count_op(x.graph, OP_relu), 1);
     compiled_finish(&x);
 }
 
@@ -30,21 +30,21 @@ Test(simplify, nodes_of_other_attributes_or_hints_stay_apart) {
     Compiled x;
     simplified(&x, NET("h = matmul(x, w) shard ((1, 1), (1, 1)); loss sum(matmul(x, w) + matmul(x, w, transpose_b = true) + h);"),
                SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_matmul), 3);
+    cr_expect_eq(count_op(x.graph, OP_matmul), 3);
     compiled_finish(&x);
 }
 
 Test(simplify, times_one_and_minus_zero_vanish) {
     Compiled x;
     simplified(&x, NET("loss sum((matmul(x, w) * 1 / 1 - 0) * 1);"), SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_mul) + count_op(&x.c.graph, OP_div) + count_op(&x.c.graph, OP_sub), 0);
+    cr_expect_eq(count_op(x.graph, OP_mul) + count_op(x.graph, OP_div) + count_op(x.graph, OP_sub), 0);
     compiled_finish(&x);
 }
 
 Test(simplify, adding_a_float_zero_stays_for_it_changes_minus_zero) {
     Compiled x;
     simplified(&x, NET("loss sum(matmul(x, w) + 0);"), SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_add), 1);
+    cr_expect_eq(count_op(x.graph, OP_add), 1);
     compiled_finish(&x);
 }
 
@@ -74,7 +74,7 @@ Test(simplify, adding_zero_to_what_is_never_minus_zero_vanishes) {
             text_printf(&text, "net n() { input x : f32[8, 4]; input label : f32[8, 4]; param w : f32[4, 4] = ones; %s }\n" TRAIN "parallel { mode = %s; }\n",
                         cases[i].loss, modes[mode]);
             simplified(&x, text.at, SIMPLIFY_ALL);
-            cr_expect_eq(count_op(&x.c.graph, OP_add), cases[i].adds, "%s, %s: %d additions", cases[i].loss, modes[mode], count_op(&x.c.graph, OP_add));
+            cr_expect_eq(count_op(x.graph, OP_add), cases[i].adds, "%s, %s: %d additions", cases[i].loss, modes[mode], count_op(x.graph, OP_add));
             compiled_finish(&x);
             text_finish(&text);
         }
@@ -84,14 +84,14 @@ Test(simplify, adding_zero_to_what_is_never_minus_zero_vanishes) {
 Test(simplify, inverse_pairs_vanish_and_what_they_used_dies) {
     Compiled x;
     simplified(&x, NET("loss sum(neg(neg(transpose(transpose(matmul(x, w))))));"), SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_neg) + count_op(&x.c.graph, OP_transpose), 0);
+    cr_expect_eq(count_op(x.graph, OP_neg) + count_op(x.graph, OP_transpose), 0);
     compiled_finish(&x);
 }
 
 Test(simplify, dimensions_counted_from_the_end_are_the_same_ones) {
     Compiled x;
     simplified(&x, NET("loss sum(transpose(transpose(matmul(x, w), perm = [-1, 0]), perm = [1, -2]));"), SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_transpose), 0);
+    cr_expect_eq(count_op(x.graph, OP_transpose), 0);
     compiled_finish(&x);
 }
 
@@ -101,29 +101,29 @@ Test(simplify, a_transpose_that_is_not_undone_stays) {
                "net n() { input x : f32[2, 3, 4]; param w : f32[2, 3, 4] = ones;\n"
                "loss sum(transpose(transpose(x * w, perm = [1, 2, 0]), perm = [1, 2, 0])); }\n" TRAIN "parallel { mode = semi_auto; }\n",
                SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_transpose), 2);
+    cr_expect_eq(count_op(x.graph, OP_transpose), 2);
     compiled_finish(&x);
 }
 
 Test(simplify, reshapes_in_a_row_become_one) {
     Compiled x;
     simplified(&x, NET("loss sum(reshape(reshape(matmul(x, w), shape = [16]), shape = [2, -1]));"), SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_reshape), 1);
+    cr_expect_eq(count_op(x.graph, OP_reshape), 1);
     compiled_finish(&x);
 }
 
 Test(simplify, a_hint_keeps_an_identity) {
     Compiled x;
     simplified(&x, NET("h = matmul(x, w) * 1 shard ((1, 1), ()); loss sum(h);"), SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_mul), 1);
+    cr_expect_eq(count_op(x.graph, OP_mul), 1);
     compiled_finish(&x);
 }
 
 Test(simplify, what_no_output_needs_is_gone) {
     Compiled x;
     simplified(&x, NET("unused = exp(matmul(x, x)); loss sum(matmul(x, w));"), SIMPLIFY_ALL);
-    cr_expect_eq(count_op(&x.c.graph, OP_exp), 0);
-    cr_expect_eq(count_op(&x.c.graph, OP_matmul), 1);
+    cr_expect_eq(count_op(x.graph, OP_exp), 0);
+    cr_expect_eq(count_op(x.graph, OP_matmul), 1);
     compiled_finish(&x);
 }
 

@@ -1,6 +1,7 @@
 #include "compile.h"
+#include "compiler/convert.h"
 
-#include "compiler/flow.h"
+#include "compiler/sharded.h"
 
 static uint32_t next(uint32_t *seed) {
     *seed = *seed * 1664525u + 1013904223u;
@@ -18,17 +19,17 @@ static const Layout *random_layout(Graph *g, const Shape *shape, bool partial, u
     return graph_layout(g, &layout, shape);
 }
 
-static FlowCost edge(Compilation *c, const Layout *from, const Layout *to, const TensorType *type) {
-    const Conversion *plan = conversion_plan(c, from, to, type, REDISTRIBUTE_AUTO);
-    return (FlowCost){plan->received.max, plan->received.total, plan->rounds};
+static ConversionCost edge(Build *b, const Layout *from, const Layout *to, const TensorType *type) {
+    const Conversion *plan = conversion_plan(b, from, to, type, REDISTRIBUTE_AUTO);
+    return (ConversionCost){plan->received.max, plan->received.total, plan->rounds};
 }
 
 /* The cheapest of all trees over these targets, without steps in between. */
-static FlowCost best_tree(Compilation *c, const TensorType *type, const Layout *from, const Targets *targets) {
+static ConversionCost best_tree(Build *b, const TensorType *type, const Layout *from, const WantedLayouts *targets) {
     int parent[4] = {-1, -1, -1, -1}, n = targets->n;
-    FlowCost best = {INT64_MAX, INT64_MAX, 0};
+    ConversionCost best = {INT64_MAX, INT64_MAX, 0};
     for (int code = 0, codes = n == 1 ? 2 : n == 2 ? 9 : 64; code < codes; code++) {
-        FlowCost sum = {0};
+        ConversionCost sum = {0};
         bool tree = true;
         for (int i = 0, rest = code; i < n; i++, rest /= n + 1)
             parent[i] = rest % (n + 1) - 1;
@@ -39,7 +40,7 @@ static FlowCost best_tree(Compilation *c, const TensorType *type, const Layout *
             tree = tree && at < 0;
         }
         for (int i = 0; i < n && tree; i++)
-            cost_add(&sum, edge(c, parent[i] < 0 ? from : targets->at[parent[i]].layout, targets->at[i].layout, type));
+            cost_add(&sum, edge(b, parent[i] < 0 ? from : targets->at[parent[i]].layout, targets->at[i].layout, type));
         if (tree && cost_compare(sum, best) < 0) best = sum;
     }
     return best;
@@ -52,19 +53,19 @@ Test(tree, the_cheapest_way_to_several_layouts_is_found) {
     int tried = 0, equal = 0, helped = 0;
     for (int i = 0; i < 1500; i++) {
         TensorType type = {.dtype = F32, .shape = {2, {8 + 8 * (int64_t)(next(&seed) % 3), 8 + 4 * (int64_t)(next(&seed) % 3)}}};
-        const Layout *from = random_layout(&x.c.spmd, &type.shape, true, &seed);
-        Targets targets = {0};
+        const Layout *from = random_layout(&x.b->spmd.graph, &type.shape, true, &seed);
+        WantedLayouts targets = {0};
         int n = 1 + (int)(next(&seed) % 3);
         for (int k = 0; k < n; k++) {
-            const Layout *to = random_layout(&x.c.spmd, &type.shape, false, &seed);
+            const Layout *to = random_layout(&x.b->spmd.graph, &type.shape, false, &seed);
             bool known = to == from;
             for (int j = 0; j < targets.n; j++)
                 known = known || targets.at[j].layout == to;
-            if (!known) vec_push(&x.arena, &targets, (Target){.layout = to, .elements = layout_max_elements(to, &type.shape), .value = -1, .parent = -1});
+            if (!known) vec_push(&x.arena, &targets, (Wanted){.layout = to, .elements = layout_max_elements(to, &type.shape), .value = -1, .parent = -1});
         }
         if (targets.n == 0) continue;
-        FlowCost best = best_tree(&x.c, &type, from, &targets);
-        FlowCost found = tree_plan(&x.c, &type, from, &targets);
+        ConversionCost best = best_tree(x.b, &type, from, &targets);
+        ConversionCost found = tree_plan(x.b, &type, from, &targets);
         for (int k = 0; k < targets.n; k++)
             helped += targets.at[k].helps;
         tried++;

@@ -136,9 +136,10 @@ seed(unit("compiler", "expand"),
      ("every part of an expanded row keeps the row's split", "inherit",
       "strategy_follow(strategy, own, from->strategy, theirs)", "if (made->op != OP_max) strategy_follow(strategy, own, from->strategy, theirs)"),
      ("an output strategy belongs to an operator's last part", "expand_graph",
-      "asked[e.node[id]] = c->propagation.out_layout[id]", "if (e.first[id] == e.node[id]) asked[e.node[id]] = c->propagation.out_layout[id]"),
+      "asked[e.copy.node[id]] = front->propagation.out_layout[id]",
+      "if (e.first[id] == e.copy.node[id]) asked[e.copy.node[id]] = front->propagation.out_layout[id]"),
      ("all batches of a step have one strategy", "expand_node", "if (node.micro > 0) follow_forward(e, first, old_origin, node.micro);", ""),
-     ("an eval has the strategies of its training", "follow_train", "c->chosen;", "c->graph;"))
+     ("an eval has the strategies of its training", "pass_follow", "->front.chosen;", "->front.graph;"))
 seed(script("rows", "compiler/pcc", "Rows.test_losses_are_the_formulas_however_the_rows_are_split"),
      ("exponentials are taken relative to their row's maximum", "powers_of",
       'emit(graph, node, OP_sub, node->in[0], most, NULL, "shifted")', "node->in[0]; (void)most"))
@@ -154,17 +155,17 @@ seed(unit("proof", "graphs"),
 seed(unit("compiler", "assign"),
      ("a result is complete where its reader asks for it", "node_results", "asked : &complete", "asked : &layout"))
 seed(unit("compiler", "reshard"),
-     ("equal conversions are made once", "rebuild_convert", "g->values.at[v].layout == layout", "false"),
-     ("a reported loss is complete", "pass_reshard", "bring(&r, at_home[node->out[k]], c->report_need[i])", "node->out[k]"))
+     ("equal conversions are made once", "add_convert", "g->values.at[v].layout == layout", "false"),
+     ("a reported loss is complete", "add_node", "obtain(m, node.out[k], m->edit.s->report_need[i])", "node.out[k]"))
 seed(unit("compiler", "collectives"),
-     ("collectives are chosen from -O2", "pass_collectives", "c->options->optimize < 2", "c->options->optimize < 1"))
+     ("collectives are chosen from -O2", "pass_collectives", "b->options->optimize < 2", "b->options->optimize < 1"))
 seed(unit("compiler", "tree"),
      ("of trees of conversions the cheapest is taken", "plan_exact",
       "cost_compare(sum, best) >= 0", "(code > 0 && cost_compare(sum, best) <= 0)"))
 seed(unit("compiler", "partial"),
-     ("a partial sum is passed on only where it costs no more", "try_passes",
+     ("a partial sum is passed on only where it costs no more", "try_deferrals",
       "if (tie ? cost_not_worse(after, before) : cost_better(after, before)) return true", "return true"),
-     ("a sum is put off only where that gains", "pass_partial", "back(flow);", ""))
+     ("a sum is put off only where that gains", "pass_partial", "back(&edit);", ""))
 seed(unit("compiler", "place"),
      ("a kernel is not moved to parts of a row", "strategy_of", "factor_stays_whole(&node->rule->factor[f])", "node->rule->factor[f].whole"),
      ("gradients are gathered at their smallest", "move_chain", "better && cost_compare(gain, least) < 0", "false"))
@@ -283,11 +284,11 @@ seed(PROVED,
      ("a square is not linear", "OP(square)", "LINEAR_NONE", "LINEAR_JOINT", "rule_infer"),
      ("a split contracted factor makes a partial sum", "strategy_out_layout",
       "strategy_count(strategy, f) > 0 && rule_contracted(node->rule, node->nout, f)", "false"),
-     ("a partial operand is converted", "bring", "from == to", "from == to || layout_is_partial(from)"),
-     ("a partial sum that is passed on stays partial", "pass_swap", "flow->layout[node->out[k]] = pass->layout[k];", ""),
-     ("a conversion begins at its source's layout", "make", "c->flow->layout[root]", "target->layout"),
-     ("a conversion makes its own target", "obtain",
-      "if (targets->at[i].layout == layout) return make(r, root, &wanted[root], i)", "return make(r, root, &wanted[root], 0)"))
+     ("a partial operand is converted", "obtain_canonical", ".layout == layout ?", ".layout == layout || layout_is_partial(m->spmd->graph.values.at[value].layout) ?"),
+     ("a partial sum that is passed on stays partial", "deferral_swap", "edit->s->made[node->out[k]] = deferral->layout[k];", ""),
+     ("a conversion begins at its source's layout", "convert_by", "g->values.at[value].layout, to", "to, to"),
+     ("a conversion makes its own target", "obtain_planned",
+      "if (tree->wanted.at[i].layout == layout) return make(m, root, i)", "return make(m, root, 0)"))
 seed(PROVED,
      ("a converted value is waited for before it is read", "require", "if (node->comm != COMM_STRIDED_SLICE) emit_all(s, n, true);", ""),
      ("a source lasts until the wait", "lifetimes", "a->last[node->in[k]] = i", "if (!c->order.at[i].wait) a->last[node->in[k]] = i"),
@@ -369,7 +370,7 @@ seed(OPS,
      ("a slice begins at its own element", "convert_begin", "out->begin[d] - in->begin[d]", "0"),
      ("gradients of copied sources are not summed", "strategy_from_origin",
       "if (node->origin_factor[f] >= 0) strategy_follow(strategy, f, origin, node->origin_factor[f])", "(void)origin"),
-     ("a partial operand is converted", "bring", "from == to", "from == to || layout_is_partial(from)"))
+     ("a partial operand is converted", "obtain_canonical", ".layout == layout ?", ".layout == layout || layout_is_partial(m->spmd->graph.values.at[value].layout) ?"))
 seed(DIFFERENCES,
      ("the gradient of tanh is 1 - tanh squared", "REAL2(tanh_grad)", ", y *(1 - x * x))", ", y *(1 - x))"),
      ("the gradient of a divisor has the quotient as a factor", "adjoint_div",
@@ -451,7 +452,7 @@ seed(script("checksums", "runtime/prun", "Checksums.test_only_what_is_taken_has_
 seed(script("weights", "runtime/prun", "Weights.test_a_transposed_matrix_is_loaded_on_any_split"),
      ("a transposed matrix is transposed on any split", "tensors_read_transposed", "c * rows + r", "r * columns + c"))
 seed(unit("compiler", "eval"),
-     ("a parameter of the eval is the training's", "eval_states",
+     ("a parameter of the eval is the training's", "take_states",
       "graph->nodes.at[n].state = number[graph->nodes.at[n].state]", "(void)number"))
 seed(script("checksums", "runtime/prun", "Checksums.test_latest_passes_over_what_a_disk_has_changed"),
      ("--resume latest passes over a damaged checkpoint", "load_latest", "damaged && !next.last", "false"))

@@ -183,7 +183,7 @@ Test(graph, equal_layouts_are_one_pointer_and_have_a_number) {
                 n++;
             }
     }
-    cr_assert_eq(graph.layouts.n, n);
+    cr_assert_eq(graph.layouts->n, n);
     Layout unknown;
     layout_init(&unknown, 3);
     cr_assert_eq(graph_layout_number(&graph, &unknown), -1);

@@ -4,17 +4,6 @@
 
 #include "tests/ops/device.h"
 
-static bool (*const passes[])(Compilation *) = {pass_parse,  pass_simplify, pass_autodiff, pass_prune,       pass_propagate, pass_expand,
-                                                pass_assign, pass_reshard,  pass_localize, pass_collectives, pass_schedule,
-                                                pass_memory, pass_emit,     pass_prove};
-
-/* compile() without the file. */
-static bool run_passes(Compilation *c) {
-    for (size_t p = 0; p < sizeof passes / sizeof *passes; p++)
-        if (!passes[p](c)) return false;
-    return true;
-}
-
 bool net_compile(Net *net, const char *text, int nranks, int replicas, int optimize) {
     memset(net, 0, sizeof *net);
     arena_init(&net->arena);
@@ -24,14 +13,15 @@ bool net_compile(Net *net, const char *text, int nranks, int replicas, int optim
                        .output = "net.plan",
                        .optimize = optimize,
                        .prove = true,
+                       .no_plan = true,
                        .redistribution = REDISTRIBUTE_AUTO,
                        .overrides = {.nranks = nranks, .replicas = replicas}};
-    Compilation c = {.arena = &net->arena, .options = &options, .diags = &net->diags, .source = text, .source_bytes = strlen(text)};
-    bool ok = run_passes(&c);
+    Compilation c;
+    bool ok = compile(&c, &net->arena, &options, &net->diags, text, strlen(text));
     if (ok) {
         net->text = arena_copy(&net->arena, c.text.at, c.text.n);
         ok = plan_read(&net->plan, &net->arena, "net.plan", net->text, c.text.n, 0, &net->error);
-    } else if (c.error.code != 0) {
+    } else if (c.error.text[0] != '\0') {
         net->error = c.error;
     } else {
         const char *first = "no diagnostics";

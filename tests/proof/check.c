@@ -176,8 +176,8 @@ static void each_layout_changed(const Case *which, Plan *plan) {
         Instance *instance = &role->instances.at[i];
         const Layout *own = instance->layout;
         const Shape *shape = &plan->graph.values.at[instance->value].type.shape;
-        for (int k = 0; k < plan->graph.layouts.n; k++) {
-            const Layout *other = plan->graph.layouts.at[k];
+        for (int k = 0; k < plan->graph.layouts->n; k++) {
+            const Layout *other = plan->graph.layouts->at[k];
             if (other->ndim != own->ndim || layout_same(own, other, shape, plan->graph.nranks)) continue;
             instance->layout = other;
             refuse(which, plan, "another layout is claimed for value", i);
@@ -191,8 +191,8 @@ static void each_storage_layout_changed(const Case *which, Plan *plan) {
     for (int i = 0; i < plan->graph.states.n; i++) {
         State *state = &plan->graph.states.at[i];
         const Layout *own = state->layout;
-        for (int k = 0; k < plan->graph.layouts.n; k++) {
-            const Layout *other = plan->graph.layouts.at[k];
+        for (int k = 0; k < plan->graph.layouts->n; k++) {
+            const Layout *other = plan->graph.layouts->at[k];
             if (other->ndim != own->ndim || layout_same(own, other, &state->type.shape, plan->graph.nranks)) continue;
             state->layout = other;
             refuse(which, plan, "another storage layout is claimed for state", i);
@@ -202,8 +202,8 @@ static void each_storage_layout_changed(const Case *which, Plan *plan) {
     for (int i = 0; i < plan->graph.inputs.n; i++) {
         Input *input = &plan->graph.inputs.at[i];
         const Layout *own = input->layout;
-        for (int k = 0; k < plan->graph.layouts.n; k++) {
-            const Layout *other = plan->graph.layouts.at[k];
+        for (int k = 0; k < plan->graph.layouts->n; k++) {
+            const Layout *other = plan->graph.layouts->at[k];
             if (other->ndim != own->ndim || layout_same(own, other, &input->type.shape, plan->graph.nranks)) continue;
             input->layout = other;
             refuse(which, plan, "another layout is claimed for input", i);

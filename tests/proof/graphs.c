@@ -24,7 +24,8 @@ typedef struct Fixture {
     Arena arena;
     Diags diags;
     Options options;
-    Compilation c;
+    Build b;
+    Graph *graph;
 } Fixture;
 
 static void begin(Fixture *f, const char *text, int replicas) {
@@ -32,9 +33,10 @@ static void begin(Fixture *f, const char *text, int replicas) {
     arena_init(&f->arena);
     diags_init(&f->diags, &f->arena);
     f->options = (Options){.input = "net.dsl", .overrides = {.nranks = replicas > 0 ? replicas : 1, .replicas = replicas}};
-    f->c = (Compilation){.arena = &f->arena, .options = &f->options, .diags = &f->diags, .source = text, .source_bytes = strlen(text)};
-    bool ok = pass_parse(&f->c) && pass_simplify(&f->c) && pass_autodiff(&f->c) && pass_prune(&f->c);
-    cr_assert(ok, "%s", f->diags.items.n > 0 ? f->diags.items.at[0].text : f->c.error.text);
+    build_init(&f->b, "train", &f->arena, &f->options, &f->diags);
+    f->graph = &f->b.front.graph;
+    bool ok = frontend_compile("net.dsl", text, strlen(text), &f->options.overrides, f->graph, &f->arena, &f->diags) && build_run(&f->b, pass_follow);
+    cr_assert(ok, "%s", f->diags.items.n > 0 ? f->diags.items.at[0].text : f->b.error.text);
 }
 
 static void end(Fixture *f) {
@@ -44,19 +46,19 @@ static void end(Fixture *f) {
 static bool gradients(Fixture *f, char why[512]) {
     int n;
     why[0] = '\0';
-    return field_gradients(&f->c.graph, 1, &n, why, 512);
+    return field_gradients(f->graph, 1, &n, why, 512);
 }
 
 /* The first node of this operator that autodiff added, or -1. */
 static Node *added(Fixture *f, OpCode op) {
-    for (int i = f->c.graph.nforward; i < f->c.graph.nodes.n; i++)
-        if (f->c.graph.nodes.at[i].op == op) return &f->c.graph.nodes.at[i];
+    for (int i = f->graph->nforward; i < f->graph->nodes.n; i++)
+        if (f->graph->nodes.at[i].op == op) return &f->graph->nodes.at[i];
     cr_assert(false, "no %s", op_table[op].name);
     return NULL;
 }
 
 static Node *update_of(Fixture *f, const char *state) {
-    Graph *g = &f->c.graph;
+    Graph *g = f->graph;
     for (int i = 0; i < g->nodes.n; i++) {
         Node *node = &g->nodes.at[i];
         if (node->op == OP_momentum && strcmp(g->states.at[g->nodes.at[g->values.at[node->in[0]].node].state].name, state) == 0) return node;
@@ -70,11 +72,11 @@ Test(proof_graphs, right_gradients_are_the_derivative) {
     char why[512];
     int n = 0;
     begin(&f, net, 0);
-    cr_assert(field_gradients(&f.c.graph, 1, &n, why, sizeof why), "%s", why);
+    cr_assert(field_gradients(f.graph, 1, &n, why, sizeof why), "%s", why);
     cr_assert_eq(n, 3);
-    cr_assert(field_same(&f.c.lowered, &f.c.graph, 1, why, sizeof why), "%s", why);
-    cr_assert_gt(field_graph_work(&f.c.graph), 100);
-    cr_assert_lt(field_graph_work(&f.c.graph), 100000);
+    cr_assert(field_same(&f.b.front.lowered, f.graph, 1, why, sizeof why), "%s", why);
+    cr_assert_gt(field_graph_work(f.graph), 100);
+    cr_assert_lt(field_graph_work(f.graph), 100000);
     end(&f);
 }
 
@@ -92,7 +94,7 @@ Test(proof_graphs, transposed_letters_are_found) {
     char first = spec[7];
     spec[7] = spec[8];
     spec[8] = first;
-    own_attrs(&f.c.graph, einsum)[0].text = spec;
+    own_attrs(f.graph, einsum)[0].text = spec;
     cr_assert_not(gradients(&f, why));
     cr_assert(strstr(why, "state w"), "%s", why);
     end(&f);
@@ -103,9 +105,9 @@ Test(proof_graphs, a_dropped_adjoint_is_found) {
     char why[512];
     begin(&f, net, 0);
     Node *sum = added(&f, OP_add); /* of the gradients of one value that two nodes use */
-    for (int i = 0; i < f.c.graph.nodes.n; i++)
-        for (int k = 0; k < f.c.graph.nodes.at[i].nin; k++)
-            if (f.c.graph.nodes.at[i].in[k] == sum->out[0]) f.c.graph.nodes.at[i].in[k] = sum->in[0];
+    for (int i = 0; i < f.graph->nodes.n; i++)
+        for (int k = 0; k < f.graph->nodes.at[i].nin; k++)
+            if (f.graph->nodes.at[i].in[k] == sum->out[0]) f.graph->nodes.at[i].in[k] = sum->in[0];
     cr_assert_not(gradients(&f, why));
     end(&f);
 }
@@ -144,8 +146,8 @@ Test(proof_graphs, a_norm_without_one_of_the_gradients_is_found) {
     Fixture f;
     char why[512];
     begin(&f, clipped, 0);
-    Node *first = node_of(&f.c.graph, OP_clip, 0), *second = node_of(&f.c.graph, OP_clip, 1);
-    first->in[1] = second->in[1] = node_of(&f.c.graph, OP_sum_squares, 0)->out[0];
+    Node *first = node_of(f.graph, OP_clip, 0), *second = node_of(f.graph, OP_clip, 1);
+    first->in[1] = second->in[1] = node_of(f.graph, OP_sum_squares, 0)->out[0];
     cr_assert_not(gradients(&f, why));
     cr_assert(strstr(why, "is not the sum of their squares"), "%s", why);
     end(&f);
@@ -155,7 +157,7 @@ Test(proof_graphs, a_gradient_that_is_not_clipped_with_the_others_is_found) {
     Fixture f;
     char why[512];
     begin(&f, clipped, 0);
-    Node *clip = node_of(&f.c.graph, OP_clip, 1), *adam = node_of(&f.c.graph, OP_adam, 1);
+    Node *clip = node_of(f.graph, OP_clip, 1), *adam = node_of(f.graph, OP_adam, 1);
     adam->in[3] = clip->in[0];
     cr_assert_not(gradients(&f, why));
     cr_assert(strstr(why, "clipped in another way"), "%s", why);
@@ -168,9 +170,9 @@ Test(proof_graphs, gradients_of_two_element_types_have_one_norm) {
     begin(&f, "net n() { input x : f32[6, 6]; param w : f32[6, 6] = normal(0.1); param b : f64[6] = zeros; loss mean(tanh(matmul(x, w) + cast(b, to = f32))); }\n"
               "train { data = numpy_rand(seed = 1); optimizer = adam(lr = 0.1); clip = norm(0.5); steps = 1; }\n", 0);
     cr_assert(gradients(&f, why), "%s", why);
-    Node *first = node_of(&f.c.graph, OP_clip, 0), *cast = &f.c.graph.nodes.at[f.c.graph.values.at[first->in[1]].node];
+    Node *first = node_of(f.graph, OP_clip, 0), *cast = &f.graph->nodes.at[f.graph->values.at[first->in[1]].node];
     cr_assert_eq(cast->op, OP_cast);
-    cast->in[0] = node_of(&f.c.graph, OP_sum_squares, 1)->out[0]; /* another number than the others' */
+    cast->in[0] = node_of(f.graph, OP_sum_squares, 1)->out[0]; /* another number than the others' */
     cr_assert_not(gradients(&f, why));
     cr_assert(strstr(why, "clipped in another way"), "%s", why);
     end(&f);
@@ -184,7 +186,7 @@ Test(proof_graphs, the_loss_of_several_batches_is_their_mean) {
     char why[512];
     begin(&f, batches, 0);
     cr_assert(gradients(&f, why), "%s", why);
-    cr_assert(field_same(&f.c.lowered, &f.c.graph, 1, why, sizeof why), "%s", why);
+    cr_assert(field_same(&f.b.front.lowered, f.graph, 1, why, sizeof why), "%s", why);
     end(&f);
 }
 
@@ -193,12 +195,12 @@ Test(proof_graphs, a_batch_that_takes_an_input_of_another_is_found) {
     Fixture f;
     char why[512];
     begin(&f, batches, 0);
-    Graph *g = &f.c.graph;
+    Graph *g = f.graph;
     for (int i = 0; i < g->nodes.n; i++)
         if (g->nodes.at[i].op == OP_sub && g->nodes.at[i].micro == 1)
             for (int k = 0; k < g->nodes.n; k++)
                 if (g->nodes.at[k].op == OP_input && strcmp(g->inputs.at[g->nodes.at[k].state].name, "y") == 0) g->nodes.at[i].in[1] = g->nodes.at[k].out[0];
-    cr_assert_not(field_same(&f.c.lowered, g, 1, why, sizeof why));
+    cr_assert_not(field_same(&f.b.front.lowered, g, 1, why, sizeof why));
     cr_assert(strstr(why, "the loss differs"), "%s", why);
     end(&f);
 }
@@ -207,7 +209,7 @@ Test(proof_graphs, a_gradient_without_one_of_the_batches_is_found) {
     Fixture f;
     char why[512];
     begin(&f, batches, 0);
-    Graph *g = &f.c.graph;
+    Graph *g = f.graph;
     Node *update = node_of(g, OP_sgd, 0);
     update->in[1] = g->nodes.at[g->values.at[update->in[1]].node].in[0];
     cr_assert_not(gradients(&f, why));
@@ -233,10 +235,10 @@ Test(proof_graphs, a_wrong_count_is_found) {
     begin(&f, square, 0);
     cr_assert(gradients(&f, why), "%s", why);
     Node *mean = added(&f, OP_mean_grad);
-    own_attrs(&f.c.graph, mean)[0].ints[0] = 1; /* the same count, another axis */
+    own_attrs(f.graph, mean)[0].ints[0] = 1; /* the same count, another axis */
     cr_assert_not(gradients(&f, why));
-    own_attrs(&f.c.graph, mean)[0].ints[0] = 0;
-    own_attrs(&f.c.graph, mean)[0].given = false; /* spread from a row as from a scalar: no longer fits */
+    own_attrs(f.graph, mean)[0].ints[0] = 0;
+    own_attrs(f.graph, mean)[0].given = false; /* spread from a row as from a scalar: no longer fits */
     cr_assert_not(gradients(&f, why));
     end(&f);
 }
@@ -269,10 +271,10 @@ Test(proof_graphs, replicas_gradients_are_the_mean_or_the_sum_of_theirs) {
         char why[512], text[512];
         snprintf(text, sizeof text, replicated, mean ? "mean" : "sum");
         begin(&f, text, 4);
-        cr_assert(f.c.graph.values.at[f.c.graph.loss].type.hidden);
+        cr_assert(f.graph->values.at[f.graph->loss].type.hidden);
         cr_assert(gradients(&f, why), "%s", why);
         Node *sum = added(&f, OP_replica_sum);
-        own_attrs(&f.c.graph, sum)[0].i = !sum->attr[0].i; /* the mean for the sum, or the other way round */
+        own_attrs(f.graph, sum)[0].i = !sum->attr[0].i; /* the mean for the sum, or the other way round */
         cr_assert_not(gradients(&f, why));
         end(&f);
     }
@@ -281,7 +283,7 @@ Test(proof_graphs, replicas_gradients_are_the_mean_or_the_sum_of_theirs) {
 /* ---------------------------------------------------------------- simplification */
 
 static bool same(Fixture *f, char why[512]) {
-    return field_same(&f->c.lowered, &f->c.graph, 1, why, 512);
+    return field_same(&f->b.front.lowered, f->graph, 1, why, 512);
 }
 
 Test(proof_graphs, composites_mean_what_they_are_expanded_to) {
@@ -294,8 +296,8 @@ Test(proof_graphs, composites_mean_what_they_are_expanded_to) {
                  sum ? ", reduction = sum" : "");
         begin(&f, text, 0);
         cr_assert(same(&f, why), "%s", why);
-        int loss = f.c.graph.values.at[f.c.graph.loss].node;
-        f.c.graph.nodes.at[loss].op = sum ? OP_mean : OP_sum;
+        int loss = f.graph->values.at[f.graph->loss].node;
+        f.graph->nodes.at[loss].op = sum ? OP_mean : OP_sum;
         cr_assert_not(same(&f, why));
         end(&f);
     }
@@ -305,7 +307,7 @@ Test(proof_graphs, a_node_taken_for_another_is_found) {
     Fixture f;
     char why[512];
     begin(&f, net, 0);
-    Graph *g = &f.c.graph;
+    Graph *g = f.graph;
     int matmuls[3], n = 0;
     for (int i = 0; i < g->nforward; i++)
         if (g->nodes.at[i].op == OP_matmul) matmuls[n++] = i;
@@ -322,11 +324,11 @@ Test(proof_graphs, a_new_state_that_changes_is_found) {
     Fixture f;
     char why[512];
     begin(&f, net, 0);
-    Graph before = f.c.graph;
-    graph_simplify(&f.c.graph, SIMPLIFY_ALL);
-    cr_assert(field_same(&before, &f.c.graph, 1, why, sizeof why), "%s", why);
-    own_attrs(&f.c.graph, update_of(&f, "u"))[1].f = 0.5;
-    cr_assert_not(field_same(&before, &f.c.graph, 1, why, sizeof why));
+    Graph before = *f.graph;
+    graph_simplify(f.graph, SIMPLIFY_ALL);
+    cr_assert(field_same(&before, f.graph, 1, why, sizeof why), "%s", why);
+    own_attrs(f.graph, update_of(&f, "u"))[1].f = 0.5;
+    cr_assert_not(field_same(&before, f.graph, 1, why, sizeof why));
     cr_assert(strstr(why, "u"), "%s", why);
     end(&f);
 }
@@ -370,7 +372,6 @@ Test(proof_graphs, the_expansions_of_rows_are_the_operators) {
                 int y = graph_emit(&graph[k], ops[i], &x, 1, attr, "y", (Span){0});
                 const Node node = graph[k].nodes.at[graph[k].values.at[y].node];
                 if (k == 1) y = op_table[ops[i]].expand_split(&graph[k], &node);
-                graph_own_reports(&graph[k]);
                 vec_push(&arena, &graph[k].reports, (Report){.name = "y", .value = y, .whole = true});
             }
             cr_assert(field_same(&graph[0], &graph[1], 1, why, sizeof why), "%s", why);

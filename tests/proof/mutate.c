@@ -203,7 +203,7 @@ static const Layout *other_layout(Mutation *m, const Layout *layout, const Shape
     for (int attempt = 0; attempt < 20; attempt++) {
         const Layout *other = NULL;
         if (random_below(m->random, 2)) {
-            other = graph->layouts.at[random_below(m->random, graph->layouts.n)];
+            other = graph->layouts->at[random_below(m->random, graph->layouts->n)];
             if (other->ndim != layout->ndim || layout_same(other, layout, shape, graph->nranks) || layout_is_partial(other) > layout_is_partial(layout)) other = NULL;
         } else if (layout->ndim + layout_is_partial(layout) > 0) {
             other = other_list(m, layout, random_below(m->random, layout->ndim + layout_is_partial(layout)), shape);

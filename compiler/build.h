@@ -1,0 +1,90 @@
+/* build: one program of a plan on its way from the net to steps. Each part is written by one stage and only read after it.
+ *
+ *   front      parse .. expand       the unsharded net, differentiated, with the strategies of its forward operators
+ *   sharded    assign .. place       a strategy for every node, a layout for every operand, result, state and input (sharded.h)
+ *   spmd       reshard, collectives  what every rank computes, with the conversions between layouts as nodes
+ *   placement  schedule, memory      the order of steps, and where every value lies
+ *
+ * Everything lives in one arena. Layouts are interned in the graphs' one table: equal layouts are one pointer in all four parts. */
+#pragma once
+#include "frontend/frontend.h"
+#include "ir/plan.h"
+#include "strategies/strategies.h"
+
+typedef struct Options Options; /* compiler.h */
+
+/* A strategy that the user wrote, and the operator that has it. */
+typedef struct NotedHint {
+    const Hint *hint;
+    const char *name;
+} NotedHint;
+
+typedef struct Front {
+    Graph lowered;             /* as the frontend gave it: the plan must compute its loss */
+    Graph graph;               /* simplified, differentiated, expanded; strategies on its forward nodes */
+    Graph chosen;              /* the graph before expand, of the operators that strategies were chosen for */
+    const int *chosen_node;    /* per node of graph the one of chosen that it, maybe with others, stands for; NULL: they are the same */
+    Propagation propagation;   /* out_layout is of graph, decision of chosen */
+    bool *followed;            /* of a program that follows another: per node of chosen, its strategy is that of the other's; else NULL */
+    VEC(NotedHint) hints;      /* as written: passes may drop nodes */
+    Paths paths;               /* for --explain: what hints can name */
+    VEC(const char *) written; /* for --explain: names of the net's values */
+} Front;
+
+/* The sharded graph. A node takes operand i of in[i] in the layout need[node][i], whichever layout that value was left in: conversions are not nodes here. assign makes
+ * it; the passes of -O2 change strategy, need and made, sharded_verify holds after each. */
+typedef struct Sharded {
+    Graph graph;                     /* the unsharded graph, with the strategies and layouts that assign gave: of states and inputs, and of results as strategies leave them */
+    const Strategy **strategy;       /* per node, as it runs; NULL: whole */
+    const Layout *(*need)[MAX_IN];   /* per node and operand: the layout in which it is taken; may owe sums that the value owes */
+    const Layout **made;             /* per value: the layout in which its node leaves it, sums that it owes included */
+    const Layout **home;             /* per value: the layout into which the canonical form converts it at once; owes nothing */
+    const Layout **report_need;      /* the layout in which the k-th of what is reported is (graph_report) */
+} Sharded;
+
+typedef struct Spmd {
+    Graph graph;                     /* the values of the sharded graph (ids kept), each as it is made, and converts with values of their own */
+    VEC(int) whole_node;             /* per node the sharded graph's, -1: a convert */
+    VEC(int) whole_value;            /* per value the sharded graph's */
+    int64_t *box_bytes;              /* per value: bytes of the largest box of any rank, which is the room that it gets on every rank */
+} Spmd;
+
+/* One entry of the order of execution: a node of the SPMD graph, or the wait of a communication whose start is an earlier entry. */
+typedef struct Item {
+    int node;
+    bool wait;
+    int bucket; /* of gradients that are reduced together, from 1; 0: none */
+} Item;
+
+/* Where a value of the SPMD graph lies; the fields are Instance's. */
+typedef struct Location {
+    Place place;
+    int64_t at;
+    int version;
+} Location;
+
+typedef struct Placement {
+    VEC(Item) order;
+    Location *location;  /* per value of spmd; NULL before memory */
+    int64_t arena_bytes; /* of a rank */
+} Placement;
+
+typedef struct Build {
+    const char *name; /* of the program: "train", "eval" */
+    Arena *arena;
+    const Options *options;
+    Diags *diags;
+    Error error;                 /* of a pass that returns false without diagnostics */
+    const struct Build *follows; /* whose strategies and layouts of states this program takes over; NULL: none */
+    const char *dump_directory;
+    Front front;
+    Sharded sharded;
+    Spmd spmd;
+    Placement placement;
+    struct ConversionMemo *memo; /* convert.c: conversions already planned */
+} Build;
+
+/* The node of front.chosen that a node of the graph, maybe with others, stands for. After expand. */
+static inline int chosen_of(const Build *b, int node) {
+    return b->front.chosen_node != NULL ? b->front.chosen_node[node] : node;
+}

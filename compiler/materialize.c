@@ -1,0 +1,195 @@
+/* materialize: the SPMD graph of a sharded graph: its nodes, and a convert node for every step of a conversion before its first user.
+ *
+ * Before: a sharded graph. After: b->spmd holds the graph's values under the same ids, each as it is made, and converts with values of their own; every operand lies as its
+ * node needs it; values that are needed in one layout by several nodes are converted once, and conversions that begin alike share what they begin with.
+ *
+ * canonical (reshard; dumps, -O0, -O1)  MindSpore's form: a value is brought into its home layout where it is made, a partial sum by an AllReduce; then for each
+ *   user AllGather from the first digit that differs, StridedSlice.
+ * planned (collectives; -O2)  the conversions of a value to all that take it are a tree (tree.c): so a partial sum whose users take parts of it becomes a
+ *   ReduceScatter where that is exact, else an exchange; an AllReduce or AllGather whose result was only sliced is gone, conversions that cancel are gone. */
+#include <assert.h>
+#include <string.h>
+
+#include "compiler/convert.h"
+#include "compiler/sharded.h"
+
+/* Converts made: (source, kind, layout) -> value. */
+typedef struct ConvertIndex {
+    int *bucket; /* first convert value of a hash, -1 */
+    int *next;   /* per value of the new graph: the next of its bucket */
+    int mask, cap;
+} ConvertIndex;
+
+typedef struct Materialize {
+    Edit edit;
+    Spmd *spmd;
+    bool planned;
+    int *node;       /* per node of the sharded graph: its id in the new one */
+    int *at_home;    /* canonical: per value, it in its home layout */
+    struct Tree {    /* planned: per value, its conversions, once its first user has come */
+        WantedLayouts wanted;
+        bool planned;
+    } *tree;
+    ConvertIndex index;
+} Materialize;
+
+/* ---------------------------------------------------------------- converts */
+
+static uint64_t mix(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+static void index_init(ConvertIndex *index, Arena *arena, int nnodes) {
+    index->mask = 63;
+    while (index->mask < nnodes)
+        index->mask = index->mask * 2 + 1;
+    index->bucket = arena_alloc(arena, sizeof *index->bucket * (size_t)(index->mask + 1));
+    memset(index->bucket, -1, sizeof *index->bucket * (size_t)(index->mask + 1));
+}
+
+static void index_add(ConvertIndex *index, Arena *arena, int *bucket, int value) {
+    if (value >= index->cap) {
+        int cap = 2 * (value + 64);
+        int *next = arena_alloc(arena, sizeof *next * (size_t)cap);
+        if (index->cap > 0) memcpy(next, index->next, sizeof *next * (size_t)index->cap);
+        index->next = next;
+        index->cap = cap;
+    }
+    index->next[value] = *bucket;
+    *bucket = value;
+}
+
+/* The value of a step of a conversion; equal ones are one. */
+static int add_convert(Materialize *m, int source, CommKind kind, const Layout *to) {
+    Spmd *spmd = m->spmd;
+    Graph *g = &spmd->graph;
+    const Layout *layout = graph_layout(g, to, &g->values.at[source].type.shape);
+    uint64_t hash = mix(mix((uint64_t)source, (uint64_t)kind), (uint64_t)graph_layout_number(g, layout));
+    int *bucket = &m->index.bucket[hash & (uint64_t)m->index.mask];
+    for (int v = *bucket; v >= 0; v = m->index.next[v]) {
+        const Node *made = &g->nodes.at[g->values.at[v].node];
+        if (made->in[0] == source && made->comm == kind && g->values.at[v].layout == layout) return v;
+    }
+    const char *name = m->edit.g->values.at[spmd->whole_value.at[source]].name; /* made unique by a number */
+    int value = graph_emit(g, OP_convert, &source, 1, NULL, name, g->nodes.at[g->values.at[source].node].span);
+    g->values.at[value].layout = layout;
+    Node *node = &g->nodes.at[g->nodes.n - 1];
+    assert(node->op == OP_convert && node->out[0] == value && g->values.n == value + 1);
+    node->comm = kind;
+    vec_push(g->arena, &spmd->whole_node, -1);
+    vec_push(g->arena, &spmd->whole_value, spmd->whole_value.at[source]);
+    index_add(&m->index, g->arena, bucket, value);
+    return value;
+}
+
+static int convert_by(Materialize *m, int value, const Layout *to, RedistributePolicy policy) {
+    const Graph *g = &m->spmd->graph;
+    TensorType type = g->values.at[value].type;
+    const Conversion *conversion = conversion_plan(m->edit.b, g->values.at[value].layout, to, &type, policy);
+    for (int s = 0; s < conversion->nsteps; s++)
+        value = add_convert(m, value, conversion->step[s].kind, &conversion->step[s].to);
+    return value;
+}
+
+/* ---------------------------------------------------------------- planned: a tree for each value */
+
+/* Makes wanted layout i, and what it is made from. */
+static int make(Materialize *m, int root, int i) {
+    Wanted *wanted = &m->tree[root].wanted.at[i];
+    if (wanted->value >= 0) return wanted->value;
+    int value = wanted->parent < 0 ? root : make(m, root, wanted->parent);
+    return m->tree[root].wanted.at[i].value = convert_by(m, value, wanted->layout, m->edit.b->options->redistribution);
+}
+
+static int obtain_planned(Materialize *m, int root, const Layout *layout) {
+    struct Tree *tree = &m->tree[root];
+    if (layout == m->edit.s->made[root]) return root;
+    if (!tree->planned) {
+        wanted_layouts(&m->edit, root, &tree->wanted);
+        tree_plan(m->edit.b, type_of(m->edit.g, root), m->edit.s->made[root], &tree->wanted);
+        tree->planned = true;
+    }
+    for (int i = 0; i < tree->wanted.n; i++)
+        if (tree->wanted.at[i].layout == layout) return make(m, root, i);
+    assert(!"a layout in which nothing takes the value");
+    return root;
+}
+
+/* ---------------------------------------------------------------- the graph */
+
+static int obtain_canonical(Materialize *m, int value, const Layout *layout) {
+    return m->spmd->graph.values.at[value].layout == layout ? value : convert_by(m, value, layout, REDISTRIBUTE_CANONICAL);
+}
+
+/* The new graph's value for one of the sharded graph, in this layout. */
+static int obtain(Materialize *m, int value, const Layout *layout) {
+    return m->planned ? obtain_planned(m, value, layout) : obtain_canonical(m, m->at_home[value], layout);
+}
+
+static void add_node(Materialize *m, int id) {
+    Spmd *spmd = m->spmd;
+    Graph *g = &spmd->graph;
+    Node node = m->edit.g->nodes.at[id];
+    for (int i = 0; i < node.nin; i++)
+        node.in[i] = obtain(m, node.in[i], m->edit.s->need[id][i]);
+    int made = m->node[id] = g->nodes.n;
+    node.origin = m->node[node.origin];
+    node.strategy = m->edit.s->strategy[id];
+    for (int k = 0; k < node.nout; k++)
+        g->values.at[node.out[k]].node = made;
+    vec_push(g->arena, &g->nodes, node);
+    vec_push(g->arena, &spmd->whole_node, id);
+    for (int k = 0; k < node.nout; k++) {
+        if (!m->planned) m->at_home[node.out[k]] = obtain_canonical(m, node.out[k], m->edit.s->home[node.out[k]]);
+        for (int i = 0; i < graph_nreports(m->edit.g); i++)
+            if (node.out[k] == graph_report(m->edit.g, i)) graph_set_report(g, i, obtain(m, node.out[k], m->edit.s->report_need[i]));
+    }
+}
+
+static bool measure_boxes(Spmd *spmd, Error *error) {
+    const Graph *g = &spmd->graph;
+    spmd->box_bytes = arena_alloc(g->arena, sizeof *spmd->box_bytes * (size_t)(g->values.n + 1));
+    for (int v = 0; v < g->values.n; v++) {
+        const Value *value = &g->values.at[v];
+        int64_t elements = layout_max_elements(value->layout, &value->type.shape);
+        if (!mul_checked(elements, dtype_bytes[value->type.dtype], &spmd->box_bytes[v]))
+            return error_set(error, EXIT_REJECTED, "%s: a rank's part does not fit in 2^63 bytes", value->name);
+    }
+    return true;
+}
+
+static bool materialize(Build *b, bool planned) {
+    Spmd *spmd = &b->spmd;
+    if (spmd->graph.nodes.n > 0) graph_release(&spmd->graph);
+    *spmd = (Spmd){0};
+    Materialize m = {.edit = edit_begin(b), .spmd = spmd, .planned = planned};
+    const Graph *from = m.edit.g;
+    Graph *g = &spmd->graph;
+    graph_derive(g, from, from->nodes.n + from->nodes.n / 2, from->values.n + from->values.n / 2);
+    for (int v = 0; v < from->values.n; v++) {
+        vec_push(b->arena, &g->values, from->values.at[v]);
+        g->values.at[v].layout = b->sharded.made[v];
+        vec_push(b->arena, &spmd->whole_value, v);
+    }
+    m.node = arena_alloc(b->arena, sizeof *m.node * (size_t)(from->nodes.n + 1));
+    if (planned)
+        m.tree = arena_alloc(b->arena, sizeof *m.tree * (size_t)(from->values.n + 1));
+    else
+        m.at_home = arena_alloc(b->arena, sizeof *m.at_home * (size_t)(from->values.n + 1));
+    index_init(&m.index, b->arena, from->nodes.n);
+    for (int n = 0; n < from->nodes.n; n++) {
+        if (n == from->nforward) g->nforward = g->nodes.n;
+        add_node(&m, n);
+    }
+    if (from->nforward == from->nodes.n) g->nforward = g->nodes.n;
+    return measure_boxes(spmd, &b->error);
+}
+
+bool pass_reshard(Build *b) {
+    return (b->options->optimize > 1 && !b->options->dump) || materialize(b, false);
+}
+
+bool pass_collectives(Build *b) {
+    return b->options->optimize < 2 || materialize(b, true);
+}

@@ -1,0 +1,271 @@
+/* sharded: needs and results follow from strategies; what conversions cost; what must hold between the passes. */
+#include "compiler/sharded.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "compiler/convert.h"
+
+/* ---------------------------------------------------------------- strategies of one tensor */
+
+bool strategy_of(const Node *node, const int8_t *factor, const Layout *layout, Strategy *strategy) {
+    memset(strategy, 0, sizeof *strategy);
+    strategy->nfactors = node->rule->nfactors;
+    for (int d = 0; d < layout->ndim; d++) {
+        int n = layout_count(layout, d), f = factor[d];
+        if (n == 0) continue;
+        if (f < 0 || factor_stays_whole(&node->rule->factor[f])) return false;
+        if (node->rule->factor[f].divides && node->rule->factor[f].size % layout_split(layout, d) != 0) return false;
+        for (int i = 0; i < n; i++)
+            if (!strategy_append(strategy, f, layout_list(layout, d)[i])) return false;
+    }
+    return true;
+}
+
+static const Strategy *strategy_there_is(const Graph *g, const Node *node, const int8_t *factor, const Layout *layout) {
+    Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
+    bool there = strategy_of(node, factor, layout, strategy);
+    assert(there);
+    (void)there;
+    return strategy;
+}
+
+const Strategy *strategy_of_result(const Graph *g, const Node *node, const Layout *layout) {
+    return strategy_there_is(g, node, node->rule->out[0], layout);
+}
+const Strategy *strategy_of_operand(const Graph *g, const Node *node, const Layout *layout) {
+    return strategy_there_is(g, node, node->rule->in[0], layout);
+}
+
+const Layout *whole_layout(Graph *g, const Shape *shape) {
+    Layout layout;
+    layout_init(&layout, shape->ndim);
+    return graph_layout(g, &layout, shape);
+}
+
+/* ---------------------------------------------------------------- from strategies to layouts */
+
+static void node_needs(Sharded *s, int id) {
+    Graph *g = &s->graph;
+    const Node *node = &g->nodes.at[id];
+    for (int i = 0; i < node->nin; i++) {
+        Layout layout;
+        const Shape *shape = &type_of(g, node->in[i])->shape;
+        strategy_in_layout(node, node->strategy, i, shape->ndim, &layout);
+        s->need[id][i] = graph_layout(g, &layout, shape);
+    }
+}
+
+/* A constant costs nothing to make in any layout: in the one that all its users need, or whole where they differ. */
+static void constant_layouts(Sharded *s) {
+    Graph *g = &s->graph;
+    const Layout **common = arena_alloc(g->arena, sizeof *common * (size_t)(g->values.n + 1));
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++) {
+            int value = g->nodes.at[n].in[i];
+            if (g->nodes.at[g->values.at[value].node].op != OP_constant) continue;
+            if (common[value] == NULL)
+                common[value] = s->need[n][i];
+            else if (common[value] != s->need[n][i])
+                common[value] = whole_layout(g, &type_of(g, value)->shape);
+        }
+    for (int n = 0; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        if (node->op != OP_constant) continue;
+        const Layout *layout = common[node->out[0]];
+        node->strategy = strategy_of_result(g, node, layout != NULL ? layout : whole_layout(g, &type_of(g, node->out[0])->shape));
+        node->from = STRATEGY_ORIGIN;
+    }
+}
+
+static void node_results(Build *b, int id) {
+    Sharded *s = &b->sharded;
+    Graph *g = &s->graph;
+    const Node *node = &g->nodes.at[id];
+    for (int k = 0; k < node->nout; k++) {
+        Value *value = &g->values.at[node->out[k]];
+        Layout layout, complete;
+        strategy_out_layout(node, node->strategy, k, value->type.shape.ndim, &layout);
+        s->made[node->out[k]] = value->layout = graph_layout(g, &layout, &value->type.shape);
+        layout_complete(&layout, &complete);
+        int like = node->micro > 0 ? node->origin : id;
+        const Layout *asked = k == 0 && like < g->nforward && b->front.propagation.out_layout != NULL ? b->front.propagation.out_layout[like] : NULL;
+        s->home[node->out[k]] = graph_layout(g, asked != NULL ? asked : &complete, &value->type.shape);
+    }
+}
+
+/* Per value the layout in which the first node takes it, which is there anyway; its home where that owes sums, or nothing takes it. */
+static const Layout *first_taken(const Sharded *s, int value) {
+    const Graph *g = &s->graph;
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++)
+            if (g->nodes.at[n].in[i] == value) return layout_is_partial(s->need[n][i]) ? s->home[value] : s->need[n][i];
+    return s->home[value];
+}
+
+void sharded_fill(Build *b) {
+    Sharded *s = &b->sharded;
+    Graph *g = &s->graph;
+    for (int n = 0; n < g->nodes.n; n++)
+        if (g->nodes.at[n].op != OP_constant) node_needs(s, n);
+    constant_layouts(s);
+    for (int n = 0; n < g->nodes.n; n++) {
+        node_results(b, n);
+        s->strategy[n] = g->nodes.at[n].strategy;
+    }
+    for (int k = 0; k < graph_nreports(g); k++) {
+        const int value = graph_report(g, k);
+        const TensorType *type = type_of(g, value);
+        if (!type->hidden && graph_report_whole(g, k))
+            s->report_need[k] = whole_layout(g, &type->shape);
+        else
+            s->report_need[k] = type->hidden ? s->home[value] : first_taken(s, value);
+    }
+}
+
+/* ---------------------------------------------------------------- who takes what, and what that costs */
+
+static Uses uses_of(const Graph *g) {
+    Uses uses = {.first = arena_alloc(g->arena, sizeof *uses.first * ((size_t)g->values.n + 2))};
+    int *next = arena_alloc(g->arena, sizeof *next * ((size_t)g->values.n + 2)), count = 0;
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++, count++)
+            uses.first[g->nodes.at[n].in[i] + 1]++;
+    for (int v = 0; v < g->values.n; v++)
+        next[v + 1] = uses.first[v + 1] += uses.first[v];
+    uses.use = arena_alloc(g->arena, sizeof *uses.use * ((size_t)count + 1));
+    for (int n = 0; n < g->nodes.n; n++)
+        for (int i = 0; i < g->nodes.at[n].nin; i++)
+            uses.use[next[g->nodes.at[n].in[i]]++] = (Use){n, i};
+    return uses;
+}
+
+Edit edit_begin(Build *b) {
+    return (Edit){.b = b, .s = &b->sharded, .g = &b->sharded.graph, .uses = uses_of(&b->sharded.graph)};
+}
+
+bool sharded_reports(const Sharded *s, int v) {
+    for (int k = 0; k < graph_nreports(&s->graph); k++)
+        if (v == graph_report(&s->graph, k)) return true;
+    return false;
+}
+
+static void want(const Edit *edit, int v, const Layout *layout, WantedLayouts *wanted) {
+    if (layout == edit->s->made[v]) return;
+    for (int i = 0; i < wanted->n; i++)
+        if (wanted->at[i].layout == layout) return;
+    int64_t elements = layout_max_elements(layout, &type_of(edit->g, v)->shape);
+    vec_push(edit->g->arena, wanted, (Wanted){.layout = layout, .elements = elements, .value = -1, .parent = -1});
+}
+
+void wanted_layouts(const Edit *edit, int v, WantedLayouts *wanted) {
+    const Uses *uses = &edit->uses;
+    wanted->n = 0;
+    for (int u = uses->first[v]; u < uses->first[v + 1]; u++)
+        want(edit, v, edit->s->need[uses->use[u].node][uses->use[u].operand], wanted);
+    for (int k = 0; k < graph_nreports(edit->g); k++)
+        if (v == graph_report(edit->g, k)) want(edit, v, edit->s->report_need[k], wanted);
+}
+
+ConversionCost value_cost(Edit *edit, int v) {
+    const TensorType *type = type_of(edit->g, v);
+    wanted_layouts(edit, v, &edit->scratch);
+    if (edit->scratch.n == 0) return (ConversionCost){0};
+    ConversionCost cost = tree_plan(edit->b, type, edit->s->made[v], &edit->scratch);
+    return (ConversionCost){.max = cost.max * dtype_bytes[type->dtype], .total = cost.total * dtype_bytes[type->dtype], .count = cost.count};
+}
+
+/* ---------------------------------------------------------------- what must hold */
+
+static bool fail(const Sharded *s, const char *stage, int id, Error *error, const char *what) {
+    const Node *node = &s->graph.nodes.at[id];
+    return error_set(error, EXIT_INTERNAL, "after %s: node %d (%s %s): %s", stage, id, op_table[node->op].name, node->name != NULL ? node->name : "", what);
+}
+
+/* The sums that a layout owes, as one without dimensions. */
+static void sums_of(const Layout *layout, Layout *sums) {
+    layout_init(sums, 0);
+    for (int r = 0; r < NREDUCTIONS; r++)
+        for (int i = 0; i < layout_count(layout, layout->ndim + r); i++)
+            layout_append(sums, r, layout_list(layout, layout->ndim + r)[i]);
+}
+
+/* The sums that `layout` owes beyond those that `own` does. False where they lie otherwise but for these. */
+static bool sums_beyond(const Layout *layout, const Layout *own, const Shape *shape, Layout *beyond) {
+    static const Shape scalar = {0};
+    Layout a, b;
+    layout_complete(layout, &a);
+    layout_complete(own, &b);
+    layout_canonical(&a, shape);
+    layout_canonical(&b, shape);
+    layout_init(beyond, 0);
+    if (!layout_equal(&a, &b)) return false;
+    sums_of(layout, &a);
+    sums_of(own, &b);
+    if (!layout_refine(&a, &b)) return false;
+    int common = 0;
+    for (int r = 0; r < NREDUCTIONS; r++)
+        for (int i = 0; i < layout_count(&a, r); i++) {
+            const Digit digit = layout_list(&a, r)[i];
+            bool is_own = false;
+            for (int k = 0; k < layout_count(&b, r); k++)
+                is_own |= layout_list(&b, r)[k].size == digit.size && layout_list(&b, r)[k].stride == digit.stride;
+            common += is_own;
+            if (!is_own) layout_append(beyond, r, digit);
+        }
+    layout_canonical(beyond, &scalar);
+    return common == b.start[NREDUCTIONS]; /* all of its own are there */
+}
+
+/* Whether an operator that takes the operands of this set as terms of sums, the others complete, gives terms of a sum. */
+static bool passes_sums(const Node *node, unsigned set) {
+    const unsigned all = (1u << node->nin) - 1;
+    switch (op_table[node->op].linear) {
+    case LINEAR_NONE:
+        return false;
+    case LINEAR_JOINT:
+        return set == all;
+    case LINEAR_EACH:
+        return (set & (set - 1)) == 0;
+    case LINEAR_OPERAND_0:
+        return set == 1;
+    case LINEAR_OPERAND_1:
+        return set == 2;
+    }
+    return false;
+}
+
+static bool verify_node(const Sharded *s, const char *stage, int id, Error *error) {
+    const Graph *g = &s->graph;
+    const Node *node = &g->nodes.at[id];
+    Layout passed, own, sums;
+    unsigned set = 0;
+    if (s->strategy[id] == NULL) return fail(s, stage, id, error, "it has no strategy");
+    layout_init(&passed, 0);
+    for (int i = 0; i < node->nin; i++) {
+        strategy_in_layout(node, s->strategy[id], i, type_of(g, node->in[i])->shape.ndim, &own);
+        if (!sums_beyond(s->need[id][i], &own, &type_of(g, node->in[i])->shape, &sums)) return fail(s, stage, id, error, "an operand does not lie as its strategy says");
+        if (!convertible(s->made[node->in[i]], s->need[id][i])) return fail(s, stage, id, error, "an operand is needed with sums that it does not owe");
+        if (!layout_is_partial(&sums)) continue;
+        if (set != 0 && !layout_equal(&sums, &passed)) return fail(s, stage, id, error, "operands owe different sums");
+        passed = sums;
+        set |= 1u << i;
+    }
+    if (set != 0 && !passes_sums(node, set)) return fail(s, stage, id, error, "it passes on sums in which it is not linear");
+    for (int k = 0; k < node->nout; k++) {
+        const Shape *shape = &type_of(g, node->out[k])->shape;
+        strategy_out_layout(node, s->strategy[id], k, shape->ndim, &own);
+        if (!sums_beyond(s->made[node->out[k]], &own, shape, &sums) || !layout_equal(&sums, &passed))
+            return fail(s, stage, id, error, "a result does not lie as its strategy and operands say");
+        if (layout_is_partial(s->home[node->out[k]])) return fail(s, stage, id, error, "a result would stay a sum that is owed");
+    }
+    return true;
+}
+
+bool sharded_verify(const Sharded *s, const char *stage, Error *error) {
+    for (int n = 0; n < s->graph.nodes.n; n++)
+        if (!verify_node(s, stage, n, error)) return false;
+    for (int k = 0; k < graph_nreports(&s->graph); k++)
+        if (layout_is_partial(s->report_need[k])) return fail(s, stage, s->graph.values.at[graph_report(&s->graph, k)].node, error, "what is reported is a sum that is owed");
+    return true;
+}

@@ -1,0 +1,168 @@
+/* updates: large states are updated in parts.
+ *
+ * Before: assign, with every update in the layout of its state. After: a large state is updated in its storage layout further split over the digits over which its
+ * gradient is a partial sum; its slots, and what is done to its gradient, lie likewise. The sum then goes straight to the parts (half of an
+ * AllReduce), each rank updates its own, and the other half gathers the new values: the same bytes, but an update and slots of 1 / ranks (the
+ * optimizer state sharding of ZeRO stage 1, Rajbhandari et al. 2020). Squares that are added up for clipping are split alike, so that one reduction completes all of
+ * them. With --whole-updates nothing changes. */
+#include <assert.h>
+#include <string.h>
+
+#include "compiler/sharded.h"
+
+enum { IN_PARTS_BYTES = 256 << 10 }; /* of a state, whatever the number of ranks: below, a replicated update costs less than two steps */
+
+/* The state that an update makes anew: the one that its first operand reads. */
+static int updated_state(const Graph *g, const Node *node) {
+    const Node *read = &g->nodes.at[g->values.at[node->in[0]].node];
+    assert(read->op == OP_read);
+    return read->state;
+}
+
+static bool is_update(const Node *node) {
+    return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write;
+}
+
+static bool append_all(Layout *layout, int list, const Digit *digits, int n) {
+    for (int i = 0; i < n; i++)
+        if (!layout_append(layout, list, digits[i])) return false;
+    return true;
+}
+
+/* Appends digits, the terms of a sum, to a layout: to the first dimension that they divide evenly; else each dimension in turn takes what
+ * divides it, and the longest one the rest. False when a part would be empty. */
+static bool split_over(Layout *layout, const Shape *shape, const Digit *digits, int n) {
+    int64_t terms = 1;
+    for (int i = 0; i < n; i++)
+        terms *= digits[i].size;
+    for (int d = 0; d < shape->ndim; d++)
+        if (shape->dim[d] % (layout_split(layout, d) * terms) == 0) return append_all(layout, d, digits, n);
+    for (int i = 0; i < n; i++) {
+        int32_t rest = digits[i].size;
+        int longest = -1;
+        for (int d = 0; d < shape->ndim; d++) {
+            int64_t parts = layout_split(layout, d), local = shape->dim[d] / parts;
+            int32_t part = shape->dim[d] % parts == 0 ? (int32_t)gcd64(local, rest) : 1;
+            rest /= part;
+            if (part > 1 && !layout_append(layout, d, (Digit){part, digits[i].stride * rest})) return false;
+            if (longest < 0 || local / part > shape->dim[longest] / layout_split(layout, longest)) longest = d;
+        }
+        if (rest == 1) continue;
+        if (longest < 0 || shape->dim[longest] / layout_split(layout, longest) < rest) return false;
+        if (!layout_append(layout, longest, (Digit){rest, digits[i].stride})) return false;
+    }
+    return true;
+}
+
+/* The layout that the maker of a gradient gives it, with the sums that it owes. Those of one that is added up of several which owe the same sums can be added up
+ * before they are completed: it owes them too. */
+static void partial_layout(const Graph *g, int gradient, Layout *layout) {
+    const Value *value = &g->values.at[gradient];
+    const Node *maker = &g->nodes.at[value->node];
+    const int ndim = value->type.shape.ndim, terms = ndim + REDUCE_SUM;
+    strategy_out_layout(maker, maker->strategy, value->index, ndim, layout);
+    if (maker->op != OP_add || value->node < g->nforward || layout_is_partial(layout)) return;
+    Layout a, b;
+    partial_layout(g, maker->in[0], &a);
+    partial_layout(g, maker->in[1], &b);
+    const int n = layout_count(&a, terms);
+    if (a.ndim == ndim && b.ndim == ndim && n == layout_count(&b, terms) && memcmp(layout_list(&a, terms), layout_list(&b, terms), sizeof(Digit) * (size_t)n) == 0) *layout = a;
+}
+
+/* The layout in which a state is updated. */
+static const Layout *update_layout(Graph *g, const Node *update, bool in_parts) {
+    const State *state = &g->states.at[updated_state(g, update)];
+    const Shape *shape = &state->type.shape;
+    if (!in_parts || shape_elements(shape) * dtype_bytes[state->type.dtype] < IN_PARTS_BYTES) return state->layout;
+    Layout partial, split = *state->layout;
+    partial_layout(g, update_gradient(g, update), &partial);
+    int terms = partial.ndim + REDUCE_SUM, n = layout_count(&partial, terms);
+    const char *why;
+    if (n == 0 || !split_over(&split, shape, layout_list(&partial, terms), n) || !layout_valid(&split, g->nranks, &why)) return state->layout;
+    return graph_layout(g, &split, shape);
+}
+
+/* The digits of `of`, in one list, that `without` does not have. False where they cannot be compared. */
+static bool digits_beyond(const Layout *of, const Layout *without, Layout *beyond) {
+    Layout a, b;
+    layout_init(&a, 1);
+    layout_init(&b, 1);
+    layout_init(beyond, 1);
+    if (!append_all(&a, 0, of->digit, of->start[of->ndim]) || !append_all(&b, 0, without->digit, without->start[without->ndim]) || !layout_refine(&a, &b))
+        return false;
+    for (int i = 0; i < layout_count(&a, 0); i++) {
+        Digit digit = a.digit[i];
+        bool there = false;
+        for (int k = 0; k < layout_count(&b, 0); k++)
+            there |= digit.size == b.digit[k].size && digit.stride == b.digit[k].stride;
+        if (!there && !layout_append(beyond, 0, digit)) return false;
+    }
+    return true;
+}
+
+/* The digits over which some gradient is split whose squares are added up. */
+static Layout split_of_all_squares(const Graph *g, const Layout *const *of_gradient) {
+    Layout all;
+    layout_init(&all, 1);
+    for (int n = g->nforward; n < g->nodes.n; n++) {
+        Layout more, with = all;
+        if (g->nodes.at[n].op != OP_sum_squares || !digits_beyond(of_gradient[g->nodes.at[n].in[0]], &all, &more)) continue;
+        if (append_all(&with, 0, more.digit, layout_count(&more, 0))) all = with;
+    }
+    return all;
+}
+
+/* A gradient's layout, split over all these digits where its shape allows that: then the sums of all squares owe the same, and one reduction of their
+ * sum completes them (pass `partial`), where each would need its own beside one that is whole. */
+static const Layout *split_like_all(Graph *g, const Layout *layout, const Shape *shape, const Layout *all) {
+    Layout more, split = *layout;
+    const char *why;
+    if (!digits_beyond(all, layout, &more) || layout_count(&more, 0) == 0) return layout;
+    if (!split_over(&split, shape, layout_list(&more, 0), layout_count(&more, 0)) || !layout_valid(&split, g->nranks, &why)) return layout;
+    return graph_layout(g, &split, shape);
+}
+
+/* The slots that an update alone reads lie as it does. */
+static void slot_layouts(Graph *g, const Node *update, const Layout *layout) {
+    for (int i = 1; i < op_in(update->op, "g"); i++) {
+        const Node *read = &g->nodes.at[g->values.at[update->in[i]].node];
+        assert(read->op == OP_read && !g->states.at[read->state].trainable);
+        g->states.at[read->state].layout = layout;
+    }
+}
+
+void updates_assign(Build *b, bool in_parts) {
+    Graph *g = &b->sharded.graph;
+    const Layout **of_gradient = arena_alloc(g->arena, sizeof *of_gradient * (size_t)(g->values.n + 1)); /* what an update needs */
+    for (int n = g->nforward; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        if (!is_update(node)) continue;
+        const Layout *layout = update_layout(g, node, in_parts);
+        slot_layouts(g, node, layout);
+        node->strategy = strategy_of_result(g, node, layout);
+        node->from = STRATEGY_ORIGIN;
+        of_gradient[update_gradient(g, node)] = layout;
+    }
+    Layout all = split_of_all_squares(g, of_gradient);
+    for (int n = g->nforward; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        if (node->op != OP_sum_squares && node->op != OP_clip) continue;
+        const Layout *layout = of_gradient[node->in[0]];
+        assert(layout != NULL);
+        if (node->op == OP_sum_squares) layout = split_like_all(g, layout, &type_of(g, node->in[0])->shape, &all);
+        node->strategy = strategy_of_operand(g, node, layout);
+        node->from = STRATEGY_ORIGIN;
+    }
+    for (int n = 0; n < g->nodes.n; n++) { /* leaves and writes of slots */
+        Node *node = &g->nodes.at[n];
+        const bool leads = node->op == OP_read || node->op == OP_write;
+        if (leads && node->strategy != NULL && !g->states.at[node->state].trainable) node->strategy = strategy_of_result(g, node, g->states.at[node->state].layout);
+    }
+}
+
+bool pass_updates(Build *b) {
+    if (b->options->whole_updates) return true;
+    updates_assign(b, true);
+    sharded_fill(b);
+    return true;
+}

@@ -1,0 +1,80 @@
+#include "ir/copy.h"
+
+#include <string.h>
+
+/* A list of its own, with the same items. */
+#define OWN(arena, list) \
+    do { \
+        const void *shared = (list).at; \
+        (list).at = arena_alloc((arena), sizeof *(list).at * ((size_t)(list).n + 1)); \
+        (list).cap = (list).n; \
+        if ((list).n > 0) memcpy((list).at, shared, sizeof *(list).at * (size_t)(list).n); \
+    } while (0)
+
+void graph_derive(Graph *graph, const Graph *from, int nnodes, int nvalues) {
+    *graph = *from;
+    OWN(graph->arena, graph->states);
+    OWN(graph->arena, graph->inputs);
+    OWN(graph->arena, graph->reports);
+    memset(&graph->nodes, 0, sizeof graph->nodes);
+    memset(&graph->values, 0, sizeof graph->values);
+    vec_reserve(graph->arena, &graph->nodes, nnodes);
+    vec_reserve(graph->arena, &graph->values, nvalues);
+    graph->nforward = 0;
+}
+
+void graph_release(const Graph *graph) {
+    arena_release(graph->arena, graph->nodes.at);
+    arena_release(graph->arena, graph->values.at);
+}
+
+static int *unset(Arena *arena, int n) {
+    int *at = arena_alloc(arena, sizeof *at * ((size_t)n + 1));
+    memset(at, -1, sizeof *at * ((size_t)n + 1));
+    return at;
+}
+
+void copy_begin(GraphCopy *copy, Graph *graph, int nnodes, int nvalues) {
+    *copy = (GraphCopy){.to = graph, .from = *graph};
+    copy->node = unset(graph->arena, copy->from.nodes.n);
+    copy->value = unset(graph->arena, copy->from.values.n);
+    graph_derive(graph, &copy->from, nnodes, nvalues);
+}
+
+Node copy_operands(const GraphCopy *copy, int id) {
+    Node node = copy->from.nodes.at[id];
+    for (int i = 0; i < node.nin; i++)
+        node.in[i] = copy->value[node.in[i]];
+    return node;
+}
+
+int copy_node(GraphCopy *copy, int id, Node node) {
+    Graph *g = copy->to;
+    const int made = g->nodes.n;
+    node.origin = node.origin == id ? made : copy->node[node.origin];
+    for (int k = 0; k < node.nout; k++) {
+        Value value = copy->from.values.at[copy->from.nodes.at[id].out[k]];
+        value.node = made;
+        node.out[k] = g->values.n;
+        vec_push(g->arena, &g->values, value);
+    }
+    vec_push(g->arena, &g->nodes, node);
+    copy_stands(copy, id, made);
+    return made;
+}
+
+void copy_stands(GraphCopy *copy, int id, int node) {
+    const Node *old = &copy->from.nodes.at[id], *now = &copy->to->nodes.at[node];
+    copy->node[id] = node;
+    for (int k = 0; k < old->nout; k++)
+        copy->value[old->out[k]] = now->out[k];
+}
+
+void copy_forward(GraphCopy *copy, int id) {
+    if (id + 1 == copy->from.nforward) copy->to->nforward = copy->to->nodes.n;
+}
+
+void copy_reports(GraphCopy *copy) {
+    for (int k = 0; k < graph_nreports(&copy->from); k++)
+        graph_set_report(copy->to, k, copy->value[graph_report(&copy->from, k)]);
+}

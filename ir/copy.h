@@ -1,0 +1,21 @@
+/* copy: a graph made anew from another, node by node. Passes that rewrite graphs share it. */
+#pragma once
+#include "ir/graph.h"
+
+typedef struct GraphCopy {
+    Graph *to; /* being built, of graph_derive */
+    Graph from;
+    int *node;  /* per node of from: the one of `to` that stands for it, -1: none yet */
+    int *value; /* per value of from: likewise */
+} GraphCopy;
+
+/* Empties *graph, which becomes the copy of what it was; that stays, as copy->from. nnodes, nvalues: room. */
+void copy_begin(GraphCopy *copy, Graph *graph, int nnodes, int nvalues);
+/* Adds a node that stands for node `id` of from, with results of the same names and types: `node` is that one, maybe with other attributes, whose operands are values of
+ * `to` already. Its origin becomes what stands for its origin. Returns its number. */
+int copy_node(GraphCopy *copy, int id, Node node);
+Node copy_operands(const GraphCopy *copy, int id); /* node `id` of from, with the operands that stand for its operands */
+void copy_stands(GraphCopy *copy, int id, int node); /* node of `to` stands for node `id` of from, each result for its own */
+/* After all nodes up to and including `id` have been copied: the forward part ends where that of from did. */
+void copy_forward(GraphCopy *copy, int id);
+void copy_reports(GraphCopy *copy); /* the loss and what else is reported, once all nodes are there */
