@@ -34,10 +34,10 @@ for file in "$work"/before/*.dsl; do
     "$pcc" fmt - <"$file" | cmp -s - "$work/after/$name" || fail "$name: standard input is formatted otherwise"
 done
 [ $compiled -ge 40 ] || fail "only $compiled nets were compared"
-# The samples, and the nets that the language's page shows, are in that form as they stand.
+# The samples, and the nets that the documentation shows, are in that form as they stand.
 mkdir "$work/page"
-awk '/^```net/ { file = folder "/net" ++n ".dsl"; next } /^```/ { file = "" } file { print >file }' folder="$work/page" "$sources/docs/language.md"
-"$pcc" fmt --check "$sources"/samples/*.dsl "$work"/page/net*.dsl || fail "pcc fmt changes these samples and nets of docs/language.md"
+awk '/^```net/ { file = folder "/net" ++n ".dsl"; next } /^```/ { file = "" } file { print >file }' folder="$work/page" "$sources"/docs/*.md
+"$pcc" fmt --check "$sources"/samples/*.dsl "$work"/page/net*.dsl || fail "pcc fmt changes these samples and nets of docs/"
 # A file with a mistake is left alone.
 echo 'net q { a = ; }' >"$work/wrong.dsl"
 code=0

@@ -1,5 +1,4 @@
-/* The examples of docs/language.md and the samples compile: each file named *.dsl, and in each *.md the text between "```net" and "```". A
- * fence
+/* The examples of the documentation and the samples compile: each file named *.dsl, and in each *.md the text between "```net" and "```". A fence
  * "```net ranks=2", or a line "--ranks 2" in a comment of a sample, says for how many ranks; else 8. */
 #include "frontend/frontend.h"
 #include "ir/file.h"

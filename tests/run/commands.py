@@ -32,6 +32,25 @@ def commands(path):
                 yield from ((number, code, False) for code in re.findall(r"`([^`]+)`", line) if COMMAND.fullmatch(code))
 
 
+def named_nets(path):
+    """(name, text) of nets that a page gives a file name: ```net first.dsl."""
+    with open(path, encoding="utf-8") as file:
+        return re.findall(r"(?ms)^```net (\S+\.dsl)$\n(.*?)^```$", file.read())
+
+
+def shown_output(path, number):
+    """The lines of a block from the one behind this line up to its end, or the next command."""
+    with open(path, encoding="utf-8") as file:
+        for line in file.read().splitlines()[number:]:
+            if not line.startswith("    ") or COMMAND.fullmatch(line.strip()):
+                return
+            yield line.strip()
+
+
+def without_numbers(text):
+    return re.sub(r"\d[\d.]*(e-?\d+)?", "0", text)
+
+
 class Commands(Case):
     def test_help(self):
         for words in (["pcc", "--help"], ["prun", "--help"], ["prun", "-h"], ["pcc", "redistribute", "--help"], ["pcc", "check", "--help"],
@@ -177,8 +196,11 @@ class Documented(Case):
         self.write("t10k-labels-idx1-ubyte.gz", gzip.compress(struct.pack(">HBBI", 0, 8, 1, 8100) + bytes(8100)))
         return {"PATH": self.path("bin") + ":" + os.environ["PATH"]}
 
-    def check(self, path):
+    def check(self, path, outputs=False):
+        """outputs: what stands below a command is what it prints, but for the numbers."""
         env, ran = self.prepare(), 0
+        for name, text in named_nets(path):
+            self.write(name, text)
         for number, command, block in commands(path):
             for pattern, word in FILLED:
                 command = re.sub(pattern, word, command)
@@ -192,8 +214,11 @@ class Documented(Case):
                     continue
                 if not block and command.startswith("prun ") and "--ranks" not in command:  # how it is launched is said elsewhere
                     command = command.replace("prun ", "prun --ranks 8 ", 1)
-                self.ok(run(["sh", "-c", command], cwd=self.folder, env=env))
+                result = self.ok(run(["sh", "-c", command], cwd=self.folder, env=env))
                 ran += 1
+                printed = [without_numbers(line).strip() for line in result.out.splitlines()]
+                for line in shown_output(path, number) if outputs else ():
+                    self.assertIn(without_numbers(line), printed, str(result))
         return ran
 
     def check_mentioned(self, command):
@@ -210,9 +235,9 @@ def add_documents(sources):
         name = os.path.relpath(path, sources)
 
         def test(self, path=path, name=name):
-            ran = self.check(path)
-            if name == "README.md":
-                self.assertGreaterEqual(ran, 8, "the README shows commands")
+            ran = self.check(path, outputs=name == "docs/tutorial.md")
+            if name in ("README.md", "docs/tutorial.md"):
+                self.assertGreaterEqual(ran, 6, "%s shows commands" % name)
 
         setattr(Documented, "test_commands_of_%s_run" % re.sub(r"\W", "_", name), test)
 
