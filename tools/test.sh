@@ -1,15 +1,38 @@
 #!/bin/sh
-# All tests on a bare machine: installs what is missing, builds plainly and with sanitizers, runs every test in both.
+# The tests, on a bare machine too: installs what is missing, builds, and runs
+#   tools/test.sh          what a change is tested with before it is committed: a plain build, and all tests but the long ones
+#   tools/test.sh --all    everything: plainly and with sanitizers, the long tests, the seeded faults, fuzzing
 set -eu
-[ $# -eq 0 ] || { echo "usage: tools/test.sh     installs what is missing, builds plainly and with sanitizers, runs all tests" >&2; exit 2; }
+case "$*" in
+"" | --all) size=$* ;;
+*) echo "usage: tools/test.sh [--all]     --all: the long tests too, and all of them with sanitizers" >&2; exit 2 ;;
+esac
 cd "$(dirname "$0")/.."
 tools/setup.sh --tests
 . tools/mpi.sh
+
+# run FOLDER ARGUMENTS...: meson test, and how many tests and cases it ran.
+run() {
+    folder=$1
+    shift
+    rm -f "$folder"/meson-logs/testlog*.txt
+    meson test -C "$folder" --no-rebuild --print-errorlogs "$@"
+    cat "$folder"/meson-logs/testlog*.txt | LC_ALL=C awk -v folder="$folder" '
+        /^=+ [0-9]+\/[0-9]+ =+$/ { tests++ }
+        /Synthesis: Tested: / { cases += $4 }
+        /^Ran [0-9]+ tests? in / { cases += $2 }
+        END { print folder ": " tests " tests ran; those that count their cases had " cases }'
+}
+
 tools/build.sh build-test -Dtests=enabled -Dwerror=true -Dfuzz=auto
+if [ "$size" != --all ]; then
+    run build-test --setup short --timeout-multiplier 4
+    exit
+fi
 # The module for GPUs is built and tested once (-Dstandin=enabled has its tests under sanitizers too; it takes minutes to build them).
 tools/build.sh build-sanitize -Dtests=enabled -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false -Dcuda=disabled
-meson test -C build-test --no-rebuild --print-errorlogs --timeout-multiplier 4
+run build-test --timeout-multiplier 4
 export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
 # The faults are seeded in objects built without sanitizers: once is enough.
-meson test -C build-sanitize --no-rebuild --print-errorlogs --timeout-multiplier 10 --no-suite faults
+run build-sanitize --timeout-multiplier 10 --no-suite faults
 echo "all tests passed"

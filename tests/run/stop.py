@@ -41,16 +41,16 @@ class Stop(Case):
 
     # ------------------------------------------------------------ signals
 
-    def stopped(self, command, number, whom=None):
+    def stopped(self, command, number, whom=None, env=None):
         """Starts, sends a signal when the first loss is there, waits for the end. whom: of what was printed, the process; else the one started."""
-        job = harness.started(command, self, cwd=self.folder)
+        job = harness.started(command, self, env=env, cwd=self.folder)
         lines = harness.until(job, b"loss is")
         began = time.monotonic()
         os.kill(job.pid if whom is None else whom(lines), number)
         out, err = job.communicate(timeout=60)
         return Result([str(word) for word in command], job.returncode, out.decode(), err.decode(), time.monotonic() - began)
 
-    LONG = "epochs = 1000000; log_every = 2000; checkpoint every 1000000 steps;"
+    LONG = "epochs = 1000000; log_every = 200; checkpoint every 1000000 steps;"
 
     def test_a_signal_ends_a_training_with_a_checkpoint_and_says_how_it_goes_on(self):
         plan = self.plan(more=self.LONG)
@@ -73,7 +73,7 @@ class Stop(Case):
                 os.remove(os.path.join(plan + ".checkpoints", name))
 
     def test_without_checkpoints_it_says_that_nothing_goes_on(self):
-        plan = self.plan(more="epochs = 1000000; log_every = 50000;")
+        plan = self.plan(more="epochs = 1000000; log_every = 5000;")
         done = self.stopped([harness.prun, "--ranks", RANKS, plan], signal.SIGTERM)
         self.assertEqual(done.code, 143, str(done))
         self.assertIn("the plan takes no checkpoints", done.err)
@@ -86,7 +86,7 @@ class Stop(Case):
         for number, whom in ((signal.SIGTERM, None), (signal.SIGINT, None), (signal.SIGUSR1, None), (signal.SIGTERM, 2)):
             for name in self.folder_of(plan):  # of a job that was killed before --save
                 os.remove(os.path.join(plan + ".checkpoints", name))
-            done = self.stopped(command, number, whom and (lambda lines: harness.ranks(lines)[whom]))
+            done = self.stopped(command, number, whom and (lambda lines: harness.ranks(lines)[whom]), env=harness.PATIENT)
             self.assertNotEqual(done.code, 0, str(done))
             if whom is None and number != signal.SIGUSR1 and not os.path.exists(self.path("s.st")):
                 continue # mpirun kills its ranks a second later: too soon for a machine that does much else
@@ -97,14 +97,14 @@ class Stop(Case):
 
     def test_the_second_of_a_kind_ends_it_at_once(self):
         # One step takes seconds: nothing looks at the first signal before the second comes.
-        source = self.write("slow.dsl", "net slow(n = 1000) { input x : f32[n, n]; param w : f32[n, n] = normal(0.001);\n" +
+        source = self.write("slow.dsl", "net slow(n = 800) { input x : f32[n, n]; param w : f32[n, n] = normal(0.001);\n" +
                             "h0 = matmul(x, w);" + "".join("h%d = matmul(h%d, w);" % (i + 1, i) for i in range(30)) +
                             " loss mean(square(h30)); }\ntrain { data = uniform(seed = 1); optimizer = sgd(lr = 0.0); steps = 1000; checkpoint every epoch; }")
         plan = self.compile(source, "slow.plan", "--ranks", 1)
         job = harness.started([harness.prun, plan], self, cwd=self.folder)
         harness.until(job, b"loss is")
         job.send_signal(signal.SIGINT)
-        time.sleep(0.7)
+        time.sleep(0.2)
         job.send_signal(signal.SIGINT)
         out, err = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 130)
