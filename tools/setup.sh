@@ -6,7 +6,7 @@ set -eu
 packages="gcc libc6-dev meson ninja-build pkg-config flex bison libfl-dev openmpi-bin libopenmpi-dev libopenblas-dev libxxhash-dev zlib1g-dev libcjson-dev"
 for arg in "$@"; do
     case $arg in
-    --tests) packages="$packages libcriterion-dev python3 g++" ;;
+    --tests) packages="$packages libcriterion-dev python3 g++ iproute2 clang-format" ;;
     *) echo "usage: tools/setup.sh [--tests]" >&2; exit 2 ;;
     esac
 done

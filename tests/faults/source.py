@@ -11,6 +11,7 @@ import re
 TOKEN = re.compile(r"""\$[1-9]|\.\.\.|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\w+|\s+|.""", re.S)
 SKIPPED = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""", re.S)
 PLACE = r"\w+(?:(?:->|\.)\w+|\[[^\[\]]*\])*"
+ENDS_LINE, GOES_ON = re.compile(r"[ \t]*(\n|$)"), re.compile(r"\s*[{;,=)]")
 ENDINGS = (".c", ".h", ".def", ".y", ".l")
 
 
@@ -42,14 +43,14 @@ def items(text):
 
 def end_of_item(bare, at):
     depth = 0
-    while at < len(bare):
-        c = bare[at]
+    for match in re.compile(r"[(){}\[\];]").finditer(bare, at):
+        c, at = match.group(), match.end()
         depth += (c in "({[") - (c in ")}]")
-        at += 1
-        ends_line = re.match(r"[ \t]*(\n|$)", bare[at:at + 200])
-        if depth == 0 and (c == ";" or (c == "}" and ends_line) or (c == ")" and ends_line and not re.match(r"\s*[{;,=)]", bare[at:]))):
-            return at
-    return at
+        if depth == 0:
+            ends_line = ENDS_LINE.match(bare, at)
+            if c == ";" or (ends_line and (c == "}" or (c == ")" and not GOES_ON.match(bare, at)))):
+                return at
+    return len(bare)
 
 
 def words(pattern):

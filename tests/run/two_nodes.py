@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Two nodes: network namespaces of this machine with a link between them and a host name each, so that mpirun starts ranks on both and they talk by TCP.
+
+As root, with ip of iproute2 and unshare, nsenter of util-linux; skipped otherwise. The namespaces live as long as the two processes that hold them.
+"""
+import os
+import re
+import shutil
+import signal
+import time
+
+import harness
+from harness import Case, run
+from killed import gone
+
+LINK = "10.77.0.%d/24"
+SMALL = "-D", "in_dim=64", "-D", "batch=32"
+ENDS_S = 30  # in which a job ends of which one rank is gone; it takes two
+
+
+def inside(holder, *command):
+    """A command in the namespaces of a process."""
+    return ["nsenter", "-t", str(holder), "-n", "-u", *command]
+
+
+class TwoNodes(Case):
+    def setUp(self):
+        super().setUp()
+        if harness.mpirun is None or os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
+            self.skipTest("needs mpirun, root, ip, unshare and nsenter")
+        self.node = [self.hold("node%d" % i) for i in (1, 2)]
+        one, two = self.node
+        self.ok(run(inside(one, "ip", "link", "add", "link1", "type", "veth", "peer", "name", "link2", "netns", str(two))))
+        for i, node in enumerate(self.node, 1):
+            self.ok(run(inside(node, "sh", "-ec", "ip addr add %s dev link%d; ip link set lo up; ip link set link%d up" % (LINK % i, i, i))))
+        self.write("hosts", "".join("%s slots=2\n" % (LINK % i).split("/")[0] for i in (1, 2)))
+        self.write("agent", "#!/bin/sh\nshift\nexec %s sh -c \"$*\"\n" % " ".join(inside(two)))  # instead of ssh; its first word is the node
+        os.chmod(self.path("agent"), 0o755)
+
+    def hold(self, name):
+        """The process that holds a node's namespaces."""
+        job = harness.started(["unshare", "--net", "--uts", "sh", "-c", "hostname %s && echo ready && exec sleep 1000" % name], self)
+        if job.stdout.readline() != b"ready\n":
+            self.skipTest("no namespaces here: " + job.communicate()[1].decode())
+        return job.pid
+
+    def command(self, *words):
+        options = {"plm_rsh_agent": self.path("agent"), "btl": "tcp,self", "btl_tcp_if_include": LINK % 0, "oob_tcp_if_include": LINK % 0}
+        return inside(self.node[0], harness.mpirun, "--hostfile", self.path("hosts"), "-n", "4", *sum((["--mca", *each] for each in options.items()), []), harness.prun, *words)
+
+    def link_bytes(self):
+        """Bytes that have come to the second node."""
+        counted = self.ok(run(inside(self.node[1], "cat", "/proc/net/dev"))).out
+        return int(re.search(r"(?m)^\s*link2:\s*(\d+)", counted)[1])
+
+    def test_losses_are_those_of_one_node(self):
+        plan = self.compile(self.sample("mlp_small.dsl"), "net.plan", "--ranks", 4, *SMALL)
+        here = self.ok(self.mpi(plan, 4))
+        for env, how in ({}, "shared memory and messages"), ({"PRUN_COMM": "messages"}, "messages"):
+            with self.subTest(how):
+                before = self.link_bytes()
+                there = self.ok(run(self.command("-v", plan), cwd=self.folder, env=env))
+                self.assertEqual(re.findall(r"(?m)^rank (\d): .* node (\S+), pid \d+, .*, ([a-z ]+)$", there.out), [(str(rank), "node%d" % (rank // 2 + 1), how) for rank in range(4)])
+                self.assertEqual(there.texts(), here.texts())
+                sent = int(re.search(r"by the busiest, (\d+) by the idlest", there.out)[1])
+                self.assertGreater(self.link_bytes() - before, sent * len(there.texts()) // 4, "what crossed the link")
+
+    def test_a_rank_killed_on_the_other_node_ends_the_job(self):
+        endless = self.write("endless.dsl", harness.edited(self.sample("mlp_small.dsl"), ("steps     = 20;", "steps = 1000000000; log_every = 5;")))
+        plan = self.compile(endless, "net.plan", "--ranks", 4, *SMALL)
+        job = harness.started(self.command("-v", plan), self, cwd=self.folder)
+        pids = harness.ranks(harness.until(job, b"loss is"))
+        os.kill(pids[3], signal.SIGKILL)
+        began = time.monotonic()
+        out, err = job.communicate(timeout=harness.TIMEOUT)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertRegex(err.decode(), r"process rank 3 with PID \d+ on node \S+ exited on\s+signal 9|prun: rank 3 ")
+        self.assertLess(time.monotonic() - began, ENDS_S)
+        self.assertEqual([rank for rank, pid in pids.items() if not gone(pid)], [], "ranks that live on")
+
+
+if __name__ == "__main__":
+    harness.main()
