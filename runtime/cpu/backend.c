@@ -54,7 +54,6 @@ static void cpu_close(void *context) {
     CpuContext *cpu = context;
     if (!cpu) return;
     pool_destroy(cpu->pool);
-    free(cpu->scratch);
     free(cpu);
 }
 

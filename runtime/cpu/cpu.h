@@ -46,8 +46,6 @@ typedef struct CpuContext {
     Pool *pool;
     int most_threads; /* of any process, at least the pool's */
     Blas blas; /* opened by the first product that needs it */
-    void *scratch; /* of fused steps: one at a time uses it */
-    int64_t scratch_bytes;
 } CpuContext;
 /* fuse.c: Backend.fuse, run and unfuse. */
 void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error);

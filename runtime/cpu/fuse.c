@@ -9,8 +9,6 @@
 typedef struct Fused {
     CpuChain cpu;
     KernelCall product; /* .nin 0: there is none */
-    bool in_scratch;    /* the product's result lies there, and no longer than the step runs */
-    int product_load;   /* the program's, of that result; -1: none reads it */
     bool sums;
     PieceSum sum;
     int64_t cost; /* of an element, in additions */
@@ -32,69 +30,24 @@ static bool reads(const KernelCall *call, const void *data, int64_t bytes) {
     return false;
 }
 
-static bool step_reads(const ChainStep *step, int load) {
-    for (int i = 0; i < step->nin; i++)
-        if (step->in[i].is_load && step->in[i].index == load) return true;
-    return false;
-}
-
-/* Where an inner product can lie until it has gone through the program: where the last result of its type will, unless the program reads
- * something there. NULL: nowhere. */
-static void *place_of_product(const Fused *fused) {
-    const Chain *chain = &fused->cpu.chain;
-    const DType dtype = fused->product.out[0].dtype;
-    for (int s = chain->nsteps - 1; s >= 0; s--) {
-        const ChainStep *step = &chain->step[s];
-        bool is_free = step->out && step->dtype == dtype;
-        for (int later = s + 1; is_free && later < chain->nsteps; later++)
-            is_free = !step_reads(&chain->step[later], fused->product_load);
-        for (int l = 0; is_free && l < chain->nloads; l++)
-            is_free = l == fused->product_load || !chain_load_overlaps(&chain->load[l], step->out, chain->n * dtype_bytes[dtype]);
-        for (int other = 0; is_free && other < s; other++) /* written while the product is still read */
-            is_free = !chain->step[other].out || !overlaps(chain->step[other].out, chain->n * dtype_bytes[chain->step[other].dtype],
-                                                           step->out, chain->n * dtype_bytes[dtype]);
-        if (is_free) return step->out;
-    }
-    return NULL;
-}
-
 /* The product as the step's first member: its result is read as it lies, and nothing that is stored lies over its operands, which all tiles
  * read. */
-static bool take_product(CpuContext *context, Fused *fused, const KernelCall *call, bool inner, Error *error) {
-    Chain *chain = &fused->cpu.chain;
+static bool take_product(Fused *fused, const KernelCall *call) {
+    const Chain *chain = &fused->cpu.chain;
     const Operand *out = &call->out[0];
     const int64_t bytes = chain->n * dtype_bytes[out->dtype];
-    fused->product = *call;
-    fused->product_load = -1;
     if (chain->n != shape_elements(&out->local) || chain->n == 0) return false;
     for (int l = 0; l < chain->nloads; l++) {
         const ChainLoad *load = &chain->load[l];
-        if (!chain_load_overlaps(load, out->data, bytes)) continue;
-        if (load->data != out->data || !chain_load_is_linear(load) || load->dtype != out->dtype) return false;
-        fused->product_load = l;
+        if (chain_load_overlaps(load, out->data, bytes) && (load->data != out->data || !chain_load_is_linear(load))) return false;
     }
     for (int s = 0; s < chain->nsteps; s++)
         if (chain->step[s].out && reads(call, chain->step[s].out, chain->n * dtype_bytes[chain->step[s].dtype])) return false;
-    if (fused->product_load < 0 || (fused->sums && reads(call, fused->sum.out, 1))) return false;
-    if (!inner) return true;
-    void *place = place_of_product(fused);
-    fused->in_scratch = !place;
-    if (!place && context->scratch_bytes < bytes) {
-        free(context->scratch);
-        context->scratch = NULL;
-        context->scratch_bytes = 0;
-        if (posix_memalign(&context->scratch, 64, (size_t)bytes))
-            return error_set(error, EXIT_ENVIRONMENT, "out of memory for a product of %lld bytes", (long long)bytes);
-        context->scratch_bytes = bytes;
-    }
-    if (place) {
-        fused->product.out[0].data = place;
-        chain->load[fused->product_load].data = place;
-    }
+    fused->product = *call;
     return true;
 }
 
-static bool build(CpuContext *context, Fused *fused, const KernelCall *calls, int n, const unsigned *inner, Error *error) {
+static bool build(const CpuContext *context, Fused *fused, const KernelCall *calls, int n, const unsigned *inner) {
     Chain *chain = &fused->cpu.chain;
     const bool product = is_product(calls[0].op);
     if (n - product < 1 || !chain_build(chain, calls + product, n - product, inner + product)) return false;
@@ -103,7 +56,7 @@ static bool build(CpuContext *context, Fused *fused, const KernelCall *calls, in
     if (!cpu_chain_prepare(&fused->cpu, chain->reduced)) return false;
     for (int s = 0; s < chain->nsteps; s++)
         fused->cost += op_table[chain->step[s].op].flops + 1;
-    return !product || take_product(context, fused, &calls[0], inner[0] & 1, error);
+    return !product || take_product(fused, &calls[0]);
 }
 
 void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error) {
@@ -113,7 +66,7 @@ void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *in
         error_set(error, EXIT_ENVIRONMENT, "out of memory for a fused step");
         return NULL;
     }
-    if (build(context, fused, calls, n, inner, error)) return fused;
+    if (build(context, fused, calls, n, inner)) return fused;
     free(fused);
     return NULL;
 }
@@ -174,11 +127,7 @@ bool cpu_run_fused(void *context_, void *fused_, Error *error) {
     CpuContext *context = context_;
     Fused *fused = fused_;
     const int64_t n = fused->cpu.chain.n;
-    if (fused->product.nin > 0) {
-        if (fused->in_scratch) fused->product.out[0].data = context->scratch;
-        if (fused->in_scratch) fused->cpu.chain.load[fused->product_load].data = context->scratch;
-        return einsum_with(&fused->product, tile_part, fused, error);
-    }
+    if (fused->product.nin > 0) return einsum_with(&fused->product, tile_part, fused, error);
     if (fused->sums) {
         const int64_t items = piece_sum_items(&fused->sum);
         pool_run(context->pool, items, 1 + GRAIN / (fused->cost * n / items + 1), sum_part, fused);
