@@ -4,7 +4,7 @@
  *   elements.c     the loops of elementwise operators; elementwise.c: their kernels
  *   vector.c       loops compiled for several widths of vectors; functions.h: exp, log, ... for them
  *   update.c       sgd, momentum, adam, adamw; sum_squares
- *   reduce.c       sum, mean, sum_to, replica_sum, mse
+ *   reduce.c       sum, mean, sum_to, replica_sum, mse; sumloops.c: their loops
  *   move.c         transpose, reshape, expansions, replicate
  *   max.c          max, min
  *   cut.c          convert, slice and its gradient, concat, split
@@ -19,6 +19,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/nest.h"
+#include "runtime/cpu/vector.h"
 #include "runtime/pool.h"
 
 #define OP(name, ...) KernelFn kernel_##name, reference_##name;
@@ -71,7 +72,7 @@ bool einsum_with(const KernelCall *call, ProductPartFn *after, void *context, Er
 
 /* ---------------------------------------------------------------- reduce.c */
 
-enum { SUM_PIECE = 1024 };
+enum { SUM_PIECE = SUM_RUN };
 /* A sum over leading or trailing dimensions whose operand is made piece by piece, at most SUM_PIECE elements at a time. */
 typedef struct PieceSum {
     DType dtype;
@@ -80,6 +81,7 @@ typedef struct PieceSum {
     int64_t width;         /* columns that are added up together */
     double divisor;
     void *out;
+    SumLoops loops;
 } PieceSum;
 /* Elements [first, first + n) of the operand, in row-major order. */
 typedef const void *SummandFn(void *context, int64_t first, int64_t n);

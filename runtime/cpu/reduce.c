@@ -1,39 +1,12 @@
-/* reduce: sums. Floats add up in double, whatever the element type: the error of a long sum stays that of its last rounding. Integers wrap, so that their
- * sums do not depend on how they are divided. A partial sum is over this rank's box alone; means divide by the global count, so that the partial ones add up to the mean. */
+/* reduce: sums. Floats add up in double, whatever the element type: the error of a long sum stays that of its last rounding. Integers wrap,
+ * so that their sums do not depend on how they are divided. A partial sum is over this rank's box alone; means divide by the global count,
+ * so that the partial ones add up to the mean. */
 #include <string.h>
 
 #include "runtime/cpu/cpu.h"
+#include "runtime/cpu/vector.h"
 
-enum { BLOCK = 256, LANES = 8, RUN = SUM_PIECE, LINE = 16 };
-
-/* Adds x[i] to the accumulators acc[i]. */
-#define ADD_ROW(suffix, T, Acc)                                                                                                            \
-    static void add_row_##suffix(Acc *acc, const T *x, int64_t stride, int64_t n) {                                                        \
-        if (stride == 1) {                                                                                                                 \
-            _Pragma("omp simd") for (int64_t i = 0; i < n; i++) acc[i] += (Acc)x[i];                                                       \
-        } else {                                                                                                                           \
-            for (int64_t i = 0; i < n; i++)                                                                                                \
-                acc[i] += (Acc)x[i * stride];                                                                                                   \
-        }                                                                                                                                  \
-    }                                                                                                                                      \
-    /* The sum of n elements; contiguous ones in independent lanes, long runs in halves, which keeps the error of a sum of doubles small     \
-     * even where all are equal and every addition rounds the same way. */                                                                 \
-    static Acc sum_run_##suffix(const T *x, int64_t stride, int64_t n) {                                                                   \
-        if (n > RUN) return sum_run_##suffix(x, stride, n / 2) + sum_run_##suffix(x + n / 2 * stride, stride, n - n / 2);                  \
-        Acc lane[LANES] = {0};                                                                                                             \
-        int64_t i = 0;                                                                                                                     \
-        if (stride == 1)                                                                                                                   \
-            for (; i + LANES <= n; i += LANES)                                                                                             \
-                for (int l = 0; l < LANES; l++)                                                                                            \
-                    lane[l] += (Acc)x[i + l];                                                                                                   \
-        for (; i < n; i++)                                                                                                                 \
-            lane[0] += (Acc)x[i * stride];                                                                                                      \
-        return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));                                  \
-    }
-ADD_ROW(f32, float, double)
-ADD_ROW(f64, double, double)
-ADD_ROW(i32, int32_t, uint32_t)
-ADD_ROW(i64, int64_t, uint64_t)
+enum { BLOCK = 256, LINE = 16 };
 
 /* kept: the loops that the result has, tensor 0 the result and tensor 1 the operand; gone: those that it has not, tensor 0 the operand. */
 typedef struct ReduceRun {
@@ -41,7 +14,15 @@ typedef struct ReduceRun {
     void *out;
     const void *in;
     double divisor;
+    SumLoops loops;
+    int64_t width; /* columns that are added up together, at most BLOCK */
 } ReduceRun;
+
+/* Columns for each of so many threads, at most `most`: whole cache lines. */
+static int64_t columns_each(int64_t columns, int nthreads, int64_t most) {
+    const int64_t even = ((columns + nthreads - 1) / nthreads + LINE - 1) / LINE * LINE;
+    return even < most ? even : most;
+}
 
 /* Ranges are of kept iterations (row: of the kept loops but the innermost, times the blocks of that). */
 #define REDUCE(suffix, T, Acc, RESULT)                                                                                                     \
@@ -53,10 +34,11 @@ typedef struct ReduceRun {
         for (int64_t item = begin; item < end; item++) {                                                                                   \
             int64_t at[MAX_NEST], offset[MAX_NEST];                                                                                        \
             nest_offsets(&run->kept, run->kept.ndim, item, at);                                                                            \
-            Acc acc = 0;                                                                                                                   \
+            Acc acc = 0, sum;                                                                                                              \
             for (int64_t i = 0; i < outer; i++) {                                                                                          \
                 nest_offsets(gone, last, i, offset);                                                                                       \
-                acc += sum_run_##suffix((const T *)run->in + at[1] + offset[0], gone->stride[0][last], gone->size[last]);                  \
+                run->loops.run(&sum, (const T *)run->in + at[1] + offset[0], gone->stride[0][last], gone->size[last]);                     \
+                acc += sum;                                                                                                                \
             }                                                                                                                              \
             ((T *)run->out)[at[0]] = RESULT;                                                                                               \
         }                                                                                                                                  \
@@ -64,18 +46,18 @@ typedef struct ReduceRun {
     static void reduce_rows_##suffix(void *context, int64_t begin, int64_t end) {                                                          \
         const ReduceRun *run = context;                                                                                                    \
         const Nest *kept = &run->kept, *gone = &run->gone;                                                                                 \
-        int last = kept->ndim - 1;                                                                                                         \
-        int64_t columns = kept->size[last], blocks = (columns + BLOCK - 1) / BLOCK, rows = nest_count(gone, 0, gone->ndim);                \
+        int last = kept->ndim - 1, inner = gone->ndim - 1;                                                                                 \
+        int64_t columns = kept->size[last], blocks = (columns + run->width - 1) / run->width, outer = nest_count(gone, 0, inner);          \
         for (int64_t item = begin; item < end; item++) {                                                                                   \
-            int64_t at[MAX_NEST], offset[MAX_NEST], first = item % blocks * BLOCK;                                                         \
-            int64_t n = columns - first < BLOCK ? columns - first : BLOCK;                                                                 \
+            int64_t at[MAX_NEST], offset[MAX_NEST], first = item % blocks * run->width;                                                    \
+            int64_t n = columns - first < run->width ? columns - first : run->width;                                                       \
             nest_offsets(kept, last, item / blocks, at);                                                                                   \
             const T *in = (const T *)run->in + at[1] + first * kept->stride[1][last];                                                      \
             T *out = (T *)run->out + at[0] + first * kept->stride[0][last];                                                                \
             Acc sums[BLOCK] = {0};                                                                                                         \
-            for (int64_t i = 0; i < rows; i++) {                                                                                           \
-                nest_offsets(gone, gone->ndim, i, offset);                                                                                 \
-                add_row_##suffix(sums, in + offset[0], kept->stride[1][last], n);                                                          \
+            for (int64_t i = 0; i < outer; i++) {                                                                                          \
+                nest_offsets(gone, inner, i, offset);                                                                                      \
+                run->loops.rows(sums, in + offset[0], kept->stride[1][last], gone->stride[0][inner], gone->size[inner], n);                \
             }                                                                                                                              \
             for (int64_t i = 0; i < n; i++) {                                                                                              \
                 Acc acc = sums[i];                                                                                                         \
@@ -99,13 +81,14 @@ static bool reduce(const KernelCall *call, Nest *nest, double divisor) {
         memset(out->data, 0, (size_t)(nout * dtype_bytes[out->dtype]));
         return true;
     }
-    ReduceRun run = {.out = out->data, .in = in->data, .divisor = divisor};
+    ReduceRun run = {.out = out->data, .in = in->data, .divisor = divisor, .loops = sum_loops(in->dtype)};
     bool row = nest_divide(nest, &run.kept, &run.gone); /* blocks of columns are added up together */
     int last = run.kept.ndim - 1;
     int64_t each = nin / nout;
     if (row) {
-        int64_t blocks = (run.kept.size[last] + BLOCK - 1) / BLOCK;
-        pool_run(call_pool(call), nest_count(&run.kept, 0, last) * blocks, 1 + GRAIN / (each * BLOCK), rows[out->dtype], &run);
+        run.width = columns_each(run.kept.size[last], pool_threads(call_pool(call)), BLOCK);
+        int64_t blocks = (run.kept.size[last] + run.width - 1) / run.width;
+        pool_run(call_pool(call), nest_count(&run.kept, 0, last) * blocks, 1 + GRAIN / (each * run.width), rows[out->dtype], &run);
     } else {
         pool_run(call_pool(call), nout, 1 + GRAIN / each, items[out->dtype], &run);
     }
@@ -156,10 +139,10 @@ bool piece_sum_prepare(const KernelCall *call, int nthreads, PieceSum *sum) {
                       .n = columns ? kept.size[0] : gone.size[0],
                       .rows = columns ? gone.size[0] : kept.size[0],
                       .divisor = call->op == OP_mean ? reduced : 1,
-                      .out = out->data};
+                      .out = out->data,
+                      .loops = sum_loops(in->dtype)};
     if (sum->n * sum->rows != shape_elements(&in->local)) return false;
-    const int64_t even = ((sum->n + nthreads - 1) / nthreads + LINE - 1) / LINE * LINE;
-    sum->width = even < SUM_PIECE ? even : SUM_PIECE;
+    sum->width = columns_each(sum->n, nthreads, SUM_PIECE);
     return columns ? kept.stride[1][0] == 1 && (sum->rows == 1 || gone.stride[0][0] == sum->n)
                    : (sum->n == 1 || gone.stride[0][0] == 1) && (sum->rows == 1 || kept.stride[1][0] == sum->n);
 }
@@ -170,28 +153,36 @@ int64_t piece_sum_items(const PieceSum *sum) {
 
 /* The same additions in the same order as reduce's. */
 #define PIECE_SUM(suffix, T, Acc, RESULT)                                                                                                  \
-    static Acc piece_run_##suffix(SummandFn *piece, void *context, int64_t first, int64_t n) {                                               \
-        if (n > RUN) return piece_run_##suffix(piece, context, first, n / 2) + piece_run_##suffix(piece, context, first + n / 2, n - n / 2);\
-        return sum_run_##suffix(piece(context, first, n), 1, n);                                                                           \
+    static Acc piece_run_##suffix(const SumLoops *loops, SummandFn *piece, void *context, int64_t first, int64_t n) {                      \
+        if (n > SUM_PIECE)                                                                                                                 \
+            return piece_run_##suffix(loops, piece, context, first, n / 2) +                                                               \
+                   piece_run_##suffix(loops, piece, context, first + n / 2, n - n / 2);                                                    \
+        Acc sum;                                                                                                                           \
+        loops->run(&sum, piece(context, first, n), 1, n);                                                                                  \
+        return sum;                                                                                                                        \
     }                                                                                                                                      \
-    static void piece_rows_##suffix(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context) {                      \
+    static void piece_rows_##suffix(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context) {                    \
         const int64_t together = sum->n < SUM_PIECE ? SUM_PIECE / sum->n : 1;                                                              \
         for (int64_t row = begin; row < end; row += together) {                                                                            \
             const int64_t rows = end - row < together ? end - row : together;                                                              \
-            const T *x = sum->n > RUN ? NULL : piece(context, row * sum->n, rows * sum->n);                                                \
+            const T *x = sum->n > SUM_PIECE ? NULL : piece(context, row * sum->n, rows * sum->n);                                          \
             for (int64_t r = 0; r < rows; r++) {                                                                                           \
-                Acc acc = 0;                                                                                                               \
-                acc += x ? sum_run_##suffix(x + r * sum->n, 1, sum->n) : piece_run_##suffix(piece, context, row * sum->n, sum->n);         \
+                Acc acc = 0, all;                                                                                                          \
+                if (x)                                                                                                                     \
+                    sum->loops.run(&all, x + r * sum->n, 1, sum->n);                                                                       \
+                else                                                                                                                       \
+                    all = piece_run_##suffix(&sum->loops, piece, context, row * sum->n, sum->n);                                           \
+                acc += all;                                                                                                                \
                 ((T *)sum->out)[row + r] = RESULT;                                                                                         \
             }                                                                                                                              \
         }                                                                                                                                  \
     }                                                                                                                                      \
-    static void piece_columns_##suffix(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context) {                   \
+    static void piece_columns_##suffix(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context) {                 \
         for (int64_t first = begin * sum->width; first < end * sum->width && first < sum->n; first += sum->width) {                        \
             const int64_t n = sum->n - first < sum->width ? sum->n - first : sum->width;                                                   \
             Acc sums[SUM_PIECE] = {0};                                                                                                     \
             for (int64_t row = 0; row < sum->rows; row++)                                                                                  \
-                add_row_##suffix(sums, piece(context, row * sum->n + first, n), 1, n);                                                     \
+                sum->loops.rows(sums, piece(context, row * sum->n + first, n), 1, 0, 1, n);                                                \
             for (int64_t i = 0; i < n; i++) {                                                                                              \
                 Acc acc = sums[i];                                                                                                         \
                 ((T *)sum->out)[first + i] = RESULT;                                                                                       \

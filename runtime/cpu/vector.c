@@ -1,11 +1,12 @@
-/* vector: see vector.h. elements.c and rowloops.c are compiled once for each variant, VECTOR being its name. */
+/* vector: see vector.h. elements.c, rowloops.c and sumloops.c are compiled once for each variant, VECTOR being its name. */
 #include "runtime/cpu/vector.h"
 
 #define DECLARE(variant)                                                                                                                   \
     ElementLoop *element_loop_##variant(OpCode op, const Attr *attr, DType in, DType out);                                                 \
-    RowLoop *row_loop_##variant(OpCode op, DType dtype, bool contiguous);
+    RowLoop *row_loop_##variant(OpCode op, DType dtype, bool contiguous);                                                                  \
+    SumLoops sum_loops_##variant(DType dtype);
 #define VARIANT(variant)                                                                                                                   \
-    { element_loop_##variant, row_loop_##variant }
+    { element_loop_##variant, row_loop_##variant, sum_loops_##variant }
 DECLARE(base)
 #ifdef PRUN_VECTORS
 DECLARE(avx2)
@@ -37,4 +38,8 @@ const VectorLoops *vector_variant(int i) {
 
 ElementLoop *element_loop(OpCode op, const Attr *attr, DType in, DType out) {
     return variants[vector_variants() - 1].element(op, attr, in, out);
+}
+
+SumLoops sum_loops(DType dtype) {
+    return variants[vector_variants() - 1].sum(dtype);
 }

@@ -9,11 +9,23 @@
 typedef void RowLoop(const void *x, const void *dy, void *out, int64_t n, int64_t inner, int64_t width);
 enum { ROW_COLUMNS = 64 }; /* most rows of a call, where inner is not 1 */
 
+/* Sums in accumulators: of reals f64, of integers unsigned ones of their size. */
+typedef struct SumLoops {
+    /* acc[i] += x[row * row_stride + i * stride], row after row. */
+    void (*rows)(void *acc, const void *x, int64_t stride, int64_t row_stride, int64_t rows, int64_t n);
+    /* *sum = x[0] + x[stride] + ...: contiguous ones in independent lanes, long runs in halves, which keeps the error of a sum of doubles
+     * small even where all are equal and every addition rounds the same way. */
+    void (*run)(void *sum, const void *x, int64_t stride, int64_t n);
+} SumLoops;
+enum { SUM_RUN = 1024 }; /* what is longer is added up in halves */
+
 typedef struct VectorLoops {
     ElementLoop *(*element)(OpCode op, const Attr *attr, DType in, DType out);
     RowLoop *(*row)(OpCode op, DType dtype, bool contiguous); /* of softmax, log_softmax and their gradients */
+    SumLoops (*sum)(DType dtype);
 } VectorLoops;
 
 /* How many of the variants this processor can run, and each of them: the first is for every processor, the last the widest. */
 int vector_variants(void);
 const VectorLoops *vector_variant(int i);
+SumLoops sum_loops(DType dtype); /* of the widest */

@@ -177,3 +177,24 @@ Test(functions, rows_of_all_variants_give_the_same_digits) {
                 for (int kind = 0; kind < 4; kind++)
                     check_rows(vector_variant(v), ops[o], kind & 1 ? F64 : F32, kind & 2, n, &random);
 }
+
+Test(functions, sums_of_all_variants_give_the_same_digits) {
+    enum { ROWS = 7, COLUMNS = 2500 };
+    char *x = malloc(ROWS * COLUMNS * sizeof(double));
+    uint64_t random = 4;
+    for (int dtype = F32; dtype <= I64; dtype++) {
+        for (int64_t i = 0; i < ROWS * COLUMNS; i++)
+            element_put(x, (DType)dtype, i, (double)(int64_t)(random_next(&random) >> 12) / (dtype_is_float((DType)dtype) ? 1e9 : 4e6));
+        for (int v = 1; v < vector_variants(); v++)
+            for (int64_t n = 1; n <= COLUMNS; n = n * 5 / 4 + 1) {
+                double sums[2][COLUMNS] = {0};
+                for (int k = 0; k < 2; k++)
+                    vector_variant(k ? v : 0)->sum((DType)dtype).rows(sums[k], x, 1, COLUMNS, ROWS, n);
+                cr_assert_arr_eq(sums[0], sums[1], sizeof *sums, "columns of %s", dtype_name[dtype]);
+                for (int k = 0; k < 2; k++)
+                    vector_variant(k ? v : 0)->sum((DType)dtype).run(sums[k], x, 1 + n % 2, n);
+                cr_assert_arr_eq(sums[0], sums[1], sizeof *sums, "%lld elements of %s", (long long)n, dtype_name[dtype]);
+            }
+    }
+    free(x);
+}
