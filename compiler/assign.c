@@ -54,11 +54,10 @@ static void give_strategy(Graph *g, int id) {
         node->strategy = strategy_of_result(g, node, g->states.at[origin->state].layout);
         node->from = STRATEGY_ORIGIN;
     } else {
-        Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
-        strategy->nfactors = node->rule->nfactors;
+        Strategy strategy = {.nfactors = node->rule->nfactors};
         bool reuses = node->origin != id && origin->strategy != NULL;
-        if (reuses) strategy_from_origin(node, origin->strategy, strategy);
-        node->strategy = strategy;
+        if (reuses) strategy_from_origin(node, origin->strategy, &strategy);
+        node->strategy = graph_strategy(g, &strategy);
         node->from = reuses ? STRATEGY_ORIGIN : STRATEGY_WHOLE;
     }
 }

@@ -92,9 +92,7 @@ static bool follow(Graph *g, Node *node, const Node *theirs) {
     if (theirs == NULL || theirs->op != node->op || theirs->strategy == NULL || theirs->rule->nfactors != node->rule->nfactors) return false;
     for (int f = 0; f < node->rule->nfactors; f++)
         if (!split_fits(&node->rule->factor[f], &theirs->rule->factor[f], strategy_split(theirs->strategy, f), g->settings.strict_divide)) return false;
-    Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
-    *strategy = *theirs->strategy;
-    node->strategy = strategy;
+    node->strategy = theirs->strategy;
     node->from = theirs->from;
     return true;
 }

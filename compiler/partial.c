@@ -355,8 +355,8 @@ static void name_strategies(Edit *edit) {
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if ((!adds_terms(node) && lone_term(g, node) < 0) || edit->s->made[node->out[0]] == g->values.at[node->out[0]].layout) continue;
-        Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
-        if (strategy_of(node, node->rule->out[0], edit->s->made[node->out[0]], strategy)) edit->s->strategy[n] = strategy;
+        Strategy strategy;
+        if (strategy_of(node, node->rule->out[0], edit->s->made[node->out[0]], &strategy)) edit->s->strategy[n] = graph_strategy(edit->g, &strategy);
     }
 }
 

@@ -57,9 +57,7 @@ static bool relayout_fill(Edit *edit, int id, const Layout *operand, const Layou
     strategy_in_layout(node, &strategy, 0, in->ndim, &need);
     strategy_out_layout(node, &strategy, 0, out->ndim, &layout);
     if (!layout_valid(&need, g->nranks, &why) || !layout_valid(&layout, g->nranks, &why)) return false;
-    Strategy *kept = arena_alloc(edit->g->arena, sizeof *kept);
-    *kept = strategy;
-    *relayout = (Relayout){id, kept, graph_layout(g, &need, in), graph_layout(g, &layout, out)};
+    *relayout = (Relayout){id, graph_strategy(g, &strategy), graph_layout(g, &need, in), graph_layout(g, &layout, out)};
     return (operand == NULL || relayout->need == operand) && (result == NULL || relayout->layout == result);
 }
 

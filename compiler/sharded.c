@@ -22,18 +22,18 @@ bool strategy_of(const Node *node, const int8_t *factor, const Layout *layout, S
     return true;
 }
 
-static const Strategy *strategy_there_is(const Graph *g, const Node *node, const int8_t *factor, const Layout *layout) {
-    Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
-    bool there = strategy_of(node, factor, layout, strategy);
+static const Strategy *strategy_there_is(Graph *g, const Node *node, const int8_t *factor, const Layout *layout) {
+    Strategy strategy;
+    bool there = strategy_of(node, factor, layout, &strategy);
     assert(there);
     (void)there;
-    return strategy;
+    return graph_strategy(g, &strategy);
 }
 
-const Strategy *strategy_of_result(const Graph *g, const Node *node, const Layout *layout) {
+const Strategy *strategy_of_result(Graph *g, const Node *node, const Layout *layout) {
     return strategy_there_is(g, node, node->rule->out[0], layout);
 }
-const Strategy *strategy_of_operand(const Graph *g, const Node *node, const Layout *layout) {
+const Strategy *strategy_of_operand(Graph *g, const Node *node, const Layout *layout) {
     return strategy_there_is(g, node, node->rule->in[0], layout);
 }
 
@@ -72,8 +72,9 @@ static void constant_layouts(Sharded *s) {
     for (int n = 0; n < g->nodes.n; n++) {
         Node *node = &g->nodes.at[n];
         if (node->op != OP_constant) continue;
-        const Layout *layout = common[node->out[0]];
-        node->strategy = strategy_of_result(g, node, layout != NULL ? layout : whole_layout(g, &type_of(g, node->out[0])->shape));
+        const Layout *layout = common[node->out[0]] != NULL ? common[node->out[0]] : whole_layout(g, &type_of(g, node->out[0])->shape);
+        if (layout == s->made[node->out[0]]) continue;
+        node->strategy = strategy_of_result(g, node, layout);
         node->from = STRATEGY_ORIGIN;
     }
 }
@@ -107,9 +108,10 @@ void sharded_fill(Build *b) {
     Sharded *s = &b->sharded;
     Graph *g = &s->graph;
     for (int n = 0; n < g->nodes.n; n++)
-        if (g->nodes.at[n].op != OP_constant) node_needs(s, n);
+        if (g->nodes.at[n].op != OP_constant && g->nodes.at[n].strategy != s->strategy[n]) node_needs(s, n);
     constant_layouts(s);
     for (int n = 0; n < g->nodes.n; n++) {
+        if (g->nodes.at[n].strategy == s->strategy[n]) continue;
         node_results(b, n);
         s->strategy[n] = g->nodes.at[n].strategy;
     }
@@ -235,34 +237,45 @@ static bool passes_sums(const Node *node, unsigned set) {
     return false;
 }
 
-static bool verify_node(const Sharded *s, const char *stage, int id, Error *error) {
-    const Graph *g = &s->graph;
+static bool verify_operands(Sharded *s, const char *stage, int id, Layout *passed, unsigned *set, Error *error) {
+    Graph *g = &s->graph;
     const Node *node = &g->nodes.at[id];
-    Layout passed, own, sums;
-    unsigned set = 0;
-    if (s->strategy[id] == NULL) return fail(s, stage, id, error, "it has no strategy");
-    layout_init(&passed, 0);
+    *set = 0;
     for (int i = 0; i < node->nin; i++) {
-        strategy_in_layout(node, s->strategy[id], i, type_of(g, node->in[i])->shape.ndim, &own);
-        if (!sums_beyond(s->need[id][i], &own, &type_of(g, node->in[i])->shape, &sums)) return fail(s, stage, id, error, "an operand does not lie as its strategy says");
-        if (!convertible(s->made[node->in[i]], s->need[id][i])) return fail(s, stage, id, error, "an operand is needed with sums that it does not owe");
-        if (!layout_is_partial(&sums)) continue;
-        if (set != 0 && !layout_equal(&sums, &passed)) return fail(s, stage, id, error, "operands owe different sums");
-        passed = sums;
-        set |= 1u << i;
+        Layout own, sums;
+        const Shape *shape = &type_of(g, node->in[i])->shape;
+        const Layout *need = s->need[id][i];
+        if (!convertible(s->made[node->in[i]], need)) return fail(s, stage, id, error, "an operand is needed with sums that it does not owe");
+        strategy_in_layout(node, s->strategy[id], i, shape->ndim, &own);
+        if (graph_layout(g, &own, shape) == need) continue;
+        if (!sums_beyond(need, &own, shape, &sums) || !layout_is_partial(&sums)) return fail(s, stage, id, error, "an operand does not lie as its strategy says");
+        if (*set != 0 && !layout_equal(&sums, passed)) return fail(s, stage, id, error, "operands owe different sums");
+        *passed = sums;
+        *set |= 1u << i;
     }
-    if (set != 0 && !passes_sums(node, set)) return fail(s, stage, id, error, "it passes on sums in which it is not linear");
+    return *set == 0 || passes_sums(node, *set) || fail(s, stage, id, error, "it passes on sums in which it is not linear");
+}
+
+static bool verify_node(Sharded *s, const char *stage, int id, Error *error) {
+    Graph *g = &s->graph;
+    const Node *node = &g->nodes.at[id];
+    Layout passed;
+    unsigned set;
+    if (s->strategy[id] == NULL) return fail(s, stage, id, error, "it has no strategy");
+    if (!verify_operands(s, stage, id, &passed, &set, error)) return false;
     for (int k = 0; k < node->nout; k++) {
+        Layout own, sums;
         const Shape *shape = &type_of(g, node->out[k])->shape;
         strategy_out_layout(node, s->strategy[id], k, shape->ndim, &own);
-        if (!sums_beyond(s->made[node->out[k]], &own, shape, &sums) || !layout_equal(&sums, &passed))
+        const bool plain = graph_layout(g, &own, shape) == s->made[node->out[k]];
+        if (plain ? set != 0 : set == 0 || !sums_beyond(s->made[node->out[k]], &own, shape, &sums) || !layout_equal(&sums, &passed))
             return fail(s, stage, id, error, "a result does not lie as its strategy and operands say");
         if (layout_is_partial(s->home[node->out[k]])) return fail(s, stage, id, error, "a result would stay a sum that is owed");
     }
     return true;
 }
 
-bool sharded_verify(const Sharded *s, const char *stage, Error *error) {
+bool sharded_verify(Sharded *s, const char *stage, Error *error) {
     for (int n = 0; n < s->graph.nodes.n; n++)
         if (!verify_node(s, stage, n, error)) return false;
     for (int k = 0; k < graph_nreports(&s->graph); k++)

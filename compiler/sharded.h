@@ -15,15 +15,15 @@ static inline const TensorType *type_of(const Graph *g, int value) {
 
 /* The strategy under which a tensor of the node whose dimensions run over these factors (of its rule) lies as `layout` says, sums aside. False: there is none. */
 bool strategy_of(const Node *node, const int8_t *factor, const Layout *layout, Strategy *strategy);
-/* The same where there must be one, in the graph's arena: by result 0, by operand 0. */
-const Strategy *strategy_of_result(const Graph *g, const Node *node, const Layout *layout);
-const Strategy *strategy_of_operand(const Graph *g, const Node *node, const Layout *layout);
+/* The same where there must be one, interned: by result 0, by operand 0. */
+const Strategy *strategy_of_result(Graph *g, const Node *node, const Layout *layout);
+const Strategy *strategy_of_operand(Graph *g, const Node *node, const Layout *layout);
 const Layout *whole_layout(Graph *g, const Shape *shape);
-/* Fills all but the graph's own strategies, from these: needs, results, reports. */
+/* Fills needs, results and reports from the graph's strategies: of nodes whose strategy was changed since the last time, or all. */
 void sharded_fill(Build *b);
 /* What must hold of it: legal strategies, operands and results that lie as these say, but for sums that linear operators pass on, and needs that the values can be
  * converted into. False with *error: a bug. */
-bool sharded_verify(const Sharded *sharded, const char *stage, Error *error);
+bool sharded_verify(Sharded *sharded, const char *stage, Error *error);
 
 /* ---------------------------------------------------------------- who takes what */
 

@@ -131,32 +131,38 @@ static void slot_layouts(Graph *g, const Node *update, const Layout *layout) {
     }
 }
 
+/* Gives a node the strategy under which its result 0 (or its operand 0) lies as `layout`, unless it lies so already. */
+static void set_strategy(Sharded *s, int id, const Layout *layout, bool result) {
+    Node *node = &s->graph.nodes.at[id];
+    if (s->strategy[id] != NULL && (result ? s->made[node->out[0]] : s->need[id][0]) == layout) return;
+    node->strategy = result ? strategy_of_result(&s->graph, node, layout) : strategy_of_operand(&s->graph, node, layout);
+    node->from = STRATEGY_ORIGIN;
+}
+
 void updates_assign(Build *b, bool in_parts) {
-    Graph *g = &b->sharded.graph;
+    Sharded *s = &b->sharded;
+    Graph *g = &s->graph;
     const Layout **of_gradient = arena_alloc(g->arena, sizeof *of_gradient * (size_t)(g->values.n + 1)); /* what an update needs */
     for (int n = g->nforward; n < g->nodes.n; n++) {
-        Node *node = &g->nodes.at[n];
+        const Node *node = &g->nodes.at[n];
         if (!is_update(node)) continue;
         const Layout *layout = update_layout(g, node, in_parts);
         slot_layouts(g, node, layout);
-        node->strategy = strategy_of_result(g, node, layout);
-        node->from = STRATEGY_ORIGIN;
+        set_strategy(s, n, layout, true);
         of_gradient[update_gradient(g, node)] = layout;
     }
     Layout all = split_of_all_squares(g, of_gradient);
     for (int n = g->nforward; n < g->nodes.n; n++) {
-        Node *node = &g->nodes.at[n];
+        const Node *node = &g->nodes.at[n];
         if (node->op != OP_sum_squares && node->op != OP_clip) continue;
         const Layout *layout = of_gradient[node->in[0]];
         assert(layout != NULL);
         if (node->op == OP_sum_squares) layout = split_like_all(g, layout, &type_of(g, node->in[0])->shape, &all);
-        node->strategy = strategy_of_operand(g, node, layout);
-        node->from = STRATEGY_ORIGIN;
+        set_strategy(s, n, layout, false);
     }
-    for (int n = 0; n < g->nodes.n; n++) { /* leaves and writes of slots */
-        Node *node = &g->nodes.at[n];
-        const bool leads = node->op == OP_read || node->op == OP_write;
-        if (leads && node->strategy != NULL && !g->states.at[node->state].trainable) node->strategy = strategy_of_result(g, node, g->states.at[node->state].layout);
+    for (int n = 0; in_parts && n < g->nodes.n; n++) { /* slots were assigned with the updates in the layouts of their states */
+        const Node *node = &g->nodes.at[n];
+        if ((node->op == OP_read || node->op == OP_write) && !g->states.at[node->state].trainable) set_strategy(s, n, g->states.at[node->state].layout, true);
     }
 }
 

@@ -97,6 +97,45 @@ int graph_layout_number(const Graph *graph, const Layout *layout) {
     return graph->layouts->nslots ? graph->layouts->slot[layout_slot(graph->layouts, layout)] - 1 : -1;
 }
 
+/* Open addressing, capacity a power of two, at most half full. */
+struct StrategyTable {
+    size_t n, cap;
+    const Strategy **at;
+};
+
+static bool strategy_equal(const Strategy *a, const Strategy *b) {
+    return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 && memcmp(a->digit, b->digit, sizeof *a->digit * a->start[MAX_FACTORS]) == 0;
+}
+
+static size_t strategy_slot(const struct StrategyTable *table, const Strategy *strategy) {
+    uint64_t hash = (uint64_t)strategy->nfactors;
+    for (int f = 0; f <= MAX_FACTORS; f++)
+        hash = (hash ^ strategy->start[f]) * 1099511628211u;
+    for (int i = 0; i < strategy->start[MAX_FACTORS]; i++)
+        hash = (hash ^ (uint64_t)strategy->digit[i].size << 32 ^ (uint64_t)strategy->digit[i].stride) * 1099511628211u;
+    size_t i = (size_t)(hash ^ hash >> 32) & (table->cap - 1);
+    while (table->at[i] && !strategy_equal(table->at[i], strategy))
+        i = (i + 1) & (table->cap - 1);
+    return i;
+}
+
+const Strategy *graph_strategy(Graph *graph, const Strategy *strategy) {
+    struct StrategyTable *table = graph->strategies;
+    if (2 * (table->n + 1) > table->cap) {
+        struct StrategyTable old = *table;
+        table->cap = old.cap ? 2 * old.cap : 64;
+        table->at = arena_alloc(graph->arena, table->cap * sizeof *table->at);
+        for (size_t i = 0; i < old.cap; i++)
+            if (old.at[i]) table->at[strategy_slot(table, old.at[i])] = old.at[i];
+    }
+    const Strategy **slot = &table->at[strategy_slot(table, strategy)];
+    if (*slot) return *slot;
+    Strategy *copy = arena_alloc(graph->arena, sizeof *copy);
+    *copy = *strategy;
+    table->n++;
+    return *slot = copy;
+}
+
 /* ---------------------------------------------------------------- building */
 
 void graph_init(Graph *graph, Arena *arena) {
@@ -105,6 +144,7 @@ void graph_init(Graph *graph, Arena *arena) {
     graph->loss = -1;
     graph->layouts = arena_alloc(arena, sizeof *graph->layouts);
     graph->name_index = arena_alloc(arena, sizeof *graph->name_index);
+    graph->strategies = arena_alloc(arena, sizeof *graph->strategies);
     graph->signatures = signatures_create(arena);
 }
 

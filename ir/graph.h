@@ -222,6 +222,7 @@ struct Graph {
     VEC(Value) values;
     /* Tables of what never changes. A graph shares them with those derived from it (graph_derive): they only grow. */
     struct LayoutTable *layouts;   /* graph_layout */
+    struct StrategyTable *strategies; /* graph_strategy */
     struct NameIndex *name_index;  /* names of values, so that graph_add can keep them unique */
     struct Signatures *signatures; /* rules and attributes of nodes that are alike */
     int loss;                      /* value id, -1: none */
@@ -256,6 +257,7 @@ int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, con
 /* Interns: equal layouts give the same pointer. Made canonical for shape first; exact: as it is, for the plan reader, which has no shape at hand. */
 const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape);
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout);
+const Strategy *graph_strategy(Graph *graph, const Strategy *strategy);     /* interns: nodes alike share theirs */
 int graph_layout_number(const Graph *graph, const Layout *layout);        /* its position in graph->layouts */
 /* The layouts that a strategy asks of operand i, or gives result i (partial sums included). */
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
