@@ -1,5 +1,5 @@
-/* characters: what a source may not hold anywhere, neither in comments nor in texts, because it is not seen: characters that change the direction in
- * which the others are shown ("Trojan Source", CVE-2021-42574), and byte order marks behind the beginning. */
+/* characters: invisible characters that a source may not hold anywhere, comments and texts included: those that change the direction in
+ * which others are shown ("Trojan Source", CVE-2021-42574), and byte order marks behind the beginning. */
 #include "frontend/ast.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The data of a train block: where inputs come from, in which order, and what becomes of the last rows. */
+/* The data of a train block: the source of inputs, the order of rows, and how the last rows of an epoch are treated. */
 #include "frontend/lower.h"
 
 #include <string.h>

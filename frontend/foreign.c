@@ -1,5 +1,4 @@
-/* The words of PyTorch, JAX, NumPy and MindSpore: those that can only mean one thing here are taken for it; of others a hint shows how that is written
- * here. */
+/* Names from PyTorch, JAX, NumPy and MindSpore: those with one possible meaning are accepted; for others a hint shows what to write instead. */
 #include "frontend/lower.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@ typedef struct NamedPath {
     PathKind kind;
     const char *what;  /* the operator, the cell; "" */
     const char *type;  /* f32[16, 32]; "": a call that gives a number */
-    const char *value; /* what the graph calls the value: the result of a cell is called as its call is */
+    const char *value; /* the value's name in the graph: that of a cell's result is the name of its call */
     Span span;
 } NamedPath;
 typedef VEC(NamedPath) Paths;
@@ -36,7 +36,7 @@ typedef struct Overrides {
     const char *const *shard;
     int nhint_files;       /* --hints: files that are read as if the net imported them */
     const char *const *hint_file;
-    Paths *paths;          /* filled, once the net has been read; NULL: not wanted */
+    Paths *paths;          /* filled once the net has been read; NULL: not needed */
 } Overrides;
 
 /* Reads a net and builds its forward graph (inputs, states, constants, operators, loss; in mode data_parallel with the hidden dimension and
@@ -45,9 +45,9 @@ typedef struct Overrides {
  * within a small multiple of the text and of what loops and cells make of it, which is limited (MAX_NODES, MAX_WORK). Reads the files that are
  * imported. */
 bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
-/* The same net as its eval block wants it (graph->settings.has_eval of the net): with its batch, its data and forward only. The loss is the sum of the rows'
+/* The net as its eval block says (graph->settings.has_eval of the net): with that block's batch and data, forward only. The loss is the sum of the rows'
  * losses; reports are `rows`, the number of rows that are there, `accuracy`, those that are answered right (where the block asks for it), and
- * `prediction`. Rows that fill up the last batch count nowhere. The states are the net's, in their order. */
+ * `prediction`. Rows that fill up the last batch do not count. The states are the net's, in their order. */
 bool frontend_eval(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
 
 /* Appends the text in its standard form to *out: the same tokens and comments in the same order, other white space. False after diagnostics: the

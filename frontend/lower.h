@@ -6,7 +6,7 @@
  *   shard.c     strategies as written -> Hint; the mesh
  *   express.c   tensor expressions -> nodes
  *   subscript.c x[0], x.T, x ** 2
- *   foreign.c   the words of other frameworks
+ *   foreign.c   names from other frameworks
  *   cells.c     calls of cells: their bodies written out under a path
  *   loops.c     for, if, let: bodies written out
  *   imports.c   files that a file imports; one list of blocks
@@ -38,7 +38,7 @@ typedef enum {
     SYMBOL_PASSED, /* a branch that was not taken defines it */
     SYMBOL_GONE,   /* a loop that has ended defined it */
     SYMBOL_OPEN,   /* its definition is being read: a use in it is a mistake */
-    SYMBOL_FAILED, /* its definition was an error: nothing more is said of it */
+    SYMBOL_FAILED, /* its definition was an error, which has been reported */
     SYMBOL_NUMBER,
     SYMBOL_INPUT,
     SYMBOL_PARAM,
@@ -61,19 +61,19 @@ typedef struct Names {
     size_t n, cap;
 } Names;
 
-/* What an expression is worth: a tensor, or a number that becomes one beside a tensor. */
+/* The value of an expression: a tensor, or a number, which becomes a tensor where it stands beside one. */
 typedef struct Operand {
     const Expr *expr;
     int value; /* value id; -1: a number */
     Number number;
 } Operand;
 
-/* A strategy as written, and where: numbers and axes in it mean what they mean there. */
+/* A strategy as written, and its place, in whose scope its numbers and axes are looked up. */
 typedef struct Given {
     const Shard *shard;
     int file;
     Names names;
-    bool flag; /* of the command line: goes before what files say */
+    bool flag; /* of the command line: overrides what files say */
 } Given;
 
 /* A hint by path: of a hints block, of --shard, or behind the call of a cell. */
@@ -84,7 +84,7 @@ typedef struct PathHint {
     bool matched;
 } PathHint;
 
-/* What hints can mean. */
+/* Something that a hint can name. */
 typedef struct Hintable {
     const char *const *name; /* its path; an operator of several results has that of each */
     int nnames;
@@ -94,8 +94,8 @@ typedef struct Hintable {
     Span span;
 } Hintable;
 
-/* What becomes of an expression's value: the name of its outermost result, NULL: it is an operand; the strategy that stands at that operator, or NULL. Hints
- * for what has a name are the business of its statement. */
+/* Where an expression's value goes: the name of its outermost result (NULL: it is an operand), and the strategy written at that operator (or NULL). Hints
+ * for a result with a name are looked up by its statement. */
 typedef struct Outcome {
     const char *name;
     const Given *own;
@@ -149,9 +149,9 @@ typedef struct Lower {
     int block, loops;      /* blocks and loops around, in the net or the cell */
     int depth;             /* of calls, blocks and expressions together */
     int64_t work;          /* expressions and statements lowered in loops and cells */
-    int noted;             /* diagnostics that have their chain of calls */
-    Names paths;           /* of calls that had to be numbered, of parameters */
-    VEC(Hintable) known;   /* what a hint could mean */
+    int noted;             /* so many diagnostics have their chain of calls */
+    Names paths;           /* of numbered calls, of parameters */
+    VEC(Hintable) known;   /* what hints can name */
     VEC(PathHint) hints;
     int64_t compared;      /* patterns with paths */
     const Expr *dataset; /* explicit dataset strategy, read after the inputs are known; NULL: none */
@@ -170,7 +170,7 @@ typedef struct Lower {
     Span accuracy;       /* where it asks for it; line 0: it does not */
 } Lower;
 
-/* Goes on in another file: file, text, directory. Returns what must be given to lower_leave. */
+/* Continues in another file: file, text, directory. lower_leave takes what it returns, and goes back. */
 typedef struct SourcePlace {
     int file;
     const char *text, *directory;
@@ -289,14 +289,14 @@ bool power_lower(Lower *lower, const Expr *expr, Operand *operands, const Outcom
 
 /* The word that a value is: of a name, a text or the last of a path, in small letters (AUTO, "auto", ParallelMode.AUTO); NULL: none. */
 const char *word_of(Lower *lower, const Expr *value);
-/* What an attribute, an argument, a setting, a word is called here that other frameworks call otherwise; else the name itself. */
+/* This language's name of an attribute, an argument, a setting or a word that other frameworks name otherwise; else the name itself. */
 const char *foreign_attr(OpCode op, const char *name);
 const char *foreign_word(const char *what, const char *name);
 const char *foreign_called(Lower *lower, const char *name, const Expr *call); /* the call with this name and without its module, for a hint */
-/* torch.matmul(x, w): a method of what is no value of the net but a module of another language. */
+/* torch.matmul(x, w): a call in a module of another language. */
 bool is_of_module(const Lower *lower, const Expr *call);
-bool no_modules(Lower *lower, const Expr *call); /* says so, with what to write; false */
-/* The hint for a call of what is no operator: false where nothing is known of it. */
+bool no_modules(Lower *lower, const Expr *call); /* reports that, with what to write instead; false */
+/* The hint for a call of an unknown operator; false: nothing is known of the name. */
 bool hint_operator(Lower *lower, const Expr *call);
 
 /* ---------------------------------------------------------------- cells.c */
@@ -307,9 +307,9 @@ enum {
     MAX_WORK = 2000000,   /* expressions and statements lowered in loops and cells */
     MAX_ITERATIONS = 100000,
 };
-/* The path of a name that is defined here: encoder.layer.3.query. NULL after a diagnostic. */
+/* The path of a name defined here: encoder.layer.3.query. NULL after a diagnostic. */
 const char *path_of(Lower *lower, const char *name, Loc loc);
-/* One level deeper; false after a diagnostic. The caller takes it back with depth--. */
+/* Enters one more level of nesting; false after a diagnostic. The caller leaves it with depth--. */
 bool lower_deeper(Lower *lower, Loc loc);
 bool cells_define(Lower *lower, const Block *blocks);
 const Block *cell_find(const Lower *lower, const char *name); /* or NULL */
@@ -346,10 +346,10 @@ const Block *library_blocks(Lower *lower);
 enum { MAX_HINTS = 1000, MAX_COMPARED = 10000000 };
 /* Hints of the blocks and of --shard. */
 bool hints_read(Lower *lower, const Block *blocks);
-/* Adds those behind a call; take them back, to n, with hints_pop, which with check complains of those that matched nothing. */
+/* Adds those behind a call. hints_pop removes them, down to n; with check it reports those that matched nothing. */
 bool hints_push(Lower *lower, const char *path, const Shard *shard);
 bool hints_pop(Lower *lower, int n, bool check);
-/* The strategy of a thing: of a hint, else own (what stands at it, may be NULL). False after a diagnostic: two that differ. */
+/* The strategy of a thing: of a hint, else own (the one written at it, or NULL). False after a diagnostic: two that differ. */
 bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **given);
 Hintable value_hintable(const Lower *lower, int value);                                                /* the operator that made it */
 Hintable call_hintable(Lower *lower, const Block *cell, const Expr *call, const char *path); /* of which path is the name */
@@ -377,7 +377,7 @@ bool steps_eval(Lower *lower, const Expr *what, bool *given, int64_t *steps);
 
 /* ---------------------------------------------------------------- eval.c */
 
-bool eval_note(Lower *lower, const Block *block);    /* when training is interrupted for it; NULL: there is none */
+bool eval_note(Lower *lower, const Block *block);    /* the block's `every`; NULL: there is no block */
 bool eval_numbers(Lower *lower, const Block *block); /* before the head */
 bool eval_number(Lower *lower, const char *name, Number *number); /* whether the head's number has another value in the eval */
 bool eval_lower(Lower *lower, const Block *block);   /* after the net, in place of train_lower */
@@ -421,11 +421,11 @@ BatchRows *batch_rows_trace(const Graph *graph, Arena *arena, int64_t batch);
 
 /* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. loc: the setting's, for it. */
 bool rows_weigh(Lower *lower, Loc loc);
-/* The name of the net's number that says how many rows a batch has, NULL: none does. */
+/* The name of the net's number that is the rows of a batch, NULL: there is none. */
 const char *rows_number(const Block *net);
 bool rows_has(const Graph *graph, int value); /* whether its first dimension is the batch */
-/* Makes of the net's loss the sum of its rows' losses, and the reports of an eval. prediction: a value, -1: the first operand of the loss. False after a
- * diagnostic. */
+/* Turns the net's loss into the sum of its rows' losses and adds the reports of an eval. prediction: a value, -1: the first operand of the loss. False after
+ * a diagnostic. */
 bool rows_report(Lower *lower, Loc loc, int prediction);
 
 /* One setting of a block. */

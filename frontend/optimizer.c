@@ -1,4 +1,4 @@
-/* The optimizer of a train block: which one, how its learning rate goes, what becomes of gradients before it sees them. */
+/* The optimizer of a train block, its learning-rate schedule, and the clipping and accumulation of gradients. */
 #include "frontend/lower.h"
 
 #include <float.h>

@@ -66,7 +66,7 @@ typedef struct Text {
 void text_printf(Text *text, const char *format, ...) PRINTF_LIKE(2, 3);
 void text_append(Text *text, const char *bytes, size_t n);
 void text_finish(Text *text);
-/* Puts '?' for control characters: what a file says goes into a message of one line, and nothing of it is obeyed by a terminal. */
+/* Replaces control characters by '?': text of a file can then stand in a message of one line, and a terminal obeys none of it. */
 void text_printable(char *text);
 
 /* A failure of the environment (file, memory, MPI, ...): what failed and what to try. Functions that can fail so return
@@ -77,7 +77,7 @@ typedef struct Error {
 } Error;
 bool error_set(Error *error, int code, const char *format, ...) PRINTF_LIKE(3, 4); /* returns false */
 
-double now_seconds(void); /* clock.c: of a clock that only goes forward, for differences */
+double now_seconds(void); /* clock.c: of a monotonic clock, for differences */
 
 /* ---------------------------------------------------------------- diag.c */
 
@@ -116,7 +116,7 @@ typedef struct Diags {
 } Diags;
 void diags_init(Diags *diags, Arena *arena);
 int diags_add_file(Diags *diags, const char *name, const char *text, size_t n); /* the Span.file of it */
-/* What has been said of a place before is neither counted nor kept again: a mistake in a loop or a cell is one. */
+/* A diagnostic that was reported at the same place before is neither counted nor kept: a mistake in a loop or a cell is one. */
 void diag_error(Diags *diags, Span span, const char *format, ...) PRINTF_LIKE(3, 4);
 /* "text [-Wuneven]"; nothing when it is silenced, an error "text [-Werror=uneven]" where warnings are errors. */
 void diag_warning(Diags *diags, Warning warning, Span span, const char *format, ...) PRINTF_LIKE(4, 5);

@@ -186,7 +186,7 @@ static int ranks_find(const Ranks *ranks, int rank) {
 }
 
 /* One redistribution, prepared. The digits of the source are those that divide dimensions in `from`; those of the target are all that
- * decide what a rank wants: the ones that divide dimensions in `to`, and the partial ones that stay. */
+ * decide what a rank needs: the ones that divide dimensions in `to`, and the partial ones that stay. */
 typedef struct Move {
     const Layout *from, *to;
     const Shape *shape;
@@ -199,14 +199,14 @@ typedef struct Move {
     bool mixed; /* they differ */
     Digit summed[MAX_DIGITS]; /* descending strides */
     int nsummed, nterms;
-    Digit other[MAX_DIGITS]; /* what completes target to a mixed radix of nranks: ranks that want the same differ only there */
+    Digit other[MAX_DIGITS]; /* what completes target to a mixed radix of nranks: ranks that need the same differ only there */
     int nother;
     Digit rest[MAX_DIGITS]; /* the same for source: ranks that hold the same part differ only there */
     int nrest;
     Digit chain[MAX_DIGITS]; /* source and target, completed together; nchain < 0: they do not fit together */
     int nchain;
     Arena arena; /* of list */
-    int *list;   /* room for all ranks that want the same; only where nchain < 0 or the orders differ */
+    int *list;   /* room for all ranks that need the same; only where nchain < 0 or the orders differ */
 } Move;
 
 static bool within_any(Digit d, const Digit *digits, int n) {
@@ -255,19 +255,19 @@ static int target_position(const Move *m, int source) {
     return m->mixed ? order_position(m->to_order, order_rank(m->from_order, source)) : source;
 }
 
-/* The ranks that want what rank wants. */
+/* The ranks that need what rank needs. */
 static void needers(const Move *m, int rank, Ranks *ranks) {
     *ranks = (Ranks){.count = combinations(m->other, m->nother), .base = group_leader(m->other, m->nother, rank), .nfree = m->nother};
     memcpy(ranks->free, m->other, sizeof m->other);
 }
 
-/* The owners of a piece: of the ranks that want what rank wants, those whose source digits are those of part, that is, who hold a term
+/* The owners of a piece: of the ranks that need what rank needs, those whose source digits are those of part, that is, who hold a term
  * of it; all, when there is none. */
 static void owners(const Move *m, int rank, int part, Ranks *ranks) {
     if (m->nchain < 0) {
         needers(m, rank, ranks);
         int count = 0, holders = combinations(m->rest, m->nrest);
-        if (!m->mixed && holders < ranks->count) { /* of the few that hold the part, those that want what rank wants */
+        if (!m->mixed && holders < ranks->count) { /* of the few that hold the part, those that need what rank needs */
             for (int i = 0, wanted = only(m->target, m->ntarget, rank); i < holders; i++) {
                 int other = part + number_of(m->rest, m->nrest, i);
                 if (only(m->target, m->ntarget, other) == wanted) m->list[count++] = other;
@@ -442,7 +442,7 @@ static int differing(const Move *m, Digit *differ) {
     return ndiffer;
 }
 
-/* Round 0 of a sender: what it holds goes, as the holder that it is, to ranks that differ from it in certain digits only. */
+/* Round 0 of a sender: as the holder it sends what it holds to ranks that differ from it in certain digits only. */
 static bool send_terms(const Move *m, int rank, PieceFn *fn, void *context) {
     Box held, wanted;
     position_box(m->from, m->shape, rank, &held);
@@ -470,7 +470,7 @@ static bool send_terms(const Move *m, int rank, PieceFn *fn, void *context) {
     return true;
 }
 
-/* Round 1 of a sender: its share of a piece goes to all others that want it. */
+/* Round 1 of a sender: its share of a piece is sent to all others that need it. */
 static bool send_shares(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
     Piece piece = {.from = order_rank(m->to_order, rank), .round = 1, .box = parts->box};
     Ranks own, all;

@@ -25,7 +25,7 @@ int diags_add_file(Diags *diags, const char *name, const char *text, size_t n) {
 }
 
 /* Whether one that is kept says this of this place. */
-static bool said_before(const Diags *diags, DiagKind kind, Span span, const char *flag, const char *format, va_list args) {
+static bool reported_before(const Diags *diags, DiagKind kind, Span span, const char *flag, const char *format, va_list args) {
     char text[SAME_BYTES];
     int n = vsnprintf(text, sizeof text, format, args);
     for (int i = 0; i < diags->items.n && n < (int)sizeof text; i++) {
@@ -43,10 +43,10 @@ static void diag_add(Diags *diags, DiagKind kind, Span span, const char *flag, c
     if ((kind == DIAG_ERROR || kind == DIAG_WARNING) && span.line > 0) {
         va_list again;
         va_copy(again, args);
-        bool said = said_before(diags, kind, span, flag, format, again);
+        bool reported = reported_before(diags, kind, span, flag, format, again);
         va_end(again);
-        diags->dropped |= said;
-        if (said) return;
+        diags->dropped |= reported;
+        if (reported) return;
     }
     switch (kind) {
     case DIAG_ERROR:

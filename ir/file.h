@@ -7,7 +7,7 @@
 void standard_files(void);
 /* What there is at path that is no ordinary file: "a pipe", "a folder", ..; NULL: an ordinary one, or nothing. */
 const char *file_kind(const char *path);
-/* An ordinary file, open for reading; -1 and *error: none. Of a pipe, a socket, a device or a folder that is said at once: reading one may never end. */
+/* Opens an ordinary file for reading; -1 with *error. A pipe, a socket, a device or a folder is an error at once: reading one may never end. */
 int file_open(const char *path, Error *error);
 /* Whole file in the arena, NUL after it; fails over max_bytes, and where file_open does. */
 bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, size_t *n, Error *error);

@@ -85,7 +85,7 @@ typedef struct State {
     Init init;
     bool trainable;                /* a parameter */
     int parameter;                 /* for a slot: the state id of its parameter; else its own id */
-    IndexRange index;              /* integers of a const: those that mean something where they are used as an index, as of Input */
+    IndexRange index;              /* integers of a const: the valid indices where it is used as an index, as of Input */
     Span span;
     const Hint *hint;              /* user's storage strategy: hint->in[0] */
     const Layout *layout;          /* storage layout, NULL until assign */
@@ -123,7 +123,7 @@ typedef struct Input {
     const Layout *layout;          /* as delivered by the data source; NULL until assign */
     const double *per_rank;        /* per_rank: replicas x elements of one, in order of the hidden dimension; else NULL */
     InputKind kind;
-    IndexRange index;              /* integers: what its elements are drawn from so that indices made of them mean something; not known: of no index */
+    IndexRange index;              /* integers: the range to draw elements from so that indices made of them are valid; unknown: not used as an index */
     DataFile file;                 /* DATA_FILES: where its rows are */
     int micro, of;                 /* accumulate: which of the step's batches it holds, 0 the first; of others the input that holds the first */
 } Input;
@@ -133,13 +133,13 @@ typedef struct Axis { const char *name; int32_t size; Digit digit; } Axis;
 typedef enum { MODE_STAND_ALONE, MODE_DATA_PARALLEL, MODE_SEMI_AUTO, MODE_AUTO, NMODES } Mode;
 typedef enum { DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH, DATASET_EXPLICIT } Dataset;
 typedef enum { DATA_NONE, DATA_NUMPY_RAND, DATA_PER_RANK, DATA_FILES, DATA_NORMAL, DATA_UNIFORM, NDATA_KINDS } DataKind;
-/* What becomes of the rows of an epoch that fill no whole batch: left out; filled up, the mean still over the batch; filled up, the mean over the rows
+/* The treatment of the rows of an epoch that fill no whole batch: left out; filled up, the mean still over the batch; filled up, the mean over the rows
  * that are there. Rows that only fill up weigh nothing. */
 typedef enum { LAST_DROP, LAST_PAD, LAST_SHORT, NLASTS } Last;
 extern const char *const last_name[NLASTS];
 typedef enum { EVAL_NEVER, EVAL_EPOCH, EVAL_STEPS, EVAL_END, NEVALS } EvalWhen;
 extern const char *const eval_name[NEVALS];
-/* What becomes of a training whose loss, or a parameter to be saved, is nan or infinite. */
+/* Whether training stops when the loss, or a parameter to be saved, is nan or infinite. */
 typedef enum { ON_NAN_STOP, ON_NAN_GO, NON_NANS } OnNan;
 extern const char *const on_nan_name[NON_NANS];
 typedef enum { OPTIMIZER_NONE, OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, NOPTIMIZERS } OptimizerKind;
@@ -254,12 +254,12 @@ int graph_constant(Graph *graph, TensorType type, const double *data, double spl
  * part >= MAX_IN is result part - MAX_IN, PART_NONE is none of them. origin_factor follows from the parts. Returns the value id. */
 enum { PART_OUT = MAX_IN, PART_NONE = -1 };
 int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, const int *in_part, int nin, int out_part, const Attr *attr, const char *name);
-/* Interns: equal layouts give the same pointer. Made canonical for shape first; exact: as it is, for the plan reader, which has no shape at hand. */
+/* Interns: equal layouts give the same pointer. Made canonical for shape first; exact: as it is, for the plan reader, which has no shape there. */
 const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape);
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout);
 const Strategy *graph_strategy(Graph *graph, const Strategy *strategy);     /* interns: nodes alike share theirs */
 int graph_layout_number(const Graph *graph, const Layout *layout);        /* its position in graph->layouts */
-/* The layouts that a strategy asks of operand i, or gives result i (partial sums included). */
+/* The layout that a strategy needs of operand i, or gives to result i (partial sums included). */
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout);
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy); /* by way of its origin's */

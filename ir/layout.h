@@ -87,7 +87,7 @@ static inline int digit_of(Digit d, int rank) { return (rank / d.stride) % d.siz
 /* "[2@4.2@1 -] +sum(2@8)"; hidden: "[8@1 | - -]"; with a device order "[2@4 -] %order1". */
 void layout_print(Text *text, const Layout *layout, bool hidden);
 /* Reads what layout_print writes of layouts in the natural order from *at, advances it. A device order is not read: '%' is left at *at, an
- * error to every caller that wants a separator or the end there. */
+ * error to every caller that expects a separator or the end there. */
 bool layout_read(const char **at, Layout *layout, bool *hidden);
 /* The digits of a mesh with these sizes, last axis fastest, over product(sizes) * inner ranks. */
 void mesh_digits(const int32_t *sizes, int naxes, int32_t inner, Digit *digits);
@@ -99,7 +99,7 @@ bool digit_within(Digit part, Digit whole); /* part is what a split of whole at 
 /* Completes the digits a and b (b may be NULL) to one mixed radix of nranks, major first: every given digit is a run of neighbours in
  * chain. nranks 0: only up to the highest digit. Returns the number of digits, -1 when they do not fit together. chain: MAX_DIGITS. */
 int digits_chain(const Digit *a, int na, const Digit *b, int nb, int nranks, Digit *chain);
-/* The digits whose terms are added up when a value goes from `from` to `to`: from's partial digits less to's, descending. Returns
+/* The digits whose terms are added up when a value is converted from `from` to `to`: from's partial digits less to's, descending. Returns
  * their number, and in *kind how they are joined; -1 when a partial digit of `to` is none of `from`, or two kinds would have to be
  * joined at once. digits: MAX_DIGITS. */
 int layout_summed(const Layout *from, const Layout *to, Digit *digits, Reduction *kind);
@@ -148,7 +148,7 @@ typedef struct Piece {
 } Piece;
 typedef bool PieceFn(void *context, const Piece *piece); /* false stops the enumeration */
 
-/* Everything that `rank` receives (and copies locally) when a tensor of this shape goes from layout `from` to `to`, in a fixed order:
+/* Everything that `rank` receives (and copies locally) when a tensor of this shape is converted from layout `from` to `to`, in a fixed order:
  * round 0 before round 1, per element terms ascending. Not partial: one round; the holder of a piece has the source digits of that piece
  * and agrees with rank in every other digit. Partial: owners divide each piece, add its terms, the other needers gather (round 1).
  * Layouts may have device orders, also different ones: then "agrees with rank" is about positions in from's order, and a value that stays

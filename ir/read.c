@@ -32,10 +32,10 @@ static bool read_doubles(Reading *reading, const char *what, int64_t n, const do
     if (scan_is_keyword(scan, "side")) return side_literal(reading, what, n, data) && scan_char(scan, ')');
     do {
         if (!scan_double(scan, "a number", &value)) return false;
-        if (list.n == n) return scan_fail(scan, "%s has more than the %lld numbers that its type asks for", what, (long long)n);
+        if (list.n == n) return scan_fail(scan, "%s has more than the %lld numbers of its type", what, (long long)n);
         vec_push(scan->arena, &list, value);
     } while (scan_is_char(scan, ','));
-    if (list.n != n) return scan_fail(scan, "%s has %d numbers, its type asks for %lld", what, list.n, (long long)n);
+    if (list.n != n) return scan_fail(scan, "%s has %d numbers, its type %lld", what, list.n, (long long)n);
     *data = list.at;
     return scan_char(scan, ')');
 }

@@ -18,7 +18,7 @@ enum { MAX_USER_NDIM = MAX_NDIM - 1 };
 
 /* ---- rule.c */
 
-/* Fills *error (NULL: nobody asks) and returns false. operand, attr: what is at fault, or -1. %%0 in format is "%0" in the text. */
+/* Fills *error (may be NULL) and returns false. operand, attr: what is at fault, or -1. %%0 in format is "%0" in the text. */
 bool rule_reject(RuleError *error, int operand, int attr, const char *format, ...) PRINTF_LIKE(4, 5);
 /* Adds a hint to a filled *error. */
 void rule_hint(RuleError *error, const char *format, ...) PRINTF_LIKE(2, 3);

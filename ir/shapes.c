@@ -293,7 +293,7 @@ bool rule_transpose(const TensorType *in, int nin, const Attr *attr, Rule *rule,
     return true;
 }
 
-/* The shape that a reshape asks for, its -1 filled in. */
+/* The target shape of a reshape, its -1 filled in. */
 static bool reshape_target(const Shape *from, const Attr *attr, Shape *to, RuleError *error) {
     if (attr->n > MAX_USER_NDIM)
         return rule_reject(error, -1, 0, "shape has %d dimensions, at most %d are possible", attr->n, MAX_USER_NDIM);

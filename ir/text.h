@@ -39,7 +39,7 @@ typedef struct Printing {
     int64_t side_at;          /* where in the side file the next long literal begins; -1: literals stand in the text */
 } Printing;
 void printing_init(Printing *printing, Text *text, const Graph *graph);
-void printing_turn(Printing *printing, const Graph *graph); /* goes on with another graph; numbers of layouts stay */
+void printing_turn(Printing *printing, const Graph *graph); /* continues with another graph; numbers of layouts stay */
 void printing_finish(Printing *printing);
 int printing_layout(Printing *printing, const Layout *layout); /* its number, a new one at first use */
 void put_value(const Printing *printing, int value); /* "%12" */
@@ -73,7 +73,7 @@ bool scan_is_end(Scan *scan);                           /* of the line; looks on
 bool scan_keyword(Scan *scan, const char *keyword);
 bool scan_key(Scan *scan, const char *key);
 bool scan_char(Scan *scan, char c);
-bool scan_end(Scan *scan);                              /* of the line: goes to the next */
+bool scan_end(Scan *scan);                              /* of the line; continues with the next */
 bool scan_integer(Scan *scan, const char *what, int64_t min, int64_t max, int64_t *value);
 bool scan_int(Scan *scan, const char *what, int min, int max, int *value);
 bool scan_unsigned(Scan *scan, const char *what, int base, uint64_t *value); /* base 10 or 16 (0-9a-f) */

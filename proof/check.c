@@ -154,7 +154,7 @@ static bool kernel_step(RoleCheck *walk, const Step *step) {
             /* What a kernel reads it may not write, unless element by element. */
             if (result->place == PLACE_STATE && operand->place == PLACE_STATE && operand->at == result->at && !(same && letters.elementwise))
                 return reject(walk, "%s: overwrites the state that it reads", node->name);
-            /* What is flat goes element by element where it is of the same size, which memory_check asks for. */
+            /* A flat operator works element by element where operand and result have one size, which memory_check demands. */
             in_place = in_place || (same && letters.elementwise) || (there && letters.flat);
         }
         walk->in_place[step->out[k]] = in_place;
@@ -319,7 +319,7 @@ static bool steps_check(RoleCheck *walk, const Sample *sample, ShownTable *shown
     return true;
 }
 
-/* A value that is reported: there after the last step, not partial, whole (of its hidden slices) where the graph asks for it. */
+/* A value that is reported: there after the last step, not partial, whole (of its hidden slices) where the graph says so. */
 static bool report_check(RoleCheck *walk, const char *what, int instance, int value, bool whole) {
     const Graph *graph = &walk->plan->graph;
     if (instance < 0) return reject(walk, "%s is not reported", what);

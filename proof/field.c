@@ -118,7 +118,7 @@ static int64_t row_offset(const FieldTensor *t, const int64_t *index) {
     return offset;
 }
 
-/* Integers that are drawn: those that mean something where they are an index, else small ones. */
+/* Draws integers: valid indices where they are an index, else small ones. */
 static IndexRange integers_drawn(const Graph *graph, const Node *node, DType dtype) {
     if (dtype == BOOL) return (IndexRange){0, 2};
     const IndexRange index = node->op == OP_input ? graph->inputs.at[node->state].index

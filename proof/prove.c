@@ -60,7 +60,7 @@ static double plan_bytes(const Parts *parts) {
     return bytes;
 }
 
-/* The graph of each program against the one that it was made from, where that is at hand. */
+/* The graph of each program against the one that it was made from, where the caller has that. */
 static const Graph *lowered_of(const ProofOptions *options, const Plan *part) { return part->programs.at[0].graph ? options->lowered_eval : options->lowered; }
 
 static bool check_simplified(const Parts *parts, const ProofOptions *options, Error *error) {

@@ -11,7 +11,7 @@ typedef struct Splits {
 Splits candidate_splits(const Rule *rule, int nranks, bool strict, Arena *arena);
 /* The splits of a strategy that splits `factor` alone, as far as its size and nranks go. */
 int32_t split_largest(const Factor *factor, int nranks, bool strict);
-/* The dimension of the value of each id along which the batch lies: 0 of an input, and from there on where its letter goes. BATCH_NONE: the value depends on
+/* The dimension of the value of each id along which the batch lies: 0 of an input, and from there on the dimension with its letter. BATCH_NONE: the value depends on
  * parameters and constants alone. BATCH_LOST: it depends on an input, and has no such dimension (a sum over the batch). */
 enum { BATCH_NONE = -2, BATCH_LOST = -1 };
 int8_t *values_batch(const Graph *graph, Arena *arena);
@@ -31,7 +31,7 @@ int cost_layout(CostMemo *memo, const Layout *layout, const Shape *shape);
 int cost_layout_made(CostMemo *memo, const Layout *layout, const Shape *shape);
 const Layout *cost_layout_at(const CostMemo *memo, int number);
 const Shape *cost_shape_at(const CostMemo *memo, int number);
-/* Elements received, by all ranks, when a tensor goes from one layout to another, at the least; both numbers are of the same shape. */
+/* Elements received, by all ranks, when a tensor is converted from one layout to another, at the least; both numbers are of the same shape. */
 int64_t cost_convert(CostMemo *memo, int from, int to);
 /* FLOPs of the busiest rank. */
 double cost_flops(OpCode op, const Rule *rule, const int32_t *splits);

@@ -1,4 +1,4 @@
-/* What a choice costs. One propagation asks for the same conversions again and again: each pair of layouts is counted once. */
+/* The cost of a choice. One propagation counts the same conversions again and again: each pair of layouts is counted once. */
 #include <assert.h>
 #include <string.h>
 

@@ -222,12 +222,12 @@ void decide_factor(Propagator *p, int id, int factor, StrategyFrom from) {
     node->from = split > 1 ? from : STRATEGY_WHOLE;
 }
 
-/* What is asked for at a decision. */
+/* One decision: the node, its candidates, the conversions that each would cause. */
 typedef struct Question {
     const Node *node;
     Class *class;
     Terms terms;
-    int batch; /* factor of which ties want the most parts, -1: none */
+    int batch; /* among candidates that tie, the one that splits this factor most is taken; -1: none */
 } Question;
 
 static Question question_of(Propagator *p, const Node *node) {
@@ -247,7 +247,7 @@ static int compare(Propagator *p, const Question *question, int a, int64_t a_byt
     return tuple_compare(class, a, b) < 0 ? BY_TUPLE : -BY_TUPLE;
 }
 
-/* What was considered at a decision: the best few, each weighed in full. */
+/* Records the best few candidates of a decision, with all their costs. */
 static void record(Propagator *p, int id, const Question *question) {
     Class *class = question->class;
     Decision *decision = &p->result->decision[id];

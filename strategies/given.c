@@ -26,7 +26,7 @@ bool read_hints(Propagator *p) {
     for (int id = 0; id < p->nnodes; id++) {
         Node *node = &graph->nodes.at[id];
         if (!node->hint) continue;
-        int said = p->diags->items.n;
+        int reported = p->diags->items.n;
         Strategy *strategy = arena_alloc(graph->arena, sizeof *strategy);
         if (strategy_from_hint(graph, node, node->hint, graph->settings.strict_divide, strategy, p->diags)) {
             node->strategy = strategy;
@@ -34,7 +34,7 @@ bool read_hints(Propagator *p) {
             p->hint_of[id] = id;
         }
         if (node->hint->nout > 0 && !node_is_leaf(node)) read_output(p, id);
-        if (p->diags->items.n > said) note_place(p->diags, node);
+        if (p->diags->items.n > reported) note_place(p->diags, node);
     }
     return p->diags->nerrors == before;
 }
@@ -61,7 +61,7 @@ bool input_layout(const Graph *graph, int input, Layout *layout, bool *given, Di
     return true;
 }
 
-/* A strategy that is wrong for the parameter of one iteration, or call, is so for that of each: the first one is said. */
+/* A strategy that is wrong for the parameter of one iteration, or call, is so for that of each: the first one is reported. */
 static void read_states(Propagator *p) {
     Graph *graph = p->graph;
     VEC(const State *) wrong = {0};
@@ -69,10 +69,10 @@ static void read_states(Propagator *p) {
         State *state = &graph->states.at[s];
         Layout layout;
         int before = p->diags->nerrors;
-        bool said = !state->hint || graph->settings.mode == MODE_DATA_PARALLEL;
-        for (int i = 0; i < wrong.n && !said; i++)
-            said = spans_equal(wrong.at[i]->hint->span, state->hint->span) && shape_equal(&wrong.at[i]->type.shape, &state->type.shape);
-        if (said) continue;
+        bool reported = !state->hint || graph->settings.mode == MODE_DATA_PARALLEL;
+        for (int i = 0; i < wrong.n && !reported; i++)
+            reported = spans_equal(wrong.at[i]->hint->span, state->hint->span) && shape_equal(&wrong.at[i]->type.shape, &state->type.shape);
+        if (reported) continue;
         if (layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false, graph->settings.strict_divide,
                              &layout, p->diags))
             state->layout = graph_layout(graph, &layout, &state->type.shape);

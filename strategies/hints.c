@@ -1,4 +1,4 @@
-/* What a user wrote after `shard`, checked by MindSpore's rules (docs/language.md). Everything that is wrong is said at the number or the name
+/* What a user wrote after `shard`, checked by MindSpore's rules (docs/language.md). Every mistake is reported at the number or the name
  * at fault, with what would be legal there. */
 #include <inttypes.h>
 #include <string.h>

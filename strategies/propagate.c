@@ -8,7 +8,7 @@
 
 #include "strategies/propagator.h"
 
-/* ---- the walk */
+/* ---- from the hints */
 
 /* Decides one neighbour, unless that has been done, and queues it. */
 static void reach(Propagator *p, int id, int from, int hint, int *queue, int *nqueue) {

@@ -1,6 +1,6 @@
-/* Internal to strategies/: one propagation, for those who take part in it.
+/* Internal to strategies/: the state of one propagation.
  *
- *   propagate.c  the walk from the hints
+ *   propagate.c  propagation from the hints
  *   given.c      what the user and the dataset fix: hints, layouts of states and inputs
  *   decide.c     which candidate an operator takes
  *   volume.c     what a step moves with the strategies as they are
@@ -21,16 +21,16 @@ typedef struct Propagator {
     struct Class *classes[CLASS_SLOTS];
     struct Alone *alone;    /* strategies that split one factor */
     int *value_layout;      /* per value: number of the layout in which its users find it, -1: free or not decided */
-    int (*need)[MAX_IN];    /* per decided node and operand: number of the layout that it asks for */
+    int (*need)[MAX_IN];    /* per decided node and operand: number of the layout that it needs */
     int *hint_of;           /* per node: the hinted node from which it was reached, -1: none */
     int *first_user, *user; /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
     int *user_operand;
     int8_t *batch;                /* values_batch */
-    const Strategy **given;       /* per node: the strategy that it has before the walk, NULL: none */
+    const Strategy **given;       /* per node: the strategy that it has before propagation, NULL: none */
     StrategyFrom *given_from;
-    int *leaf_layout;             /* per value: value_layout before the walk */
+    int *leaf_layout;             /* per value: value_layout before propagation */
     bool *left_out;               /* per node: its hint does not count */
-    bool batch_first;             /* what ties go to: the batch, or the first in order */
+    bool batch_first;             /* candidates that tie: the one that splits the batch, or the first in order */
 } Propagator;
 
 static inline const TensorType *value_type(const Propagator *p, int value) {
@@ -46,7 +46,7 @@ static inline bool spans_equal(Span a, Span b) {
 void decide_best(Propagator *p, int id);
 /* Splits one factor as far as it goes; factor -1: whole. */
 void decide_factor(Propagator *p, int id, int factor, StrategyFrom from);
-/* Remembers what a decided node asks for and makes. */
+/* Notes the layouts of a decided node's operands and results. */
 void decided(Propagator *p, int id);
 /* Bytes received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row. */
 int64_t row_bytes(const Propagator *p, const Node *node, const Strategy *strategy);
@@ -58,7 +58,7 @@ bool read_leaves(Propagator *p);
 
 /* ---- propagate.c */
 
-/* Strategies for all nodes anew: from the hints that are not left out, the rest by its batch. */
+/* Decides the strategies of all nodes anew: from the hints that are not left out; the rest split their batch. */
 void fill(Propagator *p, bool batch_first);
 
 /* ---- volume.c */
@@ -72,7 +72,7 @@ Volume volume_count(Propagator *p);
 
 /* ---- costly.c */
 
-/* Where what followed from two hints meets and does not fit: said once for each two hints, however often a pattern makes them meet. */
+/* Warns where consequences of two hints meet and do not fit: once for each two hints, however often a pattern makes them meet. */
 void warn_conflicts(Propagator *p);
-/* When the hints make a step move much more than it would without. with: what it moves as it is; strategies are filled in anew. */
+/* Warns when the hints make a step move much more than it would without. with: what it moves as it is. Strategies are decided anew. */
 bool warn_costly(Propagator *p, Volume with);

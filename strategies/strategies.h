@@ -115,7 +115,7 @@ typedef struct Propagation {
 } Propagation;
 bool propagate(Graph *graph, Propagation *propagation, Diags *diags);
 
-/* The keys of a decision in their order; BY_NOTHING: the walk did not choose, BY_ONE: there was one candidate. */
+/* What decided between candidates, in the order in which it is compared. BY_NOTHING: not decided by propagation; BY_ONE: there was one candidate. */
 typedef enum { BY_NOTHING, BY_ONE, BY_BYTES, BY_FLOPS, BY_SUM, BY_BATCH, BY_TUPLE } DecidedBy;
 typedef struct Alternative {
     const Strategy *strategy;
@@ -124,10 +124,10 @@ typedef struct Alternative {
     int64_t sum_bytes; /* received to complete the operator's own partial sum */
 } Alternative;
 enum { MAX_ALTERNATIVES = 4 };
-/* How a forward node came to its strategy. */
+/* How the strategy of a forward node was decided. */
 typedef struct Decision {
-    int hint;        /* the hinted node from which the walk came here, its own id: it has the hint; -1: the walk did not come here */
-    int from;        /* the neighbour from which it came, -1: none */
+    int hint;        /* the hinted node from which propagation reached it; its own id: it has the hint; -1: not reached */
+    int from;        /* the neighbour from which it was reached, -1: none */
     int ncandidates;
     int nalternatives; /* recorded: the one taken, then the next best */
     Alternative alternative[MAX_ALTERNATIVES];

@@ -198,7 +198,7 @@ typedef struct Choices {
     int64_t terms; /* reduced atoms that the target does not use where the source divides too */
     int64_t parts; /* source atoms beyond the target's radices that the target does not use: compatible parts of a target box */
     int64_t
-        receivers;  /* source atoms that the target does not use where the source divides too: ranks that want the same of a source box */
+        receivers;  /* source atoms that the target does not use where the source divides too: ranks that need the same of a source box */
     int64_t unused; /* source atoms that the target does not use at all */
 } Choices;
 

@@ -5,7 +5,7 @@
 
 #include "strategies/propagator.h"
 
-/* What the users of a value ask for, each once. */
+/* The layouts that the users of a value need, each once. */
 typedef struct Asked {
     int need, gradient; /* numbers of layouts; gradient: in which a user leaves the gradient, partial sums included, -1: there is none */
 } Asked;
