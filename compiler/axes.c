@@ -72,9 +72,9 @@ int mesh_read(const char *option, const char *text, NamedMesh *mesh) {
         if (*at != '=') return fail_at(EXIT_USAGE, option, text, at, 1, hint, "expected '=' and the size of the axis");
         const char *digits = ++at;
         int64_t size;
-        if (!read_number(&at, MAX_MESH_RANKS, &size) || size < 1 || (nranks *= size) > MAX_MESH_RANKS)
+        if (!read_number(&at, MAX_RANKS, &size) || size < 1 || (nranks *= size) > MAX_RANKS)
             return fail_at(EXIT_REJECTED, option, text, digits, digits_length(digits), NULL,
-                           "expected the size of the axis; a mesh has at most %d ranks", MAX_MESH_RANKS);
+                           "expected the size of the axis; a mesh has at most %d ranks", MAX_RANKS);
         mesh->size[mesh->naxes++] = (int32_t)size;
         if (*at == '\0') break;
         if (*at != ',') return fail_at(EXIT_USAGE, option, text, at, 1, hint, "expected ',' and another axis, or the end");
@@ -162,8 +162,8 @@ static int read_part(Reader *reader, const char *begin, Digit axis, Digit *digit
     static const char hint[] = "x:(m)k is the part of axis x that has size k, after its m major parts: of x=8, x:(1)2 and x:(2)4";
     int64_t major, size;
     bool good = *reader->at++ == '(';
-    good = good && read_number(&reader->at, MAX_MESH_RANKS, &major) && major >= 1 && *reader->at == ')' && *reader->at++;
-    good = good && read_number(&reader->at, MAX_MESH_RANKS, &size) && size >= 1;
+    good = good && read_number(&reader->at, MAX_RANKS, &major) && major >= 1 && *reader->at == ')' && *reader->at++;
+    good = good && read_number(&reader->at, MAX_RANKS, &size) && size >= 1;
     if (!good) return reader_fail(reader, EXIT_USAGE, begin, 1, hint, "expected a part of the axis, as in x:(1)2");
     if (axis.size % (major * size) != 0)
         return fail_at(EXIT_REJECTED, reader->written->option, reader->written->text, begin, (int)(reader->at - begin), hint,

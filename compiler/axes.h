@@ -3,7 +3,7 @@
 #pragma once
 #include "ir/layout.h"
 
-enum { MAX_AXES = 16, MAX_MESH_RANKS = 1 << 16 };
+enum { MAX_AXES = 16 };
 
 typedef struct NamedMesh {
     int naxes, nranks;

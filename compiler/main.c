@@ -12,7 +12,7 @@
 #include "compiler/stats.h"
 #include "ir/file.h"
 
-enum { MAX_RANKS = 1 << 16, MAX_SOURCE_BYTES = 1 << 26 };
+enum { MAX_SOURCE_BYTES = 1 << 26 };
 
 /* ---------------------------------------------------------------- options */
 

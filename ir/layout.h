@@ -55,6 +55,7 @@ bool order_equal(const Order *a, const Order *b); /* the same order, whatever it
 static inline int order_position(const Order *order, int rank) { return order ? order->position[rank] : rank; }
 static inline int order_rank(const Order *order, int position) { return order ? order->rank[position] : position; }
 
+enum { MAX_RANKS = 1 << 16 }; /* of a job, and replicas: pcc takes no more, and no plan says more */
 enum { MAX_DIGITS = 40 };
 /* How one tensor lies on the ranks. List i of digits, major first: i < ndim divides dimension i; i = ndim + reduction
  * are the digits over which the value is partial (descending strides). Digits in no list: whole. No digit twice. */

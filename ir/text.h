@@ -3,7 +3,7 @@
 #pragma once
 #include "ir/plan.h"
 
-enum { PLAN_FORMAT = 1, MAX_RANKS = 1 << 20, ARENA_ALIGNMENT = 8 };
+enum { PLAN_FORMAT = 1, ARENA_ALIGNMENT = 8 };
 #define MAX_TENSOR_BYTES ((int64_t)1 << 56) /* of a type, an arena: sums of a few still fit an int64_t */
 
 extern const char *const step_name[]; /* by StepKind: "kernel", "local", "start", "wait", "write" */

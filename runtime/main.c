@@ -99,12 +99,12 @@ static const struct option long_options[] = {
     {0},
 };
 
-enum { MAX_RANKS = 4096 };
+enum { MAX_LOCAL_RANKS = 4096 };
 
 static bool read_count(const char *text, int *count) {
     char *end;
     long value = strtol(text, &end, 10);
-    if (end == text || *end || value < 1 || value > MAX_RANKS) return false;
+    if (end == text || *end || value < 1 || value > MAX_LOCAL_RANKS) return false;
     *count = (int)value;
     return true;
 }
@@ -265,7 +265,7 @@ int main(int argc, char **argv) {
         tell_option(told, &arena, option, optarg);
         switch (option) {
         case OPTION_RANKS:
-            if (!read_count(optarg, &options.nranks)) code = usage_error("--ranks takes a number from 1 to %d, not '%s'", MAX_RANKS, optarg);
+            if (!read_count(optarg, &options.nranks)) code = usage_error("--ranks takes a number from 1 to %d, not '%s'", MAX_LOCAL_RANKS, optarg);
             break;
         case OPTION_CALIBRATE:
             machine = optarg;

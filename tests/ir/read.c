@@ -142,7 +142,7 @@ static const struct { const char *old, *fresh, *message; } refused[] = {
     {"pcc-graph 1", "net x {", "g: not a graph: its first line is not 'pcc-graph 1'"},
     {"net sample", "nett sample", "g:2: unknown key 'nett'; expected 'net'"},
     {"ranks 8\n", "ranks 8\nranks 8\n", "g:5: 'ranks' is out of place here"},
-    {"ranks 8", "ranks 0", "g:4: the number of ranks is 0; it must be 1 to 1048576"},
+    {"ranks 8", "ranks 0", "g:4: the number of ranks is 0; it must be 1 to 65536"},
     {"ranks 8", "ranks 4", "the layout is not valid: a digit does not divide the number of ranks"},
     {"ranks 8", "ranks 99999999999999999999", "the number of ranks is 99999999999999999999"},
     {"mode=auto", "mode=magic", "g:6: unknown mode 'magic'"},
