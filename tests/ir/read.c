@@ -158,7 +158,7 @@ static const struct { const char *old, *fresh, *message; } refused[] = {
     {"init=zeros layout=0", "init=zeros layout=9", "the number of a layout is 9"},
     {"init=zeros layout=0", "init=zeros layout=3", "layout 3 has 0 dimensions, the tensor has 2"},
     {"init=zeros", "init=twos", "unknown initial value 'twos'"},
-    {"init=literal(1, ", "init=literal(", "the literal has 3 numbers, its type asks for 4"},
+    {"init=literal(1, ", "init=literal(", "the literal has 3 numbers, its type 4"},
     {"init=literal(1, ", "init=literal(1, 1, ", "the literal has more than the 4 numbers"},
     {"parameter=0", "parameter=5", "state 1 belongs to state 5, which does not exist"},
     {"state 1", "state 0", "the number of a state is 0 where 1 is next"},
