@@ -20,7 +20,8 @@ typedef struct NotedHint {
 } NotedHint;
 
 typedef struct Front {
-    Graph lowered;             /* as the frontend gave it: the plan must compute its loss */
+    LossRows rows;             /* how rows count, for pass `rows` */
+    Graph lowered;             /* as the net says it, after pass `rows`: the plan must compute its loss */
     Graph graph;               /* simplified, differentiated, expanded; strategies on its forward nodes */
     Graph chosen;              /* the graph before expand, of the operators that strategies were chosen for */
     const int *chosen_node;    /* per node of graph the one of chosen that it, maybe with others, stands for; NULL: they are the same */

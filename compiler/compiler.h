@@ -3,6 +3,7 @@
  *   main.c         the command line
  *   commands.h     the subcommands: redistribute.c (axes.c reads its meshes and layouts), check.c
  *   pipeline.c     the table of passes; verification, time and dumps after each
+ *   rows.h         losses row by row, where a last batch is filled up, and what an eval reports
  *   simplify.c     composites expanded, common and dead nodes removed, exact identities
  *   grad.c         gradients of the loss, optimizer updates, writes of the new states
  *   expand.c       operators along rows that are split, in operators that can be split so
@@ -87,6 +88,7 @@ static inline Build *program_eval(const Compilation *c) { /* NULL: there is none
 
 /* ---------------------------------------------------------------- passes: false after diagnostics, or with b->error, c->error */
 
+bool pass_rows(Build *b);
 bool pass_simplify(Build *b);
 bool pass_autodiff(Build *b);
 bool pass_prune(Build *b);
@@ -120,7 +122,7 @@ bool build_run(Build *b, bool (*end)(Build *b));
 typedef enum { SHOW_FRONT, SHOW_SHARDED, SHOW_SPMD } Shown;
 typedef struct Stage {
     const char *name;        /* in file names */
-    bool (*after)(Build *b); /* the pass; NULL: parse */
+    bool (*after)(Build *b); /* the pass */
     Shown shown;
     bool local;              /* shapes of a rank's parts, not of whole tensors */
 } Stage;
@@ -141,11 +143,11 @@ const char *plan_side_path(Arena *arena, const char *plan);
 
 /* Makes *e the program eval, of a graph that frontend_eval made: over the states of the net, by their names. False after a diagnostic: it has one that the net has not,
  * or of another type. */
-bool eval_create(Build *e, const Build *train, Graph *graph);
+bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *rows);
 
 /* ---------------------------------------------------------------- warn.c */
 
-void warn_note_hints(Build *b); /* after parse */
+void warn_note_hints(Build *b); /* after rows */
 
 /* ---------------------------------------------------------------- simplify.c, grad.c, accumulate.c: on any graph */
 

@@ -49,7 +49,7 @@ static bool take_states(const Build *train, Graph *graph) {
     return ok;
 }
 
-bool eval_create(Build *e, const Build *train, Graph *graph) {
+bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *rows) {
     if (!take_states(train, graph)) return false;
     Diags *diags = arena_alloc(train->arena, sizeof *diags); /* warnings are of train alone */
     diags_init(diags, train->arena);
@@ -59,6 +59,7 @@ bool eval_create(Build *e, const Build *train, Graph *graph) {
     e->follows = train;
     e->dump_directory = arena_printf(train->arena, "%s/eval", train->dump_directory ? train->dump_directory : "");
     e->front.graph = *graph;
+    e->front.rows = *rows;
     e->front.graph.settings.optimizer = OPTIMIZER_NONE;
     e->front.graph.settings.accumulate = 0;
     return true;

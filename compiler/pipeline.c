@@ -15,6 +15,9 @@ typedef struct Pass {
 
 /* clang-format off */
 
+/* All programs go through this one first: what it finds wrong is wrong with the net. */
+static const Pass first_pass = {"rows", pass_rows, LEAVES_FRONT};
+
 /* Each program goes through these, one program after the other. */
 static const Pass passes[] = {
     {"simplify",    pass_simplify,    LEAVES_FRONT},
@@ -45,7 +48,7 @@ static const struct {
 };
 
 static const Stage stages[] = {
-    {"parse",               NULL,             SHOW_FRONT,   false},
+    {"parse",               pass_rows,        SHOW_FRONT,   false},
     {"simplify",            pass_simplify,    SHOW_FRONT,   false},
     {"autodiff",            pass_autodiff,    SHOW_FRONT,   false},
     {"prune",               pass_prune,       SHOW_FRONT,   false},
@@ -59,7 +62,7 @@ static const Stage stages[] = {
 };
 /* clang-format on */
 enum { NPASSES = sizeof passes / sizeof *passes, NPLAN_PASSES = sizeof plan_passes / sizeof *plan_passes, NSTAGES = sizeof stages / sizeof *stages };
-static_assert((int)NPASSES + (int)NPLAN_PASSES + 2 <= (int)MAX_PASSES, "room for the times: these, parse, and eval");
+static_assert((int)NPASSES + (int)NPLAN_PASSES + 3 <= (int)MAX_PASSES, "room for the times: these, parse, rows, and eval");
 
 static void note_time(Compilation *c, const char *name, double seconds) {
     int p = 0;
@@ -120,10 +123,13 @@ static bool parse_eval(Compilation *c, const Build *train, const char *text, siz
     Graph graph;
     unsigned silenced = c->diags->silenced;
     c->diags->silenced = ~0u;
-    bool ok = frontend_eval(c->options->input, text, n, &c->options->overrides, &graph, c->arena, c->diags);
+    LossRows rows;
+    Overrides overrides = c->options->overrides;
+    overrides.rows = &rows;
+    bool ok = frontend_eval(c->options->input, text, n, &overrides, &graph, c->arena, c->diags);
     c->diags->silenced = silenced;
     Build *eval = arena_alloc(c->arena, sizeof *eval);
-    if (!ok || !eval_create(eval, train, &graph)) return false;
+    if (!ok || !eval_create(eval, train, &graph, &rows)) return false;
     vec_push(c->arena, &c->programs, eval);
     return true;
 }
@@ -134,19 +140,29 @@ static bool parse(Compilation *c, const char *text, size_t n) {
     Overrides overrides = c->options->overrides;
     build_init(train, "train", c->arena, c->options, c->diags);
     vec_push(c->arena, &c->programs, train);
+    overrides.rows = &front->rows;
     if (c->options->nexplain > 0) overrides.paths = &front->paths;
     if (!frontend_compile(c->options->input, text, n, &overrides, &front->graph, c->arena, c->diags)) {
         if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
         return false;
     }
-    c->net_hash = graph_hash(&front->graph);
-    if (front->graph.settings.has_eval) {
-        if (!parse_eval(c, train, text, n)) return false;
-        c->net_hash = (c->net_hash ^ graph_hash(&program_eval(c)->front.graph)) * 0x9e3779b97f4a7c15u;
+    return !front->graph.settings.has_eval || parse_eval(c, train, text, n);
+}
+
+/* The first pass, and what is noted of the net then. */
+static bool run_first(Compilation *c) {
+    for (int i = 0; i < c->programs.n; i++) {
+        Build *b = c->programs.at[i];
+        if (run_pass(c, b, &first_pass)) continue;
+        c->error = b->error;
+        return false;
     }
+    Build *train = program_train(c), *eval = program_eval(c);
+    c->net_hash = graph_hash(&train->front.graph);
+    if (eval != NULL) c->net_hash = (c->net_hash ^ graph_hash(&eval->front.graph)) * 0x9e3779b97f4a7c15u;
     warn_note_hints(train);
-    for (int v = 0; c->options->nexplain > 0 && v < front->graph.values.n; v++)
-        vec_push(c->arena, &front->written, front->graph.values.at[v].name);
+    for (int v = 0; c->options->nexplain > 0 && v < train->front.graph.values.n; v++)
+        vec_push(c->arena, &train->front.written, train->front.graph.values.at[v].name);
     return true;
 }
 
@@ -163,7 +179,6 @@ static bool program_failed(Compilation *c, const Build *b) {
 }
 
 static bool run_program(Compilation *c, Build *b) {
-    if (!graph_verify(&b->front.graph, "parse", &b->error) || !dump(b, NULL)) return program_failed(c, b);
     for (int p = 0; p < NPASSES; p++)
         if (!run_pass(c, b, &passes[p])) return program_failed(c, b);
     return true;
@@ -173,7 +188,7 @@ static bool run_all(Compilation *c, const char *text, size_t n) {
     double begin = now_seconds();
     bool done = parse(c, text, n);
     note_time(c, "parse", now_seconds() - begin);
-    if (!done || c->diags->nerrors > 0 || !outputs_check(c, stages, NSTAGES)) return false;
+    if (!done || c->diags->nerrors > 0 || !outputs_check(c, stages, NSTAGES) || !run_first(c)) return false;
     for (int i = 0; i < c->programs.n; i++)
         if (!run_program(c, c->programs.at[i])) return false;
     for (int p = 0; p < NPLAN_PASSES; p++) {

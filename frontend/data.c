@@ -340,5 +340,7 @@ bool data_complete(Lower *lower, const Block *block, bool steps_given) {
         diag_hint(lower->diags, "leave it out, or say data = npy(x = \"x.npy\", ...);");
         return false;
     }
-    return settings->last == LAST_DROP || rows_weigh(lower, block->loc);
+    lower->rows.span = lower_span(lower, block->loc);
+    if (settings->last != LAST_DROP) lower->rows.use = LOSS_WEIGHED;
+    return true;
 }

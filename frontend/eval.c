@@ -1,5 +1,5 @@
 /* The eval block: the net once more, forward only, on data of its own. Before: the net is lowered with the block's numbers (eval_numbers). After: the
- * graph's loss and reports are what frontend_eval says, its settings those of the block. */
+ * graph's settings are those of the block, and lower->rows says what is reported. */
 #include "frontend/lower.h"
 
 #include <string.h>
@@ -112,7 +112,7 @@ static bool eval_batch(Lower *lower, const Expr *value) {
 static bool eval_metric(Lower *lower, const Expr *value) {
     static const char *const names[] = {"loss", "accuracy"};
     int metric = choice(lower, "metric", value, names, 2);
-    if (metric == 1) lower->accuracy = lower_span(lower, value->loc);
+    if (metric == 1) lower->rows.accuracy = lower_span(lower, value->loc);
     return metric >= 0;
 }
 
@@ -171,45 +171,7 @@ static Block settings_of(Lower *lower, const Block *block) {
     return settings;
 }
 
-/* Whether a value depends on each input: depends[input]. */
-static const bool *inputs_of(const Lower *lower, int value) {
-    const Graph *graph = lower->graph;
-    bool *needed = arena_alloc(lower->arena, (size_t)graph->values.n + 1), *depends = arena_alloc(lower->arena, (size_t)graph->inputs.n + 1);
-    needed[value] = true;
-    for (int n = graph->nodes.n - 1; n >= 0; n--) {
-        const Node *node = &graph->nodes.at[n];
-        bool used = false;
-        for (int k = 0; k < node->nout; k++)
-            used = used || needed[node->out[k]];
-        for (int i = 0; used && i < node->nin; i++)
-            needed[node->in[i]] = true;
-        if (used && node->op == OP_input) depends[node->state] = true;
-    }
-    return depends;
-}
-
-/* Files give every input, or all that the prediction depends on where nothing but prun --predict runs the program. */
-static bool inputs_given(Lower *lower, const Block *block) {
-    const Graph *graph = lower->graph;
-    const Entry *data = block->entries;
-    const bool *depends = NULL;
-    for (int i = 0; graph->settings.data == DATA_FILES && i < graph->inputs.n; i++) {
-        const Input *input = &graph->inputs.at[i];
-        if (input->kind != INPUT_DATA || input->file.format != FILE_NONE) continue;
-        while (strcmp(data->name, "data") != 0)
-            data = data->next;
-        for (int r = 0; !depends && r < graph->reports.n; r++)
-            if (strcmp(graph->reports.at[r].name, "prediction") == 0) depends = inputs_of(lower, graph->reports.at[r].value);
-        if (graph->settings.eval == EVAL_NEVER && depends && !depends[i]) continue;
-        diag_error(lower->diags, lower_span(lower, data->value->loc), "%s does not give input %s", data->value->text, input->name);
-        diag_note(lower->diags, input->span, "%s is declared here", input->name);
-        if (depends && !depends[i]) diag_hint(lower->diags, "the prediction does not depend on it: with every = never; prun --predict does without");
-        return false;
-    }
-    return true;
-}
-
-static bool predict_lower(Lower *lower, int *prediction) {
+static bool predict_lower(Lower *lower) {
     if (!lower->predict) return true;
     const Symbol *symbol = lower->predict->kind == EXPR_NAME ? names_use(lower, lower->predict->text, lower->predict->loc) : NULL;
     if (lower->predict->kind == EXPR_NAME && !symbol) return false;
@@ -217,10 +179,10 @@ static bool predict_lower(Lower *lower, int *prediction) {
         diag_error(lower->diags, lower_span(lower, lower->predict->loc), "predict takes the name of a value of the net");
         return false;
     }
-    *prediction = symbol->value;
-    if (rows_has(lower->graph, *prediction)) return true;
+    lower->rows.prediction = symbol->value;
+    if (value_has_rows(lower->graph, symbol->value)) return true;
     diag_error(lower->diags, lower_span(lower, lower->predict->loc), "%s has no rows of the batch: it is %s", lower->predict->text,
-               type_text(lower, &lower->graph->values.at[*prediction].type));
+               type_text(lower, &lower->graph->values.at[symbol->value].type));
     return false;
 }
 
@@ -228,7 +190,6 @@ bool eval_lower(Lower *lower, const Block *block) {
     Graph *graph = lower->graph;
     Settings *settings = &graph->settings;
     bool given[NEVAL] = {false};
-    int prediction = -1;
     settings->has_eval = true;
     settings->eval = EVAL_EPOCH;
     settings->epochs = 1;
@@ -251,5 +212,12 @@ bool eval_lower(Lower *lower, const Block *block) {
         return false;
     }
     if (settings->data != DATA_FILES) settings->last = LAST_DROP; /* every batch is full */
-    return predict_lower(lower, &prediction) && rows_report(lower, block->loc, prediction) && inputs_given(lower, block);
+    lower->rows.use = LOSS_REPORTED;
+    lower->rows.span = lower_span(lower, block->loc);
+    for (const Entry *entry = block->entries; entry; entry = entry->next) {
+        if (strcmp(entry->name, "data") != 0) continue;
+        lower->rows.data = lower_span(lower, entry->value->loc);
+        lower->rows.data_name = entry->value->text;
+    }
+    return predict_lower(lower);
 }

@@ -4,12 +4,6 @@
 
 enum { QUOTE_BYTES = 24 }; /* of an operand's text in a message */
 
-int replicate(Lower *lower, int value, const char *name, Span span) {
-    if (!lower->hidden) return value;
-    Attr attr[MAX_ATTRS] = {{.given = true, .i = lower->graph->replicas}, {.given = true, .i = lower->graph->settings.gradients_mean}};
-    return graph_emit(lower->graph, OP_replicate, &value, 1, attr, name, span);
-}
-
 bool room_for_node(Lower *lower, Loc loc) {
     if (lower->graph->nodes.n < MAX_NODES) return true;
     /* Said once: all that follows fails the same way. */
@@ -82,8 +76,8 @@ static bool lift(Lower *lower, Operand *operand, DType dtype) {
     if (!number_fits(lower, operand->expr, operand->number, dtype)) return false;
     Span span = lower_span(lower, operand->expr->loc);
     int constant = graph_constant(lower->graph, (TensorType){.dtype = dtype}, NULL, operand->number.f, NULL, span);
-    operand->value = replicate(lower, constant, NULL, span);
-    if (operand->number.power != 0) vec_push(lower->arena, &lower->batch_numbers, (BatchNumber){operand->value, operand->number.power});
+    operand->value = graph_replicate(lower->graph, constant, NULL, span);
+    if (operand->number.power != 0) vec_push(lower->arena, &lower->rows.numbers, (BatchNumber){operand->value, operand->number.power});
     return true;
 }
 

@@ -20,6 +20,27 @@ typedef struct NamedPath {
 } NamedPath;
 typedef VEC(NamedPath) Paths;
 
+/* A constant of the graph that is a number of the text with the rows of a batch as a factor: batch * 12 has power 1, 1.0 / batch has -1. */
+typedef struct BatchNumber {
+    int value, power;
+} BatchNumber;
+/* How the rows of a batch count in the loss, where the last batch may be filled up. The graph has the loss as it is written: the compiler's pass `rows` does
+ * what is said here. */
+typedef enum {
+    LOSS_AS_WRITTEN, /* every row counts */
+    LOSS_WEIGHED,    /* training: settings.last fills up the last batch */
+    LOSS_REPORTED,   /* an eval: each row once, and what it answers */
+} LossUse;
+typedef struct LossRows {
+    LossUse use;
+    Span span; /* the block that says so */
+    VEC(BatchNumber) numbers;
+    int prediction;        /* LOSS_REPORTED: the value that is reported as the prediction; -1: the first operand of the loss */
+    Span accuracy;         /* LOSS_REPORTED: where accuracy is asked for; line 0: it is not */
+    Span data;             /* LOSS_REPORTED: where the data is named */
+    const char *data_name; /* "npy" */
+} LossRows;
+
 /* -D name=value and the flags that override the blocks. NULL or -1: not given. */
 typedef struct Overrides {
     int ndefines;
@@ -37,17 +58,17 @@ typedef struct Overrides {
     int nhint_files;       /* --hints: files that are read as if the net imported them */
     const char *const *hint_file;
     Paths *paths;          /* filled once the net has been read; NULL: not needed */
+    LossRows *rows;        /* the same, for pass `rows`; its list is in the arena */
 } Overrides;
 
 /* Reads a net and builds its forward graph (inputs, states, constants, operators, loss; in mode data_parallel with the hidden dimension and
  * replicate nodes), its states with initial values, its data source and settings. Composite operators are still one node. The loss value
- * is graph->loss. False after diagnostics; never crashes; uses memory
+ * is graph->loss, as it is written: overrides->rows says what is to become of it. False after diagnostics; never crashes; uses memory
  * within a small multiple of the text and of what loops and cells make of it, which is limited (MAX_NODES, MAX_WORK). Reads the files that are
  * imported. */
 bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
-/* The net as its eval block says (graph->settings.has_eval of the net): with that block's batch and data, forward only. The loss is the sum of the rows'
- * losses; reports are `rows`, the number of rows that are there, `accuracy`, those that are answered right (where the block asks for it), and
- * `prediction`. Rows that fill up the last batch do not count. The states are the net's, in their order. */
+/* The net as its eval block says (graph->settings.has_eval of the net): with that block's batch and data, forward only. The states are the net's, in
+ * their order. */
 bool frontend_eval(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
 
 /* Appends the text in its standard form to *out: the same tokens and comments in the same order, other white space. False after diagnostics: the

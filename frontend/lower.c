@@ -7,6 +7,16 @@
 
 /* ---------------------------------------------------------------- the head: net q(batch = 16) */
 
+/* The name of the net's number that says how many rows a batch has, NULL: none does. */
+static const char *rows_number(const Block *net) {
+    for (const Statement *statement = net->statements; statement; statement = statement->next) {
+        if (statement->kind != STATEMENT_INPUT || !statement->type || !statement->type->dims) continue;
+        const Expr *rows = statement->type->dims->items;
+        return rows && rows->kind == EXPR_NAME ? rows->text : NULL;
+    }
+    return NULL;
+}
+
 static Number define_number(const Overrides *flags, int i) {
     if (flags->define_real && !isnan(flags->define_real[i])) return (Number){.real = true, .f = flags->define_real[i]};
     return (Number){.i = flags->define_value[i], .f = (double)flags->define_value[i]};
@@ -173,7 +183,7 @@ static bool param_lower(Lower *lower, const Statement *statement, const char *pa
     if (!declared_hint(lower, statement, path, PATH_PARAM, &state.hint) || path_taken(lower, path, symbol->span)) return false;
     int read = graph_read_state(lower->graph, graph_add_state(lower->graph, state), 0, NULL, symbol->span);
     const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL;
-    symbol->value = replicate(lower, read, name, symbol->span);
+    symbol->value = graph_replicate(lower->graph, read, name, symbol->span);
     symbol->kind = SYMBOL_PARAM;
     return true;
 }
@@ -186,7 +196,7 @@ static bool const_file_lower(Lower *lower, const Statement *statement, const cha
     if (!statement->type && !file_type(lower, statement->value, statement->name, state.init.file, &state.type)) return false;
     if (path_taken(lower, path, symbol->span)) return false;
     int read = graph_read_state(lower->graph, graph_add_state(lower->graph, state), 0, NULL, symbol->span);
-    symbol->value = replicate(lower, read, lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL, symbol->span);
+    symbol->value = graph_replicate(lower->graph, read, lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL, symbol->span);
     symbol->kind = SYMBOL_CONST;
     return true;
 }
@@ -200,7 +210,7 @@ static bool const_lower(Lower *lower, const Statement *statement, const char *pa
         return false;
     int constant = graph_constant(lower->graph, type, data, splat, path, symbol->span);
     const char *name = lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL;
-    symbol->value = replicate(lower, constant, name, symbol->span);
+    symbol->value = graph_replicate(lower->graph, constant, name, symbol->span);
     symbol->kind = SYMBOL_CONST;
     return true;
 }
@@ -460,9 +470,12 @@ static bool compile(const char *name, const char *text, size_t n, const Override
                    .prefix = "",
                    .suffix = "",
                    .path = "",
+                   .rows.prediction = -1,
                    .eval = eval};
     int nerrors = diags->nerrors;
-    return sources_read(&lower, name, text, n, &blocks) && file_lower(&lower, blocks) && diags->nerrors == nerrors;
+    const bool done = sources_read(&lower, name, text, n, &blocks) && file_lower(&lower, blocks) && diags->nerrors == nerrors;
+    if (done && overrides->rows) *overrides->rows = lower.rows;
+    return done;
 }
 
 bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {

@@ -12,7 +12,7 @@
  *   imports.c   files that a file imports; one list of blocks
  *   patterns.c  hints by path
  *   parallel.c  the parallel block, and the flags that override it
- *   eval.c      the eval block; rows.c: losses row by row
+ *   eval.c      the eval block
  *   train.c     the train block; data.c: where inputs come from; optimizer.c: how parameters change
  *   lower.c     the net; frontend_compile
  *
@@ -27,11 +27,6 @@ typedef struct Number {
     double f;  /* the value, in either case */
     int power; /* of the rows of a batch, as a factor of it: batch * 12 has 1, 1.0 / batch has -1. An eval tells by it what belongs to a batch, not to a row */
 } Number;
-
-/* A constant of the graph that was a number with such a factor. */
-typedef struct BatchNumber {
-    int value, power;
-} BatchNumber;
 
 typedef enum {
     SYMBOL_AHEAD,  /* some statement below defines it */
@@ -165,9 +160,8 @@ typedef struct Lower {
     VEC(EvalNumber) eval_numbers;
     const Block *net;           /* whose numbers these may be */
     const char *batch;          /* the number of the net's head that is the rows of a batch: what the first input has first; NULL: none */
-    VEC(BatchNumber) batch_numbers;
+    LossRows rows;
     const Expr *predict; /* what the eval block calls the prediction, or NULL */
-    Span accuracy;       /* where it asks for it; line 0: it does not */
 } Lower;
 
 /* Continues in another file: file, text, directory. lower_leave takes what it returns, and goes back. */
@@ -272,8 +266,6 @@ bool attach_hint(Lower *lower, const Expr *expr, int value, const Given *given);
 /* Each node costs about two kilobytes: a text of 16 MiB must not make millions of them. */
 enum { MAX_NODES = 100000 };
 bool room_for_node(Lower *lower, Loc loc);
-/* In data_parallel the value as operators see it: through a `replicate` node. Else the value itself. */
-int replicate(Lower *lower, int value, const char *name, Span span);
 
 /* ---------------------------------------------------------------- subscript.c */
 
@@ -405,28 +397,6 @@ bool eval_log(Lower *lower, const Expr *value);
 
 /* Constants that operators take as indices are in range; false after diagnostics. */
 bool indices_check(Lower *lower);
-
-/* ---------------------------------------------------------------- batch.c */
-
-/* The rows of a batch in a value: each is the run of elements that has its number along dimension `at`; -1: they are not there. mixed: what stands in a row
- * depends on other rows too. */
-typedef struct BatchRows {
-    int at;
-    bool mixed;
-} BatchRows;
-/* Of every value of a forward graph whose inputs have `batch` rows; in the arena. */
-BatchRows *batch_rows_trace(const Graph *graph, Arena *arena, int64_t batch);
-
-/* ---------------------------------------------------------------- rows.c */
-
-/* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. loc: the setting's, for it. */
-bool rows_weigh(Lower *lower, Loc loc);
-/* The name of the net's number that is the rows of a batch, NULL: there is none. */
-const char *rows_number(const Block *net);
-bool rows_has(const Graph *graph, int value); /* whether its first dimension is the batch */
-/* Turns the net's loss into the sum of its rows' losses and adds the reports of an eval. prediction: a value, -1: the first operand of the loss. False after
- * a diagnostic. */
-bool rows_report(Lower *lower, Loc loc, int prediction);
 
 /* One setting of a block. */
 typedef struct Setting {

@@ -69,7 +69,7 @@ static bool eval_size(Lower *lower, const Expr *expr, const char *what, const Ex
     if (!integer_eval(lower, axis_expr, "an axis", -n, n - 1, &axis)) return false;
     axis += first + (axis < 0 ? n : 0);
     *number = integer(type->shape.dim[axis]);
-    number->power = axis == first && rows_has(lower->graph, operand.value);
+    number->power = axis == first && value_has_rows(lower->graph, operand.value);
     return true;
 }
 

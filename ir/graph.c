@@ -272,6 +272,26 @@ int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, con
     return value;
 }
 
+int graph_replicate(Graph *graph, int value, const char *name, Span span) {
+    if (graph->replicas == 0) return value;
+    Attr attr[MAX_ATTRS] = {{.given = true, .i = graph->replicas}, {.given = true, .i = graph->settings.gradients_mean}};
+    return graph_emit(graph, OP_replicate, &value, 1, attr, name, span);
+}
+
+int64_t graph_batch_rows(const Graph *graph) {
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const TensorType *type = &graph->inputs.at[i].type;
+        if (graph->inputs.at[i].kind == INPUT_DATA && type->shape.ndim > type->hidden) return type->shape.dim[(int)type->hidden];
+    }
+    return 0;
+}
+
+bool value_has_rows(const Graph *graph, int value) {
+    const TensorType *type = &graph->values.at[value].type;
+    const int first = type->hidden ? 1 : 0;
+    return type->shape.ndim > first && type->shape.dim[first] == graph_batch_rows(graph);
+}
+
 /* ---------------------------------------------------------------- layouts of a strategy */
 
 int64_t strategy_split(const Strategy *strategy, int factor) {

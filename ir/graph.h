@@ -250,6 +250,8 @@ int graph_read_state(Graph *graph, int state, int version, const char *name, Spa
 int graph_write_state(Graph *graph, int state, int value, Span span);     /* node id */
 int graph_input(Graph *graph, int input);                                 /* value id of a new input node */
 int graph_constant(Graph *graph, TensorType type, const double *data, double splat, const char *name, Span span); /* value id */
+/* In mode data_parallel the value for each replica, through a `replicate` node; else the value itself. */
+int graph_replicate(Graph *graph, int value, const char *name, Span span);
 /* A gradient node of `forward`. Each operand and the result play the part of one of forward's tensors: part < MAX_IN is operand `part`,
  * part >= MAX_IN is result part - MAX_IN, PART_NONE is none of them. origin_factor follows from the parts. Returns the value id. */
 enum { PART_OUT = MAX_IN, PART_NONE = -1 };
@@ -263,6 +265,8 @@ int graph_layout_number(const Graph *graph, const Layout *layout);        /* its
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout);
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy); /* by way of its origin's */
+int64_t graph_batch_rows(const Graph *graph);           /* rows of a batch: dimension 0 of the first input that has data; 0: there is none */
+bool value_has_rows(const Graph *graph, int value);     /* its first dimension is as long as the batch */
 static inline bool node_is_leaf(const Node *node) { return op_table[node->op].op_class == OP_CLASS_LEAF; }
 static inline const Node *graph_producer(const Graph *graph, int value) { return &graph->nodes.at[graph->values.at[value].node]; }
 /* The value that the conversions before a value start from: itself where it is no conversion's result. */

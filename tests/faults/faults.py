@@ -86,7 +86,7 @@ seed(FUZZ_PLAN,
      ("a layout's digits do not overlap", "read_layouts", "!layout_valid(&layout, reading->graph->nranks, &why)", "false"),
      ("a printed plan reads back as itself", "print_head", "graph->replicas", "graph->replicas + 1"),
      ("an offset in a plan's text is within the arena", "read_place", "bytes <= role->arena_bytes - instance->at", "bytes >= 0"))
-seed(unit("frontend", "batch"),
+seed(unit("compiler", "batch_rows"),
      ("a dimension that is normalized is not a batch", "of_result",
       "(factor >= 0 && !factor_stays_whole(&node->rule->factor[factor]))", "factor >= 0"),
      ("rows pass a reshape only where the batch is outermost", "reshaped", "passed == before && to->dim[d] % batch == 0", "d == at"))
@@ -431,7 +431,7 @@ seed(commtest("kinds", "messages"),
 seed(commtest("sweep", "messages", 4),
      ("terms are added in the order of ranks", "COMBINE", "OP(OP(a[i], b[i]), c[i]), d[i]", "OP(a[i], b[i]), OP(c[i], d[i])"))
 seed(script("reference", "compiler/pcc", "OneFlow.test_mean_of_gradients_gives_oneflows_losses_to_the_last_digit"),
-     ("gradients are averaged where the net says so", "replicate", "lower->graph->settings.gradients_mean", "0"))
+     ("gradients are averaged where the net says so", "graph_replicate", "graph->settings.gradients_mean", "0"))
 seed(script("reference", "runtime/prun", "Quickstart.test_losses_on_8_ranks_with_the_hint"),
      ("momentum has the net's factor", "kernel_momentum", 'attribute(call, "momentum")', "0"))
 seed(script("samples", "runtime/prun", "Verify.test_another_momentum_makes_a_state_differ_once_there_is_velocity"),

@@ -17,13 +17,7 @@ static void evaluate(Compiled *c, const char *loss, const char *block, Overrides
     expect_accepted(c);
 }
 
-static const Report *report_named(const Graph *graph, const char *name) {
-    for (int i = 0; i < graph->reports.n; i++)
-        if (strcmp(graph->reports.at[i].name, name) == 0) return &graph->reports.at[i];
-    return NULL;
-}
-
-Test(eval, its_numbers_data_and_reports_are_its_own) {
+Test(eval, its_numbers_and_data_are_its_own) {
     Compiled c;
     evaluate(&c, "mse(y, t)", "eval { every = 7; batch = 10; data = npy(x = \"hx.npy\", t = \"ht.npy\"); }", (Overrides){0});
     const Graph *g = &c.graph;
@@ -32,13 +26,6 @@ Test(eval, its_numbers_data_and_reports_are_its_own) {
     cr_assert_eq(g->settings.eval, EVAL_STEPS);
     cr_assert_eq(g->settings.eval_steps, 7);
     cr_assert_eq(g->settings.last, LAST_PAD);
-    cr_assert_eq(g->inputs.at[2].kind, INPUT_ROW_WEIGHT);
-    cr_assert_eq(g->reports.n, 2);
-    cr_assert(report_named(g, "rows")->whole);
-    const Report *prediction = report_named(g, "prediction");
-    cr_assert_not(prediction->whole);
-    cr_assert_str_eq(g->values.at[prediction->value].name, "y");
-    cr_assert_eq(g->nodes.at[g->values.at[g->loss].node].op, OP_sum, "a sum over rows, whatever the loss of training is");
     compiled_finish(&c);
 }
 
@@ -98,30 +85,6 @@ Test(eval, any_number_of_the_head_may_be_another) {
     }
 }
 
-Test(eval, only_predictions_can_do_without_an_input) {
-    static const struct {
-        const char *block;
-        bool accepted;
-    } cases[] = {{"every = never; data = npy(x = \"hx.npy\");", true},
-                 {"every = epoch; data = npy(x = \"hx.npy\");", false},
-                 {"every = never; data = npy(t = \"ht.npy\");", false},
-                 {"every = never; predict = r; data = npy(x = \"hx.npy\");", false}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Compiled c;
-        char text[1024];
-        snprintf(text, sizeof text,
-                 "net q(batch = 16) { input x : f32[batch, 2]; input t : f32[batch, 2]; param w : f32[2] = ones; y = x * w; r = y - t; loss mse(y, t) + 0 * mean(r); }\n"
-                 "train { data = npy(x = \"x.npy\", t = \"t.npy\"); optimizer = sgd(lr = 0.1); }\neval { %s }", cases[i].block);
-        Overrides flags = {.nranks = 2};
-        compile_with(&c, text, strlen(text), &flags);
-        expect_accepted(&c);
-        c.accepted = frontend_eval("net.dsl", text, strlen(text), &flags, &c.graph, &c.arena, &c.diags);
-        cr_expect_eq(c.accepted, cases[i].accepted, "%s", cases[i].block);
-        if (!c.accepted) cr_expect(strstr(c.diags.items.at[0].text, "npy does not give input "), "%s", c.diags.items.at[0].text);
-        compiled_finish(&c);
-    }
-}
-
 Test(eval, states_are_the_nets_in_their_order) {
     Compiled c, e;
     char text[1024];
@@ -135,51 +98,4 @@ Test(eval, states_are_the_nets_in_their_order) {
     }
     compiled_finish(&c);
     compiled_finish(&e);
-}
-
-Test(eval, losses_whose_rows_can_be_told_apart_are_accepted) {
-    static const char *const losses[] = {"mse(y, t)", "mse(y, t, reduction = sum)", "mean(y)", "sum(y * t)", "mse(y, t) + 0.1 * sum(w * w)", "mean(h) - mean(y) / 3",
-                                         "-mean(y)", "mse(y, t) * mean(w)"};
-    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
-        Compiled c;
-        char text[1024];
-        snprintf(text, sizeof text, HELD "eval { batch = 3; data = normal(seed = 1); steps = 1; }", losses[i]);
-        char *pad = strstr(text, " last = pad;"); /* training's own loss is not weighed here */
-        memmove(pad, pad + strlen(" last = pad;"), strlen(pad + strlen(" last = pad;")) + 1);
-        compile(&c, text, 2);
-        expect_accepted(&c);
-        Overrides flags = {.nranks = 2};
-        c.accepted = frontend_eval("dir/net.dsl", text, strlen(text), &flags, &c.graph, &c.arena, &c.diags);
-        cr_assert(c.accepted, "%s", losses[i]);
-        expect_accepted(&c);
-        compiled_finish(&c);
-    }
-}
-
-Test(eval, others_are_refused) {
-    static const char *const losses[] = {"sqrt(mse(y, t))", "mean(sum(y, axes = [0]))", "mse(y, t) * mean(y)", "sum(w)", "mean(transpose(y))"};
-    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
-        Compiled c;
-        char text[1024];
-        snprintf(text, sizeof text, HELD "eval { batch = 3; data = normal(seed = 1); steps = 1; }", losses[i]);
-        char *pad = strstr(text, " last = pad;");
-        memmove(pad, pad + strlen(" last = pad;"), strlen(pad + strlen(" last = pad;")) + 1);
-        compile(&c, text, 2);
-        expect_accepted(&c);
-        Overrides flags = {.nranks = 2};
-        c.accepted = frontend_eval("dir/net.dsl", text, strlen(text), &flags, &c.graph, &c.arena, &c.diags);
-        expect_error(&c, 7, c.diags.items.at[0].span.column, "rows cannot be told apart");
-        compiled_finish(&c);
-    }
-}
-
-Test(eval, replicas_weigh_their_own_rows) {
-    Compiled c;
-    evaluate(&c, "mse(y, t)", "eval { batch = 5; data = normal(seed = 1); steps = 1; predict = h; }\nparallel { mode = data_parallel; }", (Overrides){.nranks = 4});
-    const Graph *g = &c.graph;
-    const TensorType *loss = &g->values.at[g->loss].type, *weight = &g->inputs.at[2].type;
-    cr_assert(loss->hidden && loss->shape.ndim == 1 && loss->shape.dim[0] == 4);
-    cr_assert(weight->hidden && weight->shape.ndim == 2 && weight->shape.dim[1] == 5);
-    cr_assert_str_eq(g->values.at[report_named(g, "prediction")->value].name, "h");
-    compiled_finish(&c);
 }

@@ -1,10 +1,10 @@
-/* Golden diagnostics: for each NAME.dsl in a folder what the frontend says about it, compared with NAME.err, whole.
+/* Golden diagnostics: for each NAME.dsl in a folder what the frontend, and the pass `rows`, say about it, compared with NAME.err, whole.
  *
  *   golden DIR [--bless]      --bless writes the .err files anew: read the diff
  *
  * What they import lies in DIR/parts. A first line `# flags: --ranks 2 --mode auto --replicas 4 -D batch=8 --hints FILE --shard HINT` (a hint without
  * spaces) says how a file is compiled; else for 8 ranks. */
-#include "frontend/frontend.h"
+#include "compiler/rows.h"
 #include "ir/file.h"
 
 #include <dirent.h>
@@ -56,8 +56,13 @@ static char *diagnose(const char *directory, const char *file) {
     if (file_read(&arena, arena_printf(&arena, "%s/%s", directory, file), MAX_TEXT, &text, &n, &error)) {
         Overrides flags = {.nranks = 8};
         read_flags(&arena, text, &flags);
+        Graph eval;
+        LossRows rows, eval_rows = {0};
+        flags.rows = &rows;
         bool accepted = frontend_compile(file, text, n, &flags, &graph, &arena, &diags);
-        if (accepted && graph.settings.has_eval) accepted = frontend_eval(file, text, n, &flags, &graph, &arena, &diags);
+        flags.rows = &eval_rows;
+        if (accepted && graph.settings.has_eval) accepted = frontend_eval(file, text, n, &flags, &eval, &arena, &diags);
+        accepted = accepted && loss_rows_apply(&graph, &rows, &diags) && loss_rows_apply(&eval, &eval_rows, &diags);
         FILE *out = open_memstream(&said, &nsaid);
         diags_print(&diags, out);
         if (accepted) fprintf(out, "accepted\n");

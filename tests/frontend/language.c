@@ -1,6 +1,6 @@
 /* The examples of the documentation and the samples compile: each file named *.dsl, and in each *.md the text between "```net" and "```". A fence
  * "```net ranks=2", or a line "--ranks 2" in a comment of a sample, says for how many ranks; else 8. */
-#include "frontend/frontend.h"
+#include "compiler/rows.h"
 #include "ir/file.h"
 
 #include <stdlib.h>
@@ -11,10 +11,11 @@ static bool compiles(const char *name, const char *text, size_t n, int nranks) {
     Diags diags;
     Graph graph;
     Error error = {0};
-    Overrides flags = {.nranks = nranks};
+    LossRows rows;
+    Overrides flags = {.nranks = nranks, .rows = &rows};
     arena_init(&arena);
     diags_init(&diags, &arena);
-    bool ok = frontend_compile(name, text, n, &flags, &graph, &arena, &diags);
+    bool ok = frontend_compile(name, text, n, &flags, &graph, &arena, &diags) && loss_rows_apply(&graph, &rows, &diags);
     diags_print(&diags, stderr);
     if (ok && !graph_verify(&graph, "lower", &error)) {
         fprintf(stderr, "%s: %s\n", name, error.text);

@@ -161,11 +161,10 @@ Test(train, files_belong_to_inputs_and_lie_beside_the_source) {
     cr_assert_eq(settings->data, DATA_FILES);
     cr_assert(settings->shuffle && settings->shuffle_seed == 9 && settings->last == LAST_SHORT);
     cr_assert_eq(settings->steps, 0, "as many as there are");
-    cr_assert_eq(c.graph.inputs.n, 3);
+    cr_assert_eq(c.graph.inputs.n, 2);
     cr_assert_eq(c.graph.inputs.at[0].file.format, FILE_IDX);
     cr_assert_str_eq(c.graph.inputs.at[1].file.path, "/t.bin");
     cr_assert_str_eq(c.graph.inputs.at[1].file.stored, "u8");
-    cr_assert_eq(c.graph.inputs.at[2].kind, INPUT_ROW_WEIGHT);
     compiled_finish(&c);
     compile_settings(&c, "data = csv(\"d.csv\"); steps = 3;" OPTIMIZER);
     cr_assert_eq(c.graph.settings.steps, 3);

@@ -1,7 +1,7 @@
-/* The frontend on any bytes: it accepts or refuses, never crashes, hangs, or uses more memory than a multiple of the text; it refuses with
+/* The frontend and the pass `rows` on any bytes: it accepts or refuses, never crashes, hangs, or uses more memory than a multiple of the text; it refuses with
  * a diagnostic; what it accepts is a verified graph that prints and reads back to the same print. ".valid.": accepted in mode auto; ".hostile.": refused in
  * every mode. */
-#include "frontend/frontend.h"
+#include "compiler/rows.h"
 #include "ir/plan.h"
 
 #include <stdlib.h>
@@ -66,7 +66,10 @@ static bool try_compile(const char *text, size_t n, const Overrides *flags) {
     Graph graph;
     arena_init(&arena);
     diags_init(&diags, &arena);
-    bool accepted = frontend_compile("fuzz.dsl", text, n, flags, &graph, &arena, &diags);
+    LossRows rows;
+    Overrides own = *flags;
+    own.rows = &rows;
+    bool accepted = frontend_compile("fuzz.dsl", text, n, &own, &graph, &arena, &diags) && loss_rows_apply(&graph, &rows, &diags);
     require(accepted == (diags.nerrors == 0), "refused without a diagnostic, or accepted with one");
     bool repeats = contains(text, n, "for") || contains(text, n, "cell");
     require(arena.used_bytes <= MEMORY_BASE + MEMORY_PER_BYTE * n + (repeats ? MEMORY_REPEATED : 0), "used more memory than a multiple of the text");
@@ -80,7 +83,7 @@ static bool try_compile(const char *text, size_t n, const Overrides *flags) {
     if (accepted && graph.settings.has_eval) {
         int nerrors = diags.nerrors;
         Graph eval;
-        bool evaluates = frontend_eval("fuzz.dsl", text, n, flags, &eval, &arena, &diags);
+        bool evaluates = frontend_eval("fuzz.dsl", text, n, &own, &eval, &arena, &diags) && loss_rows_apply(&eval, &rows, &diags);
         require(evaluates == (diags.nerrors == nerrors), "an eval refused without a diagnostic, or accepted with one");
         if (evaluates) require_graph(&eval);
     }

@@ -1,5 +1,5 @@
-#include "compile.h"
-#include "frontend/lower.h"
+#include "compiler/rows.h"
+#include "tests/frontend/compile.h"
 
 /* Where the rows of the batch (4) are in the value `v` that the statement makes of x: f32[4, 4, 6] and the parameter w: f32[6, 4]. */
 static BatchRows trace(const char *statement, const char *parallel) {
@@ -24,7 +24,7 @@ static void expect_rows(const char *statement, int at, bool mixed) {
     cr_expect_eq(found.mixed, mixed, "%s: %s", statement, found.mixed ? "mixed" : "apart");
 }
 
-Test(batch, rows_stay_apart_through_what_works_on_each) {
+Test(batch_rows, rows_stay_apart_through_what_works_on_each) {
     expect_rows("v = relu(x) * 2;", 0, false);
     expect_rows("v = matmul(x, w);", 0, false);
     expect_rows("v = softmax(x);", 0, false);
@@ -35,7 +35,7 @@ Test(batch, rows_stay_apart_through_what_works_on_each) {
     expect_rows("v = concat(x, relu(x), axis = 1);", 0, false);
 }
 
-Test(batch, rows_are_followed_where_dimensions_move) {
+Test(batch_rows, rows_are_followed_where_dimensions_move) {
     expect_rows("v = transpose(x, perm = (1, 0, 2));", 1, false);
     expect_rows("v = transpose(transpose(x, perm = (1, 0, 2)), perm = (1, 0, 2));", 0, false);
     expect_rows("v = reshape(x, shape = (batch * 4, 6));", 0, false);
@@ -43,7 +43,7 @@ Test(batch, rows_are_followed_where_dimensions_move) {
     expect_rows("v = reshape(transpose(x, perm = (1, 0, 2)), shape = (2, 2, 4, 6));", 2, false);
 }
 
-Test(batch, rows_that_depend_on_others_are_mixed) {
+Test(batch_rows, rows_that_depend_on_others_are_mixed) {
     expect_rows("v = x - mean(x, axes = 0, keep_dims = true);", 0, true);
     expect_rows("v = softmax(x, axis = 0);", 0, true);
     expect_rows("y = reshape(x, shape = (4, 24)); v = matmul(y, y, transpose_b = true);", 0, true);
@@ -52,12 +52,12 @@ Test(batch, rows_that_depend_on_others_are_mixed) {
     expect_rows("v = slice(x, begin = [1, 0, 0], end = [3, 4, 6]);", -1, true);
 }
 
-Test(batch, a_parameter_of_the_batchs_size_has_no_rows) {
+Test(batch_rows, a_parameter_of_the_batchs_size_has_no_rows) {
     expect_rows("v = w + sum(w);", -1, false);
     expect_rows("v = transpose(w);", -1, false);
 }
 
-Test(batch, replicas_are_no_rows) {
+Test(batch_rows, replicas_are_no_rows) {
     const BatchRows found = trace("v = relu(x);", "parallel { mode = data_parallel; }");
     cr_expect_eq(found.at, 1);
     cr_expect_not(found.mixed);

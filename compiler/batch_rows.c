@@ -1,6 +1,6 @@
-/* batch: where the rows of a batch are in each value, and whether a row depends on that row of the data alone. Operators' rules say it: what can be split along a
+/* batch_rows: where the rows of a batch are in each value, and whether a row depends on that row of the data alone. Operators' rules say it: what can be split along a
  * dimension without communication keeps apart what lies along it. */
-#include "frontend/lower.h"
+#include "compiler/rows.h"
 
 /* The dimension of a reshape's result in which the rows are, each in a run of its own as in dimension `at` of the operand; -1: in none. */
 static int reshaped(const Shape *from, const Shape *to, int at, int64_t batch) {

@@ -1,0 +1,128 @@
+/* row_loss: a loss as terms, each of which is a mean or a sum of what rows lose, or does not depend on the data. */
+#include "compiler/compiler.h"
+#include "compiler/rows.h"
+
+#include <string.h>
+
+int weight_input(Graph *graph, const TensorType *type, Span span) {
+    Input input = {.name = "row_weight", .span = span, .kind = INPUT_ROW_WEIGHT, .type = *type};
+    input.type.shape.ndim = type->hidden + 1;
+    return graph_input(graph, graph_add_input(graph, input));
+}
+
+int losses_each(Graph *graph, const Node *loss, const char *name) {
+    const Attr none[MAX_ATTRS] = {{.given = true, .text = "none"}};
+    return graph_emit(graph, loss->op, loss->in, 2, none, name, loss->span);
+}
+
+/* Losses that compare an answer with what is right. */
+static bool is_composite(OpCode op) {
+    return op == OP_mse || op == OP_cross_entropy || op == OP_bce_with_logits;
+}
+
+bool is_each(const Node *node) {
+    return is_composite(node->op) && node->attr[0].given && node->attr[0].text && strcmp(node->attr[0].text, "none") == 0;
+}
+
+/* Whether a value's first dimension is the batch, row by row. */
+static bool rows_stand(const Graph *graph, const BatchRows *traced, int value) {
+    const TensorType *type = &graph->values.at[value].type;
+    const int first = type->hidden ? 1 : 0;
+    return traced[value].at == first && type->shape.dim[first] == graph_batch_rows(graph);
+}
+
+/* Whether rows of a loss's operands are apart, so that those that only fill up a batch can be left out; false after a diagnostic. */
+static bool rows_apart(const RowLoss *loss, const Node *node) {
+    bool mixed = false;
+    for (int i = 0; i < node->nin; i++)
+        mixed = mixed || loss->traced[node->in[i]].mixed;
+    if (!mixed || loss->graph->settings.last == LAST_DROP) return true;
+    diag_error(loss->diags, node->span, "what this says of a row depends on the other rows of its batch, also on those that only fill it up");
+    diag_hint(loss->diags, "where every batch is full they do not matter: train takes last = drop; an eval generated data (steps = 10)");
+    return false;
+}
+
+/* Per value whether an input of data goes into it. */
+static bool *depends_on_data(const Graph *graph) {
+    bool *depends = arena_alloc(graph->arena, (size_t)graph->values.n + 1);
+    for (int n = 0; n < graph->nodes.n; n++) {
+        const Node *node = &graph->nodes.at[n];
+        bool does = node->op == OP_input;
+        for (int i = 0; i < node->nin; i++)
+            does = does || depends[node->in[i]];
+        for (int k = 0; k < node->nout; k++)
+            depends[node->out[k]] = does;
+    }
+    return depends;
+}
+
+RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags) {
+    return (RowLoss){.graph = graph,
+                     .diags = diags,
+                     .asked = asked,
+                     .depends = depends_on_data(graph),
+                     .traced = batch_rows_trace(graph, graph->arena, graph_batch_rows(graph)),
+                     .weight = -1,
+                     .there = -1,
+                     .output = -1,
+                     .label = -1};
+}
+
+TermKind term_kind(RowLoss *loss, int value, int depth) {
+    enum { MAX_TERMS_DEPTH = 64 };
+    const Graph *graph = loss->graph;
+    const Node *node = graph_producer(graph, value);
+    if (!loss->depends[value]) return TERM_WHOLE;
+    if (depth == MAX_TERMS_DEPTH || node->nin == 0) return TERM_OTHER;
+    const bool composite = is_composite(node->op) && !is_each(node), reduces = (node->op == OP_sum || node->op == OP_mean) && !node->attr[0].given;
+    if ((composite || reduces) && rows_stand(graph, loss->traced, node->in[node->op == OP_cross_entropy ? 1 : 0])) {
+        loss->reported = !rows_apart(loss, node);
+        return loss->reported ? TERM_OTHER : TERM_ROWS;
+    }
+    const bool linear = node->op == OP_add || node->op == OP_sub || node->op == OP_neg ||
+                        (node->op == OP_mul && (!loss->depends[node->in[0]] || !loss->depends[node->in[1]])) || (node->op == OP_div && !loss->depends[node->in[1]]);
+    return linear ? TERM_LINEAR : TERM_OTHER;
+}
+
+bool term_sums(const Node *node) {
+    return node->op == OP_sum || (is_composite(node->op) && node->attr[0].given && strcmp(node->attr[0].text, "sum") == 0);
+}
+
+/* The number by which a batch's rows are in a value that no data goes into: sum(..) / batch is divided by them. */
+static int batch_power(const RowLoss *loss, int value) {
+    for (int i = 0; i < loss->asked->numbers.n; i++)
+        if (loss->asked->numbers.at[i].value == value) return loss->asked->numbers.at[i].power;
+    return 0;
+}
+
+int scale_power(const RowLoss *loss, const Node *node) {
+    int power = 0;
+    for (int i = 0; i < node->nin && (node->op == OP_mul || node->op == OP_div); i++)
+        power += !loss->depends[node->in[i]] ? (node->op == OP_div ? -1 : 1) * batch_power(loss, node->in[i]) : 0;
+    return power;
+}
+
+bool fail_rows(const RowLoss *loss, const char *what, const char *why) {
+    diag_error(loss->diags, graph_producer(loss->graph, loss->graph->loss)->span, "%s", what);
+    diag_note(loss->diags, loss->asked->span, "%s", why);
+    diag_hint(loss->diags, "a loss whose rows can be told apart is mse(..), cross_entropy(..), bce_with_logits(..), the mean or sum of a tensor whose first dimension is the batch, or a sum of "
+                           "such and of what does not depend on the batch");
+    return false;
+}
+
+bool pass_rows(Build *b) {
+    Diags *diags = b->follows != NULL ? b->follows->diags : b->diags; /* what is wrong with an eval block is told like all that is wrong with the net */
+    return loss_rows_apply(&b->front.graph, &b->front.rows, diags);
+}
+
+bool loss_rows_apply(Graph *graph, const LossRows *asked, Diags *diags) {
+    switch (asked->use) {
+    case LOSS_AS_WRITTEN:
+        return true;
+    case LOSS_WEIGHED:
+        return rows_weigh(graph, asked, diags);
+    case LOSS_REPORTED:
+        return rows_report(graph, asked, diags);
+    }
+    return false;
+}

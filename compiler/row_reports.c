@@ -1,0 +1,138 @@
+/* row_reports: what an eval reports. The loss becomes the sum of its rows' losses; reports are `rows`, the number of rows that are there, `accuracy`, those that
+ * are answered right, and `prediction`. */
+#include "compiler/rows.h"
+
+#include <math.h>
+
+/* What the dimensions behind the rows come to: their mean, or their sum. */
+static int reduce_rows(Graph *graph, OpCode op, int value, const char *name, Span span) {
+    TensorType type = graph->values.at[value].type;
+    Attr attr[MAX_ATTRS] = {{.given = true, .n = type.shape.ndim - type.hidden - 1}};
+    if (attr[0].n == 0) return value;
+    for (int d = 0; d < attr[0].n; d++)
+        attr[0].ints[d] = d + 1;
+    return graph_emit(graph, op, &value, 1, attr, name, span);
+}
+
+static void answers(RowLoss *loss, const Node *node) {
+    if (loss->output >= 0) return;
+    loss->output = node->in[0];
+    loss->label = node->op == OP_cross_entropy ? node->in[1] : -1;
+}
+
+/* A term times or divided by a number: of a row alone, whose batch is 1. row: the term of the row, times or divided by that number. */
+static int scale_to_row(RowLoss *loss, const Node *node, int row) {
+    Graph *graph = loss->graph;
+    const int power = -scale_power(loss, node);
+    if (power == 0) return row;
+    const DType dtype = graph->values.at[row].type.dtype;
+    int scale = graph_constant(graph, (TensorType){.dtype = dtype}, NULL, pow((double)graph_batch_rows(graph), power), "loss.batch", node->span);
+    return emit_binary(graph, OP_mul, row, graph_replicate(graph, scale, NULL, node->span), "loss.row", node->span);
+}
+
+/* A loss as one number a row, whose mean (of a sum: whose sum) over the rows it is; -1: it cannot be. */
+static int rows_of(RowLoss *loss, int value, int depth) {
+    Graph *graph = loss->graph;
+    const Node node = *graph_producer(graph, value);
+    const TermKind kind = term_kind(loss, value, depth);
+    const OpCode reduction = term_sums(&node) ? OP_sum : OP_mean;
+    if (kind == TERM_OTHER) return -1;
+    if (kind == TERM_WHOLE) return value; /* as much of every row's loss */
+    if (kind == TERM_LINEAR) {
+        int in[2] = {-1, -1};
+        for (int i = 0; i < node.nin; i++)
+            if ((in[i] = rows_of(loss, node.in[i], depth + 1)) < 0) return -1;
+        int row = graph_emit(graph, node.op, in, node.nin, NULL, "loss.row", node.span);
+        return scale_to_row(loss, &node, row);
+    }
+    if (node.op == OP_mse) {
+        answers(loss, &node);
+        int difference = emit_binary(graph, OP_sub, node.in[0], node.in[1], "loss.diff", node.span);
+        int square = emit_binary(graph, OP_mul, difference, difference, "loss.square", node.span);
+        return reduce_rows(graph, reduction, square, "loss.row", node.span);
+    }
+    if (node.op == OP_cross_entropy || node.op == OP_bce_with_logits) {
+        answers(loss, &node);
+        return reduce_rows(graph, reduction, losses_each(graph, &node, "loss.each"), "loss.row", node.span);
+    }
+    const Node *inner = graph_producer(graph, node.in[0]);
+    answers(loss, is_each(inner) ? inner : &node); /* mean(cross_entropy(.., reduction = none)) */
+    return reduce_rows(graph, reduction, node.in[0], "loss.row", node.span);
+}
+
+static void report(Graph *graph, const char *name, int value, bool whole) {
+    vec_push(graph->arena, &graph->reports, (Report){.name = name, .value = value, .whole = whole});
+}
+
+/* 1 where the class with the highest score, of equal ones the first, is the one that is given; else 0. */
+static int class_right(Graph *graph, int logits, int label, Span span) {
+    const Attr to_index[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[label].type.dtype]}}, to_number[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[logits].type.dtype]}};
+    int best = graph_emit(graph, OP_argmax, &logits, 1, NULL, "accuracy.best", span);
+    if (graph->values.at[label].type.dtype != I32) best = graph_emit(graph, OP_cast, &best, 1, to_index, "accuracy.class", span);
+    int right = emit_binary(graph, OP_equal, best, label, "accuracy.equal", span);
+    return graph_emit(graph, OP_cast, &right, 1, to_number, "accuracy.right", span);
+}
+
+/* How many rows are answered right; of a row with several answers the share of those. */
+static bool rows_accuracy(const RowLoss *loss, int weight) {
+    Graph *graph = loss->graph;
+    const Span span = loss->asked->accuracy;
+    if (loss->label < 0) {
+        diag_error(loss->diags, span, "accuracy is for classes, and the loss of net %s is no cross_entropy of them", graph->name);
+        diag_hint(loss->diags, "metrics = loss; or loss cross_entropy(logits, label) with class indices as labels");
+        return false;
+    }
+    int right = reduce_rows(graph, OP_mean, class_right(graph, loss->output, loss->label, span), "accuracy.row", span);
+    int weighted = emit_binary(graph, OP_mul, right, weight, "accuracy.rows", span);
+    report(graph, "accuracy", graph_emit(graph, OP_sum, &weighted, 1, NULL, "accuracy", span), true);
+    return true;
+}
+
+/* Whether a value depends on each input: depends[input]. */
+static const bool *inputs_of(const Graph *graph, int value) {
+    bool *needed = arena_alloc(graph->arena, (size_t)graph->values.n + 1), *depends = arena_alloc(graph->arena, (size_t)graph->inputs.n + 1);
+    needed[value] = true;
+    for (int n = graph->nodes.n - 1; n >= 0; n--) {
+        const Node *node = &graph->nodes.at[n];
+        bool used = false;
+        for (int k = 0; k < node->nout; k++)
+            used = used || needed[node->out[k]];
+        for (int i = 0; used && i < node->nin; i++)
+            needed[node->in[i]] = true;
+        if (used && node->op == OP_input) depends[node->state] = true;
+    }
+    return depends;
+}
+
+/* Files give every input, or all that the prediction depends on where nothing but prun --predict runs the program. prediction: -1: there is none. */
+static bool inputs_given(const RowLoss *loss, int prediction) {
+    const Graph *graph = loss->graph;
+    const bool *depends = prediction >= 0 ? inputs_of(graph, prediction) : NULL;
+    for (int i = 0; graph->settings.data == DATA_FILES && i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (input->kind != INPUT_DATA || input->file.format != FILE_NONE) continue;
+        if (graph->settings.eval == EVAL_NEVER && depends && !depends[i]) continue;
+        diag_error(loss->diags, loss->asked->data, "%s does not give input %s", loss->asked->data_name, input->name);
+        diag_note(loss->diags, input->span, "%s is declared here", input->name);
+        if (depends && !depends[i]) diag_hint(loss->diags, "the prediction does not depend on it: with every = never; prun --predict does without");
+        return false;
+    }
+    return true;
+}
+
+bool rows_report(Graph *graph, const LossRows *asked, Diags *diags) {
+    RowLoss loss = row_loss(graph, asked, diags);
+    Span span = graph_producer(graph, graph->loss)->span;
+    int rows = loss.depends[graph->loss] ? rows_of(&loss, graph->loss, 0) : -1;
+    if (rows < 0 && loss.reported) return false;
+    if (rows < 0) return fail_rows(&loss, "rows cannot be told apart in this loss", "an eval counts each row once, and leaves out those that only fill up a batch");
+    TensorType type = graph->values.at[rows].type;
+    int weight = weight_input(graph, &type, span);
+    int weighted = emit_binary(graph, OP_mul, rows, weight, "loss.rows", span);
+    const int prediction = asked->prediction >= 0 ? asked->prediction : loss.output;
+    graph->loss = graph_emit(graph, OP_sum, &weighted, 1, NULL, "loss.sum", span);
+    report(graph, "rows", graph_emit(graph, OP_sum, &weight, 1, NULL, "rows", span), true);
+    if (asked->accuracy.line > 0 && !rows_accuracy(&loss, weight)) return false;
+    if (prediction >= 0) report(graph, "prediction", prediction, false);
+    return inputs_given(&loss, prediction);
+}

@@ -1,0 +1,64 @@
+/* rows: losses row by row, for batches whose last rows may only fill them up. The first rewrite of the graph as it was written.
+ *
+ *   batch_rows.c   where the rows of a batch are in each value
+ *   row_loss.c     the terms of a loss
+ *   row_weights.c  training: the mean over the rows that are there
+ *   row_reports.c  evaluation: sums over the rows that are there, and the answers
+ */
+#pragma once
+#include "frontend/frontend.h"
+
+/* Does what the blocks ask for (LossRows). False after a diagnostic. */
+bool loss_rows_apply(Graph *graph, const LossRows *asked, Diags *diags);
+
+/* ---------------------------------------------------------------- batch_rows.c */
+
+/* The rows of a batch in a value: each is the run of elements that has its number along dimension `at`; -1: they are not there. mixed: what stands in a row
+ * depends on other rows too. */
+typedef struct BatchRows {
+    int at;
+    bool mixed;
+} BatchRows;
+/* Of every value of a forward graph whose inputs have `batch` rows; in the arena. */
+BatchRows *batch_rows_trace(const Graph *graph, Arena *arena, int64_t batch);
+
+/* ---------------------------------------------------------------- row_loss.c */
+
+/* A loss as its terms. */
+typedef struct RowLoss {
+    Graph *graph;
+    Diags *diags;
+    const LossRows *asked;
+    const bool *depends; /* per value: an input of data goes into it */
+    const BatchRows *traced;
+    bool reported;     /* a diagnostic says already what is wrong */
+    int weight, there; /* training: the weights; 1 and 0 for rows that are there and not, where that is something else; -1: not made yet */
+    int nmeans;        /* terms that are divided by the rows of a batch */
+    int output, label; /* evaluation: the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
+} RowLoss;
+RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags);
+
+typedef enum {
+    TERM_WHOLE,  /* no data goes into it */
+    TERM_ROWS,   /* a mean or a sum of what rows lose */
+    TERM_LINEAR, /* made of terms, added or times numbers */
+    TERM_OTHER,
+} TermKind;
+TermKind term_kind(RowLoss *loss, int value, int depth);
+bool term_sums(const Node *node);                        /* of TERM_ROWS: a sum, else a mean */
+int scale_power(const RowLoss *loss, const Node *node);  /* the power of a batch's rows by which a product or a quotient multiplies the term in it */
+bool is_each(const Node *node);                          /* a loss before its reduction: of rows, for a mean or a sum of its own */
+int losses_each(Graph *graph, const Node *loss, const char *name); /* a cross_entropy or bce_with_logits before its reduction */
+int weight_input(Graph *graph, const TensorType *type, Span span); /* the input of weights, one a row */
+bool fail_rows(const RowLoss *loss, const char *what, const char *why); /* false */
+
+static inline int emit_binary(Graph *graph, OpCode op, int a, int b, const char *name, Span span) {
+    return graph_emit(graph, op, (const int[]){a, b}, 2, NULL, name, span);
+}
+
+/* ---------------------------------------------------------------- row_weights.c, row_reports.c */
+
+/* Makes the loss count only rows that are there; false after a diagnostic where its rows cannot be told apart. */
+bool rows_weigh(Graph *graph, const LossRows *asked, Diags *diags);
+/* Makes of the loss the sum of its rows' losses, and the reports of an eval. False after a diagnostic. */
+bool rows_report(Graph *graph, const LossRows *asked, Diags *diags);
