@@ -53,7 +53,7 @@ static int format_file(const char *path, bool check) {
     } else if (changes && !file_write(path, formatted.n > 0 ? formatted.at : "", formatted.n, &error)) {
         code = error.code;
     }
-    if (error.text[0] != '\0') fprintf(stderr, "pcc fmt: %s\n", error.text);
+    if (error.code != 0) fprintf(stderr, "pcc fmt: %s\n", error.text);
     text_finish(&formatted);
     arena_finish(&arena);
     return code;

@@ -540,7 +540,7 @@ static int find_machine(const char *what, Arena *arena, Options *options) {
     bool found = machine_find(what, arena, &diags, machine, &error);
     options->machine_file = what;
     diags_print(&diags, stderr);
-    if (!found && error.text[0] != '\0') fprintf(stderr, "pcc: %s\n", error.text);
+    if (!found && !error.reported) fprintf(stderr, "pcc: %s\n", error.text);
     options->machine = machine;
     return found ? EXIT_DONE : error.code;
 }

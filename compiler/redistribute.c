@@ -238,7 +238,7 @@ static int machine_of(const char *what, Arena *arena, Machine *machine) {
     diags_init(&diags, arena);
     if (machine_find(what, arena, &diags, machine, &error)) return EXIT_DONE;
     diags_print(&diags, stderr);
-    if (error.text[0]) fprintf(stderr, "pcc redistribute: %s\n", error.text);
+    if (!error.reported) fprintf(stderr, "pcc redistribute: %s\n", error.text);
     return error.code;
 }
 

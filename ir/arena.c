@@ -160,5 +160,36 @@ bool error_set(Error *error, int code, const char *format, ...) {
     vsnprintf(error->text, sizeof error->text, format, args);
     va_end(args);
     error->code = code;
+    error->rank = -1;
+    error->reported = false;
+    return false;
+}
+
+bool error_of_rank(Error *error, int rank, int code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    error->code = code;
+    error->rank = rank;
+    error->reported = false;
+    return false;
+}
+
+bool error_prefix(Error *error, const char *format, ...) {
+    if (error->reported) return false;
+    char text[sizeof error->text];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n >= 0 && (size_t)n < sizeof text) snprintf(text + n, sizeof text - (size_t)n, "%s", error->text);
+    memcpy(error->text, text, sizeof text);
+    return false;
+}
+
+bool error_reported(Error *error, int code) {
+    error_set(error, code, "%s", "");
+    error->reported = true;
     return false;
 }

@@ -73,9 +73,15 @@ void text_printable(char *text);
  * bool and fill one. code is an exit code. */
 typedef struct Error {
     int code;
+    int rank;      /* that failed, as the text says; -1: the text names none */
+    bool reported; /* already, or by another process: there is nothing to print */
     char text[1024];
 } Error;
-bool error_set(Error *error, int code, const char *format, ...) PRINTF_LIKE(3, 4); /* returns false */
+/* They return false. */
+bool error_set(Error *error, int code, const char *format, ...) PRINTF_LIKE(3, 4);
+bool error_of_rank(Error *error, int rank, int code, const char *format, ...) PRINTF_LIKE(4, 5); /* the text names the rank */
+bool error_prefix(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);                      /* words before the text; not of one that is reported */
+bool error_reported(Error *error, int code);                                                     /* without a text */
 
 double now_seconds(void); /* clock.c: of a monotonic clock, for differences */
 

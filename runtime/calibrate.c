@@ -257,7 +257,7 @@ int calibrate(const char *path, int nranks, const Told *told, int *argc, char **
     bool ok = comm && calibrate_on(comm, path, &error);
     if (!ok) {
         if (comm && comm->nprocesses > 1) comm->table->abort(comm, error.code, error.text); /* the others wait for this rank */
-        if (error.text[0]) fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it */
+        if (!error.reported) fprintf(stderr, "prun: %s\n", error.text);
     }
     if (comm) comm->table->destroy(comm);
     return ok ? EXIT_DONE : error.code;

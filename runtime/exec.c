@@ -83,19 +83,18 @@ void executor_destroy(Executor *executor) {
 
 static bool fail(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
     char place[256];
-    Error failure = *error;
     where(executor, cursor, action->step, place, sizeof place);
-    return error_set(error, failure.code, "%s: %.700s", place, failure.text);
+    error->rank = cursor->rank;
+    return error_prefix(error, "%s: ", place);
 }
 
 /* What no operator's name stands before is of the whole process. */
 static bool fail_whole(const Executor *executor, Error *error) {
-    Error failure = *error;
     const Comm *comm = executor->comm;
-    if (strncmp(failure.text, "rank ", 5) == 0) return false; /* the communicator knows which */
-    if (comm->ndriven == 1) return error_set(error, failure.code, "rank %d, %.900s", comm->first_driven, failure.text);
-    return error_set(error, failure.code, "ranks %d to %d, %.900s", comm->first_driven, comm->first_driven + comm->ndriven - 1,
-                     failure.text);
+    if (error->rank >= 0) return false; /* the communicator knows which */
+    if (comm->ndriven > 1) return error_prefix(error, "ranks %d to %d, ", comm->first_driven, comm->first_driven + comm->ndriven - 1);
+    error->rank = comm->first_driven;
+    return error_prefix(error, "rank %d, ", error->rank);
 }
 
 /* An operator that only moves or chooses elements rounds nothing. And max's result, moved by itself, would equal none of its operands: its
@@ -523,12 +522,9 @@ static bool step_run(Executor *executor, int64_t epoch, int64_t step, bool ahead
 
 /* behind: what the device says of the step before comes out in this one. */
 static bool fail_step(const Executor *executor, int64_t epoch, int64_t step, bool behind, Error *error) {
-    const Error failure = *error;
     const char *perhaps = behind ? " or the one before" : "";
-    if (failure.text[0] == '\0') return false; /* another rank says it */
-    if (strcmp(executor->program->name, "train") == 0)
-        return error_set(error, failure.code, "in step %lld%s of epoch %lld: %.900s", (long long)step, perhaps, (long long)epoch, failure.text);
-    return error_set(error, failure.code, "in step %lld%s of %s: %.900s", (long long)step, perhaps, executor->program->name, failure.text);
+    if (strcmp(executor->program->name, "train") == 0) return error_prefix(error, "in step %lld%s of epoch %lld: ", (long long)step, perhaps, (long long)epoch);
+    return error_prefix(error, "in step %lld%s of %s: ", (long long)step, perhaps, executor->program->name);
 }
 
 bool executor_settle(Executor *executor, Error *error) {

@@ -60,7 +60,7 @@ void executor_guard(Executor *executor, bool waits);
 int64_t executor_bad_update(const Executor *executor);
 /* Where the first number came from that is not finite, in words. Steps `first` to `last`, counted over all epochs from 0, are looked at: the inputs of all of them, then the last
  * is done again, operator by operator, updates leaving states as they are (its number as an update: update). bad: this process's ranks had a loss that is not finite in it and kept
- * the states from before; what the others see does not count. Collective. EXIT_MISMATCH and the words in *error of one process, whose ranks it is about, or an empty text; another code where the
+ * the states from before; what the others see does not count. Collective. EXIT_MISMATCH and the words in *error of one process, whose ranks it is about, the others' are reported; another code where the
  * search itself has failed. */
 void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t update, bool bad, Error *error);
 /* The loss of driven rank's slice(s) after a step, one number a hidden slice (global modes: 1); how many there are. */

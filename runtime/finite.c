@@ -322,6 +322,7 @@ void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t 
     if (ok && least == UINT64_MAX) ok = find_operator(executor, last, update, bad, &text, error);
     if (ok && own == least && at >= 0) put_input(executor, &executor->cursors[driven], instance, at / steps + 1, at % steps + 1, &text);
     if (ok && own == least && at >= 0 && at < last) text_printf(&text, ", in epoch %lld step %lld", (long long)(at / steps + 1), (long long)(at % steps + 1));
-    if (ok) error_set(error, EXIT_MISMATCH, "%.900s", text.at ? text.at : "");
+    if (ok && text.at) error_set(error, EXIT_MISMATCH, "%.900s", text.at);
+    if (ok && !text.at) error_reported(error, EXIT_MISMATCH);
     text_finish(&text);
 }

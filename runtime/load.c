@@ -223,7 +223,7 @@ static bool load_instances(Executor *executor, Cursor *cursor, Error *error) {
         layout_box(instance->layout, &type->shape, cursor->rank, &cursor->box[i]);
         int64_t bytes = box_elements(&cursor->box[i]) * dtype_bytes[type->dtype];
         char why[256];
-        if (!fit_instance(executor, cursor, i, why, sizeof why)) return error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
+        if (!fit_instance(executor, cursor, i, why, sizeof why)) return error_of_rank(error, cursor->rank, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
         switch (instance->place) {
         case PLACE_ARENA:
             if (instance->at < 0 || bytes > role->arena_bytes || instance->at > role->arena_bytes - bytes)
@@ -412,7 +412,7 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         char place[256], why[256];
         if (!fit_step(executor, cursor, step, why, sizeof why)) {
             where(executor, cursor, s, place, sizeof place);
-            return error_set(error, EXIT_REJECTED, "%s: %s", place, why);
+            return error_of_rank(error, cursor->rank, EXIT_REJECTED, "%s: %s", place, why);
         }
         if (joined > 0) continue;
         switch (step->kind) {
@@ -463,8 +463,8 @@ bool load_local(Executor *executor, Error *error) {
         cursor->role = find_role(executor->program, cursor->rank);
         if (!cursor->role) ok = error_set(error, EXIT_REJECTED, "the plan has no role for rank %d", cursor->rank);
         char why[256];
-        if (ok && !fit_loss(executor, cursor, why, sizeof why)) ok = error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
-        if (ok && !fit_reports(executor, cursor, why, sizeof why)) ok = error_set(error, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
+        if (ok && !fit_loss(executor, cursor, why, sizeof why)) ok = error_of_rank(error, cursor->rank, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
+        if (ok && !fit_reports(executor, cursor, why, sizeof why)) ok = error_of_rank(error, cursor->rank, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
         ok = ok && load_arena(executor, cursor, error);
         ok = ok && load_states(executor, cursor, pool, error) && load_inputs(executor, cursor, used, error) &&
              inputs_load(executor, cursor, error) && load_instances(executor, cursor, error);

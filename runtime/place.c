@@ -136,7 +136,7 @@ static bool choose_backend(Run *run, const Backend **backend, Error *error) {
     }
     /* A prun built for the CPU alone, or on a machine without a driver, does what it is there for, and says so only to who wants to know. */
     bool wants = options->tf32 || options->wait || options->no_graph || options->verbose;
-    if (agreed.text[0] && (wants || device_is_expected())) fprintf(stderr, "prun: note: runs on the CPU: %s\n", agreed.text);
+    if (!agreed.reported && (wants || device_is_expected())) fprintf(stderr, "prun: note: runs on the CPU: %s\n", agreed.text);
     return true;
 }
 

@@ -32,7 +32,7 @@ static bool read_plan(Run *run, Error *error) {
     bool ok = comm->process != 0 || plan_files_read(&files, &run->arena, path, MAX_PLAN_BYTES, error);
     int64_t head[4] = {ok ? 0 : error->code, (int64_t)files.n, files.side != NULL, (int64_t)files.nside};
     if (!comm->table->broadcast(comm, head, sizeof head, error)) return run->agreed = false;
-    if (head[0] != 0) return comm->process == 0 ? false : error_set(error, (int)head[0], "%s", "");
+    if (head[0] != 0) return comm->process == 0 ? false : error_reported(error, (int)head[0]);
     if (!share_file(run, &files.text, &files.n, head[1], error)) return run->agreed = false;
     if (head[2] && !share_file(run, &files.side, &files.nside, head[3], error)) return run->agreed = false;
     run->text_hash = XXH64(files.text, files.n, 0); /* the text names the side file's checksum */
@@ -293,7 +293,7 @@ static bool stop_at_bad(Run *run, Error *error) {
     if (first < begin) first = begin;
     log_pause(run);
     executor_find_bad(run->executor, first < 0 ? 0 : first, at, bad - run->began, executor_bad_update(run->executor) == bad, error);
-    if (error->text[0] == '\0' || error->code != EXIT_MISMATCH) return false;
+    if (error->reported || error->code != EXIT_MISMATCH) return false;
     const Error found = *error;
     Text text = {0};
     text_printf(&text, "the loss is not finite in epoch %lld step %lld: %.800s; training stops", (long long)(at / steps + 1), (long long)(at % steps + 1), found.text);
@@ -312,8 +312,8 @@ static bool look_around(Run *run, Error *error) {
     const bool alone = run->plan.graph.replicas > 0 || run->device.backend->queue;
     const bool now = stops && alone && (last || evaluation_is_due(run, at) || checkpoint_is_due(run, at));
     if (stop_look(&run->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error)) return true;
-    const Error failure = *error; /* of a rank that waited for the others in vain */
-    error_set(error, failure.code, "in step %lld of epoch %lld: rank %d, %.900s", (long long)at->step, (long long)at->epoch, run->comm->first_driven, failure.text);
+    error->rank = run->comm->first_driven; /* it waited for the others in vain */
+    error_prefix(error, "in step %lld of epoch %lld: rank %d, ", (long long)at->step, (long long)at->epoch, error->rank);
     return run->agreed = false;
 }
 
@@ -426,7 +426,7 @@ int run(const RunOptions *options, int *argc, char ***argv) {
     stop_close(&run.stop); /* a rank that fails with others waits for the launcher to end it */
     /* The others may be waiting for this rank in a communication. */
     if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code, error.text);
-    if (!ok && error.text[0] != '\0') fprintf(stderr, "prun: %s\n", error.text); /* empty where another rank says it: comm_agree */
+    if (!ok && !error.reported) fprintf(stderr, "prun: %s\n", error.text);
     if (run.lock >= 0) close(run.lock);
     log_close(&run);
     profile_destroy(run.profile);

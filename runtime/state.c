@@ -122,10 +122,9 @@ static bool fill_from_file(Fill *fill, const Graph *graph, const State *state, c
     Shape shape;
     DType dtype;
     double *data;
-    Error failure;
-    bool ok = npy_read(file_find(state->init.file, plan_directory, &arena), &arena, &shape, &dtype, &data, &failure);
+    bool ok = npy_read(file_find(state->init.file, plan_directory, &arena), &arena, &shape, &dtype, &data, error);
     if (!ok) {
-        error_set(error, failure.code, "%s %s: %.900s", kind_of(state), state->name, failure.text);
+        error_prefix(error, "%s %s: ", kind_of(state), state->name);
     } else if (!shape_equal(&shape, &state->type.shape)) {
         Text text = {0};
         shape_print(&text, &shape);

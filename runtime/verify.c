@@ -101,11 +101,9 @@ Verifier *verifier_create(const Plan *plan, const char *path, Executor *executor
     verifier->before = arena_alloc(&verifier->arena, (size_t)plan->graph.states.n * sizeof *verifier->before);
     verifier->length = longest_sum(&plan->graph);
     bool ok = !verifier->leads || load_reference(verifier, nthreads, error);
-    int code = ok ? 0 : error->code;
-    char text[sizeof error->text];
-    if (!ok) snprintf(text, sizeof text, "%s", error->text);
+    const Error own = *error;
     if (comm_agree(comm, ok, error)) return verifier;
-    if (!ok) error_set(error, code, "%s", text); /* rank 0's file: no need to name the rank */
+    if (!ok) *error = own; /* rank 0's file: no need to name the rank */
     verifier_destroy(verifier);
     return NULL;
 }
@@ -257,10 +255,9 @@ static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double
 
 /* All learn what was found. */
 static bool tell(Verifier *verifier, bool ok, Error *error) {
-    Error own = *error;
-    int code = ok ? 0 : error->code;
+    const Error own = *error;
     if (comm_agree(verifier->comm, ok, error)) return true;
-    if (!ok && code == EXIT_MISMATCH) *error = own; /* found by rank 0 for all: it is not rank 0 that failed */
+    if (!ok && own.code == EXIT_MISMATCH) *error = own; /* found by rank 0 for all: it is not rank 0 that failed */
     return false;
 }
 

@@ -199,13 +199,6 @@ bool machine_find(const char *what, Arena *arena, Diags *diags, Machine *machine
     enum { MAX_BYTES = 1 << 16 };
     char *text;
     size_t n;
-    if (!file_read(arena, what, MAX_BYTES, &text, &n, error)) {
-        char why[sizeof error->text];
-        snprintf(why, sizeof why, "%s", error->text);
-        return error_set(error, error->code, "--machine takes cpu, gpu8 or a machine file: %.900s", why);
-    }
-    if (machine_read(machine, arena, diags, what, text, n)) return true;
-    error->code = EXIT_REJECTED;
-    error->text[0] = '\0';
-    return false;
+    if (!file_read(arena, what, MAX_BYTES, &text, &n, error)) return error_prefix(error, "--machine takes cpu, gpu8 or a machine file: ");
+    return machine_read(machine, arena, diags, what, text, n) || error_reported(error, EXIT_REJECTED);
 }

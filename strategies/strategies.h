@@ -28,8 +28,8 @@ const Machine *machine_named(const char *name);  /* one of the two, NULL: none o
 /* Reads a machine file; name is for diagnostics. What it points to is in the arena. False after diagnostics. */
 bool machine_read(Machine *machine, Arena *arena, Diags *diags, const char *name, const char *text, size_t n);
 void machine_print(Text *text, const Machine *machine); /* the text of its file, four digits a number */
-/* The value of --machine: cpu, gpu8 or the path of a file. False with *error: the file cannot be read; or, with an empty text and
- * EXIT_REJECTED, after diagnostics. */
+/* The value of --machine: cpu, gpu8 or the path of a file. False with *error: the file cannot be read; or EXIT_REJECTED, reported by
+ * diagnostics. */
 bool machine_find(const char *what, Arena *arena, Diags *diags, Machine *machine, Error *error);
 
 /* ---------------------------------------------------------------- redistribute.c  (docs/redistribution.md) */

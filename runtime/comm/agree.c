@@ -28,10 +28,10 @@ bool comm_agree(Comm *comm, bool ok, Error *error) {
     bool known = failures_gather(comm, ok, words, &failures, error);
     free(words);
     if (!known || failures.n == 0) return known;
-    if (comm->process != failures.first) return error_set(error, failures.code, "%s", "");
+    if (comm->process != failures.first) return error_reported(error, failures.code);
     if (failures.n == comm->nprocesses) return false;
-    Error failure = *error;
-    return error_set(error, failures.code, "rank %d (%s): %.900s", comm->first_driven, comm->node, failure.text);
+    error->rank = comm->first_driven;
+    return error_prefix(error, "rank %d (%s): ", comm->first_driven, comm->node);
 }
 
 bool comm_agree_all(Comm *comm, bool ok, Error *error) {
@@ -49,7 +49,7 @@ bool comm_agree_all(Comm *comm, bool ok, Error *error) {
             known = comm->table->all_gather_words(comm, word, words, &failure);
             if (known) memcpy(text + at, &words[failures.first], sizeof word);
         }
-        error_set(error, failures.code, "%s", known ? text : failure.text);
+        error_of_rank(error, known ? failures.first : -1, failures.code, "%s", known ? text : failure.text);
     }
     free(words);
     return known && failures.n == 0;

@@ -79,16 +79,16 @@ typedef struct Told {
     const char *what, *said;
 } Told;
 /* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on, or where the processes were told different things (told may be NULL).
- * What fails behind MPI_Init_thread it says itself, and leaves *error without text.
+ * What fails behind MPI_Init_thread it says itself: *error is reported.
  * prun --ranks N never calls it. */
 Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error);
 /* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
- * failed keeps its error text (with "rank N: " before it unless all failed), the others' become empty: one message a mistake. */
+ * failed has an error to print (with its rank before it unless all failed), the others' are reported: one message a mistake. */
 bool comm_agree(Comm *comm, bool ok, Error *error);
 /* The same, but all processes have in *error what the first that failed had to say, its rank before it. */
 bool comm_agree_all(Comm *comm, bool ok, Error *error);
 /* *number becomes the largest of all processes'. Collective. */
 bool comm_most(Comm *comm, uint64_t *number, Error *error);
 /* Whether all processes have told[i].said alike; each has the same list of things, or NULL. Collective. Where they have not, process 0 has an error with this code that names
- * the first thing, what is said of it and by which ranks; the others' is empty. */
+ * the first thing, what is said of it and by which ranks; the others' are reported. */
 bool comm_same(Comm *comm, const Told *told, int code, Error *error);

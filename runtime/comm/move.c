@@ -29,7 +29,7 @@ static bool flags_late(MpiComm *job, CommRequest *request, const Ints *peers, Fl
             rank_describe(job, peers->at[i], &text);
             text_printf(&text, ";");
         }
-    error_set(error, EXIT_ENVIRONMENT, "%.*s", (int)(text.n - 1), text.at);
+    error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT, "%.*s", (int)(text.n - 1), text.at);
     text_finish(&text);
     return false;
 }
@@ -65,7 +65,7 @@ static bool message_late(MpiComm *job, CommRequest *request, const Message *mess
             comma = ", ";
             break;
         }
-    error_set(error, EXIT_ENVIRONMENT, "%s", text.at);
+    error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT, "%s", text.at);
     text_finish(&text);
     return false;
 }

@@ -349,10 +349,10 @@ static bool job_open(MpiComm *job, const Options *options, Error *error) {
     if (!nodes_find(job, options, error)) return false;
     job->crowded = comm->nlocal > limits_cores("");
     if (job->nnode > 1 && !options->messages) {
-        Error why = {0};
+        Error why = {.reported = true}; /* as long as nothing fails here */
         job->shares = heaps_open(job, &why);
         if (!job->shares && options->shared)
-            return error_set(error, EXIT_ENVIRONMENT, "PRUN_COMM=shared: %s", why.text[0] ? why.text : "another rank has no shared memory");
+            return error_set(error, EXIT_ENVIRONMENT, "PRUN_COMM=shared: %s", why.reported ? "another rank has no shared memory" : why.text);
     }
     bool all = job->shares && job->nnode == comm->nranks;
     snprintf(comm->transport, sizeof comm->transport, "%s",
@@ -367,7 +367,7 @@ static bool check_room(Error *error) {
     const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *number = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
     int64_t need = ((int64_t)256 << 20) + ((int64_t)8 << 20) * (here ? atoi(here) : 1), left = limits_addresses();
     if (left < 0 || left >= need) return true;
-    if (number && strcmp(number, "0") != 0) return error_set(error, EXIT_ENVIRONMENT, "%s", ""); /* the node's first says it */
+    if (number && strcmp(number, "0") != 0) return error_reported(error, EXIT_ENVIRONMENT); /* by the node's first */
     return error_set(error, EXIT_ENVIRONMENT, "not enough memory for Open MPI: it maps up to %lld MiB of addresses, and this process can have %lld (ulimit -v): raise the limit",
                      (long long)(need >> 20), (long long)(left >> 20));
 }
@@ -382,9 +382,9 @@ static void job_begin(MpiComm *job) {
 
 /* While the others still wait for this rank: mpirun ends all with the first that ends, and what is said later may never be heard. */
 static void say_here(Error *error) {
-    if (error->text[0] == '\0') return;
+    if (error->reported) return;
     fprintf(stderr, "prun: %s\n", error->text);
-    error->text[0] = '\0';
+    error->reported = true;
 }
 
 Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error) {

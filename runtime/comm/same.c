@@ -59,10 +59,12 @@ static bool same_one(Comm *comm, const Told *told, int code, uint64_t *words, Er
     bool known = comm_agree(comm, texts || comm->process != 0 || error_set(&failure, EXIT_ENVIRONMENT, "out of memory"), &failure);
     known = known && comm->table->gather_text(comm, said, SAID_BYTES, texts, &failure);
     if (known && comm->process == 0) describe(&text, told, words, texts, comm->nprocesses);
-    if (known)
-        error_set(error, code, "%.1000s", text.n > 0 ? text.at : "");
-    else
+    if (!known)
         *error = failure;
+    else if (text.n > 0)
+        error_set(error, code, "%.1000s", text.at);
+    else
+        error_reported(error, code);
     text_finish(&text);
     free(texts);
     return false;

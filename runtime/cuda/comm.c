@@ -204,6 +204,6 @@ Comm *cuda_comm(void *context, Comm *base, const char *choice, Error *error) {
     if (!ok || job->comm.counters != counters) free(counters);
     if (ok) return &job->comm;
     free(job);
-    if (base->process != 0) error->text[0] = '\0'; /* all ranks have the same words: one says them */
+    error->reported = base->process != 0; /* all ranks have the same words: one says them */
     return NULL;
 }

@@ -72,7 +72,7 @@ bool nccl_ok(CudaComm *job, ncclComm_t comm, ncclResult_t result, const char *wh
     Nccl *nccl = job->nccl;
     if (result == ncclSuccess || result == ncclInProgress) return true;
     const char *words = nccl->library.GetErrorString(result), *last = comm ? nccl->library.GetLastError(comm) : NULL;
-    error_set(error, EXIT_ENVIRONMENT, "rank %d, device %d: %.200s: NCCL says %.100s%s%.300s; %s; NCCL_DEBUG=INFO says more",
+    error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT, "rank %d, device %d: %.200s: NCCL says %.100s%s%.300s; %s; NCCL_DEBUG=INFO says more",
               job->comm.process, job->cuda->device, what, words ? words : "?", last && *last ? ": " : "", last && *last ? last : "",
               advice(result));
     abort_all(job);
@@ -81,10 +81,10 @@ bool nccl_ok(CudaComm *job, ncclComm_t comm, ncclResult_t result, const char *wh
 
 static bool late(CudaComm *job, const char *what, Error *error) {
     abort_all(job);
-    return error_set(error, EXIT_ENVIRONMENT,
-                     "rank %d, device %d: %.200s takes longer than %g s (PRUN_TIMEOUT): a rank has died, is stuck, or is in another "
-                     "communication; NCCL_DEBUG=INFO says more",
-                     job->comm.process, job->cuda->device, what, job->comm.timeout_s);
+    return error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT,
+                         "rank %d, device %d: %.200s takes longer than %g s (PRUN_TIMEOUT): a rank has died, is stuck, or is in another "
+                         "communication; NCCL_DEBUG=INFO says more",
+                         job->comm.process, job->cuda->device, what, job->comm.timeout_s);
 }
 
 /* ---------------------------------------------------------------- waiting */

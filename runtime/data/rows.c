@@ -59,7 +59,7 @@ static bool value_fits(const Rows *rows, double value, char *why, size_t n) {
 enum { MOST_INFLATION = 1032 };
 
 static bool rows_fail(const Rows *rows, Error *error, const char *text) {
-    return error_set(error, EXIT_ENVIRONMENT, "input %s: %s: %s", rows->file.input, rows->path, text);
+    return error_set(error, EXIT_ENVIRONMENT, "%s: %s", rows->path, text);
 }
 
 /* ---------------------------------------------------------------- headers of binary files */
@@ -178,7 +178,7 @@ static bool fail_at(const Rows *rows, const Record *record, const char *at, Erro
     int64_t line, column;
     csv_place(record, at, &line, &column);
     Text text = {0};
-    text_printf(&text, "input %s: %s:%lld:%lld: %s", rows->file.input, rows->path, (long long)line, (long long)column, what);
+    text_printf(&text, "%s:%lld:%lld: %s", rows->path, (long long)line, (long long)column, what);
     text_printable(text.at); /* whatever the file says, nothing a terminal obeys */
     error_set(error, EXIT_ENVIRONMENT, "%s", text.at);
     text_finish(&text);
@@ -360,10 +360,8 @@ Rows *rows_open(const RowFile *file, Error *error) {
     if (ok) rows->bytes_read = file->format == ROWS_CSV ? stream_bytes_read(stream) : 0;
     stream_close(stream);
     if (ok) return rows;
-    if (strncmp(failure.text, "input ", 6) == 0)
-        *error = failure;
-    else
-        error_set(error, failure.code, "input %s: %.900s", file->input, failure.text);
+    *error = failure;
+    error_prefix(error, "input %s: ", file->input);
     rows_close(rows);
     return NULL;
 }
@@ -454,7 +452,8 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     rows->held = malloc((size_t)(n * rows->row_bytes) + 1);
     rows->held_row = malloc((size_t)n * sizeof *rows->held_row + 1);
     rows->nheld = 0;
-    if (!rows->held || !rows->held_row) return rows_fail(rows, error, "out of memory for a rank's rows");
+    if (!rows->held || !rows->held_row)
+        return error_set(error, EXIT_ENVIRONMENT, "input %s: %s: out of memory for a rank's rows", rows->file.input, rows->path);
     for (int64_t i = 0; i < n; i++)
         rows->held_row[i] = rows->file.first + row[i];
     rows->nheld = n;
@@ -468,8 +467,8 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     stream_close(stream);
     if (ok) return true;
     rows->nheld = 0;
-    if (strncmp(failure.text, "input ", 6) == 0) return *error = failure, false;
-    return error_set(error, failure.code, "input %s: %.900s", rows->file.input, failure.text);
+    *error = failure;
+    return error_prefix(error, "input %s: ", rows->file.input);
 }
 
 /* ---------------------------------------------------------------- reading */
@@ -478,7 +477,7 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
 static const unsigned char *part_bytes(Rows *rows, int64_t row, int64_t offset, int64_t bytes, Error *error) {
     if (rows->streamed) {
         int64_t at = find_held(rows, row);
-        if (at < 0) return error_set(error, EXIT_INTERNAL, "row %lld of input %s is not held", (long long)row, rows->file.input), NULL;
+        if (at < 0) return error_set(error, EXIT_INTERNAL, "row %lld is not held", (long long)row), NULL;
         return rows->held + at * rows->row_bytes + offset;
     }
     if ((size_t)bytes > rows->scratch_bytes) {
@@ -506,7 +505,7 @@ bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Erro
     row += rows->file.first;
     if (n == 0) return true;
     const unsigned char *from = part_bytes(rows, row, first * bytes, n * bytes, error);
-    if (!from) return false;
+    if (!from) return error_prefix(error, "input %s: ", rows->file.input);
     const DType dtype = rows->file.dtype;
     for (int64_t i = 0; i < n; i++) {
         double value = text ? ((const double *)(const void *)from)[i] : stored_element(from + i * bytes, rows->stored);
@@ -517,7 +516,8 @@ bool rows_read(Rows *rows, int64_t row, int64_t first, int64_t n, void *to, Erro
         }
         if (!value_fits(rows, value, why, sizeof why)) {
             snprintf(words, sizeof words, "row %lld holds %s", (long long)row, why);
-            return rows_fail(rows, error, words);
+            rows_fail(rows, error, words);
+            return error_prefix(error, "input %s: ", rows->file.input);
         }
         element_put(to, dtype, i, value);
     }

@@ -181,10 +181,12 @@ static void agreement(Comm *comm) {
     told = fail(comm, comm_agree, last, last + 1);
     must(comm, strcmp(told.text, comm->process == last ? who : "") == 0 || error_set(&wrong, EXIT_MISMATCH, "told '%s'", told.text), &wrong);
     must(comm, told.code == EXIT_ENVIRONMENT + last || error_set(&wrong, EXIT_MISMATCH, "told %d", told.code), &wrong);
+    must(comm, (comm->process == last ? told.rank == last && !told.reported : told.reported) || error_set(&wrong, EXIT_MISMATCH, "told of rank %d", told.rank), &wrong);
     told = fail(comm, comm_agree, 0, last + 1);
     must(comm, strcmp(told.text, comm->process == 0 ? "process 0 fails" : "") == 0 || error_set(&wrong, EXIT_MISMATCH, "told '%s'", told.text), &wrong);
     told = fail(comm, comm_agree_all, last, last + 1);
     must(comm, (strcmp(told.text, who) == 0 && told.code == EXIT_ENVIRONMENT + last) || error_set(&wrong, EXIT_MISMATCH, "told %d, '%s'", told.code, told.text), &wrong);
+    must(comm, (told.rank == last && !told.reported) || error_set(&wrong, EXIT_MISMATCH, "told of rank %d", told.rank), &wrong);
 }
 
 /* ---------------------------------------------------------------- the rest of the table */

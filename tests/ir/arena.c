@@ -82,3 +82,27 @@ Test(error, keeps_code_and_text_and_cuts_what_is_long) {
     error_set(&error, EXIT_INTERNAL, "%2000d", 1);
     cr_assert_eq(strlen(error.text), sizeof error.text - 1);
 }
+
+Test(error, says_who_failed_and_whether_that_is_reported) {
+    Error error;
+    error_set(&error, EXIT_ENVIRONMENT, "no room");
+    cr_assert_eq(error.rank, -1);
+    cr_assert_not(error.reported);
+    cr_assert_not(error_prefix(&error, "step %d: ", 12));
+    cr_assert_str_eq(error.text, "step 12: no room");
+    cr_assert_eq(error.code, EXIT_ENVIRONMENT);
+    error_prefix(&error, "%2000d", 1);
+    cr_assert_eq(strlen(error.text), sizeof error.text - 1);
+    cr_assert_not(error_of_rank(&error, 3, EXIT_MISMATCH, "rank %d differs", 3));
+    error_prefix(&error, "in w: ");
+    cr_assert_eq(error.rank, 3);
+    cr_assert_eq(error.code, EXIT_MISMATCH);
+    cr_assert_str_eq(error.text, "in w: rank 3 differs");
+    cr_assert_not(error_reported(&error, EXIT_REJECTED));
+    cr_assert(error.reported);
+    cr_assert_eq(error.code, EXIT_REJECTED);
+    error_prefix(&error, "more");
+    cr_assert_str_eq(error.text, "");
+    error_set(&error, EXIT_USAGE, "anew");
+    cr_assert_not(error.reported);
+}
