@@ -78,7 +78,7 @@ static const char *list_text(Arena *arena, const Side *side, const Role *role, c
 }
 
 static void add_kernel(Arena *arena, Side *side, const Role *role, const Step *step) {
-    const Node *node = &side->graph->nodes.at[step->node[0]];
+    const Node *node = &side->graph->nodes.at[step->node];
     const char *op = op_table[step->op].name;
     const char *key = strcmp(op, node->name) == 0 ? op : arena_printf(arena, "%s %s", op, node->name);
     const char *in = list_text(arena, side, role, step->in, step->nin), *out = list_text(arena, side, role, step->out, step->nout);

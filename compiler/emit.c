@@ -61,7 +61,7 @@ static void emit_step(Emitter *e, Item item) {
     const Build *b = e->b;
     const Node *node = &b->spmd.graph.nodes.at[item.node];
     Step step = {.kind = step_kind(node, item.wait), .op = node->op, .comm = node->comm, .nin = node->nin, .state = -1, .request = -1};
-    if (step.kind == STEP_KERNEL || step.kind == STEP_WRITE) step.node[step.nnodes++] = b->spmd.whole_node.at[item.node];
+    if (step.kind == STEP_KERNEL || step.kind == STEP_WRITE) step.node = b->spmd.whole_node.at[item.node];
     if (step.kind == STEP_START) e->request[item.node] = e->nrequests++;
     if (step.kind == STEP_START || step.kind == STEP_WAIT) {
         step.request = e->request[item.node];

@@ -4,10 +4,10 @@
 #include <string.h>
 #include <xxhash.h>
 
-const char *const place_name[] = {"arena", "state", "input", "constant"};
+const char *const place_name[] = {"arena", "state", "input", "constant", "inner"};
 const char *const step_name[] = {"kernel", "local", "start", "wait", "write"};
 
-enum { MAX_PROGRAMS = 16 };
+enum { MAX_PROGRAMS = 16, INNER_ALIGNMENT = 64 };
 
 void plan_init(Plan *plan, Arena *arena) {
     *plan = (Plan){.format = PLAN_FORMAT};
@@ -33,6 +33,36 @@ bool instance_is_view(const Graph *graph, const Instance *instance) {
     return old && op_table[graph_producer(graph, instance->value)->op].view;
 }
 
+int fused_length(const Role *role, int at) {
+    const int fused = role->steps.at[at].fused;
+    int n = 1;
+    while (fused > 0 && at + n < role->steps.n && role->steps.at[at + n].fused == fused) n++;
+    return n;
+}
+
+/* Of the largest box of any rank. The type has at most MAX_TENSOR_BYTES, so this fits. */
+static int64_t instance_bytes(const Graph *graph, const Instance *instance) {
+    const TensorType *type = &graph->values.at[instance->value].type;
+    return layout_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
+}
+
+int64_t inner_room(const Graph *graph, const Role *role, int64_t *at) {
+    int64_t used = 0, most = 0;
+    for (int s = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        if (s == 0 || step->fused != step[-1].fused) used = 0;
+        for (int o = 0; o < step->nout; o++) {
+            const Instance *instance = &role->instances.at[step->out[o]];
+            if (instance->place != PLACE_INNER) continue;
+            if (at) at[step->out[o]] = used;
+            used += (instance_bytes(graph, instance) + INNER_ALIGNMENT - 1) / INNER_ALIGNMENT * INNER_ALIGNMENT;
+            if (used > MAX_TENSOR_BYTES) used = MAX_TENSOR_BYTES; /* more than there is anywhere */
+            most = used > most ? used : most;
+        }
+    }
+    return most;
+}
+
 /* ---------------------------------------------------------------- print */
 
 static void print_instance(Printing *printing, int id, const Instance *instance) {
@@ -45,8 +75,10 @@ static void print_instance(Printing *printing, int id, const Instance *instance)
     put_int(text, printing_layout(printing, instance->layout));
     put(text, " ");
     put(text, place_name[instance->place]);
-    put(text, " ");
-    put_int(text, instance->at);
+    if (instance->place != PLACE_INNER) {
+        put(text, " ");
+        put_int(text, instance->at);
+    }
     if (instance->place == PLACE_STATE) {
         put(text, " version ");
         put_int(text, instance->version);
@@ -75,9 +107,9 @@ static void print_step(Text *text, const Step *step) {
         put(text, " -> ");
         put_ints(text, step->out, step->nout);
     }
-    if (step->nnodes) {
+    if (step->kind == STEP_KERNEL || step->kind == STEP_WRITE) {
         put(text, " nodes=");
-        put_ints(text, step->node, step->nnodes);
+        put_ints(text, &step->node, 1);
     }
     if (step->stream) {
         put(text, " stream=");
@@ -86,6 +118,10 @@ static void print_step(Text *text, const Step *step) {
     if ((step->kind == STEP_START || step->kind == STEP_WAIT) && step->bucket > 0) {
         put(text, " bucket=");
         put_int(text, step->bucket);
+    }
+    if (step->kind == STEP_KERNEL && step->fused > 0) {
+        put(text, " fused=");
+        put_int(text, step->fused);
     }
     put(text, "\n");
 }
@@ -167,12 +203,6 @@ void plan_certify(Text *text, const char *certificate) {
 
 /* ---------------------------------------------------------------- read: programs */
 
-/* Of the largest box of any rank. The type has at most MAX_TENSOR_BYTES, so this fits. */
-static int64_t instance_bytes(const Graph *graph, const Instance *instance) {
-    const TensorType *type = &graph->values.at[instance->value].type;
-    return layout_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
-}
-
 static bool same_tensor(const TensorType *a, const TensorType *b) { return a->dtype == b->dtype && shape_equal(&a->shape, &b->shape); }
 
 /* An instance in the storage of a state or input: of its size, and of its type unless it is a view. */
@@ -206,6 +236,7 @@ static bool read_place(Reading *reading, const Role *role, Instance *instance) {
     case PLACE_INPUT:
         if (!scan_integer(scan, "an input", 0, graph->inputs.n - 1, &instance->at)) return false;
         return check_storage(reading, instance, "input", &graph->inputs.at[instance->at].type, graph->inputs.at[instance->at].layout);
+    case PLACE_INNER: return true;
     case PLACE_CONSTANT:
         if (!scan_integer(scan, "a node", 0, graph->nodes.n - 1, &instance->at)) return false;
         if (graph->nodes.at[instance->at].op != OP_constant) return scan_fail(scan, "node %d is no constant", (int)instance->at);
@@ -240,22 +271,18 @@ static bool check_kernel(Reading *reading, const Role *role, const Step *step) {
     Scan *scan = &reading->scan;
     const Graph *graph = reading->graph;
     const Op *op = &op_table[step->op];
+    const Node *node = &graph->nodes.at[step->node];
     if (step->op == OP_write || op->op_class == OP_CLASS_LEAF || op->op_class == OP_CLASS_COMM || op->expand)
         return scan_fail(scan, "%s is no kernel", op->name);
-    const int nin = step->nnodes ? graph->nodes.at[step->node[0]].nin : op_nin(step->op);
-    const int nout = step->nnodes ? graph->nodes.at[step->node[0]].nout : op_nout(step->op);
-    const bool fits = step->nnodes == 1 ? step->nin == nin && step->nout == nout : op_takes(step->op, step->nin) && op_gives(step->op, step->nout);
-    if (!fits) return scan_fail(scan, "%s has %d operands and %d results, not %d and %d", op->name, nin, nout, step->nin, step->nout);
-    if (step->nnodes == 0) return scan_fail(scan, "a kernel without nodes=(..)");
-    if (step->nnodes > 1) return true;
-    const Node *node = &graph->nodes.at[step->node[0]];
-    if (node->op != step->op) return scan_fail(scan, "node %d is %s, not %s", step->node[0], op_table[node->op].name, op->name);
+    if (step->nin != node->nin || step->nout != node->nout)
+        return scan_fail(scan, "%s has %d operands and %d results, not %d and %d", op->name, node->nin, node->nout, step->nin, step->nout);
+    if (node->op != step->op) return scan_fail(scan, "node %d is %s, not %s", step->node, op_table[node->op].name, op->name);
     for (int i = 0; i < step->nin; i++)
         if (!type_equal(instance_type(reading, role, step->in[i]), &graph->values.at[node->in[i]].type))
-            return scan_fail(scan, "operand %d has another type than operand %d of node %d", step->in[i], i, step->node[0]);
+            return scan_fail(scan, "operand %d has another type than operand %d of node %d", step->in[i], i, step->node);
     for (int o = 0; o < step->nout; o++)
         if (!type_equal(instance_type(reading, role, step->out[o]), &graph->values.at[node->out[o]].type))
-            return scan_fail(scan, "result %d has another type than result %d of node %d", step->out[o], o, step->node[0]);
+            return scan_fail(scan, "result %d has another type than result %d of node %d", step->out[o], o, step->node);
     return true;
 }
 
@@ -283,7 +310,37 @@ static bool check_step(Reading *reading, const Role *role, const Step *step) {
     return false;
 }
 
-static bool read_step(Reading *reading, Role *role, StepKind kind) {
+static bool read_node(Reading *reading, StepKind kind, int *node) {
+    int n = 0;
+    if (!scan_is_key(&reading->scan, "nodes")) return scan_fail(&reading->scan, "a %s without nodes=(..)", step_name[kind]);
+    return read_ids(reading, "node", "", reading->graph->nodes.n, 1, node, &n) && (n == 1 || scan_fail(&reading->scan, "a %s of no node", step_name[kind]));
+}
+
+/* A fused step goes on with its number, and a new one begins with the next. */
+static bool read_fused(Reading *reading, const Role *role, int *fused) {
+    const int before = role->steps.n ? role->steps.at[role->steps.n - 1].fused : 0;
+    int last = before, members = 0;
+    for (int s = role->steps.n - 1; s >= 0 && last == 0; s--) last = role->steps.at[s].fused;
+    if (!scan_int(&reading->scan, "a fused step", before ? before : last + 1, last + 1, fused)) return false;
+    while (*fused == before && members < role->steps.n && role->steps.at[role->steps.n - 1 - members].fused == before) members++;
+    return members < MAX_FUSED || scan_fail(&reading->scan, "more than %d kernels in fused step %d", MAX_FUSED, before);
+}
+
+/* An inner value is made once, and read by later members of the fused step that makes it. made: per instance the fused step that made it. */
+static bool check_inner(Reading *reading, const Role *role, const Step *step, int *made) {
+    for (int i = 0; i < step->nin; i++)
+        if (role->instances.at[step->in[i]].place == PLACE_INNER && (step->fused == 0 || made[step->in[i]] != step->fused))
+            return scan_fail(&reading->scan, "the inner value %d is read outside of the fused step that makes it", step->in[i]);
+    for (int o = 0; o < step->nout; o++) {
+        if (role->instances.at[step->out[o]].place != PLACE_INNER) continue;
+        if (step->fused == 0) return scan_fail(&reading->scan, "the inner value %d is made by no fused step", step->out[o]);
+        if (made[step->out[o]]) return scan_fail(&reading->scan, "the inner value %d is made twice", step->out[o]);
+        made[step->out[o]] = step->fused;
+    }
+    return true;
+}
+
+static bool read_step(Reading *reading, Role *role, StepKind kind, int *made) {
     Scan *scan = &reading->scan;
     const Graph *graph = reading->graph;
     Step step = {.kind = kind};
@@ -310,21 +367,23 @@ static bool read_step(Reading *reading, Role *role, StepKind kind) {
     step.comm = (CommKind)comm;
     if (!read_ids(reading, "value", "", role->instances.n, MAX_IN, step.in, &step.nin)) return false;
     if (scan_is_arrow(scan) && !read_ids(reading, "value", "", role->instances.n, MAX_OUT, step.out, &step.nout)) return false;
-    if (scan_is_key(scan, "nodes") && !read_ids(reading, "node", "", graph->nodes.n, MAX_STEP_NODES, step.node, &step.nnodes)) return false;
+    if ((kind == STEP_KERNEL || kind == STEP_WRITE) && !read_node(reading, kind, &step.node)) return false;
     if (scan_is_key(scan, "stream") && !scan_int(scan, "a stream", 0, 1, &step.stream)) return false;
     if ((kind == STEP_START || kind == STEP_WAIT) && scan_is_key(scan, "bucket") && !scan_int(scan, "a bucket", 1, INT32_MAX, &step.bucket)) return false;
-    if (!check_step(reading, role, &step) || !scan_end(scan)) return false;
+    if (kind == STEP_KERNEL && scan_is_key(scan, "fused") && !read_fused(reading, role, &step.fused)) return false;
+    if (!check_step(reading, role, &step) || !check_inner(reading, role, &step, made) || !scan_end(scan)) return false;
     vec_push(scan->arena, &role->steps, step);
     return true;
 }
 
 static bool read_steps(Reading *reading, Role *role) {
     vec_reserve(reading->scan.arena, &role->steps, scan_lines(&reading->scan));
+    int *made = arena_alloc(reading->scan.arena, sizeof *made * (size_t)(role->instances.n + 1));
     for (bool more = true; more;) {
         more = false;
         for (int kind = 0; kind < NSTEPS; kind++)
             if (scan_is_keyword(&reading->scan, step_name[kind])) {
-                if (!read_step(reading, role, (StepKind)kind)) return false;
+                if (!read_step(reading, role, (StepKind)kind, made)) return false;
                 more = true;
                 break;
             }
@@ -349,6 +408,11 @@ static bool read_role(Reading *reading, Program *program, int first, int *next) 
     if (program->loss >= role.instances.n) return scan_fail(scan, "the loss %d is no value of the role that ends here", program->loss);
     for (int i = 0; i < program->reports.n; i++)
         if (program->reports.at[i] >= role.instances.n) return scan_fail(scan, "the report %d is no value of the role that ends here", program->reports.at[i]);
+    for (int k = -1; k < program->reports.n; k++) {
+        const int id = k < 0 ? program->loss : program->reports.at[k];
+        if (id >= 0 && role.instances.at[id].place == PLACE_INNER) return scan_fail(scan, "the inner value %d is reported", id);
+    }
+    if (inner_room(reading->graph, &role, NULL) >= MAX_TENSOR_BYTES) return scan_fail(scan, "a fused step of this role has inner values of more than %lld bytes", (long long)MAX_TENSOR_BYTES);
     *next = role.last_rank + 1;
     vec_push(scan->arena, &program->roles, role);
     return true;

@@ -4,25 +4,26 @@
 
 /* ---------------------------------------------------------------- plan.c  (docs/plan.md) */
 
-typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT } Place;
+typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT, PLACE_INNER } Place;
 extern const char *const place_name[];
 /* A named value of the graph in a stated layout, and where it lies. */
 typedef struct Instance {
     int value;                     /* graph value id */
     const Layout *layout;
-    Place place;
-    int64_t at;                    /* arena: offset in bytes; state, input: id; constant: graph node id */
+    Place place;                   /* inner: nowhere, it is made and read within one fused step */
+    int64_t at;                    /* arena: offset in bytes; state, input: id; constant: graph node id; inner: 0 */
     int version;                   /* PLACE_STATE: which version of the state, 0 or 1 */
 } Instance;
 /* Whether it lies in an input or in a state's old version and is the result of an operator that has views: it lies where its operand lies. */
 bool instance_is_view(const Graph *graph, const Instance *instance);
 
 typedef enum { STEP_KERNEL, STEP_LOCAL, STEP_START, STEP_WAIT, STEP_WRITE } StepKind;
-enum { MAX_STEP_NODES = 4 };
+/* What a fused step may have: members; and, where a planner makes one, operands that lie in memory, and results that go there. */
+enum { MAX_FUSED = 32, MAX_FUSED_IN = 8, MAX_FUSED_OUT = 8 };
 typedef struct Step {
     StepKind kind;
     OpCode op;                     /* kernel: the operator */
-    int nnodes, node[MAX_STEP_NODES]; /* the graph nodes that it computes; none for a communication */
+    int node;                      /* kernel, write: the graph node that it computes */
     CommKind comm;                 /* local, start, wait */
     int request;                   /* start, wait: number that pairs them */
     int nin, nout;
@@ -30,6 +31,7 @@ typedef struct Step {
     int state;                     /* write: state id */
     int stream;                    /* 0 compute, 1 communication */
     int bucket;                    /* start, wait: starts that follow each other with one number run as one communication, and so do their waits; from 1, 0: alone */
+    int fused;                     /* kernel: kernels that follow each other with one number are the members of one fused step; from 1, 0: alone */
 } Step;
 
 typedef struct Role {
@@ -38,6 +40,10 @@ typedef struct Role {
     VEC(Instance) instances;
     VEC(Step) steps;
 } Role;
+int fused_length(const Role *role, int at); /* the number of steps from `at` on that are members of one fused step; 1: it is alone */
+/* Room for the inner values of a fused step, side by side, where its members run one by one: the offset of each inner instance in at (NULL: not asked); the
+ * bytes that the largest fused step needs. */
+int64_t inner_room(const Graph *graph, const Role *role, int64_t *at);
 
 typedef struct Program {
     const char *name;              /* "train", "eval" */

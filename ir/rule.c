@@ -346,6 +346,11 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
     return true;
 }
 
+bool op_elementwise(OpCode op) {
+    const char *arrow = op_table[op].letters ? strstr(op_table[op].letters, "->") : NULL;
+    return arrow && strncmp(arrow + 2, "...", 3) == 0;
+}
+
 /* The element types of the results of a row that has letters for them; rules give each that of operand 0. */
 static bool result_types(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     for (int o = 0; o < rule->nout; o++) {

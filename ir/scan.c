@@ -14,7 +14,7 @@ static const char *const known[] = {
     "nodes", "stream", "arena", "per_rank", "trainable", "parameter", "strategy", "origin", "factors", "name",   "version", "kind",
     "sent",  "certificate", "checksum", "optimizer", "momentum", "log_every", "strict_divide",
     "log", "log_rank", "checkpoint_epochs", "checkpoint_steps", "keep", "first", "offset", "column", "stored", "shuffle", "last",
-    "side", "bytes", "bucket", "beta1", "beta2", "eps", "weight_decay", "schedule", "warmup", "end", "clip", "accumulate", "index", "micro", "of",
+    "side", "bytes", "bucket", "fused", "beta1", "beta2", "eps", "weight_decay", "schedule", "warmup", "end", "clip", "accumulate", "index", "micro", "of",
     "eval", "every", "report", "reports", "whole", "on_nan", "heading", "separator",
 };
 

@@ -22,6 +22,7 @@ typedef struct RoleCheck {
     bool *computed;               /* per graph node */
     int *pending;                 /* per request: its start step, -1 none, -2 waited for */
     int step;
+    int first, end;               /* of the fused step that it is a member of: the first and the last; itself where it is alone */
 } RoleCheck;
 
 static bool reject(const RoleCheck *walk, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -45,7 +46,8 @@ static bool leaf_check(RoleCheck *walk, int i) {
     const Node *node = &graph->nodes.at[value->node];
     bool computed = !node_is_leaf(node);
     switch (instance->place) {
-    case PLACE_ARENA: return true;
+    case PLACE_ARENA:
+    case PLACE_INNER: return true;
     case PLACE_INPUT:
         if (computed) return true; /* is_view must hold of its step */
         if (node->op != OP_input || node->state != instance->at) return reject(walk, "value %d (%s) is not input %d", i, value->name, (int)instance->at);
@@ -74,6 +76,8 @@ static bool leaf_check(RoleCheck *walk, int i) {
 static bool use(RoleCheck *walk, int i, int until) {
     if (walk->readable[i] >= walk->step) return reject(walk, "value %d (%s) is read before it is there", i, value_of(walk, i)->name);
     const Instance *instance = &walk->role->instances.at[i];
+    if (instance->place == PLACE_INNER && walk->defined[i] != walk->first)
+        return reject(walk, "inner value %d (%s) is read outside of its fused step", i, value_of(walk, i)->name);
     if (instance->place == PLACE_STATE) {
         int overwritten = walk->overwritten[instance->at];
         const Node *node = &walk->plan->graph.nodes.at[value_of(walk, i)->node];
@@ -89,10 +93,11 @@ static bool use(RoleCheck *walk, int i, int until) {
 static bool define(RoleCheck *walk, int i, int readable, bool view) {
     if (walk->defined[i] != NEVER) return reject(walk, "value %d (%s) is computed twice", i, value_of(walk, i)->name);
     const Instance *instance = &walk->role->instances.at[i];
-    walk->defined[i] = walk->step;
+    walk->defined[i] = walk->first;
     walk->readable[i] = readable;
-    if (walk->last[i] < walk->step) walk->last[i] = walk->step;
+    if (walk->last[i] < walk->end) walk->last[i] = walk->end;
     if (view) return true;
+    if (instance->place == PLACE_INNER) return true;
     if (instance->place == PLACE_STATE && instance->version == 1) {
         if (walk->overwritten[instance->at] >= 0) return reject(walk, "state %s is overwritten twice", walk->plan->graph.states.at[instance->at].name);
         walk->overwritten[instance->at] = walk->step;
@@ -119,19 +124,79 @@ static bool is_view(const RoleCheck *walk, const Step *step, const Letters *lett
     return from->dtype == to->dtype && has_slices(result->layout, to) && own_max_elements(operand->layout, &from->shape) == own_max_elements(result->layout, &to->shape);
 }
 
+/* ---------------------------------------------------------------- results over operands */
+
+/* Whether element i of each result of a member needs just element i of its operands that are as large as this one; of this one too, if it reads it. */
+static bool goes_by_element(const RoleCheck *walk, const Step *step, int operand, bool reads_it) {
+    const Role *role = walk->role;
+    const Layout *layout = role->instances.at[operand].layout;
+    const Shape *shape = &value_of(walk, operand)->type.shape;
+    const int64_t elements = own_max_elements(layout, shape);
+    Letters letters;
+    char why[512];
+    if (!node_letters(&walk->plan->graph, &walk->plan->graph.nodes.at[step->node], &letters, why, sizeof why)) return false;
+    for (int k = 0; k < step->nout; k++) {
+        const Layout *own_layout = role->instances.at[step->out[k]].layout;
+        const Shape *own_shape = &value_of(walk, step->out[k])->type.shape;
+        const bool same = layout_equal(layout, own_layout) && shape_equal(shape, own_shape);
+        if (own_max_elements(own_layout, own_shape) != elements || !(letters.flat || (letters.elementwise && (same || !reads_it)))) return false;
+    }
+    return true;
+}
+
+static bool reads(const Step *step, int instance) {
+    for (int i = 0; i < step->nin; i++)
+        if (step->in[i] == instance) return true;
+    return false;
+}
+
+/* Whether the result of the step that the walk is at may lie where an operand of it, or of an earlier member of its fused step, lies. The members may run one
+ * after the other, or all of them block by block of elements, in any order: so from the first that reads the operand to the one that overwrites it all go
+ * element by element, each that reads it reads it so, and no later one reads it. */
+static bool may_overwrite(const RoleCheck *walk, int result, int operand) {
+    const Role *role = walk->role;
+    bool found = false;
+    for (int s = walk->first; s <= walk->end; s++) {
+        const bool here = reads(&role->steps.at[s], operand);
+        found = found || here;
+        if (s <= walk->step && found && !goes_by_element(walk, &role->steps.at[s], operand, here)) return false;
+        if (s > walk->step && here) return false;
+    }
+    return value_of(walk, operand)->type.dtype == value_of(walk, result)->type.dtype;
+}
+
+/* Of a result that the step computes: of the operands that lie where it lies, it may overwrite all. A state is not overwritten otherwise. */
+static bool overwrites(RoleCheck *walk, int id) {
+    const Role *role = walk->role;
+    const Instance *result = &role->instances.at[id];
+    bool some = false, all = true;
+    for (int s = walk->first; s <= walk->step; s++)
+        for (int i = 0; i < role->steps.at[s].nin; i++) {
+            const int in = role->steps.at[s].in[i];
+            const Instance *operand = &role->instances.at[in];
+            if (operand->place != result->place || operand->at != result->at || (result->place != PLACE_ARENA && result->place != PLACE_STATE)) continue;
+            if (result->place == PLACE_ARENA && walk->defined[in] == walk->first) continue; /* a result of the same fused step: memory_check refuses it */
+            const bool may = may_overwrite(walk, id, in);
+            if (result->place == PLACE_STATE && !may) return reject(walk, "%s: overwrites the state that it reads", walk->plan->graph.nodes.at[role->steps.at[walk->step].node].name);
+            some = true;
+            all = all && may;
+        }
+    walk->in_place[id] = some && all;
+    return true;
+}
+
 static bool kernel_step(RoleCheck *walk, const Step *step) {
     const Graph *graph = &walk->plan->graph;
     const Role *role = walk->role;
     char why[512];
-    if (step->nnodes != 1) return reject(walk, "the step computes %d graph nodes at once: fused steps cannot be shown yet", step->nnodes);
-    const Node *node = &graph->nodes.at[step->node[0]];
-    if (node->op != step->op) return reject(walk, "the kernel is %s, graph node %d is %s", op_table[step->op].name, step->node[0], op_table[node->op].name);
+    const Node *node = &graph->nodes.at[step->node];
+    if (node->op != step->op) return reject(walk, "the kernel is %s, graph node %d is %s", op_table[step->op].name, step->node, op_table[node->op].name);
     if (step->nin != node->nin || step->nout != node->nout) return reject(walk, "%s: wrong number of operands or results", op_table[step->op].name);
     const Layout *in[MAX_IN], *out[MAX_OUT];
     for (int k = 0; k < step->nin; k++) {
         const Instance *instance = &role->instances.at[step->in[k]];
         if (instance->value != node->in[k]) return reject(walk, "%s: operand %d is %s, not %s", node->name, k, value_of(walk, step->in[k])->name, graph->values.at[node->in[k]].name);
-        if (!use(walk, step->in[k], walk->step)) return false;
+        if (!use(walk, step->in[k], walk->end)) return false;
         in[k] = instance->layout;
     }
     for (int k = 0; k < step->nout; k++) {
@@ -144,25 +209,24 @@ static bool kernel_step(RoleCheck *walk, const Step *step) {
         return reject(walk, "%s (%s): %s", node->name, op_table[node->op].name, why);
     bool view = is_view(walk, step, &letters);
     for (int k = 0; k < step->nout; k++) {
-        const Instance *result = &role->instances.at[step->out[k]];
-        const Value *value = value_of(walk, step->out[k]);
-        bool in_place = false;
-        for (int i = 0; i < step->nin && !view; i++) {
-            const Instance *operand = &role->instances.at[step->in[i]];
-            bool there = operand->place == result->place && operand->at == result->at;
-            bool same = there && layout_equal(operand->layout, result->layout) && type_equal(&value_of(walk, step->in[i])->type, &value->type);
-            /* What a kernel reads it may not write, unless element by element. */
-            if (result->place == PLACE_STATE && operand->place == PLACE_STATE && operand->at == result->at && !(same && letters.elementwise))
-                return reject(walk, "%s: overwrites the state that it reads", node->name);
-            /* A flat operator works element by element where operand and result have one size, which memory_check demands. */
-            in_place = in_place || (same && letters.elementwise) || (there && letters.flat);
-        }
-        walk->in_place[step->out[k]] = in_place;
+        if (!view && !overwrites(walk, step->out[k])) return false;
         if (!define(walk, step->out[k], walk->step, view)) return false;
     }
-    walk->computed[step->node[0]] = true;
+    walk->computed[step->node] = true;
     walk->proof->kernels++;
     return true;
+}
+
+/* Kernels that follow each other with one number, counted from 1 in their order, so that none comes twice. */
+static bool fused_step(RoleCheck *walk, const Step *step, int *nfused) {
+    walk->first = walk->end = walk->step;
+    if (step->fused == 0) return true;
+    if (step->kind != STEP_KERNEL) return reject(walk, "a %s in fused step %d", comm_name[step->comm], step->fused);
+    const Step *steps = walk->role->steps.at;
+    while (walk->first > 0 && steps[walk->first - 1].fused == step->fused) walk->first--;
+    walk->end = walk->first + fused_length(walk->role, walk->first) - 1;
+    if (walk->first == walk->step && step->fused != ++*nfused) return reject(walk, "fused step %d begins where fused step %d is next", step->fused, *nfused);
+    return walk->end - walk->first < MAX_FUSED || reject(walk, "more than %d kernels in fused step %d", MAX_FUSED, step->fused);
 }
 
 /* A table of the distinct communications that have been shown. */
@@ -224,14 +288,10 @@ static bool write_step(RoleCheck *walk, const Step *step) {
     const Graph *graph = &walk->plan->graph;
     const Instance *instance = &walk->role->instances.at[step->in[0]];
     const State *state = &graph->states.at[step->state];
-    bool found = false;
-    for (int k = 0; k < step->nnodes; k++) {
-        const Node *node = &graph->nodes.at[step->node[k]];
-        if (node->op != OP_write || node->state != step->state || node->in[0] != instance->value) return reject(walk, "write of state %s: graph node %d writes something else", state->name, step->node[k]);
-        if (walk->computed[step->node[k]]) return reject(walk, "state %s is written twice", state->name);
-        walk->computed[step->node[k]] = found = true;
-    }
-    if (!found) return reject(walk, "write of state %s names no graph node", state->name);
+    const Node *node = &graph->nodes.at[step->node];
+    if (node->op != OP_write || node->state != step->state || node->in[0] != instance->value) return reject(walk, "write of state %s: graph node %d writes something else", state->name, step->node);
+    if (walk->computed[step->node]) return reject(walk, "state %s is written twice", state->name);
+    walk->computed[step->node] = true;
     if (walk->written[step->state] >= 0) return reject(walk, "state %s is written twice", state->name);
     if (!use(walk, step->in[0], walk->step)) return false;
     if (!state->layout || !layout_equal(instance->layout, state->layout)) return reject(walk, "state %s is written in another layout than it is stored in", state->name);
@@ -277,10 +337,11 @@ static bool bucket_wait(RoleCheck *walk, const Step *step, int start) {
 
 static bool steps_check(RoleCheck *walk, const Sample *sample, ShownTable *shown) {
     const Role *role = walk->role;
-    int nbuckets = 0;
+    int nbuckets = 0, nfused = 0;
     for (walk->step = 0; walk->step < role->steps.n; walk->step++) {
         const Step *step = &role->steps.at[walk->step];
         walk->proof->steps++;
+        if (!fused_step(walk, step, &nfused)) return false;
         switch (step->kind) {
         case STEP_KERNEL:
             if (!kernel_step(walk, step)) return false;
@@ -325,7 +386,7 @@ static bool report_check(RoleCheck *walk, const char *what, int instance, int va
     if (instance < 0) return reject(walk, "%s is not reported", what);
     const Instance *own = &walk->role->instances.at[instance];
     if (own->value != value) return reject(walk, "reports %s as %s", value_of(walk, instance)->name, what);
-    walk->step = walk->role->steps.n;
+    walk->step = walk->first = walk->end = walk->role->steps.n;
     if (!use(walk, instance, walk->step)) return false;
     walk->step = -1;
     if (layout_is_partial(own->layout)) return reject(walk, "%s is partial where it is reported", what);

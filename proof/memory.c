@@ -1,4 +1,4 @@
-/* No two values alive at once overlap in an arena; in-place only where a kernel allows it. */
+/* No two values alive at once overlap in an arena; in-place only where a kernel, or all members of a fused step, allow it. */
 #include "proof/internal.h"
 
 #include <stdlib.h>
@@ -66,7 +66,8 @@ bool memory_check(const Plan *plan, const Role *role, const int *defined, const 
         if (at < nlive && live[at].begin < range.end) {
             int other = live[at].instance;
             bool same = live[at].begin == range.begin && live[at].end == range.end;
-            if (!(in_place[i] && same && last[other] == step)) {
+            /* What dies in this step, or in the fused step that begins here, and is no result of it. */
+            if (!(in_place[i] && same && defined[other] < step && last[other] == step + fused_length(role, step) - 1)) {
                 snprintf(why, n, "step %d writes value %d (%s) over value %d (%s), which is read until step %d", step, i,
                          plan->graph.values.at[instance->value].name, other, plan->graph.values.at[role->instances.at[other].value].name, last[other]);
                 ok = false;

@@ -1,5 +1,6 @@
 /* A plan's programs over the field, all ranks in lock step, compared with the graph. Memory is as the plan lays it out: an arena of cells a rank, as large as
- * the smallest element (larger ones fill several), a buffer a state; so values that overlap destroy each other here too. */
+ * the smallest element (larger ones fill several), a buffer a state; so values that overlap destroy each other here too. Inner values of a fused step lie
+ * behind the arena, side by side; its members run one after the other. */
 #include "proof/field.h"
 
 #include <stdlib.h>
@@ -22,6 +23,7 @@ typedef struct Interpreter {
     FieldTensor *values; /* the graph's, whole */
     int cell_bytes;
     int64_t ncells;      /* of a rank */
+    int64_t *inner;      /* per inner instance: its first cell */
     Fe *cells;           /* [rank][cell] */
     Spread *states;      /* per state */
     Flight *flights;     /* per request */
@@ -60,7 +62,28 @@ static int64_t elements_of(const Box *box) {
 
 /* ---------------------------------------------------------------- where values lie */
 
-static Fe *cells_of(const Interpreter *m, const Instance *instance, int rank) { return m->cells + m->ncells * rank + instance->at / m->cell_bytes; }
+static Fe *cells_of(const Interpreter *m, const Instance *instance, int rank) {
+    return m->cells + m->ncells * rank + (instance->place == PLACE_INNER ? m->inner[instance - m->role->instances.at] : instance->at / m->cell_bytes);
+}
+
+/* Gives the inner instances of each fused step cells from `behind` on; the last cell that any takes. */
+static int64_t place_inner(Interpreter *m, int64_t behind) {
+    int64_t at = behind, end = behind;
+    m->inner = arena_alloc(&m->arena, sizeof *m->inner * (size_t)(m->role->instances.n + 1));
+    for (int s = 0; s < m->role->steps.n; s++) {
+        const Step *step = &m->role->steps.at[s];
+        if (s == 0 || step->fused != step[-1].fused) at = behind;
+        for (int k = 0; k < step->nout; k++) {
+            const Instance *instance = &m->role->instances.at[step->out[k]];
+            const TensorType *type = &value_of(m, instance)->type;
+            if (instance->place != PLACE_INNER) continue;
+            m->inner[step->out[k]] = at;
+            at += own_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype] / m->cell_bytes;
+            end = at > end ? at : end;
+        }
+    }
+    return end;
+}
 
 static void arena_load(const Fe *cell, int width, int64_t elements, Fe *to) {
     for (int64_t i = 0; i < elements; i++) {
@@ -104,7 +127,8 @@ static bool load(const Interpreter *m, int number, Spread *to) {
         own_box(instance->layout, shape, rank, &box);
         Fe *part = spread_rank(to, rank);
         switch (instance->place) {
-        case PLACE_ARENA: arena_load(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), part); break;
+        case PLACE_ARENA:
+        case PLACE_INNER: arena_load(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), part); break;
         case PLACE_STATE: memcpy(part, spread_rank(&m->states[instance->at], rank), (size_t)to->each * sizeof *part); break;
         case PLACE_INPUT:
             if (!input_load(m, &m->plan->graph.inputs.at[instance->at], input, rank, elements_of(&box), part)) return false;
@@ -144,12 +168,13 @@ static bool store(Interpreter *m, int number, const Spread *from) {
     const Instance *instance = &m->role->instances.at[number];
     const Value *value = value_of(m, instance);
     if (instance_is_view(&m->plan->graph, instance)) return view_agrees(m, number, from);
-    if (instance->place != PLACE_ARENA && instance->place != PLACE_STATE) return fails(m, "value %d (%s) is computed into an %s", number, value->name, place_name[instance->place]);
+    const bool in_cells = instance->place == PLACE_ARENA || instance->place == PLACE_INNER;
+    if (!in_cells && instance->place != PLACE_STATE) return fails(m, "value %d (%s) is computed into an %s", number, value->name, place_name[instance->place]);
     if (instance->place == PLACE_STATE && m->states[instance->at].each != from->each) return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
     for (int rank = 0; rank < m->nranks; rank++) {
         Box box;
         own_box(instance->layout, &value->type.shape, rank, &box);
-        if (instance->place == PLACE_ARENA) arena_store(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), spread_rank(from, rank));
+        if (in_cells) arena_store(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), spread_rank(from, rank));
         else memcpy(spread_rank(&m->states[instance->at], rank), spread_rank(from, rank), (size_t)from->each * sizeof(Fe));
     }
     return true;
@@ -174,8 +199,7 @@ static bool has_poison(const FieldTensor *tensor) {
 
 static bool run_kernel(Interpreter *m, const Step *step) {
     char why[300];
-    if (step->nnodes != 1) return fails(m, "several graph nodes in one step cannot be run yet");
-    const Node *node = &m->plan->graph.nodes.at[step->node[0]];
+    const Node *node = &m->plan->graph.nodes.at[step->node];
     for (int i = 0; i < step->nin; i++)
         if (!load(m, step->in[i], &m->in[i])) return false;
     for (int k = 0; k < step->nout; k++) {
@@ -272,7 +296,7 @@ static bool prepare(Interpreter *m, uint64_t seed) {
     m->values = arena_alloc(&m->arena, ((size_t)graph->values.n + 1) * sizeof *m->values);
     if (!field_graph(graph, graph->nodes.n, seed, &m->arena, m->values, why, sizeof why)) return fails(m, "the graph: %s", why);
     m->cell_bytes = smallest_element(graph);
-    m->ncells = (m->role->arena_bytes + m->cell_bytes - 1) / m->cell_bytes;
+    m->ncells = place_inner(m, (m->role->arena_bytes + m->cell_bytes - 1) / m->cell_bytes);
     size_t ncells = (size_t)m->ncells * (size_t)m->nranks;
     m->cells = malloc((ncells + 1) * sizeof *m->cells);
     m->states = calloc((size_t)graph->states.n + 1, sizeof *m->states);
@@ -370,7 +394,7 @@ double numeric_work(const Plan *plan, const Program *program) {
             own_box(instance->layout, &type->shape, 0, &tensor->box); /* the largest */
             a_rank += tensor_work + element_work * (double)elements_of(&tensor->box);
         }
-        if (step->kind == STEP_KERNEL && step->nnodes == 1) a_rank += field_work(graph, &graph->nodes.at[step->node[0]], in, out);
+        if (step->kind == STEP_KERNEL) a_rank += field_work(graph, &graph->nodes.at[step->node], in, out);
     }
     return work + a_rank * graph->nranks;
 }
@@ -381,6 +405,9 @@ double numeric_bytes(const Plan *plan, const Program *program) {
     for (int v = 0; v < graph->values.n; v++) bytes += (double)sizeof(Fe) * (double)shape_elements(&graph->values.at[v].type.shape);
     for (int s = 0; s < graph->states.n; s++)
         if (graph->states.at[s].layout) bytes += (double)sizeof(Fe) * graph->nranks * (double)own_max_elements(graph->states.at[s].layout, &graph->states.at[s].type.shape);
-    const Role *role = &program->roles.at[0];
-    return bytes + (double)sizeof(Fe) * graph->nranks * (double)role->arena_bytes / smallest_element(graph);
+    Interpreter m = {.plan = plan, .role = &program->roles.at[0], .cell_bytes = smallest_element(graph)};
+    arena_init(&m.arena);
+    bytes += (double)sizeof(Fe) * graph->nranks * (double)place_inner(&m, (m.role->arena_bytes + m.cell_bytes - 1) / m.cell_bytes);
+    arena_finish(&m.arena);
+    return bytes;
 }

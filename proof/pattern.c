@@ -267,8 +267,8 @@ static bool run_step(Bench *b, const Program *program, int number, char *why, si
     const Step *step = &b->role->steps.at[number];
     const Graph *graph = &b->plan->graph;
     const Node *node = NULL;
-    if (step->kind == STEP_WAIT || step->kind == STEP_WRITE || (step->kind == STEP_KERNEL && step->nnodes != 1)) return true;
-    if (step->kind == STEP_KERNEL) node = &graph->nodes.at[step->node[0]];
+    if (step->kind == STEP_WAIT || step->kind == STEP_WRITE) return true;
+    if (step->kind == STEP_KERNEL) node = &graph->nodes.at[step->node];
     if (!own_key(b, step, node)) return true;
     Case *c = &b->as_is;
     c->communication = !node;

@@ -48,7 +48,7 @@ typedef struct DeviceQueue {
     /* Called after each step that is queued and not waited for: returns when what was queued before the call before has been done, and what was staged has
      * been read from the process's memory. The device is so never idle for want of the process, which is never more than a step ahead. */
     bool (*pace)(void *context, Error *error);
-    /* Calls that follow each other: how many of the first, at least 2, become one launch; 0: none do; -1: *error. last_read[i]: the last of the n calls that
+    /* Calls that follow each other, and that no plan has fused: how many of the first, at least 2, become one launch; 0: none do; -1: *error. last_read[i]: the last of the n calls that
      * reads results of call i, n where something else does too: results that only the launch itself reads need not be written. */
     int (*fuse)(void *context, const KernelCall *calls, int n, const int *last_read, void **fused, Error *error);
     bool (*run)(void *context, void *fused, Error *error);
@@ -90,6 +90,12 @@ typedef struct Backend {
     bool (*sync)(void *context, Error *error);
     KernelFn *const *kernels;   /* by OpCode; NULL where there is none */
     KernelFn *prepare;          /* before the first step: makes ready what the kernel of a call needs, whose data may be anything; NULL: nothing does */
+    /* The calls of a fused step, in their order: what runs them as one. NULL with nothing in *error where there is no kernel for them: they are then run one by
+     * one. inner[i], bit o: result o of call i is read by later calls of the step alone, and need not be stored; its data is room that no other tensor of the
+     * step shares. What is stored lies over an operand only where both have the same elements: docs/plan.md. fuse NULL: none is run as one. */
+    void *(*fuse)(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error);
+    bool (*run)(void *context, void *fused, Error *error);
+    void (*unfuse)(void *context, void *fused);
 } Backend;
 extern const Backend backend_cpu;
 /* The plain kernels, obviously right, that backend_cpu's fast ones are checked against. */

@@ -185,13 +185,18 @@ static bool run_calls(const Executor *executor, const Cursor *cursor, const Acti
 
 /* Calls that the device does as one, each by itself: what they leave for each other only is written too. */
 static bool run_apart(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
-    for (int s = action->step, n = 0; n < action->ncalls; s++) {
-        const Step *step = &cursor->role->steps.at[s];
-        if (step_is_view(cursor, step)) continue;
-        const Action alone = {.kind = ACTION_CALLS, .step = s, .first_call = cursor->first_call[s], .ncalls = 1};
+    for (int i = 0; i < action->nsteps; i++) {
+        const int s = action->steps[i];
+        const Action alone = {.kind = ACTION_CALLS, .step = s, .first_call = cursor->first_call[s], .ncalls = action->ncalls};
         if (!run_calls(executor, cursor, &alone, error)) return false;
-        n++;
     }
+    return true;
+}
+
+static bool run_fused(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
+    if (executor->inspects || cursor->withholds || executor->roundings != 0) return run_apart(executor, cursor, action, error);
+    for (int i = 0; i < action->ncalls; i++)
+        if (!action->run(executor->context, action->fused[i], error)) return false;
     return true;
 }
 
@@ -207,7 +212,7 @@ static CommStatus run_action(Executor *executor, const Cursor *cursor, const Act
     case ACTION_CALLS:
         return status_of(run_calls(executor, cursor, action, error));
     case ACTION_FUSED:
-        return status_of(executor->inspects || cursor->withholds ? run_apart(executor, cursor, action, error) : backend->queue->run(executor->context, action->fused, error));
+        return status_of(run_fused(executor, cursor, action, error));
     case ACTION_COPY:
         return status_of(backend->copy(executor->context, action->to, action->from, action->bytes, error));
     case ACTION_START:
@@ -340,10 +345,9 @@ static int action_of(const Cursor *cursor, int step) {
 
 static bool has_update(const Cursor *cursor, const Action *action) {
     if (action->kind != ACTION_CALLS && action->kind != ACTION_FUSED) return false;
-    for (int s = action->step, n = 0; n < (action->kind == ACTION_FUSED ? action->ncalls : 1); s++) {
-        const Step *step = &cursor->role->steps.at[s];
+    for (int i = 0; i < (action->kind == ACTION_FUSED ? action->nsteps : 1); i++) {
+        const Step *step = &cursor->role->steps.at[action->kind == ACTION_FUSED ? action->steps[i] : action->step];
         if (step->kind == STEP_KERNEL && is_update(step->op)) return true;
-        n += !step_is_view(cursor, step);
     }
     return false;
 }

@@ -14,14 +14,18 @@ typedef struct Action {
     ActionKind kind;
     int step;               /* number in the role, for messages */
     const char *name;       /* "matmul of h", "2 operators, add of y to relu of z": for tools that look on */
-    int first_call, ncalls; /* calls: one, or one for each hidden slice that the rank holds */
+    int first_call, ncalls; /* calls: one, or one for each hidden slice that the rank holds; fused: of the first of its steps */
+    int nsteps;             /* fused: the steps of the role that it stands for, views left out */
+    const int *steps;
+    void **fused;           /* one for each slice: the backend's, or its queue's */
+    bool (*run)(void *context, void *fused, Error *error);
+    void (*unfuse)(void *context, void *fused);
     CommRequest *request;   /* start, wait */
     const void **source;
     void **target;
     void *to; /* copy */
     const void *from;
     int64_t bytes;
-    void *fused; /* the backend's */
 } Action;
 
 /* A driven rank: its memory and its place in its role. */
@@ -29,7 +33,8 @@ typedef struct Cursor {
     int rank, driven; /* number in the job, number in this process */
     const Role *role;
     void *arena;
-    bool arena_lent; /* it is the lender's */
+    void *inner; /* room for the inner values of the largest fused step */
+    bool arena_lent, inner_lent; /* it is the lender's */
     void **state, **input; /* by id */
     void **ahead;          /* by id of the input, on a device with a queue: the next batch, copied while a step runs; NULL elsewhere */
     void **host;           /* page-locked, what is copied from */
@@ -131,7 +136,7 @@ bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error)
 
 /* ---------------------------------------------------------------- fuse.c */
 
-/* Calls that the device does in one launch become one action. */
+/* A fused step that the backend does as one becomes one action, and so do calls that the device takes together. */
 bool fuse_actions(Executor *executor, Cursor *cursor, Error *error);
 void fuse_finish(Executor *executor, Cursor *cursor);
 
@@ -139,6 +144,7 @@ void fuse_finish(Executor *executor, Cursor *cursor);
 
 /* Whether a step's operands and results (an instance in its storage, the loss) fit together on the cursor's rank, so that nothing is touched outside
  * of them, whatever the plan says; *why says what does not. Once, when the plan is loaded; requests are prepared already. */
+bool fit_fused(const Executor *executor, const Cursor *cursor, int at, char *why, size_t n); /* of a fused step that begins there: what it stores, and where */
 bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n);
 bool fit_instance(const Executor *executor, const Cursor *cursor, int id, char *why, size_t n);
 bool fit_reports(const Executor *executor, const Cursor *cursor, char *why, size_t n);

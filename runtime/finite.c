@@ -50,18 +50,23 @@ static bool look(const Executor *executor, Cursor *cursor, int instance, Error *
     return true;
 }
 
+static bool look_at_results(const Executor *executor, Cursor *cursor, const Step *step, Error *error) {
+    for (int o = 0; o < step->nout; o++)
+        if (!look(executor, cursor, step->out[o], error)) return false;
+    return true;
+}
+
 /* The results of the steps that an action stands for. */
 bool inspect_action(Executor *executor, Cursor *cursor, const Action *action, Error *error) {
     const Role *role = cursor->role;
     const Step *first = &role->steps.at[action->step];
     if (action->kind == ACTION_START) return true;
-    for (int s = action->step, n = 0; s < role->steps.n; s++) {
+    for (int i = 0; action->kind == ACTION_FUSED && i < action->nsteps; i++)
+        if (!look_at_results(executor, cursor, &role->steps.at[action->steps[i]], error)) return false;
+    for (int s = action->step; action->kind != ACTION_FUSED && s < role->steps.n; s++) {
         const Step *step = &role->steps.at[s];
-        const bool view = step_is_view(cursor, step);
-        if (action->kind == ACTION_FUSED ? n == action->ncalls : n > 0 && (action->kind != ACTION_WAIT || first->bucket == 0 || step->kind != STEP_WAIT || step->bucket != first->bucket)) break;
-        for (int o = 0; !view && o < step->nout; o++)
-            if (!look(executor, cursor, step->out[o], error)) return false;
-        n += !view;
+        if (s > action->step && (action->kind != ACTION_WAIT || first->bucket == 0 || step->kind != STEP_WAIT || step->bucket != first->bucket)) break;
+        if (!look_at_results(executor, cursor, step, error)) return false;
     }
     return true;
 }
@@ -148,7 +153,7 @@ static int viewed(const Cursor *cursor, const int *maker, int instance) {
 }
 
 static void prefer(const Role *role, Origin *best, int instance, int step) {
-    static const int ranks[] = {[PLACE_ARENA] = RANK_STEP, [PLACE_STATE] = RANK_STATE, [PLACE_INPUT] = RANK_INPUT, [PLACE_CONSTANT] = RANK_CONSTANT};
+    static const int ranks[] = {[PLACE_ARENA] = RANK_STEP, [PLACE_STATE] = RANK_STATE, [PLACE_INPUT] = RANK_INPUT, [PLACE_CONSTANT] = RANK_CONSTANT, [PLACE_INNER] = RANK_STEP};
     const int rank = step >= 0 ? RANK_STEP : ranks[role->instances.at[instance].place];
     if (rank > best->rank || (rank == best->rank && step >= best->step)) return;
     *best = (Origin){instance, step, rank};

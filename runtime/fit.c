@@ -39,11 +39,7 @@ static bool fit_tensor(const Rule *rule, const int8_t *letters, const Box *box, 
 static bool fit_kernel(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
     const Graph *graph = &executor->plan->graph;
     const Role *role = cursor->role;
-    if (step->nnodes != 1) {
-        snprintf(why, n, "a kernel of %d nodes; this prun has kernels of one", step->nnodes);
-        return false;
-    }
-    const Node *node = &graph->nodes.at[step->node[0]];
+    const Node *node = &graph->nodes.at[step->node];
     Ranges ranges = {0};
     for (int i = 0; i < step->nin; i++)
         if (!fit_tensor(node->rule, node->rule->in[i], &cursor->box[step->in[i]], &graph->values.at[role->instances.at[step->in[i]].value].type.shape,
@@ -60,6 +56,92 @@ static bool same_box(const Box *a, const Box *b) {
     for (int d = 0; d < a->ndim; d++)
         if (a->begin[d] != b->begin[d] || a->end[d] != b->end[d]) return false;
     return a->ndim == b->ndim;
+}
+
+/* ---------------------------------------------------------------- fused steps */
+
+static int64_t bytes_of(const Executor *executor, const Cursor *cursor, int instance) {
+    return box_elements(&cursor->box[instance]) * dtype_bytes[executor->plan->graph.values.at[cursor->role->instances.at[instance].value].type.dtype];
+}
+
+static bool overlap(const Executor *executor, const Cursor *cursor, int a, int b) {
+    const uintptr_t x = (uintptr_t)cursor->at[a], y = (uintptr_t)cursor->at[b];
+    return x < y + (uintptr_t)bytes_of(executor, cursor, b) && y < x + (uintptr_t)bytes_of(executor, cursor, a);
+}
+
+/* A fused step: its first member and how many there are. */
+typedef struct Members {
+    const Executor *executor;
+    const Cursor *cursor;
+    const Step *step;
+    int n;
+} Members;
+
+static bool reads(const Step *step, int instance) {
+    for (int i = 0; i < step->nin; i++)
+        if (step->in[i] == instance) return true;
+    return false;
+}
+
+static bool stores(const Members *m, int member, int o) {
+    return m->cursor->role->instances.at[m->step[member].out[o]].place != PLACE_INNER && !step_is_view(m->cursor, &m->step[member]);
+}
+
+/* Whether an instance is the result of a member before this one, and no view of what was there before. */
+static bool made_by(const Members *m, int member, int instance) {
+    for (int k = 0; k < member; k++)
+        for (int o = 0; o < m->step[k].nout; o++)
+            if (m->step[k].out[o] == instance && !step_is_view(m->cursor, &m->step[k])) return true;
+    return false;
+}
+
+/* Whether element i of each result of a member needs just element i of its operands that are as large as this one; of this one too, if it reads it. */
+static bool goes_by_element(const Members *m, const Step *step, int operand) {
+    const Box *box = &m->cursor->box[operand];
+    for (int o = 0; o < step->nout; o++) {
+        const Box *own = &m->cursor->box[step->out[o]];
+        const bool elementwise = op_elementwise(step->op) && (!reads(step, operand) || same_box(box, own));
+        if (box_elements(own) != box_elements(box) || !(elementwise || op_table[step->op].flat)) return false;
+    }
+    return true;
+}
+
+/* Whether a member may store a result where an operand of the step lies: the members may run one after the other, or all of them block by block of elements, in
+ * any order. So it is the same elements, from the first member that reads the operand to this one all go element by element, and no later one reads it. */
+static bool may_overwrite(const Members *m, int member, int result, int operand) {
+    bool found = false;
+    for (int k = 0; k < m->n; k++) {
+        const bool here = reads(&m->step[k], operand);
+        found = found || here;
+        if (k > member ? here : found && !goes_by_element(m, &m->step[k], operand)) return false;
+    }
+    return m->cursor->at[result] == m->cursor->at[operand] && bytes_of(m->executor, m->cursor, result) == bytes_of(m->executor, m->cursor, operand);
+}
+
+static bool fit_result(const Members *m, int member, int result, char *why, size_t n) {
+    for (int k = 0; k < m->n; k++) {
+        for (int o = 0; o < m->step[k].nout; o++)
+            if (m->step[k].out[o] != result && stores(m, k, o) && overlap(m->executor, m->cursor, result, m->step[k].out[o])) {
+                snprintf(why, n, "results %d and %d of fused step %d lie over each other", result, m->step[k].out[o], m->step->fused);
+                return false;
+            }
+        for (int i = 0; i < m->step[k].nin; i++) {
+            const int operand = m->step[k].in[i];
+            if (made_by(m, k, operand) || !overlap(m->executor, m->cursor, result, operand) || may_overwrite(m, member, result, operand)) continue;
+            snprintf(why, n, "result %d of fused step %d lies over operand %d, which its members do not read element by element before", result, m->step->fused, operand);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool fit_fused(const Executor *executor, const Cursor *cursor, int at, char *why, size_t n) {
+    const Members m = {executor, cursor, &cursor->role->steps.at[at], fused_length(cursor->role, at)};
+    if (m.n > MAX_FUSED) return snprintf(why, n, "more than %d kernels in fused step %d", MAX_FUSED, m.step->fused), false;
+    for (int k = 0; k < m.n; k++)
+        for (int o = 0; o < m.step[k].nout; o++)
+            if (stores(&m, k, o) && !fit_result(&m, k, m.step[k].out[o], why, n)) return false;
+    return true;
 }
 
 /* The parts of a request that all its uses share. */

@@ -1,9 +1,8 @@
-/* fuse: runs of kernel calls that the device does as one. Which, the backend knows; here: where runs are, and who reads what they leave. */
+/* fuse: steps that are done as one. Those that the plan has fused, where the backend has a kernel for them; and runs of calls that the device takes together,
+ * of which it says itself how many. */
 #include <string.h>
 
 #include "runtime/exec.h"
-
-enum { MAX_RUN = 32 };
 
 /* The number of steps of the role that read each instance, and one for each report and the loss: what the program leaves. */
 static int *count_readers(Executor *executor, const Cursor *cursor) {
@@ -17,7 +16,7 @@ static int *count_readers(Executor *executor, const Cursor *cursor) {
         readers[program->reports.at[i]]++;
     if (program->loss >= 0) readers[program->loss]++;
     for (int i = 0; i < role->instances.n; i++) /* states outlive the step */
-        readers[i] += role->instances.at[i].place != PLACE_ARENA;
+        readers[i] += role->instances.at[i].place != PLACE_ARENA && role->instances.at[i].place != PLACE_INNER;
     return readers;
 }
 
@@ -39,46 +38,125 @@ static void find_last_reads(const Cursor *cursor, const Action *actions, int n, 
     }
 }
 
+/* The action that does n actions at once, each of a step. */
+static Action join(Executor *executor, const Action *actions, int n) {
+    Action action = actions[0];
+    int *steps = arena_alloc(&executor->arena, (size_t)n * sizeof *steps);
+    for (int i = 0; i < n; i++)
+        steps[i] = actions[i].step;
+    action.kind = ACTION_FUSED;
+    action.steps = steps;
+    action.nsteps = n;
+    action.fused = arena_alloc(&executor->arena, (size_t)action.ncalls * sizeof *action.fused);
+    if (executor->backend->queue) action.name = arena_printf(&executor->arena, "%d operators, %s to %s", n, actions[0].name, actions[n - 1].name);
+    return action;
+}
+
+/* ---------------------------------------------------------------- as the plan says */
+
+static void unfuse(const Executor *executor, const Action *action) {
+    for (int s = 0; s < action->ncalls; s++)
+        if (action->fused[s]) action->unfuse(executor->context, action->fused[s]);
+}
+
+/* The n actions of a fused step as one: 1, or 0 where the backend has no kernel for them; -1: *error. */
+static int fuse_step(Executor *executor, const Cursor *cursor, const Action *actions, int n, Action *joined, Error *error) {
+    const Backend *backend = executor->backend;
+    KernelCall calls[MAX_FUSED];
+    unsigned inner[MAX_FUSED] = {0};
+    for (int i = 0; i < n; i++) {
+        const Step *step = &cursor->role->steps.at[actions[i].step];
+        if (actions[i].ncalls != actions[0].ncalls || actions[i].ncalls == 0) return 0;
+        for (int o = 0; o < step->nout; o++)
+            if (cursor->role->instances.at[step->out[o]].place == PLACE_INNER) inner[i] |= 1u << o;
+    }
+    *joined = join(executor, actions, n);
+    joined->run = backend->run;
+    joined->unfuse = backend->unfuse;
+    for (int s = 0; s < joined->ncalls; s++) {
+        for (int i = 0; i < n; i++)
+            calls[i] = cursor->calls.at[actions[i].first_call + s].call;
+        *error = (Error){0};
+        joined->fused[s] = backend->fuse(executor->context, calls, n, inner, error);
+        if (joined->fused[s]) continue;
+        unfuse(executor, joined);
+        return error->text[0] ? -1 : 0;
+    }
+    return 1;
+}
+
+/* The actions from `at` on that are of one fused step. */
+static int members(const Cursor *cursor, int at) {
+    const Role *role = cursor->role;
+    const int fused = role->steps.at[cursor->actions.at[at].step].fused;
+    int n = 1;
+    while (fused > 0 && n < MAX_FUSED && at + n < cursor->actions.n && role->steps.at[cursor->actions.at[at + n].step].fused == fused)
+        n++;
+    return n;
+}
+
+static bool fuse_planned(Executor *executor, Cursor *cursor, Error *error) {
+    if (!executor->backend->fuse) return true;
+    int kept = 0;
+    bool ok = true;
+    for (int at = 0; at < cursor->actions.n;) {
+        const int n = members(cursor, at);
+        Action joined;
+        const int fused = ok && n > 1 ? fuse_step(executor, cursor, &cursor->actions.at[at], n, &joined, error) : 0;
+        ok = ok && fused >= 0; /* what has been fused by then is still to be freed */
+        const int taken = fused > 0 ? n : 1;
+        cursor->actions.at[kept++] = fused > 0 ? joined : cursor->actions.at[at];
+        at += taken;
+    }
+    cursor->actions.n = kept;
+    return ok;
+}
+
+/* ---------------------------------------------------------------- as the device says */
+
 /* Calls of one slice each that follow each other from `at` on. */
 static int run_length(const Cursor *cursor, int at) {
     int n = 0;
-    while (n < MAX_RUN && at + n < cursor->actions.n && cursor->actions.at[at + n].kind == ACTION_CALLS &&
+    while (n < MAX_FUSED && at + n < cursor->actions.n && cursor->actions.at[at + n].kind == ACTION_CALLS &&
            cursor->actions.at[at + n].ncalls == 1)
         n++;
     return n;
 }
 
-bool fuse_actions(Executor *executor, Cursor *cursor, Error *error) {
+static bool fuse_runs(Executor *executor, Cursor *cursor, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
     if (!queue || !queue->fuse) return true;
-    int *readers = count_readers(executor, cursor), kept = 0;
+    int *readers = count_readers(executor, cursor), kept = 0, taken = 0;
     for (int at = 0; at < cursor->actions.n;) {
-        int n = run_length(cursor, at), taken = 0, last[MAX_RUN];
-        KernelCall calls[MAX_RUN];
+        int n = taken < 0 ? 0 : run_length(cursor, at), last[MAX_FUSED];
+        KernelCall calls[MAX_FUSED];
         void *fused = NULL;
         if (n >= 2) {
             find_last_reads(cursor, &cursor->actions.at[at], n, readers, last);
             for (int i = 0; i < n; i++)
                 calls[i] = cursor->calls.at[cursor->actions.at[at + i].first_call].call;
             taken = queue->fuse(executor->context, calls, n, last, &fused, error);
-            if (taken < 0) return false;
-        }
+        } else if (taken > 0)
+            taken = 0;
         Action action = cursor->actions.at[at];
         if (taken >= 2) {
-            action.kind = ACTION_FUSED;
-            action.fused = fused;
-            action.ncalls = taken; /* calls[first_call..]: what it stands for */
-            action.name =
-                arena_printf(&executor->arena, "%d operators, %s to %s", taken, action.name, cursor->actions.at[at + taken - 1].name);
+            action = join(executor, &cursor->actions.at[at], taken);
+            action.run = queue->run;
+            action.unfuse = queue->unfuse;
+            action.fused[0] = fused;
         }
         cursor->actions.at[kept++] = action;
         at += taken >= 2 ? taken : 1;
     }
     cursor->actions.n = kept;
-    return true;
+    return taken >= 0;
+}
+
+bool fuse_actions(Executor *executor, Cursor *cursor, Error *error) {
+    return fuse_planned(executor, cursor, error) && fuse_runs(executor, cursor, error);
 }
 
 void fuse_finish(Executor *executor, Cursor *cursor) {
     for (int i = 0; i < cursor->actions.n; i++)
-        if (cursor->actions.at[i].kind == ACTION_FUSED) executor->backend->queue->unfuse(executor->context, cursor->actions.at[i].fused);
+        if (cursor->actions.at[i].kind == ACTION_FUSED) unfuse(executor, &cursor->actions.at[i]);
 }

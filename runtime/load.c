@@ -53,7 +53,7 @@ void executor_memory(const Plan *plan, const char *program_name, int rank, Execu
     for (int i = 0; i < graph->inputs.n; i++)
         memory->input_bytes += layout_bytes(graph->inputs.at[i].layout, &graph->inputs.at[i].type, rank);
     if (!role) return;
-    memory->arena_bytes = role->arena_bytes;
+    memory->arena_bytes = role->arena_bytes + inner_room(program->graph ? program->graph : graph, role, NULL);
     for (int i = 0; i < role->instances.n; i++) {
         const Instance *instance = &role->instances.at[i];
         if (instance->place == PLACE_CONSTANT)
@@ -170,7 +170,11 @@ static bool load_arena(Executor *executor, Cursor *cursor, Error *error) {
     const Cursor *lent = executor->lender ? &executor->lender->cursors[cursor->driven] : NULL;
     cursor->arena_lent = lent && cursor->role->arena_bytes <= lent->role->arena_bytes;
     cursor->arena = cursor->arena_lent ? lent->arena : tensor_alloc(executor, cursor->role->arena_bytes, error);
-    return cursor->arena != NULL;
+    if (!cursor->arena) return false;
+    const int64_t inner = inner_room(&executor->plan->graph, cursor->role, NULL);
+    cursor->inner_lent = lent && inner <= inner_room(&executor->lender->plan->graph, lent->role, NULL);
+    cursor->inner = cursor->inner_lent ? lent->inner : inner > 0 ? executor->backend->alloc(executor->context, inner, error) : NULL;
+    return inner == 0 || cursor->inner;
 }
 
 void constant_fill(const Graph *graph, const Instance *instance, const Box *box, void *to) {
@@ -215,6 +219,8 @@ static void *load_constant(Executor *executor, const Instance *instance, const B
 static bool load_instances(Executor *executor, Cursor *cursor, Error *error) {
     const Role *role = cursor->role;
     const Graph *graph = &executor->plan->graph;
+    int64_t *inner = arena_alloc(&executor->arena, (size_t)role->instances.n * sizeof *inner);
+    inner_room(graph, role, inner);
     cursor->at = arena_alloc(&executor->arena, (size_t)role->instances.n * sizeof *cursor->at);
     cursor->box = arena_alloc(&executor->arena, (size_t)role->instances.n * sizeof *cursor->box);
     for (int i = 0; i < role->instances.n; i++) {
@@ -229,6 +235,9 @@ static bool load_instances(Executor *executor, Cursor *cursor, Error *error) {
             if (instance->at < 0 || bytes > role->arena_bytes || instance->at > role->arena_bytes - bytes)
                 return error_set(error, EXIT_REJECTED, "instance %d lies outside the arena", i);
             cursor->at[i] = (char *)cursor->arena + instance->at;
+            break;
+        case PLACE_INNER:
+            cursor->at[i] = cursor->inner ? (char *)cursor->inner + inner[i] : NULL; /* NULL: no step makes it */
             break;
         case PLACE_STATE:
             cursor->at[i] = cursor->state[instance->at];
@@ -287,7 +296,7 @@ static const Rule *rule_slice(Arena *arena, const Rule *rule) {
 
 static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Action *action, Error *error) {
     const Graph *graph = &executor->plan->graph;
-    const Node *node = step->nnodes > 0 ? &graph->nodes.at[step->node[0]] : NULL;
+    const Node *node = step->kind == STEP_KERNEL ? &graph->nodes.at[step->node] : NULL;
     OpCode op = step->kind == STEP_LOCAL ? OP_convert : step->op;
     KernelCall whole = {.op = op, .nin = step->nin, .nout = step->nout, .nthreads = executor->nthreads, .context = executor->context};
     for (int i = 0; i < step->nin; i++)
@@ -410,7 +419,9 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         Action action = {.step = s};
         bool skip = false;
         char place[256], why[256];
-        if (!fit_step(executor, cursor, step, why, sizeof why)) {
+        const bool fits = fit_step(executor, cursor, step, why, sizeof why) &&
+                          (step->fused == 0 || (s > 0 && step[-1].fused == step->fused) || fit_fused(executor, cursor, s, why, sizeof why));
+        if (!fits) {
             where(executor, cursor, s, place, sizeof place);
             return error_of_rank(error, cursor->rank, EXIT_REJECTED, "%s: %s", place, why);
         }
@@ -494,5 +505,6 @@ void load_finish(Executor *executor) {
         for (int k = 0; cursor->input && k < graph->inputs.n; k++)
             tensor_free(executor, cursor->input[k]);
         if (!cursor->arena_lent) tensor_free(executor, cursor->arena);
+        if (!cursor->inner_lent && cursor->inner) executor->backend->free(executor->context, cursor->inner);
     }
 }

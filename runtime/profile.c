@@ -89,20 +89,36 @@ static void add_name(Work *work, const char *name) {
         snprintf(work->name + n, sizeof work->name - n, "...");
 }
 
-/* A launch of several calls reads and writes what the calls do, less what one hands to the next. */
 static void describe_calls(Work *work, const Cursor *cursor, const Action *action) {
     for (int i = 0; i < action->ncalls; i++) {
         const KernelCall *call = &cursor->calls.at[action->first_call + i].call;
-        if (action->kind == ACTION_FUSED || i == 0) add_name(work, op_table[call->op].name);
+        if (i == 0) add_name(work, op_table[call->op].name);
         work->flops += op_table[call->op].flops * iterations_of(call);
-        for (int k = 0; k < call->nin; k++) {
-            bool handed = false;
-            for (int before = 0; action->kind == ACTION_FUSED && before < i; before++)
-                handed = handed || cursor->calls.at[action->first_call + before].call.out[0].data == call->in[k].data;
-            if (!handed) work->bytes += bytes_of(&call->in[k]);
-        }
-        for (int k = 0; k < call->nout && (action->kind != ACTION_FUSED || i + 1 == action->ncalls); k++)
+        for (int k = 0; k < call->nin; k++)
+            work->bytes += bytes_of(&call->in[k]);
+        for (int k = 0; k < call->nout; k++)
             work->bytes += bytes_of(&call->out[k]);
+    }
+}
+
+/* Steps done as one read and write what they do, less what one hands to the next; where the plan has fused them, it says what is stored. */
+static void describe_fused(Work *work, const Cursor *cursor, const Action *action) {
+    for (int i = 0; i < action->nsteps; i++) {
+        const Step *step = &cursor->role->steps.at[action->steps[i]];
+        add_name(work, op_table[step->op].name);
+        for (int s = 0; s < action->ncalls; s++) {
+            const KernelCall *call = &cursor->calls.at[cursor->first_call[action->steps[i]] + s].call;
+            work->flops += op_table[call->op].flops * iterations_of(call);
+            for (int k = 0; k < call->nin; k++) {
+                bool handed = false;
+                for (int before = 0; before < i; before++)
+                    for (int o = 0; o < cursor->role->steps.at[action->steps[before]].nout; o++)
+                        handed = handed || cursor->role->steps.at[action->steps[before]].out[o] == step->in[k];
+                if (!handed) work->bytes += bytes_of(&call->in[k]);
+            }
+            for (int k = 0; k < call->nout; k++)
+                if (step->fused ? cursor->role->instances.at[step->out[k]].place != PLACE_INNER : i + 1 == action->nsteps) work->bytes += bytes_of(&call->out[k]);
+        }
     }
 }
 
@@ -154,8 +170,10 @@ static void describe(Profile *profile, int driven) {
         work->wait = -1;
         switch (action->kind) {
         case ACTION_CALLS:
-        case ACTION_FUSED:
             describe_calls(work, cursor, action);
+            break;
+        case ACTION_FUSED:
+            describe_fused(work, cursor, action);
             break;
         case ACTION_COPY:
             add_name(work, "copy");

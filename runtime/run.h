@@ -5,6 +5,7 @@
  *   print.c    losses and parameters as people read them
  *   load.c     a plan's role resolved into buffers, kernel calls and requests, once
  *   fit.c      whether the operands of its steps fit together
+ *   fuse.c     fused steps, and calls that a device takes together
  *   evaluate.c the program eval: metrics over all rows, predictions
  *   place.c    where it runs: processes, memory, the device
  *   results.c  what a step leaves: losses, reports, states

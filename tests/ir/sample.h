@@ -102,13 +102,13 @@ static inline void sample_plan(Plan *plan, Arena *arena) {
     vec_push(arena, &role.instances, (Instance){.value = h, .layout = sample_layout(graph, "[8@1 -]"), .place = PLACE_ARENA, .at = 64});
     vec_push(arena, &role.instances, (Instance){.value = target, .layout = whole, .place = PLACE_CONSTANT, .at = 5});
     vec_push(arena, &role.instances, (Instance){.value = 1, .layout = whole, .place = PLACE_STATE, .at = 0, .version = 1});
-    vec_push(arena, &role.steps, (Step){.kind = STEP_KERNEL, .op = OP_matmul, .nnodes = 1, .node = {matmul}, .nin = 2, .in = {0, 1}, .nout = 1, .out = {2}});
+    vec_push(arena, &role.steps, (Step){.kind = STEP_KERNEL, .op = OP_matmul, .node = matmul, .nin = 2, .in = {0, 1}, .nout = 1, .out = {2}});
     Step start = {.kind = STEP_START, .comm = COMM_EXCHANGE, .request = 0, .nin = 1, .in = {2}, .nout = 1, .out = {3}, .stream = 1}, wait = start;
     wait.kind = STEP_WAIT;
     vec_push(arena, &role.steps, start);
     vec_push(arena, &role.steps, wait);
     vec_push(arena, &role.steps, (Step){.kind = STEP_LOCAL, .comm = COMM_STRIDED_SLICE, .nin = 1, .in = {2}, .nout = 1, .out = {3}});
-    vec_push(arena, &role.steps, (Step){.kind = STEP_WRITE, .state = 0, .nin = 1, .in = {5}, .nnodes = 1, .node = {graph->nodes.n - 2}});
+    vec_push(arena, &role.steps, (Step){.kind = STEP_WRITE, .state = 0, .nin = 1, .in = {5}, .node = graph->nodes.n - 2});
     Program program = {.name = "train", .loss = 2, .sent_bytes = 96};
     vec_push(arena, &program.roles, role);
     vec_push(arena, &plan->programs, program);

@@ -235,15 +235,15 @@ static void each_node_changed(const Case *which, Plan *plan) {
     Role *role = role_of(plan);
     for (int i = 0; i < role->steps.n; i++) {
         Step *step = &role->steps.at[i];
-        if (step->nnodes == 0) continue;
-        int own = step->node[0];
+        if (step->kind != STEP_KERNEL && step->kind != STEP_WRITE) continue;
+        int own = step->node;
         OpCode op = step->op;
         for (int other = 0; other < plan->graph.nodes.n; other++) {
             if (other == own) continue;
-            step->node[0] = other;
+            step->node = other;
             refuse(which, plan, "another graph node is claimed for step", i);
         }
-        step->node[0] = own;
+        step->node = own;
         for (int other = 0; step->kind == STEP_KERNEL && other < NOPS; other++) {
             if (other == (int)op) continue;
             step->op = (OpCode)other;
@@ -553,7 +553,7 @@ static void expect_late_reads_refused(const char *net, int nranks, int nkernels)
     cr_assert(in_place, "the update has memory of its own: this test shows nothing");
     for (int i = 0; i < n - moved;) {
         Step step = role->steps.at[i];
-        if (step.kind != STEP_KERNEL || step.node[0] >= plan.graph.nforward || step.op == OP_replicate) {
+        if (step.kind != STEP_KERNEL || step.node >= plan.graph.nforward || step.op == OP_replicate) {
             i++;
             continue;
         }

@@ -499,12 +499,12 @@ static bool kernel(Mutation *m) {
     if (at < 0) return false;
     Step *step = step_at(m, at);
     for (int i = 0; i < graph->nodes.n; i++) {
-        const Node *node = &graph->nodes.at[i], *own = &graph->nodes.at[step->node[0]];
+        const Node *node = &graph->nodes.at[i], *own = &graph->nodes.at[step->node];
         bool other = node->op != own->op && node->op != OP_write && op_table[node->op].op_class != OP_CLASS_LEAF;
         if (other && same_signature(graph, node, own) && random_below(m->random, ++nfound) == 0) found = i;
     }
     if (found < 0) return false;
-    step->node[0] = found;
+    step->node = found;
     step->op = graph->nodes.at[found].op;
     return say(m, op_table[step->op].name, at);
 }

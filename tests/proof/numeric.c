@@ -153,7 +153,7 @@ Test(numeric, a_step_with_other_numbers_differs) {
         double lr = node->attr[0].f;
         Step *steps = plan_role(&plan)->steps.at;
         int s = 0;
-        while (steps[s].kind != STEP_KERNEL || steps[s].node[0] != i) s++;
+        while (steps[s].kind != STEP_KERNEL || steps[s].node != i) s++;
         Node other = *node; /* a second node that the step names in its place */
         own_attrs(&plan.graph, &other)[0].f = lr / 2;
         vec_push(&arena, &plan.graph.nodes, other);
@@ -162,10 +162,10 @@ Test(numeric, a_step_with_other_numbers_differs) {
             plan.graph.nodes.at[plan.graph.nodes.n - 1].out[k] = plan.graph.values.n;
             vec_push(&arena, &plan.graph.values, value);
         }
-        steps[s].node[0] = plan.graph.nodes.n - 1;
+        steps[s].node = plan.graph.nodes.n - 1;
         cr_expect_not(agrees(&plan), "another learning rate makes no difference");
         cr_expect(strstr(why, "is wrong") || strstr(why, "gives a wrong"), "%s", why);
-        steps[s].node[0] = i;
+        steps[s].node = i;
     }
     arena_finish(&arena);
 }

@@ -238,6 +238,9 @@ static bool rank_init(Machine *m, Rank *rank) {
             if (instance->at < 0 || instance->at + bytes_of(&rank->tensor[i]) > role->arena_bytes) return wrong(m, rank, "a value outside the arena");
             rank->place[i] = rank->arena + instance->at;
             break;
+        case PLACE_INNER:
+            rank->place[i] = poisoned(m, bytes_of(&rank->tensor[i]));
+            break;
         case PLACE_STATE:
             rank->place[i] = rank->state[instance->at];
             stored = &graph->states.at[instance->at].type;
@@ -284,10 +287,44 @@ static bool overlap(const Rank *rank, int a, int b) {
 
 /* ---------------------------------------------------------------- steps */
 
+static bool reads(const Step *step, int instance) {
+    for (int i = 0; i < step->nin; i++)
+        if (step->in[i] == instance) return true;
+    return false;
+}
+
+/* Whether a kernel that reads or writes an instance does so element by element, in the order of its result. */
+static bool by_element(const Rank *rank, const Step *step, int instance) {
+    const SimTensor *x = &rank->tensor[instance], *y = &rank->tensor[step->out[0]];
+    return step->op == OP_reshape || step->op == OP_replicate || step->op == OP_replica_sum || (shape_equal(&x->local, &y->local) && simulate_elementwise(step->op));
+}
+
+/* A fused step stores before it has read all of its operands, but what it reads element by element where it stores it: all else that its results lie over is
+ * ruined before it begins. */
+static void fused_begin(const Rank *rank, const Step *steps, int n) {
+    for (int k = 0; k < n; k++)
+        for (int o = 0; o < steps[k].nout; o++) {
+            const int result = steps[k].out[o];
+            bool ruined = false;
+            for (int j = 0; j < n; j++)
+                for (int i = 0; i < steps[j].nin; i++) {
+                    const int operand = steps[j].in[i];
+                    bool same = rank->place[operand] == rank->place[result] && bytes_of(&rank->tensor[operand]) == bytes_of(&rank->tensor[result]);
+                    bool keeps = same && by_element(rank, &steps[k], result);
+                    for (int r = 0; r < n; r++)
+                        keeps = keeps && (!reads(&steps[r], operand) || (r <= k && by_element(rank, &steps[r], operand)));
+                    ruined = ruined || (operand != result && overlap(rank, operand, result) && !keeps);
+                }
+            if (ruined) poison(rank, result);
+        }
+}
+
 static bool step_kernel(Machine *m, Rank *rank, const Step *step) {
     const Graph *graph = &m->plan->graph;
-    const Node *node = &graph->nodes.at[step->node[0]];
-    if (step->nnodes != 1 || node->op != step->op) return wrong(m, rank, "a kernel of several nodes");
+    const Node *node = &graph->nodes.at[step->node];
+    if (node->op != step->op) return wrong(m, rank, "another operator than its node");
+    const int at = (int)(step - rank->role->steps.at);
+    if (step->fused > 0 && (at == 0 || step[-1].fused != step->fused)) fused_begin(rank, step, fused_length(rank->role, at));
     /* A result over an operand is ruined, unless both are the same elements and the kernel goes element by element, reshapes, or makes or sums one replica. */
     for (int o = 0; o < step->nout; o++)
         for (int i = 0; i < step->nin; i++) {

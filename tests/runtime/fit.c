@@ -83,7 +83,7 @@ Test(fit, a_slice_outside_its_operand_is_refused) {
     cr_assert_eq(in->layout->ndim, 2);
     /* What makes it and what reads it agree with the edit; the slice does not fit. */
     Step *relu = step_of(&net, STEP_KERNEL, OP_relu);
-    relu->kind = STEP_LOCAL, relu->nnodes = 0;
+    relu->kind = STEP_LOCAL;
     relu->in[0] = relu->out[0] = slice->in[0];
     *in = (Instance){.value = in->value, .layout = split_rows(&net, 2, 4, 1), .place = PLACE_ARENA};
     refused(&net, "");
@@ -136,12 +136,4 @@ Test(fit, the_loss_is_the_graphs_and_alike_in_all_roles) {
     compiled(&net);
     net.plan.programs.at[0].loss = step_of(&net, STEP_KERNEL, OP_matmul)->out[0];
     refused(&net, "is not the loss: one number");
-}
-
-Test(fit, a_kernel_of_two_nodes_is_refused) {
-    Net net;
-    compiled(&net);
-    Step *relu = step_of(&net, STEP_KERNEL, OP_relu);
-    relu->node[relu->nnodes++] = relu->node[0];
-    refused(&net, "a kernel of 2 nodes");
 }
