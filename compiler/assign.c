@@ -86,12 +86,7 @@ static void sharded_begin(Build *b) {
     Sharded *s = &b->sharded;
     const Graph *from = &b->front.graph;
     Graph *g = &s->graph;
-    graph_derive(g, from, from->nodes.n, from->values.n);
-    g->nforward = from->nforward;
-    for (int n = 0; n < from->nodes.n; n++)
-        vec_push(g->arena, &g->nodes, from->nodes.at[n]);
-    for (int v = 0; v < from->values.n; v++)
-        vec_push(g->arena, &g->values, from->values.at[v]);
+    graph_copy(g, from);
     s->strategy = arena_alloc(b->arena, sizeof *s->strategy * (size_t)(g->nodes.n + 1));
     s->need = arena_alloc(b->arena, sizeof *s->need * (size_t)(g->nodes.n + 1));
     s->made = arena_alloc(b->arena, sizeof *s->made * (size_t)(g->values.n + 1));

@@ -25,7 +25,8 @@ typedef struct Front {
     Graph graph;               /* simplified, differentiated, expanded; strategies on its forward nodes */
     Graph chosen;              /* the graph before expand, of the operators that strategies were chosen for */
     const int *chosen_node;    /* per node of graph the one of chosen that it, maybe with others, stands for; NULL: they are the same */
-    Propagation propagation;   /* out_layout is of graph, decision of chosen */
+    Propagation propagation;   /* of chosen */
+    const Layout **out_layout; /* per node of graph: the layout that the user asked of its result, or NULL */
     bool *followed;            /* of a program that follows another: per node of chosen, its strategy is that of the other's; else NULL */
     VEC(NotedHint) hints;      /* as written: passes may drop nodes */
     Paths paths;               /* for --explain: what hints can name */

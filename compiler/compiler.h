@@ -15,6 +15,7 @@
  *   memory.c       where every value lies
  *   eval.c         the program eval: another graph over the same states
  *   emit.c         the plan and its text; prove.c: its proof; write.c: its files
+ *   oracle.h       what a program would cost with other strategies
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
  *   warn.c         what deserves a word in a net that compiles
  *   explain.c      --explain: why a value has its layout; name.c: layouts as people read them
@@ -113,8 +114,8 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
 void compilation_finish(Compilation *c); /* frees the plan's text */
 /* A program whose graph the frontend made. */
 void build_init(Build *b, const char *name, Arena *arena, const Options *options, Diags *diags);
-/* The passes of one program, from simplify to the last before `end` (NULL: all), without dumps. For tests, and for what tries a program. */
-bool build_run(Build *b, bool (*end)(Build *b));
+/* The passes of one program from `begin` (NULL: simplify) to the last before `end` (NULL: all), verified, without dumps. For tests, and for what tries a program. */
+bool build_run(Build *b, bool (*begin)(Build *b), bool (*end)(Build *b));
 
 /* ---------------------------------------------------------------- stages */
 

@@ -111,7 +111,7 @@ static void expand_graph(Front *front) {
     const Layout **asked = arena_alloc(g->arena, sizeof *asked * (size_t)(g->nodes.n + 1));
     for (int id = 0; id < old->nodes.n; id++)
         asked[e.copy.node[id]] = front->propagation.out_layout[id];
-    front->propagation.out_layout = asked;
+    front->out_layout = asked;
     front->chosen_node = e.chosen.at;
 }
 
@@ -119,6 +119,7 @@ bool pass_expand(Build *b) {
     Front *front = &b->front;
     bool any = false;
     front->chosen = front->graph; /* its nodes and values stay: expanding makes new ones */
+    front->out_layout = front->propagation.out_layout;
     for (int id = 0; id < front->graph.nodes.n && !any; id++)
         any = is_expanded(&front->graph, id);
     if (any) expand_graph(front);

@@ -106,8 +106,11 @@ static bool run_pass(Compilation *c, Build *b, const Pass *pass) {
     return dump(b, pass->run);
 }
 
-bool build_run(Build *b, bool (*end)(Build *b)) {
-    for (int p = 0; p < NPASSES && passes[p].run != end; p++)
+bool build_run(Build *b, bool (*begin)(Build *b), bool (*end)(Build *b)) {
+    int p = 0;
+    while (begin != NULL && passes[p].run != begin)
+        p++;
+    for (; p < NPASSES && passes[p].run != end; p++)
         if (!passes[p].run(b) || b->diags->nerrors > 0 || !verify(b, &passes[p])) return false;
     return true;
 }

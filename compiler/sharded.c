@@ -90,7 +90,7 @@ static void node_results(Build *b, int id) {
         s->made[node->out[k]] = value->layout = graph_layout(g, &layout, &value->type.shape);
         layout_complete(&layout, &complete);
         int like = node->micro > 0 ? node->origin : id;
-        const Layout *asked = k == 0 && like < g->nforward && b->front.propagation.out_layout != NULL ? b->front.propagation.out_layout[like] : NULL;
+        const Layout *asked = k == 0 && like < g->nforward && b->front.out_layout != NULL ? b->front.out_layout[like] : NULL;
         s->home[node->out[k]] = graph_layout(g, asked != NULL ? asked : &complete, &value->type.shape);
     }
 }

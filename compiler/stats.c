@@ -92,8 +92,7 @@ int64_t stats_sent_bytes(Build *b) {
     return sum_kinds(kinds).sent;
 }
 
-/* Floating-point operations of a step: of the whole net, and of the rank with the largest part of every operator. */
-static void count_flops(const Build *b, double *total, double *busiest) {
+void stats_flops(const Build *b, double *total, double *busiest) {
     *total = *busiest = 0;
     for (int n = 0; n < b->sharded.graph.nodes.n; n++) {
         const Node *node = &b->sharded.graph.nodes.at[n];
@@ -113,14 +112,7 @@ static int64_t local_bytes(const TensorType *type, const Layout *layout) {
     return layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype];
 }
 
-/* Bytes on a rank, of the largest boxes. */
-typedef struct Memory {
-    int64_t parameters; /* numbers in them, not bytes */
-    int nparameters;
-    int64_t whole, states, inputs, constants; /* whole: the states' bytes, undivided */
-} Memory;
-
-static Memory count_memory(const Build *b) {
+Memory stats_memory(const Build *b) {
     Memory memory = {0};
     for (int s = 0; s < b->sharded.graph.states.n; s++) {
         const State *state = &b->sharded.graph.states.at[s];
@@ -199,7 +191,7 @@ static void print_communication(Text *text, Build *b) {
 }
 
 static void print_memory(Text *text, const Build *b) {
-    Memory memory = count_memory(b);
+    Memory memory = stats_memory(b);
     text_printf(text, "parameters     %lld in %d tensors; with the optimizer's slots %s, on a rank %s\n", (long long)memory.parameters,
                 memory.nparameters, bytes_named(b->arena, memory.whole), bytes_named(b->arena, memory.states));
     text_printf(text, "memory a rank  %s: arena %s (peak), states %s, inputs %s, constants %s\n",
@@ -212,7 +204,7 @@ void stats_print(Text *text, Compilation *c) {
     print_communication(text, train);
     print_memory(text, train);
     double total, busiest;
-    count_flops(train, &total, &busiest);
+    stats_flops(train, &total, &busiest);
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", total, busiest,
                 total > 0 ? busiest * train->front.graph.nranks / total : 1.0);
     if (program_eval(c) != NULL) {
@@ -313,9 +305,9 @@ static void json_totals(Json *json, Build *b) {
 }
 
 static void json_figures(Json *json, const Build *b) {
-    Memory memory = count_memory(b);
+    Memory memory = stats_memory(b);
     double total, busiest;
-    count_flops(b, &total, &busiest);
+    stats_flops(b, &total, &busiest);
     json_object(json, "memory");
     json_int(json, "parameters", memory.parameters);
     json_int(json, "parameter_tensors", memory.nparameters);

@@ -18,4 +18,13 @@ Moves stats_moves(Build *b);
 /* Per value of spmd, other than those that converts make: the least, in bytes, that must be received to bring it from the layout in which it
  * is made into each one in which it is used; of several uses the most expensive alone, so no more than the truth. */
 Traffic *stats_bounds(Build *b);
+/* Floating-point operations of a step: of the whole net, and of the rank with the largest part of every operator. */
+void stats_flops(const Build *b, double *total, double *busiest);
+/* Bytes on a rank, of the largest boxes. */
+typedef struct Memory {
+    int64_t parameters; /* numbers in them, not bytes */
+    int nparameters;
+    int64_t whole, states, inputs, constants; /* whole: the states' bytes, undivided */
+} Memory;
+Memory stats_memory(const Build *b);
 void stats_json(Text *text, Compilation *c); /* one JSON object */

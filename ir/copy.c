@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "ir/rules.h"
+
 /* A list of its own, with the same items. */
 #define OWN(arena, list) \
     do { \
@@ -21,6 +23,22 @@ void graph_derive(Graph *graph, const Graph *from, int nnodes, int nvalues) {
     vec_reserve(graph->arena, &graph->nodes, nnodes);
     vec_reserve(graph->arena, &graph->values, nvalues);
     graph->nforward = 0;
+}
+
+void graph_copy(Graph *graph, const Graph *from) {
+    graph_derive(graph, from, from->nodes.n, from->values.n);
+    graph->nforward = from->nforward;
+    for (int n = 0; n < from->nodes.n; n++)
+        vec_push(graph->arena, &graph->nodes, from->nodes.at[n]);
+    for (int v = 0; v < from->values.n; v++)
+        vec_push(graph->arena, &graph->values, from->values.at[v]);
+}
+
+void graph_fork(Graph *graph, const Graph *from, Arena *arena) {
+    Graph shared = *from;
+    shared.arena = arena;
+    graph_copy(graph, &shared);
+    tables_fork(graph);
 }
 
 void graph_release(const Graph *graph) {

@@ -136,6 +136,28 @@ const Strategy *graph_strategy(Graph *graph, const Strategy *strategy) {
     return *slot = copy;
 }
 
+void *table_fork(Arena *arena, const void *at, size_t bytes) {
+    void *fork = arena_alloc(arena, bytes + 1);
+    if (bytes > 0) memcpy(fork, at, bytes);
+    return fork;
+}
+
+void tables_fork(Graph *graph) {
+    Arena *arena = graph->arena;
+    LayoutTable *layouts = table_fork(arena, graph->layouts, sizeof *layouts);
+    layouts->at = table_fork(arena, layouts->at, (size_t)layouts->n * sizeof *layouts->at);
+    layouts->cap = layouts->n;
+    layouts->slot = table_fork(arena, layouts->slot, layouts->nslots * sizeof *layouts->slot);
+    struct NameIndex *names = table_fork(arena, graph->name_index, sizeof *names);
+    names->at = table_fork(arena, names->at, names->cap * sizeof *names->at);
+    struct StrategyTable *strategies = table_fork(arena, graph->strategies, sizeof *strategies);
+    strategies->at = table_fork(arena, strategies->at, strategies->cap * sizeof *strategies->at);
+    graph->layouts = layouts;
+    graph->name_index = names;
+    graph->strategies = strategies;
+    graph->signatures = signatures_fork(graph->signatures, arena);
+}
+
 /* ---------------------------------------------------------------- building */
 
 void graph_init(Graph *graph, Arena *arena) {

@@ -234,6 +234,9 @@ void graph_init(Graph *graph, Arena *arena);
 /* copy.c: a graph like `from`, without nodes and values, with room for so many. Its states, inputs and reports are its own; it shares the tables of layouts,
  * names and signatures, which only grow. */
 void graph_derive(Graph *graph, const Graph *from, int nnodes, int nvalues);
+void graph_copy(Graph *graph, const Graph *from); /* copy.c: the same with its nodes and values */
+/* copy.c: a copy of `from` in another arena, with tables of its own; what they hold, texts and literals, stays where it is. */
+void graph_fork(Graph *graph, const Graph *from, Arena *arena);
 void graph_release(const Graph *graph); /* its nodes and values are used no more */
 int graph_add_state(Graph *graph, State state);
 int graph_add_input(Graph *graph, Input input);

@@ -44,6 +44,9 @@ typedef struct Signature {
 } Signature;
 /* The graph's one for these (attr may be NULL: none); texts of attributes must live as long as the graph. NULL with *error when the rule rejects them. */
 struct Signatures *signatures_create(Arena *arena);
+struct Signatures *signatures_fork(const struct Signatures *signatures, Arena *arena);
+void *table_fork(Arena *arena, const void *at, size_t bytes); /* a copy of so many bytes */
+void tables_fork(Graph *graph); /* graph.c: makes copies of the tables that it shares, in its arena */
 const Signature *signature_of(Graph *graph, OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error);
 
 RuleFn rule_leaf;      /* -> nothing: graph_input, graph_constant, graph_read_state know the type and call rule_of_leaf */

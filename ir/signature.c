@@ -53,6 +53,13 @@ struct Signatures *signatures_create(Arena *arena) {
     return arena_alloc(arena, sizeof(struct Signatures));
 }
 
+struct Signatures *signatures_fork(const struct Signatures *signatures, Arena *arena) {
+    struct Signatures *fork = signatures_create(arena);
+    *fork = *signatures;
+    fork->at = table_fork(arena, signatures->at, signatures->cap * sizeof *fork->at);
+    return fork;
+}
+
 static void grow(Graph *graph) {
     struct Signatures *all = graph->signatures;
     struct Signatures old = *all;

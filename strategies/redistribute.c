@@ -297,17 +297,20 @@ static double step_latency(const Machine *machine, CommKind kind, const Layout *
     return (*level)->latency_s * steps;
 }
 
-/* Seconds: per step the latency of its messages and its busiest rank's bytes over its slowest link. */
+double step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int64_t busiest_bytes, int nranks) {
+    const MachineLevel *level;
+    double latency = step_latency(machine != NULL ? machine : &machine_cpu, kind, from, to, shape, nranks, &level);
+    return latency + (double)busiest_bytes / level->bytes_per_s;
+}
+
 static double conversion_cost(const Machine *machine, const Conversion *conversion, const Layout *from, const Shape *shape, int bytes,
                               int nranks) {
     double seconds = 0;
     for (int i = 0; i < conversion->nsteps; i++) {
         const ConversionStep *step = &conversion->step[i];
-        const MachineLevel *level;
         Traffic received, sent;
         traffic_step(step->kind, from, &step->to, shape, nranks, &received, &sent);
-        seconds += step_latency(machine, step->kind, from, &step->to, shape, nranks, &level);
-        seconds += (double)max64(received.max, sent.max) * bytes / level->bytes_per_s;
+        seconds += step_seconds(machine, step->kind, from, &step->to, shape, max64(received.max, sent.max) * bytes, nranks);
         from = &step->to;
     }
     return seconds;

@@ -66,6 +66,9 @@ typedef struct Conversion {
  * reductions would have to be completed at once. Equal layouts: no steps. */
 bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int dtype_bytes, int nranks, RedistributePolicy policy,
                   const Machine *machine, Conversion *conversion, const char **why);
+/* Seconds of one step, of which its busiest rank receives or sends so many bytes: the latency of its messages, and these bytes over its slowest link. machine NULL:
+ * machine_cpu. */
+double step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int64_t busiest_bytes, int nranks);
 /* Received and sent elements of one step, from box.c's formulas without enumerating all ranks where symmetry allows. */
 void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent);
 /* Received elements of the direct exchange between two layouts (no partial digits), total over all ranks; memoised by the caller. */

@@ -186,7 +186,7 @@ Test(partial, never_more_is_received_than_without) {
         for (int nranks = 2; nranks <= 12; nranks += 2) {
             Compiled x;
             compiled_init(&x, nranks, 2);
-            if (parsed_on(&x, nets[i]) && build_run(x.b, pass_partial)) { /* else a hint does not fit so many ranks */
+            if (parsed_on(&x, nets[i]) && build_run(x.b, NULL, pass_partial)) { /* else a hint does not fit so many ranks */
                 ConversionCost before = cost_of_all(x.b);
                 cr_assert(pass_partial(x.b));
                 ConversionCost between = cost_of_all(x.b);

@@ -35,7 +35,7 @@ static void begin(Fixture *f, const char *text, int replicas) {
     f->options = (Options){.input = "net.dsl", .overrides = {.nranks = replicas > 0 ? replicas : 1, .replicas = replicas}};
     build_init(&f->b, "train", &f->arena, &f->options, &f->diags);
     f->graph = &f->b.front.graph;
-    bool ok = frontend_compile("net.dsl", text, strlen(text), &f->options.overrides, f->graph, &f->arena, &f->diags) && build_run(&f->b, pass_follow);
+    bool ok = frontend_compile("net.dsl", text, strlen(text), &f->options.overrides, f->graph, &f->arena, &f->diags) && build_run(&f->b, NULL, pass_follow);
     cr_assert(ok, "%s", f->diags.items.n > 0 ? f->diags.items.at[0].text : f->b.error.text);
 }
 

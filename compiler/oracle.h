@@ -1,0 +1,21 @@
+/* oracle: what a program costs, exactly, with given strategies. The rest of the pipeline is run on them, in memory of its own. */
+#pragma once
+#include "compiler/build.h"
+
+/* Of one step, on the rank that has most of each. */
+typedef struct BuildCost {
+    double communication_s;              /* all communications one after the other, by the machine's latencies and bandwidths; those that run behind kernels count too */
+    int64_t sent_bytes, received_bytes;  /* the sum over all communications of what their busiest rank sends, receives */
+    int64_t arena_bytes;                 /* the peak of values */
+    int64_t state_bytes, input_bytes, constant_bytes;
+    double flops;                        /* of the largest part of every operator */
+} BuildCost;
+static inline int64_t memory_bytes(const BuildCost *cost) {
+    return cost->arena_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes;
+}
+
+/* Of a program that went through all passes. */
+void build_cost(Build *b, BuildCost *cost);
+/* What the program costs where node n of front.chosen has strategy[n] (NULL: the one that it has). `b` has been through pass expand, and stays as it is. False with *error
+ * where a strategy is none that the node may have. */
+bool build_try(const Build *b, const Strategy *const *strategy, BuildCost *cost, Error *error);
