@@ -1,3 +1,4 @@
+/* ast: nodes and lists of the syntax tree, as the parser builds them. */
 #include "frontend/ast.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* express: tensor expressions to nodes: operators, calls, numbers that become constants, names of results, strategies. */
 #include "frontend/lower.h"
 
 #include <string.h>

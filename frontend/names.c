@@ -1,3 +1,4 @@
+/* names: the table of names of a scope, and what the definition of each stands for; messages about unknown and repeated names. */
 #include "frontend/lower.h"
 
 #include <string.h>

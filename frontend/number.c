@@ -1,3 +1,4 @@
+/* number: expressions of numbers, exact for integers; functions of numbers; settings within limits. */
 #include "frontend/lower.h"
 
 #include <float.h>

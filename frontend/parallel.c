@@ -1,3 +1,4 @@
+/* parallel: the parallel block, and the flags that override it. */
 #include "frontend/lower.h"
 
 #include <string.h>

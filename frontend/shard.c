@@ -1,3 +1,4 @@
+/* shard: strategies as written, `((2, 4), (4, 1)) -> (8, 1)` or with axes, to hints; the mesh; the dataset strategy. */
 #include "frontend/lower.h"
 
 #include <string.h>

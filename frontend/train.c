@@ -1,3 +1,4 @@
+/* train: the settings of the train block, and how a block's settings and calls of built-ins are evaluated. */
 #include "frontend/lower.h"
 
 #include <assert.h>

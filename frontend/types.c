@@ -1,3 +1,4 @@
+/* types: element types and shapes as written, literals, initial values, constants of files. */
 #include "frontend/lower.h"
 #include "ir/npy.h"
 

@@ -1,3 +1,4 @@
+/* arena: memory of one phase in growing blocks, freed all at once; large allocations have blocks of their own, which arena_release can free. */
 #include "ir/base.h"
 
 #include <assert.h>

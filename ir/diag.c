@@ -1,3 +1,4 @@
+/* diag: collects the mistakes of a user's text and prints each with its line, the span underlined, notes and hints. */
 #include "ir/base.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* graph: builds graphs: nodes with their rules inferred, unique names, interned layouts, states, inputs and reports. */
 #include "ir/graph.h"
 #include "ir/rules.h"
 

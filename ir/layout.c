@@ -1,3 +1,4 @@
+/* layout: digits of the rank number, lists of them, their canonical form and their text; common refinements of two layouts. */
 #include "ir/layout.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* lookup: rules of operators that look elements up by an index; which inputs and consts hold indices, and of what range. */
 #include "ir/lookup.h"
 #include "ir/rules.h"
 

@@ -1,3 +1,4 @@
+/* npy: the header of numpy's .npy format. */
 #include "ir/npy.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* plan: the programs of a plan, written and read; the envelope of format, certificate and checksum (docs/plan.md). */
 #include "ir/text.h"
 
 #include <inttypes.h>

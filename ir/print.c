@@ -1,3 +1,4 @@
+/* print: the text of a graph and of a plan's sections, and the hash of a net (docs/plan.md). */
 #include "ir/lookup.h"
 #include "ir/text.h"
 

@@ -1,3 +1,4 @@
+/* read: a plan's sections and graphs from their text. Each line is checked as it is read; ids, types and layouts are then in range (docs/plan.md). */
 #include "ir/lookup.h"
 #include "ir/rules.h"
 #include "ir/text.h"

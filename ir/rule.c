@@ -1,3 +1,4 @@
+/* rule: the table of operators; rules from letters; what every rule shares: types, the hidden dimension, factors, errors. */
 #include "ir/rules.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* scan: the tokens of a plan's text. Every message names the file and the line. */
 #include "ir/text.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* shapes: rules that depend on attributes or on sizes: products, reductions, reshapes, transposes, composites. */
 #include "ir/rules.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* type: element types, shapes, and products of sizes that are checked for overflow. */
 #include "ir/layout.h"
 
 #include <assert.h>

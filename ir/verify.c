@@ -1,3 +1,4 @@
+/* verify: what must hold of a graph between two passes. A failure is a bug of the pass before, or a plan that pcc did not write. */
 #include "ir/graph.h"
 #include "ir/rules.h"
 

@@ -45,6 +45,9 @@ rules() {
     grep -rhoIE '\bdocs/[a-z]+\.md' $texts | sort -u | while read -r page; do
         [ -f "$page" ] || echo "$page"
     done | rule "pages of docs/ that are there"
+    grep -rnoE '\b(ir|frontend|strategies|proof|compiler|runtime|samples|tests|tools)/[a-zA-Z0-9_/-]+\.(c|h|def|y|l|sh|py|dsl|cuh?)\b' README.md docs | while IFS=: read -r page line file; do
+        [ -e "$file" ] || echo "$page:$line: $file"
+    done | rule "files that README.md and docs/ name"
 
     find ir frontend strategies proof compiler runtime tests -name '*.[chly]' -exec wc -l {} + | awk '$2 != "total" && $1 > 800 { print $2 " (" $1 " lines)" }' |
         rule "files of at most 800 lines"
