@@ -68,6 +68,7 @@ typedef struct Location {
 typedef struct Placement {
     VEC(Item) order;
     Location *location;  /* per value of spmd; NULL before memory */
+    int *instance;       /* emit: per value of spmd its instance in the plan, -1: none */
     int64_t arena_bytes; /* of a rank */
 } Placement;
 
@@ -84,6 +85,8 @@ typedef struct Build {
     Spmd spmd;
     Placement placement;
     struct ConversionMemo *memo; /* convert.c: conversions already planned */
+    Program *program;            /* build_emit: its steps */
+    struct Facts *facts;         /* build_emit: what these do (facts.h) */
 } Build;
 
 /* The node of front.chosen that a node of the graph, maybe with others, stands for. After expand. */

@@ -20,6 +20,7 @@
  *   warn.c         what deserves a word in a net that compiles
  *   explain.c      --explain: why a value has its layout; name.c: layouts as people read them
  *   diff.c         --diff: what two plans do differently
+ *   facts.c        what a program of a plan does, counted once for all reports
  *   stats.c        --stats and the one-line summary; json.c: a writer of JSON
  */
 #pragma once
@@ -135,6 +136,11 @@ void graph_reads(FileUses *uses, const Graph *graph, Arena *arena);
 /* Whether all that will be written is nothing that was read for it or that the plan names: -o, the file of its literals, the dumps. After parse. */
 bool outputs_check(Compilation *c, const Stage *stages, int nstages);
 
+/* ---------------------------------------------------------------- emit.c */
+
+/* Makes b->program, the steps of a program that has been through all passes, and b->facts. */
+void build_emit(Build *b);
+
 /* ---------------------------------------------------------------- write.c */
 
 /* The file of the plan's long literals, of which prun knows the name. In the arena. */
@@ -182,5 +188,4 @@ void dump_rank(Text *text, const Build *b, const Stage *stage, int rank);
 void stats_print(Text *text, Compilation *c);
 /* "net.plan: 8 ranks, 42 steps, 5 communications, 1.2 KiB/rank/step sent, proved in 0.8 ms" */
 void stats_summary(Text *text, Compilation *c);
-/* Bytes that the busiest rank sends per step: Program.sent_bytes. */
-int64_t stats_sent_bytes(Build *b);
+void stats_json(Text *text, Compilation *c); /* one JSON object */

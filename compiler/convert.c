@@ -14,18 +14,9 @@ typedef struct MemoEntry {
     struct MemoEntry *next;
 } MemoEntry;
 
-typedef struct TrafficEntry {
-    const Layout *from, *to;
-    TensorType type;
-    CommKind kind;
-    StepTraffic traffic;
-    struct TrafficEntry *next;
-} TrafficEntry;
-
 enum { MEMO_BUCKETS = 1024 };
 typedef struct ConversionMemo {
     MemoEntry *bucket[MEMO_BUCKETS];
-    TrafficEntry *traffic[MEMO_BUCKETS];
 } ConversionMemo;
 
 static uint64_t mix(uint64_t hash, uint64_t word) {
@@ -39,19 +30,6 @@ static uint64_t memo_hash(Build *b, const Layout *from, const Layout *to, const 
     for (int d = 0; d < type->shape.ndim; d++)
         hash = mix(hash, (uint64_t)type->shape.dim[d]);
     return hash % MEMO_BUCKETS;
-}
-
-StepTraffic convert_traffic(Build *b, CommKind kind, const Layout *from, const Layout *to, const TensorType *type) {
-    uint64_t slot = memo_hash(b, from, to, type, (int)kind);
-    TrafficEntry **bucket = &b->memo->traffic[slot];
-    for (TrafficEntry *e = *bucket; e != NULL; e = e->next)
-        if (e->from == from && e->to == to && e->kind == kind && type_equal(&e->type, type)) return e->traffic;
-    TrafficEntry *e = arena_alloc(b->arena, sizeof *e);
-    *e = (TrafficEntry){.from = from, .to = to, .type = *type, .kind = kind, .next = *bucket};
-    traffic_step(kind, from, to, &type->shape, b->front.graph.nranks, &e->traffic.received, &e->traffic.sent);
-    traffic_bound(from, to, &type->shape, b->front.graph.nranks, &e->traffic.bound);
-    *bucket = e;
-    return e->traffic;
 }
 
 const Conversion *conversion_plan(Build *b, const Layout *from, const Layout *to, const TensorType *type, RedistributePolicy policy) {

@@ -4,10 +4,5 @@
 
 /* The conversion of a value of this type. Asserts that there is one: what is converted into here never owes sums that its source does not. */
 const Conversion *conversion_plan(Build *b, const Layout *from, const Layout *to, const TensorType *type, RedistributePolicy policy);
-/* What a rank receives and sends in one step, and the least that it must receive; elements. */
-typedef struct StepTraffic {
-    Traffic received, sent, bound;
-} StepTraffic;
-StepTraffic convert_traffic(Build *b, CommKind kind, const Layout *from, const Layout *to, const TensorType *type);
 /* The digits along which the ranks of a collective differ, major first: all that its source and target treat differently. Their number. */
 int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *digits, int *dim);

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "compiler/commands.h"
+#include "compiler/facts.h"
 #include "compiler/json.h"
 #include "compiler/name.h"
-#include "strategies/strategies.h"
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
 
@@ -37,14 +37,6 @@ static const struct {
     [TOTAL_STEPS] = {"steps", "steps", false},
 };
 
-/* A communication whose bytes are known. */
-typedef struct Known {
-    CommKind kind;
-    const Layout *from, *to;
-    TensorType type;
-    int64_t received;
-} Known;
-
 typedef struct Side {
     const char *path;
     PlanFiles files;
@@ -53,7 +45,6 @@ typedef struct Side {
     const char *prefix; /* of its keys: "", or "eval: " */
     Rows rows[NROWS];
     int64_t total[NTOTALS];
-    VEC(Known) known;
 } Side;
 
 /* ---------------------------------------------------------------- one plan */
@@ -85,56 +76,32 @@ static void add_kernel(Arena *arena, Side *side, const Role *role, const Step *s
     add_row(arena, side, ROWS_STRATEGIES, key, arena_printf(arena, "%s => %s", in, out));
 }
 
-static int64_t received_bytes(Arena *arena, Side *side, CommKind kind, const Layout *from, const Layout *to, const TensorType *type) {
-    for (int i = 0; i < side->known.n; i++) {
-        const Known *known = &side->known.at[i];
-        if (known->kind == kind && known->from == from && known->to == to && type_equal(&known->type, type)) return known->received;
-    }
-    Traffic received, sent;
-    traffic_step(kind, from, to, &type->shape, side->plan.graph.nranks, &received, &sent);
-    Known known = {.kind = kind, .from = from, .to = to, .type = *type, .received = received.total * dtype_bytes[type->dtype]};
-    vec_push(arena, &side->known, known);
-    return known.received;
-}
-
 /* conversions: per value of the graph, what is done to it so far, NULL: nothing. */
-static void add_communication(Arena *arena, Side *side, const Role *role, const Step *step, const char **conversions) {
-    const Instance *from = &role->instances.at[step->in[0]], *to = &role->instances.at[step->out[0]];
-    const TensorType *type = &side->graph->values.at[from->value].type;
-    int64_t bytes = step->kind == STEP_LOCAL ? 0 : received_bytes(arena, side, step->comm, from->layout, to->layout, type);
-    const char *before = conversions[from->value];
-    if (side->graph == &side->plan.graph) { /* totals are of a step of training */
-        side->total[TOTAL_RECEIVED] += bytes;
-        side->total[TOTAL_COMMUNICATIONS] += step->kind == STEP_START;
-    }
-    conversions[from->value] =
-        arena_printf(arena, "%s%s%s %s -> %s%s%s", before != NULL ? before : "", before != NULL ? "; " : "", comm_name[step->comm],
-                     layout_at(arena, side, role, step->in[0]), layout_at(arena, side, role, step->out[0]), bytes > 0 ? ", " : "",
-                     bytes > 0 ? bytes_named(arena, bytes) : "");
+static void add_communication(Arena *arena, const Side *side, const Role *role, const Communication *made, const char **conversions) {
+    const char *before = conversions[made->value];
+    const int64_t bytes = made->received.total;
+    conversions[made->value] = arena_printf(arena, "%s%s%s %s -> %s%s%s", before != NULL ? before : "", before != NULL ? "; " : "", comm_name[made->kind],
+                                            layout_at(arena, side, role, made->from), layout_at(arena, side, role, made->to), bytes > 0 ? ", " : "",
+                                            bytes > 0 ? bytes_named(arena, bytes) : "");
 }
 
-static void survey_role(Arena *arena, Side *side, const Role *role) {
+static void survey_role(Arena *arena, Side *side, const Program *program, int number) {
     const Graph *g = side->graph;
+    const Role *role = &program->roles.at[number];
     const char **conversions = arena_alloc(arena, sizeof *conversions * (size_t)(g->values.n + 1));
-    for (int s = 0; s < role->steps.n; s++) {
-        const Step *step = &role->steps.at[s];
-        switch (step->kind) {
-        case STEP_KERNEL:
-            add_kernel(arena, side, role, step);
-            break;
-        case STEP_LOCAL:
-        case STEP_START:
-            add_communication(arena, side, role, step, conversions);
-            break;
-        case STEP_WAIT:
-        case STEP_WRITE:
-            break;
-        }
-    }
+    Facts facts;
+    facts_init(&facts, g, program, number, arena);
+    for (int s = 0; s < role->steps.n; s++)
+        if (role->steps.at[s].kind == STEP_KERNEL) add_kernel(arena, side, role, &role->steps.at[s]);
+    for (int i = 0; i < facts.communications.n; i++)
+        add_communication(arena, side, role, &facts.communications.at[i], conversions);
     for (int v = 0; v < g->values.n; v++)
         if (conversions[v] != NULL) add_row(arena, side, ROWS_COMMUNICATIONS, g->values.at[v].name, conversions[v]);
-    if (g == &side->plan.graph) side->total[TOTAL_STEPS] += role->steps.n;
     if (role->arena_bytes > side->total[TOTAL_ARENA]) side->total[TOTAL_ARENA] = role->arena_bytes;
+    if (g != &side->plan.graph) return; /* the others are of a step of training */
+    side->total[TOTAL_RECEIVED] += facts.received.total;
+    side->total[TOTAL_COMMUNICATIONS] += facts.all.count;
+    side->total[TOTAL_STEPS] += role->steps.n;
 }
 
 static int64_t leaf_bytes(const TensorType *type, const Layout *layout) {
@@ -168,7 +135,7 @@ static void survey(Arena *arena, Side *side) {
         if (program->graph != NULL) survey_inputs(arena, side);
         if (program->graph == NULL) side->total[TOTAL_SENT] += program->sent_bytes;
         for (int r = 0; r < program->roles.n; r++)
-            survey_role(arena, side, &program->roles.at[r]);
+            survey_role(arena, side, program, r);
     }
 }
 

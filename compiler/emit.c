@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "compiler/facts.h"
 
 /* The unsharded graph with the layouts of states and inputs, the only ones that are part of it. */
 static void plan_graph(const Build *b, Graph *g) {
@@ -103,11 +104,11 @@ static const char *side_file(const Compilation *c) {
 
 static Program emit_program(Build *b) {
     const Graph *g = &b->spmd.graph;
-    const Placement *placement = &b->placement;
-    Program program = {.name = b->name, .loss = -1, .sent_bytes = stats_sent_bytes(b)};
+    Placement *placement = &b->placement;
+    Program program = {.name = b->name, .loss = -1};
     Role role = {.first_rank = 0, .last_rank = g->nranks - 1, .arena_bytes = placement->arena_bytes};
     Emitter e = {.b = b, .role = &role};
-    e.instance = arena_alloc(b->arena, sizeof *e.instance * (size_t)(g->values.n + 1));
+    e.instance = placement->instance = arena_alloc(b->arena, sizeof *e.instance * (size_t)(g->values.n + 1));
     memset(e.instance, -1, sizeof *e.instance * (size_t)(g->values.n + 1));
     e.request = arena_alloc(b->arena, sizeof *e.request * (size_t)(g->nodes.n + 1));
     vec_reserve(b->arena, &role.instances, g->values.n);
@@ -121,11 +122,21 @@ static Program emit_program(Build *b) {
     return program;
 }
 
+void build_emit(Build *b) {
+    b->program = arena_alloc(b->arena, sizeof *b->program);
+    b->facts = arena_alloc(b->arena, sizeof *b->facts);
+    *b->program = emit_program(b);
+    facts_init(b->facts, &b->sharded.graph, b->program, 0, b->arena);
+    facts_flops(b->facts, b->sharded.strategy);
+    b->program->sent_bytes = b->facts->all.sent;
+}
+
 /* The program train computes the plan's graph, the others graphs of their own, over the states of the plan. */
-static void emit_build(Compilation *c, Build *b) {
+static void add_program(Compilation *c, Build *b) {
     Graph *graph = b->follows == NULL ? &c->plan.graph : arena_alloc(c->arena, sizeof *graph);
+    build_emit(b);
     plan_graph(b, graph);
-    Program program = emit_program(b);
+    Program program = *b->program;
     if (b->follows != NULL) {
         graph->states = c->plan.graph.states;
         program.graph = graph;
@@ -138,7 +149,7 @@ bool pass_emit(Compilation *c) {
     c->plan.options = options_line(c);
     c->plan.net_hash = c->net_hash;
     for (int i = 0; i < c->programs.n; i++)
-        emit_build(c, c->programs.at[i]);
+        add_program(c, c->programs.at[i]);
     plan_print_files(&c->text, &c->side, side_file(c), &c->plan);
     return true;
 }

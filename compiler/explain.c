@@ -7,8 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compiler/facts.h"
 #include "compiler/name.h"
-#include "compiler/stats.h"
 
 enum { MAX_USERS = 4, MAX_CHAIN_HEAD = 4, MAX_CHAIN_TAIL = 8 };
 
@@ -16,8 +16,8 @@ typedef struct Explain {
     Text *text;
     Build *b;
     const Graph *g; /* b->sharded.graph */
-    Moves moves;
-    const Traffic *bounds;
+    const Facts *facts;
+    const int *taken_as; /* per instance of the plan the value of spmd that it is */
 } Explain;
 
 static const char *layout_text(const Explain *e, const Layout *layout, const TensorType *type) {
@@ -255,30 +255,30 @@ static const char *purpose(const Layout *from, const Layout *to, CommKind kind) 
 }
 
 /* Gradients that are reduced in one communication. */
-static void explain_bucket(const Explain *e, const Move *move, const char *indent) {
+static void explain_bucket(const Explain *e, const Communication *move, const char *indent) {
     if (move->bucket == 0) return;
     int others = 0;
     text_printf(e->text, "%s               in bucket %d, together with", indent, move->bucket);
-    for (int i = 0; i < e->moves.n; i++) {
-        if (e->moves.at[i].bucket != move->bucket || e->moves.at[i].node == move->node) continue;
-        if (++others <= MAX_USERS) text_printf(e->text, "%s %s", others > 1 ? "," : "", e->g->values.at[e->moves.at[i].value].name);
+    for (int i = 0; i < e->facts->communications.n; i++) {
+        if (e->facts->communications.at[i].bucket != move->bucket || e->facts->communications.at[i].step == move->step) continue;
+        if (++others <= MAX_USERS) text_printf(e->text, "%s %s", others > 1 ? "," : "", e->g->values.at[e->facts->communications.at[i].value].name);
     }
     text_printf(e->text, others > MAX_USERS ? " and %d more\n" : others == 0 ? " nothing else\n" : "\n", others - MAX_USERS);
 }
 
 static void explain_moves(const Explain *e, int value, const char *indent) {
     Text *text = e->text;
-    const Graph *s = &e->b->spmd.graph;
+    const Instance *instances = e->facts->role->instances.at;
     const TensorType *type = &e->g->values.at[value].type;
     int64_t received = 0;
     int count = 0;
-    for (int i = 0; i < e->moves.n; i++) {
-        const Move *move = &e->moves.at[i];
+    for (int i = 0; i < e->facts->communications.n; i++) {
+        const Communication *move = &e->facts->communications.at[i];
         if (move->value != value) continue;
-        const Layout *from = s->values.at[move->from].layout, *to = s->values.at[move->to].layout;
+        const Layout *from = instances[move->from].layout, *to = instances[move->to].layout;
         text_printf(text, "%sconversion   %s  %s -> %s: %s\n", indent, comm_name[move->kind], layout_text(e, from, type), layout_text(e, to, type),
                     purpose(from, to, move->kind));
-        text_printf(text, "%s               for %s\n", indent, users_text(e, move->to));
+        text_printf(text, "%s               for %s\n", indent, users_text(e, e->taken_as[move->to]));
         if (move->kind != COMM_STRIDED_SLICE)
             text_printf(text, "%s               %s received by all ranks, %s by the busiest; the least is %s\n", indent,
                         bytes_text(e, move->received.total), bytes_text(e, move->received.max), bytes_text(e, move->bound.total));
@@ -288,7 +288,7 @@ static void explain_moves(const Explain *e, int value, const char *indent) {
     }
     if (count > 1)
         text_printf(text, "%s               together %s; its uses need at least %s\n", indent, bytes_text(e, received),
-                    bytes_text(e, e->bounds[value].total));
+                    bytes_text(e, e->facts->least[value].total));
 }
 
 /* Where the passes of -O2 compute a value otherwise than its strategy says: partial.c and place.c. */
@@ -488,7 +488,11 @@ static bool unknown(const Explain *e, const char *name, Error *error) {
 }
 
 static bool explain_program(Text *text, Build *b, const char *name, Error *error) {
-    Explain e = {.text = text, .b = b, .g = &b->sharded.graph, .moves = stats_moves(b), .bounds = stats_bounds(b)};
+    int *taken_as = arena_alloc(b->arena, sizeof *taken_as * (size_t)(b->facts->role->instances.n + 1));
+    for (int v = 0; v < b->spmd.graph.values.n; v++)
+        if (b->placement.instance[v] >= 0) taken_as[b->placement.instance[v]] = v;
+    facts_bounds(b->facts, b->arena);
+    Explain e = {.text = text, .b = b, .g = &b->sharded.graph, .facts = b->facts, .taken_as = taken_as};
     for (int s = 0; s < e.g->states.n; s++)
         if (strcmp(e.g->states.at[s].name, name) == 0) {
             explain_state(&e, s);

@@ -9,7 +9,6 @@
 #include "compiler/compiler.h"
 #include "compiler/explain.h"
 #include "compiler/name.h"
-#include "compiler/stats.h"
 #include "ir/file.h"
 
 enum { MAX_SOURCE_BYTES = 1 << 26 };

@@ -1,29 +1,25 @@
 #include "compiler/oracle.h"
 
 #include "compiler/compiler.h"
-#include "compiler/convert.h"
-#include "compiler/stats.h"
-
-static void count_communication(Build *b, BuildCost *cost) {
-    const Graph *g = &b->spmd.graph;
-    const Moves moves = stats_moves(b);
-    for (int i = 0; i < moves.n; i++) {
-        const Move *move = &moves.at[i];
-        const Value *from = &g->values.at[move->from];
-        const int64_t busiest = move->sent.max > move->received.max ? move->sent.max : move->received.max;
-        cost->sent_bytes += move->sent.max;
-        cost->received_bytes += move->received.max;
-        cost->communication_s +=
-            step_seconds(b->options->machine, move->kind, from->layout, g->values.at[move->to].layout, &from->type.shape, busiest, g->nranks);
-    }
-}
+#include "compiler/facts.h"
 
 void build_cost(Build *b, BuildCost *cost) {
-    const Memory memory = stats_memory(b);
-    double total;
-    *cost = (BuildCost){.arena_bytes = b->placement.arena_bytes, .state_bytes = memory.states, .input_bytes = memory.inputs, .constant_bytes = memory.constants};
-    stats_flops(b, &total, &cost->flops);
-    count_communication(b, cost);
+    if (b->facts == NULL) build_emit(b);
+    const Facts *facts = b->facts;
+    *cost = (BuildCost){.sent_bytes = facts->all.sent,
+                        .received_bytes = facts->all.received,
+                        .arena_bytes = b->placement.arena_bytes,
+                        .state_bytes = facts->states,
+                        .input_bytes = facts->inputs,
+                        .constant_bytes = facts->constants,
+                        .flops = facts->rank_flops};
+    for (int i = 0; i < facts->communications.n; i++) {
+        const Communication *made = &facts->communications.at[i];
+        const Instance *from = &facts->role->instances.at[made->from], *to = &facts->role->instances.at[made->to];
+        const int64_t busiest = made->sent.max > made->received.max ? made->sent.max : made->received.max;
+        cost->communication_s += step_seconds(b->options->machine, made->kind, from->layout, to->layout, &facts->graph->values.at[made->value].type.shape, busiest,
+                                              facts->graph->nranks);
+    }
 }
 
 /* A program like b, as it was before expand, whose chosen operators have these strategies. */

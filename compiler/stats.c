@@ -1,212 +1,56 @@
-/* stats: --stats, --stats=json and the one-line summary. Counts what is in b->placement.order: what runs. */
+/* stats: --stats, --stats=json and the one-line summary, of the facts of what runs. */
 #include <string.h>
 
 #include "compiler/compiler.h"
-#include "compiler/convert.h"
+#include "compiler/facts.h"
 #include "compiler/json.h"
 #include "compiler/name.h"
-#include "compiler/stats.h"
-
-typedef struct KindStats {
-    int count;
-    int64_t sent, received, bound; /* bytes of the busiest rank, summed over the communications */
-} KindStats;
-
-static int64_t element_bytes(const Graph *g, int value) {
-    return dtype_bytes[g->values.at[value].type.dtype];
-}
-
-Moves stats_moves(Build *b) {
-    const Graph *g = &b->spmd.graph;
-    Moves moves = {0};
-    for (int i = 0; i < b->placement.order.n; i++) {
-        int n = b->placement.order.at[i].node;
-        const Node *node = &g->nodes.at[n];
-        if (node->op != OP_convert || b->placement.order.at[i].wait) continue;
-        int from = node->in[0], to = node->out[0];
-        StepTraffic traffic = convert_traffic(b, node->comm, g->values.at[from].layout, g->values.at[to].layout, &g->values.at[from].type);
-        int64_t bytes = element_bytes(g, from);
-        vec_push(b->arena, &moves,
-                 (Move){.node = n,
-                        .value = b->spmd.whole_value.at[from],
-                        .kind = node->comm,
-                        .from = from,
-                        .to = to,
-                        .bucket = b->placement.order.at[i].bucket,
-                        .sent = {traffic.sent.total * bytes, traffic.sent.max * bytes},
-                        .received = {traffic.received.total * bytes, traffic.received.max * bytes},
-                        .bound = {traffic.bound.total * bytes, traffic.bound.max * bytes}});
-    }
-    return moves;
-}
-
-static void raise(Build *b, Traffic *bound, int value) {
-    const Graph *g = &b->spmd.graph;
-    int root = graph_converted(g, value);
-    const Layout *from = g->values.at[root].layout, *to = g->values.at[value].layout;
-    if (from == to) return;
-    /* the kind only selects the memo: the bound is that of any way */
-    Traffic least = convert_traffic(b, COMM_EXCHANGE, from, to, &g->values.at[root].type).bound;
-    int64_t bytes = element_bytes(g, root);
-    if (least.total * bytes > bound[root].total) bound[root].total = least.total * bytes;
-    if (least.max * bytes > bound[root].max) bound[root].max = least.max * bytes;
-}
-
-Traffic *stats_bounds(Build *b) {
-    const Graph *g = &b->spmd.graph;
-    Traffic *bound = arena_alloc(b->arena, sizeof *bound * (size_t)(g->values.n + 1));
-    for (int n = 0; n < g->nodes.n; n++)
-        for (int i = 0; g->nodes.at[n].op != OP_convert && i < g->nodes.at[n].nin; i++)
-            raise(b, bound, g->nodes.at[n].in[i]);
-    for (int k = 0; k < graph_nreports(g); k++)
-        raise(b, bound, graph_report(g, k));
-    return bound;
-}
-
-static void count_kinds(Build *b, KindStats kinds[NCOMMS]) {
-    Moves moves = stats_moves(b);
-    memset(kinds, 0, sizeof *kinds * NCOMMS);
-    for (int i = 0; i < moves.n; i++) {
-        KindStats *kind = &kinds[moves.at[i].kind];
-        kind->count++;
-        kind->sent += moves.at[i].sent.max;
-        kind->received += moves.at[i].received.max;
-        kind->bound += moves.at[i].bound.max;
-    }
-}
-
-static KindStats sum_kinds(const KindStats kinds[NCOMMS]) {
-    KindStats sum = {0};
-    for (int k = 0; k < NCOMMS; k++) {
-        if (k != COMM_STRIDED_SLICE) sum.count += kinds[k].count;
-        sum.sent += kinds[k].sent;
-        sum.received += kinds[k].received;
-        sum.bound += kinds[k].bound;
-    }
-    return sum;
-}
-
-int64_t stats_sent_bytes(Build *b) {
-    KindStats kinds[NCOMMS];
-    count_kinds(b, kinds);
-    return sum_kinds(kinds).sent;
-}
-
-void stats_flops(const Build *b, double *total, double *busiest) {
-    *total = *busiest = 0;
-    for (int n = 0; n < b->sharded.graph.nodes.n; n++) {
-        const Node *node = &b->sharded.graph.nodes.at[n];
-        const Strategy *strategy = b->sharded.strategy[n];
-        double part = op_table[node->op].flops;
-        if (part == 0) continue;
-        *total += rule_flops(node->op, node->rule);
-        for (int f = 0; f < node->rule->nfactors; f++) {
-            int64_t split = strategy_split(strategy, f), size = node->rule->factor[f].size;
-            part *= (double)((size + split - 1) / split);
-        }
-        *busiest += part;
-    }
-}
-
-static int64_t local_bytes(const TensorType *type, const Layout *layout) {
-    return layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype];
-}
-
-Memory stats_memory(const Build *b) {
-    Memory memory = {0};
-    for (int s = 0; s < b->sharded.graph.states.n; s++) {
-        const State *state = &b->sharded.graph.states.at[s];
-        memory.states += local_bytes(&state->type, state->layout);
-        memory.whole += shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype];
-        memory.nparameters += state->trainable;
-        memory.parameters += state->trainable ? shape_elements(&state->type.shape) : 0;
-    }
-    for (int i = 0; i < b->sharded.graph.inputs.n; i++)
-        memory.inputs += local_bytes(&b->sharded.graph.inputs.at[i].type, b->sharded.graph.inputs.at[i].layout);
-    for (int n = 0; n < b->spmd.graph.nodes.n; n++)
-        if (b->spmd.graph.nodes.at[n].op == OP_constant) memory.constants += b->spmd.box_bytes[b->spmd.graph.nodes.at[n].out[0]];
-    return memory;
-}
-
-/* What all communications let be received, and the least that the values' conversions can; bytes of all ranks. */
-typedef struct Totals {
-    int64_t sent, received, bound, rank_sent, rank_received, rank_bound;
-} Totals;
-
-static Totals count_totals(Build *b) {
-    Totals totals = {0};
-    Moves moves = stats_moves(b);
-    const Traffic *bound = stats_bounds(b);
-    for (int i = 0; i < moves.n; i++) {
-        totals.sent += moves.at[i].sent.total;
-        totals.received += moves.at[i].received.total;
-        totals.rank_sent += moves.at[i].sent.max;
-        totals.rank_received += moves.at[i].received.max;
-    }
-    for (int v = 0; v < b->spmd.graph.values.n; v++) {
-        totals.bound += bound[v].total;
-        totals.rank_bound += bound[v].max;
-    }
-    return totals;
-}
 
 static double ratio_of(int64_t received, int64_t bound) {
     return bound > 0 ? (double)received / (double)bound : 1.0;
 }
 
-static const char *layout_of(Build *b, int value) {
-    const Value *v = &b->spmd.graph.values.at[value];
-    return layout_named(b->arena, &b->sharded.graph, v->layout, v->type.hidden);
+static const char *layout_of(Arena *arena, const Facts *facts, int instance) {
+    const Instance *at = &facts->role->instances.at[instance];
+    return layout_named(arena, facts->graph, at->layout, facts->graph->values.at[at->value].type.hidden);
 }
 
-static void print_moves(Text *text, Build *b) {
-    Moves moves = stats_moves(b);
-    bool any = false;
-    for (int i = 0; i < moves.n; i++) {
-        const Move *move = &moves.at[i];
-        if (move->kind == COMM_STRIDED_SLICE) continue;
-        if (!any) text_printf(text, "each, of all ranks            received      bound         from -> to\n");
-        any = true;
-        text_printf(text, "  %-14s %-11s  %-12s  %-12s  %s -> %s\n", comm_name[move->kind], b->sharded.graph.values.at[move->value].name,
-                    bytes_named(b->arena, move->received.total), bytes_named(b->arena, move->bound.total), layout_of(b, move->from),
-                    layout_of(b, move->to));
-    }
-    Totals totals = count_totals(b);
-    text_printf(text, "in all         %s received by all ranks; the values' conversions need at least %s: %.2f x the bound\n",
-                bytes_named(b->arena, totals.received), bytes_named(b->arena, totals.bound), ratio_of(totals.received, totals.bound));
-}
-
-static void print_communication(Text *text, Build *b) {
-    KindStats kinds[NCOMMS];
-    count_kinds(b, kinds);
-    KindStats sum = sum_kinds(kinds);
+static void print_communication(Text *text, const Facts *facts, Arena *arena) {
     text_printf(text, "communication  count  sent/rank     received/rank  bound\n");
-    for (int k = 0; k < NCOMMS; k++)
-        if (kinds[k].count > 0)
-            text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", comm_name[k], kinds[k].count, bytes_named(b->arena, kinds[k].sent),
-                        bytes_named(b->arena, kinds[k].received), bytes_named(b->arena, kinds[k].bound));
-    text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", "all", sum.count, bytes_named(b->arena, sum.sent), bytes_named(b->arena, sum.received),
-                bytes_named(b->arena, sum.bound));
-    print_moves(text, b);
+    for (int k = 0; k <= NCOMMS; k++) {
+        const KindFacts *kind = k < NCOMMS ? &facts->kind[k] : &facts->all;
+        if (kind->count > 0 || k == NCOMMS)
+            text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", k < NCOMMS ? comm_name[k] : "all", kind->count, bytes_named(arena, kind->sent),
+                        bytes_named(arena, kind->received), bytes_named(arena, kind->bound));
+    }
+    if (facts->all.count > 0) text_printf(text, "each, of all ranks            received      bound         from -> to\n");
+    for (int i = 0; i < facts->communications.n; i++) {
+        const Communication *made = &facts->communications.at[i];
+        if (made->kind == COMM_STRIDED_SLICE) continue;
+        text_printf(text, "  %-14s %-11s  %-12s  %-12s  %s -> %s\n", comm_name[made->kind], facts->graph->values.at[made->value].name,
+                    bytes_named(arena, made->received.total), bytes_named(arena, made->bound.total), layout_of(arena, facts, made->from),
+                    layout_of(arena, facts, made->to));
+    }
+    text_printf(text, "in all         %s received by all ranks; the values' conversions need at least %s: %.2f x the bound\n",
+                bytes_named(arena, facts->received.total), bytes_named(arena, facts->bound.total), ratio_of(facts->received.total, facts->bound.total));
 }
 
-static void print_memory(Text *text, const Build *b) {
-    Memory memory = stats_memory(b);
-    text_printf(text, "parameters     %lld in %d tensors; with the optimizer's slots %s, on a rank %s\n", (long long)memory.parameters,
-                memory.nparameters, bytes_named(b->arena, memory.whole), bytes_named(b->arena, memory.states));
-    text_printf(text, "memory a rank  %s: arena %s (peak), states %s, inputs %s, constants %s\n",
-                bytes_named(b->arena, b->placement.arena_bytes + memory.states + memory.inputs + memory.constants), bytes_named(b->arena, b->placement.arena_bytes),
-                bytes_named(b->arena, memory.states), bytes_named(b->arena, memory.inputs), bytes_named(b->arena, memory.constants));
+static void print_memory(Text *text, const Facts *facts, Arena *arena) {
+    text_printf(text, "parameters     %lld in %d tensors; with the optimizer's slots %s, on a rank %s\n", (long long)facts->parameters,
+                facts->nparameters, bytes_named(arena, facts->states_whole), bytes_named(arena, facts->states));
+    text_printf(text, "memory a rank  %s: arena %s (peak), states %s, inputs %s, constants %s\n", bytes_named(arena, facts->rank_bytes),
+                bytes_named(arena, facts->role->arena_bytes), bytes_named(arena, facts->states), bytes_named(arena, facts->inputs),
+                bytes_named(arena, facts->constants));
 }
 
 void stats_print(Text *text, Compilation *c) {
     Build *train = program_train(c);
-    print_communication(text, train);
-    print_memory(text, train);
-    double total, busiest;
-    stats_flops(train, &total, &busiest);
-    text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", total, busiest,
-                total > 0 ? busiest * train->front.graph.nranks / total : 1.0);
+    facts_bounds(train->facts, c->arena);
+    print_communication(text, train->facts, c->arena);
+    print_memory(text, train->facts, c->arena);
+    const double flops = train->facts->flops, busiest = train->facts->rank_flops;
+    text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
+                flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
     if (program_eval(c) != NULL) {
         const Program *eval = &c->plan.programs.at[plan_find(&c->plan, "eval")];
         text_printf(text, "eval           %d steps, %s/rank/step sent, arena %s\n", eval->roles.at[0].steps.n, bytes_named(c->arena, eval->sent_bytes),
@@ -253,74 +97,68 @@ static void json_strategies(Json *json, const Build *b) {
     json_end(json);
 }
 
-static void json_layout(Json *json, const Build *b, const char *key, int value) {
-    const Value *v = &b->spmd.graph.values.at[value];
+static void json_layout(Json *json, const Facts *facts, const char *key, int instance) {
+    const Instance *at = &facts->role->instances.at[instance];
     Text text = {0};
-    layout_print(&text, v->layout, v->type.hidden);
+    layout_print(&text, at->layout, facts->graph->values.at[at->value].type.hidden);
     json_text(json, key, text.at);
     text_finish(&text);
 }
 
-static void json_communications(Json *json, Build *b) {
-    Moves moves = stats_moves(b);
+static void json_communications(Json *json, const Facts *facts) {
     json_array(json, "communications");
-    for (int i = 0; i < moves.n; i++) {
-        const Move *move = &moves.at[i];
+    for (int i = 0; i < facts->communications.n; i++) {
+        const Communication *made = &facts->communications.at[i];
         json_row(json, NULL);
-        json_text(json, "value", b->sharded.graph.values.at[move->value].name);
-        json_text(json, "kind", comm_name[move->kind]);
-        json_layout(json, b, "from", move->from);
-        json_layout(json, b, "to", move->to);
-        json_traffic(json, "sent", move->sent);
-        json_traffic(json, "received", move->received);
-        json_traffic(json, "bound", move->bound);
-        json_int(json, "bucket", move->bucket);
+        json_text(json, "value", facts->graph->values.at[made->value].name);
+        json_text(json, "kind", comm_name[made->kind]);
+        json_layout(json, facts, "from", made->from);
+        json_layout(json, facts, "to", made->to);
+        json_traffic(json, "sent", made->sent);
+        json_traffic(json, "received", made->received);
+        json_traffic(json, "bound", made->bound);
+        json_int(json, "bucket", made->bucket);
         json_end(json);
     }
     json_end(json);
 }
 
-static void json_totals(Json *json, Build *b) {
-    KindStats kinds[NCOMMS];
-    count_kinds(b, kinds);
-    Totals totals = count_totals(b);
+static void json_totals(Json *json, const Facts *facts) {
     json_object(json, "totals");
-    json_int(json, "communications", sum_kinds(kinds).count);
-    json_traffic(json, "sent", (Traffic){totals.sent, totals.rank_sent});
-    json_traffic(json, "received", (Traffic){totals.received, totals.rank_received});
-    json_traffic(json, "bound", (Traffic){totals.bound, totals.rank_bound});
-    json_real(json, "ratio", ratio_of(totals.received, totals.bound));
+    json_int(json, "communications", facts->all.count);
+    json_traffic(json, "sent", facts->sent);
+    json_traffic(json, "received", facts->received);
+    json_traffic(json, "bound", facts->bound);
+    json_real(json, "ratio", ratio_of(facts->received.total, facts->bound.total));
     json_object(json, "kinds");
     for (int k = 0; k < NCOMMS; k++) {
-        if (kinds[k].count == 0) continue;
+        const KindFacts *kind = &facts->kind[k];
+        if (kind->count == 0) continue;
         json_row(json, comm_name[k]);
-        json_int(json, "count", kinds[k].count);
-        json_int(json, "sent", kinds[k].sent);
-        json_int(json, "received", kinds[k].received);
-        json_int(json, "bound", kinds[k].bound);
+        json_int(json, "count", kind->count);
+        json_int(json, "sent", kind->sent);
+        json_int(json, "received", kind->received);
+        json_int(json, "bound", kind->bound);
         json_end(json);
     }
     json_end(json);
     json_end(json);
 }
 
-static void json_figures(Json *json, const Build *b) {
-    Memory memory = stats_memory(b);
-    double total, busiest;
-    stats_flops(b, &total, &busiest);
+static void json_figures(Json *json, const Facts *facts) {
     json_object(json, "memory");
-    json_int(json, "parameters", memory.parameters);
-    json_int(json, "parameter_tensors", memory.nparameters);
-    json_int(json, "states_whole", memory.whole);
-    json_int(json, "states", memory.states);
-    json_int(json, "arena", b->placement.arena_bytes);
-    json_int(json, "inputs", memory.inputs);
-    json_int(json, "constants", memory.constants);
-    json_int(json, "rank", b->placement.arena_bytes + memory.states + memory.inputs + memory.constants);
+    json_int(json, "parameters", facts->parameters);
+    json_int(json, "parameter_tensors", facts->nparameters);
+    json_int(json, "states_whole", facts->states_whole);
+    json_int(json, "states", facts->states);
+    json_int(json, "arena", facts->role->arena_bytes);
+    json_int(json, "inputs", facts->inputs);
+    json_int(json, "constants", facts->constants);
+    json_int(json, "rank", facts->rank_bytes);
     json_end(json);
     json_object(json, "flops");
-    json_real(json, "net", total);
-    json_real(json, "rank", busiest);
+    json_real(json, "net", facts->flops);
+    json_real(json, "rank", facts->rank_flops);
     json_end(json);
 }
 
@@ -340,10 +178,11 @@ void stats_json(Text *text, Compilation *c) {
         json_int(&json, "arena", eval->roles.at[0].arena_bytes);
         json_end(&json);
     }
+    facts_bounds(train->facts, c->arena);
     json_strategies(&json, train);
-    json_communications(&json, train);
-    json_totals(&json, train);
-    json_figures(&json, train);
+    json_communications(&json, train->facts);
+    json_totals(&json, train->facts);
+    json_figures(&json, train->facts);
     json_object(&json, "seconds");
     json_real(&json, "passes", c->seconds);
     json_real(&json, "verification", c->verify_seconds);
@@ -364,13 +203,10 @@ void stats_json(Text *text, Compilation *c) {
 }
 
 void stats_summary(Text *text, Compilation *c) {
-    KindStats kinds[NCOMMS];
-    count_kinds(program_train(c), kinds);
-    KindStats sum = sum_kinds(kinds);
-    const Role *role = &c->plan.programs.at[0].roles.at[0];
-    const int nranks = program_train(c)->front.graph.nranks;
+    const Facts *facts = program_train(c)->facts;
+    const int nranks = facts->graph->nranks;
     text_printf(text, "%s: %d rank%s, %d steps, %d communication%s, %s/rank/step sent, ", c->options->output, nranks,
-                nranks == 1 ? "" : "s", role->steps.n, sum.count, sum.count == 1 ? "" : "s", bytes_named(c->arena, sum.sent));
+                nranks == 1 ? "" : "s", facts->role->steps.n, facts->all.count, facts->all.count == 1 ? "" : "s", bytes_named(c->arena, facts->all.sent));
     if (c->options->prove)
         text_printf(text, "proved in %.1f ms\n", 1e3 * c->proof.seconds);
     else

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "compile.h"
-#include "compiler/stats.h"
+#include "compiler/facts.h"
 
 static bool has(Compiled *x, const char *what) {
     Text text = {0};
@@ -30,7 +30,7 @@ Test(stats, the_plan_says_what_the_busiest_rank_sends) {
              4, 2);
     /* the gradient of w, 16 numbers, is summed over 4 ranks, the loss too: at the bound a rank receives and sends 2 * 3/4 of it, the loss
      * at most 3 */
-    int64_t sent = stats_sent_bytes(x.b);
+    int64_t sent = x.b->facts->all.sent;
     cr_expect_eq(x.c.plan.programs.at[0].sent_bytes, sent);
     cr_expect_geq(sent, 4 * (2 * 12 + 1));
     cr_expect_leq(sent, 4 * (2 * 12 + 6));
@@ -52,21 +52,18 @@ Test(stats, no_net_receives_less_than_its_bound_at_any_level) {
         for (int level = 0; level <= 2; level++) {
             Compiled x;
             compiled(&x, nets[n], 4, level);
-            Moves moves = stats_moves(x.b);
-            const Traffic *bound = stats_bounds(x.b);
-            int64_t *received = arena_alloc(&x.arena, sizeof *received * (size_t)(x.b->spmd.graph.values.n + 1));
-            for (int i = 0; i < moves.n; i++) {
-                const Move *move = &moves.at[i];
-                cr_expect_geq(move->received.total, move->bound.total, "net %d, level %d: %s", n, level, comm_name[move->kind]);
-                cr_expect_geq(move->received.max, move->bound.max);
-                int root = move->from;
-                while (x.b->spmd.graph.nodes.at[x.b->spmd.graph.values.at[root].node].op == OP_convert)
-                    root = x.b->spmd.graph.nodes.at[x.b->spmd.graph.values.at[root].node].in[0];
-                received[root] += move->received.total;
-                moved += move->received.total > 0;
+            const Facts *facts = x.b->facts;
+            facts_bounds(x.b->facts, &x.arena);
+            int64_t *received = arena_alloc(&x.arena, sizeof *received * (size_t)(facts->graph->values.n + 1));
+            for (int i = 0; i < facts->communications.n; i++) {
+                const Communication *made = &facts->communications.at[i];
+                cr_expect_geq(made->received.total, made->bound.total, "net %d, level %d: %s", n, level, comm_name[made->kind]);
+                cr_expect_geq(made->received.max, made->bound.max);
+                received[made->value] += made->received.total;
+                moved += made->received.total > 0;
             }
-            for (int v = 0; v < x.b->spmd.graph.values.n; v++)
-                cr_expect_geq(received[v], bound[v].total, "net %d, level %d: value %s", n, level, x.b->spmd.graph.values.at[v].name);
+            for (int v = 0; v < facts->graph->values.n; v++)
+                cr_expect_geq(received[v], facts->least[v].total, "net %d, level %d: value %s", n, level, facts->graph->values.at[v].name);
             compiled_finish(&x);
         }
     cr_expect_gt(moved, 20);
@@ -99,7 +96,7 @@ Test(stats, json_says_what_the_text_says) {
     cr_expect_eq(figure(json, "memory", "parameters", NULL), 768);
     cr_expect_eq(figure(json, "memory", "states", NULL), 1536);
     cr_expect_eq(figure(json, "memory", "arena", NULL), (double)x.b->placement.arena_bytes);
-    cr_expect_eq(figure(json, "totals", "sent", "max"), (double)stats_sent_bytes(x.b));
+    cr_expect_eq(figure(json, "totals", "sent", "max"), (double)x.b->facts->all.sent);
     double total = 0;
     int count = 0;
     const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(json, "communications");

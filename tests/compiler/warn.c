@@ -201,7 +201,7 @@ Test(warn, split_rows_are_named_by_their_operator) {
 static int64_t sent(const char *net, int nranks) {
     Compiled x;
     compiled(&x, net, nranks, 2);
-    int64_t bytes = stats_sent_bytes(x.b);
+    int64_t bytes = x.c.plan.programs.at[0].sent_bytes;
     compiled_finish(&x);
     return bytes;
 }

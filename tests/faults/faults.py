@@ -86,6 +86,9 @@ seed(FUZZ_PLAN,
      ("a layout's digits do not overlap", "read_layouts", "!layout_valid(&layout, reading->graph->nranks, &why)", "false"),
      ("a printed plan reads back as itself", "print_head", "graph->replicas", "graph->replicas + 1"),
      ("an offset in a plan's text is within the arena", "read_place", "bytes <= role->arena_bytes - instance->at", "bytes >= 0"))
+seed(unit("compiler", "facts"),
+     ("a slice is no communication", "count_communication", "made.kind != COMM_STRIDED_SLICE", "true"),
+     ("a rank's memory counts its arena", "count_memory", "facts->role->arena_bytes + facts->states", "facts->states"))
 seed(unit("compiler", "batch_rows"),
      ("a dimension that is normalized is not a batch", "of_result",
       "(factor >= 0 && !factor_stays_whole(&node->rule->factor[factor]))", "factor >= 0"),

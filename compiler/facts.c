@@ -1,0 +1,161 @@
+/* What a program of a plan does, and the least that it could: sums over its steps, each distinct conversion counted once. */
+#include "compiler/facts.h"
+
+/* What one conversion moves, in elements; counted once, however many steps do it. */
+typedef struct Counted {
+    CommKind kind;
+    const Layout *from, *to; /* interned */
+    Shape shape;
+    bool stepped, bounded; /* what has been counted */
+    Traffic sent, received, bound;
+    struct Counted *next;
+} Counted;
+
+static Counted *counted_of(Facts *facts, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, Arena *arena) {
+    for (Counted *at = facts->counted; at != NULL; at = at->next)
+        if (at->kind == kind && at->from == from && at->to == to && shape_equal(&at->shape, shape)) return at;
+    Counted *made = arena_alloc(arena, sizeof *made);
+    *made = (Counted){.kind = kind, .from = from, .to = to, .shape = *shape, .next = facts->counted};
+    return facts->counted = made;
+}
+
+static const TensorType *type_of(const Facts *facts, int instance) {
+    return &facts->graph->values.at[facts->role->instances.at[instance].value].type;
+}
+
+static Traffic in_bytes(Traffic elements, const TensorType *type) {
+    const int64_t bytes = dtype_bytes[type->dtype];
+    return (Traffic){elements.total * bytes, elements.max * bytes};
+}
+
+static Traffic traffic_sum(Traffic a, Traffic b) {
+    return (Traffic){a.total + b.total, a.max + b.max};
+}
+
+static int64_t largest_bytes(const TensorType *type, const Layout *layout) {
+    return layout == NULL ? 0 : layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype]; /* NULL: of a plan without a program */
+}
+
+/* ---------------------------------------------------------------- what is moved */
+
+static void count_communication(Facts *facts, int number, Arena *arena) {
+    const Step *step = &facts->role->steps.at[number];
+    const Instance *from = &facts->role->instances.at[step->in[0]], *to = &facts->role->instances.at[step->out[0]];
+    const TensorType *type = type_of(facts, step->in[0]);
+    Counted *counted = counted_of(facts, step->comm, from->layout, to->layout, &type->shape, arena);
+    if (!counted->stepped) traffic_step(step->comm, from->layout, to->layout, &type->shape, facts->graph->nranks, &counted->received, &counted->sent);
+    counted->stepped = true;
+    Communication made = {.kind = step->comm,
+                          .step = number,
+                          .value = from->value,
+                          .from = step->in[0],
+                          .to = step->out[0],
+                          .bucket = step->bucket,
+                          .sent = in_bytes(counted->sent, type),
+                          .received = in_bytes(counted->received, type)};
+    KindFacts *kind = &facts->kind[made.kind];
+    vec_push(arena, &facts->communications, made);
+    kind->count++;
+    kind->sent += made.sent.max;
+    kind->received += made.received.max;
+    facts->all.count += made.kind != COMM_STRIDED_SLICE;
+    facts->sent = traffic_sum(facts->sent, made.sent);
+    facts->received = traffic_sum(facts->received, made.received);
+    facts->all.sent = facts->sent.max;
+    facts->all.received = facts->received.max;
+}
+
+/* ---------------------------------------------------------------- what is held */
+
+static void count_memory(Facts *facts) {
+    const Graph *graph = facts->graph;
+    for (int s = 0; s < graph->states.n; s++) {
+        const State *state = &graph->states.at[s];
+        const int64_t elements = shape_elements(&state->type.shape);
+        facts->states += largest_bytes(&state->type, state->layout);
+        facts->states_whole += elements * dtype_bytes[state->type.dtype];
+        facts->nparameters += state->trainable;
+        facts->parameters += state->trainable ? elements : 0;
+    }
+    for (int i = 0; i < graph->inputs.n; i++)
+        facts->inputs += largest_bytes(&graph->inputs.at[i].type, graph->inputs.at[i].layout);
+    for (int i = 0; i < facts->role->instances.n; i++) {
+        const Instance *instance = &facts->role->instances.at[i];
+        const bool own = instance->place == PLACE_CONSTANT && graph_producer(graph, instance->value)->op == OP_constant; /* no view of one */
+        if (own) facts->constants += largest_bytes(type_of(facts, i), instance->layout);
+    }
+    facts->rank_bytes = facts->role->arena_bytes + facts->states + facts->inputs + facts->constants;
+}
+
+void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, Arena *arena) {
+    *facts = (Facts){.graph = graph, .program = program, .role = &program->roles.at[role]};
+    for (int s = 0; s < facts->role->steps.n; s++) {
+        const StepKind kind = facts->role->steps.at[s].kind;
+        if (kind == STEP_START || kind == STEP_LOCAL) count_communication(facts, s, arena);
+    }
+    count_memory(facts);
+}
+
+void facts_flops(Facts *facts, const Strategy *const *strategy) {
+    for (int n = 0; n < facts->graph->nodes.n; n++) {
+        const Node *node = &facts->graph->nodes.at[n];
+        double part = op_table[node->op].flops;
+        if (part == 0) continue;
+        facts->flops += rule_flops(node->op, node->rule);
+        for (int f = 0; f < node->rule->nfactors; f++) {
+            const int64_t split = strategy_split(strategy[n], f), size = node->rule->factor[f].size;
+            part *= (double)((size + split - 1) / split);
+        }
+        facts->rank_flops += part;
+    }
+}
+
+/* ---------------------------------------------------------------- lower bounds */
+
+static Traffic bound_of(Facts *facts, CommKind kind, int from, int to, Arena *arena) {
+    const TensorType *type = type_of(facts, from);
+    const Layout *source = facts->role->instances.at[from].layout, *target = facts->role->instances.at[to].layout;
+    Counted *counted = counted_of(facts, kind, source, target, &type->shape, arena);
+    if (!counted->bounded) traffic_bound(source, target, &type->shape, facts->graph->nranks, &counted->bound);
+    counted->bounded = true;
+    return in_bytes(counted->bound, type);
+}
+
+/* used: an instance that is used, by an operator or as a report. source: per instance the one that it is converted from, -1: none. */
+static void raise(Facts *facts, Traffic *least, const int *source, int used, Arena *arena) {
+    int root = used;
+    while (source[root] >= 0)
+        root = source[root];
+    if (facts->role->instances.at[root].layout == facts->role->instances.at[used].layout) return;
+    const Traffic bound = bound_of(facts, COMM_EXCHANGE, root, used, arena); /* the least of any kind */
+    Traffic *most = &least[facts->role->instances.at[root].value];
+    if (bound.total > most->total) most->total = bound.total;
+    if (bound.max > most->max) most->max = bound.max;
+}
+
+void facts_bounds(Facts *facts, Arena *arena) {
+    const Role *role = facts->role;
+    if (facts->least != NULL) return;
+    Traffic *least = arena_alloc(arena, sizeof *least * (size_t)(facts->graph->values.n + 1));
+    int *source = arena_alloc(arena, sizeof *source * (size_t)(role->instances.n + 1));
+    for (int i = 0; i < role->instances.n; i++)
+        source[i] = -1;
+    for (int c = 0; c < facts->communications.n; c++) {
+        Communication *made = &facts->communications.at[c];
+        source[made->to] = made->from;
+        made->bound = bound_of(facts, made->kind, made->from, made->to, arena);
+        facts->kind[made->kind].bound += made->bound.max;
+        facts->all.bound += made->bound.max;
+    }
+    for (int s = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        for (int i = 0; (step->kind == STEP_KERNEL || step->kind == STEP_WRITE) && i < step->nin; i++)
+            raise(facts, least, source, step->in[i], arena);
+    }
+    if (facts->program->loss >= 0) raise(facts, least, source, facts->program->loss, arena);
+    for (int r = 0; r < facts->program->reports.n; r++)
+        raise(facts, least, source, facts->program->reports.at[r], arena);
+    for (int v = 0; v < facts->graph->values.n; v++)
+        facts->bound = traffic_sum(facts->bound, least[v]);
+    facts->least = least;
+}

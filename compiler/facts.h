@@ -1,0 +1,51 @@
+/* facts: what a program of a plan does, counted once from the steps that run. The summary, --stats, --explain and --diff read them. */
+#pragma once
+#include "ir/plan.h"
+#include "strategies/strategies.h"
+
+/* One conversion step; traffic in bytes: of all ranks, and of the busiest. */
+typedef struct Communication {
+    CommKind kind;
+    int step;     /* of the role: where it starts */
+    int value;    /* of the graph */
+    int from, to; /* instances */
+    int bucket;   /* Step.bucket */
+    Traffic sent, received;
+    Traffic bound; /* facts_bounds: the least for this step alone */
+} Communication;
+
+/* Communications of one kind; bytes of the busiest rank, summed over them. */
+typedef struct KindFacts {
+    int count;
+    int64_t sent, received;
+    int64_t bound; /* facts_bounds */
+} KindFacts;
+
+typedef struct Facts {
+    const Graph *graph;
+    const Program *program;
+    const Role *role;
+    VEC(Communication) communications; /* in the order in which they start; strided_slice, which moves nothing, too */
+    KindFacts kind[NCOMMS], all;       /* all.count: without strided_slice */
+    Traffic sent, received;            /* of all communications; max: the sum over them of each one's busiest rank */
+    int64_t states, inputs, constants; /* bytes on a rank, of the largest boxes; the arena is the role's */
+    int64_t rank_bytes;                /* these and the arena */
+    int64_t states_whole;              /* bytes, undivided */
+    int64_t parameters;                /* numbers in them */
+    int nparameters;
+
+    double flops, rank_flops;          /* facts_flops: of a step; of the rank with the largest part of every operator */
+
+    /* facts_bounds; NULL and 0 before */
+    const Traffic *least; /* per value: the least, in bytes, that must be received to convert it from the layout in which it is made into each one in which
+                           * it is used; of several uses the most expensive alone, so no more than the truth */
+    Traffic bound;        /* the sum over all values */
+    struct Counted *counted; /* conversions counted so far */
+} Facts;
+
+/* Of a role of a program that computes this graph, which all must outlive the facts. */
+void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, Arena *arena);
+/* Adds the FLOPs. strategy: per node of the graph, as it runs; NULL: whole. */
+void facts_flops(Facts *facts, const Strategy *const *strategy);
+/* Adds the lower bounds. */
+void facts_bounds(Facts *facts, Arena *arena);
