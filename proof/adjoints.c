@@ -4,6 +4,7 @@
 
 #include "ir/lookup.h"
 #include "proof/field.h"
+#include "proof/seen.h"
 
 /* ---------------------------------------------------------------- small operands */
 
@@ -127,62 +128,14 @@ static void pattern_of(OperatorCase *p, const Graph *graph, const Node *node) {
     }
 }
 
-/* ---------------------------------------------------------------- which were seen */
-
-static uint64_t mix(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 32;
-}
-
-static uint64_t pattern_hash(const OperatorCase *p) {
-    uint64_t hash = mix((uint64_t)p->op, (uint64_t)p->nin);
+static void pattern_key(Key *key, const OperatorCase *p) {
+    key_begin(key);
+    key_add(key, (uint64_t)p->op);
+    key_attrs(key, p->op, p->attr);
     for (int i = 0; i < p->nin; i++) {
-        hash = mix(hash, (uint64_t)(p->same[i] * 64 + (int)p->in[i].dtype * 2 + p->in[i].hidden) * 16 + (uint64_t)p->in[i].shape.ndim);
-        for (int d = 0; d < p->in[i].shape.ndim; d++)
-            hash = mix(hash, (uint64_t)p->in[i].shape.dim[d]);
+        key_add(key, (uint64_t)p->same[i]);
+        key_type(key, &p->in[i]);
     }
-    for (int a = 0; a < MAX_ATTRS; a++) {
-        uint64_t bits;
-        memcpy(&bits, &p->attr[a].f, sizeof bits);
-        hash = mix(mix(mix(hash, bits), (uint64_t)p->attr[a].i), (uint64_t)(p->attr[a].n * 2 + p->attr[a].given));
-        for (int k = 0; k < p->attr[a].n; k++)
-            hash = mix(hash, (uint64_t)p->attr[a].ints[k]);
-        for (const char *c = p->attr[a].text; c && *c; c++)
-            hash = mix(hash, (unsigned char)*c);
-    }
-    return hash;
-}
-
-static bool attr_equal(const Attr *a, const Attr *b) {
-    const char *x = a->text ? a->text : "", *y = b->text ? b->text : "";
-    return a->given == b->given && a->i == b->i && memcmp(&a->f, &b->f, sizeof a->f) == 0 && a->n == b->n &&
-           memcmp(a->ints, b->ints, sizeof *a->ints * (size_t)a->n) == 0 && strcmp(x, y) == 0;
-}
-
-static bool pattern_equal(const OperatorCase *a, const OperatorCase *b) {
-    if (a->op != b->op || a->nin != b->nin) return false;
-    for (int i = 0; i < a->nin; i++)
-        if (a->same[i] != b->same[i] || !type_equal(&a->in[i], &b->in[i])) return false;
-    for (int k = 0; k < MAX_ATTRS; k++)
-        if (!attr_equal(&a->attr[k], &b->attr[k])) return false;
-    return true;
-}
-
-/* The patterns seen so far, found by hash and compared themselves: two of one hash are two. */
-typedef struct Seen {
-    const OperatorCase **at;
-    size_t cap; /* a power of two, at most half full */
-    Arena *arena;
-} Seen;
-
-static bool seen_before(Seen *seen, const OperatorCase *p) {
-    size_t i = (size_t)pattern_hash(p) & (seen->cap - 1);
-    for (; seen->at[i]; i = (i + 1) & (seen->cap - 1))
-        if (pattern_equal(seen->at[i], p)) return true;
-    OperatorCase *own = arena_alloc(seen->arena, sizeof *own);
-    *own = *p;
-    seen->at[i] = own;
-    return false;
 }
 
 /* ---------------------------------------------------------------- the check */
@@ -266,23 +219,21 @@ static bool pattern_check(const OperatorCase *p, uint64_t seed, char *why, size_
 bool field_operator_gradients(const Graph *graph, uint64_t seed, int *npatterns, char *why, size_t n) {
     Arena arena;
     arena_init(&arena);
-    Seen whole = {.cap = 64, .arena = &arena}, small = {.arena = &arena}; /* at full size, and made small */
+    SeenTable whole = {0}, small = {0}; /* at full size, and made small */
+    Key *key = arena_alloc(&arena, sizeof *key);
     char reason[512];
     *npatterns = 0;
-    while (whole.cap < 4 * (size_t)graph->nodes.n)
-        whole.cap *= 2;
-    small.cap = whole.cap;
-    whole.at = arena_alloc(&arena, whole.cap * sizeof *whole.at);
-    small.at = arena_alloc(&arena, small.cap * sizeof *small.at);
     bool ok = true;
     for (int i = 0; ok && i < graph->nodes.n && (graph->nforward == 0 || i < graph->nforward); i++) {
         const Node *node = &graph->nodes.at[i];
         if (!op_table[node->op].adjoint || !dtype_is_float(graph->values.at[node->out[0]].type.dtype)) continue;
         OperatorCase p;
         pattern_of(&p, graph, node);
-        if (seen_before(&whole, &p)) continue;
+        pattern_key(key, &p);
+        if (seen_before(&whole, &arena, key)) continue;
         ok = shrink(&p, graph, node, reason, sizeof reason);
-        if (ok && seen_before(&small, &p)) continue;
+        pattern_key(key, &p);
+        if (ok && seen_before(&small, &arena, key)) continue;
         ok = ok && pattern_check(&p, seed, reason, sizeof reason);
         (*npatterns)++;
         if (!ok) snprintf(why, n, "%s: %s", node->name, reason);

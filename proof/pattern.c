@@ -1,87 +1,10 @@
 /* Every distinct operator and communication of a plan, alone, over the field, at small sizes: what the operators' semantics and the pieces that ranks
  * exchange give on all ranks is what the whole operator gives. The cost depends on the number of distinct patterns, not on sizes, ranks or layers. */
+#include "proof/seen.h"
 #include "proof/shrink.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---------------------------------------------------------------- what was seen before */
-
-/* Keys of 64-bit words. */
-typedef struct Key {
-    uint64_t word[1024];
-    int n;
-    bool overflow; /* never equal to another */
-} Key;
-typedef struct Seen {
-    uint64_t hash;
-    const uint64_t *word;
-    int n;
-} Seen;
-typedef struct SeenTable {
-    Seen *at; /* in the arena */
-    int cap, n;
-} SeenTable;
-
-static void key_add(Key *key, uint64_t word) {
-    if (key->n < (int)(sizeof key->word / sizeof *key->word)) key->word[key->n++] = word;
-    else key->overflow = true;
-}
-
-static void key_type(Key *key, const TensorType *type) {
-    key_add(key, (uint64_t)type->dtype << 8 | (uint64_t)type->hidden << 7 | (uint64_t)type->shape.ndim);
-    for (int d = 0; d < type->shape.ndim; d++) key_add(key, (uint64_t)type->shape.dim[d]);
-}
-
-static void key_layout(Key *key, const Layout *layout) {
-    int lists = layout->ndim + NREDUCTIONS;
-    for (int list = 0; list < lists; list++) key_add(key, (uint64_t)layout_count(layout, list));
-    for (int i = 0; i < layout->start[lists]; i++) key_add(key, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
-}
-
-static void key_attrs(Key *key, const Node *node) {
-    for (int a = 0; a < MAX_ATTRS && op_table[node->op].attrs[a].name; a++) {
-        const Attr *attr = &node->attr[a];
-        uint64_t bits;
-        memcpy(&bits, &attr->f, sizeof bits);
-        key_add(key, (uint64_t)attr->given << 32 | (uint64_t)attr->n);
-        key_add(key, (uint64_t)attr->i);
-        key_add(key, bits);
-        for (int i = 0; i < attr->n; i++) key_add(key, (uint64_t)attr->ints[i]);
-        for (const char *at = attr->text ? attr->text : ""; *at; at++) key_add(key, (unsigned char)*at);
-    }
-}
-
-/* True when it was there already. */
-static bool seen_before(SeenTable *table, Arena *arena, const Key *key) {
-    if (key->overflow) return false;
-    if (2 * table->n >= table->cap) {
-        SeenTable bigger = {.cap = table->cap ? 2 * table->cap : 64, .n = table->n};
-        bigger.at = arena_alloc(arena, sizeof *bigger.at * (size_t)bigger.cap);
-        for (int i = 0; i < table->cap; i++) {
-            if (!table->at[i].word) continue;
-            uint64_t at = table->at[i].hash & (uint64_t)(bigger.cap - 1);
-            while (bigger.at[at].word) at = (at + 1) & (uint64_t)(bigger.cap - 1);
-            bigger.at[at] = table->at[i];
-        }
-        *table = bigger;
-    }
-    uint64_t hash = 0;
-    for (int i = 0; i < key->n; i++) {
-        hash = (hash ^ key->word[i]) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 29;
-    }
-    uint64_t at = hash & (uint64_t)(table->cap - 1);
-    for (; table->at[at].word; at = (at + 1) & (uint64_t)(table->cap - 1)) {
-        const Seen *seen = &table->at[at];
-        if (seen->hash == hash && seen->n == key->n && !memcmp(seen->word, key->word, (size_t)key->n * sizeof *key->word)) return true;
-    }
-    uint64_t *word = arena_alloc(arena, sizeof *word * (size_t)(key->n + 1));
-    memcpy(word, key->word, (size_t)key->n * sizeof *word);
-    table->at[at] = (Seen){.hash = hash, .word = word, .n = key->n};
-    table->n++;
-    return false;
-}
 
 /* ---------------------------------------------------------------- one case */
 
@@ -227,11 +150,10 @@ static bool run_case(Bench *b, const char *name, char *why, size_t n) {
         return true;
     }
     Key *key = &b->key;
-    key->n = 0;
-    key->overflow = false;
+    key_begin(key);
     key_add(key, c->communication ? 1000 + (uint64_t)c->comm : (uint64_t)c->node.op);
     key_add(key, (uint64_t)c->nranks);
-    if (!c->communication) key_attrs(key, &c->node);
+    if (!c->communication) key_attrs(key, c->node.op, c->node.attr);
     for (int t = 0; t < case_tensors(c); t++) {
         key_type(key, &c->value[t].type);
         key_layout(key, &c->layout[t]);
@@ -251,10 +173,9 @@ static bool run_case(Bench *b, const char *name, char *why, size_t n) {
 
 static bool own_key(Bench *b, const Step *step, const Node *node) {
     Key *key = &b->key;
-    key->n = 0;
-    key->overflow = false;
+    key_begin(key);
     key_add(key, node ? (uint64_t)node->op : 1000 + (uint64_t)step->comm);
-    if (node) key_attrs(key, node);
+    if (node) key_attrs(key, node->op, node->attr);
     for (int t = 0; t < step->nin + step->nout; t++) {
         const Instance *instance = &b->role->instances.at[t < step->nin ? step->in[t] : step->out[t - step->nin]];
         key_type(key, &b->plan->graph.values.at[instance->value].type);

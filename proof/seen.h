@@ -1,0 +1,22 @@
+/* seen: which patterns were seen before, each the list of all that it consists of. */
+#pragma once
+#include "ir/graph.h"
+
+/* A pattern as 64-bit words. */
+typedef struct Key {
+    uint64_t word[1024];
+    int n;
+    bool overflow; /* never equal to another */
+} Key;
+typedef struct SeenTable {
+    struct Seen *at; /* in the arena */
+    int cap, n;
+} SeenTable;
+
+void key_begin(Key *key);
+void key_add(Key *key, uint64_t word);
+void key_type(Key *key, const TensorType *type);
+void key_layout(Key *key, const Layout *layout);
+void key_attrs(Key *key, OpCode op, const Attr *attr);
+/* True when it was there already; else it is from now on. */
+bool seen_before(SeenTable *table, Arena *arena, const Key *key);
