@@ -157,7 +157,7 @@ static bool better_strategy(const Build *b, const Node *node, Text *text) {
         bool sums = false;
         copy.strategy = &all.at[i];
         for (int f = 0; f < node->rule->nfactors; f++)
-            sums = sums || (rule_contracted(node->rule, node->nout, f) && strategy_count(&all.at[i], f) > 0);
+            sums = sums || (rule_sums(node->rule, f) && strategy_count(&all.at[i], f) > 0);
         if (!sums) best = &all.at[i];
     }
     if (best == NULL && all.n > 0) best = &all.at[0];

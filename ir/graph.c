@@ -361,7 +361,7 @@ void strategy_out_layout(const Node *node, const Strategy *strategy, int result,
     for (int d = 0; d < ndim; d++)
         if (node->rule->out[result][d] >= 0) append_digits(layout, d, strategy, node->rule->out[result][d]);
     for (int f = 0; f < node->rule->nfactors; f++)
-        if (strategy_count(strategy, f) > 0 && rule_contracted(node->rule, node->nout, f))
+        if (strategy_count(strategy, f) > 0 && !rule_out_has(node->rule, result, f))
             append_digits(layout, ndim + (int)op_table[node->op].reduction, strategy, f);
 }
 

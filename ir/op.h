@@ -33,7 +33,7 @@ typedef struct Factor {
 static inline bool factor_stays_whole(const Factor *factor) { return factor->whole || factor->reductions > 0; }
 
 /* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
- * whole). A factor that no result has is contracted: splitting it makes the results partial (Op.reduction). */
+ * whole). A result is summed over the factors that it lacks (Op.reduction): splitting one makes that result partial, and leaves those that have it. */
 typedef struct Rule {
     int nfactors, nout;
     int64_t index_range; /* elements of operands that are indices (Op.types) mean something in [0, index_range); others mean nothing: 0 */
@@ -58,7 +58,7 @@ typedef enum {
     SIGN_SUM /* of elements of operand 0, added to +0 */, SIGN_JOINED /* a sum of operands 0 and 1 */, SIGN_PRODUCT /* or quotient of operands 0 and 1 */
 } Sign;
 
-/* Which operands may be partial sums, the result then being one over the same digits. */
+/* Which operands may be partial sums, all results then being ones over the same digits. */
 typedef enum {
     LINEAR_NONE,         /* none */
     LINEAR_JOINT,        /* all of them together, over the same digits */
@@ -98,7 +98,7 @@ typedef struct Op {
     bool broadcasts;           /* "..." in letters lets size 1, or no dimension, stand for any size, as it does in all of the user's operators */
     bool divided;              /* one result or more, up to MAX_OUT: its rule says how many (split) */
     Linear linear;
-    Reduction reduction;       /* how results are partial when a contracted factor is split; sum when left out */
+    Reduction reduction;       /* how a result is partial when a factor that it lacks is split; sum when left out */
     AdjointFn *adjoint;        /* NULL: no gradient */
     ExpandFn *expand;          /* composite: rewritten before autodiff */
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
@@ -133,7 +133,8 @@ int op_in(OpCode op, const char *name);      /* the operand of this name, or -1:
 /* Shape inference and factors of an operator on global operand types, hidden dimension included: it becomes factor 0 of every operand
  * and result. */
 bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
-bool rule_contracted(const Rule *rule, int nout, int factor); /* no result has it */
+bool rule_out_has(const Rule *rule, int result, int factor);
+bool rule_sums(const Rule *rule, int factor); /* some result is summed over it */
 bool rule_in_has(const Rule *rule, int operand, int ndim, int factor);
 /* Whether a gradient node's factor may be split as its origin's: both have one size, or the origin's is the part of a reshaped dimension in
  * which splits divide, and so of the whole dimension too. */

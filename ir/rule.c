@@ -439,11 +439,16 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
     return true;
 }
 
-bool rule_contracted(const Rule *rule, int nout, int factor) {
-    for (int o = 0; o < nout; o++)
-        for (int d = 0; d < rule->result[o].shape.ndim; d++)
-            if (rule->out[o][d] == factor) return false;
-    return true;
+bool rule_out_has(const Rule *rule, int result, int factor) {
+    for (int d = 0; d < rule->result[result].shape.ndim; d++)
+        if (rule->out[result][d] == factor) return true;
+    return false;
+}
+
+bool rule_sums(const Rule *rule, int factor) {
+    for (int o = 0; o < rule->nout; o++)
+        if (!rule_out_has(rule, o, factor)) return true;
+    return false;
 }
 
 bool factor_maps(const Factor *own, const Factor *origin) {

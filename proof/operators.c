@@ -511,7 +511,7 @@ static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, cons
 }
 
 bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out, char *why, size_t n) {
-    DigitSet all = {0}, contracted = {0}, partial = {0};
+    DigitSet all = {0}, summed[MAX_OUT] = {0}, partial = {0};
     if (letters->reshape) {
         if (!reshape_check(&graph->values.at[node->in[0]].type.shape, &graph->values.at[node->out[0]].type.shape, in[0], out[0], why, n)) return false;
     }
@@ -540,11 +540,13 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
             }
         }
     }
-    for (int letter = 0; letter < letters->n && !letters->reshape && node->nout; letter++) {
-        bool kept = false;
-        for (int d = 0; d < MAX_NDIM; d++) kept = kept || letters->out[0][d] == letter;
-        if (!kept && where[letter] && !set_add_list(&contracted, where[letter], list[letter])) return fail(why, n, "a digit contracted twice");
-    }
+    /* Each result for itself is summed over the letters that it lacks. */
+    for (int letter = 0; letter < letters->n && !letters->reshape; letter++)
+        for (int k = 0; k < node->nout && where[letter]; k++) {
+            bool kept = false;
+            for (int d = 0; d < MAX_NDIM; d++) kept = kept || letters->out[k][d] == letter;
+            if (!kept && !set_add_list(&summed[k], where[letter], list[letter])) return fail(why, n, "a digit summed twice");
+        }
 
     /* Partial sums: which operands may be partial, and over which digits the result then is. */
     int npartial = 0, which = -1;
@@ -570,21 +572,21 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
         partial = owed[which];
         if (!letters->reshape && !set_add_set(&all, &partial)) return fail(why, n, "a digit is both partial and divides an index");
     }
-    if (letters->reduction == REDUCE_SUM && !set_add_set(&partial, &contracted)) return fail(why, n, "a digit is both partial and contracted");
     for (int k = 0; k < node->nout; k++) {
-        DigitSet result = {0}, extreme = {0};
+        DigitSet result = {0}, extreme = {0}, expected = partial;
+        if (letters->reduction == REDUCE_SUM && !set_add_set(&expected, &summed[k])) return fail(why, n, "a digit is both partial and summed");
         for (int r = 0; r < NREDUCTIONS; r++) {
             if (!set_add_list(r == REDUCE_SUM ? &result : &extreme, out[k], out[k]->ndim + r)) return fail(why, n, "a digit is partial twice");
             if (r != REDUCE_SUM && r != (int)letters->reduction && layout_count(out[k], out[k]->ndim + r))
                 return fail(why, n, "the result is marked a partial maximum or minimum");
         }
-        if (letters->reduction != REDUCE_SUM && !set_equal(&extreme, &contracted))
+        if (letters->reduction != REDUCE_SUM && !set_equal(&extreme, &summed[k]))
             return fail(why, n, "the digits over which the result is a partial maximum are not those that divide the reduced dimensions");
-        if (!set_equal(&result, &partial)) {
+        if (!set_equal(&result, &expected)) {
             Text has = {0}, is = {0};
-            set_print(&has, &partial);
+            set_print(&has, &expected);
             set_print(&is, &result);
-            snprintf(why, n, "the result is partial over %s, its layout says %s", has.at, is.at);
+            snprintf(why, n, "result %d is partial over %s, its layout says %s", k, has.at, is.at);
             text_finish(&has);
             text_finish(&is);
             return false;

@@ -118,7 +118,7 @@ static bool *values_added(const Graph *graph) {
         const Node *node = &graph->nodes.at[n];
         bool adds = false, tells = false;
         for (int f = 0; node->nin > 0 && node->rule && op_table[node->op].reduction == REDUCE_SUM && f < node->rule->nfactors; f++)
-            adds = adds || rule_contracted(node->rule, node->nout, f);
+            adds = adds || rule_sums(node->rule, f);
         for (int o = 0; o < node->nout; o++) {
             adds = adds || (op_only_moves(node->op) && added[node->out[o]]);
             tells = tells || (op_only_moves(node->op) && told[node->out[o]]) || !dtype_is_float(graph->values.at[node->out[o]].type.dtype);

@@ -44,7 +44,7 @@ static double longest_sum(const Graph *graph) {
         const Node *node = &graph->nodes.at[i];
         double length = 1;
         for (int f = 0; node->nin > 0 && node->rule && f < node->rule->nfactors; f++)
-            if (rule_contracted(node->rule, node->nout, f)) length *= (double)node->rule->factor[f].size;
+            if (rule_sums(node->rule, f)) length *= (double)node->rule->factor[f].size;
         longest = fmax(longest, length);
     }
     return longest;

@@ -4,6 +4,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "tests/two_results.h"
+
 static Arena arena;
 static Graph graph;
 static const Span nowhere;
@@ -153,6 +155,21 @@ Test(graph, a_strategys_layouts_are_the_digits_of_the_factors_on_the_dimensions)
     expect_layout(&layout, "[2@1.2@2 -]");
     strategy_out_layout(node, &strategy, 0, 2, &layout);
     expect_layout(&layout, "[2@4 -] +sum(2@2.2@1)"); /* owed digits by descending stride */
+}
+
+Test(graph, each_result_is_partial_over_the_factors_that_it_lacks) {
+    const int id = add_product_and_sum(&graph, input("x", 8, 6), input("z", 8, 6), "y");
+    const Node *node = &graph.nodes.at[id];
+    Strategy strategy = {.nfactors = 2, .start = {0, 1, 2}, .digit = {{4, 2}, {2, 1}}};
+    Layout layout;
+    for (int f = 3; f <= MAX_FACTORS; f++)
+        strategy.start[f] = 2;
+    strategy_out_layout(node, &strategy, 0, 2, &layout);
+    expect_layout(&layout, "[4@2 2@1]");
+    strategy_out_layout(node, &strategy, 1, 1, &layout);
+    expect_layout(&layout, "[2@1] +sum(4@2)");
+    cr_assert(rule_sums(node->rule, 0) && !rule_sums(node->rule, 1));
+    cr_assert(rule_out_has(node->rule, 0, 0) && !rule_out_has(node->rule, 1, 0));
 }
 
 Test(graph, broadcast_dimensions_are_whole) {

@@ -209,7 +209,7 @@ Test(rule, a_sum_of_squares_contracts_everything) {
     Rule rule;
     cr_assert(rule_infer(OP_sum_squares, in, 1, NULL, &rule, NULL));
     expect_shape(&rule.result[0], "[]");
-    cr_assert(rule_contracted(&rule, 1, 0) && rule_contracted(&rule, 1, 1));
+    cr_assert(rule_sums(&rule, 0) && rule_sums(&rule, 1));
 }
 
 Test(rule, the_hidden_dimension_is_factor_0_of_everything) {
@@ -226,8 +226,8 @@ Test(rule, the_hidden_dimension_is_factor_0_of_everything) {
     expect_map(rule.out[0], 3, "0 1 3");
     cr_assert(rule_infer(OP_sum, in, 1, NULL, &rule, NULL));
     expect_shape(&rule.result[0], "[4]");
-    cr_assert_not(rule_contracted(&rule, 1, 0));
-    cr_assert(rule_contracted(&rule, 1, 1));
+    cr_assert_not(rule_sums(&rule, 0));
+    cr_assert(rule_sums(&rule, 1));
 }
 
 Test(rule, all_operands_are_hidden_or_none) {

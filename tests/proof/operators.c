@@ -3,6 +3,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "tests/two_results.h"
+
 /* One node of operands [8, 8] and, where `row` says so, a second one [8]. */
 typedef struct Fixture {
     Arena arena;
@@ -104,6 +106,25 @@ Test(proof_operators, a_contracted_index_that_is_split_makes_a_partial_sum) {
     cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1 -]", "[- 2@4] +sum(4@1)"}), "m's digit at n");
     cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[4@1 2@4]", "[2@4 2@4] +sum(4@1)"}), "one digit for two indices");
     cr_expect_not(fits(&f, (const char *const[]){"[2@4 4@1]", "[- -]", "[2@4 -] +sum(4@1)"}), "k is whole in b");
+    arena_finish(&f.arena);
+}
+
+/* y = x * z and the sum of each of its columns. */
+Test(proof_operators, each_result_is_partial_over_the_indices_that_it_lacks) {
+    Fixture f;
+    begin(&f, OP_mul, 2, false, NULL);
+    const int id = add_product_and_sum(&f.graph, f.node->in[0], f.node->in[1], "y");
+    f.node = &f.graph.nodes.at[id];
+    f.letters.out[1][0] = f.letters.out[0][1];
+    cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]", "[-] +sum(8@1)"}));
+    cr_expect(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 8@1]", "[8@1]"}));
+    cr_expect(fits(&f, (const char *const[]){"[4@2 2@1]", "[4@2 2@1]", "[4@2 2@1]", "[2@1] +sum(4@2)"}));
+    cr_expect(fits(&f, (const char *const[]){"[4@2 -] +sum(2@1)", "[4@2 -]", "[4@2 -] +sum(2@1)", "[-] +sum(8@1)"}), "and owes what its operand does");
+    cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]", "[-]"}), "the sum is forgotten");
+    cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -] +sum(8@1)", "[-] +sum(8@1)"}), "the product is no sum");
+    cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 8@1]", "[-] +sum(8@1)"}), "a digit of the columns");
+    cr_expect_not(fits(&f, (const char *const[]){"[4@2 2@1]", "[4@2 2@1]", "[4@2 2@1]", "[2@1] +sum(2@2)"}), "half of the digits");
+    cr_expect_not(fits(&f, (const char *const[]){"[4@2 -] +sum(2@1)", "[4@2 -]", "[4@2 -] +sum(2@1)", "[-] +sum(4@2)"}), "not what its operand owes");
     arena_finish(&f.arena);
 }
 

@@ -175,7 +175,7 @@ void trial_boxes(const TrialGraph *t, const int64_t *begin, const int64_t *end, 
 void trial_parts(const TrialGraph *t, bool contracted, uint64_t *random, int64_t *begin, int64_t *end) {
     const Rule *rule = t->node->rule;
     for (int f = 0; f < rule->nfactors; f++) {
-        bool cut = !factor_stays_whole(&rule->factor[f]) && (contracted || !rule_contracted(rule, t->node->nout, f));
+        bool cut = !factor_stays_whole(&rule->factor[f]) && (contracted || !rule_sums(rule, f));
         part_range(random, rule->factor[f].size, cut, &begin[f], &end[f]);
     }
 }

@@ -28,5 +28,5 @@ void trial_open(TrialGraph *t, const Trial *trial, DType dtype);
 void trial_close(TrialGraph *t);
 /* The boxes of all tensors when each factor f of the node runs over [begin[f], end[f]) only, without elements. */
 void trial_boxes(const TrialGraph *t, const int64_t *begin, const int64_t *end, FieldTensor *in, FieldTensor *out);
-/* A random part of every factor that may be split. contracted: of those that no result has, too. */
+/* A random part of every factor that may be split. contracted: of those that a result lacks, too. */
 void trial_parts(const TrialGraph *t, bool contracted, uint64_t *random, int64_t *begin, int64_t *end);

@@ -44,12 +44,12 @@ static int64_t draw_end(DType dtype, uint64_t *random) {
     return which < sizeof ends / sizeof *ends ? ends[which] : (int64_t)(random_next(random) >> random_next(random) % 64);
 }
 
-/* Elements of the operands that make one of a result: those of the factors that no result has, or that a row is reduced over. */
+/* Elements of the operands that make one of a result: those of the factors that some result lacks, or that a row is reduced over. */
 static int64_t reduction_length(const KernelCall *call) {
     int64_t length = 1;
     if (op_table[call->op].expand) return shape_elements(&call->in[0].global); /* a composite, whose rule has no factors */
     for (int f = 0; f < call->rule->nfactors; f++)
-        if (rule_contracted(call->rule, call->nout, f) || call->rule->factor[f].reductions > 0) length *= call->rule->factor[f].size;
+        if (rule_sums(call->rule, f) || call->rule->factor[f].reductions > 0) length *= call->rule->factor[f].size;
     return length;
 }
 

@@ -4,6 +4,7 @@
 
 #include "strategies/strategies.h"
 #include "tests/strategies/nets.h"
+#include "tests/two_results.h"
 
 static const int64_t sizes[4] = {16, 32, 16, 16};
 
@@ -368,6 +369,30 @@ Test(propagate, recorded_alternatives_are_in_order_and_decide_nothing) {
             }
     for (int key = BY_BYTES; key <= BY_TUPLE; key++)
         cr_expect_gt(by[key], key == BY_SUM ? -1 : 0, "no decision by key %d", key);
+}
+
+/* A split of the rows leaves the product whole and makes the sums of its columns partial: completing them is what it costs. */
+Test(propagate, a_sum_that_one_result_owes_is_counted) {
+    static const int64_t shape[] = {16, 8};
+    Net net;
+    Propagation propagation;
+    net_init(&net, 4);
+    int x = net_input(&net, "x", 2, shape), z = net_input(&net, "z", 2, shape);
+    const int id = add_product_and_sum(&net.graph, x, z, "y");
+    int a = net_op(&net, OP_relu, net.graph.nodes.at[id].out[0], -1, "a");
+    net_op(&net, OP_square, net.graph.nodes.at[id].out[1], -1, "b");
+    net_node(&net, a)->hint = net_hint(&net, "((4, 1))");
+    cr_assert(propagate_explained(&net.graph, &propagation, &net.diags), "%s", net_diagnostics(&net));
+    const Decision *decision = &propagation.decision[id];
+    const Node *node = &net.graph.nodes.at[id];
+    cr_expect_str_eq(tuple_of(&net, node, node->strategy), "((4, 1), (4, 1))");
+    cr_expect_eq(decision->nalternatives, 3);
+    for (int i = 0; i < decision->nalternatives; i++) {
+        const Alternative *way = &decision->alternative[i];
+        const int64_t ranks = strategy_split(way->strategy, 0);
+        cr_expect_eq(way->sum_bytes, 2 * (ranks - 1) * 8 * 4 * (4 / ranks) / strategy_split(way->strategy, 1), "%s", tuple_of(&net, node, way->strategy));
+    }
+    net_finish(&net);
 }
 
 Test(propagate, a_strategy_that_is_there_stays_and_is_followed) {
