@@ -122,14 +122,14 @@ void build_init(Build *b, const char *name, Arena *arena, const Options *options
 /* ---------------------------------------------------------------- from the text to programs */
 
 /* The net once more, as its eval block wants it. What there is to warn of is said of the net as it is trained. */
-static bool parse_eval(Compilation *c, const Build *train, const char *text, size_t n) {
+static bool parse_eval(Compilation *c, const Build *train, const Source *source) {
     Graph graph;
     unsigned silenced = c->diags->silenced;
     c->diags->silenced = ~0u;
     LossRows rows;
     Overrides overrides = c->options->overrides;
     overrides.rows = &rows;
-    bool ok = frontend_eval(c->options->input, text, n, &overrides, &graph, c->arena, c->diags);
+    bool ok = frontend_eval(source, &overrides, &graph, c->arena, c->diags);
     c->diags->silenced = silenced;
     Build *eval = arena_alloc(c->arena, sizeof *eval);
     if (!ok || !eval_create(eval, train, &graph, &rows)) return false;
@@ -145,11 +145,13 @@ static bool parse(Compilation *c, const char *text, size_t n) {
     vec_push(c->arena, &c->programs, train);
     overrides.rows = &front->rows;
     if (c->options->nexplain > 0) overrides.paths = &front->paths;
-    if (!frontend_compile(c->options->input, text, n, &overrides, &front->graph, c->arena, c->diags)) {
+    Source source;
+    if (!frontend_read(&source, c->options->input, text, n, &overrides, c->arena, c->diags) ||
+        !frontend_train(&source, &overrides, &front->graph, c->arena, c->diags)) {
         if (c->diags->nerrors == 0) error_set(&c->error, EXIT_INTERNAL, "the net was rejected without a reason");
         return false;
     }
-    return !front->graph.settings.has_eval || parse_eval(c, train, text, n);
+    return !front->graph.settings.has_eval || parse_eval(c, train, &source);
 }
 
 /* The first pass, and what is noted of the net then. */

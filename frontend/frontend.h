@@ -61,15 +61,25 @@ typedef struct Overrides {
     LossRows *rows;        /* the same, for pass `rows`; its list is in the arena */
 } Overrides;
 
-/* Reads a net and builds its forward graph (inputs, states, constants, operators, loss; in mode data_parallel with the hidden dimension and
+/* A net as it was read, with the files that it imports and those of --hints. */
+typedef struct Source {
+    const char *name, *text;
+    const struct Block *blocks; /* ast.h */
+    int file;                   /* of the net itself: its Span.file */
+    VEC(const char *) files;    /* Graph.files */
+} Source;
+/* Reads the text, whatever programs are to be made of it: once. False after diagnostics. */
+bool frontend_read(Source *source, const char *name, const char *text, size_t n, const Overrides *overrides, Arena *arena, Diags *diags);
+/* Builds the net's forward graph (inputs, states, constants, operators, loss; in mode data_parallel with the hidden dimension and
  * replicate nodes), its states with initial values, its data source and settings. Composite operators are still one node. The loss value
  * is graph->loss, as it is written: overrides->rows says what is to become of it. False after diagnostics; never crashes; uses memory
- * within a small multiple of the text and of what loops and cells make of it, which is limited (MAX_NODES, MAX_WORK). Reads the files that are
- * imported. */
-bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
+ * within a small multiple of the text and of what loops and cells make of it, which is limited (MAX_NODES, MAX_WORK). */
+bool frontend_train(const Source *source, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
 /* The net as its eval block says (graph->settings.has_eval of the net): with that block's batch and data, forward only. The states are the net's, in
  * their order. */
-bool frontend_eval(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
+bool frontend_eval(const Source *source, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
+/* frontend_read and frontend_train. */
+bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags);
 
 /* Appends the text in its standard form to *out: the same tokens and comments in the same order, other white space. False after diagnostics: the
  * text has syntax errors. */

@@ -18,7 +18,10 @@ typedef struct SourceRead {
 } SourceRead;
 
 typedef struct Reading {
-    Lower *lower;
+    Source *source;
+    const Overrides *overrides;
+    Arena *arena;
+    Diags *diags;
     VEC(SourceRead) read;
     int depth;
     size_t bytes;
@@ -27,13 +30,6 @@ typedef struct Reading {
 } Reading;
 
 static bool source_read(Reading *reading, const char *name, const char *text, size_t n);
-
-/* Its Span.file: that which it has already when the net is compiled a second time. */
-static int file_of(Diags *diags, const char *name, const char *text, size_t n) {
-    for (int i = 0; i < diags->files.n; i++)
-        if (diags->files.at[i].n == n && !strcmp(diags->files.at[i].name, name) && !memcmp(diags->files.at[i].text, text, n)) return i;
-    return diags_add_file(diags, name, text, n);
-}
 
 static const char *directory_of(Arena *arena, const char *name) {
     const char *slash = strrchr(name, '/');
@@ -47,8 +43,8 @@ static bool is_file(const char *path, struct stat *at) {
 
 /* The path under which an import is found, NULL: nowhere. */
 static const char *find(Reading *reading, const Block *block, struct stat *at) {
-    const Overrides *flags = reading->lower->overrides;
-    Arena *arena = reading->lower->arena;
+    const Overrides *flags = reading->overrides;
+    Arena *arena = reading->arena;
     const char *path = block->name[0] == '/' ? block->name : arena_printf(arena, "%s%s", block->directory, block->name);
     if (is_file(path, at)) return path;
     for (int i = 0; i < flags->nfolders && block->name[0] != '/'; i++) {
@@ -59,11 +55,11 @@ static const char *find(Reading *reading, const Block *block, struct stat *at) {
 }
 
 static bool not_found(Reading *reading, const Block *block, Span span) {
-    const Overrides *flags = reading->lower->overrides;
-    Diags *diags = reading->lower->diags;
+    const Overrides *flags = reading->overrides;
+    Diags *diags = reading->diags;
     const char *list = block->directory[0] ? block->directory : "the current folder";
     for (int i = 0; i < flags->nfolders; i++)
-        list = arena_printf(reading->lower->arena, "%s, %s", list, flags->folder[i]);
+        list = arena_printf(reading->arena, "%s, %s", list, flags->folder[i]);
     const char *kind = file_kind(block->name[0] == '/' ? block->name : arena_printf(diags->arena, "%s%s", block->directory, block->name));
     if (kind)
         diag_error(diags, span, "'%.200s' is %s; an import names an ordinary file", block->name, kind);
@@ -71,7 +67,7 @@ static bool not_found(Reading *reading, const Block *block, Span span) {
         diag_error(diags, span, "there is no file '%.200s'", block->name);
     struct stat at;
     Block full = *block;
-    full.name = arena_printf(reading->lower->arena, "%s.dsl", block->name);
+    full.name = arena_printf(reading->arena, "%s.dsl", block->name);
     if (!kind && find(reading, &full, &at))
         diag_hint(diags, "did you mean import \"%s\";?", full.name);
     else if (!kind && block->name[0] != '/')
@@ -83,14 +79,13 @@ static bool not_found(Reading *reading, const Block *block, Span span) {
 static bool cycle(Reading *reading, int first, Span span) {
     const char *chain = "";
     for (int i = first; i < reading->read.n; i++)
-        if (reading->read.at[i].open) chain = arena_printf(reading->lower->arena, "%s%s imports ", chain, reading->read.at[i].name);
-    diag_error(reading->lower->diags, span, "files import each other: %s%s", chain, reading->read.at[first].name);
-    diag_hint(reading->lower->diags, "what both need belongs in a file of its own");
+        if (reading->read.at[i].open) chain = arena_printf(reading->arena, "%s%s imports ", chain, reading->read.at[i].name);
+    diag_error(reading->diags, span, "files import each other: %s%s", chain, reading->read.at[first].name);
+    diag_hint(reading->diags, "what both need belongs in a file of its own");
     return false;
 }
 
 static bool import_read(Reading *reading, const Block *block) {
-    Lower *lower = reading->lower;
     Span span = span_of(block->file, block->name_loc);
     struct stat at;
     Error error = {0};
@@ -104,21 +99,20 @@ static bool import_read(Reading *reading, const Block *block) {
     }
     if (reading->depth >= MAX_IMPORT_DEPTH || reading->read.n > MAX_FILES) {
         if (reading->read.n > MAX_FILES)
-            diag_error(lower->diags, span, "more than %d files are imported", (int)MAX_FILES);
+            diag_error(reading->diags, span, "more than %d files are imported", (int)MAX_FILES);
         else
-            diag_error(lower->diags, span, "imports nest more than %d deep", (int)MAX_IMPORT_DEPTH);
+            diag_error(reading->diags, span, "imports nest more than %d deep", (int)MAX_IMPORT_DEPTH);
         reading->stopped = true;
         return false;
     }
-    if (!file_read(lower->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
-        diag_error(lower->diags, span, "%s", error.text);
+    if (!file_read(reading->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
+        diag_error(reading->diags, span, "%s", error.text);
         return false;
     }
     return source_read(reading, path, text, n);
 }
 
 static bool source_read(Reading *reading, const char *name, const char *text, size_t n) {
-    Lower *lower = reading->lower;
     int self = reading->read.n;
     struct stat at;
     SourceRead read = {.name = name, .open = true, .known = is_file(name, &at)};
@@ -126,16 +120,17 @@ static bool source_read(Reading *reading, const char *name, const char *text, si
         read.device = at.st_dev;
         read.inode = at.st_ino;
     }
-    vec_push(lower->arena, &reading->read, read);
+    vec_push(reading->arena, &reading->read, read);
     reading->bytes += n < MAX_SOURCE_BYTES - reading->bytes ? n : MAX_SOURCE_BYTES - reading->bytes;
-    int file = file_of(lower->diags, name, text, n);
-    for (int i = lower->graph->files.n; i <= file; i++)
-        vec_push(lower->arena, &lower->graph->files, NULL);
-    if (file > 0) lower->graph->files.at[file] = name;
-    if (self == 0) lower->file = file;
-    Parse *parse = arena_alloc(lower->arena, sizeof *parse);
-    bool ok = parse_run(parse, lower->arena, lower->diags, file, false);
-    const char *directory = directory_of(lower->arena, name);
+    Source *source = reading->source;
+    int file = diags_add_file(reading->diags, name, text, n);
+    for (int i = source->files.n; i <= file; i++)
+        vec_push(reading->arena, &source->files, NULL);
+    if (file > 0) source->files.at[file] = name;
+    if (self == 0) source->file = file;
+    Parse *parse = arena_alloc(reading->arena, sizeof *parse);
+    bool ok = parse_run(parse, reading->arena, reading->diags, file, false);
+    const char *directory = directory_of(reading->arena, name);
     reading->depth++;
     for (Block *block = parse->blocks, *next; block; block = next) {
         next = block->next;
@@ -143,7 +138,7 @@ static bool source_read(Reading *reading, const char *name, const char *text, si
         block->directory = directory;
         if (block->kind == BLOCK_IMPORT) {
             ok = import_read(reading, block) && ok;
-            if (reading->stopped || lower->diags->nerrors >= DIAG_MAX_ERRORS) break;
+            if (reading->stopped || reading->diags->nerrors >= DIAG_MAX_ERRORS) break;
             continue;
         }
         *reading->end = block;
@@ -156,28 +151,28 @@ static bool source_read(Reading *reading, const char *name, const char *text, si
 
 /* A file of --hints: read as if the net imported it. */
 static bool hint_file_read(Reading *reading, const char *path) {
-    Lower *lower = reading->lower;
     char *text;
     size_t n;
     Error error = {0};
     struct stat at;
-    if (file_read(lower->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
+    if (file_read(reading->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
         bool known = is_file(path, &at);
         for (int i = 0; i < reading->read.n; i++)
             if (known && reading->read.at[i].known && reading->read.at[i].device == at.st_dev && reading->read.at[i].inode == at.st_ino) return true;
         return source_read(reading, path, text, n);
     }
-    diag_error(lower->diags, (Span){0}, "--hints: %s", error.text);
+    diag_error(reading->diags, (Span){0}, "--hints: %s", error.text);
     return false;
 }
 
-bool sources_read(Lower *lower, const char *name, const char *text, size_t n, const Block **blocks) {
-    *blocks = NULL;
-    Reading reading = {.lower = lower, .end = blocks};
+bool frontend_read(Source *source, const char *name, const char *text, size_t n, const Overrides *overrides, Arena *arena, Diags *diags) {
+    *source = (Source){.name = name, .text = text};
+    Reading reading = {.source = source, .overrides = overrides, .arena = arena, .diags = diags, .end = &source->blocks};
+    const int nerrors = diags->nerrors;
     bool ok = source_read(&reading, name, text, n);
-    for (int i = 0; i < lower->overrides->nhint_files && !reading.stopped; i++)
-        ok = hint_file_read(&reading, lower->overrides->hint_file[i]) && ok;
-    return ok;
+    for (int i = 0; i < overrides->nhint_files && !reading.stopped; i++)
+        ok = hint_file_read(&reading, overrides->hint_file[i]) && ok;
+    return ok && diags->nerrors == nerrors;
 }
 
 const Block *library_blocks(Lower *lower) {

@@ -456,16 +456,18 @@ static bool file_lower(Lower *lower, const Block *first) {
     return true;
 }
 
-static bool compile(const char *name, const char *text, size_t n, const Overrides *overrides, bool eval, Graph *graph, Arena *arena, Diags *diags) {
+static bool lower(const Source *source, const Overrides *overrides, bool eval, Graph *graph, Arena *arena, Diags *diags) {
     graph_init(graph, arena);
-    graph->file = name;
+    graph->file = source->name;
     graph->nranks = overrides->nranks > 0 ? overrides->nranks : 1;
-    const Block *blocks;
+    for (int i = 0; i < source->files.n; i++)
+        vec_push(arena, &graph->files, source->files.at[i]);
     Lower lower = {.graph = graph,
                    .arena = arena,
                    .diags = diags,
                    .overrides = overrides,
-                   .text = text,
+                   .text = source->text,
+                   .file = source->file,
                    .directory = "",
                    .prefix = "",
                    .suffix = "",
@@ -473,15 +475,20 @@ static bool compile(const char *name, const char *text, size_t n, const Override
                    .rows.prediction = -1,
                    .eval = eval};
     int nerrors = diags->nerrors;
-    const bool done = sources_read(&lower, name, text, n, &blocks) && file_lower(&lower, blocks) && diags->nerrors == nerrors;
+    const bool done = file_lower(&lower, source->blocks) && diags->nerrors == nerrors;
     if (done && overrides->rows) *overrides->rows = lower.rows;
     return done;
 }
 
-bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
-    return compile(name, text, n, overrides, false, graph, arena, diags);
+bool frontend_train(const Source *source, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
+    return lower(source, overrides, false, graph, arena, diags);
 }
 
-bool frontend_eval(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
-    return compile(name, text, n, overrides, true, graph, arena, diags);
+bool frontend_eval(const Source *source, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
+    return lower(source, overrides, true, graph, arena, diags);
+}
+
+bool frontend_compile(const char *name, const char *text, size_t n, const Overrides *overrides, Graph *graph, Arena *arena, Diags *diags) {
+    Source source;
+    return frontend_read(&source, name, text, n, overrides, arena, diags) && frontend_train(&source, overrides, graph, arena, diags);
 }

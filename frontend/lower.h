@@ -329,7 +329,6 @@ bool statement_lower(Lower *lower, const Statement *statement);
 /* ---------------------------------------------------------------- imports.c */
 
 /* The blocks of a file and of all that it imports, each file once: those of an import before what follows it. */
-bool sources_read(Lower *lower, const char *name, const char *text, size_t n, const Block **blocks);
 /* The blocks of nn.dsl, for hints, though nothing imports it; NULL: it is not found. */
 const Block *library_blocks(Lower *lower);
 

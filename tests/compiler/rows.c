@@ -10,7 +10,8 @@ static void evaluate_text(Compiled *c, const char *text, const Overrides *flags)
     LossRows rows;
     Overrides own = *flags;
     own.rows = &rows;
-    c->accepted = frontend_eval("dir/net.dsl", text, strlen(text), &own, &c->graph, &c->arena, &c->diags) && loss_rows_apply(&c->graph, &rows, &c->diags);
+    Source source;
+    c->accepted = frontend_read(&source, "dir/net.dsl", text, strlen(text), &own, &c->arena, &c->diags) && frontend_eval(&source, &own, &c->graph, &c->arena, &c->diags) && loss_rows_apply(&c->graph, &rows, &c->diags);
 }
 
 static void evaluate(Compiled *c, const char *loss, const char *block, int nranks) {

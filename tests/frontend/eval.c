@@ -13,7 +13,8 @@ static void evaluate(Compiled *c, const char *loss, const char *block, Overrides
     compile_with(c, text, strlen(text), &flags);
     expect_accepted(c);
     cr_assert(c->graph.settings.has_eval);
-    c->accepted = frontend_eval("dir/net.dsl", text, strlen(text), &flags, &c->graph, &c->arena, &c->diags);
+    Source source;
+    c->accepted = frontend_read(&source, "dir/net.dsl", text, strlen(text), &flags, &c->arena, &c->diags) && frontend_eval(&source, &flags, &c->graph, &c->arena, &c->diags);
     expect_accepted(c);
 }
 
@@ -73,7 +74,8 @@ Test(eval, any_number_of_the_head_may_be_another) {
         Overrides flags = {.nranks = 1};
         compile_with(&c, text, strlen(text), &flags);
         expect_accepted(&c);
-        c.accepted = frontend_eval("net.dsl", text, strlen(text), &flags, &c.graph, &c.arena, &c.diags);
+        Source source;
+        c.accepted = frontend_read(&source, "net.dsl", text, strlen(text), &flags, &c.arena, &c.diags) && frontend_eval(&source, &flags, &c.graph, &c.arena, &c.diags);
         expect_accepted(&c);
         bool found = false;
         for (int n = 0; n < c.graph.nodes.n; n++) {

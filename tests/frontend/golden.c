@@ -59,9 +59,10 @@ static char *diagnose(const char *directory, const char *file) {
         Graph eval;
         LossRows rows, eval_rows = {0};
         flags.rows = &rows;
-        bool accepted = frontend_compile(file, text, n, &flags, &graph, &arena, &diags);
+        Source source;
+        bool accepted = frontend_read(&source, file, text, n, &flags, &arena, &diags) && frontend_train(&source, &flags, &graph, &arena, &diags);
         flags.rows = &eval_rows;
-        if (accepted && graph.settings.has_eval) accepted = frontend_eval(file, text, n, &flags, &eval, &arena, &diags);
+        if (accepted && graph.settings.has_eval) accepted = frontend_eval(&source, &flags, &eval, &arena, &diags);
         accepted = accepted && loss_rows_apply(&graph, &rows, &diags) && loss_rows_apply(&eval, &eval_rows, &diags);
         FILE *out = open_memstream(&said, &nsaid);
         diags_print(&diags, out);

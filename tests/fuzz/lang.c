@@ -69,7 +69,8 @@ static bool try_compile(const char *text, size_t n, const Overrides *flags) {
     LossRows rows;
     Overrides own = *flags;
     own.rows = &rows;
-    bool accepted = frontend_compile("fuzz.dsl", text, n, &own, &graph, &arena, &diags) && loss_rows_apply(&graph, &rows, &diags);
+    Source source;
+    bool accepted = frontend_read(&source, "fuzz.dsl", text, n, &own, &arena, &diags) && frontend_train(&source, &own, &graph, &arena, &diags) && loss_rows_apply(&graph, &rows, &diags);
     require(accepted == (diags.nerrors == 0), "refused without a diagnostic, or accepted with one");
     bool repeats = contains(text, n, "for") || contains(text, n, "cell");
     require(arena.used_bytes <= MEMORY_BASE + MEMORY_PER_BYTE * n + (repeats ? MEMORY_REPEATED : 0), "used more memory than a multiple of the text");
@@ -83,7 +84,7 @@ static bool try_compile(const char *text, size_t n, const Overrides *flags) {
     if (accepted && graph.settings.has_eval) {
         int nerrors = diags.nerrors;
         Graph eval;
-        bool evaluates = frontend_eval("fuzz.dsl", text, n, &own, &eval, &arena, &diags) && loss_rows_apply(&eval, &rows, &diags);
+        bool evaluates = frontend_eval(&source, &own, &eval, &arena, &diags) && loss_rows_apply(&eval, &rows, &diags);
         require(evaluates == (diags.nerrors == nerrors), "an eval refused without a diagnostic, or accepted with one");
         if (evaluates) require_graph(&eval);
     }
