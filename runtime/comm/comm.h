@@ -5,7 +5,7 @@
  *   local.c   all ranks in one process
  *   heap.c    memory shared by the processes of a node
  *   mpi.c     one rank a process: in place through shared memory within a node, messages between nodes
- *   request.c prepares its requests; move.c uses them
+ *   request.c prepares its requests; transfer.c uses them
  *   watch.c   ends a rank whose mpirun has ended; stale.c: shared memory that jobs have left
  *   agree.c   agreement of all processes, same.c that they were told the same: over any communicator
  */

@@ -1,4 +1,4 @@
-/* What mpi.c (the communicator), request.c and move.c (its requests), watch.c and stale.c (its job) share. */
+/* What mpi.c (the communicator), request.c and transfer.c (its requests), watch.c and stale.c (its job) share. */
 #pragma once
 #include "runtime/comm/comm.h"
 #include "runtime/comm/heap.h"
@@ -61,7 +61,7 @@ int stale_claim(void);
 /* Removes the shared memory of jobs of this user that are over on this machine. One process of a node. */
 void stale_remove(void);
 
-/* request.c and move.c: rows of the CommTable. */
+/* request.c and transfer.c: rows of the CommTable. */
 CommRequest *request_prepare(Comm *comm, const Transfer *transfers, int n, Error *error);
 bool request_start(Comm *comm, CommRequest *request, int driven, const void *const *source, void *const *target, Error *error);
 CommStatus request_wait(Comm *comm, CommRequest *request, int driven, Error *error);

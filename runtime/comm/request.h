@@ -1,4 +1,4 @@
-/* A request of comm/mpi: what request.c prepares and move.c uses. */
+/* A request of comm/mpi: what request.c prepares and transfer.c uses. */
 #pragma once
 #include "runtime/comm/job.h"
 #include "runtime/comm/pull.h"

@@ -8,11 +8,11 @@
  *   move.c         transpose, reshape, expansions, replicate
  *   max.c          max, min
  *   cut.c          convert, slice and its gradient, concat, split
- *   rows.c         softmax and its gradient; rowloops.c: their loops
- *   index.c        elements looked up by integers
+ *   softmax.c      softmax and its gradient; rowloops.c: their loops
+ *   lookup.c       elements looked up by integers
  *   chain.c        elementwise operators of a fused step in blocks; fuse.c: fused steps
  *   einsum.c       matmul and einsum through CBLAS; blas.c: opens it
- *   reference.c, contract.c, plain.c, plainindex.c   the plain loop of each, obviously right, that the others are checked against
+ *   reference.c, contract.c, plain.c, plainlookup.c   the plain loop of each, obviously right, that the others are checked against
  */
 #pragma once
 #include <cblas.h>

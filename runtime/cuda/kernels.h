@@ -191,7 +191,7 @@ typedef struct KernelReduce {
 } KernelReduce;
 LAUNCHED kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
 
-/* rows.cuh */
+/* softmax.cuh */
 
 typedef enum { ROWS_SOFTMAX, ROWS_LOG_SOFTMAX, ROWS_SOFTMAX_GRAD, ROWS_LOG_SOFTMAX_GRAD } KernelRows;
 /* A tensor [outer, n, inner], rows of n elements `inner` apart; none of them 0. x: of a gradient y; dy: of a gradient, else unused. out may be x or dy. f32 and f64. */
@@ -219,7 +219,7 @@ typedef struct KernelJoints {
 /* At most MAX_JOINTS copies of `rows` rows each, in one launch. */
 LAUNCHED kernels_join(const KernelJoint *joints, int n, int64_t rows, cudaStream_t stream);
 
-/* index.cuh */
+/* lookup.cuh */
 
 /* Indices, of 4 or 8 bytes; those in [begin, begin + length) are here, and their element is at index - begin. */
 typedef struct KernelIndex {

@@ -1,4 +1,4 @@
-/* rows: softmax, its logarithm and their gradients over whole rows of a tensor [outer, n, inner]. The largest element is taken off first, so that no exponential
+/* softmax: softmax, its logarithm and their gradients over whole rows of a tensor [outer, n, inner]. The largest element is taken off first, so that no exponential
  * overflows and their sum is at least 1. A row of up to 1024 elements side by side is a warp's, which holds it in registers; of up to 4096 a block's, likewise; a
  * longer one is read twice by a block, largest element and sum in one pass. Rows whose elements lie apart are worked on side by side. */
 #pragma once

@@ -1,4 +1,4 @@
-/* rows: softmax, its logarithm and their gradients along an axis that is whole here. The tensor is [outer, n, inner] with n the axis: of
+/* softmax: softmax, its logarithm and their gradients along an axis that is whole here. The tensor is [outer, n, inner] with n the axis: of
  * the last axis inner is 1 and a row is contiguous; else blocks of neighbouring columns are worked on together. */
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/vector.h"

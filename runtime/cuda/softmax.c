@@ -1,4 +1,4 @@
-/* rows: softmax, its logarithm and their gradients along an axis that is whole here: arguments for rows.cuh. */
+/* softmax: softmax, its logarithm and their gradients along an axis that is whole here: arguments for softmax.cuh. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cut.h"

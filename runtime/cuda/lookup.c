@@ -1,4 +1,4 @@
-/* index: operators that look elements up by integers: arguments for index.cuh. */
+/* lookup: operators that look elements up by integers: arguments for lookup.cuh. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/element.h"

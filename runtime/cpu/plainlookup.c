@@ -1,4 +1,4 @@
-/* plainindex: plain kernels of operators that look elements up by integers. */
+/* plainlookup: plain kernels of operators that look elements up by integers. */
 #include <math.h>
 #include <string.h>
 

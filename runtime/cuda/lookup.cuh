@@ -1,4 +1,4 @@
-/* index: elements looked up by integers. An index that means nothing, or whose element another rank has, reads and writes nothing: whatever numbers the data hold,
+/* lookup: elements looked up by integers. An index that means nothing, or whose element another rank has, reads and writes nothing: whatever numbers the data hold,
  * no memory outside the tensors is touched. */
 #pragma once
 
