@@ -2,6 +2,7 @@
  *
  *   propagate.c  propagation from the hints
  *   given.c      what the user and the dataset fix: hints, layouts of states and inputs
+ *   alike.c      the candidates of operators that are alike
  *   decide.c     which candidate an operator takes
  *   volume.c     what a step moves with the strategies as they are
  *   costly.c     warnings: hints that do not fit together, hints that cost much
@@ -9,7 +10,21 @@
 #pragma once
 #include "strategies/choice.h"
 
-enum { CLASS_SLOTS = 512 };
+enum { ALIKE_SLOTS = 512 };
+
+/* All nodes with one operator, rule and operand types: their candidates. */
+typedef struct Alike {
+    OpCode op;
+    const Rule *rule;
+    int nin, nout;
+    TensorType in[MAX_IN];
+    Splits splits;
+    int *layout; /* row i: numbers of the layouts of operands, then results, under candidate i */
+    double *flops;
+    int64_t *completion; /* bytes to complete the results; -1: not asked for yet */
+    const Strategy **strategy;
+    struct Alike *next; /* in the same slot */
+} Alike;
 
 typedef struct Propagator {
     Graph *graph;
@@ -18,7 +33,7 @@ typedef struct Propagator {
     Arena arena; /* until propagate returns */
     CostMemo *memo;
     int nnodes; /* forward nodes */
-    struct Class *classes[CLASS_SLOTS];
+    Alike *alike[ALIKE_SLOTS]; /* by hash */
     struct Alone *alone;    /* strategies that split one factor */
     int *value_layout;      /* per value: number of the layout in which its users find it, -1: free or not decided */
     int (*need)[MAX_IN];    /* per decided node and operand: number of the layout that it needs */
@@ -40,6 +55,17 @@ static inline bool spans_equal(Span a, Span b) {
     return a.file == b.file && a.line == b.line && a.column == b.column;
 }
 
+/* ---- alike.c */
+
+Alike *alike_of(Propagator *p, const Node *node);
+const int32_t *splits_of(const Alike *alike, int candidate);
+/* Bytes received to complete the results of a candidate, and the reductions that it is made of. */
+int64_t alike_completion(Propagator *p, Alike *alike, const Node *node, int candidate);
+/* Lexicographic order of the tuples of two candidates. */
+int tuple_compare(const Alike *alike, int a, int b);
+/* Bytes received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row. */
+int64_t row_bytes(const Propagator *p, const Node *node, const Strategy *strategy);
+
 /* ---- decide.c */
 
 /* The best candidate by the keys of DecidedBy, for a node that has no strategy. */
@@ -48,8 +74,6 @@ void decide_best(Propagator *p, int id);
 void decide_factor(Propagator *p, int id, int factor, StrategyFrom from);
 /* Notes the layouts of a decided node's operands and results. */
 void decided(Propagator *p, int id);
-/* Bytes received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row. */
-int64_t row_bytes(const Propagator *p, const Node *node, const Strategy *strategy);
 
 /* ---- given.c: false after diagnostics */
 

@@ -110,9 +110,9 @@ seed(unit("strategies", "hints"),
       "if (hint->named && !check_axes_of_factors(&check, node, hint, use)) return false;", ""))
 seed(unit("strategies", "propagate"),
      ("of strategies of equal bytes the one of less arithmetic wins", "compare",
-      "class->flops[a] < class->flops[b]", "class->flops[a] > class->flops[b]"),
+      "alike->flops[a] < alike->flops[b]", "class->flops[a] > class->flops[b]"),
      ("ties go to the smallest tuple", "tuple_compare", "x[f] < y[f] ? -1 : 1", "x[f] < y[f] ? 1 : -1"),
-     ("a split row costs the bytes of its reductions", "class_completion", "row_bytes(p, node, &strategy)", "0"),
+     ("a split row costs the bytes of its reductions", "alike_completion", "row_bytes(p, node, &strategy)", "0"),
      ("a hint reaches the producers of its operator", "walk_from_hints", "reach(p, producer[k], queue[i], hint, queue, &nqueue)", ""))
 seed(unit("strategies", "pair"),
      ("digits of one factor agree with one probability in its size", "pair_solutions", "pair->atom[f].size", "1"))
