@@ -48,9 +48,8 @@ typedef struct DeviceQueue {
     /* Called after each step that is queued and not waited for: returns when what was queued before the call before has been done, and what was staged has
      * been read from the process's memory. The device is so never idle for want of the process, which is never more than a step ahead. */
     bool (*pace)(void *context, Error *error);
-    /* Calls that follow each other, and that no plan has fused: how many of the first, at least 2, become one launch; 0: none do; -1: *error. last_read[i]: the last of the n calls that
-     * reads results of call i, n where something else does too: results that only the launch itself reads need not be written. */
-    int (*fuse)(void *context, const KernelCall *calls, int n, const int *last_read, void **fused, Error *error);
+    /* Calls that follow each other, and that no plan has fused: how many of the first, at least 2, become one launch; 0: none do; -1: *error. */
+    int (*fuse)(void *context, const KernelCall *calls, int n, void **fused, Error *error);
     bool (*run)(void *context, void *fused, Error *error);
     void (*unfuse)(void *context, void *fused);
     /* A step as one thing: between capture and captured what is queued is recorded and not done; replay queues the record. captured gives NULL in *graph and

@@ -4,15 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "runtime/cut.h"
-
-/* Elements of memory, a stride for each dimension. */
-typedef struct View {
-    const char *data;
-    DType dtype;
-    Shape shape;
-    int64_t stride[MAX_NDIM];
-} View;
+#include "runtime/views.h"
 
 /* A result of a call. */
 typedef struct Result {
@@ -92,8 +84,6 @@ static int add_load(Build *build, const View *view, const Shape *shape, const in
     return chain->nloads++;
 }
 
-/* ---------------------------------------------------------------- views */
-
 /* What an operand is: the latest result at its address, or memory. False where something else has come to lie there. */
 static bool resolve(const Build *build, const Operand *operand, Result *found) {
     const int64_t elements = shape_elements(&operand->local);
@@ -104,80 +94,8 @@ static bool resolve(const Build *build, const Operand *operand, Result *found) {
         return result->elements == elements && result->dtype == operand->dtype &&
                (!result->is_view || shape_equal(&result->view.shape, &operand->local));
     }
-    *found = (Result){.is_view = true, .view = {.data = operand->data, .dtype = operand->dtype, .shape = operand->local}};
-    strides_of(&operand->local, found->view.stride);
+    *found = (Result){.is_view = true, .view = view_of(operand)};
     return true;
-}
-
-/* The same elements in row-major order under another shape. False where that needs more than a stride a dimension. */
-static bool view_reshape(View *view, const Shape *shape) {
-    Nest nest;
-    int64_t linear[MAX_NDIM];
-    strides_of(&view->shape, linear);
-    nest_init(&nest, 2);
-    for (int d = 0; d < view->shape.ndim; d++)
-        nest_push(&nest, view->shape.dim[d], (const int64_t[]){linear[d], view->stride[d]});
-    nest_merge(&nest);
-    /* Innermost first: every new dimension must be a part of one run. */
-    int run = nest.ndim - 1;
-    int64_t left = nest.size[run], stride = nest.stride[1][run];
-    for (int d = shape->ndim - 1; d >= 0; d--) {
-        view->stride[d] = 0;
-        if (shape->dim[d] == 1) continue;
-        if (left == 1 && run > 0) left = nest.size[--run], stride = nest.stride[1][run];
-        if (shape->dim[d] == 0 || left % shape->dim[d] != 0) return false;
-        view->stride[d] = stride;
-        stride *= shape->dim[d];
-        left /= shape->dim[d];
-    }
-    view->shape = *shape;
-    return true;
-}
-
-/* The result's dimensions by the operand's letters; those that it does not have repeat it. */
-static void view_expand(View *view, const KernelCall *call) {
-    const View from = *view;
-    const Operand *out = &call->out[0];
-    view->shape = out->local;
-    for (int d = 0; d < out->local.ndim; d++) {
-        view->stride[d] = 0;
-        for (int k = 0; k < from.shape.ndim; k++)
-            if (call->rule->out[0][d] >= 0 && call->rule->in[0][k] == call->rule->out[0][d]) view->stride[d] = from.stride[k];
-    }
-}
-
-/* The elements of a box that begins at these indices. */
-static void view_cut(View *view, const int64_t *begin, const Shape *shape) {
-    for (int d = 0; d < shape->ndim; d++)
-        view->data += begin[d] * view->stride[d] * dtype_bytes[view->dtype];
-    view->shape = *shape;
-}
-
-/* An operator whose result has its operand's elements in their row-major order. */
-static bool keeps_order(OpCode op) {
-    return op == OP_reshape || op == OP_stop_gradient || op == OP_write;
-}
-
-static bool is_placement(OpCode op) {
-    return keeps_order(op) || op == OP_transpose || op == OP_sum_grad || op == OP_slice || op == OP_split || op == OP_convert;
-}
-
-/* Result o of an operator that only places elements. */
-static bool view_result(const KernelCall *call, int o, View *view) {
-    const Operand *in = &call->in[0], *out = &call->out[o];
-    int64_t begin[MAX_NDIM] = {0};
-    if (call->op == OP_transpose || call->op == OP_sum_grad) return view_expand(view, call), true;
-    if (keeps_order(call->op)) return view_reshape(view, &out->local);
-    if (call->op == OP_slice) {
-        slice_begin(&call->attr[0], in, begin);
-    } else if (call->op == OP_split) {
-        int axis = attr_axis(&call->attr[1], 0, in->local.ndim);
-        begin[axis] = o * out->local.dim[axis];
-    } else {
-        Error error;
-        if (!convert_begin(call, begin, &error)) return false;
-    }
-    return view_cut(view, begin, &out->local), true;
 }
 
 /* ---------------------------------------------------------------- calls */
@@ -231,7 +149,7 @@ static bool add_placement(Build *build, const KernelCall *call, unsigned inner) 
         if (from.is_view) {
             if (!view_result(call, o, &result.view) || (stored && !store_view(build, &result.view, out))) return false;
         } else { /* what is computed here keeps its order */
-            if (!keeps_order(call->op) || (stored && !store_step(build, from.step, out))) return false;
+            if (!op_keeps_order(call->op) || (stored && !store_step(build, from.step, out))) return false;
         }
         if (!add_result(build, out, &result)) return false;
     }
@@ -285,7 +203,7 @@ bool chain_build(Chain *chain, const KernelCall *calls, int n, const unsigned *i
     *chain = (Chain){.reduced = -1};
     const bool reduces = n > 1 && chain_is_reduction(calls[n - 1].op);
     for (int i = 0; i < n - reduces; i++)
-        if (!(is_placement(calls[i].op) ? add_placement : add_element)(&build, &calls[i], inner[i])) return false;
+        if (!(op_places(calls[i].op) ? add_placement : add_element)(&build, &calls[i], inner[i])) return false;
     if (reduces && !add_reduction(&build, &calls[n - 1])) return false;
     for (int s = 0; s < chain->nsteps; s++)
         for (int i = 0; i < chain->step[s].nin; i++)

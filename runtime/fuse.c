@@ -1,42 +1,6 @@
-/* fuse: steps that are done as one. Those that the plan has fused, where the backend has a kernel for them; and runs of calls that the device takes together,
- * of which it says itself how many. */
-#include <string.h>
-
+/* fuse: steps that are done as one. Those that the plan has fused, where the backend has a kernel for them; and runs of calls that the
+ * device takes together, of which it says itself how many. */
 #include "runtime/exec.h"
-
-/* The number of steps of the role that read each instance, and one for each report and the loss: what the program leaves. */
-static int *count_readers(Executor *executor, const Cursor *cursor) {
-    const Role *role = cursor->role;
-    const Program *program = executor->program;
-    int *readers = arena_alloc(&executor->arena, (size_t)role->instances.n * sizeof *readers);
-    for (int s = 0; s < role->steps.n; s++)
-        for (int i = 0; i < role->steps.at[s].nin; i++)
-            readers[role->steps.at[s].in[i]]++;
-    for (int i = 0; i < program->reports.n; i++)
-        readers[program->reports.at[i]]++;
-    if (program->loss >= 0) readers[program->loss]++;
-    for (int i = 0; i < role->instances.n; i++) /* states outlive the step */
-        readers[i] += role->instances.at[i].place != PLACE_ARENA && role->instances.at[i].place != PLACE_INNER;
-    return readers;
-}
-
-/* For each call of a run, the last of the run's that reads its results; n where something else does. */
-static void find_last_reads(const Cursor *cursor, const Action *actions, int n, const int *readers, int *last) {
-    const Role *role = cursor->role;
-    for (int i = 0; i < n; i++) {
-        const Step *step = &role->steps.at[actions[i].step];
-        last[i] = i;
-        for (int o = 0; o < step->nout; o++) {
-            int found = 0;
-            for (int k = i + 1; k < n; k++) {
-                const Step *reader = &role->steps.at[actions[k].step];
-                for (int r = 0; r < reader->nin; r++)
-                    if (reader->in[r] == step->out[o]) found++, last[i] = last[i] > k ? last[i] : k;
-            }
-            if (found < readers[step->out[o]]) last[i] = n;
-        }
-    }
-}
 
 /* The action that does n actions at once, each of a step. */
 static Action join(Executor *executor, const Action *actions, int n) {
@@ -48,7 +12,8 @@ static Action join(Executor *executor, const Action *actions, int n) {
     action.steps = steps;
     action.nsteps = n;
     action.fused = arena_alloc(&executor->arena, (size_t)action.ncalls * sizeof *action.fused);
-    if (executor->backend->queue) action.name = arena_printf(&executor->arena, "%d operators, %s to %s", n, actions[0].name, actions[n - 1].name);
+    if (executor->backend->queue)
+        action.name = arena_printf(&executor->arena, "%d operators, %s to %s", n, actions[0].name, actions[n - 1].name);
     return action;
 }
 
@@ -126,16 +91,15 @@ static int run_length(const Cursor *cursor, int at) {
 static bool fuse_runs(Executor *executor, Cursor *cursor, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
     if (!queue || !queue->fuse) return true;
-    int *readers = count_readers(executor, cursor), kept = 0, taken = 0;
+    int kept = 0, taken = 0;
     for (int at = 0; at < cursor->actions.n;) {
-        int n = taken < 0 ? 0 : run_length(cursor, at), last[MAX_FUSED];
+        const int n = taken < 0 ? 0 : run_length(cursor, at);
         KernelCall calls[MAX_FUSED];
         void *fused = NULL;
         if (n >= 2) {
-            find_last_reads(cursor, &cursor->actions.at[at], n, readers, last);
             for (int i = 0; i < n; i++)
                 calls[i] = cursor->calls.at[cursor->actions.at[at + i].first_call].call;
-            taken = queue->fuse(executor->context, calls, n, last, &fused, error);
+            taken = queue->fuse(executor->context, calls, n, &fused, error);
         } else if (taken > 0)
             taken = 0;
         Action action = cursor->actions.at[at];

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "runtime/views.h"
+
 typedef enum { ROWS, COLUMNS, DEPTH, BATCH, NCLASSES } LetterClass;
 
 typedef struct Letter {
@@ -15,9 +17,11 @@ typedef struct Letters {
     Letter at[NCLASSES][MAX_FACTORS];
 } Letters;
 
-static void add_strides(const Operand *operand, const int8_t *map, int tensor, Letter *letters) {
-    int64_t strides[MAX_NDIM];
-    strides_of(&operand->local, strides);
+/* strides NULL: row-major. */
+static void add_strides(const Operand *operand, const int64_t *strides, const int8_t *map, int tensor, Letter *letters) {
+    int64_t linear[MAX_NDIM];
+    strides_of(&operand->local, linear);
+    if (!strides) strides = linear;
     for (int d = 0; d < operand->local.ndim; d++) {
         if (map[d] < 0 || operand->local.dim[d] == 1) continue;
         letters[map[d]].size = operand->local.dim[d];
@@ -120,18 +124,18 @@ static bool choose(const Letters *letters, ProductShape *product) {
     return true;
 }
 
-static void find_letters(const KernelCall *call, Letter *all) {
+static void find_letters(const KernelCall *call, const ProductStrides *strides, Letter *all) {
     for (int f = 0; f < MAX_FACTORS; f++)
         all[f] = (Letter){.size = 1};
-    add_strides(&call->in[A], call->rule->in[0], A, all);
-    add_strides(&call->in[B], call->rule->in[1], B, all);
-    add_strides(&call->out[0], call->rule->out[0], OUT, all);
+    add_strides(&call->in[A], strides ? strides->at[A] : NULL, call->rule->in[0], A, all);
+    add_strides(&call->in[B], strides ? strides->at[B] : NULL, call->rule->in[1], B, all);
+    add_strides(&call->out[0], strides ? strides->at[OUT] : NULL, call->rule->out[0], OUT, all);
 }
 
-ProductKind product_shape(const KernelCall *call, ProductShape *shape) {
+ProductKind product_shape(const KernelCall *call, const ProductStrides *strides, ProductShape *shape) {
     Letter all[MAX_FACTORS];
     Letters letters;
-    find_letters(call, all);
+    find_letters(call, strides, all);
     if (shape_elements(&call->out[0].local) == 0) return PRODUCT_EMPTY;
     for (int f = 0; f < call->rule->nfactors; f++)
         if (all[f].size == 0) return PRODUCT_ZERO;
@@ -140,7 +144,7 @@ ProductKind product_shape(const KernelCall *call, ProductShape *shape) {
 
 void product_loops(const KernelCall *call, Nest *kept, Nest *gone) {
     Letter all[MAX_FACTORS];
-    find_letters(call, all);
+    find_letters(call, NULL, all);
     nest_init(kept, 3);
     nest_init(gone, 2);
     for (int f = 0; f < call->rule->nfactors; f++)
@@ -150,4 +154,71 @@ void product_loops(const KernelCall *call, Nest *kept, Nest *gone) {
             nest_push(gone, all[f].size, all[f].stride);
     nest_merge(kept);
     nest_merge(gone);
+}
+
+/* ---------------------------------------------------------------- through views */
+
+bool product_same_digits(const KernelCall *call, const ProductStrides *strides) {
+    ProductShape near, far;
+    const ProductKind kind = product_shape(call, NULL, &near);
+    if (product_shape(call, strides, &far) != kind || kind == PRODUCT_PLAIN) return false;
+    if (kind != PRODUCT_GEMM) return true;
+    const Gemm *a = &near.gemm, *b = &far.gemm;
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->swapped == b->swapped && a->a.transposed == b->a.transposed &&
+           a->b.transposed == b->b.transposed && near.depth.ndim == far.depth.ndim &&
+           memcmp(near.depth.size, far.depth.size, (size_t)near.depth.ndim * sizeof *near.depth.size) == 0;
+}
+
+/* What is written as *result arrives where the calls from the first on leave it: they are placements of it and of each other, each all that
+ * reads the one before. How many of them. */
+static int take_placements(const KernelCall *calls, int n, const unsigned *inner, int product, View *result) {
+    int end = product + 1;
+    while (end < n && (inner[end - 1] & 1) && (calls[end].op == OP_transpose || op_keeps_order(calls[end].op)) &&
+           calls[end].in[0].data == calls[end - 1].out[0].data)
+        end++;
+    for (int c = end; c < n; c++) /* read by something else, too: as it is, then */
+        for (int i = 0; i < calls[c].nin; i++)
+            for (int k = product; k + 1 < end; k++)
+                if (calls[c].in[i].data == calls[k].out[0].data) return 0;
+    *result = view_of(&calls[end - 1].out[0]);
+    for (int c = end - 1; c > product; c--)
+        if (!view_operand(&calls[c], result)) return 0;
+    return end - product - 1;
+}
+
+static bool find_view(const View *views, const void *const *at, int n, const Operand *operand, View *view) {
+    for (int v = n - 1; v >= 0; v--)
+        if (at[v] == operand->data) return *view = views[v], shape_equal(&views[v].shape, &operand->local);
+    *view = view_of(operand);
+    return true;
+}
+
+int product_take(const KernelCall *calls, int n, const unsigned *inner, KernelCall *call, ProductStrides *strides) {
+    enum { MOST = 8 };
+    View views[MOST], view;
+    const void *at[MOST]; /* where each would lie */
+    int nviews = 0, product = 0;
+    for (; product < n && op_places(calls[product].op); product++)
+        for (int o = 0; o < calls[product].nout; o++) {
+            if (nviews == MOST || !(inner[product] >> o & 1) || !find_view(views, at, nviews, &calls[product].in[0], &views[nviews]) ||
+                !view_result(&calls[product], o, &views[nviews]))
+                return 0;
+            at[nviews++] = calls[product].out[o].data;
+        }
+    if (product == n || (calls[product].op != OP_matmul && calls[product].op != OP_einsum)) return 0;
+    *call = calls[product];
+    for (int i = 0; i < 2; i++) {
+        if (!find_view(views, at, nviews, &call->in[i], &view)) return 0;
+        call->in[i].data = view.data;
+        memcpy(strides->at[i == 0 ? A : B], view.stride, sizeof view.stride);
+    }
+    for (int c = product + 1; c < n; c++) /* the views have no other reader */
+        for (int i = 0; i < calls[c].nin; i++)
+            for (int v = 0; v < nviews; v++)
+                if (calls[c].in[i].data == at[v]) return 0;
+    const int placed = take_placements(calls, n, inner, product, &view);
+    if (placed == 0) view = view_of(&call->out[0]);
+    call->out[0].data = view.data;
+    memcpy(strides->at[OUT], view.stride, sizeof view.stride);
+    return product + 1 + placed;
 }

@@ -97,4 +97,7 @@ const Backend backend_cpu = {
     .sync = cpu_sync,
     .kernels = cpu_kernels,
     .prepare = cpu_prepare,
+    .fuse = cpu_fuse,
+    .run = cpu_run_fused,
+    .unfuse = cpu_unfuse,
 };

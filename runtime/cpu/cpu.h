@@ -21,6 +21,7 @@
 #include "runtime/nest.h"
 #include "runtime/cpu/vector.h"
 #include "runtime/pool.h"
+#include "runtime/product.h"
 
 #define OP(name, ...) KernelFn kernel_##name, reference_##name;
 #include "ir/ops.def"
@@ -66,9 +67,9 @@ bool einsum_uses_blas(const KernelCall *call);
 enum { GRAIN = 1 << 14 };
 
 /* A product, each part of whose result is handed over by the thread that has computed it: m rows of n elements, `leading` apart, from element `first` on. after
- * NULL: nothing is. */
+ * NULL: nothing is. strides NULL: of contiguous boxes; else there is a matrix product (product_shape) on them. */
 typedef void ProductPartFn(void *context, int64_t first, int64_t m, int64_t n, int64_t leading);
-bool einsum_with(const KernelCall *call, ProductPartFn *after, void *context, Error *error);
+bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductPartFn *after, void *context, Error *error);
 
 /* ---------------------------------------------------------------- reduce.c */
 

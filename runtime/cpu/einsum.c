@@ -115,7 +115,7 @@ static void product_run(Product *product, Pool *pool) {
 
 bool einsum_uses_blas(const KernelCall *call) {
     Product product;
-    if (!dtype_is_float(call->out[0].dtype) || product_shape(call, &product.shape) != PRODUCT_GEMM) return false;
+    if (!dtype_is_float(call->out[0].dtype) || product_shape(call, NULL, &product.shape) != PRODUCT_GEMM) return false;
     choose_tile(&product, call_most_threads(call));
     return !is_tiny(&product);
 }
@@ -133,10 +133,10 @@ static bool run_whole(const KernelCall *call, ProductKind kind, ProductPartFn *a
     return true;
 }
 
-bool einsum_with(const KernelCall *call, ProductPartFn *after, void *context, Error *error) {
+bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductPartFn *after, void *context, Error *error) {
     const Operand *out = &call->out[0];
     Product product = {.dtype = out->dtype, .a = call->in[0].data, .b = call->in[1].data, .out = out->data, .after = after, .context = context};
-    const ProductKind kind = product_shape(call, &product.shape);
+    const ProductKind kind = product_shape(call, strides, &product.shape);
     if (kind != PRODUCT_GEMM || !dtype_is_float(out->dtype)) return run_whole(call, kind, after, context, error);
     choose_tile(&product, call_most_threads(call));
     if (!is_tiny(&product) && !(product.blas = call_blas(call, error))) return false;
@@ -145,7 +145,7 @@ bool einsum_with(const KernelCall *call, ProductPartFn *after, void *context, Er
 }
 
 bool kernel_einsum(const KernelCall *call, Error *error) {
-    return einsum_with(call, NULL, NULL, error);
+    return einsum_with(call, NULL, NULL, NULL, error);
 }
 
 bool kernel_matmul(const KernelCall *call, Error *error) {

@@ -8,17 +8,15 @@
 
 typedef struct Fused {
     CpuChain cpu;
-    KernelCall product; /* .nin 0: there is none */
+    bool has_product, strided;
+    KernelCall product;
+    ProductStrides strides;
     bool sums;
     PieceSum sum;
     int64_t cost; /* of an element, in additions */
 } Fused;
 
 /* ---------------------------------------------------------------- building */
-
-static bool is_product(OpCode op) {
-    return op == OP_matmul || op == OP_einsum;
-}
 
 static bool overlaps(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes) {
     return (uintptr_t)a < (uintptr_t)b + (uintptr_t)b_bytes && (uintptr_t)b < (uintptr_t)a + (uintptr_t)a_bytes;
@@ -30,33 +28,46 @@ static bool reads(const KernelCall *call, const void *data, int64_t bytes) {
     return false;
 }
 
-/* The product as the step's first member: its result is read as it lies, and nothing that is stored lies over its operands, which all tiles
- * read. */
-static bool take_product(Fused *fused, const KernelCall *call) {
+/* Nothing that is stored lies over what the product's members read: all tiles read it. */
+static bool is_safe(const Fused *fused, const KernelCall *calls, int n) {
     const Chain *chain = &fused->cpu.chain;
-    const Operand *out = &call->out[0];
-    const int64_t bytes = chain->n * dtype_bytes[out->dtype];
-    if (chain->n != shape_elements(&out->local) || chain->n == 0) return false;
+    const Operand *out = &fused->product.out[0];
+    for (int c = 0; c < n; c++) {
+        if (reads(&calls[c], out->data, shape_elements(&out->local) * dtype_bytes[out->dtype])) return false;
+        for (int s = 0; s < chain->nsteps; s++)
+            if (chain->step[s].out && reads(&calls[c], chain->step[s].out, chain->n * dtype_bytes[chain->step[s].dtype])) return false;
+    }
+    return true;
+}
+
+/* Whether the product of the first n calls and the program of the others go through the result together: it is read as it lies. */
+static bool take_product(Fused *fused, const KernelCall *calls, int n, int others) {
+    const Chain *chain = &fused->cpu.chain;
+    const Operand *out = &fused->product.out[0];
+    const int64_t elements = shape_elements(&out->local), bytes = elements * dtype_bytes[out->dtype];
+    fused->strided = n > 1;
+    if (fused->strided && (!dtype_is_float(out->dtype) || !product_same_digits(&fused->product, &fused->strides))) return false;
+    if (elements == 0 || (others > 0 && chain->n != elements)) return false;
     for (int l = 0; l < chain->nloads; l++) {
         const ChainLoad *load = &chain->load[l];
         if (chain_load_overlaps(load, out->data, bytes) && (load->data != out->data || !chain_load_is_linear(load))) return false;
     }
-    for (int s = 0; s < chain->nsteps; s++)
-        if (chain->step[s].out && reads(call, chain->step[s].out, chain->n * dtype_bytes[chain->step[s].dtype])) return false;
-    fused->product = *call;
-    return true;
+    return is_safe(fused, calls, n);
 }
 
 static bool build(const CpuContext *context, Fused *fused, const KernelCall *calls, int n, const unsigned *inner) {
     Chain *chain = &fused->cpu.chain;
-    const bool product = is_product(calls[0].op);
-    if (n - product < 1 || !chain_build(chain, calls + product, n - product, inner + product)) return false;
-    fused->sums = chain->reduced >= 0;
-    if (fused->sums && (product || !piece_sum_prepare(&calls[n - 1], pool_threads(context->pool), &fused->sum))) return false;
-    if (!cpu_chain_prepare(&fused->cpu, chain->reduced)) return false;
+    const int first = product_take(calls, n, inner, &fused->product, &fused->strides), others = n - first;
+    fused->has_product = first > 0;
+    if (others > 0) {
+        if (!chain_build(chain, calls + first, others, inner + first)) return false;
+        fused->sums = chain->reduced >= 0;
+        if (fused->sums && (first > 0 || !piece_sum_prepare(&calls[n - 1], pool_threads(context->pool), &fused->sum))) return false;
+        if (!cpu_chain_prepare(&fused->cpu, chain->reduced)) return false;
+    }
     for (int s = 0; s < chain->nsteps; s++)
         fused->cost += op_table[chain->step[s].op].flops + 1;
-    return !product || take_product(fused, &calls[0]);
+    return first == 0 || take_product(fused, calls, first, others);
 }
 
 void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error) {
@@ -127,7 +138,9 @@ bool cpu_run_fused(void *context_, void *fused_, Error *error) {
     CpuContext *context = context_;
     Fused *fused = fused_;
     const int64_t n = fused->cpu.chain.n;
-    if (fused->product.nin > 0) return einsum_with(&fused->product, tile_part, fused, error);
+    if (fused->has_product)
+        return einsum_with(&fused->product, fused->strided ? &fused->strides : NULL, fused->cpu.chain.nsteps > 0 ? tile_part : NULL, fused,
+                           error);
     if (fused->sums) {
         const int64_t items = piece_sum_items(&fused->sum);
         pool_run(context->pool, items, 1 + GRAIN / (fused->cost * n / items + 1), sum_part, fused);

@@ -6,10 +6,10 @@
 #define __grid_constant__
 #endif
 
-static_assert(sizeof(ChainProgram) <= 4096, "arguments of a kernel");
+static_assert(sizeof(ChainLaunch) <= 4096, "arguments of a kernel");
 
 /* Where element i of the result is in an operand. */
-__device__ __forceinline__ int64_t chain_offset(const ChainLoad &load, int64_t i, bool wide) {
+__device__ __forceinline__ int64_t chain_offset(const LaunchLoad &load, int64_t i, bool wide) {
     int64_t offset = 0;
     for (int d = load.ndim - 1; d > 0; d--) {
         const int64_t quotient = wide ? i / load.size[d] : (int64_t)divide(load.divisor[d], (uint32_t)i);
@@ -53,7 +53,7 @@ template <class T> __device__ __forceinline__ Pack<T> chain_pack(const void *dat
 }
 
 /* Elements [first, first + width) of an operand, of which the first n are there. */
-template <class T> __device__ __forceinline__ Pack<T> chain_load(const ChainLoad &load, int64_t first, int n, bool wide) {
+template <class T> __device__ __forceinline__ Pack<T> chain_load(const LaunchLoad &load, int64_t first, int n, bool wide) {
     constexpr int width = Pack<T>::width;
     Pack<T> pack;
     if (load.mode == CHAIN_LINEAR && load.packed && n == width) return chain_pack<T>(load.data, load.dtype, first);
@@ -100,7 +100,7 @@ template <class T> __device__ __forceinline__ void chain_put(void *data, int dty
     }
 }
 
-template <class T> __device__ __forceinline__ void chain_store(const ChainStore &store, int64_t first, int n, const Pack<T> &pack) {
+template <class T> __device__ __forceinline__ void chain_store(const LaunchStore &store, int64_t first, int n, const Pack<T> &pack) {
     constexpr int width = Pack<T>::width;
     if (store.packed && n == width && store.dtype == chain_dtype<T>) {
         *(Pack<T> *)((T *)store.data + first) = pack;
@@ -121,7 +121,7 @@ template <class T> __device__ __forceinline__ void chain_store(const ChainStore 
 
 enum { CHAIN_AHEAD = 4 }; /* loads under way at the same time */
 
-template <class T> __global__ void __launch_bounds__(BLOCK) chain_kernel(const __grid_constant__ ChainProgram program) {
+template <class T> __global__ void __launch_bounds__(BLOCK) chain_kernel(const __grid_constant__ ChainLaunch program) {
     constexpr int width = Pack<T>::width;
     __shared__ Pack<T> slot[CHAIN_SLOTS][BLOCK]; /* a column each: no thread reads another's */
     const int me = (int)threadIdx.x;
@@ -141,7 +141,7 @@ template <class T> __global__ void __launch_bounds__(BLOCK) chain_kernel(const _
         Pack<T> result = {};
 #pragma unroll 1
         for (int s = 0; s < program.nsteps; s++) {
-            const ChainStep &step = program.step[s];
+            const LaunchStep &step = program.step[s];
             const Pack<T> a = step.in[0] < CHAIN_SLOTS ? slot[step.in[0]][me] : result;
             const Pack<T> b = step.in[1] < CHAIN_SLOTS ? slot[step.in[1]][me] : result;
             const Pack<T> c = step.in[2] < CHAIN_SLOTS ? slot[step.in[2]][me] : result;
@@ -153,7 +153,7 @@ template <class T> __global__ void __launch_bounds__(BLOCK) chain_kernel(const _
     }
 }
 
-extern "C" cudaError_t kernels_chain(const ChainProgram *program, cudaStream_t stream) {
+extern "C" cudaError_t kernels_chain(const ChainLaunch *program, cudaStream_t stream) {
     const int64_t each = (int64_t)BLOCK * (program->dtype == KERNEL_F64 || program->dtype == KERNEL_I64 ? 2 : 4);
     const int64_t blocks = (program->n + each - 1) / each;
     const unsigned grid = blocks > INT32_MAX ? (unsigned)INT32_MAX : (unsigned)blocks;

@@ -270,7 +270,7 @@ const DeviceQueue cuda_queue = {
     .staged = cuda_staged,
     .taken = cuda_taken,
     .pace = cuda_pace,
-    .fuse = cuda_fuse,
+    .fuse = cuda_take,
     .run = cuda_run_fused,
     .unfuse = cuda_unfuse,
     .capture = cuda_capture,
@@ -300,4 +300,7 @@ const Backend cuda_backend = {
     .copy = cuda_copy,
     .sync = cuda_sync,
     .kernels = cuda_kernels,
+    .fuse = cuda_fuse,
+    .run = cuda_run_fused,
+    .unfuse = cuda_unfuse,
 };

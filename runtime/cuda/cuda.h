@@ -3,7 +3,7 @@
  *   module.c     the one symbol that prun looks for; --devices
  *   context.c    a device opened: memory, streams, copies
  *   graph.c      captured steps, marks, ranges
- *   table.c      which kernel computes which operator, what fuses with what
+ *   table.c      which kernel computes which operator; fuse.c: fused steps as launches
  *   matmul.c     products, by cuBLASLt; epilogue.c: with what follows them
  *   elementwise.c, chain.c, update.c, reduce.c, softmax.c, move.c, lookup.c   the host halves of our own kernels
  *   kernels.cu   their device halves, in *.cuh; kernels.h: what it offers
@@ -88,8 +88,20 @@ int cuda_count(char *why, size_t n);
 /* ---------------------------------------------------------------- table.c */
 
 extern KernelFn *const cuda_kernels[NOPS]; /* NULL: none */
-/* DeviceQueue's: asks chain.c and matmul.c, by the first call. */
-int cuda_fuse(void *context, const KernelCall *calls, int n, const int *last_read, void **fused, Error *error);
+/* Kernels, a function an operator: kernel_add, ... */
+#define OP(name, ...) KernelFn kernel_##name;
+#include "ir/ops.def"
+#undef OP
+
+/* ---------------------------------------------------------------- fuse.c */
+
+/* Backend's. */
+void *cuda_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error);
+/* DeviceQueue's fuse. */
+int cuda_take(void *context, const KernelCall *calls, int n, void **fused, Error *error);
+/* Whether one of the calls has an operand at this address. */
+bool calls_read(const KernelCall *calls, int n, const void *data);
+/* Of both. */
 bool cuda_run_fused(void *context, void *fused, Error *error);
 void cuda_unfuse(void *context, void *fused);
 /* What a fused launch begins with, so that cuda_run_fused finds what runs it. */
@@ -97,16 +109,9 @@ typedef struct CudaFused {
     bool (*run)(CudaContext *cuda, struct CudaFused *fused, Error *error);
     void (*destroy)(struct CudaFused *fused);
 } CudaFused;
-/* Kernels, a function an operator: kernel_add, ... */
-#define OP(name, ...) KernelFn kernel_##name;
-#include "ir/ops.def"
-#undef OP
 
-/* ---------------------------------------------------------------- chain.c, matmul.c */
+/* ---------------------------------------------------------------- matmul.c */
 
-/* As DeviceQueue.fuse, for runs that begin with an elementwise operator (or a view of its operand), with a product. */
-int chain_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error);
-int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error);
 void matmul_close(CudaMatmul *matmul); /* takes NULL */
 
 /* ---------------------------------------------------------------- comm.c */

@@ -4,13 +4,14 @@
 
 static bool elementwise(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
-    const int last_read = 1;
-    ChainProgram program;
+    const unsigned inner = 0;
+    Chain chain;
+    ChainLaunch launch;
     if (shape_elements(&call->out[0].local) == 0) return true;
-    if (!chain_build(&program, call, 1, &last_read))
+    if (!chain_build(&chain, call, 1, &inner) || !chain_launch(&launch, &chain))
         return error_set(error, EXIT_INTERNAL, "%s: no kernel for %s, or for how its operands lie", op_table[call->op].name,
                          dtype_name[call->in[call->nin - 1].dtype]);
-    return cuda_launched(cuda, kernels_chain(&program, cuda->compute), op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_chain(&launch, cuda->compute), op_table[call->op].name, error);
 }
 
 #define ELEMENTWISE(name)                                                                                                                  \

@@ -157,19 +157,6 @@ int epilogue_is_sound(CudaContext *cuda, int epilogue, Error *error) {
 
 /* ---------------------------------------------------------------- taking what follows */
 
-typedef struct FusedProduct {
-    CudaFused fused; /* first */
-    Multiply multiply;
-} FusedProduct;
-
-static bool run_fused(CudaContext *cuda, CudaFused *fused, Error *error) {
-    return matmul_queue(cuda, &((FusedProduct *)fused)->multiply, error);
-}
-
-static void destroy_fused(CudaFused *fused) {
-    free(fused);
-}
-
 static int64_t operand_bytes(const Operand *operand) {
     return shape_elements(&operand->local) * dtype_bytes[operand->dtype];
 }
@@ -191,10 +178,10 @@ static bool is_row(const Operand *operand, const Operand *out, int64_t n) {
            out->local.dim[out->local.ndim - 1] == n && operand->global.dim[last] == out->global.dim[out->global.ndim - 1];
 }
 
-/* What has been taken of a run: the product, and what its epilogue does. */
+/* What has been taken of a step: the product, and what its epilogue does. */
 typedef struct Taking {
     const KernelCall *calls;
-    const int *last_read;
+    const unsigned *inner;
     int n, taken;
     Multiply multiply;
     const Operand *out;              /* of the last call taken: what the launch writes */
@@ -203,9 +190,9 @@ typedef struct Taking {
     const Operand *also; /* written besides: before the activation, or a bias's gradient */
 } Taking;
 
-/* Results of the calls taken so far but the last one, and of the last where `all`, are read by nothing beyond the first `taken` calls. */
+/* Nothing but the first `taken` calls reads the call's result. */
 static bool is_private(const Taking *t, int call, int taken) {
-    return t->last_read[call] < taken;
+    return (t->inner[call] & 1) && !calls_read(t->calls + taken, t->n - taken, t->calls[call].out[0].data);
 }
 
 static void take_bias(Taking *t) {
@@ -303,15 +290,15 @@ static int is_taken(CudaContext *cuda, Taking *t, Error *error) {
     return matmul_possible(cuda, &t->multiply) ? epilogue_is_sound(cuda, t->multiply.key.epilogue, error) : 0;
 }
 
-int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *last_read, CudaFused **fused, Error *error) {
+int epilogue_take(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Multiply *multiply, Error *error) {
     ProductShape shape;
     Nest loops;
-    if (product_shape(&calls[0], &shape) != PRODUCT_GEMM || shape.gemm.swapped) return 0;
-    Taking t = {.calls = calls, .last_read = last_read, .n = n, .taken = 1, .out = &calls[0].out[0]};
+    if (product_shape(&calls[0], NULL, &shape) != PRODUCT_GEMM || shape.gemm.swapped) return 1;
+    Taking t = {.calls = calls, .inner = inner, .n = n, .taken = 1, .out = &calls[0].out[0]};
     matmul_first(&calls[0], &shape, true, &t.multiply, &loops);
     bool one = nest_count(&loops, 0, loops.ndim) == 1 && nest_count(&shape.depth, 0, shape.depth.ndim) == 1 && t.multiply.key.batch == 1 &&
                shape.gemm.out_leading == shape.gemm.n && shape_elements(&t.out->local) == shape.gemm.m * shape.gemm.n;
-    if (!one) return 0;
+    if (!one) return 1;
     if (!matmul_open(cuda, error)) return -1;
     take_gelu_gradient(&t);
     take_bias_gradient(&t);
@@ -324,13 +311,6 @@ int matmul_fuse(CudaContext *cuda, const KernelCall *calls, int n, const int *la
         if (all == 0) t = biased;
     }
     int taken = is_taken(cuda, &t, error);
-    if (taken <= 0) return taken;
-    FusedProduct *product = calloc(1, sizeof *product);
-    if (!product) {
-        error_set(error, EXIT_ENVIRONMENT, "out of memory");
-        return -1;
-    }
-    *product = (FusedProduct){{run_fused, destroy_fused}, t.multiply};
-    *fused = &product->fused;
-    return t.taken;
+    *multiply = t.multiply;
+    return taken < 0 ? -1 : taken ? t.taken : 1;
 }

@@ -93,44 +93,44 @@ typedef enum ElementOp {
     ELEMENT_CLIP    /* a times min(1, constant / (sqrt(b) + 1e-6)), b one number */
 } ElementOp;
 
-enum { CHAIN_LOADS = 8, CHAIN_SLOTS = 8, CHAIN_STEPS = 32, CHAIN_STORES = 8, CHAIN_CONSTANTS = 8, CHAIN_RESULT = CHAIN_SLOTS };
+enum { CHAIN_SLOTS = 8, CHAIN_NODES = 32, CHAIN_STORES = 8, CHAIN_CONSTANTS = 8, CHAIN_RESULT = CHAIN_SLOTS };
 
-/* An operand of a chain: which of its elements belongs to element i of the results. */
+/* An operand of a launch: which of its elements belongs to element i of the results. */
 typedef enum ChainMode {
     CHAIN_LINEAR, /* element i */
     CHAIN_ROWS,   /* by the loops; a multiple of 16 bytes' worth of elements has the innermost loop */
     CHAIN_ANY     /* by the loops */
 } ChainMode;
-typedef struct ChainLoad {
+typedef struct LaunchLoad {
     const void *data;
     uint8_t mode, dtype;
     uint8_t packed; /* packs lie at multiples of their size */
     uint8_t ndim;   /* loops, outermost first */
     int64_t size[KERNEL_NDIM], stride[KERNEL_NDIM];
     KernelDivisor divisor[KERNEL_NDIM];
-} ChainLoad;
-typedef struct ChainStep {
+} LaunchLoad;
+typedef struct LaunchStep {
     uint8_t op;       /* ElementOp */
     uint8_t in[3];    /* slots; CHAIN_RESULT: the result of the step before */
     uint8_t slot;     /* that takes the result; CHAIN_RESULT: none */
     uint8_t constant[2];
     uint8_t first_store, nstores;
-} ChainStep;
-typedef struct ChainStore {
+} LaunchStep;
+typedef struct LaunchStore {
     void *data;
     uint8_t dtype, packed;
-} ChainStore;
+} LaunchStore;
 /* Operators on n elements, all of one type but for bools, which are 0 and 1 of it; loads and stores may be of others. Load l fills slot l before step 0. */
-typedef struct ChainProgram {
+typedef struct ChainLaunch {
     int64_t n;
     uint8_t dtype, nloads, nsteps, nstores;
     uint8_t wide; /* n is 2^31 or more: divisors are of no use */
-    ChainLoad load[CHAIN_LOADS];
-    ChainStep step[CHAIN_STEPS];
-    ChainStore store[CHAIN_STORES];
+    LaunchLoad load[CHAIN_SLOTS];
+    LaunchStep step[CHAIN_NODES];
+    LaunchStore store[CHAIN_STORES];
     double constant[CHAIN_CONSTANTS];
-} ChainProgram;
-LAUNCHED kernels_chain(const ChainProgram *program, cudaStream_t stream);
+} ChainLaunch;
+LAUNCHED kernels_chain(const ChainLaunch *program, cudaStream_t stream);
 
 /* update.cuh */
 

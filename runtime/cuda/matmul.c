@@ -318,7 +318,8 @@ static bool run_plain(CudaContext *cuda, const KernelCall *call, Error *error) {
         for (int t = 0; t < 2; t++)
             loops.gone_stride[t][d] = gone.stride[t][d];
     }
-    cudaError_t status = cuda_plain_product(&loops, call->out[0].dtype == F64, call->in[A].data, call->in[B].data, call->out[0].data, cuda->compute);
+    cudaError_t status =
+        cuda_plain_product(&loops, call->out[0].dtype == F64, call->in[A].data, call->in[B].data, call->out[0].data, cuda->compute);
     return cuda_launched(cuda, status, "plain_product", error);
 }
 
@@ -326,7 +327,7 @@ bool kernel_einsum(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *out = &call->out[0];
     ProductShape shape;
-    switch (product_shape(call, &shape)) {
+    switch (product_shape(call, NULL, &shape)) {
     case PRODUCT_EMPTY:
         return true;
     case PRODUCT_ZERO:

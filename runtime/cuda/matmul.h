@@ -35,3 +35,6 @@ bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error);
 /* Whether cuBLASLt's epilogue computes what our kernels do, which is seen once by a small product on the device, to a few roundings, and NaN stays
  * NaN: 1 or 0; -1: the device fails, *error. */
 int epilogue_is_sound(CudaContext *cuda, int epilogue, Error *error);
+/* A step that begins with a product: how many of its calls, the product among them, cuBLASLt does as one, which is *multiply; 1: the product alone, by its
+ * kernel; -1: the device fails, *error. inner: as Backend.fuse has it. */
+int epilogue_take(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Multiply *multiply, Error *error);

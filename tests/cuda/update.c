@@ -165,7 +165,6 @@ static void check_run(OpCode op, DType dtype, int n, uint64_t seed) {
     uint64_t random = seed;
     Attr attr[MAX_ATTRS];
     KernelCall calls[MOST_TENSORS];
-    int last[MOST_TENSORS];
     Image image;
     Error error = {0};
     void *fused = NULL;
@@ -185,7 +184,6 @@ static void check_run(OpCode op, DType dtype, int n, uint64_t seed) {
             calls[i].out[0] = operand_at(calls[i].in[0].data, dtype, &shape);
         } else
             calls[i] = make_update(&image, &random, op, attr, dtype, size, &rate, &count, random_chance(&random, 70));
-        last[i] = n;
     }
     image_upload(&image);
     for (int i = 0; i < n; i++)
@@ -198,14 +196,12 @@ static void check_run(OpCode op, DType dtype, int n, uint64_t seed) {
     for (int i = 0; i < n; i++)
         calls[i] = image_call(&image, &calls[i]);
     for (int at = 0; at < n;) { /* an empty one first makes no chain */
-        int taken = queue->fuse(device->context, &calls[at], n - at, last, &fused, &error);
+        int taken = queue->fuse(device->context, &calls[at], n - at, &fused, &error);
         cr_assert(taken == n - at || op == OP_clip, "%s: %d of %d", op_table[op].name, taken, n - at);
         cr_assert(taken > 0 ? queue->run(device->context, fused, &error) : device->backend->kernels[op](&calls[at], &error), "%s",
                   error.text);
         if (taken > 0) queue->unfuse(device->context, fused);
         at += taken > 0 ? taken : 1;
-        for (int i = 0; i < n; i++)
-            last[i] = n - at;
     }
     image_download(&image);
     cr_assert(memcmp(image.seen, alone, (size_t)image.bytes) == 0, "%s %s: %d in one launch differ from %d launches", op_table[op].name,
@@ -224,11 +220,10 @@ Test(update, runs_over_tensors_give_what_their_calls_give) {
 
 static int fused_calls(const Image *image, const KernelCall *first, const KernelCall *second) {
     const Device *device = fixture_device();
-    const int last[2] = {2, 2};
     const KernelCall calls[2] = {image_call(image, first), image_call(image, second)};
     Error error;
     void *fused = NULL;
-    int taken = device->backend->queue->fuse(device->context, calls, 2, last, &fused, &error);
+    int taken = device->backend->queue->fuse(device->context, calls, 2, &fused, &error);
     if (taken > 0) device->backend->queue->unfuse(device->context, fused);
     return taken;
 }

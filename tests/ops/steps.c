@@ -145,8 +145,8 @@ static bool add_call(FusedStep *step, OpCode op, const int *in, int nin) {
         return false;
     const Rule *rule = &step->rule[c];
     if (step->nvalues + rule->nout > STEP_VALUES) return false;
-    const bool reduces = op == OP_sum || op == OP_mean || op == OP_sum_to;
-    for (int o = 0; o < rule->nout && !reduces; o++)
+    const bool other = op == OP_sum || op == OP_mean || op == OP_sum_to || step->heading;
+    for (int o = 0; o < rule->nout && !other; o++)
         if (!shape_equal(&rule->result[o].shape, &step->shape)) return false;
     step->call[c] = (KernelCall){.op = op, .attr = step->attr[c], .nin = nin, .nout = rule->nout, .rule = rule};
     for (int i = 0; i < nin; i++) {
@@ -216,14 +216,49 @@ static void add_inputs(FusedStep *step, unsigned with) {
     add_input(step, step->dtype, &(Shape){.ndim = 1, .dim = {shape_elements(shape)}}); /* reshape */
 }
 
-static void add_product(FusedStep *step) {
+/* A tensor of this shape as an operand of a product: of memory, or a transpose of such. */
+static int add_operand(FusedStep *step, const Shape *shape, unsigned with) {
+    Shape from = *shape;
+    if (!(with & STEP_WITH_VIEWS) || shape->ndim < 2 || chance(step, 40)) return add_input(step, step->dtype, shape);
+    Attr perm = ints(shape->ndim);
+    const int a = (int)below(step, shape->ndim), b = (int)below(step, shape->ndim);
+    for (int d = 0; d < shape->ndim; d++)
+        perm.ints[d] = d == a ? b : d == b ? a : d;
+    for (int d = 0; d < shape->ndim; d++)
+        from.dim[perm.ints[d]] = shape->dim[d];
+    const int in = add_input(step, step->dtype, &from);
+    memset(step->attr[step->ncalls], 0, sizeof step->attr[0]);
+    step->attr[step->ncalls][0] = perm;
+    if (!add_call(step, OP_transpose, &in, 1)) return -1;
+    return step->nvalues - 1;
+}
+
+/* A product, perhaps transposed to the step's shape. */
+static void add_product(FusedStep *step, unsigned with) {
+    Shape shape = step->shape;
+    const int ndim = shape.ndim;
+    const bool turned = ndim == 3 && (with & STEP_WITH_VIEWS) && chance(step, 60);
+    if (ndim < 2 || !dtype_is_float(step->dtype)) return;
+    if (turned) {
+        shape.dim[0] = step->shape.dim[1];
+        shape.dim[1] = step->shape.dim[0];
+    }
     const int64_t depth = chance(step, 10) ? 0 : 1 + below(step, 40);
-    Shape left = step->shape, right = {.ndim = 2, .dim = {depth, step->shape.dim[step->shape.ndim - 1]}};
-    if (step->shape.ndim < 2 || !dtype_is_float(step->dtype)) return;
-    left.dim[left.ndim - 1] = depth;
-    memset(step->attr[0], 0, sizeof step->attr[0]);
-    const int a = add_input(step, step->dtype, &left), b = add_input(step, step->dtype, &right);
-    add_call(step, OP_matmul, (const int[]){a, b}, 2);
+    const bool batch = ndim == 3 && chance(step, 50);
+    Shape left = shape, right = {.ndim = 2, .dim = {depth, shape.dim[ndim - 1]}};
+    left.dim[ndim - 1] = depth;
+    if (batch) right = (Shape){.ndim = 3, .dim = {shape.dim[0], depth, shape.dim[2]}};
+    step->heading = true;
+    const int a = add_operand(step, &left, with), b = add_operand(step, &right, with);
+    memset(step->attr[step->ncalls], 0, sizeof step->attr[0]);
+    if (a >= 0 && b >= 0 && add_call(step, OP_matmul, (const int[]){a, b}, 2) && turned) {
+        const int product = step->nvalues - 1;
+        memset(step->attr[step->ncalls], 0, sizeof step->attr[0]);
+        step->attr[step->ncalls][0] = (Attr){.given = true, .n = 3, .ints = {1, 0, 2}};
+        add_call(step, OP_transpose, &product, 1);
+    }
+    step->heading = false;
+    step->nheading = step->ncalls;
 }
 
 static void add_sum(FusedStep *step) {
@@ -241,7 +276,7 @@ static void place_results(FusedStep *step) {
     for (int c = 0; c < step->ncalls; c++)
         for (int o = 0; o < step->call[c].nout; o++) {
             StepValue *value = &step->value[step->out[c][o]];
-            value->inner = value->last_use > c && chance(step, INNER_PERCENT);
+            value->inner = value->last_use > c && (chance(step, INNER_PERCENT) || c + 1 < step->nheading);
             if (value->inner) step->inner[c] |= 1u << o;
             for (int v = 0; v < step->nvalues && !value->inner && value->at < 0 && chance(step, 50); v++) {
                 StepValue *old = &step->value[v];
@@ -272,7 +307,7 @@ void step_random(FusedStep *step, uint64_t seed, int64_t most, unsigned with) {
     step->dtype = with & STEP_WITH_PRODUCT ? F32 : dtypes[below(step, (int64_t)(sizeof dtypes / sizeof *dtypes))];
     choose_shape(step, most);
     add_inputs(step, with);
-    if (with & STEP_WITH_PRODUCT) add_product(step);
+    if (with & STEP_WITH_PRODUCT) add_product(step, with);
     const int want = 2 + (int)below(step, STEP_CALLS - 3);
     for (int attempt = 0; attempt < 4000 && step->ncalls < want; attempt++)
         add_random(step, (with & STEP_WITH_VIEWS) && chance(step, 20));

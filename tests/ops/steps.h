@@ -31,6 +31,8 @@ typedef struct FusedStep {
     Attr attr[STEP_CALLS][MAX_ATTRS];
     Rule rule[STEP_CALLS];
     int ncalls;
+    bool heading; /* a product and the transposes around it are being added, */
+    int nheading; /* so many calls */
 } FusedStep;
 
 /* What a step may have besides elementwise operators. */
