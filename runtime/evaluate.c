@@ -429,7 +429,7 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
         return false;
     }
     const bool has_loss = evaluation->part.programs.at[0].loss >= 0;
-    if (has_loss && !(fabs(sums[SUM_ROWS] - (double)rows) < 0.5)) /* the weights may have been disturbed: executor_disturb */
+    if (has_loss && !(fabs(sums[SUM_ROWS] - (double)rows) < 0.5)) /* the weights may have been moved: disturb.h */
         return error_set(error, EXIT_INTERNAL, "the evaluation counted %.15g rows, and the data has %lld", sums[SUM_ROWS], (long long)rows);
     *result = (EvalResult){.rows = rows, .loss = sums[SUM_LOSS] / (double)rows, .accuracy = sums[SUM_ACCURACY] / (double)rows,
                            .has_loss = has_loss, .has_accuracy = evaluation->report[SUM_ACCURACY] >= 0, .seconds = now_seconds() - begin};

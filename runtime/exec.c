@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/lookup.h"
 #include "runtime/element.h"
 #include "runtime/exec.h"
 #include "runtime/profile.h"
@@ -97,65 +96,6 @@ static bool fail_whole(const Executor *executor, Error *error) {
     return error_prefix(error, "rank %d, ", error->rank);
 }
 
-/* An operator that only moves or chooses elements rounds nothing. And max's result, moved by itself, would equal none of its operands: its
- * gradient would vanish. */
-static bool rounds_nothing(OpCode op) {
-    return op_table[op].flops == 0 || op_table[op].reduction != REDUCE_SUM;
-}
-
-void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number) {
-    if (executor->roundings == 0) return;
-    for (int64_t i = 0; i < n; i++)
-        element_put(data, dtype, i,
-                    number_moved(element_at(data, dtype, i), dtype, executor->roundings, (uint64_t)i ^ ((uint64_t)number << 40)));
-}
-
-/* Per value whether its elements are added up as they stand, perhaps moved, and by nothing told apart: a comparison of what has been moved
- * a little would be another one. NULL: out of memory. */
-static bool *values_added(const Graph *graph) {
-    bool *added = calloc((size_t)graph->values.n + 1, 2 * sizeof *added), *told = added ? added + graph->values.n + 1 : NULL;
-    for (int n = graph->nodes.n - 1; added && n >= 0; n--) {
-        const Node *node = &graph->nodes.at[n];
-        bool adds = false, tells = false;
-        for (int f = 0; node->nin > 0 && node->rule && op_table[node->op].reduction == REDUCE_SUM && f < node->rule->nfactors; f++)
-            adds = adds || rule_sums(node->rule, f);
-        for (int o = 0; o < node->nout; o++) {
-            adds = adds || (op_only_moves(node->op) && added[node->out[o]]);
-            tells = tells || (op_only_moves(node->op) && told[node->out[o]]) || !dtype_is_float(graph->values.at[node->out[o]].type.dtype);
-        }
-        for (int i = 0; i < node->nin; i++) {
-            told[node->in[i]] = told[node->in[i]] || tells;
-            added[node->in[i]] = (added[node->in[i]] || adds) && !told[node->in[i]];
-        }
-    }
-    return added;
-}
-
-/* Elements of constants that are added up: the sum of such can be exactly 0, which moved by itself stays 0, and on several ranks the
- * rounding of its terms. */
-static void disturb_constants(Executor *executor) {
-    const Graph *graph = &executor->plan->graph;
-    bool *added = executor->backend->host ? values_added(graph) : NULL;
-    for (int d = 0; added && d < executor->comm->ndriven; d++) {
-        const Cursor *cursor = &executor->cursors[d];
-        for (int i = 0; i < cursor->role->instances.n; i++) {
-            const Instance *instance = &cursor->role->instances.at[i];
-            const DType dtype = graph->values.at[instance->value].type.dtype;
-            if (instance->place != PLACE_CONSTANT || !added[instance->value] || !dtype_is_float(dtype)) continue;
-            constant_fill(graph, instance, &cursor->box[i], cursor->at[i]);
-            disturb(executor, cursor->at[i], dtype, box_elements(&cursor->box[i]), -1 - instance->value);
-        }
-    }
-    free(added);
-}
-
-void executor_disturb(Executor *executor, double roundings) {
-    if (executor->roundings == roundings) return;
-    executor->filled = executor->begun = false;
-    executor->roundings = roundings;
-    disturb_constants(executor);
-}
-
 static bool is_update(OpCode op) {
     return op_table[op].op_class == OP_CLASS_UPDATE && op != OP_write;
 }
@@ -177,8 +117,6 @@ static bool run_calls(const Executor *executor, const Cursor *cursor, const Acti
             continue;
         }
         if (!call->fn(&call->call, error)) return false;
-        for (int o = 0; executor->backend->host && !rounds_nothing(call->call.op) && o < call->call.nout; o++)
-            disturb(executor, call->call.out[o].data, call->call.out[o].dtype, shape_elements(&call->call.out[o].local), action->step + o);
     }
     return true;
 }
@@ -194,7 +132,7 @@ static bool run_apart(const Executor *executor, const Cursor *cursor, const Acti
 }
 
 static bool run_fused(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
-    if (executor->inspects || cursor->withholds || executor->roundings != 0) return run_apart(executor, cursor, action, error);
+    if (executor->inspects || cursor->withholds) return run_apart(executor, cursor, action, error);
     for (int i = 0; i < action->ncalls; i++)
         if (!action->run(executor->context, action->fused[i], error)) return false;
     return true;
@@ -436,7 +374,7 @@ static bool capture_refused(Executor *executor, const CommCounters *before, Erro
     Error ending;
     void *graph = NULL;
     int nodes;
-    if (refused.text[0] == '\0') return false; /* another rank says it */
+    if (refused.reported) return false;
     if (queue->captured(executor->context, &graph, &nodes, &ending) && graph) queue->discard(executor->context, graph);
     if (executor->nrequests > 0)
         return error_set(error, refused.code, "%.900s; while the step was recorded: --no-graph runs steps operator by operator", refused.text);

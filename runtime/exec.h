@@ -1,4 +1,4 @@
-/* exec: what load.c and fuse.c build, inputs.c fills and exec.c runs. Not seen outside these. */
+/* exec: what load.c and fuse.c build, inputs.c fills and exec.c runs; finite.c and disturb.c look into it. Not seen outside these. */
 #pragma once
 #include "runtime/executor.h"
 
@@ -84,7 +84,6 @@ struct Executor {
     struct Profile *profile; /* NULL: steps are not timed */
     int64_t updates;        /* done */
     int64_t schedule_ahead; /* what the schedule counts beside them: executor_set_updates */
-    double roundings;       /* executor_disturb */
     int64_t bad_update;     /* the first whose loss on a driven rank is not finite, 0: none yet */
     bool guards;            /* the loss is looked at before updates: executor_guard */
     bool inspects;          /* a step is done again for finite.c */
@@ -113,8 +112,6 @@ void where(const Executor *executor, const Cursor *cursor, int step, char *text,
 
 /* The box of a constant's elements. */
 void constant_fill(const Graph *graph, const Instance *instance, const Box *box, void *to);
-/* What the executor adds when it checks how much rounding matters (executor_disturb); number: of what is moved. */
-void disturb(const Executor *executor, void *data, DType dtype, int64_t n, int number);
 
 /* exec.c: a step's actions once more, operator by operator, on the batch of this step; each result goes through inspect_action. Updates leave states as they are. */
 bool executor_repeat(Executor *executor, int64_t epoch, int64_t step, int64_t update, Error *error);

@@ -73,11 +73,6 @@ bool executor_gather_state(Executor *executor, int state, Arena *arena, double *
 bool executor_rearrange_state(Executor *executor, int state, const Layout *layout, void *const *target, Error *error);
 /* Sets a state of every driven rank from a whole tensor: each takes its box. */
 bool executor_set_state(Executor *executor, int state, const double *whole, Error *error);
-/* From the next step on each element of the inputs, of constants that are added up and of every kernel's result is moved by at most so many roundings, always alike: how much
- * that changes says how much rounding matters. 0: they are as they are. */
-void executor_disturb(Executor *executor, double roundings);
-/* number moved by at most so many roundings of dtype, by how much depends on key; integers are not moved. */
-double number_moved(double number, DType dtype, double roundings, uint64_t key);
 /* The number of losses of any rank; *first: the hidden slice that the first of them belongs to (0 in global modes). */
 int executor_slices(const Executor *executor, int rank, int *first);
 int executor_most_slices(const Executor *executor); /* of any rank */

@@ -27,10 +27,7 @@ static int64_t input_elements(const Input *input, int rank) {
 
 /* A rank's box of an input, in memory of the process. */
 static bool fill(const Executor *executor, const Cursor *cursor, int id, int64_t epoch, int64_t step, void *to, Error *error) {
-    const Input *input = &executor->plan->graph.inputs.at[id];
-    if (!data_fill(executor->data, cursor->take[id], epoch, step, to, error)) return false;
-    disturb(executor, to, input->type.dtype, input_elements(input, cursor->rank), id);
-    return true;
+    return data_fill(executor->data, cursor->take[id], epoch, step, to, error);
 }
 
 bool inputs_load(Executor *executor, Cursor *cursor, Error *error) {

@@ -18,7 +18,7 @@
  *   profile.c  --profile and --trace: where the time of steps goes; peak.c: what the device can do
  *   device.c   where tensors live: the CPU, or the backend of a module
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
- *   verify.c   --verify: a one-rank plan of the same net beside the run
+ *   verify.c   --verify: a one-rank plan of the same net beside the run; disturb.c: how much rounding matters
  *   chain.c    the elementwise operators of a fused step as one program
  *   nest.c     loops over several tensors at once, cut.c: where parts of tensors begin, product.c: contractions as matrix products; for kernels
  *   cpu/       the CPU backend: a kernel per operator

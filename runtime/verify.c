@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/disturb.h"
 #include "runtime/evaluate.h"
 #include "runtime/print.h"
 #include "runtime/verify.h"
@@ -25,6 +26,7 @@ struct Verifier {
     Plan reference_plan;
     Comm *reference_comm;
     Device reference_device; /* always the CPU */
+    Disturber *disturber;    /* that device */
     Executor *reference;
     Evaluation *evaluation; /* the reference's; NULL: the run has none */
     int *state;       /* per state of the run: the reference's of the same name */
@@ -79,7 +81,9 @@ static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     const char *slash = strrchr(verifier->path, '/');
     const char *directory = slash ? arena_copy(&verifier->arena, verifier->path, (size_t)(slash - verifier->path)) : ".";
     verifier->reference_comm = comm_local_create(1, error);
-    if (!verifier->reference_comm || !device_open(&verifier->reference_device, &backend_cpu, &(DeviceOptions){.nlocal = 1, .nthreads = nthreads}, error)) return false;
+    if (!verifier->reference_comm) return false;
+    verifier->disturber = disturber_open(&verifier->reference_device, &backend_cpu, &(DeviceOptions){.nlocal = 1, .nthreads = nthreads}, error);
+    if (!verifier->disturber) return false;
     verifier->reference = executor_create(plan, "train", &verifier->reference_device, verifier->reference_comm, directory, nthreads, error);
     if (!verifier->reference) return false;
     int64_t steps;
@@ -136,23 +140,6 @@ typedef struct Outcome {
     double **states;
 } Outcome;
 
-static uint64_t mix(uint64_t x) /* splitmix64 */
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
-static double epsilon_of(DType dtype) {
-    return dtype == F64 ? DBL_EPSILON : dtype == F32 ? FLT_EPSILON : 0;
-}
-
-double number_moved(double number, DType dtype, double roundings, uint64_t key) {
-    double share = (double)(mix(key) >> 11) * 0x1p-52 - 1; /* [-1, 1) */
-    return number * (1 + roundings * epsilon_of(dtype) * share);
-}
-
 /* Gives the reference the run's states, each element moved by at most `roundings`. */
 static bool set_reference(Verifier *verifier, double roundings, Arena *arena, Error *error) {
     const Graph *graph = &verifier->plan->graph;
@@ -172,7 +159,7 @@ static bool reference_step(Verifier *verifier, int64_t epoch, int64_t step, doub
                            Error *error) {
     const Graph *graph = &verifier->plan->graph;
     if (!set_reference(verifier, roundings, arena, error)) return false;
-    executor_disturb(verifier->reference, roundings);
+    disturber_set(verifier->disturber, verifier->reference, roundings);
     int64_t ahead, updates = executor_updates(verifier->executor, &ahead);
     executor_set_updates(verifier->reference, updates - 1, ahead); /* the run has done this step already */
     if (!executor_step(verifier->reference, epoch, step, error)) return false;
@@ -196,7 +183,7 @@ static bool compare(Verifier *verifier, const char *name, const TensorType *type
         if (isfinite(moved[i]) && isfinite(theirs[i])) change = fmax(change, fabs(moved[i] - theirs[i]));
         if (isfinite(theirs[i])) largest = fmax(largest, fabs(theirs[i]));
     }
-    double tolerance = (8 + sqrt(verifier->length)) * (change / ROUNDINGS + epsilon_of(type->dtype) * largest);
+    double tolerance = (8 + sqrt(verifier->length)) * (change / ROUNDINGS + number_epsilon(type->dtype) * largest);
     for (int64_t i = 0; i < n; i++) {
         verifier->ncompared++;
         if (mine[i] == theirs[i] || (isnan(mine[i]) && isnan(theirs[i]))) continue;
@@ -281,7 +268,7 @@ bool verifier_after(Verifier *verifier, int64_t epoch, int64_t step, Error *erro
 static bool reference_evaluation(Verifier *verifier, double roundings, Arena *arena, EvalResult *result, Error *error) {
     bool ignored;
     if (!set_reference(verifier, roundings, arena, error)) return false;
-    executor_disturb(evaluation_executor(verifier->evaluation), roundings);
+    disturber_set(verifier->disturber, evaluation_executor(verifier->evaluation), roundings);
     return evaluation_run(verifier->evaluation, NULL, result, &ignored, error);
 }
 

@@ -28,6 +28,9 @@ double data_held_bytes(const DataSource *data, const char **path);
 /* The elements of a box announced, for one step (epochs and steps count from 1), row-major. When all have been filled, the next step's are prepared
  * by a thread of the source's. */
 bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to, Error *error);
+/* Called with the elements that data_fill has filled, before it returns. With one, every step's batch is another. */
+typedef void DataFilter(void *context, int input, DType dtype, void *data, int64_t n);
+void data_filter(DataSource *data, DataFilter *filter, void *context);
 bool data_changes(const DataSource *data); /* false: every step's batch is the same */
 int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas together */
 int64_t data_steps(const DataSource *data); /* of an epoch */

@@ -44,6 +44,8 @@ struct DataSource {
     int64_t ahead_epoch, ahead_step;
     Error ahead_error;
     int taken; /* takes of this step that were filled */
+    DataFilter *filter;
+    void *filter_context;
 };
 
 static bool from_files(const DataSource *data) {
@@ -313,9 +315,18 @@ void data_order(const DataSource *data, DataOrder *order) {
     }
 }
 
-bool data_changes(const DataSource *data) {
+static bool rows_change(const DataSource *data) {
     DataKind kind = data->graph->settings.data;
     return kind == DATA_FILES || kind == DATA_NORMAL || kind == DATA_UNIFORM;
+}
+
+bool data_changes(const DataSource *data) {
+    return rows_change(data) || data->filter;
+}
+
+void data_filter(DataSource *data, DataFilter *filter, void *context) {
+    data->filter = filter;
+    data->filter_context = context;
 }
 
 /* ---------------------------------------------------------------- one take of one step */
@@ -561,7 +572,7 @@ int64_t data_bytes_read(DataSource *data) {
 
 /* Starts preparing what follows a step. Without memory or a thread nothing is prepared: slower, not wrong. */
 static void start_ahead(DataSource *data, int64_t epoch, int64_t step) {
-    if (!data_changes(data) || data->steps == 0) return;
+    if (!rows_change(data) || data->steps == 0) return;
     if (step == data->steps && epoch == data->graph->settings.epochs) return;
     for (int t = 0; t < data->takes.n; t++) {
         Take *take = &data->takes.at[t];
@@ -582,13 +593,16 @@ static void start_ahead(DataSource *data, int64_t epoch, int64_t step) {
 bool data_fill(DataSource *data, int number, int64_t epoch, int64_t step, void *to, Error *error) {
     if (number < 0 || number >= data->takes.n) return error_set(error, EXIT_INTERNAL, "there is no part %d of the inputs", number);
     const Take *take = &data->takes.at[number];
+    const DType dtype = data->graph->inputs.at[take->input].type.dtype;
+    const int64_t n = box_elements(&take->box);
     Ahead ahead = settle(data);
     bool prepared = ahead != AHEAD_NONE && data->ahead_epoch == epoch && data->ahead_step == step;
     if (prepared && ahead == AHEAD_FAILED) return *error = data->ahead_error, false;
     if (prepared)
-        memcpy(to, take->ready, (size_t)(box_elements(&take->box) * dtype_bytes[data->graph->inputs.at[take->input].type.dtype]));
+        memcpy(to, take->ready, (size_t)(n * dtype_bytes[dtype]));
     else if (!fill_take(data, take, epoch, step, to, error))
         return false;
+    if (data->filter) data->filter(data->filter_context, take->input, dtype, to, n);
     if (++data->taken < data->takes.n) return true;
     data->taken = 0;
     start_ahead(data, epoch, step);

@@ -1,0 +1,178 @@
+/* disturb: see disturb.h. */
+#include <float.h>
+#include <stdlib.h>
+
+#include "ir/lookup.h"
+#include "runtime/disturb.h"
+#include "runtime/element.h"
+#include "runtime/exec.h"
+
+struct Disturber {
+    Backend backend; /* what executors see; its context is this */
+    KernelFn *kernels[NOPS];
+    const Backend *inner;
+    void *context; /* inner's */
+    double roundings;
+    int64_t ncalls; /* of kernels since disturber_set: tells tensors apart */
+};
+
+/* ---------------------------------------------------------------- numbers */
+
+static uint64_t mix(uint64_t x) /* splitmix64 */
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+double number_epsilon(DType dtype) {
+    return dtype == F64 ? DBL_EPSILON : dtype == F32 ? FLT_EPSILON : 0;
+}
+
+double number_moved(double number, DType dtype, double roundings, uint64_t key) {
+    double share = (double)(mix(key) >> 11) * 0x1p-52 - 1; /* [-1, 1) */
+    return number * (1 + roundings * number_epsilon(dtype) * share);
+}
+
+/* number: of the tensor. */
+static void move_elements(const Disturber *disturber, void *data, DType dtype, int64_t n, int64_t number) {
+    if (disturber->roundings == 0) return;
+    for (int64_t i = 0; i < n; i++)
+        element_put(data, dtype, i,
+                    number_moved(element_at(data, dtype, i), dtype, disturber->roundings, (uint64_t)i ^ ((uint64_t)number << 40)));
+}
+
+/* ---------------------------------------------------------------- the backend */
+
+/* An operator that only moves or chooses elements rounds nothing. And max's result, moved by itself, would equal none of its operands: its
+ * gradient would vanish. */
+static bool rounds_nothing(OpCode op) {
+    return op_table[op].flops == 0 || op_table[op].reduction != REDUCE_SUM;
+}
+
+static bool run_kernel(const KernelCall *call, Error *error) {
+    Disturber *disturber = call->context;
+    KernelCall own = *call;
+    own.context = disturber->context;
+    if (!disturber->inner->kernels[call->op](&own, error)) return false;
+    for (int o = 0; !rounds_nothing(call->op) && o < call->nout; o++)
+        move_elements(disturber, call->out[o].data, call->out[o].dtype, shape_elements(&call->out[o].local), disturber->ncalls * MAX_OUT + o);
+    disturber->ncalls++;
+    return true;
+}
+
+static bool prepare(const KernelCall *call, Error *error) {
+    const Disturber *disturber = call->context;
+    KernelCall own = *call;
+    own.context = disturber->context;
+    return disturber->inner->prepare(&own, error);
+}
+
+static void disturber_close(void *context) {
+    Disturber *disturber = context;
+    disturber->inner->close(disturber->context);
+    free(disturber);
+}
+
+static void *alloc(void *context, int64_t bytes, Error *error) {
+    const Disturber *disturber = context;
+    return disturber->inner->alloc(disturber->context, bytes, error);
+}
+
+static void release(void *context, void *data) {
+    const Disturber *disturber = context;
+    disturber->inner->free(disturber->context, data);
+}
+
+static bool upload(void *context, void *to, const void *from, int64_t bytes, Error *error) {
+    const Disturber *disturber = context;
+    return disturber->inner->upload(disturber->context, to, from, bytes, error);
+}
+
+static bool download(void *context, void *to, const void *from, int64_t bytes, Error *error) {
+    const Disturber *disturber = context;
+    return disturber->inner->download(disturber->context, to, from, bytes, error);
+}
+
+static bool copy(void *context, void *to, const void *from, int64_t bytes, Error *error) {
+    const Disturber *disturber = context;
+    return disturber->inner->copy(disturber->context, to, from, bytes, error);
+}
+
+static bool settle(void *context, Error *error) {
+    const Disturber *disturber = context;
+    return disturber->inner->sync(disturber->context, error);
+}
+
+Disturber *disturber_open(Device *device, const Backend *inner, const DeviceOptions *options, Error *error) {
+    Disturber *disturber = calloc(1, sizeof *disturber);
+    *device = (Device){0};
+    if (!disturber) {
+        error_set(error, EXIT_ENVIRONMENT, "out of memory");
+        return NULL;
+    }
+    disturber->inner = inner;
+    disturber->backend = (Backend){.name = inner->name, .host = true, .close = disturber_close, .alloc = alloc, .free = release, .upload = upload, .download = download,
+                                   .copy = copy, .sync = settle, .kernels = disturber->kernels, .prepare = inner->prepare ? prepare : NULL};
+    for (int op = 0; op < NOPS; op++)
+        disturber->kernels[op] = inner->kernels[op] ? run_kernel : NULL;
+    if (!inner->open(&disturber->context, options, error)) {
+        free(disturber);
+        return NULL;
+    }
+    *device = (Device){&disturber->backend, disturber};
+    return disturber;
+}
+
+/* ---------------------------------------------------------------- what no kernel computes */
+
+static void move_batch(void *context, int input, DType dtype, void *data, int64_t n) {
+    move_elements(context, data, dtype, n, input);
+}
+
+/* Per value whether its elements are added up as they stand, perhaps moved, and by nothing told apart: a comparison of what has been moved
+ * a little would be another one. NULL: out of memory. */
+static bool *values_added(const Graph *graph) {
+    bool *added = calloc((size_t)graph->values.n + 1, 2 * sizeof *added), *told = added ? added + graph->values.n + 1 : NULL;
+    for (int n = graph->nodes.n - 1; added && n >= 0; n--) {
+        const Node *node = &graph->nodes.at[n];
+        bool adds = false, tells = false;
+        for (int f = 0; node->nin > 0 && node->rule && op_table[node->op].reduction == REDUCE_SUM && f < node->rule->nfactors; f++)
+            adds = adds || rule_sums(node->rule, f);
+        for (int o = 0; o < node->nout; o++) {
+            adds = adds || (op_only_moves(node->op) && added[node->out[o]]);
+            tells = tells || (op_only_moves(node->op) && told[node->out[o]]) || !dtype_is_float(graph->values.at[node->out[o]].type.dtype);
+        }
+        for (int i = 0; i < node->nin; i++) {
+            told[node->in[i]] = told[node->in[i]] || tells;
+            added[node->in[i]] = (added[node->in[i]] || adds) && !told[node->in[i]];
+        }
+    }
+    return added;
+}
+
+/* Elements of constants that are added up: the sum of such can be exactly 0, which moved by itself stays 0, and on several ranks the
+ * rounding of its terms. */
+static void move_constants(const Disturber *disturber, Executor *executor) {
+    const Graph *graph = &executor->plan->graph;
+    bool *added = values_added(graph);
+    for (int d = 0; added && d < executor->comm->ndriven; d++) {
+        const Cursor *cursor = &executor->cursors[d];
+        for (int i = 0; i < cursor->role->instances.n; i++) {
+            const Instance *instance = &cursor->role->instances.at[i];
+            const DType dtype = graph->values.at[instance->value].type.dtype;
+            if (instance->place != PLACE_CONSTANT || !added[instance->value] || !dtype_is_float(dtype)) continue;
+            constant_fill(graph, instance, &cursor->box[i], cursor->at[i]);
+            move_elements(disturber, cursor->at[i], dtype, box_elements(&cursor->box[i]), -1 - instance->value);
+        }
+    }
+    free(added);
+}
+
+void disturber_set(Disturber *disturber, Executor *executor, double roundings) {
+    disturber->roundings = roundings;
+    disturber->ncalls = 0;
+    data_filter(executor->data, move_batch, disturber);
+    move_constants(disturber, executor);
+}
