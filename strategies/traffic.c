@@ -137,39 +137,6 @@ static void exchange_plain(const Pair *pair, Traffic *received, Traffic *sent) {
 
 /* ---- exchange with partial sums: owners add up, the other needers gather */
 
-/* The rank without the digits in `set`. */
-static int rank_without(const Pair *pair, const bool *set, int rank) {
-    int base = rank;
-    for (int i = 0; i < pair->natoms; i++)
-        if (set[i]) base -= digit_of(pair->atom[i], rank) * pair->atom[i].stride;
-    return base;
-}
-
-/* The most that one of the owners of a piece of `cells` sends, where the reduced digits are used by nothing else: its share to the other
- * needers, and to each owner that differs from it in the reduced digits that owner's share. */
-static int64_t owner_sent_max(const Pair *pair, int64_t cells) {
-    bool common[MAX_ATOMS];
-    for (int i = 0; i < pair->natoms; i++)
-        common[i] = pair->in_from[i] || pair->in_to[i];
-    int64_t *group = calloc((size_t)pair->nranks, sizeof *group); /* by rank without reduced digits: the shares of those owners */
-    if (!group) abort();
-    int64_t worst = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        int64_t position = 0;
-        for (int rank = 0; rank < pair->nranks; rank++) {
-            if (rank_without(pair, common, rank) != rank) continue;
-            int64_t own = share(cells, pair->owners, position++);
-            int64_t *shares = &group[rank_without(pair, pair->is_reduced, rank)];
-            if (pass == 0)
-                *shares += own;
-            else
-                worst = max64(worst, *shares + (pair->needers - 2) * own);
-        }
-    }
-    free(group);
-    return worst;
-}
-
 /* Where one pair of aligned atoms must agree for a common part to exist, and what kind of atoms they are. */
 typedef struct Link {
     Digit from, to;
@@ -252,60 +219,16 @@ static void reduce_aligned(const Pair *pair, Traffic *received, Traffic *sent) {
     }
 }
 
-/* The same where the reduced digits divide nothing in the target: the owners of a piece are all that hold a term of it. */
-static void reduce_whole(const Pair *pair, Traffic *received, Traffic *sent) {
-    bool set[MAX_ATOMS];
-    for (int i = 0; i < pair->natoms; i++)
-        set[i] = pair->in_from[i] || pair->in_to[i];
-    int64_t seen[32];
-    int nseen = 0;
-    for (AtomCounter c = atoms_first(pair, set); !c.done; atoms_next(&c)) {
-        Box held, needed, both;
-        layout_box(pair->from, pair->shape, c.rank, &held);
-        layout_box(pair->to, pair->shape, c.rank, &needed);
-        int64_t cells = box_intersect(&held, &needed, &both) ? box_elements(&both) : 0;
-        received->max = max64(received->max, box_elements(&needed) + (pair->terms - 2) * share(cells, pair->owners, 0));
-        bool known = cells == 0;
-        for (int i = 0; i < nseen && !known; i++)
-            known = seen[i] == cells;
-        if (known) continue;
-        if (nseen < 32) seen[nseen++] = cells;
-        sent->max = max64(sent->max, owner_sent_max(pair, cells));
-    }
-}
-
-/* The same where every cell is needed by one rank, which holds a term of it, and every term is held by one rank: the needer receives the
- * other terms, and each rank sends all that it holds but what it needs itself. */
-static void reduce_scattered(const Pair *pair, Traffic *received, Traffic *sent) {
-    for (int rank = 0; rank < pair->nranks; rank++) {
-        Box held, needed;
-        layout_box(pair->from, pair->shape, rank, &held);
-        layout_box(pair->to, pair->shape, rank, &needed);
-        received->max = max64(received->max, (pair->terms - 1) * box_elements(&needed));
-        sent->max = max64(sent->max, box_elements(&held) - box_elements(&needed));
-    }
-}
-
 static void exchange_partial(const Pair *pair, Traffic *received, Traffic *sent) {
-    bool reduced_in_target = false, copies = false; /* copies: several ranks hold the same term */
-    for (int i = 0; i < pair->natoms; i++) {
-        reduced_in_target = reduced_in_target || (pair->is_reduced[i] && pair->in_to[i]);
-        copies = copies || !(pair->in_from[i] || pair->is_reduced[i]);
-    }
-    bool in_place = pair->refined && pair_in_place(pair);
     *received = *sent = (Traffic){0};
-    if (pair->aligned && pair_part(pair) % (in_place ? pair->owners : pair->needers) == 0) {
-        reduce_aligned(pair, received, sent);
-    } else if (in_place && !reduced_in_target) {
-        reduce_whole(pair, received, sent);
-    } else if (in_place && pair->needers == 1 && !copies) {
-        reduce_scattered(pair, received, sent);
-    } else if (pair->refined) {
-        classes_max(pair, &received->max, &sent->max);
-    } else {
+    if (!pair->refined) {
         traffic_by_pieces(pair, received, sent);
         return;
     }
+    if (pair->aligned && pair_part(pair) % (pair_in_place(pair) ? pair->owners : pair->needers) == 0)
+        reduce_aligned(pair, received, sent);
+    else
+        classes_max(pair, &received->max, &sent->max);
     received->total = sent->total = bound_total(pair);
 }
 
