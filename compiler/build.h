@@ -56,6 +56,7 @@ typedef struct Item {
     int node;
     bool wait;
     int bucket; /* of gradients that are reduced together, from 1; 0: none */
+    int fused;  /* fused step that it is a member of, from 1; 0: none */
 } Item;
 
 /* Where a value of the SPMD graph lies; the fields are Instance's. */

@@ -20,7 +20,7 @@ typedef struct View {
     int *parameter; /* value -> n of %paran_.., 0: none */
     int *convert;   /* node -> number in its instance name */
     int nshown;
-    int bucket; /* of the step being shown, 0: none */
+    int bucket, fused; /* of the step being shown, 0: none */
 } View;
 
 /* ---------------------------------------------------------------- pieces */
@@ -210,6 +210,8 @@ static void put_memory(const View *v, int value) {
         text_printf(v->text, at->version == 0 ? " {view of: %s}" : " {in place of: %s}", v->g->states.at[at->at].name);
     else if (at->place == PLACE_INPUT)
         text_printf(v->text, " {view of: %s}", v->g->inputs.at[at->at].name);
+    else if (at->place == PLACE_INNER)
+        text_printf(v->text, " {inner}");
 }
 
 /* ---------------------------------------------------------------- nodes */
@@ -273,6 +275,7 @@ static void put_node(View *v, int id) {
         put_communication(v, node);
     else
         put_primitive(v, node);
+    if (v->fused > 0) text_printf(text, " {fused: %d}", v->fused);
     for (int k = 0; k < node->nout && node->op != OP_convert && node->op != OP_write && v->g->values.at[node->out[k]].layout != NULL; k++) {
         text_printf(text, " {layout: ");
         layout_print(text, v->g->values.at[node->out[k]].layout, v->g->values.at[node->out[k]].type.hidden);
@@ -307,6 +310,7 @@ static void put_nodes(View *v) {
     for (int i = 0; i < placement->order.n; i++) {
         Item item = placement->order.at[i];
         v->bucket = item.bucket;
+        v->fused = item.fused;
         if (!item.wait)
             put_node(v, item.node);
         else if (i > 0 && placement->order.at[i - 1].node != item.node)

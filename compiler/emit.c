@@ -69,6 +69,7 @@ static void emit_step(Emitter *e, Item item) {
         step.stream = step.kind == STEP_START;
         step.bucket = item.bucket;
     }
+    step.fused = item.fused;
     for (int i = 0; i < node->nin; i++)
         step.in[i] = instance_of(e, node->in[i]);
     step.nout = step.kind == STEP_WRITE ? 0 : node->nout;

@@ -89,7 +89,10 @@ static void count_memory(Facts *facts) {
 
 void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, Arena *arena) {
     *facts = (Facts){.graph = graph, .program = program, .role = &program->roles.at[role]};
+    for (int i = 0; i < facts->role->instances.n; i++)
+        facts->inner += facts->role->instances.at[i].place == PLACE_INNER;
     for (int s = 0; s < facts->role->steps.n; s++) {
+        if (facts->role->steps.at[s].fused > 0) facts->fused_kernels++, facts->fused_steps = facts->role->steps.at[s].fused;
         const StepKind kind = facts->role->steps.at[s].kind;
         if (kind == STEP_START || kind == STEP_LOCAL) count_communication(facts, s, arena);
     }

@@ -33,6 +33,8 @@ typedef struct Facts {
     int64_t states_whole;              /* bytes, undivided */
     int64_t parameters;                /* numbers in them */
     int nparameters;
+    int fused_steps, fused_kernels;    /* steps of several kernels, their members */
+    int inner;                         /* results of those that have no memory */
 
     double flops, rank_flops;          /* facts_flops: of a step; of the rank with the largest part of every operator */
 

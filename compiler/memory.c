@@ -7,7 +7,8 @@
  *   it is computed, or dies in an elementwise kernel that may overwrite it (not at -O0);
  * - everything else in one arena a rank: a value has the room of the largest box of any rank, from the step that begins to write it to the
  *   last that reads it, for a communication its wait; blocks of 64 bytes, best fit, an elementwise or reshaped result, or the one slice of a
- *   replica's gradient, over an operand that dies (not at -O0). */
+ *   replica's gradient, over an operand that dies (not at -O0).
+ * A fused step is one step: its operands last until its end, its results are there from its beginning on, and what only its members read lies nowhere. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ typedef struct Allocator {
     Build *b;
     VEC(Hole) holes;
     int64_t top;                   /* everything from here on is free */
+    int *begin, *end;              /* per step: the first and the last of the fused step that it is a member of; itself */
     int *def, *last;               /* per value: index in b->placement.order of the step that begins to write it, of the last one that reads it */
     int *first_dying, *next_dying; /* per step the values whose last step it is */
     bool *moved;                   /* its memory belongs to a later value */
@@ -82,6 +84,19 @@ static void release(Allocator *a, int64_t begin, int64_t bytes) {
 
 /* ---------------------------------------------------------------- lifetimes */
 
+static void fused_steps(Allocator *a) {
+    const Placement *placement = &a->b->placement;
+    const int n = placement->order.n;
+    a->begin = arena_alloc(a->b->arena, sizeof *a->begin * (size_t)(n + 1));
+    a->end = arena_alloc(a->b->arena, sizeof *a->end * (size_t)(n + 1));
+    for (int i = 0; i < n; i++) {
+        const int fused = placement->order.at[i].fused;
+        a->begin[i] = i > 0 && fused > 0 && placement->order.at[i - 1].fused == fused ? a->begin[i - 1] : i;
+    }
+    for (int i = n - 1; i >= 0; i--)
+        a->end[i] = i + 1 < n && a->begin[i + 1] == a->begin[i] ? a->end[i + 1] : i;
+}
+
 static void lifetimes(Allocator *a) {
     Build *b = a->b;
     const Graph *g = &b->spmd.graph;
@@ -90,10 +105,10 @@ static void lifetimes(Allocator *a) {
     for (int i = 0; i < b->placement.order.n; i++) {
         const Node *node = &g->nodes.at[b->placement.order.at[i].node];
         for (int k = 0; k < node->nin; k++)
-            a->last[node->in[k]] = i; /* a communication's wait comes later than its start: the source lasts until then */
+            a->last[node->in[k]] = a->end[i]; /* a communication's wait comes later than its start: the source lasts until then */
         for (int k = 0; k < node->nout; k++) {
-            if (a->def[node->out[k]] < 0) a->def[node->out[k]] = i;
-            a->last[node->out[k]] = i;
+            if (a->def[node->out[k]] < 0) a->def[node->out[k]] = a->begin[i];
+            a->last[node->out[k]] = a->end[i];
         }
     }
     for (int k = 0; k < graph_nreports(g); k++)
@@ -198,6 +213,58 @@ static bool take_over(Allocator *a, const Node *node, int k, int step) {
     return true;
 }
 
+static const Node *step_node(const Allocator *a, int step) {
+    return &a->b->spmd.graph.nodes.at[a->b->placement.order.at[step].node];
+}
+
+/* Whether a member of a fused step goes element by element: element i of its result, as large as this operand, needs just element i of operands as large. */
+static bool goes_by_element(const Allocator *a, const Node *node, int operand) {
+    const Graph *g = &a->b->spmd.graph;
+    const Value *from = &g->values.at[operand], *to = &g->values.at[node->out[0]];
+    return node->nout == 1 && op_elementwise(node->op) && dtype_bytes[g->values.at[node->in[0]].type.dtype] == dtype_bytes[to->type.dtype] &&
+           from->layout == to->layout && shape_equal(&from->type.shape, &to->type.shape);
+}
+
+static bool reads(const Node *node, int value) {
+    for (int i = 0; i < node->nin; i++)
+        if (node->in[i] == value) return true;
+    return false;
+}
+
+/* A result of the member at `step` takes over the memory of an operand that dies in the fused step: docs/plan.md says which may be overwritten. */
+static bool take_over_fused(Allocator *a, int step, int value) {
+    const Build *b = a->b;
+    for (int s = a->begin[step]; s <= step; s++)
+        for (int i = 0; i < step_node(a, s)->nin; i++) {
+            const int from = step_node(a, s)->in[i];
+            bool may = b->placement.location[from].place == PLACE_ARENA && a->def[from] >= 0 && a->def[from] < a->begin[step] && a->last[from] == a->end[step] &&
+                       !a->moved[from] && b->spmd.graph.values.at[from].type.dtype == b->spmd.graph.values.at[value].type.dtype;
+            for (int k = a->begin[step]; may && k < s; k++)
+                may = !reads(step_node(a, k), from); /* looked at already */
+            for (int k = s; may && k <= a->end[step]; k++)
+                may = k <= step ? goes_by_element(a, step_node(a, k), from) : !reads(step_node(a, k), from);
+            if (!may) continue;
+            b->placement.location[value] = b->placement.location[from];
+            a->moved[from] = true;
+            return true;
+        }
+    return false;
+}
+
+/* Gives the results of the member at `step` memory. */
+static void place_results(Allocator *a, int step) {
+    Build *b = a->b;
+    const Node *node = step_node(a, step);
+    const bool reuse = b->options->optimize > 0, fused = b->placement.order.at[step].fused > 0;
+    if (b->placement.order.at[step].wait || node->op == OP_write) return;
+    for (int k = 0; k < node->nout; k++) {
+        Location *location = &b->placement.location[node->out[k]];
+        if (fused && location->place == PLACE_ARENA && a->last[node->out[k]] == a->end[step]) *location = (Location){.place = PLACE_INNER};
+        if (location->place != PLACE_ARENA || (reuse && (fused ? take_over_fused(a, step, node->out[k]) : take_over(a, node, k, step)))) continue;
+        location->at = allocate(a, room(b, node->out[k]));
+    }
+}
+
 bool pass_memory(Build *b) {
     const Graph *g = &b->spmd.graph;
     Allocator a = {.b = b};
@@ -210,6 +277,7 @@ bool pass_memory(Build *b) {
     a.next_dying = arena_alloc(b->arena, sizeof *a.next_dying * values);
     a.first_dying = arena_alloc(b->arena, sizeof *a.first_dying * steps);
     memset(a.first_dying, -1, sizeof *a.first_dying * steps);
+    fused_steps(&a);
     lifetimes(&a);
     place_leaves(b);
     bool reuse = b->options->optimize > 0;
@@ -218,13 +286,8 @@ bool pass_memory(Build *b) {
         place_states(&a);
     }
     for (int i = 0; i < b->placement.order.n; i++) {
-        const Node *node = &g->nodes.at[b->placement.order.at[i].node];
-        bool makes = !b->placement.order.at[i].wait && node->op != OP_write;
-        for (int k = 0; makes && k < node->nout; k++) {
-            int value = node->out[k];
-            if (b->placement.location[value].place != PLACE_ARENA || (reuse && take_over(&a, node, k, i))) continue;
-            b->placement.location[value].at = allocate(&a, room(b, value));
-        }
+        for (int member = i; a.begin[i] == i && member <= a.end[i]; member++)
+            place_results(&a, member);
         for (int v = a.first_dying[i]; v >= 0; v = a.next_dying[v])
             if (b->placement.location[v].place == PLACE_ARENA && !a.moved[v] && graph_producer(g, v)->op != OP_write)
                 release(&a, b->placement.location[v].at, room(b, v));

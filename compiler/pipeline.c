@@ -34,6 +34,7 @@ static const Pass passes[] = {
     {"place",       pass_place,       LEAVES_SHARDED},
     {"collectives", pass_collectives, LEAVES_SPMD},
     {"schedule",    pass_schedule,    LEAVES_PLACEMENT},
+    {"fuse",        pass_fuse,        LEAVES_PLACEMENT},
     {"memory",      pass_memory,      LEAVES_PLACEMENT},
 };
 
@@ -57,7 +58,7 @@ static const Stage stages[] = {
     {"reshard",             pass_reshard,     SHOW_SPMD,    false},
     {"step_parallel_end",   pass_reshard,     SHOW_SPMD,    true},
     {"collectives",         pass_collectives, SHOW_SPMD,    true},
-    {"execute",             pass_schedule,    SHOW_SPMD,    true},
+    {"execute",             pass_fuse,        SHOW_SPMD,    true},
     {"memory",              pass_memory,      SHOW_SPMD,    true},
 };
 /* clang-format on */

@@ -190,7 +190,7 @@ static void place_starts(Scheduler *s) {
 
 static void emit(Scheduler *s, int node, bool wait) {
     int bucket = s->buckets.of[node];
-    vec_push(s->b->arena, &s->b->placement.order, (Item){node, wait, bucket >= 0 ? s->buckets.at.at[bucket].number : 0});
+    vec_push(s->b->arena, &s->b->placement.order, (Item){.node = node, .wait = wait, .bucket = bucket >= 0 ? s->buckets.at.at[bucket].number : 0});
 }
 
 /* Starts, or waits for, all of a node's bucket, or it alone. */

@@ -48,6 +48,8 @@ void stats_print(Text *text, Compilation *c) {
     facts_bounds(train->facts, c->arena);
     print_communication(text, train->facts, c->arena);
     print_memory(text, train->facts, c->arena);
+    text_printf(text, "fused          %d kernels in %d steps, %d results without memory\n", train->facts->fused_kernels, train->facts->fused_steps,
+                train->facts->inner);
     const double flops = train->facts->flops, busiest = train->facts->rank_flops;
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
@@ -179,6 +181,11 @@ void stats_json(Text *text, Compilation *c) {
         json_end(&json);
     }
     facts_bounds(train->facts, c->arena);
+    json_object(&json, "fused");
+    json_int(&json, "kernels", train->facts->fused_kernels);
+    json_int(&json, "steps", train->facts->fused_steps);
+    json_int(&json, "inner", train->facts->inner);
+    json_end(&json);
     json_strategies(&json, train);
     json_communications(&json, train->facts);
     json_totals(&json, train->facts);

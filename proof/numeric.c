@@ -22,7 +22,8 @@ typedef struct Interpreter {
     Arena arena;         /* of values */
     FieldTensor *values; /* the graph's, whole */
     int cell_bytes;
-    int64_t ncells;      /* of a rank */
+    int64_t ncells;      /* of a rank, those of inner values behind the arena's */
+    int64_t narena;      /* of the arena */
     int64_t *inner;      /* per inner instance: its first cell */
     Fe *cells;           /* [rank][cell] */
     Spread *states;      /* per state */
@@ -66,18 +67,20 @@ static Fe *cells_of(const Interpreter *m, const Instance *instance, int rank) {
     return m->cells + m->ncells * rank + (instance->place == PLACE_INNER ? m->inner[instance - m->role->instances.at] : instance->at / m->cell_bytes);
 }
 
-/* Gives the inner instances of each fused step cells from `behind` on; the last cell that any takes. */
+/* Gives the inner instances that each fused step names cells from `behind` on; the last cell that any takes. */
 static int64_t place_inner(Interpreter *m, int64_t behind) {
     int64_t at = behind, end = behind;
     m->inner = arena_alloc(&m->arena, sizeof *m->inner * (size_t)(m->role->instances.n + 1));
+    memset(m->inner, 0xff, sizeof *m->inner * (size_t)m->role->instances.n);
     for (int s = 0; s < m->role->steps.n; s++) {
         const Step *step = &m->role->steps.at[s];
         if (s == 0 || step->fused != step[-1].fused) at = behind;
-        for (int k = 0; k < step->nout; k++) {
-            const Instance *instance = &m->role->instances.at[step->out[k]];
+        for (int k = 0; k < step->nin + step->nout; k++) {
+            const int id = k < step->nin ? step->in[k] : step->out[k - step->nin];
+            const Instance *instance = &m->role->instances.at[id];
             const TensorType *type = &value_of(m, instance)->type;
-            if (instance->place != PLACE_INNER) continue;
-            m->inner[step->out[k]] = at;
+            if (instance->place != PLACE_INNER || m->inner[id] >= 0) continue;
+            m->inner[id] = at;
             at += own_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype] / m->cell_bytes;
             end = at > end ? at : end;
         }
@@ -265,9 +268,17 @@ static bool write_state(Interpreter *m, const Step *step) {
     return true;
 }
 
+/* No fused step finds what another has left in the cells of its inner values. */
+static void forget_inner(const Interpreter *m) {
+    for (int rank = 0; rank < m->nranks; rank++)
+        memset(m->cells + m->ncells * rank + m->narena, 0xff, (size_t)(m->ncells - m->narena) * sizeof *m->cells);
+}
+
 static bool run_step(Interpreter *m, const Step *step) {
     switch (step->kind) {
-    case STEP_KERNEL: return run_kernel(m, step);
+    case STEP_KERNEL:
+        if (step->fused > 0 && (m->step == 0 || step[-1].fused != step->fused)) forget_inner(m);
+        return run_kernel(m, step);
     case STEP_LOCAL: return load(m, step->in[0], &m->in[0]) && move(m, step, &m->in[0]);
     case STEP_START: return start_move(m, step);
     case STEP_WAIT: return end_move(m, step);
@@ -296,7 +307,8 @@ static bool prepare(Interpreter *m, uint64_t seed) {
     m->values = arena_alloc(&m->arena, ((size_t)graph->values.n + 1) * sizeof *m->values);
     if (!field_graph(graph, graph->nodes.n, seed, &m->arena, m->values, why, sizeof why)) return fails(m, "the graph: %s", why);
     m->cell_bytes = smallest_element(graph);
-    m->ncells = place_inner(m, (m->role->arena_bytes + m->cell_bytes - 1) / m->cell_bytes);
+    m->narena = (m->role->arena_bytes + m->cell_bytes - 1) / m->cell_bytes;
+    m->ncells = place_inner(m, m->narena);
     size_t ncells = (size_t)m->ncells * (size_t)m->nranks;
     m->cells = malloc((ncells + 1) * sizeof *m->cells);
     m->states = calloc((size_t)graph->states.n + 1, sizeof *m->states);

@@ -183,7 +183,7 @@ seed(unit("compiler", "schedule"),
       "if (last_reader[node->state] > key[n]) key[n] = last_reader[node->state]", "key[n] = 0"))
 seed(unit("compiler", "memory"),
      ("a view is not copied", "place_views", "if (!op_table[node->op].view) continue", "continue"),
-     ("a source lasts until the wait", "lifetimes", "a->last[node->in[k]] = i", "if (!c->order.at[i].wait) a->last[node->in[k]] = i"),
+     ("a source lasts until the wait", "lifetimes", "a->last[node->in[k]] = a->end[i]", "if (!b->placement.order.at[i].wait) a->last[node->in[k]] = a->end[i]"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
 seed(unit("compiler", "emit"),
      ("a plan holds its certificate", "pass_prove", "c->plan.certificate = c->proof.certificate;", ""),
@@ -254,6 +254,12 @@ seed(unit("proof", "check"),
      ("a source is still there at the wait", "steps_check", "if (!use(walk, start->in[0], walk->step)) return false;", ""),
      ("every request is waited for", "steps_check", "walk->pending[r] >= 0", "false"),
      ("a write stores its own operand", "write_step", "step->state || node->in[0] != instance->value", "step->state"))
+seed(unit("compiler", "fuse"),
+     ("what a later member reads keeps its memory", "take_over_fused", "goes_by_element(a, step_node(a, k), from) : !reads(step_node(a, k), from)",
+      "goes_by_element(a, step_node(a, k), from) : true"),
+     ("members of a fused step have one shape", "takes_element", "!alike(f, node->out[0]) ||", ""),
+     ("a fused step ends in a sum over trailing dimensions", "takes_sum", "here && !summed", "false"),
+     ("a kernel is not moved before what it needs", "needs_passed", "== f->ngroups) return true", "== f->ngroups) return false"))
 seed(unit("proof", "fused"),
      ("an inner value is read in its fused step", "proof:use", "instance->place == PLACE_INNER && walk->defined[i] != walk->first", "false"),
      ("what a later member reads is not overwritten", "proof:may_overwrite", "s > walk->step && here", "false"),
@@ -311,7 +317,7 @@ seed(PROVED,
       "if (tree->wanted.at[i].layout == layout) return make(m, root, i)", "return make(m, root, 0)"))
 seed(PROVED,
      ("a converted value is waited for before it is read", "require", "if (node->comm != COMM_STRIDED_SLICE) emit_all(s, n, true);", ""),
-     ("a source lasts until the wait", "lifetimes", "a->last[node->in[k]] = i", "if (!c->order.at[i].wait) a->last[node->in[k]] = i"),
+     ("a source lasts until the wait", "lifetimes", "a->last[node->in[k]] = a->end[i]", "if (!b->placement.order.at[i].wait) a->last[node->in[k]] = a->end[i]"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
 seed(PROVED,
      ("only a division by 1 is dropped", "neutral", "is_constant(g, b, 1)", "(is_constant(g, b, 1) || is_constant(g, b, 2))"),

@@ -123,7 +123,8 @@ Test(exec, memory_of_a_rank_is_its_boxes_and_its_arena) {
     executor_memory(&net.plan, "train", 0, &memory);
     cr_assert_eq(memory.state_bytes, 2 * (5 * 4 + 4 * 3) * (int)sizeof(float)); /* parameters and slots */
     cr_assert_geq(memory.input_bytes, 7 * (5 + 3) * (int)sizeof(float));
-    cr_assert_eq(memory.arena_bytes, net.plan.programs.at[0].roles.at[0].arena_bytes);
+    const Role *role = &net.plan.programs.at[0].roles.at[0];
+    cr_assert_eq(memory.arena_bytes, role->arena_bytes + inner_room(&net.plan.graph, role, NULL));
     net_close(&net);
 }
 
