@@ -72,56 +72,20 @@ void adjoint_neg(Graph *graph, int node, const int *dy, int *dx) {
     dx[0] = emit1(graph, node, OP_neg, dy[0], PART_OUT, 0, NULL, grad_name(graph, node, 0));
 }
 
-/* Gradients that need the result: op(y, dy). */
-static int adjoint_of_result(Graph *graph, int node, OpCode op, int dy) {
-    int y = graph->nodes.at[node].out[0];
-    return emit2(graph, node, op, y, PART_OUT, dy, PART_OUT, 0, grad_name(graph, node, 0));
+static int emit_of_result(Graph *graph, int node, OpCode op, int dy) {
+    return emit2(graph, node, op, graph->nodes.at[node].out[0], PART_OUT, dy, PART_OUT, 0, grad_name(graph, node, 0));
 }
 
-void adjoint_relu(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_result(graph, node, OP_relu_grad, dy[0]);
+/* gradient(y, dy), y the result. */
+void adjoint_of_result(Graph *graph, int node, const int *dy, int *dx) {
+    dx[0] = emit_of_result(graph, node, (OpCode)op_table[graph->nodes.at[node].op].gradient, dy[0]);
 }
 
-void adjoint_tanh(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_result(graph, node, OP_tanh_grad, dy[0]);
-}
-
-void adjoint_sqrt(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_result(graph, node, OP_sqrt_grad, dy[0]);
-}
-
-void adjoint_sigmoid(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_result(graph, node, OP_sigmoid_grad, dy[0]);
-}
-
-void adjoint_rsqrt(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_result(graph, node, OP_rsqrt_grad, dy[0]);
-}
-
-/* Gradients that need the operand: op(x, dy), with the attributes of the forward operator. */
-static int adjoint_of_operand(Graph *graph, int node, OpCode op, int dy) {
+/* gradient(x, dy), x the operand, with the attributes of the forward operator. */
+void adjoint_of_operand(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node]; /* a copy: a node is added */
-    return graph_emit_gradient(graph, node, op, (int[]){forward.in[0], dy}, (int[]){0, PART_OUT}, 2, 0, forward.attr, grad_name(graph, node, 0));
-}
-
-void adjoint_square(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_operand(graph, node, OP_square_grad, dy[0]);
-}
-
-void adjoint_gelu(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_operand(graph, node, OP_gelu_grad, dy[0]);
-}
-
-void adjoint_silu(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_operand(graph, node, OP_silu_grad, dy[0]);
-}
-
-void adjoint_abs(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_operand(graph, node, OP_abs_grad, dy[0]);
-}
-
-void adjoint_clamp(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_operand(graph, node, OP_clamp_grad, dy[0]);
+    dx[0] = graph_emit_gradient(graph, node, (OpCode)op_table[forward.op].gradient, (int[]){forward.in[0], dy[0]}, (int[]){0, PART_OUT}, 2, 0, forward.attr,
+                                grad_name(graph, node, 0));
 }
 
 /* Gradients dy f(x), with f an operator of the table. */
@@ -160,7 +124,7 @@ void adjoint_minimum(Graph *graph, int node, const int *dy, int *dx) {
 }
 
 void adjoint_exp(Graph *graph, int node, const int *dy, int *dx) {
-    dx[0] = adjoint_of_result(graph, node, OP_mul, dy[0]);
+    dx[0] = emit_of_result(graph, node, OP_mul, dy[0]);
 }
 
 void adjoint_log(Graph *graph, int node, const int *dy, int *dx) {

@@ -67,6 +67,9 @@ typedef enum {
     LINEAR_OPERAND_1,    /* only operand 1 */
 } Linear;
 
+/* Where an operator and its gradient are defined, or good to compute with. */
+typedef enum { DOMAIN_ALL, DOMAIN_POSITIVE } Domain;
+
 typedef enum { OP_CLASS_USER, OP_CLASS_INTERNAL, OP_CLASS_LEAF, OP_CLASS_UPDATE, OP_CLASS_COMM } OpClass;
 enum {
     DTYPES_FLOAT = 1 << F32 | 1 << F64,
@@ -100,6 +103,7 @@ typedef struct Op {
     Linear linear;
     Reduction reduction;       /* how a result is partial when a factor that it lacks is split; sum when left out */
     AdjointFn *adjoint;        /* NULL: no gradient */
+    int gradient;              /* the OpCode of which adjoint_of_operand and adjoint_of_result make a node */
     ExpandFn *expand;          /* composite: rewritten before autodiff */
     ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
     int flops;                 /* per point of the factors' index space */
@@ -108,6 +112,7 @@ typedef struct Op {
     bool flat;                 /* element i of a result as large as its operand needs just element i of that: it may be computed over it */
     bool view;                 /* and is that element: the result may lie where the operand lies, without a copy */
     bool boundary;             /* replicate, replica_sum: sees the hidden dimension */
+    Domain domain;             /* of operands that are tried */
     const char *samples;       /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
     const char *help;          /* one line for --list-ops */
 } Op;

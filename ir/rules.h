@@ -5,7 +5,7 @@
  *   shapes.c   rules that depend on attributes
  *   cut.c      rules of operators that cut tensors, join them, or work along rows
  *   lookup.c   rules of operators that look elements up by index
- *   adjoint.c  gradients, expansions
+ * adjoint.c  gradients, expansions
  *   softmax.c  expansions of operators on rows that are split
  */
 #pragma once
@@ -92,11 +92,10 @@ RuleFn rule_cross_entropy; /* {reduction}: logits: [.., c], label: [..] -> scala
 
 /* ---- adjoint.c */
 
-AdjointFn adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg, adjoint_relu, adjoint_tanh, adjoint_exp, adjoint_log,
-    adjoint_sqrt, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice, adjoint_concat,
-    adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_sigmoid, adjoint_square, adjoint_gelu, adjoint_silu, adjoint_rsqrt,
-    adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding, adjoint_abs, adjoint_clamp, adjoint_softplus, adjoint_sin, adjoint_cos,
-    adjoint_maximum, adjoint_minimum;
+AdjointFn adjoint_of_result, adjoint_of_operand, adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg, adjoint_exp, adjoint_log,
+ adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice, adjoint_concat,
+ adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding, adjoint_softplus, adjoint_sin, adjoint_cos,
+ adjoint_maximum, adjoint_minimum;
 ExpandFn expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax;
 
 /* ---- softmax.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one

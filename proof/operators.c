@@ -273,20 +273,18 @@ static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_
 /* How many operands and results an operator has. */
 static bool arity_fits(const Node *node) {
     static const int8_t arity[NOPS][2] = {
-        [OP_write] = {1, 0},    [OP_matmul] = {2, 1},    [OP_add] = {2, 1},       [OP_sub] = {2, 1},       [OP_mul] = {2, 1},
-        [OP_div] = {2, 1},      [OP_neg] = {1, 1},       [OP_relu] = {1, 1},      [OP_tanh] = {1, 1},      [OP_exp] = {1, 1},
-        [OP_log] = {1, 1},      [OP_sqrt] = {1, 1},      [OP_sum] = {1, 1},       [OP_mean] = {1, 1},      [OP_transpose] = {1, 1},
-        [OP_reshape] = {1, 1},  [OP_replicate] = {1, 1}, [OP_replica_sum] = {1, 1}, [OP_einsum] = {2, 1},  [OP_relu_grad] = {2, 1},
-        [OP_tanh_grad] = {2, 1}, [OP_sqrt_grad] = {2, 1}, [OP_sum_grad] = {1, 1}, [OP_mean_grad] = {1, 1}, [OP_sum_to] = {1, 1},
+#define UNARY_OP(name, ...) [OP_##name] = {1, 1},
+#define UNARY_OP_X(name, ...) [OP_##name] = {1, 1}, [OP_##name##_grad] = {2, 1},
+#define UNARY_OP_Y(name, ...) [OP_##name] = {1, 1}, [OP_##name##_grad] = {2, 1},
+#define BINARY_OP(name, ...) [OP_##name] = {2, 1},
+#include "ir/elementwise.def"
+        [OP_write] = {1, 0},    [OP_matmul] = {2, 1},    [OP_sum] = {1, 1},       [OP_mean] = {1, 1},      [OP_transpose] = {1, 1},
+        [OP_reshape] = {1, 1},  [OP_replicate] = {1, 1}, [OP_replica_sum] = {1, 1}, [OP_einsum] = {2, 1},  [OP_sum_grad] = {1, 1}, [OP_mean_grad] = {1, 1}, [OP_sum_to] = {1, 1},
         [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},  [OP_adam] = {5, 3},       [OP_adamw] = {5, 3},     [OP_sum_squares] = {1, 1}, [OP_clip] = {2, 1},  [OP_max] = {1, 1},       [OP_max_mask] = {2, 1},  [OP_slice] = {1, 1},
-        [OP_slice_grad] = {1, 1}, [OP_softmax] = {1, 1}, [OP_softmax_grad] = {2, 1}, [OP_sigmoid] = {1, 1}, [OP_sigmoid_grad] = {2, 1},
-        [OP_square] = {1, 1},   [OP_square_grad] = {2, 1}, [OP_gelu] = {1, 1},    [OP_gelu_grad] = {2, 1}, [OP_silu] = {1, 1},
-        [OP_stop_gradient] = {1, 1}, [OP_pick] = {2, 1}, [OP_pick_grad] = {2, 1}, [OP_cast] = {1, 1}, [OP_less] = {2, 1}, [OP_less_equal] = {2, 1},
+        [OP_slice_grad] = {1, 1}, [OP_softmax] = {1, 1}, [OP_softmax_grad] = {2, 1}, [OP_gelu] = {1, 1},    [OP_gelu_grad] = {2, 1}, [OP_stop_gradient] = {1, 1}, [OP_pick] = {2, 1}, [OP_pick_grad] = {2, 1}, [OP_cast] = {1, 1}, [OP_less] = {2, 1}, [OP_less_equal] = {2, 1},
         [OP_greater] = {2, 1}, [OP_greater_equal] = {2, 1}, [OP_equal] = {2, 1}, [OP_not_equal] = {2, 1}, [OP_where] = {3, 1}, [OP_first] = {1, 1},
         [OP_one_hot] = {1, 1}, [OP_embedding] = {2, 1}, [OP_embedding_grad] = {2, 1},
-        [OP_min] = {1, 1}, [OP_maximum] = {2, 1}, [OP_minimum] = {2, 1}, [OP_clamp] = {1, 1}, [OP_clamp_grad] = {2, 1}, [OP_abs] = {1, 1}, [OP_abs_grad] = {2, 1},
-        [OP_max_share] = {2, 1}, [OP_softplus] = {1, 1}, [OP_sin] = {1, 1}, [OP_cos] = {1, 1},
-        [OP_silu_grad] = {2, 1}, [OP_rsqrt] = {1, 1},     [OP_rsqrt_grad] = {2, 1}, [OP_log_softmax] = {1, 1}, [OP_log_softmax_grad] = {2, 1},
+        [OP_min] = {1, 1}, [OP_clamp] = {1, 1}, [OP_clamp_grad] = {2, 1}, [OP_max_share] = {2, 1}, [OP_log_softmax] = {1, 1}, [OP_log_softmax_grad] = {2, 1},
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
     if (node->op == OP_split) return node->nin == 1 && node->nout >= 1 && node->nout <= MAX_OUT && node->nout == node->attr[0].i;
@@ -349,24 +347,20 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     }
 
     switch (node->op) {
-    case OP_add: case OP_sub:
-        letters->linear = LINEAR_IN_ALL;
+#define BINARY_OP(name, ...) case OP_##name:
+#include "ir/elementwise.def"
+        letters->linear = node->op == OP_add || node->op == OP_sub ? LINEAR_IN_ALL
+                          : node->op == OP_mul                     ? LINEAR_IN_ONE
+                          : node->op == OP_div                     ? LINEAR_IN_FIRST
+                                                                   : LINEAR_IN_NONE;
         letters->elementwise = true;
         return broadcast(graph, node, letters, false, why, n);
-    case OP_mul:
-        letters->linear = LINEAR_IN_ONE;
-        letters->elementwise = true;
-        return broadcast(graph, node, letters, false, why, n);
-    case OP_div:
-        letters->linear = LINEAR_IN_FIRST;
-        letters->elementwise = true;
-        return broadcast(graph, node, letters, false, why, n);
-    case OP_neg: case OP_stop_gradient:
-        letters->linear = LINEAR_IN_ALL;
-        letters->elementwise = true;
-        return broadcast(graph, node, letters, true, why, n);
-    case OP_relu: case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_sigmoid: case OP_square: case OP_gelu: case OP_silu: case OP_rsqrt:
-    case OP_abs: case OP_clamp: case OP_softplus: case OP_sin: case OP_cos: case OP_max_mask: case OP_write:
+#define UNARY_OP(name, ...) case OP_##name:
+#define UNARY_OP_X(name, ...) case OP_##name:
+#define UNARY_OP_Y(name, ...) case OP_##name:
+#include "ir/elementwise.def"
+    case OP_gelu: case OP_clamp: case OP_stop_gradient: case OP_max_mask: case OP_write:
+        letters->linear = node->op == OP_neg || node->op == OP_stop_gradient ? LINEAR_IN_ALL : LINEAR_IN_NONE;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
     case OP_sgd: case OP_momentum: case OP_adam: case OP_adamw: case OP_clip:
@@ -378,8 +372,10 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         for (int d = 0; d < x.ndim; d++) letters->in[0][x.hidden + d] = (int8_t)letter_new(letters, x.dim[d]);
         return true;
     }
-    case OP_relu_grad: case OP_tanh_grad: case OP_sqrt_grad: case OP_sigmoid_grad: case OP_square_grad: case OP_gelu_grad: case OP_silu_grad:
-    case OP_rsqrt_grad: case OP_abs_grad: case OP_clamp_grad:
+#define UNARY_OP_X(name, ...) case OP_##name##_grad:
+#define UNARY_OP_Y(name, ...) case OP_##name##_grad:
+#include "ir/elementwise.def"
+    case OP_gelu_grad: case OP_clamp_grad:
         letters->linear = LINEAR_IN_SECOND;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
@@ -394,7 +390,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
     case OP_max: case OP_min:
         return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
-    case OP_maximum: case OP_minimum: case OP_max_share:
+    case OP_max_share:
         letters->elementwise = true;
         return broadcast(graph, node, letters, false, why, n);
     case OP_slice:

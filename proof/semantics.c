@@ -32,18 +32,7 @@ typedef struct Numbers {
     }
 UNARY(copy, x)
 UNARY(neg, fe_sub(0, x))
-UNARY(relu, fe_hash(OP_relu, x))
-UNARY(tanh, fe_hash(OP_tanh, x))
-UNARY(exp, fe_hash(OP_exp, x))
-UNARY(log, fe_hash(OP_log, x))
-UNARY(sqrt, fe_hash(OP_sqrt, x))
-UNARY(sigmoid, fe_hash(OP_sigmoid, x))
 UNARY(square, fe_mul(x, x))
-UNARY(silu, fe_hash(OP_silu, x))
-UNARY(rsqrt, fe_hash(OP_rsqrt, x))
-UNARY(softplus, fe_hash(OP_softplus, x))
-UNARY(sin, fe_hash(OP_sin, x))
-UNARY(cos, fe_hash(OP_cos, x))
 UNARY(abs, fe_signed(x) < 0 ? fe_sub(0, x) : x)
 UNARY(to_bool, x != 0)
 UNARY(to_integer, fe_hash(OP_cast, x) % 256)
@@ -65,11 +54,9 @@ UNARY(scale, fe_mul(((const Numbers *)context)->a, x))
 BINARY(add, fe_add(x, y))
 BINARY(sub, fe_sub(x, y))
 BINARY(mul, fe_mul(x, y))
-BINARY(relu_grad, fe_mul(fe_hash(OP_relu_grad, x), y))
 BINARY(tanh_grad, fe_mul(fe_sub(1, fe_mul(x, x)), y))
 BINARY(sigmoid_grad, fe_mul(fe_mul(x, fe_sub(1, x)), y))
 BINARY(square_grad, fe_mul(fe_add(x, x), y))
-BINARY(silu_grad, fe_mul(fe_hash(OP_silu_grad, x), y))
 BINARY(gelu_grad, fe_mul(fe_hash(OP_gelu_grad, x), y))
 BINARY(gelu_tanh_grad, fe_mul(fe_hash(NOPS + OP_gelu_grad, x), y))
 /* -dy y^3 / 2 */
@@ -605,11 +592,6 @@ static const Semantics semantics[NOPS] = {
     [OP_mul] = {.row = mul_row},
     [OP_div] = {.kernel = kernel_div, .cost = 5},
     [OP_neg] = {.row = neg_row},
-    [OP_relu] = {.row = relu_row, .cost = 2},
-    [OP_tanh] = {.row = tanh_row, .cost = 2},
-    [OP_exp] = {.row = exp_row, .cost = 2},
-    [OP_log] = {.row = log_row, .cost = 2},
-    [OP_sqrt] = {.row = sqrt_row, .cost = 2},
     [OP_sum] = {.kernel = kernel_reduce},
     [OP_mean] = {.kernel = kernel_reduce},
     [OP_transpose] = {.kernel = kernel_transpose},
@@ -620,18 +602,12 @@ static const Semantics semantics[NOPS] = {
     [OP_minimum] = {.row = minimum_row},
     [OP_clamp] = {.kernel = kernel_clamp, .cost = 2},
     [OP_abs] = {.row = abs_row},
-    [OP_sin] = {.row = sin_row, .cost = 2},
-    [OP_cos] = {.row = cos_row, .cost = 2},
-    [OP_softplus] = {.row = softplus_row, .cost = 2},
     [OP_slice] = {.kernel = kernel_slice},
     [OP_concat] = {.kernel = kernel_concat},
     [OP_split] = {.kernel = kernel_split},
     [OP_softmax] = {.kernel = kernel_rows, .cost = 4},
-    [OP_sigmoid] = {.row = sigmoid_row, .cost = 2},
     [OP_square] = {.row = square_row},
     [OP_gelu] = {.kernel = kernel_gelu, .cost = 2},
-    [OP_silu] = {.row = silu_row, .cost = 2},
-    [OP_rsqrt] = {.row = rsqrt_row, .cost = 2},
     [OP_log_softmax] = {.kernel = kernel_rows, .cost = 5},
     [OP_stop_gradient] = {.row = copy_row},
     [OP_pick] = {.kernel = pick_kernel},
@@ -655,13 +631,11 @@ static const Semantics semantics[NOPS] = {
     [OP_replicate] = {.kernel = kernel_replicate},
     [OP_replica_sum] = {.kernel = kernel_replica_sum},
     [OP_einsum] = {.kernel = contraction_einsum},
-    [OP_relu_grad] = {.row = relu_grad_row, .cost = 3},
     [OP_tanh_grad] = {.row = tanh_grad_row, .cost = 2},
     [OP_sqrt_grad] = {.kernel = kernel_sqrt_grad, .cost = 5},
     [OP_sigmoid_grad] = {.row = sigmoid_grad_row, .cost = 2},
     [OP_square_grad] = {.row = square_grad_row},
     [OP_gelu_grad] = {.kernel = kernel_gelu, .cost = 3},
-    [OP_silu_grad] = {.row = silu_grad_row, .cost = 3},
     [OP_rsqrt_grad] = {.kernel = kernel_rsqrt_grad, .cost = 4},
     [OP_log_softmax_grad] = {.kernel = kernel_rows, .cost = 3},
     [OP_softmax_grad] = {.kernel = kernel_rows, .cost = 2},
@@ -682,14 +656,46 @@ static const Semantics semantics[NOPS] = {
     [OP_convert] = {.kernel = kernel_convert},
 };
 
+/* What else elementwise.def has: functions of which nothing is known but their operands. */
+static void opaque_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Fe key = *(const Fe *)context;
+    for (int64_t i = 0; i < n; i++)
+        at[0][i * stride[0]] = fe_hash(key, at[1][i * stride[1]]);
+}
+static void opaque_gradient_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Fe key = *(const Fe *)context;
+    for (int64_t i = 0; i < n; i++)
+        at[0][i * stride[0]] = fe_mul(fe_hash(key, at[1][i * stride[1]]), at[2][i * stride[2]]);
+}
+static void opaque_pair_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
+    const Fe key = *(const Fe *)context;
+    for (int64_t i = 0; i < n; i++)
+        at[0][i * stride[0]] = fe_hash(fe_hash(key, at[1][i * stride[1]]), at[2][i * stride[2]]);
+}
+
+static const Semantics opaque[NOPS] = {
+#define UNARY_OP(name, ...) [OP_##name] = {.row = opaque_row, .cost = 2},
+#define UNARY_OP_X(name, ...) [OP_##name] = {.row = opaque_row, .cost = 2}, [OP_##name##_grad] = {.row = opaque_gradient_row, .cost = 3},
+#define UNARY_OP_Y(name, ...) [OP_##name] = {.row = opaque_row, .cost = 2}, [OP_##name##_grad] = {.row = opaque_gradient_row, .cost = 3},
+#define BINARY_OP(name, ...) [OP_##name] = {.row = opaque_pair_row, .cost = 3},
+#include "ir/elementwise.def"
+};
+
+static const Semantics *semantics_of(OpCode op) {
+    const Semantics *known = &semantics[op];
+    return known->leaf || known->row || known->kernel ? known : &opaque[op];
+}
+
 bool field_has_semantics(OpCode op) {
-    return semantics[op].leaf || semantics[op].row || semantics[op].kernel;
+    const Semantics *own = semantics_of(op);
+    return own->leaf || own->row || own->kernel;
 }
 
 bool field_kernel(const Graph *graph, const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     (void)graph;
-    const Semantics *own = &semantics[node->op];
-    if (own->row) return walk_elements(node, in, out, own->row, NULL, why, n);
+    const Semantics *own = semantics_of(node->op);
+    const Fe key = node->op;
+    if (own->row) return walk_elements(node, in, out, own->row, &key, why, n);
     if (own->kernel) return own->kernel(node, in, out, why, n);
     snprintf(why, n, "%s has no meaning over the field", op_table[node->op].name);
     return false;
@@ -700,7 +706,7 @@ enum { LEAF_COST = 4 };
 
 double field_work(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *out) {
     (void)graph;
-    const Semantics *own = &semantics[node->op];
+    const Semantics *own = semantics_of(node->op);
     double most = 0, work = 0;
     for (int i = 0; i < node->nin + node->nout; i++) {
         double elements = (double)field_elements(i < node->nin ? &in[i] : &out[i - node->nin]);

@@ -103,9 +103,6 @@ static bool tangent_where(const Derivation *d) {
 
 typedef Fe Slope(Fe x, Fe y);
 
-static Fe slope_relu(Fe x, Fe y) {
-    return (void)x, fe_hash(OP_relu_grad, y);
-}
 static Fe slope_tanh(Fe x, Fe y) {
     return (void)x, fe_sub(1, fe_mul(y, y));
 }
@@ -117,9 +114,6 @@ static Fe slope_sigmoid(Fe x, Fe y) {
 }
 static Fe slope_square(Fe x, Fe y) {
     return (void)y, fe_mul(2, x);
-}
-static Fe slope_silu(Fe x, Fe y) {
-    return (void)y, fe_hash(OP_silu_grad, x);
 }
 static Fe slope_gelu(Fe x, Fe y) {
     return (void)y, fe_hash(OP_gelu_grad, x);
@@ -304,7 +298,6 @@ static const TangentRow tangents[NOPS] = {
     [OP_mul] = {.rule = tangent_product},
     [OP_div] = {.rule = tangent_div},
     [OP_neg] = {.rule = tangent_linear},
-    [OP_relu] = {.slope = slope_relu},
     [OP_tanh] = {.slope = slope_tanh},
     [OP_exp] = {.slope = slope_exp},
     [OP_log] = {.slope = inverse_slope_log, .inverse = true},
@@ -329,7 +322,6 @@ static const TangentRow tangents[NOPS] = {
     [OP_sigmoid] = {.slope = slope_sigmoid},
     [OP_square] = {.slope = slope_square},
     [OP_gelu] = {.rule = tangent_gelu},
-    [OP_silu] = {.slope = slope_silu},
     [OP_rsqrt] = {.slope = slope_rsqrt},
     [OP_log_softmax] = {.rule = tangent_softmax},
     [OP_pick] = {.rule = tangent_first},
@@ -339,13 +331,33 @@ static const TangentRow tangents[NOPS] = {
     [OP_replicate] = {.rule = tangent_linear},
 };
 
+/* What else elementwise.def has with a gradient: its slope is what the gradient multiplies by. */
+#define UNARY_OP_X(name, ...)                                                                                                              \
+    static Fe opaque_##name(Fe x, Fe y) {                                                                                                  \
+        return (void)y, fe_hash(OP_##name##_grad, x);                                                                                      \
+    }
+#define UNARY_OP_Y(name, ...)                                                                                                              \
+    static Fe opaque_##name(Fe x, Fe y) {                                                                                                  \
+        return (void)x, fe_hash(OP_##name##_grad, y);                                                                                      \
+    }
+#include "ir/elementwise.def"
+static const TangentRow opaque[NOPS] = {
+#define UNARY_OP_X(name, ...) [OP_##name] = {.slope = opaque_##name},
+#define UNARY_OP_Y(name, ...) [OP_##name] = {.slope = opaque_##name},
+#include "ir/elementwise.def"
+};
+
+static const TangentRow *tangent_of(OpCode op) {
+    return tangents[op].rule || tangents[op].slope ? &tangents[op] : &opaque[op];
+}
+
 bool field_has_tangent(OpCode op) {
-    return tangents[op].rule || tangents[op].slope;
+    return tangent_of(op)->rule || tangent_of(op)->slope;
 }
 
 bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *din, const FieldTensor *out, FieldTensor *dout,
                    char *why, size_t n) {
-    const TangentRow *row = &tangents[node->op];
+    const TangentRow *row = tangent_of(node->op);
     bool moves = false;
     for (int i = 0; i < node->nin; i++)
         moves |= din[i].at != NULL;

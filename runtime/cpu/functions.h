@@ -101,6 +101,13 @@ static inline double with_sign_f64(double x, double s) {
     return f64_of_bits((bits_of_f64(x) & 0x7fffffffffffffff) | (bits_of_f64(s) & 0x8000000000000000));
 }
 
+static inline float sqrt_f32(float x) {
+    return sqrtf(x);
+}
+static inline double sqrt_f64(double x) {
+    return sqrt(x);
+}
+
 /* ---------------------------------------------------------------- exp: 2^n (1 + r + r^2 p(r)), x = n log(2) + r */
 
 /* Adding and taking away 1.5 2^23 rounds to an integer, which is then in the lowest bits of the sum. */

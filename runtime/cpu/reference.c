@@ -112,97 +112,49 @@ void factor_sizes(const KernelCall *call, int64_t *sizes) {
 
 typedef double ElementFn(const double *x, const Attr *attr);
 
-static double neg_of(const double *x, const Attr *attr) {
-    return (void)attr, -x[0];
-}
-static double relu_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] < 0 ? 0 : x[0];
-}
-static double tanh_of(const double *x, const Attr *attr) {
-    return (void)attr, tanh(x[0]);
-}
-static double exp_of(const double *x, const Attr *attr) {
-    return (void)attr, exp(x[0]);
-}
-static double log_of(const double *x, const Attr *attr) {
-    return (void)attr, log(x[0]);
-}
-static double sqrt_of(const double *x, const Attr *attr) {
-    return (void)attr, sqrt(x[0]);
-}
-static double add_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] + x[1];
-}
-static double sub_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] - x[1];
-}
-static double mul_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] * x[1];
-}
-static double div_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] / x[1];
-}
-static double relu_grad_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] > 0 ? x[1] : 0;
-}
-static double tanh_grad_of(const double *x, const Attr *attr) {
-    return (void)attr, x[1] * (1 - x[0] * x[0]);
-}
-static double sqrt_grad_of(const double *x, const Attr *attr) {
-    return (void)attr, x[1] / (2 * x[0]);
-}
-static double sigmoid_of(const double *x, const Attr *attr) {
-    return (void)attr, 1 / (1 + exp(-x[0]));
-}
-static double silu_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] / (1 + exp(-x[0]));
-}
-static double rsqrt_of(const double *x, const Attr *attr) {
-    return (void)attr, 1 / sqrt(x[0]);
-}
-/* Hendrycks and Gimpel 2016: x Phi(x), and its approximation. */
+/* The rows of elementwise.def, with libm's functions of doubles. */
+#define VALUE(name, X, Y, formula)                                                                                                         \
+    static double name##_of(const double *operand, const Attr *attr) {                                                                     \
+        const double X = operand[0], Y = operand[1];                                                                                       \
+        return (void)attr, (void)X, (void)Y, formula;                                                                                      \
+    }
+#define UNARY_OP(name, title, types, formula, ...) VALUE(name, x, y, formula)
+#define UNARY_OP_X(name, title, types, formula, gradient, ...) VALUE(name, x, y, formula) VALUE(name##_grad, x, dy, gradient)
+#define UNARY_OP_Y(name, title, types, formula, gradient, ...) VALUE(name, x, y, formula) VALUE(name##_grad, y, dy, gradient)
+#define BINARY_OP(name, title, types, formula, ...) VALUE(name, x, y, formula)
+#define UNARY_FORMULA(name, types, formula) VALUE(plain_##name, x, y, formula)
+#define BINARY_FORMULA(name, types, formula) VALUE(plain_##name, x, y, formula)
+#define REAL(number) (number)
+#define ADD(a, b) ((a) + (b))
+#define SUB(a, b) ((a) - (b))
+#define MUL(a, b) ((a) * (b))
+#define NEG(a) (-(a))
+#define FMA(a, b, c) ((a) * (b) + (c))
+#define ABS fabs
+#define EXP exp
+#define LOG log
+#define LOG1P log1p
+#define TANH tanh
+#define SIN sin
+#define COS cos
+#define SQRT sqrt
+#define NORMAL(a) (erfc(-(a) / sqrt(2)) / 2)
+#define DENSITY(a) (exp(-(a) * (a) / 2) / sqrt(2 * acos(-1)))
+#include "ir/elementwise.def"
+#undef ADD
+#undef SUB
+#undef MUL
+#undef NEG
+#undef ABS
+
 static double gelu_of(const double *x, const Attr *attr) {
-    const double pi = acos(-1);
-    if (attr[0].i) return 0.5 * x[0] * (1 + tanh(sqrt(2 / pi) * (x[0] + 0.044715 * pow(x[0], 3))));
-    return 0.5 * x[0] * (1 + erf(x[0] / sqrt(2)));
-}
-static double silu_grad_of(const double *x, const Attr *attr) {
-    double s = 1 / (1 + exp(-x[0]));
-    return (void)attr, x[1] * (s + x[0] * s * (1 - s));
-}
-static double rsqrt_grad_of(const double *x, const Attr *attr) {
-    return (void)attr, -0.5 * x[1] * pow(x[0], 3);
+    return attr[0].i ? plain_gelu_tanh_of(x, attr) : plain_gelu_of(x, attr);
 }
 static double gelu_grad_of(const double *x, const Attr *attr) {
-    const double pi = acos(-1);
-    if (!attr[0].i) return x[1] * (0.5 * (1 + erf(x[0] / sqrt(2))) + x[0] * exp(-x[0] * x[0] / 2) / sqrt(2 * pi));
-    double t = tanh(sqrt(2 / pi) * (x[0] + 0.044715 * pow(x[0], 3)));
-    return x[1] * (0.5 * (1 + t) + 0.5 * x[0] * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x[0] * x[0]));
+    return attr[0].i ? plain_gelu_tanh_grad_of(x, attr) : plain_gelu_grad_of(x, attr);
 }
-static double abs_of(const double *x, const Attr *attr) {
-    return (void)attr, fabs(x[0]);
-}
-static double abs_grad_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] > 0 ? x[1] : x[0] < 0 ? -x[1] : 0;
-}
-static double sin_of(const double *x, const Attr *attr) {
-    return (void)attr, sin(x[0]);
-}
-static double cos_of(const double *x, const Attr *attr) {
-    return (void)attr, cos(x[0]);
-}
-static double softplus_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] > 30 ? x[0] + exp(-x[0]) : log1p(exp(x[0]));
-}
-static double maximum_of(const double *x, const Attr *attr) {
-    return (void)attr, isnan(x[0]) || x[0] > x[1] ? x[0] : x[1];
-}
-static double minimum_of(const double *x, const Attr *attr) {
-    return (void)attr, isnan(x[0]) || x[0] < x[1] ? x[0] : x[1];
-}
-static double max_share_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] == x[1] ? 0.5 : x[0] < x[1] ? 0 : 1;
-}
+#define max_share_of plain_max_share_of
+#define max_mask_of plain_max_mask_of
 static double clamp_of(const double *x, const Attr *attr) {
     if (attr[0].given && x[0] < attr[0].f) return attr[0].f;
     return attr[1].given && x[0] > attr[1].f ? attr[1].f : x[0];
@@ -210,15 +162,6 @@ static double clamp_of(const double *x, const Attr *attr) {
 static double clamp_grad_of(const double *x, const Attr *attr) {
     bool inside = !isnan(x[0]) && !(attr[0].given && x[0] < attr[0].f) && !(attr[1].given && x[0] > attr[1].f);
     return inside ? x[1] : 0;
-}
-static double square_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] * x[0];
-}
-static double sigmoid_grad_of(const double *x, const Attr *attr) {
-    return (void)attr, x[1] * x[0] * (1 - x[0]);
-}
-static double square_grad_of(const double *x, const Attr *attr) {
-    return (void)attr, 2 * x[0] * x[1];
 }
 static double less_of(const double *x, const Attr *attr) {
     return (void)attr, x[0] < x[1];
@@ -244,9 +187,6 @@ static double where_of(const double *x, const Attr *attr) {
 /* element_set rounds towards 0. */
 static double cast_of(const double *x, const Attr *attr) {
     return (void)attr, x[0];
-}
-static double max_mask_of(const double *x, const Attr *attr) {
-    return (void)attr, x[0] == x[1] ? 1 : 0;
 }
 /* Updates: a rate that is left out is 1. */
 static double sgd_of(const double *x, const Attr *attr) {
@@ -289,23 +229,48 @@ static double clip_of(const double *x, const Attr *attr) {
 
 typedef uint64_t IntegerFn(const uint64_t *x, const KernelCall *call);
 
-static uint64_t integer_neg(const uint64_t *x, const KernelCall *call) { return (void)call, 0 - x[0]; }
-static uint64_t integer_square(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] * x[0]; }
-static uint64_t integer_add(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] + x[1]; }
-static uint64_t integer_sub(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] - x[1]; }
-static uint64_t integer_mul(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] * x[1]; }
-static uint64_t integer_less(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] < (int64_t)x[1]; }
-static uint64_t integer_less_equal(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] <= (int64_t)x[1]; }
-static uint64_t integer_greater(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] > (int64_t)x[1]; }
-static uint64_t integer_greater_equal(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] >= (int64_t)x[1]; }
-static uint64_t integer_equal(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] == x[1]; }
-static uint64_t integer_not_equal(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] != x[1]; }
-static uint64_t integer_where(const uint64_t *x, const KernelCall *call) { return (void)call, x[0] ? x[1] : x[2]; }
-static uint64_t integer_cast(const uint64_t *x, const KernelCall *call) { return (void)call, x[0]; }
+/* They wrap: computed without sign. */
+#define ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
+#define MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define NEG(a) SUB(0, a)
+#define ABS(a) ((a) < 0 ? NEG(a) : (a))
+#define INTEGER_REAL(name, formula)
+#define INTEGER_NUMBER(name, formula)                                                                                                      \
+    static uint64_t integer_##name(const uint64_t *operand, const KernelCall *call) {                                                      \
+        const int64_t x = (int64_t)operand[0], y = call->nin > 1 ? (int64_t)operand[1] : 0;                                                \
+        return (void)y, (uint64_t)(formula);                                                                                               \
+    }
+#define UNARY_OP(name, title, types, formula, ...) INTEGER_##types(name, formula)
+#define UNARY_OP_X(name, title, types, formula, ...) INTEGER_##types(name, formula)
+#define UNARY_OP_Y(name, title, types, formula, ...) INTEGER_##types(name, formula)
+#define BINARY_OP(name, title, types, formula, ...) INTEGER_##types(name, formula)
+#include "ir/elementwise.def"
+static uint64_t integer_less(const uint64_t *x, const KernelCall *call) {
+    return (void)call, (int64_t)x[0] < (int64_t)x[1];
+}
+static uint64_t integer_less_equal(const uint64_t *x, const KernelCall *call) {
+    return (void)call, (int64_t)x[0] <= (int64_t)x[1];
+}
+static uint64_t integer_greater(const uint64_t *x, const KernelCall *call) {
+    return (void)call, (int64_t)x[0] > (int64_t)x[1];
+}
+static uint64_t integer_greater_equal(const uint64_t *x, const KernelCall *call) {
+    return (void)call, (int64_t)x[0] >= (int64_t)x[1];
+}
+static uint64_t integer_equal(const uint64_t *x, const KernelCall *call) {
+    return (void)call, x[0] == x[1];
+}
+static uint64_t integer_not_equal(const uint64_t *x, const KernelCall *call) {
+    return (void)call, x[0] != x[1];
+}
+static uint64_t integer_where(const uint64_t *x, const KernelCall *call) {
+    return (void)call, x[0] ? x[1] : x[2];
+}
+static uint64_t integer_cast(const uint64_t *x, const KernelCall *call) {
+    return (void)call, x[0];
+}
 
-static uint64_t integer_abs(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] < 0 ? 0 - x[0] : x[0]; }
-static uint64_t integer_maximum(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] > (int64_t)x[1] ? x[0] : x[1]; }
-static uint64_t integer_minimum(const uint64_t *x, const KernelCall *call) { return (void)call, (int64_t)x[0] < (int64_t)x[1] ? x[0] : x[1]; }
 static uint64_t integer_clamp(const uint64_t *x, const KernelCall *call) {
     const Attr *low = &call->attr[0], *high = &call->attr[1];
     const int64_t number = (int64_t)x[0], least = integer_of(low->f, call->out[0].dtype), most = integer_of(high->f, call->out[0].dtype);
@@ -313,10 +278,22 @@ static uint64_t integer_clamp(const uint64_t *x, const KernelCall *call) {
 }
 
 static IntegerFn *const integer_fn[NOPS] = {
-    [OP_neg] = integer_neg,     [OP_square] = integer_square,   [OP_add] = integer_add,         [OP_sub] = integer_sub,         [OP_mul] = integer_mul,
-    [OP_less] = integer_less,   [OP_equal] = integer_equal,     [OP_less_equal] = integer_less_equal, [OP_greater] = integer_greater, [OP_greater_equal] = integer_greater_equal,
-    [OP_where] = integer_where, [OP_not_equal] = integer_not_equal, [OP_cast] = integer_cast,   [OP_abs] = integer_abs,         [OP_maximum] = integer_maximum,
-    [OP_minimum] = integer_minimum, [OP_clamp] = integer_clamp,
+#define ENTRY_REAL(name)
+#define ENTRY_NUMBER(name) [OP_##name] = integer_##name,
+#define UNARY_OP(name, title, types, ...) ENTRY_##types(name)
+#define UNARY_OP_X(name, title, types, ...) ENTRY_##types(name)
+#define UNARY_OP_Y(name, title, types, ...) ENTRY_##types(name)
+#define BINARY_OP(name, title, types, ...) ENTRY_##types(name)
+#include "ir/elementwise.def"
+    [OP_less] = integer_less,
+    [OP_equal] = integer_equal,
+    [OP_less_equal] = integer_less_equal,
+    [OP_greater] = integer_greater,
+    [OP_greater_equal] = integer_greater_equal,
+    [OP_where] = integer_where,
+    [OP_not_equal] = integer_not_equal,
+    [OP_cast] = integer_cast,
+    [OP_clamp] = integer_clamp,
 };
 
 static bool of_integers(const KernelCall *call) {
@@ -366,41 +343,18 @@ static bool each_element(const KernelCall *call, ElementFn *const *fn) {
 #define ELEMENTWISE(name)                                                                                                                  \
     bool reference_##name(const KernelCall *call, Error *error) {                                                                          \
         (void)error;                                                                                                                       \
-        return each_element(call, (ElementFn *const[]){name##_of});                                                                                        \
+        return each_element(call, (ElementFn *const[]){name##_of});                                                                        \
     }
-ELEMENTWISE(neg)
-ELEMENTWISE(relu)
-ELEMENTWISE(tanh)
-ELEMENTWISE(exp)
-ELEMENTWISE(log)
-ELEMENTWISE(sqrt)
-ELEMENTWISE(add)
-ELEMENTWISE(sub)
-ELEMENTWISE(mul)
-ELEMENTWISE(div)
-ELEMENTWISE(relu_grad)
-ELEMENTWISE(tanh_grad)
-ELEMENTWISE(sqrt_grad)
-ELEMENTWISE(sigmoid)
-ELEMENTWISE(square)
-ELEMENTWISE(silu)
-ELEMENTWISE(abs)
-ELEMENTWISE(abs_grad)
-ELEMENTWISE(sin)
-ELEMENTWISE(cos)
-ELEMENTWISE(softplus)
-ELEMENTWISE(maximum)
-ELEMENTWISE(minimum)
-ELEMENTWISE(max_share)
-ELEMENTWISE(clamp)
-ELEMENTWISE(rsqrt)
+#define UNARY_OP(name, ...) ELEMENTWISE(name)
+#define UNARY_OP_X(name, ...) ELEMENTWISE(name) ELEMENTWISE(name##_grad)
+#define UNARY_OP_Y(name, ...) ELEMENTWISE(name) ELEMENTWISE(name##_grad)
+#define BINARY_OP(name, ...) ELEMENTWISE(name)
+#include "ir/elementwise.def"
 ELEMENTWISE(gelu)
-ELEMENTWISE(silu_grad)
-ELEMENTWISE(rsqrt_grad)
 ELEMENTWISE(gelu_grad)
-ELEMENTWISE(sigmoid_grad)
-ELEMENTWISE(square_grad)
+ELEMENTWISE(max_share)
 ELEMENTWISE(max_mask)
+ELEMENTWISE(clamp)
 ELEMENTWISE(less)
 ELEMENTWISE(less_equal)
 ELEMENTWISE(greater)

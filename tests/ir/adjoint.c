@@ -541,7 +541,7 @@ static void check_gradient(const Case *c, bool hidden) {
             for (int64_t k = 0; k < n; k++)
                 data[v][k] = (double)((k * 7 + 2) % (graph.values.at[v].type.dtype == BOOL ? 2 : graph.nodes.at[node].rule->index_range + 1));
         } else if (graph.nodes.at[graph.values.at[v].node].op != OP_constant)
-            fill(data[v], n, c->op == OP_log || c->op == OP_sqrt || c->op == OP_rsqrt, &seed);
+            fill(data[v], n, op_table[c->op].domain == DOMAIN_POSITIVE, &seed);
     }
     for (int i = 0; i < nin; i++) {
         if (!dtype_is_float(graph.values.at[x[i]].type.dtype)) {

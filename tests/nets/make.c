@@ -68,7 +68,7 @@ static int add_binary(Make *make, OpCode op, int a, int b) {
 /* Values brought into the domain of an operator, and kept small where a chain of them would run away. */
 static int tamed(Make *make, OpCode op, int operand, int value) {
     if (op == OP_exp) return add_unary(make, OP_tanh, value);
-    if (op != OP_log && op != OP_sqrt && op != OP_rsqrt && !(op == OP_div && operand == 1)) return value;
+    if (op_table[op].domain == DOMAIN_ALL || (op == OP_div && operand == 0)) return value;
     int product = add_binary(make, OP_mul, value, value);
     return product < 0 ? -1 : add_binary(make, OP_add, product, add_number(make, dtype_of(make, value), op == OP_div ? 1.5 : 0.5));
 }

@@ -172,7 +172,7 @@ static bool gives_reals(OpCode op, const char *attrs) {
  * strategy of its own: what computes its first operand has it, and mode auto carries it on. */
 static void net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, const char *shard) {
     int nresults = count_results(op, attrs);
-    const char *range = op == OP_log || op == OP_sqrt || op == OP_rsqrt || op == OP_div ? "uniform(0.5, 2)" : "uniform(-1, 1)";
+    const char *range = op_table[op].domain == DOMAIN_POSITIVE ? "uniform(0.5, 2)" : "uniform(-1, 1)";
     text_printf(text, "net t() {\n");
     for (int i = 0; i <= n; i++) {
         const Shape *shape = i < n ? &shapes[i] : result;

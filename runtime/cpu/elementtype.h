@@ -1,0 +1,56 @@
+/* elementtype: the loops of elementwise.def's rows for one element type, included once for each. ELEMENT: the type; SUFFIX: its name in
+ * theirs; IF_REAL(...): what it is given, where the type is real; ADD, SUB, MUL, NEG, ABS: of its numbers. */
+#define UNARY_OP(name, title, types, formula, ...) types##_ROW(LOOP_1(name, SUFFIX, ELEMENT, ELEMENT, , formula))
+#define UNARY_OP_X(name, title, types, formula, gradient, ...)                                                                             \
+    types##_ROW(LOOP_1(name, SUFFIX, ELEMENT, ELEMENT, , formula))                                                                         \
+        REAL_ROW(LOOP_2(name##_grad, SUFFIX, ELEMENT, ELEMENT, x, dy, , gradient))
+#define UNARY_OP_Y(name, title, types, formula, gradient, ...)                                                                             \
+    types##_ROW(LOOP_1(name, SUFFIX, ELEMENT, ELEMENT, , formula))                                                                         \
+        REAL_ROW(LOOP_2(name##_grad, SUFFIX, ELEMENT, ELEMENT, y, dy, , gradient))
+#define BINARY_OP(name, title, types, formula, ...) types##_ROW(LOOP_2(name, SUFFIX, ELEMENT, ELEMENT, x, y, , formula))
+#define UNARY_FORMULA(name, types, formula) types##_ROW(LOOP_1(name, SUFFIX, ELEMENT, ELEMENT, , formula))
+#define BINARY_FORMULA(name, types, formula) types##_ROW(LOOP_2(name, SUFFIX, ELEMENT, ELEMENT, x, y, , formula))
+#define NUMBER_ROW(...) __VA_ARGS__
+#define REAL_ROW(...) IF_REAL(__VA_ARGS__)
+
+#define REAL(number) ((ELEMENT)(number))
+#define FMA(a, b, c) ((a) * (b) + (c))
+#define FUNCTION(name) FUNCTION_(name, SUFFIX)
+#define FUNCTION_(name, suffix) FUNCTION__(name, suffix)
+#define FUNCTION__(name, suffix) name##_##suffix
+#define EXP(a) FUNCTION(exp)(a)
+#define LOG(a) FUNCTION(log)(a)
+#define LOG1P(a) FUNCTION(log1p)(a)
+#define TANH(a) FUNCTION(tanh)(a)
+#define SIN(a) FUNCTION(sin)(a)
+#define COS(a) FUNCTION(cos)(a)
+#define SQRT(a) FUNCTION(sqrt)(a)
+#define NORMAL(a) FUNCTION(normal)(a)
+#define DENSITY(a) FUNCTION(density)(a)
+
+#include "ir/elementwise.def"
+
+#undef NUMBER_ROW
+#undef REAL_ROW
+#undef REAL
+#undef FMA
+#undef FUNCTION
+#undef FUNCTION_
+#undef FUNCTION__
+#undef EXP
+#undef LOG
+#undef LOG1P
+#undef TANH
+#undef SIN
+#undef COS
+#undef SQRT
+#undef NORMAL
+#undef DENSITY
+#undef ELEMENT
+#undef SUFFIX
+#undef IF_REAL
+#undef ADD
+#undef SUB
+#undef MUL
+#undef NEG
+#undef ABS
