@@ -71,12 +71,20 @@ static void move_part(void *context, int64_t begin, int64_t end) {
         copy_run(run, offset, out[0], in[0], end - begin);
         return;
     }
-    for (int64_t i = begin; i < end;) {
-        if (!is_plane(nest)) {
-            nest_offsets(nest, last, i++, offset);
+    if (!is_plane(nest)) {
+        int64_t row = begin % nest->size[last - 1]; /* of the loop around the innermost */
+        nest_offsets(nest, last, begin, offset);
+        for (int64_t i = begin; i < end; i++) {
             copy_run(run, offset, out[last], in[last], nest->size[last]);
-            continue;
+            offset[0] += out[last - 1];
+            offset[1] += in[last - 1];
+            if (++row < nest->size[last - 1]) continue;
+            row = 0;
+            nest_offsets(nest, last, i + 1, offset);
         }
+        return;
+    }
+    for (int64_t i = begin; i < end;) {
         int64_t rows = nest->size[last - 1], row = i % rows, n = rows - row < end - i ? rows - row : end - i;
         nest_offsets(nest, last - 1, i / rows, offset);
         void *to = run->out + offset[0] * run->item_bytes;
