@@ -16,6 +16,7 @@ struct RunLog {
     int64_t *pid;        /* per rank */
     int64_t *local_rank; /* per rank */
     bool terminal, shown; /* a progress line may be shown, is shown */
+    bool warned;          /* of a loss that is no number */
     double begin, shown_at, last_at; /* seconds: of training, of the last progress line, of the last loss */
     int64_t begin_step, last_step;
     double samples_per_s;
@@ -236,8 +237,8 @@ static void put_loss(Text *text, const Run *run, const char *who, int number, in
 /* Warns once of a loss that is no number, where training goes on. */
 static void warn_of(Run *run, double loss) {
     const bool missed = run->seen_step + 1 < run->position.global_step;
-    if (isfinite(loss) || run->warned || run->on_nan == ON_NAN_STOP) return;
-    run->warned = true;
+    if (isfinite(loss) || run->log->warned || run->on_nan == ON_NAN_STOP) return;
+    run->log->warned = true;
     log_pause(run);
     fprintf(stderr, "prun: warning: the loss is %s since epoch %" PRId64 " step %" PRId64 "%s; without on_nan = go training stops there and says where that came from\n", isnan(loss) ? "nan" : "infinite",
             run->position.epoch, run->position.step, missed ? " or before" : "");

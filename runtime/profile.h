@@ -1,6 +1,6 @@
 /* profile: where the time of steps goes. On the CPU an action's time is what the clock says; on a device, points in time on its streams. */
 #pragma once
-#include "runtime/run.h"
+#include "runtime/executor.h"
 
 typedef struct Profile Profile;
 

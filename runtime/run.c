@@ -6,11 +6,31 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "runtime/checkpoint.h"
 #include "runtime/evaluate.h"
 #include "runtime/log.h"
 #include "runtime/profile.h"
+#include "runtime/stop.h"
+#include "runtime/verify.h"
 
 enum { MAX_PLAN_BYTES = 1 << 30 };
+
+/* What goes with training: checks, interruptions, its end. */
+struct Training {
+    uint64_t text_hash;      /* of the plan */
+    const char *checkpoints; /* their directory */
+    int lock;                /* of that directory: checkpoint_claim; -1: none */
+    bool replaces;           /* an earlier run's checkpoints there, with its first */
+    EvalWhen eval;           /* when it is interrupted for the program eval */
+    int64_t eval_steps;      /* EVAL_STEPS */
+    Verifier *verifier;
+    Profile *profile; /* --profile, --trace; or NULL */
+    Stop stop;
+    int64_t began;      /* global step that this run goes on from */
+    int64_t saved_step; /* global step of the last checkpoint of this run, -1: none */
+    int argc;           /* what prun was started with, for the command that goes on */
+    char *const *argv;
+};
 
 /* ---------------------------------------------------------------- before training */
 
@@ -35,7 +55,7 @@ static bool read_plan(Run *run, Error *error) {
     if (head[0] != 0) return comm->process == 0 ? false : error_reported(error, (int)head[0]);
     if (!share_file(run, &files.text, &files.n, head[1], error)) return run->agreed = false;
     if (head[2] && !share_file(run, &files.side, &files.nside, head[3], error)) return run->agreed = false;
-    run->text_hash = XXH64(files.text, files.n, 0); /* the text names the side file's checksum */
+    run->training->text_hash = XXH64(files.text, files.n, 0); /* the text names the side file's checksum */
     const char *slash = strrchr(path, '/');
     run->directory = slash ? arena_copy(&run->arena, path, (size_t)(slash - path + (slash == path))) : ".";
     return comm_agree(comm, plan_read_files(&run->plan, &run->arena, path, &files, 0, error), error);
@@ -44,7 +64,7 @@ static bool read_plan(Run *run, Error *error) {
 /* All ranks hold the same plan: what they read is one text and one net. */
 static bool check_same(Run *run, Error *error) {
     Comm *comm = run->comm;
-    const uint64_t own[2] = {run->text_hash, run->plan.net_hash};
+    const uint64_t own[2] = {run->training->text_hash, run->plan.net_hash};
     static const char *const differs[] = {"text", "net hash"};
     uint64_t *words = arena_alloc(&run->arena, (size_t)comm->nprocesses * sizeof *words);
     for (int i = 0; comm->nprocesses > 1 && i < 2; i++) {
@@ -146,10 +166,10 @@ static bool restore(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     const char *path = options->resume;
     run->position = (Position){.epoch = 1};
-    run->checkpoints = options->checkpoint ? options->checkpoint : arena_printf(&run->arena, "%s.checkpoints", options->plan);
+    run->training->checkpoints = options->checkpoint ? options->checkpoint : arena_printf(&run->arena, "%s.checkpoints", options->plan);
     Executor *holder = state_holder(run);
     DataOrder then, now;
-    if (path && !checkpoint_resume(holder, run->comm, &run->plan, run->checkpoints, &run->arena, &path, &run->position, &then, error)) return false;
+    if (path && !checkpoint_resume(holder, run->comm, &run->plan, run->training->checkpoints, &run->arena, &path, &run->position, &then, error)) return false;
     if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, &options->rules, error)) return false;
     run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
     if (!told_by_first(run, run->comm->process != 0 || !options->save || checkpoint_can_save(options->save, error), error)) return false;
@@ -163,8 +183,8 @@ static bool restore(Run *run, Error *error) {
     if (leads && path && (at->epoch > settings->epochs || (at->epoch == settings->epochs && at->step == steps)))
         fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path,
                 (long long)at->epoch, (long long)settings->epochs);
-    run->replaces = options->overwrite;
-    if (ok && leads && saves_checkpoints(run)) ok = checkpoint_claim(run->checkpoints, path, at->global_step, &run->replaces, &run->lock, error);
+    run->training->replaces = options->overwrite;
+    if (ok && leads && saves_checkpoints(run)) ok = checkpoint_claim(run->training->checkpoints, path, at->global_step, &run->training->replaces, &run->training->lock, error);
     return told_by_first(run, ok, error);
 }
 
@@ -172,9 +192,9 @@ static bool restore(Run *run, Error *error) {
 static bool open_profile(Run *run, Error *error) {
     const RunOptions *options = run->options;
     if (!options->profile && !options->trace) return true;
-    run->profile = profile_create(run->executor, &run->device, options->trace, error);
-    bool ok = run->profile && (!options->profile || run->comm->process != 0 || profile_measure(run->profile, error));
-    executor_profile(run->executor, run->profile);
+    run->training->profile = profile_create(run->executor, &run->device, options->trace, error);
+    bool ok = run->training->profile && (!options->profile || run->comm->process != 0 || profile_measure(run->training->profile, error));
+    executor_profile(run->executor, run->training->profile);
     return comm_agree(run->comm, ok, error);
 }
 
@@ -196,16 +216,16 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
         executor_capture(run->executor, against);
         if (run->on_nan == ON_NAN_STOP) executor_guard(run->executor, run->options->wait);
     }
-    run->eval = evaluation_when(&run->plan, &run->eval_steps);
-    if (evaluates_only(run) || run->eval != EVAL_NEVER) {
+    run->training->eval = evaluation_when(&run->plan, &run->training->eval_steps);
+    if (evaluates_only(run) || run->training->eval != EVAL_NEVER) {
         run->evaluation = evaluation_create(&run->plan, run->options, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->evaluation) return false;
         executor_capture(evaluation_executor(run->evaluation), against);
     }
     if (!comm_agree(run->comm, check_held(run, error), error)) return false;
     if (run->options->verify) {
-        run->verifier = verifier_create(&run->plan, run->options->verify, run->executor, run->comm, run->nthreads, error);
-        if (!run->verifier) return false;
+        run->training->verifier = verifier_create(&run->plan, run->options->verify, run->executor, run->comm, run->nthreads, error);
+        if (!run->training->verifier) return false;
     }
     if (!restore(run, error)) return false;
     if (!run->executor) return true;
@@ -228,11 +248,11 @@ static bool checkpoint(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     const Position *at = &run->position;
     const bool finite = run->on_nan == ON_NAN_STOP;
-    if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->checkpoints, at->global_step), true, finite, at, error))
+    if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->training->checkpoints, at->global_step), true, finite, at, error))
         return false;
-    run->saved_step = at->global_step;
-    if (run->comm->process == 0) checkpoint_prune(run->checkpoints, run->replaces, settings->keep, at->global_step);
-    run->replaces = false;
+    run->training->saved_step = at->global_step;
+    if (run->comm->process == 0) checkpoint_prune(run->training->checkpoints, run->training->replaces, settings->keep, at->global_step);
+    run->training->replaces = false;
     return true;
 }
 
@@ -258,17 +278,17 @@ static bool evaluate(Run *run, Error *error) {
     for (int i = 0; run->executor && i < comm->ndriven; i++)
         executor_exclude_bytes(run->executor, i, comm->counters[i].sent_bytes);
     if (result.has_loss && !log_evaluation(run, &result, error)) return false;
-    return !run->verifier || verifier_evaluation(run->verifier, &result, run->position.epoch, run->position.step, error);
+    return !run->training->verifier || verifier_evaluation(run->training->verifier, &result, run->position.epoch, run->position.step, error);
 }
 
 static bool evaluation_is_due(const Run *run, const Position *at) {
-    return (run->eval == EVAL_EPOCH && at->step == executor_steps(run->executor)) ||
-           (run->eval == EVAL_STEPS && at->global_step % run->eval_steps == 0);
+    return (run->training->eval == EVAL_EPOCH && at->step == executor_steps(run->executor)) ||
+           (run->training->eval == EVAL_STEPS && at->global_step % run->training->eval_steps == 0);
 }
 
 /* Behind the last step; without any the parameters are evaluated as they are. */
 static bool evaluates_last(const Run *run) {
-    return run->eval == EVAL_END || (run->plan.graph.settings.epochs == 0 && run->eval != EVAL_NEVER);
+    return run->training->eval == EVAL_END || (run->plan.graph.settings.epochs == 0 && run->training->eval != EVAL_NEVER);
 }
 
 /* A run that ended between a checkpoint and the evaluation of its step left that to the run that goes on. */
@@ -282,43 +302,43 @@ bool evaluates_again(const Run *run) {
 /* Whether something is read when the step at this place is done. */
 static bool must_be_done(const Run *run, const Position *at) {
     const bool last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
-    return last || run->verifier || run->options->check_replicas || log_wants_loss(run) || evaluation_is_due(run, at) || checkpoint_is_due(run, at);
+    return last || run->training->verifier || run->options->check_replicas || log_wants_loss(run) || evaluation_is_due(run, at) || checkpoint_is_due(run, at);
 }
 
 /* The loss of a step is not finite: where that came from, and what there is to go on from. All processes are here. */
 static bool stop_at_bad(Run *run, Error *error) {
-    const int64_t steps = executor_steps(run->executor), bad = run->stop.bad_step, later = run->position.global_step - bad;
+    const int64_t steps = executor_steps(run->executor), bad = run->training->stop.bad_step, later = run->position.global_step - bad;
     const int64_t at = (run->position.epoch - 1) * steps + run->position.step - 1 - later; /* over all epochs, from 0 */
-    int64_t first = at - (bad - run->seen_step - 1), begin = at - (bad - run->began - 1);
+    int64_t first = at - (bad - run->seen_step - 1), begin = at - (bad - run->training->began - 1);
     if (first < begin) first = begin;
     log_pause(run);
-    executor_find_bad(run->executor, first < 0 ? 0 : first, at, bad - run->began, executor_bad_update(run->executor) == bad, error);
+    executor_find_bad(run->executor, first < 0 ? 0 : first, at, bad - run->training->began, executor_bad_update(run->executor) == bad, error);
     if (error->reported || error->code != EXIT_MISMATCH) return false;
     const Error found = *error;
     Text text = {0};
     text_printf(&text, "the loss is not finite in epoch %lld step %lld: %.800s; training stops", (long long)(at / steps + 1), (long long)(at % steps + 1), found.text);
-    if (run->saved_step >= 0) text_printf(&text, ", its last checkpoint is %s", checkpoint_path(&run->arena, run->checkpoints, run->saved_step));
+    if (run->training->saved_step >= 0) text_printf(&text, ", its last checkpoint is %s", checkpoint_path(&run->arena, run->training->checkpoints, run->training->saved_step));
     text_printf(&text, " (--on-nan go goes on)");
     error_set(error, EXIT_MISMATCH, "%.1000s", text.at);
     text_finish(&text);
     return false;
 }
 
-/* Whether training goes on behind this step, as far as all processes know: run->stop. */
+/* Whether training goes on behind this step, as far as all processes know: run->training->stop. */
 static bool look_around(Run *run, Error *error) {
     const Position *at = &run->position;
     const bool stops = run->on_nan == ON_NAN_STOP, last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
     /* In other modes a loss is the same on all ranks; a device's is not looked at everywhere at the same time. */
     const bool alone = run->plan.graph.replicas > 0 || run->device.backend->queue;
     const bool now = stops && alone && (last || evaluation_is_due(run, at) || checkpoint_is_due(run, at));
-    if (stop_look(&run->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error)) return true;
+    if (stop_look(&run->training->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error)) return true;
     error->rank = run->comm->first_driven; /* it waited for the others in vain */
     error_prefix(error, "in step %lld of epoch %lld: rank %d, ", (long long)at->step, (long long)at->epoch, error->rank);
     return run->agreed = false;
 }
 
 static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
-    if (run->verifier && !verifier_before(run->verifier, error)) return run->agreed = false;
+    if (run->training->verifier && !verifier_before(run->training->verifier, error)) return run->agreed = false;
     const Position next = {epoch, step, run->position.global_step + 1};
     double begin = now_seconds();
     bool ok = must_be_done(run, &next) ? executor_step(run->executor, epoch, step, error) : executor_step_ahead(run->executor, epoch, step, error);
@@ -327,28 +347,28 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     run->nsteps++;
     run->position = next;
     if (!log_step(run, error) || !look_around(run, error)) return false;
-    if (run->stop.bad_step > 0) return stop_at_bad(run, error);
-    if (run->verifier && !verifier_after(run->verifier, epoch, step, error)) return false;
+    if (run->training->stop.bad_step > 0) return stop_at_bad(run, error);
+    if (run->training->verifier && !verifier_after(run->training->verifier, epoch, step, error)) return false;
     char when[64];
     snprintf(when, sizeof when, "after epoch %lld step %lld", (long long)epoch, (long long)step);
     if (run->options->check_replicas && !replicas_check(run, when, error)) return false;
     if (checkpoint_is_due(run, &next) && !checkpoint(run, error)) return false;
-    return run->stop.signal || !evaluation_is_due(run, &next) || evaluate(run, error);
+    return run->training->stop.signal || !evaluation_is_due(run, &next) || evaluate(run, error);
 }
 
 /* A signal has ended the training: what was done is saved, and the command said that goes on from there. Collective. */
 static bool end_early(Run *run, Error *error) {
     const Position *at = &run->position;
     if (!executor_settle(run->executor, error)) return run->agreed = false;
-    if (saves_checkpoints(run) && run->saved_step != at->global_step && !checkpoint(run, error)) return false;
+    if (saves_checkpoints(run) && run->training->saved_step != at->global_step && !checkpoint(run, error)) return false;
     if (!save(run, error)) return false;
     log_pause(run);
     if (run->comm->process != 0) return true;
     Text text = {0};
-    text_printf(&text, "prun: %s: training ends after epoch %lld step %lld", stop_signal_name(run->stop.signal), (long long)at->epoch, (long long)at->step);
+    text_printf(&text, "prun: %s: training ends after epoch %lld step %lld", stop_signal_name(run->training->stop.signal), (long long)at->epoch, (long long)at->step);
     if (saves_checkpoints(run)) {
         text_printf(&text, ", with a checkpoint; it goes on with\n   ");
-        stop_command(&text, run->comm, run->argc, run->argv);
+        stop_command(&text, run->comm, run->training->argc, run->training->argv);
         text_printf(&text, "\n");
     } else {
         text_printf(&text, "; the plan takes no checkpoints (`checkpoint every epoch;` in the train block), so nothing can go on from there\n");
@@ -372,25 +392,25 @@ static bool train(Run *run, Error *error) {
     int64_t epoch = run->position.epoch, step = run->position.step + 1, steps = executor_steps(run->executor);
     if (step > steps) epoch++, step = 1;
     if (epoch <= settings->epochs && step <= steps && !executor_begin(run->executor, epoch, step, error)) return false;
-    run->began = run->seen_step = run->position.global_step;
-    stop_open(&run->stop, run->began);
-    for (; !run->stop.signal && epoch <= settings->epochs; epoch++, step = 1)
-        for (; !run->stop.signal && step <= steps; step++)
+    run->training->began = run->seen_step = run->position.global_step;
+    stop_open(&run->training->stop, run->training->began);
+    for (; !run->training->stop.signal && epoch <= settings->epochs; epoch++, step = 1)
+        for (; !run->training->stop.signal && step <= steps; step++)
             if (!train_step(run, epoch, step, error)) return false;
-    if (run->stop.signal ? !end_early(run, error) : !end_whole(run, error)) return false;
-    stop_close(&run->stop);
+    if (run->training->stop.signal ? !end_early(run, error) : !end_whole(run, error)) return false;
+    stop_close(&run->training->stop);
     log_pause(run);
     Text text = {0};
     report_time(run, &text);
     const char *note = executor_capture_note(run->executor);
     if (run->options->verbose && *note) text_printf(&text, "%s\n", note);
     bool ok = report_bytes(run, &text, error) && (!run->options->verbose || report_read(run, &text, error));
-    if (ok && run->verifier) verifier_report(run->verifier, &text);
+    if (ok && run->training->verifier) verifier_report(run->training->verifier, &text);
     if (ok && run->options->check_replicas)
         text_printf(&text, "replicas: %lld comparisons of parts of states, all equal bit for bit\n", (long long)run->replicas_compared);
     if (ok && run->options->profile && run->comm->process == 0)
-        ok = profile_report(run->profile, &text, error) || (run->agreed = false); /* the others go on */
-    if (ok && run->options->trace) ok = profile_write(run->profile, run->comm, run->options->trace, error);
+        ok = profile_report(run->training->profile, &text, error) || (run->agreed = false); /* the others go on */
+    if (ok && run->options->trace) ok = profile_write(run->training->profile, run->comm, run->options->trace, error);
     ok = ok && report_parameters(run, &text, error);
     if (ok && run->comm->process == 0) say(run, &text);
     text_finish(&text);
@@ -416,21 +436,22 @@ static bool evaluate_only(Run *run, Error *error) {
 }
 
 int run(const RunOptions *options, int *argc, char ***argv) {
-    Run run = {.options = options, .lock = -1, .agreed = true, .saved_step = -1, .argc = *argc, .argv = *argv};
+    Training training = {.lock = -1, .saved_step = -1, .argc = *argc, .argv = *argv};
+    Run run = {.options = options, .training = &training, .agreed = true};
     Error error = {0};
     arena_init(&run.arena);
     plan_init(&run.plan, &run.arena);
     signal(SIGPIPE, SIG_IGN); /* say */
     bool ok = prepare(&run, argc, argv, &error) && (evaluates_only(&run) ? evaluate_only(&run, &error) : train(&run, &error));
-    int code = !ok ? error.code : run.stop.signal ? 128 + run.stop.signal : run.unheard ? EXIT_ENVIRONMENT : EXIT_DONE;
-    stop_close(&run.stop); /* a rank that fails with others waits for the launcher to end it */
+    int code = !ok ? error.code : training.stop.signal ? 128 + training.stop.signal : run.unheard ? EXIT_ENVIRONMENT : EXIT_DONE;
+    stop_close(&training.stop); /* a rank that fails with others waits for the launcher to end it */
     /* The others may be waiting for this rank in a communication. */
     if (!ok && !run.agreed && run.comm && run.comm->nprocesses > 1) run.comm->table->abort(run.comm, code, error.text);
     if (!ok && !error.reported) fprintf(stderr, "prun: %s\n", error.text);
-    if (run.lock >= 0) close(run.lock);
+    if (training.lock >= 0) close(training.lock);
     log_close(&run);
-    profile_destroy(run.profile);
-    verifier_destroy(run.verifier);
+    profile_destroy(training.profile);
+    verifier_destroy(training.verifier);
     evaluation_destroy(run.evaluation);
     executor_destroy(run.executor);
     if (run.comm) run.comm->table->destroy(run.comm);

@@ -27,26 +27,21 @@
  *
  * This header: what run.c, place.c, outputs.c, replicas.c, report.c and log.c share. */
 #pragma once
-#include "runtime/checkpoint.h"
 #include "runtime/executor.h"
+#include "runtime/index.h"
 #include "runtime/options.h"
-#include "runtime/stop.h"
-#include "runtime/verify.h"
 
 enum { MAX_TIMED = 1 << 20 }; /* steps whose times are kept: the first million are enough for a median */
 
-typedef struct RunLog RunLog; /* log.c */
+typedef struct RunLog RunLog;     /* log.c */
+typedef struct Training Training; /* run.c */
 
 typedef struct Run {
     const RunOptions *options;
     Comm *comm;
     Arena arena;
     Plan plan;
-    uint64_t text_hash;
     const char *directory; /* of the plan's file */
-    const char *checkpoints; /* directory of checkpoints */
-    int lock;                /* of that directory: checkpoint_claim; -1: none */
-    bool replaces;           /* an earlier run's checkpoints there, with its first */
     Position position;       /* where training stands */
     int64_t epoch_steps;     /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
     double tensor_bytes; /* what this process's tensors take, of the memory that was there before them; on a device: what it holds beside them */
@@ -56,23 +51,14 @@ typedef struct Run {
     Device device; /* that the programs run on */
     Executor *executor; /* of the program train; NULL: evaluates only */
     struct Evaluation *evaluation; /* NULL: there is nothing to evaluate */
-    EvalWhen eval;      /* when training is interrupted for it */
-    int64_t eval_steps; /* EVAL_STEPS */
-    Verifier *verifier;
-    struct Profile *profile; /* --profile, --trace; or NULL */
     RunLog *log;
+    Training *training;
     int64_t replicas_compared; /* --check-replicas */
     double *losses; /* gathered: nranks times the most slices */
     double *step_seconds;
     int64_t nsteps; /* done by this run */
-    bool warned; /* of a loss that is no number */
     OnNan on_nan;        /* --on-nan, or what the plan says */
-    Stop stop;
-    int64_t began;       /* global step that this run goes on from */
     int64_t seen_step;   /* the last whose loss was looked at, and is finite */
-    int64_t saved_step;  /* global step of the last checkpoint of this run, -1: none */
-    int argc;            /* what prun was started with, for the command that goes on */
-    char *const *argv;
     bool unheard; /* something could not be printed */
     bool agreed; /* all ranks know of the failure: they end in order; else the job is aborted */
 } Run;
