@@ -10,16 +10,16 @@ enum { ROWS = 7, MIDDLE = 6, INNER = 8, N = ROWS * MIDDLE * INNER };
 
 /* The operand's dimensions the other way round: element (i, j, k) of the result is (k, j, i) of it; or the innermost as it is, in rows of
  * which each is read twice. */
-static ChainProgram program_of(const float *x, float *y, bool rows, bool wide) {
-    ChainProgram program = {.n = N, .dtype = KERNEL_F32, .nloads = 1, .nsteps = 1, .nstores = 1, .wide = wide};
+static ChainLaunch program_of(const float *x, float *y, bool rows, bool wide) {
+    ChainLaunch program = {.n = N, .dtype = KERNEL_F32, .nloads = 1, .nsteps = 1, .nstores = 1, .wide = wide};
     program.load[0] =
-        (ChainLoad){.data = x, .mode = rows ? CHAIN_ROWS : CHAIN_ANY, .dtype = KERNEL_F32, .ndim = 3, .size = {ROWS, MIDDLE, INNER}};
+        (LaunchLoad){.data = x, .mode = rows ? CHAIN_ROWS : CHAIN_ANY, .dtype = KERNEL_F32, .ndim = 3, .size = {ROWS, MIDDLE, INNER}};
     const int64_t turned[3] = {1, ROWS, (int64_t)ROWS * MIDDLE}, repeated[3] = {INNER, 0, 1};
     memcpy(program.load[0].stride, rows ? repeated : turned, sizeof turned);
     for (int d = 0; d < 3; d++)
         program.load[0].divisor[d] = kernel_divisor(program.load[0].size[d]);
-    program.step[0] = (ChainStep){.op = ELEMENT_NEG, .in = {0, CHAIN_RESULT, CHAIN_RESULT}, .slot = CHAIN_RESULT, .nstores = 1};
-    program.store[0] = (ChainStore){.data = y, .dtype = KERNEL_F32, .packed = 1};
+    program.step[0] = (LaunchStep){.op = ELEMENT_NEG, .in = {0, CHAIN_RESULT, CHAIN_RESULT}, .slot = CHAIN_RESULT, .nstores = 1};
+    program.store[0] = (LaunchStore){.data = y, .dtype = KERNEL_F32, .packed = 1};
     return program;
 }
 
@@ -31,7 +31,7 @@ Test(wide, positions_are_found_by_divisors_and_by_divisions) {
         host[i] = (float)(i + 1);
     cr_assert_eq(cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice), cudaSuccess);
     for (int variant = 0; variant < 4; variant++) {
-        ChainProgram program = program_of(x, y, variant & 1, variant & 2);
+        ChainLaunch program = program_of(x, y, variant & 1, variant & 2);
         cr_assert_eq(cudaMemset(y, 0, sizeof host), cudaSuccess);
         cr_assert_eq(kernels_chain(&program, NULL), cudaSuccess);
         cr_assert_eq(cudaMemcpy(seen, y, sizeof seen, cudaMemcpyDeviceToHost), cudaSuccess);
