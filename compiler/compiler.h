@@ -17,7 +17,7 @@
  *   emit.c         the plan and its text; prove.c: its proof; write.c: its files
  *   oracle.h       what a program would cost with other strategies
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
- *   warn.c         what deserves a word in a net that compiles
+ *   warn.c         warnings about nets that compile
  *   explain.c      --explain: why a value has its layout; name.c: layouts as people read them
  *   diff.c         --diff: what two plans do differently
  *   facts.c        what a program of a plan does, counted once for all reports

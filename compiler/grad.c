@@ -144,14 +144,14 @@ static int slot_add(Graph *g, int state, const char *suffix) {
     return graph_add_state(g, slot);
 }
 
-/* The values of the inputs that tell the optimizer a number at every update: value + 1, 0: not made yet. */
-typedef struct Told {
+/* The inputs that give updates a number each step: their values, plus 1; 0: not made yet. */
+typedef struct UpdateNumbers {
     int value[NINPUT_KINDS][NDTYPES];
-} Told;
+} UpdateNumbers;
 
-/* What the optimizer is told at every update: one number, filled by prun. One input for each element type of parameters. */
-static int told(Graph *g, Told *told, DType dtype, InputKind kind) {
-    int *value = &told->value[kind][dtype];
+/* The input of one kind, the number of the update or the rate of the schedule, which prun fills. One for each element type of parameters. */
+static int update_number(Graph *g, UpdateNumbers *numbers, DType dtype, InputKind kind) {
+    int *value = &numbers->value[kind][dtype];
     if (*value > 0) return *value - 1;
     const char *name = arena_printf(g->arena, "optimizer.%s%s%s", input_kind_name[kind], dtype == F32 ? "" : ".", dtype == F32 ? "" : dtype_name[dtype]);
     *value = graph_input(g, graph_add_input(g, (Input){.name = name, .type = {.dtype = dtype}, .kind = kind})) + 1;
@@ -183,7 +183,7 @@ static void update_attributes(const Settings *settings, OpCode op, Attr *attr) {
     if (settings->weight_decay != 0) attr[op_attr(op, "weight_decay")] = attr_float(settings->weight_decay);
 }
 
-static void update(Graph *g, Told *numbers, int state, int read, int gradient) {
+static void update(Graph *g, UpdateNumbers *numbers, int state, int read, int gradient) {
     const Settings *settings = &g->settings;
     const Optimizer *optimizer = &optimizers[settings->optimizer];
     const bool scheduled = settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0;
@@ -196,8 +196,8 @@ static void update(Graph *g, Told *numbers, int state, int read, int gradient) {
         in[nin++] = graph_read_state(g, slot[s], 0, g->states.at[slot[s]].name, span);
     }
     in[nin++] = gradient;
-    if (optimizer->counts) in[nin++] = told(g, numbers, dtype, INPUT_UPDATE);
-    if (scheduled) in[nin++] = told(g, numbers, dtype, INPUT_RATE);
+    if (optimizer->counts) in[nin++] = update_number(g, numbers, dtype, INPUT_UPDATE);
+    if (scheduled) in[nin++] = update_number(g, numbers, dtype, INPUT_RATE);
     update_attributes(settings, optimizer->op, attr);
     int w = graph_emit(g, optimizer->op, in, nin, attr, arena_printf(g->arena, "new_%s", g->states.at[state].name), span);
     int node = g->values.at[w].node;
@@ -310,7 +310,7 @@ void graph_differentiate(Graph *g) {
     for (int s = 0; s < nstates; s++)
         gradient[s] = g->states.at[s].trainable ? state_gradient(g, grads.sum, s, first_read, next_read, &read[s]) : -1;
     if (g->settings.clip > 0) clip_gradients(g, gradient, nstates);
-    Told numbers = {0};
+    UpdateNumbers numbers = {0};
     for (int s = 0; s < nstates; s++)
         if (gradient[s] >= 0) update(g, &numbers, s, read[s], gradient[s]);
 }

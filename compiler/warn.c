@@ -1,6 +1,6 @@
-/* warn: what deserves a word in a net that compiles (docs/explain.md): parameters that are not trained, hints that nothing came of,
- * splits that leave ranks idle, work that several ranks do alike. Conflicting hints and uneven hints are said where hints are read
- * (strategies/), hints in a mode that has no use for them by the frontend.
+/* warn: warnings about nets that compile (docs/explain.md): parameters that are not trained, hints without effect, splits that leave ranks idle,
+ * work that several ranks repeat. Conflicting and uneven hints are reported where hints are read (strategies/), hints in a mode that ignores
+ * them by the frontend.
  *
  * Before: assign, so every node has its strategy. After: nothing is changed. */
 #include <stdlib.h>

@@ -57,7 +57,7 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
     executor->gathered_bytes = arena_alloc(&executor->arena, (size_t)comm->ndriven * sizeof *executor->gathered_bytes);
     /* What one rank cannot do alone must not leave the others waiting in a collective. */
     bool ok = comm_agree(comm, load_local(executor, error), error);
-    ok = ok && comm_same(comm, data_told(executor->data, &executor->arena), EXIT_ENVIRONMENT, error);
+    ok = ok && comm_same(comm, data_common(executor->data, &executor->arena), EXIT_ENVIRONMENT, error);
     ok = ok && comm_agree(comm, load_requests(executor, error), error);
     for (int i = 0; ok && i < comm->ndriven; i++) {
         Cursor *cursor = &executor->cursors[i];

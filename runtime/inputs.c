@@ -6,7 +6,7 @@
 #include "runtime/exec.h"
 #include "runtime/schedule.h"
 
-/* What the optimizer is told: the number of the update, what its schedule multiplies the learning rate by. */
+/* The optimizer's inputs: the number of the update, and what the schedule multiplies the learning rate by. */
 static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error) {
     const Settings *settings = &executor->plan->graph.settings;
     const Input *input = &executor->plan->graph.inputs.at[id];

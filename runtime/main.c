@@ -210,25 +210,25 @@ static bool check_options(uint64_t given, const RunOptions *options) {
     return true;
 }
 
-/* ---------------------------------------------------------------- what all ranks must have been told */
+/* ---------------------------------------------------------------- what all ranks must have in common */
 
-enum { NLONG = sizeof long_options / sizeof *long_options - 1, TOLD_VERSION = NLONG, TOLD_PLAN, TOLD_COMM, TOLD_DEVICE, NTOLD };
+enum { NLONG = sizeof long_options / sizeof *long_options - 1, COMMON_VERSION = NLONG, COMMON_PLAN, COMMON_COMM, COMMON_DEVICE, NCOMMON };
 
-static void tell_option(Told *told, Arena *arena, int option, const char *value) {
+static void note_option(Common *common, Arena *arena, int option, const char *value) {
     for (int i = 0; i < NLONG; i++)
         if (long_options[i].val == option)
-            told[i].said = !value ? "given" : told[i].said ? arena_printf(arena, "%s, %s", told[i].said, value) : value;
+            common[i].said = !value ? "given" : common[i].said ? arena_printf(arena, "%s, %s", common[i].said, value) : value;
 }
 
 /* Of the environment what decides how ranks talk; how long one waits for others is its own affair. */
-static void tell_others(Told *told, Arena *arena, const char *plan, const char *device) {
+static void note_others(Common *common, Arena *arena, const char *plan, const char *device) {
     const char *comm = getenv("PRUN_COMM"), *variable = getenv("PRUN_DEVICE");
     for (int i = 0; i < NLONG; i++)
-        told[i].what = arena_printf(arena, "--%s", long_options[i].name);
-    told[TOLD_VERSION] = (Told){"prun's version", PCC_VERSION};
-    told[TOLD_PLAN] = (Told){"the plan", plan};
-    told[TOLD_COMM] = (Told){"PRUN_COMM", comm && *comm ? comm : NULL};
-    told[TOLD_DEVICE] = (Told){"PRUN_DEVICE", !device && variable && *variable ? variable : NULL};
+        common[i].what = arena_printf(arena, "--%s", long_options[i].name);
+    common[COMMON_VERSION] = (Common){"prun's version", PCC_VERSION};
+    common[COMMON_PLAN] = (Common){"the plan", plan};
+    common[COMMON_COMM] = (Common){"PRUN_COMM", comm && *comm ? comm : NULL};
+    common[COMMON_DEVICE] = (Common){"PRUN_DEVICE", !device && variable && *variable ? variable : NULL};
 }
 
 /* --devices. */
@@ -256,13 +256,13 @@ int main(int argc, char **argv) {
     const char *machine = NULL; /* --calibrate's FILE, behind '=' or as a word of its own */
     Arena arena;
     arena_init(&arena);
-    Told told[NTOLD + 1] = {{0}};
-    options.told = told;
+    Common common[NCOMMON + 1] = {{0}};
+    options.common = common;
     int code = -1;
     opterr = is_first();
     for (int option; code < 0 && (option = getopt_long(argc, argv, "hv", long_options, NULL)) != -1;) {
         if (option >= OPTION_RANKS && option <= OPTION_VERSION) given |= UINT64_C(1) << (option - OPTION_RANKS);
-        tell_option(told, &arena, option, optarg);
+        note_option(common, &arena, option, optarg);
         switch (option) {
         case OPTION_RANKS:
             if (!read_count(optarg, &options.nranks)) code = usage_error("--ranks takes a number from 1 to %d, not '%s'", MAX_LOCAL_RANKS, optarg);
@@ -371,14 +371,14 @@ int main(int argc, char **argv) {
         }
     }
     if (code < 0 && !check_options(given, &options)) code = EXIT_USAGE;
-    tell_others(told, &arena, optind < argc ? argv[optind] : NULL, options.device);
+    note_others(common, &arena, optind < argc ? argv[optind] : NULL, options.device);
     if (code < 0 && options.nranks > 0 && launched_processes() > 1)
         code = usage_error("--ranks %d puts all ranks in one process: leave out mpirun, or --ranks", options.nranks);
     if (code < 0 && given & OPTION_BIT(DEVICES)) code = optind < argc ? usage_error("--devices takes no plan, '%s' is too much", argv[optind]) : list_devices();
     if (code < 0 && given & OPTION_BIT(CALIBRATE)) {
         if (machine == NULL && optind < argc) machine = argv[optind++];
         code = optind < argc ? usage_error("--calibrate takes one file and no plan, '%s' is too much", argv[optind])
-                             : calibrate(machine ? machine : "calibrated.machine", options.nranks, told, &argc, &argv);
+                             : calibrate(machine ? machine : "calibrated.machine", options.nranks, common, &argc, &argv);
     }
     if (code < 0 && optind == argc) code = usage_error("which plan? try 'prun --help'");
     if (code < 0 && optind < argc - 1) code = usage_error("one plan at a time, '%s' is the second", argv[optind + 1]);

@@ -29,15 +29,15 @@ typedef struct RunOptions {
     const char *trace;             /* --trace: file; or NULL */
     const char *on_nan;            /* --on-nan: stop or go; NULL: as the plan says */
     bool all_ranks, verbose;
-    const Told *told;              /* what all ranks must have been told */
+    const Common *common;              /* what all ranks must have in common */
 } RunOptions;
 /* Processes of the job as its launcher says, 0 without one. */
 int launched_processes(void);
-/* A launcher's ranks, or else nranks (0: one) in this process; main.c has refused --ranks under a launcher. NULL and *error, of processes too that were told
+/* A launcher's ranks, or else nranks (0: one) in this process; main.c has refused --ranks under a launcher. NULL and *error, of processes too that were given
  * different things. */
-Comm *comm_of_launch(int nranks, const Told *told, int *argc, char ***argv, Error *error);
+Comm *comm_of_launch(int nranks, const Common *common, int *argc, char ***argv, Error *error);
 /* Measures what messages cost, prints it and writes the machine file at path; returns the exit code after saying on stderr what went wrong.
  * Collective; under 10 s. nranks: --ranks, or 0 (always under a launcher). A file at path that is not empty and no machine file stays. */
-int calibrate(const char *path, int nranks, const Told *told, int *argc, char ***argv);
+int calibrate(const char *path, int nranks, const Common *common, int *argc, char ***argv);
 /* Does it all; returns the exit code after saying on stderr what went wrong. */
 int run(const RunOptions *options, int *argc, char ***argv);

@@ -19,8 +19,8 @@ int launched_processes(void) {
     return 0;
 }
 
-Comm *comm_of_launch(int nranks, const Told *told, int *argc, char ***argv, Error *error) {
-    return launched_processes() > 1 ? comm_mpi_create(argc, argv, told, error) : comm_local_create(nranks > 0 ? nranks : 1, error);
+Comm *comm_of_launch(int nranks, const Common *common, int *argc, char ***argv, Error *error) {
+    return launched_processes() > 1 ? comm_mpi_create(argc, argv, common, error) : comm_local_create(nranks > 0 ? nranks : 1, error);
 }
 
 /* Processes of the job on this node: one when it drives all ranks. */
@@ -99,15 +99,15 @@ bool check_held(const Run *run, Error *error) {
 /* ---------------------------------------------------------------- the device */
 
 /* What the user has said of the device, NULL: nothing. */
-static const char *told_device(const RunOptions *options) {
+static const char *chosen_device(const RunOptions *options) {
     const char *variable = getenv("PRUN_DEVICE");
     return options->device ? options->device : variable && *variable ? variable : NULL;
 }
 
 /* main.c has looked at --device. */
-static bool check_told(const RunOptions *options, const char *told, Error *error) {
-    if (!told || strcmp(told, "cuda") == 0) return true;
-    if (strcmp(told, "cpu") != 0) return error_set(error, EXIT_USAGE, "PRUN_DEVICE is cpu or cuda, not '%s'", told);
+static bool check_device_choice(const RunOptions *options, const char *chosen, Error *error) {
+    if (!chosen || strcmp(chosen, "cuda") == 0) return true;
+    if (strcmp(chosen, "cpu") != 0) return error_set(error, EXIT_USAGE, "PRUN_DEVICE is cpu or cuda, not '%s'", chosen);
     return !options->comm || error_set(error, EXIT_USAGE, "--comm is for GPUs, and PRUN_DEVICE=cpu: leave it out");
 }
 
@@ -116,16 +116,16 @@ static bool check_told(const RunOptions *options, const char *told, Error *error
 static bool choose_backend(Run *run, const Backend **backend, Error *error) {
     const RunOptions *options = run->options;
     Comm *comm = run->comm;
-    const char *told = told_device(options);
+    const char *chosen = chosen_device(options);
     char why[512] = "";
     *backend = &backend_cpu;
-    if (!comm_agree(comm, check_told(options, told, error), error)) return false;
-    if (told && strcmp(told, "cpu") == 0) return true;
+    if (!comm_agree(comm, check_device_choice(options, chosen, error), error)) return false;
+    if (chosen && strcmp(chosen, "cpu") == 0) return true;
     Error failure = {0};
     const DeviceModule *module = device_module(&failure);
     bool can = module && module->count(why, sizeof why) > 0;
     if (!module) snprintf(why, sizeof why, "%.500s", failure.text);
-    const char *asks = options->device ? "--device cuda" : told ? "PRUN_DEVICE=cuda" : options->comm ? "--comm is for GPUs" : NULL;
+    const char *asks = options->device ? "--device cuda" : chosen ? "PRUN_DEVICE=cuda" : options->comm ? "--comm is for GPUs" : NULL;
     if (asks && !can) error_set(error, EXIT_ENVIRONMENT, "%s: %s", asks, why);
     if (asks && !comm_agree(comm, can, error)) return false;
     Error agreed;

@@ -7,7 +7,7 @@
  *   mpi.c     one rank a process: in place through shared memory within a node, messages between nodes
  *   request.c prepares its requests; transfer.c uses them
  *   watch.c   ends a rank whose mpirun has ended; stale.c: shared memory that jobs have left
- *   agree.c   agreement of all processes, same.c that they were told the same: over any communicator
+ *   agree.c   agreement of all processes, same.c that they have the same in common: over any communicator
  */
 #pragma once
 #include "ir/layout.h"
@@ -74,14 +74,14 @@ struct Comm {
     bool captures;           /* start and wait only queue what a captured step may hold */
 };
 Comm *comm_local_create(int nranks, Error *error);
-/* A thing that every process must have alike, and what this one has; said NULL: nothing. A list ends where what is NULL. */
-typedef struct Told {
+/* Something that all processes must have in common, and what this one has; said NULL: nothing. A list ends where what is NULL. */
+typedef struct Common {
     const char *what, *said;
-} Told;
-/* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on, or where the processes were told different things (told may be NULL).
+} Common;
+/* MPI_Init_thread; NULL and *error when this process was not started by mpirun and so on, or where the processes differ in what they must have in common (may be NULL).
  * What fails behind MPI_Init_thread it says itself: *error is reported.
  * prun --ranks N never calls it. */
-Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error);
+Comm *comm_mpi_create(int *argc, char ***argv, const Common *common, Error *error);
 /* Whether all processes of the communicator got here with ok. Collective. When one did not, false everywhere; only the first that
  * failed has an error to print (with its rank before it unless all failed), the others' are reported: one message a mistake. */
 bool comm_agree(Comm *comm, bool ok, Error *error);
@@ -89,6 +89,6 @@ bool comm_agree(Comm *comm, bool ok, Error *error);
 bool comm_agree_all(Comm *comm, bool ok, Error *error);
 /* *number becomes the largest of all processes'. Collective. */
 bool comm_most(Comm *comm, uint64_t *number, Error *error);
-/* Whether all processes have told[i].said alike; each has the same list of things, or NULL. Collective. Where they have not, process 0 has an error with this code that names
+/* Whether all processes have common[i].said alike; each has the same list of things, or NULL. Collective. Where they have not, process 0 has an error with this code that names
  * the first thing, what is said of it and by which ranks; the others' are reported. */
-bool comm_same(Comm *comm, const Told *told, int code, Error *error);
+bool comm_same(Comm *comm, const Common *common, int code, Error *error);

@@ -387,7 +387,7 @@ static void say_here(Error *error) {
     error->reported = true;
 }
 
-Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error) {
+Comm *comm_mpi_create(int *argc, char ***argv, const Common *common, Error *error) {
     int begun = 0, level = 0;
     Options options;
     Error mistake = {0}; /* in what this process was told: is said when all have been heard */
@@ -406,7 +406,7 @@ Comm *comm_mpi_create(int *argc, char ***argv, const Told *told, Error *error) {
     job_begin(job);
     bool ok = mpi_check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread", error);
     watch_started(job->watch);
-    if (ok && job_meet(job, error) && comm_same(&job->comm, told, EXIT_USAGE, error)) {
+    if (ok && job_meet(job, error) && comm_same(&job->comm, common, EXIT_USAGE, error)) {
         *error = mistake;
         if (comm_agree(&job->comm, readable, error) && job_open(job, &options, error)) return &job->comm;
     }

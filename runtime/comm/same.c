@@ -1,4 +1,4 @@
-/* same: whether all processes have been told the same, over any communicator; and what differs where they have not. */
+/* same: whether all processes agree on what they must have in common, over any communicator; and what differs where they do not. */
 #include "runtime/comm/comm.h"
 #include <stdlib.h>
 #include <string.h>
@@ -27,9 +27,9 @@ static void put_ranks(Text *text, const uint64_t *words, int n, uint64_t word) {
 }
 
 /* On process 0: who says what, the first few. */
-static void describe(Text *text, const Told *told, const uint64_t *words, const char *texts, int n) {
+static void describe(Text *text, const Common *common, const uint64_t *words, const char *texts, int n) {
     enum { FEW = 4 };
-    text_printf(text, "%s is not the same on all ranks:", told->what);
+    text_printf(text, "%s is not the same on all ranks:", common->what);
     for (int p = 0, groups = 0; p < n && text->n < 800; p++) {
         bool seen = false;
         for (int before = 0; before < p && !seen; before++)
@@ -44,21 +44,21 @@ static void describe(Text *text, const Told *told, const uint64_t *words, const 
     }
 }
 
-static bool same_one(Comm *comm, const Told *told, int code, uint64_t *words, Error *error) {
+static bool same_one(Comm *comm, const Common *common, int code, uint64_t *words, Error *error) {
     char said[SAID_BYTES] = "";
-    if (!comm->table->all_gather_words(comm, said_hash(told->said), words, error)) return false;
+    if (!comm->table->all_gather_words(comm, said_hash(common->said), words, error)) return false;
     bool same = true;
     for (int p = 1; p < comm->nprocesses; p++)
         same = same && words[p] == words[0];
     if (same) return true;
     char *texts = comm->process == 0 ? calloc((size_t)comm->nprocesses, SAID_BYTES) : NULL;
-    snprintf(said, sizeof said, "%s", told->said ? told->said : "");
+    snprintf(said, sizeof said, "%s", common->said ? common->said : "");
     text_printable(said);
     Error failure;
     Text text = {0};
     bool known = comm_agree(comm, texts || comm->process != 0 || error_set(&failure, EXIT_ENVIRONMENT, "out of memory"), &failure);
     known = known && comm->table->gather_text(comm, said, SAID_BYTES, texts, &failure);
-    if (known && comm->process == 0) describe(&text, told, words, texts, comm->nprocesses);
+    if (known && comm->process == 0) describe(&text, common, words, texts, comm->nprocesses);
     if (!known)
         *error = failure;
     else if (text.n > 0)
@@ -70,25 +70,25 @@ static bool same_one(Comm *comm, const Told *told, int code, uint64_t *words, Er
     return false;
 }
 
-bool comm_same(Comm *comm, const Told *told, int code, Error *error) {
-    if (comm->nprocesses == 1 || !told) return true;
+bool comm_same(Comm *comm, const Common *common, int code, Error *error) {
+    if (comm->nprocesses == 1 || !common) return true;
     uint64_t all = 0, *words = calloc((size_t)comm->nprocesses, sizeof *words);
     if (!comm_agree(comm, words || error_set(error, EXIT_ENVIRONMENT, "out of memory"), error)) {
         free(words);
         return false;
     }
     int n = 0;
-    for (; told[n].what; n++) /* with their places: what was said of one thing is not what was said of another */
-        all = XXH64(&(uint64_t[]){said_hash(told[n].said), (uint64_t)n}, 2 * sizeof(uint64_t), all);
+    for (; common[n].what; n++) /* with their places: what was said of one thing is not what was said of another */
+        all = XXH64(&(uint64_t[]){said_hash(common[n].said), (uint64_t)n}, 2 * sizeof(uint64_t), all);
     char number[32];
     snprintf(number, sizeof number, "%d", n);
     /* Lists of other lengths would be gathered in vain. */
     bool ok = comm->table->all_gather_words(comm, all, words, error), same = true;
     for (int p = 1; ok && p < comm->nprocesses; p++)
         same = same && words[p] == words[0];
-    if (ok && !same) ok = same_one(comm, &(Told){"the number of prun's options (are there different versions?)", number}, code, words, error);
+    if (ok && !same) ok = same_one(comm, &(Common){"the number of prun's options (are there different versions?)", number}, code, words, error);
     for (int i = 0; ok && !same && i < n; i++)
-        ok = same_one(comm, &told[i], code, words, error);
+        ok = same_one(comm, &common[i], code, words, error);
     free(words);
     return ok;
 }

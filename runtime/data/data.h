@@ -36,7 +36,7 @@ int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas tog
 int64_t data_steps(const DataSource *data); /* of an epoch */
 int64_t data_rows(const DataSource *data); /* of an epoch, without filler */
 /* What the files of the inputs are, in the arena: all processes must have the same. */
-const Told *data_told(const DataSource *data, Arena *arena);
+const Common *data_common(const DataSource *data, Arena *arena);
 int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler); /* at a place of a batch; the order is that of the file */
 int64_t data_bytes_read(DataSource *data); /* from files, headers left out */
 /* ": rows.csv:17:9", or ": x.npy, row 15 (from 0), element 3": where an element of a step's input stands, by its place in the whole input; nothing where it is in no file. */

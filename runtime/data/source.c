@@ -283,17 +283,17 @@ int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *fill
     return from_files(data) ? sampler_row(&data->sampler, step - 1, place, filler) : (step - 1) * data->batch + place;
 }
 
-const Told *data_told(const DataSource *data, Arena *arena) {
+const Common *data_common(const DataSource *data, Arena *arena) {
     const Graph *graph = data->graph;
-    Told *told = arena_alloc(arena, (size_t)(graph->inputs.n + 1) * sizeof *told);
+    Common *common = arena_alloc(arena, (size_t)(graph->inputs.n + 1) * sizeof *common);
     for (int i = 0, n = 0; data->file && i < graph->inputs.n; i++) {
         Text text = {0};
         if (!data->file[i]) continue;
         rows_describe(data->file[i], &text);
-        told[n++] = (Told){arena_printf(arena, "the data of %s (%s)", graph->inputs.at[i].name, graph->inputs.at[i].file.path), arena_copy(arena, text.at, text.n)};
+        common[n++] = (Common){arena_printf(arena, "the data of %s (%s)", graph->inputs.at[i].name, graph->inputs.at[i].file.path), arena_copy(arena, text.at, text.n)};
         text_finish(&text);
     }
-    return told;
+    return common;
 }
 
 void data_order(const DataSource *data, DataOrder *order) {
