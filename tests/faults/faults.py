@@ -117,6 +117,8 @@ seed(unit("strategies", "propagate"),
 seed(unit("strategies", "pair"),
      ("digits of one factor agree with one probability in its size", "pair_solutions", "pair->atom[f].size", "1"))
 seed(unit("strategies", "traffic"),
+     ("a piece that several ranks need and hold counts once", "pair_overlap_pieces", "overlap_compare(&overlap[i - 1], &overlap[i]) != 0", "true"),
+     ("the owners of a piece need it", "owners", "only(m->target, m->ntarget, other) == wanted", "true"),
      ("a rank does not receive its own term", "reduce_scatter_traffic",
       "(t - 1) * pair->cells * pair->needers", "t * pair->cells * pair->needers"))
 seed(unit("strategies", "redistribute"),
@@ -213,6 +215,7 @@ seed(unit("proof", "settings"),
      ("a mean is over the batches of the header", "batches_agree", "return !mean", "return true"),
      ("a bucket keeps to its limit", "buckets_agree", "members > 1 && sum - most >= graph->settings.bucket_bytes", "false"))
 seed(unit("proof", "layout"),
+     ("owners of a piece keep the same term", "find_near", "set_value(&v->kept, r) == kept", "true"),
      ("groups of a reduction are kept apart", "comm_layouts", "(kind != COMM_ALL_REDUCE && kind != COMM_REDUCE_SCATTER)", "kind < NCOMMS"),
      ("a term's holder has the term's summed digits", "holder",
       "number_of(m->summed, m->nsummed, term) - only(m->summed, m->nsummed, at)", "number_of(m->summed, m->nsummed, term)"),
