@@ -331,6 +331,23 @@ static void explain_use(const Explain *e, int value, const char *indent) {
     text_finish(&direct);
 }
 
+/* The fused step that computes a node, and whether what it makes has memory. */
+static void explain_fused(const Explain *e, int id) {
+    const Role *role = e->facts->role;
+    int at = 0, others = 0;
+    while (at < role->steps.n && (role->steps.at[at].kind != STEP_KERNEL || role->steps.at[at].node != id))
+        at++;
+    if (at == role->steps.n || role->steps.at[at].fused == 0) return;
+    text_printf(e->text, "  fused        in one step with");
+    for (int s = 0; s < role->steps.n; s++) {
+        const Step *step = &role->steps.at[s];
+        if (step->kind == STEP_KERNEL && step->fused == role->steps.at[at].fused && s != at)
+            text_printf(e->text, "%s %s", others++ > 0 ? "," : "", node_text(e, &e->g->nodes.at[step->node]));
+    }
+    const bool inner = role->instances.at[role->steps.at[at].out[0]].place == PLACE_INNER;
+    text_printf(e->text, "%s\n", inner ? "; only they read it: it has no memory" : "");
+}
+
 /* ---------------------------------------------------------------- what is explained */
 
 static void explain_value(const Explain *e, int value) {
@@ -339,6 +356,7 @@ static void explain_value(const Explain *e, int value) {
     text_printf(e->text, "%s: %s, made by %s%s\n", v->name, type_text(e, &v->type), op_table[node->op].name, at_text(e, node->span));
     explain_use(e, value, "  ");
     explain_node(e, v->node);
+    explain_fused(e, v->node);
     explain_moves(e, value, "  ");
 }
 

@@ -45,6 +45,11 @@ Test(explain, the_way_from_the_hint_is_told_with_what_decided_each_step) {
            "decided by   fewest bytes in converting");
 }
 
+Test(explain, the_step_that_a_kernel_is_fused_into) {
+    EXPECT(quickstart, 8, "loss.square", "fused        in one step with sub loss.diff, mean loss; only they read it: it has no memory");
+    EXPECT(quickstart, 8, "loss.diff", "fused        in one step with mul loss.square, mean loss\n");
+}
+
 Test(explain, a_parameter_with_its_memory_gradient_and_update) {
     /* w is a quarter of 32 * 16 * 4 bytes; its gradient is a sum over 2 ranks, 512 bytes each way on 8 ranks */
     EXPECT(quickstart, 8, "w", "w: parameter f32[32, 16] at test.dsl:4:", "stored as    (4, 1) [4@1 -]",
