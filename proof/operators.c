@@ -546,14 +546,14 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
 
     /* Partial sums: which operands may be partial, and over which digits the result then is. */
     int npartial = 0, which = -1;
-    DigitSet owed[MAX_IN];
-    memset(owed, 0, sizeof owed);
+    DigitSet terms[MAX_IN];
+    memset(terms, 0, sizeof terms);
     for (int i = 0; i < node->nin; i++) {
         for (int r = 0; r < NREDUCTIONS; r++) {
             if (r != REDUCE_SUM && layout_count(in[i], in[i]->ndim + r)) return fail(why, n, "a partial maximum or minimum enters an operator");
-            if (r == REDUCE_SUM && !set_add_list(&owed[i], in[i], in[i]->ndim + r)) return fail(why, n, "a digit is partial twice");
+            if (r == REDUCE_SUM && !set_add_list(&terms[i], in[i], in[i]->ndim + r)) return fail(why, n, "a digit is partial twice");
         }
-        if (owed[i].n) {
+        if (terms[i].n) {
             npartial++;
             which = i;
         }
@@ -564,8 +564,8 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
         if (!legal) return fail(why, n, "a partial sum enters an operator that is not linear in it");
         if (letters->linear == LINEAR_IN_ALL)
             for (int i = 0; i < node->nin; i++)
-                if (!set_equal(&owed[i], &owed[which])) return fail(why, n, "a partial sum is combined with a value that is not partial over the same digits");
-        partial = owed[which];
+                if (!set_equal(&terms[i], &terms[which])) return fail(why, n, "a partial sum is combined with a value that is not partial over the same digits");
+        partial = terms[which];
         if (!letters->reshape && !set_add_set(&all, &partial)) return fail(why, n, "a digit is both partial and divides an index");
     }
     for (int k = 0; k < node->nout; k++) {
