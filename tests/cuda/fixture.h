@@ -1,16 +1,10 @@
 /* fixture: a device for tests of kernels, and memory that is the same in the process and on it. The device is that of the module which
  * PRUN_CUDA_MODULE names: the stand-in's here, the real one's where there is a GPU. */
 #pragma once
-#include "runtime/backend.h"
-#include "tests/random.h"
+#include "tests/ops/call.h"
 
 /* Opened once; a test that finds none fails. */
 const Device *fixture_device(void);
-
-int64_t random_below(uint64_t *state, int64_t n); /* [0, n) */
-bool random_chance(uint64_t *state, int percent);
-/* A shape of at most max_ndim dimensions and max elements. */
-Shape random_shape(uint64_t *state, int max_ndim, int64_t max);
 
 /* Bytes of the process and as many on the device. Operands are made of the former; those of calls on the device lie at the same distance
  * from its beginning. */
@@ -25,8 +19,3 @@ void image_download(Image *image);
 /* Room for n elements, the first at a multiple of its size, often at one of 16 bytes. */
 void *image_take(Image *image, uint64_t *random, int64_t n, DType dtype);
 KernelCall image_call(const Image *image, const KernelCall *call); /* on the device */
-
-/* A tensor that is all here, at data. */
-Operand operand_at(void *data, DType dtype, const Shape *shape);
-/* Fills an operand with numbers of [-3, 3], or (special) with those that are on edges: nan, infinities, the ends of a range. */
-void operand_fill(const Operand *operand, uint64_t *random, bool special);

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/cuda/check.h"
+#include "tests/cuda/fixture.h"
+#include "tests/ops/check.h"
 
 enum { MOST_CALLS = 3, MOST_TENSORS = 8, MOST_ELEMENTS = 24 * 24, M = 10, K = 12 };
 
@@ -199,29 +200,3 @@ Test(matmul, gradients_of_biases_are_part_of_the_product) {
     }
 }
 
-/* Of every transposition, so that no two of the three sizes are alike and none of the matrices is symmetric; check.c moves them off their
- * alignment. */
-Test(matmul, products_equal_the_plain_ones) {
-    static const int64_t sizes[][3] = {{4, 8, 16}, {7, 5, 3}, {1, 9, 4}, {33, 64, 17}, {64, 200, 96}};
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int turned = 0; turned < 4; turned++) {
-            const int64_t m = sizes[s][0], k = sizes[s][1], n = sizes[s][2];
-            Check check = {.op = OP_matmul, .nin = 2, .length = (double)k, .size = (double)k, .attr = {INT(turned & 1), INT(turned >> 1)}};
-            check.in[0] = turned & 1 ? SHAPE(k, m) : SHAPE(m, k);
-            check.in[1] = turned >> 1 ? SHAPE(n, k) : SHAPE(k, n);
-            check_all(fixture_device(), &check);
-        }
-}
-
-Test(matmul, matrices_of_a_batch_may_lie_within_each_others_rows) {
-    static const char *const specs[] = {"abc,bcd->abd", "bac,bcd->abd", "abc,bcd->bad", "abc,dbc->dba"};
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-        Check check = {.op = OP_einsum, .nin = 2, .length = 8, .attr = {{.given = true, .text = specs[i]}}};
-        for (int k = 0; k < 2; k++) {
-            check.in[k].ndim = 3;
-            for (int d = 0; d < 3; d++)
-                check.in[k].dim[d] = (const int64_t[]){6, 3, 8, 5}[specs[i][4 * k + d] - 'a'];
-        }
-        check_all(fixture_device(), &check);
-    }
-}

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/cuda/check.h"
+#include "tests/cuda/fixture.h"
+#include "tests/ops/check.h"
 
 /* A box that contains the part, in a tensor of this shape. */
 static Box box_around(const Shape *shape, const Box *part, uint64_t *random) {

@@ -1,50 +1,10 @@
 /* Sums, means, maxima and places: rows, columns, several dimensions, one result of many elements and many of few. */
-#include "tests/cuda/check.h"
+#include "tests/cuda/fixture.h"
+#include "tests/ops/check.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
-
-Test(reduce, over_every_set_of_axes) {
-    const OpCode ops[] = {OP_sum, OP_mean, OP_max, OP_min};
-    const Shape x[] = {SHAPE(8, 6), SHAPE(4, 6, 3), SHAPE(70, 33), SHAPE(2, 3, 4, 5)};
-    const Device *device = fixture_device();
-    for (size_t op = 0; op < sizeof ops / sizeof *ops; op++)
-        for (size_t s = 0; s < sizeof x / sizeof *x; s++)
-            for (int axes = 0; axes < 1 << x[s].ndim; axes++) { /* none given: all */
-                Check check = {.op = ops[op], .nin = 1, .in = {x[s]}, .attr = {[1] = INT(axes % 2)}};
-                check.attr[0].given = axes != 0;
-                for (int d = 0; d < x[s].ndim; d++)
-                    if (axes & 1 << d) check.attr[0].ints[check.attr[0].n++] = d;
-                check_all(device, &check);
-            }
-}
-
-/* Each way of going about it: groups of lanes, a block a row, several blocks a row, columns with and without parts. */
-Test(reduce, of_every_length) {
-    const Shape x[] = {SHAPE(3, 1), SHAPE(300, 2), SHAPE(37, 64), SHAPE(5, 1000), SHAPE(3, 5001), SHAPE(1, 40000), SHAPE(3000, 3), SHAPE(4100, 40), SHAPE(2, 700, 5)};
-    const Device *device = fixture_device();
-    for (size_t s = 0; s < sizeof x / sizeof *x; s++)
-        for (int axis = 0; axis < x[s].ndim; axis++) {
-            check_all(device, &(Check){.op = OP_sum, .nin = 1, .in = {x[s]}, .attr = {INTS(axis)}});
-            check_all(device, &(Check){.op = OP_max, .nin = 1, .in = {x[s]}, .attr = {INTS(axis)}});
-            check_all(device, &(Check){.op = OP_min, .nin = 1, .in = {x[s]}, .attr = {INTS(axis)}});
-            check_all(device, &(Check){.op = OP_first, .nin = 1, .in = {x[s]}, .attr = {INT(axis)}});
-        }
-}
-
-Test(reduce, to_shapes_that_broadcast) {
-    const Device *device = fixture_device();
-    check_all(device, &(Check){.op = OP_sum_to, .nin = 1, .in = {SHAPE(8, 6)}, .attr = {INTS(6)}});
-    check_all(device, &(Check){.op = OP_sum_to, .nin = 1, .in = {SHAPE(8, 6)}, .attr = {INTS(8, 1)}});
-    check_all(device, &(Check){.op = OP_sum_to, .nin = 1, .in = {SHAPE(5, 8, 6)}, .attr = {INTS(1, 6)}});
-    check_all(device, &(Check){.op = OP_sum_to, .nin = 1, .in = {SHAPE(600, 100)}, .attr = {INTS(100)}});
-    for (int mean = 0; mean < 2; mean++) {
-        check_all(device, &(Check){.op = OP_replica_sum, .nin = 1, .in = {SHAPE(5, 4, 6)}, .hidden = true, .attr = {INT(mean)}});
-        check_all(device, &(Check){.op = OP_replica_sum, .nin = 1, .in = {SHAPE(1, 41, 60)}, .hidden = true, .attr = {INT(mean)}});
-        check_all(device, &(Check){.op = OP_replica_sum, .nin = 1, .in = {SHAPE(1, 1, 3)}, .hidden = true, .attr = {INT(mean)}});
-    }
-}
 
 static void run_op(const Device *device, OpCode op, const Operand *in, const Operand *out, const Rule *rule) {
     KernelCall call = {.op = op, .nin = 1, .nout = 1, .in = {*in}, .out = {*out}, .rule = rule, .attr = (Attr[MAX_ATTRS]){{0}}};

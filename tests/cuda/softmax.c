@@ -1,31 +1,9 @@
 /* Softmax, its logarithm and their gradients: rows in a warp's registers, in a block's, longer ones, and rows side by side. */
-#include "tests/cuda/check.h"
+#include "tests/cuda/fixture.h"
+#include "tests/ops/check.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
-
-/* Gradients take off the sum of a row of numbers below 1, times e at most. */
-static void check_axis(const Device *device, Shape x, int axis) {
-    const double n = (double)x.dim[axis < 0 ? x.ndim - 1 : axis];
-    const OpCode ops[] = {OP_softmax, OP_log_softmax, OP_softmax_grad, OP_log_softmax_grad};
-    for (int op = 0; op < 4; op++)
-        check_all(device, &(Check){.op = ops[op], .nin = op < 2 ? 1 : 2, .in = {x, x}, .attr = {{.given = axis >= 0, .i = axis}}, .length = n, .size = op < 2 ? 1 : 3 * sqrt(n), .fast = n > 200});
-}
-
-Test(rows, along_every_axis) {
-    const Shape x[] = {SHAPE(8, 6), SHAPE(5, 70, 3), SHAPE(3, 4, 70), SHAPE(9), SHAPE(2, 1, 5), SHAPE(2, 40, 33)};
-    const Device *device = fixture_device();
-    for (size_t s = 0; s < sizeof x / sizeof *x; s++)
-        for (int axis = -1; axis < x[s].ndim; axis++)
-            check_axis(device, x[s], axis);
-}
-
-Test(rows, of_every_length) {
-    const int64_t n[] = {1, 31, 32, 64, 100, 128, 129, 512, 1000, 1024, 1025, 2048, 4096, 4097, 5000, 9001};
-    const Device *device = fixture_device();
-    for (size_t i = 0; i < sizeof n / sizeof *n; i++)
-        check_axis(device, SHAPE(3, n[i]), -1);
-}
 
 static void run_op(const Device *device, OpCode op, const void *x, void *y, DType dtype, Shape shape) {
     Rule rule;

@@ -376,19 +376,22 @@ seed(MUTANTS,
      ("a kernel's result is partial as its operands and letters say", "kernel_check", "!set_equal(&result, &expected)", "false"),
      ("a collective has the layouts of its kind", "pattern_check",
       'if (!ok) snprintf(why, n, "the layouts are not those of %s"', 'ok = true; if (!ok) snprintf(why, n, "the layouts are not those of %s"'))
-seed(unit("runtime", "kernels"),
+seed(unit("ops", "kernels", "kernels/products*"),
      ("a product adds up its pieces", "multiply",
       "product->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0,",
       "product->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, 0,"),
      ("a small product adds up its pieces", "multiply", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"),
      ("a matrix has its own leading dimension", "matrix_of", "rows == 1 || row_stride < columns ? columns : row_stride", "columns"),
      ("what BLAS cannot do is done by a plain loop", "run_whole",
-      "!reference_einsum(call, error)", "false"),
+      "!reference_einsum(call, error)", "false"))
+seed(unit("ops", "kernels", "kernels/movements*"),
+     ("a transposed tile is read across", "bits", "in[i + j * in_stride]", "in[j + i * in_stride]"))
+seed(unit("runtime", "kernels"),
      ("momentum steps by its slot", "MOMENTUM", "w[i] - lr * slot", "w[i] - lr * g[i]"),
      ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"),
-     ("a mean over replicas is divided in place too", "kernel_replica_sum", "one && !call->attr[0].i", "one"),
-     ("f32 sums are added in f64", "ADD_ROW(f32)", "float, double", "float, float"),
-     ("a transposed tile is read across", "bits", "in[i + j * in_stride]", "in[j + i * in_stride]"))
+     ("f32 sums are added in f64", "PIECE_SUM(f32)", "float, double", "float, float"))
+seed(unit("ops", "kernels", "kernels/reductions*"),
+     ("a mean over replicas is divided in place too", "kernel_replica_sum", "one && !call->attr[0].i", "one"))
 seed(OPS,
      ("a mean divides by the global count", "nest_reduce", "(double)in->global.dim[d]", "(double)in->local.dim[d]"),
      ("a mean's gradient divides by the global count", "runtime/cpu:kernel_mean_grad",

@@ -105,7 +105,7 @@ def check_devices(gpu):
 
 # ---------------------------------------------------------------- operators
 
-OPERATOR_TESTS = ("chain", "comm_local", "elementwise", "index", "kernels", "matmul", "move", "nccl_groups", "reduce", "rows", "update")
+OPERATOR_TESTS = ("chain", "comm_local", "elementwise", "kernels", "lookup", "matmul", "move", "nccl_groups", "operators", "reduce", "softmax", "update")
 
 
 def operator_tests(gpu):
@@ -113,7 +113,7 @@ def operator_tests(gpu):
     listed = json.loads(gpu.report.run(["meson", "introspect", "--tests", gpu.build], shown=False).out)
     found = {}
     for test in listed:
-        if os.path.basename(test["cmd"][0]).startswith("test-cuda-"):
+        if test["name"].startswith("cuda ") and os.path.basename(test["cmd"][0]).startswith(("test-cuda-", "test-ops-kernels")):
             linked = gpu.report.run(["ldd", test["cmd"][0]], check=False, shown=False).out
             if "libstandin" not in linked:
                 found[test["name"].split(" ", 1)[1]] = test["cmd"]
@@ -157,7 +157,7 @@ def run_programs(gpu, tests, names, **how):
 
 def check_operators(gpu):
     tests = operator_tests(gpu)
-    return run_programs(gpu, tests, ["index"] if gpu.standin else sorted(tests), timeout=240)
+    return run_programs(gpu, tests, ["lookup"] if gpu.standin else sorted(tests), timeout=240)
 
 
 def check_strategies(gpu):

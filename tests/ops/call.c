@@ -2,7 +2,11 @@
 #include "tests/ops/call.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "runtime/element.h"
 
 DType call_dtype(OpCode op, int operand, DType dtype) {
     char letter = op_type(op, false, operand);
@@ -36,4 +40,63 @@ void call_close(KernelCall *call) {
         free(call->in[i].data);
     for (int o = 0; o < call->nout; o++)
         free(call->out[o].data);
+}
+
+/* ---------------------------------------------------------------- random operands */
+
+int64_t random_below(uint64_t *state, int64_t n) {
+    return (int64_t)(random_next(state) % (uint64_t)n);
+}
+
+bool random_chance(uint64_t *state, int percent) {
+    return random_below(state, 100) < percent;
+}
+
+Shape random_shape(uint64_t *state, int max_ndim, int64_t max) {
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 64, 129};
+    Shape shape = {.ndim = (int)random_below(state, max_ndim + 1)};
+    int64_t n = 1;
+    for (int d = 0; d < shape.ndim; d++) {
+        shape.dim[d] = sizes[random_below(state, (int64_t)(sizeof sizes / sizeof *sizes))];
+        if (n * shape.dim[d] > max) shape.dim[d] = 1 + random_below(state, 2);
+        if (n * shape.dim[d] > max) shape.dim[d] = 1;
+        n *= shape.dim[d];
+    }
+    return shape;
+}
+
+Operand operand_at(void *data, DType dtype, const Shape *shape) {
+    Operand operand = {.data = data, .dtype = dtype, .local = *shape, .global = *shape, .box.ndim = shape->ndim};
+    memcpy(operand.box.end, shape->dim, sizeof operand.box.end);
+    return operand;
+}
+
+void operand_fill(const Operand *operand, uint64_t *random, bool special) {
+    static const double edges[] = {0,   -0.0,  1,  -1,  INFINITY, -INFINITY, NAN, 1e30, -1e30, 3e9, -3e9, 2147483647.0, -2147483648.0,
+                                   0.5, 1e-30, 88, -88, 1e19,     -1e19};
+    static const int64_t integers[] = {
+        0, 1, -1, 2, INT32_MAX, INT32_MIN, (int64_t)INT32_MAX + 1, INT64_MAX, INT64_MIN, INT64_MAX - 1, 3037000500, -3037000500, 46341};
+    for (int64_t i = 0, n = shape_elements(&operand->local); i < n; i++) {
+        const double plain = (double)random_below(random, 6001) / 1000 - 3;
+        const int64_t integer =
+            special ? integers[random_below(random, (int64_t)(sizeof integers / sizeof *integers))] : random_below(random, 41) - 20;
+        switch (operand->dtype) {
+        case F32:
+        case F64:
+            element_put(operand->data, operand->dtype, i,
+                        special ? edges[random_below(random, (int64_t)(sizeof edges / sizeof *edges))] : plain);
+            break;
+        case I32:
+            ((int32_t *)operand->data)[i] = (int32_t)(uint32_t)(uint64_t)integer;
+            break;
+        case I64:
+            ((int64_t *)operand->data)[i] = integer;
+            break;
+        case BOOL:
+            ((uint8_t *)operand->data)[i] = random_chance(random, 50);
+            break;
+        case NDTYPES:
+            break;
+        }
+    }
 }

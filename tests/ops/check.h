@@ -1,7 +1,7 @@
-/* check: one call of a device's kernel, compared with the CPU's plain kernel. */
+/* check: one call of a kernel of a backend, compared with the plain kernel. */
 #pragma once
 #include "runtime/backend.h"
-#include "tests/cuda/fixture.h"
+#include "tests/ops/call.h"
 
 typedef struct Check {
     OpCode op;
@@ -15,11 +15,12 @@ typedef struct Check {
     int64_t most;  /* integers that are indices are drawn from [-2, most + 2); 0: 50 */
     double length; /* numbers that are added up for one result, for the tolerance; 0: as many as each result has elements of the first operand */
     double size;   /* of numbers met on the way to a result; 0: 1 */
-    bool fast;     /* against the CPU's own kernel, itself checked against the plain one: where that takes the square of what it should */
+    bool fast;     /* on a device: against the CPU's own kernel, itself checked against the plain one, which takes the square of what it should */
 } Check;
 
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 #define SCALAR ((Shape){0})
+#define NUMBER(v) {.given = true, .f = (v)}
 #define INT(v) {.given = true, .i = (v)}
 #define INTS(...) {.given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = {__VA_ARGS__}}
 
@@ -36,5 +37,7 @@ void check_call(const Device *device, const Check *check, bool whole, uint64_t *
 void check_all(const Device *device, const Check *check);
 /* Compares results, already computed on the device, with what one of these kernels gives. */
 void check_results(KernelFn *const *kernels, const KernelCall *call, double length, double size, const char *how);
+/* A call on random numbers, of memory of the process: call_open and check_fill. */
+void check_open(KernelCall *call, const Check *check, Rule *rule, bool whole, uint64_t *random);
 /* Random numbers for an operand. */
 void check_fill(const Operand *operand, const Check *check, bool index, uint64_t *random);

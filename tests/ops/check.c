@@ -1,12 +1,10 @@
-#include "tests/cuda/check.h"
+#include "tests/ops/check.h"
 #include "runtime/element.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "tests/ops/call.h"
 
 double check_tolerance(DType dtype, double length, double size, double b) {
     double unit = dtype == F32 ? ldexp(1, -24) : ldexp(1, -53);
@@ -116,7 +114,7 @@ static double length_of(const KernelCall *call, const Check *check) {
     return check->length > 0 ? check->length : in > out && out > 0 ? (double)in / (double)out : 1;
 }
 
-static void make_call(KernelCall *call, const Check *check, Rule *rule, bool whole, uint64_t *random) {
+void check_open(KernelCall *call, const Check *check, Rule *rule, bool whole, uint64_t *random) {
     TensorType types[MAX_IN];
     for (int i = 0; i < check->nin; i++)
         types[i] = (TensorType){call_dtype(check->op, i, check->dtype), check->hidden && i == 0, check->in[i]};
@@ -130,9 +128,9 @@ void check_call(const Device *device, const Check *check, bool whole, uint64_t *
     KernelCall call;
     Rule rule;
     Error error;
-    make_call(&call, check, &rule, whole, random);
+    check_open(&call, check, &rule, whole, random);
     double length = length_of(&call, check), size = check->size > 0 ? check->size : 1;
-    KernelFn *const *kernels = check->fast ? backend_cpu.kernels : cpu_reference_kernels;
+    KernelFn *const *kernels = check->fast && device->backend != &backend_cpu ? backend_cpu.kernels : cpu_reference_kernels;
     int misaligned = (int)(random_next(random) % 5);
     cr_assert(check_run(device, &call, misaligned < 4 ? misaligned : 0, false, &error), "%s: %s", op_table[check->op].name, error.text);
     check_results(kernels, &call, length, size, whole ? "" : ", parts of tensors");

@@ -1,0 +1,311 @@
+/* cases: see cases.h. Sizes are those at which kernels take another way: of one element, odd, beyond a vector, a tile, a block, a thread's share. */
+#include "tests/ops/cases.h"
+#include "tests/proof/trials.h"
+
+#include <math.h>
+#include <string.h>
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+#define CASE(...) fn(context, &(Check){__VA_ARGS__})
+
+/* ---------------------------------------------------------------- elementwise */
+
+void cases_unary(CaseFn *fn, void *context) {
+    const OpCode ops[] = {
+#define UNARY_OP(name, ...) OP_##name,
+#define UNARY_OP_X(name, ...) OP_##name,
+#define UNARY_OP_Y(name, ...) OP_##name,
+#include "ir/elementwise.def"
+        OP_gelu};
+    const Shape x[] = {SHAPE(7, 5), SHAPE(301, 211), SCALAR};
+    const Attr tanh = INT(1), bounds[][2] = {{NUMBER(-0.25), NUMBER(0.5)}, {NUMBER(0.1), {0}}, {{0}, NUMBER(-0.1)}};
+    for (size_t i = 0; i < COUNT(ops); i++)
+        for (size_t s = 0; s < COUNT(x); s++)
+            CASE(.op = ops[i], .nin = 1, .in = {x[s]}, .positive = op_table[ops[i]].domain == DOMAIN_POSITIVE);
+    CASE(.op = OP_gelu, .nin = 1, .in = {SHAPE(301, 21)}, .attr = {tanh});
+    CASE(.op = OP_gelu_grad, .nin = 2, .in = {SHAPE(301, 21), SHAPE(301, 21)}, .attr = {tanh});
+    for (size_t b = 0; b < COUNT(bounds); b++)
+        CASE(.op = OP_clamp_grad, .nin = 2, .in = {SHAPE(301, 21), SHAPE(301, 21)}, .attr = {bounds[b][0], bounds[b][1]});
+    CASE(.op = OP_clamp, .nin = 1, .in = {SHAPE(301, 211)}, .attr = {NUMBER(-3), NUMBER(20)});
+    CASE(.op = OP_clamp, .nin = 1, .in = {SCALAR}, .attr = {NUMBER(-3)});
+    CASE(.op = OP_stop_gradient, .nin = 1, .in = {SHAPE(200, 100)});
+    for (int to = 0; to < NDTYPES; to++)
+        CASE(.op = OP_cast, .nin = 1, .in = {SHAPE(301, 70)}, .attr = {{.given = true, .text = dtype_name[to]}});
+}
+
+void cases_binary(CaseFn *fn, void *context) {
+    const OpCode ops[] = {OP_add, OP_sub, OP_mul, OP_div, OP_maximum, OP_minimum, OP_max_share};
+    const Shape pairs[][2] = {{SHAPE(8, 6), SHAPE(8, 6)},    {SHAPE(8, 6), SHAPE(6)},      {SHAPE(6), SHAPE(8, 6)},
+                              {SHAPE(8, 6), SHAPE(8, 1)},    {SHAPE(8, 1), SHAPE(1, 6)},   {SHAPE(4, 1, 3), SHAPE(5, 1)},
+                              {SCALAR, SHAPE(3, 2)},         {SHAPE(3, 2), SCALAR},        {SCALAR, SCALAR},
+                              {SHAPE(300, 200), SHAPE(200)}, {SHAPE(70000), SHAPE(70000)}, {SHAPE(200, 300), SHAPE(200, 1)}};
+    for (size_t i = 0; i < COUNT(ops); i++)
+        for (size_t p = 0; p < COUNT(pairs); p++)
+            CASE(.op = ops[i], .nin = 2, .in = {pairs[p][0], pairs[p][1]}, .positive = ops[i] == OP_div);
+}
+
+void cases_gradients(CaseFn *fn, void *context) {
+    const OpCode ops[] = {
+#define UNARY_OP_X(name, ...) OP_##name##_grad,
+#define UNARY_OP_Y(name, ...) OP_##name##_grad,
+#include "ir/elementwise.def"
+        OP_gelu_grad, OP_max_mask, OP_max_share};
+    const Shape x[] = {SHAPE(7, 5), SHAPE(60000)};
+    for (size_t i = 0; i < COUNT(ops); i++)
+        for (size_t s = 0; s < COUNT(x); s++)
+            CASE(.op = ops[i], .nin = 2, .in = {x[s], x[s]}, .positive = ops[i] == OP_sqrt_grad);
+}
+
+void cases_selections(CaseFn *fn, void *context) {
+    const OpCode ops[] = {OP_less, OP_less_equal, OP_greater, OP_greater_equal, OP_equal, OP_not_equal};
+    const Shape x[][2] = {{SHAPE(8, 6), SHAPE(8, 6)}, {SHAPE(8, 6), SHAPE(6)}, {SHAPE(8, 1), SHAPE(1, 6)}, {SCALAR, SCALAR}, {SHAPE(300, 200), SHAPE(300, 200)}};
+    for (size_t i = 0; i < COUNT(ops); i++)
+        for (size_t s = 0; s < COUNT(x); s++)
+            CASE(.op = ops[i], .nin = 2, .in = {x[s][0], x[s][1]});
+    CASE(.op = OP_where, .nin = 3, .in = {SHAPE(8, 6), SHAPE(8, 6), SHAPE(8, 6)});
+    CASE(.op = OP_where, .nin = 3, .in = {SHAPE(8, 1), SHAPE(6), SCALAR});
+    CASE(.op = OP_where, .nin = 3, .in = {SHAPE(200), SHAPE(300, 200), SHAPE(300, 1)});
+}
+
+/* ---------------------------------------------------------------- reductions and rows */
+
+void cases_reductions(CaseFn *fn, void *context) {
+    const OpCode ops[] = {OP_sum, OP_mean, OP_max, OP_min};
+    const Shape x[] = {SHAPE(8, 6), SHAPE(4, 6, 3), SHAPE(70, 33), SHAPE(300, 200), SHAPE(2, 3, 4, 5)};
+    /* Groups of lanes, a block a row, several blocks a row, columns with and without parts. */
+    const Shape lengths[] = {SHAPE(3, 1), SHAPE(300, 2), SHAPE(37, 64), SHAPE(5, 1000), SHAPE(3, 5001), SHAPE(1, 40000), SHAPE(3000, 3), SHAPE(4100, 40), SHAPE(2, 700, 5)};
+    for (size_t op = 0; op < COUNT(ops); op++)
+        for (size_t s = 0; s < COUNT(x); s++)
+            for (int axes = 0; axes < 1 << x[s].ndim; axes++) { /* every set of axes; none given: all */
+                Check check = {.op = ops[op], .nin = 1, .in = {x[s]}, .attr = {[1] = INT(axes % 2)}};
+                check.attr[0].given = axes != 0;
+                for (int d = 0; d < x[s].ndim; d++)
+                    if (axes & 1 << d) check.attr[0].ints[check.attr[0].n++] = d;
+                fn(context, &check);
+            }
+    for (size_t s = 0; s < COUNT(lengths); s++)
+        for (int axis = 0; axis < lengths[s].ndim; axis++) {
+            for (size_t op = 0; op < COUNT(ops); op++)
+                if (ops[op] != OP_mean) CASE(.op = ops[op], .nin = 1, .in = {lengths[s]}, .attr = {INTS(axis)});
+            CASE(.op = OP_first, .nin = 1, .in = {lengths[s]}, .attr = {INT(axis)});
+        }
+    CASE(.op = OP_first, .nin = 1, .in = {SHAPE(9, 40)});
+    CASE(.op = OP_sum_to, .nin = 1, .in = {SHAPE(8, 6)}, .attr = {INTS(6)});
+    CASE(.op = OP_sum_to, .nin = 1, .in = {SHAPE(8, 6)}, .attr = {INTS(8, 1)});
+    CASE(.op = OP_sum_to, .nin = 1, .in = {SHAPE(5, 8, 6)}, .attr = {INTS(1, 6)});
+    CASE(.op = OP_sum_to, .nin = 1, .in = {SHAPE(600, 100)}, .attr = {INTS(100)});
+    for (int mean = 0; mean < 2; mean++) {
+        CASE(.op = OP_replica_sum, .nin = 1, .in = {SHAPE(5, 4, 6)}, .hidden = true, .attr = {INT(mean)});
+        CASE(.op = OP_replica_sum, .nin = 1, .in = {SHAPE(1, 41, 60)}, .hidden = true, .attr = {INT(mean)});
+        CASE(.op = OP_replica_sum, .nin = 1, .in = {SHAPE(1, 1, 3)}, .hidden = true, .attr = {INT(mean)});
+    }
+}
+
+/* Gradients take off the sum of a row of numbers below 1, times e at most. */
+static void row(CaseFn *fn, void *context, Shape x, int axis) {
+    const OpCode ops[] = {OP_softmax, OP_log_softmax, OP_softmax_grad, OP_log_softmax_grad};
+    const double n = (double)x.dim[axis < 0 ? x.ndim - 1 : axis];
+    for (int op = 0; op < 4; op++)
+        CASE(.op = ops[op], .nin = op < 2 ? 1 : 2, .in = {x, x}, .attr = {{.given = axis >= 0, .i = axis}}, .length = n, .size = op < 2 ? 1 : 3 * sqrt(n), .fast = n > 200);
+}
+
+void cases_rows(CaseFn *fn, void *context) {
+    const Shape x[] = {SHAPE(8, 6), SHAPE(5, 70, 3), SHAPE(3, 4, 70), SHAPE(9), SHAPE(2, 1, 5), SHAPE(2, 40, 33), SHAPE(150, 40)};
+    const int64_t n[] = {1, 31, 32, 64, 100, 128, 129, 512, 1000, 1024, 1025, 2048, 4096, 4097, 5000, 9001};
+    for (size_t s = 0; s < COUNT(x); s++)
+        for (int axis = -1; axis < x[s].ndim; axis++)
+            row(fn, context, x[s], axis);
+    for (size_t i = 0; i < COUNT(n); i++)
+        row(fn, context, SHAPE(3, n[i]), -1);
+}
+
+/* ---------------------------------------------------------------- movements */
+
+void cases_movements(CaseFn *fn, void *context) {
+    const Shape planes[] = {SHAPE(8, 6), SHAPE(301, 203), SHAPE(64, 64), SHAPE(128, 96), SHAPE(1, 7), SHAPE(7, 1), SHAPE(4, 1000), SHAPE(66, 68)};
+    const Shape x[] = {SHAPE(2, 3, 4, 5), SHAPE(16, 2, 12, 8), SHAPE(9, 17, 2, 1), SHAPE(1, 40, 50, 33)};
+    for (size_t s = 0; s < COUNT(planes); s++)
+        CASE(.op = OP_transpose, .nin = 1, .in = {planes[s]});
+    for (size_t s = 0; s < COUNT(x); s++)
+        for (int code = 0; code < 256; code++) {
+            const int64_t p[4] = {code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6};
+            if ((1 << p[0] | 1 << p[1] | 1 << p[2] | 1 << p[3]) == 15) CASE(.op = OP_transpose, .nin = 1, .in = {x[s]}, .attr = {INTS(p[0], p[1], p[2], p[3])});
+        }
+    CASE(.op = OP_reshape, .nin = 1, .in = {SHAPE(4, 6, 3)}, .attr = {INTS(8, 9)});
+    CASE(.op = OP_reshape, .nin = 1, .in = {SHAPE(400, 31)}, .attr = {INTS(-1)});
+    for (int replicas = 1; replicas <= 5; replicas += 4)
+        CASE(.op = OP_replicate, .nin = 1, .in = {SHAPE(4, 6)}, .attr = {INT(replicas)});
+    CASE(.op = OP_replicate, .nin = 1, .in = {SCALAR}, .attr = {INT(64)});
+}
+
+void cases_expansions(CaseFn *fn, void *context) {
+    const OpCode ops[] = {OP_sum_grad, OP_mean_grad};
+    for (size_t op = 0; op < COUNT(ops); op++) {
+        CASE(.op = ops[op], .nin = 1, .in = {SCALAR}, .attr = {{0}, INTS(8, 6)});
+        CASE(.op = ops[op], .nin = 1, .in = {SHAPE(6)}, .attr = {INTS(0), INTS(8, 6)});
+        CASE(.op = ops[op], .nin = 1, .in = {SHAPE(16)}, .attr = {INTS(0), INTS(9, 16)});
+        CASE(.op = ops[op], .nin = 1, .in = {SHAPE(8, 1)}, .attr = {INTS(1), INTS(8, 6)});
+        CASE(.op = ops[op], .nin = 1, .in = {SHAPE(300)}, .attr = {INTS(1), INTS(300, 200)});
+        CASE(.op = ops[op], .nin = 1, .in = {SHAPE(4, 5)}, .attr = {INTS(1), INTS(4, 7, 5)});
+    }
+}
+
+void cases_cuts(CaseFn *fn, void *context) {
+    CASE(.op = OP_slice, .nin = 1, .in = {SHAPE(8, 6)}, .attr = {INTS(0, 2), INTS(8, 5)});
+    CASE(.op = OP_slice, .nin = 1, .in = {SHAPE(8, 6, 5)}, .attr = {INTS(-3, 0, 1), INTS(-1, 6, 2)});
+    CASE(.op = OP_slice, .nin = 1, .in = {SHAPE(40, 32)}, .attr = {INTS(0, 16), INTS(40, 32)});
+    CASE(.op = OP_slice, .nin = 1, .in = {SHAPE(400, 300)}, .attr = {INTS(0, 100), INTS(400, 299)});
+    CASE(.op = OP_slice_grad, .nin = 1, .in = {SHAPE(8, 3)}, .attr = {INTS(0, 2), INTS(8, 5), INTS(8, 6)});
+    CASE(.op = OP_slice_grad, .nin = 1, .in = {SHAPE(2, 6, 1)}, .attr = {INTS(-3, 0, 1), INTS(-1, 6, 2), INTS(8, 6, 5)});
+    CASE(.op = OP_slice_grad, .nin = 1, .in = {SHAPE(400, 199)}, .attr = {INTS(0, 100), INTS(400, 299), INTS(400, 300)});
+    for (int axis = -3; axis < 3; axis++) {
+        Check concat = {.op = OP_concat, .nin = 4, .attr = {INT(axis)}}, even = {.op = OP_concat, .nin = 8, .attr = {INT(axis)}};
+        for (int i = 0; i < 8; i++) {
+            concat.in[i] = SHAPE(4, 30, 50);
+            concat.in[i].dim[(axis + 3) % 3] = 1 + 7 * i;
+            even.in[i] = SHAPE(4, 8, 16);
+        }
+        fn(context, &concat);
+        fn(context, &even);
+        CASE(.op = OP_split, .nin = 1, .in = {SHAPE(16, 24, 40)}, .attr = {INT(8), INT(axis)});
+        CASE(.op = OP_split, .nin = 1, .in = {SHAPE(3, 9, 21)}, .attr = {INT(3), INT(axis)});
+    }
+}
+
+/* Few rows looked up by many, by all or by none; many rows; wide rows; more of one row than a block notes at once. */
+void cases_lookups(CaseFn *fn, void *context) {
+    const int64_t tables[][4] = {/* rows, indices, width, indices are below */ {40, 8, 6, 40},   {40, 2100, 33, 40}, {3, 9000, 5, 3},   {1, 5000, 40, 1},
+                                 {5000, 30, 3, 5000}, {2000, 4100, 9, 2000}, {70, 600, 200, 70}, {9, 100, 1000, 9},  {40, 6000, 7, 1}, {100, 1, 64, 100}, {1, 20000, 3, 1}};
+    CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(8, 6), SHAPE(8)}, .most = 6);
+    CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(5), SCALAR}, .most = 5);
+    CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(200, 100, 9), SHAPE(200, 100)}, .most = 9);
+    for (int64_t n = 1; n < 40; n += 7) {
+        CASE(.op = OP_pick_grad, .nin = 2, .in = {SHAPE(8), SHAPE(8)}, .attr = {INT(n)}, .most = n);
+        CASE(.op = OP_pick_grad, .nin = 2, .in = {SHAPE(20, 10), SHAPE(20, 10)}, .attr = {INT(n + 1)}, .most = n + 1);
+        for (int to = 0; to < NDTYPES; to++)
+            CASE(.op = OP_one_hot, .nin = 1, .in = {SHAPE(9, 40)}, .attr = {INT(n + n % 2), {.given = true, .text = dtype_name[to]}}, .most = n);
+    }
+    CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(40, 6), SHAPE(8)}, .most = 40);
+    CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(40, 33), SHAPE(70, 30)}, .most = 40);
+    CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(40, 64), SHAPE(70)}, .most = 40);
+    CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(4, 3), SCALAR}, .most = 4);
+    for (size_t t = 0; t < COUNT(tables); t++)
+        CASE(.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(tables[t][1], tables[t][2]), SHAPE(tables[t][1])}, .attr = {INT(tables[t][0])}, .most = tables[t][3],
+             .length = (double)tables[t][1]);
+    CASE(.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(7, 30, 13), SHAPE(7, 30)}, .attr = {INT(40)}, .most = 40, .length = 210);
+}
+
+/* ---------------------------------------------------------------- products */
+
+/* A matrix product of these operands, each as it is or, the same product, transposed. */
+static void product(CaseFn *fn, void *context, Shape a, Shape b) {
+    for (int turned = 0; turned < 4; turned++) {
+        Check check = {.op = OP_matmul, .nin = 2, .in = {a, b}, .attr = {INT(turned & 1), INT(turned >> 1)}};
+        for (int i = 0; i < 2; i++) {
+            int64_t *last = &check.in[i].dim[check.in[i].ndim - 1], kept = *last;
+            if (turned & 1 << i) *last = last[-1], last[-1] = kept;
+        }
+        check.length = check.size = (double)a.dim[a.ndim - 1];
+        fn(context, &check);
+    }
+}
+
+void cases_products(CaseFn *fn, void *context) {
+    const Shape pairs[][2] = {{SHAPE(2, 8, 6), SHAPE(6, 4)},         {SHAPE(2, 8, 6), SHAPE(2, 6, 4)},    {SHAPE(1, 6), SHAPE(6, 4)},
+                              {SHAPE(8, 6), SHAPE(6, 1)},            {SHAPE(3, 1, 4, 6), SHAPE(2, 6, 5)}, {SHAPE(200, 100), SHAPE(100, 150)},
+                              {SHAPE(16, 30, 40), SHAPE(16, 40, 50)}, {SHAPE(1, 1), SHAPE(1, 1)}};
+    /* No two of the three sizes are alike. */
+    const int64_t sizes[][3] = {{4, 8, 16}, {7, 5, 3}, {1, 9, 4}, {33, 64, 17}, {64, 200, 96}};
+    /* Loops around a product: letters left over in the depth, the batch, the rows and the columns; none for BLAS; matrices of a batch within each other's rows. */
+    const char *const specs[] = {"cad,cbd->ab", "cad,cbd->ba", "cad,cdb->ab", "ecad,ecbd->eab", "acd,bdc->ab", "aecd,bdc->eab", "abc,bcd->abd", "bac,bcd->abd", "abc,bcd->bad", "abc,dbc->dba"};
+    const int64_t size[] = {9, 7, 6, 5, 3}; /* of a to e */
+    for (size_t p = 0; p < COUNT(pairs); p++)
+        product(fn, context, pairs[p][0], pairs[p][1]);
+    for (size_t s = 0; s < COUNT(sizes); s++)
+        product(fn, context, SHAPE(sizes[s][0], sizes[s][1]), SHAPE(sizes[s][1], sizes[s][2]));
+    for (size_t s = 0; s < COUNT(specs); s++) {
+        Check check = {.op = OP_einsum, .nin = 2, .length = 30, .size = 30, .attr = {{.given = true, .text = specs[s]}}};
+        int operand = 0;
+        for (const char *at = specs[s]; *at != '-'; at++)
+            if (*at == ',')
+                operand++;
+            else
+                check.in[operand].dim[check.in[operand].ndim++] = size[*at - 'a'];
+        fn(context, &check);
+    }
+}
+
+/* ---------------------------------------------------------------- updates, and the table */
+
+void cases_updates(CaseFn *fn, void *context) {
+    const Shape x = SHAPE(300, 200);
+    CASE(.op = OP_sgd, .nin = 2, .in = {x, x}, .attr = {NUMBER(0.1)});
+    CASE(.op = OP_sgd, .nin = 3, .in = {x, x, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.25)});
+    CASE(.op = OP_momentum, .nin = 3, .in = {x, x, x}, .attr = {NUMBER(0.1), NUMBER(0.9)});
+    CASE(.op = OP_momentum, .nin = 4, .in = {x, x, x, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.25)});
+    for (int nin = 5; nin <= 6; nin++)
+        for (int decoupled = 0; decoupled < 2; decoupled++)
+            CASE(.op = decoupled ? OP_adamw : OP_adam, .nin = nin, .in = {x, x, x, x, SCALAR, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)},
+                 .positive = true);
+    CASE(.op = OP_sum_squares, .nin = 1, .in = {x}, .length = 60000, .size = 245);
+    CASE(.op = OP_clip, .nin = 2, .in = {x, SCALAR}, .attr = {NUMBER(0.5)}, .positive = true);
+}
+
+/* The calls of tests/proof/trials.h as kernels see them: without a hidden dimension but at the boundary. Indices are of up to 7 rows. */
+void cases_whole_table(CaseFn *fn, void *context) {
+    const OpCode positive[] = {OP_log, OP_sqrt, OP_rsqrt, OP_div, OP_sqrt_grad, OP_adam, OP_adamw, OP_clip};
+    for (int t = 0; t < ntrials; t++) {
+        const Trial *trial = &trials[t];
+        Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden && op_table[trial->op].boundary, .most = 7};
+        if (op_table[trial->op].expand || trial->op == OP_input || trial->op == OP_read) continue; /* in no plan, or put in place by the executor */
+        memcpy(check.in, trial->in, sizeof check.in);
+        memcpy(check.attr, trial->attr, sizeof check.attr);
+        for (int i = 0; i < check.nin && trial->hidden && !check.hidden; i++)
+            memmove(check.in[i].dim, check.in[i].dim + 1, (size_t)--check.in[i].ndim * sizeof check.in[i].dim[0]);
+        for (size_t i = 0; i < COUNT(positive); i++)
+            check.positive = check.positive || positive[i] == trial->op;
+        fn(context, &check);
+    }
+}
+
+/* ---------------------------------------------------------------- what is timed */
+
+void cases_timed(CaseFn *fn, void *context) {
+    const OpCode unary_ops[] = {
+#define UNARY_OP(name, ...) OP_##name,
+#define UNARY_OP_X(name, ...) OP_##name,
+#define UNARY_OP_Y(name, ...) OP_##name,
+#include "ir/elementwise.def"
+        OP_gelu};
+    const OpCode binary_ops[] = {OP_add, OP_sub, OP_mul, OP_div, OP_maximum, OP_less, OP_equal, OP_relu_grad, OP_tanh_grad, OP_sigmoid_grad, OP_gelu_grad, OP_silu_grad};
+    const OpCode reduction_ops[] = {OP_sum, OP_mean, OP_max};
+    const Shape x = SHAPE(1024, 1024), heads = SHAPE(8, 8, 128, 64), scores = SHAPE(8, 8, 128, 128);
+    for (size_t i = 0; i < COUNT(unary_ops); i++)
+        CASE(.op = unary_ops[i], .nin = 1, .in = {x}, .positive = op_table[unary_ops[i]].domain == DOMAIN_POSITIVE);
+    for (size_t i = 0; i < COUNT(binary_ops); i++)
+        CASE(.op = binary_ops[i], .nin = 2, .in = {x, x}, .positive = binary_ops[i] == OP_div);
+    CASE(.op = OP_add, .nin = 2, .in = {x, SHAPE(1024)}); /* a bias */
+    CASE(.op = OP_where, .nin = 3, .in = {x, x, x});
+    for (size_t i = 0; i < COUNT(reduction_ops); i++)
+        for (int axis = 0; axis < 2; axis++)
+            CASE(.op = reduction_ops[i], .nin = 1, .in = {x}, .attr = {INTS(axis)}, .length = 1024);
+    CASE(.op = OP_sum, .nin = 1, .in = {x}, .length = 1 << 20);
+    CASE(.op = OP_sum_to, .nin = 1, .in = {x}, .attr = {INTS(1024)}, .length = 1024);
+    row(fn, context, scores, -1);
+    CASE(.op = OP_transpose, .nin = 1, .in = {x});
+    CASE(.op = OP_transpose, .nin = 1, .in = {SHAPE(8, 128, 8, 64)}, .attr = {INTS(0, 2, 1, 3)}); /* heads of attention */
+    CASE(.op = OP_sum_grad, .nin = 1, .in = {SHAPE(1024)}, .attr = {INTS(0), INTS(1024, 1024)});
+    CASE(.op = OP_slice, .nin = 1, .in = {x}, .attr = {INTS(0, 256), INTS(1024, 768)});
+    CASE(.op = OP_concat, .nin = 2, .in = {x, x}, .attr = {INT(1)});
+    CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(4096, 512), SHAPE(8, 128)}, .most = 4096);
+    CASE(.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(8, 128, 512), SHAPE(8, 128)}, .attr = {INT(4096)}, .most = 4096, .length = 1024);
+    CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(8192, 128), SHAPE(8192)}, .most = 128);
+    product(fn, context, SHAPE(512, 512), SHAPE(512, 512));
+    CASE(.op = OP_matmul, .nin = 2, .in = {SHAPE(1024, 512), SHAPE(512, 2048)}, .length = 512, .size = 512);
+    CASE(.op = OP_einsum, .nin = 2, .in = {heads, heads}, .attr = {{.given = true, .text = "bhqd,bhkd->bhqk"}}, .length = 64, .size = 64);
+    CASE(.op = OP_einsum, .nin = 2, .in = {scores, heads}, .attr = {{.given = true, .text = "bhqk,bhkd->bhqd"}}, .length = 128, .size = 128);
+    CASE(.op = OP_sgd, .nin = 2, .in = {x, x}, .attr = {NUMBER(0.1)});
+    CASE(.op = OP_momentum, .nin = 3, .in = {x, x, x}, .attr = {NUMBER(0.1), NUMBER(0.9)});
+    CASE(.op = OP_adamw, .nin = 6, .in = {x, x, x, x, SCALAR, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}, .positive = true);
+    CASE(.op = OP_sum_squares, .nin = 1, .in = {x}, .length = 1 << 20, .size = 1024);
+}
