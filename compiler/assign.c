@@ -6,8 +6,8 @@
  *   state, as what adds up the gradients of that state's users, an update the same or, of a large state, a part of it (update_layout); a leaf the layout in
  *   which it is delivered;
  * - all states and inputs have a layout: the given one, else what the first consumer needs; a slot that of its update;
- * - values[v].layout is what the producer makes, partial sums included; home[v] what it is brought into at once: without the sums that
- *   are owed, in the layout that the user asked of the result, if any. No operand is taken as a partial sum here: pass `collectives` sees
+ * - values[v].layout is what the producer makes, partial sums included; home[v] the layout into which the canonical form converts it at once:
+ *   complete, in the layout that the user asked of the result, if any. No operand is taken as a partial sum here: pass `collectives` sees
  *   the way from the partial sum to what its users need as one conversion anyway;
  * - need[n][i] is the layout that node n asks of operand i, report_need[k] the one in which the k-th of what is reported is.
  * One linear walk over the nodes for each of these. */

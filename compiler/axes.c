@@ -272,21 +272,21 @@ int layouts_convertible(const WrittenLayout *from, const WrittenLayout *to) {
     if (layout_summed(&from->layout, &to->layout, digits, &kind) >= 0) return EXIT_DONE;
     for (int i = 0; i < to->nuses; i++) {
         const AxisUse *use = &to->use[i];
-        Layout owes;
-        layout_init(&owes, ndim);
-        if (use->list < ndim || !layout_append(&owes, use->list, use->digit)) continue;
-        /* Of a source that owes this kind alone: two kinds are another mistake. */
-        Layout owed;
-        layout_init(&owed, ndim);
+        Layout partial;
+        layout_init(&partial, ndim);
+        if (use->list < ndim || !layout_append(&partial, use->list, use->digit)) continue;
+        /* Of a source that is partial in this kind alone: two kinds are another mistake. */
+        Layout source;
+        layout_init(&source, ndim);
         for (int k = 0; k < layout_count(&from->layout, use->list); k++)
-            layout_append(&owed, use->list, layout_list(&from->layout, use->list)[k]);
-        if (layout_summed(&owed, &owes, digits, &kind) >= 0) continue;
+            layout_append(&source, use->list, layout_list(&from->layout, use->list)[k]);
+        if (layout_summed(&source, &partial, digits, &kind) >= 0) continue;
         return fail_at(EXIT_REJECTED, to->option, to->text, to->text + use->at, use->length,
                        "a sum cannot be taken apart again: drop the axis here, or let --from be partial over it too",
                        "the target is partial over %.*s, over which the source is not (+%s)", use->length, to->text + use->at,
                        reduction_name[use->list - ndim]);
     }
-    /* Each of the target's is among the source's, so the source owes two kinds that the target does not. */
+    /* Each of the target's is among the source's, so the source is partial in two kinds in which the target is not. */
     int last = -1;
     for (int i = 0; i < from->nuses; i++)
         if (from->use[i].list >= ndim) last = i;

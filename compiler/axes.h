@@ -38,5 +38,5 @@ int sizes_read(const char *text, int nranks, Shape *shape);
 /* "[- y.x:(1)2 -] +sum(z)": per dimension '-' or axes, major first; x:(m)k is the part of size k of axis x after its m major parts. */
 int layout_parse(const char *option, const char *text, const NamedMesh *mesh, const Order *order, const Shape *shape,
                  WrittenLayout *written);
-/* Whether a value in layout `from` can be brought into `to`: EXIT_DONE, or a message about the axis at fault. */
+/* Whether a value in layout `from` can be converted into `to`: EXIT_DONE, or a message about the axis at fault. */
 int layouts_convertible(const WrittenLayout *from, const WrittenLayout *to);

@@ -38,9 +38,9 @@ typedef struct Front {
 typedef struct Sharded {
     Graph graph;                     /* the unsharded graph, with the strategies and layouts that assign gave: of states and inputs, and of results as strategies leave them */
     const Strategy **strategy;       /* per node, as it runs; NULL: whole */
-    const Layout *(*need)[MAX_IN];   /* per node and operand: the layout in which it is taken; may owe sums that the value owes */
-    const Layout **made;             /* per value: the layout in which its node leaves it, sums that it owes included */
-    const Layout **home;             /* per value: the layout into which the canonical form converts it at once; owes nothing */
+    const Layout *(*need)[MAX_IN];   /* per node and operand: the layout in which it is taken; partial over digits over which the value is partial, or none */
+    const Layout **made;             /* per value: the layout in which its node leaves it, partial sums included */
+    const Layout **home;             /* per value: the layout into which the canonical form converts it at once; never partial */
     const Layout **report_need;      /* the layout in which the k-th of what is reported is (graph_report) */
 } Sharded;
 

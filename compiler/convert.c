@@ -41,7 +41,7 @@ const Conversion *conversion_plan(Build *b, const Layout *from, const Layout *to
     *e = (MemoEntry){.from = from, .to = to, .type = *type, .policy = policy, .next = *bucket};
     const char *why = NULL;
     bool possible = redistribute(from, to, &type->shape, dtype_bytes[type->dtype], b->front.graph.nranks, policy, b->options->machine, &e->conversion, &why);
-    assert(possible && "a target that owes sums");
+    assert(possible && "a target that is partial where its source is complete");
     (void)possible;
     *bucket = e;
     return &e->conversion;

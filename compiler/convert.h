@@ -2,7 +2,7 @@
 #pragma once
 #include "compiler/build.h"
 
-/* The conversion of a value of this type. Asserts that there is one: what is converted into here never owes sums that its source does not. */
+/* The conversion of a value of this type. Asserts that there is one: a target is never partial where its source is complete. */
 const Conversion *conversion_plan(Build *b, const Layout *from, const Layout *to, const TensorType *type, RedistributePolicy policy);
 /* The digits along which the ranks of a collective differ, major first: all that its source and target treat differently. Their number. */
 int convert_digits(CommKind kind, const Layout *from, const Layout *to, Digit *digits, int *dim);

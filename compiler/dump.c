@@ -216,7 +216,7 @@ static void put_memory(const View *v, int value) {
 
 /* ---------------------------------------------------------------- nodes */
 
-/* What completes a partial sum of an operator is its own communication; the rest brings a value into another layout. */
+/* What completes a partial sum of an operator is its own communication; the others convert a value. */
 static void put_instance_name(const View *v, int id, const Node *node) {
     if (node->op != OP_convert) {
         text_printf(v->text, " {instance name: %s}", node->name);

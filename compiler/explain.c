@@ -217,8 +217,8 @@ static const char *users_text(const Explain *e, int value) {
     return copy;
 }
 
-/* What a layout owes; one that is not partial counts as a sum. */
-static Reduction owed(const Layout *layout) {
+/* How the terms of a partial layout are combined; one that is not partial counts as a sum. */
+static Reduction reduction_of(const Layout *layout) {
     for (int r = 0; r < NREDUCTIONS; r++)
         if (layout_count(layout, layout->ndim + r) > 0) return (Reduction)r;
     return REDUCE_SUM;
@@ -237,15 +237,15 @@ static const char *purpose(const Layout *from, const Layout *to, CommKind kind) 
     bool completes = layout_is_partial(from) && !layout_is_partial(to);
     switch (kind) {
     case COMM_ALL_REDUCE:
-        return for_all[owed(from)];
+        return for_all[reduction_of(from)];
     case COMM_REDUCE_SCATTER:
-        return in_parts[owed(from)];
+        return in_parts[reduction_of(from)];
     case COMM_ALL_GATHER:
         return "brings parts together";
     case COMM_ALL_TO_ALL:
         return "divides another dimension";
     case COMM_EXCHANGE:
-        return completes ? anew[owed(from)] : "divides it otherwise";
+        return completes ? anew[reduction_of(from)] : "divides it otherwise";
     case COMM_STRIDED_SLICE:
         return "keeps a part; nothing is sent";
     case NCOMMS:
@@ -325,7 +325,7 @@ static void explain_use(const Explain *e, int value, const char *indent) {
     }
     if (value == s->loss && ++n <= MAX_USERS) text_printf(&direct, "%sthe report of the loss", n > 1 ? ", " : "");
     if (n > MAX_USERS) text_printf(&direct, " and %d more", n - MAX_USERS);
-    text_printf(e->text, "%slayout       %s%s\n", indent, layout_text(e, made, type), layout_is_partial(made) ? has[owed(made)] : "");
+    text_printf(e->text, "%slayout       %s%s\n", indent, layout_text(e, made, type), layout_is_partial(made) ? has[reduction_of(made)] : "");
     explain_instead(e, value, indent);
     if (n > 0) text_printf(e->text, "%staken so by  %s\n", indent, direct.at);
     text_finish(&direct);

@@ -225,7 +225,7 @@ static int larger_first(const void *a, const void *b) {
 
 /* The gradient of every state, scaled down together so that their norm is at most settings.clip: PyTorch's clip_grad_norm_. Each gradient is
  * complete here, and its squares are counted once however it is split (assign). The largest come first: what is too small to be split like the others comes
- * last, where no sum that is owed has to be completed for it but one. Where gradients are of two element types the norm is f64. */
+ * last, where it has at most one partial sum to complete. Where gradients are of two element types the norm is f64. */
 static void clip_gradients(Graph *g, int *gradient, int nstates) {
     int sum = -1;
     DType dtype = F32;

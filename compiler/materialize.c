@@ -3,7 +3,7 @@
  * Before: a sharded graph. After: b->spmd holds the graph's values under the same ids, each as it is made, and converts with values of their own; every operand lies as its
  * node needs it; values that are needed in one layout by several nodes are converted once, and conversions that begin alike share what they begin with.
  *
- * canonical (reshard; dumps, -O0, -O1)  MindSpore's form: a value is brought into its home layout where it is made, a partial sum by an AllReduce; then for each
+ * canonical (reshard; dumps, -O0, -O1)  MindSpore's form: a value is converted into its home layout where it is made, a partial sum by an AllReduce; then for each
  *   user AllGather from the first digit that differs, StridedSlice.
  * planned (collectives; -O2)  the conversions of a value to all that take it are a tree (tree.c): so a partial sum whose users take parts of it becomes a
  *   ReduceScatter where that is exact, else an exchange; an AllReduce or AllGather whose result was only sliced is gone, conversions that cancel are gone. */

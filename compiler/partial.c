@@ -1,9 +1,9 @@
 /* partial: sums are completed where that moves the fewest bytes (-O2).
  *
- * Before: updates; every partial sum is completed where it arises. After: a sum that is owed may be passed on through operators that are
+ * Before: updates; every partial sum is completed where it arises. After: a partial sum may be passed on through operators that are
  * linear in it (op_table[].linear; proof/operators.c has its own table) and is completed behind them, where the tensor is smaller or several
  * sums have become one: a + b, both partial over the same digits, is one AllReduce. A node's boxes stay, it only takes an operand without the sum
- * that is owed, and owes it itself; so a digit that the node's strategy uses cannot be passed on. But a node that adds terms, or scales or
+ * that is partial, and its result is partial too; so a digit that the node's strategy uses cannot be passed on. But a node that adds terms, or scales or
  * turns one, is computed as its terms lie, where that moves less: each rank then adds whole terms, which the reductions of each term would have done too.
  *
  * Forward, in program order: pass on wherever that moves no more (a tie may pay further down: a + b needs both). Then backward: complete at once
@@ -72,8 +72,8 @@ static bool try_deferrals(Edit *edit, Deferral *deferrals, int n, bool tie) {
 
 /* ---------------------------------------------------------------- which digits a node can pass on */
 
-/* The sums that `layout` owes, as a layout without dimensions. */
-static Layout owed_sums(const Layout *layout) {
+/* The partial sums of `layout`, as a layout without dimensions. */
+static Layout partial_sums(const Layout *layout) {
     Layout sums;
     layout_init(&sums, 0);
     for (int i = 0; i < layout_count(layout, layout->ndim + REDUCE_SUM); i++)
@@ -128,11 +128,11 @@ static bool deferral_fill(Edit *edit, Deferral *deferral) {
     for (int i = 0; i < node->nin; i++) {
         if (layout_is_partial(edit->s->need[deferral->node][i])) return false; /* passes a sum on already */
         if (!deferral->operand[i]) continue;
-        Layout owed = owed_sums(edit->s->made[edit->g->nodes.at[deferral->node].in[i]]);
-        if (!layout_is_partial(&owed)) return false;
+        Layout own_sums = partial_sums(edit->s->made[edit->g->nodes.at[deferral->node].in[i]]);
+        if (!layout_is_partial(&own_sums)) return false;
         if (first)
-            sums = owed;
-        else if (!sums_filter(&sums, owed, false))
+            sums = own_sums;
+        else if (!sums_filter(&sums, own_sums, false))
             return false;
         first = false;
     }
@@ -153,7 +153,7 @@ static bool adds_terms(const Node *node) {
 }
 
 /* Fills what adding up the operands as they lie would be, all in one layout, whatever the node's strategy: its result then lies so too. Terms that
- * owe nothing only where no rank then computes more. */
+ * are complete only where no rank then computes more. */
 static bool deferral_fill_terms(Edit *edit, Deferral *deferral) {
     const Graph *g = edit->g;
     const Node *node = &g->nodes.at[deferral->node];
@@ -202,7 +202,7 @@ static int lone_term(const Graph *g, const Node *node) {
     return term;
 }
 
-/* Fills what computing the node on its one term as it lies would be: the result owes what the term does, and a sum behind it can add it to others. */
+/* Fills what computing the node on its one term as it lies would be: the result is partial as the term is, and a sum behind it can add it to others. */
 static bool deferral_fill_lone(Edit *edit, Deferral *deferral) {
     const Graph *g = edit->g;
     const Node *node = &g->nodes.at[deferral->node];
@@ -210,7 +210,7 @@ static bool deferral_fill_lone(Edit *edit, Deferral *deferral) {
     if (term < 0 || node->from == STRATEGY_USER || layout_is_partial(edit->s->need[deferral->node][term])) return false;
     const Layout *layout = edit->s->made[edit->g->nodes.at[deferral->node].in[term]];
     const Shape *result = &g->values.at[node->out[0]].type.shape;
-    Layout sums = owed_sums(layout), out;
+    Layout sums = partial_sums(layout), out;
     Strategy strategy;
     if (!layout_is_partial(&sums) || layout_count(&sums, REDUCE_SUM) != layout->start[layout->ndim + NREDUCTIONS] - layout->start[layout->ndim]) return false;
     if (!strategy_of(node, node->rule->in[term], layout, &strategy)) return false;
@@ -265,7 +265,7 @@ static bool has_few_users(const Edit *edit, int v) {
     return uses > 0 && uses <= MAX_USES;
 }
 
-/* Some operand of the node is a sum that is owed, or a term to be converted, and no such one has too many users. */
+/* Some operand of the node is a partial sum, or a term to be converted, and no such one has too many users. */
 static bool takes_sums(const Edit *edit, int id) {
     const Node *node = &edit->g->nodes.at[id];
     bool any = false, terms = adds_terms(node);
@@ -308,7 +308,7 @@ static bool defer_by_all(Edit *edit, int v) {
     return n > 1 && try_deferrals(edit, deferrals, n, false);
 }
 
-/* The node's operands and results as they were before this pass, where it takes sums that are owed and nobody takes its results as such. */
+/* The node's operands and results as they were before this pass, where it takes partial sums and nothing takes its results as such. */
 static bool completed_before(const Edit *edit, int id, Deferral *deferral) {
     const Graph *g = edit->g;
     const Node *node = &g->nodes.at[id];

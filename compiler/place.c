@@ -67,7 +67,7 @@ static int only_user(const Edit *edit, int v) {
     return one ? edit->uses.use[edit->uses.first[v]].node : -1;
 }
 
-/* Whether v as it lies now can still be given to all that take it as a sum that is owed. */
+/* Whether v as it lies now can still be given to all that take it as a partial sum. */
 static bool no_sum_is_lost(const Edit *edit, int v) {
     for (int u = edit->uses.first[v]; u < edit->uses.first[v + 1]; u++)
         if (!convertible(edit->s->made[v], edit->s->need[edit->uses.use[u].node][edit->uses.use[u].operand])) return false;

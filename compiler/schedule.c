@@ -55,7 +55,7 @@ static void note_reader(const Graph *g, const Node *node, int key, int *last_rea
     }
 }
 
-/* The bucket that brings a value to its user: NULL where there is none on the way. */
+/* The bucket of the conversion between a value and its user: NULL where there is none on the way. */
 static const Bucket *bucket_of(const Scheduler *s, int value) {
     for (const Node *node = graph_producer(s->g, value); node->op == OP_convert; node = graph_producer(s->g, node->in[0])) {
         int bucket = s->buckets.of[node - s->g->nodes.at];

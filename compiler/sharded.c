@@ -95,7 +95,7 @@ static void node_results(Build *b, int id) {
     }
 }
 
-/* Per value the layout in which the first node takes it, which is there anyway; its home where that owes sums, or nothing takes it. */
+/* Per value the layout in which the first node takes it, which is there anyway; its home where that is partial, or nothing takes it. */
 static const Layout *first_taken(const Sharded *s, int value) {
     const Graph *g = &s->graph;
     for (int n = 0; n < g->nodes.n; n++)
@@ -184,7 +184,7 @@ static bool fail(const Sharded *s, const char *stage, int id, Error *error, cons
     return error_set(error, EXIT_INTERNAL, "after %s: node %d (%s %s): %s", stage, id, op_table[node->op].name, node->name != NULL ? node->name : "", what);
 }
 
-/* The sums that a layout owes, as one without dimensions. */
+/* The partial sums of a layout, as one without dimensions. */
 static void sums_of(const Layout *layout, Layout *sums) {
     layout_init(sums, 0);
     for (int r = 0; r < NREDUCTIONS; r++)
@@ -192,7 +192,7 @@ static void sums_of(const Layout *layout, Layout *sums) {
             layout_append(sums, r, layout_list(layout, layout->ndim + r)[i]);
 }
 
-/* The sums that `layout` owes beyond those that `own` does. False where they lie otherwise but for these. */
+/* The digits over which `layout` is partial and `own` is not. False where they differ in anything else. */
 static bool sums_beyond(const Layout *layout, const Layout *own, const Shape *shape, Layout *beyond) {
     static const Shape scalar = {0};
     Layout a, b;
@@ -245,11 +245,11 @@ static bool verify_operands(Sharded *s, const char *stage, int id, Layout *passe
         Layout own, sums;
         const Shape *shape = &type_of(g, node->in[i])->shape;
         const Layout *need = s->need[id][i];
-        if (!convertible(s->made[node->in[i]], need)) return fail(s, stage, id, error, "an operand is needed with sums that it does not owe");
+        if (!convertible(s->made[node->in[i]], need)) return fail(s, stage, id, error, "an operand is needed as a partial sum that it is not");
         strategy_in_layout(node, s->strategy[id], i, shape->ndim, &own);
         if (graph_layout(g, &own, shape) == need) continue;
         if (!sums_beyond(need, &own, shape, &sums) || !layout_is_partial(&sums)) return fail(s, stage, id, error, "an operand does not lie as its strategy says");
-        if (*set != 0 && !layout_equal(&sums, passed)) return fail(s, stage, id, error, "operands owe different sums");
+        if (*set != 0 && !layout_equal(&sums, passed)) return fail(s, stage, id, error, "operands are partial over different digits");
         *passed = sums;
         *set |= 1u << i;
     }
@@ -270,7 +270,7 @@ static bool verify_node(Sharded *s, const char *stage, int id, Error *error) {
         const bool plain = graph_layout(g, &own, shape) == s->made[node->out[k]];
         if (plain ? set != 0 : set == 0 || !sums_beyond(s->made[node->out[k]], &own, shape, &sums) || !layout_equal(&sums, &passed))
             return fail(s, stage, id, error, "a result does not lie as its strategy and operands say");
-        if (layout_is_partial(s->home[node->out[k]])) return fail(s, stage, id, error, "a result would stay a sum that is owed");
+        if (layout_is_partial(s->home[node->out[k]])) return fail(s, stage, id, error, "a result would stay partial");
     }
     return true;
 }
@@ -279,6 +279,6 @@ bool sharded_verify(Sharded *s, const char *stage, Error *error) {
     for (int n = 0; n < s->graph.nodes.n; n++)
         if (!verify_node(s, stage, n, error)) return false;
     for (int k = 0; k < graph_nreports(&s->graph); k++)
-        if (layout_is_partial(s->report_need[k])) return fail(s, stage, s->graph.values.at[graph_report(&s->graph, k)].node, error, "what is reported is a sum that is owed");
+        if (layout_is_partial(s->report_need[k])) return fail(s, stage, s->graph.values.at[graph_report(&s->graph, k)].node, error, "what is reported is partial");
     return true;
 }

@@ -86,7 +86,7 @@ ConversionCost value_cost(Edit *edit, int v);
 
 /* ---------------------------------------------------------------- tree.c */
 
-/* Whether a value in layout `from` can be converted into `to`: `to` owes no sums that `from` does not. */
+/* Whether a value in layout `from` can be converted into `to`: `to` is partial over no digit over which `from` is complete. */
 bool convertible(const Layout *from, const Layout *to);
 /* Chooses each layout's parent, so that all together cost little: largest boxes first, each from the cheapest source so far, then changed as
  * long as that helps; the completed sum is tried as a step in between. The list may change its order, one may be added. `from` is none of

@@ -13,7 +13,7 @@ int cost_compare(ConversionCost a, ConversionCost b) {
     return a.count < b.count ? -1 : a.count > b.count;
 }
 
-/* A sum that stays owed keeps groups of ranks apart: both layouts must then be of meshes that can be refined together (3@4 and 2@6 cannot). */
+/* A sum that stays partial keeps groups of ranks apart: both layouts must then be of meshes that can be refined together (3@4 and 2@6 cannot). */
 bool convertible(const Layout *from, const Layout *to) {
     Digit digits[MAX_DIGITS];
     Reduction kind;

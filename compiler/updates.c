@@ -54,8 +54,8 @@ static bool split_over(Layout *layout, const Shape *shape, const Digit *digits, 
     return true;
 }
 
-/* The layout that the maker of a gradient gives it, with the sums that it owes. Those of one that is added up of several which owe the same sums can be added up
- * before they are completed: it owes them too. */
+/* The layout that the maker of a gradient gives it, partial sums included. A gradient that is added up of several which are partial over the same digits is too: they are added up before
+ * they are completed. */
 static void partial_layout(const Graph *g, int gradient, Layout *layout) {
     const Value *value = &g->values.at[gradient];
     const Node *maker = &g->nodes.at[value->node];
@@ -112,7 +112,7 @@ static Layout split_of_all_squares(const Graph *g, const Layout *const *of_gradi
     return all;
 }
 
-/* A gradient's layout, split over all these digits where its shape allows that: then the sums of all squares owe the same, and one reduction of their
+/* A gradient's layout, split over all these digits where its shape allows that: then the sums of all squares are partial over the same digits, and one reduction of their
  * sum completes them (pass `partial`), where each would need its own beside one that is whole. */
 static const Layout *split_like_all(Graph *g, const Layout *layout, const Shape *shape, const Layout *all) {
     Layout more, split = *layout;

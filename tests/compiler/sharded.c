@@ -74,7 +74,7 @@ Test(sharded, no_operand_owes_a_sum_that_its_value_does_not) {
     sharded(&x);
     int n = node_of(&x, OP_tanh), value = x.graph->nodes.at[n].in[0];
     x.b->sharded.need[n][0] = split(&x, value, true);
-    refused(&x, "sums that it does not owe");
+    refused(&x, "as a partial sum that it is not");
 }
 
 Test(sharded, what_is_reported_is_complete) {
