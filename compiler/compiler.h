@@ -157,11 +157,19 @@ bool eval_create(Build *e, const Build *train, Graph *graph, const LossRows *row
 
 void warn_note_hints(Build *b); /* after rows */
 
-/* ---------------------------------------------------------------- simplify.c, grad.c, accumulate.c: on any graph */
+/* ---------------------------------------------------------------- simplify.c, expand.c, grad.c, accumulate.c: on any graph */
 
 enum { SIMPLIFY_EXPAND = 1, SIMPLIFY_IDENTITIES = 2, SIMPLIFY_SHARE = 4, SIMPLIFY_DEAD = 8, SIMPLIFY_ALL = 15 };
 /* Rewrites the graph: composites into their expansion, x * 1 into x and the like, equal nodes into one, unused nodes away. Ids change. */
 void graph_simplify(Graph *graph, int what);
+/* Puts what a template makes in the place of every node that template_of has one for; templates take operands of any graph. A node of a template whose operator has a
+ * strategy is split as its operands lie. False: no node has a template, and the graph stays as it is. */
+typedef ExpandFn *TemplateFn(const Graph *graph, int node);
+typedef struct Expanded {
+    const int *node;   /* per node before: the one that stands for it */
+    const int *origin; /* per node after: the one before that it, maybe with others, stands for */
+} Expanded;
+bool graph_expand(Graph *graph, TemplateFn *template_of, Expanded *expanded); /* expanded may be NULL */
 /* Adds the gradient of the loss by every trainable state that it depends on, the optimizer's update of it and the writes. Sets nforward. */
 void graph_differentiate(Graph *graph);
 int update_gradient(const Graph *graph, const Node *update); /* the gradient that an update takes, before it was clipped: a value */

@@ -1,55 +1,54 @@
-/* expand: operators along rows that their strategy splits (softmax, log_softmax, their gradients) become operators of which each can be
- * split so.
+/* expand: operators become the nodes of a template (Op.expand, Op.expand_split), composites before autodiff and, as pass `expand`, operators along rows that their
+ * strategy splits (softmax, log_softmax, their gradients) once strategies are chosen.
  *
- * Before: every forward operator has its strategy (propagate). After: front.chosen is the graph before this pass, with the operators that
+ * Before the pass: every forward operator has its strategy (propagate). After: front.chosen is the graph before this pass, with the operators that
  * strategies were chosen for. In front.graph no strategy splits a factor that has reductions: where one did, the nodes of Op.expand_split
- * stand for the operator, with the same strategy each as far as it has the dimensions; the last one has its name, its hint and what
+ * stand for the operator, each split as its operands lie; the one that gives the first result has its hint and what
  * gradients reuse. The values of all other nodes are the same. Where there is nothing to expand, the graph stays as it is. */
 #include <assert.h>
 #include <string.h>
 
-#include "compiler/compiler.h"
+#include "compiler/sharded.h"
 #include "ir/copy.h"
 
+/* ---------------------------------------------------------------- any graph */
+
 typedef struct Expansion {
-    GraphCopy copy;  /* of an expanded node the last one stands for it */
-    int *first;      /* per old node: the first of the nodes that stand for it */
-    VEC(int) chosen;   /* per new node: the old one */
+    GraphCopy copy;
+    int *first;      /* per old node: the first of the nodes that its template made; -1: it stays as it is */
+    VEC(int) origin; /* per new node: the old one */
 } Expansion;
 
-static bool splits_rows(const Rule *rule, const Strategy *strategy) {
-    bool splits = false;
-    for (int f = 0; strategy != NULL && f < rule->nfactors; f++)
-        splits |= rule->factor[f].reductions > 0 && strategy_count(strategy, f) > 0;
-    return splits;
+/* How a value lies that a node of the template takes: as an operand of the operator, or as the template's node that makes it. False: it is a leaf's. */
+static bool value_lies(const Graph *g, const Node *old, const Node *node, int value, Layout *layout) {
+    const Node *maker = graph_producer(g, value);
+    const int ndim = g->values.at[value].type.shape.ndim;
+    for (int i = 0; i < node->nin; i++)
+        if (node->in[i] == value) {
+            strategy_in_layout(old, old->strategy, i, ndim, layout);
+            return true;
+        }
+    if (node_is_leaf(maker)) return false;
+    strategy_out_layout(maker, maker->strategy, g->values.at[value].index, ndim, layout);
+    return true;
 }
 
-/* Whether the node, of the graph that strategies were chosen for, needs to be expanded. */
-static bool is_expanded(const Graph *g, int id) {
-    const Node *node = &g->nodes.at[id], *origin = &g->nodes.at[node->origin];
-    if (op_table[node->op].expand_split == NULL) return false;
-    if (node->origin == id) return splits_rows(node->rule, node->strategy);
-    Strategy strategy;
-    if (origin->strategy == NULL) return false;
-    strategy_from_origin(node, origin->strategy, &strategy);
-    return splits_rows(node->rule, &strategy);
-}
-
-/* A node of the expansion splits its operand as the operator did, but for the dimension that it has shrunk to 1. */
-static void inherit(Graph *g, Node *made, const Node *from, const Graph *old) {
-    const TensorType *type = &g->values.at[made->in[0]].type, *whole = &old->values.at[from->in[0]].type;
-    Strategy *strategy = arena_alloc(g->arena, sizeof *strategy);
-    assert(type->shape.ndim == whole->shape.ndim);
-    strategy->nfactors = made->rule->nfactors;
-    for (int d = 0; d < type->shape.ndim; d++) {
-        int own = made->rule->in[0][d], theirs = from->rule->in[0][d];
-        if (own >= 0 && theirs >= 0 && type->shape.dim[d] == whole->shape.dim[d]) strategy_follow(strategy, own, from->strategy, theirs);
+/* A node of the template is split as the first of its operands that is no leaf lies. */
+static void inherit(Graph *g, Node *made, const Node *old, const Node *node) {
+    Strategy strategy = {.nfactors = made->rule->nfactors};
+    Layout layout;
+    bool fits = true, found = false;
+    for (int i = 0; i < made->nin && !found; i++) {
+        found = value_lies(g, old, node, made->in[i], &layout);
+        if (found) fits = strategy_of(made, made->rule->in[i], &layout, &strategy);
     }
-    made->strategy = strategy;
-    made->from = from->from;
+    assert(fits);
+    (void)fits;
+    made->strategy = graph_strategy(g, &strategy);
+    made->from = old->from;
 }
 
-/* The factors of an expanded origin, by way of its result, which is the last node's too. */
+/* The factors of an expanded origin, by way of its first result. */
 static void follow_origin(const Expansion *e, Node *node, int old_origin) {
     const Node *was = &e->copy.from.nodes.at[old_origin], *is = &e->copy.to->nodes.at[node->origin];
     for (int f = 0; f < node->rule->nfactors; f++) {
@@ -62,8 +61,7 @@ static void follow_origin(const Expansion *e, Node *node, int old_origin) {
 
 static void keep_node(Expansion *e, int id, Node node) {
     const int old_origin = node.origin, made = copy_node(&e->copy, id, node);
-    if (old_origin != id && e->first[old_origin] != e->copy.node[old_origin]) follow_origin(e, &e->copy.to->nodes.at[made], old_origin);
-    e->first[id] = made;
+    if (old_origin != id && e->first[old_origin] >= 0) follow_origin(e, &e->copy.to->nodes.at[made], old_origin);
 }
 
 /* What stands for a copy of a forward node has what stands for that node as its origin. */
@@ -77,51 +75,75 @@ static void follow_forward(Expansion *e, int first, int origin, int micro) {
     }
 }
 
-static void expand_node(Expansion *e, int id, Node node) {
+static void expand_node(Expansion *e, int id, Node node, ExpandFn *expand) {
     Graph *g = e->copy.to;
-    const Graph *old = &e->copy.from;
-    int first = g->nodes.n, old_origin = node.origin;
-    node.origin = old_origin == id ? -1 : e->copy.node[old_origin];
-    int value = op_table[node.op].expand_split(g, &node);
-    assert(g->values.at[value].node == g->nodes.n - 1);
-    e->first[id] = first;
-    copy_stands(&e->copy, id, g->nodes.n - 1);
-    for (int n = first; old_origin == id && n < g->nodes.n; n++)
-        inherit(g, &g->nodes.at[n], &old->nodes.at[id], old);
-    if (node.micro > 0) follow_forward(e, first, old_origin, node.micro);
-    Node *last = &g->nodes.at[g->nodes.n - 1];
-    last->hint = node.hint;
-    last->name = node.name;
-    g->values.at[value].name = old->values.at[node.out[0]].name;
+    const Node *old = &e->copy.from.nodes.at[id];
+    const int first = e->first[id] = g->nodes.n;
+    node.origin = old->origin == id ? -1 : e->copy.node[old->origin];
+    copy_expand(&e->copy, id, &node, expand);
+    for (int n = first; old->origin == id && old->strategy != NULL && n < g->nodes.n; n++)
+        if (!node_is_leaf(&g->nodes.at[n])) inherit(g, &g->nodes.at[n], old, &node);
+    if (node.micro > 0) follow_forward(e, first, old->origin, node.micro);
+    if (e->copy.node[id] >= first) g->nodes.at[e->copy.node[id]].hint = node.hint;
 }
 
-static void expand_graph(Front *front) {
-    Graph *g = &front->graph;
-    const Graph *old = &front->chosen;
+bool graph_expand(Graph *graph, TemplateFn *template_of, Expanded *expanded) {
     Expansion e = {0};
-    copy_begin(&e.copy, g, g->nodes.n + g->nodes.n / 4, g->values.n + g->values.n / 4);
-    e.first = arena_alloc(g->arena, sizeof *e.first * (size_t)(old->nodes.n + 1));
+    int nexpanded = 0;
+    for (int id = 0; id < graph->nodes.n; id++)
+        nexpanded += template_of(graph, id) != NULL;
+    if (nexpanded == 0) return false;
+    copy_begin(&e.copy, graph, graph->nodes.n + 8 * nexpanded, graph->values.n + 8 * nexpanded);
+    const Graph *old = &e.copy.from;
+    e.first = arena_alloc(graph->arena, sizeof *e.first * (size_t)(old->nodes.n + 1));
     for (int id = 0; id < old->nodes.n; id++) {
-        (is_expanded(old, id) ? expand_node : keep_node)(&e, id, copy_operands(&e.copy, id));
-        while (e.chosen.n < g->nodes.n)
-            vec_push(g->arena, &e.chosen, id);
+        ExpandFn *expand = template_of(old, id);
+        const Node node = copy_operands(&e.copy, id);
+        e.first[id] = -1;
+        if (expand != NULL)
+            expand_node(&e, id, node, expand);
+        else
+            keep_node(&e, id, node);
+        while (e.origin.n < graph->nodes.n)
+            vec_push(graph->arena, &e.origin, id);
         copy_forward(&e.copy, id);
     }
     copy_reports(&e.copy);
-    const Layout **asked = arena_alloc(g->arena, sizeof *asked * (size_t)(g->nodes.n + 1));
-    for (int id = 0; id < old->nodes.n; id++)
-        asked[e.copy.node[id]] = front->propagation.out_layout[id];
-    front->out_layout = asked;
-    front->chosen_node = e.chosen.at;
+    if (expanded != NULL) *expanded = (Expanded){.node = e.copy.node, .origin = e.origin.at};
+    return true;
+}
+
+/* ---------------------------------------------------------------- rows that are split */
+
+static bool splits_rows(const Rule *rule, const Strategy *strategy) {
+    bool splits = false;
+    for (int f = 0; strategy != NULL && f < rule->nfactors; f++)
+        splits |= rule->factor[f].reductions > 0 && strategy_count(strategy, f) > 0;
+    return splits;
+}
+
+/* The template of a node, of the graph that strategies were chosen for, whose rows are split. */
+static ExpandFn *of_split_rows(const Graph *g, int id) {
+    const Node *node = &g->nodes.at[id], *origin = &g->nodes.at[node->origin];
+    ExpandFn *expand = op_table[node->op].expand_split;
+    Strategy strategy;
+    if (expand == NULL) return NULL;
+    if (node->origin == id) return splits_rows(node->rule, node->strategy) ? expand : NULL;
+    if (origin->strategy == NULL) return NULL;
+    strategy_from_origin(node, origin->strategy, &strategy);
+    return splits_rows(node->rule, &strategy) ? expand : NULL;
 }
 
 bool pass_expand(Build *b) {
     Front *front = &b->front;
-    bool any = false;
+    Expanded expanded;
     front->chosen = front->graph; /* its nodes and values stay: expanding makes new ones */
     front->out_layout = front->propagation.out_layout;
-    for (int id = 0; id < front->graph.nodes.n && !any; id++)
-        any = is_expanded(&front->graph, id);
-    if (any) expand_graph(front);
+    if (!graph_expand(&front->graph, of_split_rows, &expanded)) return true;
+    const Layout **asked = arena_alloc(b->arena, sizeof *asked * (size_t)(front->graph.nodes.n + 1));
+    for (int id = 0; id < front->chosen.nodes.n; id++)
+        if (front->propagation.out_layout[id] != NULL) asked[expanded.node[id]] = front->propagation.out_layout[id];
+    front->out_layout = asked;
+    front->chosen_node = expanded.origin;
     return true;
 }

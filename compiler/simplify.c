@@ -238,10 +238,6 @@ static void replace(Rewrite *r, int id, int value) {
 static void rewrite_node(Rewrite *r, int id, int what) {
     Graph *g = r->copy.to;
     Node node = copy_operands(&r->copy, id);
-    if ((what & SIMPLIFY_EXPAND) && op_table[node.op].expand != NULL) {
-        replace(r, id, op_table[node.op].expand(g, &node));
-        return;
-    }
     if (what & SIMPLIFY_IDENTITIES) {
         int value = identity(g, &node);
         r->identities |= value >= 0 || merge(g, &node);
@@ -268,11 +264,12 @@ static bool rewrite(Graph *graph, int what) {
     return r.identities;
 }
 
+static ExpandFn *composite(const Graph *graph, int id) {
+    return op_table[graph->nodes.at[id].op].expand;
+}
+
 void graph_simplify(Graph *graph, int what) {
-    bool composites = false;
-    for (int n = 0; n < graph->nodes.n; n++)
-        composites |= op_table[graph->nodes.at[n].op].expand != NULL;
-    if (composites && (what & SIMPLIFY_EXPAND)) rewrite(graph, SIMPLIFY_EXPAND);
+    if (what & SIMPLIFY_EXPAND) graph_expand(graph, composite, NULL);
     what &= ~SIMPLIFY_EXPAND;
     if (what != 0 && rewrite(graph, what) && (what & SIMPLIFY_DEAD)) rewrite(graph, SIMPLIFY_DEAD);
 }

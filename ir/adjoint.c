@@ -327,16 +327,9 @@ void adjoint_where(Graph *graph, int node, const int *dy, int *dx) {
 
 /* ---------------------------------------------------------------- composites */
 
-/* A value that takes the place of a composite, name included. */
-static int replaces(Graph *graph, int value, const char *name) {
-    graph->values.at[value].name = name;
-    graph->nodes.at[graph->values.at[value].node].name = name;
-    return value;
-}
-
 /* A row's loss is log(sum of exp(x - m)) - (x[label] - m) with m its largest element, so that no exponential overflows. The derivative along m is
  * zero whatever m is: no gradient goes that way. Where classes are split, the maximum, the sum and the element picked are partial: numbers a row. */
-int expand_cross_entropy(Graph *graph, const Node *node) {
+void expand_cross_entropy(Graph *graph, const Node *node, int *out) {
     int logits = node->in[0], label = node->in[1];
     const char *name = node->name, *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
     Span span = node->span;
@@ -351,11 +344,11 @@ int expand_cross_entropy(Graph *graph, const Node *node) {
     int rows = graph_emit(graph, OP_sub, (int[]){logarithm, picked}, 2, NULL, arena_printf(graph->arena, "%s.rows", name), span);
     if (strcmp(reduction, "none") != 0)
         rows = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &rows, 1, NULL, arena_printf(graph->arena, "%s.%s", name, reduction), span);
-    return replaces(graph, rows, name);
+    out[0] = rows;
 }
 
 /* The first place at which the element is the largest; where the axis is split both are numbers a row: a maximum, a minimum. */
-int expand_argmax(Graph *graph, const Node *node) {
+void expand_argmax(Graph *graph, const Node *node, int *out) {
     const char *name = node->name;
     Span span = node->span;
     int x = node->in[0];
@@ -363,11 +356,11 @@ int expand_argmax(Graph *graph, const Node *node) {
     const Attr axis[MAX_ATTRS] = {node->attr[0]};
     int most = graph_emit(graph, OP_max, &x, 1, kept, arena_printf(graph->arena, "%s.max", name), span);
     int places = graph_emit(graph, OP_equal, (int[]){x, most}, 2, NULL, arena_printf(graph->arena, "%s.equal", name), span);
-    return replaces(graph, graph_emit(graph, OP_first, &places, 1, axis, arena_printf(graph->arena, "%s.first", name), span), name);
+    out[0] = graph_emit(graph, OP_first, &places, 1, axis, arena_printf(graph->arena, "%s.first", name), span);
 }
 
 /* softplus(x) - x t for each element: -(t log(p) + (1 - t) log(1 - p)) with p = sigmoid(x), and sigmoid(x) - t the gradient for every x. */
-int expand_bce_with_logits(Graph *graph, const Node *node) {
+void expand_bce_with_logits(Graph *graph, const Node *node, int *out) {
     const char *name = node->name, *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
     Span span = node->span;
     int x = node->in[0], t = node->in[1];
@@ -376,10 +369,10 @@ int expand_bce_with_logits(Graph *graph, const Node *node) {
     int loss = graph_emit(graph, OP_sub, (int[]){plus, product}, 2, NULL, arena_printf(graph->arena, "%s.each", name), span);
     if (strcmp(reduction, "none") != 0)
         loss = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &loss, 1, NULL, arena_printf(graph->arena, "%s.%s", name, reduction), span);
-    return replaces(graph, loss, name);
+    out[0] = loss;
 }
 
-int expand_mse(Graph *graph, const Node *node) {
+void expand_mse(Graph *graph, const Node *node, int *out) {
     int in[2] = {node->in[0], node->in[1]};
     const char *name = node->name;
     Span span = node->span;
@@ -388,5 +381,5 @@ int expand_mse(Graph *graph, const Node *node) {
     int square = graph_emit(graph, OP_mul, (int[]){diff, diff}, 2, NULL, arena_printf(graph->arena, "%s.square", name), span);
     int loss =
         graph_emit(graph, sum ? OP_sum : OP_mean, &square, 1, NULL, arena_printf(graph->arena, sum ? "%s.sum" : "%s.mean", name), span);
-    return replaces(graph, loss, name);
+    out[0] = loss;
 }

@@ -1,5 +1,6 @@
 #include "ir/copy.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "ir/rules.h"
@@ -79,6 +80,25 @@ int copy_node(GraphCopy *copy, int id, Node node) {
     vec_push(g->arena, &g->nodes, node);
     copy_stands(copy, id, made);
     return made;
+}
+
+void copy_expand(GraphCopy *copy, int id, const Node *node, ExpandFn *expand) {
+    Graph *g = copy->to;
+    const Node *old = &copy->from.nodes.at[id];
+    const int first = g->values.n;
+    int out[MAX_OUT];
+    expand(g, node, out);
+    for (int k = old->nout - 1; k >= 0; k--) { /* of a value that replaces several results the first names it */
+        const Value *replaced = &copy->from.values.at[old->out[k]];
+        Value *value = &g->values.at[out[k]];
+        assert(type_equal(&value->type, &replaced->type));
+        copy->value[old->out[k]] = out[k];
+        if (out[k] < first) continue;
+        value->name = replaced->name;
+        if (value->index == 0) g->nodes.at[value->node].name = replaced->name;
+    }
+    assert(g->values.at[out[0]].index == 0);
+    copy->node[id] = g->values.at[out[0]].node;
 }
 
 void copy_stands(GraphCopy *copy, int id, int node) {

@@ -82,8 +82,9 @@ typedef struct Graph Graph;
 typedef struct Node Node;
 /* Adds the nodes that compute the gradient of each operand, given those of the results (-1: nobody uses it; one is there). dx[i] = -1: none. */
 typedef void AdjointFn(Graph *graph, int node, const int *dy, int *dx);
-/* Adds the nodes that a composite stands for; returns the value that replaces its result. Those of a gradient have node->origin as theirs. */
-typedef int ExpandFn(Graph *graph, const Node *node);
+/* A template: adds the nodes that an operator stands for, and gives for each result the value that replaces it; the first is the first result of its
+ * node. Nodes of a gradient have node->origin as their origin. */
+typedef void ExpandFn(Graph *graph, const Node *node, int *out);
 
 typedef struct Op {
     const char *name, *title;  /* "matmul", "MatMul" as dumps write it */

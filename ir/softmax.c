@@ -31,15 +31,15 @@ static int powers_of(Graph *graph, const Node *node, int *powers, int *sum) {
     return shifted;
 }
 
-int split_softmax(Graph *graph, const Node *node) {
+void split_softmax(Graph *graph, const Node *node, int *out) {
     int powers, sum;
     powers_of(graph, node, &powers, &sum);
-    return emit(graph, node, OP_div, powers, sum, NULL, "div");
+    out[0] = emit(graph, node, OP_div, powers, sum, NULL, "div");
 }
 
-int split_log_softmax(Graph *graph, const Node *node) {
+void split_log_softmax(Graph *graph, const Node *node, int *out) {
     int powers, sum, shifted = powers_of(graph, node, &powers, &sum);
-    return emit(graph, node, OP_sub, shifted, emit(graph, node, OP_log, sum, -1, NULL, "log"), NULL, "sub");
+    out[0] = emit(graph, node, OP_sub, shifted, emit(graph, node, OP_log, sum, -1, NULL, "log"), NULL, "sub");
 }
 
 /* ---- gradients: their origin is the last node of the forward expansion */
@@ -51,18 +51,18 @@ static int emit_gradient(Graph *graph, const Node *node, OpCode op, int a, int a
 }
 
 /* y (dy - sum of y dy) */
-int split_softmax_grad(Graph *graph, const Node *node) {
+void split_softmax_grad(Graph *graph, const Node *node, int *out) {
     int y = node->in[0], dy = node->in[1];
     Attr row[MAX_ATTRS];
     along_row(node, row);
     int product = emit_gradient(graph, node, OP_mul, y, PART_OUT, dy, PART_OUT, PART_OUT, NULL, "mul");
     int sum = emit_gradient(graph, node, OP_sum, product, PART_OUT, -1, PART_NONE, PART_ROW, row, "sum");
     int rest = emit_gradient(graph, node, OP_sub, dy, PART_OUT, sum, PART_ROW, PART_OUT, NULL, "sub");
-    return emit_gradient(graph, node, OP_mul, y, PART_OUT, rest, PART_OUT, PART_OUT, NULL, "grad");
+    out[0] = emit_gradient(graph, node, OP_mul, y, PART_OUT, rest, PART_OUT, PART_OUT, NULL, "grad");
 }
 
 /* dy - exp(y) (sum of dy), with exp(y) = powers / sum of the forward expansion, the division a number a row. */
-int split_log_softmax_grad(Graph *graph, const Node *node) {
+void split_log_softmax_grad(Graph *graph, const Node *node, int *out) {
     int dy = node->in[1];
     Attr row[MAX_ATTRS];
     along_row(node, row);
@@ -72,5 +72,5 @@ int split_log_softmax_grad(Graph *graph, const Node *node) {
     int sum = emit_gradient(graph, node, OP_sum, dy, PART_OUT, -1, PART_NONE, PART_ROW, row, "sum");
     int share = emit_gradient(graph, node, OP_div, sum, PART_ROW, total, PART_ROW, PART_ROW, NULL, "div");
     int taken = emit_gradient(graph, node, OP_mul, powers, PART_OUT, share, PART_ROW, PART_OUT, NULL, "mul");
-    return emit_gradient(graph, node, OP_sub, dy, PART_OUT, taken, PART_OUT, PART_OUT, NULL, "grad");
+    out[0] = emit_gradient(graph, node, OP_sub, dy, PART_OUT, taken, PART_OUT, PART_OUT, NULL, "grad");
 }

@@ -1,4 +1,5 @@
 #include "compile.h"
+#include "proof/field.h"
 
 /* A function along rows between two parameters: nothing but it, and the loss, communicates. `shard` is a tuple. */
 static void rows_net(Compiled *x, const char *size, const char *function, const char *shard, const char *more, int nranks, int optimize) {
@@ -203,4 +204,93 @@ Test(expand, hidden_slices_have_whole_rows) {
              4, 2);
     cr_expect_eq(count_op(x.graph, OP_softmax), 1);
     compiled_finish(&x);
+}
+
+/* ---------------------------------------------------------------- templates of several results */
+
+/* split as one slice for each of its results. */
+static void slices(Graph *g, const Node *node, int *out) {
+    const Shape *shape = &g->values.at[node->in[0]].type.shape;
+    const int axis = (int)node->attr[1].i;
+    const int64_t size = shape->dim[axis] / node->nout;
+    Attr attr[MAX_ATTRS] = {{.given = true, .n = shape->ndim}, {.given = true, .n = shape->ndim}};
+    memcpy(attr[1].ints, shape->dim, sizeof *shape->dim * (size_t)shape->ndim);
+    for (int k = 0; k < node->nout; k++) {
+        attr[0].ints[axis] = k * size;
+        attr[1].ints[axis] = (k + 1) * size;
+        out[k] = graph_emit(g, OP_slice, node->in, 1, attr, node->name, node->span);
+    }
+}
+
+static ExpandFn *of_split(const Graph *g, int id) {
+    return g->nodes.at[id].op == OP_split ? slices : NULL;
+}
+
+#define PARTS(SHARD) \
+    "net n() { param x : f32[8, 6] = normal(1); param w : f32[6, 6] = normal(1);\n g = matmul(x, w); h = tanh(g)" SHARD "; a, b, c = split(h, parts = 3, axis = 1)" SHARD \
+    "; r = relu(a)" SHARD "; loss sum(b * r); }\n" TRAIN "parallel { mode = auto; }\n"
+
+Test(expand, each_result_of_a_template_replaces_its_own) {
+    Compiled x;
+    char why[512] = "";
+    int ngradients;
+    parsed(&x, PARTS(""));
+    const Graph before = *x.graph;
+    cr_assert(graph_expand(x.graph, of_split, NULL));
+    cr_assert(graph_verify(x.graph, "expand", &x.b->error), "%s", x.b->error.text);
+    cr_expect_eq(count_op(x.graph, OP_split), 0);
+    cr_expect_eq(count_op(x.graph, OP_slice), 3);
+    for (int k = 0; k < 3; k++) {
+        const Node *part = maker(x.graph, (const char *const[]){"a", "b", "c"}[k]);
+        cr_expect_eq(part->attr[0].ints[1], 2 * k);
+        cr_expect_str_eq(part->name, x.graph->values.at[part->out[0]].name);
+    }
+    cr_expect(field_same(&before, x.graph, 1, why, sizeof why), "%s", why);
+    graph_differentiate(x.graph);
+    cr_expect(field_gradients(x.graph, 1, &ngradients, why, sizeof why), "%s", why);
+    cr_expect_eq(ngradients, 2);
+    cr_expect_not(graph_expand(x.graph, of_split, NULL), "there is no more");
+    compiled_finish(&x);
+}
+
+/* The net of a split under strategies, through all passes, with `slices` in its place or not. */
+static void split_under_strategies(Compiled *x, bool expanded) {
+    char why[512] = "";
+    compiled_init(x, 4, 2);
+    cr_assert(parsed_on(x, PARTS(" shard ((4, 1))")));
+    Front *front = &x->b->front;
+    cr_assert(build_run(x->b, NULL, pass_assign), "%s", x->b->error.text);
+    if (expanded) {
+        const Graph before = front->graph;
+        Expanded made;
+        cr_assert(graph_expand(&front->graph, of_split, &made));
+        front->chosen_node = made.origin;
+        front->out_layout = NULL;
+        cr_assert(graph_verify(&front->graph, "expand", &x->b->error), "%s", x->b->error.text);
+        cr_expect(field_same(&before, &front->graph, 1, why, sizeof why), "%s", why);
+        for (int n = 0; n < front->graph.nodes.n; n++) {
+            const Node *stands = front->graph.nodes.at[n].op == OP_slice ? maker(&front->graph, "a") : &front->graph.nodes.at[n];
+            cr_expect_eq(made.node[made.origin[n]], stands - front->graph.nodes.at);
+        }
+    }
+    cr_assert(build_run(x->b, pass_assign, NULL), "%s", x->b->error.text);
+    x->graph = &x->b->sharded.graph;
+}
+
+Test(expand, results_of_a_template_are_split_as_the_operators) {
+    Compiled whole, parts;
+    split_under_strategies(&whole, false);
+    split_under_strategies(&parts, true);
+    for (int k = 0; k < 2; k++) {
+        const char *name = k ? "b" : "a";
+        cr_expect_eq(maker(parts.graph, name)->op, OP_slice);
+        assert_layout(parts.b->sharded.made[value_named(parts.graph, name)], "[4@1 -]");
+        assert_layout(whole.b->sharded.made[value_named(whole.graph, name)], "[4@1 -]");
+    }
+    cr_expect_eq(count_op(&parts.b->spmd.graph, OP_convert), count_op(&whole.b->spmd.graph, OP_convert));
+    for (int n = 0; n < parts.graph->nodes.n; n++)
+        if (parts.graph->nodes.at[n].op == OP_concat) assert_layout(parts.b->sharded.made[parts.graph->nodes.at[n].out[0]], "[4@1 -]");
+    cr_expect_eq(count_op(parts.graph, OP_concat), 1, "the gradient, whose origin was the split");
+    compiled_finish(&whole);
+    compiled_finish(&parts);
 }

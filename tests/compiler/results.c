@@ -36,12 +36,28 @@ static void split(Graph *g, int value, const Digit *digits, int n) {
     node->strategy = graph_strategy(g, &strategy);
 }
 
+/* Two operators in place of the one. */
+static void product_then_sum(Graph *g, const Node *node, int *out) {
+    const Attr rows[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {0}}};
+    out[0] = graph_emit(g, OP_mul, node->in, 2, NULL, "product", node->span);
+    out[1] = graph_emit(g, OP_sum, out, 1, rows, "total", node->span);
+}
+
+static ExpandFn *of_two_results(const Graph *g, int id) {
+    return g->nodes.at[id].nout == 2 ? product_then_sum : NULL;
+}
+
 /* The passes from strategies to the graph with conversions; the invariants after each. */
-static void run(Compiled *x) {
+static void run(Compiled *x, bool expanded) {
     static bool (*const passes[])(Build *) = {pass_assign, pass_updates, pass_partial, pass_place};
     Error error = {0};
     x->graph->nforward = x->graph->nodes.n;
     cr_assert(pass_propagate(x->b) && pass_expand(x->b));
+    if (expanded) {
+        cr_assert(graph_expand(x->graph, of_two_results, NULL));
+        cr_assert(graph_verify(x->graph, "expand", &error), "%s", error.text);
+        x->b->front.out_layout = NULL;
+    }
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         cr_assert(passes[i](x->b));
         cr_assert(sharded_verify(&x->b->sharded, "a pass", &error), "%s", error.text);
@@ -50,27 +66,31 @@ static void run(Compiled *x) {
     x->graph = &x->b->sharded.graph;
 }
 
-/* y is split as its operands are, its sums are reduced over the ranks that have other rows. */
+/* y is split as its operands are, its sums are reduced over the ranks that have other rows; as one operator, or as two. */
 Test(results, one_result_is_a_sum_that_is_owed_and_the_other_is_not) {
-    Compiled x;
-    Graph *g = by_hand(&x, 8);
-    const int id = add_product_and_sum(g, input(g, "x", 16, 8), input(g, "z", 16, 8), "y");
-    int y = g->nodes.at[id].out[0], sum = g->nodes.at[id].out[1];
-    split(g, emit(g, OP_relu, y, -1, "a"), (Digit[]){{4, 2}, {2, 1}}, 2);
-    split(g, emit(g, OP_square, sum, -1, "b"), (Digit[]){{2, 1}}, 1);
-    split(g, y, (Digit[]){{4, 2}, {2, 1}}, 2);
-    run(&x);
-    assert_layout(x.b->sharded.made[y], "[4@2 2@1]");
-    assert_layout(x.b->sharded.made[sum], "[2@1] +sum(4@2)");
-    assert_layout(x.b->sharded.home[sum], "[2@1]");
-    cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_ALL_REDUCE), 1);
-    const Layout *made = x.b->sharded.made[sum];
-    Error error = {0};
-    x.b->sharded.made[sum] = x.b->sharded.home[sum];
-    cr_expect_not(sharded_verify(&x.b->sharded, "forgetting it", &error));
-    x.b->sharded.made[sum] = made, x.b->sharded.made[y] = graph_layout(x.graph, made, &(Shape){1, {8}});
-    cr_expect_not(sharded_verify(&x.b->sharded, "giving the other result's layout", &error));
-    compiled_finish(&x);
+    for (int expanded = 0; expanded < 2; expanded++) {
+        Compiled x;
+        Graph *g = by_hand(&x, 8);
+        const int id = add_product_and_sum(g, input(g, "x", 16, 8), input(g, "z", 16, 8), "y");
+        split(g, emit(g, OP_relu, g->nodes.at[id].out[0], -1, "a"), (Digit[]){{4, 2}, {2, 1}}, 2);
+        split(g, emit(g, OP_square, g->nodes.at[id].out[1], -1, "b"), (Digit[]){{2, 1}}, 1);
+        split(g, g->nodes.at[id].out[0], (Digit[]){{4, 2}, {2, 1}}, 2);
+        run(&x, expanded);
+        const int y = value_named(x.graph, "y"), sum = value_named(x.graph, "y.sum");
+        cr_expect_eq(count_op(x.graph, OP_sum), expanded);
+        assert_layout(x.b->sharded.made[y], "[4@2 2@1]");
+        assert_layout(x.b->sharded.made[sum], "[2@1] +sum(4@2)");
+        assert_layout(x.b->sharded.home[sum], "[2@1]");
+        cr_expect_eq(count_op(&x.b->spmd.graph, OP_convert), 1);
+        cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_ALL_REDUCE), 1);
+        const Layout *made = x.b->sharded.made[sum];
+        Error error = {0};
+        x.b->sharded.made[sum] = x.b->sharded.home[sum];
+        cr_expect_not(sharded_verify(&x.b->sharded, "forgetting it", &error));
+        x.b->sharded.made[sum] = made, x.b->sharded.made[y] = graph_layout(x.graph, made, &(Shape){1, {8}});
+        cr_expect_not(sharded_verify(&x.b->sharded, "giving the other result's layout", &error));
+        compiled_finish(&x);
+    }
 }
 
 /* x owes a sum over half of the ranks. The product is linear in it: both of its results owe that sum, the second its own beside. */
@@ -83,7 +103,7 @@ Test(results, both_results_owe_what_an_operand_does) {
     split(g, emit(g, OP_square, sum, -1, "b"), NULL, 0);
     split(g, product, (Digit[]){{4, 2}, {2, 1}}, 2);
     split(g, y, (Digit[]){{4, 2}}, 1);
-    run(&x);
+    run(&x, false);
     assert_layout(x.b->sharded.made[product], "[4@2 -] +sum(2@1)");
     assert_layout(x.b->sharded.need[id][0], "[4@2 -] +sum(2@1)");
     assert_layout(x.b->sharded.made[y], "[4@2 -] +sum(2@1)");

@@ -725,8 +725,8 @@ Test(adjoint, cross_entropy_expands_to_the_logarithm_of_softmax_at_the_label) {
         Attr attr[MAX_ATTRS] = {{.given = reductions[r] != NULL, .text = reductions[r]}};
         int loss = graph_emit(&graph, OP_cross_entropy, in, 2, attr, "loss", (Span){0});
         Node composite = graph.nodes.at[graph.values.at[loss].node];
-        int value = op_table[OP_cross_entropy].expand(&graph, &composite);
-        cr_assert_str_eq(graph.values.at[value].name, "loss");
+        int value;
+        op_table[OP_cross_entropy].expand(&graph, &composite, &value);
         cr_assert(type_equal(&graph.values.at[value].type, &graph.values.at[loss].type));
         double *data[MAX_VALUES];
         for (int v = 0; v < graph.values.n; v++)
@@ -745,7 +745,7 @@ Test(adjoint, cross_entropy_expands_to_the_logarithm_of_softmax_at_the_label) {
     }
 }
 
-Test(adjoint, mse_expands_to_the_mean_or_sum_of_squares_and_keeps_its_name) {
+Test(adjoint, mse_expands_to_the_mean_or_sum_of_squares) {
     for (int sum = 0; sum < 2; sum++) {
         Arena arena;
         arena_init(&arena);
@@ -756,9 +756,9 @@ Test(adjoint, mse_expands_to_the_mean_or_sum_of_squares_and_keeps_its_name) {
         Attr attr[MAX_ATTRS] = {{.given = true, .text = sum ? "sum" : "mean"}};
         int loss = graph_emit(&graph, OP_mse, in, 2, attr, "loss", (Span){0});
         Node composite = graph.nodes.at[graph.values.at[loss].node];
-        int value = op_table[OP_mse].expand(&graph, &composite);
+        int value;
+        op_table[OP_mse].expand(&graph, &composite, &value);
         cr_assert_eq(graph.nodes.at[graph.values.at[value].node].op, sum ? OP_sum : OP_mean);
-        cr_assert_str_eq(graph.values.at[value].name, "loss");
         cr_assert(type_equal(&graph.values.at[value].type, &graph.values.at[loss].type));
 
         /* (1-0)^2 + (2-0)^2 + (3-1)^2 + (4-1)^2 = 18 */

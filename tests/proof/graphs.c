@@ -371,7 +371,7 @@ Test(proof_graphs, the_expansions_of_rows_are_the_operators) {
                 int x = graph_input(&graph[k], graph_add_input(&graph[k], (Input){.name = "x", .type = {F32, false, {2, {4, 5}}}}));
                 int y = graph_emit(&graph[k], ops[i], &x, 1, attr, "y", (Span){0});
                 const Node node = graph[k].nodes.at[graph[k].values.at[y].node];
-                if (k == 1) y = op_table[ops[i]].expand_split(&graph[k], &node);
+                if (k == 1) op_table[ops[i]].expand_split(&graph[k], &node, &y);
                 vec_push(&arena, &graph[k].reports, (Report){.name = "y", .value = y, .whole = true});
             }
             cr_assert(field_same(&graph[0], &graph[1], 1, why, sizeof why), "%s", why);
