@@ -37,7 +37,7 @@ class Profile(Case):
             step, rows = self.table(self.ok(result).out)
             self.assertAlmostEqual(sum(ms for _, ms, _ in rows.values()), step, delta=0.02 * step + 0.001 * len(rows))
             self.assertAlmostEqual(sum(share for _, _, share in rows.values()), 100, delta=2 + 0.1 * len(rows))
-            self.assertEqual(rows["matmul"][0], "2")
+            self.assertEqual((rows["matmul"][0], rows["matmul+relu"][0]), ("1", "1"))
             self.assertEqual(rows["sgd"][0], "2")
             self.assertIn("all_reduce", rows)
 
@@ -57,7 +57,8 @@ class Profile(Case):
             self.assertEqual({event["args"]["step"] for event in spans}, set(range(1, 13)))
             for rank in range(4):
                 own = [event for event in spans if event["pid"] == rank]
-                self.assertEqual(sum(event["name"] == "matmul" for event in own), 2 * 12)
+                self.assertEqual(sum(event["name"] == "matmul" for event in own), 12)
+                self.assertEqual(sum(event["name"] == "matmul+relu" for event in own), 12)
                 self.assertTrue(any(event["name"].startswith("start all_reduce") for event in own))
                 self.assertTrue(any(event["name"].startswith("wait all_reduce") for event in own))
                 for before, after in zip(own, own[1:]):
