@@ -14,28 +14,13 @@ static_assert((int)KERNEL_NDIM >= (int)MAX_NDIM && (int)CHAIN_NODES >= (int)CHAI
 
 /* What each operator does to elements; views and what is no business of a chain: ELEMENT_NONE. */
 static const uint8_t element_ops[NOPS] = {
+#define UNARY_OP(name, ...) [OP_##name] = ELEMENT_##name,
+#define UNARY_OP_X(name, ...) [OP_##name] = ELEMENT_##name, [OP_##name##_grad] = ELEMENT_##name##_grad,
+#define UNARY_OP_Y(name, ...) [OP_##name] = ELEMENT_##name, [OP_##name##_grad] = ELEMENT_##name##_grad,
+#define BINARY_OP(name, ...) [OP_##name] = ELEMENT_##name,
+#include "ir/elementwise.def"
     [OP_constant] = ELEMENT_CONSTANT,
-    [OP_add] = ELEMENT_ADD,
-    [OP_sub] = ELEMENT_SUB,
-    [OP_mul] = ELEMENT_MUL,
-    [OP_div] = ELEMENT_DIV,
-    [OP_neg] = ELEMENT_NEG,
-    [OP_relu] = ELEMENT_RELU,
-    [OP_tanh] = ELEMENT_TANH,
-    [OP_exp] = ELEMENT_EXP,
-    [OP_log] = ELEMENT_LOG,
-    [OP_sqrt] = ELEMENT_SQRT,
-    [OP_sigmoid] = ELEMENT_SIGMOID,
-    [OP_gelu] = ELEMENT_GELU,
-    [OP_silu] = ELEMENT_SILU,
-    [OP_rsqrt] = ELEMENT_RSQRT,
-    [OP_square] = ELEMENT_SQUARE,
-    [OP_abs] = ELEMENT_ABS,
-    [OP_sin] = ELEMENT_SIN,
-    [OP_cos] = ELEMENT_COS,
-    [OP_softplus] = ELEMENT_SOFTPLUS,
-    [OP_maximum] = ELEMENT_MAXIMUM,
-    [OP_minimum] = ELEMENT_MINIMUM,
+    [OP_gelu] = ELEMENT_gelu,
     [OP_clamp] = ELEMENT_CLAMP,
     [OP_cast] = ELEMENT_COPY,
     [OP_less] = ELEMENT_LESS,
@@ -45,17 +30,9 @@ static const uint8_t element_ops[NOPS] = {
     [OP_equal] = ELEMENT_EQUAL,
     [OP_not_equal] = ELEMENT_NOT_EQUAL,
     [OP_where] = ELEMENT_WHERE,
-    [OP_relu_grad] = ELEMENT_RELU_GRAD,
-    [OP_tanh_grad] = ELEMENT_TANH_GRAD,
-    [OP_sqrt_grad] = ELEMENT_SQRT_GRAD,
-    [OP_sigmoid_grad] = ELEMENT_SIGMOID_GRAD,
-    [OP_square_grad] = ELEMENT_SQUARE_GRAD,
-    [OP_gelu_grad] = ELEMENT_GELU_GRAD,
-    [OP_silu_grad] = ELEMENT_SILU_GRAD,
-    [OP_rsqrt_grad] = ELEMENT_RSQRT_GRAD,
-    [OP_max_mask] = ELEMENT_MAX_MASK,
-    [OP_max_share] = ELEMENT_MAX_SHARE,
-    [OP_abs_grad] = ELEMENT_ABS_GRAD,
+    [OP_gelu_grad] = ELEMENT_gelu_grad,
+    [OP_max_mask] = ELEMENT_max_mask,
+    [OP_max_share] = ELEMENT_max_share,
     [OP_clamp_grad] = ELEMENT_CLAMP_GRAD,
     [OP_mean_grad] = ELEMENT_DIVIDE,
     [OP_clip] = ELEMENT_CLIP,
@@ -83,7 +60,7 @@ static bool take_dtype(Build *build, DType dtype) {
 }
 
 static bool is_of_reals(ElementOp op) {
-    return op >= ELEMENT_RELU;
+    return op > ELEMENT_REAL;
 }
 
 /* The operands' type decides; of a cast between numbers that of its result, while it is open: loads convert. What a cast leaves of another
@@ -154,8 +131,8 @@ static bool add_store(Build *build, int node, const ChainStep *step) {
 /* What a step does to elements; ELEMENT_NONE where no launch does it. */
 static ElementOp element_of(const ChainStep *step) {
     if (step->op == OP_write) return ELEMENT_COPY;
-    if (step->op == OP_gelu && step->attr[0].i) return ELEMENT_GELU_TANH;
-    if (step->op == OP_gelu_grad && step->attr[0].i) return ELEMENT_GELU_TANH_GRAD;
+    if (step->op == OP_gelu && step->attr[0].i) return ELEMENT_gelu_tanh;
+    if (step->op == OP_gelu_grad && step->attr[0].i) return ELEMENT_gelu_tanh_grad;
     if (step->op == OP_cast && step->dtype == BOOL) return ELEMENT_TRUTH;
     return (ElementOp)element_ops[step->op];
 }

@@ -71,32 +71,9 @@ template <class To, class From> __device__ __forceinline__ To convert(From value
 
 /* ---------------------------------------------------------------- functions of reals */
 
-/* exp may overflow: the result is 0 then, as it should. */
-template <class T> __device__ __forceinline__ T sigmoid_of(T x) { return 1 / (1 + real_exp(-x)); }
-/* log(1 + exp(x)): what is exponentiated is not above 0. */
-template <class T> __device__ __forceinline__ T softplus_of(T x) { return (x > 0 ? x : 0) + real_log1p(real_exp(-magnitude_of(x))); }
-
-/* The share of the normal distribution below x is erfc(-x / sqrt(2)) / 2, which keeps its digits where it is small. */
-template <class T> struct Gelu {
-    static constexpr T half_sqrt = (T)0.70710678118654752440; /* sqrt(1 / 2) */
-    static constexpr T density = (T)0.39894228040143267794;   /* 1 / sqrt(2 pi) */
-    static constexpr T scale = (T)0.79788456080286535588;     /* sqrt(2 / pi) */
-    static constexpr T cube = (T)0.044715;
-};
-template <class T> __device__ __forceinline__ T gelu_of(T x) { return x / 2 * real_erfc(-x * Gelu<T>::half_sqrt); }
-template <class T> __device__ __forceinline__ T gelu_tanh_inner(T x) { return real_tanh(Gelu<T>::scale * real_fma(Gelu<T>::cube * x * x, x, x)); }
-template <class T> __device__ __forceinline__ T gelu_tanh_of(T x) { return x / 2 * (1 + gelu_tanh_inner(x)); }
-template <class T> __device__ __forceinline__ T gelu_slope(T x) {
-    return real_fma(x * Gelu<T>::density, real_exp(-x * x / 2), real_erfc(-x * Gelu<T>::half_sqrt) / 2);
-}
-template <class T> __device__ __forceinline__ T gelu_tanh_slope(T x) {
-    const T t = gelu_tanh_inner(x), bend = real_fma(3 * Gelu<T>::cube * x, x, (T)1);
-    return real_fma(x / 2 * real_fma(-t, t, (T)1) * Gelu<T>::scale, bend, (1 + t) / 2);
-}
-template <class T> __device__ __forceinline__ T silu_slope(T x) {
-    const T s = sigmoid_of(x);
-    return s * real_fma(x, 1 - s, (T)1);
-}
+/* The normal distribution's share below x is erfc(-x / sqrt(2)) / 2, which keeps its digits where it is small; its density. */
+template <class T> __device__ __forceinline__ T normal_of(T x) { return real_erfc(-x * (T)0.70710678118654752440) / 2; }
+template <class T> __device__ __forceinline__ T density_of(T x) { return (T)0.39894228040143267794 * real_exp(-x * x / 2); }
 
 /* min(1, norm / (sqrt(s) + 1e-6)); a norm that is no number stays one. */
 template <class T> __device__ __forceinline__ T clip_scale(T s, double norm) {
@@ -116,47 +93,51 @@ struct Constants {
     double at[2];
 };
 
-/* The same for every element of a pack; x, y and z are those of the operands. */
-#define EACH(name, expression)                                                                                                             \
+/* The same for every element of a pack; x and y are those of the operands. */
+#define EACH(name, expression) EACH_OF(name, x, y, expression)
+#define EACH_OF(name, X, Y, expression)                                                                                                    \
     case name:                                                                                                                             \
         _Pragma("unroll") for (int k = 0; k < Pack<T>::width; k++) {                                                                       \
-            const T x = a.at[k], y = b.at[k];                                                                                              \
-            (void)x, (void)y;                                                                                                              \
+            const T X = a.at[k], Y = b.at[k];                                                                                              \
+            (void)X, (void)Y;                                                                                                              \
             r.at[k] = (expression);                                                                                                        \
         }                                                                                                                                  \
         break;
+
+/* What the formulas of elementwise.def are made of. */
+#define REAL(number) ((T)(number))
+#define FMA(a, b, c) real_fma((T)(a), (T)(b), (T)(c))
+#define ADD(a, b) sum_of(a, b)
+#define SUB(a, b) difference_of(a, b)
+#define MUL(a, b) product_of(a, b)
+#define NEG(a) negative_of(a)
+#define ABS(a) magnitude_of(a)
+#define EXP(a) real_exp(a)
+#define LOG(a) real_log(a)
+#define LOG1P(a) real_log1p(a)
+#define TANH(a) real_tanh(a)
+#define SIN(a) real_sin(a)
+#define COS(a) real_cos(a)
+#define SQRT(a) real_sqrt(a)
+#define NORMAL(a) normal_of(a)
+#define DENSITY(a) density_of(a)
 
 template <class T> __device__ __forceinline__ Pack<T> element_apply_real(int op, const Pack<T> &a, const Pack<T> &b, const Constants &constants) {
     Pack<T> r = a;
     const T low = (T)constants.at[0], high = (T)constants.at[1];
     switch (op) {
-        EACH(ELEMENT_RELU, x < 0 ? 0 : x) /* keeps nan */
-        EACH(ELEMENT_TANH, real_tanh(x))
-        EACH(ELEMENT_EXP, real_exp(x))
-        EACH(ELEMENT_LOG, real_log(x))
-        EACH(ELEMENT_SQRT, real_sqrt(x))
-        EACH(ELEMENT_SIGMOID, sigmoid_of(x))
-        EACH(ELEMENT_SILU, x / (1 + real_exp(-x)))
-        EACH(ELEMENT_RSQRT, 1 / real_sqrt(x))
-        EACH(ELEMENT_SIN, real_sin(x))
-        EACH(ELEMENT_COS, real_cos(x))
-        EACH(ELEMENT_SOFTPLUS, softplus_of(x))
-        EACH(ELEMENT_GELU, gelu_of(x))
-        EACH(ELEMENT_GELU_TANH, gelu_tanh_of(x))
-        EACH(ELEMENT_DIV, x / y)
-        EACH(ELEMENT_RELU_GRAD, x > 0 ? y : 0)
-        EACH(ELEMENT_TANH_GRAD, y * real_fma(-x, x, (T)1))
-        EACH(ELEMENT_SQRT_GRAD, y / (2 * x))
-        EACH(ELEMENT_SIGMOID_GRAD, y * x * (1 - x))
-        EACH(ELEMENT_SQUARE_GRAD, 2 * x * y)
-        EACH(ELEMENT_RSQRT_GRAD, -y / 2 * x * x * x)
-        EACH(ELEMENT_SILU_GRAD, y * silu_slope(x))
-        EACH(ELEMENT_GELU_GRAD, y * gelu_slope(x))
-        EACH(ELEMENT_GELU_TANH_GRAD, y * gelu_tanh_slope(x))
-        EACH(ELEMENT_ABS_GRAD, x > 0 ? y : x < 0 ? -y : 0)
+#define ROW_REAL(...) __VA_ARGS__
+#define ROW_NUMBER(...)
+#define UNARY_OP(name, title, types, formula, ...) ROW_##types(EACH(ELEMENT_##name, formula))
+#define UNARY_OP_X(name, title, types, formula, gradient, ...) ROW_##types(EACH(ELEMENT_##name, formula)) EACH_OF(ELEMENT_##name##_grad, x, dy, gradient)
+#define UNARY_OP_Y(name, title, types, formula, gradient, ...) ROW_##types(EACH(ELEMENT_##name, formula)) EACH_OF(ELEMENT_##name##_grad, y, dy, gradient)
+#define BINARY_OP(name, title, types, formula, ...) ROW_##types(EACH(ELEMENT_##name, formula))
+#define UNARY_FORMULA(name, types, formula) EACH(ELEMENT_##name, formula)
+#define BINARY_FORMULA(name, types, formula) EACH(ELEMENT_##name, formula)
+#include "ir/elementwise.def"
+#undef ROW_REAL
+#undef ROW_NUMBER
         EACH(ELEMENT_CLAMP_GRAD, x >= low && x <= high ? y : 0)
-        EACH(ELEMENT_MAX_SHARE, x == y ? (T)0.5 : x < y ? 0 : 1)
-        EACH(ELEMENT_MAX_MASK, x == y)
         EACH(ELEMENT_DIVIDE, x / low)
     case ELEMENT_CLIP: { /* b is one number */
         const T scale = clip_scale(b.at[0], constants.at[0]);
@@ -177,12 +158,16 @@ template <class T> __device__ __forceinline__ Pack<T> element_apply(int op, cons
     case ELEMENT_COPY:
         break;
         EACH(ELEMENT_CONSTANT, (T)constants.at[0])
-        EACH(ELEMENT_NEG, negative_of(x))
-        EACH(ELEMENT_SQUARE, product_of(x, x))
+#define ROW_REAL(...)
+#define ROW_NUMBER(...) __VA_ARGS__
+#define UNARY_OP(name, title, types, formula, ...) ROW_##types(EACH(ELEMENT_##name, formula))
+#define UNARY_OP_X(name, title, types, formula, ...) ROW_##types(EACH(ELEMENT_##name, formula))
+#define UNARY_OP_Y(name, title, types, formula, ...) ROW_##types(EACH(ELEMENT_##name, formula))
+#define BINARY_OP(name, title, types, formula, ...) ROW_##types(EACH(ELEMENT_##name, formula))
+#include "ir/elementwise.def"
+#undef ROW_REAL
+#undef ROW_NUMBER
         EACH(ELEMENT_TRUTH, x != 0)
-        EACH(ELEMENT_ADD, sum_of(x, y))
-        EACH(ELEMENT_SUB, difference_of(x, y))
-        EACH(ELEMENT_MUL, product_of(x, y))
         EACH(ELEMENT_LESS, x < y)
         EACH(ELEMENT_LESS_EQUAL, x <= y)
         EACH(ELEMENT_GREATER, x > y)
@@ -190,9 +175,6 @@ template <class T> __device__ __forceinline__ Pack<T> element_apply(int op, cons
         EACH(ELEMENT_EQUAL, x == y)
         EACH(ELEMENT_NOT_EQUAL, x != y)
         EACH(ELEMENT_WHERE, x != 0 ? y : c.at[k])
-        EACH(ELEMENT_ABS, magnitude_of(x))
-        EACH(ELEMENT_MAXIMUM, x > y || x != x ? x : y) /* keeps nan */
-        EACH(ELEMENT_MINIMUM, x < y || x != x ? x : y)
         EACH(ELEMENT_CLAMP, x < low ? low : x > high ? high : x)
     default:
         if constexpr (is_real<T>) r = element_apply_real(op, a, b, constants);
@@ -201,3 +183,20 @@ template <class T> __device__ __forceinline__ Pack<T> element_apply(int op, cons
     return r;
 }
 #undef EACH
+#undef EACH_OF
+#undef REAL
+#undef FMA
+#undef ADD
+#undef SUB
+#undef MUL
+#undef NEG
+#undef ABS
+#undef EXP
+#undef LOG
+#undef LOG1P
+#undef TANH
+#undef SIN
+#undef COS
+#undef SQRT
+#undef NORMAL
+#undef DENSITY

@@ -40,17 +40,12 @@ extern "C" {
 
 /* elementwise.cuh, chain.cuh */
 
-/* What is done to elements. a, b, c: the operands; reals only from ELEMENT_RELU on. */
+/* What is done to elements. a, b, c: the operands; reals only from ELEMENT_REAL on. */
 typedef enum ElementOp {
     ELEMENT_NONE,
     ELEMENT_COPY,
     ELEMENT_CONSTANT, /* the constant */
-    ELEMENT_NEG,
-    ELEMENT_SQUARE,
-    ELEMENT_TRUTH, /* a is not 0 */
-    ELEMENT_ADD,
-    ELEMENT_SUB,
-    ELEMENT_MUL,
+    ELEMENT_TRUTH,    /* a is not 0 */
     ELEMENT_LESS,
     ELEMENT_LESS_EQUAL,
     ELEMENT_GREATER,
@@ -58,39 +53,32 @@ typedef enum ElementOp {
     ELEMENT_EQUAL,
     ELEMENT_NOT_EQUAL,
     ELEMENT_WHERE, /* b where a is not 0, else c */
-    ELEMENT_ABS,
-    ELEMENT_MAXIMUM,
-    ELEMENT_MINIMUM,
     ELEMENT_CLAMP, /* between the constants */
-    ELEMENT_RELU,
-    ELEMENT_TANH,
-    ELEMENT_EXP,
-    ELEMENT_LOG,
-    ELEMENT_SQRT,
-    ELEMENT_SIGMOID,
-    ELEMENT_SILU,
-    ELEMENT_RSQRT,
-    ELEMENT_SIN,
-    ELEMENT_COS,
-    ELEMENT_SOFTPLUS,
-    ELEMENT_GELU,
-    ELEMENT_GELU_TANH,
-    ELEMENT_DIV,
-    ELEMENT_RELU_GRAD,
-    ELEMENT_TANH_GRAD,
-    ELEMENT_SQRT_GRAD,
-    ELEMENT_SIGMOID_GRAD,
-    ELEMENT_SQUARE_GRAD,
-    ELEMENT_RSQRT_GRAD,
-    ELEMENT_SILU_GRAD,
-    ELEMENT_GELU_GRAD,
-    ELEMENT_GELU_TANH_GRAD,
-    ELEMENT_ABS_GRAD,
+/* The rows of elementwise.def: ELEMENT_add is of OP_add. */
+#define ELEMENT_OF_NUMBER(name) ELEMENT_##name,
+#define ELEMENT_OF_REAL(name)
+#define UNARY_OP(name, title, types, ...) ELEMENT_OF_##types(name)
+#define UNARY_OP_X(name, title, types, ...) ELEMENT_OF_##types(name)
+#define UNARY_OP_Y(name, title, types, ...) ELEMENT_OF_##types(name)
+#define BINARY_OP(name, title, types, ...) ELEMENT_OF_##types(name)
+#include "ir/elementwise.def"
+    ELEMENT_REAL, /* no operator: those that follow are of reals only */
+#undef ELEMENT_OF_NUMBER
+#undef ELEMENT_OF_REAL
+#define ELEMENT_OF_NUMBER(name)
+#define ELEMENT_OF_REAL(name) ELEMENT_##name,
+#define UNARY_OP(name, title, types, ...) ELEMENT_OF_##types(name)
+#define UNARY_OP_X(name, title, types, ...) ELEMENT_OF_##types(name) ELEMENT_##name##_grad,
+#define UNARY_OP_Y(name, title, types, ...) ELEMENT_OF_##types(name) ELEMENT_##name##_grad,
+#define BINARY_OP(name, title, types, ...) ELEMENT_OF_##types(name)
+#define UNARY_FORMULA(name, ...) ELEMENT_##name,
+#define BINARY_FORMULA(name, ...) ELEMENT_##name,
+#include "ir/elementwise.def"
+#undef ELEMENT_OF_NUMBER
+#undef ELEMENT_OF_REAL
     ELEMENT_CLAMP_GRAD, /* b where a is between the constants, else 0 */
-    ELEMENT_MAX_SHARE,  /* 1 where a is larger, 1/2 where both are equal, else 0 */
-    ELEMENT_MAX_MASK,
-    ELEMENT_DIVIDE, /* a over the constant */
-    ELEMENT_CLIP    /* a times min(1, constant / (sqrt(b) + 1e-6)), b one number */
+    ELEMENT_DIVIDE,     /* a over the constant */
+    ELEMENT_CLIP        /* a times min(1, constant / (sqrt(b) + 1e-6)), b one number */
 } ElementOp;
 
 enum { CHAIN_SLOTS = 8, CHAIN_NODES = 32, CHAIN_STORES = 8, CHAIN_CONSTANTS = 8, CHAIN_RESULT = CHAIN_SLOTS };

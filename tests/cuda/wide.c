@@ -18,7 +18,7 @@ static ChainLaunch program_of(const float *x, float *y, bool rows, bool wide) {
     memcpy(program.load[0].stride, rows ? repeated : turned, sizeof turned);
     for (int d = 0; d < 3; d++)
         program.load[0].divisor[d] = kernel_divisor(program.load[0].size[d]);
-    program.step[0] = (LaunchStep){.op = ELEMENT_NEG, .in = {0, CHAIN_RESULT, CHAIN_RESULT}, .slot = CHAIN_RESULT, .nstores = 1};
+    program.step[0] = (LaunchStep){.op = ELEMENT_neg, .in = {0, CHAIN_RESULT, CHAIN_RESULT}, .slot = CHAIN_RESULT, .nstores = 1};
     program.store[0] = (LaunchStore){.data = y, .dtype = KERNEL_F32, .packed = 1};
     return program;
 }
