@@ -46,7 +46,7 @@ class Page(Case):
         for command in (["meson", "setup", built, tree, "-Doptimization=0", "-Dcuda=disabled", "-Dtests=disabled"], ["ninja", "-C", built, "compiler/pcc", "runtime/prun"]):
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.assertEqual(done.returncode, 0, done.stdout[-3000:])
-        return os.path.join(built, "compiler", "pcc"), os.path.join(built, "runtime", "prun"), re.search(r"```net\n(.*?)```", text, re.S)[1]
+        return os.path.join(built, "compiler", "pcc"), os.path.join(built, "runtime", "prun"), re.search(r"```text\n(.*?)```", text, re.S)[1]
 
     def values(self, pcc, prun, dtype, points, ranks=1):
         """The function and its derivative at these points: of a step, which leaves r - f(c) and w - c f'(c)."""
