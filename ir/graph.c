@@ -15,77 +15,54 @@ typedef struct NameEntry {
     int last; /* the number that its last namesake got */
 } NameEntry;
 
-/* Open addressing, capacity a power of two, at most half full. */
 struct NameIndex {
-    size_t n, cap;
-    NameEntry *at;
+    VEC(NameEntry) names;
+    Map map;
 };
 
 static uint64_t name_hash(const char *name) { /* FNV-1a */
     uint64_t hash = 14695981039346656037u;
     for (; *name; name++)
         hash = (hash ^ (unsigned char)*name) * 1099511628211u;
-    return hash ^ hash >> 32;
+    return hash;
 }
 
-static NameEntry *name_slot(const struct NameIndex *index, const char *name) {
-    size_t i = (size_t)name_hash(name) & (index->cap - 1);
-    while (index->at[i].name && strcmp(index->at[i].name, name) != 0)
-        i = (i + 1) & (index->cap - 1);
-    return &index->at[i];
+static NameEntry *name_find(const struct NameIndex *index, const char *name, uint64_t hash) {
+    map_each (&index->map, hash, i)
+        if (strcmp(index->names.at[i].name, name) == 0) return &index->names.at[i];
+    return NULL;
 }
 
-static const char *name_insert(Graph *graph, const char *name) {
+static const char *name_insert(Graph *graph, const char *name, uint64_t hash) {
     struct NameIndex *index = graph->name_index;
-    if (2 * (index->n + 1) > index->cap) {
-        struct NameIndex old = *index;
-        index->cap = old.cap ? 2 * old.cap : 64;
-        index->at = arena_alloc(graph->arena, index->cap * sizeof *index->at);
-        for (size_t i = 0; i < old.cap; i++)
-            if (old.at[i].name) *name_slot(index, old.at[i].name) = old.at[i];
-    }
-    *name_slot(index, name) = (NameEntry){name, 1};
-    index->n++;
+    map_add(graph->arena, &index->map, hash, index->names.n);
+    vec_push(graph->arena, &index->names, (NameEntry){name, 1});
     return name;
 }
 
 /* name if no value has it, else name_2, name_3, ... */
 static const char *name_unique(Graph *graph, const char *name) {
-    struct NameIndex *index = graph->name_index;
-    NameEntry *entry = index->cap ? name_slot(index, name) : NULL;
-    if (!entry || !entry->name) return name_insert(graph, arena_copy(graph->arena, name, strlen(name)));
+    uint64_t hash = name_hash(name);
+    NameEntry *entry = name_find(graph->name_index, name, hash);
+    if (!entry) return name_insert(graph, arena_copy(graph->arena, name, strlen(name)), hash);
     const char *numbered;
-    do
+    do {
         numbered = arena_printf(graph->arena, "%s_%d", name, ++entry->last);
-    while (name_slot(index, numbered)->name);
-    return name_insert(graph, numbered);
-}
-
-/* The slot of an equal layout, or the free one where it would go. */
-static size_t layout_slot(const LayoutTable *table, const Layout *layout) {
-    size_t i = (size_t)layout_hash(layout) & (table->nslots - 1);
-    while (table->slot[i] && !layout_equal(table->at[table->slot[i] - 1], layout))
-        i = (i + 1) & (table->nslots - 1);
-    return i;
+        hash = name_hash(numbered);
+    } while (name_find(graph->name_index, numbered, hash));
+    return name_insert(graph, numbered, hash);
 }
 
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout) {
     assert(!layout->order && "graphs have no device orders");
     LayoutTable *table = graph->layouts;
-    if (2 * ((size_t)table->n + 1) > table->nslots) {
-        table->nslots = table->nslots ? 2 * table->nslots : 64;
-        table->slot = arena_alloc(graph->arena, table->nslots * sizeof *table->slot);
-        for (int i = 0; i < table->n; i++)
-            table->slot[layout_slot(table, table->at[i])] = i + 1;
-    }
-    size_t slot = layout_slot(table, layout);
-    if (!table->slot[slot]) {
-        Layout *copy = arena_alloc(graph->arena, sizeof *copy);
-        *copy = *layout;
-        vec_push(graph->arena, table, copy);
-        table->slot[slot] = table->n;
-    }
-    return table->at[table->slot[slot] - 1];
+    const int number = graph_layout_number(graph, layout);
+    if (number >= 0) return table->at[number];
+    Layout *copy = arena_alloc(graph->arena, sizeof *copy);
+    *copy = *layout;
+    map_add(graph->arena, &table->map, layout_hash(layout), table->n);
+    vec_push(graph->arena, table, copy);
+    return copy;
 }
 
 const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape) {
@@ -95,46 +72,39 @@ const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shap
 }
 
 int graph_layout_number(const Graph *graph, const Layout *layout) {
-    return graph->layouts->nslots ? graph->layouts->slot[layout_slot(graph->layouts, layout)] - 1 : -1;
+    map_each (&graph->layouts->map, layout_hash(layout), i)
+        if (layout_equal(graph->layouts->at[i], layout)) return i;
+    return -1;
 }
 
-/* Open addressing, capacity a power of two, at most half full. */
 struct StrategyTable {
-    size_t n, cap;
-    const Strategy **at;
+    VEC(const Strategy *) all;
+    Map map;
 };
 
 static bool strategy_equal(const Strategy *a, const Strategy *b) {
     return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 && memcmp(a->digit, b->digit, sizeof *a->digit * a->start[MAX_FACTORS]) == 0;
 }
 
-static size_t strategy_slot(const struct StrategyTable *table, const Strategy *strategy) {
+static uint64_t strategy_hash(const Strategy *strategy) {
     uint64_t hash = (uint64_t)strategy->nfactors;
     for (int f = 0; f <= MAX_FACTORS; f++)
         hash = (hash ^ strategy->start[f]) * 1099511628211u;
     for (int i = 0; i < strategy->start[MAX_FACTORS]; i++)
         hash = (hash ^ (uint64_t)strategy->digit[i].size << 32 ^ (uint64_t)strategy->digit[i].stride) * 1099511628211u;
-    size_t i = (size_t)(hash ^ hash >> 32) & (table->cap - 1);
-    while (table->at[i] && !strategy_equal(table->at[i], strategy))
-        i = (i + 1) & (table->cap - 1);
-    return i;
+    return hash;
 }
 
 const Strategy *graph_strategy(Graph *graph, const Strategy *strategy) {
     struct StrategyTable *table = graph->strategies;
-    if (2 * (table->n + 1) > table->cap) {
-        struct StrategyTable old = *table;
-        table->cap = old.cap ? 2 * old.cap : 64;
-        table->at = arena_alloc(graph->arena, table->cap * sizeof *table->at);
-        for (size_t i = 0; i < old.cap; i++)
-            if (old.at[i]) table->at[strategy_slot(table, old.at[i])] = old.at[i];
-    }
-    const Strategy **slot = &table->at[strategy_slot(table, strategy)];
-    if (*slot) return *slot;
+    const uint64_t hash = strategy_hash(strategy);
+    map_each (&table->map, hash, i)
+        if (strategy_equal(table->all.at[i], strategy)) return table->all.at[i];
     Strategy *copy = arena_alloc(graph->arena, sizeof *copy);
     *copy = *strategy;
-    table->n++;
-    return *slot = copy;
+    map_add(graph->arena, &table->map, hash, table->all.n);
+    vec_push(graph->arena, &table->all, copy);
+    return copy;
 }
 
 void *table_fork(Arena *arena, const void *at, size_t bytes) {
@@ -148,11 +118,15 @@ void tables_fork(Graph *graph) {
     LayoutTable *layouts = table_fork(arena, graph->layouts, sizeof *layouts);
     layouts->at = table_fork(arena, layouts->at, (size_t)layouts->n * sizeof *layouts->at);
     layouts->cap = layouts->n;
-    layouts->slot = table_fork(arena, layouts->slot, layouts->nslots * sizeof *layouts->slot);
+    map_fork(arena, &layouts->map);
     struct NameIndex *names = table_fork(arena, graph->name_index, sizeof *names);
-    names->at = table_fork(arena, names->at, names->cap * sizeof *names->at);
+    names->names.at = table_fork(arena, names->names.at, (size_t)names->names.n * sizeof *names->names.at);
+    names->names.cap = names->names.n;
+    map_fork(arena, &names->map);
     struct StrategyTable *strategies = table_fork(arena, graph->strategies, sizeof *strategies);
-    strategies->at = table_fork(arena, strategies->at, strategies->cap * sizeof *strategies->at);
+    strategies->all.at = table_fork(arena, strategies->all.at, (size_t)strategies->all.n * sizeof *strategies->all.at);
+    strategies->all.cap = strategies->all.n;
+    map_fork(arena, &strategies->map);
     graph->layouts = layouts;
     graph->name_index = names;
     graph->strategies = strategies;

@@ -1,5 +1,6 @@
 /* Graphs: what a net computes, with its strategies, layouts, states, inputs and settings. */
 #pragma once
+#include "ir/map.h"
 #include "ir/op.h"
 
 /* ---------------------------------------------------------------- graph.c */
@@ -203,8 +204,7 @@ typedef struct Report {
 typedef struct LayoutTable {
     const Layout **at;
     int n, cap;
-    int *slot;                     /* open addressing: number + 1, 0: free */
-    size_t nslots;
+    Map map;                       /* of at */
 } LayoutTable;
 
 struct Graph {

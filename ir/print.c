@@ -180,27 +180,14 @@ void printing_turn(Printing *printing, const Graph *graph) {
 
 void printing_finish(Printing *printing) { arena_finish(&printing->arena); }
 
-static size_t layout_slot(const Printing *printing, const Layout *layout) {
-    const LayoutNumbers *numbers = &printing->layouts;
-    size_t i = (size_t)layout_hash(layout) & (numbers->cap - 1);
-    while (numbers->slot[i] && numbers->at.at[numbers->slot[i] - 1] != layout && !layout_equal(numbers->at.at[numbers->slot[i] - 1], layout))
-        i = (i + 1) & (numbers->cap - 1);
-    return i;
-}
-
 int printing_layout(Printing *printing, const Layout *layout) {
     LayoutNumbers *numbers = &printing->layouts;
-    if (2 * ((size_t)numbers->at.n + 1) > numbers->cap) {
-        numbers->cap = numbers->cap ? 2 * numbers->cap : 64;
-        numbers->slot = arena_alloc(&printing->arena, numbers->cap * sizeof *numbers->slot);
-        for (int i = 0; i < numbers->at.n; i++) numbers->slot[layout_slot(printing, numbers->at.at[i])] = i + 1;
-    }
-    size_t slot = layout_slot(printing, layout);
-    if (!numbers->slot[slot]) {
-        vec_push(&printing->arena, &numbers->at, layout);
-        numbers->slot[slot] = numbers->at.n;
-    }
-    return numbers->slot[slot] - 1;
+    const uint64_t hash = layout_hash(layout);
+    map_each (&numbers->map, hash, i)
+        if (numbers->at.at[i] == layout || layout_equal(numbers->at.at[i], layout)) return i;
+    map_add(&printing->arena, &numbers->map, hash, numbers->at.n);
+    vec_push(&printing->arena, &numbers->at, layout);
+    return numbers->at.n - 1;
 }
 
 static void put_layout(Printing *printing, const Layout *layout) {

@@ -24,8 +24,7 @@ void put_ints(Text *text, const int *at, int n); /* "(1, 2)" */
 /* Numbers of layouts in the text: by first use, so that the text does not depend on what passes interned before. */
 typedef struct LayoutNumbers {
     VEC(const Layout *) at;
-    size_t cap;               /* of slot, a power of two; at most half full */
-    int *slot;                /* number + 1; 0: free */
+    Map map;
 } LayoutNumbers;
 
 /* A text being printed. finish frees its memory, not the text. */
