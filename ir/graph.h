@@ -256,7 +256,8 @@ int graph_constant(Graph *graph, TensorType type, const double *data, double spl
 /* In mode data_parallel the value for each replica, through a `replicate` node; else the value itself. */
 int graph_replicate(Graph *graph, int value, const char *name, Span span);
 /* A gradient node of `forward`. Each operand and the result play the part of one of forward's tensors: part < MAX_IN is operand `part`,
- * part >= MAX_IN is result part - MAX_IN, PART_NONE is none of them. origin_factor follows from the parts. Returns the value id. */
+ * part >= MAX_IN is result part - MAX_IN, PART_NONE is none of them. origin_factor follows from the parts; further results
+ * have the factors of these. Returns the first result's value id. */
 enum { PART_OUT = MAX_IN, PART_NONE = -1 };
 int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, const int *in_part, int nin, int out_part, const Attr *attr, const char *name);
 /* Interns: equal layouts give the same pointer. Made canonical for shape first; exact: as it is, for the plan reader, which has no shape there. */
