@@ -35,7 +35,7 @@ rules() {
     box='layout_box|layout_local_shape|layout_max_elements|group_members|group_leader|pieces_received|pieces_sent|box_elements|box_intersect|comm_layouts'
     grep -nE "\b($box)\(" proof/*.c | grep -vE '^proof/layout.c:|^proof/(spread|header).c:.*\b(pieces_received|comm_layouts)\(' |
         rule "proof/ calls ir/box.c in layout.c, and its pieces in spread.c and header.c"
-    awk -v box="$box" '/^[a-z].*\) \{$/ { name = $0 }
+    awk -v box="$box" '/^[a-z].*\(/ { name = $0 }
         $0 ~ "(^|[^a-z_])(" box ")\\(" && name !~ /box_check|group_check|sends_check|conversion_check/ { print FILENAME ":" FNR ": " $0 }' proof/layout.c |
         rule "proof/layout.c calls ir/box.c to compare"
 
