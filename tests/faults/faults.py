@@ -379,16 +379,16 @@ seed(unit("ops", "kernels", "kernels/products*"),
      ("a product adds up its pieces", "multiply",
       "product->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, i > 0,",
       "product->blas->dgemm(CblasRowMajor, a_order, b_order, (int)m, (int)n, (int)g->k, 1, a, lda, b, ldb, 0,"),
-     ("a small product adds up its pieces", "multiply", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"),
      ("a matrix has its own leading dimension", "matrix_of", "rows == 1 || row_stride < columns ? columns : row_stride", "columns"),
      ("what BLAS cannot do is done by a plain loop", "run_whole",
       "!reference_einsum(call, error)", "false"))
+seed(unit("ops", "kernels", "kernels/e*"),
+     ("a small product adds up its pieces", "multiply", "tiny_f64(g, m, n, a, b, i > 0, out)", "tiny_f64(g, m, n, a, b, false, out)"))
 seed(unit("ops", "kernels", "kernels/movements*"),
      ("a transposed tile is read across", "bits", "in[i + j * in_stride]", "in[j + i * in_stride]"))
 seed(unit("runtime", "kernels"),
      ("momentum steps by its slot", "MOMENTUM", "w[i] - lr * slot", "w[i] - lr * g[i]"),
-     ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"),
-     ("f32 sums are added in f64", "PIECE_SUM(f32)", "float, double", "float, float"))
+     ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"))
 seed(unit("ops", "kernels", "kernels/reductions*"),
      ("a mean over replicas is divided in place too", "kernel_replica_sum", "one && !call->attr[0].i", "one"))
 seed(OPS,
@@ -424,7 +424,8 @@ seed(INTEGERS,
       "COMBINE(combine_i64_max, int64_t, MAXIMUM)",
       "#define ROUNDED(a, b) ((double)(a) >= (double)(b) ? (a) : (b))\nCOMBINE(combine_i64_max, int64_t, ROUNDED)"))
 seed(unit("runtime", "kernels"),
-     ("sums of i32 wrap around", "REDUCE(i32)", "(int32_t)acc", "(int32_t)(acc >> 31 ? INT32_MAX : acc)"),
+     ("sums of i32 wrap around", "REDUCE(i32)", "(int32_t)acc", "(int32_t)(acc >> 31 ? INT32_MAX : acc)"))
+seed(unit("ops", "kernels", "kernels/unary*"),
      ("a cast to i32 wraps around", "integer_cast", "x[0]", "(int64_t)x[0] > INT32_MAX ? INT32_MAX : x[0]"))
 seed(unit("runtime", "verify"),
      ("--verify's tolerance is of rounding only", "compare", "double tolerance = (8 +", "double tolerance = 1e6 * (8 +"),

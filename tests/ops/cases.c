@@ -95,7 +95,8 @@ void cases_reductions(CaseFn *fn, void *context) {
     CASE(.op = OP_sum_to, .nin = 1, .in = {SHAPE(5, 8, 6)}, .attr = {INTS(1, 6)});
     CASE(.op = OP_sum_to, .nin = 1, .in = {SHAPE(600, 100)}, .attr = {INTS(100)});
     for (int mean = 0; mean < 2; mean++) {
-        CASE(.op = OP_replica_sum, .nin = 1, .in = {SHAPE(5, 4, 6)}, .hidden = true, .attr = {INT(mean)});
+        for (int replicas = 2; replicas < 6; replicas++)
+            CASE(.op = OP_replica_sum, .nin = 1, .in = {SHAPE(replicas, 4, 6)}, .hidden = true, .attr = {INT(mean)});
         CASE(.op = OP_replica_sum, .nin = 1, .in = {SHAPE(1, 41, 60)}, .hidden = true, .attr = {INT(mean)});
         CASE(.op = OP_replica_sum, .nin = 1, .in = {SHAPE(1, 1, 3)}, .hidden = true, .attr = {INT(mean)});
     }
