@@ -14,6 +14,7 @@ typedef struct AbiMember {
 } AbiMember;
 
 /* Structure, member. What is added to a structure that crosses belongs here; a change of size shows even where that is forgotten. */
+/* clang-format off */
 #define ABI_MEMBERS(M)                                                                                                                                          \
     M(KernelCall, op) M(KernelCall, attr) M(KernelCall, nin) M(KernelCall, nout) M(KernelCall, in) M(KernelCall, out) M(KernelCall, nthreads)                   \
     M(KernelCall, rule) M(KernelCall, context) M(Operand, data) M(Operand, dtype) M(Operand, local) M(Operand, global) M(Operand, box) M(Attr, given)           \
@@ -34,6 +35,7 @@ typedef struct AbiMember {
     M(CommTable, all_gather_words) M(CommTable, gather_text) M(CommTable, abort) M(CommTable, destroy) M(CommTable, alloc) M(CommTable, free) M(Comm, table)    \
     M(Comm, nranks) M(Comm, nprocesses) M(Comm, process) M(Comm, ndriven) M(Comm, first_driven) M(Comm, local_rank) M(Comm, nlocal) M(Comm, node_first)         \
     M(Comm, node) M(Comm, timeout_s) M(Comm, counters) M(Comm, transport) M(Comm, device) M(Comm, captures)
+/* clang-format on */
 #define ABI_MEMBER(structure, member) {#structure "." #member, offsetof(structure, member)},
 #define ABI_SIZES                                                                                                                                               \
     {                                                                                                                                                           \

@@ -3,7 +3,12 @@
 #include "tests/ops/check.h"
 
 typedef void CaseFn(void *context, const Check *check);
-#define CASE_GROUPS(X) X(unary) X(binary) X(gradients) X(selections) X(reductions) X(rows) X(movements) X(expansions) X(cuts) X(lookups) X(products) X(updates) X(whole_table)
+/* cases_NAME of each group calls fn for each of its calls. */
+/* clang-format off */
+#define CASE_GROUPS(X)                                                                                            \
+    X(unary) X(binary) X(gradients) X(selections) X(reductions) X(rows) X(movements) X(expansions) X(cuts)        \
+    X(lookups) X(products) X(updates) X(whole_table)
+/* clang-format on */
 #define DECLARE_CASES(name) void cases_##name(CaseFn *fn, void *context);
 CASE_GROUPS(DECLARE_CASES)
 /* One call of the sizes that nets have for each operator that takes time in them: what is timed, as f32. */
