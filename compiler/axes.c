@@ -102,7 +102,8 @@ int order_read(const char *option, const char *text, int nranks, const char *nam
         ranks[n++] = (int)rank;
         if (*at == '\0') {
             if (n < nranks)
-                return fail_at(EXIT_REJECTED, option, text, digits, digits_length(digits), hint, "the mesh has %d ranks, only %d are named", nranks, n);
+                return fail_at(EXIT_REJECTED, option, text, digits, digits_length(digits), hint, "the mesh has %d ranks, only %d are named",
+                               nranks, n);
             *order = order_make(arena, name, ranks, nranks);
             return EXIT_DONE;
         }

@@ -31,7 +31,8 @@ static BatchRows of_result(const Graph *graph, const BatchRows *rows, const Node
         if (in->at < 0) continue;
         const int factor = node->rule->in[i][in->at];
         const bool reshapes = node->op == OP_reshape;
-        const int at = reshapes ? reshaped(shape, &graph->values.at[node->out[k]].type.shape, in->at, batch) : result_dim(graph, node, k, factor);
+        const int at =
+            reshapes ? reshaped(shape, &graph->values.at[node->out[k]].type.shape, in->at, batch) : result_dim(graph, node, k, factor);
         const bool apart = reshapes || (factor >= 0 && !factor_stays_whole(&node->rule->factor[factor]));
         if (at < 0 || !apart || (result.at >= 0 && result.at != at)) result.mixed = true; /* added up, normalized over rows, rows by rows */
         if (result.at < 0) result.at = at;

@@ -64,7 +64,8 @@ static void fill(Build *b, Buckets *buckets, const Member *members, int n, int64
         vec_push(b->arena, &bucket->members, members[m].node);
         buckets->of[members[m].node] = *at;
         bucket->ready = members[m].key;
-        bucket->tensor_bytes += b->spmd.box_bytes[source] > b->spmd.box_bytes[target] ? b->spmd.box_bytes[source] : b->spmd.box_bytes[target];
+        bucket->tensor_bytes +=
+            b->spmd.box_bytes[source] > b->spmd.box_bytes[target] ? b->spmd.box_bytes[source] : b->spmd.box_bytes[target];
         bucket->flight_bytes += b->spmd.box_bytes[source] + b->spmd.box_bytes[target];
         if (bucket->tensor_bytes < limit) continue;
         *at = -1;
@@ -107,7 +108,8 @@ static Member *members_of(Build *b, const int *key, bool updates, int users, int
         if (node->op != OP_convert || node->comm == COMM_STRIDED_SLICE || of[id] != users) continue;
         int root = g->values.at[node->in[0]].node;
         OpClass made = op_table[g->nodes.at[root].op].op_class;
-        bool fits = updates ? made == OP_CLASS_UPDATE : (made == OP_CLASS_USER || made == OP_CLASS_INTERNAL) && layout_is_partial(g->values.at[node->in[0]].layout);
+        bool fits = updates ? made == OP_CLASS_UPDATE
+                            : (made == OP_CLASS_USER || made == OP_CLASS_INTERNAL) && layout_is_partial(g->values.at[node->in[0]].layout);
         if (fits) members[(*n)++] = (Member){key[root], id};
     }
     qsort(members, (size_t)*n, sizeof *members, member_compare);

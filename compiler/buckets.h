@@ -7,10 +7,11 @@ typedef struct Bucket {
     VEC(int) members; /* convert nodes, in the order in which their sources become ready */
     CommKind kind;
     DType dtype;
-    int64_t tensor_bytes, flight_bytes; /* of a rank: what is joined, by the larger side (a gather's result); what is kept while it is under way */
-    int ready, due;                     /* key of the kernel that makes the last source; key at which it must be over */
-    int turn;                           /* among the gradients' buckets, by ready: 0 is there first, and its updates come first */
-    int number;                         /* in the plan, from 1 in the order of the starts; 0: not started, or alone by the user's wish */
+    int64_t tensor_bytes,
+        flight_bytes; /* of a rank: what is joined, by the larger side (a gather's result); what is kept while it is under way */
+    int ready, due;   /* key of the kernel that makes the last source; key at which it must be over */
+    int turn;         /* among the gradients' buckets, by ready: 0 is there first, and its updates come first */
+    int number;       /* in the plan, from 1 in the order of the starts; 0: not started, or alone by the user's wish */
 } Bucket;
 typedef struct Buckets {
     VEC(Bucket) at;

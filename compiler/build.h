@@ -36,19 +36,21 @@ typedef struct Front {
 /* The sharded graph. A node takes operand i of in[i] in the layout need[node][i], whichever layout that value was left in: conversions are not nodes here. assign makes
  * it; the passes of -O2 change strategy, need and made, sharded_verify holds after each. */
 typedef struct Sharded {
-    Graph graph;                     /* the unsharded graph, with the strategies and layouts that assign gave: of states and inputs, and of results as strategies leave them */
-    const Strategy **strategy;       /* per node, as it runs; NULL: whole */
-    const Layout *(*need)[MAX_IN];   /* per node and operand: the layout in which it is taken; partial over digits over which the value is partial, or none */
-    const Layout **made;             /* per value: the layout in which its node leaves it, partial sums included */
-    const Layout **home;             /* per value: the layout into which the canonical form converts it at once; never partial */
-    const Layout **report_need;      /* the layout in which the k-th of what is reported is (graph_report) */
+    Graph
+        graph; /* the unsharded graph, with the strategies and layouts that assign gave: of states and inputs, and of results as strategies leave them */
+    const Strategy **strategy; /* per node, as it runs; NULL: whole */
+    const Layout *(*need)
+        [MAX_IN]; /* per node and operand: the layout in which it is taken; partial over digits over which the value is partial, or none */
+    const Layout **made;        /* per value: the layout in which its node leaves it, partial sums included */
+    const Layout **home;        /* per value: the layout into which the canonical form converts it at once; never partial */
+    const Layout **report_need; /* the layout in which the k-th of what is reported is (graph_report) */
 } Sharded;
 
 typedef struct Spmd {
-    Graph graph;                     /* the values of the sharded graph (ids kept), each as it is made, and converts with values of their own */
-    VEC(int) whole_node;             /* per node the sharded graph's, -1: a convert */
-    VEC(int) whole_value;            /* per value the sharded graph's */
-    int64_t *box_bytes;              /* per value: bytes of the largest box of any rank, which is the room that it gets on every rank */
+    Graph graph;          /* the values of the sharded graph (ids kept), each as it is made, and converts with values of their own */
+    VEC(int) whole_node;  /* per node the sharded graph's, -1: a convert */
+    VEC(int) whole_value; /* per value the sharded graph's */
+    int64_t *box_bytes;   /* per value: bytes of the largest box of any rank, which is the room that it gets on every rank */
 } Spmd;
 
 /* One entry of the order of execution: a node of the SPMD graph, or the wait of a communication whose start is an earlier entry. */

@@ -32,8 +32,10 @@ bool read_proof_budget(const char *value, ProofOptions *proof) {
     char *end;
     double time = strtod(value, &end);
     if (end == value || strspn(value, "0123456789.eE+-") < (size_t)(end - value)) return false; /* strtod also reads "inf" and "0x1" */
-    if (strcmp(end, "ms") == 0) time *= 1e-3;
-    else if (*end != '\0' && strcmp(end, "s") != 0) return false;
+    if (strcmp(end, "ms") == 0)
+        time *= 1e-3;
+    else if (*end != '\0' && strcmp(end, "s") != 0)
+        return false;
     proof->budget_s = time;
     return time >= 0 && time <= 1e9;
 }
@@ -66,7 +68,8 @@ static bool renew(Plan *plan, const char *path, Error *error) {
     graph_reads(&uses, &plan->graph, &arena);
     for (int p = 0; p < plan->programs.n; p++)
         if (plan->programs.at[p].graph != NULL) graph_reads(&uses, plan->programs.at[p].graph, &arena);
-    bool done = files_write(&uses, &arena, path, "--update", error) && (side.n == 0 || files_write(&uses, &arena, beside, "the file of long literals", error)) &&
+    bool done = files_write(&uses, &arena, path, "--update", error) &&
+                (side.n == 0 || files_write(&uses, &arena, beside, "the file of long literals", error)) &&
                 (side.n == 0 || file_write(beside, side.at, side.n, error)) && file_write(path, text.at, text.n, error);
     arena_finish(&arena);
     text_finish(&text);
@@ -94,7 +97,8 @@ static int check(const CheckOptions *options, Arena *arena) {
         printf("%s: checksum renewed, certificate dropped\n", path);
     }
     Text header = {0};
-    bool proved = graph_verify(&plan.graph, "reading the plan", &error) && proof_check(&plan, &options->proof, &proof, &error) && proof_header(&plan, &header, &error);
+    bool proved = graph_verify(&plan.graph, "reading the plan", &error) && proof_check(&plan, &options->proof, &proof, &error) &&
+                  proof_header(&plan, &header, &error);
     if (proved) {
         printf("%s: proved in %.1f ms\n", path, 1e3 * proof.seconds);
         print_certificate(proof.certificate);
@@ -133,10 +137,12 @@ int check_command(int argc, char **argv) {
         } else if (strcmp(argv[i], "--prove") == 0) { /* as pcc itself takes it */
             read_proof_level(NULL, &options.proof);
         } else if (strncmp(argv[i], "--prove=", 8) == 0) {
-            if (!read_proof_level(argv[i] + 8, &options.proof)) return usage("pcc check: --prove takes full or compositional, not '%s'\n", argv[i] + 8);
+            if (!read_proof_level(argv[i] + 8, &options.proof))
+                return usage("pcc check: --prove takes full or compositional, not '%s'\n", argv[i] + 8);
         } else if (option_value("--proof-budget", argc, argv, &i, &value)) {
             has_budget = true;
-            if (!read_proof_budget(value, &options.proof)) return usage("pcc check: --proof-budget takes a time such as 0.2s or 500ms, not '%s'\n", value);
+            if (!read_proof_budget(value, &options.proof))
+                return usage("pcc check: --proof-budget takes a time such as 0.2s or 500ms, not '%s'\n", value);
         } else if (argv[i][0] == '-') {
             return usage("pcc check: unknown option '%s'\n", argv[i]);
         } else if (options.path != NULL) {
@@ -146,7 +152,8 @@ int check_command(int argc, char **argv) {
         }
     }
     if (has_budget && (options.proof.full || options.proof.compositional))
-        return usage("pcc check: --prove=%s leaves nothing to decide: leave out --proof-budget\n", options.proof.full ? "full" : "compositional");
+        return usage("pcc check: --prove=%s leaves nothing to decide: leave out --proof-budget\n",
+                     options.proof.full ? "full" : "compositional");
     if (options.path == NULL) {
         help(stderr);
         return EXIT_USAGE;

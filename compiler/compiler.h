@@ -42,12 +42,12 @@ struct Options {
     int ndump_ranks; /* -1: all */
     const int *dump_ranks;
     bool prove, stats, stats_json;
-    unsigned silenced; /* -Wno-NAME: 1 << Warning */
-    bool warnings_are_errors; /* -Werror */
-    bool verbose;             /* -v */
+    unsigned silenced;          /* -Wno-NAME: 1 << Warning */
+    bool warnings_are_errors;   /* -Werror */
+    bool verbose;               /* -v */
     const char *const *explain; /* --explain: names of values, parameters, inputs */
     int nexplain;
-    bool no_plan; /* the plan is not written */
+    bool no_plan;                      /* the plan is not written */
     ProofOptions proof;                /* how much pass prove shows */
     bool whole_updates;                /* --whole-updates: never update a large state in parts that are then gathered */
     RedistributePolicy redistribution; /* what `collectives` asks for at -O2 */
@@ -65,7 +65,7 @@ typedef struct Compilation {
     Arena *arena;
     const Options *options;
     Diags *diags;
-    Error error;           /* of what fails without diagnostics */
+    Error error; /* of what fails without diagnostics */
     uint64_t net_hash;
     VEC(Build *) programs; /* in the plan's order: train, and eval where there is one */
     Plan plan;             /* emit */
@@ -127,7 +127,7 @@ typedef struct Stage {
     const char *name;        /* in file names */
     bool (*after)(Build *b); /* the pass */
     Shown shown;
-    bool local;              /* shapes of a rank's parts, not of whole tensors */
+    bool local; /* shapes of a rank's parts, not of whole tensors */
 } Stage;
 
 /* ---------------------------------------------------------------- outputs.c */

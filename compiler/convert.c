@@ -40,7 +40,8 @@ const Conversion *conversion_plan(Build *b, const Layout *from, const Layout *to
     MemoEntry *e = arena_alloc(b->arena, sizeof *e);
     *e = (MemoEntry){.from = from, .to = to, .type = *type, .policy = policy, .next = *bucket};
     const char *why = NULL;
-    bool possible = redistribute(from, to, &type->shape, dtype_bytes[type->dtype], b->front.graph.nranks, policy, b->options->machine, &e->conversion, &why);
+    bool possible = redistribute(from, to, &type->shape, dtype_bytes[type->dtype], b->front.graph.nranks, policy, b->options->machine,
+                                 &e->conversion, &why);
     assert(possible && "a target that is partial where its source is complete");
     (void)possible;
     *bucket = e;

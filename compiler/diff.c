@@ -80,9 +80,10 @@ static void add_kernel(Arena *arena, Side *side, const Role *role, const Step *s
 static void add_communication(Arena *arena, const Side *side, const Role *role, const Communication *made, const char **conversions) {
     const char *before = conversions[made->value];
     const int64_t bytes = made->received.total;
-    conversions[made->value] = arena_printf(arena, "%s%s%s %s -> %s%s%s", before != NULL ? before : "", before != NULL ? "; " : "", comm_name[made->kind],
-                                            layout_at(arena, side, role, made->from), layout_at(arena, side, role, made->to), bytes > 0 ? ", " : "",
-                                            bytes > 0 ? bytes_named(arena, bytes) : "");
+    conversions[made->value] =
+        arena_printf(arena, "%s%s%s %s -> %s%s%s", before != NULL ? before : "", before != NULL ? "; " : "", comm_name[made->kind],
+                     layout_at(arena, side, role, made->from), layout_at(arena, side, role, made->to), bytes > 0 ? ", " : "",
+                     bytes > 0 ? bytes_named(arena, bytes) : "");
 }
 
 static void survey_role(Arena *arena, Side *side, const Program *program, int number) {
@@ -113,7 +114,8 @@ static void survey_inputs(Arena *arena, Side *side) {
     for (int i = 0; i < g->inputs.n; i++) {
         const Input *input = &g->inputs.at[i];
         if (input->layout == NULL) continue;
-        add_row(arena, side, ROWS_LAYOUTS, arena_printf(arena, "input %s", input->name), layout_named(arena, g, input->layout, input->type.hidden));
+        add_row(arena, side, ROWS_LAYOUTS, arena_printf(arena, "input %s", input->name),
+                layout_named(arena, g, input->layout, input->type.hidden));
         side->total[TOTAL_INPUTS] += leaf_bytes(&input->type, input->layout);
     }
 }
@@ -226,8 +228,8 @@ static void print_text(Text *text, Arena *arena, const Difference *difference) {
     }
     text_printf(text, "--- %s\n+++ %s\n", a->path, b->path);
     if (difference->nets)
-        text_printf(text, "the nets differ: %s (%016" PRIx64 ") and %s (%016" PRIx64 ")\n", a->plan.graph.name, a->plan.net_hash, b->plan.graph.name,
-                    b->plan.net_hash);
+        text_printf(text, "the nets differ: %s (%016" PRIx64 ") and %s (%016" PRIx64 ")\n", a->plan.graph.name, a->plan.net_hash,
+                    b->plan.graph.name, b->plan.net_hash);
     if (difference->ranks)
         text_printf(text, "ranks %d -> %d, replicas %d -> %d\n", a->plan.graph.nranks, b->plan.graph.nranks, a->plan.graph.replicas,
                     b->plan.graph.replicas);
@@ -330,7 +332,8 @@ int diff_command(int argc, char **argv) {
             help(stdout);
             return EXIT_DONE;
         } else if (argv[i][0] == '-' || npaths == 2) {
-            fprintf(stderr, argv[i][0] == '-' ? "pcc --diff: unknown option '%s'\n" : "pcc --diff: two plans at a time, not '%s' too\n", argv[i]);
+            fprintf(stderr, argv[i][0] == '-' ? "pcc --diff: unknown option '%s'\n" : "pcc --diff: two plans at a time, not '%s' too\n",
+                    argv[i]);
             help(stderr);
             return EXIT_USAGE;
         } else {

@@ -298,7 +298,6 @@ static void put_node(View *v, int id) {
     put_source(v, node->span);
 }
 
-
 /* The nodes in the order of the stage: as they run, once they are scheduled. A wait is shown where other steps run since the start. */
 static void put_nodes(View *v) {
     const Placement *placement = &v->b->placement;
@@ -373,8 +372,8 @@ void dump_rank(Text *text, const Build *b, const Stage *stage, int rank) {
         nleaves += node_is_leaf(&v.g->nodes.at[n]);
         if (v.g->nodes.at[n].op == OP_convert) v.convert[n] = nconverts++;
     }
-    text_printf(text, "# IR entry: @%s\n# Total subgraphs: 1\n\n# Attrs:\nstage: %s\nrank: %d\nranks: %d\nmode: %s\n", v.g->name, stage->name,
-                rank, v.g->nranks, mode_name[v.g->settings.mode]);
+    text_printf(text, "# IR entry: @%s\n# Total subgraphs: 1\n\n# Attrs:\nstage: %s\nrank: %d\nranks: %d\nmode: %s\n", v.g->name,
+                stage->name, rank, v.g->nranks, mode_name[v.g->settings.mode]);
     if (b->placement.location != NULL) text_printf(text, "arena_bytes: %lld\n", (long long)b->placement.arena_bytes);
     text_printf(text, "\n");
     put_parameters(&v);
@@ -439,8 +438,9 @@ bool dump_stage(Build *b, const Stage *stage, int number) {
             dump_rank(&text, b, stage, dumped_rank(b, k));
         else
             graph_print(&text, shown_graph(b, stage));
-        bool done = (k == n || make_directory(b->arena, arena_printf(b->arena, "%s/rank_%d", b->dump_directory, dumped_rank(b, k)), &b->error)) &&
-                    file_write(dump_file(b, stage, number, k), text.at, text.n, &b->error);
+        bool done =
+            (k == n || make_directory(b->arena, arena_printf(b->arena, "%s/rank_%d", b->dump_directory, dumped_rank(b, k)), &b->error)) &&
+            file_write(dump_file(b, stage, number, k), text.at, text.n, &b->error);
         text_finish(&text);
         if (!done) return false;
     }

@@ -34,7 +34,8 @@ static bool take_states(const Build *train, Graph *graph) {
             type_print(&text, &theirs->states.at[number[i]].type);
             diag_error(train->diags, own->span, "%s is %s", own->name, text.at);
         } else {
-            diag_error(train->diags, own->span, "%s, %s, is a parameter of the eval, and training has none of that name", own->name, text.at);
+            diag_error(train->diags, own->span, "%s, %s, is a parameter of the eval, and training has none of that name", own->name,
+                       text.at);
         }
         diag_hint(train->diags, "%s", hint);
         text_finish(&text);
@@ -90,9 +91,11 @@ static bool split_fits(const Factor *factor, const Factor *theirs, int64_t split
 
 /* The strategy of train's node on this one; factors that it does not fit are left out together, for half a strategy is another. */
 static bool follow(Graph *g, Node *node, const Node *theirs) {
-    if (theirs == NULL || theirs->op != node->op || theirs->strategy == NULL || theirs->rule->nfactors != node->rule->nfactors) return false;
+    if (theirs == NULL || theirs->op != node->op || theirs->strategy == NULL || theirs->rule->nfactors != node->rule->nfactors)
+        return false;
     for (int f = 0; f < node->rule->nfactors; f++)
-        if (!split_fits(&node->rule->factor[f], &theirs->rule->factor[f], strategy_split(theirs->strategy, f), g->settings.strict_divide)) return false;
+        if (!split_fits(&node->rule->factor[f], &theirs->rule->factor[f], strategy_split(theirs->strategy, f), g->settings.strict_divide))
+            return false;
     node->strategy = theirs->strategy;
     node->from = theirs->from;
     return true;

@@ -98,8 +98,8 @@ static void explain_chain(const Explain *e, int id) {
         vec_push(e->b->arena, &chain, n);
     const Node *first = &g->nodes.at[chain.at[chain.n - 1]];
     bool is_hint = first->hint != NULL; /* else it follows program train */
-    text_printf(e->text, "  because      of %s %s%s, in %d step%s:\n", is_hint ? "the hint on" : "what program train does with", node_text(e, first),
-                is_hint ? at_text(e, first->hint->span) : "", chain.n - 1, chain.n == 2 ? "" : "s");
+    text_printf(e->text, "  because      of %s %s%s, in %d step%s:\n", is_hint ? "the hint on" : "what program train does with",
+                node_text(e, first), is_hint ? at_text(e, first->hint->span) : "", chain.n - 1, chain.n == 2 ? "" : "s");
     for (int i = chain.n - 1, step = 0; i >= 0; i--, step++) {
         const Node *node = &g->nodes.at[chain.at[i]];
         if (chain.n > MAX_CHAIN_HEAD + MAX_CHAIN_TAIL && step == MAX_CHAIN_HEAD) {
@@ -137,8 +137,9 @@ static void explain_node(const Explain *e, int id) {
     }
     const char *what = node_text(e, node);
     if (op_table[node->op].op_class == OP_CLASS_UPDATE) {
-        text_printf(text, "  because      an update lies as its state is stored; of a state of 256 KiB or more it is divided further among the\n"
-                          "               ranks that hold terms of the gradient (unless --whole-updates)\n");
+        text_printf(text,
+                    "  because      an update lies as its state is stored; of a state of 256 KiB or more it is divided further among the\n"
+                    "               ranks that hold terms of the gradient (unless --whole-updates)\n");
         return;
     }
     text_printf(text, "  strategy     %s  %s\n", what, strategy_text(e, g, node, node->strategy));
@@ -261,7 +262,8 @@ static void explain_bucket(const Explain *e, const Communication *move, const ch
     text_printf(e->text, "%s               in bucket %d, together with", indent, move->bucket);
     for (int i = 0; i < e->facts->communications.n; i++) {
         if (e->facts->communications.at[i].bucket != move->bucket || e->facts->communications.at[i].step == move->step) continue;
-        if (++others <= MAX_USERS) text_printf(e->text, "%s %s", others > 1 ? "," : "", e->g->values.at[e->facts->communications.at[i].value].name);
+        if (++others <= MAX_USERS)
+            text_printf(e->text, "%s %s", others > 1 ? "," : "", e->g->values.at[e->facts->communications.at[i].value].name);
     }
     text_printf(e->text, others > MAX_USERS ? " and %d more\n" : others == 0 ? " nothing else\n" : "\n", others - MAX_USERS);
 }
@@ -276,8 +278,8 @@ static void explain_moves(const Explain *e, int value, const char *indent) {
         const Communication *move = &e->facts->communications.at[i];
         if (move->value != value) continue;
         const Layout *from = instances[move->from].layout, *to = instances[move->to].layout;
-        text_printf(text, "%sconversion   %s  %s -> %s: %s\n", indent, comm_name[move->kind], layout_text(e, from, type), layout_text(e, to, type),
-                    purpose(from, to, move->kind));
+        text_printf(text, "%sconversion   %s  %s -> %s: %s\n", indent, comm_name[move->kind], layout_text(e, from, type),
+                    layout_text(e, to, type), purpose(from, to, move->kind));
         text_printf(text, "%s               for %s\n", indent, users_text(e, e->taken_as[move->to]));
         if (move->kind != COMM_STRIDED_SLICE)
             text_printf(text, "%s               %s received by all ranks, %s by the busiest; the least is %s\n", indent,
@@ -303,7 +305,8 @@ static void explain_instead(const Explain *e, int value, const char *indent) {
     strategy_out_layout(node, node->strategy, k, type->shape.ndim, &own);
     const Layout *made = e->b->spmd.graph.values.at[value].layout;
     if (graph_layout(&e->b->spmd.graph, &own, &type->shape) == made) return;
-    text_printf(e->text, "%sinstead of   %s, which its strategy gives: fewer bytes are received so (-O2)\n", indent, layout_text(e, &own, type));
+    text_printf(e->text, "%sinstead of   %s, which its strategy gives: fewer bytes are received so (-O2)\n", indent,
+                layout_text(e, &own, type));
 }
 
 /* What is made of a value once its producer has it. */
@@ -325,7 +328,8 @@ static void explain_use(const Explain *e, int value, const char *indent) {
     }
     if (value == s->loss && ++n <= MAX_USERS) text_printf(&direct, "%sthe report of the loss", n > 1 ? ", " : "");
     if (n > MAX_USERS) text_printf(&direct, " and %d more", n - MAX_USERS);
-    text_printf(e->text, "%slayout       %s%s\n", indent, layout_text(e, made, type), layout_is_partial(made) ? has[reduction_of(made)] : "");
+    text_printf(e->text, "%slayout       %s%s\n", indent, layout_text(e, made, type),
+                layout_is_partial(made) ? has[reduction_of(made)] : "");
     explain_instead(e, value, indent);
     if (n > 0) text_printf(e->text, "%staken so by  %s\n", indent, direct.at);
     text_finish(&direct);
@@ -392,7 +396,8 @@ static void explain_input(const Explain *e, int id) {
     text_printf(e->text, "  delivered as %s\n", layout_text(e, input->layout, &input->type));
     if (input->type.hidden)
         text_printf(e->text, "  because      mode data_parallel divides the replicas among the ranks\n");
-    else if (settings->dataset == DATASET_EXPLICIT && settings->dataset_hint != NULL && id < settings->dataset_hint->nin && input->hint == NULL)
+    else if (settings->dataset == DATASET_EXPLICIT && settings->dataset_hint != NULL && id < settings->dataset_hint->nin &&
+             input->hint == NULL)
         text_printf(e->text, "  because      of the dataset strategy%s\n", at_text(e, settings->dataset_hint->in[id].span));
     else if (input->hint != NULL)
         text_printf(e->text, "  because      of its hint%s\n", at_text(e, input->hint->span));
@@ -443,13 +448,19 @@ static void explain_training(const Explain *e, int id) {
     explain_moves(e, gradient, "    ");
     const Layout *updated = e->b->spmd.graph.values.at[next].layout;
     text_printf(text, "  update       in %s%s\n", layout_text(e, updated, type),
-                updated != e->b->spmd.graph.states.at[id].layout && !layout_equal(updated, state->layout) ? ": each rank a part, then gathered" : "");
+                updated != e->b->spmd.graph.states.at[id].layout && !layout_equal(updated, state->layout)
+                    ? ": each rank a part, then gathered"
+                    : "");
     explain_moves(e, next, "    ");
 }
 
 static void explain_state(const Explain *e, int id) {
     const State *state = &e->g->states.at[id];
-    text_printf(e->text, "%s: %s %s%s\n", state->name, state->trainable ? "parameter" : state_is_const(state) ? "const" : "state", type_text(e, &state->type), at_text(e, state->span));
+    text_printf(e->text, "%s: %s %s%s\n", state->name,
+                state->trainable        ? "parameter"
+                : state_is_const(state) ? "const"
+                                        : "state",
+                type_text(e, &state->type), at_text(e, state->span));
     text_printf(e->text, "  stored as    %s\n", layout_text(e, state->layout, &state->type));
     if (e->b->front.followed != NULL) { /* one state, two programs */
         text_printf(e->text, "  because      program train stores it so\n");
@@ -492,8 +503,8 @@ static bool unknown(const Explain *e, const char *name, Error *error) {
     VEC(const char *) names = {0};
     for (int i = 0; i < e->b->front.written.n; i++)
         if (strcmp(e->b->front.written.at[i], name) == 0)
-            return error_set(error, EXIT_USAGE, "--explain %.200s: it is not computed: the loss does not depend on it, or another value is equal to it",
-                             name);
+            return error_set(error, EXIT_USAGE,
+                             "--explain %.200s: it is not computed: the loss does not depend on it, or another value is equal to it", name);
     for (int s = 0; s < g->states.n; s++)
         vec_push(e->b->arena, &names, g->states.at[s].name);
     for (int i = 0; i < g->inputs.n; i++)
@@ -501,8 +512,10 @@ static bool unknown(const Explain *e, const char *name, Error *error) {
     for (int v = 0; v < g->values.n; v++)
         vec_push(e->b->arena, &names, g->values.at[v].name);
     const char *nearest = name_nearest(name, names.at, names.n);
-    if (nearest != NULL) return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value; did you mean %.200s?", name, nearest);
-    return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value, parameter or input; pcc --list-paths shows those it has", name);
+    if (nearest != NULL)
+        return error_set(error, EXIT_USAGE, "--explain %.200s: the net has no such value; did you mean %.200s?", name, nearest);
+    return error_set(error, EXIT_USAGE,
+                     "--explain %.200s: the net has no such value, parameter or input; pcc --list-paths shows those it has", name);
 }
 
 static bool explain_program(Text *text, Build *b, const char *name, Error *error) {

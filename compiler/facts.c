@@ -33,7 +33,8 @@ static Traffic traffic_sum(Traffic a, Traffic b) {
 }
 
 static int64_t largest_bytes(const TensorType *type, const Layout *layout) {
-    return layout == NULL ? 0 : layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype]; /* NULL: of a plan without a program */
+    return layout == NULL ? 0
+                          : layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype]; /* NULL: of a plan without a program */
 }
 
 /* ---------------------------------------------------------------- what is moved */
@@ -43,7 +44,8 @@ static void count_communication(Facts *facts, int number, Arena *arena) {
     const Instance *from = &facts->role->instances.at[step->in[0]], *to = &facts->role->instances.at[step->out[0]];
     const TensorType *type = type_of(facts, step->in[0]);
     Counted *counted = counted_of(facts, step->comm, from->layout, to->layout, &type->shape, arena);
-    if (!counted->stepped) traffic_step(step->comm, from->layout, to->layout, &type->shape, facts->graph->nranks, &counted->received, &counted->sent);
+    if (!counted->stepped)
+        traffic_step(step->comm, from->layout, to->layout, &type->shape, facts->graph->nranks, &counted->received, &counted->sent);
     counted->stepped = true;
     Communication made = {.kind = step->comm,
                           .step = number,
@@ -81,7 +83,8 @@ static void count_memory(Facts *facts) {
         facts->inputs += largest_bytes(&graph->inputs.at[i].type, graph->inputs.at[i].layout);
     for (int i = 0; i < facts->role->instances.n; i++) {
         const Instance *instance = &facts->role->instances.at[i];
-        const bool own = instance->place == PLACE_CONSTANT && graph_producer(graph, instance->value)->op == OP_constant; /* no view of one */
+        const bool own =
+            instance->place == PLACE_CONSTANT && graph_producer(graph, instance->value)->op == OP_constant; /* no view of one */
         if (own) facts->constants += largest_bytes(type_of(facts, i), instance->layout);
     }
     facts->rank_bytes = facts->role->arena_bytes + facts->states + facts->inputs + facts->constants;

@@ -33,15 +33,16 @@ typedef struct Facts {
     int64_t states_whole;              /* bytes, undivided */
     int64_t parameters;                /* numbers in them */
     int nparameters;
-    int fused_steps, fused_kernels;    /* steps of several kernels, their members */
-    int inner;                         /* results of those that have no memory */
+    int fused_steps, fused_kernels; /* steps of several kernels, their members */
+    int inner;                      /* results of those that have no memory */
 
-    double flops, rank_flops;          /* facts_flops: of a step; of the rank with the largest part of every operator */
+    double flops, rank_flops; /* facts_flops: of a step; of the rank with the largest part of every operator */
 
     /* facts_bounds; NULL and 0 before */
-    const Traffic *least; /* per value: the least, in bytes, that must be received to convert it from the layout in which it is made into each one in which
+    const Traffic *
+        least; /* per value: the least, in bytes, that must be received to convert it from the layout in which it is made into each one in which
                            * it is used; of several uses the most expensive alone, so no more than the truth */
-    Traffic bound;        /* the sum over all values */
+    Traffic bound;           /* the sum over all values */
     struct Counted *counted; /* conversions counted so far */
 } Facts;
 

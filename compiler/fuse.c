@@ -13,12 +13,12 @@ enum { WINDOW = 8 }; /* kernels that a member is moved over */
 /* The step that is being made of kernels from `first` in the order on. */
 typedef struct Group {
     const Build *b;
-    const int *uses;      /* per value: how many operands and reports it is */
-    VEC(int) member;      /* nodes */
-    const Value *result;  /* of the elementwise members: all of its shape and layout */
-    DType dtype;          /* of them and their operands, but for bools */
+    const int *uses;                      /* per value: how many operands and reports it is */
+    VEC(int) member;                      /* nodes */
+    const Value *result;                  /* of the elementwise members: all of its shape and layout */
+    DType dtype;                          /* of them and their operands, but for bools */
     int operand[MAX_FUSED_IN], noperands; /* values from outside */
-    bool closed;          /* by a reduction */
+    bool closed;                          /* by a reduction */
 } Group;
 
 static const Node *node_at(const Group *f, int member) {
@@ -41,7 +41,8 @@ static bool is_repeat(OpCode op) {
 }
 
 static bool is_element(const Node *node) {
-    return node->nout == 1 && node->nin <= 3 && ((op_elementwise(node->op) && node->op != OP_clip && node->op != OP_cast) || is_repeat(node->op));
+    return node->nout == 1 && node->nin <= 3 &&
+           ((op_elementwise(node->op) && node->op != OP_clip && node->op != OP_cast) || is_repeat(node->op));
 }
 
 static bool is_product(const Node *node) {
@@ -93,7 +94,8 @@ static bool takes_element(const Group *f, const Node *node) {
 
 /* Whether a node sums a member's result over its last dimensions, all of them here. */
 static bool takes_sum(const Group *f, const Node *node) {
-    if ((node->op != OP_sum && node->op != OP_mean) || is_product(node_at(f, 0)) || maker(f, node->in[0]) < 0 || !alike(f, node->in[0])) return false;
+    if ((node->op != OP_sum && node->op != OP_mean) || is_product(node_at(f, 0)) || maker(f, node->in[0]) < 0 || !alike(f, node->in[0]))
+        return false;
     const Value *from = value_at(f, node->in[0]);
     bool summed = true; /* all dimensions behind this one are */
     for (int d = from->type.shape.ndim - 1; d >= 0; d--) {

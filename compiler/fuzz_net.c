@@ -30,8 +30,9 @@ int fuzz_net_command(int argc, char **argv) {
         execv(path, argv);
         if (errno != ENOENT) return fail(path, strerror(errno));
     }
-    fputs("pcc fuzz-net: there is no program pcc-fuzz-net beside pcc, nor in the folder of the tests: it is built with them (meson setup -Dtests=enabled).\n"
-          "PCC_FUZZ_NET in the environment may name it.\n",
-          stderr);
+    fputs(
+        "pcc fuzz-net: there is no program pcc-fuzz-net beside pcc, nor in the folder of the tests: it is built with them (meson setup -Dtests=enabled).\n"
+        "PCC_FUZZ_NET in the environment may name it.\n",
+        stderr);
     return EXIT_ENVIRONMENT;
 }

@@ -35,8 +35,8 @@ typedef struct Gradients {
 static void gradients_grow(Graph *g, Gradients *grads) {
     int n = g->values.n;
     Gradients old = *grads;
-    *grads = (Gradients){arena_alloc(g->arena, sizeof *grads->sum * (size_t)(n + 1)), arena_alloc(g->arena, sizeof *grads->sum * (size_t)(n + 1)),
-                         arena_alloc(g->arena, (size_t)n + 1), n};
+    *grads = (Gradients){arena_alloc(g->arena, sizeof *grads->sum * (size_t)(n + 1)),
+                         arena_alloc(g->arena, sizeof *grads->sum * (size_t)(n + 1)), arena_alloc(g->arena, (size_t)n + 1), n};
     memset(grads->sum, -1, sizeof *grads->sum * (size_t)n);
     memset(grads->products, -1, sizeof *grads->sum * (size_t)n);
     if (old.n == 0) return;
@@ -91,7 +91,8 @@ static void backward(Graph *g, Gradients *grads, int begin, int end, const bool 
             dx[i] = -1;
         op_table[node.op].adjoint(g, n, dy, dx);
         for (int i = 0; i < node.nin; i++)
-            if (dx[i] >= 0 && grads->active[node.in[i]]) accumulate(g, is_product(g, dx[i]) ? grads->products : grads->sum, node.in[i], dx[i]);
+            if (dx[i] >= 0 && grads->active[node.in[i]])
+                accumulate(g, is_product(g, dx[i]) ? grads->products : grads->sum, node.in[i], dx[i]);
     }
 }
 
@@ -153,7 +154,8 @@ typedef struct UpdateNumbers {
 static int update_number(Graph *g, UpdateNumbers *numbers, DType dtype, InputKind kind) {
     int *value = &numbers->value[kind][dtype];
     if (*value > 0) return *value - 1;
-    const char *name = arena_printf(g->arena, "optimizer.%s%s%s", input_kind_name[kind], dtype == F32 ? "" : ".", dtype == F32 ? "" : dtype_name[dtype]);
+    const char *name =
+        arena_printf(g->arena, "optimizer.%s%s%s", input_kind_name[kind], dtype == F32 ? "" : ".", dtype == F32 ? "" : dtype_name[dtype]);
     *value = graph_input(g, graph_add_input(g, (Input){.name = name, .type = {.dtype = dtype}, .kind = kind})) + 1;
     return *value - 1;
 }
@@ -177,7 +179,11 @@ static void update_attributes(const Settings *settings, OpCode op, Attr *attr) {
     const struct {
         const char *name;
         double number;
-    } numbers[] = {{"lr", settings->lr}, {"momentum", settings->momentum}, {"beta1", settings->beta1}, {"beta2", settings->beta2}, {"eps", settings->eps}};
+    } numbers[] = {{"lr", settings->lr},
+                   {"momentum", settings->momentum},
+                   {"beta1", settings->beta1},
+                   {"beta2", settings->beta2},
+                   {"eps", settings->eps}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (op_attr(op, numbers[i].name) >= 0) attr[op_attr(op, numbers[i].name)] = attr_float(numbers[i].number);
     if (settings->weight_decay != 0) attr[op_attr(op, "weight_decay")] = attr_float(settings->weight_decay);
@@ -249,7 +255,8 @@ static void clip_gradients(Graph *g, int *gradient, int nstates) {
         if (gradient[s] < 0) continue;
         Span span = g->states.at[s].span;
         int own = as_type(g, sum, g->values.at[gradient[s]].type.dtype, span);
-        gradient[s] = graph_emit(g, OP_clip, (int[]){gradient[s], own}, 2, attr, arena_printf(g->arena, "clipped_%s", g->states.at[s].name), span);
+        gradient[s] =
+            graph_emit(g, OP_clip, (int[]){gradient[s], own}, 2, attr, arena_printf(g->arena, "clipped_%s", g->states.at[s].name), span);
     }
 }
 
@@ -306,7 +313,8 @@ void graph_differentiate(Graph *g) {
             first_read[node->state] = n;
         }
     }
-    int *gradient = arena_alloc(g->arena, sizeof *gradient * (size_t)(nstates + 1)), *read = arena_alloc(g->arena, sizeof *read * (size_t)(nstates + 1));
+    int *gradient = arena_alloc(g->arena, sizeof *gradient * (size_t)(nstates + 1)),
+        *read = arena_alloc(g->arena, sizeof *read * (size_t)(nstates + 1));
     for (int s = 0; s < nstates; s++)
         gradient[s] = g->states.at[s].trainable ? state_gradient(g, grads.sum, s, first_read, next_read, &read[s]) : -1;
     if (g->settings.clip > 0) clip_gradients(g, gradient, nstates);

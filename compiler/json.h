@@ -14,8 +14,8 @@ typedef struct Json {
 /* key: of the member in an object; NULL in an array and of the value itself. Texts are escaped; bytes that are no UTF-8 become U+FFFD. */
 void json_object(Json *json, const char *key);
 void json_array(Json *json, const char *key);
-void json_row(Json *json, const char *key); /* an object on one line, as are the values within */
-void json_end(Json *json);                  /* of the innermost object or array; the outermost ends the line */
+void json_row(Json *json, const char *key);                     /* an object on one line, as are the values within */
+void json_end(Json *json);                                      /* of the innermost object or array; the outermost ends the line */
 void json_text(Json *json, const char *key, const char *value); /* NULL: null */
 void json_int(Json *json, const char *key, int64_t value);
 void json_real(Json *json, const char *key, double value); /* the shortest that reads back; not a finite number: null */

@@ -311,7 +311,8 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         options->prove = true;
         return read_proof_level(value, &options->proof) || usage_error("--prove takes full or compositional, not '%s'", value);
     case OPT_PROOF_BUDGET:
-        return read_proof_budget(value, &options->proof) || usage_error("--proof-budget takes a time such as 0.2s or 500ms, not '%s'", value);
+        return read_proof_budget(value, &options->proof) ||
+               usage_error("--proof-budget takes a time such as 0.2s or 500ms, not '%s'", value);
     case OPT_NO_PROOF:
         options->prove = false;
         return true;
@@ -336,7 +337,8 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"redistribute", redistribute_command}, {"check", check_command}, {"fmt", fmt_command}, {"fuzz-net", fuzz_net_command}, {"--diff", diff_command},
+    {"redistribute", redistribute_command}, {"check", check_command}, {"fmt", fmt_command},
+    {"fuzz-net", fuzz_net_command},         {"--diff", diff_command},
 };
 enum { NCOMMANDS = sizeof commands / sizeof *commands };
 
@@ -346,7 +348,8 @@ static bool second_input(const char *first, const char *before, const char *seco
     for (int i = 0; i < NCOMMANDS + NOPTIONS; i++)
         names[i] = i < NCOMMANDS ? commands[i].name : specs[i - NCOMMANDS].name;
     for (int i = 0; i < NCOMMANDS + NOPTIONS; i++)
-        if (strncmp(names[i], "--", 2) == 0 && strcmp(names[i] + 2, first) == 0) return usage_error("there is no command '%s'; did you mean '%s'?", first, names[i]);
+        if (strncmp(names[i], "--", 2) == 0 && strcmp(names[i] + 2, first) == 0)
+            return usage_error("there is no command '%s'; did you mean '%s'?", first, names[i]);
     const char *nearest = strchr(first, '.') == NULL ? name_nearest(first, names, NCOMMANDS) : NULL;
     if (nearest != NULL) return usage_error("there is no command '%s'; did you mean '%s'?", first, nearest);
     for (int i = 0; i < NOPTIONS; i++)
@@ -424,7 +427,12 @@ static void add_libraries(CommandLine *line) {
 
 static bool read_command_line(CommandLine *line, int argc, char **argv) {
     Options *options = &line->options;
-    *options = (Options){.optimize = 2, .prove = true, .proof = {.budget_s = PROOF_BUDGET_S}, .redistribution = REDISTRIBUTE_AUTO, .ndump_ranks = 1, .overrides.nranks = 1};
+    *options = (Options){.optimize = 2,
+                         .prove = true,
+                         .proof = {.budget_s = PROOF_BUDGET_S},
+                         .redistribution = REDISTRIBUTE_AUTO,
+                         .ndump_ranks = 1,
+                         .overrides.nranks = 1};
     vec_push(line->arena, &line->ranks, 0);
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != '\0') {
@@ -521,8 +529,8 @@ static int list_paths(const Options *options, Arena *arena) {
     }
     for (int i = 0; i < paths.n; i++) {
         const NamedPath *at = &paths.at[i];
-        printf("%-*s  %-8s  %-*s  %-*s  %s\n", path_columns, at->path, path_kind_name[at->kind], what_columns, at->what, type_columns, at->type,
-               place_named(arena, &diags, at->span));
+        printf("%-*s  %-8s  %-*s  %-*s  %s\n", path_columns, at->path, path_kind_name[at->kind], what_columns, at->what, type_columns,
+               at->type, place_named(arena, &diags, at->span));
     }
     diags_print(&diags, stderr);
     return done ? EXIT_DONE : EXIT_REJECTED;
@@ -560,8 +568,10 @@ static int command(int argc, char **argv) {
     } else if (line.list_ops) {
         list_ops();
     } else if (line.options.input == NULL) {
-        if (argc > 1) usage_error("which net? pcc NET.dsl and then the options");
-        else help(stderr);
+        if (argc > 1)
+            usage_error("which net? pcc NET.dsl and then the options");
+        else
+            help(stderr);
         code = EXIT_USAGE;
     } else {
         Options *options = &line.options;

@@ -24,12 +24,12 @@ typedef struct Materialize {
     Edit edit;
     Spmd *spmd;
     bool planned;
-    int *node;       /* per node of the sharded graph: its id in the new one */
-    int *at_home;    /* canonical: per value, it in its home layout */
-    struct Tree {    /* planned: per value, its conversions, once its first user has come */
+    int *node;    /* per node of the sharded graph: its id in the new one */
+    int *at_home; /* canonical: per value, it in its home layout */
+    struct Tree { /* planned: per value, its conversions, once its first user has come */
         WantedLayouts wanted;
         bool planned;
-    } *tree;
+    } * tree;
     ConvertIndex index;
 } Materialize;
 

@@ -25,9 +25,9 @@ typedef struct Hole {
 typedef struct Allocator {
     Build *b;
     VEC(Hole) holes;
-    int64_t top;                   /* everything from here on is free */
-    int *begin, *end;              /* per step: the first and the last of the fused step that it is a member of; itself */
-    int *def, *last;               /* per value: index in b->placement.order of the step that begins to write it, of the last one that reads it */
+    int64_t top;      /* everything from here on is free */
+    int *begin, *end; /* per step: the first and the last of the fused step that it is a member of; itself */
+    int *def, *last;  /* per value: index in b->placement.order of the step that begins to write it, of the last one that reads it */
     int *first_dying, *next_dying; /* per step the values whose last step it is */
     bool *moved;                   /* its memory belongs to a later value */
 } Allocator;
@@ -221,8 +221,9 @@ static const Node *step_node(const Allocator *a, int step) {
 static bool goes_by_element(const Allocator *a, const Node *node, int operand) {
     const Graph *g = &a->b->spmd.graph;
     const Value *from = &g->values.at[operand], *to = &g->values.at[node->out[0]];
-    return node->nout == 1 && op_elementwise(node->op) && dtype_bytes[g->values.at[node->in[0]].type.dtype] == dtype_bytes[to->type.dtype] &&
-           from->layout == to->layout && shape_equal(&from->type.shape, &to->type.shape);
+    return node->nout == 1 && op_elementwise(node->op) &&
+           dtype_bytes[g->values.at[node->in[0]].type.dtype] == dtype_bytes[to->type.dtype] && from->layout == to->layout &&
+           shape_equal(&from->type.shape, &to->type.shape);
 }
 
 static bool reads(const Node *node, int value) {
@@ -237,8 +238,9 @@ static bool take_over_fused(Allocator *a, int step, int value) {
     for (int s = a->begin[step]; s <= step; s++)
         for (int i = 0; i < step_node(a, s)->nin; i++) {
             const int from = step_node(a, s)->in[i];
-            bool may = b->placement.location[from].place == PLACE_ARENA && a->def[from] >= 0 && a->def[from] < a->begin[step] && a->last[from] == a->end[step] &&
-                       !a->moved[from] && b->spmd.graph.values.at[from].type.dtype == b->spmd.graph.values.at[value].type.dtype;
+            bool may = b->placement.location[from].place == PLACE_ARENA && a->def[from] >= 0 && a->def[from] < a->begin[step] &&
+                       a->last[from] == a->end[step] && !a->moved[from] &&
+                       b->spmd.graph.values.at[from].type.dtype == b->spmd.graph.values.at[value].type.dtype;
             for (int k = a->begin[step]; may && k < s; k++)
                 may = !reads(step_node(a, k), from); /* looked at already */
             for (int k = s; may && k <= a->end[step]; k++)
@@ -260,7 +262,8 @@ static void place_results(Allocator *a, int step) {
     for (int k = 0; k < node->nout; k++) {
         Location *location = &b->placement.location[node->out[k]];
         if (fused && location->place == PLACE_ARENA && a->last[node->out[k]] == a->end[step]) *location = (Location){.place = PLACE_INNER};
-        if (location->place != PLACE_ARENA || (reuse && (fused ? take_over_fused(a, step, node->out[k]) : take_over(a, node, k, step)))) continue;
+        if (location->place != PLACE_ARENA || (reuse && (fused ? take_over_fused(a, step, node->out[k]) : take_over(a, node, k, step))))
+            continue;
         location->at = allocate(a, room(b, node->out[k]));
     }
 }

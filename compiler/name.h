@@ -5,5 +5,5 @@
 /* "[dp tp]" with the axes of the graph's mesh, parts of axes as x:(1)2; where there is no mesh, or it cannot say it, the splits and the
  * digits: "(2, 4) [2@4 4@1]", "whole". */
 const char *layout_named(Arena *arena, const Graph *graph, const Layout *layout, bool hidden);
-const char *bytes_named(Arena *arena, int64_t bytes); /* "1.2 KiB" */
+const char *bytes_named(Arena *arena, int64_t bytes);                 /* "1.2 KiB" */
 const char *place_named(Arena *arena, const Diags *diags, Span span); /* "net.dsl:8:9", "": no place */

@@ -17,8 +17,8 @@ void build_cost(Build *b, BuildCost *cost) {
         const Communication *made = &facts->communications.at[i];
         const Instance *from = &facts->role->instances.at[made->from], *to = &facts->role->instances.at[made->to];
         const int64_t busiest = made->sent.max > made->received.max ? made->sent.max : made->received.max;
-        cost->communication_s += step_seconds(b->options->machine, made->kind, from->layout, to->layout, &facts->graph->values.at[made->value].type.shape, busiest,
-                                              facts->graph->nranks);
+        cost->communication_s += step_seconds(b->options->machine, made->kind, from->layout, to->layout,
+                                              &facts->graph->values.at[made->value].type.shape, busiest, facts->graph->nranks);
     }
 }
 

@@ -4,11 +4,12 @@
 
 /* Of one step, on the rank that has most of each. */
 typedef struct BuildCost {
-    double communication_s;              /* all communications one after the other, by the machine's latencies and bandwidths; those that run behind kernels count too */
-    int64_t sent_bytes, received_bytes;  /* the sum over all communications of what their busiest rank sends, receives */
-    int64_t arena_bytes;                 /* the peak of values */
+    double
+        communication_s; /* all communications one after the other, by the machine's latencies and bandwidths; those that run behind kernels count too */
+    int64_t sent_bytes, received_bytes; /* the sum over all communications of what their busiest rank sends, receives */
+    int64_t arena_bytes;                /* the peak of values */
     int64_t state_bytes, input_bytes, constant_bytes;
-    double flops;                        /* of the largest part of every operator */
+    double flops; /* of the largest part of every operator */
 } BuildCost;
 static inline int64_t memory_bytes(const BuildCost *cost) {
     return cost->arena_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes;

@@ -7,7 +7,8 @@ void graph_reads(FileUses *uses, const Graph *graph, Arena *arena) {
         files_read(uses, arena, graph->inputs.at[i].file.path, arena_printf(arena, "the data of %s", graph->inputs.at[i].name));
     for (int s = 0; s < graph->states.n; s++)
         if (graph->states.at[s].init.kind == INIT_FILE)
-            files_read(uses, arena, graph->states.at[s].init.file, arena_printf(arena, "the initial value of %s", graph->states.at[s].name));
+            files_read(uses, arena, graph->states.at[s].init.file,
+                       arena_printf(arena, "the initial value of %s", graph->states.at[s].name));
 }
 
 /* Dumps have different names: they are not compared with each other. */

@@ -138,12 +138,13 @@ static bool deferral_fill(Edit *edit, Deferral *deferral) {
     }
     if (first || !strategy_all_digits(edit->s->strategy[deferral->node], &own) || !sums_filter(&sums, own, true)) return false;
     for (int i = 0; i < node->nin; i++)
-        if (deferral->operand[i] &&
-            ((deferral->need[i] = with_sums(edit, edit->s->need[deferral->node][i], &sums, &g->values.at[node->in[i]].type.shape)) == NULL ||
-             !convertible(edit->s->made[edit->g->nodes.at[deferral->node].in[i]], deferral->need[i])))
+        if (deferral->operand[i] && ((deferral->need[i] = with_sums(edit, edit->s->need[deferral->node][i], &sums,
+                                                                    &g->values.at[node->in[i]].type.shape)) == NULL ||
+                                     !convertible(edit->s->made[edit->g->nodes.at[deferral->node].in[i]], deferral->need[i])))
             return false;
     for (int k = 0; k < node->nout; k++)
-        if ((deferral->layout[k] = with_sums(edit, edit->s->made[node->out[k]], &sums, &g->values.at[node->out[k]].type.shape)) == NULL) return false;
+        if ((deferral->layout[k] = with_sums(edit, edit->s->made[node->out[k]], &sums, &g->values.at[node->out[k]].type.shape)) == NULL)
+            return false;
     return true;
 }
 
@@ -212,7 +213,9 @@ static bool deferral_fill_lone(Edit *edit, Deferral *deferral) {
     const Shape *result = &g->values.at[node->out[0]].type.shape;
     Layout sums = partial_sums(layout), out;
     Strategy strategy;
-    if (!layout_is_partial(&sums) || layout_count(&sums, REDUCE_SUM) != layout->start[layout->ndim + NREDUCTIONS] - layout->start[layout->ndim]) return false;
+    if (!layout_is_partial(&sums) ||
+        layout_count(&sums, REDUCE_SUM) != layout->start[layout->ndim + NREDUCTIONS] - layout->start[layout->ndim])
+        return false;
     if (!strategy_of(node, node->rule->in[term], layout, &strategy)) return false;
     strategy_out_layout(node, &strategy, 0, result->ndim, &out);
     if (layout_is_partial(&out) || (deferral->layout[0] = with_sums(edit, &out, &sums, result)) == NULL) return false;
@@ -338,7 +341,8 @@ static bool forward(Edit *edit) {
         if (node_is_leaf(node)) continue;
         if (takes_sums(edit, n)) gained |= defer(edit, n);
         for (int k = 0; k < node->nout; k++)
-            if (layout_is_partial(edit->s->made[node->out[k]]) && has_few_users(edit, node->out[k])) gained |= defer_by_all(edit, node->out[k]);
+            if (layout_is_partial(edit->s->made[node->out[k]]) && has_few_users(edit, node->out[k]))
+                gained |= defer_by_all(edit, node->out[k]);
     }
     return gained;
 }
@@ -356,7 +360,8 @@ static void name_strategies(Edit *edit) {
         const Node *node = &g->nodes.at[n];
         if ((!adds_terms(node) && lone_term(g, node) < 0) || edit->s->made[node->out[0]] == g->values.at[node->out[0]].layout) continue;
         Strategy strategy;
-        if (strategy_of(node, node->rule->out[0], edit->s->made[node->out[0]], &strategy)) edit->s->strategy[n] = graph_strategy(edit->g, &strategy);
+        if (strategy_of(node, node->rule->out[0], edit->s->made[node->out[0]], &strategy))
+            edit->s->strategy[n] = graph_strategy(edit->g, &strategy);
     }
 }
 

@@ -62,7 +62,11 @@ static const Stage stages[] = {
     {"memory",              pass_memory,      SHOW_SPMD,    true},
 };
 /* clang-format on */
-enum { NPASSES = sizeof passes / sizeof *passes, NPLAN_PASSES = sizeof plan_passes / sizeof *plan_passes, NSTAGES = sizeof stages / sizeof *stages };
+enum {
+    NPASSES = sizeof passes / sizeof *passes,
+    NPLAN_PASSES = sizeof plan_passes / sizeof *plan_passes,
+    NSTAGES = sizeof stages / sizeof *stages
+};
 static_assert((int)NPASSES + (int)NPLAN_PASSES + 3 <= (int)MAX_PASSES, "room for the times: these, parse, rows, and eval");
 
 static void note_time(Compilation *c, const char *name, double seconds) {
@@ -86,10 +90,12 @@ static bool verify(Build *b, const Pass *pass) {
     case LEAVES_FRONT:
         return graph_verify(&b->front.graph, pass->name, &b->error);
     case LEAVES_SHARDED:
-        return (pass->run != pass_updates || graph_verify(&b->sharded.graph, pass->name, &b->error)) && /* later passes leave the graph as it is */
+        return (pass->run != pass_updates ||
+                graph_verify(&b->sharded.graph, pass->name, &b->error)) && /* later passes leave the graph as it is */
                sharded_verify(&b->sharded, pass->name, &b->error);
     case LEAVES_SPMD:
-        return b->spmd.graph.nodes.n == 0 || graph_verify(&b->spmd.graph, pass->name, &b->error); /* reshard makes none that nothing asks for */
+        return b->spmd.graph.nodes.n == 0 ||
+               graph_verify(&b->spmd.graph, pass->name, &b->error); /* reshard makes none that nothing asks for */
     case LEAVES_PLACEMENT:
         break;
     }

@@ -40,8 +40,8 @@ static bool is_movable(const Edit *edit, int id) {
     const Node *node = &edit->g->nodes.at[id];
     const Op *op = &op_table[node->op];
     return node->nin == 1 && node->nout == 1 && (op->op_class == OP_CLASS_USER || op->op_class == OP_CLASS_INTERNAL) && !op->boundary &&
-           node->from != STRATEGY_USER && op->reduction == REDUCE_SUM &&
-           (op->linear == LINEAR_JOINT || op->letters != NULL) && !layout_is_partial(edit->s->need[id][0]);
+           node->from != STRATEGY_USER && op->reduction == REDUCE_SUM && (op->linear == LINEAR_JOINT || op->letters != NULL) &&
+           !layout_is_partial(edit->s->need[id][0]);
 }
 
 /* Fills how the node would be computed with its operand (or its result) in this layout. */
@@ -52,7 +52,8 @@ static bool relayout_fill(Edit *edit, int id, const Layout *operand, const Layou
     Strategy strategy;
     Layout need, layout;
     const char *why;
-    if (!strategy_of(node, operand != NULL ? node->rule->in[0] : node->rule->out[0], operand != NULL ? operand : result, &strategy)) return false;
+    if (!strategy_of(node, operand != NULL ? node->rule->in[0] : node->rule->out[0], operand != NULL ? operand : result, &strategy))
+        return false;
     if (busiest_work(node, &strategy) > busiest_work(node, edit->s->strategy[id])) return false;
     strategy_in_layout(node, &strategy, 0, in->ndim, &need);
     strategy_out_layout(node, &strategy, 0, out->ndim, &layout);
@@ -112,7 +113,8 @@ static bool place_value(Edit *edit, int v) {
     wanted_layouts(edit, v, &targets);
     bool moved = false;
     for (int i = 0; i < targets.n && i < MAX_TARGETS; i++)
-        if (targets.at[i].layout != edit->s->made[v] && !layout_is_partial(targets.at[i].layout)) moved |= move_chain(edit, v, targets.at[i].layout, true);
+        if (targets.at[i].layout != edit->s->made[v] && !layout_is_partial(targets.at[i].layout))
+            moved |= move_chain(edit, v, targets.at[i].layout, true);
     if (!layout_is_partial(edit->s->made[v]) && only_user(edit, v) >= 0 && edit->s->need[only_user(edit, v)][0] != edit->s->made[v])
         moved |= move_chain(edit, v, edit->s->made[v], false);
     return moved;

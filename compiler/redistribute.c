@@ -70,7 +70,7 @@ static bool option_value(int argc, char **argv, int *at, const char *name, const
 }
 
 static int request_read(int argc, char **argv, Request *request) {
-    static const char *const names[] = {"--mesh",  "--shape", "--from",           "--to",      "--to-mesh", "--ids",
+    static const char *const names[] = {"--mesh",   "--shape", "--from",           "--to",      "--to-mesh", "--ids",
                                         "--to-ids", "--dtype", "--redistribution", "--machine", "--json",    "--help"};
     const char **values[] = {&request->mesh, &request->shape,  &request->from,  &request->to,     &request->to_mesh,
                              &request->ids,  &request->to_ids, &request->dtype, &request->policy, &request->machine};
@@ -262,7 +262,8 @@ static int plan_request(const Request *request, Arena *arena) {
                        "--mesh has %d ranks, --to-mesh %d: they must be the same ranks", mesh.nranks, to_mesh.nranks);
     if (request->ids && (code = order_read("--ids", request->ids, mesh.nranks, "order1", arena, &order)) != EXIT_DONE) return code;
     to_order = order;
-    if (request->to_ids && (code = order_read("--to-ids", request->to_ids, mesh.nranks, order ? "order2" : "order1", arena, &to_order)) != EXIT_DONE)
+    if (request->to_ids &&
+        (code = order_read("--to-ids", request->to_ids, mesh.nranks, order ? "order2" : "order1", arena, &to_order)) != EXIT_DONE)
         return code;
     if ((code = sizes_read(request->shape, mesh.nranks, &shape)) != EXIT_DONE) return code;
     if ((code = layout_parse("--from", request->from, &mesh, order, &shape, &from)) != EXIT_DONE) return code;

@@ -37,7 +37,8 @@ static bool rows_apart(const RowLoss *loss, const Node *node) {
     for (int i = 0; i < node->nin; i++)
         mixed = mixed || loss->traced[node->in[i]].mixed;
     if (!mixed || loss->graph->settings.last == LAST_DROP) return true;
-    diag_error(loss->diags, node->span, "what this says of a row depends on the other rows of its batch, also on those that only fill it up");
+    diag_error(loss->diags, node->span,
+               "what this says of a row depends on the other rows of its batch, also on those that only fill it up");
     diag_hint(loss->diags, "where every batch is full they do not matter: train takes last = drop; an eval generated data (steps = 10)");
     return false;
 }
@@ -74,13 +75,15 @@ TermKind term_kind(RowLoss *loss, int value, int depth) {
     const Node *node = graph_producer(graph, value);
     if (!loss->depends[value]) return TERM_WHOLE;
     if (depth == MAX_TERMS_DEPTH || node->nin == 0) return TERM_OTHER;
-    const bool composite = is_composite(node->op) && !is_each(node), reduces = (node->op == OP_sum || node->op == OP_mean) && !node->attr[0].given;
+    const bool composite = is_composite(node->op) && !is_each(node),
+               reduces = (node->op == OP_sum || node->op == OP_mean) && !node->attr[0].given;
     if ((composite || reduces) && rows_stand(graph, loss->traced, node->in[node->op == OP_cross_entropy ? 1 : 0])) {
         loss->reported = !rows_apart(loss, node);
         return loss->reported ? TERM_OTHER : TERM_ROWS;
     }
     const bool linear = node->op == OP_add || node->op == OP_sub || node->op == OP_neg ||
-                        (node->op == OP_mul && (!loss->depends[node->in[0]] || !loss->depends[node->in[1]])) || (node->op == OP_div && !loss->depends[node->in[1]]);
+                        (node->op == OP_mul && (!loss->depends[node->in[0]] || !loss->depends[node->in[1]])) ||
+                        (node->op == OP_div && !loss->depends[node->in[1]]);
     return linear ? TERM_LINEAR : TERM_OTHER;
 }
 
@@ -105,13 +108,16 @@ int scale_power(const RowLoss *loss, const Node *node) {
 bool fail_rows(const RowLoss *loss, const char *what, const char *why) {
     diag_error(loss->diags, graph_producer(loss->graph, loss->graph->loss)->span, "%s", what);
     diag_note(loss->diags, loss->asked->span, "%s", why);
-    diag_hint(loss->diags, "a loss whose rows can be told apart is mse(..), cross_entropy(..), bce_with_logits(..), the mean or sum of a tensor whose first dimension is the batch, or a sum of "
-                           "such and of what does not depend on the batch");
+    diag_hint(
+        loss->diags,
+        "a loss whose rows can be told apart is mse(..), cross_entropy(..), bce_with_logits(..), the mean or sum of a tensor whose first dimension is the batch, or a sum of "
+        "such and of what does not depend on the batch");
     return false;
 }
 
 bool pass_rows(Build *b) {
-    Diags *diags = b->follows != NULL ? b->follows->diags : b->diags; /* what is wrong with an eval block is told like all that is wrong with the net */
+    Diags *diags = b->follows != NULL ? b->follows->diags
+                                      : b->diags; /* what is wrong with an eval block is told like all that is wrong with the net */
     return loss_rows_apply(&b->front.graph, &b->front.rows, diags);
 }
 

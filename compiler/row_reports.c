@@ -26,7 +26,8 @@ static int scale_to_row(RowLoss *loss, const Node *node, int row) {
     const int power = -scale_power(loss, node);
     if (power == 0) return row;
     const DType dtype = graph->values.at[row].type.dtype;
-    int scale = graph_constant(graph, (TensorType){.dtype = dtype}, NULL, pow((double)graph_batch_rows(graph), power), "loss.batch", node->span);
+    int scale =
+        graph_constant(graph, (TensorType){.dtype = dtype}, NULL, pow((double)graph_batch_rows(graph), power), "loss.batch", node->span);
     return emit_binary(graph, OP_mul, row, graph_replicate(graph, scale, NULL, node->span), "loss.row", node->span);
 }
 
@@ -66,7 +67,8 @@ static void report(Graph *graph, const char *name, int value, bool whole) {
 
 /* 1 where the class with the highest score, of equal ones the first, is the one that is given; else 0. */
 static int class_right(Graph *graph, int logits, int label, Span span) {
-    const Attr to_index[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[label].type.dtype]}}, to_number[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[logits].type.dtype]}};
+    const Attr to_index[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[label].type.dtype]}},
+               to_number[MAX_ATTRS] = {{.given = true, .text = dtype_name[graph->values.at[logits].type.dtype]}};
     int best = graph_emit(graph, OP_argmax, &logits, 1, NULL, "accuracy.best", span);
     if (graph->values.at[label].type.dtype != I32) best = graph_emit(graph, OP_cast, &best, 1, to_index, "accuracy.class", span);
     int right = emit_binary(graph, OP_equal, best, label, "accuracy.equal", span);
@@ -90,7 +92,8 @@ static bool rows_accuracy(const RowLoss *loss, int weight) {
 
 /* Whether a value depends on each input: depends[input]. */
 static const bool *inputs_of(const Graph *graph, int value) {
-    bool *needed = arena_alloc(graph->arena, (size_t)graph->values.n + 1), *depends = arena_alloc(graph->arena, (size_t)graph->inputs.n + 1);
+    bool *needed = arena_alloc(graph->arena, (size_t)graph->values.n + 1),
+         *depends = arena_alloc(graph->arena, (size_t)graph->inputs.n + 1);
     needed[value] = true;
     for (int n = graph->nodes.n - 1; n >= 0; n--) {
         const Node *node = &graph->nodes.at[n];
@@ -114,7 +117,8 @@ static bool inputs_given(const RowLoss *loss, int prediction) {
         if (graph->settings.eval == EVAL_NEVER && depends && !depends[i]) continue;
         diag_error(loss->diags, loss->asked->data, "%s does not give input %s", loss->asked->data_name, input->name);
         diag_note(loss->diags, input->span, "%s is declared here", input->name);
-        if (depends && !depends[i]) diag_hint(loss->diags, "the prediction does not depend on it: with every = never; prun --predict does without");
+        if (depends && !depends[i])
+            diag_hint(loss->diags, "the prediction does not depend on it: with every = never; prun --predict does without");
         return false;
     }
     return true;
@@ -125,7 +129,9 @@ bool rows_report(Graph *graph, const LossRows *asked, Diags *diags) {
     Span span = graph_producer(graph, graph->loss)->span;
     int rows = loss.depends[graph->loss] ? rows_of(&loss, graph->loss, 0) : -1;
     if (rows < 0 && loss.reported) return false;
-    if (rows < 0) return fail_rows(&loss, "rows cannot be told apart in this loss", "an eval counts each row once, and leaves out those that only fill up a batch");
+    if (rows < 0)
+        return fail_rows(&loss, "rows cannot be told apart in this loss",
+                         "an eval counts each row once, and leaves out those that only fill up a batch");
     TensorType type = graph->values.at[rows].type;
     int weight = weight_input(graph, &type, span);
     int weighted = emit_binary(graph, OP_mul, rows, weight, "loss.rows", span);

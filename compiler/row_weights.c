@@ -41,7 +41,8 @@ static int weight_of(RowLoss *loss, bool mean, const TensorType *type, Span span
     if (mean || graph->settings.last != LAST_SHORT) return weights_for(graph, loss->weight, type, span);
     if (loss->there < 0) {
         const Attr to[MAX_ATTRS] = {{.given = true, .text = dtype_name[type->dtype]}};
-        int zero = graph_replicate(graph, graph_constant(graph, (TensorType){.dtype = type->dtype}, NULL, 0, "row_weight.zero", span), NULL, span);
+        int zero =
+            graph_replicate(graph, graph_constant(graph, (TensorType){.dtype = type->dtype}, NULL, 0, "row_weight.zero", span), NULL, span);
         int there = emit_binary(graph, OP_greater, loss->weight, zero, "row_weight.positive", span);
         loss->there = graph_emit(graph, OP_cast, &there, 1, to, "row_weight.there", span);
     }

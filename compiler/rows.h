@@ -34,7 +34,8 @@ typedef struct RowLoss {
     bool reported;     /* a diagnostic says already what is wrong */
     int weight, there; /* training: the weights; 1 and 0 for rows that are there and not, where that is something else; -1: not made yet */
     int nmeans;        /* terms that are divided by the rows of a batch */
-    int output, label; /* evaluation: the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
+    int output,
+        label; /* evaluation: the first operand of the first loss met: what the net answers; of a cross_entropy the classes that are right. -1: none */
 } RowLoss;
 RowLoss row_loss(Graph *graph, const LossRows *asked, Diags *diags);
 
@@ -45,11 +46,12 @@ typedef enum {
     TERM_OTHER,
 } TermKind;
 TermKind term_kind(RowLoss *loss, int value, int depth);
-bool term_sums(const Node *node);                        /* of TERM_ROWS: a sum, else a mean */
-int scale_power(const RowLoss *loss, const Node *node);  /* the power of a batch's rows by which a product or a quotient multiplies the term in it */
-bool is_each(const Node *node);                          /* a loss before its reduction: of rows, for a mean or a sum of its own */
-int losses_each(Graph *graph, const Node *loss, const char *name); /* a cross_entropy or bce_with_logits before its reduction */
-int weight_input(Graph *graph, const TensorType *type, Span span); /* the input of weights, one a row */
+bool term_sums(const Node *node); /* of TERM_ROWS: a sum, else a mean */
+int scale_power(const RowLoss *loss,
+                const Node *node); /* the power of a batch's rows by which a product or a quotient multiplies the term in it */
+bool is_each(const Node *node);    /* a loss before its reduction: of rows, for a mean or a sum of its own */
+int losses_each(Graph *graph, const Node *loss, const char *name);      /* a cross_entropy or bce_with_logits before its reduction */
+int weight_input(Graph *graph, const TensorType *type, Span span);      /* the input of weights, one a row */
 bool fail_rows(const RowLoss *loss, const char *what, const char *why); /* false */
 
 static inline int emit_binary(Graph *graph, OpCode op, int a, int b, const char *name, Span span) {

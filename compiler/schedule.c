@@ -34,7 +34,6 @@ typedef struct Scheduler {
 } Scheduler;
 enum { IDLE, STARTED, DONE };
 
-
 /* The leaf or kernel at the start of the converts that lead to a value. */
 static int root_node(const Graph *g, int value) {
     return g->values.at[graph_converted(g, value)].node;
@@ -125,7 +124,8 @@ static void order_kernels(Scheduler *s) {
     if (s->b->options->optimize > 0) place_replicas(g, key, count);
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        if (!node_is_leaf(node) && node->op != OP_convert && op_table[node->op].op_class != OP_CLASS_UPDATE) note_reader(g, node, key[n], last_reader);
+        if (!node_is_leaf(node) && node->op != OP_convert && op_table[node->op].op_class != OP_CLASS_UPDATE)
+            note_reader(g, node, key[n], last_reader);
     }
     if (s->b->options->optimize > 1) buckets_of_gradients(s->b, &s->buckets, key, count);
     if (s->b->options->optimize > 0) place_updates(s, key, count, last_reader);
@@ -190,7 +190,8 @@ static void place_starts(Scheduler *s) {
 
 static void emit(Scheduler *s, int node, bool wait) {
     int bucket = s->buckets.of[node];
-    vec_push(s->b->arena, &s->b->placement.order, (Item){.node = node, .wait = wait, .bucket = bucket >= 0 ? s->buckets.at.at[bucket].number : 0});
+    vec_push(s->b->arena, &s->b->placement.order,
+             (Item){.node = node, .wait = wait, .bucket = bucket >= 0 ? s->buckets.at.at[bucket].number : 0});
 }
 
 /* Starts, or waits for, all of a node's bucket, or it alone. */

@@ -174,14 +174,16 @@ ConversionCost value_cost(Edit *edit, int v) {
     wanted_layouts(edit, v, &edit->scratch);
     if (edit->scratch.n == 0) return (ConversionCost){0};
     ConversionCost cost = tree_plan(edit->b, type, edit->s->made[v], &edit->scratch);
-    return (ConversionCost){.max = cost.max * dtype_bytes[type->dtype], .total = cost.total * dtype_bytes[type->dtype], .count = cost.count};
+    return (ConversionCost){
+        .max = cost.max * dtype_bytes[type->dtype], .total = cost.total * dtype_bytes[type->dtype], .count = cost.count};
 }
 
 /* ---------------------------------------------------------------- what must hold */
 
 static bool fail(const Sharded *s, const char *stage, int id, Error *error, const char *what) {
     const Node *node = &s->graph.nodes.at[id];
-    return error_set(error, EXIT_INTERNAL, "after %s: node %d (%s %s): %s", stage, id, op_table[node->op].name, node->name != NULL ? node->name : "", what);
+    return error_set(error, EXIT_INTERNAL, "after %s: node %d (%s %s): %s", stage, id, op_table[node->op].name,
+                     node->name != NULL ? node->name : "", what);
 }
 
 /* The partial sums of a layout, as one without dimensions. */
@@ -245,10 +247,12 @@ static bool verify_operands(Sharded *s, const char *stage, int id, Layout *passe
         Layout own, sums;
         const Shape *shape = &type_of(g, node->in[i])->shape;
         const Layout *need = s->need[id][i];
-        if (!convertible(s->made[node->in[i]], need)) return fail(s, stage, id, error, "an operand is needed as a partial sum that it is not");
+        if (!convertible(s->made[node->in[i]], need))
+            return fail(s, stage, id, error, "an operand is needed as a partial sum that it is not");
         strategy_in_layout(node, s->strategy[id], i, shape->ndim, &own);
         if (graph_layout(g, &own, shape) == need) continue;
-        if (!sums_beyond(need, &own, shape, &sums) || !layout_is_partial(&sums)) return fail(s, stage, id, error, "an operand does not lie as its strategy says");
+        if (!sums_beyond(need, &own, shape, &sums) || !layout_is_partial(&sums))
+            return fail(s, stage, id, error, "an operand does not lie as its strategy says");
         if (*set != 0 && !layout_equal(&sums, passed)) return fail(s, stage, id, error, "operands are partial over different digits");
         *passed = sums;
         *set |= 1u << i;
@@ -279,6 +283,7 @@ bool sharded_verify(Sharded *s, const char *stage, Error *error) {
     for (int n = 0; n < s->graph.nodes.n; n++)
         if (!verify_node(s, stage, n, error)) return false;
     for (int k = 0; k < graph_nreports(&s->graph); k++)
-        if (layout_is_partial(s->report_need[k])) return fail(s, stage, s->graph.values.at[graph_report(&s->graph, k)].node, error, "what is reported is partial");
+        if (layout_is_partial(s->report_need[k]))
+            return fail(s, stage, s->graph.values.at[graph_report(&s->graph, k)].node, error, "what is reported is partial");
     return true;
 }

@@ -106,7 +106,8 @@ static bool is_nonnegative(const Graph *g, int value, bool strictly, int depth) 
     const Node *node = graph_producer(g, value);
     const int a = node->in[0], b = node->in[1];
     if (depth == MAX_DEPTH) return false;
-    if (node->op == OP_constant) return node->data == NULL && (node->attr[0].f > 0 || (node->attr[0].f == 0 && !(strictly && signbit(node->attr[0].f))));
+    if (node->op == OP_constant)
+        return node->data == NULL && (node->attr[0].f > 0 || (node->attr[0].f == 0 && !(strictly && signbit(node->attr[0].f))));
     switch (op_table[node->op].sign) {
     case SIGN_UNKNOWN:
     case SIGN_NEGATIVE:

@@ -20,8 +20,8 @@ static void print_communication(Text *text, const Facts *facts, Arena *arena) {
     for (int k = 0; k <= NCOMMS; k++) {
         const KindFacts *kind = k < NCOMMS ? &facts->kind[k] : &facts->all;
         if (kind->count > 0 || k == NCOMMS)
-            text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", k < NCOMMS ? comm_name[k] : "all", kind->count, bytes_named(arena, kind->sent),
-                        bytes_named(arena, kind->received), bytes_named(arena, kind->bound));
+            text_printf(text, "%-14s %5d  %-12s  %-13s  %s\n", k < NCOMMS ? comm_name[k] : "all", kind->count,
+                        bytes_named(arena, kind->sent), bytes_named(arena, kind->received), bytes_named(arena, kind->bound));
     }
     if (facts->all.count > 0) text_printf(text, "each, of all ranks            received      bound         from -> to\n");
     for (int i = 0; i < facts->communications.n; i++) {
@@ -32,7 +32,8 @@ static void print_communication(Text *text, const Facts *facts, Arena *arena) {
                     layout_of(arena, facts, made->to));
     }
     text_printf(text, "in all         %s received by all ranks; the values' conversions need at least %s: %.2f x the bound\n",
-                bytes_named(arena, facts->received.total), bytes_named(arena, facts->bound.total), ratio_of(facts->received.total, facts->bound.total));
+                bytes_named(arena, facts->received.total), bytes_named(arena, facts->bound.total),
+                ratio_of(facts->received.total, facts->bound.total));
 }
 
 static void print_memory(Text *text, const Facts *facts, Arena *arena) {
@@ -48,15 +49,15 @@ void stats_print(Text *text, Compilation *c) {
     facts_bounds(train->facts, c->arena);
     print_communication(text, train->facts, c->arena);
     print_memory(text, train->facts, c->arena);
-    text_printf(text, "fused          %d kernels in %d steps, %d results without memory\n", train->facts->fused_kernels, train->facts->fused_steps,
-                train->facts->inner);
+    text_printf(text, "fused          %d kernels in %d steps, %d results without memory\n", train->facts->fused_kernels,
+                train->facts->fused_steps, train->facts->inner);
     const double flops = train->facts->flops, busiest = train->facts->rank_flops;
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
     if (program_eval(c) != NULL) {
         const Program *eval = &c->plan.programs.at[plan_find(&c->plan, "eval")];
-        text_printf(text, "eval           %d steps, %s/rank/step sent, arena %s\n", eval->roles.at[0].steps.n, bytes_named(c->arena, eval->sent_bytes),
-                    bytes_named(c->arena, eval->roles.at[0].arena_bytes));
+        text_printf(text, "eval           %d steps, %s/rank/step sent, arena %s\n", eval->roles.at[0].steps.n,
+                    bytes_named(c->arena, eval->sent_bytes), bytes_named(c->arena, eval->roles.at[0].arena_bytes));
     }
     text_printf(text, "time           %.2f ms, verification between passes %.2f ms\n", 1e3 * c->seconds, 1e3 * c->verify_seconds);
     for (int p = 0; p < c->npasses; p++)
@@ -213,7 +214,8 @@ void stats_summary(Text *text, Compilation *c) {
     const Facts *facts = program_train(c)->facts;
     const int nranks = facts->graph->nranks;
     text_printf(text, "%s: %d rank%s, %d steps, %d communication%s, %s/rank/step sent, ", c->options->output, nranks,
-                nranks == 1 ? "" : "s", facts->role->steps.n, facts->all.count, facts->all.count == 1 ? "" : "s", bytes_named(c->arena, facts->all.sent));
+                nranks == 1 ? "" : "s", facts->role->steps.n, facts->all.count, facts->all.count == 1 ? "" : "s",
+                bytes_named(c->arena, facts->all.sent));
     if (c->options->prove)
         text_printf(text, "proved in %.1f ms\n", 1e3 * c->proof.seconds);
     else

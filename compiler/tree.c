@@ -126,7 +126,8 @@ ConversionCost tree_plan(Build *b, const TensorType *type, const Layout *from, W
     WantedLayouts more = {0};
     for (int i = 0; i < targets->n; i++)
         vec_push(b->arena, &more, targets->at[i]);
-    vec_push(b->arena, &more, (Wanted){.layout = helper, .elements = layout_max_elements(helper, &type->shape), .value = -1, .helps = true});
+    vec_push(b->arena, &more,
+             (Wanted){.layout = helper, .elements = layout_max_elements(helper, &type->shape), .value = -1, .helps = true});
     ConversionCost other = plan(b, type, from, &more);
     if (cost_compare(other, cost) >= 0) return cost;
     *targets = more;

@@ -66,7 +66,9 @@ static void partial_layout(const Graph *g, int gradient, Layout *layout) {
     partial_layout(g, maker->in[0], &a);
     partial_layout(g, maker->in[1], &b);
     const int n = layout_count(&a, terms);
-    if (a.ndim == ndim && b.ndim == ndim && n == layout_count(&b, terms) && memcmp(layout_list(&a, terms), layout_list(&b, terms), sizeof(Digit) * (size_t)n) == 0) *layout = a;
+    if (a.ndim == ndim && b.ndim == ndim && n == layout_count(&b, terms) &&
+        memcmp(layout_list(&a, terms), layout_list(&b, terms), sizeof(Digit) * (size_t)n) == 0)
+        *layout = a;
 }
 
 /* The layout in which a state is updated. */
@@ -78,7 +80,8 @@ static const Layout *update_layout(Graph *g, const Node *update, bool in_parts) 
     partial_layout(g, update_gradient(g, update), &partial);
     int terms = partial.ndim + REDUCE_SUM, n = layout_count(&partial, terms);
     const char *why;
-    if (n == 0 || !split_over(&split, shape, layout_list(&partial, terms), n) || !layout_valid(&split, g->nranks, &why)) return state->layout;
+    if (n == 0 || !split_over(&split, shape, layout_list(&partial, terms), n) || !layout_valid(&split, g->nranks, &why))
+        return state->layout;
     return graph_layout(g, &split, shape);
 }
 
@@ -88,7 +91,8 @@ static bool digits_beyond(const Layout *of, const Layout *without, Layout *beyon
     layout_init(&a, 1);
     layout_init(&b, 1);
     layout_init(beyond, 1);
-    if (!append_all(&a, 0, of->digit, of->start[of->ndim]) || !append_all(&b, 0, without->digit, without->start[without->ndim]) || !layout_refine(&a, &b))
+    if (!append_all(&a, 0, of->digit, of->start[of->ndim]) || !append_all(&b, 0, without->digit, without->start[without->ndim]) ||
+        !layout_refine(&a, &b))
         return false;
     for (int i = 0; i < layout_count(&a, 0); i++) {
         Digit digit = a.digit[i];
@@ -162,7 +166,8 @@ void updates_assign(Build *b, bool in_parts) {
     }
     for (int n = 0; in_parts && n < g->nodes.n; n++) { /* slots were assigned with the updates in the layouts of their states */
         const Node *node = &g->nodes.at[n];
-        if ((node->op == OP_read || node->op == OP_write) && !g->states.at[node->state].trainable) set_strategy(s, n, g->states.at[node->state].layout, true);
+        if ((node->op == OP_read || node->op == OP_write) && !g->states.at[node->state].trainable)
+            set_strategy(s, n, g->states.at[node->state].layout, true);
     }
 }
 

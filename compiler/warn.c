@@ -43,10 +43,12 @@ static void warn_no_gradient(const Build *b) {
         if (depends == NULL) depends = arena_alloc(b->arena, (size_t)g->values.n + 1);
         int cut = cut_at(g, s, depends);
         if (cut < 0)
-            diag_warning(b->diags, WARN_NO_GRADIENT, state->span, "parameter %s gets no gradient: the loss does not depend on it", state->name);
+            diag_warning(b->diags, WARN_NO_GRADIENT, state->span, "parameter %s gets no gradient: the loss does not depend on it",
+                         state->name);
         else
-            diag_warning(b->diags, WARN_NO_GRADIENT, state->span, "parameter %s gets no gradient: %s, through which the loss depends on it, has none",
-                         state->name, op_name(&g->nodes.at[cut]));
+            diag_warning(b->diags, WARN_NO_GRADIENT, state->span,
+                         "parameter %s gets no gradient: %s, through which the loss depends on it, has none", state->name,
+                         op_name(&g->nodes.at[cut]));
         if (cut >= 0) diag_note(b->diags, g->nodes.at[cut].span, "here");
         if (b->diags->nwarnings > 2 * DIAG_MAX_ERRORS) return; /* counted enough of them: each is a walk over the net */
     }
@@ -82,11 +84,12 @@ static void warn_no_effect(const Build *b) {
     qsort(kept, nkept, sizeof *kept, compare_hints);
     for (int i = 0; i < b->front.hints.n; i++)
         if (bsearch(&b->front.hints.at[i].hint, kept, nkept, sizeof *kept, compare_hints) == NULL)
-            diag_warning(b->diags, WARN_NO_EFFECT, b->front.hints.at[i].hint->span, "this strategy has no effect: the loss does not depend on %s",
-                         b->front.hints.at[i].name);
+            diag_warning(b->diags, WARN_NO_EFFECT, b->front.hints.at[i].hint->span,
+                         "this strategy has no effect: the loss does not depend on %s", b->front.hints.at[i].name);
     for (int s = 0; s < g->states.n; s++)
         if (g->states.at[s].hint != NULL && !is_read(g, OP_read, s))
-            diag_warning(b->diags, WARN_NO_EFFECT, g->states.at[s].hint->span, "this layout has no effect: nothing uses %s", g->states.at[s].name);
+            diag_warning(b->diags, WARN_NO_EFFECT, g->states.at[s].hint->span, "this layout has no effect: nothing uses %s",
+                         g->states.at[s].name);
     for (int i = 0; i < g->inputs.n; i++) {
         const Input *input = &g->inputs.at[i];
         if (input->hint == NULL) continue;
@@ -105,7 +108,8 @@ static void warn_no_effect(const Build *b) {
 static void warn_uneven_layout(const Build *b, const Hint *hint, const Layout *layout, const TensorType *type, const char *name) {
     if (hint == NULL || layout == NULL || b->sharded.graph.settings.mode == MODE_DATA_PARALLEL) return;
     for (int d = 0; d < layout->ndim; d++)
-        if (type->shape.dim[d] % layout_split(layout, d) != 0) uneven_warning(b->diags, hint->span, name, type->shape.dim[d], layout_split(layout, d));
+        if (type->shape.dim[d] % layout_split(layout, d) != 0)
+            uneven_warning(b->diags, hint->span, name, type->shape.dim[d], layout_split(layout, d));
 }
 
 /* Each pair of size and split once: a batch that is split unevenly is so in every operator. */
@@ -169,7 +173,8 @@ static bool better_strategy(const Build *b, const Node *node, Text *text) {
 static void warn_replicated(const Build *b) {
     const Graph *g = &b->sharded.graph;
     if (g->nranks == 1) return;
-    double *repeated = arena_alloc(b->arena, sizeof *repeated * (size_t)(g->nodes.n + 1)), total = 0, sum = 0; /* per forward node of b->front.chosen */
+    double *repeated = arena_alloc(b->arena, sizeof *repeated * (size_t)(g->nodes.n + 1)), total = 0,
+           sum = 0; /* per forward node of b->front.chosen */
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
         if (op_table[node->op].flops == 0) continue;
@@ -196,17 +201,18 @@ static void warn_replicated(const Build *b) {
         double percent = 100 * repeated[named[i]] / total;
         if (i == 0)
             diag_warning(b->diags, WARN_REPLICATED, node->span,
-                         "%.0f %% of the step's FLOPs are done by several ranks alike; most by %s %s and its gradient: %.0f %%", 100 * sum / total,
-                         op_name(node), node->name, percent);
+                         "%.0f %% of the step's FLOPs are done by several ranks alike; most by %s %s and its gradient: %.0f %%",
+                         100 * sum / total, op_name(node), node->name, percent);
         else if (node->op == OP_read)
             diag_note(b->diags, node->span, "the sum of the gradients of %s: %.0f %%", node->name, percent);
         else
             diag_note(b->diags, node->span, "%s %s: %.0f %%", op_name(node), node->name, percent);
         if (op_table[node->op].op_class != OP_CLASS_USER) continue; /* no one can shard it */
         Text text = {0};
-        if ((g->settings.mode == MODE_AUTO || g->settings.mode == MODE_SEMI_AUTO) && node->origin == named[i] && better_strategy(b, node, &text))
-            diag_hint(b->diags, "it is split over %lld of %d ranks; shard %s would split it further", (long long)ranks_sharing(node), g->nranks,
-                      text.at);
+        if ((g->settings.mode == MODE_AUTO || g->settings.mode == MODE_SEMI_AUTO) && node->origin == named[i] &&
+            better_strategy(b, node, &text))
+            diag_hint(b->diags, "it is split over %lld of %d ranks; shard %s would split it further", (long long)ranks_sharing(node),
+                      g->nranks, text.at);
         text_finish(&text);
     }
 }

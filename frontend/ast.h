@@ -59,10 +59,10 @@ typedef struct Expr {
 
 /* `shard in -> out`; `shard` alone, in a cell: the strategy that its call has; behind a call of a cell `shard { path = in -> out; ... }`. */
 typedef struct Shard {
-    Loc loc;           /* the whole clause */
-    Expr *in;          /* a TUPLE or LIST as written; NULL: the two other forms */
-    Expr *out;         /* or NULL */
-    bool block;        /* the form with braces */
+    Loc loc;                  /* the whole clause */
+    Expr *in;                 /* a TUPLE or LIST as written; NULL: the two other forms */
+    Expr *out;                /* or NULL */
+    bool block;               /* the form with braces */
     struct Pattern *patterns; /* in them */
 } Shard;
 
@@ -107,13 +107,13 @@ typedef struct TargetList {
 
 typedef struct Statement {
     StatementKind kind;
-    const char *name; /* NULL: loss, if, return */
-    Loc name_loc;     /* of the name; of `loss`, `if`, `return` */
-    Target *targets;  /* an assignment's names behind the first */
-    TypeExpr *type;   /* declarations; NULL when left out */
-    Expr *value;      /* NULL when left out */
-    Shard *shard;     /* or NULL */
-    Expr *limit;      /* for */
+    const char *name;                   /* NULL: loss, if, return */
+    Loc name_loc;                       /* of the name; of `loss`, `if`, `return` */
+    Target *targets;                    /* an assignment's names behind the first */
+    TypeExpr *type;                     /* declarations; NULL when left out */
+    Expr *value;                        /* NULL when left out */
+    Shard *shard;                       /* or NULL */
+    Expr *limit;                        /* for */
     struct Statement *body, *otherwise; /* for, if */
     struct Statement *next;
 } Statement;
@@ -129,7 +129,17 @@ typedef struct Entry {
 } Entry;
 
 /* Before NBLOCKS: those of which there is one. */
-typedef enum { BLOCK_NET, BLOCK_TRAIN, BLOCK_PARALLEL, BLOCK_EVAL, NBLOCKS, BLOCK_CELL = NBLOCKS, BLOCK_LET, BLOCK_HINTS, BLOCK_IMPORT } BlockKind;
+typedef enum {
+    BLOCK_NET,
+    BLOCK_TRAIN,
+    BLOCK_PARALLEL,
+    BLOCK_EVAL,
+    NBLOCKS,
+    BLOCK_CELL = NBLOCKS,
+    BLOCK_LET,
+    BLOCK_HINTS,
+    BLOCK_IMPORT
+} BlockKind;
 typedef struct Block {
     BlockKind kind;
     Loc loc;          /* the keyword */
@@ -171,11 +181,11 @@ typedef struct Parse {
     Pattern *hint;              /* PARSE_HINT */
     Lexemes *lexemes;           /* or NULL */
 
-    bool stopped;                 /* an error after which nothing sensible can follow: the lexer says end of file, the parser nothing */
-    bool begun;                   /* the lexer has returned the token that selects the grammar */
-    int offset, line, line_begin; /* the lexer's place */
+    bool stopped;                  /* an error after which nothing sensible can follow: the lexer says end of file, the parser nothing */
+    bool begun;                    /* the lexer has returned the token that selects the grammar */
+    int offset, line, line_begin;  /* the lexer's place */
     Loc current, previous, before; /* the last token returned, the one before it, and the one before that */
-    int bad_end;                  /* end of the last bytes that were no token */
+    int bad_end;                   /* end of the last bytes that were no token */
     int nexprs;
     int nopen; /* brackets open now, outermost first */
     struct OpenBracket {
@@ -208,7 +218,8 @@ Expr *expr_method(Parse *parse, Loc loc, Expr *base, const char *name, Expr *cal
 Expr *expr_index(Parse *parse, Loc loc, Expr *base, Expr *subscripts);
 Expr *expr_sharded(Parse *parse, Loc loc, Expr *operand, const Shard *shard);
 Shard *shard_new(Parse *parse, Loc loc, Expr *in, Expr *out);
-Shard *shard_method(Parse *parse, Loc loc, Expr *call); /* of the arguments of .shard(...): one tuple an operand, or (in_strategy, out_strategy) */
+Shard *shard_method(Parse *parse, Loc loc,
+                    Expr *call); /* of the arguments of .shard(...): one tuple an operand, or (in_strategy, out_strategy) */
 Shard *shard_block(Parse *parse, Loc loc, PatternList patterns);
 PatternList pattern_append(Parse *parse, PatternList list, const char *path, Loc loc, Shard *shard);
 TypeExpr *type_new(Parse *parse, Loc loc, const char *dtype, Loc dtype_loc, Expr *dims);
@@ -232,8 +243,8 @@ double lex_real(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_number(Parse *parse, const Loc *loc, const char *text);
 void lex_bad_name(Parse *parse, const Loc *loc, int n);
 void lex_bad_path(Parse *parse, const Loc *loc, int n);
-bool lex_begins_hints(Parse *parse);    /* whether the brace at hand opens hints; notes it */
-bool lex_in_hints(const Parse *parse);  /* whether a hint may begin here */
+bool lex_begins_hints(Parse *parse);   /* whether the brace at hand opens hints; notes it */
+bool lex_in_hints(const Parse *parse); /* whether a hint may begin here */
 void lex_bad_string(Parse *parse, const Loc *loc);
 void lex_bad_quotes(Parse *parse, const Loc *loc);
 void lex_bad_comment(Parse *parse, const Loc *loc);

@@ -86,7 +86,8 @@ static bool cell_define(Lower *lower, const Block *cell) {
     }
     if (op >= 0 && op_table[op].op_class == OP_CLASS_USER) {
         diag_error(lower->diags, span, "%s is an operator and cannot be a cell", cell->name);
-        diag_hint(lower->diags, "leave the cell out: %s(%s) calls the operator; or give the cell another name", cell->name, op_table[op].ins);
+        diag_hint(lower->diags, "leave the cell out: %s(%s) calls the operator; or give the cell another name", cell->name,
+                  op_table[op].ins);
         return false;
     }
     if (is_function_name(cell->name)) {
@@ -320,7 +321,8 @@ static bool return_call(Lower *lower, const Block *cell, const Expr *call, const
     Frame *frame = lower->frame;
     const char *path = inner_path(lower, cell->name, call->loc);
     const Given *chosen;
-    return path && hint_choose(lower, call_hintable(lower, cell, call, path), given, &chosen) && cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
+    return path && hint_choose(lower, call_hintable(lower, cell, call, path), given, &chosen) &&
+           cell_call(lower, cell, call, path, chosen, frame->results, &frame->nresults);
 }
 
 bool return_lower(Lower *lower, const Statement *statement) {
@@ -328,7 +330,8 @@ bool return_lower(Lower *lower, const Statement *statement) {
     Span span = lower_span(lower, statement->name_loc);
     if (!frame || lower->suffix[0]) {
         diag_error(lower->diags, span, !frame ? "return stands in a cell" : "return does not stand in a loop");
-        if (!frame) diag_hint(lower->diags, "a net says what is to become small, loss mse(y, label); and an eval block what prun --predict writes");
+        if (!frame)
+            diag_hint(lower->diags, "a net says what is to become small, loss mse(y, label); and an eval block what prun --predict writes");
         return false;
     }
     if (statement->next) {

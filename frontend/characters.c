@@ -22,7 +22,9 @@ bool characters_check(Diags *diags, int file) {
         bool mark = at > text && n >= MARK_BYTES && memcmp(at, byte_order_mark, MARK_BYTES) == 0;
         Span span = {.file = file, .line = number, .column = (int)(at - line) + 1, .length = control && control < 0x800 ? 2 : 3};
         if (control) {
-            diag_error(diags, span, "the character U+%04X changes the direction in which text is shown: what is read here is not what is compiled", control);
+            diag_error(diags, span,
+                       "the character U+%04X changes the direction in which text is shown: what is read here is not what is compiled",
+                       control);
             diag_hint(diags, "take it out; an editor that shows invisible characters finds it");
         } else if (mark) {
             diag_error(diags, span, "a byte order mark (U+FEFF), which is not seen, behind the beginning of the file");

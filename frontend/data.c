@@ -13,7 +13,8 @@ static bool check_numpy_rand(Lower *lower, const Expr *value, const Expr *rows_e
         const Input *input = &graph->inputs.at[i];
         int first = input->type.hidden ? 1 : 0;
         if (!dtype_is_float(input->type.dtype)) {
-            diag_error(lower->diags, lower_span(lower, value->loc), "numpy_rand draws real numbers, and input %s is %s", input->name, dtype_name[input->type.dtype]);
+            diag_error(lower->diags, lower_span(lower, value->loc), "numpy_rand draws real numbers, and input %s is %s", input->name,
+                       dtype_name[input->type.dtype]);
             diag_note(lower->diags, input->span, "%s is declared here", input->name);
             return false;
         }
@@ -144,7 +145,9 @@ static bool input_has_rows(Lower *lower, const Expr *expr, const Input *input) {
 /* column = 3, column = -1 or column = "price". */
 static bool eval_column(Lower *lower, const Expr *value, DataFile *file) {
     if (value->kind != EXPR_STRING) return integer_eval(lower, value, "column", -INT32_MAX, INT32_MAX, &file->column);
-    if (value->text[0] == '\0') return diag_error(lower->diags, lower_span(lower, value->loc), "a column without a name is counted: column = 2, or -1, the last"), false;
+    if (value->text[0] == '\0')
+        return diag_error(lower->diags, lower_span(lower, value->loc), "a column without a name is counted: column = 2, or -1, the last"),
+               false;
     file->heading = value->text;
     return true;
 }
@@ -154,7 +157,9 @@ static bool eval_separator(Lower *lower, const Expr *value, DataFile *file) {
     const char *text = value->kind == EXPR_STRING ? value->text : "";
     file->separator = strcmp(text, "\\t") == 0 ? '\t' : text[0];
     bool one = file->separator == '\t' || (strlen(text) == 1 && text[0] > ' ' && text[0] <= '~');
-    if (one && !strchr("\"+-.", file->separator) && !(text[0] >= '0' && text[0] <= '9') && !((text[0] | 32) >= 'a' && (text[0] | 32) <= 'z')) return true;
+    if (one && !strchr("\"+-.", file->separator) && !(text[0] >= '0' && text[0] <= '9') &&
+        !((text[0] | 32) >= 'a' && (text[0] | 32) <= 'z'))
+        return true;
     diag_error(lower->diags, lower_span(lower, value->loc), "a separator is the character between columns: \",\", \";\", \"|\" or \"\\t\"");
     return false;
 }
@@ -172,7 +177,8 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFi
         while (named < NFILE_FORMATS && strcmp(file_format_name[named], value->text) != 0)
             named++;
         if (named == NFILE_FORMATS || (format != FILE_NONE && named != (int)format)) {
-            diag_error(lower->diags, lower_span(lower, value->loc), "a file of rows is npy(..), idx(..), csv(..) or raw(..), not %s(..)", value->text);
+            diag_error(lower->diags, lower_span(lower, value->loc), "a file of rows is npy(..), idx(..), csv(..) or raw(..), not %s(..)",
+                       value->text);
             return false;
         }
         format = (FileFormat)named;
@@ -184,7 +190,8 @@ static bool eval_file(Lower *lower, const Expr *value, FileFormat format, DataFi
         return false;
     }
     if (format == FILE_NONE) {
-        diag_error(lower->diags, lower_span(lower, value->loc), "files(..) needs the format of each: npy(\"x.npy\"), idx(..), csv(..), raw(..)");
+        diag_error(lower->diags, lower_span(lower, value->loc),
+                   "files(..) needs the format of each: npy(\"x.npy\"), idx(..), csv(..), raw(..)");
         return false;
     }
     *file = (DataFile){.format = format, .path = joined(lower, path->text), .offset = -1};
@@ -285,8 +292,8 @@ static bool eval_random(Lower *lower, const Expr *value, DataKind kind) {
     for (int i = 0; i < lower->graph->inputs.n; i++) {
         const Input *input = &lower->graph->inputs.at[i];
         if (dtype_is_float(input->type.dtype) || input->type.dtype == BOOL || range_known(input->index)) continue;
-        diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers and indices, and input %s is %s", value->text, input->name,
-                   dtype_name[input->type.dtype]);
+        diag_error(lower->diags, lower_span(lower, value->loc), "%s draws real numbers and indices, and input %s is %s", value->text,
+                   input->name, dtype_name[input->type.dtype]);
         diag_note(lower->diags, input->span, "%s is declared here", input->name);
         return false;
     }
@@ -302,8 +309,14 @@ static bool eval_uniform(Lower *lower, const Expr *value) {
 /* ---------------------------------------------------------------- the settings */
 
 bool eval_data(Lower *lower, const Expr *value) {
-    static const Builtin builtins[] = {{"numpy_rand", eval_numpy_rand}, {"per_rank", eval_per_rank}, {"npy", eval_npy},       {"idx", eval_idx},
-                                       {"csv", eval_csv},               {"raw", eval_raw},           {"files", eval_mixed}, {"normal", eval_normal},
+    static const Builtin builtins[] = {{"numpy_rand", eval_numpy_rand},
+                                       {"per_rank", eval_per_rank},
+                                       {"npy", eval_npy},
+                                       {"idx", eval_idx},
+                                       {"csv", eval_csv},
+                                       {"raw", eval_raw},
+                                       {"files", eval_mixed},
+                                       {"normal", eval_normal},
                                        {"uniform", eval_uniform}};
     return call_builtin(lower, value, "data source", builtins, 9,
                         "data = numpy_rand(seed = 1); npy(x = \"x.npy\", ...), idx(..), csv(..), raw(..), normal(seed = 1); or, in mode "
@@ -336,7 +349,8 @@ bool data_complete(Lower *lower, const Block *block, bool steps_given) {
     Settings *settings = &lower->graph->settings;
     if (settings->data == DATA_FILES && !steps_given) settings->steps = 0; /* as many as there are */
     if (settings->data != DATA_FILES && (settings->shuffle || settings->last != LAST_DROP)) {
-        diag_error(lower->diags, lower_span(lower, block->loc), "%s is for files of rows, and this data has no last row", settings->shuffle ? "order" : "last");
+        diag_error(lower->diags, lower_span(lower, block->loc), "%s is for files of rows, and this data has no last row",
+                   settings->shuffle ? "order" : "last");
         diag_hint(lower->diags, "leave it out, or say data = npy(x = \"x.npy\", ...);");
         return false;
     }

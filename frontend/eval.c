@@ -48,7 +48,9 @@ bool eval_numbers(Lower *lower, const Block *block) {
     for (const Entry *entry = block->entries; entry; entry = entry->next) {
         const Expr *value = entry->value;
         const bool batch = strcmp(entry->name, "batch") == 0, list = batch && value->kind == EXPR_CALL && strcmp(value->text, "batch") == 0;
-        if (list ? !numbers_push(lower, value) : (batch || (!setting_is(entry->name) && number_of_net(lower, entry->name))) && !number_push(lower, entry->name, entry->name_loc, value))
+        if (list ? !numbers_push(lower, value)
+                 : (batch || (!setting_is(entry->name) && number_of_net(lower, entry->name))) &&
+                       !number_push(lower, entry->name, entry->name_loc, value))
             return false;
     }
     return true;
@@ -71,7 +73,8 @@ static bool numbers_used(Lower *lower) {
         const EvalNumber *own = &lower->eval_numbers.at[i];
         if (own->used) continue;
         diag_error(lower->diags, own->span, "net %s has no number '%s'", lower->graph->name, own->name);
-        diag_hint(lower->diags, "the numbers that may be others in the eval are those of the net's head: net %s(%s = 16, ..)", lower->net->name, own->name);
+        diag_hint(lower->diags, "the numbers that may be others in the eval are those of the net's head: net %s(%s = 16, ..)",
+                  lower->net->name, own->name);
         ok = false;
     }
     return ok;
@@ -95,7 +98,8 @@ static bool eval_every(Lower *lower, const Expr *value) {
         return true;
     }
     const Span span = lower_span(lower, value->loc);
-    diag_error(lower->diags, span, value->kind == EXPR_NAME ? "an eval is not every %s" : "this does not say when there is an eval", value->text);
+    diag_error(lower->diags, span, value->kind == EXPR_NAME ? "an eval is not every %s" : "this does not say when there is an eval",
+               value->text);
     diag_hint(lower->diags, "every = epoch; or end, never (for prun --eval), or a number of steps: every = 100 steps;");
     return false;
 }

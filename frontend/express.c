@@ -266,7 +266,8 @@ static bool too_many(Lower *lower, OpCode op, const Expr *item) {
         const bool fits = a < MAX_ATTRS && row->attrs[a].name && (is_list(item) || is_number(lower, item));
         if (!fits) return false;
         const int n = item->loc.end - item->loc.begin;
-        named = arena_printf(lower->arena, "%s%s%s = %.*s", named ? named : "", named ? ", " : "", row->attrs[a].name, n < 60 ? n : 60, lower->text + item->loc.begin);
+        named = arena_printf(lower->arena, "%s%s%s = %.*s", named ? named : "", named ? ", " : "", row->attrs[a].name, n < 60 ? n : 60,
+                             lower->text + item->loc.begin);
     }
     diag_hint(lower->diags, "attributes are given by name: %s", named);
     return false;
@@ -329,17 +330,21 @@ static bool unknown_operator(Lower *lower, const Expr *call) {
 /* The attribute of an argument without a name behind the operands; -1: none. Only where no other framework means something else by it. attr: those
  * that are given. */
 static int attr_by_place(const Lower *lower, OpCode op, const Expr *item, const Attr *attr) {
-    static const char *const numbers[] = {"axes", "axis", "shape", "depth", "begin", "end", "low", "high", "keep_dims"}, *const lists[] = {"perm"}, *const words[] = {"to"};
+    static const char *const numbers[] = {"axes", "axis", "shape", "depth", "begin", "end", "low", "high", "keep_dims"},
+                             *const lists[] = {"perm"}, *const words[] = {"to"};
     const bool list = is_list(item) || (item->kind == EXPR_PATH && !strcmp(item->last->text, "shape")), number = is_number(lower, item);
     const char *const *names = list || number ? numbers : words;
     DType dtype;
-    const int n = list || number ? (int)(sizeof numbers / sizeof *numbers) : item->kind == EXPR_NAME && dtype_parse(foreign_word("element type", item->text), &dtype) ? 1 : 0;
+    const int n = list || number ? (int)(sizeof numbers / sizeof *numbers)
+                  : item->kind == EXPR_NAME && dtype_parse(foreign_word("element type", item->text), &dtype) ? 1
+                                                                                                             : 0;
     for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++) {
         const AttrSpec *spec = &op_table[op].attrs[a];
         const bool more = attr[a].given && attr[a].n > 0 && number && spec->kind == ATTR_INTS && !strcmp(spec->name, "shape");
         if (attr[a].given && !more) continue;
         if (list && !strcmp(spec->name, lists[0])) return a;
-        if (!strcmp(spec->name, "keep_dims") && (!attr[0].given || !is_truth(unbracket(item)))) return -1; /* sum(x, 0, 1) may mean two axes */
+        if (!strcmp(spec->name, "keep_dims") && (!attr[0].given || !is_truth(unbracket(item))))
+            return -1; /* sum(x, 0, 1) may mean two axes */
         for (int i = 0; i < n; i++)
             if (!strcmp(spec->name, names[i])) return a;
         return -1;
@@ -383,7 +388,9 @@ static bool lower_cell(Lower *lower, const Block *cell, const Expr *call, const 
     int n;
     const Given *given;
     const char *path = inner_path(lower, cell->name, call->loc);
-    if (!path || !hint_choose(lower, call_hintable(lower, cell, call, path), own, &given) || !cell_call(lower, cell, call, path, given, results, &n)) return false;
+    if (!path || !hint_choose(lower, call_hintable(lower, cell, call, path), own, &given) ||
+        !cell_call(lower, cell, call, path, given, results, &n))
+        return false;
     if (n != 1) {
         diag_error(lower->diags, lower_span(lower, call->loc), "%s has %d results and cannot be an operand", call->text, n);
         diag_hint(lower->diags, "give each a name: a, b = %s(...);", call->text);
@@ -409,8 +416,8 @@ static bool extreme_meant(Lower *lower, const Expr *call, OpCode *op) {
     const char *at = lower->text + b->loc.begin;
     const int n = b->loc.end - b->loc.begin;
     diag_error(lower->diags, lower_span(lower, call->loc), "%s: is %.*s a number to compare with, or an axis?", name, n, at);
-    diag_hint(lower->diags, "%s(x, %.*s) compares each element with it, %s(x, axes = %.*s) is the %s along the axis", op_table[elementwise].name, n, at, name, n, at,
-              elementwise == OP_maximum ? "largest" : "smallest");
+    diag_hint(lower->diags, "%s(x, %.*s) compares each element with it, %s(x, axes = %.*s) is the %s along the axis",
+              op_table[elementwise].name, n, at, name, n, at, elementwise == OP_maximum ? "largest" : "smallest");
     return false;
 }
 
@@ -467,7 +474,8 @@ static bool lower_call(Lower *lower, const Expr *call, const Outcome *outcome, O
 static bool logic_eval(Lower *lower, const Expr *expr, Operand *out) {
     *out = (Operand){.expr = expr, .value = -1};
     if (number_eval(lower, expr, &out->number)) return true;
-    if (!is_number(lower, expr)) diag_hint(lower->diags, "conditions that are tensors: a and b is where(a, b, a), a or b is where(a, a, b), not a is a == 0");
+    if (!is_number(lower, expr))
+        diag_hint(lower->diags, "conditions that are tensors: a and b is where(a, b, a), a or b is where(a, a, b), not a is a == 0");
     return false;
 }
 

@@ -7,9 +7,10 @@
 /* Attributes of operators. */
 static const struct {
     const char *theirs, *ours;
-} attrs[] = {{"axis", "axes"},  {"dim", "axes"},       {"dims", "axes"},    {"axes", "axis"},         {"dim", "axis"}, {"dims", "axis"}, {"keepdim", "keep_dims"},
-             {"keepdims", "keep_dims"}, {"axes", "perm"}, {"dims", "perm"}, {"input_perm", "perm"}, {"newshape", "shape"}, {"num_classes", "depth"}, {"dtype", "to"},
-             {"chunks", "parts"}, {"min", "low"}, {"max", "high"}, {"a_min", "low"}, {"a_max", "high"}, {"output_num", "parts"}};
+} attrs[] = {{"axis", "axes"},       {"dim", "axes"},          {"dims", "axes"},          {"axes", "axis"},  {"dim", "axis"},
+             {"dims", "axis"},       {"keepdim", "keep_dims"}, {"keepdims", "keep_dims"}, {"axes", "perm"},  {"dims", "perm"},
+             {"input_perm", "perm"}, {"newshape", "shape"},    {"num_classes", "depth"},  {"dtype", "to"},   {"chunks", "parts"},
+             {"min", "low"},         {"max", "high"},          {"a_min", "low"},          {"a_max", "high"}, {"output_num", "parts"}};
 
 const char *foreign_attr(OpCode op, const char *name) {
     if (op_attr(op, name) >= 0) return name;
@@ -42,7 +43,9 @@ const char *foreign_word(const char *what, const char *name) {
 }
 
 const char *word_of(Lower *lower, const Expr *value) {
-    const char *text = value->kind == EXPR_NAME || value->kind == EXPR_STRING ? value->text : value->kind == EXPR_PATH ? value->last->text : NULL;
+    const char *text = value->kind == EXPR_NAME || value->kind == EXPR_STRING ? value->text
+                       : value->kind == EXPR_PATH                             ? value->last->text
+                                                                              : NULL;
     if (!text) return NULL;
     char *copy = arena_copy(lower->arena, text, strlen(text));
     for (char *at = copy; *at; at++)
@@ -230,9 +233,12 @@ static const struct {
     {"statement", "def", "a cell is a part of a net that is called: cell block(x) { y = relu(x); return y; }; it stands beside the net"},
     {"statement", "fn", "a cell is a part of a net that is called: cell block(x) { y = relu(x); return y; }; it stands beside the net"},
     {"statement", "func", "a cell is a part of a net that is called: cell block(x) { y = relu(x); return y; }; it stands beside the net"},
-    {"statement", "function", "a cell is a part of a net that is called: cell block(x) { y = relu(x); return y; }; it stands beside the net"},
-    {"statement", "class", "a net is written net q(batch = 16) { ... }, a part of it that is called cell block(x) { y = relu(x); return y; }"},
-    {"statement", "struct", "a net is written net q(batch = 16) { ... }, a part of it that is called cell block(x) { y = relu(x); return y; }"},
+    {"statement", "function",
+     "a cell is a part of a net that is called: cell block(x) { y = relu(x); return y; }; it stands beside the net"},
+    {"statement", "class",
+     "a net is written net q(batch = 16) { ... }, a part of it that is called cell block(x) { y = relu(x); return y; }"},
+    {"statement", "struct",
+     "a net is written net q(batch = 16) { ... }, a part of it that is called cell block(x) { y = relu(x); return y; }"},
     {"statement", "model", "a net is written net q(batch = 16) { ... }"},
     {"statement", "module", "a net is written net q(batch = 16) { ... }"},
     {"statement", "network", "a net is written net q(batch = 16) { ... }"},
@@ -258,7 +264,8 @@ static const struct {
     {"statement", "weight", "param w : f32[8, 4] = normal(0.01);"},
     {"statement", "variable", "param w : f32[8, 4] = normal(0.01);"},
     {"statement", "inputs", "input x : f32[16, 32];"},
-    {"statement", "output", "a net says what is to become small: loss mse(y, label); what prun --predict writes is said by predict in the eval block"},
+    {"statement", "output",
+     "a net says what is to become small: loss mse(y, label); what prun --predict writes is said by predict in the eval block"},
     {"statement", "print", "prun --print NAME prints a parameter at the end, pcc --explain NAME says how a value lies"},
     {"statement", "assert", "sizes are checked by themselves; if batch < 8 { ... } takes a branch by a number"},
     {"statement", "optimizer", "the optimizer stands in the train block: train { optimizer = sgd(lr = 0.1); ... }"},
@@ -308,7 +315,8 @@ static const struct {
     {"schedule", "linearwarmup", "schedule = constant(warmup = 100);"},
     {"schedule", "steplr", "there are constant, linear and cosine"},
 
-    {"mode", "hybridparallel", "write semi_auto, and shard at the operators that are not to split their batch: h = matmul(x, w) shard ((2, 4), (4, 1));"},
+    {"mode", "hybridparallel",
+     "write semi_auto, and shard at the operators that are not to split their batch: h = matmul(x, w) shard ((2, 4), (4, 1));"},
     {"mode", "manual", "write semi_auto: operators without shard split their batch"},
     {"mode", "ddp", "write data_parallel"},
     {"mode", "tensorparallel", "write auto, and shard at one operator: h = matmul(x, w) shard ((1, 1), (1, 8));"},
@@ -402,7 +410,8 @@ const char *foreign_called(Lower *lower, const char *name, const Expr *call) {
 }
 
 static bool hint_call(Lower *lower, const char *name, const Expr *call) {
-    const char *ours = same_word(lower, name), *known = ours ? NULL : foreign_hint(lower->arena, "operator", name), *cell = ours || known ? NULL : library_cell(lower, name);
+    const char *ours = same_word(lower, name), *known = ours ? NULL : foreign_hint(lower->arena, "operator", name),
+               *cell = ours || known ? NULL : library_cell(lower, name);
     if (ours)
         diag_hint(lower->diags, "write %s", foreign_called(lower, ours, call));
     else if (known)
@@ -426,7 +435,8 @@ static const Expr *root_of(const Expr *expr) {
 }
 
 bool is_of_module(const Lower *lower, const Expr *expr) {
-    static const char *const modules[] = {"torch", "nn", "F", "ops", "P", "np", "numpy", "jnp", "jax", "tf", "ms", "mindspore", "mint", "math", "functional", "lax", "flax", "keras", "optim", "self"};
+    static const char *const modules[] = {"torch", "nn",        "F",    "ops",  "P",          "np",  "numpy", "jnp",   "jax",   "tf",
+                                          "ms",    "mindspore", "mint", "math", "functional", "lax", "flax",  "keras", "optim", "self"};
     const Expr *root = expr->kind == EXPR_PATH || (expr->kind == EXPR_CALL && expr->method) ? root_of(expr) : NULL;
     if (!root) return false;
     const Symbol *symbol = names_look(lower, root->text);
@@ -444,7 +454,8 @@ bool no_modules(Lower *lower, const Expr *expr) {
         diag_hint(lower->diags, "write %s", expr->kind == EXPR_CALL ? foreign_called(lower, name, expr) : name);
         return false;
     }
-    diag_error(lower->diags, lower_span(lower, root->loc), "there are no modules here: operators and cells stand without '%s.'", root->text);
+    diag_error(lower->diags, lower_span(lower, root->loc), "there are no modules here: operators and cells stand without '%s.'",
+               root->text);
     if (!hint_call(lower, name, expr)) diag_hint(lower->diags, "pcc --list-ops prints the operators; import \"nn.dsl\"; brings in cells");
     return false;
 }

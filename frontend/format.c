@@ -17,7 +17,7 @@ typedef struct Lexeme {
     int match;    /* '{': the piece that closes it; else -1 */
     int pad;      /* columns before it, beyond the usual space */
     bool comment;
-    bool tail; /* '{': its block stands in one line */
+    bool tail;  /* '{': its block stands in one line */
     bool range; /* ':' in square brackets */
 } Lexeme;
 
@@ -196,7 +196,7 @@ static bool is_between(const Format *format, int i, int first) {
     if (is(a, "..")) return b->at[0] == '.';
     if (is_sign(format, i - 1, first)) return false;
     if (is_one(b, "([")) {
-        bool settings = is_word(a) && i - 1 == first && is(b, "("); /* mesh (dp = 2) */
+        bool settings = is_word(a) && i - 1 == first && is(b, "(");        /* mesh (dp = 2) */
         bool method = i - 1 > first && is(&format->pieces.at[i - 2], "."); /* .shard(...) */
         return settings || (is_keyword(a) && !method) || !(is_word(a) || is_one(a, ")]"));
     }

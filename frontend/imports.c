@@ -25,7 +25,7 @@ typedef struct Reading {
     VEC(SourceRead) read;
     int depth;
     size_t bytes;
-    bool stopped; /* a limit was reached, which is said once: nothing more is read */
+    bool stopped;      /* a limit was reached, which is said once: nothing more is read */
     const Block **end; /* where the next block belongs */
 } Reading;
 
@@ -158,7 +158,8 @@ static bool hint_file_read(Reading *reading, const char *path) {
     if (file_read(reading->arena, path, MAX_SOURCE_BYTES - reading->bytes, &text, &n, &error)) {
         bool known = is_file(path, &at);
         for (int i = 0; i < reading->read.n; i++)
-            if (known && reading->read.at[i].known && reading->read.at[i].device == at.st_dev && reading->read.at[i].inode == at.st_ino) return true;
+            if (known && reading->read.at[i].known && reading->read.at[i].device == at.st_dev && reading->read.at[i].inode == at.st_ino)
+                return true;
         return source_read(reading, path, text, n);
     }
     diag_error(reading->diags, (Span){0}, "--hints: %s", error.text);

@@ -18,7 +18,8 @@ bool indices_check(Lower *lower) {
         for (int64_t i = 0; range > 0 && i < (node->data ? elements : 1); i++) {
             double index = node->data ? node->data[i] : node->attr[0].f;
             if (index >= 0 && index < (double)range) continue;
-            diag_error(lower->diags, node->span, "%s is used as an index of %" PRId64 " elements, and its element %" PRId64 " is %.0f", node->name, range, i, index);
+            diag_error(lower->diags, node->span, "%s is used as an index of %" PRId64 " elements, and its element %" PRId64 " is %.0f",
+                       node->name, range, i, index);
             diag_hint(lower->diags, "indices are 0 to %" PRId64, range - 1);
             ok = false;
             break;

@@ -4,7 +4,9 @@
 #include <string.h>
 
 /* {eta} is a duration in words. */
-static const char *const integers[] = {"epoch", "step", "global_step", "steps", "total_steps", "rank", "local_rank", "world_size", "pid", "eta"}, *const reals[] = {"loss", "lr", "samples_per_s"};
+static const char *const integers[] = {"epoch", "step",       "global_step", "steps", "total_steps",
+                                       "rank",  "local_rank", "world_size",  "pid",   "eta"},
+                         *const reals[] = {"loss", "lr", "samples_per_s"};
 enum { NINTEGERS = sizeof integers / sizeof *integers, NREALS = sizeof reals / sizeof *reals };
 
 static bool listed(const char *name, const char *const *names, int n) {
@@ -28,7 +30,9 @@ static bool check_field(Lower *lower, const Expr *expr, const char *at, size_t n
         if (nearest)
             diag_hint(lower->diags, "did you mean {%s}?", nearest);
         else
-            diag_hint(lower->diags, "{epoch} {step} {global_step} {steps} {total_steps} {loss} {lr} {rank} {local_rank} {world_size} {pid} {samples_per_s} {eta}; a brace is {{");
+            diag_hint(
+                lower->diags,
+                "{epoch} {step} {global_step} {steps} {total_steps} {loss} {lr} {rank} {local_rank} {world_size} {pid} {samples_per_s} {eta}; a brace is {{");
         return false;
     }
     if (!digits) return true;
@@ -57,7 +61,8 @@ static bool check_template(Lower *lower, const Expr *expr) {
 
 bool eval_log(Lower *lower, const Expr *value) {
     Settings *settings = &lower->graph->settings;
-    const Expr *format = value->kind == EXPR_CALL && strcmp(value->text, "on") == 0 ? value->items : value, *who = format != value ? format->next : NULL;
+    const Expr *format = value->kind == EXPR_CALL && strcmp(value->text, "on") == 0 ? value->items : value,
+               *who = format != value ? format->next : NULL;
     if (!format || format->kind != EXPR_STRING) {
         diag_error(lower->diags, lower_span(lower, value->loc), "log takes a text");
         diag_hint(lower->diags, "log \"{global_step}/{steps} loss:{loss}\"; with `on rank 0` or `on all` behind it");
@@ -67,7 +72,8 @@ bool eval_log(Lower *lower, const Expr *value) {
     if (!check_template(lower, format)) return false;
     if (!who) return true;
     if (strcmp(who->text, "all") == 0 && !who->next) return settings->log_rank = -1, true;
-    if (strcmp(who->text, "rank") == 0 && who->next) return integer_eval(lower, who->next, "the rank", 0, lower->graph->nranks - 1, &settings->log_rank);
+    if (strcmp(who->text, "rank") == 0 && who->next)
+        return integer_eval(lower, who->next, "the rank", 0, lower->graph->nranks - 1, &settings->log_rank);
     diag_error(lower->diags, lower_span(lower, who->loc), "a log is on rank 0, on another rank, or on all");
     return false;
 }

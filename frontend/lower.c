@@ -93,9 +93,11 @@ static bool declared_well(Lower *lower, const Statement *statement) {
         if (statement->kind == STATEMENT_CONST && statement->value && is_number(lower, statement->value))
             diag_hint(lower->diags, "a number is named by let %s = 3; a tensor that is fixed by const %s : f32[2] = [1, 2];", name, name);
         else
-            diag_hint(lower->diags, statement->kind == STATEMENT_INPUT   ? "input %s : f32[16, 32];"
-                                    : statement->kind == STATEMENT_PARAM ? "param %s : f32[32, 16] = normal(0.01);"
-                                                                         : "const %s : f32[2] = [1, 2];", name);
+            diag_hint(lower->diags,
+                      statement->kind == STATEMENT_INPUT   ? "input %s : f32[16, 32];"
+                      : statement->kind == STATEMENT_PARAM ? "param %s : f32[32, 16] = normal(0.01);"
+                                                           : "const %s : f32[2] = [1, 2];",
+                      name);
         return false;
     }
     if (statement->kind == STATEMENT_INPUT && statement->value) {
@@ -123,7 +125,11 @@ static bool declared_well(Lower *lower, const Statement *statement) {
 static bool declared_hint(Lower *lower, const Statement *statement, const char *path, PathKind kind, const Hint **hint) {
     const char **name = arena_alloc(lower->arena, sizeof *name), *what = arena_printf(lower->arena, "%s %s", path_kind_name[kind], path);
     *name = path;
-    const Hintable thing = {.name = name, .nnames = 1, .kind = kind, .what = "", .span = lower_span(lower, statement->name_loc),
+    const Hintable thing = {.name = name,
+                            .nnames = 1,
+                            .kind = kind,
+                            .what = "",
+                            .span = lower_span(lower, statement->name_loc),
                             .id = kind == PATH_PARAM ? lower->graph->states.n : lower->graph->inputs.n};
     *hint = NULL;
     Given own = {.shard = statement->shard, .file = lower->file, .names = lower->names};
@@ -175,7 +181,8 @@ static bool param_lower(Lower *lower, const Statement *statement, const char *pa
     State state = {.name = path, .trainable = true, .span = symbol->span};
     if (!type_eval(lower, statement->type, statement->name, &state.type)) return false;
     if (!dtype_is_float(state.type.dtype)) {
-        diag_error(lower->diags, lower_span(lower, statement->type->dtype_loc), "a param is trained, and %s has no gradient", dtype_name[state.type.dtype]);
+        diag_error(lower->diags, lower_span(lower, statement->type->dtype_loc), "a param is trained, and %s has no gradient",
+                   dtype_name[state.type.dtype]);
         diag_hint(lower->diags, "f32 or f64; a fixed tensor of integers is a const");
         return false;
     }
@@ -196,7 +203,8 @@ static bool const_file_lower(Lower *lower, const Statement *statement, const cha
     if (!statement->type && !file_type(lower, statement->value, statement->name, state.init.file, &state.type)) return false;
     if (path_taken(lower, path, symbol->span)) return false;
     int read = graph_read_state(lower->graph, graph_add_state(lower->graph, state), 0, NULL, symbol->span);
-    symbol->value = graph_replicate(lower->graph, read, lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL, symbol->span);
+    symbol->value =
+        graph_replicate(lower->graph, read, lower->hidden ? arena_printf(lower->arena, "%s.replicas", path) : NULL, symbol->span);
     symbol->kind = SYMBOL_CONST;
     return true;
 }
@@ -446,7 +454,8 @@ static bool file_lower(Lower *lower, const Block *first) {
     bool lowered = block_lower(lower, net, net_lower);
     ok &= lowered;
     if (lowered && !lower->eval && lower->overrides->paths) paths_list(lower, lower->overrides->paths);
-    if (lower->eval && !lowered) diag_note(lower->diags, span_of(blocks[BLOCK_EVAL]->file, blocks[BLOCK_EVAL]->loc), "so it is with the numbers of the eval block");
+    if (lower->eval && !lowered)
+        diag_note(lower->diags, span_of(blocks[BLOCK_EVAL]->file, blocks[BLOCK_EVAL]->loc), "so it is with the numbers of the eval block");
     /* The blocks speak of inputs: where those are wrong, what is said about them would be too. */
     if (!ok || !indices_check(lower) || !hints_matched(lower) || !dataset_lower(lower) || !blocks[BLOCK_TRAIN]) return false;
     if (lower->eval ? !block_lower(lower, blocks[BLOCK_EVAL], eval_lower)

@@ -99,10 +99,10 @@ typedef struct Outcome {
 /* The call of a cell that is being lowered. */
 typedef struct Frame {
     const Block *cell;
-    Span span;          /* of the call */
-    const char *path;   /* of the call */
-    const CellCall *call;   /* the same, for diagnostics that come after the frame has gone */
-    const Given *given; /* its strategy, NULL: none */
+    Span span;            /* of the call */
+    const char *path;     /* of the call */
+    const CellCall *call; /* the same, for diagnostics that come after the frame has gone */
+    const Given *given;   /* its strategy, NULL: none */
     bool given_used;
     bool returned;
     int nresults;
@@ -135,20 +135,20 @@ typedef struct Lower {
     Names globals;         /* numbers of files: let at their top */
     Names cells;           /* Symbol.value: index into cell */
     VEC(const Block *) cell;
-    VEC(Names) spare;      /* tables of cells that have returned, empty */
-    Strings locals;        /* names defined in the blocks (for, if) that are open, in order */
-    const char *prefix;    /* path of the cell that is being lowered, with its '.', or "" */
-    const char *suffix;    /* indices of the loops around, ".0.3", or "" */
-    const char *path;      /* of the statement that is being lowered: calls inside its expression stand below it */
-    Frame *frame;          /* NULL: in the net itself */
-    int block, loops;      /* blocks and loops around, in the net or the cell */
-    int depth;             /* of calls, blocks and expressions together */
-    int64_t work;          /* expressions and statements lowered in loops and cells */
-    int noted;             /* so many diagnostics have their chain of calls */
-    Names paths;           /* of numbered calls, of parameters */
-    VEC(Hintable) known;   /* what hints can name */
+    VEC(Names) spare;    /* tables of cells that have returned, empty */
+    Strings locals;      /* names defined in the blocks (for, if) that are open, in order */
+    const char *prefix;  /* path of the cell that is being lowered, with its '.', or "" */
+    const char *suffix;  /* indices of the loops around, ".0.3", or "" */
+    const char *path;    /* of the statement that is being lowered: calls inside its expression stand below it */
+    Frame *frame;        /* NULL: in the net itself */
+    int block, loops;    /* blocks and loops around, in the net or the cell */
+    int depth;           /* of calls, blocks and expressions together */
+    int64_t work;        /* expressions and statements lowered in loops and cells */
+    int noted;           /* so many diagnostics have their chain of calls */
+    Names paths;         /* of numbered calls, of parameters */
+    VEC(Hintable) known; /* what hints can name */
     VEC(PathHint) hints;
-    int64_t compared;      /* patterns with paths */
+    int64_t compared;    /* patterns with paths */
     const Expr *dataset; /* explicit dataset strategy, read after the inputs are known; NULL: none */
     int dataset_file;
     bool hidden;       /* mode data_parallel */
@@ -158,8 +158,8 @@ typedef struct Lower {
     Span loss_span;    /* line 0: no loss yet */
     bool eval;         /* the net is lowered for its eval block */
     VEC(EvalNumber) eval_numbers;
-    const Block *net;           /* whose numbers these may be */
-    const char *batch;          /* the number of the net's head that is the rows of a batch: what the first input has first; NULL: none */
+    const Block *net;  /* whose numbers these may be */
+    const char *batch; /* the number of the net's head that is the rows of a batch: what the first input has first; NULL: none */
     LossRows rows;
     const Expr *predict; /* what the eval block calls the prediction, or NULL */
 } Lower;
@@ -214,7 +214,7 @@ bool is_function_name(const char *name);
 bool is_function(const Lower *lower, const Expr *call);
 bool function_eval(Lower *lower, const Expr *call, Number *number);
 const Expr *unbracket(const Expr *expr);              /* without brackets that only group */
-bool is_truth(const Expr *expr);                       /* true, false */
+bool is_truth(const Expr *expr);                      /* true, false */
 bool is_number(const Lower *lower, const Expr *expr); /* a literal, a number's name, or made of such; no diagnostic */
 
 /* ---------------------------------------------------------------- types.c */
@@ -284,7 +284,8 @@ const char *word_of(Lower *lower, const Expr *value);
 /* This language's name of an attribute, an argument, a setting or a word that other frameworks name otherwise; else the name itself. */
 const char *foreign_attr(OpCode op, const char *name);
 const char *foreign_word(const char *what, const char *name);
-const char *foreign_called(Lower *lower, const char *name, const Expr *call); /* the call with this name and without its module, for a hint */
+const char *foreign_called(Lower *lower, const char *name,
+                           const Expr *call); /* the call with this name and without its module, for a hint */
 /* torch.matmul(x, w): a call in a module of another language. */
 bool is_of_module(const Lower *lower, const Expr *call);
 bool no_modules(Lower *lower, const Expr *call); /* reports that, with what to write instead; false */
@@ -294,9 +295,9 @@ bool hint_operator(Lower *lower, const Expr *call);
 /* ---------------------------------------------------------------- cells.c */
 
 enum {
-    MAX_PARAMETERS = 32,  /* of a cell */
-    MAX_DEPTH = 1200,     /* levels of calls, blocks and expressions */
-    MAX_WORK = 2000000,   /* expressions and statements lowered in loops and cells */
+    MAX_PARAMETERS = 32, /* of a cell */
+    MAX_DEPTH = 1200,    /* levels of calls, blocks and expressions */
+    MAX_WORK = 2000000,  /* expressions and statements lowered in loops and cells */
     MAX_ITERATIONS = 100000,
 };
 /* The path of a name defined here: encoder.layer.3.query. NULL after a diagnostic. */
@@ -342,7 +343,7 @@ bool hints_push(Lower *lower, const char *path, const Shard *shard);
 bool hints_pop(Lower *lower, int n, bool check);
 /* The strategy of a thing: of a hint, else own (the one written at it, or NULL). False after a diagnostic: two that differ. */
 bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **given);
-Hintable value_hintable(const Lower *lower, int value);                                                /* the operator that made it */
+Hintable value_hintable(const Lower *lower, int value);                                      /* the operator that made it */
 Hintable call_hintable(Lower *lower, const Block *cell, const Expr *call, const char *path); /* of which path is the name */
 void paths_list(Lower *lower, Paths *paths);
 /* Whether all of the hints matched something. */
@@ -368,10 +369,10 @@ bool steps_eval(Lower *lower, const Expr *what, bool *given, int64_t *steps);
 
 /* ---------------------------------------------------------------- eval.c */
 
-bool eval_note(Lower *lower, const Block *block);    /* the block's `every`; NULL: there is no block */
-bool eval_numbers(Lower *lower, const Block *block); /* before the head */
+bool eval_note(Lower *lower, const Block *block);                 /* the block's `every`; NULL: there is no block */
+bool eval_numbers(Lower *lower, const Block *block);              /* before the head */
 bool eval_number(Lower *lower, const char *name, Number *number); /* whether the head's number has another value in the eval */
-bool eval_lower(Lower *lower, const Block *block);   /* after the net, in place of train_lower */
+bool eval_lower(Lower *lower, const Block *block);                /* after the net, in place of train_lower */
 
 /* ---------------------------------------------------------------- data.c */
 

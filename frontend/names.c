@@ -183,7 +183,8 @@ int choice(Lower *lower, const char *what, const Expr *value, const char *const 
     for (int i = 0; i < n; i++)
         if (!strcmp(names[i], word)) return i;
     const char *known = foreign_hint(lower->arena, what, word), *nearest = name_nearest(word, names, n);
-    diag_error(lower->diags, lower_span(lower, value->loc), "unknown %s '%s'", what, value->kind == EXPR_PATH ? value->last->text : value->text);
+    diag_error(lower->diags, lower_span(lower, value->loc), "unknown %s '%s'", what,
+               value->kind == EXPR_PATH ? value->last->text : value->text);
     if (known)
         diag_hint(lower->diags, "%s", known);
     else if (nearest)

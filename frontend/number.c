@@ -81,12 +81,14 @@ static bool is_member(const Expr *expr, const char *name) {
 
 /* x.shape[0], x.ndim */
 static bool is_size(const Expr *expr) {
-    return is_member(expr, "ndim") || (expr->kind == EXPR_INDEX && expr->nitems == 2 && is_member(expr->items, "shape") && expr->last->kind != EXPR_RANGE);
+    return is_member(expr, "ndim") ||
+           (expr->kind == EXPR_INDEX && expr->nitems == 2 && is_member(expr->items, "shape") && expr->last->kind != EXPR_RANGE);
 }
 
 static bool size_eval(Lower *lower, const Expr *expr, Number *number) {
     const bool shape = expr->kind == EXPR_INDEX;
-    return eval_size(lower, expr, shape ? ".shape" : ".ndim", member_base(lower, shape ? expr->items : expr), shape ? expr->last : NULL, number);
+    return eval_size(lower, expr, shape ? ".shape" : ".ndim", member_base(lower, shape ? expr->items : expr), shape ? expr->last : NULL,
+                     number);
 }
 
 static bool eval_ceil_div(Lower *lower, const Expr *call, Number a, Number b, Number *number) {
@@ -111,7 +113,8 @@ bool function_eval(Lower *lower, const Expr *call, Number *number) {
         diag_hint(lower->diags, "it is called %s(%s)", call->text, functions[which].parameters);
         return false;
     }
-    if (which == SIZE || which == NDIM) return eval_size(lower, call, call->text, call->items, which == SIZE ? call->items->next : NULL, number);
+    if (which == SIZE || which == NDIM)
+        return eval_size(lower, call, call->text, call->items, which == SIZE ? call->items->next : NULL, number);
     n = 0;
     for (const Expr *item = call->items; item; item = item->next)
         if (!number_eval(lower, item, &arguments[n++])) return false;
@@ -282,7 +285,8 @@ static bool combine_power(Lower *lower, const Expr *expr, Number left, Number ri
         *number = (Number){.real = true, .f = f};
         return true;
     }
-    diag_error(lower->diags, lower_span(lower, expr->loc), "%s ** %s is no number", number_text(lower->arena, left), number_text(lower->arena, right));
+    diag_error(lower->diags, lower_span(lower, expr->loc), "%s ** %s is no number", number_text(lower->arena, left),
+               number_text(lower->arena, right));
     return false;
 }
 

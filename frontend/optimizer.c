@@ -26,7 +26,8 @@ static bool eval_parameters(Lower *lower, const Expr *value, const Parameter *pa
     }
     for (int i = 0; i < n; i++) {
         *parameters[i].to = parameters[i].initial;
-        if (argument[i] && !real_eval(lower, argument[i], names[i], parameters[i].least, parameters[i].most, parameters[i].to)) return false;
+        if (argument[i] && !real_eval(lower, argument[i], names[i], parameters[i].least, parameters[i].most, parameters[i].to))
+            return false;
         if (parameters[i].less && *parameters[i].to == parameters[i].most) {
             diag_error(lower->diags, lower_span(lower, argument[i]->loc), "%s is less than %g", names[i], parameters[i].most);
             return false;
@@ -40,7 +41,9 @@ static bool eval_parameters(Lower *lower, const Expr *value, const Parameter *pa
 static bool eval_sgd(Lower *lower, const Expr *value) {
     Settings *s = &lower->graph->settings;
     double momentum = 0; /* PyTorch's SGD has it; with 0 there is no slot for it */
-    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false}, {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false}, {"momentum", 0, 1, 0, &momentum, false}};
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false},
+                                    {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false},
+                                    {"momentum", 0, 1, 0, &momentum, false}};
     if (!eval_parameters(lower, value, parameters, 3, 1, "optimizer = sgd(lr = 0.1);")) return false;
     s->optimizer = momentum > 0 ? OPTIMIZER_MOMENTUM : OPTIMIZER_SGD;
     s->momentum = momentum;
@@ -49,7 +52,9 @@ static bool eval_sgd(Lower *lower, const Expr *value) {
 
 static bool eval_momentum(Lower *lower, const Expr *value) {
     Settings *s = &lower->graph->settings;
-    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false}, {"momentum", 0, 1, 0, &s->momentum, false}, {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false}};
+    const Parameter parameters[] = {{"lr", 0, DBL_MAX, 0, &s->lr, false},
+                                    {"momentum", 0, 1, 0, &s->momentum, false},
+                                    {"weight_decay", 0, DBL_MAX, 0, &s->weight_decay, false}};
     s->optimizer = OPTIMIZER_MOMENTUM;
     return eval_parameters(lower, value, parameters, 3, 2, "optimizer = momentum(lr = 0.1, momentum = 0.9);");
 }
@@ -63,7 +68,8 @@ static bool eval_adams(Lower *lower, const Expr *value, OptimizerKind kind) {
                                     {"weight_decay", 0, DBL_MAX, kind == OPTIMIZER_ADAMW ? 0.01 : 0, &s->weight_decay, false}};
     s->optimizer = kind;
     return eval_parameters(lower, value, parameters, 5, 0,
-                        kind == OPTIMIZER_ADAMW ? "optimizer = adamw(lr = 0.001, weight_decay = 0.01);" : "optimizer = adam(lr = 0.001);");
+                           kind == OPTIMIZER_ADAMW ? "optimizer = adamw(lr = 0.001, weight_decay = 0.01);"
+                                                   : "optimizer = adam(lr = 0.001);");
 }
 static bool eval_adam(Lower *lower, const Expr *value) {
     return eval_adams(lower, value, OPTIMIZER_ADAM);

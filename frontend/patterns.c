@@ -100,7 +100,9 @@ static bool unmatched(Lower *lower, int first, int end) {
         if (nearest)
             diag_hint(lower->diags, "did you mean %s?", nearest);
         else
-            diag_hint(lower->diags, "paths are names from the net inwards, encoder.layer.0.fc1; * is any name, ** any number of them; pcc --list-paths shows all");
+            diag_hint(
+                lower->diags,
+                "paths are names from the net inwards, encoder.layer.0.fc1; * is any name, ** any number of them; pcc --list-paths shows all");
         ok = false;
     }
     return ok;
@@ -172,7 +174,8 @@ bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **g
     const Given *chosen = own;
     for (int i = 0; i < lower->hints.n; i++) {
         PathHint *hint = &lower->hints.at[i];
-        bool differs = hint->pattern[0] != '*' && hint->pattern[0] != thing.name[0][0] && thing.nnames == 1; /* most do, and there may be many */
+        bool differs =
+            hint->pattern[0] != '*' && hint->pattern[0] != thing.name[0][0] && thing.nnames == 1; /* most do, and there may be many */
         if (differs) continue;
         if (++lower->compared > MAX_COMPARED) {
             if (!lower->full)
@@ -199,7 +202,8 @@ bool hint_choose(Lower *lower, Hintable thing, const Given *own, const Given **g
 
 /* ---------------------------------------------------------------- the things */
 
-const char *const path_kind_name[NPATHS] = {[PATH_OPERATOR] = "operator", [PATH_CALL] = "call", [PATH_PARAM] = "param", [PATH_INPUT] = "input"};
+const char *const path_kind_name[NPATHS] = {
+    [PATH_OPERATOR] = "operator", [PATH_CALL] = "call", [PATH_PARAM] = "param", [PATH_INPUT] = "input"};
 
 Hintable value_hintable(const Lower *lower, int value) {
     const Graph *graph = lower->graph;
@@ -207,7 +211,8 @@ Hintable value_hintable(const Lower *lower, int value) {
     const char **name = arena_alloc(lower->arena, sizeof *name * (size_t)node->nout);
     for (int i = 0; i < node->nout; i++)
         name[i] = graph->values.at[node->out[i]].name;
-    return (Hintable){.name = name, .nnames = node->nout, .kind = PATH_OPERATOR, .what = op_table[node->op].name, .id = value, .span = node->span};
+    return (Hintable){
+        .name = name, .nnames = node->nout, .kind = PATH_OPERATOR, .what = op_table[node->op].name, .id = value, .span = node->span};
 }
 
 Hintable call_hintable(Lower *lower, const Block *cell, const Expr *call, const char *path) {
@@ -226,8 +231,13 @@ void paths_list(Lower *lower, Paths *paths) {
                                  : thing->id >= 0            ? &graph->values.at[thing->id].type
                                                              : NULL;
         for (int k = 0; k < thing->nnames; k++)
-            vec_push(lower->arena, paths, ((NamedPath){.path = thing->name[k], .kind = thing->kind, .what = thing->what, .type = type ? type_text(lower, type) : "",
-                                                       .value = is_value && thing->id >= 0 && thing->nnames == 1 ? graph->values.at[thing->id].name : thing->name[k],
-                                                       .span = thing->span}));
+            vec_push(
+                lower->arena, paths,
+                ((NamedPath){.path = thing->name[k],
+                             .kind = thing->kind,
+                             .what = thing->what,
+                             .type = type ? type_text(lower, type) : "",
+                             .value = is_value && thing->id >= 0 && thing->nnames == 1 ? graph->values.at[thing->id].name : thing->name[k],
+                             .span = thing->span}));
     }
 }

@@ -154,7 +154,8 @@ static bool tuples_eval(Lower *lower, const Expr *expr, bool one, Form *form, Hi
         for (const Expr *dim = item->items; dim; dim = dim->next)
             if (is_tuple(dim) && (dim->kind == EXPR_LIST || is_tuple(unbracket(dim)))) {
                 diag_error(lower->diags, lower_span(lower, dim->loc), "too many brackets: a strategy is a tuple of tuples of numbers");
-                if (dim->items && unbracket(dim)->items->kind == EXPR_NAME) diag_hint(lower->diags, "several axes of one dimension are joined by '.', the major one first: ((dp.tp, -), (-, -))");
+                if (dim->items && unbracket(dim)->items->kind == EXPR_NAME)
+                    diag_hint(lower->diags, "several axes of one dimension are joined by '.', the major one first: ((dp.tp, -), (-, -))");
                 return false;
             }
         if (!tuple_eval(lower, item, form, &tuples[(*n)++])) return false;

@@ -55,8 +55,8 @@ static bool subscript_eval(Lower *lower, const Expr *item, int d, int64_t n, Reg
         if (!bound_eval(lower, plain->items, 0, begin) || !bound_eval(lower, last, n, end)) return false;
         const int64_t from = *begin < 0 ? *begin + n : *begin, to = *end < 0 ? *end + n : *end;
         if (from < 0 || from >= to || to > n) {
-            diag_error(lower->diags, lower_span(lower, item->loc), "%lld:%lld is no part of dimension %d, which has size %lld", (long long)*begin, (long long)*end, d,
-                       (long long)n);
+            diag_error(lower->diags, lower_span(lower, item->loc), "%lld:%lld is no part of dimension %d, which has size %lld",
+                       (long long)*begin, (long long)*end, d, (long long)n);
             return false;
         }
         region->cuts |= from != 0 || to != n;
@@ -66,7 +66,8 @@ static bool subscript_eval(Lower *lower, const Expr *item, int d, int64_t n, Reg
         return true;
     }
     if (plain->kind == EXPR_LIST || plain->kind == EXPR_TUPLE)
-        return subscript_error(lower, item, "a subscript is a number or a range, not a list", "concat(x[0:1], x[2:3]) joins parts; embedding(x, index) takes rows by an index");
+        return subscript_error(lower, item, "a subscript is a number or a range, not a list",
+                               "concat(x[0:1], x[2:3]) joins parts; embedding(x, index) takes rows by an index");
     if (!is_number(lower, plain)) {
         Operand operand;
         if (!operand_lower(lower, plain, &operand)) return false;
@@ -140,7 +141,8 @@ bool index_lower(Lower *lower, const Expr *expr, const Outcome *outcome, Operand
     *out = base;
     out->expr = expr;
     const Outcome inner = {0};
-    if (region.cuts && !operator_lower(lower, OP_slice, expr, &base, 1, region.attr, NULL, region.reshapes ? &inner : outcome, out)) return false;
+    if (region.cuts && !operator_lower(lower, OP_slice, expr, &base, 1, region.attr, NULL, region.reshapes ? &inner : outcome, out))
+        return false;
     if (!region.reshapes) return true;
     base.value = out->value;
     const Attr attr[MAX_ATTRS] = {region.shape};
@@ -174,7 +176,8 @@ static bool transposed(Lower *lower, const Expr *expr, Operand *base, const Outc
         attr[0].ints[d] = d < n - 2 ? d : 2 * n - 3 - d;
     const bool matrix = n == 2 || (n > 2 && !strcmp(expr->last->text, "mT"));
     if (matrix) return operator_lower(lower, OP_transpose, expr, base, 1, attr, NULL, outcome, out);
-    diag_error(lower->diags, lower_span(lower, expr->loc), ".%s is the transpose of a matrix, and this is %s", expr->last->text, type_text(lower, &type));
+    diag_error(lower->diags, lower_span(lower, expr->loc), ".%s is the transpose of a matrix, and this is %s", expr->last->text,
+               type_text(lower, &type));
     const char *perm = "";
     for (int d = 0; d < n; d++)
         perm = arena_printf(lower->arena, "%s%s%lld", perm, d ? ", " : "", (long long)attr[0].ints[d]);
@@ -225,8 +228,10 @@ bool power_lower(Lower *lower, const Expr *expr, Operand *operands, const Outcom
     Operand *base = &operands[0];
     base->expr = expr->items;
     if (operands[1].value >= 0) {
-        diag_error(lower->diags, lower_span(lower, expr->last->loc), "the exponent of ** is a number that is known when the net is compiled");
-        diag_hint(lower->diags, base->value < 0 ? "c ** x is exp(x * d) where d is the logarithm of c" : "a ** b is exp(b * log(a)) where a is above 0");
+        diag_error(lower->diags, lower_span(lower, expr->last->loc),
+                   "the exponent of ** is a number that is known when the net is compiled");
+        diag_hint(lower->diags,
+                  base->value < 0 ? "c ** x is exp(x * d) where d is the logarithm of c" : "a ** b is exp(b * log(a)) where a is above 0");
         return false;
     }
     if (power == 1) {
@@ -244,7 +249,10 @@ bool power_lower(Lower *lower, const Expr *expr, Operand *operands, const Outcom
         ratio[1].expr = expr->items;
         return operator_lower(lower, OP_div, expr, ratio, 2, NULL, NULL, outcome, out);
     }
-    diag_error(lower->diags, lower_span(lower, expr->last->loc), "of tensors there are the powers 0.5, -0.5 and integers from -%d to %d but 0", MAX_POWER, MAX_POWER);
-    if (power != 0) diag_hint(lower->diags, "x ** %s is exp(%s * log(x)) where x is above 0", number_text(lower->arena, operands[1].number), number_text(lower->arena, operands[1].number));
+    diag_error(lower->diags, lower_span(lower, expr->last->loc),
+               "of tensors there are the powers 0.5, -0.5 and integers from -%d to %d but 0", MAX_POWER, MAX_POWER);
+    if (power != 0)
+        diag_hint(lower->diags, "x ** %s is exp(%s * log(x)) where x is above 0", number_text(lower->arena, operands[1].number),
+                  number_text(lower->arena, operands[1].number));
     return false;
 }

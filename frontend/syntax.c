@@ -258,8 +258,11 @@ int lex_other(Parse *parse, const Loc *loc, const char *text, int n) {
         diag_error(parse->diags, here(parse, *loc), "a control character (byte 0x%02x): this is not a text file", c);
     } else if (c < 0x80) {
         diag_error(parse->diags, here(parse, *loc), "'%c' is not part of the language", c);
-        if (c == '&' || c == '|') diag_hint(parse->diags, "conditions are joined with and, or, not; those that are tensors: where(a, b, a) is a and b, where(a, a, b) a or b");
-        if (c == '?') diag_hint(parse->diags, "where(x > 0, a, b) chooses element by element; if n > 0 { y = a; } else { y = b; } by a number");
+        if (c == '&' || c == '|')
+            diag_hint(parse->diags,
+                      "conditions are joined with and, or, not; those that are tensors: where(a, b, a) is a and b, where(a, a, b) a or b");
+        if (c == '?')
+            diag_hint(parse->diags, "where(x > 0, a, b) chooses element by element; if n > 0 { y = a; } else { y = b; } by a number");
     } else if (n > 1) {
         diag_error(parse->diags, here(parse, *loc), "'%.*s' is not part of the language", n, text);
         diag_hint(parse->diags, "names are made of the letters a to z and A to Z, digits and '_'");
@@ -284,7 +287,8 @@ void syntax_block_inside(Parse *parse, Loc loc) {
 }
 
 Expr *expr_counted(Parse *parse, const char *name, Expr *number, Expr *unit) {
-    if (!strcmp(name, "every")) return expr_add(parse, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(number->loc, unit->loc), name), number), unit);
+    if (!strcmp(name, "every"))
+        return expr_add(parse, expr_add(parse, expr_text(parse, EXPR_CALL, loc_join(number->loc, unit->loc), name), number), unit);
     diag_error(parse->diags, here(parse, unit->loc), "expected an infix operator or ';', found %s", quote(parse, unit->loc));
     if (parse->text[unit->loc.end - 1] == 'B') diag_hint(parse->diags, "bytes are written 25 MiB; KiB and GiB likewise");
     return number;
@@ -303,8 +307,8 @@ static bool is_keyword(const char *token) {
 /* "'=' or ';'": the tokens that could stand here, at most four; expressions and infix operators each as one. */
 static const char *list_expected(const Parse *parse, const char *const *expected, int n) {
     static const char *const starts[] = {"a number", "a real number", "a text", "'('", "'['", "'-'", "'+'", "'not'"};
-    static const char *const infix[] = {"'+'",  "'-'",  "'*'",  "'/'",  "'%'",   "'.'",  "'('", "'['", "'**'", "'@'",
-                                        "'=='", "'!='", "'<='", "'>='", "'<'", "'>'", "'and'", "'or'"};
+    static const char *const infix[] = {"'+'", "'-'",  "'*'",  "'/'",  "'%'",  "'.'", "'('", "'['",   "'**'",
+                                        "'@'", "'=='", "'!='", "'<='", "'>='", "'<'", "'>'", "'and'", "'or'"};
     bool expression = among(expected, n, "a number"), operators = !expression && among(expected, n, "'*'");
     const char *words[64];
     int nwords = 0;
@@ -314,11 +318,12 @@ static const char *list_expected(const Parse *parse, const char *const *expected
         if (expression && (!strcmp(word, "a name") || among(starts, sizeof starts / sizeof *starts, word))) continue;
         if (operators && among(infix, sizeof infix / sizeof *infix, word)) continue;
         if (!strcmp(word, "'shard'") && n > 2) continue;
-        if (!strcmp(word, "'('") && among(expected, n, "'='")) continue; /* mesh alone is written with brackets */
+        if (!strcmp(word, "'('") && among(expected, n, "'='")) continue;           /* mesh alone is written with brackets */
         if (!strcmp(word, "','") && n == 2 && among(expected, n, "'='")) continue; /* few operators have several results */
         if (!strcmp(word, "end of file")) continue;
         if (operators && !strcmp(word, "a name")) continue; /* a unit */
-        if ((!strcmp(word, "a name") || !strcmp(word, "a text")) && among(expected, n, "'='")) continue; /* settings that read as a sentence */
+        if ((!strcmp(word, "a name") || !strcmp(word, "a text")) && among(expected, n, "'='"))
+            continue;                                                                 /* settings that read as a sentence */
         if (!strcmp(word, "';'") && n > 4 && among(expected, n, "'param'")) continue; /* a lone ';' says nothing */
         words[nwords++] = word;
     }
@@ -339,7 +344,10 @@ static bool is_letter(char c) {
 
 /* What stands at the top of a file and does not belong there. */
 static void hint_top(const Parse *parse, Loc loc, const char *unexpected) {
-    static const char *const statements[] = {"'input'", "'param'", "'const'", "'loss'", "'for'", "'if'", "'return'"}, *const comments[] = {"a text", "'-'", "'%'", "'*'", "'/'"};
+    static const char *const statements[] = {"'input'", "'param'", "'const'", "'loss'", "'for'", "'if'", "'return'"}, *const comments[] = {
+                                                                                                                          "a text", "'-'",
+                                                                                                                          "'%'", "'*'",
+                                                                                                                          "'/'"};
     size_t behind = (size_t)loc.end;
     while (behind < parse->n && parse->text[behind] == ' ')
         behind++;
@@ -348,7 +356,8 @@ static void hint_top(const Parse *parse, Loc loc, const char *unexpected) {
     else if (among(comments, sizeof comments / sizeof *comments, unexpected))
         diag_hint(parse->diags, "comments start with '#' and go to the end of the line");
     else if (!strcmp(unexpected, "a name") && behind < parse->n && parse->text[behind] == '=')
-        diag_hint(parse->diags, "a number at the top of a file is named let %.*s = 3; statements stand in a net or a cell", loc.end - loc.begin, parse->text + loc.begin);
+        diag_hint(parse->diags, "a number at the top of a file is named let %.*s = 3; statements stand in a net or a cell",
+                  loc.end - loc.begin, parse->text + loc.begin);
     else
         diag_hint(parse->diags, "a file holds net NAME(...) { ... }, train { ... } and parallel { ... }, and cells, hints and imports");
 }
@@ -359,10 +368,12 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
     const char *before = parse->text + previous.begin;
     int nbefore = previous.end - previous.begin;
     bool wants_equals = among(expected, n, "'='"), begins = among(expected, n, "'param'") || among(expected, n, "'net'");
-    bool names_word = !strcmp(unexpected, "a name") && among(expected, n, "'*'") && nbefore > 0 && is_letter(before[0]) && loc.line == previous.line; /* relu x */
-    const char *word = begins && !strcmp(unexpected, "a name") ? arena_copy(parse->arena, parse->text + loc.begin, (size_t)(loc.end - loc.begin))
-                       : wants_equals || names_word            ? arena_copy(parse->arena, before, (size_t)nbefore)
-                                                               : NULL;
+    bool names_word = !strcmp(unexpected, "a name") && among(expected, n, "'*'") && nbefore > 0 && is_letter(before[0]) &&
+                      loc.line == previous.line; /* relu x */
+    const char *word = begins && !strcmp(unexpected, "a name")
+                           ? arena_copy(parse->arena, parse->text + loc.begin, (size_t)(loc.end - loc.begin))
+                       : wants_equals || names_word ? arena_copy(parse->arena, before, (size_t)nbefore)
+                                                    : NULL;
     const char *known = word ? foreign_hint(parse->arena, "statement", word) : NULL;
     if (known)
         diag_hint(parse->diags, "%s", known);
@@ -375,21 +386,29 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
     else if (!strcmp(unexpected, "'->'") && among(expected, n, "'{'"))
         diag_hint(parse->diags, "what a cell returns is said at its end: return y;");
     else if (!strcmp(unexpected, "':'") && wants_equals && among(expected, n, "')'"))
-        diag_hint(parse->diags, among(expected, n, "'*'") ? "an argument is written %.*s = ..." : "%.*s has no type: a cell takes what it is given, cell f(x, n = 4); a net numbers, net q(batch = 16)", nbefore, before);
+        diag_hint(parse->diags,
+                  among(expected, n, "'*'")
+                      ? "an argument is written %.*s = ..."
+                      : "%.*s has no type: a cell takes what it is given, cell f(x, n = 4); a net numbers, net q(batch = 16)",
+                  nbefore, before);
     else if (!strcmp(unexpected, "'='") && among(expected, n, "')'"))
         diag_hint(parse->diags, "names get values in a call, f(k = 2), and in mesh (dp = 2, tp = 4);");
     else if (!strcmp(unexpected, "'='") && among(expected, n, "','") && among(expected, n, "';'"))
         diag_hint(parse->diags, "each setting ends in ';': mode = auto; search = sharding_propagation;");
     else if (before[0] == ',' && among(expected, n, "'loss'"))
         diag_hint(parse->diags, "a setting ends in ';'");
-    else if (!strcmp(unexpected, "';'") && among(expected, n, "a number") && is_letter(before[0]) && parse->before.end > 0 && is_letter(parse->text[parse->before.begin]))
-        diag_hint(parse->diags, "a setting is written %.*s = %.*s;", parse->before.end - parse->before.begin, parse->text + parse->before.begin, nbefore, before);
+    else if (!strcmp(unexpected, "';'") && among(expected, n, "a number") && is_letter(before[0]) && parse->before.end > 0 &&
+             is_letter(parse->text[parse->before.begin]))
+        diag_hint(parse->diags, "a setting is written %.*s = %.*s;", parse->before.end - parse->before.begin,
+                  parse->text + parse->before.begin, nbefore, before);
     else if (wants_equals && !strcmp(unexpected, "'=='"))
         diag_hint(parse->diags, "'=' gives a name its value: %.*s = ...;", nbefore, before);
     else if (wants_equals && !strcmp(unexpected, "'.'"))
         diag_hint(parse->diags, "a name that is given a value has no '.'");
     else if (!strcmp(unexpected, "'('") && before[0] == ')')
-        diag_hint(parse->diags, "a call takes its operands at once, y = linear(x, 64); its strategy stands behind it: y = matmul(x, w) shard ((2, 4), (4, 1));");
+        diag_hint(
+            parse->diags,
+            "a call takes its operands at once, y = linear(x, 64); its strategy stands behind it: y = matmul(x, w) shard ((2, 4), (4, 1));");
     else if (!strcmp(unexpected, "'if'") && among(expected, n, "'*'"))
         diag_hint(parse->diags, "where(x > 0, a, b) chooses element by element; if n > 0 { y = a; } else { y = b; } by a number");
     else if (among(expected, n, "'..'"))
@@ -399,14 +418,19 @@ static void hint_for(const Parse *parse, Loc loc, const char *unexpected, const 
     else if (!strcmp(unexpected, "':'") && among(expected, n, "'{'"))
         diag_hint(parse->diags, "the body stands in braces: for i in 0..12 { ... }, if n > 0 { ... }");
     else if (among(expected, n, "':'") && wants_equals)
-        diag_hint(parse->diags, !strcmp(unexpected, "','") ? "each name has a declaration of its own: input x : f32[16, 32]; input y : f32[16];"
-                                                           : "a type follows the name: param %.*s : f32[8, 4] = normal(0.01);", nbefore, before);
-    else if (wants_equals && !strcmp(unexpected, "':'") && parse->before.end - parse->before.begin == 3 && !memcmp(parse->text + parse->before.begin, "let", 3))
+        diag_hint(parse->diags,
+                  !strcmp(unexpected, "','") ? "each name has a declaration of its own: input x : f32[16, 32]; input y : f32[16];"
+                                             : "a type follows the name: param %.*s : f32[8, 4] = normal(0.01);",
+                  nbefore, before);
+    else if (wants_equals && !strcmp(unexpected, "':'") && parse->before.end - parse->before.begin == 3 &&
+             !memcmp(parse->text + parse->before.begin, "let", 3))
         diag_hint(parse->diags, "a number has no type: let %.*s = 3;", nbefore, before);
     else if (names_word)
         diag_hint(parse->diags, "a call has brackets: %.*s(%.*s)", nbefore, before, loc.end - loc.begin, parse->text + loc.begin);
     else if (among(expected, n, "'->'") && n <= 3)
-        diag_hint(parse->diags, "a strategy ends its statement; that of an inner operator stands in brackets with it: (matmul(x, w) shard ((2, 4), (4, 1))) + b");
+        diag_hint(
+            parse->diags,
+            "a strategy ends its statement; that of an inner operator stands in brackets with it: (matmul(x, w) shard ((2, 4), (4, 1))) + b");
     else if (parse->hints_open || parse->kind == PARSE_HINT)
         diag_hint(parse->diags, "a hint is a path and a strategy: layer.*.fc1 = ((2, 4), (4, 1));");
     else if (wants_equals && among(expected, n, "'('"))
@@ -425,10 +449,14 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
     if (parse->stopped) return;
     bool at_end = !strcmp(unexpected, "end of file");
     bool ends = at_end || !strcmp(unexpected, "';'") || !strcmp(unexpected, "'}'");
-    const char *found = at_end ? (parse->kind == PARSE_FILE ? "the end of the file" : parse->kind == PARSE_HINT ? "the end of the hint" : "the end of the value") : quote(parse, loc);
+    const char *found = at_end ? (parse->kind == PARSE_FILE   ? "the end of the file"
+                                  : parse->kind == PARSE_HINT ? "the end of the hint"
+                                                              : "the end of the value")
+                               : quote(parse, loc);
     if (at_end && parse->previous.end > 0) loc = parse->previous;
     Loc previous = parse->previous;
-    if (!strcmp(unexpected, "'='") && n == 1 && !strcmp(expected[0], "';'")) { /* in `steps = 5 keep = 3;` keep has been read as a unit of 5 */
+    if (!strcmp(unexpected, "'='") && n == 1 &&
+        !strcmp(expected[0], "';'")) { /* in `steps = 5 keep = 3;` keep has been read as a unit of 5 */
         loc = parse->previous;
         previous = parse->before;
         found = quote(parse, loc);
@@ -449,7 +477,9 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
     }
     if (!strcmp(unexpected, "'shard'") && !among(expected, n, unexpected) && !parse->hints_open && parse->kind != PARSE_HINT) {
         diag_error(parse->diags, span, "shard stands once, behind the operator that it shards");
-        diag_hint(parse->diags, "at the end of a statement it is that of the outermost operator; in brackets of an inner one: relu(matmul(x, w) shard ((2, 4), (4, 1)))");
+        diag_hint(
+            parse->diags,
+            "at the end of a statement it is that of the outermost operator; in brackets of an inner one: relu(matmul(x, w) shard ((2, 4), (4, 1)))");
         return;
     }
     if (is_keyword(unexpected) && among(expected, n, "a name") && !among(expected, n, "'param'")) {
@@ -457,7 +487,9 @@ void syntax_error(Parse *parse, Loc loc, const char *unexpected, const char *con
         if (parse->hints_open || parse->kind == PARSE_HINT)
             diag_hint(parse->diags, "a hint is a path and a strategy: layer.*.fc1 = ((2, 4), (4, 1));");
         else if (!strcmp(unexpected, "'param'") || !strcmp(unexpected, "'input'") || !strcmp(unexpected, "'const'"))
-            diag_hint(parse->diags, "a declaration begins with it: input x : f32[16, 32]; param w : f32[32, 8] = normal(0.01); const c : f32[2] = [1, 2];");
+            diag_hint(
+                parse->diags,
+                "a declaration begins with it: input x : f32[16, 32]; param w : f32[32, 8] = normal(0.01); const c : f32[2] = [1, 2];");
         else if (!strcmp(unexpected, "'loss'") && among(expected, n, "']'"))
             diag_hint(parse->diags, "metrics stand without brackets: metrics = loss, accuracy;");
         else if (!strcmp(unexpected, "'loss'") && among(expected, n, "'}'"))

@@ -20,7 +20,8 @@ bool call_builtin(Lower *lower, const Expr *value, const char *what, const Built
     for (int i = 0; i < n; i++) {
         if (strcasecmp(names[i], name) != 0) continue;
         if (value->kind == EXPR_PATH || value->kind == EXPR_STRING || (value->kind == EXPR_CALL && value->method)) {
-            diag_error(lower->diags, span, value->kind == EXPR_STRING ? "%s stands without quotes" : "%s stands without a module", names[i]);
+            diag_error(lower->diags, span, value->kind == EXPR_STRING ? "%s stands without quotes" : "%s stands without a module",
+                       names[i]);
             diag_hint(lower->diags, "%s", value->kind == EXPR_CALL ? foreign_called(lower, names[i], value) : hint);
             return false;
         }
@@ -97,13 +98,21 @@ static bool eval_keep(Lower *lower, const Expr *value) {
 }
 
 enum { DATA, OPTIMIZER, EPOCHS, STEPS, LOG_EVERY, SEED, ORDER, LAST, CHECKPOINT, KEEP, LOG, SCHEDULE, CLIP, ACCUMULATE, ON_NAN, NTRAIN };
-const Setting train_settings[] = {
-    [DATA] = {"data", eval_data},    [OPTIMIZER] = {"optimizer", eval_optimizer}, [EPOCHS] = {"epochs", eval_epochs},
-    [STEPS] = {"steps", eval_steps}, [LOG_EVERY] = {"log_every", eval_log_every}, [SEED] = {"seed", eval_seed},
-    [ORDER] = {"order", eval_order}, [LAST] = {"last", eval_last},
-    [CHECKPOINT] = {"checkpoint", eval_checkpoint}, [KEEP] = {"keep", eval_keep}, [LOG] = {"log", eval_log},
-    [SCHEDULE] = {"schedule", eval_schedule}, [CLIP] = {"clip", eval_clip}, [ACCUMULATE] = {"accumulate", eval_accumulate},
-    [ON_NAN] = {"on_nan", eval_on_nan}};
+const Setting train_settings[] = {[DATA] = {"data", eval_data},
+                                  [OPTIMIZER] = {"optimizer", eval_optimizer},
+                                  [EPOCHS] = {"epochs", eval_epochs},
+                                  [STEPS] = {"steps", eval_steps},
+                                  [LOG_EVERY] = {"log_every", eval_log_every},
+                                  [SEED] = {"seed", eval_seed},
+                                  [ORDER] = {"order", eval_order},
+                                  [LAST] = {"last", eval_last},
+                                  [CHECKPOINT] = {"checkpoint", eval_checkpoint},
+                                  [KEEP] = {"keep", eval_keep},
+                                  [LOG] = {"log", eval_log},
+                                  [SCHEDULE] = {"schedule", eval_schedule},
+                                  [CLIP] = {"clip", eval_clip},
+                                  [ACCUMULATE] = {"accumulate", eval_accumulate},
+                                  [ON_NAN] = {"on_nan", eval_on_nan}};
 const int ntrain_settings = NTRAIN;
 
 bool train_lower(Lower *lower, const Block *block) {

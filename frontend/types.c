@@ -204,7 +204,8 @@ static bool init_file(Lower *lower, const Expr *expr, const TensorType *type, In
         return false;
     }
     if (n < 4 || strcmp(path + n - 4, ".npy") != 0) {
-        diag_error(lower->diags, lower_span(lower, argument[0]->loc), n > 60 ? "'%.60s...' is not a .npy file" : "'%s' is not a .npy file", path);
+        diag_error(lower->diags, lower_span(lower, argument[0]->loc), n > 60 ? "'%.60s...' is not a .npy file" : "'%s' is not a .npy file",
+                   path);
         diag_hint(lower->diags, "numpy writes one with numpy.save(\"w.npy\", array)");
         return false;
     }
@@ -215,7 +216,8 @@ static bool init_file(Lower *lower, const Expr *expr, const TensorType *type, In
 
 static bool init_is_weight(Lower *lower, const Expr *expr, const TensorType *type) {
     if (type->shape.ndim >= 2) return true;
-    diag_error(lower->diags, lower_span(lower, expr->loc), "%s is for weights of two dimensions or more, and this is %s", expr->text, type_text(lower, type));
+    diag_error(lower->diags, lower_span(lower, expr->loc), "%s is for weights of two dimensions or more, and this is %s", expr->text,
+               type_text(lower, type));
     return false;
 }
 
@@ -249,9 +251,11 @@ static bool init_causal(Lower *lower, const Expr *expr, const TensorType *type, 
     const Expr *argument[1];
     double behind;
     int n = type->shape.ndim;
-    if (!call_arguments(lower, expr, parameters, 1, 1, argument) || !real_eval(lower, argument[0], "a number", -1e30, 1e30, &behind)) return false;
+    if (!call_arguments(lower, expr, parameters, 1, 1, argument) || !real_eval(lower, argument[0], "a number", -1e30, 1e30, &behind))
+        return false;
     if (n != 2 || shape_elements(&type->shape) > MOST_ELEMENTS) {
-        diag_error(lower->diags, lower_span(lower, expr->loc), "causal is for a matrix of at most %d elements, and this is %s", MOST_ELEMENTS, type_text(lower, type));
+        diag_error(lower->diags, lower_span(lower, expr->loc), "causal is for a matrix of at most %d elements, and this is %s",
+                   MOST_ELEMENTS, type_text(lower, type));
         return false;
     }
     int64_t rows = type->shape.dim[0], columns = type->shape.dim[1];
@@ -269,14 +273,10 @@ static const struct {
     const char *name;
     InitKind kind;
     InitFn *eval; /* NULL: no arguments */
-} inits[] = {{"zeros", INIT_ZEROS, NULL},
-             {"ones", INIT_ONES, NULL},
-             {"normal", INIT_NORMAL, init_normal},
-             {"uniform", INIT_UNIFORM, init_uniform},
-             {"xavier", INIT_UNIFORM, init_xavier},
-             {"kaiming", INIT_NORMAL, init_kaiming},
-             {"causal", INIT_LITERAL, init_causal},
-             {"file", INIT_FILE, init_file}};
+} inits[] = {{"zeros", INIT_ZEROS, NULL},           {"ones", INIT_ONES, NULL},
+             {"normal", INIT_NORMAL, init_normal},  {"uniform", INIT_UNIFORM, init_uniform},
+             {"xavier", INIT_UNIFORM, init_xavier}, {"kaiming", INIT_NORMAL, init_kaiming},
+             {"causal", INIT_LITERAL, init_causal}, {"file", INIT_FILE, init_file}};
 enum { NINITS = sizeof inits / sizeof *inits };
 
 bool is_init_name(const char *name) {
@@ -298,7 +298,9 @@ static int init_find(Lower *lower, const Expr *expr) {
     else if (nearest)
         diag_hint(lower->diags, "did you mean %s?", nearest);
     else
-        diag_hint(lower->diags, "there are: normal(std), uniform(low, high), xavier(), kaiming(), zeros, ones, a literal such as [1, 2], causal(-1e9), file(\"w.npy\")");
+        diag_hint(
+            lower->diags,
+            "there are: normal(std), uniform(low, high), xavier(), kaiming(), zeros, ones, a literal such as [1, 2], causal(-1e9), file(\"w.npy\")");
     return -1;
 }
 
@@ -313,7 +315,8 @@ bool file_type(Lower *lower, const Expr *expr, const char *what, const char *pat
     const Span span = lower_span(lower, expr->loc);
     if (!npy_file_header(&header, lower->arena, path, &error)) {
         diag_error(lower->diags, span, "%s says no type, and that of the file cannot be read: %.900s", what, error.text);
-        diag_hint(lower->diags, "with a type, const %s : f32[16, 32] = file(..), the file is read when training starts and not before", what);
+        diag_hint(lower->diags, "with a type, const %s : f32[16, 32] = file(..), the file is read when training starts and not before",
+                  what);
         return false;
     }
     *type = (TensorType){.dtype = header.dtype, .shape = header.shape};

@@ -84,8 +84,8 @@ void adjoint_of_result(Graph *graph, int node, const int *dy, int *dx) {
 /* gradient(x, dy), x the operand, with the attributes of the forward operator. */
 void adjoint_of_operand(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node]; /* a copy: a node is added */
-    dx[0] = graph_emit_gradient(graph, node, (OpCode)op_table[forward.op].gradient, (int[]){forward.in[0], dy[0]}, (int[]){0, PART_OUT}, 2, 0, forward.attr,
-                                grad_name(graph, node, 0));
+    dx[0] = graph_emit_gradient(graph, node, (OpCode)op_table[forward.op].gradient, (int[]){forward.in[0], dy[0]}, (int[]){0, PART_OUT}, 2,
+                                0, forward.attr, grad_name(graph, node, 0));
 }
 
 /* Gradients dy f(x), with f an operator of the table. */
@@ -291,14 +291,16 @@ void adjoint_pick(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node];
     const TensorType *x = &graph->values.at[forward.in[0]].type;
     Attr attr[MAX_ATTRS] = {{.given = true, .i = x->shape.dim[x->shape.ndim - 1]}};
-    dx[0] = graph_emit_gradient(graph, node, OP_pick_grad, (int[]){dy[0], forward.in[1]}, (int[]){PART_OUT, 1}, 2, 0, attr, grad_name(graph, node, 0));
+    dx[0] = graph_emit_gradient(graph, node, OP_pick_grad, (int[]){dy[0], forward.in[1]}, (int[]){PART_OUT, 1}, 2, 0, attr,
+                                grad_name(graph, node, 0));
 }
 
 void adjoint_embedding(Graph *graph, int node, const int *dy, int *dx) {
     const Node forward = graph->nodes.at[node];
     const TensorType *table = &graph->values.at[forward.in[0]].type;
     Attr attr[MAX_ATTRS] = {{.given = true, .i = table->shape.dim[(int)table->hidden]}};
-    dx[0] = graph_emit_gradient(graph, node, OP_embedding_grad, (int[]){dy[0], forward.in[1]}, (int[]){PART_OUT, 1}, 2, 0, attr, grad_name(graph, node, 0));
+    dx[0] = graph_emit_gradient(graph, node, OP_embedding_grad, (int[]){dy[0], forward.in[1]}, (int[]){PART_OUT, 1}, 2, 0, attr,
+                                grad_name(graph, node, 0));
 }
 
 /* ---------------------------------------------------------------- element types, selection */
@@ -321,7 +323,8 @@ void adjoint_where(Graph *graph, int node, const int *dy, int *dx) {
         int in[3] = {forward.in[0], dy[0], zero}, part[3] = {0, PART_OUT, PART_NONE}, other = 3 - i;
         in[i] = dy[0], part[i] = PART_OUT;
         in[other] = zero, part[other] = PART_NONE;
-        dx[i] = unbroadcast(graph, node, graph_emit_gradient(graph, node, OP_where, in, part, 3, PART_OUT, NULL, grad_name(graph, node, i)), i);
+        dx[i] =
+            unbroadcast(graph, node, graph_emit_gradient(graph, node, OP_where, in, part, 3, PART_OUT, NULL, grad_name(graph, node, i)), i);
     }
 }
 
@@ -343,7 +346,8 @@ void expand_cross_entropy(Graph *graph, const Node *node, int *out) {
     int picked = graph_emit(graph, OP_pick, (int[]){shifted, label}, 2, NULL, arena_printf(graph->arena, "%s.picked", name), span);
     int rows = graph_emit(graph, OP_sub, (int[]){logarithm, picked}, 2, NULL, arena_printf(graph->arena, "%s.rows", name), span);
     if (strcmp(reduction, "none") != 0)
-        rows = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &rows, 1, NULL, arena_printf(graph->arena, "%s.%s", name, reduction), span);
+        rows = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &rows, 1, NULL,
+                          arena_printf(graph->arena, "%s.%s", name, reduction), span);
     out[0] = rows;
 }
 
@@ -368,7 +372,8 @@ void expand_bce_with_logits(Graph *graph, const Node *node, int *out) {
     int product = graph_emit(graph, OP_mul, (int[]){x, t}, 2, NULL, arena_printf(graph->arena, "%s.product", name), span);
     int loss = graph_emit(graph, OP_sub, (int[]){plus, product}, 2, NULL, arena_printf(graph->arena, "%s.each", name), span);
     if (strcmp(reduction, "none") != 0)
-        loss = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &loss, 1, NULL, arena_printf(graph->arena, "%s.%s", name, reduction), span);
+        loss = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &loss, 1, NULL,
+                          arena_printf(graph->arena, "%s.%s", name, reduction), span);
     out[0] = loss;
 }
 

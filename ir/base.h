@@ -37,24 +37,24 @@ typedef struct Arena {
 } Arena;
 void arena_init(Arena *arena);
 void arena_finish(Arena *arena);
-void *arena_alloc(Arena *arena, size_t bytes); /* zeroed, aligned for any type */
+void *arena_alloc(Arena *arena, size_t bytes);    /* zeroed, aligned for any type */
 void arena_release(Arena *arena, const void *at); /* nothing uses it any more: a large one is freed, of others the bytes stay taken */
 char *arena_copy(Arena *arena, const char *text, size_t length); /* a NUL-terminated copy */
 char *arena_printf(Arena *arena, const char *format, ...) PRINTF_LIKE(2, 3);
 char *arena_vprintf(Arena *arena, const char *format, va_list args);
 
 /* A growing array in an arena: VEC(int) v = {0}; vec_push(arena, &v, 7); v.at[0], v.n. */
-#define VEC(T) \
-    struct { \
-        T *at; \
-        int n, cap; \
+#define VEC(T)                                                                                                                             \
+    struct {                                                                                                                               \
+        T *at;                                                                                                                             \
+        int n, cap;                                                                                                                        \
     }
-#define vec_push(arena, v, ...) \
-    ((v)->n == (v)->cap ? (void)((v)->at = vec_grow((arena), (v)->at, &(v)->cap, (v)->n, sizeof *(v)->at)) : (void)0, \
+#define vec_push(arena, v, ...)                                                                                                            \
+    ((v)->n == (v)->cap ? (void)((v)->at = vec_grow((arena), (v)->at, &(v)->cap, (v)->n, sizeof *(v)->at)) : (void)0,                      \
      (v)->at[(v)->n++] = __VA_ARGS__)
 void *vec_grow(Arena *arena, const void *at, int *cap, int n, size_t item_bytes);
 /* Room for `room` items in all: growing would leave the smaller copies behind, and room that is not used costs addresses, not memory. */
-#define vec_reserve(arena, v, room) \
+#define vec_reserve(arena, v, room)                                                                                                        \
     ((v)->cap < (room) ? (void)((v)->at = vec_room((arena), (v)->at, &(v)->cap, (v)->n, (room), sizeof *(v)->at)) : (void)0)
 void *vec_room(Arena *arena, const void *at, int *cap, int n, int room, size_t item_bytes);
 
@@ -80,8 +80,8 @@ typedef struct Error {
 /* They return false. */
 bool error_set(Error *error, int code, const char *format, ...) PRINTF_LIKE(3, 4);
 bool error_of_rank(Error *error, int rank, int code, const char *format, ...) PRINTF_LIKE(4, 5); /* the text names the rank */
-bool error_prefix(Error *error, const char *format, ...) PRINTF_LIKE(2, 3);                      /* words before the text; not of one that is reported */
-bool error_reported(Error *error, int code);                                                     /* without a text */
+bool error_prefix(Error *error, const char *format, ...) PRINTF_LIKE(2, 3); /* words before the text; not of one that is reported */
+bool error_reported(Error *error, int code);                                /* without a text */
 
 double now_seconds(void); /* clock.c: of a monotonic clock, for differences */
 
@@ -115,9 +115,9 @@ typedef struct Diags {
     Arena *arena;
     VEC(SourceFile) files;
     VEC(Diag) items;
-    int nerrors, nwarnings; /* of either the first DIAG_MAX_ERRORS are kept, with their notes */
-    bool dropped;           /* the last error or warning was beyond that, or silenced: so are its notes and hints */
-    unsigned silenced;      /* warnings that are not wanted: 1 << Warning */
+    int nerrors, nwarnings;            /* of either the first DIAG_MAX_ERRORS are kept, with their notes */
+    bool dropped;                      /* the last error or warning was beyond that, or silenced: so are its notes and hints */
+    unsigned silenced;                 /* warnings that are not wanted: 1 << Warning */
     bool warnings_are_errors, verbose; /* verbose: notes on what is usual are wanted too */
 } Diags;
 void diags_init(Diags *diags, Arena *arena);

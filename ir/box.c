@@ -196,7 +196,7 @@ typedef struct Move {
     const Digit *kept; /* the partial digits of `to`; the last of target */
     int nkept;
     const Order *from_order, *to_order;
-    bool mixed; /* they differ */
+    bool mixed;               /* they differ */
     Digit summed[MAX_DIGITS]; /* descending strides */
     int nsummed, nterms;
     Digit other[MAX_DIGITS]; /* what completes target to a mixed radix of nranks: ranks that need the same differ only there */

@@ -6,12 +6,12 @@
 #include "ir/rules.h"
 
 /* A list of its own, with the same items. */
-#define OWN(arena, list) \
-    do { \
-        const void *shared = (list).at; \
-        (list).at = arena_alloc((arena), sizeof *(list).at * ((size_t)(list).n + 1)); \
-        (list).cap = (list).n; \
-        if ((list).n > 0) memcpy((list).at, shared, sizeof *(list).at * (size_t)(list).n); \
+#define OWN(arena, list)                                                                                                                   \
+    do {                                                                                                                                   \
+        const void *shared = (list).at;                                                                                                    \
+        (list).at = arena_alloc((arena), sizeof *(list).at * ((size_t)(list).n + 1));                                                      \
+        (list).cap = (list).n;                                                                                                             \
+        if ((list).n > 0) memcpy((list).at, shared, sizeof *(list).at *(size_t)(list).n);                                                  \
     } while (0)
 
 void graph_derive(Graph *graph, const Graph *from, int nnodes, int nvalues) {

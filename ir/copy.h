@@ -17,7 +17,7 @@ int copy_node(GraphCopy *copy, int id, Node node);
 /* Adds the nodes of a template in place of node `id` of from. Each of its results, but those that are operands of the node, has the name of what it replaces; what
  * gives the first stands for the node. `node` is that one, its operands values of `to`, its origin a node of `to`. */
 void copy_expand(GraphCopy *copy, int id, const Node *node, ExpandFn *expand);
-Node copy_operands(const GraphCopy *copy, int id); /* node `id` of from, with the operands that stand for its operands */
+Node copy_operands(const GraphCopy *copy, int id);   /* node `id` of from, with the operands that stand for its operands */
 void copy_stands(GraphCopy *copy, int id, int node); /* node of `to` stands for node `id` of from, each result for its own */
 /* After all nodes up to and including `id` have been copied: the forward part ends where that of from did. */
 void copy_forward(GraphCopy *copy, int id);

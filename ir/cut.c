@@ -32,7 +32,8 @@ static bool range_read(const Attr *attr, const Shape *shape, int64_t *begin, int
     static const char *const names[] = {"begin", "end"};
     for (int side = 0; side < 2; side++) {
         if (attr[side].n == shape->ndim) continue;
-        rule_reject(error, 0, side, "%%0 has %d dimension%s, %s names %d", shape->ndim, shape->ndim == 1 ? "" : "s", names[side], attr[side].n);
+        rule_reject(error, 0, side, "%%0 has %d dimension%s, %s names %d", shape->ndim, shape->ndim == 1 ? "" : "s", names[side],
+                    attr[side].n);
         rule_hint(error, "one number a dimension; 0 in begin and the size in end take all of it");
         return false;
     }
@@ -42,8 +43,8 @@ static bool range_read(const Attr *attr, const Shape *shape, int64_t *begin, int
             int64_t given = attr[side].ints[d], *at = side ? &end[d] : &begin[d];
             *at = given < 0 ? given + size : given;
             if (*at >= 0 && *at <= size) continue;
-            rule_reject(error, 0, side, "%s %" PRId64 " of dimension %d is out of range: %%0 has size %" PRId64 " there", names[side], given, d,
-                        size);
+            rule_reject(error, 0, side, "%s %" PRId64 " of dimension %d is out of range: %%0 has size %" PRId64 " there", names[side],
+                        given, d, size);
             rule_hint(error, "numbers from 0 to %" PRId64 ", or from %" PRId64 " to -1, counted from the end", size, -size);
             return false;
         }
@@ -105,7 +106,8 @@ bool rule_concat(const TensorType *in, int nin, const Attr *attr, Rule *rule, Ru
             fits = d == axis || shape->dim[d] == first->dim[d];
         if (!fits) {
             char a[SHAPE_TEXT_BYTES], b[SHAPE_TEXT_BYTES];
-            rule_reject(error, i, -1, "shapes differ beyond axis %d: %%0 is %s, %%%d is %s", axis, shape_text(first, a), i, shape_text(shape, b));
+            rule_reject(error, i, -1, "shapes differ beyond axis %d: %%0 is %s, %%%d is %s", axis, shape_text(first, a), i,
+                        shape_text(shape, b));
             for (int d = 0; shape->ndim == first->ndim && d < first->ndim; d++) {
                 bool other = true;
                 for (int e = 0; e < first->ndim; e++)
@@ -138,7 +140,8 @@ bool rule_split(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rul
         return false;
     }
     if (shape->dim[axis] % parts != 0) {
-        rule_reject(error, 0, 0, "%%0 has size %" PRId64 " along axis %d, which is not %" PRId64 " equal parts", shape->dim[axis], axis, parts);
+        rule_reject(error, 0, 0, "%%0 has size %" PRId64 " along axis %d, which is not %" PRId64 " equal parts", shape->dim[axis], axis,
+                    parts);
         rule_hint(error, "slice(x, begin = [..], end = [..]) takes parts of any size");
         return false;
     }

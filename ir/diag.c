@@ -6,7 +6,7 @@
 enum {
     EXCERPT_BYTES = 120,
     NAME_BYTES = 64,
-    MAX_EDITS = 2, /* of a word that may have been meant */
+    MAX_EDITS = 2,     /* of a word that may have been meant */
     SAME_BYTES = 1024, /* of two texts that are compared; longer ones are never the same */
     CHAIN_NOTES = 6,   /* calls shown with a diagnostic in a cell: the innermost ones, and the last */
 };
@@ -140,7 +140,7 @@ unsigned direction_control(const char *at, size_t n) {
     static const unsigned codes[] = {0x061c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069};
     if (n < 2) return 0;
     const unsigned char *c = (const unsigned char *)at;
-    unsigned code = c[0] >> 5 == 6                ? (c[0] & 0x1fu) << 6 | (c[1] & 0x3fu)
+    unsigned code = c[0] >> 5 == 6              ? (c[0] & 0x1fu) << 6 | (c[1] & 0x3fu)
                     : c[0] >> 4 == 14 && n >= 3 ? (c[0] & 0xfu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu)
                                                 : 0;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)

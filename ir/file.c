@@ -12,11 +12,7 @@
 
 /* NULL: an ordinary file. */
 static const char *other_kind(mode_t mode) {
-    return S_ISREG(mode)    ? NULL
-           : S_ISDIR(mode)  ? "a folder"
-           : S_ISFIFO(mode) ? "a pipe"
-           : S_ISSOCK(mode) ? "a socket"
-                            : "a device";
+    return S_ISREG(mode) ? NULL : S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
 const char *file_kind(const char *path) {
@@ -71,7 +67,8 @@ bool file_read(Arena *arena, const char *path, size_t max_bytes, char **text, si
 
 void standard_files(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0) return; /* the lowest number that is free: this one */
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0)
+            return; /* the lowest number that is free: this one */
 }
 
 void program_folder(char *folder, size_t n) {
@@ -188,7 +185,8 @@ bool files_write(FileUses *uses, Arena *arena, const char *path, const char *wha
         const FileUse *other = &uses->at[i];
         if (!same_file(&use, other)) continue;
         if (other->written) return error_set(error, EXIT_USAGE, "%s and %s both write %.400s: name another file", other->what, what, path);
-        return error_set(error, EXIT_USAGE, "%s %.400s would overwrite %s (%.400s): name another file", what, path, other->what, other->path);
+        return error_set(error, EXIT_USAGE, "%s %.400s would overwrite %s (%.400s): name another file", what, path, other->what,
+                         other->path);
     }
     vec_push(arena, uses, use);
     return true;

@@ -25,9 +25,9 @@ bool file_write(const char *path, const char *text, size_t n, Error *error);
 typedef struct FileUse {
     const char *path, *what; /* as given; "the plan", "--save" */
     bool written;
-    bool known;              /* an ordinary file, or none in a folder that exists */
-    uint64_t device, inode;  /* of the file, or of its folder */
-    const char *name;        /* of a file that is not there, in its folder; NULL: it is there */
+    bool known;             /* an ordinary file, or none in a folder that exists */
+    uint64_t device, inode; /* of the file, or of its folder */
+    const char *name;       /* of a file that is not there, in its folder; NULL: it is there */
 } FileUse;
 typedef VEC(FileUse) FileUses;
 /* path NULL: none. */

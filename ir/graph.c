@@ -28,8 +28,7 @@ static uint64_t name_hash(const char *name) { /* FNV-1a */
 }
 
 static NameEntry *name_find(const struct NameIndex *index, const char *name, uint64_t hash) {
-    map_each (&index->map, hash, i)
-        if (strcmp(index->names.at[i].name, name) == 0) return &index->names.at[i];
+    map_each(&index->map, hash, i) if (strcmp(index->names.at[i].name, name) == 0) return &index->names.at[i];
     return NULL;
 }
 
@@ -72,8 +71,7 @@ const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shap
 }
 
 int graph_layout_number(const Graph *graph, const Layout *layout) {
-    map_each (&graph->layouts->map, layout_hash(layout), i)
-        if (layout_equal(graph->layouts->at[i], layout)) return i;
+    map_each(&graph->layouts->map, layout_hash(layout), i) if (layout_equal(graph->layouts->at[i], layout)) return i;
     return -1;
 }
 
@@ -83,7 +81,8 @@ struct StrategyTable {
 };
 
 static bool strategy_equal(const Strategy *a, const Strategy *b) {
-    return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 && memcmp(a->digit, b->digit, sizeof *a->digit * a->start[MAX_FACTORS]) == 0;
+    return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 &&
+           memcmp(a->digit, b->digit, sizeof *a->digit * a->start[MAX_FACTORS]) == 0;
 }
 
 static uint64_t strategy_hash(const Strategy *strategy) {
@@ -98,8 +97,7 @@ static uint64_t strategy_hash(const Strategy *strategy) {
 const Strategy *graph_strategy(Graph *graph, const Strategy *strategy) {
     struct StrategyTable *table = graph->strategies;
     const uint64_t hash = strategy_hash(strategy);
-    map_each (&table->map, hash, i)
-        if (strategy_equal(table->all.at[i], strategy)) return table->all.at[i];
+    map_each(&table->map, hash, i) if (strategy_equal(table->all.at[i], strategy)) return table->all.at[i];
     Strategy *copy = arena_alloc(graph->arena, sizeof *copy);
     *copy = *strategy;
     map_add(graph->arena, &table->map, hash, table->all.n);
@@ -158,7 +156,14 @@ int graph_add_input(Graph *graph, Input input) {
 
 static int node_push(Graph *graph, OpCode op, const int *in, int nin, const Signature *signature, const char *name, Span span) {
     const Rule *rule = &signature->rule;
-    Node node = {.op = op, .nin = nin, .nout = rule->nout, .attr = signature->attr, .rule = rule, .span = span, .origin = graph->nodes.n, .state = -1};
+    Node node = {.op = op,
+                 .nin = nin,
+                 .nout = rule->nout,
+                 .attr = signature->attr,
+                 .rule = rule,
+                 .span = span,
+                 .origin = graph->nodes.n,
+                 .state = -1};
     for (int i = 0; i < nin; i++)
         node.in[i] = in[i];
     for (int f = 0; f < MAX_FACTORS; f++)

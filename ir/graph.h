@@ -11,19 +11,24 @@ typedef struct Strategy {
     uint8_t start[MAX_FACTORS + 1];
     Digit digit[MAX_DIGITS];
 } Strategy;
-static inline int strategy_count(const Strategy *s, int factor) { return s->start[factor + 1] - s->start[factor]; }
-static inline const Digit *strategy_digits(const Strategy *s, int factor) { return s->digit + s->start[factor]; }
-int64_t strategy_split(const Strategy *strategy, int factor);  /* product of the sizes of its digits; NULL: 1 */
+static inline int strategy_count(const Strategy *s, int factor) {
+    return s->start[factor + 1] - s->start[factor];
+}
+static inline const Digit *strategy_digits(const Strategy *s, int factor) {
+    return s->digit + s->start[factor];
+}
+int64_t strategy_split(const Strategy *strategy, int factor);      /* product of the sizes of its digits; NULL: 1 */
 bool strategy_append(Strategy *strategy, int factor, Digit digit); /* as the factor's minor digit; false: no room */
-void strategy_follow(Strategy *strategy, int factor, const Strategy *other, int other_factor); /* gives the factor the digits of another strategy's */
+void strategy_follow(Strategy *strategy, int factor, const Strategy *other,
+                     int other_factor); /* gives the factor the digits of another strategy's */
 typedef enum { STRATEGY_NONE, STRATEGY_USER, STRATEGY_PROPAGATED, STRATEGY_BATCH, STRATEGY_ORIGIN, STRATEGY_WHOLE } StrategyFrom;
 extern const char *const strategy_from_name[]; /* "none", "user", "propagated", "batch", "origin", "whole" */
 
 /* What a user wrote after `shard`: per operand, per dimension either a count (tuple) or axis names. */
 typedef struct HintDim {
     Span span;
-    int64_t split;               /* tuple form: the number; named form: 0 */
-    int naxes;                   /* named form: axes, major first; 0 with named: "-" */
+    int64_t split; /* tuple form: the number; named form: 0 */
+    int naxes;     /* named form: axes, major first; 0 with named: "-" */
     const char *axis[16];
 } HintDim;
 typedef struct HintTuple {
@@ -32,68 +37,72 @@ typedef struct HintTuple {
     HintDim dim[MAX_NDIM];
 } HintTuple;
 typedef struct Hint {
-    Span span;                   /* the whole shard clause */
-    const CellCall *call;        /* in which stands what the hint is for; NULL: in the net */
+    Span span;            /* the whole shard clause */
+    const CellCall *call; /* in which stands what the hint is for; NULL: in the net */
     bool named;
-    int nin;                     /* tuples given; may be wrong: checked in strategies */
+    int nin; /* tuples given; may be wrong: checked in strategies */
     HintTuple in[8];
-    int nout;                    /* 0 or 1: "-> (8, 1)" */
+    int nout; /* 0 or 1: "-> (8, 1)" */
     HintTuple out;
 } Hint;
 
 struct Node {
     OpCode op;
     int nin, nout;
-    int in[MAX_IN], out[MAX_OUT];  /* value ids */
-    const Attr *attr;              /* MAX_ATTRS of them; nodes alike share them and the rule (signature.c) */
+    int in[MAX_IN], out[MAX_OUT]; /* value ids */
+    const Attr *attr;             /* MAX_ATTRS of them; nodes alike share them and the rule (signature.c) */
     const Rule *rule;
-    const char *name;              /* unique, readable: the name of its first result, or "matmul_3" */
+    const char *name; /* unique, readable: the name of its first result, or "matmul_3" */
     Span span;
-    int origin;                    /* the forward node whose strategy a gradient node reuses; its own id otherwise */
+    int origin;                        /* the forward node whose strategy a gradient node reuses; its own id otherwise */
     int8_t origin_factor[MAX_FACTORS]; /* for each own factor that of the origin, or -1: whole */
-    const Hint *hint;              /* or NULL */
+    const Hint *hint;                  /* or NULL */
     StrategyFrom from;
-    const Strategy *strategy;      /* NULL until propagate */
-    const double *data;            /* op constant: elements in row-major order, or NULL: all equal to attr value */
-    int state;                     /* op read, write: state id; op input: input id; else -1 */
-    int version;                   /* op read: 0 before the step's write of that state, 1 after it */
-    int micro;                     /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
-    CommKind comm;                 /* op convert: which; from and to are the layouts of in[0] and out[0] */
+    const Strategy *strategy; /* NULL until propagate */
+    const double *data;       /* op constant: elements in row-major order, or NULL: all equal to attr value */
+    int state;                /* op read, write: state id; op input: input id; else -1 */
+    int version;              /* op read: 0 before the step's write of that state, 1 after it */
+    int micro;                /* accumulate: a copy of the forward node `origin` for this batch of the step; 0: none. Not in texts */
+    CommKind comm;            /* op convert: which; from and to are the layouts of in[0] and out[0] */
 };
 
 typedef struct Value {
     const char *name;
-    TensorType type;               /* global */
-    int node, index;               /* its producer and which of its results */
-    const Layout *layout;          /* interned in the graph; NULL until assign */
+    TensorType type;      /* global */
+    int node, index;      /* its producer and which of its results */
+    const Layout *layout; /* interned in the graph; NULL until assign */
 } Value;
 
 typedef enum { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_LITERAL, INIT_FILE } InitKind;
 typedef struct Init {
     InitKind kind;
-    double a, b;                   /* normal: mean 0 -> a = standard deviation; uniform: [a, b) */
-    const double *data;            /* literal: all elements, row-major */
-    const char *file;              /* INIT_FILE: .npy, as written in the source; relative to the plan's directory of compilation */
+    double a, b;        /* normal: mean 0 -> a = standard deviation; uniform: [a, b) */
+    const double *data; /* literal: all elements, row-major */
+    const char *file;   /* INIT_FILE: .npy, as written in the source; relative to the plan's directory of compilation */
 } Init;
 
 /* Integers from begin up to end, which is excluded; begin == end: nothing is known (lookup.h). */
-typedef struct IndexRange { int64_t begin, end; } IndexRange;
+typedef struct IndexRange {
+    int64_t begin, end;
+} IndexRange;
 
 /* A value that outlives a step: a parameter, a slot of its optimizer, a const that a file holds. */
 typedef struct State {
-    const char *name;              /* "w"; optimizer slots "w.momentum" */
-    TensorType type;               /* never hidden */
+    const char *name; /* "w"; optimizer slots "w.momentum" */
+    TensorType type;  /* never hidden */
     Init init;
-    bool trainable;                /* a parameter */
-    int parameter;                 /* for a slot: the state id of its parameter; else its own id */
-    IndexRange index;              /* integers of a const: the valid indices where it is used as an index, as of Input */
+    bool trainable;   /* a parameter */
+    int parameter;    /* for a slot: the state id of its parameter; else its own id */
+    IndexRange index; /* integers of a const: the valid indices where it is used as an index, as of Input */
     Span span;
-    const Hint *hint;              /* user's storage strategy: hint->in[0] */
-    const Layout *layout;          /* storage layout, NULL until assign */
+    const Hint *hint;     /* user's storage strategy: hint->in[0] */
+    const Layout *layout; /* storage layout, NULL until assign */
 } State;
 
 /* A const that a file holds: read when training begins, written by nothing, in no checkpoint. */
-static inline bool state_is_const(const State *state) { return !state->trainable && state->init.kind == INIT_FILE; }
+static inline bool state_is_const(const State *state) {
+    return !state->trainable && state->init.kind == INIT_FILE;
+}
 
 /* Files of rows: the first dimension of what they hold counts rows. */
 typedef enum { FILE_NONE, FILE_NPY, FILE_IDX, FILE_CSV, FILE_RAW, NFILE_FORMATS } FileFormat;
@@ -102,34 +111,40 @@ enum { NFILE_ELEMENTS = 7 };
 extern const char *const file_element_name[NFILE_ELEMENTS]; /* what a raw file may hold: "u8", .. "f64" */
 typedef struct DataFile {
     FileFormat format;
-    const char *path;              /* the source's directory joined; relative to where prun is started, else beside the plan */
-    int64_t first, rows;           /* those of its rows that are used: from this one on, so many; 0: all behind it */
-    int64_t column;                /* CSV: first column, behind that of this name; as many as a row has elements. -1: the last column, and so on */
-    const char *heading;           /* CSV: the name of a column, in the first line; NULL or "": columns are counted from the first */
-    int separator;                 /* CSV: the character between columns; 0: the comma, semicolon or tab of which the first line has most */
-    int64_t offset;                /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
-    const char *stored;            /* raw: a file_element_name, little-endian; NULL: as the input's */
+    const char *path;    /* the source's directory joined; relative to where prun is started, else beside the plan */
+    int64_t first, rows; /* those of its rows that are used: from this one on, so many; 0: all behind it */
+    int64_t column;      /* CSV: first column, behind that of this name; as many as a row has elements. -1: the last column, and so on */
+    const char *heading; /* CSV: the name of a column, in the first line; NULL or "": columns are counted from the first */
+    int separator;       /* CSV: the character between columns; 0: the comma, semicolon or tab of which the first line has most */
+    int64_t offset; /* raw: elements before the first row; then a last row that is not whole is left out. -1: none, rows fill the file */
+    const char *stored; /* raw: a file_element_name, little-endian; NULL: as the input's */
 } DataFile;
 /* Where an input's elements come from: the data source; 1 for rows of the data and 0 for rows that fill up a last batch; of the optimizer, one number
  * each: what the schedule multiplies the learning rate by at this update, and the number of the update, from 1. */
 typedef enum { INPUT_DATA, INPUT_ROW_WEIGHT, INPUT_RATE, INPUT_UPDATE, NINPUT_KINDS } InputKind;
-static inline bool input_is_of_batch(InputKind kind) { return kind == INPUT_DATA || kind == INPUT_ROW_WEIGHT; }
+static inline bool input_is_of_batch(InputKind kind) {
+    return kind == INPUT_DATA || kind == INPUT_ROW_WEIGHT;
+}
 extern const char *const input_kind_name[NINPUT_KINDS];
 
 typedef struct Input {
     const char *name;
-    TensorType type;               /* global, hidden in data_parallel */
+    TensorType type; /* global, hidden in data_parallel */
     Span span;
     const Hint *hint;
-    const Layout *layout;          /* as delivered by the data source; NULL until assign */
-    const double *per_rank;        /* per_rank: replicas x elements of one, in order of the hidden dimension; else NULL */
+    const Layout *layout;   /* as delivered by the data source; NULL until assign */
+    const double *per_rank; /* per_rank: replicas x elements of one, in order of the hidden dimension; else NULL */
     InputKind kind;
-    IndexRange index;              /* integers: the range to draw elements from so that indices made of them are valid; unknown: not used as an index */
-    DataFile file;                 /* DATA_FILES: where its rows are */
-    int micro, of;                 /* accumulate: which of the step's batches it holds, 0 the first; of others the input that holds the first */
+    IndexRange index; /* integers: the range to draw elements from so that indices made of them are valid; unknown: not used as an index */
+    DataFile file;    /* DATA_FILES: where its rows are */
+    int micro, of;    /* accumulate: which of the step's batches it holds, 0 the first; of others the input that holds the first */
 } Input;
 
-typedef struct Axis { const char *name; int32_t size; Digit digit; } Axis;
+typedef struct Axis {
+    const char *name;
+    int32_t size;
+    Digit digit;
+} Axis;
 
 typedef enum { MODE_STAND_ALONE, MODE_DATA_PARALLEL, MODE_SEMI_AUTO, MODE_AUTO, NMODES } Mode;
 typedef enum { DATASET_AUTO, DATASET_DATA_PARALLEL, DATASET_FULL_BATCH, DATASET_EXPLICIT } Dataset;
@@ -158,76 +173,80 @@ extern const char *const mode_name[NMODES];
 /* What the train and parallel blocks say, after flags and defaults. */
 typedef struct Settings {
     Mode mode;
-    const char *search;            /* "sharding_propagation" */
+    const char *search; /* "sharding_propagation" */
     Dataset dataset;
-    const Hint *dataset_hint;      /* DATASET_EXPLICIT: hint->in[i] for input i */
+    const Hint *dataset_hint; /* DATASET_EXPLICIT: hint->in[i] for input i */
     Span dataset_span;
-    bool gradients_mean;           /* data_parallel: mean (else sum) */
-    int64_t bucket_bytes;          /* gradients reduced in one communication: up to so many, 0: each alone */
-    VEC(Axis) mesh;                /* the named mesh, if any */
+    bool gradients_mean;  /* data_parallel: mean (else sum) */
+    int64_t bucket_bytes; /* gradients reduced in one communication: up to so many, 0: each alone */
+    VEC(Axis) mesh;       /* the named mesh, if any */
     Span mesh_span;
     DataKind data;
-    int64_t data_seed, data_rows;  /* numpy_rand, normal, uniform: seed; numpy_rand: rows, 0: as many as the batch */
-    bool shuffle;                  /* DATA_FILES: rows in the order of PyTorch's DistributedSampler with shuffle_seed; else as in the file */
+    int64_t data_seed, data_rows; /* numpy_rand, normal, uniform: seed; numpy_rand: rows, 0: as many as the batch */
+    bool shuffle;                 /* DATA_FILES: rows in the order of PyTorch's DistributedSampler with shuffle_seed; else as in the file */
     int64_t shuffle_seed;
     Last last;
-    uint64_t seed;                 /* of initial values */
+    uint64_t seed; /* of initial values */
     OptimizerKind optimizer;
     double lr, momentum;
-    double beta1, beta2, eps;      /* adam, adamw */
-    double weight_decay;           /* sgd, momentum, adam: added to the gradient, times the parameter; adamw: shrinks the parameter; 0: none */
+    double beta1, beta2, eps; /* adam, adamw */
+    double weight_decay;      /* sgd, momentum, adam: added to the gradient, times the parameter; adamw: shrinks the parameter; 0: none */
     Schedule schedule;
-    int64_t accumulate;            /* batches of a step, whose gradients are averaged; 0, 1: one */
-    double clip;                   /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
-    int64_t epochs, steps, log_every; /* epochs 0: no training; steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
+    int64_t accumulate; /* batches of a step, whose gradients are averaged; 0, 1: one */
+    double clip;        /* gradients are scaled down so that their norm, of all together, is at most this; 0: they are not */
+    int64_t epochs, steps,
+        log_every; /* epochs 0: no training; steps 0: as many as an epoch of the data has; log_every 0: every step, MindSpore's line */
     OnNan on_nan;
-    const char *log;               /* template of the line of a loss; NULL or "": MindSpore's line */
-    int64_t log_rank;              /* whose losses it prints; -1: all ranks' */
-    bool has_eval;                 /* there is an eval block */
-    EvalWhen eval;                 /* when a training is interrupted for the program eval */
-    int64_t eval_steps;            /* EVAL_STEPS: after so many steps each */
-    bool checkpoint_epochs;        /* checkpoint every epoch */
+    const char *log;                /* template of the line of a loss; NULL or "": MindSpore's line */
+    int64_t log_rank;               /* whose losses it prints; -1: all ranks' */
+    bool has_eval;                  /* there is an eval block */
+    EvalWhen eval;                  /* when a training is interrupted for the program eval */
+    int64_t eval_steps;             /* EVAL_STEPS: after so many steps each */
+    bool checkpoint_epochs;         /* checkpoint every epoch */
     int64_t checkpoint_steps, keep; /* every so many steps, 0: not; how many checkpoints stay, 0: all */
     bool strict_divide;
 } Settings;
 
-typedef struct Dim { const char *name; int64_t size; } Dim;
+typedef struct Dim {
+    const char *name;
+    int64_t size;
+} Dim;
 
 /* A value that a program gives after a step, beside the loss. */
 typedef struct Report {
-    const char *name;              /* of an eval: "rows", "accuracy", "prediction" */
+    const char *name; /* of an eval: "rows", "accuracy", "prediction" */
     int value;
-    bool whole;                    /* every rank has all of it (of its hidden slices); else it is left as it lies */
+    bool whole; /* every rank has all of it (of its hidden slices); else it is left as it lies */
 } Report;
 
 /* The layouts of a graph, each once: equal layouts are one pointer. */
 typedef struct LayoutTable {
     const Layout **at;
     int n, cap;
-    Map map;                       /* of at */
+    Map map; /* of at */
 } LayoutTable;
 
 struct Graph {
     Arena *arena;
-    const char *name;              /* of the net */
-    const char *file;              /* source file name as given */
-    VEC(const char *) files;       /* names of the source files by Span.file; NULL: no file, or the first, which is file */
+    const char *name;        /* of the net */
+    const char *file;        /* source file name as given */
+    VEC(const char *) files; /* names of the source files by Span.file; NULL: no file, or the first, which is file */
     int nranks;
-    int replicas;                  /* size of the hidden dimension; 0: no hidden dimension */
+    int replicas; /* size of the hidden dimension; 0: no hidden dimension */
     VEC(Dim) dims;
     Settings settings;
     VEC(State) states;
     VEC(Input) inputs;
-    VEC(Node) nodes;               /* in program order: operands come first */
+    VEC(Node) nodes; /* in program order: operands come first */
     VEC(Value) values;
     /* Tables of what never changes. A graph shares them with those derived from it (graph_derive): they only grow. */
-    struct LayoutTable *layouts;   /* graph_layout */
+    struct LayoutTable *layouts;      /* graph_layout */
     struct StrategyTable *strategies; /* graph_strategy */
-    struct NameIndex *name_index;  /* names of values, so that graph_add can keep them unique */
-    struct Signatures *signatures; /* rules and attributes of nodes that are alike */
-    int loss;                      /* value id, -1: none */
+    struct NameIndex *name_index;     /* names of values, so that graph_add can keep them unique */
+    struct Signatures *signatures;    /* rules and attributes of nodes that are alike */
+    int loss;                         /* value id, -1: none */
     VEC(Report) reports;
-    int nforward;                  /* nodes[0 .. nforward) existed before autodiff; 0 before it has run */
+    int nforward; /* nodes[0 .. nforward) existed before autodiff; 0 before it has run */
 };
 
 void graph_init(Graph *graph, Arena *arena);
@@ -247,11 +266,11 @@ int graph_add_input(Graph *graph, Input input);
 int graph_add(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span, RuleError *error);
 /* The same for operands known to fit (passes): asserts; returns the first result's value id. */
 int graph_emit(Graph *graph, OpCode op, const int *in, int nin, const Attr *attr, const char *name, Span span);
-const char *graph_file(const Graph *graph, Span span);                     /* the name of the file that span is in, or NULL */
-void graph_rename(Graph *graph, int value, const char *name);              /* made unique as graph_add does */
+const char *graph_file(const Graph *graph, Span span);                                   /* the name of the file that span is in, or NULL */
+void graph_rename(Graph *graph, int value, const char *name);                            /* made unique as graph_add does */
 int graph_read_state(Graph *graph, int state, int version, const char *name, Span span); /* value id */
-int graph_write_state(Graph *graph, int state, int value, Span span);     /* node id */
-int graph_input(Graph *graph, int input);                                 /* value id of a new input node */
+int graph_write_state(Graph *graph, int state, int value, Span span);                    /* node id */
+int graph_input(Graph *graph, int input);                                                /* value id of a new input node */
 int graph_constant(Graph *graph, TensorType type, const double *data, double splat, const char *name, Span span); /* value id */
 /* In mode data_parallel the value for each replica, through a `replicate` node; else the value itself. */
 int graph_replicate(Graph *graph, int value, const char *name, Span span);
@@ -259,20 +278,25 @@ int graph_replicate(Graph *graph, int value, const char *name, Span span);
  * part >= MAX_IN is result part - MAX_IN, PART_NONE is none of them. origin_factor follows from the parts; further results
  * have the factors of these. Returns the first result's value id. */
 enum { PART_OUT = MAX_IN, PART_NONE = -1 };
-int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, const int *in_part, int nin, int out_part, const Attr *attr, const char *name);
+int graph_emit_gradient(Graph *graph, int forward, OpCode op, const int *in, const int *in_part, int nin, int out_part, const Attr *attr,
+                        const char *name);
 /* Interns: equal layouts give the same pointer. Made canonical for shape first; exact: as it is, for the plan reader, which has no shape there. */
 const Layout *graph_layout(Graph *graph, const Layout *layout, const Shape *shape);
 const Layout *graph_layout_exact(Graph *graph, const Layout *layout);
-const Strategy *graph_strategy(Graph *graph, const Strategy *strategy);     /* interns: nodes alike share theirs */
-int graph_layout_number(const Graph *graph, const Layout *layout);        /* its position in graph->layouts */
+const Strategy *graph_strategy(Graph *graph, const Strategy *strategy); /* interns: nodes alike share theirs */
+int graph_layout_number(const Graph *graph, const Layout *layout);      /* its position in graph->layouts */
 /* The layout that a strategy needs of operand i, or gives to result i (partial sums included). */
 void strategy_in_layout(const Node *node, const Strategy *strategy, int operand, int ndim, Layout *layout);
 void strategy_out_layout(const Node *node, const Strategy *strategy, int result, int ndim, Layout *layout);
 void strategy_from_origin(const Node *node, const Strategy *origin, Strategy *strategy); /* by way of its origin's */
-int64_t graph_batch_rows(const Graph *graph);           /* rows of a batch: dimension 0 of the first input that has data; 0: there is none */
-bool value_has_rows(const Graph *graph, int value);     /* its first dimension is as long as the batch */
-static inline bool node_is_leaf(const Node *node) { return op_table[node->op].op_class == OP_CLASS_LEAF; }
-static inline const Node *graph_producer(const Graph *graph, int value) { return &graph->nodes.at[graph->values.at[value].node]; }
+int64_t graph_batch_rows(const Graph *graph);       /* rows of a batch: dimension 0 of the first input that has data; 0: there is none */
+bool value_has_rows(const Graph *graph, int value); /* its first dimension is as long as the batch */
+static inline bool node_is_leaf(const Node *node) {
+    return op_table[node->op].op_class == OP_CLASS_LEAF;
+}
+static inline const Node *graph_producer(const Graph *graph, int value) {
+    return &graph->nodes.at[graph->values.at[value].node];
+}
 /* The value that the conversions before a value start from: itself where it is no conversion's result. */
 static inline int graph_converted(const Graph *graph, int value) {
     while (graph_producer(graph, value)->op == OP_convert)
@@ -280,7 +304,9 @@ static inline int graph_converted(const Graph *graph, int value) {
     return value;
 }
 /* What is reported: the loss, if there is one, then the reports. Their number; the k-th one's value; whether it must be whole. */
-static inline int graph_nreports(const Graph *graph) { return (graph->loss >= 0) + graph->reports.n; }
+static inline int graph_nreports(const Graph *graph) {
+    return (graph->loss >= 0) + graph->reports.n;
+}
 static inline int graph_report(const Graph *graph, int k) {
     return graph->loss >= 0 && k == 0 ? graph->loss : graph->reports.at[k - (graph->loss >= 0)].value;
 }
@@ -288,7 +314,7 @@ static inline bool graph_report_whole(const Graph *graph, int k) {
     return (graph->loss >= 0 && k == 0) || graph->reports.at[k - (graph->loss >= 0)].whole;
 }
 void graph_set_report(Graph *graph, int k, int value); /* makes value what is reported as the k-th one */
-int *graph_uses(const Graph *graph, Arena *arena); /* number of users of each value (each report counts as one), in the arena */
+int *graph_uses(const Graph *graph, Arena *arena);     /* number of users of each value (each report counts as one), in the arena */
 
 /* xxh64 of the net: the lowered graph, states, sources, replicas; not of ranks, strategies, -O. Computed from text by print.c. */
 uint64_t graph_hash(const Graph *graph);

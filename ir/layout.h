@@ -5,9 +5,9 @@
 /* ---------------------------------------------------------------- type.c */
 
 typedef enum { F32, F64, I32, I64, BOOL, NDTYPES } DType; /* BOOL: a byte, 0 or 1 */
-enum { MAX_NDIM = 9 }; /* 8 of the user's, and the hidden leading one */
-extern const char *const dtype_name[NDTYPES];   /* "f32" */
-extern const char *const dtype_title[NDTYPES];  /* "Float32" */
+enum { MAX_NDIM = 9 };                                    /* 8 of the user's, and the hidden leading one */
+extern const char *const dtype_name[NDTYPES];             /* "f32" */
+extern const char *const dtype_title[NDTYPES];            /* "Float32" */
 extern const int dtype_bytes[NDTYPES];
 bool dtype_parse(const char *name, DType *dtype);
 
@@ -24,36 +24,44 @@ typedef struct TensorType {
     Shape shape;
 } TensorType;
 
-bool mul_checked(int64_t a, int64_t b, int64_t *product);   /* false on overflow */
-bool shape_count(const Shape *shape, int64_t *elements);    /* false on overflow */
-int64_t shape_elements(const Shape *shape);                 /* of a shape known to fit */
+bool mul_checked(int64_t a, int64_t b, int64_t *product); /* false on overflow */
+bool shape_count(const Shape *shape, int64_t *elements);  /* false on overflow */
+int64_t shape_elements(const Shape *shape);               /* of a shape known to fit */
 bool shape_equal(const Shape *a, const Shape *b);
 bool type_equal(const TensorType *a, const TensorType *b);
-void shape_print(Text *text, const Shape *shape);           /* "[16, 32]" */
-void type_print(Text *text, const TensorType *type);        /* "f32[16, 32]", hidden: "f32[8 | 16, 32]" */
+void shape_print(Text *text, const Shape *shape);    /* "[16, 32]" */
+void type_print(Text *text, const TensorType *type); /* "f32[16, 32]", hidden: "f32[8 | 16, 32]" */
 int64_t gcd64(int64_t a, int64_t b);
-static inline bool dtype_is_float(DType dtype) { return dtype == F32 || dtype == F64; } /* numbers that have gradients */
+static inline bool dtype_is_float(DType dtype) {
+    return dtype == F32 || dtype == F64;
+} /* numbers that have gradients */
 
 /* ---------------------------------------------------------------- layout.c  (docs/architecture.md) */
 
 /* s@t: of rank r, (r / t) mod s. */
-typedef struct Digit { int32_t size, stride; } Digit;
+typedef struct Digit {
+    int32_t size, stride;
+} Digit;
 
 typedef enum { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, NREDUCTIONS } Reduction;
 extern const char *const reduction_name[NREDUCTIONS];
 
 /* A device order: the ranks by position. In a layout that has one, digits are those of a rank's position, not of its number. */
 typedef struct Order {
-    const char *name;     /* "order1", as layout_print shows it */
+    const char *name; /* "order1", as layout_print shows it */
     int nranks;
-    const int *rank;      /* rank[position] */
-    const int *position;  /* position[rank], the inverse */
+    const int *rank;     /* rank[position] */
+    const int *position; /* position[rank], the inverse */
 } Order;
 /* The order in which position i is rank[i] (every rank once), in the arena. NULL for the natural order, which layouts have by default. */
 const Order *order_make(Arena *arena, const char *name, const int *rank, int nranks);
 bool order_equal(const Order *a, const Order *b); /* the same order, whatever its name */
-static inline int order_position(const Order *order, int rank) { return order ? order->position[rank] : rank; }
-static inline int order_rank(const Order *order, int position) { return order ? order->rank[position] : position; }
+static inline int order_position(const Order *order, int rank) {
+    return order ? order->position[rank] : rank;
+}
+static inline int order_rank(const Order *order, int position) {
+    return order ? order->rank[position] : position;
+}
 
 enum { MAX_RANKS = 1 << 16 }; /* of a job, and replicas: pcc takes no more, and no plan says more */
 enum { MAX_DIGITS = 40 };
@@ -66,25 +74,31 @@ typedef struct Layout {
     Digit digit[MAX_DIGITS];
 } Layout;
 
-void layout_init(Layout *layout, int ndim);                       /* whole everywhere */
-bool layout_append(Layout *layout, int list, Digit digit);        /* as the minor digit of the list; false: no room. Size 1 is dropped */
-static inline int layout_count(const Layout *l, int list) { return l->start[list + 1] - l->start[list]; }
-static inline const Digit *layout_list(const Layout *l, int list) { return l->digit + l->start[list]; }
-int64_t layout_split(const Layout *layout, int list);             /* product of the sizes in a list */
+void layout_init(Layout *layout, int ndim);                /* whole everywhere */
+bool layout_append(Layout *layout, int list, Digit digit); /* as the minor digit of the list; false: no room. Size 1 is dropped */
+static inline int layout_count(const Layout *l, int list) {
+    return l->start[list + 1] - l->start[list];
+}
+static inline const Digit *layout_list(const Layout *l, int list) {
+    return l->digit + l->start[list];
+}
+int64_t layout_split(const Layout *layout, int list); /* product of the sizes in a list */
 bool layout_is_partial(const Layout *layout);
 bool layout_is_whole(const Layout *layout);
 /* Whether both mean digits of the same positions, in *order (a layout without digits agrees with any). */
 bool layout_orders_agree(const Layout *a, const Layout *b, const Order **order);
-void layout_complete(const Layout *from, Layout *to);             /* from without its partial digits (to may be from) */
+void layout_complete(const Layout *from, Layout *to); /* from without its partial digits (to may be from) */
 /* Digits are >= 2, s*t divides nranks, no two overlap, products fit. False with the reason. */
 bool layout_valid(const Layout *layout, int nranks, const char **why);
-bool digits_compatible(Digit a, Digit b);                         /* can stand in one layout */
+bool digits_compatible(Digit a, Digit b); /* can stand in one layout */
 /* Neighbours merged where no box changes, partial digits sorted: equal layouts compare equal with layout_equal. */
 void layout_canonical(Layout *layout, const Shape *shape);
-bool layout_equal(const Layout *a, const Layout *b);              /* digit by digit */
+bool layout_equal(const Layout *a, const Layout *b);                                /* digit by digit */
 bool layout_same(const Layout *a, const Layout *b, const Shape *shape, int nranks); /* equal, or the same boxes and terms on every rank */
 uint64_t layout_hash(const Layout *layout);
-static inline int digit_of(Digit d, int rank) { return (rank / d.stride) % d.size; }
+static inline int digit_of(Digit d, int rank) {
+    return (rank / d.stride) % d.size;
+}
 /* "[2@4.2@1 -] +sum(2@8)"; hidden: "[8@1 | - -]"; with a device order "[2@4 -] %order1". */
 void layout_print(Text *text, const Layout *layout, bool hidden);
 /* Reads what layout_print writes of layouts in the natural order from *at, advances it. A device order is not read: '%' is left at *at, an
@@ -136,8 +150,8 @@ int group_members(const Digit *digits, int n, int rank, int *members, int *posit
 int group_leader(const Digit *digits, int n, int rank); /* the member with all digits 0 */
 
 typedef enum { COMM_ALL_REDUCE, COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_TO_ALL, COMM_EXCHANGE, COMM_STRIDED_SLICE, NCOMMS } CommKind;
-extern const char *const comm_name[NCOMMS];   /* "all_reduce" */
-extern const char *const comm_title[NCOMMS];  /* "AllReduce", as MindSpore's dumps write it */
+extern const char *const comm_name[NCOMMS];  /* "all_reduce" */
+extern const char *const comm_title[NCOMMS]; /* "AllReduce", as MindSpore's dumps write it */
 
 /* One thing that rank `to` receives: the elements [first, first + count) in row-major order of box, from rank `from`'s source buffer
  * (round 0) or from what `from` has added up (round 1). term: which of the partial terms, 0 when not partial. from == to: a local copy,

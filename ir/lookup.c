@@ -19,7 +19,8 @@ static bool leading_factors(const TensorType *wide, const Shape *index, Rule *ru
     leading.ndim--;
     if (!shape_equal(&leading, index)) {
         char own[SHAPE_TEXT_BYTES], wanted[SHAPE_TEXT_BYTES];
-        return rule_reject(error, 1, -1, "%%1 is %s, needs %s: an index for each row of %%0", shape_text(index, own), shape_text(&leading, wanted));
+        return rule_reject(error, 1, -1, "%%1 is %s, needs %s: an index for each row of %%0", shape_text(index, own),
+                           shape_text(&leading, wanted));
     }
     factors_of_operand(rule, wide);
     memcpy(rule->in[1], rule->in[0], sizeof *rule->in[1] * (size_t)leading.ndim);
@@ -60,8 +61,10 @@ bool rule_first(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rul
     int ndim = in[0].shape.ndim;
     int64_t axis = !attr[0].given ? ndim - 1 : attr[0].i < 0 ? attr[0].i + ndim : attr[0].i;
     if (axis < 0 || axis >= ndim)
-        return rule_reject(error, -1, 0, "axis %" PRId64 " is out of range: %%0 has %d dimension%s", attr[0].given ? attr[0].i : -1, ndim, ndim == 1 ? "" : "s");
-    if (in[0].shape.dim[axis] > INT32_MAX) return rule_reject(error, 0, 0, "indices of %" PRId64 " elements do not fit i32", in[0].shape.dim[axis]);
+        return rule_reject(error, -1, 0, "axis %" PRId64 " is out of range: %%0 has %d dimension%s", attr[0].given ? attr[0].i : -1, ndim,
+                           ndim == 1 ? "" : "s");
+    if (in[0].shape.dim[axis] > INT32_MAX)
+        return rule_reject(error, 0, 0, "indices of %" PRId64 " elements do not fit i32", in[0].shape.dim[axis]);
     factors_of_operand(rule, &in[0]);
     for (int d = 0; d < ndim; d++)
         if (d != axis) add_dim(rule, rule->in[0][d], in[0].shape.dim[d]);
@@ -70,7 +73,8 @@ bool rule_first(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rul
 
 /* The dimensions of an index are the result's first ones; false: the result has too many. */
 static bool index_dims(const TensorType *index, int operand, Rule *rule, RuleError *error) {
-    if (index->shape.ndim == MAX_USER_NDIM) return rule_reject(error, operand, -1, "the result would have more than %d dimensions", MAX_USER_NDIM);
+    if (index->shape.ndim == MAX_USER_NDIM)
+        return rule_reject(error, operand, -1, "the result would have more than %d dimensions", MAX_USER_NDIM);
     for (int d = 0; d < index->shape.ndim; d++) {
         rule->in[operand][d] = (int8_t)rule_add_factor(rule, index->shape.dim[d]);
         add_dim(rule, rule->in[operand][d], index->shape.dim[d]);
@@ -137,7 +141,6 @@ bool op_only_moves(OpCode op) {
     return false;
 }
 
-
 /* Both: where no number is in both, the first alone. */
 static IndexRange range_join(IndexRange a, IndexRange b) {
     if (!range_known(a) || !range_known(b)) return range_known(a) ? a : b;
@@ -174,7 +177,8 @@ static bool is_integer(DType dtype) {
 /* Whether all elements of an integer value are one number that is known. */
 static bool is_number(const Graph *graph, int value, int64_t *number) {
     const Node *node = graph_producer(graph, value);
-    while (node->nin == 1 && op_only_moves(node->op)) node = graph_producer(graph, node->in[0]);
+    while (node->nin == 1 && op_only_moves(node->op))
+        node = graph_producer(graph, node->in[0]);
     if (node->op != OP_constant) return false;
     const double first = node->data ? node->data[0] : node->attr[0].f;
     for (int64_t i = 0, n = node->data ? shape_elements(&graph->values.at[node->out[0]].type.shape) : 0; i < n; i++)
@@ -201,7 +205,8 @@ static IndexRange range_of_use(const Graph *graph, const Node *node, int operand
     const IndexRange result = node->nout > 0 ? range[node->out[0]] : (IndexRange){0};
     if (op_only_moves(node->op)) {
         IndexRange all = result;
-        for (int o = 1; o < node->nout; o++) all = range_join(all, range[node->out[o]]);
+        for (int o = 1; o < node->nout; o++)
+            all = range_join(all, range[node->out[o]]);
         return all;
     }
     if (!computed) return (IndexRange){0};
@@ -218,7 +223,8 @@ void graph_index_ranges(const Graph *graph, bool computed, IndexRange *range) {
         for (int i = 0; i < node->nin; i++) {
             const DType dtype = graph->values.at[node->in[i]].type.dtype;
             IndexRange use = is_integer(dtype) ? range_of_use(graph, node, i, computed, range) : (IndexRange){0};
-            if (dtype == I32 && range_known(use)) use = (IndexRange){use.begin > INT32_MIN ? use.begin : INT32_MIN, use.end <= INT32_MAX ? use.end : INT64_C(1) + INT32_MAX};
+            if (dtype == I32 && range_known(use))
+                use = (IndexRange){use.begin > INT32_MIN ? use.begin : INT32_MIN, use.end <= INT32_MAX ? use.end : INT64_C(1) + INT32_MAX};
             range[node->in[i]] = range_join(range[node->in[i]], use);
         }
     }
@@ -242,7 +248,8 @@ void graph_find_indices(Graph *graph) {
     for (int n = 0; n < graph->nodes.n; n++) {
         const Node *node = &graph->nodes.at[n];
         if (node->op == OP_input) graph->inputs.at[node->state].index = range[node->out[0]];
-        if (node->op == OP_read && state_is_const(&graph->states.at[node->state])) graph->states.at[node->state].index = range[node->out[0]];
+        if (node->op == OP_read && state_is_const(&graph->states.at[node->state]))
+            graph->states.at[node->state].index = range[node->out[0]];
     }
     arena_finish(&arena);
 }

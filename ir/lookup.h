@@ -3,7 +3,9 @@
 #include "ir/graph.h"
 
 #define INDEX_MOST (INT64_C(1) << 52) /* of a range's ends: exact as doubles, which data are drawn with */
-static inline bool range_known(IndexRange range) { return range.begin < range.end; }
+static inline bool range_known(IndexRange range) {
+    return range.begin < range.end;
+}
 /* Whether an operator's results have its operands' elements, and no others. */
 bool op_only_moves(OpCode op);
 /* Of each value the range in which its elements are valid indices, where they are used as an index, as they are or moved; computed: also where the index is

@@ -18,7 +18,9 @@ typedef struct Map {
 void map_add(Arena *arena, Map *map, uint64_t hash, int number);
 void map_fork(Arena *arena, Map *map); /* gives a copied struct a table of its own */
 
-static inline size_t map_begin(const Map *map, uint64_t hash) { return map->cap ? (size_t)(hash ^ hash >> 32) & (map->cap - 1) : 0; }
+static inline size_t map_begin(const Map *map, uint64_t hash) {
+    return map->cap ? (size_t)(hash ^ hash >> 32) & (map->cap - 1) : 0;
+}
 /* The next number with this hash from the slot *at on, which moves behind it; -1: there is none. */
 static inline int map_next(const Map *map, uint64_t hash, size_t *at) {
     while (map->cap && map->at[*at].number) {
@@ -29,6 +31,6 @@ static inline int map_next(const Map *map, uint64_t hash, size_t *at) {
     return -1;
 }
 /* Goes through the numbers that were added with a hash; nothing may be added meanwhile. */
-#define map_each(map, key, item) \
-    for (size_t map_at = map_begin((map), (key)), map_once = 1; map_once; map_once = 0) \
+#define map_each(map, key, item)                                                                                                           \
+    for (size_t map_at = map_begin((map), (key)), map_once = 1; map_once; map_once = 0)                                                    \
         for (int item = map_next((map), (key), &map_at); item >= 0; item = map_next((map), (key), &map_at))

@@ -60,7 +60,8 @@ bool npy_header(NpyHeader *header, Arena *arena, const char *path, const char *t
     size_t begin = is_long ? LEAD_BYTES : 10, length = bytes[8] | (size_t)bytes[9] << 8;
     if (is_long) length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
     if (length > MAX_HEADER_BYTES || n - begin < length) return error_set(error, EXIT_ENVIRONMENT, "%s: its header is cut off", path);
-    const char *words = arena_copy(arena, text + begin, length), *order = npy_value(words, "'fortran_order'"), *descr = npy_value(words, "'descr'");
+    const char *words = arena_copy(arena, text + begin, length), *order = npy_value(words, "'fortran_order'"),
+               *descr = npy_value(words, "'descr'");
     *header = (NpyHeader){.begin = begin + length};
     if (!read_dtype(descr, &header->dtype)) {
         char type[32];
@@ -83,8 +84,9 @@ bool npy_file_header(NpyHeader *header, Arena *arena, const char *path, Error *e
     const size_t most = LEAD_BYTES + MAX_HEADER_BYTES;
     char *bytes = arena_alloc(arena, most);
     size_t n = 0;
-    for (ssize_t got = 1; got > 0 && n < most; n += got > 0 ? (size_t)got : 0) {
-        do got = read(fd, bytes + n, most - n);
+    for (ssize_t got = 1; got > 0 && n<most; n += got> 0 ? (size_t)got : 0) {
+        do
+            got = read(fd, bytes + n, most - n);
         while (got < 0 && errno == EINTR);
         if (got < 0) {
             error_set(error, EXIT_ENVIRONMENT, "cannot read %s: %s", path, strerror(errno));

@@ -10,27 +10,30 @@ typedef enum { ATTR_NONE, ATTR_BOOL, ATTR_INT, ATTR_FLOAT, ATTR_INTS, ATTR_TEXT 
 typedef struct AttrSpec {
     const char *name;
     AttrKind kind;
-    bool required;       /* else the value of a left-out one is 0, 0.0, [], "" with given = false */
+    bool required; /* else the value of a left-out one is 0, 0.0, [], "" with given = false */
 } AttrSpec;
 typedef struct Attr {
-    bool given;          /* written by the user or a pass */
-    int64_t i;           /* ATTR_BOOL, ATTR_INT */
-    double f;            /* ATTR_FLOAT */
-    int n;               /* ATTR_INTS: length */
+    bool given; /* written by the user or a pass */
+    int64_t i;  /* ATTR_BOOL, ATTR_INT */
+    double f;   /* ATTR_FLOAT */
+    int n;      /* ATTR_INTS: length */
     int64_t ints[MAX_NDIM];
-    const char *text;    /* ATTR_TEXT */
+    const char *text; /* ATTR_TEXT */
 } Attr;
 
 /* A letter of an operator's rule. */
 typedef struct Factor {
     int64_t size;
-    bool whole;          /* must not be split */
-    bool divides;        /* a split must divide the size (reshape) */
-    int8_t reductions;   /* not 0: no kernel takes a split of it. The operator is then expanded (Op.expand_split) into ones of which so many reduce over it */
+    bool whole;   /* must not be split */
+    bool divides; /* a split must divide the size (reshape) */
+    int8_t
+        reductions; /* not 0: no kernel takes a split of it. The operator is then expanded (Op.expand_split) into ones of which so many reduce over it */
 } Factor;
 
 /* Whether a kernel needs the factor whole: expanded operators are of other rules. */
-static inline bool factor_stays_whole(const Factor *factor) { return factor->whole || factor->reductions > 0; }
+static inline bool factor_stays_whole(const Factor *factor) {
+    return factor->whole || factor->reductions > 0;
+}
 
 /* The einsum-like rule of one node: which factor each dimension of each operand and result runs over (-1: none, the dimension is
  * whole). A result is summed over the factors that it lacks (Op.reduction): splitting one makes that result partial, and leaves those that have it. */
@@ -44,27 +47,33 @@ typedef struct Rule {
 } Rule;
 
 typedef struct RuleError {
-    int operand;         /* the operand at fault, -1: the node as a whole */
-    int attr;            /* the attribute at fault, or -1 */
-    char text[512];      /* "contracted sizes differ: %0 has 32, %1 has 31": %0.. stand for operand names */
-    char hint[256];      /* or "" */
+    int operand;    /* the operand at fault, -1: the node as a whole */
+    int attr;       /* the attribute at fault, or -1 */
+    char text[512]; /* "contracted sizes differ: %0 has 32, %1 has 31": %0.. stand for operand names */
+    char hint[256]; /* or "" */
 } RuleError;
 /* Operand types (hidden dimension already taken off), attributes -> rule. */
 typedef bool RuleFn(const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);
 
 /* What is known of the signs of a result. */
 typedef enum {
-    SIGN_UNKNOWN, SIGN_POSITIVE /* neither below 0 nor -0 */, SIGN_NEGATIVE /* not above 0 */, SIGN_KEPT /* operand 0's elements */, SIGN_NEGATED /* -operand 0 */,
-    SIGN_SUM /* of elements of operand 0, added to +0 */, SIGN_JOINED /* a sum of operands 0 and 1 */, SIGN_PRODUCT /* or quotient of operands 0 and 1 */
+    SIGN_UNKNOWN,
+    SIGN_POSITIVE /* neither below 0 nor -0 */,
+    SIGN_NEGATIVE /* not above 0 */,
+    SIGN_KEPT /* operand 0's elements */,
+    SIGN_NEGATED /* -operand 0 */,
+    SIGN_SUM /* of elements of operand 0, added to +0 */,
+    SIGN_JOINED /* a sum of operands 0 and 1 */,
+    SIGN_PRODUCT /* or quotient of operands 0 and 1 */
 } Sign;
 
 /* Which operands may be partial sums, all results then being ones over the same digits. */
 typedef enum {
-    LINEAR_NONE,         /* none */
-    LINEAR_JOINT,        /* all of them together, over the same digits */
-    LINEAR_EACH,         /* exactly one */
-    LINEAR_OPERAND_0,    /* only operand 0 */
-    LINEAR_OPERAND_1,    /* only operand 1 */
+    LINEAR_NONE,      /* none */
+    LINEAR_JOINT,     /* all of them together, over the same digits */
+    LINEAR_EACH,      /* exactly one */
+    LINEAR_OPERAND_0, /* only operand 0 */
+    LINEAR_OPERAND_1, /* only operand 1 */
 } Linear;
 
 /* Where an operator and its gradient are defined, or good to compute with. */
@@ -87,35 +96,35 @@ typedef void AdjointFn(Graph *graph, int node, const int *dy, int *dx);
 typedef void ExpandFn(Graph *graph, const Node *node, int *out);
 
 typedef struct Op {
-    const char *name, *title;  /* "matmul", "MatMul" as dumps write it */
+    const char *name, *title; /* "matmul", "MatMul" as dumps write it */
     OpClass op_class;
-    const char *ins, *outs;    /* names: "a, b"; outs NULL: one result */
+    const char *ins, *outs; /* names: "a, b"; outs NULL: one result */
     AttrSpec attrs[MAX_ATTRS];
-    unsigned dtypes;           /* accepted element types */
-    const char *types;         /* NULL: all operands and results have one element type. Else a letter each, "t, i -> t": t one of dtypes, the same
+    unsigned dtypes;     /* accepted element types */
+    const char *types;   /* NULL: all operands and results have one element type. Else a letter each, "t, i -> t": t one of dtypes, the same
                                   for all that have it, i an index (i32 or i64), b bool, n i32, a what
                                   the attribute "to" names (f32 when left out) */
-    const char *letters;       /* "...->..."; or: */
+    const char *letters; /* "...->..."; or: */
     RuleFn *rule;
-    bool variadic;             /* the last operand may be repeated, up to MAX_IN operands in all (concat) */
-    bool optional;             /* the last operand may be left out */
-    bool broadcasts;           /* "..." in letters lets size 1, or no dimension, stand for any size, as it does in all of the user's operators */
-    bool divided;              /* one result or more, up to MAX_OUT: its rule says how many (split) */
+    bool variadic;   /* the last operand may be repeated, up to MAX_IN operands in all (concat) */
+    bool optional;   /* the last operand may be left out */
+    bool broadcasts; /* "..." in letters lets size 1, or no dimension, stand for any size, as it does in all of the user's operators */
+    bool divided;    /* one result or more, up to MAX_OUT: its rule says how many (split) */
     Linear linear;
-    Reduction reduction;       /* how a result is partial when a factor that it lacks is split; sum when left out */
-    AdjointFn *adjoint;        /* NULL: no gradient */
-    int gradient;              /* the OpCode of which adjoint_of_operand and adjoint_of_result make a node */
-    ExpandFn *expand;          /* composite: rewritten before autodiff */
-    ExpandFn *expand_split;    /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
-    int flops;                 /* per point of the factors' index space */
+    Reduction reduction;    /* how a result is partial when a factor that it lacks is split; sum when left out */
+    AdjointFn *adjoint;     /* NULL: no gradient */
+    int gradient;           /* the OpCode of which adjoint_of_operand and adjoint_of_result make a node */
+    ExpandFn *expand;       /* composite: rewritten before autodiff */
+    ExpandFn *expand_split; /* rewritten once strategies are chosen, where its strategy splits a factor that has reductions */
+    int flops;              /* per point of the factors' index space */
     Sign sign;
-    bool in_place;             /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
-    bool flat;                 /* element i of a result as large as its operand needs just element i of that: it may be computed over it */
-    bool view;                 /* and is that element: the result may lie where the operand lies, without a copy */
-    bool boundary;             /* replicate, replica_sum: sees the hidden dimension */
-    Domain domain;             /* of operands that are tried */
-    const char *samples;       /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
-    const char *help;          /* one line for --list-ops */
+    bool in_place;       /* result i may overwrite operand i of the same box (elementwise; momentum: w over w, v over v) */
+    bool flat;           /* element i of a result as large as its operand needs just element i of that: it may be computed over it */
+    bool view;           /* and is that element: the result may lie where the operand lies, without a copy */
+    bool boundary;       /* replicate, replica_sum: sees the hidden dimension */
+    Domain domain;       /* of operands that are tried */
+    const char *samples; /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
+    const char *help;    /* one line for --list-ops */
 } Op;
 
 typedef enum OpCode {
@@ -125,17 +134,17 @@ typedef enum OpCode {
     NOPS
 } OpCode;
 extern const Op op_table[NOPS];
-int op_find(const char *name);               /* OpCode, or -1 */
-int op_attr(OpCode op, const char *name);    /* index, or -1 */
-int op_nin(OpCode op);                       /* operands named in the row; a variadic operator may have more, an optional operand may be missing */
-bool op_takes(OpCode op, int nin);           /* whether the operator may have so many operands */
-int op_nout(OpCode op);                      /* results named in the row */
+int op_find(const char *name);            /* OpCode, or -1 */
+int op_attr(OpCode op, const char *name); /* index, or -1 */
+int op_nin(OpCode op);             /* operands named in the row; a variadic operator may have more, an optional operand may be missing */
+bool op_takes(OpCode op, int nin); /* whether the operator may have so many operands */
+int op_nout(OpCode op);            /* results named in the row */
 char op_type(OpCode op, bool result, int k); /* the letter of Op.types of operand or result k; 't' where the row has none */
 unsigned op_dtypes(OpCode op, int operand);  /* the element types that an operand may have, a bit each */
-bool op_elementwise(OpCode op);              /* element i of each result needs just element i of the operands, and those of size 1, which are repeated */
-bool op_gives(OpCode op, int nout);          /* whether the operator may have so many results */
+bool op_elementwise(OpCode op); /* element i of each result needs just element i of the operands, and those of size 1, which are repeated */
+bool op_gives(OpCode op, int nout);                            /* whether the operator may have so many results */
 void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a"; of a repeated operand the last name of the row */
-int op_in(OpCode op, const char *name);      /* the operand of this name, or -1: "g" is the gradient of an update */
+int op_in(OpCode op, const char *name);                        /* the operand of this name, or -1: "g" is the gradient of an update */
 /* Shape inference and factors of an operator on global operand types, hidden dimension included: it becomes factor 0 of every operand
  * and result. */
 bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error);

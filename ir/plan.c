@@ -37,7 +37,8 @@ bool instance_is_view(const Graph *graph, const Instance *instance) {
 int fused_length(const Role *role, int at) {
     const int fused = role->steps.at[at].fused;
     int n = 1;
-    while (fused > 0 && at + n < role->steps.n && role->steps.at[at + n].fused == fused) n++;
+    while (fused > 0 && at + n < role->steps.n && role->steps.at[at + n].fused == fused)
+        n++;
     return n;
 }
 
@@ -92,15 +93,21 @@ static void print_step(Text *text, const Step *step) {
     put(text, step_name[step->kind]);
     put(text, " ");
     switch (step->kind) {
-    case STEP_KERNEL: put(text, op_table[step->op].name); break;
-    case STEP_LOCAL: put(text, comm_name[step->comm]); break;
+    case STEP_KERNEL:
+        put(text, op_table[step->op].name);
+        break;
+    case STEP_LOCAL:
+        put(text, comm_name[step->comm]);
+        break;
     case STEP_START:
     case STEP_WAIT:
         put(text, comm_name[step->comm]);
         put(text, " ");
         put_int(text, step->request);
         break;
-    case STEP_WRITE: put_int(text, step->state); break;
+    case STEP_WRITE:
+        put_int(text, step->state);
+        break;
     }
     put(text, " ");
     put_ints(text, step->in, step->nin);
@@ -144,13 +151,17 @@ static void print_program(Printing *printing, const Program *program) {
     for (int r = 0; r < program->roles.n; r++) {
         const Role *role = &program->roles.at[r];
         text_printf(text, "  role %d-%d arena=%" PRId64 "\n", role->first_rank, role->last_rank, role->arena_bytes);
-        for (int i = 0; i < role->instances.n; i++) print_instance(printing, i, &role->instances.at[i]);
-        for (int i = 0; i < role->steps.n; i++) print_step(text, &role->steps.at[i]);
+        for (int i = 0; i < role->instances.n; i++)
+            print_instance(printing, i, &role->instances.at[i]);
+        for (int i = 0; i < role->steps.n; i++)
+            print_step(text, &role->steps.at[i]);
     }
 }
 
 enum { CHECKSUM_LINE_BYTES = 9 + 16 + 1 }; /* "checksum ", 16 digits, end of line */
-static void print_checksum(Text *text, uint64_t checksum) { text_printf(text, "checksum %016" PRIx64 "\n", checksum); }
+static void print_checksum(Text *text, uint64_t checksum) {
+    text_printf(text, "checksum %016" PRIx64 "\n", checksum);
+}
 
 static void print_end(Text *text, uint64_t checksum, const char *certificate) {
     if (certificate) {
@@ -161,7 +172,9 @@ static void print_end(Text *text, uint64_t checksum, const char *certificate) {
     print_checksum(text, checksum);
 }
 
-void plan_print(Text *text, const Plan *plan) { plan_print_files(text, NULL, NULL, plan); }
+void plan_print(Text *text, const Plan *plan) {
+    plan_print_files(text, NULL, NULL, plan);
+}
 
 void plan_print_files(Text *text, Text *side, const char *side_file, const Plan *plan) {
     size_t begin = text->n;
@@ -182,7 +195,8 @@ void plan_print_files(Text *text, Text *side, const char *side_file, const Plan 
     for (int p = 0; p < plan->programs.n; p++)
         for (int r = 0; r < plan->programs.at[p].roles.n; r++) {
             const Role *role = &plan->programs.at[p].roles.at[r];
-            for (int i = 0; i < role->instances.n; i++) printing_layout(&printing, role->instances.at[i].layout);
+            for (int i = 0; i < role->instances.n; i++)
+                printing_layout(&printing, role->instances.at[i].layout);
         }
     print_sections(&printing);
     for (int p = 0; p < plan->programs.n; p++) {
@@ -204,7 +218,9 @@ void plan_certify(Text *text, const char *certificate) {
 
 /* ---------------------------------------------------------------- read: programs */
 
-static bool same_tensor(const TensorType *a, const TensorType *b) { return a->dtype == b->dtype && shape_equal(&a->shape, &b->shape); }
+static bool same_tensor(const TensorType *a, const TensorType *b) {
+    return a->dtype == b->dtype && shape_equal(&a->shape, &b->shape);
+}
 
 /* An instance in the storage of a state or input: of its size, and of its type unless it is a view. */
 static bool check_storage(Reading *reading, const Instance *instance, const char *what, const TensorType *type, const Layout *storage) {
@@ -212,7 +228,8 @@ static bool check_storage(Reading *reading, const Instance *instance, const char
     bool fits = instance_is_view(reading->graph, instance) ? own->dtype == type->dtype : same_tensor(own, type);
     if (!fits) return scan_fail(&reading->scan, "value %%%d has another type than %s %d", instance->value, what, (int)instance->at);
     if (layout_max_elements(instance->layout, &own->shape) == layout_max_elements(storage, &type->shape)) return true;
-    return scan_fail(&reading->scan, "value %%%d in this layout has another size than the storage of %s %d", instance->value, what, (int)instance->at);
+    return scan_fail(&reading->scan, "value %%%d in this layout has another size than the storage of %s %d", instance->value, what,
+                     (int)instance->at);
 }
 
 static bool read_place(Reading *reading, const Role *role, Instance *instance) {
@@ -225,9 +242,11 @@ static bool read_place(Reading *reading, const Role *role, Instance *instance) {
     case PLACE_ARENA: {
         int64_t bytes = instance_bytes(graph, instance);
         if (!scan_integer(scan, "the offset", 0, MAX_TENSOR_BYTES, &instance->at)) return false;
-        if (instance->at % ARENA_ALIGNMENT) return scan_fail(scan, "the offset %" PRId64 " is no multiple of %d", instance->at, ARENA_ALIGNMENT);
+        if (instance->at % ARENA_ALIGNMENT)
+            return scan_fail(scan, "the offset %" PRId64 " is no multiple of %d", instance->at, ARENA_ALIGNMENT);
         if (bytes <= role->arena_bytes - instance->at) return true;
-        return scan_fail(scan, "%" PRId64 " bytes at offset %" PRId64 " reach beyond the arena of %" PRId64, bytes, instance->at, role->arena_bytes);
+        return scan_fail(scan, "%" PRId64 " bytes at offset %" PRId64 " reach beyond the arena of %" PRId64, bytes, instance->at,
+                         role->arena_bytes);
     }
     case PLACE_STATE:
         if (!scan_integer(scan, "a state", 0, graph->states.n - 1, &instance->at) || !scan_keyword(scan, "version") ||
@@ -237,7 +256,8 @@ static bool read_place(Reading *reading, const Role *role, Instance *instance) {
     case PLACE_INPUT:
         if (!scan_integer(scan, "an input", 0, graph->inputs.n - 1, &instance->at)) return false;
         return check_storage(reading, instance, "input", &graph->inputs.at[instance->at].type, graph->inputs.at[instance->at].layout);
-    case PLACE_INNER: return true;
+    case PLACE_INNER:
+        return true;
     case PLACE_CONSTANT:
         if (!scan_integer(scan, "a node", 0, graph->nodes.n - 1, &instance->at)) return false;
         if (graph->nodes.at[instance->at].op != OP_constant) return scan_fail(scan, "node %d is no constant", (int)instance->at);
@@ -292,7 +312,8 @@ static bool check_step(Reading *reading, const Role *role, const Step *step) {
     Scan *scan = &reading->scan;
     const State *state;
     switch (step->kind) {
-    case STEP_KERNEL: return check_kernel(reading, role, step);
+    case STEP_KERNEL:
+        return check_kernel(reading, role, step);
     case STEP_LOCAL:
     case STEP_START:
     case STEP_WAIT:
@@ -304,7 +325,8 @@ static bool check_step(Reading *reading, const Role *role, const Step *step) {
         state = &reading->graph->states.at[step->state];
         if (!same_tensor(instance_type(reading, role, step->in[0]), &state->type))
             return scan_fail(scan, "value %d has another type than state %d", step->in[0], step->state);
-        if (layout_max_elements(role->instances.at[step->in[0]].layout, &state->type.shape) == layout_max_elements(state->layout, &state->type.shape))
+        if (layout_max_elements(role->instances.at[step->in[0]].layout, &state->type.shape) ==
+            layout_max_elements(state->layout, &state->type.shape))
             return true;
         return scan_fail(scan, "value %d has another size than the storage of state %d", step->in[0], step->state);
     }
@@ -314,16 +336,19 @@ static bool check_step(Reading *reading, const Role *role, const Step *step) {
 static bool read_node(Reading *reading, StepKind kind, int *node) {
     int n = 0;
     if (!scan_is_key(&reading->scan, "nodes")) return scan_fail(&reading->scan, "a %s without nodes=(..)", step_name[kind]);
-    return read_ids(reading, "node", "", reading->graph->nodes.n, 1, node, &n) && (n == 1 || scan_fail(&reading->scan, "a %s of no node", step_name[kind]));
+    return read_ids(reading, "node", "", reading->graph->nodes.n, 1, node, &n) &&
+           (n == 1 || scan_fail(&reading->scan, "a %s of no node", step_name[kind]));
 }
 
 /* A fused step goes on with its number, and a new one begins with the next. */
 static bool read_fused(Reading *reading, const Role *role, int *fused) {
     const int before = role->steps.n ? role->steps.at[role->steps.n - 1].fused : 0;
     int last = before, members = 0;
-    for (int s = role->steps.n - 1; s >= 0 && last == 0; s--) last = role->steps.at[s].fused;
+    for (int s = role->steps.n - 1; s >= 0 && last == 0; s--)
+        last = role->steps.at[s].fused;
     if (!scan_int(&reading->scan, "a fused step", before ? before : last + 1, last + 1, fused)) return false;
-    while (*fused == before && members < role->steps.n && role->steps.at[role->steps.n - 1 - members].fused == before) members++;
+    while (*fused == before && members < role->steps.n && role->steps.at[role->steps.n - 1 - members].fused == before)
+        members++;
     return members < MAX_FUSED || scan_fail(&reading->scan, "more than %d kernels in fused step %d", MAX_FUSED, before);
 }
 
@@ -359,7 +384,8 @@ static bool read_step(Reading *reading, Role *role, StepKind kind, int *made) {
         break;
     case STEP_START:
     case STEP_WAIT:
-        if (!scan_choice(scan, "communication", comm_name, NCOMMS, &comm) || !scan_int(scan, "a request", 0, INT32_MAX, &step.request)) return false;
+        if (!scan_choice(scan, "communication", comm_name, NCOMMS, &comm) || !scan_int(scan, "a request", 0, INT32_MAX, &step.request))
+            return false;
         break;
     case STEP_WRITE:
         if (!scan_int(scan, "a state", 0, graph->states.n - 1, &step.state)) return false;
@@ -370,7 +396,8 @@ static bool read_step(Reading *reading, Role *role, StepKind kind, int *made) {
     if (scan_is_arrow(scan) && !read_ids(reading, "value", "", role->instances.n, MAX_OUT, step.out, &step.nout)) return false;
     if ((kind == STEP_KERNEL || kind == STEP_WRITE) && !read_node(reading, kind, &step.node)) return false;
     if (scan_is_key(scan, "stream") && !scan_int(scan, "a stream", 0, 1, &step.stream)) return false;
-    if ((kind == STEP_START || kind == STEP_WAIT) && scan_is_key(scan, "bucket") && !scan_int(scan, "a bucket", 1, INT32_MAX, &step.bucket)) return false;
+    if ((kind == STEP_START || kind == STEP_WAIT) && scan_is_key(scan, "bucket") && !scan_int(scan, "a bucket", 1, INT32_MAX, &step.bucket))
+        return false;
     if (kind == STEP_KERNEL && scan_is_key(scan, "fused") && !read_fused(reading, role, &step.fused)) return false;
     if (!check_step(reading, role, &step) || !check_inner(reading, role, &step, made) || !scan_end(scan)) return false;
     vec_push(scan->arena, &role->steps, step);
@@ -408,12 +435,14 @@ static bool read_role(Reading *reading, Program *program, int first, int *next) 
     if (!ok) return false;
     if (program->loss >= role.instances.n) return scan_fail(scan, "the loss %d is no value of the role that ends here", program->loss);
     for (int i = 0; i < program->reports.n; i++)
-        if (program->reports.at[i] >= role.instances.n) return scan_fail(scan, "the report %d is no value of the role that ends here", program->reports.at[i]);
+        if (program->reports.at[i] >= role.instances.n)
+            return scan_fail(scan, "the report %d is no value of the role that ends here", program->reports.at[i]);
     for (int k = -1; k < program->reports.n; k++) {
         const int id = k < 0 ? program->loss : program->reports.at[k];
         if (id >= 0 && role.instances.at[id].place == PLACE_INNER) return scan_fail(scan, "the inner value %d is reported", id);
     }
-    if (inner_room(reading->graph, &role, NULL) >= MAX_TENSOR_BYTES) return scan_fail(scan, "a fused step of this role has inner values of more than %lld bytes", (long long)MAX_TENSOR_BYTES);
+    if (inner_room(reading->graph, &role, NULL) >= MAX_TENSOR_BYTES)
+        return scan_fail(scan, "a fused step of this role has inner values of more than %lld bytes", (long long)MAX_TENSOR_BYTES);
     *next = role.last_rank + 1;
     vec_push(scan->arena, &program->roles, role);
     return true;
@@ -438,10 +467,12 @@ static bool read_program(Reading *reading, Plan *plan) {
     if (plan->programs.n == MAX_PROGRAMS) return scan_fail(scan, "more than %d programs", MAX_PROGRAMS);
     if (!scan_word(scan, &program.name) || !scan_key(scan, "loss")) return false;
     for (int p = 0; p < plan->programs.n; p++)
-        if (strcmp(plan->programs.at[p].name, program.name) == 0) return scan_fail(scan, "program '%.40s' is there a second time", program.name);
+        if (strcmp(plan->programs.at[p].name, program.name) == 0)
+            return scan_fail(scan, "program '%.40s' is there a second time", program.name);
     if (!scan_is_keyword(scan, "none") && !scan_int(scan, "the loss", 0, INT32_MAX, &program.loss)) return false;
     if (!read_reports(reading, &program)) return false;
-    if (!scan_key(scan, "sent") || !scan_integer(scan, "the bytes sent", 0, INT64_MAX, &program.sent_bytes) || !scan_end(scan)) return false;
+    if (!scan_key(scan, "sent") || !scan_integer(scan, "the bytes sent", 0, INT64_MAX, &program.sent_bytes) || !scan_end(scan))
+        return false;
     int next = 0;
     while (scan_is_keyword(scan, "role"))
         if (!read_role(reading, &program, next, &next)) return false;
@@ -483,12 +514,14 @@ typedef struct Envelope {
     size_t checksum;    /* where its line begins; n when there is none */
 } Envelope;
 
-
-static bool begins(const char *text, size_t n, const char *word) { return n >= strlen(word) && memcmp(text, word, strlen(word)) == 0; }
+static bool begins(const char *text, size_t n, const char *word) {
+    return n >= strlen(word) && memcmp(text, word, strlen(word)) == 0;
+}
 
 /* The start of the line that ends at text[n - 1]. */
 static size_t line_start(const char *text, size_t n) {
-    while (n > 0 && text[n - 1] != '\n') n--;
+    while (n > 0 && text[n - 1] != '\n')
+        n--;
     return n;
 }
 
@@ -500,23 +533,27 @@ static bool check_first_line(const char *name, const char *text, size_t n, Error
     if (begins(text, n, "pcc-graph "))
         return error_set(error, EXIT_REJECTED, "%s: not a plan: it is the dump of a graph; prun reads what pcc writes to -o", name);
     if (!begins(text, n, magic))
-        return error_set(error, EXIT_REJECTED, "%s: not a plan: its first line is not 'pcc-plan %d'; a net is compiled by pcc first", name, PLAN_FORMAT);
+        return error_set(error, EXIT_REJECTED, "%s: not a plan: its first line is not 'pcc-plan %d'; a net is compiled by pcc first", name,
+                         PLAN_FORMAT);
     long format = 0;
     size_t digits = 0;
-    for (; at < n && text[at] >= '0' && text[at] <= '9' && digits < 6; at++, digits++) format = format * 10 + (text[at] - '0');
+    for (; at < n && text[at] >= '0' && text[at] <= '9' && digits < 6; at++, digits++)
+        format = format * 10 + (text[at] - '0');
     if (digits == 0 || at == n || text[at] != '\n')
         return error_set(error, EXIT_REJECTED, "%s:1: not a plan: its first line is not 'pcc-plan %d'", name, PLAN_FORMAT);
     if (format == PLAN_FORMAT) return true;
-    return error_set(error, EXIT_REJECTED, "%s:1: this plan has format %ld; format %d is read here: compile the net again with this pcc", name, format,
-                     PLAN_FORMAT);
+    return error_set(error, EXIT_REJECTED, "%s:1: this plan has format %ld; format %d is read here: compile the net again with this pcc",
+                     name, format, PLAN_FORMAT);
 }
 
 static bool read_envelope(const char *name, const char *text, size_t n, Envelope *envelope, Error *error) {
     if (n > INT32_MAX) return error_set(error, EXIT_REJECTED, "%s: too large for a plan: %zu bytes", name, n);
     if (!check_first_line(name, text, n, error)) return false;
     envelope->checksum = n ? line_start(text, n - 1) : 0;
-    if (text[n - 1] != '\n' || n - envelope->checksum != CHECKSUM_LINE_BYTES || !begins(text + envelope->checksum, n - envelope->checksum, "checksum "))
-        return error_set(error, EXIT_REJECTED, "%s: truncated: no checksum line at its end; compile the net again or copy the plan again", name);
+    if (text[n - 1] != '\n' || n - envelope->checksum != CHECKSUM_LINE_BYTES ||
+        !begins(text + envelope->checksum, n - envelope->checksum, "checksum "))
+        return error_set(error, EXIT_REJECTED, "%s: truncated: no checksum line at its end; compile the net again or copy the plan again",
+                         name);
     envelope->certificate = line_start(text, envelope->checksum - 1);
     if (!begins(text + envelope->certificate, n - envelope->certificate, "certificate ")) envelope->certificate = envelope->checksum;
     envelope->body = envelope->certificate;
@@ -527,7 +564,8 @@ static bool check_checksum(const Scan *start, const char *text, const Envelope *
     Scan scan = *start;
     uint64_t stored, actual = XXH64(text, envelope->body, 0);
     scan.at = start->at + envelope->checksum;
-    for (size_t i = 0; i < envelope->checksum; i++) scan.line += text[i] == '\n';
+    for (size_t i = 0; i < envelope->checksum; i++)
+        scan.line += text[i] == '\n';
     if (!scan_keyword(&scan, "checksum") || !scan_unsigned(&scan, "a checksum", 16, &stored) || !scan_end(&scan)) return false;
     if (stored == actual || flags & PLAN_IGNORE_CHECKSUM) return true;
     return error_set(error, EXIT_REJECTED,
@@ -544,8 +582,10 @@ static bool read_certificate(Reading *reading, const Envelope *envelope, const c
     plan->certificate_bound = scan_is_key(scan, "of");
     if (plan->certificate_bound && !scan_unsigned(scan, "a checksum", 16, &of)) return false;
     if (plan->certificate_bound && of != actual && !(flags & PLAN_IGNORE_CHECKSUM))
-        return scan_fail(scan, "the certificate is of a text with checksum %016" PRIx64 ", this one has %016" PRIx64
-                               ": it was edited after it was proved; `pcc check --update` drops the certificate and proves the plan again", of, actual);
+        return scan_fail(scan,
+                         "the certificate is of a text with checksum %016" PRIx64 ", this one has %016" PRIx64
+                         ": it was edited after it was proved; `pcc check --update` drops the certificate and proves the plan again",
+                         of, actual);
     return scan_end(scan);
 }
 
@@ -579,7 +619,8 @@ bool plan_read_files(Plan *plan, Arena *arena, const char *name, const PlanFiles
     if (scan_is_keyword(scan, "eval")) {
         if (!checked) return scan_fail(scan, "an eval before any program");
         reading.graph = eval_graph(&plan->graph);
-        if (!read_eval(&reading) || !check_storages(&reading) || !scan_keyword(scan, "program") || !read_program(&reading, plan)) return false;
+        if (!read_eval(&reading) || !check_storages(&reading) || !scan_keyword(scan, "program") || !read_program(&reading, plan))
+            return false;
     }
     if (!side_end(&reading)) return false;
     if (scan_is_keyword(scan, "certificate") && !read_certificate(&reading, &envelope, text, flags, plan)) return false;
@@ -592,7 +633,8 @@ bool plan_renew(Text *renewed, const char *name, const char *text, size_t n, Err
     /* An editor may have added blank lines, or left the last line without its end. */
     for (;;) {
         size_t end = n;
-        while (end > 0 && text[end - 1] == '\n') end--;
+        while (end > 0 && text[end - 1] == '\n')
+            end--;
         size_t last = line_start(text, end);
         n = end < n ? end + 1 : end;
         if (!begins(text + last, end - last, "checksum ") && !begins(text + last, end - last, "certificate ")) break;

@@ -8,11 +8,11 @@ typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT, PLACE_INNE
 extern const char *const place_name[];
 /* A named value of the graph in a stated layout, and where it lies. */
 typedef struct Instance {
-    int value;                     /* graph value id */
+    int value; /* graph value id */
     const Layout *layout;
-    Place place;                   /* inner: nowhere, it is made and read within one fused step */
-    int64_t at;                    /* arena: offset in bytes; state, input: id; constant: graph node id; inner: 0 */
-    int version;                   /* PLACE_STATE: which version of the state, 0 or 1 */
+    Place place; /* inner: nowhere, it is made and read within one fused step */
+    int64_t at;  /* arena: offset in bytes; state, input: id; constant: graph node id; inner: 0 */
+    int version; /* PLACE_STATE: which version of the state, 0 or 1 */
 } Instance;
 /* Whether it lies in an input or in a state's old version and is the result of an operator that has views: it lies where its operand lies. */
 bool instance_is_view(const Graph *graph, const Instance *instance);
@@ -22,16 +22,16 @@ typedef enum { STEP_KERNEL, STEP_LOCAL, STEP_START, STEP_WAIT, STEP_WRITE } Step
 enum { MAX_FUSED = 32, MAX_FUSED_IN = 8, MAX_FUSED_OUT = 8 };
 typedef struct Step {
     StepKind kind;
-    OpCode op;                     /* kernel: the operator */
-    int node;                      /* kernel, write: the graph node that it computes */
-    CommKind comm;                 /* local, start, wait */
-    int request;                   /* start, wait: number that pairs them */
+    OpCode op;     /* kernel: the operator */
+    int node;      /* kernel, write: the graph node that it computes */
+    CommKind comm; /* local, start, wait */
+    int request;   /* start, wait: number that pairs them */
     int nin, nout;
-    int in[MAX_IN], out[MAX_OUT];  /* instances; start: source and target; wait: the same; write: in[0] */
-    int state;                     /* write: state id */
-    int stream;                    /* 0 compute, 1 communication */
-    int bucket;                    /* start, wait: starts that follow each other with one number run as one communication, and so do their waits; from 1, 0: alone */
-    int fused;                     /* kernel: kernels that follow each other with one number are the members of one fused step; from 1, 0: alone */
+    int in[MAX_IN], out[MAX_OUT]; /* instances; start: source and target; wait: the same; write: in[0] */
+    int state;                    /* write: state id */
+    int stream;                   /* 0 compute, 1 communication */
+    int bucket; /* start, wait: starts that follow each other with one number run as one communication, and so do their waits; from 1, 0: alone */
+    int fused; /* kernel: kernels that follow each other with one number are the members of one fused step; from 1, 0: alone */
 } Step;
 
 typedef struct Role {
@@ -46,25 +46,25 @@ int fused_length(const Role *role, int at); /* the number of steps from `at` on 
 int64_t inner_room(const Graph *graph, const Role *role, int64_t *at);
 
 typedef struct Program {
-    const char *name;              /* "train", "eval" */
-    Graph *graph;                  /* what it computes: over the plan's states (the same list), with inputs of its own. NULL: the plan's graph */
-    int loss;                      /* instance id in every role, or -1 */
-    VEC(int) reports;              /* likewise, of the graph's reports in their order */
-    int64_t sent_bytes;            /* per step by a rank: the sum over all communications of what its busiest rank sends (traffic_step) */
+    const char *name;   /* "train", "eval" */
+    Graph *graph;       /* what it computes: over the plan's states (the same list), with inputs of its own. NULL: the plan's graph */
+    int loss;           /* instance id in every role, or -1 */
+    VEC(int) reports;   /* likewise, of the graph's reports in their order */
+    int64_t sent_bytes; /* per step by a rank: the sum over all communications of what its busiest rank sends (traffic_step) */
     VEC(Role) roles;
 } Program;
 
 /* The thing between pcc and prun. graph is the unsharded graph after simplification, forward and backward, its states and inputs with
  * their storage layouts; its settings say epochs, steps, data. */
 typedef struct Plan {
-    int format;                    /* 1 */
-    const char *options;           /* one line, for people: mode, search, -O, ... */
+    int format;          /* 1 */
+    const char *options; /* one line, for people: mode, search, -O, ... */
     uint64_t net_hash;
     Graph graph;
     VEC(Program) programs;
-    const char *certificate;       /* one line, NULL: none */
-    bool certificate_bound;        /* as read: it says of which text it is, and that is this one */
-    const char *side_file;         /* as read: name of the file beside it that holds its long literals, NULL: none */
+    const char *certificate; /* one line, NULL: none */
+    bool certificate_bound;  /* as read: it says of which text it is, and that is this one */
+    const char *side_file;   /* as read: name of the file beside it that holds its long literals, NULL: none */
 } Plan;
 
 void plan_init(Plan *plan, Arena *arena);
@@ -98,4 +98,4 @@ bool plan_renew(Text *renewed, const char *name, const char *text, size_t n, Err
 /* The SPMD form of a stage: header, states, inputs, layouts and the graph with its layouts and strategies, in the plan's grammar. */
 void graph_print(Text *text, const Graph *graph);
 bool graph_read(Graph *graph, Arena *arena, const char *name, const char *text, size_t n, Error *error);
-void attr_print(Text *text, OpCode op, const Node *node);      /* "{transpose_b: 1}" or "" */
+void attr_print(Text *text, OpCode op, const Node *node); /* "{transpose_b: 1}" or "" */

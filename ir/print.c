@@ -21,7 +21,9 @@ const char *const optimizer_name[] = {"none", "sgd", "momentum", "adam", "adamw"
 
 /* ---------------------------------------------------------------- tokens */
 
-void put(Text *text, const char *word) { text_append(text, word, strlen(word)); }
+void put(Text *text, const char *word) {
+    text_append(text, word, strlen(word));
+}
 
 void put_int(Text *text, int64_t value) {
     char digits[24];
@@ -56,7 +58,8 @@ void put_quoted(Text *text, const char *word) {
     put(text, "\"");
     for (const char *at = word ? word : ""; *at;) {
         const char *plain = at;
-        while ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\' && *at != 0x7f) at++;
+        while ((unsigned char)*at >= ' ' && *at != '"' && *at != '\\' && *at != 0x7f)
+            at++;
         text_append(text, plain, (size_t)(at - plain));
         if (*at == '"' || *at == '\\')
             text_append(text, (char[]){'\\', *at}, 2);
@@ -142,10 +145,15 @@ void attr_print(Text *text, OpCode op, const Node *node) {
         put(text, op_table[op].attrs[a].name);
         put(text, ": ");
         switch (op_table[op].attrs[a].kind) {
-        case ATTR_NONE: break;
+        case ATTR_NONE:
+            break;
         case ATTR_BOOL:
-        case ATTR_INT: put_int(text, attr->i); break;
-        case ATTR_FLOAT: put_double(text, attr->f); break;
+        case ATTR_INT:
+            put_int(text, attr->i);
+            break;
+        case ATTR_FLOAT:
+            put_double(text, attr->f);
+            break;
         case ATTR_INTS:
             put(text, "[");
             for (int i = 0; i < attr->n; i++) {
@@ -154,7 +162,9 @@ void attr_print(Text *text, OpCode op, const Node *node) {
             }
             put(text, "]");
             break;
-        case ATTR_TEXT: put_quoted(text, attr->text); break;
+        case ATTR_TEXT:
+            put_quoted(text, attr->text);
+            break;
         }
     }
     if (n) put(text, "}");
@@ -172,19 +182,22 @@ void printing_turn(Printing *printing, const Graph *graph) {
     printing->graph = graph;
     /* Passes may leave values without a node, or out of order; in the text they are dense and in order of definition. */
     printing->value = arena_alloc(&printing->arena, sizeof *printing->value * ((size_t)graph->values.n + 1));
-    for (int v = 0; v < graph->values.n; v++) printing->value[v] = -1;
+    for (int v = 0; v < graph->values.n; v++)
+        printing->value[v] = -1;
     int next = 0;
     for (int i = 0; i < graph->nodes.n; i++)
-        for (int o = 0; o < graph->nodes.at[i].nout; o++) printing->value[graph->nodes.at[i].out[o]] = next++;
+        for (int o = 0; o < graph->nodes.at[i].nout; o++)
+            printing->value[graph->nodes.at[i].out[o]] = next++;
 }
 
-void printing_finish(Printing *printing) { arena_finish(&printing->arena); }
+void printing_finish(Printing *printing) {
+    arena_finish(&printing->arena);
+}
 
 int printing_layout(Printing *printing, const Layout *layout) {
     LayoutNumbers *numbers = &printing->layouts;
     const uint64_t hash = layout_hash(layout);
-    map_each (&numbers->map, hash, i)
-        if (numbers->at.at[i] == layout || layout_equal(numbers->at.at[i], layout)) return i;
+    map_each(&numbers->map, hash, i) if (numbers->at.at[i] == layout || layout_equal(numbers->at.at[i], layout)) return i;
     map_add(&printing->arena, &numbers->map, hash, numbers->at.n);
     vec_push(&printing->arena, &numbers->at, layout);
     return numbers->at.n - 1;
@@ -310,10 +323,17 @@ static void print_init(Printing *printing, const Init *init, const TensorType *t
     put(text, init_name[init->kind]);
     switch (init->kind) {
     case INIT_ZEROS:
-    case INIT_ONES: break;
-    case INIT_NORMAL: put_doubles(text, &init->a, 1); break;
-    case INIT_UNIFORM: put_doubles(text, (double[]){init->a, init->b}, 2); break;
-    case INIT_LITERAL: put_literal(printing, init->data, shape_elements(&type->shape)); break;
+    case INIT_ONES:
+        break;
+    case INIT_NORMAL:
+        put_doubles(text, &init->a, 1);
+        break;
+    case INIT_UNIFORM:
+        put_doubles(text, (double[]){init->a, init->b}, 2);
+        break;
+    case INIT_LITERAL:
+        put_literal(printing, init->data, shape_elements(&type->shape));
+        break;
     case INIT_FILE:
         put(text, "(");
         put_quoted(text, init->file);
@@ -324,7 +344,8 @@ static void print_init(Printing *printing, const Init *init, const TensorType *t
 
 /* Not of a hash: it follows from the nodes. */
 static void put_index(Printing *printing, IndexRange index) {
-    if (range_known(index) && !printing->net) text_printf(printing->text, " index=(%lld, %lld)", (long long)index.begin, (long long)index.end);
+    if (range_known(index) && !printing->net)
+        text_printf(printing->text, " index=(%lld, %lld)", (long long)index.begin, (long long)index.end);
 }
 
 static void print_states(Printing *printing) {
@@ -488,7 +509,8 @@ static void print_nodes(Printing *printing) {
         put_value(printing, graph->loss);
     if (!printing->net) put_key(text, "forward", graph->nforward);
     put(text, "\n");
-    for (int i = 0; i < graph->nodes.n; i++) print_node(printing, i);
+    for (int i = 0; i < graph->nodes.n; i++)
+        print_node(printing, i);
     for (int i = 0; i < graph->reports.n; i++) {
         put(text, "  report ");
         put_word(text, graph->reports.at[i].name);

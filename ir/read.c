@@ -79,7 +79,8 @@ static bool read_imports(Reading *reading) {
         if (!scan_int(&reading->scan, "the number of a file", graph->files.n > 0 ? graph->files.n : 1, MAX_SOURCES, &file) ||
             !scan_word(&reading->scan, &name) || !scan_end(&reading->scan))
             return false;
-        while (graph->files.n < file) vec_push(graph->arena, &graph->files, NULL);
+        while (graph->files.n < file)
+            vec_push(graph->arena, &graph->files, NULL);
         vec_push(graph->arena, &graph->files, name);
     }
     return true;
@@ -88,10 +89,10 @@ static bool read_imports(Reading *reading) {
 bool read_head(Reading *reading) {
     Scan *scan = &reading->scan;
     Graph *graph = reading->graph;
-    return scan_keyword(scan, "net") && scan_word(scan, &graph->name) && scan_end(scan) &&
-           scan_keyword(scan, "file") && scan_word(scan, &graph->file) && scan_end(scan) && read_imports(reading) &&
-           scan_keyword(scan, "ranks") && scan_int(scan, "the number of ranks", 1, MAX_RANKS, &graph->nranks) && scan_end(scan) &&
-           scan_keyword(scan, "replicas") && scan_int(scan, "the number of replicas", 0, MAX_RANKS, &graph->replicas) && scan_end(scan);
+    return scan_keyword(scan, "net") && scan_word(scan, &graph->name) && scan_end(scan) && scan_keyword(scan, "file") &&
+           scan_word(scan, &graph->file) && scan_end(scan) && read_imports(reading) && scan_keyword(scan, "ranks") &&
+           scan_int(scan, "the number of ranks", 1, MAX_RANKS, &graph->nranks) && scan_end(scan) && scan_keyword(scan, "replicas") &&
+           scan_int(scan, "the number of replicas", 0, MAX_RANKS, &graph->replicas) && scan_end(scan);
 }
 
 static bool read_parallel(Reading *reading) {
@@ -120,9 +121,10 @@ static bool read_log(Scan *scan, Settings *settings) {
 static bool read_checkpoints(Scan *scan, Settings *settings) {
     int on_nan = ON_NAN_STOP;
     settings->checkpoint_epochs = scan_is_keyword(scan, "checkpoint_epochs");
-    bool ok = (!scan_is_key(scan, "checkpoint_steps") || scan_integer(scan, "checkpoint_steps", 1, MAX_COUNT, &settings->checkpoint_steps)) &&
-              (!scan_is_key(scan, "keep") || scan_integer(scan, "keep", 1, MAX_COUNT, &settings->keep)) &&
-              (!scan_is_key(scan, "on_nan") || scan_choice(scan, "on_nan", on_nan_name, NON_NANS, &on_nan));
+    bool ok =
+        (!scan_is_key(scan, "checkpoint_steps") || scan_integer(scan, "checkpoint_steps", 1, MAX_COUNT, &settings->checkpoint_steps)) &&
+        (!scan_is_key(scan, "keep") || scan_integer(scan, "keep", 1, MAX_COUNT, &settings->keep)) &&
+        (!scan_is_key(scan, "on_nan") || scan_choice(scan, "on_nan", on_nan_name, NON_NANS, &on_nan));
     settings->on_nan = (OnNan)on_nan;
     return ok;
 }
@@ -134,12 +136,14 @@ static bool read_number_key(Scan *scan, const char *key, double *number) {
 static bool read_optimizer(Scan *scan, Settings *settings) {
     int schedule;
     if ((settings->optimizer == OPTIMIZER_ADAM || settings->optimizer == OPTIMIZER_ADAMW) &&
-        (!read_number_key(scan, "beta1", &settings->beta1) || !read_number_key(scan, "beta2", &settings->beta2) || !read_number_key(scan, "eps", &settings->eps)))
+        (!read_number_key(scan, "beta1", &settings->beta1) || !read_number_key(scan, "beta2", &settings->beta2) ||
+         !read_number_key(scan, "eps", &settings->eps)))
         return false;
     if (scan_is_key(scan, "weight_decay") && !scan_double(scan, "weight_decay", &settings->weight_decay)) return false;
     if (scan_is_key(scan, "schedule")) {
         if (!scan_choice(scan, "schedule", schedule_name, NSCHEDULES, &schedule) || !scan_key(scan, "warmup") ||
-            !scan_integer(scan, "warmup", 0, MAX_COUNT, &settings->schedule.warmup) || !read_number_key(scan, "end", &settings->schedule.end))
+            !scan_integer(scan, "warmup", 0, MAX_COUNT, &settings->schedule.warmup) ||
+            !read_number_key(scan, "end", &settings->schedule.end))
             return false;
         settings->schedule.kind = (ScheduleKind)schedule;
     }
@@ -152,13 +156,12 @@ static bool read_train(Reading *reading) {
     Settings *settings = &reading->graph->settings;
     int optimizer;
     bool ok = scan_keyword(scan, "train") && scan_key(scan, "epochs") && scan_integer(scan, "epochs", 0, MAX_COUNT, &settings->epochs) &&
-              scan_key(scan, "steps") && scan_integer(scan, "steps", 0, MAX_COUNT, &settings->steps) &&
-              scan_key(scan, "log_every") && scan_integer(scan, "log_every", 0, INT64_MAX, &settings->log_every) && read_log(scan, settings) &&
-              read_checkpoints(scan, settings) &&
-              scan_key(scan, "seed") && scan_unsigned(scan, "seed", 10, &settings->seed) &&
+              scan_key(scan, "steps") && scan_integer(scan, "steps", 0, MAX_COUNT, &settings->steps) && scan_key(scan, "log_every") &&
+              scan_integer(scan, "log_every", 0, INT64_MAX, &settings->log_every) && read_log(scan, settings) &&
+              read_checkpoints(scan, settings) && scan_key(scan, "seed") && scan_unsigned(scan, "seed", 10, &settings->seed) &&
               scan_key(scan, "optimizer") && scan_choice(scan, "optimizer", optimizer_name, NOPTIMIZERS, &optimizer) &&
-              scan_key(scan, "lr") && scan_double(scan, "lr", &settings->lr) &&
-              scan_key(scan, "momentum") && scan_double(scan, "momentum", &settings->momentum);
+              scan_key(scan, "lr") && scan_double(scan, "lr", &settings->lr) && scan_key(scan, "momentum") &&
+              scan_double(scan, "momentum", &settings->momentum);
     if (!ok) return false;
     settings->optimizer = (OptimizerKind)optimizer;
     return read_optimizer(scan, settings) && scan_end(scan);
@@ -206,15 +209,19 @@ static bool read_init(Reading *reading, const State *state, Init *init) {
     init->kind = (InitKind)kind;
     switch (init->kind) {
     case INIT_ZEROS:
-    case INIT_ONES: return true;
-    case INIT_NORMAL: return scan_char(scan, '(') && scan_double(scan, "the deviation", &init->a) && scan_char(scan, ')');
+    case INIT_ONES:
+        return true;
+    case INIT_NORMAL:
+        return scan_char(scan, '(') && scan_double(scan, "the deviation", &init->a) && scan_char(scan, ')');
     case INIT_UNIFORM:
         if (!read_doubles(reading, "uniform", 2, &pair)) return false;
         init->a = pair[0];
         init->b = pair[1];
         return true;
-    case INIT_LITERAL: return read_doubles(reading, "the literal", shape_elements(&state->type.shape), &init->data);
-    case INIT_FILE: return scan_char(scan, '(') && scan_word(scan, &init->file) && scan_char(scan, ')');
+    case INIT_LITERAL:
+        return read_doubles(reading, "the literal", shape_elements(&state->type.shape), &init->data);
+    case INIT_FILE:
+        return scan_char(scan, '(') && scan_word(scan, &init->file) && scan_char(scan, ')');
     }
     return false;
 }
@@ -235,8 +242,8 @@ static bool read_states(Reading *reading) {
         State state = {0};
         int id = graph->states.n;
         bool ok = read_number(reading, "the number of a state", id) && scan_word(scan, &state.name) && scan_type(scan, &state.type) &&
-                  scan_key(scan, "init") && read_init(reading, &state, &state.init) && read_layout(reading, state.type.shape.ndim, &state.layout) &&
-                  read_index(scan, state.type.dtype, &state.index);
+                  scan_key(scan, "init") && read_init(reading, &state, &state.init) &&
+                  read_layout(reading, state.type.shape.ndim, &state.layout) && read_index(scan, state.type.dtype, &state.index);
         if (!ok) return false;
         if (state.type.hidden) return scan_fail(scan, "state %d has a hidden dimension", id);
         state.trainable = scan_is_keyword(scan, "trainable");
@@ -263,8 +270,8 @@ static bool read_input_source(Scan *scan, Input *input) {
     if (!scan_is_key(scan, "file")) return true;
     if (!scan_choice(scan, "format of file", file_format_name, NFILE_FORMATS, &format) || !scan_word(scan, &input->file.path) ||
         (scan_is_key(scan, "first") && !scan_integer(scan, "first", 0, INT64_MAX / 16, &input->file.first)) ||
-        (scan_is_key(scan, "rows") && !scan_integer(scan, "rows", 0, INT64_MAX / 16, &input->file.rows)) ||
-        !scan_key(scan, "column") || !scan_integer(scan, "column", INT32_MIN, INT32_MAX, &input->file.column) ||
+        (scan_is_key(scan, "rows") && !scan_integer(scan, "rows", 0, INT64_MAX / 16, &input->file.rows)) || !scan_key(scan, "column") ||
+        !scan_integer(scan, "column", INT32_MIN, INT32_MAX, &input->file.column) ||
         (scan_is_key(scan, "heading") && !scan_word(scan, &input->file.heading)) ||
         (scan_is_key(scan, "separator") && !scan_int(scan, "a separator", 1, 127, &input->file.separator)))
         return false;
@@ -287,7 +294,8 @@ static bool read_micro(Reading *reading, Input *input) {
         !scan_int(scan, "an input", 0, reading->graph->inputs.n - 1, &input->of))
         return false;
     const Input *of = &reading->graph->inputs.at[input->of];
-    if (of->micro > 0 || of->kind != input->kind || !type_equal(&of->type, &input->type)) return scan_fail(scan, "input %d holds other things", input->of);
+    if (of->micro > 0 || of->kind != input->kind || !type_equal(&of->type, &input->type))
+        return scan_fail(scan, "input %d holds other things", input->of);
     input->file = of->file;
     input->per_rank = of->per_rank;
     input->index = of->index;
@@ -300,12 +308,12 @@ static bool read_inputs(Reading *reading) {
     Settings *settings = &graph->settings;
     while (scan_is_keyword(scan, "input")) {
         Input input = {0};
-        bool ok = read_number(reading, "the number of an input", graph->inputs.n) && scan_word(scan, &input.name) &&
-                  scan_type(scan, &input.type) && read_layout(reading, input.type.shape.ndim, &input.layout) &&
-                  read_input_source(scan, &input) && read_micro(reading, &input) &&
-                  (!scan_is_key(scan, "per_rank") ||
-                   read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
-                  check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
+        bool ok =
+            read_number(reading, "the number of an input", graph->inputs.n) && scan_word(scan, &input.name) &&
+            scan_type(scan, &input.type) && read_layout(reading, input.type.shape.ndim, &input.layout) && read_input_source(scan, &input) &&
+            read_micro(reading, &input) &&
+            (!scan_is_key(scan, "per_rank") || read_doubles(reading, "per_rank", shape_elements(&input.type.shape), &input.per_rank)) &&
+            check_hidden(reading, &input.type) && scan_span(scan, &input.span) && scan_end(scan);
         if (!ok) return false;
         if (!input_is_of_batch(input.kind) && (input.type.shape.ndim > 0 || !dtype_is_float(input.type.dtype)))
             return scan_fail(scan, "input %d is of the optimizer, and not one real number", graph->inputs.n);
@@ -316,7 +324,8 @@ static bool read_inputs(Reading *reading) {
     settings->data = (DataKind)data;
     if (settings->data == DATA_NUMPY_RAND || settings->data == DATA_NORMAL || settings->data == DATA_UNIFORM)
         if (!scan_key(scan, "seed") || !scan_integer(scan, "seed", INT64_MIN, INT64_MAX, &settings->data_seed)) return false;
-    if (settings->data == DATA_NUMPY_RAND && (!scan_key(scan, "rows") || !scan_integer(scan, "rows", 0, INT64_MAX, &settings->data_rows))) return false;
+    if (settings->data == DATA_NUMPY_RAND && (!scan_key(scan, "rows") || !scan_integer(scan, "rows", 0, INT64_MAX, &settings->data_rows)))
+        return false;
     if (settings->data == DATA_FILES) {
         int last;
         settings->shuffle = scan_is_key(scan, "shuffle");
@@ -326,10 +335,12 @@ static bool read_inputs(Reading *reading) {
     }
     for (int i = 0; settings->data == DATA_FILES && i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
-        if (input_is_of_batch(input->kind) && input->type.shape.ndim <= (input->type.hidden ? 1 : 0)) return scan_fail(scan, "input %d has no rows", i);
+        if (input_is_of_batch(input->kind) && input->type.shape.ndim <= (input->type.hidden ? 1 : 0))
+            return scan_fail(scan, "input %d has no rows", i);
     }
     for (int i = 0; settings->data == DATA_PER_RANK && i < graph->inputs.n; i++)
-        if (graph->inputs.at[i].kind == INPUT_DATA && !graph->inputs.at[i].per_rank) return scan_fail(scan, "input %d has no per_rank data", i);
+        if (graph->inputs.at[i].kind == INPUT_DATA && !graph->inputs.at[i].per_rank)
+            return scan_fail(scan, "input %d has no per_rank data", i);
     return scan_end(scan);
 }
 
@@ -353,10 +364,14 @@ static bool read_attr(Reading *reading, AttrKind kind, Attr *attr) {
     Scan *scan = &reading->scan;
     attr->given = true;
     switch (kind) {
-    case ATTR_NONE: return false;
-    case ATTR_BOOL: return scan_integer(scan, "0 or 1", 0, 1, &attr->i);
-    case ATTR_INT: return scan_integer(scan, "an integer", INT64_MIN, INT64_MAX, &attr->i);
-    case ATTR_FLOAT: return scan_double(scan, "a number", &attr->f);
+    case ATTR_NONE:
+        return false;
+    case ATTR_BOOL:
+        return scan_integer(scan, "0 or 1", 0, 1, &attr->i);
+    case ATTR_INT:
+        return scan_integer(scan, "an integer", INT64_MIN, INT64_MAX, &attr->i);
+    case ATTR_FLOAT:
+        return scan_double(scan, "a number", &attr->f);
     case ATTR_INTS:
         if (!scan_char(scan, '[')) return false;
         if (scan_is_char(scan, ']')) return true;
@@ -366,7 +381,8 @@ static bool read_attr(Reading *reading, AttrKind kind, Attr *attr) {
             attr->n++;
         } while (scan_is_char(scan, ','));
         return scan_char(scan, ']');
-    case ATTR_TEXT: return scan_word(scan, &attr->text);
+    case ATTR_TEXT:
+        return scan_word(scan, &attr->text);
     }
     return false;
 }
@@ -501,7 +517,8 @@ static bool read_strategy(Reading *reading, Node *node) {
         Digit digit;
         if (!scan_is_char(scan, '-')) do {
                 if (!scan_digit(scan, nranks, &digit)) return false;
-                if (!strategy_append(strategy, f, digit) || !layout_append(&all, 0, digit)) return scan_fail(scan, "the strategy has too many digits");
+                if (!strategy_append(strategy, f, digit) || !layout_append(&all, 0, digit))
+                    return scan_fail(scan, "the strategy has too many digits");
             } while (scan_is_char(scan, '.'));
         more = scan_is_char(scan, ',');
         if (!more && !scan_char(scan, ')')) return false;
@@ -545,7 +562,8 @@ static bool read_nodes(Reading *reading) {
     if (!scan_keyword(scan, "graph") || !scan_key(scan, "loss")) return false;
     bool none = scan_is_keyword(scan, "none");
     if (!none && (!scan_char(scan, '%') || !scan_int(scan, "the loss", 0, INT32_MAX, &loss))) return false;
-    if (!scan_key(scan, "forward") || !scan_int(scan, "the number of forward nodes", 0, INT32_MAX, &nforward) || !scan_end(scan)) return false;
+    if (!scan_key(scan, "forward") || !scan_int(scan, "the number of forward nodes", 0, INT32_MAX, &nforward) || !scan_end(scan))
+        return false;
     const int lines = scan_lines(scan);
     vec_reserve(graph->arena, &graph->nodes, lines);
     vec_reserve(graph->arena, &graph->values, lines);
@@ -553,7 +571,8 @@ static bool read_nodes(Reading *reading) {
         if (!read_node(reading)) return false;
     while (scan_is_keyword(scan, "report")) {
         Report report = {0};
-        if (!scan_word(scan, &report.name) || !scan_char(scan, '%') || !scan_int(scan, "a value", 0, graph->values.n - 1, &report.value)) return false;
+        if (!scan_word(scan, &report.name) || !scan_char(scan, '%') || !scan_int(scan, "a value", 0, graph->values.n - 1, &report.value))
+            return false;
         report.whole = scan_is_keyword(scan, "whole");
         if (!scan_end(scan)) return false;
         vec_push(graph->arena, &graph->reports, report);
@@ -580,7 +599,8 @@ bool read_eval(Reading *reading) {
     settings->epochs = 1;
     settings->accumulate = 0;
     settings->shuffle = false;
-    return scan_key(scan, "steps") && scan_integer(scan, "steps", 0, MAX_COUNT, &settings->steps) && scan_end(scan) && read_inputs(reading) && read_nodes(reading);
+    return scan_key(scan, "steps") && scan_integer(scan, "steps", 0, MAX_COUNT, &settings->steps) && scan_end(scan) &&
+           read_inputs(reading) && read_nodes(reading);
 }
 
 bool graph_read(Graph *graph, Arena *arena, const char *name, const char *text, size_t n, Error *error) {
@@ -590,7 +610,8 @@ bool graph_read(Graph *graph, Arena *arena, const char *name, const char *text, 
     Reading reading = {.scan = {arena, name, copy, copy + n, 1, error}, .graph = graph};
     Scan *scan = &reading.scan;
     int format;
-    if (!scan_is_keyword(scan, "pcc-graph")) return error_set(error, EXIT_REJECTED, "%s: not a graph: its first line is not 'pcc-graph %d'", name, PLAN_FORMAT);
+    if (!scan_is_keyword(scan, "pcc-graph"))
+        return error_set(error, EXIT_REJECTED, "%s: not a graph: its first line is not 'pcc-graph %d'", name, PLAN_FORMAT);
     if (!scan_int(scan, "the format", 0, INT32_MAX, &format)) return false;
     if (format != PLAN_FORMAT) return scan_fail(scan, "this is format %d of graphs; format %d is read here", format, PLAN_FORMAT);
     if (!scan_end(scan) || !read_head(&reading) || !read_sections(&reading)) return false;

@@ -216,7 +216,8 @@ static bool ellipsis_sizes(const Term *term, const TensorType *in, int nin, bool
 }
 
 /* Rows with letters. broadcast: "..." lets size 1, or no dimension, stand for any size. */
-static bool rule_letters(const char *letters, bool broadcast, const TensorType *in, int nin, int named, int nout, Rule *rule, RuleError *error) {
+static bool rule_letters(const char *letters, bool broadcast, const TensorType *in, int nin, int named, int nout, Rule *rule,
+                         RuleError *error) {
     Term term[MAX_IN + MAX_OUT];
     bool whole[26] = {false};
     for (int i = 0; i < nin; i++)
@@ -337,7 +338,8 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
         if (letter == 't')
             rule_reject(error, i, -1, "%%%d is %s, %s takes %s", i, dtype_name[in[i].dtype], row->name, dtypes_text(accepted, text));
         else
-            rule_reject(error, i, -1, "%%%d is %s, %s of %s must be %s", i, dtype_name[in[i].dtype], name, row->name, dtypes_text(accepted, text));
+            rule_reject(error, i, -1, "%%%d is %s, %s of %s must be %s", i, dtype_name[in[i].dtype], name, row->name,
+                        dtypes_text(accepted, text));
         if (letter == 't' && turned_round(op, in, nin, i))
             rule_hint(error, "the operands stand the other way round: %s(%s)", row->name, row->ins);
         else
@@ -373,8 +375,7 @@ static bool result_types(OpCode op, const TensorType *in, int nin, const Attr *a
 static bool operands_fit(OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error) {
     const Op *row = &op_table[op];
     int want = op_nin(op);
-    if (!op_takes(op, nin) && row->variadic)
-        return rule_reject(error, -1, -1, "takes %d to %d operands, given %d", want, MAX_IN, nin);
+    if (!op_takes(op, nin) && row->variadic) return rule_reject(error, -1, -1, "takes %d to %d operands, given %d", want, MAX_IN, nin);
     if (!op_takes(op, nin))
         return rule_reject(error, -1, -1, "takes %d operand%s (%s), given %d", want, want == 1 ? "" : "s", row->ins, nin);
     if (!types_fit(op, in, nin, error)) return false;
@@ -424,7 +425,8 @@ bool rule_infer(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule
 
     /* An update must not change its state's shape, a gradient has its forward's: of those that no user writes, few broadcast. */
     const TensorType *types = hidden ? slice : in;
-    if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER || row->broadcasts, types, nin, op_nin(op), rule->nout, rule, error)
+    if (row->letters ? !rule_letters(row->letters, row->op_class == OP_CLASS_USER || row->broadcasts, types, nin, op_nin(op), rule->nout,
+                                     rule, error)
                      : !row->rule(types, nin, attr, rule, error))
         return false;
     if (row->types && !result_types(op, types, nin, attr, rule, error)) return false;

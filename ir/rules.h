@@ -46,22 +46,22 @@ typedef struct Signature {
 struct Signatures *signatures_create(Arena *arena);
 struct Signatures *signatures_fork(const struct Signatures *signatures, Arena *arena);
 void *table_fork(Arena *arena, const void *at, size_t bytes); /* a copy of so many bytes */
-void tables_fork(Graph *graph); /* graph.c: makes copies of the tables that it shares, in its arena */
+void tables_fork(Graph *graph);                               /* graph.c: makes copies of the tables that it shares, in its arena */
 const Signature *signature_of(Graph *graph, OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error);
 
-RuleFn rule_leaf;      /* -> nothing: graph_input, graph_constant, graph_read_state know the type and call rule_of_leaf */
+RuleFn rule_leaf; /* -> nothing: graph_input, graph_constant, graph_read_state know the type and call rule_of_leaf */
 
 /* ---- shapes.c */
 
-RuleFn rule_matmul;      /* a: [batch.., m, k], b: [batch.., k, n] -> [batch.., m, n]; factors batch.., m, k, n; batch broadcasts */
-RuleFn rule_reduce;      /* {axes, keep_dims}: x -> x without the axes; factors are x's dimensions, those of the axes contracted */
-RuleFn rule_transpose;   /* {perm}: result dimension i is x's dimension perm[i]; factors are x's dimensions */
-RuleFn rule_reshape;     /* {shape}: minimal groups of dimensions with equal products; a group of one dimension is a factor, of another group
+RuleFn rule_matmul;    /* a: [batch.., m, k], b: [batch.., k, n] -> [batch.., m, n]; factors batch.., m, k, n; batch broadcasts */
+RuleFn rule_reduce;    /* {axes, keep_dims}: x -> x without the axes; factors are x's dimensions, those of the axes contracted */
+RuleFn rule_transpose; /* {perm}: result dimension i is x's dimension perm[i]; factors are x's dimensions */
+RuleFn rule_reshape;   /* {shape}: minimal groups of dimensions with equal products; a group of one dimension is a factor, of another group
                             the greatest common divisor of the leading sizes is, and a split must divide it */
-RuleFn rule_mse;         /* {reduction}: x, target of one shape -> scalar */
+RuleFn rule_mse;       /* {reduction}: x, target of one shape -> scalar */
 RuleFn rule_bce_with_logits; /* {reduction}: logits, target of one shape -> scalar, or that shape */
-RuleFn rule_clamp;       /* {low, high}: x -> x; factors are x's dimensions */
-RuleFn rule_einsum;      /* {spec}: "mk,kn->mn"; factors in order of first appearance; a letter of size 1 in one operand only is none */
+RuleFn rule_clamp;           /* {low, high}: x -> x; factors are x's dimensions */
+RuleFn rule_einsum;          /* {spec}: "mk,kn->mn"; factors in order of first appearance; a letter of size 1 in one operand only is none */
 RuleFn rule_expand;      /* {axes, shape}: dy of a reduction over axes, dimensions kept or not -> shape; factors are shape's dimensions */
 RuleFn rule_sum_to;      /* {shape}: the dual of broadcasting shape to x; factors are x's dimensions */
 RuleFn rule_replicate;   /* {replicas, mean}: x -> hidden x; factor 0 is the hidden dimension */
@@ -74,28 +74,28 @@ void factors_of_operand(Rule *rule, const TensorType *in);
 
 /* ---- cut.c */
 
-RuleFn rule_slice;       /* {begin, end}: factors are x's dimensions that are taken whole; the others are none and stay whole */
-RuleFn rule_slice_grad;  /* {begin, end, shape}: dy of such a slice -> shape; factors likewise */
-RuleFn rule_concat;      /* {axis}: factors are the dimensions but axis */
-RuleFn rule_split;       /* {parts, axis}: as many results as parts; factors are the dimensions but axis */
-RuleFn rule_softmax;     /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis with reductions */
+RuleFn rule_slice;      /* {begin, end}: factors are x's dimensions that are taken whole; the others are none and stay whole */
+RuleFn rule_slice_grad; /* {begin, end, shape}: dy of such a slice -> shape; factors likewise */
+RuleFn rule_concat;     /* {axis}: factors are the dimensions but axis */
+RuleFn rule_split;      /* {parts, axis}: as many results as parts; factors are the dimensions but axis */
+RuleFn rule_softmax;    /* {axis}: x, or y and dy, of one shape -> that shape; factors are the dimensions, that of axis with reductions */
 
 /* ---- lookup.c */
 
-RuleFn rule_pick;          /* x: [.., c], index: [..] -> [..]; factors are x's dimensions, c contracted */
-RuleFn rule_pick_grad;     /* {classes}: dy: [..], index: [..] -> [.., classes]; factors are the result's dimensions */
-RuleFn rule_first;         /* {axis}: x -> x without the axis; factors are x's dimensions, that of the axis contracted */
-RuleFn rule_one_hot;       /* {depth, to}: index: [..] -> [.., depth]; factors are the index's dimensions, depth is one that stays whole */
-RuleFn rule_embedding;     /* table: [rows, d], index: [..] -> [.., d]; factors are rows, which is contracted, d, and the index's dimensions */
+RuleFn rule_pick;      /* x: [.., c], index: [..] -> [..]; factors are x's dimensions, c contracted */
+RuleFn rule_pick_grad; /* {classes}: dy: [..], index: [..] -> [.., classes]; factors are the result's dimensions */
+RuleFn rule_first;     /* {axis}: x -> x without the axis; factors are x's dimensions, that of the axis contracted */
+RuleFn rule_one_hot;   /* {depth, to}: index: [..] -> [.., depth]; factors are the index's dimensions, depth is one that stays whole */
+RuleFn rule_embedding; /* table: [rows, d], index: [..] -> [.., d]; factors are rows, which is contracted, d, and the index's dimensions */
 RuleFn rule_embedding_grad; /* {rows}: dy: [.., d], index: [..] -> [rows, d]; factors are dy's dimensions, of which d is kept, and rows */
-RuleFn rule_cross_entropy; /* {reduction}: logits: [.., c], label: [..] -> scalar, or [..]; factors are those of the logits */
+RuleFn rule_cross_entropy;  /* {reduction}: logits: [.., c], label: [..] -> scalar, or [..]; factors are those of the logits */
 
 /* ---- adjoint.c */
 
-AdjointFn adjoint_of_result, adjoint_of_operand, adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg, adjoint_exp, adjoint_log,
- adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice, adjoint_concat,
- adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding, adjoint_softplus, adjoint_sin, adjoint_cos,
- adjoint_maximum, adjoint_minimum;
+AdjointFn adjoint_of_result, adjoint_of_operand, adjoint_einsum, adjoint_add, adjoint_sub, adjoint_mul, adjoint_div, adjoint_neg,
+    adjoint_exp, adjoint_log, adjoint_sum, adjoint_mean, adjoint_transpose, adjoint_reshape, adjoint_replicate, adjoint_max, adjoint_slice,
+    adjoint_concat, adjoint_split, adjoint_softmax, adjoint_log_softmax, adjoint_pick, adjoint_cast, adjoint_where, adjoint_embedding,
+    adjoint_softplus, adjoint_sin, adjoint_cos, adjoint_maximum, adjoint_minimum;
 ExpandFn expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax;
 
 /* ---- softmax.c: exp, sum and the like in place of an operator along an axis that its strategy splits. Only numbers a row are reduced: two forward, one

@@ -9,25 +9,119 @@
 
 /* Words that the format knows: one of them in a wrong place is out of order, anything else is unknown. tests/layers.sh compares them with the readers. */
 static const char *const known[] = {
-    "net",   "file",   "import", "ranks", "replicas", "options",   "hash",      "parallel", "train",  "dim",     "mesh",   "layout",  "state",
-    "input", "data",   "graph", "node",     "program",   "role",      "value",    "kernel", "local",   "start",  "wait",    "write",
-    "mode",  "search", "seed",  "rows",     "dataset",   "gradients", "epochs",   "steps",  "lr",      "loss",   "forward", "init",
-    "nodes", "stream", "arena", "per_rank", "trainable", "parameter", "strategy", "origin", "factors", "name",   "version", "kind",
-    "sent",  "certificate", "checksum", "optimizer", "momentum", "log_every", "strict_divide",
-    "log", "log_rank", "checkpoint_epochs", "checkpoint_steps", "keep", "first", "offset", "column", "stored", "shuffle", "last",
-    "side", "bytes", "bucket", "fused", "beta1", "beta2", "eps", "weight_decay", "schedule", "warmup", "end", "clip", "accumulate", "index", "micro", "of",
-    "eval", "every", "report", "reports", "whole", "on_nan", "heading", "separator",
+    "net",
+    "file",
+    "import",
+    "ranks",
+    "replicas",
+    "options",
+    "hash",
+    "parallel",
+    "train",
+    "dim",
+    "mesh",
+    "layout",
+    "state",
+    "input",
+    "data",
+    "graph",
+    "node",
+    "program",
+    "role",
+    "value",
+    "kernel",
+    "local",
+    "start",
+    "wait",
+    "write",
+    "mode",
+    "search",
+    "seed",
+    "rows",
+    "dataset",
+    "gradients",
+    "epochs",
+    "steps",
+    "lr",
+    "loss",
+    "forward",
+    "init",
+    "nodes",
+    "stream",
+    "arena",
+    "per_rank",
+    "trainable",
+    "parameter",
+    "strategy",
+    "origin",
+    "factors",
+    "name",
+    "version",
+    "kind",
+    "sent",
+    "certificate",
+    "checksum",
+    "optimizer",
+    "momentum",
+    "log_every",
+    "strict_divide",
+    "log",
+    "log_rank",
+    "checkpoint_epochs",
+    "checkpoint_steps",
+    "keep",
+    "first",
+    "offset",
+    "column",
+    "stored",
+    "shuffle",
+    "last",
+    "side",
+    "bytes",
+    "bucket",
+    "fused",
+    "beta1",
+    "beta2",
+    "eps",
+    "weight_decay",
+    "schedule",
+    "warmup",
+    "end",
+    "clip",
+    "accumulate",
+    "index",
+    "micro",
+    "of",
+    "eval",
+    "every",
+    "report",
+    "reports",
+    "whole",
+    "on_nan",
+    "heading",
+    "separator",
 };
 
-static bool is_name_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
-static bool is_word_char(char c) { return is_name_char(c) || (c >= 'A' && c <= 'Z') || c == '.' || c == '/' || c == '-'; }
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_name_char(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+}
+static bool is_word_char(char c) {
+    return is_name_char(c) || (c >= 'A' && c <= 'Z') || c == '.' || c == '/' || c == '-';
+}
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
-static int hex_value(char c) { return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+static int hex_value(char c) {
+    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
 static void skip(Scan *scan) {
-    while (*scan->at == ' ') scan->at++;
+    while (*scan->at == ' ')
+        scan->at++;
 }
 
 int scan_lines(const Scan *scan) {
@@ -64,8 +158,10 @@ bool scan_unexpected(Scan *scan, const char *expected) {
     }
     bool key = (word[0] >= 'a' && word[0] <= 'z') && strspn(word, "abcdefghijklmnopqrstuvwxyz_0123456789") == n;
     for (size_t i = 0; key && i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i], word) == 0) return scan_fail(scan, "'%s' is out of place here, or there a second time; expected %s", word, expected);
-    return key ? scan_fail(scan, "unknown key '%s'; expected %s", word, expected) : scan_fail(scan, "expected %s, saw '%s'", expected, word);
+        if (strcmp(known[i], word) == 0)
+            return scan_fail(scan, "'%s' is out of place here, or there a second time; expected %s", word, expected);
+    return key ? scan_fail(scan, "unknown key '%s'; expected %s", word, expected)
+               : scan_fail(scan, "expected %s, saw '%s'", expected, word);
 }
 
 static bool fail_expected(Scan *scan, const char *what) {
@@ -109,7 +205,9 @@ bool scan_is_end(Scan *scan) {
     return *scan->at == '\n' || scan->at >= scan->end;
 }
 
-bool scan_keyword(Scan *scan, const char *keyword) { return scan_is_keyword(scan, keyword) || fail_expected(scan, keyword); }
+bool scan_keyword(Scan *scan, const char *keyword) {
+    return scan_is_keyword(scan, keyword) || fail_expected(scan, keyword);
+}
 
 bool scan_key(Scan *scan, const char *key) {
     if (scan_is_key(scan, key)) return true;
@@ -118,9 +216,13 @@ bool scan_key(Scan *scan, const char *key) {
     return scan_unexpected(scan, quoted);
 }
 
-bool scan_char(Scan *scan, char c) { return scan_is_char(scan, c) || fail_expected(scan, (char[]){c, '\0'}); }
+bool scan_char(Scan *scan, char c) {
+    return scan_is_char(scan, c) || fail_expected(scan, (char[]){c, '\0'});
+}
 
-bool scan_arrow(Scan *scan) { return scan_is_arrow(scan) || fail_expected(scan, "->"); }
+bool scan_arrow(Scan *scan) {
+    return scan_is_arrow(scan) || fail_expected(scan, "->");
+}
 
 bool scan_end(Scan *scan) {
     if (!scan_is_char(scan, '\n')) return scan_unexpected(scan, "the end of the line");
@@ -148,8 +250,8 @@ bool scan_integer(Scan *scan, const char *what, int64_t min, int64_t max, int64_
     if (!negative && number == INT64_MIN) fits = false;
     if (fits && !negative) number = -number;
     if (!fits || number < min || number > max)
-        return scan_fail(scan, "%s is %.*s; it must be %" PRId64 " to %" PRId64, what, p - scan->at > 24 ? 24 : (int)(p - scan->at), scan->at, min,
-                         max);
+        return scan_fail(scan, "%s is %.*s; it must be %" PRId64 " to %" PRId64, what, p - scan->at > 24 ? 24 : (int)(p - scan->at),
+                         scan->at, min, max);
     scan->at = p;
     *value = number;
     return true;
@@ -184,13 +286,16 @@ bool scan_double(Scan *scan, const char *what, double *value) {
     const char *p = scan->at;
     int digits = 0;
     if (*p == '-') p++;
-    for (; is_digit(*p); p++) digits++;
+    for (; is_digit(*p); p++)
+        digits++;
     bool whole = digits <= 15 && *scan->at != '-';
     int64_t number = 0;
-    for (const char *q = scan->at; whole && q < p; q++) number = number * 10 + (*q - '0');
+    for (const char *q = scan->at; whole && q < p; q++)
+        number = number * 10 + (*q - '0');
     if (*p == '.') {
         whole = false;
-        for (p++; is_digit(*p); p++) digits++;
+        for (p++; is_digit(*p); p++)
+            digits++;
     }
     if (digits == 0) return scan_unexpected(scan, what);
     if (*p == 'e') {
@@ -198,7 +303,8 @@ bool scan_double(Scan *scan, const char *what, double *value) {
         p++;
         if (*p == '-' || *p == '+') p++;
         if (!is_digit(*p)) return scan_unexpected(scan, what);
-        while (is_digit(*p)) p++;
+        while (is_digit(*p))
+            p++;
     }
     if (is_letter(*p)) return scan_unexpected(scan, what);
     if (p - scan->at > 40) return scan_fail(scan, "%s has more than 40 characters", what);
@@ -211,7 +317,8 @@ bool scan_double(Scan *scan, const char *what, double *value) {
 /* After the opening quote. */
 static bool scan_quoted(Scan *scan, const char **word) {
     const char *p = scan->at;
-    while (*p != '"' && *p != '\n' && *p != '\0') p += *p == '\\' && p[1] != '\0' ? 2 : 1;
+    while (*p != '"' && *p != '\n' && *p != '\0')
+        p += *p == '\\' && p[1] != '\0' ? 2 : 1;
     if (*p != '"') return scan_fail(scan, "a quotation mark is not closed on its line");
     char *to = arena_copy(scan->arena, scan->at, (size_t)(p - scan->at));
     *word = to;
@@ -226,7 +333,8 @@ static bool scan_quoted(Scan *scan, const char **word) {
             continue;
         }
         int high = *q == 'x' ? hex_value(q[1]) : -1, low = high >= 0 ? hex_value(q[2]) : -1;
-        if (low < 0 || high * 16 + low == 0) return scan_fail(scan, "in a quoted text \\ is followed by \", \\ or x and two digits 0-9a-f, not 00");
+        if (low < 0 || high * 16 + low == 0)
+            return scan_fail(scan, "in a quoted text \\ is followed by \", \\ or x and two digits 0-9a-f, not 00");
         *to++ = (char)(high * 16 + low);
         q += 2;
     }
@@ -238,7 +346,8 @@ static bool scan_quoted(Scan *scan, const char **word) {
 bool scan_word(Scan *scan, const char **word) {
     if (scan_is_char(scan, '"')) return scan_quoted(scan, word);
     size_t n = 0;
-    while (is_word_char(scan->at[n])) n++;
+    while (is_word_char(scan->at[n]))
+        n++;
     if (n == 0) return scan_unexpected(scan, "a name");
     *word = arena_copy(scan->arena, scan->at, n);
     scan->at += n;
@@ -248,7 +357,8 @@ bool scan_word(Scan *scan, const char **word) {
 bool scan_name(Scan *scan, char *name, size_t n) {
     skip(scan);
     size_t length = 0;
-    while (is_name_char(scan->at[length])) length++;
+    while (is_name_char(scan->at[length]))
+        length++;
     if (length == 0) return scan_unexpected(scan, "a name");
     if (length >= n) return scan_fail(scan, "the name '%.32s...' is too long", scan->at);
     memcpy(name, scan->at, length);
@@ -298,7 +408,8 @@ bool scan_digit(Scan *scan, int nranks, Digit *digit) {
     if (!scan_int(scan, "the size of a digit", 1, MAX_RANKS, &size) || !scan_char(scan, '@') ||
         !scan_int(scan, "the stride of a digit", 1, MAX_RANKS, &stride))
         return false;
-    if (nranks > 0 && nranks % ((int64_t)size * stride) != 0) return scan_fail(scan, "the digit %d@%d does not divide %d ranks", size, stride, nranks);
+    if (nranks > 0 && nranks % ((int64_t)size * stride) != 0)
+        return scan_fail(scan, "the digit %d@%d does not divide %d ranks", size, stride, nranks);
     *digit = (Digit){size, stride};
     return true;
 }
@@ -311,6 +422,5 @@ bool scan_span(Scan *scan, Span *span) {
         span->file = span->line;
         if (!scan_int(scan, "a line", 1, INT32_MAX, &span->line)) return false;
     }
-    return scan_char(scan, ':') &&
-           scan_int(scan, "a column", 0, INT32_MAX, &span->column);
+    return scan_char(scan, ':') && scan_int(scan, "a column", 0, INT32_MAX, &span->column);
 }

@@ -229,7 +229,8 @@ static bool pairs_read(const TensorType *in, const Attr *reduction, bool *each, 
     bool none = each && strcmp(word, "none") == 0;
     if (each) *each = none;
     if (!none && strcmp(word, "mean") != 0 && strcmp(word, "sum") != 0)
-        return rule_reject(error, -1, 0, each ? "reduction is mean, sum or none, not %.100s" : "reduction is mean or sum, not %.100s", word);
+        return rule_reject(error, -1, 0, each ? "reduction is mean, sum or none, not %.100s" : "reduction is mean or sum, not %.100s",
+                           word);
     factors_of_operand(rule, &in[0]);
     memcpy(rule->in[1], rule->in[0], sizeof rule->in[0]);
     return true;
@@ -261,9 +262,11 @@ bool rule_clamp(const TensorType *in, int nin, const Attr *attr, Rule *rule, Rul
     for (int i = 0; i < 2; i++) {
         const double bound = attr[i].given ? attr[i].f : 0;
         if (!isfinite(bound)) return rule_reject(error, -1, i, "%s is no number", i ? "high" : "low");
-        if (!dtype_is_float(in[0].dtype) && bound != floor(bound)) return rule_reject(error, 0, i, "%%0 is %s, and %s is %g", dtype_name[in[0].dtype], i ? "high" : "low", bound);
+        if (!dtype_is_float(in[0].dtype) && bound != floor(bound))
+            return rule_reject(error, 0, i, "%%0 is %s, and %s is %g", dtype_name[in[0].dtype], i ? "high" : "low", bound);
     }
-    if (attr[0].given && attr[1].given && attr[0].f > attr[1].f) return rule_reject(error, -1, 0, "low is %g, above high, which is %g", attr[0].f, attr[1].f);
+    if (attr[0].given && attr[1].given && attr[0].f > attr[1].f)
+        return rule_reject(error, -1, 0, "low is %g, above high, which is %g", attr[0].f, attr[1].f);
     factors_of_operand(rule, &in[0]);
     for (int d = 0; d < in[0].shape.ndim; d++)
         add_result_dim(rule, d, in[0].shape.dim[d]);

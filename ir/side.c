@@ -88,7 +88,8 @@ bool side_read(Reading *reading, const PlanFiles *files, int flags) {
     if (!scan_is_keyword(scan, "side")) return true;
     if (!side_line(scan, line)) return false;
     if (!files->side)
-        return error_set(error, EXIT_REJECTED, "%s: the long literals of this plan are in %s, which is not at hand", scan->name, line->file);
+        return error_set(error, EXIT_REJECTED, "%s: the long literals of this plan are in %s, which is not at hand", scan->name,
+                         line->file);
     if (files->nside != line->bytes)
         return error_set(error, EXIT_REJECTED,
                          "%s: %s, the file of its long literals, has %zu bytes where the plan says %" PRIu64

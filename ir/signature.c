@@ -37,7 +37,8 @@ static uint64_t hash_of(OpCode op, const TensorType *in, int nin, const Attr *at
 
 static bool attr_same(const Attr *a, const Attr *b) {
     return a->given == b->given && a->i == b->i && memcmp(&a->f, &b->f, sizeof a->f) == 0 && a->n == b->n &&
-           memcmp(a->ints, b->ints, (size_t)a->n * sizeof *a->ints) == 0 && !a->text == !b->text && (!a->text || strcmp(a->text, b->text) == 0);
+           memcmp(a->ints, b->ints, (size_t)a->n * sizeof *a->ints) == 0 && !a->text == !b->text &&
+           (!a->text || strcmp(a->text, b->text) == 0);
 }
 
 static bool is_of(const Signature *signature, OpCode op, const TensorType *in, int nin, const Attr *attr) {

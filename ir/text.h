@@ -13,9 +13,9 @@ enum { NSTEPS = STEP_WRITE + 1, NPLACES = PLACE_INNER + 1 };
 
 void put(Text *text, const char *word);
 void put_int(Text *text, int64_t value);
-void put_double(Text *text, double value);    /* the shortest decimal that reads back as value */
+void put_double(Text *text, double value);     /* the shortest decimal that reads back as value */
 void put_quoted(Text *text, const char *word); /* NULL as "" */
-void put_word(Text *text, const char *word);  /* bare where it is letters, digits, _ . / -, else quoted */
+void put_word(Text *text, const char *word);   /* bare where it is letters, digits, _ . / -, else quoted */
 void put_type(Text *text, const TensorType *type);
 void put_ints(Text *text, const int *at, int n); /* "(1, 2)" */
 
@@ -31,19 +31,19 @@ typedef struct LayoutNumbers {
 typedef struct Printing {
     Text *text;
     const Graph *graph;
-    bool net;                 /* only what the hash of the net covers */
+    bool net; /* only what the hash of the net covers */
     Arena arena;
-    int *value;               /* by value id: its number in the text (order of definition), -1: no node makes it */
+    int *value; /* by value id: its number in the text (order of definition), -1: no node makes it */
     LayoutNumbers layouts;
-    int64_t side_at;          /* where in the side file the next long literal begins; -1: literals stand in the text */
+    int64_t side_at; /* where in the side file the next long literal begins; -1: literals stand in the text */
 } Printing;
 void printing_init(Printing *printing, Text *text, const Graph *graph);
 void printing_turn(Printing *printing, const Graph *graph); /* continues with another graph; numbers of layouts stay */
 void printing_finish(Printing *printing);
 int printing_layout(Printing *printing, const Layout *layout); /* its number, a new one at first use */
-void put_value(const Printing *printing, int value); /* "%12" */
+void put_value(const Printing *printing, int value);           /* "%12" */
 void printing_layouts(Printing *printing); /* numbers those of the sections, in the order of their use; before print_sections */
-void print_head(Printing *printing);     /* net, file, ranks, replicas */
+void print_head(Printing *printing);       /* net, file, ranks, replicas */
 /* side.c: appends the long literals of the graph, and of eval (may be NULL) what is not in it, to *side and prints the line that names it, if there are
  * any. side or file NULL: inline. */
 void side_print(Printing *printing, const Graph *eval, Text *side, const char *file);
@@ -56,9 +56,9 @@ void print_eval(Printing *printing);     /* eval .. graph */
 /* A position in a NUL-terminated text. Every function but the four that only look returns false after filling *error with "name:line: ...". */
 typedef struct Scan {
     Arena *arena;
-    const char *name;         /* of the file, for messages */
+    const char *name; /* of the file, for messages */
     const char *at, *end;
-    int line;                 /* of at, 1-based */
+    int line; /* of at, 1-based */
     Error *error;
 } Scan;
 int scan_lines(const Scan *scan); /* at most so many are left: room for what they say */
@@ -72,18 +72,18 @@ bool scan_is_end(Scan *scan);                           /* of the line; looks on
 bool scan_keyword(Scan *scan, const char *keyword);
 bool scan_key(Scan *scan, const char *key);
 bool scan_char(Scan *scan, char c);
-bool scan_end(Scan *scan);                              /* of the line; continues with the next */
+bool scan_end(Scan *scan); /* of the line; continues with the next */
 bool scan_integer(Scan *scan, const char *what, int64_t min, int64_t max, int64_t *value);
 bool scan_int(Scan *scan, const char *what, int min, int max, int *value);
 bool scan_unsigned(Scan *scan, const char *what, int base, uint64_t *value); /* base 10 or 16 (0-9a-f) */
 bool scan_double(Scan *scan, const char *what, double *value);
-bool scan_arrow(Scan *scan);                            /* "->" */
-bool scan_word(Scan *scan, const char **word);          /* bare or quoted; in the arena */
-bool scan_name(Scan *scan, char *name, size_t n);       /* [a-z0-9_]+ shorter than n */
+bool scan_arrow(Scan *scan);                      /* "->" */
+bool scan_word(Scan *scan, const char **word);    /* bare or quoted; in the arena */
+bool scan_name(Scan *scan, char *name, size_t n); /* [a-z0-9_]+ shorter than n */
 bool scan_choice(Scan *scan, const char *what, const char *const *names, int n, int *choice);
 bool scan_type(Scan *scan, TensorType *type);
-bool scan_digit(Scan *scan, int nranks, Digit *digit);  /* s@t, s >= 1, s*t divides nranks (0: not asked) */
-bool scan_span(Scan *scan, Span *span);                 /* "@9:5", "@1/9:5", or nothing */
+bool scan_digit(Scan *scan, int nranks, Digit *digit); /* s@t, s >= 1, s*t divides nranks (0: not asked) */
+bool scan_span(Scan *scan, Span *span);                /* "@9:5", "@1/9:5", or nothing */
 
 /* ---------------------------------------------------------------- read.c */
 
@@ -91,7 +91,7 @@ bool scan_span(Scan *scan, Span *span);                 /* "@9:5", "@1/9:5", or 
 typedef struct SideLine {
     const char *file;
     uint64_t bytes, checksum, used;
-    const double *data;       /* all of it; NULL: no side file */
+    const double *data; /* all of it; NULL: no side file */
 } SideLine;
 
 /* A plan or graph being read. */

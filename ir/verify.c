@@ -103,7 +103,8 @@ static bool check_rule(const Check *check, int id) {
         rule_of_leaf(type_of(graph, node->out[0]), &rule);
     } else if (!rule_infer(node->op, in, node->nin, node->attr, &rule, &error))
         return node_fail(check, id, "the rule rejects it: %s", error.text);
-    if (rule.nout != node->nout || !rule_equal(&rule, node->rule, in, node->nin, node->nout)) return node_fail(check, id, "its rule is not the one of its operands");
+    if (rule.nout != node->nout || !rule_equal(&rule, node->rule, in, node->nin, node->nout))
+        return node_fail(check, id, "its rule is not the one of its operands");
     for (int o = 0; o < node->nout; o++)
         if (!type_equal(&rule.result[o], type_of(graph, node->out[o])))
             return node_fail(check, id, "result %s has another type than the rule gives", graph->values.at[node->out[o]].name);
@@ -231,7 +232,8 @@ static bool check_layouts(const Check *check) {
 bool graph_verify(const Graph *graph, const char *stage, Error *error) {
     Arena scratch;
     arena_init(&scratch);
-    Check check = {graph, stage, error, arena_alloc(&scratch, sizeof(bool) * (size_t)(graph->states.n + 1)), arena_alloc(&scratch, sizeof(Node *) * INFERRED_SLOTS)};
+    Check check = {graph, stage, error, arena_alloc(&scratch, sizeof(bool) * (size_t)(graph->states.n + 1)),
+                   arena_alloc(&scratch, sizeof(Node *) * INFERRED_SLOTS)};
     bool good = true;
     int nvalues = 0;
     for (int s = 0; s < graph->states.n && good; s++) {

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-
 static void wild_set(Wilds *wilds, int number, const char *at, size_t n) {
     if (!wilds || number >= MAX_WILDS) return;
     wilds->of[number].at = at;

@@ -18,11 +18,11 @@ typedef struct RoleCheck {
     Error *error;
     int *defined, *readable, *last;
     bool *in_place;
-    int *overwritten, *written;   /* per state; -1: not */
-    bool *computed;               /* per graph node */
-    int *pending;                 /* per request: its start step, -1 none, -2 waited for */
+    int *overwritten, *written; /* per state; -1: not */
+    bool *computed;             /* per graph node */
+    int *pending;               /* per request: its start step, -1 none, -2 waited for */
     int step;
-    int first, end;               /* of the fused step that it is a member of: the first and the last; itself where it is alone */
+    int first, end; /* of the fused step that it is a member of: the first and the last; itself where it is alone */
 } RoleCheck;
 
 static bool reject(const RoleCheck *walk, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -36,7 +36,9 @@ static bool reject(const RoleCheck *walk, const char *format, ...) {
     return error_set(walk->error, EXIT_INTERNAL, "program %s: %s", walk->program->name, text);
 }
 
-static const Value *value_of(const RoleCheck *walk, int instance) { return &walk->plan->graph.values.at[walk->role->instances.at[instance].value]; }
+static const Value *value_of(const RoleCheck *walk, int instance) {
+    return &walk->plan->graph.values.at[walk->role->instances.at[instance].value];
+}
 
 /* Leaves: what an instance that no step computes must be. */
 static bool leaf_check(RoleCheck *walk, int i) {
@@ -47,22 +49,28 @@ static bool leaf_check(RoleCheck *walk, int i) {
     bool computed = !node_is_leaf(node);
     switch (instance->place) {
     case PLACE_ARENA:
-    case PLACE_INNER: return true;
+    case PLACE_INNER:
+        return true;
     case PLACE_INPUT:
         if (computed) return true; /* is_view must hold of its step */
-        if (node->op != OP_input || node->state != instance->at) return reject(walk, "value %d (%s) is not input %d", i, value->name, (int)instance->at);
-        if (!layout_equal(instance->layout, graph->inputs.at[instance->at].layout)) return reject(walk, "value %d (%s) is not in its input's layout", i, value->name);
+        if (node->op != OP_input || node->state != instance->at)
+            return reject(walk, "value %d (%s) is not input %d", i, value->name, (int)instance->at);
+        if (!layout_equal(instance->layout, graph->inputs.at[instance->at].layout))
+            return reject(walk, "value %d (%s) is not in its input's layout", i, value->name);
         break;
     case PLACE_CONSTANT:
-        if (node->op != OP_constant || value->node != instance->at) return reject(walk, "value %d (%s) is not constant %d", i, value->name, (int)instance->at);
+        if (node->op != OP_constant || value->node != instance->at)
+            return reject(walk, "value %d (%s) is not constant %d", i, value->name, (int)instance->at);
         break;
     case PLACE_STATE:
         if (computed && instance->version == 0) return true; /* likewise */
         if (!graph->states.at[instance->at].layout || !layout_equal(instance->layout, graph->states.at[instance->at].layout))
-            return reject(walk, "value %d (%s) is not in the storage layout of state %s", i, value->name, graph->states.at[instance->at].name);
+            return reject(walk, "value %d (%s) is not in the storage layout of state %s", i, value->name,
+                          graph->states.at[instance->at].name);
         if (node->op == OP_read) {
             if (node->state != instance->at || node->version != instance->version)
-                return reject(walk, "value %d (%s) is not version %d of state %s", i, value->name, instance->version, graph->states.at[instance->at].name);
+                return reject(walk, "value %d (%s) is not version %d of state %s", i, value->name, instance->version,
+                              graph->states.at[instance->at].name);
         } else {
             return true; /* computed by a step, in its state's storage */
         }
@@ -81,7 +89,9 @@ static bool use(RoleCheck *walk, int i, int until) {
     if (instance->place == PLACE_STATE) {
         int overwritten = walk->overwritten[instance->at];
         const Node *node = &walk->plan->graph.nodes.at[value_of(walk, i)->node];
-        if (instance->version == 0 && overwritten >= 0) return reject(walk, "the old version of state %s is read after it was overwritten", walk->plan->graph.states.at[instance->at].name);
+        if (instance->version == 0 && overwritten >= 0)
+            return reject(walk, "the old version of state %s is read after it was overwritten",
+                          walk->plan->graph.states.at[instance->at].name);
         if (instance->version == 1 && node->op == OP_read && walk->written[instance->at] < 0)
             return reject(walk, "the new version of state %s is read before it is written", walk->plan->graph.states.at[instance->at].name);
     }
@@ -99,10 +109,12 @@ static bool define(RoleCheck *walk, int i, int readable, bool view) {
     if (view) return true;
     if (instance->place == PLACE_INNER) return true;
     if (instance->place == PLACE_STATE && instance->version == 1) {
-        if (walk->overwritten[instance->at] >= 0) return reject(walk, "state %s is overwritten twice", walk->plan->graph.states.at[instance->at].name);
+        if (walk->overwritten[instance->at] >= 0)
+            return reject(walk, "state %s is overwritten twice", walk->plan->graph.states.at[instance->at].name);
         walk->overwritten[instance->at] = walk->step;
     } else if (instance->place != PLACE_ARENA) {
-        return reject(walk, "value %d (%s) is computed into %s", i, value_of(walk, i)->name, instance->place == PLACE_STATE ? "a state's old version" : place_name[instance->place]);
+        return reject(walk, "value %d (%s) is computed into %s", i, value_of(walk, i)->name,
+                      instance->place == PLACE_STATE ? "a state's old version" : place_name[instance->place]);
     }
     return true;
 }
@@ -121,7 +133,8 @@ static bool is_view(const RoleCheck *walk, const Step *step, const Letters *lett
     if (result->place != PLACE_INPUT && (result->place != PLACE_STATE || result->version != 0)) return false;
     if (operand->place != result->place || operand->at != result->at || operand->version != result->version) return false;
     const TensorType *from = &value_of(walk, step->in[0])->type, *to = &value_of(walk, step->out[0])->type;
-    return from->dtype == to->dtype && has_slices(result->layout, to) && own_max_elements(operand->layout, &from->shape) == own_max_elements(result->layout, &to->shape);
+    return from->dtype == to->dtype && has_slices(result->layout, to) &&
+           own_max_elements(operand->layout, &from->shape) == own_max_elements(result->layout, &to->shape);
 }
 
 /* ---------------------------------------------------------------- results over operands */
@@ -139,7 +152,8 @@ static bool goes_by_element(const RoleCheck *walk, const Step *step, int operand
         const Layout *own_layout = role->instances.at[step->out[k]].layout;
         const Shape *own_shape = &value_of(walk, step->out[k])->type.shape;
         const bool same = layout_equal(layout, own_layout) && shape_equal(shape, own_shape);
-        if (own_max_elements(own_layout, own_shape) != elements || !(letters.flat || (letters.elementwise && (same || !reads_it)))) return false;
+        if (own_max_elements(own_layout, own_shape) != elements || !(letters.flat || (letters.elementwise && (same || !reads_it))))
+            return false;
     }
     return true;
 }
@@ -174,10 +188,15 @@ static bool overwrites(RoleCheck *walk, int id) {
         for (int i = 0; i < role->steps.at[s].nin; i++) {
             const int in = role->steps.at[s].in[i];
             const Instance *operand = &role->instances.at[in];
-            if (operand->place != result->place || operand->at != result->at || (result->place != PLACE_ARENA && result->place != PLACE_STATE)) continue;
-            if (result->place == PLACE_ARENA && walk->defined[in] == walk->first) continue; /* a result of the same fused step: memory_check refuses it */
+            if (operand->place != result->place || operand->at != result->at ||
+                (result->place != PLACE_ARENA && result->place != PLACE_STATE))
+                continue;
+            if (result->place == PLACE_ARENA && walk->defined[in] == walk->first)
+                continue; /* a result of the same fused step: memory_check refuses it */
             const bool may = may_overwrite(walk, id, in);
-            if (result->place == PLACE_STATE && !may) return reject(walk, "%s: overwrites the state that it reads", walk->plan->graph.nodes.at[role->steps.at[walk->step].node].name);
+            if (result->place == PLACE_STATE && !may)
+                return reject(walk, "%s: overwrites the state that it reads",
+                              walk->plan->graph.nodes.at[role->steps.at[walk->step].node].name);
             some = true;
             all = all && may;
         }
@@ -190,18 +209,24 @@ static bool kernel_step(RoleCheck *walk, const Step *step) {
     const Role *role = walk->role;
     char why[512];
     const Node *node = &graph->nodes.at[step->node];
-    if (node->op != step->op) return reject(walk, "the kernel is %s, graph node %d is %s", op_table[step->op].name, step->node, op_table[node->op].name);
-    if (step->nin != node->nin || step->nout != node->nout) return reject(walk, "%s: wrong number of operands or results", op_table[step->op].name);
+    if (node->op != step->op)
+        return reject(walk, "the kernel is %s, graph node %d is %s", op_table[step->op].name, step->node, op_table[node->op].name);
+    if (step->nin != node->nin || step->nout != node->nout)
+        return reject(walk, "%s: wrong number of operands or results", op_table[step->op].name);
     const Layout *in[MAX_IN], *out[MAX_OUT];
     for (int k = 0; k < step->nin; k++) {
         const Instance *instance = &role->instances.at[step->in[k]];
-        if (instance->value != node->in[k]) return reject(walk, "%s: operand %d is %s, not %s", node->name, k, value_of(walk, step->in[k])->name, graph->values.at[node->in[k]].name);
+        if (instance->value != node->in[k])
+            return reject(walk, "%s: operand %d is %s, not %s", node->name, k, value_of(walk, step->in[k])->name,
+                          graph->values.at[node->in[k]].name);
         if (!use(walk, step->in[k], walk->end)) return false;
         in[k] = instance->layout;
     }
     for (int k = 0; k < step->nout; k++) {
         const Instance *instance = &role->instances.at[step->out[k]];
-        if (instance->value != node->out[k]) return reject(walk, "%s: result %d is %s, not %s", node->name, k, value_of(walk, step->out[k])->name, graph->values.at[node->out[k]].name);
+        if (instance->value != node->out[k])
+            return reject(walk, "%s: result %d is %s, not %s", node->name, k, value_of(walk, step->out[k])->name,
+                          graph->values.at[node->out[k]].name);
         out[k] = instance->layout;
     }
     Letters letters;
@@ -223,9 +248,11 @@ static bool fused_step(RoleCheck *walk, const Step *step, int *nfused) {
     if (step->fused == 0) return true;
     if (step->kind != STEP_KERNEL) return reject(walk, "a %s in fused step %d", comm_name[step->comm], step->fused);
     const Step *steps = walk->role->steps.at;
-    while (walk->first > 0 && steps[walk->first - 1].fused == step->fused) walk->first--;
+    while (walk->first > 0 && steps[walk->first - 1].fused == step->fused)
+        walk->first--;
     walk->end = walk->first + fused_length(walk->role, walk->first) - 1;
-    if (walk->first == walk->step && step->fused != ++*nfused) return reject(walk, "fused step %d begins where fused step %d is next", step->fused, *nfused);
+    if (walk->first == walk->step && step->fused != ++*nfused)
+        return reject(walk, "fused step %d begins where fused step %d is next", step->fused, *nfused);
     return walk->end - walk->first < MAX_FUSED || reject(walk, "more than %d kernels in fused step %d", MAX_FUSED, step->fused);
 }
 
@@ -243,7 +270,8 @@ typedef struct ShownTable {
 
 static uint64_t shown_hash(CommKind kind, const Layout *from, const Layout *to, const Shape *shape) {
     uint64_t h = layout_hash(from) * 0x9e3779b97f4a7c15u ^ (to ? layout_hash(to) : 7u) ^ (uint64_t)kind << 56;
-    for (int d = 0; d < shape->ndim; d++) h = (h ^ (uint64_t)shape->dim[d]) * 0x100000001b3u;
+    for (int d = 0; d < shape->ndim; d++)
+        h = (h ^ (uint64_t)shape->dim[d]) * 0x100000001b3u;
     return h ^ h >> 29;
 }
 
@@ -261,7 +289,9 @@ static bool shown_before(ShownTable *table, CommKind kind, const Layout *from, c
     uint64_t at = shown_hash(kind, from, to, shape) & (uint64_t)(table->cap - 1);
     for (; table->at[at].used; at = (at + 1) & (uint64_t)(table->cap - 1)) {
         const Shown *s = &table->at[at];
-        if (s->kind == kind && layout_equal(s->from, from) && (!to == !s->to) && (!to || layout_equal(s->to, to)) && shape_equal(&s->shape, shape)) return true;
+        if (s->kind == kind && layout_equal(s->from, from) && (!to == !s->to) && (!to || layout_equal(s->to, to)) &&
+            shape_equal(&s->shape, shape))
+            return true;
     }
     table->at[at] = (Shown){.kind = kind, .from = from, .to = to, .shape = *shape, .used = true};
     table->n++;
@@ -273,7 +303,8 @@ static bool conversion_step(RoleCheck *walk, const Step *step, const Sample *sam
     if (step->nin != 1 || step->nout != 1) return reject(walk, "%s: one source and one target are needed", comm_name[step->comm]);
     const Instance *from = &walk->role->instances.at[step->in[0]], *to = &walk->role->instances.at[step->out[0]];
     const Value *value = value_of(walk, step->in[0]);
-    if (from->value != to->value) return reject(walk, "%s: turns %s into %s", comm_name[step->comm], value->name, value_of(walk, step->out[0])->name);
+    if (from->value != to->value)
+        return reject(walk, "%s: turns %s into %s", comm_name[step->comm], value->name, value_of(walk, step->out[0])->name);
     walk->proof->communications += step->kind != STEP_LOCAL;
     Shape alike;
     conversion_shape(from->layout, to->layout, &value->type.shape, walk->plan->graph.nranks, &alike);
@@ -289,14 +320,17 @@ static bool write_step(RoleCheck *walk, const Step *step) {
     const Instance *instance = &walk->role->instances.at[step->in[0]];
     const State *state = &graph->states.at[step->state];
     const Node *node = &graph->nodes.at[step->node];
-    if (node->op != OP_write || node->state != step->state || node->in[0] != instance->value) return reject(walk, "write of state %s: graph node %d writes something else", state->name, step->node);
+    if (node->op != OP_write || node->state != step->state || node->in[0] != instance->value)
+        return reject(walk, "write of state %s: graph node %d writes something else", state->name, step->node);
     if (walk->computed[step->node]) return reject(walk, "state %s is written twice", state->name);
     walk->computed[step->node] = true;
     if (walk->written[step->state] >= 0) return reject(walk, "state %s is written twice", state->name);
     if (!use(walk, step->in[0], walk->step)) return false;
-    if (!state->layout || !layout_equal(instance->layout, state->layout)) return reject(walk, "state %s is written in another layout than it is stored in", state->name);
+    if (!state->layout || !layout_equal(instance->layout, state->layout))
+        return reject(walk, "state %s is written in another layout than it is stored in", state->name);
     if (instance->place == PLACE_STATE) {
-        if (instance->at != step->state || instance->version != 1) return reject(walk, "state %s is written from another state's storage", state->name);
+        if (instance->at != step->state || instance->version != 1)
+            return reject(walk, "state %s is written from another state's storage", state->name);
     } else {
         if (walk->overwritten[step->state] >= 0) return reject(walk, "state %s is overwritten twice", state->name);
         walk->overwritten[step->state] = walk->step;
@@ -326,7 +360,8 @@ static bool bucket_start(RoleCheck *walk, const Step *step, int *nbuckets) {
 
 /* The waits of a bucket stand together too, as many as its starts and in their order. */
 static bool bucket_wait(RoleCheck *walk, const Step *step, int start) {
-    if (step->bucket != walk->role->steps.at[start].bucket) return reject(walk, "waits for request %d as of bucket %d", step->request, step->bucket);
+    if (step->bucket != walk->role->steps.at[start].bucket)
+        return reject(walk, "waits for request %d as of bucket %d", step->request, step->bucket);
     for (int side = -1; side <= 1; side += 2) {
         const Step *started = bucket_neighbour(walk, start, side), *waited = bucket_neighbour(walk, walk->step, side);
         if (!started != !waited || (started && started->request != waited->request))
@@ -348,16 +383,22 @@ static bool steps_check(RoleCheck *walk, const Sample *sample, ShownTable *shown
             break;
         case STEP_LOCAL:
             if (step->comm != COMM_STRIDED_SLICE) return reject(walk, "%s is not a local step", comm_name[step->comm]);
-            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], walk->step, false)) return false;
+            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) ||
+                !define(walk, step->out[0], walk->step, false))
+                return false;
             break;
         case STEP_START:
-            if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] != -1) return reject(walk, "request %d is started twice", step->request);
-            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) || !define(walk, step->out[0], NEVER, false)) return false;
+            if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] != -1)
+                return reject(walk, "request %d is started twice", step->request);
+            if (!conversion_step(walk, step, sample, shown) || !use(walk, step->in[0], walk->step) ||
+                !define(walk, step->out[0], NEVER, false))
+                return false;
             walk->pending[step->request] = walk->step;
             if (!bucket_start(walk, step, &nbuckets)) return false;
             break;
         case STEP_WAIT: {
-            if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] < 0) return reject(walk, "waits for request %d, which is not under way", step->request);
+            if (step->request < 0 || step->request >= role->steps.n || walk->pending[step->request] < 0)
+                return reject(walk, "waits for request %d, which is not under way", step->request);
             const Step *start = &role->steps.at[walk->pending[step->request]];
             if (step->comm != start->comm || step->in[0] != start->in[0] || step->out[0] != start->out[0])
                 return reject(walk, "waits for request %d, which is another communication", step->request);
@@ -399,9 +440,11 @@ static bool report_check(RoleCheck *walk, const char *what, int instance, int va
 static bool outputs_check(RoleCheck *walk) {
     const Graph *graph = &walk->plan->graph;
     for (int i = 0; i < graph->nodes.n; i++)
-        if (graph->nodes.at[i].op == OP_write && !walk->computed[i]) return reject(walk, "state %s is not written", graph->states.at[graph->nodes.at[i].state].name);
+        if (graph->nodes.at[i].op == OP_write && !walk->computed[i])
+            return reject(walk, "state %s is not written", graph->states.at[graph->nodes.at[i].state].name);
     for (int s = 0; s < graph->states.n; s++)
-        if (walk->overwritten[s] >= 0 && walk->written[s] < 0) return reject(walk, "state %s is overwritten, not written", graph->states.at[s].name);
+        if (walk->overwritten[s] >= 0 && walk->written[s] < 0)
+            return reject(walk, "state %s is overwritten, not written", graph->states.at[s].name);
     if (graph->loss < 0 && walk->program->loss >= 0) return reject(walk, "a loss that the graph does not have");
     if (walk->program->reports.n != graph->reports.n)
         return reject(walk, "reports %d values where the graph says %d", walk->program->reports.n, graph->reports.n);
@@ -419,7 +462,8 @@ static bool reads_only(RoleCheck *walk) {
     for (int i = 0; i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
         if (node->op == OP_write || (node->op == OP_read && node->version != 0))
-            return reject(walk, "it evaluates, and %s state %s", node->op == OP_write ? "writes" : "reads a new version of", graph->states.at[node->state].name);
+            return reject(walk, "it evaluates, and %s state %s", node->op == OP_write ? "writes" : "reads a new version of",
+                          graph->states.at[node->state].name);
     }
     return true;
 }
@@ -447,17 +491,20 @@ static bool role_check(RoleCheck *walk, const Sample *sample, ShownTable *shown)
             walk->defined[i] = walk->readable[i] = NEVER;
             walk->last[i] = -1;
         }
-        for (size_t i = 0; i < nsteps + 2 * nstates; i++) walk->pending[i] = -1;
+        for (size_t i = 0; i < nsteps + 2 * nstates; i++)
+            walk->pending[i] = -1;
     }
     for (int i = 0; ok && i < role->instances.n; i++) {
         const Instance *instance = &role->instances.at[i];
         const Value *value = &graph->values.at[instance->value];
         const char *invalid = NULL;
-        if (!own_layout_valid(instance->layout, value->type.shape.ndim, graph->nranks, &invalid)) ok = reject(walk, "value %d (%s): %s", i, value->name, invalid);
+        if (!own_layout_valid(instance->layout, value->type.shape.ndim, graph->nranks, &invalid))
+            ok = reject(walk, "value %d (%s): %s", i, value->name, invalid);
         ok = ok && leaf_check(walk, i);
         if (ok && !shown_before(shown, NCOMMS, instance->layout, NULL, &value->type.shape)) {
             walk->proof->boxes += sample->n;
-            if (!box_check(instance->layout, &value->type.shape, sample, why, sizeof why)) ok = reject(walk, "value %d (%s): %s", i, value->name, why);
+            if (!box_check(instance->layout, &value->type.shape, sample, why, sizeof why))
+                ok = reject(walk, "value %d (%s): %s", i, value->name, why);
         }
         walk->proof->instances++;
     }
@@ -479,7 +526,8 @@ bool compositional_check(const Plan *plan, Proof *proof, Error *error) {
         RoleCheck walk = {.plan = plan, .program = &plan->programs.at[p], .proof = proof, .error = error, .step = -1};
         /* One role on all ranks: every rank issues the same communications in the same order, each is waited for after it was started, so none can
          * wait for another in a cycle. */
-        if (walk.program->roles.n != 1 || walk.program->roles.at[0].first_rank != 0 || walk.program->roles.at[0].last_rank != plan->graph.nranks - 1) {
+        if (walk.program->roles.n != 1 || walk.program->roles.at[0].first_rank != 0 ||
+            walk.program->roles.at[0].last_rank != plan->graph.nranks - 1) {
             ok = reject(&walk, "several roles, or ranks without one: that cannot be shown yet");
             break;
         }

@@ -9,7 +9,7 @@
 enum { MAX_LETTERS = 3 * MAX_NDIM, A = 0, B = 1, Y = 2 };
 
 typedef struct Contraction {
-    int n; /* letters */
+    int n;                   /* letters */
     int8_t map[3][MAX_NDIM]; /* per dimension of a, b, result: its letter, or -1: size 1, repeated */
     bool in[3][MAX_LETTERS]; /* the tensor has the letter */
     int64_t begin[MAX_LETTERS], end[MAX_LETTERS];
@@ -88,7 +88,8 @@ static bool ranges(Contraction *c, const FieldTensor *const *t, char *why, size_
                     size[l] = t[i]->global.dim[d];
                 }
                 if (size[l] != t[i]->global.dim[d]) return field_fail(why, n, "sizes of a shared index differ");
-                if (c->begin[l] != low || c->end[l] != high) return field_fail(why, n, "the tensors hold different parts of a shared index");
+                if (c->begin[l] != low || c->end[l] != high)
+                    return field_fail(why, n, "the tensors hold different parts of a shared index");
                 if (c->in[i][l]) return field_fail(why, n, "one index for two dimensions of a tensor");
                 c->in[i][l] = true;
                 c->stride[i][l] = stride;

@@ -86,7 +86,7 @@ bool fe_double(double number, Fe *fe) {
     if (!isfinite(number)) return false;
     int exponent;
     int64_t mantissa = (int64_t)ldexp(frexp(number, &exponent), 53); /* exact: a double has 53 bits */
-    int shift = ((exponent - 53) % 61 + 61) % 61;                   /* 2^61 = 1 */
+    int shift = ((exponent - 53) % 61 + 61) % 61;                    /* 2^61 = 1 */
     *fe = fe_mul(fe_integer(mantissa), UINT64_C(1) << shift);
     return true;
 }
@@ -121,7 +121,7 @@ static int64_t row_offset(const FieldTensor *t, const int64_t *index) {
 /* Draws integers: valid indices where they are an index, else small ones. */
 static IndexRange integers_drawn(const Graph *graph, const Node *node, DType dtype) {
     if (dtype == BOOL) return (IndexRange){0, 2};
-    const IndexRange index = node->op == OP_input ? graph->inputs.at[node->state].index
+    const IndexRange index = node->op == OP_input  ? graph->inputs.at[node->state].index
                              : node->op == OP_read ? graph->states.at[node->state].index
                                                    : (IndexRange){0};
     return range_known(index) ? index : (IndexRange){-SMALL_INTEGERS / 2, SMALL_INTEGERS / 2};

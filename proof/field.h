@@ -57,20 +57,20 @@ static inline Fe fe_hash(uint64_t key, Fe a) {
 }
 Fe fe_dot(const Fe *a, const Fe *b, int64_t n);          /* sum of a[i] b[i] */
 Fe fe_dot_portable(const Fe *a, const Fe *b, int64_t n); /* the same without 128-bit integers */
-Fe fe_inverse(Fe a);                    /* of 0: 0 */
-void fe_inverse_all(Fe *at, int64_t n); /* each in place, at 4 multiplications an element */
-Fe fe_integer(int64_t number);          /* negative ones from the top */
-int64_t fe_signed(Fe a);                /* the representative in (-p/2, p/2): what orders elements, and what an integer tensor holds */
-bool fe_double(double number, Fe *fe);  /* exactly m * 2^e; false: infinite or not a number */
+Fe fe_inverse(Fe a);                                     /* of 0: 0 */
+void fe_inverse_all(Fe *at, int64_t n);                  /* each in place, at 4 multiplications an element */
+Fe fe_integer(int64_t number);                           /* negative ones from the top */
+int64_t fe_signed(Fe a);               /* the representative in (-p/2, p/2): what orders elements, and what an integer tensor holds */
+bool fe_double(double number, Fe *fe); /* exactly m * 2^e; false: infinite or not a number */
 uint64_t fe_key(uint64_t seed, const char *name); /* a key for fe_hash */
 
 /* A box of a global tensor. Integer tensors hold fe_integer of their numbers. */
 typedef struct FieldTensor {
     DType dtype;
-    bool hidden;   /* dimension 0 is the hidden one */
+    bool hidden; /* dimension 0 is the hidden one */
     Shape global;
     Box box;
-    Fe *at;        /* row-major elements of the box; NULL in tangents: all zero */
+    Fe *at; /* row-major elements of the box; NULL in tangents: all zero */
 } FieldTensor;
 
 /* Elements of the tensor's box. */
@@ -101,7 +101,8 @@ double field_work(const Graph *graph, const Node *node, const FieldTensor *in, c
  * where the derivative is zero. An operator without a rule (its results do not change smoothly: masks, integers) has derivative zero; every row
  * with an adjoint has a rule. */
 bool field_has_tangent(OpCode op);
-bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *din, const FieldTensor *out, FieldTensor *dout, char *why, size_t n);
+bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *din, const FieldTensor *out,
+                   FieldTensor *dout, char *why, size_t n);
 
 /* ---------------------------------------------------------------- graphs.c */
 
@@ -136,13 +137,16 @@ typedef struct Spread {
 } Spread;
 bool spread_room(Spread *spread, const Layout *layout, const Shape *shape, int nranks); /* all poison; false: no memory */
 void spread_finish(Spread *spread);
-static inline Fe *spread_rank(const Spread *spread, int rank) { return spread->at + spread->each * rank; }
+static inline Fe *spread_rank(const Spread *spread, int rank) {
+    return spread->at + spread->each * rank;
+}
 /* Copies a box out of the whole tensor. */
 void box_cut(const Shape *shape, const Fe *whole, const Box *box, Fe *part);
 /* What a communication does, as the runtime does it: every rank takes the pieces that ir/box.c tells it, terms in their order, in two rounds where
  * sums are completed. False: a target element that nothing is written to, a piece outside its sender's or receiver's box, a slice that another
  * rank holds. */
-bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Spread *source, Spread *target, char *why, size_t n);
+bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Spread *source, Spread *target,
+                 char *why, size_t n);
 /* Every rank's box, partial sums (maxima, minima) added up, is the whole tensor's. False with the first element that is not. */
 bool spread_agrees(const Layout *layout, const Shape *shape, int nranks, const Spread *spread, const Fe *whole, char *why, size_t n);
 /* Random terms of every rank; *whole is the tensor that they make. Integers are small. Ranks that agree in all that `layout` says have the same. */

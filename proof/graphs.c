@@ -24,7 +24,8 @@ static void mark_operands(const Graph *graph, int nnodes, bool *needed) {
             needed[graph->values.at[graph->nodes.at[i].in[k]].node] = true;
 }
 
-static bool evaluate(const Graph *graph, int nnodes, const bool *needed, uint64_t seed, Arena *arena, FieldTensor *values, char *why, size_t n) {
+static bool evaluate(const Graph *graph, int nnodes, const bool *needed, uint64_t seed, Arena *arena, FieldTensor *values, char *why,
+                     size_t n) {
     char reason[512];
     int *written = arena_alloc(arena, sizeof *written * (size_t)(graph->states.n + 1)); /* value id + 1 */
     for (int i = 0; i < nnodes; i++) {
@@ -46,7 +47,8 @@ static bool evaluate(const Graph *graph, int nnodes, const bool *needed, uint64_
         }
         for (int k = 0; k < node->nout; k++)
             out[k].at = room(arena, &out[k]);
-        bool ok = node->nin == 0 ? field_leaf(graph, node, seed, &out[0], reason, sizeof reason) : field_kernel(graph, node, in, out, reason, sizeof reason);
+        bool ok = node->nin == 0 ? field_leaf(graph, node, seed, &out[0], reason, sizeof reason)
+                                 : field_kernel(graph, node, in, out, reason, sizeof reason);
         if (!ok) {
             snprintf(why, n, "%s (%s): %s", node->name, op_table[node->op].name, reason);
             return false;
@@ -118,7 +120,8 @@ static bool outputs_of(const Graph *before, const Graph *after, Arena *arena, Ou
     }
     if (before->loss >= 0) vec_push(arena, outputs, (Output){"the loss", before->loss, after->loss});
     for (int i = 0; i < before->reports.n; i++)
-        vec_push(arena, outputs, (Output){before->reports.at[i].name, before->reports.at[i].value, i < after->reports.n ? after->reports.at[i].value : -1});
+        vec_push(arena, outputs,
+                 (Output){before->reports.at[i].name, before->reports.at[i].value, i < after->reports.n ? after->reports.at[i].value : -1});
     if (outputs->n == 0) outputs_by_name(before, after, arena, outputs);
     for (int i = 0; i < outputs->n; i++) {
         if (outputs->at[i].after >= 0) continue;
@@ -142,7 +145,8 @@ static bool same_elements(const char *name, const FieldTensor *a, const FieldTen
     return true;
 }
 
-static FieldTensor *evaluate_outputs(const Graph *graph, const Outputs *outputs, bool after, uint64_t seed, Arena *arena, char *why, size_t n) {
+static FieldTensor *evaluate_outputs(const Graph *graph, const Outputs *outputs, bool after, uint64_t seed, Arena *arena, char *why,
+                                     size_t n) {
     FieldTensor *values = arena_alloc(arena, sizeof *values * (size_t)(graph->values.n + 1));
     bool *needed = arena_alloc(arena, (size_t)graph->nodes.n + 1);
     for (int i = 0; i < outputs->n; i++)
@@ -162,7 +166,8 @@ static int batches(const Graph *graph) {
 }
 
 /* The mean of the losses of a graph for one batch over the batches that `after` has: where they come from, the inputs have other names. */
-static bool mean_loss(const Graph *before, const Graph *after, uint64_t seed, const Outputs *outputs, Arena *arena, FieldTensor *mean, char *why, size_t n) {
+static bool mean_loss(const Graph *before, const Graph *after, uint64_t seed, const Outputs *outputs, Arena *arena, FieldTensor *mean,
+                      char *why, size_t n) {
     const int count = batches(after);
     Fe share;
     for (int micro = 0; micro < count; micro++) {
@@ -191,7 +196,8 @@ static bool same_mean(const Graph *before, const Graph *after, uint64_t seed, ch
     arena_init(&arena);
     vec_push(&arena, &outputs, (Output){"the loss", before->loss, after->loss});
     const FieldTensor *values = NULL;
-    bool ok = mean_loss(before, after, seed, &outputs, &arena, &mean, why, n) && (values = evaluate_outputs(after, &outputs, true, seed, &arena, why, n)) != NULL;
+    bool ok = mean_loss(before, after, seed, &outputs, &arena, &mean, why, n) &&
+              (values = evaluate_outputs(after, &outputs, true, seed, &arena, why, n)) != NULL;
     ok = ok && same_elements("the loss", &mean, &values[after->loss], why, n);
     arena_finish(&arena);
     return ok;
@@ -230,7 +236,9 @@ typedef struct GradientCheck {
 static int before_rounding(const Graph *graph, int value) {
     for (;;) {
         const Node *maker = graph_producer(graph, value);
-        if (maker->op != OP_cast || !dtype_is_float(graph->values.at[value].type.dtype) || !dtype_is_float(graph->values.at[maker->in[0]].type.dtype)) return value;
+        if (maker->op != OP_cast || !dtype_is_float(graph->values.at[value].type.dtype) ||
+            !dtype_is_float(graph->values.at[maker->in[0]].type.dtype))
+            return value;
         value = maker->in[0];
     }
 }
@@ -287,7 +295,8 @@ static bool derivative(const GradientCheck *g, int only, Fe *result, char *why, 
         const Node *node = &graph->nodes.at[i];
         if (!g->forward[i]) continue;
         FieldTensor in[MAX_IN], din[MAX_IN], out[MAX_OUT], dout[MAX_OUT];
-        bool moves = node->op == OP_read && node->version == 0 && graph->states.at[node->state].trainable && (only < 0 || only == node->state);
+        bool moves =
+            node->op == OP_read && node->version == 0 && graph->states.at[node->state].trainable && (only < 0 || only == node->state);
         bool direction = moves;
         for (int k = 0; k < node->nin; k++) {
             in[k] = g->values[node->in[k]];
@@ -382,7 +391,8 @@ bool field_gradients(const Graph *graph, uint64_t seed, int *ngradients, char *w
         if (g.gradient[s] >= 0) needed[graph->values.at[g.gradient[s]].node] = true;
     if (ok && g.norm >= 0) needed[graph->values.at[g.norm].node] = true;
     mark_operands(graph, graph->nodes.n, needed);
-    ok = ok && evaluate(graph, graph->nodes.n, needed, seed, &g.arena, g.values, why, n) && gradients_compare(&g, why, n) && norm_check(&g, why, n);
+    ok = ok && evaluate(graph, graph->nodes.n, needed, seed, &g.arena, g.values, why, n) && gradients_compare(&g, why, n) &&
+         norm_check(&g, why, n);
     arena_finish(&g.arena);
     return ok;
 }

@@ -74,10 +74,13 @@ static bool sent_check(const Plan *plan, const Program *program, Text *text, Err
     }
     free(sent.elements);
     free(list.at);
-    if (!counted) text_printf(text, "  sent: not counted again, on %d ranks the pieces are too many\n", plan->graph.nranks);
+    if (!counted)
+        text_printf(text, "  sent: not counted again, on %d ranks the pieces are too many\n", plan->graph.nranks);
     else if (bytes != program->sent_bytes)
-        return error_set(error, EXIT_REJECTED, "program %s: it says sent=%" PRId64 ", its communications send %" PRId64 " bytes", program->name, program->sent_bytes, bytes);
-    else text_printf(text, "  sent: program %s sends %" PRId64 " bytes a step, as it says\n", program->name, bytes);
+        return error_set(error, EXIT_REJECTED, "program %s: it says sent=%" PRId64 ", its communications send %" PRId64 " bytes",
+                         program->name, program->sent_bytes, bytes);
+    else
+        text_printf(text, "  sent: program %s sends %" PRId64 " bytes a step, as it says\n", program->name, bytes);
     return true;
 }
 
@@ -88,7 +91,8 @@ static bool replicas_check(const Plan *plan, Error *error) {
     for (int v = 0; v < graph->values.n; v++) {
         const Value *value = &graph->values.at[v];
         if (value->type.hidden && value->type.shape.dim[0] != graph->replicas)
-            return error_set(error, EXIT_REJECTED, "it says replicas %d, %s has %" PRId64, graph->replicas, value->name, value->type.shape.dim[0]);
+            return error_set(error, EXIT_REJECTED, "it says replicas %d, %s has %" PRId64, graph->replicas, value->name,
+                             value->type.shape.dim[0]);
     }
     return true;
 }

@@ -21,7 +21,7 @@ typedef struct DigitSet {
     int32_t low[MAX_DIGITS];
     int64_t high[MAX_DIGITS];
 } DigitSet;
-bool set_add(DigitSet *set, Digit digit);                    /* false: overlaps what is there, or cannot stand beside it */
+bool set_add(DigitSet *set, Digit digit); /* false: overlaps what is there, or cannot stand beside it */
 bool set_add_list(DigitSet *set, const Layout *layout, int list);
 bool set_add_set(DigitSet *set, const DigitSet *other);
 bool set_equal(const DigitSet *a, const DigitSet *b);
@@ -49,13 +49,20 @@ void sample_ranks(int nranks, Sample *sample);
 void conversion_shape(const Layout *from, const Layout *to, const Shape *shape, int nranks, Shape *alike);
 /* A communication of this kind converts a tensor from `from` to `to`: its pattern is that of the kind, its partial digits are from's less to's,
  * and what ir/box.c says that each rank receives and sends is complete, disjoint, held by the sender, each term once and in order. */
-bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n);
+bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why,
+                      size_t n);
 /* ir/box.c's box of every sampled rank is this folder's. */
 bool box_check(const Layout *layout, const Shape *shape, const Sample *sample, char *why, size_t n);
 
 /* ---------------------------------------------------------------- operators.c: what each operator means for layouts */
 
-typedef enum { LINEAR_IN_NONE, LINEAR_IN_ALL, LINEAR_IN_ONE, LINEAR_IN_FIRST, LINEAR_IN_SECOND } LinearIn; /* in which operands an operator is linear: those may be partial */
+typedef enum {
+    LINEAR_IN_NONE,
+    LINEAR_IN_ALL,
+    LINEAR_IN_ONE,
+    LINEAR_IN_FIRST,
+    LINEAR_IN_SECOND
+} LinearIn; /* in which operands an operator is linear: those may be partial */
 
 /* The index structure of one node: which letter each dimension runs over, -1 where it is a size 1 that is repeated. */
 typedef struct Letters {
@@ -63,15 +70,16 @@ typedef struct Letters {
     int64_t size[32];
     int8_t in[MAX_IN][MAX_NDIM], out[MAX_OUT][MAX_NDIM];
     LinearIn linear;
-    Reduction reduction;         /* how a result is partial over the digits of a letter that it lacks */
-    bool reshape;                /* dimensions correspond by row-major position, not by letters */
-    bool flat;                   /* element i of a result as large as its operand needs just element i of that */
-    bool view;                   /* and is that element */
-    bool elementwise;            /* each result element needs just the operand elements of the same index */
+    Reduction reduction; /* how a result is partial over the digits of a letter that it lacks */
+    bool reshape;        /* dimensions correspond by row-major position, not by letters */
+    bool flat;           /* element i of a result as large as its operand needs just element i of that */
+    bool view;           /* and is that element */
+    bool elementwise;    /* each result element needs just the operand elements of the same index */
 } Letters;
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n);
 /* Operands in these layouts give results in those, by the node's letters. */
-bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out, char *why, size_t n);
+bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out,
+                  char *why, size_t n);
 
 /* ---------------------------------------------------------------- memory.c */
 

@@ -9,7 +9,8 @@
 bool set_add(DigitSet *set, Digit digit) {
     int64_t low = digit.stride, high = (int64_t)digit.stride * digit.size;
     int at = 0;
-    while (at < set->n && set->low[at] < low) at++;
+    while (at < set->n && set->low[at] < low)
+        at++;
     /* What lies below must end before low and divide it; what lies above must start at a multiple of high. */
     if (at > 0 && (set->high[at - 1] > low || low % set->high[at - 1])) return false;
     if (at < set->n && (high > set->low[at] || set->low[at] % high)) return false;
@@ -70,7 +71,8 @@ bool set_subtract(const DigitSet *a, const DigitSet *b, DigitSet *rest) {
 
 void set_print(Text *text, const DigitSet *set) {
     text_printf(text, "{");
-    for (int i = set->n - 1; i >= 0; i--) text_printf(text, "%s%d@%d", i < set->n - 1 ? ", " : "", (int)(set->high[i] / set->low[i]), (int)set->low[i]);
+    for (int i = set->n - 1; i >= 0; i--)
+        text_printf(text, "%s%d@%d", i < set->n - 1 ? ", " : "", (int)(set->high[i] / set->low[i]), (int)set->low[i]);
     text_printf(text, "}");
 }
 
@@ -110,7 +112,8 @@ void own_box(const Layout *layout, const Shape *shape, int rank, Box *box) {
     for (int d = 0; d < shape->ndim; d++) {
         int value[MAX_DIGITS], n = layout_count(layout, d);
         const Digit *digit = layout_list(layout, d);
-        for (int i = 0; i < n; i++) value[i] = rank / digit[i].stride % digit[i].size;
+        for (int i = 0; i < n; i++)
+            value[i] = rank / digit[i].stride % digit[i].size;
         part_range(digit, n, value, shape->dim[d], &box->begin[d], &box->end[d]);
     }
 }
@@ -119,7 +122,8 @@ int64_t own_max_elements(const Layout *layout, const Shape *shape) {
     Box box;
     own_box(layout, shape, 0, &box); /* rank 0 has digit 0 everywhere, and first parts are the longest */
     int64_t n = 1;
-    for (int d = 0; d < box.ndim; d++) n *= box.end[d] - box.begin[d];
+    for (int d = 0; d < box.ndim; d++)
+        n *= box.end[d] - box.begin[d];
     return n;
 }
 
@@ -140,7 +144,8 @@ bool own_list_same(const Layout *a, int list_a, const Layout *b, int list_b, int
             rest /= da[i].size;
             rank += (int64_t)va[i] * da[i].stride;
         }
-        for (int i = 0; i < nb; i++) vb[i] = (int)(rank / db[i].stride % db[i].size);
+        for (int i = 0; i < nb; i++)
+            vb[i] = (int)(rank / db[i].stride % db[i].size);
         part_range(da, na, va, size, &begin[0], &end[0]);
         part_range(db, nb, vb, size, &begin[1], &end[1]);
         if (begin[0] != begin[1] || end[0] != end[1]) return false;
@@ -158,11 +163,13 @@ static uint64_t mix(uint64_t *seed) { /* SplitMix64 */
 void sample_ranks(int nranks, Sample *sample) {
     sample->n = 0;
     if (nranks <= 64) {
-        for (int r = 0; r < nranks; r++) sample->rank[sample->n++] = r;
+        for (int r = 0; r < nranks; r++)
+            sample->rank[sample->n++] = r;
         return;
     }
     uint64_t seed = (uint64_t)nranks;
-    for (int i = 0; i < 64; i++) sample->rank[sample->n++] = (int)(mix(&seed) % (uint64_t)nranks);
+    for (int i = 0; i < 64; i++)
+        sample->rank[sample->n++] = (int)(mix(&seed) % (uint64_t)nranks);
     sample->rank[sample->n++] = 0;
     sample->rank[sample->n++] = nranks - 1;
     for (int t = 1; t < nranks && sample->n < 158; t *= 2) { /* the first and last values of digits of every stride */
@@ -185,7 +192,8 @@ static bool box_within(const Box *inner, const Box *outer) {
 
 static int64_t volume(const Box *box) {
     int64_t n = 1;
-    for (int d = 0; d < box->ndim; d++) n *= box->end[d] > box->begin[d] ? box->end[d] - box->begin[d] : 0;
+    for (int d = 0; d < box->ndim; d++)
+        n *= box->end[d] > box->begin[d] ? box->end[d] - box->begin[d] : 0;
     return n;
 }
 
@@ -231,7 +239,8 @@ static bool refines(const Layout *coarse, const Layout *fine, const Shape *shape
                 left /= df[i].size;
                 rank += (int64_t)vf[i] * df[i].stride;
             }
-            for (int i = 0; i < nc; i++) vc[i] = (int)(rank / dc[i].stride % dc[i].size);
+            for (int i = 0; i < nc; i++)
+                vc[i] = (int)(rank / dc[i].stride % dc[i].size);
             part_range(df, nf, vf, shape->dim[d], &begin[0], &end[0]);
             part_range(dc, nc, vc, shape->dim[d], &begin[1], &end[1]);
             if (begin[0] < end[0] && (begin[0] < begin[1] || end[0] > end[1])) return false;
@@ -271,23 +280,36 @@ static bool uses_only(const Layout *layout, const Layout *other) {
     return set_subtract(&b, &a, &rest);
 }
 
-static bool pattern_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, const DigitSet *removed, char *why, size_t n) {
+static bool pattern_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, const DigitSet *removed, char *why,
+                          size_t n) {
     bool down = refines(from, to, shape), up = refines(to, from, shape);
     bool ok = false;
     switch (kind) {
-    case COMM_ALL_REDUCE: ok = removed->n && down && up && uses_only(to, from); break;
-    case COMM_ALL_GATHER: ok = !removed->n && up; break;
-    case COMM_REDUCE_SCATTER: ok = removed->n && down && uses_only(to, from); break;
-    case COMM_STRIDED_SLICE: ok = !removed->n && down; break;
+    case COMM_ALL_REDUCE:
+        ok = removed->n && down && up && uses_only(to, from);
+        break;
+    case COMM_ALL_GATHER:
+        ok = !removed->n && up;
+        break;
+    case COMM_REDUCE_SCATTER:
+        ok = removed->n && down && uses_only(to, from);
+        break;
+    case COMM_STRIDED_SLICE:
+        ok = !removed->n && down;
+        break;
     case COMM_ALL_TO_ALL: {
         DigitSet a = {0}, b = {0};
         ok = !removed->n;
-        for (int d = 0; d < shape->ndim; d++) ok = ok && set_add_list(&a, from, d) && set_add_list(&b, to, d);
+        for (int d = 0; d < shape->ndim; d++)
+            ok = ok && set_add_list(&a, from, d) && set_add_list(&b, to, d);
         ok = ok && set_equal(&a, &b);
         break;
     }
-    case COMM_EXCHANGE: ok = true; break;
-    case NCOMMS: break;
+    case COMM_EXCHANGE:
+        ok = true;
+        break;
+    case NCOMMS:
+        break;
     }
     if (!ok) snprintf(why, n, "the layouts are not those of %s", kind < NCOMMS ? comm_name[kind] : "a communication");
     return ok;
@@ -316,13 +338,15 @@ static bool collect(void *context, const Piece *piece) {
 
 static int set_value(const DigitSet *set, int rank) { /* mixed radix, the largest stride first */
     int value = 0;
-    for (int i = set->n - 1; i >= 0; i--) value = (int)(value * (set->high[i] / set->low[i]) + rank / set->low[i] % (set->high[i] / set->low[i]));
+    for (int i = set->n - 1; i >= 0; i--)
+        value = (int)(value * (set->high[i] / set->low[i]) + rank / set->low[i] % (set->high[i] / set->low[i]));
     return value;
 }
 
 static int without_digits(const Layout *layout, int rank) { /* the rank with all of the layout's digits 0 */
     int rest = rank;
-    for (int i = 0; i < layout->start[layout->ndim + NREDUCTIONS]; i++) rest -= rank / layout->digit[i].stride % layout->digit[i].size * layout->digit[i].stride;
+    for (int i = 0; i < layout->start[layout->ndim + NREDUCTIONS]; i++)
+        rest -= rank / layout->digit[i].stride % layout->digit[i].size * layout->digit[i].stride;
     return rest;
 }
 
@@ -332,13 +356,14 @@ typedef struct ConversionView {
     int nranks;
     DigitSet removed, kept;
     int terms;
-    bool apart; /* each group of ranks along the removed digits for itself: only ranks that agree in all digits that the source has not share work */
+    bool
+        apart; /* each group of ranks along the removed digits for itself: only ranks that agree in all digits that the source has not share work */
     const Box *source, *target; /* of every rank; only where there are sums to complete, as what follows */
     int *holders;               /* ranks, those with one source box together, ascending: holders[group[g] .. group[g + 1]) */
     int *group, ngroups;
-    int *near, nnear;           /* ranks that need part of what the rank under examination needs, ascending */
-    bool *is_near;              /* per rank */
-    Layout run_from, run_to;    /* what prun asks ir/box.c about: taken from there, and only its answer is compared */
+    int *near, nnear;        /* ranks that need part of what the rank under examination needs, ascending */
+    bool *is_near;           /* per rank */
+    Layout run_from, run_to; /* what prun asks ir/box.c about: taken from there, and only its answer is compared */
 } ConversionView;
 
 static bool refuse(char *why, size_t n, int rank, const char *text) {
@@ -350,13 +375,17 @@ static bool refuse(char *why, size_t n, int rank, const char *text) {
 static bool sender_check(const ConversionView *v, const Piece *p, char *why, size_t n) {
     Box held;
     if (p->from < 0 || p->from >= v->nranks) return refuse(why, n, p->to, "receives from a rank that does not exist");
-    if (without_digits(v->from, p->from) != without_digits(v->from, p->to)) return refuse(why, n, p->to, "receives from a rank that differs in an unrelated digit");
-    if (set_value(&v->kept, p->from) != set_value(&v->kept, p->to)) return refuse(why, n, p->to, "receives another term of what stays partial");
+    if (without_digits(v->from, p->from) != without_digits(v->from, p->to))
+        return refuse(why, n, p->to, "receives from a rank that differs in an unrelated digit");
+    if (set_value(&v->kept, p->from) != set_value(&v->kept, p->to))
+        return refuse(why, n, p->to, "receives another term of what stays partial");
     own_box(v->from, v->shape, p->from, &held);
     return box_within(&p->box, &held) ? true : refuse(why, n, p->to, "is sent what its sender does not hold");
 }
 
-static int compare_ranks(const void *a, const void *b) { return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b); }
+static int compare_ranks(const void *a, const void *b) {
+    return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+}
 
 /* No sums to complete: one whole piece from each of several distinct holders, which together fill the target. Distinct holders differ in a digit
  * of the source, so their boxes, and the pieces, are disjoint. */
@@ -405,7 +434,8 @@ static int compare_rank_boxes(const void *a, const void *b) {
 
 static bool group_holders(ConversionView *v) {
     RankBox *sorted = malloc((size_t)v->nranks * sizeof *sorted);
-    for (int r = 0; sorted && r < v->nranks; r++) sorted[r] = (RankBox){&v->source[r], r};
+    for (int r = 0; sorted && r < v->nranks; r++)
+        sorted[r] = (RankBox){&v->source[r], r};
     if (sorted) qsort(sorted, (size_t)v->nranks, sizeof *sorted, compare_rank_boxes);
     for (int r = 0; sorted && r < v->nranks; r++) {
         if (r == 0 || box_compare(sorted[r - 1].box, sorted[r].box) != 0) v->group[v->ngroups++] = r;
@@ -422,7 +452,8 @@ static void find_near(ConversionView *v, int rank) {
     for (int r = 0; r < v->nranks; r++) {
         const Box *a = &v->target[rank], *b = &v->target[r];
         bool meet = (!v->kept.n || set_value(&v->kept, r) == kept) && (!v->apart || without_digits(v->from, r) == apart);
-        for (int d = 0; d < a->ndim && meet; d++) meet = a->begin[d] < b->end[d] && b->begin[d] < a->end[d];
+        for (int d = 0; d < a->ndim && meet; d++)
+            meet = a->begin[d] < b->end[d] && b->begin[d] < a->end[d];
         v->is_near[r] = meet;
         if (meet) v->near[v->nnear++] = r;
     }
@@ -449,10 +480,12 @@ static bool partial_check(const ConversionView *v, int rank, const Pieces *piece
     own_box(v->to, v->shape, rank, &need);
     int64_t covered = 0;
     int i = 0, first_round1 = 0;
-    while (first_round1 < pieces->n && pieces->at[first_round1].round == 0) first_round1++;
+    while (first_round1 < pieces->n && pieces->at[first_round1].round == 0)
+        first_round1++;
     for (i = 0; i < pieces->n; i++) {
         const Piece *p = &pieces->at[i];
-        if (p->to != rank || p->count <= 0 || p->first < 0 || p->first + p->count > volume(&p->box)) return refuse(why, n, rank, "receives an impossible share");
+        if (p->to != rank || p->count <= 0 || p->first < 0 || p->first + p->count > volume(&p->box))
+            return refuse(why, n, rank, "receives an impossible share");
         if (p->round != (i >= first_round1)) return refuse(why, n, rank, "receives round 0 after round 1");
         if (!box_within(&p->box, &need)) return refuse(why, n, rank, "receives what it does not need");
     }
@@ -461,13 +494,16 @@ static bool partial_check(const ConversionView *v, int rank, const Pieces *piece
         for (int term = 0; term < v->terms; term++, i++) {
             if (i >= first_round1) return refuse(why, n, rank, "a term of a sum is missing");
             const Piece *p = &pieces->at[i];
-            if (!box_equal(&p->box, &share->box) || p->first != share->first || p->count != share->count) return refuse(why, n, rank, "a term of a sum is missing");
-            if (p->term != term || set_value(&v->removed, p->from) != term) return refuse(why, n, rank, "terms of a sum are not added once each in order");
+            if (!box_equal(&p->box, &share->box) || p->first != share->first || p->count != share->count)
+                return refuse(why, n, rank, "a term of a sum is missing");
+            if (p->term != term || set_value(&v->removed, p->from) != term)
+                return refuse(why, n, rank, "terms of a sum are not added once each in order");
             if (!sender_check(v, p, why, n)) return false;
         }
         int k = piece_owners(v, &share->box, owners), at = 0;
         int64_t all = volume(&share->box);
-        while (at < k && owners[at] != rank) at++;
+        while (at < k && owners[at] != rank)
+            at++;
         if (at == k) return refuse(why, n, rank, "adds up what another rank owns");
         int64_t begin = all / k * at + (at < all % k ? at : all % k), count = all / k + (at < all % k);
         if (share->first != begin || share->count != count) return refuse(why, n, rank, "owns another share than its own");
@@ -495,7 +531,8 @@ static bool partial_check(const ConversionView *v, int rank, const Pieces *piece
 }
 
 static bool piece_equal(const Piece *a, const Piece *b) {
-    return a->from == b->from && a->to == b->to && a->round == b->round && a->term == b->term && a->first == b->first && a->count == b->count && box_equal(&a->box, &b->box);
+    return a->from == b->from && a->to == b->to && a->round == b->round && a->term == b->term && a->first == b->first &&
+           a->count == b->count && box_equal(&a->box, &b->box);
 }
 
 /* What the senders believe that they send to `rank` is what it receives, in the same order per sender. */
@@ -505,7 +542,8 @@ static bool sends_check(const ConversionView *v, int rank, const Pieces *receive
     for (int i = 0; ok && i < received->n && checked < 8; i++) {
         int sender = received->at[i].from;
         bool seen = sender == rank;
-        for (int j = 0; j < i && !seen; j++) seen = received->at[j].from == sender;
+        for (int j = 0; j < i && !seen; j++)
+            seen = received->at[j].from == sender;
         if (seen) continue;
         checked++;
         Pieces sent = {0};
@@ -513,11 +551,13 @@ static bool sends_check(const ConversionView *v, int rank, const Pieces *receive
         int at = 0;
         for (int j = 0; ok && j < received->n; j++) {
             if (received->at[j].from != sender) continue;
-            while (at < sent.n && sent.at[at].to != rank) at++;
+            while (at < sent.n && sent.at[at].to != rank)
+                at++;
             ok = at < sent.n && piece_equal(&sent.at[at], &received->at[j]);
             at++;
         }
-        while (ok && at < sent.n) ok = sent.at[at++].to != rank;
+        while (ok && at < sent.n)
+            ok = sent.at[at++].to != rank;
         free(sent.at);
         if (!ok) snprintf(why, n, "rank %d does not send what rank %d waits for", sender, rank);
     }
@@ -540,7 +580,8 @@ static bool group_check(const DigitSet *set, const Sample *sample, char *why, si
         ok = count == size && position >= 0 && position < count && members[position] == rank;
         for (int m = 0; ok && m < count; m++) {
             int base = rank;
-            for (int d = 0; d < set->n; d++) base += (members[m] / digit[d].stride % digit[d].size - rank / digit[d].stride % digit[d].size) * digit[d].stride;
+            for (int d = 0; d < set->n; d++)
+                base += (members[m] / digit[d].stride % digit[d].size - rank / digit[d].stride % digit[d].size) * digit[d].stride;
             ok = base == members[m] && set_value(set, members[m]) == m;
         }
         if (!ok) refuse(why, n, rank, "its group is not the ranks that differ from it in the communication's digits");
@@ -552,8 +593,10 @@ static bool group_check(const DigitSet *set, const Sample *sample, char *why, si
 /* The length of which all boundaries of dimension d are multiples, 0: there is none. */
 static int64_t even_length(const Layout *from, const Layout *to, const Shape *shape, int d) {
     int64_t a = 1, b = 1, least;
-    for (int i = 0; i < layout_count(from, d); i++) a *= layout_list(from, d)[i].size;
-    for (int i = 0; i < layout_count(to, d); i++) b *= layout_list(to, d)[i].size;
+    for (int i = 0; i < layout_count(from, d); i++)
+        a *= layout_list(from, d)[i].size;
+    for (int i = 0; i < layout_count(to, d); i++)
+        b *= layout_list(to, d)[i].size;
     if (shape->dim[d] % a != 0 || shape->dim[d] % b != 0) return 0;
     return mul_checked(a / gcd64(a, b), b, &least) && shape->dim[d] % least == 0 ? least : 0;
 }
@@ -590,12 +633,14 @@ static bool view_fill(ConversionView *v, Box **boxes, int **numbers) {
     return group_holders(v);
 }
 
-bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why, size_t n) {
+bool conversion_check(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Sample *sample, char *why,
+                      size_t n) {
     ConversionView v = {.from = from, .to = to, .shape = shape, .nranks = nranks, .terms = 1, .run_from = *from, .run_to = *to};
     v.apart = kind == COMM_ALL_REDUCE || kind == COMM_REDUCE_SCATTER;
     comm_layouts(kind, nranks, &v.run_from, &v.run_to);
     if (!removed_digits(from, to, &v.removed, &v.kept, why, n) || !pattern_check(kind, from, to, shape, &v.removed, why, n)) return false;
-    for (int i = 0; i < v.removed.n; i++) v.terms *= (int)(v.removed.high[i] / v.removed.low[i]);
+    for (int i = 0; i < v.removed.n; i++)
+        v.terms *= (int)(v.removed.high[i] / v.removed.low[i]);
     if (!group_check(&v.removed, sample, why, n)) return false;
     int *owners = NULL;
     Box *boxes = NULL;

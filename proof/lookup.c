@@ -24,7 +24,8 @@ bool pick_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
     bool back = node->op == OP_pick_grad;
     const FieldTensor *wide = back ? &out[0] : &in[0], *narrow = back ? &in[0] : &out[0], *index = &in[1];
     int64_t length, begin, again;
-    if (!rows_of(wide, narrow, &length, &begin) || !rows_of(wide, index, &length, &again)) return field_fail(why, n, "boxes do not hold the same rows");
+    if (!rows_of(wide, narrow, &length, &begin) || !rows_of(wide, index, &length, &again))
+        return field_fail(why, n, "boxes do not hold the same rows");
     if (back) tensor_fill(&out[0], 0);
     for (int64_t row = 0, rows = field_elements(narrow); row < rows; row++) {
         int64_t at = index_in(index->at[row], begin, length);
@@ -38,8 +39,10 @@ bool pick_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char
 bool cross_entropy_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     const char *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
     bool none = strcmp(reduction, "none") == 0, mean = !none && strcmp(reduction, "sum") != 0;
-    int64_t length, begin, rows = field_elements(&in[1]), slices = out[0].hidden ? out[0].global.dim[0] : 1, each = slices ? rows / slices : 0;
-    if (!rows_of(&in[0], &in[1], &length, &begin) || length != in[0].global.dim[in[0].global.ndim - 1]) return field_fail(why, n, "not a loss of whole rows");
+    int64_t length, begin, rows = field_elements(&in[1]), slices = out[0].hidden ? out[0].global.dim[0] : 1,
+                           each = slices ? rows / slices : 0;
+    if (!rows_of(&in[0], &in[1], &length, &begin) || length != in[0].global.dim[in[0].global.ndim - 1])
+        return field_fail(why, n, "not a loss of whole rows");
     if (!none) tensor_fill(&out[0], 0);
     for (int64_t row = 0; row < rows; row++) {
         const Fe *x = in[0].at + row * length;
@@ -63,15 +66,18 @@ bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out,
     int h = table->hidden, last = rows->box.ndim - 1;
     int64_t width, begin, count = table->box.end[h] - table->box.begin[h], slices = h ? table->box.end[0] - table->box.begin[0] : 1;
     bool same = rows_of(rows, index, &width, &begin) && begin == table->box.begin[h + 1] && rows->box.end[last] == table->box.end[h + 1];
-    if (!same || (h && (table->box.begin[0] != index->box.begin[0] || table->box.end[0] != index->box.end[0]))) return field_fail(why, n, "boxes do not hold the same rows");
+    if (!same || (h && (table->box.begin[0] != index->box.begin[0] || table->box.end[0] != index->box.end[0])))
+        return field_fail(why, n, "boxes do not hold the same rows");
     if (back) tensor_fill(&out[0], 0);
     int64_t elements = field_elements(index), each = slices ? elements / slices : 0;
     for (int64_t i = 0; i < elements; i++) {
         int64_t row = index_in(index->at[i], table->box.begin[h], count);
         Fe *entry = table->at + ((i / each) * count + (row < 0 ? 0 : row)) * width, *own = rows->at + i * width;
         for (int64_t k = 0; k < width; k++) {
-            if (!back) own[k] = row >= 0 ? entry[k] : 0;
-            else if (row >= 0) entry[k] = fe_add(entry[k], own[k]);
+            if (!back)
+                own[k] = row >= 0 ? entry[k] : 0;
+            else if (row >= 0)
+                entry[k] = fe_add(entry[k], own[k]);
         }
     }
     return true;
@@ -80,7 +86,8 @@ bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out,
 bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     int64_t length, begin;
     (void)node;
-    if (!rows_of(&out[0], &in[0], &length, &begin) || length != out[0].global.dim[out[0].global.ndim - 1]) return field_fail(why, n, "not a whole row for each index");
+    if (!rows_of(&out[0], &in[0], &length, &begin) || length != out[0].global.dim[out[0].global.ndim - 1])
+        return field_fail(why, n, "not a whole row for each index");
     tensor_fill(&out[0], 0);
     for (int64_t i = 0, elements = field_elements(&in[0]); i < elements; i++) {
         int64_t at = index_in(in[0].at[i], 0, length);
@@ -98,7 +105,8 @@ bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, cha
     for (int d = 0; d < in[0].box.ndim; d++) {
         int to = d < axis ? d : d - 1;
         if (d == axis) continue;
-        if (in[0].box.begin[d] != out[0].box.begin[to] || in[0].box.end[d] != out[0].box.end[to]) return field_fail(why, n, "operand and result hold different rows");
+        if (in[0].box.begin[d] != out[0].box.begin[to] || in[0].box.end[d] != out[0].box.end[to])
+            return field_fail(why, n, "operand and result hold different rows");
         *(d < axis ? &outer : &inner) *= in[0].box.end[d] - in[0].box.begin[d];
     }
     int64_t begin = in[0].box.begin[axis], length = in[0].box.end[axis] - begin;
@@ -107,7 +115,9 @@ bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, cha
             const Fe *row = in[0].at + o * length * inner + i;
             int64_t found = INT32_MAX;
             for (int64_t k = length - 1; k >= 0; k--)
-                if (largest ? found == INT32_MAX || fe_signed(row[k * inner]) >= fe_signed(row[(found - begin) * inner]) : row[k * inner] != 0) found = begin + k;
+                if (largest ? found == INT32_MAX || fe_signed(row[k * inner]) >= fe_signed(row[(found - begin) * inner])
+                            : row[k * inner] != 0)
+                    found = begin + k;
             out[0].at[o * inner + i] = fe_integer(found);
         }
     return true;

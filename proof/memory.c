@@ -23,8 +23,10 @@ static int live_find(const Live *live, int n, int64_t begin) {
     int low = 0, high = n;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (live[middle].end <= begin) low = middle + 1;
-        else high = middle;
+        if (live[middle].end <= begin)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }
@@ -51,7 +53,8 @@ bool memory_check(const Plan *plan, const Role *role, const int *defined, const 
         /* What was last read by an earlier step is dead; what this very step reads is not, unless it is overwritten in place. */
         for (; next_end < narena && ends[next_end].at < step; next_end++) {
             int dead = live_find(live, nlive, role->instances.at[ends[next_end].instance].at);
-            if (dead < nlive && live[dead].instance == ends[next_end].instance) memmove(live + dead, live + dead + 1, (size_t)(--nlive - dead) * sizeof *live);
+            if (dead < nlive && live[dead].instance == ends[next_end].instance)
+                memmove(live + dead, live + dead + 1, (size_t)(--nlive - dead) * sizeof *live);
         }
         const TensorType *type = &plan->graph.values.at[instance->value].type;
         int64_t bytes = own_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
@@ -69,7 +72,8 @@ bool memory_check(const Plan *plan, const Role *role, const int *defined, const 
             /* What dies in this step, or in the fused step that begins here, and is no result of it. */
             if (!(in_place[i] && same && defined[other] < step && last[other] == step + fused_length(role, step) - 1)) {
                 snprintf(why, n, "step %d writes value %d (%s) over value %d (%s), which is read until step %d", step, i,
-                         plan->graph.values.at[instance->value].name, other, plan->graph.values.at[role->instances.at[other].value].name, last[other]);
+                         plan->graph.values.at[instance->value].name, other, plan->graph.values.at[role->instances.at[other].value].name,
+                         last[other]);
                 ok = false;
                 break;
             }

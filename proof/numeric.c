@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* A communication that was started and not yet waited for. */
 typedef struct Flight {
     bool under_way;
@@ -22,12 +21,12 @@ typedef struct Interpreter {
     Arena arena;         /* of values */
     FieldTensor *values; /* the graph's, whole */
     int cell_bytes;
-    int64_t ncells;      /* of a rank, those of inner values behind the arena's */
-    int64_t narena;      /* of the arena */
-    int64_t *inner;      /* per inner instance: its first cell */
-    Fe *cells;           /* [rank][cell] */
-    Spread *states;      /* per state */
-    Flight *flights;     /* per request */
+    int64_t ncells;                         /* of a rank, those of inner values behind the arena's */
+    int64_t narena;                         /* of the arena */
+    int64_t *inner;                         /* per inner instance: its first cell */
+    Fe *cells;                              /* [rank][cell] */
+    Spread *states;                         /* per state */
+    Flight *flights;                        /* per request */
     Spread in[MAX_IN], out[MAX_OUT], there; /* there: what lies where a view is */
     char *why;
     size_t n;
@@ -48,23 +47,29 @@ static bool fails(const Interpreter *m, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (m->step < m->role->steps.n) snprintf(m->why, m->n, "program %s, step %d: %s", m->program->name, m->step, text);
-    else snprintf(m->why, m->n, "program %s, after its last step: %s", m->program->name, text);
+    if (m->step < m->role->steps.n)
+        snprintf(m->why, m->n, "program %s, step %d: %s", m->program->name, m->step, text);
+    else
+        snprintf(m->why, m->n, "program %s, after its last step: %s", m->program->name, text);
     return false;
 }
 
-static const Value *value_of(const Interpreter *m, const Instance *instance) { return &m->plan->graph.values.at[instance->value]; }
+static const Value *value_of(const Interpreter *m, const Instance *instance) {
+    return &m->plan->graph.values.at[instance->value];
+}
 
 static int64_t elements_of(const Box *box) {
     int64_t n = 1;
-    for (int d = 0; d < box->ndim; d++) n *= box->end[d] - box->begin[d];
+    for (int d = 0; d < box->ndim; d++)
+        n *= box->end[d] - box->begin[d];
     return n;
 }
 
 /* ---------------------------------------------------------------- where values lie */
 
 static Fe *cells_of(const Interpreter *m, const Instance *instance, int rank) {
-    return m->cells + m->ncells * rank + (instance->place == PLACE_INNER ? m->inner[instance - m->role->instances.at] : instance->at / m->cell_bytes);
+    return m->cells + m->ncells * rank +
+           (instance->place == PLACE_INNER ? m->inner[instance - m->role->instances.at] : instance->at / m->cell_bytes);
 }
 
 /* Gives the inner instances that each fused step names cells from `behind` on; the last cell that any takes. */
@@ -97,7 +102,8 @@ static void arena_load(const Fe *cell, int width, int64_t elements, Fe *to) {
 }
 
 static void arena_store(Fe *cell, int width, int64_t elements, const Fe *from) {
-    for (int64_t i = 0; i < elements * width; i++) cell[i] = from[i / width];
+    for (int64_t i = 0; i < elements * width; i++)
+        cell[i] = from[i / width];
 }
 
 /* The graph's value of an input; -1: nothing reads it. */
@@ -123,7 +129,8 @@ static bool load(const Interpreter *m, int number, Spread *to) {
     const Value *value = value_of(m, instance);
     const Shape *shape = &value->type.shape;
     if (!spread_room(to, instance->layout, shape, m->nranks)) return fails(m, "no memory for value %d (%s)", number, value->name);
-    if (instance->place == PLACE_STATE && m->states[instance->at].each != to->each) return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
+    if (instance->place == PLACE_STATE && m->states[instance->at].each != to->each)
+        return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
     const int input = instance->place == PLACE_INPUT ? input_value(&m->plan->graph, instance->at) : -1;
     for (int rank = 0; rank < m->nranks; rank++) {
         Box box;
@@ -131,12 +138,18 @@ static bool load(const Interpreter *m, int number, Spread *to) {
         Fe *part = spread_rank(to, rank);
         switch (instance->place) {
         case PLACE_ARENA:
-        case PLACE_INNER: arena_load(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), part); break;
-        case PLACE_STATE: memcpy(part, spread_rank(&m->states[instance->at], rank), (size_t)to->each * sizeof *part); break;
+        case PLACE_INNER:
+            arena_load(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), part);
+            break;
+        case PLACE_STATE:
+            memcpy(part, spread_rank(&m->states[instance->at], rank), (size_t)to->each * sizeof *part);
+            break;
         case PLACE_INPUT:
             if (!input_load(m, &m->plan->graph.inputs.at[instance->at], input, rank, elements_of(&box), part)) return false;
             break;
-        case PLACE_CONSTANT: box_cut(shape, m->values[instance->value].at, &box, part); break;
+        case PLACE_CONSTANT:
+            box_cut(shape, m->values[instance->value].at, &box, part);
+            break;
         }
     }
     return true;
@@ -172,13 +185,18 @@ static bool store(Interpreter *m, int number, const Spread *from) {
     const Value *value = value_of(m, instance);
     if (instance_is_view(&m->plan->graph, instance)) return view_agrees(m, number, from);
     const bool in_cells = instance->place == PLACE_ARENA || instance->place == PLACE_INNER;
-    if (!in_cells && instance->place != PLACE_STATE) return fails(m, "value %d (%s) is computed into an %s", number, value->name, place_name[instance->place]);
-    if (instance->place == PLACE_STATE && m->states[instance->at].each != from->each) return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
+    if (!in_cells && instance->place != PLACE_STATE)
+        return fails(m, "value %d (%s) is computed into an %s", number, value->name, place_name[instance->place]);
+    if (instance->place == PLACE_STATE && m->states[instance->at].each != from->each)
+        return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
     for (int rank = 0; rank < m->nranks; rank++) {
         Box box;
         own_box(instance->layout, &value->type.shape, rank, &box);
-        if (in_cells) arena_store(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box), spread_rank(from, rank));
-        else memcpy(spread_rank(&m->states[instance->at], rank), spread_rank(from, rank), (size_t)from->each * sizeof(Fe));
+        if (in_cells)
+            arena_store(cells_of(m, instance, rank), dtype_bytes[value->type.dtype] / m->cell_bytes, elements_of(&box),
+                        spread_rank(from, rank));
+        else
+            memcpy(spread_rank(&m->states[instance->at], rank), spread_rank(from, rank), (size_t)from->each * sizeof(Fe));
     }
     return true;
 }
@@ -207,16 +225,21 @@ static bool run_kernel(Interpreter *m, const Step *step) {
         if (!load(m, step->in[i], &m->in[i])) return false;
     for (int k = 0; k < step->nout; k++) {
         const Instance *result = &m->role->instances.at[step->out[k]];
-        if (!spread_room(&m->out[k], result->layout, &value_of(m, result)->type.shape, m->nranks)) return fails(m, "no memory for value %d", step->out[k]);
+        if (!spread_room(&m->out[k], result->layout, &value_of(m, result)->type.shape, m->nranks))
+            return fails(m, "no memory for value %d", step->out[k]);
     }
     for (int rank = 0; rank < m->nranks; rank++) {
         FieldTensor in[MAX_IN], out[MAX_OUT];
         for (int i = 0; i < step->nin; i++) {
             in[i] = part_of(m, step->in[i], &m->in[i], rank);
-            if (has_poison(&in[i])) return fails(m, "%s (%s): rank %d reads a part of operand %d (value %d) that is not there, or was overwritten", node->name, op_table[node->op].name, rank, i, step->in[i]);
+            if (has_poison(&in[i]))
+                return fails(m, "%s (%s): rank %d reads a part of operand %d (value %d) that is not there, or was overwritten", node->name,
+                             op_table[node->op].name, rank, i, step->in[i]);
         }
-        for (int k = 0; k < step->nout; k++) out[k] = part_of(m, step->out[k], &m->out[k], rank);
-        if (!field_kernel(&m->plan->graph, node, in, out, why, sizeof why)) return fails(m, "%s (%s), rank %d: %s", node->name, op_table[node->op].name, rank, why);
+        for (int k = 0; k < step->nout; k++)
+            out[k] = part_of(m, step->out[k], &m->out[k], rank);
+        if (!field_kernel(&m->plan->graph, node, in, out, why, sizeof why))
+            return fails(m, "%s (%s), rank %d: %s", node->name, op_table[node->op].name, rank, why);
     }
     for (int k = 0; k < step->nout; k++)
         if (!agrees(m, op_table[node->op].name, step->out[k], &m->out[k]) || !store(m, step->out[k], &m->out[k])) return false;
@@ -239,7 +262,8 @@ static bool start_move(Interpreter *m, const Step *step) {
     *flight = (Flight){.under_way = true, .start = m->step, .source = flight->source};
     if (!load(m, step->in[0], &flight->source)) return false;
     const Instance *to = &m->role->instances.at[step->out[0]];
-    if (!spread_room(&m->out[0], to->layout, &value_of(m, to)->type.shape, m->nranks)) return fails(m, "no memory for value %d", step->out[0]);
+    if (!spread_room(&m->out[0], to->layout, &value_of(m, to)->type.shape, m->nranks))
+        return fails(m, "no memory for value %d", step->out[0]);
     return store(m, step->out[0], &m->out[0]); /* poison until the wait */
 }
 
@@ -248,7 +272,8 @@ static bool end_move(Interpreter *m, const Step *step) {
     if (!flight->under_way) return fails(m, "request %d is not under way", step->request);
     const Step *started = &m->role->steps.at[flight->start];
     if (!load(m, started->in[0], &m->in[0]) || !load(m, started->out[0], &m->in[1])) return false;
-    if (!same_parts(m, started->in[0], &m->in[0], &flight->source)) return fails(m, "%s: its source was overwritten since step %d", comm_name[step->comm], flight->start);
+    if (!same_parts(m, started->in[0], &m->in[0], &flight->source))
+        return fails(m, "%s: its source was overwritten since step %d", comm_name[step->comm], flight->start);
     for (int rank = 0; rank < m->nranks; rank++) {
         FieldTensor target = part_of(m, started->out[0], &m->in[1], rank);
         for (int64_t i = 0, n = elements_of(&target.box); i < n; i++)
@@ -263,7 +288,8 @@ static bool write_state(Interpreter *m, const Step *step) {
     if (instance->place == PLACE_STATE && instance->at == step->state) return true;
     Spread *state = &m->states[step->state];
     if (!load(m, step->in[0], &m->in[0])) return false;
-    if (m->in[0].each != state->each) return fails(m, "state %s is written in another layout than it is stored in", m->plan->graph.states.at[step->state].name);
+    if (m->in[0].each != state->each)
+        return fails(m, "state %s is written in another layout than it is stored in", m->plan->graph.states.at[step->state].name);
     if (state->each) memcpy(state->at, m->in[0].at, (size_t)(state->each * m->nranks) * sizeof(Fe));
     return true;
 }
@@ -279,10 +305,14 @@ static bool run_step(Interpreter *m, const Step *step) {
     case STEP_KERNEL:
         if (step->fused > 0 && (m->step == 0 || step[-1].fused != step->fused)) forget_inner(m);
         return run_kernel(m, step);
-    case STEP_LOCAL: return load(m, step->in[0], &m->in[0]) && move(m, step, &m->in[0]);
-    case STEP_START: return start_move(m, step);
-    case STEP_WAIT: return end_move(m, step);
-    case STEP_WRITE: return write_state(m, step);
+    case STEP_LOCAL:
+        return load(m, step->in[0], &m->in[0]) && move(m, step, &m->in[0]);
+    case STEP_START:
+        return start_move(m, step);
+    case STEP_WAIT:
+        return end_move(m, step);
+    case STEP_WRITE:
+        return write_state(m, step);
     }
     return false;
 }
@@ -319,13 +349,15 @@ static bool prepare(Interpreter *m, uint64_t seed) {
         const Instance *instance = &m->role->instances.at[i];
         const TensorType *type = &value_of(m, instance)->type;
         int64_t bytes = own_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
-        if (instance->place == PLACE_ARENA && (instance->at < 0 || instance->at % m->cell_bytes || instance->at + bytes > m->role->arena_bytes))
+        if (instance->place == PLACE_ARENA &&
+            (instance->at < 0 || instance->at % m->cell_bytes || instance->at + bytes > m->role->arena_bytes))
             return fails(m, "value %d (%s) lies outside the arena", i, value_of(m, instance)->name);
     }
     for (int s = 0; s < graph->states.n; s++) {
         const State *state = &graph->states.at[s];
         int value = state_value(graph, s, false);
-        if (!state->layout || !spread_room(&m->states[s], state->layout, &state->type.shape, m->nranks)) return fails(m, "no memory for state %s", state->name);
+        if (!state->layout || !spread_room(&m->states[s], state->layout, &state->type.shape, m->nranks))
+            return fails(m, "no memory for state %s", state->name);
         for (int rank = 0; value >= 0 && rank < m->nranks; rank++) {
             Box box;
             own_box(state->layout, &state->type.shape, rank, &box);
@@ -334,7 +366,8 @@ static bool prepare(Interpreter *m, uint64_t seed) {
     }
     for (int i = 0; i < m->role->steps.n; i++) {
         const Step *step = &m->role->steps.at[i];
-        if ((step->kind == STEP_START || step->kind == STEP_WAIT) && (step->request < 0 || step->request >= m->role->steps.n)) return fails(m, "an impossible request");
+        if ((step->kind == STEP_START || step->kind == STEP_WAIT) && (step->request < 0 || step->request >= m->role->steps.n))
+            return fails(m, "an impossible request");
     }
     return true;
 }
@@ -354,7 +387,8 @@ static bool compare_end(Interpreter *m) {
             return fails(m, "state %s is wrong: %s", state->name, why);
     }
     if (graph->loss >= 0 && !compare_report(m, "the loss", m->program->loss, graph->loss)) return false;
-    if (m->program->reports.n != graph->reports.n) return fails(m, "%d reports where the graph has %d", m->program->reports.n, graph->reports.n);
+    if (m->program->reports.n != graph->reports.n)
+        return fails(m, "%d reports where the graph has %d", m->program->reports.n, graph->reports.n);
     for (int i = 0; i < graph->reports.n; i++)
         if (!compare_report(m, graph->reports.at[i].name, m->program->reports.at[i], graph->reports.at[i].value)) return false;
     return true;
@@ -373,10 +407,14 @@ bool numeric_program(const Plan *plan, const Program *program, uint64_t seed, ch
         if (!ok) break;
     }
     ok = ok && compare_end(&m);
-    for (int s = 0; m.states && s < plan->graph.states.n; s++) spread_finish(&m.states[s]);
-    for (int r = 0; m.flights && r < m.role->steps.n; r++) spread_finish(&m.flights[r].source);
-    for (int i = 0; i < MAX_IN; i++) spread_finish(&m.in[i]);
-    for (int k = 0; k < MAX_OUT; k++) spread_finish(&m.out[k]);
+    for (int s = 0; m.states && s < plan->graph.states.n; s++)
+        spread_finish(&m.states[s]);
+    for (int r = 0; m.flights && r < m.role->steps.n; r++)
+        spread_finish(&m.flights[r].source);
+    for (int i = 0; i < MAX_IN; i++)
+        spread_finish(&m.in[i]);
+    for (int k = 0; k < MAX_OUT; k++)
+        spread_finish(&m.out[k]);
     spread_finish(&m.there);
     free(m.cells);
     free(m.states);
@@ -414,9 +452,12 @@ double numeric_work(const Plan *plan, const Program *program) {
 double numeric_bytes(const Plan *plan, const Program *program) {
     const Graph *graph = &plan->graph;
     double bytes = 0;
-    for (int v = 0; v < graph->values.n; v++) bytes += (double)sizeof(Fe) * (double)shape_elements(&graph->values.at[v].type.shape);
+    for (int v = 0; v < graph->values.n; v++)
+        bytes += (double)sizeof(Fe) * (double)shape_elements(&graph->values.at[v].type.shape);
     for (int s = 0; s < graph->states.n; s++)
-        if (graph->states.at[s].layout) bytes += (double)sizeof(Fe) * graph->nranks * (double)own_max_elements(graph->states.at[s].layout, &graph->states.at[s].type.shape);
+        if (graph->states.at[s].layout)
+            bytes +=
+                (double)sizeof(Fe) * graph->nranks * (double)own_max_elements(graph->states.at[s].layout, &graph->states.at[s].type.shape);
     Interpreter m = {.plan = plan, .role = &program->roles.at[0], .cell_bytes = smallest_element(graph)};
     arena_init(&m.arena);
     bytes += (double)sizeof(Fe) * graph->nranks * (double)place_inner(&m, (m.role->arena_bytes + m.cell_bytes - 1) / m.cell_bytes);

@@ -32,7 +32,8 @@ static int letter_new(Letters *letters, int64_t size) {
 static bool broadcast(const Graph *graph, const Node *node, Letters *letters, bool exact, char *why, size_t n) {
     Plain y = plain_of(graph, node->nout ? node->out[0] : node->in[0]);
     int first = letters->n;
-    for (int d = 0; d < y.ndim; d++) letter_new(letters, y.dim[d]);
+    for (int d = 0; d < y.ndim; d++)
+        letter_new(letters, y.dim[d]);
     for (int k = 0; k < node->nout; k++) {
         Plain out = plain_of(graph, node->out[k]);
         if (out.ndim != y.ndim) return fail(why, n, "results of different shapes");
@@ -46,8 +47,10 @@ static bool broadcast(const Graph *graph, const Node *node, Letters *letters, bo
         if (x.ndim > y.ndim || (exact && x.ndim != y.ndim)) return fail(why, n, "operand has another number of dimensions than the result");
         for (int d = 0; d < x.ndim; d++) {
             int at = d + y.ndim - x.ndim;
-            if (x.dim[d] == y.dim[at]) letters->in[i][x.hidden + d] = (int8_t)(first + at);
-            else if (x.dim[d] != 1 || exact) return fail(why, n, "operand does not broadcast to the result");
+            if (x.dim[d] == y.dim[at])
+                letters->in[i][x.hidden + d] = (int8_t)(first + at);
+            else if (x.dim[d] != 1 || exact)
+                return fail(why, n, "operand does not broadcast to the result");
         }
     }
     return true;
@@ -58,7 +61,8 @@ static bool contraction(const Graph *graph, const Node *node, Letters *letters, 
     if (a.ndim < 2 || b.ndim < 2 || y.ndim < 2) return fail(why, n, "a matrix product of something with fewer than 2 dimensions");
     bool ta = node->attr[0].i != 0, tb = node->attr[1].i != 0;
     int am = a.ndim - (ta ? 1 : 2), ak = a.ndim - (ta ? 2 : 1), bk = b.ndim - (tb ? 1 : 2), bn = b.ndim - (tb ? 2 : 1);
-    if (a.dim[ak] != b.dim[bk] || y.dim[y.ndim - 2] != a.dim[am] || y.dim[y.ndim - 1] != b.dim[bn]) return fail(why, n, "sizes of the matrix product differ");
+    if (a.dim[ak] != b.dim[bk] || y.dim[y.ndim - 2] != a.dim[am] || y.dim[y.ndim - 1] != b.dim[bn])
+        return fail(why, n, "sizes of the matrix product differ");
     int m = letter_new(letters, a.dim[am]), k = letter_new(letters, a.dim[ak]), c = letter_new(letters, b.dim[bn]);
     letters->in[0][a.hidden + am] = (int8_t)m;
     letters->in[0][a.hidden + ak] = (int8_t)k;
@@ -74,8 +78,10 @@ static bool contraction(const Graph *graph, const Node *node, Letters *letters, 
         for (int i = 0; i < 2; i++) {
             int at = d - (nbatch - (operand[i].ndim - 2));
             if (at < 0) continue;
-            if (operand[i].dim[at] == y.dim[d]) letters->in[i][operand[i].hidden + at] = (int8_t)letter;
-            else if (operand[i].dim[at] != 1) return fail(why, n, "batch sizes of the matrix product differ");
+            if (operand[i].dim[at] == y.dim[d])
+                letters->in[i][operand[i].hidden + at] = (int8_t)letter;
+            else if (operand[i].dim[at] != 1)
+                return fail(why, n, "batch sizes of the matrix product differ");
         }
     }
     return a.ndim <= y.ndim && b.ndim <= y.ndim ? true : fail(why, n, "the result has too few batch dimensions");
@@ -83,7 +89,8 @@ static bool contraction(const Graph *graph, const Node *node, Letters *letters, 
 
 static bool einsum(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     int of[256];
-    for (int i = 0; i < 256; i++) of[i] = -1;
+    for (int i = 0; i < 256; i++)
+        of[i] = -1;
     const char *at = node->attr[0].text;
     if (!at) return fail(why, n, "einsum without a spec");
     for (int part = 0; part <= node->nin; part++) {
@@ -110,7 +117,8 @@ static bool einsum(const Graph *graph, const Node *node, Letters *letters, char 
 
 /* Which dimensions of x (without the hidden one) are reduced. */
 static bool axes_of(const Attr *axes, int ndim, bool *reduced) {
-    for (int d = 0; d < ndim; d++) reduced[d] = !axes->given;
+    for (int d = 0; d < ndim; d++)
+        reduced[d] = !axes->given;
     for (int i = 0; axes->given && i < axes->n; i++) {
         int64_t d = axes->ints[i] < 0 ? axes->ints[i] + ndim : axes->ints[i];
         if (d < 0 || d >= ndim || reduced[d]) return false;
@@ -120,7 +128,8 @@ static bool axes_of(const Attr *axes, int ndim, bool *reduced) {
 }
 
 /* wide has every dimension, narrow lacks the reduced ones (or has them as 1). */
-static bool reduction(const Attr *axes, Plain wide, Plain narrow, Letters *letters, int8_t *wide_map, int8_t *narrow_map, char *why, size_t n) {
+static bool reduction(const Attr *axes, Plain wide, Plain narrow, Letters *letters, int8_t *wide_map, int8_t *narrow_map, char *why,
+                      size_t n) {
     bool reduced[MAX_NDIM];
     if (!axes_of(axes, wide.ndim, reduced)) return fail(why, n, "axes out of range");
     bool kept = narrow.ndim == wide.ndim;
@@ -129,7 +138,8 @@ static bool reduction(const Attr *axes, Plain wide, Plain narrow, Letters *lette
         int letter = letter_new(letters, wide.dim[d]);
         wide_map[wide.hidden + d] = (int8_t)letter;
         if (reduced[d] && !kept) continue;
-        if (at >= narrow.ndim || narrow.dim[at] != (reduced[d] ? 1 : wide.dim[d])) return fail(why, n, "shapes of the reduction do not fit");
+        if (at >= narrow.ndim || narrow.dim[at] != (reduced[d] ? 1 : wide.dim[d]))
+            return fail(why, n, "shapes of the reduction do not fit");
         if (!reduced[d]) narrow_map[narrow.hidden + at] = (int8_t)letter;
         at++;
     }
@@ -141,7 +151,8 @@ static bool permutation(const Graph *graph, const Node *node, Letters *letters, 
     const Attr *perm = &node->attr[0];
     bool seen[MAX_NDIM] = {false};
     if (x.ndim != y.ndim || (perm->given && perm->n != x.ndim)) return fail(why, n, "perm does not fit");
-    for (int d = 0; d < x.ndim; d++) letters->in[0][x.hidden + d] = (int8_t)letter_new(letters, x.dim[d]);
+    for (int d = 0; d < x.ndim; d++)
+        letters->in[0][x.hidden + d] = (int8_t)letter_new(letters, x.dim[d]);
     for (int d = 0; d < y.ndim; d++) {
         int64_t from = perm->given ? perm->ints[d] : x.ndim - 1 - d;
         if (from < 0) from += x.ndim;
@@ -159,14 +170,17 @@ static bool narrowing(const Graph *graph, const Node *node, Letters *letters, ch
         int letter = letter_new(letters, x.dim[d]), at = d - (x.ndim - y.ndim);
         letters->in[0][x.hidden + d] = (int8_t)letter;
         if (at < 0) continue;
-        if (y.dim[at] == x.dim[d]) letters->out[0][x.hidden + at] = (int8_t)letter;
-        else if (y.dim[at] != 1) return fail(why, n, "sum_to a shape that does not broadcast back");
+        if (y.dim[at] == x.dim[d])
+            letters->out[0][x.hidden + at] = (int8_t)letter;
+        else if (y.dim[at] != 1)
+            return fail(why, n, "sum_to a shape that does not broadcast back");
     }
     return true;
 }
 
 /* replicate and replica_sum: the hidden dimension is a letter of one side only. */
-static bool crossing(const Graph *graph, int plain_value, int hidden_value, Letters *letters, int8_t *plain_map, int8_t *hidden_map, char *why, size_t n) {
+static bool crossing(const Graph *graph, int plain_value, int hidden_value, Letters *letters, int8_t *plain_map, int8_t *hidden_map,
+                     char *why, size_t n) {
     const TensorType *p = &graph->values.at[plain_value].type, *h = &graph->values.at[hidden_value].type;
     if (p->hidden || !h->hidden || h->shape.ndim != p->shape.ndim + 1) return fail(why, n, "not between a plain and a hidden tensor");
     hidden_map[0] = (int8_t)letter_new(letters, h->shape.dim[0]);
@@ -179,7 +193,8 @@ static bool crossing(const Graph *graph, int plain_value, int hidden_value, Lett
 
 /* begin and end of each dimension of a slice of `whole`. */
 static bool slicing(const Attr *attr, Plain whole, Plain part, Letters *letters, int8_t *whole_map, int8_t *part_map, char *why, size_t n) {
-    if (attr[0].n != whole.ndim || attr[1].n != whole.ndim || part.ndim != whole.ndim) return fail(why, n, "a slice of another number of dimensions");
+    if (attr[0].n != whole.ndim || attr[1].n != whole.ndim || part.ndim != whole.ndim)
+        return fail(why, n, "a slice of another number of dimensions");
     for (int d = 0; d < whole.ndim; d++) {
         int64_t begin = attr[0].ints[d], end = attr[1].ints[d];
         if (begin < 0) begin += whole.dim[d];
@@ -208,7 +223,8 @@ static bool joining(const Attr *axis_attr, Plain whole, const Plain *parts, int 
         if (d == axis) continue;
         int letter = letter_new(letters, whole.dim[d]);
         whole_map[whole.hidden + d] = (int8_t)letter;
-        for (int k = 0; k < nparts; k++) part_maps[k][parts[k].hidden + d] = (int8_t)letter;
+        for (int k = 0; k < nparts; k++)
+            part_maps[k][parts[k].hidden + d] = (int8_t)letter;
     }
     return true;
 }
@@ -221,12 +237,14 @@ static bool by_rows(const Graph *graph, const Node *node, Letters *letters, char
     if (axis < 0 || axis >= y.ndim) return fail(why, n, "axis out of range");
     for (int i = 0; i < node->nin; i++) {
         Plain x = plain_of(graph, node->in[i]);
-        if (x.ndim != y.ndim || memcmp(x.dim, y.dim, sizeof *x.dim * (size_t)x.ndim)) return fail(why, n, "operand of another shape than the result");
+        if (x.ndim != y.ndim || memcmp(x.dim, y.dim, sizeof *x.dim * (size_t)x.ndim))
+            return fail(why, n, "operand of another shape than the result");
     }
     for (int d = 0; d < y.ndim; d++) {
         if (d == axis) continue;
         letters->out[0][y.hidden + d] = (int8_t)letter_new(letters, y.dim[d]);
-        for (int i = 0; i < node->nin; i++) letters->in[i][y.hidden + d] = letters->out[0][y.hidden + d];
+        for (int i = 0; i < node->nin; i++)
+            letters->in[i][y.hidden + d] = letters->out[0][y.hidden + d];
     }
     return true;
 }
@@ -246,7 +264,8 @@ static bool with_numbers(const Graph *graph, const Node *node, int ntensors, Let
 }
 
 /* wide: rows along its last dimension; index and narrow: one number for each row. */
-static bool by_index(Plain wide, Plain index, Plain narrow, Letters *letters, int8_t *wide_map, int8_t *index_map, int8_t *narrow_map, char *why, size_t n) {
+static bool by_index(Plain wide, Plain index, Plain narrow, Letters *letters, int8_t *wide_map, int8_t *index_map, int8_t *narrow_map,
+                     char *why, size_t n) {
     if (index.ndim != wide.ndim - 1 || narrow.ndim != index.ndim) return fail(why, n, "not one index for each row");
     for (int d = 0; d < wide.ndim; d++) {
         int letter = letter_new(letters, wide.dim[d]);
@@ -259,8 +278,10 @@ static bool by_index(Plain wide, Plain index, Plain narrow, Letters *letters, in
 }
 
 /* table: [rows, d]; rows: one of d elements for each index. */
-static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_t *table_map, int8_t *index_map, int8_t *rows_map, char *why, size_t n) {
-    if (table.ndim != 2 || rows.ndim != index.ndim + 1 || rows.dim[index.ndim] != table.dim[1]) return fail(why, n, "not a row of the table for each index");
+static bool by_row(Plain table, Plain index, Plain rows, Letters *letters, int8_t *table_map, int8_t *index_map, int8_t *rows_map,
+                   char *why, size_t n) {
+    if (table.ndim != 2 || rows.ndim != index.ndim + 1 || rows.dim[index.ndim] != table.dim[1])
+        return fail(why, n, "not a row of the table for each index");
     table_map[table.hidden] = (int8_t)letter_new(letters, table.dim[0]);
     table_map[table.hidden + 1] = rows_map[rows.hidden + index.ndim] = (int8_t)letter_new(letters, table.dim[1]);
     for (int d = 0; d < index.ndim; d++) {
@@ -278,13 +299,53 @@ static bool arity_fits(const Node *node) {
 #define UNARY_OP_Y(name, ...) [OP_##name] = {1, 1}, [OP_##name##_grad] = {2, 1},
 #define BINARY_OP(name, ...) [OP_##name] = {2, 1},
 #include "ir/elementwise.def"
-        [OP_write] = {1, 0},    [OP_matmul] = {2, 1},    [OP_sum] = {1, 1},       [OP_mean] = {1, 1},      [OP_transpose] = {1, 1},
-        [OP_reshape] = {1, 1},  [OP_replicate] = {1, 1}, [OP_replica_sum] = {1, 1}, [OP_einsum] = {2, 1},  [OP_sum_grad] = {1, 1}, [OP_mean_grad] = {1, 1}, [OP_sum_to] = {1, 1},
-        [OP_sgd] = {2, 1},      [OP_momentum] = {3, 2},  [OP_adam] = {5, 3},       [OP_adamw] = {5, 3},     [OP_sum_squares] = {1, 1}, [OP_clip] = {2, 1},  [OP_max] = {1, 1},       [OP_max_mask] = {2, 1},  [OP_slice] = {1, 1},
-        [OP_slice_grad] = {1, 1}, [OP_softmax] = {1, 1}, [OP_softmax_grad] = {2, 1}, [OP_gelu] = {1, 1},    [OP_gelu_grad] = {2, 1}, [OP_stop_gradient] = {1, 1}, [OP_pick] = {2, 1}, [OP_pick_grad] = {2, 1}, [OP_cast] = {1, 1}, [OP_less] = {2, 1}, [OP_less_equal] = {2, 1},
-        [OP_greater] = {2, 1}, [OP_greater_equal] = {2, 1}, [OP_equal] = {2, 1}, [OP_not_equal] = {2, 1}, [OP_where] = {3, 1}, [OP_first] = {1, 1},
-        [OP_one_hot] = {1, 1}, [OP_embedding] = {2, 1}, [OP_embedding_grad] = {2, 1},
-        [OP_min] = {1, 1}, [OP_clamp] = {1, 1}, [OP_clamp_grad] = {2, 1}, [OP_max_share] = {2, 1}, [OP_log_softmax] = {1, 1}, [OP_log_softmax_grad] = {2, 1},
+        [OP_write] = {1, 0},
+        [OP_matmul] = {2, 1},
+        [OP_sum] = {1, 1},
+        [OP_mean] = {1, 1},
+        [OP_transpose] = {1, 1},
+        [OP_reshape] = {1, 1},
+        [OP_replicate] = {1, 1},
+        [OP_replica_sum] = {1, 1},
+        [OP_einsum] = {2, 1},
+        [OP_sum_grad] = {1, 1},
+        [OP_mean_grad] = {1, 1},
+        [OP_sum_to] = {1, 1},
+        [OP_sgd] = {2, 1},
+        [OP_momentum] = {3, 2},
+        [OP_adam] = {5, 3},
+        [OP_adamw] = {5, 3},
+        [OP_sum_squares] = {1, 1},
+        [OP_clip] = {2, 1},
+        [OP_max] = {1, 1},
+        [OP_max_mask] = {2, 1},
+        [OP_slice] = {1, 1},
+        [OP_slice_grad] = {1, 1},
+        [OP_softmax] = {1, 1},
+        [OP_softmax_grad] = {2, 1},
+        [OP_gelu] = {1, 1},
+        [OP_gelu_grad] = {2, 1},
+        [OP_stop_gradient] = {1, 1},
+        [OP_pick] = {2, 1},
+        [OP_pick_grad] = {2, 1},
+        [OP_cast] = {1, 1},
+        [OP_less] = {2, 1},
+        [OP_less_equal] = {2, 1},
+        [OP_greater] = {2, 1},
+        [OP_greater_equal] = {2, 1},
+        [OP_equal] = {2, 1},
+        [OP_not_equal] = {2, 1},
+        [OP_where] = {3, 1},
+        [OP_first] = {1, 1},
+        [OP_one_hot] = {1, 1},
+        [OP_embedding] = {2, 1},
+        [OP_embedding_grad] = {2, 1},
+        [OP_min] = {1, 1},
+        [OP_clamp] = {1, 1},
+        [OP_clamp_grad] = {2, 1},
+        [OP_max_share] = {2, 1},
+        [OP_log_softmax] = {1, 1},
+        [OP_log_softmax_grad] = {2, 1},
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
     if (node->op == OP_split) return node->nin == 1 && node->nout >= 1 && node->nout <= MAX_OUT && node->nout == node->attr[0].i;
@@ -337,13 +398,16 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     int64_t replicas = hidden ? graph->values.at[node->in[0]].type.shape.dim[0] : 0;
     for (int i = 0; i < node->nin + node->nout; i++) {
         const TensorType *type = &graph->values.at[i < node->nin ? node->in[i] : node->out[i - node->nin]].type;
-        if (!boundary && (type->hidden != hidden || (hidden && type->shape.dim[0] != replicas))) return fail(why, n, "hidden and plain tensors mixed");
+        if (!boundary && (type->hidden != hidden || (hidden && type->shape.dim[0] != replicas)))
+            return fail(why, n, "hidden and plain tensors mixed");
     }
     if (!types_fit(graph, node)) return fail(why, n, "operands or results of wrong types");
     if (!boundary && hidden) {
         int h = letter_new(letters, replicas);
-        for (int i = 0; i < node->nin; i++) letters->in[i][0] = (int8_t)h;
-        for (int i = 0; i < node->nout; i++) letters->out[i][0] = (int8_t)h;
+        for (int i = 0; i < node->nin; i++)
+            letters->in[i][0] = (int8_t)h;
+        for (int i = 0; i < node->nout; i++)
+            letters->out[i][0] = (int8_t)h;
     }
 
     switch (node->op) {
@@ -359,23 +423,38 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
 #define UNARY_OP_X(name, ...) case OP_##name:
 #define UNARY_OP_Y(name, ...) case OP_##name:
 #include "ir/elementwise.def"
-    case OP_gelu: case OP_clamp: case OP_stop_gradient: case OP_max_mask: case OP_write:
+    case OP_gelu:
+    case OP_clamp:
+    case OP_stop_gradient:
+    case OP_max_mask:
+    case OP_write:
         letters->linear = node->op == OP_neg || node->op == OP_stop_gradient ? LINEAR_IN_ALL : LINEAR_IN_NONE;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
-    case OP_sgd: case OP_momentum: case OP_adam: case OP_adamw: case OP_clip:
+    case OP_sgd:
+    case OP_momentum:
+    case OP_adam:
+    case OP_adamw:
+    case OP_clip:
         letters->elementwise = true;
-        return with_numbers(graph, node, node->op == OP_clip ? 1 : node->op == OP_sgd ? 2 : node->op == OP_momentum ? 3 : 4, letters, why, n);
+        return with_numbers(graph, node,
+                            node->op == OP_clip       ? 1
+                            : node->op == OP_sgd      ? 2
+                            : node->op == OP_momentum ? 3
+                                                      : 4,
+                            letters, why, n);
     case OP_sum_squares: {
         Plain x = plain_of(graph, node->in[0]);
         if (plain_of(graph, node->out[0]).ndim > 0) return fail(why, n, "the sum of squares is one number");
-        for (int d = 0; d < x.ndim; d++) letters->in[0][x.hidden + d] = (int8_t)letter_new(letters, x.dim[d]);
+        for (int d = 0; d < x.ndim; d++)
+            letters->in[0][x.hidden + d] = (int8_t)letter_new(letters, x.dim[d]);
         return true;
     }
 #define UNARY_OP_X(name, ...) case OP_##name##_grad:
 #define UNARY_OP_Y(name, ...) case OP_##name##_grad:
 #include "ir/elementwise.def"
-    case OP_gelu_grad: case OP_clamp_grad:
+    case OP_gelu_grad:
+    case OP_clamp_grad:
         letters->linear = LINEAR_IN_SECOND;
         letters->elementwise = true;
         return broadcast(graph, node, letters, true, why, n);
@@ -385,42 +464,62 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_einsum:
         letters->linear = LINEAR_IN_ONE;
         return einsum(graph, node, letters, why, n);
-    case OP_sum: case OP_mean:
+    case OP_sum:
+    case OP_mean:
         letters->linear = LINEAR_IN_ALL;
-        return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
-    case OP_max: case OP_min:
-        return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
+        return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0],
+                         letters->out[0], why, n);
+    case OP_max:
+    case OP_min:
+        return reduction(&node->attr[0], plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0],
+                         letters->out[0], why, n);
     case OP_max_share:
         letters->elementwise = true;
         return broadcast(graph, node, letters, false, why, n);
     case OP_slice:
         letters->linear = LINEAR_IN_ALL;
-        return slicing(node->attr, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
+        return slicing(node->attr, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0],
+                       why, n);
     case OP_slice_grad:
         letters->linear = LINEAR_IN_ALL;
-        return slicing(node->attr, plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0], why, n);
-    case OP_concat: case OP_split: {
+        return slicing(node->attr, plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0],
+                       why, n);
+    case OP_concat:
+    case OP_split: {
         bool joins = node->op == OP_concat;
         Plain parts[MAX_IN > MAX_OUT ? MAX_IN : MAX_OUT];
         int nparts = joins ? node->nin : node->nout;
-        for (int k = 0; k < nparts; k++) parts[k] = plain_of(graph, joins ? node->in[k] : node->out[k]);
+        for (int k = 0; k < nparts; k++)
+            parts[k] = plain_of(graph, joins ? node->in[k] : node->out[k]);
         for (int k = 1; !joins && k < nparts; k++)
-            if (memcmp(parts[k].dim, parts[0].dim, sizeof *parts[k].dim * (size_t)parts[0].ndim)) return fail(why, n, "parts of different sizes");
+            if (memcmp(parts[k].dim, parts[0].dim, sizeof *parts[k].dim * (size_t)parts[0].ndim))
+                return fail(why, n, "parts of different sizes");
         letters->linear = LINEAR_IN_ALL;
         return joining(&node->attr[joins ? 0 : 1], plain_of(graph, joins ? node->out[0] : node->in[0]), parts, nparts, letters,
                        joins ? letters->out[0] : letters->in[0], joins ? letters->in : letters->out, why, n);
     }
-    case OP_softmax: case OP_log_softmax:
+    case OP_softmax:
+    case OP_log_softmax:
         return by_rows(graph, node, letters, why, n);
-    case OP_softmax_grad: case OP_log_softmax_grad:
+    case OP_softmax_grad:
+    case OP_log_softmax_grad:
         letters->linear = LINEAR_IN_SECOND;
         return by_rows(graph, node, letters, why, n);
-    case OP_less: case OP_less_equal: case OP_greater: case OP_greater_equal: case OP_equal: case OP_not_equal: case OP_where: case OP_cast:
-        letters->elementwise = dtype_bytes[graph->values.at[node->in[0]].type.dtype] == dtype_bytes[graph->values.at[node->out[0]].type.dtype];
+    case OP_less:
+    case OP_less_equal:
+    case OP_greater:
+    case OP_greater_equal:
+    case OP_equal:
+    case OP_not_equal:
+    case OP_where:
+    case OP_cast:
+        letters->elementwise =
+            dtype_bytes[graph->values.at[node->in[0]].type.dtype] == dtype_bytes[graph->values.at[node->out[0]].type.dtype];
         return broadcast(graph, node, letters, false, why, n);
     case OP_first: {
         const Attr axis = {.given = true, .n = 1, .ints = {node->attr[0].given ? node->attr[0].i : -1}};
-        return reduction(&axis, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why, n);
+        return reduction(&axis, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0], why,
+                         n);
     }
     case OP_one_hot: {
         Plain index = plain_of(graph, node->in[0]), y = plain_of(graph, node->out[0]);
@@ -432,19 +531,25 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     }
     case OP_embedding:
         letters->linear = LINEAR_IN_FIRST;
-        return by_row(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->in[1], letters->out[0], why, n);
+        return by_row(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0],
+                      letters->in[1], letters->out[0], why, n);
     case OP_embedding_grad:
         letters->linear = LINEAR_IN_FIRST;
-        return by_row(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[1], letters->in[0], why, n);
+        return by_row(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0],
+                      letters->in[1], letters->in[0], why, n);
     case OP_pick:
         letters->linear = LINEAR_IN_FIRST;
-        return by_index(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->in[1], letters->out[0], why, n);
+        return by_index(plain_of(graph, node->in[0]), plain_of(graph, node->in[1]), plain_of(graph, node->out[0]), letters, letters->in[0],
+                        letters->in[1], letters->out[0], why, n);
     case OP_pick_grad:
         letters->linear = LINEAR_IN_FIRST;
-        return by_index(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[1], letters->in[0], why, n);
-    case OP_sum_grad: case OP_mean_grad:
+        return by_index(plain_of(graph, node->out[0]), plain_of(graph, node->in[1]), plain_of(graph, node->in[0]), letters, letters->out[0],
+                        letters->in[1], letters->in[0], why, n);
+    case OP_sum_grad:
+    case OP_mean_grad:
         letters->linear = LINEAR_IN_ALL;
-        return reduction(&node->attr[0], plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0], letters->in[0], why, n);
+        return reduction(&node->attr[0], plain_of(graph, node->out[0]), plain_of(graph, node->in[0]), letters, letters->out[0],
+                         letters->in[0], why, n);
     case OP_sum_to:
         letters->linear = LINEAR_IN_ALL;
         return narrowing(graph, node, letters, why, n);
@@ -465,7 +570,15 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         letters->linear = LINEAR_IN_ALL;
         letters->flat = true;
         return crossing(graph, node->out[0], node->in[0], letters, letters->out[0], letters->in[0], why, n);
-    case OP_input: case OP_constant: case OP_read: case OP_mse: case OP_bce_with_logits: case OP_cross_entropy: case OP_argmax: case OP_convert: case NOPS:
+    case OP_input:
+    case OP_constant:
+    case OP_read:
+    case OP_mse:
+    case OP_bce_with_logits:
+    case OP_cross_entropy:
+    case OP_argmax:
+    case OP_convert:
+    case NOPS:
         break;
     }
     return fail(why, n, "no kernel computes this operator");
@@ -476,12 +589,16 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
 static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, const Layout *out, char *why, size_t n) {
     int xd[MAX_NDIM], yd[MAX_NDIM], nx = 0, ny = 0; /* the dimensions that are not 1 */
     for (int d = 0; d < x->ndim; d++) {
-        if (x->dim[d] != 1) xd[nx++] = d;
-        else if (layout_count(in, d)) return fail(why, n, "reshape: a dimension of size 1 is split");
+        if (x->dim[d] != 1)
+            xd[nx++] = d;
+        else if (layout_count(in, d))
+            return fail(why, n, "reshape: a dimension of size 1 is split");
     }
     for (int d = 0; d < y->ndim; d++) {
-        if (y->dim[d] != 1) yd[ny++] = d;
-        else if (layout_count(out, d)) return fail(why, n, "reshape: a dimension of size 1 is split");
+        if (y->dim[d] != 1)
+            yd[ny++] = d;
+        else if (layout_count(out, d))
+            return fail(why, n, "reshape: a dimension of size 1 is split");
     }
     int i = 0, j = 0;
     while (i < nx && j < ny) {
@@ -491,25 +608,30 @@ static bool reshape_check(const Shape *x, const Shape *y, const Layout *in, cons
             if ((a < b && i == nx) || (a > b && j == ny)) return fail(why, n, "reshape: dimensions do not group");
             int d = a < b ? xd[i++] : yd[j++];
             if (layout_count(a < b ? in : out, d)) return fail(why, n, "reshape: an inner dimension of a group is split");
-            if (a < b) a *= x->dim[d];
-            else b *= y->dim[d];
+            if (a < b)
+                a *= x->dim[d];
+            else
+                b *= y->dim[d];
         }
         if (x->dim[i0] == y->dim[j0]) {
             if (!own_list_same(in, i0, out, j0, x->dim[i0])) return fail(why, n, "reshape: split differently on the two sides");
             continue;
         }
         int ni = layout_count(in, i0), nj = layout_count(out, j0);
-        if (ni != nj || memcmp(layout_list(in, i0), layout_list(out, j0), (size_t)ni * sizeof(Digit))) return fail(why, n, "reshape: split by different digits");
+        if (ni != nj || memcmp(layout_list(in, i0), layout_list(out, j0), (size_t)ni * sizeof(Digit)))
+            return fail(why, n, "reshape: split by different digits");
         int64_t parts = layout_split(in, i0);
         if (x->dim[i0] % parts || y->dim[j0] % parts) return fail(why, n, "reshape: a split that does not divide both sizes");
     }
     return i == nx && j == ny ? true : fail(why, n, "reshape: dimensions do not group");
 }
 
-bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out, char *why, size_t n) {
+bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, const Layout *const *in, const Layout *const *out,
+                  char *why, size_t n) {
     DigitSet all = {0}, summed[MAX_OUT] = {0}, partial = {0};
     if (letters->reshape) {
-        if (!reshape_check(&graph->values.at[node->in[0]].type.shape, &graph->values.at[node->out[0]].type.shape, in[0], out[0], why, n)) return false;
+        if (!reshape_check(&graph->values.at[node->in[0]].type.shape, &graph->values.at[node->out[0]].type.shape, in[0], out[0], why, n))
+            return false;
     }
 
     /* One list of digits a letter, wherever it stands. */
@@ -531,7 +653,8 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
                 list[letter] = d;
                 if (!set_add_list(&all, layout, d)) return fail(why, n, "one digit divides two index letters");
             } else if (!own_list_same(where[letter], list[letter], layout, d, letters->size[letter])) {
-                snprintf(why, n, "%s %d is split otherwise along a shared index than another tensor of the operator", result ? "result" : "operand", k);
+                snprintf(why, n, "%s %d is split otherwise along a shared index than another tensor of the operator",
+                         result ? "result" : "operand", k);
                 return false;
             }
         }
@@ -540,7 +663,8 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
     for (int letter = 0; letter < letters->n && !letters->reshape; letter++)
         for (int k = 0; k < node->nout && where[letter]; k++) {
             bool kept = false;
-            for (int d = 0; d < MAX_NDIM; d++) kept = kept || letters->out[k][d] == letter;
+            for (int d = 0; d < MAX_NDIM; d++)
+                kept = kept || letters->out[k][d] == letter;
             if (!kept && !set_add_list(&summed[k], where[letter], list[letter])) return fail(why, n, "a digit summed twice");
         }
 
@@ -550,7 +674,8 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
     memset(terms, 0, sizeof terms);
     for (int i = 0; i < node->nin; i++) {
         for (int r = 0; r < NREDUCTIONS; r++) {
-            if (r != REDUCE_SUM && layout_count(in[i], in[i]->ndim + r)) return fail(why, n, "a partial maximum or minimum enters an operator");
+            if (r != REDUCE_SUM && layout_count(in[i], in[i]->ndim + r))
+                return fail(why, n, "a partial maximum or minimum enters an operator");
             if (r == REDUCE_SUM && !set_add_list(&terms[i], in[i], in[i]->ndim + r)) return fail(why, n, "a digit is partial twice");
         }
         if (terms[i].n) {
@@ -559,20 +684,24 @@ bool kernel_check(const Graph *graph, const Node *node, const Letters *letters, 
         }
     }
     if (npartial) {
-        bool legal = letters->linear == LINEAR_IN_ALL || (letters->linear == LINEAR_IN_ONE && npartial == 1) || (letters->linear == LINEAR_IN_FIRST && npartial == 1 && which == 0) ||
+        bool legal = letters->linear == LINEAR_IN_ALL || (letters->linear == LINEAR_IN_ONE && npartial == 1) ||
+                     (letters->linear == LINEAR_IN_FIRST && npartial == 1 && which == 0) ||
                      (letters->linear == LINEAR_IN_SECOND && npartial == 1 && which == 1);
         if (!legal) return fail(why, n, "a partial sum enters an operator that is not linear in it");
         if (letters->linear == LINEAR_IN_ALL)
             for (int i = 0; i < node->nin; i++)
-                if (!set_equal(&terms[i], &terms[which])) return fail(why, n, "a partial sum is combined with a value that is not partial over the same digits");
+                if (!set_equal(&terms[i], &terms[which]))
+                    return fail(why, n, "a partial sum is combined with a value that is not partial over the same digits");
         partial = terms[which];
         if (!letters->reshape && !set_add_set(&all, &partial)) return fail(why, n, "a digit is both partial and divides an index");
     }
     for (int k = 0; k < node->nout; k++) {
         DigitSet result = {0}, extreme = {0}, expected = partial;
-        if (letters->reduction == REDUCE_SUM && !set_add_set(&expected, &summed[k])) return fail(why, n, "a digit is both partial and summed");
+        if (letters->reduction == REDUCE_SUM && !set_add_set(&expected, &summed[k]))
+            return fail(why, n, "a digit is both partial and summed");
         for (int r = 0; r < NREDUCTIONS; r++) {
-            if (!set_add_list(r == REDUCE_SUM ? &result : &extreme, out[k], out[k]->ndim + r)) return fail(why, n, "a digit is partial twice");
+            if (!set_add_list(r == REDUCE_SUM ? &result : &extreme, out[k], out[k]->ndim + r))
+                return fail(why, n, "a digit is partial twice");
             if (r != REDUCE_SUM && r != (int)letters->reduction && layout_count(out[k], out[k]->ndim + r))
                 return fail(why, n, "the result is marked a partial maximum or minimum");
         }

@@ -22,12 +22,15 @@ typedef struct Bench {
     Patterns *patterns;
 } Bench;
 
-static Shape *shape_at(Case *c, int tensor) { return &c->value[tensor].type.shape; }
+static Shape *shape_at(Case *c, int tensor) {
+    return &c->value[tensor].type.shape;
+}
 
 static FieldTensor whole_tensor(Case *c, int tensor, Fe *at) {
     const TensorType *type = &c->value[tensor].type;
     FieldTensor t = {.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .box = {.ndim = type->shape.ndim}, .at = at};
-    for (int d = 0; d < type->shape.ndim; d++) t.box.end[d] = type->shape.dim[d];
+    for (int d = 0; d < type->shape.ndim; d++)
+        t.box.end[d] = type->shape.dim[d];
     return t;
 }
 
@@ -51,26 +54,33 @@ static bool room_for(Bench *b, Case *c) {
         Spread *spread = t < c->node.nin ? &b->in[t] : &b->out[t - c->node.nin];
         if (!spread_room(spread, &c->layout[t], shape_at(c, t), c->nranks)) return false;
     }
-    for (int i = 0; i < c->node.nin; i++) spread_draw(&c->layout[i], shape_at(c, i), c->value[i].type.dtype, c->nranks, fe_hash(b->seed, (Fe)i), &b->in[i], b->whole[i]);
+    for (int i = 0; i < c->node.nin; i++)
+        spread_draw(&c->layout[i], shape_at(c, i), c->value[i].type.dtype, c->nranks, fe_hash(b->seed, (Fe)i), &b->in[i], b->whole[i]);
     return true;
 }
 
 static bool run_operator(Bench *b, Case *c, char *why, size_t n) {
     FieldTensor in[MAX_IN], out[MAX_OUT];
     if (!room_for(b, c)) return snprintf(why, n, "out of memory in the proof"), false;
-    for (int i = 0; i < c->node.nin; i++) in[i] = whole_tensor(c, i, b->whole[i]);
-    for (int k = 0; k < c->node.nout; k++) out[k] = whole_tensor(c, c->node.nin + k, b->whole[c->node.nin + k]);
+    for (int i = 0; i < c->node.nin; i++)
+        in[i] = whole_tensor(c, i, b->whole[i]);
+    for (int k = 0; k < c->node.nout; k++)
+        out[k] = whole_tensor(c, c->node.nin + k, b->whole[c->node.nin + k]);
     if (!field_kernel(&c->graph, &c->node, in, out, why, n)) return false;
     for (int rank = 0; rank < c->nranks; rank++) {
-        for (int i = 0; i < c->node.nin; i++) in[i] = rank_tensor(c, i, &b->in[i], rank);
-        for (int k = 0; k < c->node.nout; k++) out[k] = rank_tensor(c, c->node.nin + k, &b->out[k], rank);
+        for (int i = 0; i < c->node.nin; i++)
+            in[i] = rank_tensor(c, i, &b->in[i], rank);
+        for (int k = 0; k < c->node.nout; k++)
+            out[k] = rank_tensor(c, c->node.nin + k, &b->out[k], rank);
         char text[200];
         if (field_kernel(&c->graph, &c->node, in, out, text, sizeof text)) continue;
         snprintf(why, n, "rank %d: %s", rank, text);
         return false;
     }
     for (int k = 0; k < c->node.nout; k++)
-        if (!spread_agrees(&c->layout[c->node.nin + k], shape_at(c, c->node.nin + k), c->nranks, &b->out[k], b->whole[c->node.nin + k], why, n)) return false;
+        if (!spread_agrees(&c->layout[c->node.nin + k], shape_at(c, c->node.nin + k), c->nranks, &b->out[k], b->whole[c->node.nin + k], why,
+                           n))
+            return false;
     return true;
 }
 
@@ -103,16 +113,21 @@ static bool legal(const Case *c) {
         return conversion_check(c->comm, &c->layout[0], &c->layout[1], &c->value[0].type.shape, c->nranks, &sample, why, sizeof why);
     }
     const Layout *in[MAX_IN], *out[MAX_OUT];
-    for (int t = 0; t < case_tensors(c); t++) *(t < c->node.nin ? &in[t] : &out[t - c->node.nin]) = &c->layout[t];
+    for (int t = 0; t < case_tensors(c); t++)
+        *(t < c->node.nin ? &in[t] : &out[t - c->node.nin]) = &c->layout[t];
     Letters letters;
-    return node_letters(&c->graph, &c->node, &letters, why, sizeof why) && kernel_check(&c->graph, &c->node, &letters, in, out, why, sizeof why);
+    return node_letters(&c->graph, &c->node, &letters, why, sizeof why) &&
+           kernel_check(&c->graph, &c->node, &letters, in, out, why, sizeof why);
 }
 
 static const double most_work = 1 << 20; /* a few milliseconds */
 
 /* The small case to run: as legal as its own. NULL with why: there is none, and its own is too large. */
 static Case *choose(Bench *b, char *why, size_t n) {
-    static const struct { int most; bool keep; } tries[] = {{3, false}, {2, false}, {3, true}, {2, true}};
+    static const struct {
+        int most;
+        bool keep;
+    } tries[] = {{3, false}, {2, false}, {3, true}, {2, true}};
     Case *own = &b->as_is, *small = &b->shrunk;
     int own_legal = -1; /* not known */
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
@@ -225,11 +240,15 @@ bool pattern_plan(const Plan *plan, uint64_t seed, Patterns *patterns, char *why
     for (int p = 0; ok && p < plan->programs.n; p++)
         for (int r = 0; ok && r < plan->programs.at[p].roles.n; r++) {
             b->role = &plan->programs.at[p].roles.at[r];
-            for (int s = 0; ok && s < b->role->steps.n; s++) ok = run_step(b, &plan->programs.at[p], s, why, n);
+            for (int s = 0; ok && s < b->role->steps.n; s++)
+                ok = run_step(b, &plan->programs.at[p], s, why, n);
         }
-    for (int t = 0; t < MAX_IN + MAX_OUT; t++) free(b->whole[t]);
-    for (int i = 0; i < MAX_IN; i++) spread_finish(&b->in[i]);
-    for (int k = 0; k < MAX_OUT; k++) spread_finish(&b->out[k]);
+    for (int t = 0; t < MAX_IN + MAX_OUT; t++)
+        free(b->whole[t]);
+    for (int i = 0; i < MAX_IN; i++)
+        spread_finish(&b->in[i]);
+    for (int k = 0; k < MAX_OUT; k++)
+        spread_finish(&b->out[k]);
     arena_finish(&b->arena);
     free(b);
     return ok;

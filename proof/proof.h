@@ -16,10 +16,11 @@
 
 /* How much is proved. All zero: everything that is always proved, and nothing whose work grows with the sizes of tensors. */
 typedef struct ProofOptions {
-    bool compositional;   /* the compositional part alone, nothing numeric */
-    bool full;            /* the whole plan and the gradients of the whole graph whatever their work */
-    double budget_s;      /* or when their estimated time, together, is within this; an estimate depends on the plan alone, not on the machine */
-    const Graph *lowered; /* the graph before simplification and autodiff, whose loss must be the plan's; NULL: the plan alone is there, as for pcc check */
+    bool compositional; /* the compositional part alone, nothing numeric */
+    bool full;          /* the whole plan and the gradients of the whole graph whatever their work */
+    double budget_s; /* or when their estimated time, together, is within this; an estimate depends on the plan alone, not on the machine */
+    const Graph *
+        lowered; /* the graph before simplification and autodiff, whose loss must be the plan's; NULL: the plan alone is there, as for pcc check */
     const Graph *lowered_eval; /* likewise of the program eval */
 } ProofOptions;
 
@@ -30,9 +31,10 @@ typedef struct Proof {
     int patterns_left_out;                                            /* neither made small nor run as they are */
     char left_why[256];                                               /* the first of them */
     int gradients;                                                    /* of the whole graph; 0: not run */
-    bool whole_plan, gradients_run, simplified;                       /* run at full size: the plan; the graph's gradients; the lowered graph's loss against the plan's */
-    double whole_plan_s, gradients_s, simplified_s;                   /* what these were estimated to take */
-    double seconds, compositional_s, patterns_s, whole_s;             /* measured: all; its parts: steps, small sizes, full sizes */
+    bool whole_plan, gradients_run,
+        simplified; /* run at full size: the plan; the graph's gradients; the lowered graph's loss against the plan's */
+    double whole_plan_s, gradients_s, simplified_s;       /* what these were estimated to take */
+    double seconds, compositional_s, patterns_s, whole_s; /* measured: all; its parts: steps, small sizes, full sizes */
     char certificate[1024]; /* one line, parts separated by "; ": "compositional: 42 steps, ...; numeric: 9 operator patterns, ..." */
 } Proof;
 

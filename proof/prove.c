@@ -11,8 +11,8 @@ static const uint64_t field_seed = 0x70726f6f66; /* what the elements are drawn 
 static const double multiplication_s = 2e-9;
 static const double most_bytes = 8.0 * (1 << 30);
 enum { GRADIENTS_WORK = 2, SIMPLIFIED_WORK = 1 }; /* evaluations of the graph that field_gradients and field_same are worth */
-enum { MAX_PARTS = 16 };                             /* programs of a plan */
-enum { TENSORS_A_VALUE = 2 };                       /* that they hold at a time: its elements and a tangent, or those of two graphs */
+enum { MAX_PARTS = 16 };                          /* programs of a plan */
+enum { TENSORS_A_VALUE = 2 };                     /* that they hold at a time: its elements and a tangent, or those of two graphs */
 
 static bool numeric_fails(Error *error, const char *why) {
     return error_set(error, EXIT_INTERNAL, "over the integers modulo 2^61 - 1: %s", why);
@@ -35,7 +35,8 @@ static bool check_patterns(const Parts *parts, Proof *proof, Error *error) {
         if (proof->patterns_left_out == 0) memcpy(proof->left_why, patterns.left_why, sizeof proof->left_why);
         proof->patterns_left_out += patterns.left_out;
     }
-    return field_operator_gradients(&parts->plan->graph, field_seed, &proof->gradient_patterns, why, sizeof why) || numeric_fails(error, why);
+    return field_operator_gradients(&parts->plan->graph, field_seed, &proof->gradient_patterns, why, sizeof why) ||
+           numeric_fails(error, why);
 }
 
 /* Takes an estimate from what is left of the budget. */
@@ -47,7 +48,8 @@ static bool affordable(const ProofOptions *options, double *left, double estimat
 
 static double graph_bytes(const Graph *graph) {
     double bytes = 0;
-    for (int v = 0; v < graph->values.n; v++) bytes += TENSORS_A_VALUE * (double)sizeof(Fe) * (double)shape_elements(&graph->values.at[v].type.shape);
+    for (int v = 0; v < graph->values.n; v++)
+        bytes += TENSORS_A_VALUE * (double)sizeof(Fe) * (double)shape_elements(&graph->values.at[v].type.shape);
     return bytes;
 }
 
@@ -61,14 +63,19 @@ static double plan_bytes(const Parts *parts) {
 }
 
 /* The graph of each program against the one that it was made from, where the caller has that. */
-static const Graph *lowered_of(const ProofOptions *options, const Plan *part) { return part->programs.at[0].graph ? options->lowered_eval : options->lowered; }
+static const Graph *lowered_of(const ProofOptions *options, const Plan *part) {
+    return part->programs.at[0].graph ? options->lowered_eval : options->lowered;
+}
 
 static bool check_simplified(const Parts *parts, const ProofOptions *options, Error *error) {
     char why[900];
     for (int p = 0; p < parts->n; p++) {
         const Graph *lowered = lowered_of(options, &parts->at[p]);
         if (lowered && !field_same(lowered, &parts->at[p].graph, field_seed, why, sizeof why))
-            return error_set(error, EXIT_INTERNAL, "simplification (passes simplify, prune and expand) changed what the net computes, over the integers modulo 2^61 - 1: %s", why);
+            return error_set(
+                error, EXIT_INTERNAL,
+                "simplification (passes simplify, prune and expand) changed what the net computes, over the integers modulo 2^61 - 1: %s",
+                why);
     }
     return true;
 }
@@ -82,11 +89,13 @@ static bool check_whole(const Parts *parts, const ProofOptions *options, Proof *
     for (int p = 0; p < parts->n; p++) {
         const Plan *part = &parts->at[p];
         proof->whole_plan_s += multiplication_s * numeric_work(part, &part->programs.at[0]);
-        if (part->programs.at[0].graph && lowered_of(options, part)) proof->simplified_s += SIMPLIFIED_WORK * multiplication_s * field_graph_work(&part->graph);
+        if (part->programs.at[0].graph && lowered_of(options, part))
+            proof->simplified_s += SIMPLIFIED_WORK * multiplication_s * field_graph_work(&part->graph);
     }
     if (affordable(options, &left, proof->whole_plan_s, plan_bytes(parts))) {
         for (int p = 0; p < parts->n; p++)
-            if (!numeric_program(&parts->at[p], &parts->at[p].programs.at[0], field_seed, why, sizeof why)) return numeric_fails(error, why);
+            if (!numeric_program(&parts->at[p], &parts->at[p].programs.at[0], field_seed, why, sizeof why))
+                return numeric_fails(error, why);
         proof->whole_plan = true;
     }
     if (affordable(options, &left, proof->gradients_s, graph_bytes(&plan->graph))) {
@@ -104,9 +113,11 @@ static bool check_whole(const Parts *parts, const ProofOptions *options, Proof *
 /* ---------------------------------------------------------------- the certificate */
 
 static void certify_compositional(Text *text, const Proof *proof, int nranks) {
-    text_printf(text, "compositional: %lld steps (%lld kernels, %lld communications, %lld distinct), %lld values; boxes, senders and owners compared on %lld of %d ranks",
-                (long long)proof->steps, (long long)proof->kernels, (long long)proof->communications, (long long)proof->distinct_communications,
-                (long long)proof->instances, (long long)proof->ranks_checked, nranks);
+    text_printf(
+        text,
+        "compositional: %lld steps (%lld kernels, %lld communications, %lld distinct), %lld values; boxes, senders and owners compared on %lld of %d ranks",
+        (long long)proof->steps, (long long)proof->kernels, (long long)proof->communications, (long long)proof->distinct_communications,
+        (long long)proof->instances, (long long)proof->ranks_checked, nranks);
 }
 
 /* What was not run at full size: the budget is too small, or the memory. */
@@ -120,17 +131,25 @@ static void leave_out(Text *list, const char *what, double estimate_s, double by
 static void certify_numeric(Text *text, const Parts *parts, const ProofOptions *options, const Proof *proof) {
     const Plan *plan = parts->plan;
     const char *const s[] = {"s", ""};
-    text_printf(text, "; numeric, modulo 2^61 - 1: %d operator and %d communication pattern%s, gradients of %d operator%s", proof->operator_patterns,
-                proof->communication_patterns, s[proof->communication_patterns == 1], proof->gradient_patterns, s[proof->gradient_patterns == 1]);
+    text_printf(text, "; numeric, modulo 2^61 - 1: %d operator and %d communication pattern%s, gradients of %d operator%s",
+                proof->operator_patterns, proof->communication_patterns, s[proof->communication_patterns == 1], proof->gradient_patterns,
+                s[proof->gradient_patterns == 1]);
     Text left = {0};
-    if (proof->whole_plan) text_printf(text, ", whole plan (%d rank%s)", plan->graph.nranks, s[plan->graph.nranks == 1]);
-    else leave_out(&left, "whole plan", proof->whole_plan_s, plan_bytes(parts));
-    if (proof->gradients_run) text_printf(text, ", gradients of the graph (%d parameter%s)", proof->gradients, s[proof->gradients == 1]);
-    else leave_out(&left, "gradients of the graph", proof->gradients_s, graph_bytes(&plan->graph));
-    if (proof->simplified) text_printf(text, ", graph as lowered");
-    else if (options->lowered) leave_out(&left, "graph as lowered", proof->simplified_s, graph_bytes(&plan->graph));
+    if (proof->whole_plan)
+        text_printf(text, ", whole plan (%d rank%s)", plan->graph.nranks, s[plan->graph.nranks == 1]);
+    else
+        leave_out(&left, "whole plan", proof->whole_plan_s, plan_bytes(parts));
+    if (proof->gradients_run)
+        text_printf(text, ", gradients of the graph (%d parameter%s)", proof->gradients, s[proof->gradients == 1]);
+    else
+        leave_out(&left, "gradients of the graph", proof->gradients_s, graph_bytes(&plan->graph));
+    if (proof->simplified)
+        text_printf(text, ", graph as lowered");
+    else if (options->lowered)
+        leave_out(&left, "graph as lowered", proof->simplified_s, graph_bytes(&plan->graph));
     if (proof->patterns_left_out)
-        text_printf(text, "; %d pattern%s neither made small nor run (%s)", proof->patterns_left_out, s[proof->patterns_left_out == 1], proof->left_why);
+        text_printf(text, "; %d pattern%s neither made small nor run (%s)", proof->patterns_left_out, s[proof->patterns_left_out == 1],
+                    proof->left_why);
     if (left.n) text_printf(text, "%s", left.at);
     if (left.n && !options->full) text_printf(text, "; the budget is %.3g s, --prove=full lifts it", options->budget_s);
     text_finish(&left);
@@ -152,8 +171,10 @@ static bool parts_check(const Parts *parts, const ProofOptions *options, Proof *
     }
     Text text = {0};
     certify_compositional(&text, proof, parts->plan->graph.nranks);
-    if (options->compositional) text_printf(&text, "; not run: numeric");
-    else certify_numeric(&text, parts, options, proof);
+    if (options->compositional)
+        text_printf(&text, "; not run: numeric");
+    else
+        certify_numeric(&text, parts, options, proof);
     snprintf(proof->certificate, sizeof proof->certificate, "%s", text.at);
     text_finish(&text);
     return true;
@@ -164,12 +185,14 @@ bool proof_check(const Plan *plan, const ProofOptions *options, Proof *proof, Er
     if (!options) options = &usual;
     memset(proof, 0, sizeof *proof);
     double begin = now_seconds();
-    if (plan->programs.n > MAX_PARTS) return error_set(error, EXIT_INTERNAL, "%d programs: at most %d can be shown", plan->programs.n, (int)MAX_PARTS);
+    if (plan->programs.n > MAX_PARTS)
+        return error_set(error, EXIT_INTERNAL, "%d programs: at most %d can be shown", plan->programs.n, (int)MAX_PARTS);
     Parts *parts = malloc(sizeof *parts);
     if (!parts) return error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
     parts->plan = plan;
     parts->n = plan->programs.n;
-    for (int p = 0; p < parts->n; p++) parts->at[p] = plan_part(plan, p);
+    for (int p = 0; p < parts->n; p++)
+        parts->at[p] = plan_part(plan, p);
     bool ok = parts_check(parts, options, proof, error);
     free(parts);
     proof->seconds = now_seconds() - begin;

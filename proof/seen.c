@@ -15,19 +15,24 @@ void key_begin(Key *key) {
 }
 
 void key_add(Key *key, uint64_t word) {
-    if (key->n < (int)(sizeof key->word / sizeof *key->word)) key->word[key->n++] = word;
-    else key->overflow = true;
+    if (key->n < (int)(sizeof key->word / sizeof *key->word))
+        key->word[key->n++] = word;
+    else
+        key->overflow = true;
 }
 
 void key_type(Key *key, const TensorType *type) {
     key_add(key, (uint64_t)type->dtype << 8 | (uint64_t)type->hidden << 7 | (uint64_t)type->shape.ndim);
-    for (int d = 0; d < type->shape.ndim; d++) key_add(key, (uint64_t)type->shape.dim[d]);
+    for (int d = 0; d < type->shape.ndim; d++)
+        key_add(key, (uint64_t)type->shape.dim[d]);
 }
 
 void key_layout(Key *key, const Layout *layout) {
     int lists = layout->ndim + NREDUCTIONS;
-    for (int list = 0; list < lists; list++) key_add(key, (uint64_t)layout_count(layout, list));
-    for (int i = 0; i < layout->start[lists]; i++) key_add(key, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
+    for (int list = 0; list < lists; list++)
+        key_add(key, (uint64_t)layout_count(layout, list));
+    for (int i = 0; i < layout->start[lists]; i++)
+        key_add(key, (uint64_t)layout->digit[i].size << 32 | (uint32_t)layout->digit[i].stride);
 }
 
 void key_attrs(Key *key, OpCode op, const Attr *attrs) {
@@ -38,9 +43,11 @@ void key_attrs(Key *key, OpCode op, const Attr *attrs) {
         key_add(key, (uint64_t)attr->given << 32 | (uint64_t)attr->n);
         key_add(key, (uint64_t)attr->i);
         key_add(key, bits);
-        for (int i = 0; i < attr->n; i++) key_add(key, (uint64_t)attr->ints[i]);
+        for (int i = 0; i < attr->n; i++)
+            key_add(key, (uint64_t)attr->ints[i]);
         key_add(key, attr->text ? strlen(attr->text) : 0);
-        for (const char *at = attr->text ? attr->text : ""; *at; at++) key_add(key, (unsigned char)*at);
+        for (const char *at = attr->text ? attr->text : ""; *at; at++)
+            key_add(key, (unsigned char)*at);
     }
 }
 
@@ -52,7 +59,8 @@ bool seen_before(SeenTable *table, Arena *arena, const Key *key) {
         for (int i = 0; i < table->cap; i++) {
             if (!table->at[i].word) continue;
             uint64_t at = table->at[i].hash & (uint64_t)(bigger.cap - 1);
-            while (bigger.at[at].word) at = (at + 1) & (uint64_t)(bigger.cap - 1);
+            while (bigger.at[at].word)
+                at = (at + 1) & (uint64_t)(bigger.cap - 1);
             bigger.at[at] = table->at[i];
         }
         *table = bigger;

@@ -243,7 +243,8 @@ static bool gather(const FieldTensor *in, int nin, const FieldTensor *out, const
     walk_begin(&walk, &in[0].box);
     if (!walk_add(&walk, out, narrow, NULL, true, why, n)) return false;
     for (int i = 0; i < nin; i++)
-        if (in[i].global.ndim != in[0].global.ndim || !walk_add(&walk, &in[i], same, NULL, true, why, n)) return field_fail(why, n, "operands differ");
+        if (in[i].global.ndim != in[0].global.ndim || !walk_add(&walk, &in[i], same, NULL, true, why, n))
+            return field_fail(why, n, "operands differ");
     walk_run(&walk, row, NULL);
     return true;
 }
@@ -252,7 +253,8 @@ static bool gather(const FieldTensor *in, int nin, const FieldTensor *out, const
 static bool kernel_reduce(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool marked[MAX_NDIM];
     int8_t narrow[MAX_NDIM];
-    if (!axes_marked(&node->attr[0], &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow)) return field_fail(why, n, "axes do not fit");
+    if (!axes_marked(&node->attr[0], &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow))
+        return field_fail(why, n, "axes do not fit");
     bool max = node->op == OP_max, min = node->op == OP_min;
     tensor_fill(&out[0], max ? FIELD_P / 2 + 1 : min ? FIELD_P / 2 : 0);
     if (!gather(in, 1, &out[0], narrow, max ? max_row : min ? min_row : sum_row, why, n)) return false;
@@ -277,7 +279,8 @@ static bool kernel_mse(const Node *node, const FieldTensor *in, FieldTensor *out
     bool marked[MAX_NDIM], sum = strcmp(reduction, "sum") == 0, logits = node->op == OP_bce_with_logits;
     int8_t narrow[MAX_NDIM];
     if (logits && strcmp(reduction, "none") == 0) return walk_elements(node, in, out, logit_losses_row, NULL, why, n);
-    if (!axes_marked(&(Attr){.given = false}, &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow)) return field_fail(why, n, "not a loss");
+    if (!axes_marked(&(Attr){.given = false}, &in[0], marked) || !map_narrow(&out[0], &in[0], marked, narrow))
+        return field_fail(why, n, "not a loss");
     tensor_fill(&out[0], 0);
     if (!gather(in, 2, &out[0], narrow, logits ? logit_loss_row : mse_row, why, n)) return false;
     if (!sum) tensor_multiply(&out[0], inverse_count(&in[0], marked));
@@ -331,7 +334,8 @@ static bool spread(const FieldTensor *in, FieldTensor *out, const int8_t *narrow
 static bool kernel_expand(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
     bool marked[MAX_NDIM];
     int8_t narrow[MAX_NDIM];
-    if (!axes_marked(&node->attr[0], &out[0], marked) || !map_narrow(&in[0], &out[0], marked, narrow)) return field_fail(why, n, "axes do not fit");
+    if (!axes_marked(&node->attr[0], &out[0], marked) || !map_narrow(&in[0], &out[0], marked, narrow))
+        return field_fail(why, n, "axes do not fit");
     return spread(in, out, narrow, node->op == OP_mean_grad ? inverse_count(&out[0], marked) : 1, why, n);
 }
 
@@ -421,7 +425,9 @@ static bool cut(const FieldTensor *piece, const FieldTensor *whole, const int64_
         int64_t begin = is_cut ? 0 : piece->box.begin[d], end = is_cut ? whole->global.dim[d] : piece->box.end[d];
         bool piece_fits = !is_cut || (piece->box.begin[d] == 0 && piece->box.end[d] == piece->global.dim[d]);
         if (!piece_fits || whole->box.begin[d] != begin || whole->box.end[d] != end)
-            return field_fail(why, n, is_cut ? "a dimension that is cut is not there as a whole" : "a piece and its whole hold different parts of a dimension that is not cut");
+            return field_fail(why, n,
+                              is_cut ? "a dimension that is cut is not there as a whole"
+                                     : "a piece and its whole hold different parts of a dimension that is not cut");
     }
     walk_run(&walk, copy_row, NULL);
     return true;
@@ -548,7 +554,8 @@ static bool kernel_rows(const Node *node, const FieldTensor *in, FieldTensor *ou
     Box first = out[0].box; /* of each row its first element */
     if (axis < 0) return field_fail(why, n, "axis does not fit");
     if (field_elements(&out[0]) == 0) return true;
-    if (first.begin[axis] != 0 || first.end[axis] != out[0].global.dim[axis]) return field_fail(why, n, "an axis that must be whole is split");
+    if (first.begin[axis] != 0 || first.end[axis] != out[0].global.dim[axis])
+        return field_fail(why, n, "an axis that must be whole is split");
     first.end[axis] = 1;
     walk_begin(&walk, &first);
     map_same(map);
@@ -575,10 +582,10 @@ static bool kernel_rows(const Node *node, const FieldTensor *in, FieldTensor *ou
 
 typedef bool Kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 typedef struct Semantics {
-    WalkRow *row;   /* elementwise, or: */
+    WalkRow *row; /* elementwise, or: */
     Kernel *kernel;
-    bool leaf;      /* field_leaf's */
-    int cost;       /* about, in multiplications an element; 0: 1 */
+    bool leaf; /* field_leaf's */
+    int cost;  /* about, in multiplications an element; 0: 1 */
 } Semantics;
 
 static const Semantics semantics[NOPS] = {

@@ -16,15 +16,21 @@ static bool differ(Error *error, const char *format, ...) {
     return error_set(error, EXIT_REJECTED, "the plan contradicts itself: %s", text);
 }
 
-
 /* ---------------------------------------------------------------- the optimizer */
 
-static const OpCode update_op[NOPTIMIZERS] = {
-    [OPTIMIZER_NONE] = OP_write, [OPTIMIZER_SGD] = OP_sgd, [OPTIMIZER_MOMENTUM] = OP_momentum, [OPTIMIZER_ADAM] = OP_adam, [OPTIMIZER_ADAMW] = OP_adamw};
+static const OpCode update_op[NOPTIMIZERS] = {[OPTIMIZER_NONE] = OP_write,
+                                              [OPTIMIZER_SGD] = OP_sgd,
+                                              [OPTIMIZER_MOMENTUM] = OP_momentum,
+                                              [OPTIMIZER_ADAM] = OP_adam,
+                                              [OPTIMIZER_ADAMW] = OP_adamw};
 
-static bool is_update(const Node *node) { return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write; }
+static bool is_update(const Node *node) {
+    return op_table[node->op].op_class == OP_CLASS_UPDATE && node->op != OP_write;
+}
 
-static bool scheduled(const Settings *settings) { return settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0; }
+static bool scheduled(const Settings *settings) {
+    return settings->schedule.kind != SCHEDULE_CONSTANT || settings->schedule.warmup > 0;
+}
 
 /* The shortest decimal that reads back. */
 static const char *shown(char text[32], double number) {
@@ -45,7 +51,8 @@ static bool numbers_agree(const Settings *settings, const Node *node, Error *err
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         int a = op_attr(node->op, said[i].name);
         if (a >= 0 && node->attr[a].f != said[i].number)
-            return differ(error, "the header says %s=%s, %s has %s", said[i].name, shown(header, said[i].number), node->name, shown(own, node->attr[a].f));
+            return differ(error, "the header says %s=%s, %s has %s", said[i].name, shown(header, said[i].number), node->name,
+                          shown(own, node->attr[a].f));
     }
     return true;
 }
@@ -74,18 +81,21 @@ static int updated_state(const Graph *graph, const Node *node, int k) {
 static bool update_agrees(const Graph *graph, const Node *node, int *taken, Error *error) {
     const Settings *settings = &graph->settings;
     if (node->op != update_op[settings->optimizer])
-        return differ(error, "the header says optimizer=%s, %s is made by %s", settings->optimizer == OPTIMIZER_NONE ? "none" : op_table[update_op[settings->optimizer]].name,
-                      node->name, op_table[node->op].name);
+        return differ(error, "the header says optimizer=%s, %s is made by %s",
+                      settings->optimizer == OPTIMIZER_NONE ? "none" : op_table[update_op[settings->optimizer]].name, node->name,
+                      op_table[node->op].name);
     if (!numbers_agree(settings, node, error)) return false;
     int parameter = -1;
     for (int k = 0; k < node->nout; k++) {
         int state = updated_state(graph, node, k);
         if (state < 0) return differ(error, "%s updates no state with its operand %d", node->name, k);
         const State *s = &graph->states.at[state];
-        if (k == 0 && (!s->trainable || s->parameter != state)) return differ(error, "%s updates state %s, which is not trainable", node->name, s->name);
+        if (k == 0 && (!s->trainable || s->parameter != state))
+            return differ(error, "%s updates state %s, which is not trainable", node->name, s->name);
         if (k == 0) parameter = state;
         if (s->parameter != parameter)
-            return differ(error, "%s updates state %s and takes %s, which says parameter=%d", node->name, graph->states.at[parameter].name, s->name, s->parameter);
+            return differ(error, "%s updates state %s and takes %s, which says parameter=%d", node->name, graph->states.at[parameter].name,
+                          s->name, s->parameter);
         taken[state]++;
     }
     bool counts = op_in(node->op, "update") >= 0;
@@ -105,9 +115,11 @@ static bool updates_agree(const Graph *graph, Error *error) {
         if (taken[s] > 1) ok = differ(error, "state %s is updated %d times", state->name, taken[s]);
         if (state->parameter == s) continue;
         const State *of = &graph->states.at[state->parameter];
-        if (ok && taken[s] == 0) ok = differ(error, "state %s says parameter=%d, whose update does not take it", state->name, state->parameter);
+        if (ok && taken[s] == 0)
+            ok = differ(error, "state %s says parameter=%d, whose update does not take it", state->name, state->parameter);
         if (ok && (state->trainable || state->init.kind != INIT_ZEROS || !type_equal(&state->type, &of->type)))
-            ok = differ(error, "state %s says parameter=%d, and does not begin at zero with the type of %s", state->name, state->parameter, of->name);
+            ok = differ(error, "state %s says parameter=%d, and does not begin at zero with the type of %s", state->name, state->parameter,
+                        of->name);
     }
     free(taken);
     return ok;
@@ -118,7 +130,8 @@ static bool updates_agree(const Graph *graph, Error *error) {
 /* Counts the gradients whose squares are in a sum; false: it is made of something else. */
 static bool squares_in(const Graph *graph, int value, const bool *clipped, int *n) {
     const Node *node = graph_producer(graph, value);
-    while (node->op == OP_cast) node = graph_producer(graph, node->in[0]);
+    while (node->op == OP_cast)
+        node = graph_producer(graph, node->in[0]);
     if (node->op == OP_sum_squares) {
         (*n)++;
         return clipped[node->in[0]];
@@ -130,14 +143,16 @@ static bool clips_agree(const Graph *graph, Error *error) {
     const double clip = graph->settings.clip;
     int nclips = 0;
     char header[32], own[32];
-    bool *clipped = calloc((size_t)graph->values.n + 1, sizeof *clipped), ok = clipped || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
+    bool *clipped = calloc((size_t)graph->values.n + 1, sizeof *clipped),
+         ok = clipped || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
     for (int i = 0; ok && i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
         if (node->op == OP_clip) {
             nclips++;
             clipped[node->in[0]] = true;
             if (node->attr[op_attr(OP_clip, "norm")].f != clip)
-                ok = differ(error, "the header says clip=%s, %s has norm %s", shown(header, clip), node->name, shown(own, node->attr[op_attr(OP_clip, "norm")].f));
+                ok = differ(error, "the header says clip=%s, %s has norm %s", shown(header, clip), node->name,
+                            shown(own, node->attr[op_attr(OP_clip, "norm")].f));
         }
         if (ok && clip > 0 && is_update(node) && graph_producer(graph, node->in[op_in(node->op, "g")])->op != OP_clip)
             ok = differ(error, "the header says clip=%s, the gradient of %s is not clipped", shown(header, clip), node->name);
@@ -164,7 +179,8 @@ static bool has_node(const Graph *graph, int input) {
 static bool batches_agree(const Graph *graph, Error *error) {
     const int64_t k = graph->settings.accumulate > 1 ? graph->settings.accumulate : 1;
     bool several = false;
-    for (int i = 0; i < graph->inputs.n; i++) several = several || graph->inputs.at[i].micro > 0;
+    for (int i = 0; i < graph->inputs.n; i++)
+        several = several || graph->inputs.at[i].micro > 0;
     if (!several) return true; /* also where the loss depends on no input: its gradient is that of one batch */
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
@@ -172,7 +188,9 @@ static bool batches_agree(const Graph *graph, Error *error) {
         if (input->micro > 0 || !input_is_of_batch(input->kind) || !has_node(graph, i)) continue;
         for (int other = i + 1; other < graph->inputs.n; other++) {
             if (graph->inputs.at[other].micro == 0 || graph->inputs.at[other].of != i) continue;
-            if (graph->inputs.at[other].micro != n++) return differ(error, "input %s is batch %d of its step, the next is %" PRId64, graph->inputs.at[other].name, graph->inputs.at[other].micro, n - 1);
+            if (graph->inputs.at[other].micro != n++)
+                return differ(error, "input %s is batch %d of its step, the next is %" PRId64, graph->inputs.at[other].name,
+                              graph->inputs.at[other].micro, n - 1);
         }
         if (n != k) return differ(error, "the header says accumulate=%" PRId64 ", of input %s there are %" PRId64, k, input->name, n);
     }
@@ -186,7 +204,8 @@ static bool batches_agree(const Graph *graph, Error *error) {
 
 static bool replicas_agree(const Graph *graph, Error *error) {
     const Settings *settings = &graph->settings;
-    if (settings->mode == MODE_STAND_ALONE && graph->nranks > 1) return differ(error, "the header says mode=stand_alone and ranks %d", graph->nranks);
+    if (settings->mode == MODE_STAND_ALONE && graph->nranks > 1)
+        return differ(error, "the header says mode=stand_alone and ranks %d", graph->nranks);
     if (settings->mode == MODE_DATA_PARALLEL && graph->replicas < graph->nranks)
         return differ(error, "the header says mode=data_parallel, ranks %d and replicas %d", graph->nranks, graph->replicas);
     for (int i = 0; i < graph->nodes.n; i++) {
@@ -194,23 +213,28 @@ static bool replicas_agree(const Graph *graph, Error *error) {
         if (node->op != OP_replicate && node->op != OP_replica_sum) continue;
         const Attr *mean = &node->attr[op_attr(node->op, "mean")];
         if ((mean->i != 0) != settings->gradients_mean)
-            return differ(error, "the header says gradients=%s, %s %s", settings->gradients_mean ? "mean" : "sum", node->name, mean->i ? "averages" : "adds up");
+            return differ(error, "the header says gradients=%s, %s %s", settings->gradients_mean ? "mean" : "sum", node->name,
+                          mean->i ? "averages" : "adds up");
     }
     return true;
 }
 
 /* forward=N against the nodes: what the loss is made of comes before, what is made of a gradient behind it. */
 static bool forward_agrees(const Graph *graph, Error *error) {
-    bool *needed = calloc((size_t)graph->nodes.n + 1, sizeof *needed), ok = needed || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
+    bool *needed = calloc((size_t)graph->nodes.n + 1, sizeof *needed),
+         ok = needed || error_set(error, EXIT_ENVIRONMENT, "out of memory in the proof");
     const bool one_batch = graph->settings.accumulate < 2;
     if (ok && graph->loss >= 0 && one_batch) needed[graph->values.at[graph->loss].node] = true;
     for (int i = graph->nodes.n - 1; ok && i >= 0; i--) {
         const Node *node = &graph->nodes.at[i];
         bool behind = i >= graph->nforward;
-        for (int k = 0; needed[i] && k < node->nin; k++) needed[graph->values.at[node->in[k]].node] = true;
-        if (needed[i] && behind) ok = differ(error, "it says forward=%d, node %d (%s) is one that the loss needs", graph->nforward, i, node->name);
+        for (int k = 0; needed[i] && k < node->nin; k++)
+            needed[graph->values.at[node->in[k]].node] = true;
+        if (needed[i] && behind)
+            ok = differ(error, "it says forward=%d, node %d (%s) is one that the loss needs", graph->nforward, i, node->name);
         else if (!behind && (node->origin != i || op_table[node->op].op_class == OP_CLASS_UPDATE))
-            ok = differ(error, "it says forward=%d, node %d (%s) is of the gradients or an update", graph->nforward, i, node->name ? node->name : "");
+            ok = differ(error, "it says forward=%d, node %d (%s) is of the gradients or an update", graph->nforward, i,
+                        node->name ? node->name : "");
         else if (node->origin != i && node->origin >= graph->nforward)
             ok = differ(error, "it says forward=%d, node %d (%s) says origin=%d", graph->nforward, i, node->name, node->origin);
     }
@@ -224,8 +248,10 @@ static bool data_agrees(const Graph *graph, Error *error) {
     const DataKind data = graph->settings.data;
     for (int i = 0; i < graph->inputs.n; i++) {
         const Input *input = &graph->inputs.at[i];
-        if (input->file.format != FILE_NONE && data != DATA_FILES) return differ(error, "input %s names a file, and the data is not from files", input->name);
-        if (input->per_rank && data != DATA_PER_RANK) return differ(error, "input %s has per_rank data, and the data is another", input->name);
+        if (input->file.format != FILE_NONE && data != DATA_FILES)
+            return differ(error, "input %s names a file, and the data is not from files", input->name);
+        if (input->per_rank && data != DATA_PER_RANK)
+            return differ(error, "input %s has per_rank data, and the data is another", input->name);
     }
     return true;
 }
@@ -237,7 +263,8 @@ static bool mesh_agrees(const Graph *graph, Error *error) {
     for (int i = settings->mesh.n - 1; i >= 0; i--) {
         const Axis *axis = &settings->mesh.at[i];
         if (axis->digit.stride != stride)
-            return differ(error, "mesh axis %s is %d@%d, the axes behind it have %" PRId64 " ranks", axis->name, (int)axis->digit.size, (int)axis->digit.stride, stride);
+            return differ(error, "mesh axis %s is %d@%d, the axes behind it have %" PRId64 " ranks", axis->name, (int)axis->digit.size,
+                          (int)axis->digit.stride, stride);
         stride *= axis->digit.size;
     }
     if (stride != graph->nranks) return differ(error, "the mesh has %" PRId64 " ranks, the header says ranks %d", stride, graph->nranks);
@@ -256,9 +283,12 @@ static bool option_agrees(const char *options, const char *key, const char *said
 
 static bool header_agrees(const Plan *plan, Error *error) {
     const Settings *settings = &plan->graph.settings;
-    if (!option_agrees(plan->options, "mode=", mode_name[settings->mode], error) || !option_agrees(plan->options, "search=", settings->search, error)) return false;
+    if (!option_agrees(plan->options, "mode=", mode_name[settings->mode], error) ||
+        !option_agrees(plan->options, "search=", settings->search, error))
+        return false;
     if (settings->log && settings->log[0] && settings->log_rank >= plan->graph.nranks)
-        return differ(error, "the losses of rank %" PRId64 " are printed, the header says ranks %d", settings->log_rank, plan->graph.nranks);
+        return differ(error, "the losses of rank %" PRId64 " are printed, the header says ranks %d", settings->log_rank,
+                      plan->graph.nranks);
     return mesh_agrees(&plan->graph, error);
 }
 
@@ -276,13 +306,15 @@ static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
     for (int i = 0; i < graph->reports.n; i++) {
         const Report *report = &graph->reports.at[i];
         int k = 0;
-        while (k < NKNOWN && strcmp(known[k].name, report->name) != 0) k++;
+        while (k < NKNOWN && strcmp(known[k].name, report->name) != 0)
+            k++;
         if (k == NKNOWN) return differ(error, "an evaluation reports rows, accuracy and prediction, not %.60s", report->name);
         if (seen[k]) return differ(error, "the report %s is there a second time", report->name);
         seen[k] = true;
         const TensorType *type = &graph->values.at[report->value].type;
         if (report->whole != known[k].number || (known[k].number && type->shape.ndim != type->hidden))
-            return differ(error, "the report %s is %s", report->name, known[k].number ? "not a number on every rank" : "whole, where it is left as it lies");
+            return differ(error, "the report %s is %s", report->name,
+                          known[k].number ? "not a number on every rank" : "whole, where it is left as it lies");
     }
     return !evaluates || graph->loss < 0 || seen[0] || differ(error, "an evaluation does not report its rows");
 }
@@ -290,7 +322,8 @@ static bool reports_agree(const Graph *graph, bool evaluates, Error *error) {
 static bool eval_agrees(const Graph *graph, Error *error) {
     const Settings *settings = &graph->settings;
     if (settings->data == DATA_FILES && settings->steps > 0)
-        return differ(error, "the eval says steps=%" PRId64 ", and its data is files, which are read to their end (steps=0)", settings->steps);
+        return differ(error, "the eval says steps=%" PRId64 ", and its data is files, which are read to their end (steps=0)",
+                      settings->steps);
     if (settings->data != DATA_FILES && settings->steps == 0 && graph->inputs.n > 0)
         return differ(error, "the eval says steps=0, as many batches as its data has, and its data has no end");
     return true;
@@ -305,11 +338,13 @@ static bool buckets_agree(const Plan *plan, const Program *program, Error *error
         int bucket = 0, members = 0;
         for (int s = 0; s <= role->steps.n; s++) {
             const Step *step = s < role->steps.n ? &role->steps.at[s] : NULL;
-            if (step && step->kind != STEP_START && bucket > 0 && members > 0 && step->kind == STEP_WAIT && step->bucket == bucket) continue;
+            if (step && step->kind != STEP_START && bucket > 0 && members > 0 && step->kind == STEP_WAIT && step->bucket == bucket)
+                continue;
             int next = step && step->kind == STEP_START ? step->bucket : 0;
             if (next != bucket || !step) {
                 if (members > 1 && sum - most >= graph->settings.bucket_bytes)
-                    return differ(error, "the header says bucket=%" PRId64 ", bucket %d has %" PRId64 " bytes before its last gradient", graph->settings.bucket_bytes, bucket, sum - most);
+                    return differ(error, "the header says bucket=%" PRId64 ", bucket %d has %" PRId64 " bytes before its last gradient",
+                                  graph->settings.bucket_bytes, bucket, sum - most);
                 sum = most = members = 0;
                 bucket = next;
             }
@@ -337,11 +372,15 @@ bool settings_check(const Plan *plan, Error *error) {
         const Graph *graph = &part.graph;
         const bool evaluates = program->graph != NULL;
         const char *name = evaluates ? "eval" : "train";
-        if (strcmp(program->name, name) != 0) return differ(error, "program %.60s %s", program->name, evaluates ? "evaluates: its name is eval" : "has the plan's own graph: its name is train");
-        if (!replicas_agree(graph, error) || !data_agrees(graph, error) || !reports_agree(graph, evaluates, error) || !forward_agrees(graph, error) ||
-            !buckets_agree(&part, program, error))
+        if (strcmp(program->name, name) != 0)
+            return differ(error, "program %.60s %s", program->name,
+                          evaluates ? "evaluates: its name is eval" : "has the plan's own graph: its name is train");
+        if (!replicas_agree(graph, error) || !data_agrees(graph, error) || !reports_agree(graph, evaluates, error) ||
+            !forward_agrees(graph, error) || !buckets_agree(&part, program, error))
             return false;
-        if (evaluates ? !eval_agrees(graph, error) : !updates_agree(graph, error) || !clips_agree(graph, error) || !batches_agree(graph, error)) return false;
+        if (evaluates ? !eval_agrees(graph, error)
+                      : !updates_agree(graph, error) || !clips_agree(graph, error) || !batches_agree(graph, error))
+            return false;
     }
     return true;
 }

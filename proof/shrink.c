@@ -14,7 +14,8 @@ typedef struct Radix {
 
 static bool radix_add(Radix *radix, int64_t bound) {
     int at = 0;
-    while (at < radix->n && radix->bound[at] < bound) at++;
+    while (at < radix->n && radix->bound[at] < bound)
+        at++;
     if (at < radix->n && radix->bound[at] == bound) return true;
     if (radix->n == 2 * MAX_DIGITS) return false;
     memmove(radix->bound + at + 1, radix->bound + at, (size_t)(radix->n++ - at) * sizeof *radix->bound);
@@ -43,7 +44,8 @@ static bool radix_init(Radix *radix, const Case *c, int most) {
 
 static int64_t radix_small(const Radix *radix, int64_t bound) {
     int at = 0;
-    while (radix->bound[at] != bound) at++;
+    while (radix->bound[at] != bound)
+        at++;
     return radix->small[at];
 }
 
@@ -126,8 +128,12 @@ static int64_t small_size(const Lists *lists, int64_t size, bool keep, int numbe
 
 /* ---------------------------------------------------------------- operators */
 
-static Shape *shape_of(Case *c, int tensor) { return &c->value[tensor].type.shape; }
-static const int8_t *map_of(const Letters *letters, const Case *c, int tensor) { return tensor < c->node.nin ? letters->in[tensor] : letters->out[tensor - c->node.nin]; }
+static Shape *shape_of(Case *c, int tensor) {
+    return &c->value[tensor].type.shape;
+}
+static const int8_t *map_of(const Letters *letters, const Case *c, int tensor) {
+    return tensor < c->node.nin ? letters->in[tensor] : letters->out[tensor - c->node.nin];
+}
 
 static bool letters_shrink(const Case *own, const Letters *letters, Case *small, bool keep) {
     for (int letter = 0; letter < letters->n; letter++) {
@@ -144,7 +150,9 @@ static bool letters_shrink(const Case *own, const Letters *letters, Case *small,
     return true;
 }
 
-static int64_t few(int64_t size, int64_t most) { return size < most ? size : most; }
+static int64_t few(int64_t size, int64_t most) {
+    return size < most ? size : most;
+}
 
 /* Dimensions that slice and slice_grad cut: what is before, taken and behind stays none or some. */
 static void slice_shrink(const Case *own, const Letters *letters, Case *small) {
@@ -189,8 +197,10 @@ static bool axis_shrink(const Case *own, Case *small) {
 
 /* No common factors: the sizes stay, and so do splits where they divide them. */
 static bool group_keep(const Case *own, Case *small, const int *x, int nx, const int *y, int ny) {
-    for (int i = 0; i < nx; i++) shape_of(small, 0)->dim[x[i]] = own->value[0].type.shape.dim[x[i]];
-    for (int j = 0; j < ny; j++) shape_of(small, 1)->dim[y[j]] = own->value[1].type.shape.dim[y[j]];
+    for (int i = 0; i < nx; i++)
+        shape_of(small, 0)->dim[x[i]] = own->value[0].type.shape.dim[x[i]];
+    for (int j = 0; j < ny; j++)
+        shape_of(small, 1)->dim[y[j]] = own->value[1].type.shape.dim[y[j]];
     return true;
 }
 
@@ -247,8 +257,10 @@ static bool reshape_shrink(const Case *own, Case *small, bool keep) {
         int64_t a = from->dim[x[i++]], b = to->dim[y[j++]];
         while (a != b) {
             if ((a < b && i == nx) || (a > b && j == ny)) return false;
-            if (a < b) a *= from->dim[x[i++]];
-            else b *= to->dim[y[j++]];
+            if (a < b)
+                a *= from->dim[x[i++]];
+            else
+                b *= to->dim[y[j++]];
         }
         if (!group_shrink(own, small, x + i0, i - i0, y + j0, j - j0, keep)) return false;
     }
@@ -257,12 +269,14 @@ static bool reshape_shrink(const Case *own, Case *small, bool keep) {
 
 /* Attributes that say sizes. */
 static void attributes_shrink(Case *small) {
-    int classes = op_attr(small->node.op, "classes"), rows = op_attr(small->node.op, "rows"), shape = op_attr(small->node.op, "shape"), replicas = op_attr(small->node.op, "replicas");
+    int classes = op_attr(small->node.op, "classes"), rows = op_attr(small->node.op, "rows"), shape = op_attr(small->node.op, "shape"),
+        replicas = op_attr(small->node.op, "replicas");
     const TensorType *type = &small->value[small->node.nin].type;
     if (shape >= 0) {
         Attr *attr = &small->attr[shape];
         attr->n = type->shape.ndim - type->hidden;
-        for (int d = 0; d < attr->n; d++) attr->ints[d] = type->shape.dim[type->hidden + d];
+        for (int d = 0; d < attr->n; d++)
+            attr->ints[d] = type->shape.dim[type->hidden + d];
     }
     if (rows >= 0) small->attr[rows].i = type->shape.dim[(int)type->hidden];
     if (classes >= 0) small->attr[classes].i = type->shape.dim[type->shape.ndim - 1];
@@ -275,8 +289,10 @@ static bool operator_shrink(const Case *own, Case *small, bool keep, char *why, 
     bool ok = letters.reshape ? reshape_shrink(own, small, keep) : letters_shrink(own, &letters, small, keep);
     if (ok && (own->node.op == OP_slice || own->node.op == OP_slice_grad)) slice_shrink(own, &letters, small);
     if (ok && (own->node.op == OP_concat || own->node.op == OP_split)) ok = axis_shrink(own, small);
-    if (ok) attributes_shrink(small);
-    else snprintf(why, n, "no small sizes are divided like its own");
+    if (ok)
+        attributes_shrink(small);
+    else
+        snprintf(why, n, "no small sizes are divided like its own");
     return ok;
 }
 
@@ -311,6 +327,7 @@ bool case_shrink(const Case *own, int most, bool keep, Case *small, char *why, s
     }
     case_copy(own, small);
     small->nranks = small->graph.nranks = (int)radix.small[radix.n - 1];
-    for (int t = 0; t < case_tensors(own); t++) layout_shrink(&radix, &own->layout[t], &small->layout[t]);
+    for (int t = 0; t < case_tensors(own); t++)
+        layout_shrink(&radix, &own->layout[t], &small->layout[t]);
     return own->communication ? communication_shrink(own, small, why, n) : operator_shrink(own, small, keep, why, n);
 }

@@ -6,13 +6,15 @@ typedef struct Case {
     bool communication;
     CommKind comm;
     int nranks;
-    Node node;                           /* operator: operands are values 0 .. nin - 1, results the next ones. Communication: 1 and 1 */
-    Attr attr[MAX_ATTRS];                /* of a copy: what node.attr is */
+    Node node;            /* operator: operands are values 0 .. nin - 1, results the next ones. Communication: 1 and 1 */
+    Attr attr[MAX_ATTRS]; /* of a copy: what node.attr is */
     Value value[MAX_IN + MAX_OUT];
     Layout layout[MAX_IN + MAX_OUT];
-    Graph graph;                         /* holds value, for the functions that look types up; nothing else of it is set */
+    Graph graph; /* holds value, for the functions that look types up; nothing else of it is set */
 } Case;
-static inline int case_tensors(const Case *c) { return c->node.nin + c->node.nout; }
+static inline int case_tensors(const Case *c) {
+    return c->node.nin + c->node.nout;
+}
 void case_copy(const Case *own, Case *copy);
 
 /* Digits above `most` become `most`, sizes as small as keeps the manner in which they are divided; keep: indices that nothing divides, and reshapes

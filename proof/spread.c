@@ -7,7 +7,8 @@
 
 static int64_t volume(const Box *box) {
     int64_t n = 1;
-    for (int d = 0; d < box->ndim; d++) n *= box->end[d] > box->begin[d] ? box->end[d] - box->begin[d] : 0;
+    for (int d = 0; d < box->ndim; d++)
+        n *= box->end[d] > box->begin[d] ? box->end[d] - box->begin[d] : 0;
     return n;
 }
 
@@ -41,7 +42,8 @@ typedef struct Runs {
 
 static int64_t offset_in(const Box *box, const int64_t *index) {
     int64_t at = 0;
-    for (int d = 0; d < box->ndim; d++) at = at * (box->end[d] - box->begin[d]) + index[d] - box->begin[d];
+    for (int d = 0; d < box->ndim; d++)
+        at = at * (box->end[d] - box->begin[d]) + index[d] - box->begin[d];
     return at;
 }
 
@@ -74,24 +76,30 @@ static bool runs_next(Runs *runs) {
 
 static Box whole_box(const Shape *shape) {
     Box box = {.ndim = shape->ndim};
-    for (int d = 0; d < shape->ndim; d++) box.end[d] = shape->dim[d];
+    for (int d = 0; d < shape->ndim; d++)
+        box.end[d] = shape->dim[d];
     return box;
 }
 
 void box_cut(const Shape *shape, const Fe *whole, const Box *box, Fe *part) {
     Box all = whole_box(shape);
     Runs runs;
-    for (runs_begin(&runs, box, &all, box, 0, volume(box)); runs_next(&runs);) memcpy(part + runs.at_b, whole + runs.at_a, (size_t)runs.run * sizeof *part);
+    for (runs_begin(&runs, box, &all, box, 0, volume(box)); runs_next(&runs);)
+        memcpy(part + runs.at_b, whole + runs.at_a, (size_t)runs.run * sizeof *part);
 }
 
 /* ---------------------------------------------------------------- communications */
 
 static Fe combine(Reduction reduction, Fe a, Fe b) {
     switch (reduction) {
-    case REDUCE_SUM: return fe_add(a, b);
-    case REDUCE_MAX: return fe_signed(a) >= fe_signed(b) ? a : b;
-    case REDUCE_MIN: return fe_signed(a) <= fe_signed(b) ? a : b;
-    case NREDUCTIONS: break;
+    case REDUCE_SUM:
+        return fe_add(a, b);
+    case REDUCE_MAX:
+        return fe_signed(a) >= fe_signed(b) ? a : b;
+    case REDUCE_MIN:
+        return fe_signed(a) <= fe_signed(b) ? a : b;
+    case NREDUCTIONS:
+        break;
     }
     return FE_POISON;
 }
@@ -124,11 +132,13 @@ static bool take_piece(void *context, const Piece *piece) {
     Mover *m = context;
     if (piece->round != m->round || piece->count == 0) return true;
     if (piece->from < 0 || piece->from >= m->nranks) return mover_fails(m, piece->to, "receives from a rank that does not exist");
-    if (m->kind == COMM_STRIDED_SLICE && piece->from != piece->to) return mover_fails(m, piece->to, "needs another rank's part for a local slice");
+    if (m->kind == COMM_STRIDED_SLICE && piece->from != piece->to)
+        return mover_fails(m, piece->to, "needs another rank's part for a local slice");
     Box held, wanted;
     own_box(m->round ? m->to : m->from, m->shape, piece->from, &held);
     own_box(m->to, m->shape, piece->to, &wanted);
-    if (!within(&piece->box, &held) || !within(&piece->box, &wanted) || piece->first < 0 || piece->count < 0 || piece->first + piece->count > volume(&piece->box))
+    if (!within(&piece->box, &held) || !within(&piece->box, &wanted) || piece->first < 0 || piece->count < 0 ||
+        piece->first + piece->count > volume(&piece->box))
         return mover_fails(m, piece->to, "receives what its sender does not hold, or what it has no room for");
     const Fe *source = spread_rank(m->round ? m->target : m->source, piece->from);
     Fe *target = spread_rank(m->target, piece->to);
@@ -138,15 +148,19 @@ static bool take_piece(void *context, const Piece *piece) {
         Fe *b = target + runs.at_b;
         for (int64_t i = 0; i < runs.run; i++) {
             if (a[i] == FE_POISON) return mover_fails(m, piece->to, "receives what its sender never had");
-            if (piece->term == 0 || m->round) b[i] = a[i];
-            else if (b[i] == FE_POISON) return mover_fails(m, piece->to, "adds to a sum whose first term is missing");
-            else b[i] = combine(m->reduction, b[i], a[i]);
+            if (piece->term == 0 || m->round)
+                b[i] = a[i];
+            else if (b[i] == FE_POISON)
+                return mover_fails(m, piece->to, "adds to a sum whose first term is missing");
+            else
+                b[i] = combine(m->reduction, b[i], a[i]);
         }
     }
     return true;
 }
 
-bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Spread *source, Spread *target, char *why, size_t n) {
+bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, const Spread *source, Spread *target,
+                 char *why, size_t n) {
     Layout run_from = *from, run_to = *to;
     Digit summed[MAX_DIGITS];
     Mover m = {.kind = kind, .from = from, .to = to, .shape = shape, .nranks = nranks, .source = source, .target = target};
@@ -157,7 +171,8 @@ bool spread_move(CommKind kind, const Layout *from, const Layout *to, const Shap
     comm_layouts(kind, nranks, &run_from, &run_to);
     bool ok = true;
     for (m.round = 0; ok && m.round < 2; m.round++)
-        for (int rank = 0; ok && rank < nranks; rank++) ok = pieces_received(&run_from, &run_to, shape, nranks, rank, take_piece, &m);
+        for (int rank = 0; ok && rank < nranks; rank++)
+            ok = pieces_received(&run_from, &run_to, shape, nranks, rank, take_piece, &m);
     for (int rank = 0; ok && rank < nranks; rank++) {
         Box box;
         own_box(to, shape, rank, &box);
@@ -186,7 +201,8 @@ static bool partial_digits(const Layout *layout, const Digit **digits, int *n, R
 
 static int term_of(const Digit *digits, int n, int rank) { /* 0 .. terms - 1 */
     int term = 0;
-    for (int i = 0; i < n; i++) term = term * digits[i].size + rank / digits[i].stride % digits[i].size;
+    for (int i = 0; i < n; i++)
+        term = term * digits[i].size + rank / digits[i].stride % digits[i].size;
     return term;
 }
 
@@ -200,7 +216,8 @@ static int rank_of(const Digit *digits, int n, int base, int term) { /* base has
 
 static int terms_of(const Digit *digits, int n) {
     int terms = 1;
-    for (int i = 0; i < n; i++) terms *= digits[i].size;
+    for (int i = 0; i < n; i++)
+        terms *= digits[i].size;
     return terms;
 }
 
@@ -214,9 +231,11 @@ static void element_differs(const Box *box, int64_t offset, int rank, int terms,
     }
     Text at = {0};
     text_printf(&at, "[");
-    for (int d = 0; d < box->ndim; d++) text_printf(&at, "%s%" PRId64, d ? ", " : "", index[d]);
+    for (int d = 0; d < box->ndim; d++)
+        text_printf(&at, "%s%" PRId64, d ? ", " : "", index[d]);
     text_printf(&at, "]");
-    if (got == FE_POISON) snprintf(why, n, "rank %d: element %s is not there", rank, at.at);
+    if (got == FE_POISON)
+        snprintf(why, n, "rank %d: element %s is not there", rank, at.at);
     else
         snprintf(why, n, "rank %d: element %s is %" PRId64 "%s, the graph's is %" PRId64 " (mod 2^61 - 1)", rank, at.at, fe_signed(got),
                  terms > 1 ? ", its terms added up" : "", fe_signed(want));
@@ -271,7 +290,8 @@ void spread_draw(const Layout *layout, const Shape *shape, DType dtype, int nran
     const int64_t elements = volume(&all);
     for (int64_t i = 0; i < elements; i++) {
         whole[i] = draw(fe_hash(key, 0), dtype, i);
-        for (int t = 1; t < terms; t++) whole[i] = combine(reduction, whole[i], draw(fe_hash(key, (Fe)t), dtype, i));
+        for (int t = 1; t < terms; t++)
+            whole[i] = combine(reduction, whole[i], draw(fe_hash(key, (Fe)t), dtype, i));
     }
     for (int rank = 0; rank < nranks; rank++) {
         const uint64_t own = fe_hash(key, (Fe)term_of(digits, ndigits, rank));
@@ -279,6 +299,7 @@ void spread_draw(const Layout *layout, const Shape *shape, DType dtype, int nran
         own_box(layout, shape, rank, &box);
         Runs runs;
         for (runs_begin(&runs, &box, &all, &box, 0, volume(&box)); runs_next(&runs);)
-            for (int64_t i = 0; i < runs.run; i++) spread_rank(spread, rank)[runs.at_b + i] = draw(own, dtype, runs.at_a + i);
+            for (int64_t i = 0; i < runs.run; i++)
+                spread_rank(spread, rank)[runs.at_b + i] = draw(own, dtype, runs.at_a + i);
     }
 }

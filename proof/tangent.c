@@ -81,7 +81,8 @@ static bool tangent_first(const Derivation *d) {
 
 /* Among reals as its operand; what is or becomes an integer does not move smoothly. */
 static bool tangent_cast(const Derivation *d) {
-    if (dtype_is_float(d->in[0].dtype) && dtype_is_float(d->out[0].dtype)) return field_kernel(d->graph, d->node, d->din, d->dout, d->why, d->n);
+    if (dtype_is_float(d->in[0].dtype) && dtype_is_float(d->out[0].dtype))
+        return field_kernel(d->graph, d->node, d->din, d->dout, d->why, d->n);
     memset(d->dout[0].at, 0, sizeof(Fe) * (size_t)elements_of(&d->out[0]));
     return true;
 }
@@ -214,7 +215,8 @@ static bool tangent_div(const Derivation *d) {
 static void larger_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
     const Fe half = *(const Fe *)context;
     for (int64_t i = 0; i < n; i++) {
-        Fe y = at[1][i * stride[1]], a = at[2][i * stride[2]], b = at[3][i * stride[3]], da = at[4][i * stride[4]], db = at[5][i * stride[5]];
+        Fe y = at[1][i * stride[1]], a = at[2][i * stride[2]], b = at[3][i * stride[3]], da = at[4][i * stride[4]],
+           db = at[5][i * stride[5]];
         at[0][i * stride[0]] = a == b ? fe_mul(half, fe_add(da, db)) : a == y ? da : db;
     }
 }
@@ -355,8 +357,8 @@ bool field_has_tangent(OpCode op) {
     return tangent_of(op)->rule || tangent_of(op)->slope;
 }
 
-bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *din, const FieldTensor *out, FieldTensor *dout,
-                   char *why, size_t n) {
+bool field_tangent(const Graph *graph, const Node *node, const FieldTensor *in, const FieldTensor *din, const FieldTensor *out,
+                   FieldTensor *dout, char *why, size_t n) {
     const TangentRow *row = tangent_of(node->op);
     bool moves = false;
     for (int i = 0; i < node->nin; i++)

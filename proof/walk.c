@@ -30,8 +30,8 @@ bool walk_add(Walk *walk, const FieldTensor *tensor, const int8_t *map, const in
         }
         bool inside = exact ? begin == low && end == high : begin >= low && end <= high;
         if (!inside && !walk->empty) {
-            snprintf(why, n, "dimension %d holds [%lld, %lld) where [%lld, %lld) is computed on", d, (long long)low, (long long)high, (long long)begin,
-                     (long long)end);
+            snprintf(why, n, "dimension %d holds [%lld, %lld) where [%lld, %lld) is computed on", d, (long long)low, (long long)high,
+                     (long long)begin, (long long)end);
             return false;
         }
         first += (begin - low) * stride;

@@ -32,7 +32,7 @@ bool axes_marked(const Attr *axes, const FieldTensor *t, bool *marked);
 bool map_narrow(const FieldTensor *narrow, const FieldTensor *wide, const bool *marked, int8_t *map);
 /* The dimension that the node's attribute "axis" names, `otherwise` where it was left out, hidden one counted; -1: out of range. */
 int axis_of(const Node *node, int64_t otherwise, const FieldTensor *t);
-bool field_fail(char *why, size_t n, const char *text);                    /* false */
+bool field_fail(char *why, size_t n, const char *text); /* false */
 void tensor_fill(const FieldTensor *t, Fe value);
 void tensor_multiply(const FieldTensor *t, Fe factor);
 

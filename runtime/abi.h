@@ -37,11 +37,12 @@ typedef struct AbiMember {
     M(Comm, node) M(Comm, timeout_s) M(Comm, counters) M(Comm, transport) M(Comm, device) M(Comm, captures)
 /* clang-format on */
 #define ABI_MEMBER(structure, member) {#structure "." #member, offsetof(structure, member)},
-#define ABI_SIZES                                                                                                                                               \
-    {                                                                                                                                                           \
-        sizeof(KernelCall), sizeof(Operand), sizeof(Attr), sizeof(Shape), sizeof(Box), sizeof(Rule), sizeof(Factor), sizeof(TensorType), sizeof(Layout),        \
-            sizeof(Error), sizeof(Text), sizeof(DeviceOptions), sizeof(DeviceQueue), sizeof(Backend), sizeof(DeviceModule), sizeof(Transfer),                   \
-            sizeof(CommCounters), sizeof(CommTable), sizeof(Comm), NOPS, NDTYPES, NCOMMS, NREDUCTIONS                                                           \
+#define ABI_SIZES                                                                                                                          \
+    {                                                                                                                                      \
+        sizeof(KernelCall), sizeof(Operand), sizeof(Attr), sizeof(Shape), sizeof(Box), sizeof(Rule), sizeof(Factor), sizeof(TensorType),   \
+            sizeof(Layout), sizeof(Error), sizeof(Text), sizeof(DeviceOptions), sizeof(DeviceQueue), sizeof(Backend),                      \
+            sizeof(DeviceModule), sizeof(Transfer), sizeof(CommCounters), sizeof(CommTable), sizeof(Comm), NOPS, NDTYPES, NCOMMS,          \
+            NREDUCTIONS                                                                                                                    \
     }
 
 /* FNV-1a, 64 bits. */
@@ -53,7 +54,8 @@ static inline uint64_t abi_add(uint64_t abi, const void *data, size_t n) {
 }
 
 /* Of these rows and members. Static, as all here: a module must not find prun's function by its name. */
-static inline uint64_t abi_of(const char *const *rows, size_t nrows, const AbiMember *members, size_t nmembers, const size_t *sizes, size_t nsizes) {
+static inline uint64_t abi_of(const char *const *rows, size_t nrows, const AbiMember *members, size_t nmembers, const size_t *sizes,
+                              size_t nsizes) {
     uint64_t abi = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < nrows; i++)
         abi = abi_add(abi, rows[i], strlen(rows[i]) + 1);

@@ -7,9 +7,9 @@
 typedef struct Operand {
     void *data;
     DType dtype;
-    Shape local;     /* sizes of the box */
-    Shape global;    /* sizes of the whole tensor */
-    Box box;         /* where the box lies in it */
+    Shape local;  /* sizes of the box */
+    Shape global; /* sizes of the whole tensor */
+    Box box;      /* where the box lies in it */
 } Operand;
 
 typedef struct KernelCall {
@@ -27,7 +27,7 @@ typedef bool KernelFn(const KernelCall *call, Error *error);
 typedef struct DeviceOptions {
     int rank, local_rank, nlocal; /* first rank that this process drives; number of this process on its node, and how many there are */
     int nthreads;
-    int most_threads;   /* of any process of the job; below nthreads: nthreads. What is computed alike on several ranks is cut for so many */
+    int most_threads; /* of any process of the job; below nthreads: nthreads. What is computed alike on several ranks is cut for so many */
     bool deterministic; /* the same bits in every run */
     bool tf32;          /* products of f32 may round their factors to 11 bits */
     bool wait;          /* every kernel is waited for, so that a failure names its operator */
@@ -77,8 +77,8 @@ typedef struct DeviceQueue {
 /* Where tensors live and kernels run. Buffers are bytes. */
 typedef struct Backend {
     const char *name;
-    bool host;                  /* its buffers are ordinary memory of the process, and what is asked is done on return */
-    const DeviceQueue *queue;   /* NULL for host */
+    bool host;                /* its buffers are ordinary memory of the process, and what is asked is done on return */
+    const DeviceQueue *queue; /* NULL for host */
     bool (*open)(void **context, const DeviceOptions *options, Error *error);
     void (*close)(void *context);
     void *(*alloc)(void *context, int64_t bytes, Error *error);
@@ -87,8 +87,9 @@ typedef struct Backend {
     bool (*download)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*copy)(void *context, void *to, const void *from, int64_t bytes, Error *error);
     bool (*sync)(void *context, Error *error);
-    KernelFn *const *kernels;   /* by OpCode; NULL where there is none */
-    KernelFn *prepare;          /* before the first step: makes ready what the kernel of a call needs, whose data may be anything; NULL: nothing does */
+    KernelFn *const *kernels; /* by OpCode; NULL where there is none */
+    KernelFn
+        *prepare; /* before the first step: makes ready what the kernel of a call needs, whose data may be anything; NULL: nothing does */
     /* The calls of a fused step, in their order: what runs them as one. NULL with nothing in *error where there is no kernel for them: they are then run one by
      * one. inner[i], bit o: result o of call i is read by later calls of the step alone, and need not be stored; its data is room that no other tensor of the
      * step shares. What is stored lies over an operand only where both have the same elements: docs/plan.md. fuse NULL: none is run as one. */

@@ -163,7 +163,8 @@ static bool measure_level(Comm *comm, Digit digit, Level *level, Error *error) {
     double small_s, large_s;
     if (!measure_size(comm, digit, 1, &small_s, error) || !measure_size(comm, digit, bytes / 4, &large_s, error)) return false;
     double moving_s = large_s - small_s > 0.1 * large_s ? large_s - small_s : 0.1 * large_s;
-    *level = (Level){.measured = true, .latency_s = small_s / (double)messages, .bytes_per_s = (double)(bytes / 4 * 4 * messages) / moving_s};
+    *level =
+        (Level){.measured = true, .latency_s = small_s / (double)messages, .bytes_per_s = (double)(bytes / 4 * 4 * messages) / moving_s};
     if (level->latency_s < 1e-9) level->latency_s = 1e-9;
     return true;
 }
@@ -198,7 +199,8 @@ static void level_show(const char *name, const Level *level, const char *why) {
     if (level->measured)
         printf("%-6s %9.2f us  %9.3f GB/s\n", name, 1e6 * level->latency_s, 1e-9 * level->bytes_per_s);
     else
-        printf("%-6s %9.2f us  %9.3f GB/s   not measured: %s; pcc's default\n", name, 1e6 * level->latency_s, 1e-9 * level->bytes_per_s, why);
+        printf("%-6s %9.2f us  %9.3f GB/s   not measured: %s; pcc's default\n", name, 1e6 * level->latency_s, 1e-9 * level->bytes_per_s,
+               why);
 }
 
 /* Whether there is no file at path yet, or one that may be replaced: a machine file, an empty one. */
@@ -234,15 +236,16 @@ static bool calibrate_on(Comm *comm, const char *path, Error *error) {
     bool regular;
     Level rank = default_rank, node = default_node;
     if (comm->nranks == 1)
-        return error_set(error, EXIT_USAGE, "--calibrate needs two ranks or more: mpirun -n RANKS prun --calibrate, or prun --calibrate --ranks N");
+        return error_set(error, EXIT_USAGE,
+                         "--calibrate needs two ranks or more: mpirun -n RANKS prun --calibrate, or prun --calibrate --ranks N");
     if (comm->process == 0 && !replaceable(path, error)) return false;
     if (!find_nodes(comm, &ranks_per_node, &regular, error)) return false;
     int nodes = comm->nranks / ranks_per_node;
     if (ranks_per_node > 1 && !measure_level(comm, (Digit){smallest_factor(ranks_per_node), 1}, &rank, error)) return false;
     if (nodes > 1 && !measure_level(comm, (Digit){smallest_factor(nodes), ranks_per_node}, &node, error)) return false;
     if (comm->process != 0) return true;
-    printf("%d rank%s a node, %d node%s (%s)%s\n", ranks_per_node, ranks_per_node == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", comm->transport,
-           regular ? "" : "; the ranks of a node are not consecutive or equally many");
+    printf("%d rank%s a node, %d node%s (%s)%s\n", ranks_per_node, ranks_per_node == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
+           comm->transport, regular ? "" : "; the ranks of a node are not consecutive or equally many");
     printf("level    latency       bandwidth\n");
     level_show("rank", &rank, "no two ranks share a node");
     level_show("node", &node, "there is one node");

@@ -57,8 +57,8 @@ typedef struct Output {
 static bool check_finite(const Output *out, const State *state, const Box *box, const void *from, Error *error) {
     const DType dtype = state->type.dtype;
     const int64_t at = out->finite && dtype_is_float(dtype) ? elements_first_bad(from, dtype, box_elements(box)) : -1;
-    return at < 0 || error_set(error, EXIT_MISMATCH, "%s holds %s: it is not written, and what was there stays (--on-nan go writes it)", state->name,
-                               isnan(element_at(from, dtype, at)) ? "nan" : "an infinity");
+    return at < 0 || error_set(error, EXIT_MISMATCH, "%s holds %s: it is not written, and what was there stays (--on-nan go writes it)",
+                               state->name, isnan(element_at(from, dtype, at)) ? "nan" : "an infinity");
 }
 
 static bool write_elements(const Output *out, int tensor, const Layout *layout, int rank, const Box *box, const void *from, Error *error) {
@@ -69,8 +69,8 @@ static bool write_elements(const Output *out, int tensor, const Layout *layout, 
 }
 
 /* One rank's box of a state, which lies in this layout at `local`, on the backend: written by the first rank that holds it. */
-static bool write_box(const Output *out, int tensor, Executor *executor, const Comm *comm, const State *state, const Layout *layout, int driven, void *local,
-                      Error *error) {
+static bool write_box(const Output *out, int tensor, Executor *executor, const Comm *comm, const State *state, const Layout *layout,
+                      int driven, void *local, Error *error) {
     void *context;
     const Backend *backend = executor_backend(executor, &context);
     const int rank = comm->first_driven + driven;
@@ -144,7 +144,8 @@ static bool flush_directory(const char *path, Error *error) {
 }
 
 /* What the file will hold. A file of parameters alone has no checksums: others read and change it, and may keep its metadata. */
-static void describe(Output *out, Arena *arena, const Executor *executor, const Comm *comm, const Plan *plan, bool all_states, const Position *position) {
+static void describe(Output *out, Arena *arena, const Executor *executor, const Comm *comm, const Plan *plan, bool all_states,
+                     const Position *position) {
     DataOrder order;
     VEC(Layout) layouts = {0};
     executor_order(executor, &order);
@@ -173,7 +174,8 @@ bool temporary_claim(Comm *comm, const char *path, char name[TEMPORARY_NAME], Er
     return ok;
 }
 
-bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, bool finite, const Position *position, Error *error) {
+bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, bool finite,
+                     const Position *position, Error *error) {
     Arena arena;
     Text header = {0};
     char name[TEMPORARY_NAME];
@@ -183,7 +185,8 @@ bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const cha
     TensorFile *file = &out.file;
     describe(&out, &arena, executor, comm, plan, all_states, position);
     tensors_layout(file, &header);
-    bool ok = comm->process != 0 || (tensors_create(file, &header, error) && (!all_states || checksums_write_header(&out.sums, file, &header, error)));
+    bool ok = comm->process != 0 ||
+              (tensors_create(file, &header, error) && (!all_states || checksums_write_header(&out.sums, file, &header, error)));
     ok = comm_agree(comm, ok, error);
     ok = ok && comm_agree(comm, comm->process == 0 || tensors_join(file, error), error);
     ok = ok && comm_agree(comm, write_boxes(&out, executor, comm, plan, all_states, error) && tensors_commit(file, error), error);
@@ -191,8 +194,8 @@ bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const cha
     tensors_close(file);
     if (comm->process == 0) {
         if (ok)
-            ok =
-                rename(file->path, path) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be renamed: %s", file->path, strerror(errno));
+            ok = rename(file->path, path) == 0 ||
+                 error_set(error, EXIT_ENVIRONMENT, "%s: cannot be renamed: %s", file->path, strerror(errno));
         ok = ok && flush_directory(path, error);
         if (!ok) remove(file->path);
     }
@@ -219,11 +222,13 @@ bool checkpoint_can_save(const char *path, Error *error) {
 /* ---------------------------------------------------------------- loading */
 
 static bool read_elements(const TensorFile *file, const Match *match, const Box *box, DType dtype, void *to, Error *error) {
-    return match->transposed ? tensors_read_transposed(file, match->tensor, box, dtype, to, error) : tensors_read(file, match->tensor, box, dtype, to, error);
+    return match->transposed ? tensors_read_transposed(file, match->tensor, box, dtype, to, error)
+                             : tensors_read(file, match->tensor, box, dtype, to, error);
 }
 
 /* One rank's box of a state, to `local` on the backend. */
-static bool read_box(const TensorFile *file, const Match *match, Executor *executor, const State *state, const Box *box, void *local, Error *error) {
+static bool read_box(const TensorFile *file, const Match *match, Executor *executor, const State *state, const Box *box, void *local,
+                     Error *error) {
     void *context;
     const Backend *backend = executor_backend(executor, &context);
     if (backend->host) return read_elements(file, match, box, state->type.dtype, local, error);
@@ -247,7 +252,8 @@ static bool find_states(const TensorFile *file, const Graph *graph, Match *match
 
 /* Whether these n states are what was written. The boxes in which they were written are divided among the processes, so that each is read once, beside what every
  * rank reads of its own; these may be boxes of any other layout. Collective. *damaged: one is not, and then all processes say the same. */
-static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *comm, const Match *matches, int n, bool *damaged, Error *error) {
+static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *comm, const Match *matches, int n, bool *damaged,
+                          Error *error) {
     int64_t own = -1, first = -1;
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     bool ok = words || error_set(error, EXIT_ENVIRONMENT, "out of memory");
@@ -263,7 +269,8 @@ static bool compare_boxes(const TensorFile *file, const Checksums *sums, Comm *c
     return ok;
 }
 
-static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Graph *graph, const Match *matches, Error *error) {
+static bool read_boxes(const TensorFile *file, Executor *executor, const Comm *comm, const Graph *graph, const Match *matches,
+                       Error *error) {
     bool ok = true;
     for (int i = 0; ok && i < graph->states.n; i++)
         for (int d = 0; ok && matches[i].tensor >= 0 && d < comm->ndriven; d++) {
@@ -294,8 +301,8 @@ static void note_left_out(const TensorFile *file, const Checksums *sums, const G
 }
 
 /* rules: parameters alone, as they say; NULL: all states, and position and order. *damaged: the elements are not those that were written. */
-static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *path, const LoadRules *rules, Position *position, DataOrder *order, bool *damaged,
-                 Error *error) {
+static bool load(Executor *executor, Comm *comm, const Plan *plan, const char *path, const LoadRules *rules, Position *position,
+                 DataOrder *order, bool *damaged, Error *error) {
     Arena arena;
     TensorFile file;
     Checksums sums;
@@ -378,8 +385,8 @@ static bool is_whole(const char *path, Error *error) {
 }
 
 /* Goes on from the newest of a directory that is not damaged, after notes on those that are; where all are, the newest's error. */
-static bool load_latest(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path, Position *position,
-                        DataOrder *order, Error *error) {
+static bool load_latest(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path,
+                        Position *position, DataOrder *order, Error *error) {
     VEC(const char *) failures = {0}; /* of process 0, as are the steps */
     int64_t *steps = NULL;
     int n = comm->process == 0 ? list_steps(directory, arena, &steps, false) : 0;
@@ -395,7 +402,9 @@ static bool load_latest(Executor *executor, Comm *comm, const Plan *plan, const 
         next.last = failures.n == n;
         if (!comm->table->broadcast(comm, &next, sizeof next, error)) return false;
         if (next.step < 0)
-            return comm_agree(comm, comm->process != 0 || error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to resume from", directory), error);
+            return comm_agree(
+                comm, comm->process != 0 || error_set(error, EXIT_ENVIRONMENT, "%s: there is no checkpoint to resume from", directory),
+                error);
         *path = checkpoint_path(arena, directory, next.step);
         bool ok = load(executor, comm, plan, *path, NULL, position, order, &damaged, error);
         if (damaged && !next.last) {
@@ -408,8 +417,8 @@ static bool load_latest(Executor *executor, Comm *comm, const Plan *plan, const 
     }
 }
 
-bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path, Position *position,
-                       DataOrder *order, Error *error) {
+bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path,
+                       Position *position, DataOrder *order, Error *error) {
     bool damaged;
     if (strcmp(*path, "latest") == 0) return load_latest(executor, comm, plan, directory, arena, path, position, order, error);
     return load(executor, comm, plan, *path, NULL, position, order, &damaged, error);
@@ -431,8 +440,10 @@ static bool claim_lock(const char *directory, Arena *arena, int *lock, Error *er
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     *lock = open(arena_printf(arena, "%s/lock", directory), O_RDWR | O_CREAT, 0666);
     if (*lock < 0) return error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", directory, strerror(errno));
-    if (fcntl(*lock, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN)) return true; /* a file system without locks has none to respect */
-    return error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place", directory);
+    if (fcntl(*lock, F_SETLK, &whole) == 0 || (errno != EACCES && errno != EAGAIN))
+        return true; /* a file system without locks has none to respect */
+    return error_set(error, EXIT_ENVIRONMENT, "%s: another run writes its checkpoints there: --checkpoint-dir names another place",
+                     directory);
 }
 
 bool checkpoint_claim(const char *directory, const char *from, int64_t begin, bool *replace, int *lock, Error *error) {
@@ -454,8 +465,9 @@ bool checkpoint_claim(const char *directory, const char *from, int64_t begin, bo
                        ": --resume latest goes on from them, --checkpoint-dir names another place, --overwrite replaces them",
                        directory, steps[0]);
     if (others && *replace)
-        fprintf(stderr, "prun: note: %s: %d checkpoint%s of an earlier run, up to step %" PRId64 ": removed when this run has written its first\n", directory, n,
-                n == 1 ? "" : "s", steps[0]);
+        fprintf(stderr,
+                "prun: note: %s: %d checkpoint%s of an earlier run, up to step %" PRId64 ": removed when this run has written its first\n",
+                directory, n, n == 1 ? "" : "s", steps[0]);
     *replace = *replace && others;
     arena_finish(&arena);
     return ok;
@@ -467,6 +479,7 @@ void checkpoint_prune(const char *directory, bool replace, int64_t keep, int64_t
     arena_init(&arena);
     int n = list_steps(directory, &arena, &steps, false);
     for (int i = 0; i < n; i++)
-        if (steps[i] > now || (replace && steps[i] != now) || (++kept > keep && keep > 0)) remove(checkpoint_path(&arena, directory, steps[i]));
+        if (steps[i] > now || (replace && steps[i] != now) || (++kept > keep && keep > 0))
+            remove(checkpoint_path(&arena, directory, steps[i]));
     arena_finish(&arena);
 }

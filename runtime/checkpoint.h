@@ -12,7 +12,8 @@ bool temporary_claim(Comm *comm, const char *path, char name[TEMPORARY_NAME], Er
 /* Writes a file under a temporary name, flushes it to the disk, renames it: nothing half-written is ever seen under path. all_states: optimizer slots too,
  * and position; else parameters. finite: a state with an element that is nan or infinite is an error, EXIT_MISMATCH. Collective over comm; every process returns the same, with the text on one
  * of them, and on an error what lay under path stays. */
-bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, bool finite, const Position *position, Error *error);
+bool checkpoint_save(Executor *executor, Comm *comm, const Plan *plan, const char *path, bool all_states, bool finite,
+                     const Position *position, Error *error);
 /* Whether a file can be made there, as far as that can be seen before there is something to write; what is not a file is never replaced. */
 bool checkpoint_can_save(const char *path, Error *error);
 /* The parameters of a file into those of the executor, as the rules say (match.h). Missing, misshapen and, by checksum.h, damaged ones are errors, and then no state
@@ -21,8 +22,8 @@ bool checkpoint_load(Executor *executor, Comm *comm, const Plan *plan, const cha
 /* All states of *path, and position and order of the file (position_convert). *path "latest": of the newest complete checkpoint in the directory that is not
  * damaged, the same on every process, and its path in the arena; a note names those that are, and why. Of states that the plan does not have there is a note.
  * Collective. */
-bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path, Position *position,
-                       DataOrder *order, Error *error);
+bool checkpoint_resume(Executor *executor, Comm *comm, const Plan *plan, const char *directory, Arena *arena, const char **path,
+                       Position *position, DataOrder *order, Error *error);
 /* The file of a directory for a step: "DIRECTORY/step-000000120.safetensors", in the arena. */
 const char *checkpoint_path(Arena *arena, const char *directory, int64_t global_step);
 /* Makes the directory where it is missing and claims it for this run, until *lock is closed or the process ends, however it does: two runs in one directory would

@@ -54,7 +54,8 @@ void checksums_describe(Checksums *sums, TensorFile *file, Arena *arena, const L
         Text text = {0};
         boxes_of(&layouts[t], &sums->boxes[t]);
         layout_print(&text, &sums->boxes[t], false);
-        vec_push(arena, &file->metadata, (Metadata){arena_printf(arena, "%s%s", boxes_key, file->tensors.at[t].name), arena_copy(arena, text.at, text.n)});
+        vec_push(arena, &file->metadata,
+                 (Metadata){arena_printf(arena, "%s%s", boxes_key, file->tensors.at[t].name), arena_copy(arena, text.at, text.n)});
         text_finish(&text);
         sums->first[t] = next;
         next += count_boxes(&sums->boxes[t]);
@@ -67,7 +68,8 @@ static bool write_one(const Checksums *sums, const TensorFile *file, int64_t ele
     return tensors_write(file, sums->tensor, &box, &checksum, NULL, error);
 }
 
-bool checksums_write(const Checksums *sums, const TensorFile *file, int tensor, const Layout *layout, int rank, uint64_t checksum, Error *error) {
+bool checksums_write(const Checksums *sums, const TensorFile *file, int tensor, const Layout *layout, int rank, uint64_t checksum,
+                     Error *error) {
     return write_one(sums, file, sums->first[tensor] + box_number(layout, rank), checksum, error);
 }
 
@@ -88,7 +90,9 @@ static bool read_boxes(Checksums *sums, const TensorFile *file, Arena *arena, in
     const char *words = tensors_metadata(file, arena_printf(arena, "%s%s", boxes_key, stored->name));
     Layout *boxes = &sums->boxes[tensor];
     bool hidden = false;
-    if (!words || !layout_read(&words, boxes, &hidden) || *words != '\0' || hidden || boxes->ndim != stored->shape.ndim || layout_is_partial(boxes)) return false;
+    if (!words || !layout_read(&words, boxes, &hidden) || *words != '\0' || hidden || boxes->ndim != stored->shape.ndim ||
+        layout_is_partial(boxes))
+        return false;
     const int count = count_boxes(boxes);
     sums->first[tensor] = *next;
     *next += count;
@@ -102,12 +106,14 @@ bool checksums_open(Checksums *sums, const TensorFile *file, Arena *arena, Error
     *sums = (Checksums){.tensor = tensors_find(file, holder)};
     if (sums->tensor < 0 && !of) return true;
     if (of && strcmp(of, kind) != 0)
-        return error_set(error, EXIT_ENVIRONMENT, "%s: its checksums are of a kind that this prun does not know: a newer one may have written it", file->path);
+        return error_set(error, EXIT_ENVIRONMENT,
+                         "%s: its checksums are of a kind that this prun does not know: a newer one may have written it", file->path);
     const StoredTensor *held = sums->tensor < 0 ? NULL : &file->tensors.at[sums->tensor];
     if (!of || !held || held->dtype != I64 || held->shape.ndim != 1 || held->shape.dim[0] < 1)
         return error_set(error, EXIT_ENVIRONMENT, "%s: damaged: its checksums are not where they were written", file->path);
     if (!read_one(sums, file, 0, &header, error)) return false;
-    if (header != file->header_checksum) return error_set(error, EXIT_ENVIRONMENT, "%s: damaged: its header is not what was written", file->path);
+    if (header != file->header_checksum)
+        return error_set(error, EXIT_ENVIRONMENT, "%s: damaged: its header is not what was written", file->path);
     make_room(sums, arena, file->tensors.n);
     for (int t = 0; t < file->tensors.n; t++)
         if (t != sums->tensor && !read_boxes(sums, file, arena, t, &next))

@@ -17,7 +17,8 @@ typedef struct Checksums {
 /* For a file that is to be written, with its tensors described: adds the tensor and the metadata. layouts: in which the ranks write each tensor. */
 void checksums_describe(Checksums *sums, TensorFile *file, Arena *arena, const Layout *layouts);
 /* What a rank wrote, and the header (of one process): into the file, at their places. */
-bool checksums_write(const Checksums *sums, const TensorFile *file, int tensor, const Layout *layout, int rank, uint64_t checksum, Error *error);
+bool checksums_write(const Checksums *sums, const TensorFile *file, int tensor, const Layout *layout, int rank, uint64_t checksum,
+                     Error *error);
 bool checksums_write_header(const Checksums *sums, const TensorFile *file, const Text *header, Error *error);
 /* Of a file that was opened; whether the header is what was written. False and *error (EXIT_ENVIRONMENT): damaged, or of a kind unknown here. */
 bool checksums_open(Checksums *sums, const TensorFile *file, Arena *arena, Error *error);

@@ -24,8 +24,8 @@ bool convert_begin(const KernelCall *call, int64_t *at, Error *error) {
     const Box *in = &call->in[0].box, *out = &call->out[0].box;
     for (int d = 0; d < call->out[0].local.ndim; d++) {
         if (out->begin[d] < in->begin[d] || out->end[d] > in->end[d])
-            return error_set(error, EXIT_INTERNAL, "convert: [%lld, %lld) of dimension %d is not within [%lld, %lld)", (long long)out->begin[d],
-                             (long long)out->end[d], d, (long long)in->begin[d], (long long)in->end[d]);
+            return error_set(error, EXIT_INTERNAL, "convert: [%lld, %lld) of dimension %d is not within [%lld, %lld)",
+                             (long long)out->begin[d], (long long)out->end[d], d, (long long)in->begin[d], (long long)in->end[d]);
         at[d] = out->begin[d] - in->begin[d];
     }
     return true;

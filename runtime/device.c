@@ -79,7 +79,8 @@ const DeviceModule *device_module(Error *error) {
     if (!module)
         error_set(error, EXIT_ENVIRONMENT, "%s is no module of prun's", path);
     else if (module->format != DEVICE_MODULE || module->abi() != device_abi()) {
-        error_set(error, EXIT_ENVIRONMENT, "%s is of another build than prun, whose operators or structures are others: build both from the same sources%s", path,
+        error_set(error, EXIT_ENVIRONMENT,
+                  "%s is of another build than prun, whose operators or structures are others: build both from the same sources%s", path,
                   told_module() ? ", or have PRUN_CUDA_MODULE name prun's" : "");
         module = NULL;
     }

@@ -57,7 +57,8 @@ static bool run_kernel(const KernelCall *call, Error *error) {
     own.context = disturber->context;
     if (!disturber->inner->kernels[call->op](&own, error)) return false;
     for (int o = 0; !rounds_nothing(call->op) && o < call->nout; o++)
-        move_elements(disturber, call->out[o].data, call->out[o].dtype, shape_elements(&call->out[o].local), disturber->ncalls * MAX_OUT + o);
+        move_elements(disturber, call->out[o].data, call->out[o].dtype, shape_elements(&call->out[o].local),
+                      disturber->ncalls * MAX_OUT + o);
     disturber->ncalls++;
     return true;
 }
@@ -113,8 +114,17 @@ Disturber *disturber_open(Device *device, const Backend *inner, const DeviceOpti
         return NULL;
     }
     disturber->inner = inner;
-    disturber->backend = (Backend){.name = inner->name, .host = true, .close = disturber_close, .alloc = alloc, .free = release, .upload = upload, .download = download,
-                                   .copy = copy, .sync = settle, .kernels = disturber->kernels, .prepare = inner->prepare ? prepare : NULL};
+    disturber->backend = (Backend){.name = inner->name,
+                                   .host = true,
+                                   .close = disturber_close,
+                                   .alloc = alloc,
+                                   .free = release,
+                                   .upload = upload,
+                                   .download = download,
+                                   .copy = copy,
+                                   .sync = settle,
+                                   .kernels = disturber->kernels,
+                                   .prepare = inner->prepare ? prepare : NULL};
     for (int op = 0; op < NOPS; op++)
         disturber->kernels[op] = inner->kernels[op] ? run_kernel : NULL;
     if (!inner->open(&disturber->context, options, error)) {

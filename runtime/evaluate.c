@@ -51,7 +51,8 @@ static Input *find_input(Graph *graph, const char *name, size_t n) {
 static const char *input_names(const Graph *graph, Arena *arena) {
     const char *names = "";
     for (int i = 0; i < graph->inputs.n; i++)
-        if (graph->inputs.at[i].kind == INPUT_DATA && graph->inputs.at[i].micro == 0) names = arena_printf(arena, "%s%s%s", names, *names ? ", " : "", graph->inputs.at[i].name);
+        if (graph->inputs.at[i].kind == INPUT_DATA && graph->inputs.at[i].micro == 0)
+            names = arena_printf(arena, "%s%s%s", names, *names ? ", " : "", graph->inputs.at[i].name);
     return names;
 }
 
@@ -62,17 +63,23 @@ static bool other_data(Evaluation *evaluation, const RunOptions *options, Error 
     memset(&graph->inputs, 0, sizeof graph->inputs);
     for (int i = 0; i < planned.inputs.n; i++)
         vec_push(&evaluation->arena, &graph->inputs, planned.inputs.at[i]);
-    if (graph->settings.data != DATA_FILES) return error_set(error, EXIT_USAGE, "--data %s: the data of the eval block are no files", options->data[0]);
-    const bool *needed = options->predict && evaluation->prediction >= 0 ? report_inputs(graph, evaluation->prediction, &evaluation->arena) : NULL;
+    if (graph->settings.data != DATA_FILES)
+        return error_set(error, EXIT_USAGE, "--data %s: the data of the eval block are no files", options->data[0]);
+    const bool *needed =
+        options->predict && evaluation->prediction >= 0 ? report_inputs(graph, evaluation->prediction, &evaluation->arena) : NULL;
     for (int i = 0; needed && i < graph->inputs.n; i++)
         if (!needed[i]) graph->inputs.at[i].file.format = FILE_NONE;
     for (int k = 0; k < options->ndata; k++) {
         const char *word = options->data[k], *is = strchr(word, '=');
         Input *input = is ? find_input(graph, word, (size_t)(is - word)) : NULL;
-        if (!is || !is[1]) return error_set(error, EXIT_USAGE, "--data %s: it says INPUT=FILE, an input of the net and the file of its rows", word);
-        if (!input) return error_set(error, EXIT_USAGE, "--data %s: the net has no such input; it has %s", word, input_names(graph, &evaluation->arena));
+        if (!is || !is[1])
+            return error_set(error, EXIT_USAGE, "--data %s: it says INPUT=FILE, an input of the net and the file of its rows", word);
+        if (!input)
+            return error_set(error, EXIT_USAGE, "--data %s: the net has no such input; it has %s", word,
+                             input_names(graph, &evaluation->arena));
         const DataFile *planned_file = &planned.inputs.at[input - graph->inputs.at].file;
-        if (planned_file->format == FILE_NONE) return error_set(error, EXIT_USAGE, "--data %s: the eval block does not say how a file of it is read", word);
+        if (planned_file->format == FILE_NONE)
+            return error_set(error, EXIT_USAGE, "--data %s: the eval block does not say how a file of it is read", word);
         input->file = *planned_file;
         input->file.path = is + 1;
         input->file.first = input->file.rows = 0;
@@ -106,7 +113,8 @@ static bool predict_alone(Evaluation *evaluation, const char *plan_directory, Er
     if (comm->process == 0 && input->file.format == FILE_NONE)
         fprintf(stderr, "prun: note: there is no data for input %s: predictions without a loss\n", input->name);
     else if (comm->process == 0)
-        fprintf(stderr, "prun: note: %s, the data of input %s, cannot be read: predictions without a loss\n", input->file.path, input->name);
+        fprintf(stderr, "prun: note: %s, the data of input %s, cannot be read: predictions without a loss\n", input->file.path,
+                input->name);
     report_alone(&evaluation->part, evaluation->prediction, &evaluation->arena);
     evaluation->report[SUM_ROWS] = evaluation->report[SUM_ACCURACY] = -1;
     evaluation->prediction = 0;
@@ -117,11 +125,13 @@ static bool predict_alone(Evaluation *evaluation, const char *plan_directory, Er
 static bool check_data(const Graph *graph, Error *error) {
     for (int i = 0; graph->settings.data == DATA_FILES && i < graph->inputs.n; i++)
         if (graph->inputs.at[i].kind == INPUT_DATA && graph->inputs.at[i].micro == 0 && graph->inputs.at[i].file.format == FILE_NONE)
-            return error_set(error, EXIT_USAGE, "the eval block gives no data for input %s: --predict can do without, a loss cannot", graph->inputs.at[i].name);
+            return error_set(error, EXIT_USAGE, "the eval block gives no data for input %s: --predict can do without, a loss cannot",
+                             graph->inputs.at[i].name);
     return true;
 }
 
-Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error) {
+Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Executor *states_of, const Device *device, Comm *comm,
+                              const char *plan_directory, int nthreads, Error *error) {
     int program = plan_find(plan, "eval");
     if (program < 0) {
         error_set(error, EXIT_USAGE, "the net has no eval block: it says which data it is evaluated on");
@@ -143,8 +153,10 @@ Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Execu
     bool complete = graph->loss >= 0 && evaluation->report[SUM_ROWS] >= 0;
     if (!complete) error_set(error, EXIT_REJECTED, "the program eval reports no loss or no number of rows");
     const bool predict = options && options->predict && evaluation->prediction >= 0;
-    complete = complete && (!options || options->ndata == 0 || other_data(evaluation, options, error)) && (predict ? predict_alone(evaluation, plan_directory, error) : check_data(graph, error));
-    if (complete) evaluation->executor = executor_create_over(&evaluation->part, "eval", states_of, device, comm, plan_directory, nthreads, error);
+    complete = complete && (!options || options->ndata == 0 || other_data(evaluation, options, error)) &&
+               (predict ? predict_alone(evaluation, plan_directory, error) : check_data(graph, error));
+    if (complete)
+        evaluation->executor = executor_create_over(&evaluation->part, "eval", states_of, device, comm, plan_directory, nthreads, error);
     if (evaluation->executor) return evaluation;
     evaluation_destroy(evaluation);
     return NULL;
@@ -216,7 +228,7 @@ static bool gather_sums(const Comm *comm, double sums[NSUMS], Error *error) {
 typedef struct Prediction {
     const char *path;
     char temporary[TEMPORARY_NAME]; /* "": none yet */
-    int fd; /* -1: closed */
+    int fd;                         /* -1: closed */
     int64_t header_bytes, row_elements;
 } Prediction;
 
@@ -356,7 +368,8 @@ static bool write_row(const Prediction *prediction, const ReportPart *part, cons
         }
         for (int d = first; d < box->ndim; d++)
             at = at * type->shape.dim[d] + (d < inner ? index[d] : box->begin[d]);
-        if (!write_elements(prediction, type->dtype, data + i * length * dtype_bytes[type->dtype], length, row * prediction->row_elements + at, error))
+        if (!write_elements(prediction, type->dtype, data + i * length * dtype_bytes[type->dtype], length,
+                            row * prediction->row_elements + at, error))
             return false;
     }
     return true;
@@ -409,7 +422,9 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     double sums[NSUMS] = {0}, begin = now_seconds();
     int64_t rows = executor_rows(executor);
     *own_failure = false;
-    if (path && evaluation->prediction < 0) return error_set(error, EXIT_USAGE, "--predict: the net has no value that could be its answer: say `predict = y;` in the eval block");
+    if (path && evaluation->prediction < 0)
+        return error_set(error, EXIT_USAGE,
+                         "--predict: the net has no value that could be its answer: say `predict = y;` in the eval block");
     if (path && !prediction_open(evaluation, &prediction, rows, error)) return prediction_close(comm, &prediction, false, error);
     bool written = true;
     Error failure = {0}; /* of writing: told when all are through, for the others wait for this rank in every step */
@@ -431,7 +446,11 @@ bool evaluation_run(Evaluation *evaluation, const char *path, EvalResult *result
     const bool has_loss = evaluation->part.programs.at[0].loss >= 0;
     if (has_loss && !(fabs(sums[SUM_ROWS] - (double)rows) < 0.5)) /* the weights may have been moved: disturb.h */
         return error_set(error, EXIT_INTERNAL, "the evaluation counted %.15g rows, and the data has %lld", sums[SUM_ROWS], (long long)rows);
-    *result = (EvalResult){.rows = rows, .loss = sums[SUM_LOSS] / (double)rows, .accuracy = sums[SUM_ACCURACY] / (double)rows,
-                           .has_loss = has_loss, .has_accuracy = evaluation->report[SUM_ACCURACY] >= 0, .seconds = now_seconds() - begin};
+    *result = (EvalResult){.rows = rows,
+                           .loss = sums[SUM_LOSS] / (double)rows,
+                           .accuracy = sums[SUM_ACCURACY] / (double)rows,
+                           .has_loss = has_loss,
+                           .has_accuracy = evaluation->report[SUM_ACCURACY] >= 0,
+                           .seconds = now_seconds() - begin};
     return true;
 }

@@ -11,7 +11,7 @@ typedef struct EvalResult {
     int64_t rows;
     double loss, accuracy;
     bool has_loss, has_accuracy; /* no loss: predictions alone */
-    double seconds; /* that it took */
+    double seconds;              /* that it took */
 } EvalResult;
 
 /* When training is interrupted for it, and after how many steps (EVAL_STEPS). EVAL_NEVER too where the plan has no program eval. */
@@ -20,7 +20,8 @@ EvalWhen evaluation_when(const Plan *plan, int64_t *steps);
  * enough, for the two never run at once. NULL: it has states of its own, initial ones. options: those of
  * prun, or NULL: --data gives inputs other files; with --predict predictions are made alone, with a note, where there is no data for an input that they do not depend
  * on (labels). Collective. NULL and *error on failure. */
-Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error);
+Evaluation *evaluation_create(const Plan *plan, const RunOptions *options, Executor *states_of, const Device *device, Comm *comm,
+                              const char *plan_directory, int nthreads, Error *error);
 void evaluation_destroy(Evaluation *evaluation); /* takes NULL */
 Executor *evaluation_executor(Evaluation *evaluation);
 /* Runs over all rows; the same result on every process. Collective. prediction: a file that gets what the net answers to each row, in the order of the

@@ -104,7 +104,9 @@ static bool is_update(OpCode op) {
 static bool keep_states(const Executor *executor, const KernelCall *call, Error *error) {
     for (int o = 0; o < call->nout; o++) {
         const int64_t bytes = shape_elements(&call->out[o].local) * dtype_bytes[call->out[o].dtype];
-        if (call->out[o].data != call->in[o].data && !executor->backend->copy(executor->context, call->out[o].data, call->in[o].data, bytes, error)) return false;
+        if (call->out[o].data != call->in[o].data &&
+            !executor->backend->copy(executor->context, call->out[o].data, call->in[o].data, bytes, error))
+            return false;
     }
     return true;
 }
@@ -167,7 +169,9 @@ static bool look_at_loss(Executor *executor, Cursor *cursor, Error *error) {
     const DType dtype = executor->plan->graph.values.at[cursor->role->instances.at[loss].value].type.dtype;
     const void *at = executor->backend->host ? cursor->at[loss] : cursor->losses; /* doubles: room for elements of any type */
     if (cursor->nlosses == 0) return true;
-    if (!executor->backend->host && !executor->backend->download(executor->context, cursor->losses, cursor->at[loss], cursor->nlosses * dtype_bytes[dtype], error)) return false;
+    if (!executor->backend->host &&
+        !executor->backend->download(executor->context, cursor->losses, cursor->at[loss], cursor->nlosses * dtype_bytes[dtype], error))
+        return false;
     for (int k = 0; k < cursor->nlosses; k++)
         if (!isfinite(element_at(at, dtype, k))) cursor->withholds = true;
     if (cursor->withholds && executor->bad_update == 0) executor->bad_update = executor->updates + 1;
@@ -377,7 +381,8 @@ static bool capture_refused(Executor *executor, const CommCounters *before, Erro
     if (refused.reported) return false;
     if (queue->captured(executor->context, &graph, &nodes, &ending) && graph) queue->discard(executor->context, graph);
     if (executor->nrequests > 0)
-        return error_set(error, refused.code, "%.900s; while the step was recorded: --no-graph runs steps operator by operator", refused.text);
+        return error_set(error, refused.code, "%.900s; while the step was recorded: --no-graph runs steps operator by operator",
+                         refused.text);
     memcpy(executor->comm->counters, before, (size_t)executor->comm->ndriven * sizeof *before);
     snprintf(executor->note, sizeof executor->note, "steps run operator by operator: %.900s", refused.text);
     return true;
@@ -465,7 +470,8 @@ static bool step_run(Executor *executor, int64_t epoch, int64_t step, bool ahead
 /* behind: what the device says of the step before comes out in this one. */
 static bool fail_step(const Executor *executor, int64_t epoch, int64_t step, bool behind, Error *error) {
     const char *perhaps = behind ? " or the one before" : "";
-    if (strcmp(executor->program->name, "train") == 0) return error_prefix(error, "in step %lld%s of epoch %lld: ", (long long)step, perhaps, (long long)epoch);
+    if (strcmp(executor->program->name, "train") == 0)
+        return error_prefix(error, "in step %lld%s of epoch %lld: ", (long long)step, perhaps, (long long)epoch);
     return error_prefix(error, "in step %lld%s of %s: ", (long long)step, perhaps, executor->program->name);
 }
 

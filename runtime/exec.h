@@ -17,10 +17,10 @@ typedef struct Action {
     int first_call, ncalls; /* calls: one, or one for each hidden slice that the rank holds; fused: of the first of its steps */
     int nsteps;             /* fused: the steps of the role that it stands for, views left out */
     const int *steps;
-    void **fused;           /* one for each slice: the backend's, or its queue's */
+    void **fused; /* one for each slice: the backend's, or its queue's */
     bool (*run)(void *context, void *fused, Error *error);
     void (*unfuse)(void *context, void *fused);
-    CommRequest *request;   /* start, wait */
+    CommRequest *request; /* start, wait */
     const void **source;
     void **target;
     void *to; /* copy */
@@ -33,21 +33,21 @@ typedef struct Cursor {
     int rank, driven; /* number in the job, number in this process */
     const Role *role;
     void *arena;
-    void *inner; /* room for the inner values of the largest fused step */
+    void *inner;                 /* room for the inner values of the largest fused step */
     bool arena_lent, inner_lent; /* it is the lender's */
-    void **state, **input; /* by id */
-    void **ahead;          /* by id of the input, on a device with a queue: the next batch, copied while a step runs; NULL elsewhere */
-    void **host;           /* page-locked, what is copied from */
-    int *take;             /* by id of the input: its number in the data source */
-    void **at;             /* per instance of the role: where its box lies */
-    Box *box;              /* per instance */
+    void **state, **input;       /* by id */
+    void **ahead; /* by id of the input, on a device with a queue: the next batch, copied while a step runs; NULL elsewhere */
+    void **host;  /* page-locked, what is copied from */
+    int *take;    /* by id of the input: its number in the data source */
+    void **at;    /* per instance of the role: where its box lies */
+    Box *box;     /* per instance */
     VEC(PreparedCall) calls;
     VEC(Action) actions;
-    VEC(void *) owned; /* constants */
-    int *first_call;   /* per step of the role: of its calls */
-    int next;          /* action */
-    int guard;         /* action after which the loss is there, -1: it is not looked at within the step: executor_guard */
-    bool withholds;    /* that loss is not finite: updates leave states as they are */
+    VEC(void *) owned;   /* constants */
+    int *first_call;     /* per step of the role: of its calls */
+    int next;            /* action */
+    int guard;           /* action after which the loss is there, -1: it is not looked at within the step: executor_guard */
+    bool withholds;      /* that loss is not finite: updates leave states as they are */
     struct Found *found; /* per instance, while a step is inspected: finite.c */
     double *losses;
     int nlosses;
@@ -73,22 +73,23 @@ struct Executor {
     Arena arena;
     Cursor *cursors; /* one a driven rank */
     DataSource *data;
-    bool filled;            /* inputs hold a batch already */
-    bool begun;             /* and that of the step that comes next: executor_begin */
+    bool filled;                     /* inputs hold a batch already */
+    bool begun;                      /* and that of the step that comes next: executor_begin */
     int64_t ahead_epoch, ahead_step; /* whose batch Cursor.ahead holds, 0: none */
-    bool may_capture, ran;  /* executor_capture; a step has been done */
-    void *graph;            /* a captured step */
-    bool behind;            /* the step before may be under way still: executor_step_ahead */
-    CommCounters *captured; /* per driven rank: what communications of a captured step move, which do not count it themselves when it is replayed */
-    char note[1024];        /* executor_capture_note */
+    bool may_capture, ran;           /* executor_capture; a step has been done */
+    void *graph;                     /* a captured step */
+    bool behind;                     /* the step before may be under way still: executor_step_ahead */
+    CommCounters
+        *captured; /* per driven rank: what communications of a captured step move, which do not count it themselves when it is replayed */
+    char note[1024];         /* executor_capture_note */
     struct Profile *profile; /* NULL: steps are not timed */
-    int64_t updates;        /* done */
-    int64_t schedule_ahead; /* what the schedule counts beside them: executor_set_updates */
-    int64_t bad_update;     /* the first whose loss on a driven rank is not finite, 0: none yet */
-    bool guards;            /* the loss is looked at before updates: executor_guard */
-    bool inspects;          /* a step is done again for finite.c */
-    CommRequest **requests; /* by the number in the plan */
-    Prepared *prepared;     /* the same */
+    int64_t updates;         /* done */
+    int64_t schedule_ahead;  /* what the schedule counts beside them: executor_set_updates */
+    int64_t bad_update;      /* the first whose loss on a driven rank is not finite, 0: none yet */
+    bool guards;             /* the loss is looked at before updates: executor_guard */
+    bool inspects;           /* a step is done again for finite.c */
+    CommRequest **requests;  /* by the number in the plan */
+    Prepared *prepared;      /* the same */
     int nrequests;
     CommRequest **gathers;   /* per state, prepared when first needed */
     CommRequest **saves;     /* the same: executor_rearrange_state */
@@ -141,7 +142,8 @@ void fuse_finish(Executor *executor, Cursor *cursor);
 
 /* Whether a step's operands and results (an instance in its storage, the loss) fit together on the cursor's rank, so that nothing is touched outside
  * of them, whatever the plan says; *why says what does not. Once, when the plan is loaded; requests are prepared already. */
-bool fit_fused(const Executor *executor, const Cursor *cursor, int at, char *why, size_t n); /* of a fused step that begins there: what it stores, and where */
+bool fit_fused(const Executor *executor, const Cursor *cursor, int at, char *why,
+               size_t n); /* of a fused step that begins there: what it stores, and where */
 bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n);
 bool fit_instance(const Executor *executor, const Cursor *cursor, int id, char *why, size_t n);
 bool fit_reports(const Executor *executor, const Cursor *cursor, char *why, size_t n);

@@ -8,11 +8,12 @@
 /* A program being executed: the ranks of one communicator that this process drives. */
 typedef struct Executor Executor;
 /* The device is borrowed; comm moves its memory. */
-Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory, int nthreads, Error *error);
+Executor *executor_create(const Plan *plan, const char *program, const Device *device, Comm *comm, const char *plan_directory, int nthreads,
+                          Error *error);
 /* The same of another program of the plan, over the states of an executor that lasts longer: nothing is copied. It uses the other's arena too where that is
  * large enough, so what the other's last step left in it is gone after a step of this one. states_of NULL: executor_create. */
-Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Device *device, Comm *comm, const char *plan_directory,
-                               int nthreads, Error *error);
+Executor *executor_create_over(const Plan *plan, const char *program, Executor *states_of, const Device *device, Comm *comm,
+                               const char *plan_directory, int nthreads, Error *error);
 void executor_destroy(Executor *executor);
 /* What a driven rank holds of a value that the program reports. */
 typedef struct ReportPart {
@@ -29,12 +30,13 @@ int64_t executor_rows(const Executor *executor); /* of the data, an epoch of it,
 /* The row of the data that stands at a place of a step's batch (steps count from 1, places of all replicas together from 0) where the order is that of the
  * file. */
 int64_t executor_row(const Executor *executor, int64_t step, int64_t place, bool *filler);
-void executor_exclude_bytes(Executor *executor, int driven, int64_t bytes); /* that the communicator has counted, and that are none of its steps' */
-int64_t executor_steps(const Executor *executor);      /* of an epoch */
-int64_t executor_batch(const Executor *executor);      /* rows of a step's batch, all replicas together */
+void executor_exclude_bytes(Executor *executor, int driven,
+                            int64_t bytes);       /* that the communicator has counted, and that are none of its steps' */
+int64_t executor_steps(const Executor *executor); /* of an epoch */
+int64_t executor_batch(const Executor *executor); /* rows of a step's batch, all replicas together */
 double executor_held_bytes(const Executor *executor, const char **path); /* data_held_bytes of its data */
-void executor_order(const Executor *executor, DataOrder *order); /* of its data */
-double executor_rate(const Executor *executor);        /* learning rate of the step done last */
+void executor_order(const Executor *executor, DataOrder *order);         /* of its data */
+double executor_rate(const Executor *executor);                          /* learning rate of the step done last */
 int64_t executor_data_bytes(const Executor *executor); /* read from files of rows by this process so far, headers left out */
 /* Updates done so far, which the next one's corrections depend on; a run that is resumed, or checked, begins with others. The schedule of the learning rate counts
  * `ahead` more: where a run goes on with another batch size, so many steps of this size, less those that were done. */

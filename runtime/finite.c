@@ -38,7 +38,8 @@ static bool look(const Executor *executor, Cursor *cursor, int instance, Error *
     if (!executor->backend->host) {
         copy = malloc((size_t)n * (size_t)dtype_bytes[dtype]);
         if (!copy) return error_set(error, EXIT_ENVIRONMENT, "out of memory for a copy of a result");
-        if (!executor->backend->sync(executor->context, error) || !executor->backend->download(executor->context, copy, data, n * dtype_bytes[dtype], error)) {
+        if (!executor->backend->sync(executor->context, error) ||
+            !executor->backend->download(executor->context, copy, data, n * dtype_bytes[dtype], error)) {
             free(copy);
             return false;
         }
@@ -65,7 +66,9 @@ bool inspect_action(Executor *executor, Cursor *cursor, const Action *action, Er
         if (!look_at_results(executor, cursor, &role->steps.at[action->steps[i]], error)) return false;
     for (int s = action->step; action->kind != ACTION_FUSED && s < role->steps.n; s++) {
         const Step *step = &role->steps.at[s];
-        if (s > action->step && (action->kind != ACTION_WAIT || first->bucket == 0 || step->kind != STEP_WAIT || step->bucket != first->bucket)) break;
+        if (s > action->step &&
+            (action->kind != ACTION_WAIT || first->bucket == 0 || step->kind != STEP_WAIT || step->bucket != first->bucket))
+            break;
         if (!look_at_results(executor, cursor, step, error)) return false;
     }
     return true;
@@ -153,7 +156,11 @@ static int viewed(const Cursor *cursor, const int *maker, int instance) {
 }
 
 static void prefer(const Role *role, Origin *best, int instance, int step) {
-    static const int ranks[] = {[PLACE_ARENA] = RANK_STEP, [PLACE_STATE] = RANK_STATE, [PLACE_INPUT] = RANK_INPUT, [PLACE_CONSTANT] = RANK_CONSTANT, [PLACE_INNER] = RANK_STEP};
+    static const int ranks[] = {[PLACE_ARENA] = RANK_STEP,
+                                [PLACE_STATE] = RANK_STATE,
+                                [PLACE_INPUT] = RANK_INPUT,
+                                [PLACE_CONSTANT] = RANK_CONSTANT,
+                                [PLACE_INNER] = RANK_STEP};
     const int rank = step >= 0 ? RANK_STEP : ranks[role->instances.at[instance].place];
     if (rank > best->rank || (rank == best->rank && step >= best->step)) return;
     *best = (Origin){instance, step, rank};
@@ -234,9 +241,10 @@ static void put_origin(const Executor *executor, const Cursor *cursor, const Ori
         text_printf(text, "%s %s holds ", state_is_const(state) ? "const" : "parameter", state->name);
         put_number(text, found->value);
         put_index(text, index, cursor->box[origin->instance].ndim);
-        text_printf(text, !executor->guards ? " after that step: --sync looks at each loss before parameters are updated, and names the operator"
-                          : update > 1      ? ": the update of the step before or an earlier one made it so, of a gradient that was not finite"
-                                            : " before the first step");
+        text_printf(text, !executor->guards
+                              ? " after that step: --sync looks at each loss before parameters are updated, and names the operator"
+                          : update > 1 ? ": the update of the step before or an earlier one made it so, of a gradient that was not finite"
+                                       : " before the first step");
         return;
     }
     if (origin->step < 0) {
@@ -295,7 +303,8 @@ static bool find_operator(Executor *executor, int64_t at, int64_t update, bool b
     uint64_t *bits = calloc((size_t)nwords, sizeof *bits);
     ok = comm_agree(comm, ok && (bits || error_set(error, EXIT_ENVIRONMENT, "out of memory")), error);
     Origin origin = {-1, -1, NO_RANK};
-    ok = ok && gather_found(executor, bad, bits, nwords, error) && comm_agree(comm, go_back(first, executor->program->loss, bits, &origin, error), error);
+    ok = ok && gather_found(executor, bad, bits, nwords, error) &&
+         comm_agree(comm, go_back(first, executor->program->loss, bits, &origin, error), error);
     free(bits);
     uint64_t own = UINT64_MAX, least;
     for (int d = comm->ndriven - 1; ok && bad && origin.instance >= 0 && d >= 0; d--)
@@ -318,7 +327,9 @@ void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t 
     uint64_t least = UINT64_MAX;
     *error = (Error){0};
     for (int d = 0; d < comm->ndriven; d++)
-        if (!executor->cursors[d].found) executor->cursors[d].found = arena_alloc(&executor->arena, ((size_t)executor->cursors[d].role->instances.n + 1) * sizeof(Found));
+        if (!executor->cursors[d].found)
+            executor->cursors[d].found =
+                arena_alloc(&executor->arena, ((size_t)executor->cursors[d].role->instances.n + 1) * sizeof(Found));
     const int64_t at = find_input(executor, first, last, &driven, &instance, error);
     bool ok = comm_agree(comm, at >= 0 || error->code == 0, error);
     /* The first step that has one; of the processes that have one in it the first. */
@@ -326,7 +337,8 @@ void executor_find_bad(Executor *executor, int64_t first, int64_t last, int64_t 
     ok = ok && gather_least(comm, own, &least, error);
     if (ok && least == UINT64_MAX) ok = find_operator(executor, last, update, bad, &text, error);
     if (ok && own == least && at >= 0) put_input(executor, &executor->cursors[driven], instance, at / steps + 1, at % steps + 1, &text);
-    if (ok && own == least && at >= 0 && at < last) text_printf(&text, ", in epoch %lld step %lld", (long long)(at / steps + 1), (long long)(at % steps + 1));
+    if (ok && own == least && at >= 0 && at < last)
+        text_printf(&text, ", in epoch %lld step %lld", (long long)(at / steps + 1), (long long)(at % steps + 1));
     if (ok && text.at) error_set(error, EXIT_MISMATCH, "%.900s", text.at);
     if (ok && !text.at) error_reported(error, EXIT_MISMATCH);
     text_finish(&text);

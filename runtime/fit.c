@@ -17,8 +17,8 @@ typedef struct Ranges {
 
 /* Tensors that share a factor have the same range of it; dimensions without one are whole. A reshaped dimension is cut between runs of
  * size / factor's size elements, as is the other one that shares its factor. */
-static bool fit_tensor(const Rule *rule, const int8_t *letters, const Box *box, const Shape *global, Ranges *ranges, const char *what, int which,
-                       char *why, size_t n) {
+static bool fit_tensor(const Rule *rule, const int8_t *letters, const Box *box, const Shape *global, Ranges *ranges, const char *what,
+                       int which, char *why, size_t n) {
     for (int d = 0; d < box->ndim; d++) {
         int f = letters[d];
         int64_t run = f < 0 ? global->dim[d] : global->dim[d] / rule->factor[f].size;
@@ -42,12 +42,12 @@ static bool fit_kernel(const Executor *executor, const Cursor *cursor, const Ste
     const Node *node = &graph->nodes.at[step->node];
     Ranges ranges = {0};
     for (int i = 0; i < step->nin; i++)
-        if (!fit_tensor(node->rule, node->rule->in[i], &cursor->box[step->in[i]], &graph->values.at[role->instances.at[step->in[i]].value].type.shape,
-                        &ranges, "operand", i, why, n))
+        if (!fit_tensor(node->rule, node->rule->in[i], &cursor->box[step->in[i]],
+                        &graph->values.at[role->instances.at[step->in[i]].value].type.shape, &ranges, "operand", i, why, n))
             return false;
     for (int o = 0; o < step->nout; o++)
-        if (!fit_tensor(node->rule, node->rule->out[o], &cursor->box[step->out[o]], &graph->values.at[role->instances.at[step->out[o]].value].type.shape,
-                        &ranges, "result", o, why, n))
+        if (!fit_tensor(node->rule, node->rule->out[o], &cursor->box[step->out[o]],
+                        &graph->values.at[role->instances.at[step->out[o]].value].type.shape, &ranges, "result", o, why, n))
             return false;
     return true;
 }
@@ -61,7 +61,8 @@ static bool same_box(const Box *a, const Box *b) {
 /* ---------------------------------------------------------------- fused steps */
 
 static int64_t bytes_of(const Executor *executor, const Cursor *cursor, int instance) {
-    return box_elements(&cursor->box[instance]) * dtype_bytes[executor->plan->graph.values.at[cursor->role->instances.at[instance].value].type.dtype];
+    return box_elements(&cursor->box[instance]) *
+           dtype_bytes[executor->plan->graph.values.at[cursor->role->instances.at[instance].value].type.dtype];
 }
 
 static bool overlap(const Executor *executor, const Cursor *cursor, int a, int b) {
@@ -115,7 +116,8 @@ static bool may_overwrite(const Members *m, int member, int result, int operand)
         found = found || here;
         if (k > member ? here : found && !goes_by_element(m, &m->step[k], operand)) return false;
     }
-    return m->cursor->at[result] == m->cursor->at[operand] && bytes_of(m->executor, m->cursor, result) == bytes_of(m->executor, m->cursor, operand);
+    return m->cursor->at[result] == m->cursor->at[operand] &&
+           bytes_of(m->executor, m->cursor, result) == bytes_of(m->executor, m->cursor, operand);
 }
 
 static bool fit_result(const Members *m, int member, int result, char *why, size_t n) {
@@ -127,8 +129,10 @@ static bool fit_result(const Members *m, int member, int result, char *why, size
             }
         for (int i = 0; i < m->step[k].nin; i++) {
             const int operand = m->step[k].in[i];
-            if (made_by(m, k, operand) || !overlap(m->executor, m->cursor, result, operand) || may_overwrite(m, member, result, operand)) continue;
-            snprintf(why, n, "result %d of fused step %d lies over operand %d, which its members do not read element by element before", result, m->step->fused, operand);
+            if (made_by(m, k, operand) || !overlap(m->executor, m->cursor, result, operand) || may_overwrite(m, member, result, operand))
+                continue;
+            snprintf(why, n, "result %d of fused step %d lies over operand %d, which its members do not read element by element before",
+                     result, m->step->fused, operand);
             return false;
         }
     }
@@ -153,8 +157,10 @@ static bool fit_request(const Executor *executor, const Cursor *cursor, const St
         return false;
     }
     const Instance *from = &cursor->role->instances.at[step->in[0]], *to = &cursor->role->instances.at[step->out[0]];
-    const Instance *first_from = &prepared->role->instances.at[prepared->step->in[0]], *first_to = &prepared->role->instances.at[prepared->step->out[0]];
-    if (step->comm == prepared->step->comm && layout_equal(from->layout, first_from->layout) && layout_equal(to->layout, first_to->layout) &&
+    const Instance *first_from = &prepared->role->instances.at[prepared->step->in[0]],
+                   *first_to = &prepared->role->instances.at[prepared->step->out[0]];
+    if (step->comm == prepared->step->comm && layout_equal(from->layout, first_from->layout) &&
+        layout_equal(to->layout, first_to->layout) &&
         type_equal(&graph->values.at[from->value].type, &graph->values.at[first_from->value].type))
         return true;
     snprintf(why, n, "request %d is of other tensors elsewhere", step->request);
@@ -163,7 +169,8 @@ static bool fit_request(const Executor *executor, const Cursor *cursor, const St
 
 bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
     switch (step->kind) {
-    case STEP_KERNEL: return fit_kernel(executor, cursor, step, why, n);
+    case STEP_KERNEL:
+        return fit_kernel(executor, cursor, step, why, n);
     case STEP_LOCAL: {
         Box common;
         const Box *from = &cursor->box[step->in[0]], *to = &cursor->box[step->out[0]];
@@ -172,7 +179,8 @@ bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, 
         return false;
     }
     case STEP_START:
-    case STEP_WAIT: return fit_request(executor, cursor, step, why, n);
+    case STEP_WAIT:
+        return fit_request(executor, cursor, step, why, n);
     case STEP_WRITE: {
         const State *state = &executor->plan->graph.states.at[step->state];
         Box box;

@@ -16,7 +16,8 @@ static void describe_number(TensorFile *file, Arena *arena, const char *key, int
     vec_push(arena, &file->metadata, (Metadata){key, arena_printf(arena, "%" PRId64, value)});
 }
 
-void index_describe(TensorFile *file, Arena *arena, const Graph *graph, uint64_t net_hash, bool all_states, const Position *position, const DataOrder *order) {
+void index_describe(TensorFile *file, Arena *arena, const Graph *graph, uint64_t net_hash, bool all_states, const Position *position,
+                    const DataOrder *order) {
     vec_push(arena, &file->metadata, (Metadata){"pcc.net", arena_printf(arena, "%016" PRIx64, net_hash)});
     if (all_states) {
         describe_number(file, arena, "pcc.epoch", position->epoch);
@@ -39,18 +40,21 @@ bool index_find(const TensorFile *file, const State *state, int *tensor, Error *
     *tensor = tensors_find(file, state->name);
     for (int i = 0; *tensor < 0 && i < file->unread.n; i++)
         if (strcmp(file->unread.at[i], state->name) == 0)
-            return error_set(error, EXIT_ENVIRONMENT, "%s: '%s' is of a type that prun does not read: it reads F64, F32, F16, BF16, I64, I32 and BOOL", file->path, state->name);
+            return error_set(error, EXIT_ENVIRONMENT,
+                             "%s: '%s' is of a type that prun does not read: it reads F64, F32, F16, BF16, I64, I32 and BOOL", file->path,
+                             state->name);
     if (*tensor < 0) {
         if (!state->trainable)
-            return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path,
+            return error_set(error, EXIT_ENVIRONMENT,
+                             "%s: has no '%s': it was taken with another optimizer; --load takes its parameters alone", file->path,
                              state->name);
         const char **names = malloc(((size_t)file->tensors.n + 1) * sizeof *names);
         for (int i = 0; names && i < file->tensors.n; i++)
             names[i] = file->tensors.at[i].name;
         const char *near = names ? name_nearest(state->name, names, file->tensors.n) : NULL;
         free(names);
-        return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s'%s%s%s", file->path, state->name, near ? "; did you mean " : "", near ? near : "",
-                         near ? "?" : "");
+        return error_set(error, EXIT_ENVIRONMENT, "%s: has no '%s'%s%s%s", file->path, state->name, near ? "; did you mean " : "",
+                         near ? near : "", near ? "?" : "");
     }
     if (shape_equal(&file->tensors.at[*tensor].shape, &state->type.shape)) return true;
     Text text = {0};
@@ -63,7 +67,8 @@ bool index_find(const TensorFile *file, const State *state, int *tensor, Error *
 }
 
 static bool no_checkpoint(const TensorFile *file, const char *key, Error *error) {
-    return error_set(error, EXIT_ENVIRONMENT, "%s: no checkpoint: it does not say where training stood (%s); --load takes its parameters", file->path, key);
+    return error_set(error, EXIT_ENVIRONMENT, "%s: no checkpoint: it does not say where training stood (%s); --load takes its parameters",
+                     file->path, key);
 }
 
 static const int64_t most_number = INT64_C(1) << 53; /* of any number in a header: what is counted on from it does not overflow */
@@ -73,7 +78,8 @@ static bool read_number(const TensorFile *file, const char *key, int64_t least, 
     char *end = NULL;
     errno = 0;
     if (text) *value = strtoll(text, &end, 10);
-    return (text && end != text && *end == '\0' && errno == 0 && *value >= least && *value <= most_number) || no_checkpoint(file, key, error);
+    return (text && end != text && *end == '\0' && errno == 0 && *value >= least && *value <= most_number) ||
+           no_checkpoint(file, key, error);
 }
 
 static bool read_order(const TensorFile *file, DataOrder *order, Error *error) {
@@ -95,11 +101,14 @@ static bool read_order(const TensorFile *file, DataOrder *order, Error *error) {
 bool index_read(const TensorFile *file, Position *position, DataOrder *order, Error *error) {
     int64_t rows;
     bool ok = read_number(file, "pcc.epoch", 1, &position->epoch, error) && read_number(file, "pcc.step", 1, &position->step, error) &&
-              read_number(file, "pcc.global_step", 1, &position->global_step, error) && read_number(file, "pcc.epoch_steps", 1, &order->steps, error) &&
+              read_number(file, "pcc.global_step", 1, &position->global_step, error) &&
+              read_number(file, "pcc.epoch_steps", 1, &order->steps, error) &&
               read_number(file, "pcc.step_rows", 1, &order->step_rows, error) && read_order(file, order, error);
     if (!ok) return false;
-    bool fits = position->step <= order->steps && mul_checked(order->steps, order->step_rows, &rows) && mul_checked(rows, position->epoch, &rows);
-    return fits || error_set(error, EXIT_ENVIRONMENT, "%s: damaged: step %" PRId64 " of epoch %" PRId64 ", and an epoch has %" PRId64 " steps of %" PRId64 " rows",
+    bool fits =
+        position->step <= order->steps && mul_checked(order->steps, order->step_rows, &rows) && mul_checked(rows, position->epoch, &rows);
+    return fits || error_set(error, EXIT_ENVIRONMENT,
+                             "%s: damaged: step %" PRId64 " of epoch %" PRId64 ", and an epoch has %" PRId64 " steps of %" PRId64 " rows",
                              file->path, position->step, position->epoch, order->steps, order->step_rows);
 }
 
@@ -110,17 +119,19 @@ static const char load_hint[] = "--load takes its parameters alone";
 static bool convert_same(Position *position, const DataOrder *then, const DataOrder *now, const char *path, Error *error) {
     if (position->step == then->steps) position->step = now->steps;
     if (position->step <= now->steps) return true;
-    return error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %" PRId64 " step %" PRId64 ", and an epoch has %" PRId64 " steps now; %s", path, position->epoch,
-                     position->step, now->steps, load_hint);
+    return error_set(error, EXIT_ENVIRONMENT,
+                     "%s: it stands at epoch %" PRId64 " step %" PRId64 ", and an epoch has %" PRId64 " steps now; %s", path,
+                     position->epoch, position->step, now->steps, load_hint);
 }
 
 static bool other_rows(const DataOrder *then, const DataOrder *now, const char *path, const char *hint, Error *error) {
-    return error_set(error, EXIT_ENVIRONMENT, "%s: it was taken within an epoch of %s, and now they are %s: resume with that data%s; %s", path, then->words, now->words,
-                     hint, load_hint);
+    return error_set(error, EXIT_ENVIRONMENT, "%s: it was taken within an epoch of %s, and now they are %s: resume with that data%s; %s",
+                     path, then->words, now->words, hint, load_hint);
 }
 
 /* `rows` done in `what` are no whole number of steps. */
-static bool between_steps(int64_t rows, const char *what, const DataOrder *then, const DataOrder *now, const char *path, const char *hint, Error *error) {
+static bool between_steps(int64_t rows, const char *what, const DataOrder *then, const DataOrder *now, const char *path, const char *hint,
+                          Error *error) {
     return error_set(error, EXIT_ENVIRONMENT,
                      "%s: it stands behind row %" PRId64 " of %s, in steps of %" PRId64 " rows, and steps of %" PRId64
                      " rows do not come to stand there: resume with a batch that divides %" PRId64 "%s; %s",
@@ -140,8 +151,9 @@ static bool convert_epochs(Position *position, const DataOrder *then, const Data
     if (rows % now->step_rows != 0) return between_steps(rows, epoch, then, now, path, hint, error);
     position->step = rows / now->step_rows;
     if (position->step <= now->steps) return true;
-    return error_set(error, EXIT_ENVIRONMENT, "%s: it stands behind row %" PRId64 " of %s, and an epoch has %" PRId64 " steps of %" PRId64 " rows now; %s", path, rows,
-                     epoch, now->steps, now->step_rows, load_hint);
+    return error_set(error, EXIT_ENVIRONMENT,
+                     "%s: it stands behind row %" PRId64 " of %s, and an epoch has %" PRId64 " steps of %" PRId64 " rows now; %s", path,
+                     rows, epoch, now->steps, now->step_rows, load_hint);
 }
 
 static bool convert_endless(Position *position, const DataOrder *then, const DataOrder *now, const char *path, Error *error) {
@@ -156,7 +168,8 @@ static bool convert_endless(Position *position, const DataOrder *then, const Dat
 bool position_convert(Position *position, const DataOrder *then, const DataOrder *now, const char *path, Error *error) {
     int64_t rows;
     if (!mul_checked(position->epoch, now->steps, &rows) || !mul_checked(rows, now->step_rows, &rows))
-        return error_set(error, EXIT_ENVIRONMENT, "%s: it stands at epoch %" PRId64 ", which is too far for epochs of %" PRId64 " steps; %s", path, position->epoch,
+        return error_set(error, EXIT_ENVIRONMENT,
+                         "%s: it stands at epoch %" PRId64 ", which is too far for epochs of %" PRId64 " steps; %s", path, position->epoch,
                          now->steps, load_hint);
     if (then->flow != now->flow && position->step != then->steps) return other_rows(then, now, path, "", error);
     switch (now->steps > 0 && then->flow == now->flow ? now->flow : FLOW_SAME) {

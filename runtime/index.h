@@ -10,7 +10,8 @@ typedef struct Position {
 } Position;
 
 /* The header of a file of the graph's states, position and order among its metadata where all_states; else parameters alone. */
-void index_describe(TensorFile *file, Arena *arena, const Graph *graph, uint64_t net_hash, bool all_states, const Position *position, const DataOrder *order);
+void index_describe(TensorFile *file, Arena *arena, const Graph *graph, uint64_t net_hash, bool all_states, const Position *position,
+                    const DataOrder *order);
 /* Whether a state is in such a file. */
 bool index_keeps(const State *state, bool all_states);
 /* The number of a state's tensor in the file. False and *error (EXIT_ENVIRONMENT): it is missing, or has another shape. */

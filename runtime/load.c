@@ -229,7 +229,8 @@ static bool load_instances(Executor *executor, Cursor *cursor, Error *error) {
         layout_box(instance->layout, &type->shape, cursor->rank, &cursor->box[i]);
         int64_t bytes = box_elements(&cursor->box[i]) * dtype_bytes[type->dtype];
         char why[256];
-        if (!fit_instance(executor, cursor, i, why, sizeof why)) return error_of_rank(error, cursor->rank, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
+        if (!fit_instance(executor, cursor, i, why, sizeof why))
+            return error_of_rank(error, cursor->rank, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
         switch (instance->place) {
         case PLACE_ARENA:
             if (instance->at < 0 || bytes > role->arena_bytes || instance->at > role->arena_bytes - bytes)
@@ -309,7 +310,9 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
         whole.attr = node->attr;
         whole.rule = hidden ? rule_slice(&executor->arena, node->rule) : node->rule;
     }
-    if (!executor->backend->kernels[op]) return error_set(error, EXIT_ENVIRONMENT, "the %s backend has no kernel for %s: run with --device cpu", executor->backend->name, op_table[op].name);
+    if (!executor->backend->kernels[op])
+        return error_set(error, EXIT_ENVIRONMENT, "the %s backend has no kernel for %s: run with --device cpu", executor->backend->name,
+                         op_table[op].name);
     int64_t slices = hidden ? whole.out[0].local.dim[0] : 1;
     action->kind = ACTION_CALLS;
     action->first_call = cursor->first_call[action->step] = cursor->calls.n;
@@ -332,7 +335,8 @@ static bool load_calls(Executor *executor, Cursor *cursor, const Step *step, Act
 static int bucket_length(const Role *role, int at) {
     const Step *first = &role->steps.at[at];
     int n = 1;
-    while (first->bucket > 0 && at + n < role->steps.n && role->steps.at[at + n].kind == first->kind && role->steps.at[at + n].bucket == first->bucket)
+    while (first->bucket > 0 && at + n < role->steps.n && role->steps.at[at + n].kind == first->kind &&
+           role->steps.at[at + n].bucket == first->bucket)
         n++;
     return n;
 }
@@ -353,7 +357,8 @@ static bool prepare_request(Executor *executor, const Role *role, int at, Error 
     }
     CommRequest *request = executor->comm->table->prepare(executor->comm, transfers, n, error);
     for (int i = 0; i < n; i++) {
-        if (executor->prepared[first[i].request].step) return error_set(error, EXIT_REJECTED, "bucket %d starts request %d twice", first->bucket, first[i].request);
+        if (executor->prepared[first[i].request].step)
+            return error_set(error, EXIT_REJECTED, "bucket %d starts request %d twice", first->bucket, first[i].request);
         executor->prepared[first[i].request] = (Prepared){role, &first[i], first, n};
         executor->requests[first[i].request] = request;
     }
@@ -389,8 +394,9 @@ static bool load_communication(Executor *executor, Cursor *cursor, int at, Actio
     bool same = *n == prepared->n && step->bucket == prepared->first->bucket;
     for (int i = 0; same && i < *n; i++)
         same = step[i].request == prepared->first[i].request;
-    if (!same) return error_set(error, EXIT_REJECTED, "%s of request %d, in bucket %d: not with the requests that bucket %d starts together",
-                                 step->kind == STEP_START ? "a start" : "a wait", step->request, step->bucket, prepared->first->bucket);
+    if (!same)
+        return error_set(error, EXIT_REJECTED, "%s of request %d, in bucket %d: not with the requests that bucket %d starts together",
+                         step->kind == STEP_START ? "a start" : "a wait", step->request, step->bucket, prepared->first->bucket);
     action->kind = step->kind == STEP_START ? ACTION_START : ACTION_WAIT;
     action->request = executor->requests[step->request];
     action->source = arena_alloc(&executor->arena, (size_t)*n * sizeof *action->source);
@@ -414,7 +420,7 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
     cursor->first_call = arena_alloc(&executor->arena, (size_t)(role->steps.n + 1) * sizeof *cursor->first_call);
     cursor->guard = -1;
     int joined = 0; /* steps from here on that are part of the action before */
-    for (int s = 0; s < role->steps.n; s++, joined -= joined > 0) {
+    for (int s = 0; s<role->steps.n; s++, joined -= joined> 0) {
         const Step *step = &role->steps.at[s];
         Action action = {.step = s};
         bool skip = false;
@@ -474,8 +480,10 @@ bool load_local(Executor *executor, Error *error) {
         cursor->role = find_role(executor->program, cursor->rank);
         if (!cursor->role) ok = error_set(error, EXIT_REJECTED, "the plan has no role for rank %d", cursor->rank);
         char why[256];
-        if (ok && !fit_loss(executor, cursor, why, sizeof why)) ok = error_of_rank(error, cursor->rank, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
-        if (ok && !fit_reports(executor, cursor, why, sizeof why)) ok = error_of_rank(error, cursor->rank, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
+        if (ok && !fit_loss(executor, cursor, why, sizeof why))
+            ok = error_of_rank(error, cursor->rank, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
+        if (ok && !fit_reports(executor, cursor, why, sizeof why))
+            ok = error_of_rank(error, cursor->rank, EXIT_REJECTED, "rank %d: %s", cursor->rank, why);
         ok = ok && load_arena(executor, cursor, error);
         ok = ok && load_states(executor, cursor, pool, error) && load_inputs(executor, cursor, used, error) &&
              inputs_load(executor, cursor, error) && load_instances(executor, cursor, error);

@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 struct RunLog {
-    FILE *metrics;       /* rank 0: JSON lines; or NULL */
-    FILE **rank_file;    /* per driven rank; or NULL */
-    int64_t *pid;        /* per rank */
-    int64_t *local_rank; /* per rank */
-    bool terminal, shown; /* a progress line may be shown, is shown */
-    bool warned;          /* of a loss that is no number */
+    FILE *metrics;                   /* rank 0: JSON lines; or NULL */
+    FILE **rank_file;                /* per driven rank; or NULL */
+    int64_t *pid;                    /* per rank */
+    int64_t *local_rank;             /* per rank */
+    bool terminal, shown;            /* a progress line may be shown, is shown */
+    bool warned;                     /* of a loss that is no number */
     double begin, shown_at, last_at; /* seconds: of training, of the last progress line, of the last loss */
     int64_t begin_step, last_step;
     double samples_per_s;
@@ -64,8 +64,9 @@ static void put_field(Text *text, const char *at, size_t n, const LogFields *f) 
     const struct {
         const char *name;
         int64_t value;
-    } integers[] = {{"epoch", f->epoch}, {"step", f->step}, {"global_step", f->global_step}, {"steps", f->steps},
-                    {"rank", f->rank},   {"local_rank", f->local_rank}, {"pid", f->pid}, {"total_steps", f->total_steps}, {"world_size", f->world_size}};
+    } integers[] = {
+        {"epoch", f->epoch},           {"step", f->step}, {"global_step", f->global_step}, {"steps", f->steps},          {"rank", f->rank},
+        {"local_rank", f->local_rank}, {"pid", f->pid},   {"total_steps", f->total_steps}, {"world_size", f->world_size}};
     const struct {
         const char *name;
         double value;
@@ -122,7 +123,9 @@ static bool cut_metrics(const char *path, int64_t global_step, bool evaluated, E
     }
     free(line);
     fclose(file);
-    if (!ok) return error_set(error, EXIT_ENVIRONMENT, "%s: holds something else than the metrics of the run that is resumed: --metrics names another file", path);
+    if (!ok)
+        return error_set(error, EXIT_ENVIRONMENT,
+                         "%s: holds something else than the metrics of the run that is resumed: --metrics names another file", path);
     return truncate(path, kept) == 0 || error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: %s", path, strerror(errno));
 }
 
@@ -131,7 +134,8 @@ static bool open_files(Run *run, Error *error) {
     const RunOptions *options = run->options;
     bool resumed = options->resume != NULL;
     const bool has_metrics = options->metrics && run->comm->process == 0;
-    if (has_metrics && resumed && run->executor && !cut_metrics(options->metrics, run->position.global_step, !evaluates_again(run), error)) return false;
+    if (has_metrics && resumed && run->executor && !cut_metrics(options->metrics, run->position.global_step, !evaluates_again(run), error))
+        return false;
     if (has_metrics && !(log->metrics = open_file(options->metrics, resumed, error))) return false;
     if (!options->log_directory) return true;
     if (mkdir(options->log_directory, 0777) != 0 && errno != EEXIST)
@@ -150,7 +154,8 @@ bool log_open(Run *run, Error *error) {
     uint64_t *words = arena_alloc(&run->arena, sizeof *words * (size_t)comm->nprocesses);
     log->pid = arena_alloc(&run->arena, sizeof *log->pid * (size_t)comm->nranks);
     log->local_rank = arena_alloc(&run->arena, sizeof *log->local_rank * (size_t)comm->nranks);
-    if (!comm->table->all_gather_words(comm, (uint64_t)getpid() << 32 | (uint32_t)comm->local_rank, words, error)) return run->agreed = false;
+    if (!comm->table->all_gather_words(comm, (uint64_t)getpid() << 32 | (uint32_t)comm->local_rank, words, error))
+        return run->agreed = false;
     for (int r = 0; r < comm->nranks; r++) {
         uint64_t word = words[comm->nprocesses == comm->nranks ? r : 0];
         log->pid[r] = (int64_t)(word >> 32);
@@ -201,8 +206,9 @@ static void show_progress(Run *run, double now, double loss) {
     const Position *at = &run->position;
     double rate = (double)(at->global_step - log->begin_step) / (now - log->begin);
     Text text = {0};
-    text_printf(&text, "\repoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4g  %.4g samples/s  ", at->epoch, run->plan.graph.settings.epochs,
-                at->step, executor_steps(run->executor), loss, rate * (double)executor_batch(run->executor));
+    text_printf(&text, "\repoch %" PRId64 "/%" PRId64 "  step %" PRId64 "/%" PRId64 "  loss %.4g  %.4g samples/s  ", at->epoch,
+                run->plan.graph.settings.epochs, at->step, executor_steps(run->executor), loss,
+                rate * (double)executor_batch(run->executor));
     put_duration(&text, seconds_left(run, now));
     fprintf(stderr, "%s left\033[K", text.at);
     text_finish(&text);
@@ -214,9 +220,18 @@ static void show_progress(Run *run, double now, double loss) {
 
 static LogFields fields_of(const Run *run, int rank, double loss) {
     const Position *at = &run->position;
-    return (LogFields){.epoch = at->epoch, .step = at->step, .global_step = at->global_step, .steps = executor_steps(run->executor), .rank = rank,
-                       .total_steps = at->global_step + steps_left(run), .world_size = run->comm->nranks, .left_s = seconds_left(run, now_seconds()),
-                       .local_rank = run->log->local_rank[rank], .pid = run->log->pid[rank], .loss = loss, .lr = executor_rate(run->executor),
+    return (LogFields){.epoch = at->epoch,
+                       .step = at->step,
+                       .global_step = at->global_step,
+                       .steps = executor_steps(run->executor),
+                       .rank = rank,
+                       .total_steps = at->global_step + steps_left(run),
+                       .world_size = run->comm->nranks,
+                       .left_s = seconds_left(run, now_seconds()),
+                       .local_rank = run->log->local_rank[rank],
+                       .pid = run->log->pid[rank],
+                       .loss = loss,
+                       .lr = executor_rate(run->executor),
                        .samples_per_s = run->log->samples_per_s};
 }
 
@@ -240,8 +255,10 @@ static void warn_of(Run *run, double loss) {
     if (isfinite(loss) || run->log->warned || run->on_nan == ON_NAN_STOP) return;
     run->log->warned = true;
     log_pause(run);
-    fprintf(stderr, "prun: warning: the loss is %s since epoch %" PRId64 " step %" PRId64 "%s; without on_nan = go training stops there and says where that came from\n", isnan(loss) ? "nan" : "infinite",
-            run->position.epoch, run->position.step, missed ? " or before" : "");
+    fprintf(stderr,
+            "prun: warning: the loss is %s since epoch %" PRId64 " step %" PRId64
+            "%s; without on_nan = go training stops there and says where that came from\n",
+            isnan(loss) ? "nan" : "infinite", run->position.epoch, run->position.step, missed ? " or before" : "");
 }
 
 /* Whose losses are printed: all ranks', or one's. */
@@ -257,7 +274,8 @@ static bool report_losses(Run *run, Text *text, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     int most = executor_most_slices(run->executor), first, replicas = run->plan.graph.replicas;
     bool all = prints_all(run);
-    int only = settings->log && settings->log[0] && settings->log_rank > 0 && settings->log_rank < comm->nranks ? (int)settings->log_rank : 0;
+    int only =
+        settings->log && settings->log[0] && settings->log_rank > 0 && settings->log_rank < comm->nranks ? (int)settings->log_rank : 0;
     bool gathers = all || only > 0;
     if (gathers && !executor_gather_losses(run->executor, run->losses, error)) return run->agreed = false;
     const double *own = run->losses;
@@ -311,7 +329,8 @@ static bool write_metrics(Run *run, double loss, double now, Error *error) {
     text_printf(&text, "}\n");
     bool ok = fwrite(text.at, 1, text.n, log->metrics) == text.n && fflush(log->metrics) == 0;
     text_finish(&text);
-    return ok || (run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: is the disk full?", run->options->metrics));
+    return ok ||
+           (run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: is the disk full?", run->options->metrics));
 }
 
 static bool is_due(const Run *run, int64_t global_step) {
@@ -335,7 +354,9 @@ bool log_step(Run *run, Error *error) {
     if (executor_most_slices(run->executor) == 0) return true;
     if (due) {
         Text text = {0};
-        if (now > log->last_at) log->samples_per_s = (double)(run->position.global_step - log->last_step) * (double)executor_batch(run->executor) / (now - log->last_at);
+        if (now > log->last_at)
+            log->samples_per_s =
+                (double)(run->position.global_step - log->last_step) * (double)executor_batch(run->executor) / (now - log->last_at);
         log->last_at = now;
         log->last_step = run->position.global_step;
         bool ok = report_losses(run, &text, error);
@@ -354,7 +375,9 @@ bool log_step(Run *run, Error *error) {
 static void put_evaluation(Text *text, const Run *run, const EvalResult *result) {
     char digits[NUMBER_MAX];
     const Position *at = &run->position;
-    if (at->global_step > 0) text_printf(text, at->step == run->epoch_steps ? "epoch: %" PRId64 ", " : "epoch: %" PRId64 " step: %" PRId64 ", ", at->epoch, at->step);
+    if (at->global_step > 0)
+        text_printf(text, at->step == run->epoch_steps ? "epoch: %" PRId64 ", " : "epoch: %" PRId64 " step: %" PRId64 ", ", at->epoch,
+                    at->step);
     number_print(digits, result->loss);
     text_printf(text, "eval: loss is %s", digits);
     if (result->has_accuracy) {
@@ -368,7 +391,8 @@ static bool write_evaluation(Run *run, const EvalResult *result, Error *error) {
     RunLog *log = run->log;
     const Position *at = &run->position;
     Text text = {0};
-    text_printf(&text, "{\"eval\": true, \"epoch\": %" PRId64 ", \"step\": %" PRId64 ", \"global_step\": %" PRId64, at->epoch, at->step, at->global_step);
+    text_printf(&text, "{\"eval\": true, \"epoch\": %" PRId64 ", \"step\": %" PRId64 ", \"global_step\": %" PRId64, at->epoch, at->step,
+                at->global_step);
     put_json_number(&text, "loss", result->loss);
     if (result->has_accuracy) put_json_number(&text, "accuracy", result->accuracy);
     text_printf(&text, ", \"rows\": %" PRId64, result->rows);
@@ -376,7 +400,8 @@ static bool write_evaluation(Run *run, const EvalResult *result, Error *error) {
     text_printf(&text, "}\n");
     bool ok = fwrite(text.at, 1, text.n, log->metrics) == text.n && fflush(log->metrics) == 0;
     text_finish(&text);
-    return ok || (run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: is the disk full?", run->options->metrics));
+    return ok ||
+           (run->agreed = false, error_set(error, EXIT_ENVIRONMENT, "%s: cannot be written: is the disk full?", run->options->metrics));
 }
 
 bool log_evaluation(Run *run, const EvalResult *result, Error *error) {

@@ -62,7 +62,38 @@ static const char usage_end[] =
     "SIGINT, SIGTERM and SIGUSR1 end training after the step under way, with checkpoint and --save; a second SIGINT at once.\n"
     "Exit codes: 0 done, 1 plan rejected, 2 usage, 3 environment, 4 results differ (--verify) or are not finite, 70 internal, 128 + N: signal N.\n";
 
-enum { OPTION_RANKS = 256, OPTION_CALIBRATE, OPTION_VERIFY, OPTION_PRINT, OPTION_EVAL, OPTION_PREDICT, OPTION_DATA, OPTION_LOAD, OPTION_RENAME, OPTION_TRANSPOSE, OPTION_FRESH, OPTION_SAVE, OPTION_RESUME, OPTION_CHECKPOINT_DIR, OPTION_OVERWRITE, OPTION_METRICS, OPTION_LOG_DIR, OPTION_CHECK_REPLICAS, OPTION_ALL_RANKS, OPTION_DEVICE, OPTION_COMM, OPTION_TF32, OPTION_DETERMINISTIC, OPTION_NO_GRAPH, OPTION_SYNC, OPTION_DEVICES, OPTION_PROFILE, OPTION_TRACE, OPTION_ON_NAN, OPTION_VERSION };
+enum {
+    OPTION_RANKS = 256,
+    OPTION_CALIBRATE,
+    OPTION_VERIFY,
+    OPTION_PRINT,
+    OPTION_EVAL,
+    OPTION_PREDICT,
+    OPTION_DATA,
+    OPTION_LOAD,
+    OPTION_RENAME,
+    OPTION_TRANSPOSE,
+    OPTION_FRESH,
+    OPTION_SAVE,
+    OPTION_RESUME,
+    OPTION_CHECKPOINT_DIR,
+    OPTION_OVERWRITE,
+    OPTION_METRICS,
+    OPTION_LOG_DIR,
+    OPTION_CHECK_REPLICAS,
+    OPTION_ALL_RANKS,
+    OPTION_DEVICE,
+    OPTION_COMM,
+    OPTION_TF32,
+    OPTION_DETERMINISTIC,
+    OPTION_NO_GRAPH,
+    OPTION_SYNC,
+    OPTION_DEVICES,
+    OPTION_PROFILE,
+    OPTION_TRACE,
+    OPTION_ON_NAN,
+    OPTION_VERSION
+};
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPTION_RANKS},
     {"calibrate", optional_argument, NULL, OPTION_CALIBRATE},
@@ -111,7 +142,8 @@ static bool read_count(const char *text, int *count) {
 
 /* Whether this process is the first that a launcher has started with its command line: mpirun -n 2 prun .. : -n 2 prun .. has two. */
 static bool is_first(void) {
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *app = getenv("OMPI_MCA_orte_app_num"), *sizes = getenv("OMPI_APP_CTX_NUM_PROCS"); /* "1", "2 2" */
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *app = getenv("OMPI_MCA_orte_app_num"),
+               *sizes = getenv("OMPI_APP_CTX_NUM_PROCS"); /* "1", "2 2" */
     if (!rank) rank = getenv("PMIX_RANK");
     if (!rank) rank = getenv("PMI_RANK");
     long first = 0;
@@ -164,8 +196,8 @@ static const struct Contradiction {
     {OPTION_BIT(DEVICES), ~OPTION_BIT(DEVICES), "lists GPUs and runs nothing"},
     {OPTION_BIT(CALIBRATE), ~(OPTION_BIT(CALIBRATE) | OPTION_BIT(RANKS)), "measures the machine and runs no plan"},
     {OPTION_BIT(EVAL) | OPTION_BIT(PREDICT),
-     OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) | OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE) |
-         OPTION_BIT(ON_NAN),
+     OPTION_BIT(VERIFY) | OPTION_BIT(CHECK_REPLICAS) | OPTION_BIT(LOG_DIR) | OPTION_BIT(ALL_RANKS) | OPTION_BIT(PROFILE) |
+         OPTION_BIT(TRACE) | OPTION_BIT(OVERWRITE) | OPTION_BIT(ON_NAN),
      "trains nothing"},
     {OPTION_BIT(LOAD), OPTION_BIT(RESUME), "says what parameters begin with"},
     {OPTION_BIT(TF32), OPTION_BIT(VERIFY), "rounds far more than what is compared may differ"},
@@ -252,7 +284,7 @@ int main(int argc, char **argv) {
     const char **prints = words;
     options.data = words + 4 * argc;
     options.rules = (LoadRules){.renames = words + argc, .transposes = words + 2 * argc, .fresh = words + 3 * argc};
-    uint64_t given = 0; /* OPTION_BIT of each */
+    uint64_t given = 0;         /* OPTION_BIT of each */
     const char *machine = NULL; /* --calibrate's FILE, behind '=' or as a word of its own */
     Arena arena;
     arena_init(&arena);
@@ -265,7 +297,8 @@ int main(int argc, char **argv) {
         note_option(common, &arena, option, optarg);
         switch (option) {
         case OPTION_RANKS:
-            if (!read_count(optarg, &options.nranks)) code = usage_error("--ranks takes a number from 1 to %d, not '%s'", MAX_LOCAL_RANKS, optarg);
+            if (!read_count(optarg, &options.nranks))
+                code = usage_error("--ranks takes a number from 1 to %d, not '%s'", MAX_LOCAL_RANKS, optarg);
             break;
         case OPTION_CALIBRATE:
             machine = optarg;
@@ -374,7 +407,8 @@ int main(int argc, char **argv) {
     note_others(common, &arena, optind < argc ? argv[optind] : NULL, options.device);
     if (code < 0 && options.nranks > 0 && launched_processes() > 1)
         code = usage_error("--ranks %d puts all ranks in one process: leave out mpirun, or --ranks", options.nranks);
-    if (code < 0 && given & OPTION_BIT(DEVICES)) code = optind < argc ? usage_error("--devices takes no plan, '%s' is too much", argv[optind]) : list_devices();
+    if (code < 0 && given & OPTION_BIT(DEVICES))
+        code = optind < argc ? usage_error("--devices takes no plan, '%s' is too much", argv[optind]) : list_devices();
     if (code < 0 && given & OPTION_BIT(CALIBRATE)) {
         if (machine == NULL && optind < argc) machine = argv[optind++];
         code = optind < argc ? usage_error("--calibrate takes one file and no plan, '%s' is too much", argv[optind])

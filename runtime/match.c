@@ -42,7 +42,8 @@ static const char *names_text(const Names *names) {
     int left = names->n;
     for (int i = 0; i < names->ngroups; i++) {
         const bool one = names->group[i].n == 1;
-        text_printf(&text, one ? "%s%.120s" : "%s%.120s (%d)", i > 0 ? ", " : "", one ? names->group[i].first : names->group[i].name, names->group[i].n);
+        text_printf(&text, one ? "%s%.120s" : "%s%.120s (%d)", i > 0 ? ", " : "", one ? names->group[i].first : names->group[i].name,
+                    names->group[i].n);
         left -= names->group[i].n;
     }
     if (left > 0) text_printf(&text, " and %d more", left);
@@ -83,12 +84,14 @@ static bool matches_nothing(const Graph *graph, const char *option, const char *
         for (int i = 0; !near && i < n; i++)
             if (pattern_matches(deeper, names[i], NULL)) near = deeper;
     }
-    return error_set(error, EXIT_USAGE, "%s %s: the net has no %s with the path %s%s%s%s", option, rule, strcmp(option, "--transpose") ? "parameter" : "matrix", pattern,
+    return error_set(error, EXIT_USAGE, "%s %s: the net has no %s with the path %s%s%s%s", option, rule,
+                     strcmp(option, "--transpose") ? "parameter" : "matrix", pattern,
                      near ? "; did you mean " : "; * is any name, ** any number of them", near ? near : "", near ? "?" : "");
 }
 
 /* Each pattern is of some parameter; of a matrix where matrices are meant. */
-static bool check_patterns(const Graph *graph, const char *option, const char *const *patterns, int n, bool matrices, Arena *arena, Error *error) {
+static bool check_patterns(const Graph *graph, const char *option, const char *const *patterns, int n, bool matrices, Arena *arena,
+                           Error *error) {
     for (int k = 0; k < n; k++) {
         bool found = false;
         for (int i = 0; !found && i < graph->states.n; i++) {
@@ -108,11 +111,14 @@ typedef struct Rename {
 /* "encoder.*=bert.encoder.*": what the net calls it, what the file calls it. */
 static bool rename_read(const char *rule, Arena *arena, Rename *rename, Error *error) {
     const char *is = strchr(rule, '=');
-    if (!is || is == rule || !is[1]) return error_set(error, EXIT_USAGE, "--rename %s: it says NET=FILE, a path of the net and what the file has for it", rule);
+    if (!is || is == rule || !is[1])
+        return error_set(error, EXIT_USAGE, "--rename %s: it says NET=FILE, a path of the net and what the file has for it", rule);
     *rename = (Rename){.rule = rule, .net = arena_copy(arena, rule, (size_t)(is - rule)), .file = is + 1};
     const char *net = pattern_wilds(rename->net, arena), *file = pattern_wilds(rename->file, arena);
     if (strlen(net) > MAX_WILDS) return error_set(error, EXIT_USAGE, "--rename %s: more than %d * and **", rule, MAX_WILDS);
-    return strcmp(net, file) == 0 || error_set(error, EXIT_USAGE, "--rename %s: both sides have the same * and **, in the same order: each stands for the same names", rule);
+    return strcmp(net, file) == 0 ||
+           error_set(error, EXIT_USAGE, "--rename %s: both sides have the same * and **, in the same order: each stands for the same names",
+                     rule);
 }
 
 /* What the file is to have for each state: names[i]. One rule after the other, each of what those before have made. */
@@ -142,8 +148,8 @@ static bool check_collisions(const TensorFile *file, const Graph *graph, const M
         if (matches[i].tensor < 0) continue;
         int *by = &taken[matches[i].tensor];
         if (*by > 0)
-            return error_set(error, EXIT_USAGE, "--rename: %s and %s of the net would both be %.200s of %s", graph->states.at[*by - 1].name, graph->states.at[i].name,
-                             printable(file->tensors.at[matches[i].tensor].name, arena), file->path);
+            return error_set(error, EXIT_USAGE, "--rename: %s and %s of the net would both be %.200s of %s", graph->states.at[*by - 1].name,
+                             graph->states.at[i].name, printable(file->tensors.at[matches[i].tensor].name, arena), file->path);
         *by = i + 1;
     }
     return true;
@@ -166,7 +172,8 @@ static Shape turned(const Shape *shape) {
     return (Shape){.ndim = 2, .dim = {shape->dim[1], shape->dim[0]}};
 }
 
-static void match_one(const TensorFile *file, const State *state, const char *name, const LoadRules *rules, Match *match, Misfits *misfits, int number) {
+static void match_one(const TensorFile *file, const State *state, const char *name, const LoadRules *rules, Match *match, Misfits *misfits,
+                      int number) {
     const bool matrix = state->type.shape.ndim == 2;
     match->tensor = tensors_find(file, name);
     match->transposed = matrix && matches_any(rules->transposes, rules->ntransposes, state->name);
@@ -175,7 +182,8 @@ static void match_one(const TensorFile *file, const State *state, const char *na
         why = is_unread(file, name) ? &misfits->unread : &misfits->missing;
     } else {
         const Shape *shape = &file->tensors.at[match->tensor].shape;
-        const Shape flipped = turned(&state->type.shape), *as = match->transposed ? &flipped : &state->type.shape, *other = match->transposed ? &state->type.shape : &flipped;
+        const Shape flipped = turned(&state->type.shape), *as = match->transposed ? &flipped : &state->type.shape,
+                    *other = match->transposed ? &state->type.shape : &flipped;
         if (!shape_equal(shape, as)) why = matrix && shape_equal(shape, other) ? &misfits->transposed : &misfits->shaped;
     }
     if (!why) return;
@@ -197,7 +205,8 @@ static const char *near_tensor(const TensorFile *file, const Graph *graph, const
 }
 
 /* Of one parameter: what is wrong with it. */
-static void misfit_one(const TensorFile *file, const Graph *graph, const char *name, const Match *matches, const Misfits *misfits, Text *text, Arena *arena) {
+static void misfit_one(const TensorFile *file, const Graph *graph, const char *name, const Match *matches, const Misfits *misfits,
+                       Text *text, Arena *arena) {
     const State *state = &graph->states.at[misfits->first];
     const Match *match = &matches[misfits->first];
     if (misfits->unread.n > 0) {
@@ -214,7 +223,8 @@ static void misfit_one(const TensorFile *file, const Graph *graph, const char *n
         text_printf(text, ", and the net's is ");
         shape_print(text, &state->type.shape);
         if (misfits->transposed.n > 0)
-            text_printf(text, match->transposed ? ": it fits as it is, without --transpose" : ": it fits transposed: --transpose %s", state->name);
+            text_printf(text, match->transposed ? ": it fits as it is, without --transpose" : ": it fits transposed: --transpose %s",
+                        state->name);
     }
 }
 
@@ -264,7 +274,8 @@ static const char *rename_example(const TensorFile *file, const State *state, co
     for (int t = 0; t < file->tensors.n; t++) {
         const StoredTensor *tensor = &file->tensors.at[t];
         const Shape flipped = turned(&state->type.shape);
-        const bool fits = shape_equal(&tensor->shape, &state->type.shape) || (state->type.shape.ndim == 2 && shape_equal(&tensor->shape, &flipped));
+        const bool fits =
+            shape_equal(&tensor->shape, &state->type.shape) || (state->type.shape.ndim == 2 && shape_equal(&tensor->shape, &flipped));
         const int names = fits && strlen(tensor->name) < 200 ? same_names(name, tensor->name, &bytes) : 0;
         if (names > most) {
             most = names;
@@ -274,11 +285,13 @@ static const char *rename_example(const TensorFile *file, const State *state, co
     }
     if (!best) return NULL;
     const char *wild = most > 1 || same == strlen(name) || same == strlen(best->name) ? "**" : "*";
-    return printable(arena_printf(arena, "--rename '%.*s%s=%.*s%s'", (int)(strlen(name) - same), name, wild, (int)(strlen(best->name) - same), best->name, wild), arena);
+    return printable(arena_printf(arena, "--rename '%.*s%s=%.*s%s'", (int)(strlen(name) - same), name, wild,
+                                  (int)(strlen(best->name) - same), best->name, wild),
+                     arena);
 }
 
-static bool misfit(const TensorFile *file, const Graph *graph, const char *const *names, const Match *matches, const Misfits *misfits, const LoadRules *rules, Arena *arena,
-                   Error *error) {
+static bool misfit(const TensorFile *file, const Graph *graph, const char *const *names, const Match *matches, const Misfits *misfits,
+                   const LoadRules *rules, Arena *arena, Error *error) {
     const int first = misfits->first, n = misfits->missing.n + misfits->transposed.n + misfits->shaped.n + misfits->unread.n;
     Text text = {0};
     if (n == 1) {
@@ -288,14 +301,15 @@ static bool misfit(const TensorFile *file, const Graph *graph, const char *const
         unexpected(file, graph, matches, &extra);
         text_printf(&text, "does not fit the net");
         misfit_list(&text, &misfits->missing, "missing");
-        misfit_list(&text, &misfits->transposed, rules->ntransposes > 0 ? "fits the other way round, with --transpose or without" : "fits transposed, with --transpose");
+        misfit_list(&text, &misfits->transposed,
+                    rules->ntransposes > 0 ? "fits the other way round, with --transpose or without" : "fits transposed, with --transpose");
         misfit_list(&text, &misfits->shaped, "of another shape");
         misfit_list(&text, &misfits->unread, "of a type that prun does not read");
         misfit_list(&text, &extra, "unexpected, in the file and not in the net");
         const char *example = matches[first].tensor < 0 ? rename_example(file, &graph->states.at[first], names[first], arena) : NULL;
         if (misfits->missing.n > 0)
-            text_printf(&text, "\n  --rename NET=FILE says what the file calls a parameter%s%s; --fresh NET lets one begin as the net says", example ? ", " : "",
-                        example ? example : "");
+            text_printf(&text, "\n  --rename NET=FILE says what the file calls a parameter%s%s; --fresh NET lets one begin as the net says",
+                        example ? ", " : "", example ? example : "");
     }
     error_set(error, EXIT_ENVIRONMENT, "%s: %s", file->path, text.at);
     text_finish(&text);
@@ -309,7 +323,8 @@ bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRule
     Misfits misfits = {{.arena = arena}, {.arena = arena}, {.arena = arena}, {.arena = arena}, -1};
     for (int i = 0; i < graph->states.n; i++)
         matches[i] = (Match){.tensor = -1};
-    if (!rename_states(graph, rules, arena, names, error) || !check_patterns(graph, "--transpose", rules->transposes, rules->ntransposes, true, arena, error) ||
+    if (!rename_states(graph, rules, arena, names, error) ||
+        !check_patterns(graph, "--transpose", rules->transposes, rules->ntransposes, true, arena, error) ||
         !check_patterns(graph, "--fresh", rules->fresh, rules->nfresh, false, arena, error))
         return false;
     for (int i = 0; i < graph->states.n; i++) {
@@ -317,7 +332,8 @@ bool match_parameters(const TensorFile *file, const Graph *graph, const LoadRule
         if (state->trainable && !matches_any(rules->fresh, rules->nfresh, state->name))
             match_one(file, state, names[i], rules, &matches[i], &misfits, i);
     }
-    return check_collisions(file, graph, matches, arena, error) && (misfits.first < 0 || misfit(file, graph, names, matches, &misfits, rules, arena, error));
+    return check_collisions(file, graph, matches, arena, error) &&
+           (misfits.first < 0 || misfit(file, graph, names, matches, &misfits, rules, arena, error));
 }
 
 void match_report(const TensorFile *file, const Graph *graph, const Match *matches) {
@@ -329,14 +345,20 @@ void match_report(const TensorFile *file, const Graph *graph, const Match *match
         const State *state = &graph->states.at[i];
         const Shape *shape = &state->type.shape;
         if (state->trainable && matches[i].tensor < 0) names_add(&fresh, state->name);
-        if (matches[i].tensor >= 0 && !matches[i].transposed && shape->ndim == 2 && shape->dim[0] == shape->dim[1] && shape->dim[0] > 1) names_add(&square, state->name);
+        if (matches[i].tensor >= 0 && !matches[i].transposed && shape->ndim == 2 && shape->dim[0] == shape->dim[1] && shape->dim[0] > 1)
+            names_add(&square, state->name);
     }
-    if (extra.n > 0) fprintf(stderr, "prun: note: %s: %d tensor%s that the net has no parameter for: %s\n", file->path, extra.n, plural(extra.n), names_text(&extra));
-    if (fresh.n > 0) fprintf(stderr, "prun: note: %s: %d parameter%s newly initialised, as --fresh says: %s\n", file->path, fresh.n, plural(fresh.n), names_text(&fresh));
+    if (extra.n > 0)
+        fprintf(stderr, "prun: note: %s: %d tensor%s that the net has no parameter for: %s\n", file->path, extra.n, plural(extra.n),
+                names_text(&extra));
+    if (fresh.n > 0)
+        fprintf(stderr, "prun: note: %s: %d parameter%s newly initialised, as --fresh says: %s\n", file->path, fresh.n, plural(fresh.n),
+                names_text(&fresh));
     if (square.n > 0 && !tensors_metadata(file, "pcc.net"))
-        fprintf(stderr,
-                "prun: warning: %s: %d square matri%s loaded as stored; whether the file has %s transposed cannot be told from the shape: %s; --transpose PATTERN turns "
-                "them\n",
-                file->path, square.n, square.n == 1 ? "x is" : "ces are", square.n == 1 ? "it" : "them", names_text(&square));
+        fprintf(
+            stderr,
+            "prun: warning: %s: %d square matri%s loaded as stored; whether the file has %s transposed cannot be told from the shape: %s; --transpose PATTERN turns "
+            "them\n",
+            file->path, square.n, square.n == 1 ? "x is" : "ces are", square.n == 1 ? "it" : "them", names_text(&square));
     arena_finish(&arena);
 }

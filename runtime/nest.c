@@ -134,7 +134,8 @@ void nest_replica_sum(Nest *nest, const KernelCall *call) {
 bool nest_reshape(Nest *nest, const KernelCall *call, Error *error) {
     int64_t from = shape_elements(&call->in[0].local), n = shape_elements(&call->out[0].local);
     if (n != from)
-        return error_set(error, EXIT_INTERNAL, "%s: %lld elements cannot become %lld", op_table[call->op].name, (long long)from, (long long)n);
+        return error_set(error, EXIT_INTERNAL, "%s: %lld elements cannot become %lld", op_table[call->op].name, (long long)from,
+                         (long long)n);
     nest_init(nest, 2);
     nest_push(nest, n, (const int64_t[]){1, 1});
     nest_merge(nest);

@@ -19,7 +19,8 @@ bool npy_read(const char *path, Arena *arena, Shape *shape, DType *dtype, double
     if (!stored_npy(header.descr, &stored) || !shape_count(&header.shape, &count) || !mul_checked(count, stored_bytes[stored.kind], &size))
         return error_set(error, EXIT_ENVIRONMENT, "%s: its elements cannot be read", path);
     if ((uint64_t)size != n - header.begin)
-        return error_set(error, EXIT_ENVIRONMENT, "%s: holds %zu bytes of elements, its shape needs %lld", path, n - header.begin, (long long)size);
+        return error_set(error, EXIT_ENVIRONMENT, "%s: holds %zu bytes of elements, its shape needs %lld", path, n - header.begin,
+                         (long long)size);
     const unsigned char *bytes = (const unsigned char *)text + header.begin;
     *shape = header.shape;
     *dtype = header.dtype;

@@ -4,32 +4,32 @@
 #include "runtime/match.h"
 
 typedef struct RunOptions {
-    const char *plan;              /* path */
-    int nranks;                    /* --ranks; 0: as the launcher says */
-    const char *verify;            /* --verify, or NULL */
+    const char *plan;   /* path */
+    int nranks;         /* --ranks; 0: as the launcher says */
+    const char *verify; /* --verify, or NULL */
     int nprints;
-    const char *const *prints;     /* --print: names of parameters, "w" or "w:full" */
-    bool eval;                     /* --eval: no training, one evaluation */
-    const char *predict;           /* --predict: file of what the net answers, likewise; or NULL */
+    const char *const *prints; /* --print: names of parameters, "w" or "w:full" */
+    bool eval;                 /* --eval: no training, one evaluation */
+    const char *predict;       /* --predict: file of what the net answers, likewise; or NULL */
     int ndata;
-    const char **data;             /* --data: "INPUT=FILE", of an evaluation alone */
-    const char *load, *save;       /* --load, --save: parameters, safetensors; or NULL */
+    const char **data;       /* --data: "INPUT=FILE", of an evaluation alone */
+    const char *load, *save; /* --load, --save: parameters, safetensors; or NULL */
     LoadRules rules;
-    const char *resume;            /* --resume: "latest", or a checkpoint; or NULL */
-    const char *checkpoint;        /* --checkpoint-dir; NULL: beside the plan */
-    bool overwrite;                /* --overwrite: an earlier run's checkpoints there are no error */
-    const char *metrics;           /* --metrics: file of JSON lines; or NULL */
-    const char *log_directory;     /* --log-dir: a file per rank; or NULL */
-    bool check_replicas;           /* --check-replicas */
-    const char *device;            /* --device: cpu or cuda; NULL: a GPU where there is one */
-    const char *comm;              /* --comm: how ranks on GPUs talk; NULL: the best that works */
-    bool no_graph;                 /* --no-graph: no captured steps */
+    const char *resume;             /* --resume: "latest", or a checkpoint; or NULL */
+    const char *checkpoint;         /* --checkpoint-dir; NULL: beside the plan */
+    bool overwrite;                 /* --overwrite: an earlier run's checkpoints there are no error */
+    const char *metrics;            /* --metrics: file of JSON lines; or NULL */
+    const char *log_directory;      /* --log-dir: a file per rank; or NULL */
+    bool check_replicas;            /* --check-replicas */
+    const char *device;             /* --device: cpu or cuda; NULL: a GPU where there is one */
+    const char *comm;               /* --comm: how ranks on GPUs talk; NULL: the best that works */
+    bool no_graph;                  /* --no-graph: no captured steps */
     bool deterministic, tf32, wait; /* see DeviceOptions */
-    bool profile;                  /* --profile */
-    const char *trace;             /* --trace: file; or NULL */
-    const char *on_nan;            /* --on-nan: stop or go; NULL: as the plan says */
+    bool profile;                   /* --profile */
+    const char *trace;              /* --trace: file; or NULL */
+    const char *on_nan;             /* --on-nan: stop or go; NULL: as the plan says */
     bool all_ranks, verbose;
-    const Common *common;              /* what all ranks must have in common */
+    const Common *common; /* what all ranks must have in common */
 } RunOptions;
 /* Processes of the job as its launcher says, 0 without one. */
 int launched_processes(void);

@@ -23,12 +23,14 @@ bool check_outputs(Run *run, Error *error) {
     files_read(&uses, arena, options->plan, "the plan");
     files_read(&uses, arena, options->verify, "the plan of --verify");
     if (run->plan.side_file)
-        files_read(&uses, arena, arena_printf(arena, "%s/%s", run->directory ? run->directory : ".", run->plan.side_file), "the plan's second file");
+        files_read(&uses, arena, arena_printf(arena, "%s/%s", run->directory ? run->directory : ".", run->plan.side_file),
+                   "the plan's second file");
     add_graph(run, &uses, &run->plan.graph);
     for (int p = 0; p < run->plan.programs.n; p++)
         if (run->plan.programs.at[p].graph) add_graph(run, &uses, run->plan.programs.at[p].graph);
     for (int i = 0; i < options->ndata; i++)
-        if (strchr(options->data[i], '=')) files_read(&uses, arena, file_find(strchr(options->data[i], '=') + 1, run->directory, arena), "what --data reads");
+        if (strchr(options->data[i], '='))
+            files_read(&uses, arena, file_find(strchr(options->data[i], '=') + 1, run->directory, arena), "what --data reads");
     /* Parameters may be saved where they were loaded from: the file is replaced when the new one is whole. */
     if (!files_write(&uses, arena, options->save, "--save", error)) return false;
     files_read(&uses, arena, options->load, "what --load reads");

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 enum { LOOKS_BEFORE_SLEEP = 400, MAX_THREADS = 256 };
 
 typedef struct Worker {

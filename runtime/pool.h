@@ -8,7 +8,7 @@ typedef struct Pool Pool;
 typedef void PoolFn(void *context, int64_t begin, int64_t end);
 /* nthreads counts the caller's. NULL and *error when threads cannot be started. */
 Pool *pool_create(int nthreads, Error *error);
-void pool_destroy(Pool *pool); /* takes NULL */
+void pool_destroy(Pool *pool);      /* takes NULL */
 int pool_threads(const Pool *pool); /* 1 for NULL */
 /* Runs fn over [0, n) in ranges of at least `grain` items (balanced, in order, one a thread). Small loops and a NULL pool run on the caller's
  * thread. Not reentrant: fn must not call it. */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static bool reads_back(const char *text, double number, bool single) {
     return single ? strtof(text, NULL) == (float)number : strtod(text, NULL) == number;
 }

@@ -117,7 +117,8 @@ static void describe_fused(Work *work, const Cursor *cursor, const Action *actio
                 if (!handed) work->bytes += bytes_of(&call->in[k]);
             }
             for (int k = 0; k < call->nout; k++)
-                if (step->fused ? cursor->role->instances.at[step->out[k]].place != PLACE_INNER : i + 1 == action->nsteps) work->bytes += bytes_of(&call->out[k]);
+                if (step->fused ? cursor->role->instances.at[step->out[k]].place != PLACE_INNER : i + 1 == action->nsteps)
+                    work->bytes += bytes_of(&call->out[k]);
         }
     }
 }

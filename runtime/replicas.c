@@ -51,7 +51,9 @@ bool replicas_check(Run *run, const char *when, Error *error) {
             for (int q = 0; ok && q < r; q++) {
                 if (box[q] != box[r]) continue;
                 run->replicas_compared++;
-                if (bits[q] != bits[r]) ok = error_set(error, EXIT_MISMATCH, "%s: ranks %d and %d hold the same part of %s, and other bits", when, q, r, state->name);
+                if (bits[q] != bits[r])
+                    ok = error_set(error, EXIT_MISMATCH, "%s: ranks %d and %d hold the same part of %s, and other bits", when, q, r,
+                                   state->name);
                 break; /* rank q was compared with those before it */
             }
     }

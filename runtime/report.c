@@ -25,8 +25,8 @@ bool report_ranks(Run *run, Error *error) {
     char *lines = arena_alloc(&run->arena, (size_t)comm->nprocesses * LINE_BYTES);
     char device[320] = "";
     if (run->device.backend->queue) run->device.backend->queue->describe(run->device.context, device, sizeof device);
-    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s%s%s", comm->node, (long)getpid(), run->nthreads, run->nthreads == 1 ? "" : "s", device,
-             *device ? ", " : "", comm->transport);
+    snprintf(line, sizeof line, "node %s, pid %ld, %d thread%s, %s%s%s", comm->node, (long)getpid(), run->nthreads,
+             run->nthreads == 1 ? "" : "s", device, *device ? ", " : "", comm->transport);
     bool one_process = comm->nprocesses == 1;
     if (!one_process) {
         char with_rank[LINE_BYTES];
@@ -96,8 +96,8 @@ bool report_read(Run *run, Text *text, Error *error) {
     if (comm->nprocesses == 1)
         text_printf(text, "read from files of rows, for all ranks: %llu bytes\n", (unsigned long long)most);
     else
-        text_printf(text, "read from files of rows: %llu bytes by the rank that reads most, %llu by the one that reads least\n", (unsigned long long)most,
-                    (unsigned long long)least);
+        text_printf(text, "read from files of rows: %llu bytes by the rank that reads most, %llu by the one that reads least\n",
+                    (unsigned long long)most, (unsigned long long)least);
     return true;
 }
 

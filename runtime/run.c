@@ -70,7 +70,8 @@ static bool check_same(Run *run, Error *error) {
     for (int i = 0; comm->nprocesses > 1 && i < 2; i++) {
         if (!comm->table->all_gather_words(comm, own[i], words, error)) return run->agreed = false;
         for (int p = 0; p < comm->nprocesses; p++)
-            if (words[p] != words[0]) return error_set(error, EXIT_REJECTED, "rank %d has another plan than rank 0 (%s differs)", p, differs[i]);
+            if (words[p] != words[0])
+                return error_set(error, EXIT_REJECTED, "rank %d has another plan than rank 0 (%s differs)", p, differs[i]);
     }
     return true;
 }
@@ -80,7 +81,8 @@ static void note_certificate(const Run *run) {
     const char *path = run->options->plan;
     if (run->comm->process != 0 || (run->plan.certificate && run->plan.certificate_bound)) return;
     if (run->plan.certificate)
-        fprintf(stderr, "prun: note: the certificate of %s does not say of which text it is: pcc check %s proves the plan again\n", path, path);
+        fprintf(stderr, "prun: note: the certificate of %s does not say of which text it is: pcc check %s proves the plan again\n", path,
+                path);
     else
         fprintf(stderr, "prun: note: %s has no certificate, nothing was proved of it: pcc check %s proves it\n", path, path);
 }
@@ -119,14 +121,18 @@ static bool check_prints(Run *run, Error *error) {
         bool full;
         if (find_print(graph, name, &full) >= 0) continue;
         const char *colon = strchr(name, ':');
-        if (colon && strcmp(colon, ":full") != 0) return error_set(error, EXIT_USAGE, "--print %s: behind a name stands nothing or :full", name);
+        if (colon && strcmp(colon, ":full") != 0)
+            return error_set(error, EXIT_USAGE, "--print %s: behind a name stands nothing or :full", name);
         const char **names = arena_alloc(&run->arena, (size_t)graph->states.n * sizeof *names);
         for (int k = 0; k < graph->states.n; k++)
             names[k] = graph->states.at[k].name;
-        const char *plain = colon ? arena_copy(&run->arena, name, (size_t)(colon - name)) : name, *near = name_nearest(plain, names, graph->states.n);
+        const char *plain = colon ? arena_copy(&run->arena, name, (size_t)(colon - name)) : name,
+                   *near = name_nearest(plain, names, graph->states.n);
         for (int k = 0; !near && k < graph->states.n; k++) /* of a call: its first parameter */
             if (strncmp(names[k], plain, strlen(plain)) == 0 && names[k][strlen(plain)] == '.') near = names[k];
-        if (near) return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter; did you mean %s%s?", name, near, colon ? colon : "");
+        if (near)
+            return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter; did you mean %s%s?", name, near,
+                             colon ? colon : "");
         return error_set(error, EXIT_USAGE, "--print %s: the net has no such parameter", name);
     }
     return true;
@@ -169,7 +175,9 @@ static bool restore(Run *run, Error *error) {
     run->training->checkpoints = options->checkpoint ? options->checkpoint : arena_printf(&run->arena, "%s.checkpoints", options->plan);
     Executor *holder = state_holder(run);
     DataOrder then, now;
-    if (path && !checkpoint_resume(holder, run->comm, &run->plan, run->training->checkpoints, &run->arena, &path, &run->position, &then, error)) return false;
+    if (path &&
+        !checkpoint_resume(holder, run->comm, &run->plan, run->training->checkpoints, &run->arena, &path, &run->position, &then, error))
+        return false;
     if (options->load && !checkpoint_load(holder, run->comm, &run->plan, options->load, &options->rules, error)) return false;
     run->epoch_steps = run->executor ? executor_steps(run->executor) : path ? then.steps : 0;
     if (!told_by_first(run, run->comm->process != 0 || !options->save || checkpoint_can_save(options->save, error), error)) return false;
@@ -184,7 +192,8 @@ static bool restore(Run *run, Error *error) {
         fprintf(stderr, "prun: note: %s stands at the end of epoch %lld, and the plan has %lld: nothing is left to train\n", path,
                 (long long)at->epoch, (long long)settings->epochs);
     run->training->replaces = options->overwrite;
-    if (ok && leads && saves_checkpoints(run)) ok = checkpoint_claim(run->training->checkpoints, path, at->global_step, &run->training->replaces, &run->training->lock, error);
+    if (ok && leads && saves_checkpoints(run))
+        ok = checkpoint_claim(run->training->checkpoints, path, at->global_step, &run->training->replaces, &run->training->lock, error);
     return told_by_first(run, ok, error);
 }
 
@@ -201,7 +210,8 @@ static bool open_profile(Run *run, Error *error) {
 static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     run->comm = comm_of_launch(run->options->nranks, run->options->common, argc, argv, error);
     if (!run->comm || !read_plan(run, error)) return false;
-    bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_outputs(run, error) && check_steps(run, error);
+    bool ok = check_same(run, error) && check_ranks(run, error) && check_prints(run, error) && check_outputs(run, error) &&
+              check_steps(run, error);
     if (!comm_agree(run->comm, ok, error)) return false;
     note_certificate(run);
     const char *on_nan = run->options->on_nan;
@@ -218,7 +228,8 @@ static bool prepare(Run *run, int *argc, char ***argv, Error *error) {
     }
     run->training->eval = evaluation_when(&run->plan, &run->training->eval_steps);
     if (evaluates_only(run) || run->training->eval != EVAL_NEVER) {
-        run->evaluation = evaluation_create(&run->plan, run->options, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
+        run->evaluation =
+            evaluation_create(&run->plan, run->options, run->executor, &run->device, run->comm, run->directory, run->nthreads, error);
         if (!run->evaluation) return false;
         executor_capture(evaluation_executor(run->evaluation), against);
     }
@@ -248,7 +259,8 @@ static bool checkpoint(Run *run, Error *error) {
     const Settings *settings = &run->plan.graph.settings;
     const Position *at = &run->position;
     const bool finite = run->on_nan == ON_NAN_STOP;
-    if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->training->checkpoints, at->global_step), true, finite, at, error))
+    if (!checkpoint_save(run->executor, run->comm, &run->plan, checkpoint_path(&run->arena, run->training->checkpoints, at->global_step),
+                         true, finite, at, error))
         return false;
     run->training->saved_step = at->global_step;
     if (run->comm->process == 0) checkpoint_prune(run->training->checkpoints, run->training->replaces, settings->keep, at->global_step);
@@ -259,7 +271,8 @@ static bool checkpoint(Run *run, Error *error) {
 /* --save. */
 static bool save(Run *run, Error *error) {
     const char *path = run->options->save;
-    return !path || checkpoint_save(state_holder(run), run->comm, &run->plan, path, false, run->on_nan == ON_NAN_STOP, &run->position, error);
+    return !path ||
+           checkpoint_save(state_holder(run), run->comm, &run->plan, path, false, run->on_nan == ON_NAN_STOP, &run->position, error);
 }
 
 /* All rows of the eval block's data, its line. What its communications send is no part of a step of training. */
@@ -278,7 +291,8 @@ static bool evaluate(Run *run, Error *error) {
     for (int i = 0; run->executor && i < comm->ndriven; i++)
         executor_exclude_bytes(run->executor, i, comm->counters[i].sent_bytes);
     if (result.has_loss && !log_evaluation(run, &result, error)) return false;
-    return !run->training->verifier || verifier_evaluation(run->training->verifier, &result, run->position.epoch, run->position.step, error);
+    return !run->training->verifier ||
+           verifier_evaluation(run->training->verifier, &result, run->position.epoch, run->position.step, error);
 }
 
 static bool evaluation_is_due(const Run *run, const Position *at) {
@@ -302,7 +316,8 @@ bool evaluates_again(const Run *run) {
 /* Whether something is read when the step at this place is done. */
 static bool must_be_done(const Run *run, const Position *at) {
     const bool last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
-    return last || run->training->verifier || run->options->check_replicas || log_wants_loss(run) || evaluation_is_due(run, at) || checkpoint_is_due(run, at);
+    return last || run->training->verifier || run->options->check_replicas || log_wants_loss(run) || evaluation_is_due(run, at) ||
+           checkpoint_is_due(run, at);
 }
 
 /* The loss of a step is not finite: where that came from, and what there is to go on from. All processes are here. */
@@ -312,12 +327,16 @@ static bool stop_at_bad(Run *run, Error *error) {
     int64_t first = at - (bad - run->seen_step - 1), begin = at - (bad - run->training->began - 1);
     if (first < begin) first = begin;
     log_pause(run);
-    executor_find_bad(run->executor, first < 0 ? 0 : first, at, bad - run->training->began, executor_bad_update(run->executor) == bad, error);
+    executor_find_bad(run->executor, first < 0 ? 0 : first, at, bad - run->training->began, executor_bad_update(run->executor) == bad,
+                      error);
     if (error->reported || error->code != EXIT_MISMATCH) return false;
     const Error found = *error;
     Text text = {0};
-    text_printf(&text, "the loss is not finite in epoch %lld step %lld: %.800s; training stops", (long long)(at / steps + 1), (long long)(at % steps + 1), found.text);
-    if (run->training->saved_step >= 0) text_printf(&text, ", its last checkpoint is %s", checkpoint_path(&run->arena, run->training->checkpoints, run->training->saved_step));
+    text_printf(&text, "the loss is not finite in epoch %lld step %lld: %.800s; training stops", (long long)(at / steps + 1),
+                (long long)(at % steps + 1), found.text);
+    if (run->training->saved_step >= 0)
+        text_printf(&text, ", its last checkpoint is %s",
+                    checkpoint_path(&run->arena, run->training->checkpoints, run->training->saved_step));
     text_printf(&text, " (--on-nan go goes on)");
     error_set(error, EXIT_MISMATCH, "%.1000s", text.at);
     text_finish(&text);
@@ -327,11 +346,13 @@ static bool stop_at_bad(Run *run, Error *error) {
 /* Whether training goes on behind this step, as far as all processes know: run->training->stop. */
 static bool look_around(Run *run, Error *error) {
     const Position *at = &run->position;
-    const bool stops = run->on_nan == ON_NAN_STOP, last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
+    const bool stops = run->on_nan == ON_NAN_STOP,
+               last = at->epoch == run->plan.graph.settings.epochs && at->step == executor_steps(run->executor);
     /* In other modes a loss is the same on all ranks; a device's is not looked at everywhere at the same time. */
     const bool alone = run->plan.graph.replicas > 0 || run->device.backend->queue;
     const bool now = stops && alone && (last || evaluation_is_due(run, at) || checkpoint_is_due(run, at));
-    if (stop_look(&run->training->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error)) return true;
+    if (stop_look(&run->training->stop, run->comm, at->global_step, stops ? executor_bad_update(run->executor) : 0, alone, now, error))
+        return true;
     error->rank = run->comm->first_driven; /* it waited for the others in vain */
     error_prefix(error, "in step %lld of epoch %lld: rank %d, ", (long long)at->step, (long long)at->epoch, error->rank);
     return run->agreed = false;
@@ -341,7 +362,8 @@ static bool train_step(Run *run, int64_t epoch, int64_t step, Error *error) {
     if (run->training->verifier && !verifier_before(run->training->verifier, error)) return run->agreed = false;
     const Position next = {epoch, step, run->position.global_step + 1};
     double begin = now_seconds();
-    bool ok = must_be_done(run, &next) ? executor_step(run->executor, epoch, step, error) : executor_step_ahead(run->executor, epoch, step, error);
+    bool ok = must_be_done(run, &next) ? executor_step(run->executor, epoch, step, error)
+                                       : executor_step_ahead(run->executor, epoch, step, error);
     if (!ok) return run->agreed = false;
     if (run->nsteps < MAX_TIMED) run->step_seconds[run->nsteps] = now_seconds() - begin;
     run->nsteps++;
@@ -365,13 +387,15 @@ static bool end_early(Run *run, Error *error) {
     log_pause(run);
     if (run->comm->process != 0) return true;
     Text text = {0};
-    text_printf(&text, "prun: %s: training ends after epoch %lld step %lld", stop_signal_name(run->training->stop.signal), (long long)at->epoch, (long long)at->step);
+    text_printf(&text, "prun: %s: training ends after epoch %lld step %lld", stop_signal_name(run->training->stop.signal),
+                (long long)at->epoch, (long long)at->step);
     if (saves_checkpoints(run)) {
         text_printf(&text, ", with a checkpoint; it goes on with\n   ");
         stop_command(&text, run->comm, run->training->argc, run->training->argv);
         text_printf(&text, "\n");
     } else {
-        text_printf(&text, "; the plan takes no checkpoints (`checkpoint every epoch;` in the train block), so nothing can go on from there\n");
+        text_printf(&text,
+                    "; the plan takes no checkpoints (`checkpoint every epoch;` in the train block), so nothing can go on from there\n");
     }
     fputs(text.at, stderr);
     text_finish(&text);

@@ -42,25 +42,26 @@ typedef struct Run {
     Arena arena;
     Plan plan;
     const char *directory; /* of the plan's file */
-    Position position;       /* where training stands */
-    int64_t epoch_steps;     /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
-    double tensor_bytes; /* what this process's tensors take, of the memory that was there before them; on a device: what it holds beside them */
+    Position position;     /* where training stands */
+    int64_t epoch_steps;   /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
+    double
+        tensor_bytes; /* what this process's tensors take, of the memory that was there before them; on a device: what it holds beside them */
     double device_bytes; /* on a device: what they take of its memory */
     int64_t available;   /* -1: unknown */
     int nthreads;
-    Device device; /* that the programs run on */
-    Executor *executor; /* of the program train; NULL: evaluates only */
+    Device device;                 /* that the programs run on */
+    Executor *executor;            /* of the program train; NULL: evaluates only */
     struct Evaluation *evaluation; /* NULL: there is nothing to evaluate */
     RunLog *log;
     Training *training;
     int64_t replicas_compared; /* --check-replicas */
-    double *losses; /* gathered: nranks times the most slices */
+    double *losses;            /* gathered: nranks times the most slices */
     double *step_seconds;
-    int64_t nsteps; /* done by this run */
-    OnNan on_nan;        /* --on-nan, or what the plan says */
-    int64_t seen_step;   /* the last whose loss was looked at, and is finite */
-    bool unheard; /* something could not be printed */
-    bool agreed; /* all ranks know of the failure: they end in order; else the job is aborted */
+    int64_t nsteps;    /* done by this run */
+    OnNan on_nan;      /* --on-nan, or what the plan says */
+    int64_t seen_step; /* the last whose loss was looked at, and is finite */
+    bool unheard;      /* something could not be printed */
+    bool agreed;       /* all ranks know of the failure: they end in order; else the job is aborted */
 } Run;
 
 /* The state that a --print names, "w" or "w:full"; -1: none. */
@@ -95,9 +96,12 @@ bool replicas_check(Run *run, const char *when, Error *error);
 
 /* ---------------------------------------------------------------- report.c */
 
-void say(Run *run, const Text *text); /* to stdout, at once. Where that cannot be written, training is worth more than its losses on paper: a message, and Run.unheard */
-bool report_ranks(Run *run, Error *error);          /* -v: one line a rank. Collective */
+void say(
+    Run *run,
+    const Text *
+        text); /* to stdout, at once. Where that cannot be written, training is worth more than its losses on paper: a message, and Run.unheard */
+bool report_ranks(Run *run, Error *error); /* -v: one line a rank. Collective */
 void report_time(const Run *run, Text *text);
-bool report_bytes(Run *run, Text *text, Error *error); /* what communicators counted, against the plan. Collective */
-bool report_read(Run *run, Text *text, Error *error);  /* -v: what processes read of files of rows. Collective */
+bool report_bytes(Run *run, Text *text, Error *error);      /* what communicators counted, against the plan. Collective */
+bool report_read(Run *run, Text *text, Error *error);       /* -v: what processes read of files of rows. Collective */
 bool report_parameters(Run *run, Text *text, Error *error); /* --print. Collective */

@@ -68,11 +68,16 @@ static const char *kind_of(const State *state) {
 static bool fits_type(double value, DType dtype) {
     switch (dtype) {
     case F32:
-    case F64: return true;
-    case I32: return value >= INT32_MIN && value <= INT32_MAX && value == (double)(int32_t)value;
-    case I64: return value >= -INDEX_MOST * 2.0 && value <= INDEX_MOST * 2.0 && value == (double)(int64_t)value; /* exact as a double */
-    case BOOL: return value == 0 || value == 1;
-    case NDTYPES: break;
+    case F64:
+        return true;
+    case I32:
+        return value >= INT32_MIN && value <= INT32_MAX && value == (double)(int32_t)value;
+    case I64:
+        return value >= -INDEX_MOST * 2.0 && value <= INDEX_MOST * 2.0 && value == (double)(int64_t)value; /* exact as a double */
+    case BOOL:
+        return value == 0 || value == 1;
+    case NDTYPES:
+        break;
     }
     return false;
 }
@@ -81,7 +86,8 @@ static bool fits_type(double value, DType dtype) {
 static IndexRange range_of(const Graph *graph, const State *state) {
     if (state->type.dtype == I32 || state->type.dtype == I64)
         for (int n = 0; n < graph->nodes.n; n++)
-            if (graph->nodes.at[n].op == OP_read && &graph->states.at[graph->nodes.at[n].state] == state) return graph_index_range(graph, graph->nodes.at[n].out[0], false);
+            if (graph->nodes.at[n].op == OP_read && &graph->states.at[graph->nodes.at[n].state] == state)
+                return graph_index_range(graph, graph->nodes.at[n].out[0], false);
     return (IndexRange){0};
 }
 
@@ -106,7 +112,8 @@ static bool check_elements(const Graph *graph, const State *state, const double 
         text_printf(&text, "%s, element ", state->init.file);
         put_place(&text, &state->type.shape, i);
         if (fits)
-            text_printf(&text, " is %.17g, and it is used as an index of %lld to %lld", data[i], (long long)range.begin, (long long)range.end - 1);
+            text_printf(&text, " is %.17g, and it is used as an index of %lld to %lld", data[i], (long long)range.begin,
+                        (long long)range.end - 1);
         else
             text_printf(&text, " is %.17g, which is no %s", data[i], dtype_name[state->type.dtype]);
         error_set(error, EXIT_ENVIRONMENT, "%s %s: %.900s", kind_of(state), state->name, text.at);

@@ -17,7 +17,7 @@ enum { MOST_STRIDE = 0xffff, GROWTH = 4 };
 static const int signals[NSTOP_SIGNALS] = {SIGINT, SIGTERM, SIGUSR1};
 
 /* All that a handler can reach: file-level for that reason alone. */
-static atomic_int caught;           /* the first signal, 0: none */
+static atomic_int caught;                     /* the first signal, 0: none */
 static atomic_llong caught_ms[NSTOP_SIGNALS]; /* when each came first, 0: not yet */
 
 static long long now_ms(void) {
@@ -49,7 +49,8 @@ void stop_open(Stop *stop, int64_t begin) {
         atomic_store(&caught_ms[i], 0);
     *stop = (Stop){.next = begin + 1, .stride = 1, .met_step = begin, .met_at = now_seconds(), .installed = true};
     for (int i = 0; i < NSTOP_SIGNALS; i++)
-        if (sigaction(signals[i], NULL, &stop->before[i]) == 0 && stop->before[i].sa_handler != SIG_IGN) sigaction(signals[i], &action, NULL);
+        if (sigaction(signals[i], NULL, &stop->before[i]) == 0 && stop->before[i].sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
 }
 
 void stop_close(Stop *stop) {
@@ -78,7 +79,8 @@ static bool meet(Stop *stop, Comm *comm, int64_t global_step, int64_t bad_step, 
     const uint64_t stride_mask = (UINT64_C(1) << STRIDE_BITS) - 1, step_mask = (UINT64_C(1) << STEP_BITS) - 1;
     uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
     if (!words) return error_set(error, EXIT_ENVIRONMENT, "out of memory");
-    const uint64_t own = (uint64_t)atomic_load(&caught) << (STEP_BITS + STRIDE_BITS) | (uint64_t)wanted_stride(stop, global_step) << STEP_BITS | ((uint64_t)bad_step & step_mask);
+    const uint64_t own = (uint64_t)atomic_load(&caught) << (STEP_BITS + STRIDE_BITS) |
+                         (uint64_t)wanted_stride(stop, global_step) << STEP_BITS | ((uint64_t)bad_step & step_mask);
     bool ok = comm->table->all_gather_words(comm, own, words, error);
     int64_t stride = MOST_STRIDE;
     for (int p = 0; ok && p < comm->nprocesses; p++) {

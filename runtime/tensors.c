@@ -60,7 +60,9 @@ static float from_half(unsigned word, Half half) {
         return number;
     }
     const int exponent = (int)(word >> 10 & 31), fraction = (int)(word & 1023);
-    const float size = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent == 0 ? ldexpf((float)fraction, -24) : ldexpf((float)(1024 + fraction), exponent - 25);
+    const float size = exponent == 31  ? (fraction ? NAN : INFINITY)
+                       : exponent == 0 ? ldexpf((float)fraction, -24)
+                                       : ldexpf((float)(1024 + fraction), exponent - 25);
     return word >> 15 ? -size : size;
 }
 
@@ -302,7 +304,8 @@ static bool is_real(DType dtype) {
 }
 
 /* hash: NULL, or one that takes the bytes in. */
-static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, const char *from, XXH64_state_t *hash, Error *error) {
+static bool write_run(const TensorFile *file, const StoredTensor *tensor, int64_t first, int64_t n, const char *from, XXH64_state_t *hash,
+                      Error *error) {
     unsigned char bytes[CHUNK_ELEMENTS * 8];
     int size = dtype_bytes[tensor->dtype];
     for (int64_t done = 0; done < n; done += CHUNK_ELEMENTS) {
@@ -351,7 +354,8 @@ bool tensors_read_transposed(const TensorFile *file, int tensor, const Box *box,
     const int64_t rows = box->end[0] - box->begin[0], columns = box->end[1] - box->begin[1];
     const size_t size = (size_t)dtype_bytes[dtype];
     char *copy = malloc((size_t)(rows * columns) * size + 1);
-    bool ok = (copy || fail(file, error, "out of memory for a transposed tensor")) && tensors_read(file, tensor, &stored, dtype, copy, error);
+    bool ok =
+        (copy || fail(file, error, "out of memory for a transposed tensor")) && tensors_read(file, tensor, &stored, dtype, copy, error);
     for (int64_t i = 0; ok && i < rows; i += TILE)
         for (int64_t j = 0; j < columns; j += TILE)
             for (int64_t r = i; r < i + TILE && r < rows; r++)

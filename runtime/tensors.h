@@ -21,8 +21,8 @@ typedef struct Metadata {
 
 typedef struct TensorFile {
     const char *path;
-    int fd; /* -1: closed */
-    int64_t bytes; /* of the file */
+    int fd;                   /* -1: closed */
+    int64_t bytes;            /* of the file */
     uint64_t header_checksum; /* XXH64 of the header as tensors_open read it */
     VEC(StoredTensor) tensors;
     VEC(const char *) unread; /* names of tensors of a type that prun does not know */
@@ -40,7 +40,7 @@ bool tensors_join(TensorFile *file, Error *error);
 /* Flushes what this process wrote to the disk and closes. */
 bool tensors_commit(TensorFile *file, Error *error);
 void tensors_close(TensorFile *file);
-int tensors_find(const TensorFile *file, const char *name); /* -1: none */
+int tensors_find(const TensorFile *file, const char *name);            /* -1: none */
 const char *tensors_metadata(const TensorFile *file, const char *key); /* NULL: none */
 /* A box of a tensor, as elements of dtype, which is the tensor's, or a real type where that is another. */
 bool tensors_read(const TensorFile *file, int tensor, const Box *box, DType dtype, void *to, Error *error);

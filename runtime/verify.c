@@ -29,10 +29,10 @@ struct Verifier {
     Disturber *disturber;    /* that device */
     Executor *reference;
     Evaluation *evaluation; /* the reference's; NULL: the run has none */
-    int *state;       /* per state of the run: the reference's of the same name */
-    double **before;  /* per state: the run's values before the step */
-    Arena step_arena; /* of before */
-    double length;    /* of the longest sum */
+    int *state;             /* per state of the run: the reference's of the same name */
+    double **before;        /* per state: the run's values before the step */
+    Arena step_arena;       /* of before */
+    double length;          /* of the longest sum */
     int64_t nsteps, ncompared;
     double worst; /* largest difference / tolerance */
 };
@@ -82,13 +82,15 @@ static bool load_reference(Verifier *verifier, int nthreads, Error *error) {
     const char *directory = slash ? arena_copy(&verifier->arena, verifier->path, (size_t)(slash - verifier->path)) : ".";
     verifier->reference_comm = comm_local_create(1, error);
     if (!verifier->reference_comm) return false;
-    verifier->disturber = disturber_open(&verifier->reference_device, &backend_cpu, &(DeviceOptions){.nlocal = 1, .nthreads = nthreads}, error);
+    verifier->disturber =
+        disturber_open(&verifier->reference_device, &backend_cpu, &(DeviceOptions){.nlocal = 1, .nthreads = nthreads}, error);
     if (!verifier->disturber) return false;
     verifier->reference = executor_create(plan, "train", &verifier->reference_device, verifier->reference_comm, directory, nthreads, error);
     if (!verifier->reference) return false;
     int64_t steps;
     if (evaluation_when(plan, &steps) == EVAL_NEVER) return true;
-    verifier->evaluation = evaluation_create(plan, NULL, verifier->reference, &verifier->reference_device, verifier->reference_comm, directory, nthreads, error);
+    verifier->evaluation = evaluation_create(plan, NULL, verifier->reference, &verifier->reference_device, verifier->reference_comm,
+                                             directory, nthreads, error);
     return verifier->evaluation != NULL;
 }
 
@@ -223,7 +225,8 @@ static bool compare_step(Verifier *verifier, int64_t epoch, int64_t step, double
                          Arena *arena, Error *error) {
     const Graph *graph = &verifier->plan->graph;
     Outcome exact, moved;
-    if (!reference_step(verifier, epoch, step, ROUNDINGS, arena, &moved, error) || !reference_step(verifier, epoch, step, 0, arena, &exact, error))
+    if (!reference_step(verifier, epoch, step, ROUNDINGS, arena, &moved, error) ||
+        !reference_step(verifier, epoch, step, 0, arena, &exact, error))
         return false;
     if (exact.nlosses != nlosses) return error_set(error, EXIT_MISMATCH, "--verify: %d losses, one rank has %d", nlosses, exact.nlosses);
     if (nlosses > 0) {
@@ -277,11 +280,14 @@ static bool compare_evaluation(Verifier *verifier, const EvalResult *mine, int64
     const Graph *graph = &verifier->plan->graph;
     TensorType type = {.dtype = graph->values.at[graph->loss].type.dtype};
     if (!verifier->evaluation) return error_set(error, EXIT_REJECTED, "--verify: %s has no program eval", verifier->path);
-    if (!reference_evaluation(verifier, ROUNDINGS, arena, &moved, error) || !reference_evaluation(verifier, 0, arena, &exact, error)) return false;
+    if (!reference_evaluation(verifier, ROUNDINGS, arena, &moved, error) || !reference_evaluation(verifier, 0, arena, &exact, error))
+        return false;
     if (mine->rows != exact.rows)
-        return error_set(error, EXIT_MISMATCH, "--verify: %lld rows evaluated, one rank has %lld", (long long)mine->rows, (long long)exact.rows);
+        return error_set(error, EXIT_MISMATCH, "--verify: %lld rows evaluated, one rank has %lld", (long long)mine->rows,
+                         (long long)exact.rows);
     return compare(verifier, "the eval's loss", &type, &mine->loss, &exact.loss, &moved.loss, 1, epoch, step, error) &&
-           (!mine->has_accuracy || compare(verifier, "the eval's accuracy", &type, &mine->accuracy, &exact.accuracy, &moved.accuracy, 1, epoch, step, error));
+           (!mine->has_accuracy ||
+            compare(verifier, "the eval's accuracy", &type, &mine->accuracy, &exact.accuracy, &moved.accuracy, 1, epoch, step, error));
 }
 
 bool verifier_evaluation(Verifier *verifier, const EvalResult *mine, int64_t epoch, int64_t step, Error *error) {

@@ -80,20 +80,20 @@ typedef struct Table {
 } Table;
 
 typedef enum {
-    OF_NEEDED,         /* by the target's part: all parts of the source that a rank's box meets */
-    OF_NEEDED_SHARED,  /* those that agree with the rank in the digits that both sides use */
-    OF_HELD,           /* by the source's part: the boxes, of the ranks to which a rank may send, that its part meets */
-    OF_HELD_SHARED,    /* those of ranks that agree with it in the digits that both sides use */
+    OF_NEEDED,        /* by the target's part: all parts of the source that a rank's box meets */
+    OF_NEEDED_SHARED, /* those that agree with the rank in the digits that both sides use */
+    OF_HELD,          /* by the source's part: the boxes, of the ranks to which a rank may send, that its part meets */
+    OF_HELD_SHARED,   /* those of ranks that agree with it in the digits that both sides use */
     NTABLES
 } TableKind;
 
 typedef struct Classes {
     const Pair *pair;
     Table table[MAX_NDIM][NTABLES];
-    DigitList others; /* not in the target: needers of a piece differ in these */
+    DigitList others;             /* not in the target: needers of a piece differ in these */
     bool others_move[MAX_DIGITS]; /* source or summed: a sender's receivers differ in these */
-    DigitList free;   /* in neither: owners that hold a term differ in these */
-    bool free_move[MAX_DIGITS]; /* summed */
+    DigitList free;               /* in neither: owners that hold a term differ in these */
+    bool free_move[MAX_DIGITS];   /* summed */
 } Classes;
 
 static int compare_entries(const void *x, const void *y) {

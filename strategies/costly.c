@@ -13,7 +13,7 @@ static bool also_needed(const Propagator *p, int value, int a, int want, int end
 
 /* Two hints, as they stand in the text, whose consequences do not fit. */
 typedef struct Conflict {
-    const Hint *from, *to; /* of what makes the value, of what needs it */
+    const Hint *from, *to;  /* of what makes the value, of what needs it */
     int from_node, to_node; /* the operators at which they stand */
     int value, user, have, want;
     int more;           /* further places: other iterations and calls, other values between them */
@@ -21,7 +21,8 @@ typedef struct Conflict {
 } Conflict;
 
 static bool same_hints(const Conflict *c, const Hint *a, const Hint *b) {
-    return (spans_equal(c->from->span, a->span) && spans_equal(c->to->span, b->span)) || (spans_equal(c->from->span, b->span) && spans_equal(c->to->span, a->span));
+    return (spans_equal(c->from->span, a->span) && spans_equal(c->to->span, b->span)) ||
+           (spans_equal(c->from->span, b->span) && spans_equal(c->to->span, a->span));
 }
 
 static void warn_conflict(Propagator *p, const Conflict *c) {
@@ -30,7 +31,8 @@ static void warn_conflict(Propagator *p, const Conflict *c) {
     const bool after = c->from_node < c->to_node;
     const Node *first = &graph->nodes.at[after ? c->from_node : c->to_node], *second = &graph->nodes.at[after ? c->to_node : c->from_node];
     Text text = {0};
-    text_printf(&text, "the hints of %s and %s do not fit together: %s is made as ", first->name, second->name, graph->values.at[c->value].name);
+    text_printf(&text, "the hints of %s and %s do not fit together: %s is made as ", first->name, second->name,
+                graph->values.at[c->value].name);
     layout_print(&text, cost_layout_at(p->memo, c->have), false);
     text_printf(&text, " and needed as ");
     layout_print(&text, cost_layout_at(p->memo, c->want), false);
@@ -55,14 +57,25 @@ void warn_conflicts(Propagator *p) {
             if (a < 0 || b < 0 || a == b || !graph->nodes.at[a].hint || !graph->nodes.at[b].hint) continue;
             int have = p->value_layout[node->in[i]], want = p->need[id][i];
             int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];
-            if (bytes == 0 || also_needed(p, node->in[i], a, want, p->nnodes)) continue; /* the first hint's own operators need that conversion */
+            if (bytes == 0 || also_needed(p, node->in[i], a, want, p->nnodes))
+                continue; /* the first hint's own operators need that conversion */
             if (also_needed(p, node->in[i], b, want, id)) continue;
             const Hint *from = graph->nodes.at[a].hint, *to = graph->nodes.at[b].hint;
             int known = 0;
             while (known < found.n && !same_hints(&found.at[known], from, to))
                 known++;
             if (known == found.n)
-                vec_push(&p->arena, &found, ((Conflict){.from = from, .to = to, .from_node = a, .to_node = b, .value = node->in[i], .user = id, .have = have, .want = want, .more = -1, .bytes = bytes}));
+                vec_push(&p->arena, &found,
+                         ((Conflict){.from = from,
+                                     .to = to,
+                                     .from_node = a,
+                                     .to_node = b,
+                                     .value = node->in[i],
+                                     .user = id,
+                                     .have = have,
+                                     .want = want,
+                                     .more = -1,
+                                     .bytes = bytes}));
             found.at[known].more++;
             found.at[known].all += bytes;
         }

@@ -110,7 +110,10 @@ typedef struct Question {
 } Question;
 
 static Question question_of(Propagator *p, const Node *node) {
-    return (Question){.node = node, .alike = alike_of(p, node), .terms = terms_of(p, node), .batch = p->batch_first ? batch_factor(p->graph, node, p->batch) : -1};
+    return (Question){.node = node,
+                      .alike = alike_of(p, node),
+                      .terms = terms_of(p, node),
+                      .batch = p->batch_first ? batch_factor(p->graph, node, p->batch) : -1};
 }
 
 /* The key in which candidate a, with these bytes, is better than b; negative: in which it is worse. */
@@ -122,7 +125,8 @@ static int compare(Propagator *p, const Question *question, int a, int64_t a_byt
     int64_t mine = alike_completion(p, alike, node, a), other = alike_completion(p, alike, node, b);
     if (mine != other) return mine < other ? BY_SUM : -BY_SUM;
     const int32_t *x = splits_of(alike, a), *y = splits_of(alike, b);
-    if (question->batch >= 0 && x[question->batch] != y[question->batch]) return x[question->batch] > y[question->batch] ? BY_BATCH : -BY_BATCH;
+    if (question->batch >= 0 && x[question->batch] != y[question->batch])
+        return x[question->batch] > y[question->batch] ? BY_BATCH : -BY_BATCH;
     return tuple_compare(alike, a, b) < 0 ? BY_TUPLE : -BY_TUPLE;
 }
 
@@ -146,11 +150,10 @@ static void record(Propagator *p, int id, const Question *question) {
     decision->ncandidates = alike->splits.n;
     decision->nalternatives = n;
     for (int k = 0; k < n; k++)
-        decision->alternative[k] = (Alternative){
-            .strategy = strategy_new(p, splits_of(alike, best[k]), alike->splits.nfactors),
-            .bytes = best_bytes[k],
-            .flops = alike->flops[best[k]],
-            .sum_bytes = alike_completion(p, alike, question->node, best[k])};
+        decision->alternative[k] = (Alternative){.strategy = strategy_new(p, splits_of(alike, best[k]), alike->splits.nfactors),
+                                                 .bytes = best_bytes[k],
+                                                 .flops = alike->flops[best[k]],
+                                                 .sum_bytes = alike_completion(p, alike, question->node, best[k])};
     decision->by = n < 2 ? BY_ONE : (DecidedBy)compare(p, question, best[0], best_bytes[0], best[1], best_bytes[1]);
 }
 
@@ -166,7 +169,7 @@ void decide_best(Propagator *p, int id) {
     }
     assert(best >= 0);
     if (p->result->decision) record(p, id, &question);
-    if (!alike->strategy[best])alike->strategy[best] = strategy_new(p, splits_of(alike, best), alike->splits.nfactors);
+    if (!alike->strategy[best]) alike->strategy[best] = strategy_new(p, splits_of(alike, best), alike->splits.nfactors);
     node->strategy = alike->strategy[best];
     node->from = STRATEGY_PROPAGATED;
 }

@@ -73,8 +73,8 @@ static void read_states(Propagator *p) {
         for (int i = 0; i < wrong.n && !reported; i++)
             reported = spans_equal(wrong.at[i]->hint->span, state->hint->span) && shape_equal(&wrong.at[i]->type.shape, &state->type.shape);
         if (reported) continue;
-        if (layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false, graph->settings.strict_divide,
-                             &layout, p->diags))
+        if (layout_from_hint(graph, &state->hint->in[0], state->hint->named, &state->type, state->name, false,
+                             graph->settings.strict_divide, &layout, p->diags))
             state->layout = graph_layout(graph, &layout, &state->type.shape);
         if (p->diags->nerrors == before) continue;
         diag_calls(p->diags, state->hint->call);
@@ -97,7 +97,8 @@ bool read_leaves(Propagator *p) {
     for (int i = 0; i < graph->inputs.n; i++) {
         Layout layout;
         bool given;
-        if (input_is_of_batch(graph->inputs.at[i].kind) && graph->inputs.at[i].micro == 0 && input_layout(graph, i, &layout, &given, p->diags) && given)
+        if (input_is_of_batch(graph->inputs.at[i].kind) && graph->inputs.at[i].micro == 0 &&
+            input_layout(graph, i, &layout, &given, p->diags) && given)
             graph->inputs.at[i].layout = graph_layout(graph, &layout, &graph->inputs.at[i].type.shape);
     }
     read_states(p);

@@ -75,7 +75,8 @@ static void read_words(Reader *reader, const char *text, size_t n, int line) {
         while (end < n && !isspace((unsigned char)text[end]) && text[end] != '#')
             end++;
         if (reader->nwords <= MAX_WORDS)
-            reader->word[reader->nwords++] = (Word){{reader->file, line, (int)at + 1, (int)(end - at)}, arena_copy(reader->arena, text + at, end - at)};
+            reader->word[reader->nwords++] =
+                (Word){{reader->file, line, (int)at + 1, (int)(end - at)}, arena_copy(reader->arena, text + at, end - at)};
         at = end;
     }
 }

@@ -32,20 +32,20 @@ typedef struct Propagator {
     Diags *diags;
     Arena arena; /* until propagate returns */
     CostMemo *memo;
-    int nnodes; /* forward nodes */
+    int nnodes;                /* forward nodes */
     Alike *alike[ALIKE_SLOTS]; /* by hash */
-    struct Alone *alone;    /* strategies that split one factor */
-    int *value_layout;      /* per value: number of the layout in which its users find it, -1: free or not decided */
-    int (*need)[MAX_IN];    /* per decided node and operand: number of the layout that it needs */
-    int *hint_of;           /* per node: the hinted node from which it was reached, -1: none */
-    int *first_user, *user; /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
+    struct Alone *alone;       /* strategies that split one factor */
+    int *value_layout;         /* per value: number of the layout in which its users find it, -1: free or not decided */
+    int (*need)[MAX_IN];       /* per decided node and operand: number of the layout that it needs */
+    int *hint_of;              /* per node: the hinted node from which it was reached, -1: none */
+    int *first_user, *user;    /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
     int *user_operand;
-    int8_t *batch;                /* values_batch */
-    const Strategy **given;       /* per node: the strategy that it has before propagation, NULL: none */
+    int8_t *batch;          /* values_batch */
+    const Strategy **given; /* per node: the strategy that it has before propagation, NULL: none */
     StrategyFrom *given_from;
-    int *leaf_layout;             /* per value: value_layout before propagation */
-    bool *left_out;               /* per node: its hint does not count */
-    bool batch_first;             /* candidates that tie: the one that splits the batch, or the first in order */
+    int *leaf_layout; /* per value: value_layout before propagation */
+    bool *left_out;   /* per node: its hint does not count */
+    bool batch_first; /* candidates that tie: the one that splits the batch, or the first in order */
 } Propagator;
 
 static inline const TensorType *value_type(const Propagator *p, int value) {

@@ -297,7 +297,8 @@ static double step_latency(const Machine *machine, CommKind kind, const Layout *
     return (*level)->latency_s * steps;
 }
 
-double step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int64_t busiest_bytes, int nranks) {
+double step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int64_t busiest_bytes,
+                    int nranks) {
     const MachineLevel *level;
     double latency = step_latency(machine != NULL ? machine : &machine_cpu, kind, from, to, shape, nranks, &level);
     return latency + (double)busiest_bytes / level->bytes_per_s;
@@ -377,11 +378,12 @@ static void plan_natural(const Layout *from, const Layout *to, const Shape *shap
     plan_direct(from, to, shape, nranks, &conversion->bound, conversion);
     conversion_measure(conversion, from, shape, nranks);
     Conversion gathers = {.bound = conversion->bound};
-    if (policy == REDISTRIBUTE_BOUND || conversion->step[0].kind != COMM_EXCHANGE || !plan_gathers(machine, from, to, shape, nranks, &gathers)) return;
+    if (policy == REDISTRIBUTE_BOUND || conversion->step[0].kind != COMM_EXCHANGE ||
+        !plan_gathers(machine, from, to, shape, nranks, &gathers))
+        return;
     conversion_measure(&gathers, from, shape, nranks);
-    if (gathers.received.total <= conversion->received.total &&
-        conversion_cost(machine, &gathers, from, shape, dtype_bytes, nranks) <
-            conversion_cost(machine, conversion, from, shape, dtype_bytes, nranks))
+    if (gathers.received.total <= conversion->received.total && conversion_cost(machine, &gathers, from, shape, dtype_bytes, nranks) <
+                                                                    conversion_cost(machine, conversion, from, shape, dtype_bytes, nranks))
         *conversion = gathers;
 }
 

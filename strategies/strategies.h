@@ -23,8 +23,8 @@ typedef struct Machine {
     MachineLevel rank; /* between ranks of one node */
     MachineLevel node; /* between ranks of different nodes */
 } Machine;
-extern const Machine machine_cpu, machine_gpu8;  /* machine_cpu is the default */
-const Machine *machine_named(const char *name);  /* one of the two, NULL: none of this name */
+extern const Machine machine_cpu, machine_gpu8; /* machine_cpu is the default */
+const Machine *machine_named(const char *name); /* one of the two, NULL: none of this name */
 /* Reads a machine file; name is for diagnostics. What it points to is in the arena. False after diagnostics. */
 bool machine_read(Machine *machine, Arena *arena, Diags *diags, const char *name, const char *text, size_t n);
 void machine_print(Text *text, const Machine *machine); /* the text of its file, four digits a number */
@@ -54,7 +54,7 @@ typedef struct Conversion {
     Traffic received, sent; /* what these steps move; max: the sum over the steps of each one's worst rank */
     Traffic bound;          /* the least that any algorithm must let be received */
     int rounds;
-    int64_t peak_elements;  /* of the worst step: largest source + target + staging (what its worst rank receives or sends) */
+    int64_t peak_elements; /* of the worst step: largest source + target + staging (what its worst rank receives or sends) */
 } Conversion;
 
 /* Plans the conversion of a tensor. policy canonical: AllReduce the partials, AllGather each dimension from the first digit that differs,
@@ -68,7 +68,8 @@ bool redistribute(const Layout *from, const Layout *to, const Shape *shape, int 
                   const Machine *machine, Conversion *conversion, const char **why);
 /* Seconds of one step, of which its busiest rank receives or sends so many bytes: the latency of its messages, and these bytes over its slowest link. machine NULL:
  * machine_cpu. */
-double step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int64_t busiest_bytes, int nranks);
+double step_seconds(const Machine *machine, CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int64_t busiest_bytes,
+                    int nranks);
 /* Received and sent elements of one step, from box.c's formulas without enumerating all ranks where symmetry allows. */
 void traffic_step(CommKind kind, const Layout *from, const Layout *to, const Shape *shape, int nranks, Traffic *received, Traffic *sent);
 /* Received elements of the direct exchange between two layouts (no partial digits), total over all ranks; memoised by the caller. */
@@ -129,12 +130,12 @@ typedef struct Alternative {
 enum { MAX_ALTERNATIVES = 4 };
 /* How the strategy of a forward node was decided. */
 typedef struct Decision {
-    int hint;        /* the hinted node from which propagation reached it; its own id: it has the hint; -1: not reached */
-    int from;        /* the neighbour from which it was reached, -1: none */
+    int hint; /* the hinted node from which propagation reached it; its own id: it has the hint; -1: not reached */
+    int from; /* the neighbour from which it was reached, -1: none */
     int ncandidates;
     int nalternatives; /* recorded: the one taken, then the next best */
     Alternative alternative[MAX_ALTERNATIVES];
-    DecidedBy by;    /* what decided between the first two */
+    DecidedBy by; /* what decided between the first two */
 } Decision;
 /* propagate, with the decisions recorded: for --explain. The strategies are the same. */
 bool propagate_explained(Graph *graph, Propagation *propagation, Diags *diags);

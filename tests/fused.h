@@ -48,7 +48,8 @@ static inline int fused_by_hand(Plan *plan, int most) {
         number = 0;
         for (int s = 0; s < role->steps.n; s++) {
             int last = s;
-            while (fused_takes(&role->steps.at[s]) && last + 1 < role->steps.n && last + 1 - s < most && fused_takes(&role->steps.at[last + 1]))
+            while (fused_takes(&role->steps.at[s]) && last + 1 < role->steps.n && last + 1 - s < most &&
+                   fused_takes(&role->steps.at[last + 1]))
                 last++;
             if (last > s) fused_make(program->graph ? program->graph : &plan->graph, program, role, s, last, ++number);
             s = last;

@@ -16,9 +16,9 @@
 typedef struct Transfer {
     CommKind kind;
     DType dtype;
-    Shape shape;             /* global */
+    Shape shape; /* global */
     const Layout *from, *to;
-    const char *name;        /* of the value, for messages */
+    const char *name; /* of the value, for messages */
 } Transfer;
 
 typedef struct Comm Comm;
@@ -67,11 +67,12 @@ struct Comm {
     int local_rank, nlocal;  /* on this node */
     int node_first;          /* lowest rank that shares this one's node (PRUN_COMM=nodes:N: as simulated) */
     char node[256];
-    double timeout_s;        /* PRUN_TIMEOUT: how long a rank waits for others, 0: for ever; of several processes */
-    CommCounters *counters;  /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */
-    char transport[256];     /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages"; of devices also why so */
-    bool device;             /* sources and targets are a device's memory: alloc is its backend's */
-    bool captures;           /* start and wait only queue what a captured step may hold */
+    double timeout_s;       /* PRUN_TIMEOUT: how long a rank waits for others, 0: for ever; of several processes */
+    CommCounters *counters; /* per driven rank; exact after a barrier (peers that read in place count for the rank that they read from) */
+    char transport
+        [256]; /* how data moves, for -v: "one process", "shared memory", "messages", "shared memory and messages"; of devices also why so */
+    bool device;   /* sources and targets are a device's memory: alloc is its backend's */
+    bool captures; /* start and wait only queue what a captured step may hold */
 };
 Comm *comm_local_create(int nranks, Error *error);
 /* Something that all processes must have in common, and what this one has; said NULL: nothing. A list ends where what is NULL. */

@@ -20,7 +20,7 @@ typedef struct MpiComm {
     int *rank_of;                         /* the inverse */
     int64_t *offsets;                     /* per number in node: where a control block of request.c is */
     int64_t message_bytes, message_count; /* sent in messages */
-    CommRequest *first, **last; /* the requests in the order of preparation */
+    CommRequest *first, **last;           /* the requests in the order of preparation */
     int nrequests;
     int claim; /* stale_claim */
     struct Watch *watch;

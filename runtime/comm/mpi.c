@@ -254,7 +254,8 @@ static bool heaps_open(MpiComm *job, Error *error) {
     clock_gettime(CLOCK_REALTIME, &now);
     HeapName mine = {.bytes = heap_limit(job->nnode)};
     mine.token = (uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec * 31u + (uint64_t)getpid();
-    snprintf(mine.text, sizeof mine.text, "/prun-%ld-%llx-%llx", (long)getpid(), (unsigned long long)stale_job(), (unsigned long long)mine.token);
+    snprintf(mine.text, sizeof mine.text, "/prun-%ld-%llx-%llx", (long)getpid(), (unsigned long long)stale_job(),
+             (unsigned long long)mine.token);
     if (!mpi_check(MPI_Bcast(&mine.bytes, 1, MPI_INT64_T, 0, job->node), "shared memory", error)) return false;
     HeapName *names = calloc((size_t)job->nnode, sizeof *names);
     bool ok = names && heap_create(&job->heap, mine.text, mine.bytes, job->nnode, job->node_self, mine.token, error);
@@ -352,7 +353,8 @@ static bool job_open(MpiComm *job, const Options *options, Error *error) {
         Error why = {.reported = true}; /* as long as nothing fails here */
         job->shares = heaps_open(job, &why);
         if (!job->shares && options->shared)
-            return error_set(error, EXIT_ENVIRONMENT, "PRUN_COMM=shared: %s", why.reported ? "another rank has no shared memory" : why.text);
+            return error_set(error, EXIT_ENVIRONMENT, "PRUN_COMM=shared: %s",
+                             why.reported ? "another rank has no shared memory" : why.text);
     }
     bool all = job->shares && job->nnode == comm->nranks;
     snprintf(comm->transport, sizeof comm->transport, "%s",
@@ -368,8 +370,10 @@ static bool check_room(Error *error) {
     int64_t need = ((int64_t)256 << 20) + ((int64_t)8 << 20) * (here ? atoi(here) : 1), left = limits_addresses();
     if (left < 0 || left >= need) return true;
     if (number && strcmp(number, "0") != 0) return error_reported(error, EXIT_ENVIRONMENT); /* by the node's first */
-    return error_set(error, EXIT_ENVIRONMENT, "not enough memory for Open MPI: it maps up to %lld MiB of addresses, and this process can have %lld (ulimit -v): raise the limit",
-                     (long long)(need >> 20), (long long)(left >> 20));
+    return error_set(
+        error, EXIT_ENVIRONMENT,
+        "not enough memory for Open MPI: it maps up to %lld MiB of addresses, and this process can have %lld (ulimit -v): raise the limit",
+        (long long)(need >> 20), (long long)(left >> 20));
 }
 
 /* What is to be done before MPI_Init, while other ranks may already wait in it. */

@@ -171,7 +171,8 @@ Transfer *transfers_copy(Arena *arena, const Transfer *transfers, int n, int nra
 }
 
 bool request_may_start(bool started, int rank, Error *error) {
-    return !started || error_of_rank(error, rank, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", rank);
+    return !started ||
+           error_of_rank(error, rank, EXIT_INTERNAL, "rank %d starts a communication a second time before it has waited for it", rank);
 }
 
 bool request_may_wait(bool started, int rank, Error *error) {

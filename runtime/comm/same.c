@@ -86,7 +86,8 @@ bool comm_same(Comm *comm, const Common *common, int code, Error *error) {
     bool ok = comm->table->all_gather_words(comm, all, words, error), same = true;
     for (int p = 1; ok && p < comm->nprocesses; p++)
         same = same && words[p] == words[0];
-    if (ok && !same) ok = same_one(comm, &(Common){"the number of prun's options (are there different versions?)", number}, code, words, error);
+    if (ok && !same)
+        ok = same_one(comm, &(Common){"the number of prun's options (are there different versions?)", number}, code, words, error);
     for (int i = 0; ok && !same && i < n; i++)
         ok = same_one(comm, &common[i], code, words, error);
     free(words);

@@ -53,7 +53,9 @@ static void find_marks(Marks *marks, const char *folder) {
     for (const struct dirent *file; files && (file = readdir(files)) != NULL;) {
         char *end;
         if (strncmp(file->d_name, prefix, sizeof prefix - 1) != 0) continue;
-        Mark mark = {.path = arena_printf(&marks->arena, "%s/%s", folder, file->d_name), .job = strtoull(file->d_name + sizeof prefix - 1, &end, 16), .fd = -1};
+        Mark mark = {.path = arena_printf(&marks->arena, "%s/%s", folder, file->d_name),
+                     .job = strtoull(file->d_name + sizeof prefix - 1, &end, 16),
+                     .fd = -1};
         struct stat status;
         if (*end || mark.job == 0 || lstat(mark.path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid()) continue;
         mark.fd = open(mark.path, O_RDWR | O_CLOEXEC);
@@ -107,7 +109,8 @@ void stale_remove(void) {
     DIR *sessions = opendir(top);
     for (const struct dirent *session; sessions && (session = readdir(sessions)) != NULL;) {
         const char *folder = arena_printf(&marks.arena, "%s/%s", top, session->d_name);
-        if (session->d_name[0] != '.' && strcmp(folder, own) != 0) find_marks(&marks, folder); /* closing a file would give up this process's lock on it */
+        if (session->d_name[0] != '.' && strcmp(folder, own) != 0)
+            find_marks(&marks, folder); /* closing a file would give up this process's lock on it */
     }
     if (sessions) closedir(sessions);
     bool any = false;

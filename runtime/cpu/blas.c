@@ -38,10 +38,11 @@ static bool check_room(int nthreads, Error *error) {
     int64_t need = library_bytes + nthreads * buffer_bytes, left = limits_addresses();
     char has[64] = "";
     if (left >= 0) snprintf(has, sizeof has, ", and this process can have %lld (ulimit -v)", (long long)(left >> 20));
-    return error_set(error, EXIT_ENVIRONMENT,
-                     "not enough memory for matrix products: OpenBLAS maps %lld MiB of addresses on %d thread%s%s: raise the limit, or bind each process to fewer cores "
-                     "(taskset)",
-                     (long long)(need >> 20), nthreads, nthreads == 1 ? "" : "s", has);
+    return error_set(
+        error, EXIT_ENVIRONMENT,
+        "not enough memory for matrix products: OpenBLAS maps %lld MiB of addresses on %d thread%s%s: raise the limit, or bind each process to fewer cores "
+        "(taskset)",
+        (long long)(need >> 20), nthreads, nthreads == 1 ? "" : "s", has);
 }
 
 static void *open_library(int mode) {
@@ -80,7 +81,9 @@ bool blas_open(Blas *blas, int nthreads, Error *error) {
     bool fresh = !library;
     if (fresh && !check_room(nthreads, error)) return false;
     if (fresh) library = open_library(RTLD_LAZY | RTLD_LOCAL);
-    if (!library) return error_set(error, EXIT_ENVIRONMENT, "cannot open OpenBLAS, which computes matrix products: %.700s: is libopenblas0 installed?", dlerror());
+    if (!library)
+        return error_set(error, EXIT_ENVIRONMENT,
+                         "cannot open OpenBLAS, which computes matrix products: %.700s: is libopenblas0 installed?", dlerror());
     if (!find(library, "cblas_sgemm", &opened.sgemm, error) || !find(library, "cblas_dgemm", &opened.dgemm, error)) return false;
     /* einsum.c divides its products among the pool's threads itself: two sets of threads would fight over the cores. */
     if (find(library, "openblas_set_num_threads", &set_threads, error)) set_threads(1);

@@ -29,10 +29,11 @@
 
 /* ---------------------------------------------------------------- blas.c */
 
-typedef void Sgemm(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE transpose_a, enum CBLAS_TRANSPOSE transpose_b, blasint m, blasint n, blasint k, float alpha,
-                   const float *a, blasint lda, const float *b, blasint ldb, float beta, float *c, blasint ldc);
-typedef void Dgemm(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE transpose_a, enum CBLAS_TRANSPOSE transpose_b, blasint m, blasint n, blasint k, double alpha,
-                   const double *a, blasint lda, const double *b, blasint ldb, double beta, double *c, blasint ldc);
+typedef void Sgemm(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE transpose_a, enum CBLAS_TRANSPOSE transpose_b, blasint m, blasint n,
+                   blasint k, float alpha, const float *a, blasint lda, const float *b, blasint ldb, float beta, float *c, blasint ldc);
+typedef void Dgemm(enum CBLAS_ORDER order, enum CBLAS_TRANSPOSE transpose_a, enum CBLAS_TRANSPOSE transpose_b, blasint m, blasint n,
+                   blasint k, double alpha, const double *a, blasint lda, const double *b, blasint ldb, double beta, double *c,
+                   blasint ldc);
 /* What is used of OpenBLAS. */
 typedef struct Blas {
     Sgemm *sgemm; /* NULL: it is not open */
@@ -47,7 +48,7 @@ bool blas_open(Blas *blas, int nthreads, Error *error);
 typedef struct CpuContext {
     Pool *pool;
     int most_threads; /* of any process, at least the pool's */
-    Blas blas; /* opened by the first product that needs it */
+    Blas blas;        /* opened by the first product that needs it */
 } CpuContext;
 /* fuse.c: Backend.fuse, run and unfuse. */
 void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error);
@@ -77,9 +78,9 @@ enum { SUM_PIECE = SUM_RUN };
 /* A sum over leading or trailing dimensions whose operand is made piece by piece, at most SUM_PIECE elements at a time. */
 typedef struct PieceSum {
     DType dtype;
-    bool columns;          /* rows are added to each other; else the elements of each */
-    int64_t n, rows;       /* elements of a row, rows */
-    int64_t width;         /* columns that are added up together */
+    bool columns;    /* rows are added to each other; else the elements of each */
+    int64_t n, rows; /* elements of a row, rows */
+    int64_t width;   /* columns that are added up together */
     double divisor;
     void *out;
     SumLoops loops;

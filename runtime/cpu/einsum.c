@@ -73,7 +73,8 @@ static void product_part(void *context, int64_t begin, int64_t end) {
     int64_t across = parts_of(g->n, product->columns), tiles = parts_of(g->m, product->rows) * across;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i % tiles / across * product->rows, column = i % tiles % across * product->columns;
-        int64_t m = g->m - row < product->rows ? g->m - row : product->rows, n = g->n - column < product->columns ? g->n - column : product->columns;
+        int64_t m = g->m - row < product->rows ? g->m - row : product->rows,
+                n = g->n - column < product->columns ? g->n - column : product->columns;
         int64_t at[MAX_NEST];
         multiply(product, i / tiles, row, m, column, n);
         if (!product->after) continue;
@@ -135,7 +136,8 @@ static bool run_whole(const KernelCall *call, ProductKind kind, ProductPartFn *a
 
 bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductPartFn *after, void *context, Error *error) {
     const Operand *out = &call->out[0];
-    Product product = {.dtype = out->dtype, .a = call->in[0].data, .b = call->in[1].data, .out = out->data, .after = after, .context = context};
+    Product product = {
+        .dtype = out->dtype, .a = call->in[0].data, .b = call->in[1].data, .out = out->data, .after = after, .context = context};
     const ProductKind kind = product_shape(call, strides, &product.shape);
     if (kind != PRODUCT_GEMM || !dtype_is_float(out->dtype)) return run_whole(call, kind, after, context, error);
     choose_tile(&product, call_most_threads(call));

@@ -70,7 +70,13 @@ typedef struct TableRun {
 } TableRun;
 
 static TableRun table_run(const Operand *table, const Operand *index, const Operand *rows) {
-    return (TableRun){index, table->data, rows->data, table->box.begin[0], table->local.dim[0], table->local.dim[1], table->local.dim[1] * dtype_bytes[table->dtype]};
+    return (TableRun){index,
+                      table->data,
+                      rows->data,
+                      table->box.begin[0],
+                      table->local.dim[0],
+                      table->local.dim[1],
+                      table->local.dim[1] * dtype_bytes[table->dtype]};
 }
 
 static void embedding_rows(void *context, int64_t begin, int64_t end) {

@@ -42,8 +42,8 @@ typedef struct ExtremeRun {
             nest_offsets(&run->kept, run->kept.ndim, item, at);                                                                            \
             for (int64_t i = 0; i < outer; i++) {                                                                                          \
                 nest_offsets(gone, last, i, offset);                                                                                       \
-                most = name##_of_##suffix(most, name##_run_##suffix((const T *)run->in + at[1] + offset[0], gone->stride[0][last],         \
-                                                              gone->size[last]));                                                          \
+                most = name##_of_##suffix(                                                                                                 \
+                    most, name##_run_##suffix((const T *)run->in + at[1] + offset[0], gone->stride[0][last], gone->size[last]));           \
             }                                                                                                                              \
             ((T *)run->out)[at[0]] = most;                                                                                                 \
         }                                                                                                                                  \
@@ -76,9 +76,9 @@ typedef struct ExtremeRun {
                 out[c * kept->stride[0][last]] = most[c];                                                                                  \
         }                                                                                                                                  \
     }                                                                                                                                      \
-    static void name##_nothing_##suffix(void *out, int64_t n) {                                                                               \
+    static void name##_nothing_##suffix(void *out, int64_t n) {                                                                            \
         for (int64_t i = 0; i < n; i++)                                                                                                    \
-            ((T *)out)[i] = WORST;                                                                                                               \
+            ((T *)out)[i] = WORST;                                                                                                         \
     }
 EXTREME_LOOPS(max, f32, float, -INFINITY, >)
 EXTREME_LOOPS(max, f64, double, -(double)INFINITY, >)

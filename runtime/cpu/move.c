@@ -14,28 +14,28 @@ typedef struct MoveRun {
 } MoveRun;
 
 enum { TILE = 16 };
-#define COPY(bits)                                                                                                                         \
-    static void copy_run_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t n) {         \
-        if (out_stride == 1 && in_stride == 1) {                                                                                           \
-            memmove(out, in, (size_t)n * sizeof *out);                                                                                     \
-        } else if (out_stride == 1 && in_stride == 0) {                                                                                    \
-            const uint##bits##_t item = *in;                                                                                               \
-            for (int64_t i = 0; i < n; i++)                                                                                                \
-                out[i] = item;                                                                                                             \
-        } else {                                                                                                                           \
-            for (int64_t i = 0; i < n; i++)                                                                                                \
-                out[i * out_stride] = in[i * in_stride];                                                                                   \
-        }                                                                                                                                  \
-    }                                                                                                                                      \
+#define COPY(bits)                                                                                                                           \
+    static void copy_run_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t n) {           \
+        if (out_stride == 1 && in_stride == 1) {                                                                                             \
+            memmove(out, in, (size_t)n * sizeof *out);                                                                                       \
+        } else if (out_stride == 1 && in_stride == 0) {                                                                                      \
+            const uint##bits##_t item = *in;                                                                                                 \
+            for (int64_t i = 0; i < n; i++)                                                                                                  \
+                out[i] = item;                                                                                                               \
+        } else {                                                                                                                             \
+            for (int64_t i = 0; i < n; i++)                                                                                                  \
+                out[i * out_stride] = in[i * in_stride];                                                                                     \
+        }                                                                                                                                    \
+    }                                                                                                                                        \
     /* Rows [begin, end) of a plane of `columns` that lies the other way round in the operand: tile by tile, so that neither side misses   \
-     * its cache lines. */                                                                                                                 \
-    static void copy_plane_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t begin,     \
-                                  int64_t end, int64_t columns) {                                                                          \
-        for (int64_t r = begin; r < end; r += TILE)                                                                                        \
-            for (int64_t c = 0; c < columns; c += TILE)                                                                                    \
-                for (int64_t i = r; i < r + TILE && i < end; i++)                                                                          \
-                    for (int64_t j = c; j < c + TILE && j < columns; j++)                                                                  \
-                        out[i * out_stride + j] = in[i + j * in_stride];                                                                   \
+     * its cache lines. */ \
+    static void copy_plane_##bits(uint##bits##_t *out, int64_t out_stride, const uint##bits##_t *in, int64_t in_stride, int64_t begin,       \
+                                  int64_t end, int64_t columns) {                                                                            \
+        for (int64_t r = begin; r < end; r += TILE)                                                                                          \
+            for (int64_t c = 0; c < columns; c += TILE)                                                                                      \
+                for (int64_t i = r; i < r + TILE && i < end; i++)                                                                            \
+                    for (int64_t j = c; j < c + TILE && j < columns; j++)                                                                    \
+                        out[i * out_stride + j] = in[i + j * in_stride];                                                                     \
     }
 COPY(8)
 COPY(32)

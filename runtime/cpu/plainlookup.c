@@ -97,7 +97,9 @@ bool reference_one_hot(const KernelCall *call, Error *error) {
 /* Every element is shown to the result of its row: the first true, or the first of the largest. */
 static bool first_of(const KernelCall *call, bool largest) {
     const Operand *x = &call->in[0], *y = &call->out[0];
-    int ndim = x->local.ndim, axis = (int)(!call->attr[0].given ? ndim - 1 : call->attr[0].i < 0 ? call->attr[0].i + ndim : call->attr[0].i);
+    int ndim = x->local.ndim, axis = (int)(!call->attr[0].given  ? ndim - 1
+                                           : call->attr[0].i < 0 ? call->attr[0].i + ndim
+                                                                 : call->attr[0].i);
     for (int64_t i = 0, n = shape_elements(&y->local); i < n; i++) {
         int64_t index[MAX_NDIM], found = INT32_MAX, most = -1; /* position of the one that was found */
         index_of(&y->local, i, index);

@@ -7,9 +7,10 @@ double element_get(const Operand *operand, int64_t index);
 void element_set(const Operand *operand, int64_t index, double value); /* integers: the nearest number that there is */
 /* Elements of integers and bools, exactly: as integers without sign, modulo 2^64. */
 uint64_t integer_get(const Operand *operand, int64_t index);
-void integer_set(const Operand *operand, int64_t index, uint64_t value); /* i32: the low bits */
+void integer_set(const Operand *operand, int64_t index, uint64_t value);                      /* i32: the low bits */
 void element_copy(const Operand *to, int64_t index, const Operand *from, int64_t from_index); /* of one element type */
-bool element_less(const Operand *operand, int64_t a, int64_t b); /* whether element a is below element b; a nan is below none, and none below it */
+bool element_less(const Operand *operand, int64_t a,
+                  int64_t b); /* whether element a is below element b; a nan is below none, and none below it */
 /* Row-major position in an operand's box of the element at a local multi-index; sizes of 1 that the result does not share are broadcast. */
 int64_t position_broadcast(const Operand *operand, const Shape *result, const int64_t *index);
 /* Position of the element whose dimensions run over the factors of `map`, each at at[factor]; dimensions without a factor at 0. */

@@ -85,7 +85,11 @@ static bool update(const KernelCall *call, UpdateRun *run, PoolFn *const loops[N
 }
 
 bool kernel_sgd(const KernelCall *call, Error *error) {
-    UpdateRun run = {.w = call->in[0].data, .g = call->in[1].data, .new_w = call->out[0].data, .lr = rate_of(call), .decay = attribute(call, "weight_decay")};
+    UpdateRun run = {.w = call->in[0].data,
+                     .g = call->in[1].data,
+                     .new_w = call->out[0].data,
+                     .lr = rate_of(call),
+                     .decay = attribute(call, "weight_decay")};
     return update(call, &run, (PoolFn *const[NDTYPES]){[F32] = sgd_f32, [F64] = sgd_f64}, error);
 }
 

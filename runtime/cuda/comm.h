@@ -30,7 +30,7 @@ typedef struct RequestHead {
 typedef struct RequestKind {
     size_t bytes; /* of its CommRequest, which is zeroed but for the head */
     bool (*open)(CudaComm *job, CommRequest *request, const Transfer *transfers, int n, Error *error); /* collective */
-    void (*close)(CudaComm *job, CommRequest *request);                                               /* also of one that could not be opened */
+    void (*close)(CudaComm *job, CommRequest *request); /* also of one that could not be opened */
 } RequestKind;
 
 struct CudaComm {
@@ -40,7 +40,7 @@ struct CudaComm {
     const RequestKind *kind;
     CommRequest *requests; /* all that were prepared, the last first */
     int nrequests;
-    const char *waits;    /* what was asked for last, for the message of a rank that waits too long; or NULL */
+    const char *waits; /* what was asked for last, for the message of a rank that waits too long; or NULL */
     struct HostPool *host;
     struct Share *share;
     struct Nccl *nccl;
@@ -60,8 +60,9 @@ void device_free(Comm *comm, void *data);
 /* Ends the requests, the communicator below, and this one's memory: the last that each mode's destroy does. Takes NULL. */
 void common_destroy(Comm *comm);
 /* The rows that are alike in each mode's table. */
-#define COMM_COMMON                                                                                                                                             \
-    .prepare = common_prepare, .barrier = below_barrier, .broadcast = below_broadcast, .all_gather_words = below_all_gather_words, .gather_text = below_gather_text, .abort = below_abort
+#define COMM_COMMON                                                                                                                        \
+    .prepare = common_prepare, .barrier = below_barrier, .broadcast = below_broadcast, .all_gather_words = below_all_gather_words,         \
+    .gather_text = below_gather_text, .abort = below_abort
 
 /* bytes of every process, one after another: all[process * bytes]. Collective; meant for little. */
 bool all_gather_bytes(Comm *base, const void *mine, int64_t bytes, void *all, Error *error);
@@ -98,11 +99,11 @@ typedef struct TaskLaunch {
 /* Tasks that are prepared once and run with the addresses of each use. */
 typedef struct Tasks {
     VEC(Task) tasks;
-    int base, nlevels;      /* the level of the next task; levels so far */
-    TaskLaunch *launches;   /* per level */
+    int base, nlevels;    /* the level of the next task; levels so far */
+    TaskLaunch *launches; /* per level */
     int nused;
-    int *used;              /* memories that any task lies in */
-    void **memory;          /* of these, as they were last */
+    int *used;                        /* memories that any task lies in */
+    void **memory;                    /* of these, as they were last */
     KernelPull *table, *device_table; /* by level: in the process, and on the device */
 } Tasks;
 
@@ -113,7 +114,8 @@ typedef struct TaskSide {
     const View *view;
 } TaskSide;
 /* Adds a walk: target = sources from left to right. */
-void tasks_add(Tasks *tasks, Arena *arena, const Walk *walk, DType dtype, Reduction reduction, bool add, TaskSide target, const TaskSide *source, int nsources);
+void tasks_add(Tasks *tasks, Arena *arena, const Walk *walk, DType dtype, Reduction reduction, bool add, TaskSide target,
+               const TaskSide *source, int nsources);
 /* What comes next reads or adds to what came before. */
 void tasks_break(Tasks *tasks);
 /* After the last: takes memory on the device. nmemories: one more than the greatest number. */

@@ -187,10 +187,11 @@ static bool late(CudaComm *job, const CommRequest *request, const Ints *ranks, P
 static bool ipc_watch(void *watcher, double waited_s, Error *error) {
     const CudaComm *job = watcher;
     if (job->comm.timeout_s <= 0 || waited_s < job->comm.timeout_s) return true;
-    return error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT,
-                         "rank %d, device %d: what is queued on the device (last: %.200s) takes longer than %g s (PRUN_TIMEOUT): a rank whose "
-                         "part it waits for is stuck or has died",
-                         job->comm.process, job->cuda->device, job->waits ? job->waits : "a communication", job->comm.timeout_s);
+    return error_of_rank(
+        error, job->comm.process, EXIT_ENVIRONMENT,
+        "rank %d, device %d: what is queued on the device (last: %.200s) takes longer than %g s (PRUN_TIMEOUT): a rank whose "
+        "part it waits for is stuck or has died",
+        job->comm.process, job->cuda->device, job->waits ? job->waits : "a communication", job->comm.timeout_s);
 }
 
 /* The host until they have recorded it, then this rank's stream until it has come to pass. */

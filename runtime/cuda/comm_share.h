@@ -15,18 +15,18 @@ typedef struct ShareChunk {
     struct ShareChunk *next;
     char *base;
     int64_t bytes, used;
-    int live;      /* tensors in it */
-    int entry;     /* its number among those that peers may open, -1: none does */
+    int live;  /* tensors in it */
+    int entry; /* its number among those that peers may open, -1: none does */
 } ShareChunk;
 
 typedef struct Share {
     Heap heap;
     bool heap_open;
     int nentries;
-    int64_t *entries_at;   /* per process: where its entries begin in its heap */
-    ShareEntry *entries;   /* own */
+    int64_t *entries_at; /* per process: where its entries begin in its heap */
+    ShareEntry *entries; /* own */
     ShareChunk *chunks;
-    char ***opened;        /* [process][entry]: where this process has it; NULL: not yet */
+    char ***opened; /* [process][entry]: where this process has it; NULL: not yet */
 } Share;
 
 /* All ranks are on one node and devices share memory: tried, between all of them. Collective; false with the reason on all. */

@@ -56,7 +56,7 @@ typedef struct CudaContext {
     struct CudaEpilogue {
         int number; /* cublasLtEpilogue_t */
         bool tried;
-        int sound;  /* epilogue_is_sound */
+        int sound; /* epilogue_is_sound */
     } epilogue[MAX_EPILOGUES];
 } CudaContext;
 

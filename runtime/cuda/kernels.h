@@ -98,9 +98,9 @@ typedef struct LaunchLoad {
     KernelDivisor divisor[KERNEL_NDIM];
 } LaunchLoad;
 typedef struct LaunchStep {
-    uint8_t op;       /* ElementOp */
-    uint8_t in[3];    /* slots; CHAIN_RESULT: the result of the step before */
-    uint8_t slot;     /* that takes the result; CHAIN_RESULT: none */
+    uint8_t op;    /* ElementOp */
+    uint8_t in[3]; /* slots; CHAIN_RESULT: the result of the step before */
+    uint8_t slot;  /* that takes the result; CHAIN_RESULT: none */
     uint8_t constant[2];
     uint8_t first_store, nstores;
 } LaunchStep;
@@ -136,11 +136,11 @@ typedef struct UpdateTensor {
 /* The same update of several tensors, none of which overlaps another's. */
 typedef struct UpdateTable {
     int kind, dtype, ntensors;
-    int decoupled;      /* adamw: the parameter itself decays, not the gradient */
-    const void *rate;   /* one number on the device, lr is multiplied by it, NULL: 1. Clipping: the sum of squares */
-    const void *count;  /* adam: the number of the update, from 1 */
+    int decoupled;     /* adamw: the parameter itself decays, not the gradient */
+    const void *rate;  /* one number on the device, lr is multiplied by it, NULL: 1. Clipping: the sum of squares */
+    const void *count; /* adam: the number of the update, from 1 */
     double lr, momentum, beta1, beta2, eps, decay;
-    double norm;        /* of clipping */
+    double norm; /* of clipping */
     UpdateTensor tensor[UPDATE_TENSORS];
 } UpdateTable;
 LAUNCHED kernels_update(UpdateTable *table, cudaStream_t stream);
@@ -183,7 +183,8 @@ LAUNCHED kernels_reduce(const KernelReduce *reduce, void *scratch, int64_t scrat
 
 typedef enum { ROWS_SOFTMAX, ROWS_LOG_SOFTMAX, ROWS_SOFTMAX_GRAD, ROWS_LOG_SOFTMAX_GRAD } KernelRows;
 /* A tensor [outer, n, inner], rows of n elements `inner` apart; none of them 0. x: of a gradient y; dy: of a gradient, else unused. out may be x or dy. f32 and f64. */
-LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner, cudaStream_t stream);
+LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner,
+                      cudaStream_t stream);
 
 /* move.cuh */
 
@@ -222,7 +223,8 @@ LAUNCHED kernels_place(void *wide, const void *narrow, uint64_t bits, const Kern
 /* rows[i] = table[index[i]], 0 where that is not here; rows of `width` items of 4 or 8 bytes, table [length, width]. */
 LAUNCHED kernels_lookup(void *rows, const void *table, const KernelIndex *index, int64_t width, int item_bytes, cudaStream_t stream);
 /* table[r] = the sum of rows[i] over all i with index[i] = r; f32 and f64. */
-LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors, cudaStream_t stream);
+LAUNCHED kernels_lookup_grad(void *table, const void *rows, const KernelIndex *index, int64_t width, int dtype, int nprocessors,
+                             cudaStream_t stream);
 
 /* matmul.cuh */
 
@@ -251,9 +253,9 @@ typedef struct KernelPull {
     int dtype, reduction; /* as DType and Reduction number them */
     int add;              /* onto what the target holds */
     /* pulls_prepare's. */
-    int width;            /* elements of one access */
+    int width; /* elements of one access */
     unsigned first_block, nblocks;
-    int narrow;           /* all positions are below 2^31 */
+    int narrow; /* all positions are below 2^31 */
     KernelDivisor divisor[KERNEL_NDIM], unit_divisor;
 } KernelPull;
 /* One pull, passed by value. */

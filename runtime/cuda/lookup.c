@@ -19,7 +19,8 @@ bool kernel_pick_grad(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *out = &call->out[0];
     KernelIndex index = index_of(&call->in[1], out, out->local.ndim - 1);
-    return cuda_launched(cuda, kernels_place(out->data, call->in[0].data, 0, &index, dtype_bytes[out->dtype], cuda->compute), "pick_grad", error);
+    return cuda_launched(cuda, kernels_place(out->data, call->in[0].data, 0, &index, dtype_bytes[out->dtype], cuda->compute), "pick_grad",
+                         error);
 }
 
 bool kernel_one_hot(const KernelCall *call, Error *error) {
@@ -35,13 +36,15 @@ bool kernel_embedding(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *table = &call->in[0], *out = &call->out[0];
     KernelIndex index = index_of(&call->in[1], table, 0);
-    return cuda_launched(cuda, kernels_lookup(out->data, table->data, &index, table->local.dim[1], dtype_bytes[out->dtype], cuda->compute), "embedding", error);
+    return cuda_launched(cuda, kernels_lookup(out->data, table->data, &index, table->local.dim[1], dtype_bytes[out->dtype], cuda->compute),
+                         "embedding", error);
 }
 
 bool kernel_embedding_grad(const KernelCall *call, Error *error) {
     CudaContext *cuda = call->context;
     const Operand *dy = &call->in[0], *table = &call->out[0];
     KernelIndex index = index_of(&call->in[1], table, 0);
-    cudaError_t status = kernels_lookup_grad(table->data, dy->data, &index, table->local.dim[1], (int)table->dtype, cuda->nprocessors, cuda->compute);
+    cudaError_t status =
+        kernels_lookup_grad(table->data, dy->data, &index, table->local.dim[1], (int)table->dtype, cuda->nprocessors, cuda->compute);
     return cuda_launched(cuda, status, "embedding_grad", error);
 }

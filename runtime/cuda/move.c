@@ -22,7 +22,8 @@ static bool move(const KernelCall *call, const Nest *nest, void *out, const void
     CudaContext *cuda = call->context;
     KernelLoops loops;
     loops_of(&loops, nest, 0, 1);
-    return cuda_launched(cuda, kernels_copy(out, in, dtype_bytes[call->out[0].dtype], &loops, cuda->compute), op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_copy(out, in, dtype_bytes[call->out[0].dtype], &loops, cuda->compute), op_table[call->op].name,
+                         error);
 }
 
 bool kernel_transpose(const KernelCall *call, Error *error) {
@@ -140,7 +141,8 @@ bool kernel_constant(const KernelCall *call, Error *error) {
     const Operand *out = &call->out[0];
     uint64_t bits = 0;
     element_put(&bits, out->dtype, 0, call->attr[0].f);
-    return cuda_launched(cuda, kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute), "constant", error);
+    return cuda_launched(cuda, kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute),
+                         "constant", error);
 }
 
 /* Inputs and states lie where the executor put them: a step that computes one is a mistake of the plan. */

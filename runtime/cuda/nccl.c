@@ -72,9 +72,9 @@ bool nccl_ok(CudaComm *job, ncclComm_t comm, ncclResult_t result, const char *wh
     Nccl *nccl = job->nccl;
     if (result == ncclSuccess || result == ncclInProgress) return true;
     const char *words = nccl->library.GetErrorString(result), *last = comm ? nccl->library.GetLastError(comm) : NULL;
-    error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT, "rank %d, device %d: %.200s: NCCL says %.100s%s%.300s; %s; NCCL_DEBUG=INFO says more",
-              job->comm.process, job->cuda->device, what, words ? words : "?", last && *last ? ": " : "", last && *last ? last : "",
-              advice(result));
+    error_of_rank(error, job->comm.process, EXIT_ENVIRONMENT,
+                  "rank %d, device %d: %.200s: NCCL says %.100s%s%.300s; %s; NCCL_DEBUG=INFO says more", job->comm.process,
+                  job->cuda->device, what, words ? words : "?", last && *last ? ": " : "", last && *last ? last : "", advice(result));
     abort_all(job);
     return false;
 }

@@ -46,10 +46,10 @@ typedef struct SentPart {
 /* A message to or from a rank. */
 typedef struct WireMessage {
     int rank, round;
-    int64_t bytes;     /* that are sent */
-    bool direct;       /* it is a piece of a tensor as it lies there, and needs no staging */
-    int transfer;      /* direct: of which; */
-    int64_t at;        /* where it begins, in bytes: direct in the tensor, else in the staging memory */
+    int64_t bytes;       /* that are sent */
+    bool direct;         /* it is a piece of a tensor as it lies there, and needs no staging */
+    int transfer;        /* direct: of which; */
+    int64_t at;          /* where it begins, in bytes: direct in the tensor, else in the staging memory */
     VEC(SentPart) parts; /* of those sent */
 } WireMessage;
 
@@ -61,9 +61,9 @@ typedef struct WirePlan {
     Pulls pulls;              /* of the transfers that go by messages; pulls.transfer[k] is transfer[number[k]] */
     int *number;
     VEC(WireMessage) out, in;
-    int *in_of;               /* [round][rank] -> in */
+    int *in_of; /* [round][rank] -> in */
     int64_t staging_bytes;
-    CommCounters each;        /* of one use, as the plan counts */
+    CommCounters each; /* of one use, as the plan counts */
 } WirePlan;
 bool wire_plan_init(WirePlan *plan, Arena *arena, const Transfer *transfers, int n, int nranks, int rank, bool ordered, Error *error);
 /* Whether the pull is done by receiving: its message is direct. */

@@ -3,7 +3,9 @@
 
 #include <assert.h>
 
-_Static_assert((int)F32 == KERNEL_F32 && (int)F64 == KERNEL_F64 && (int)I32 == KERNEL_I32 && (int)I64 == KERNEL_I64 && (int)BOOL == KERNEL_BOOL, "kernels.h");
+_Static_assert((int)F32 == KERNEL_F32 && (int)F64 == KERNEL_F64 && (int)I32 == KERNEL_I32 && (int)I64 == KERNEL_I64 &&
+                   (int)BOOL == KERNEL_BOOL,
+               "kernels.h");
 _Static_assert((int)MAX_NDIM <= (int)KERNEL_NDIM, "kernels.h");
 
 /* What a view's loops begin at. */
@@ -16,11 +18,17 @@ static int64_t view_begin(const Walk *walk, const View *view, int64_t *step) {
     return start;
 }
 
-void pull_init(KernelPull *pull, const Walk *walk, const View *target_view, void *target, const View *source_views, const void *const *source, int nsources,
-               DType dtype, Reduction reduction, bool add) {
+void pull_init(KernelPull *pull, const Walk *walk, const View *target_view, void *target, const View *source_views,
+               const void *const *source, int nsources, DType dtype, Reduction reduction, bool add) {
     assert(nsources >= 1 && nsources <= PULL_TERMS);
-    *pull = (KernelPull){.target = target, .unit = walk->unit, .count = walk->count, .nouter = walk->nouter, .nsources = nsources, .dtype = (int)dtype,
-                         .reduction = (int)reduction, .add = add};
+    *pull = (KernelPull){.target = target,
+                         .unit = walk->unit,
+                         .count = walk->count,
+                         .nouter = walk->nouter,
+                         .nsources = nsources,
+                         .dtype = (int)dtype,
+                         .reduction = (int)reduction,
+                         .add = add};
     int64_t run = 0; /* number of the run that the walk begins in */
     for (int d = 0; d < walk->nouter; d++) {
         pull->extent[d] = walk->extent[d];
@@ -44,7 +52,8 @@ static bool is_aligned(const KernelPull *pull, const void *data, int64_t start, 
 
 static bool has_width(const KernelPull *pull, int width, int element_bytes) {
     bool whole = pull->nouter == 0 || pull->unit % width == 0;
-    bool aligned = whole && pull->first % width == 0 && is_aligned(pull, pull->target, pull->target_start, pull->target_step, width, element_bytes);
+    bool aligned =
+        whole && pull->first % width == 0 && is_aligned(pull, pull->target, pull->target_start, pull->target_step, width, element_bytes);
     for (int s = 0; s < pull->nsources; s++)
         aligned = aligned && is_aligned(pull, pull->source[s], pull->source_start[s], pull->source_step[s], width, element_bytes);
     return aligned;

@@ -31,7 +31,8 @@ static bool reduce_nothing(const KernelCall *call, KernelReduction reduction, Er
         element_put(&bits, out->dtype, 0, INFINITY);
     else if (reduction == KERNEL_MIN)
         bits = out->dtype == I64 ? (uint64_t)INT64_MAX : (uint64_t)INT32_MAX; /* no double is INT64_MAX */
-    return cuda_launched(cuda, kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute), op_table[call->op].name, error);
+    return cuda_launched(cuda, kernels_fill(out->data, shape_elements(&out->local), dtype_bytes[out->dtype], bits, cuda->compute),
+                         op_table[call->op].name, error);
 }
 
 /* Reduces in[0] over the loops in which the result stands still. nest: tensor 0 the result, tensor 1 the operand, not merged. */
@@ -41,7 +42,12 @@ static bool reduce_nest(const KernelCall *call, Nest *nest, KernelReduction redu
     if (shape_elements(&out->local) == 0) return true;
     if (shape_elements(&in->local) == 0) return reduce_nothing(call, reduction, error);
     Nest kept, gone;
-    KernelReduce reduce = {.out = out->data, .in = in->data, .dtype = (int)in->dtype, .reduction = reduction, .divisor = divisor, .nprocessors = cuda->nprocessors};
+    KernelReduce reduce = {.out = out->data,
+                           .in = in->data,
+                           .dtype = (int)in->dtype,
+                           .reduction = reduction,
+                           .divisor = divisor,
+                           .nprocessors = cuda->nprocessors};
     reduce.columns = nest_divide(nest, &kept, &gone);
     loops_of(&reduce.kept, &kept, 0, 1);
     loops_of(&reduce.gone, &gone, 0, 0);
@@ -91,7 +97,8 @@ bool kernel_replica_sum(const KernelCall *call, Error *error) {
         KernelLoops loops;
         if (!nest_reshape(&nest, call, error)) return false;
         loops_of(&loops, &nest, 0, 1);
-        return cuda_launched(cuda, kernels_copy_divided(out->data, in->data, (int)out->dtype, &loops, replicas, cuda->compute), "replica_sum", error);
+        return cuda_launched(cuda, kernels_copy_divided(out->data, in->data, (int)out->dtype, &loops, replicas, cuda->compute),
+                             "replica_sum", error);
     }
     nest_replica_sum(&nest, call);
     return reduce_nest(call, &nest, KERNEL_SUM, replicas, error);
@@ -104,9 +111,16 @@ bool kernel_first(const KernelCall *call, Error *error) {
     if (shape_elements(&out->local) == 0) return true;
     if (shape_elements(&x->local) == 0) return reduce_nothing(call, KERNEL_FIRST, error);
     const Lines lines = lines_of(&x->local, attr_axis(&call->attr[0], -1, x->local.ndim));
-    KernelReduce reduce = {.out = out->data, .in = x->data, .dtype = (int)x->dtype, .reduction = KERNEL_FIRST, .divisor = 1, .origin = x->box.begin[lines.axis],
-                           .columns = lines.inner > 1, .nprocessors = cuda->nprocessors};
-    reduce.kept = (KernelLoops){.ndim = 2, .size = {lines.outer, lines.inner}, .stride = {{lines.inner, 1}, {lines.length * lines.inner, 1}}};
+    KernelReduce reduce = {.out = out->data,
+                           .in = x->data,
+                           .dtype = (int)x->dtype,
+                           .reduction = KERNEL_FIRST,
+                           .divisor = 1,
+                           .origin = x->box.begin[lines.axis],
+                           .columns = lines.inner > 1,
+                           .nprocessors = cuda->nprocessors};
+    reduce.kept =
+        (KernelLoops){.ndim = 2, .size = {lines.outer, lines.inner}, .stride = {{lines.inner, 1}, {lines.length * lines.inner, 1}}};
     reduce.gone = (KernelLoops){.ndim = 1, .size = {lines.length}, .stride = {{0}, {lines.inner}}};
     return launch(call, &reduce, error);
 }

@@ -9,7 +9,8 @@ static bool rows(const KernelCall *call, KernelRows which, Error *error) {
     if (shape_elements(&x->local) == 0) return true;
     const Lines lines = lines_of(&x->local, attr_axis(&call->attr[0], -1, x->local.ndim));
     const void *dy = call->nin > 1 ? call->in[1].data : x->data;
-    cudaError_t status = kernels_rows(call->out[0].data, x->data, dy, which, (int)x->dtype, lines.outer, lines.length, lines.inner, cuda->compute);
+    cudaError_t status =
+        kernels_rows(call->out[0].data, x->data, dy, which, (int)x->dtype, lines.outer, lines.length, lines.inner, cuda->compute);
     return cuda_launched(cuda, status, op_table[call->op].name, error);
 }
 

@@ -57,7 +57,8 @@ int64_t csv_fields(const Record *record, int separator) {
 
 /* Digits and a point, of which one division of exact numbers makes the nearest double (Clinger 1990, the fast path); false: strtod's. */
 static bool plain_number(const char *at, const char *end, double *number) {
-    static const double tens[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                  1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     enum { MOST_TENS = sizeof tens / sizeof *tens - 1, MOST_DIGITS = 15 }; /* 15 digits are below 2^53 */
     const bool negative = at < end && *at == '-';
     int64_t digits = 0;

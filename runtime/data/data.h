@@ -18,7 +18,7 @@
 typedef struct DataSource DataSource;
 /* used: of each input, whether anything reads it; files of the others are left alone. NULL: all are. */
 DataSource *data_open(const Graph *graph, const bool *used, const char *plan_directory, Error *error);
-void data_close(DataSource *data); /* takes NULL */
+void data_close(DataSource *data);     /* takes NULL */
 double data_bytes(const Graph *graph); /* of memory that a source takes, beside the inputs themselves; each process has one */
 /* Announces a box of an input that will be asked for at every step; its number. All of them before the first data_fill. */
 int data_take(DataSource *data, int input, const Box *box);
@@ -31,13 +31,14 @@ bool data_fill(DataSource *data, int take, int64_t epoch, int64_t step, void *to
 /* Called with the elements that data_fill has filled, before it returns. With one, every step's batch is another. */
 typedef void DataFilter(void *context, int input, DType dtype, void *data, int64_t n);
 void data_filter(DataSource *data, DataFilter *filter, void *context);
-bool data_changes(const DataSource *data); /* false: every step's batch is the same */
+bool data_changes(const DataSource *data);  /* false: every step's batch is the same */
 int64_t data_batch(const DataSource *data); /* rows of a batch, all replicas together */
 int64_t data_steps(const DataSource *data); /* of an epoch */
-int64_t data_rows(const DataSource *data); /* of an epoch, without filler */
+int64_t data_rows(const DataSource *data);  /* of an epoch, without filler */
 /* What the files of the inputs are, in the arena: all processes must have the same. */
 const Common *data_common(const DataSource *data, Arena *arena);
-int64_t data_row(const DataSource *data, int64_t step, int64_t place, bool *filler); /* at a place of a batch; the order is that of the file */
+int64_t data_row(const DataSource *data, int64_t step, int64_t place,
+                 bool *filler);            /* at a place of a batch; the order is that of the file */
 int64_t data_bytes_read(DataSource *data); /* from files, headers left out */
 /* ": rows.csv:17:9", or ": x.npy, row 15 (from 0), element 3": where an element of a step's input stands, by its place in the whole input; nothing where it is in no file. */
 void data_where(DataSource *data, int input, int64_t epoch, int64_t step, const int64_t *index, Text *text);

@@ -22,10 +22,10 @@ struct Rows {
     int64_t row_bytes; /* as they are held: stored, or doubles of a text */
     int64_t begin;     /* of the first row in the file, uncompressed */
     bool streamed;
-    int separator;     /* CSV: between columns */
+    int separator;                 /* CSV: between columns */
     int64_t columns, first_column; /* CSV: of the file; the input's first */
-    bool headed;       /* CSV: the first line names columns */
-    int fd; /* not streamed */
+    bool headed;                   /* CSV: the first line names columns */
+    int fd;                        /* not streamed */
     int64_t nheld, *held_row;
     unsigned char *held;
     int64_t file_bytes, bytes_read;
@@ -38,7 +38,12 @@ static bool value_fits(const Rows *rows, double value, char *why, size_t n) {
     const DType dtype = rows->file.dtype;
     const bool integral = value == floor(value);
     /* Doubles: the largest i64 is not one, but what is below 2^63 is an i64. */
-    const double most = dtype == BOOL ? 1 : dtype == I64 ? 9223372036854774784.0 : INT32_MAX, least = dtype == BOOL ? 0 : dtype == I64 ? (double)INT64_MIN : INT32_MIN;
+    const double most = dtype == BOOL  ? 1
+                        : dtype == I64 ? 9223372036854774784.0
+                                       : INT32_MAX,
+                 least = dtype == BOOL  ? 0
+                         : dtype == I64 ? (double)INT64_MIN
+                                        : INT32_MIN;
     if (rows->file.range > 0 && !(value >= 0 && value < (double)rows->file.range && integral)) {
         if (integral && fabs(value) < 1e15)
             snprintf(why, n, "%.0f, and it must be in 0 .. %lld", value, (long long)rows->file.range - 1);
@@ -160,7 +165,8 @@ static bool open_binary(Rows *rows, Stream *stream, Error *error) {
         snprintf(text, sizeof text, "holds %lld bytes of elements, its %lld rows need %lld: it is cut off or damaged",
                  (long long)(size - rows->begin), (long long)rows->count, (long long)bytes);
         return rows_fail(rows, error, text);
-    } else if (rows->streamed && (bytes - 1) / MOST_INFLATION >= size) { /* before memory is asked for in the name of rows that cannot be there */
+    } else if (rows->streamed &&
+               (bytes - 1) / MOST_INFLATION >= size) { /* before memory is asked for in the name of rows that cannot be there */
         char text[160];
         snprintf(text, sizeof text, "its %lld rows need %lld bytes, and %lld compressed ones cannot hold them: it is cut off or damaged",
                  (long long)rows->count, (long long)bytes, (long long)size);
@@ -192,15 +198,16 @@ static bool parse_record(const Rows *rows, const Record *record, double *number,
     char text[160];
     for (int64_t column = 0; column < rows->first_column + rows->elements; column++) {
         double value;
-        if (!csv_field(record, rows->separator, &at, &field)) return fail_at(rows, record, record->text + record->n, error, "the row is too short");
+        if (!csv_field(record, rows->separator, &at, &field))
+            return fail_at(rows, record, record->text + record->n, error, "the row is too short");
         if (column < rows->first_column) continue;
         if (field.n == 0 && !field.broken) {
             snprintf(text, sizeof text, "column %lld is empty", (long long)column);
             return fail_at(rows, record, field.begin, error, text);
         }
         if (!csv_number(&field, &value)) {
-            snprintf(text, sizeof text, "'%.*s' is %s (column %lld)", (int)(field.n < 40 ? field.n : 40), field.text, field.broken ? "a field in quotes with more behind it" : "no number",
-                     (long long)column);
+            snprintf(text, sizeof text, "'%.*s' is %s (column %lld)", (int)(field.n < 40 ? field.n : 40), field.text,
+                     field.broken ? "a field in quotes with more behind it" : "no number", (long long)column);
             return fail_at(rows, record, field.text, error, text);
         }
         if (!value_fits(rows, value, text, sizeof text)) return fail_at(rows, record, field.text, error, text);
@@ -237,7 +244,9 @@ static bool begin_text(Rows *rows, const Record *record, Error *error) {
     for (; csv_field(record, rows->separator, &at, &field); rows->columns++) {
         if (!rows->file.heading && csv_number(&field, &number)) rows->headed = false;
         if (!rows->file.heading || !csv_is(&field, rows->file.heading)) continue;
-        if (found) return fail_at(rows, record, field.begin, error, "a column before this one has the same name: the net must say its number, counted from 0");
+        if (found)
+            return fail_at(rows, record, field.begin, error,
+                           "a column before this one has the same name: the net must say its number, counted from 0");
         found = true;
         rows->first_column += rows->columns;
     }
@@ -246,8 +255,8 @@ static bool begin_text(Rows *rows, const Record *record, Error *error) {
     if (rows->first_column < 0) rows->first_column += rows->columns;
     if (rows->first_column >= 0 && rows->first_column <= rows->columns - rows->elements) return true;
     char text[160];
-    snprintf(text, sizeof text, "%lld column%s, and the input takes %lld from column %lld on", (long long)rows->columns, rows->columns == 1 ? "" : "s", (long long)rows->elements,
-             (long long)(rows->first_column < 0 ? asked : rows->first_column));
+    snprintf(text, sizeof text, "%lld column%s, and the input takes %lld from column %lld on", (long long)rows->columns,
+             rows->columns == 1 ? "" : "s", (long long)rows->elements, (long long)(rows->first_column < 0 ? asked : rows->first_column));
     return fail_at(rows, record, record->text, error, text);
 }
 
@@ -283,7 +292,8 @@ static bool count_record(Rows *rows, const Record *record, int64_t row, void *co
         char text[160];
         for (int64_t i = 0; i <= rows->columns && csv_field(record, rows->separator, &at, &field);)
             i++;
-        snprintf(text, sizeof text, "%lld column%s, and the first line has %lld", (long long)columns, columns == 1 ? "" : "s", (long long)rows->columns);
+        snprintf(text, sizeof text, "%lld column%s, and the first line has %lld", (long long)columns, columns == 1 ? "" : "s",
+                 (long long)rows->columns);
         return fail_at(rows, record, columns > rows->columns ? field.begin : record->text + record->n, error, text);
     }
     if (*began > 0 && row % CLOCK_EVERY == CLOCK_EVERY - 1 && now_seconds() - *began > BUDGET_S) *began = 0;
@@ -293,7 +303,8 @@ static bool count_record(Rows *rows, const Record *record, int64_t row, void *co
 static bool open_text(Rows *rows, Stream *stream, Error *error) {
     double began = now_seconds();
     rows->streamed = true;
-    if (!mul_checked(rows->elements, sizeof(double), &rows->row_bytes)) return rows_fail(rows, error, "a row of so many columns is not read");
+    if (!mul_checked(rows->elements, sizeof(double), &rows->row_bytes))
+        return rows_fail(rows, error, "a row of so many columns is not read");
     return each_record(rows, stream, count_record, &began, error);
 }
 
@@ -372,7 +383,8 @@ int64_t rows_count(const Rows *rows) {
 
 void rows_describe(const Rows *rows, Text *text) {
     const char *elements = rows->file.format == ROWS_CSV ? "text" : file_element_name[rows->stored.kind];
-    text_printf(text, "%lld rows of %lld elements (%s) in %lld bytes", (long long)rows->count, (long long)rows->elements, elements, (long long)rows->file_bytes);
+    text_printf(text, "%lld rows of %lld elements (%s) in %lld bytes", (long long)rows->count, (long long)rows->elements, elements,
+                (long long)rows->file_bytes);
 }
 
 bool rows_streamed(const Rows *rows) {
@@ -460,8 +472,8 @@ bool rows_hold(Rows *rows, const int64_t *row, int64_t n, Error *error) {
     Error failure = {0};
     Stream *stream = stream_open(rows->path, &failure);
     int64_t next = 0;
-    bool ok = stream &&
-              (rows->file.format == ROWS_CSV ? each_record(rows, stream, hold_record, &next, &failure) : hold_binary(rows, stream, &failure));
+    bool ok = stream && (rows->file.format == ROWS_CSV ? each_record(rows, stream, hold_record, &next, &failure)
+                                                       : hold_binary(rows, stream, &failure));
     if (ok && rows->file.format == ROWS_CSV && next < n) ok = rows_fail(rows, &failure, "has become shorter");
     if (stream) rows->bytes_read += stream_bytes_read(stream);
     stream_close(stream);

@@ -12,10 +12,10 @@ typedef struct Stored {
     bool big_endian;
 } Stored;
 extern const int stored_bytes[NSTORED];
-double stored_element(const unsigned char *at, Stored stored);   /* exact but for i64 beyond 2^53 */
-int64_t stored_integer(const unsigned char *at, Stored stored);  /* of integers: exact */
-bool stored_npy(const char *descr, Stored *stored);         /* "<f4" or "|u1", as numpy writes it after a quote */
-bool stored_idx(unsigned char code, Stored *stored);        /* IDX's third byte */
+double stored_element(const unsigned char *at, Stored stored);  /* exact but for i64 beyond 2^53 */
+int64_t stored_integer(const unsigned char *at, Stored stored); /* of integers: exact */
+bool stored_npy(const char *descr, Stored *stored);             /* "<f4" or "|u1", as numpy writes it after a quote */
+bool stored_idx(unsigned char code, Stored *stored);            /* IDX's third byte */
 bool stored_is_integer(Stored stored);
 
 /* ---------------------------------------------------------------- stream.c */
@@ -32,9 +32,9 @@ bool stream_read(Stream *stream, void *to, int64_t n, Error *error);
 typedef struct Record {
     const char *text; /* NUL-terminated, without the end of the line; until the next call */
     size_t n;
-    int64_t line;     /* of the file, from 1: where it begins */
-    int marked;       /* bytes before text on that line: the mark that some programs put before UTF-8 */
-    bool quotes;      /* it holds quotes */
+    int64_t line; /* of the file, from 1: where it begins */
+    int marked;   /* bytes before text on that line: the mark that some programs put before UTF-8 */
+    bool quotes;  /* it holds quotes */
 } Record;
 /* separator: between fields, 0: any of , ; and tab. False at the end of the file (error->code 0) or on failure. */
 bool stream_record(Stream *stream, int separator, Record *record, Error *error);
@@ -53,7 +53,7 @@ bool csv_is_empty(const Record *record, int separator);
 /* The field at *at, which moves behind it; *at NULL: the first. False: there is none. */
 bool csv_field(const Record *record, int separator, const char **at, Field *field);
 int64_t csv_fields(const Record *record, int separator); /* how many there are */
-bool csv_number(const Field *field, double *number);      /* false: it is none */
+bool csv_number(const Field *field, double *number);     /* false: it is none */
 bool csv_is(const Field *field, const char *name);
 int csv_separator(const Record *record); /* the one of comma, semicolon and tab with the most fields; of equal ones the first */
 /* The line and column of a place in a record, from 1. */
@@ -66,16 +66,17 @@ typedef enum { ROWS_NPY, ROWS_IDX, ROWS_CSV, ROWS_RAW } RowFormat;
 typedef struct RowFile {
     RowFormat format;
     const char *path;
-    const char *input;       /* whose data it is, for messages */
-    Shape row;               /* of one row as the net sees it; a file may have another shape of as many elements */
-    int64_t first, rows;     /* those that are used: from this one on, so many; 0: all behind it */
-    Stored stored;           /* raw: its elements */
-    int64_t offset;          /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
-    int64_t first_column;    /* CSV: the columns are this one and as many as a row has elements; counted from the heading's, below 0: from behind the last */
-    const char *heading;     /* CSV: the name of a column in the first line, NULL: none */
-    int separator;           /* CSV: between columns, 0: csv_separator of the first line */
-    int64_t range;           /* elements must be integers in [0, range); 0: anything */
-    DType dtype;             /* the input's */
+    const char *input;   /* whose data it is, for messages */
+    Shape row;           /* of one row as the net sees it; a file may have another shape of as many elements */
+    int64_t first, rows; /* those that are used: from this one on, so many; 0: all behind it */
+    Stored stored;       /* raw: its elements */
+    int64_t offset;      /* raw: elements before the first row, and a last row that is not whole is left out; -1: neither */
+    int64_t
+        first_column; /* CSV: the columns are this one and as many as a row has elements; counted from the heading's, below 0: from behind the last */
+    const char *heading; /* CSV: the name of a column in the first line, NULL: none */
+    int separator;       /* CSV: between columns, 0: csv_separator of the first line */
+    int64_t range;       /* elements must be integers in [0, range); 0: anything */
+    DType dtype;         /* the input's */
 } RowFile;
 typedef struct Rows Rows;
 /* Checks the file's type, shape and size. NULL and *error (EXIT_ENVIRONMENT, one line with the path) on failure. */

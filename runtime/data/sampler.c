@@ -19,8 +19,8 @@ void random_permutation(uint64_t seed, int64_t n, int64_t *order) {
 }
 
 void sampler_init(Sampler *sampler, int64_t rows, int64_t batch, int64_t world, bool shuffle, uint64_t seed, bool drop) {
-    *sampler = (Sampler){.rows = rows, .batch = batch, .world = batch % world == 0 ? world : 1, .shuffle = shuffle, .seed = seed, .drop = drop,
-                         .epoch = -1};
+    *sampler = (Sampler){
+        .rows = rows, .batch = batch, .world = batch % world == 0 ? world : 1, .shuffle = shuffle, .seed = seed, .drop = drop, .epoch = -1};
 }
 
 void sampler_finish(Sampler *sampler) {
@@ -36,7 +36,8 @@ bool sampler_begin(Sampler *sampler, int64_t epoch, Error *error) {
     if (sampler->epoch == epoch) return true;
     if (sampler->shuffle) {
         if (!sampler->order) sampler->order = malloc((size_t)sampler->rows * sizeof *sampler->order);
-        if (!sampler->order) return error_set(error, EXIT_ENVIRONMENT, "out of memory for the order of %lld rows", (long long)sampler->rows);
+        if (!sampler->order)
+            return error_set(error, EXIT_ENVIRONMENT, "out of memory for the order of %lld rows", (long long)sampler->rows);
         random_permutation(sampler->seed + (uint64_t)epoch, sampler->rows, sampler->order);
     }
     sampler->epoch = epoch;

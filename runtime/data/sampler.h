@@ -6,8 +6,8 @@
 
 /* A tensor's own sequence, by a counter-based generator: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011). Elements 2p and
  * 2p + 1 come of one block. */
-uint64_t random_key(uint64_t seed, const char *name); /* seed 0 is a seed like any other */
-void random_normal_pair(uint64_t key, uint64_t pair, double std, double out[2]);                /* mean 0 */
+uint64_t random_key(uint64_t seed, const char *name);                                          /* seed 0 is a seed like any other */
+void random_normal_pair(uint64_t key, uint64_t pair, double std, double out[2]);               /* mean 0 */
 void random_uniform_pair(uint64_t key, uint64_t pair, double low, double high, double out[2]); /* [low, high) */
 /* numpy's legacy generator: RandomState(seed).random_sample(). */
 typedef struct Mt19937 {
@@ -22,14 +22,14 @@ uint32_t mt19937_word(Mt19937 *mt);
 
 /* PyTorch's DistributedSampler (torch/utils/data/distributed.py) and a loader of whole batches over it, index for index. */
 typedef struct Sampler {
-    int64_t rows;    /* of the data set */
-    int64_t batch;   /* rows of a global batch */
-    int64_t world;   /* distinct shares of a batch: 1 where shares are uneven, the order is then that of one process */
+    int64_t rows;  /* of the data set */
+    int64_t batch; /* rows of a global batch */
+    int64_t world; /* distinct shares of a batch: 1 where shares are uneven, the order is then that of one process */
     bool shuffle;
-    uint64_t seed;   /* of epoch 0; epoch e has seed + e */
-    bool drop;       /* the rows of a last batch that is not full are left out */
-    int64_t epoch;   /* the one that `order` is of; -1: none yet */
-    int64_t *order;  /* row at each place of the epoch, NULL: rows in file order */
+    uint64_t seed;  /* of epoch 0; epoch e has seed + e */
+    bool drop;      /* the rows of a last batch that is not full are left out */
+    int64_t epoch;  /* the one that `order` is of; -1: none yet */
+    int64_t *order; /* row at each place of the epoch, NULL: rows in file order */
 } Sampler;
 void sampler_init(Sampler *sampler, int64_t rows, int64_t batch, int64_t world, bool shuffle, uint64_t seed, bool drop);
 void sampler_finish(Sampler *sampler);

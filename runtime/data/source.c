@@ -137,7 +137,8 @@ static Stored stored_of(const char *name) {
 /* An input that is itself an index, of so many elements: those of a file must be in range; 0: it is none, or what is computed from it is one. */
 static int64_t index_checked(const Graph *graph, int input) {
     for (int n = 0; n < graph->nodes.n; n++)
-        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input) return graph_index_range(graph, graph->nodes.at[n].out[0], false).end;
+        if (graph->nodes.at[n].op == OP_input && graph->nodes.at[n].state == input)
+            return graph_index_range(graph, graph->nodes.at[n].out[0], false).end;
     return 0;
 }
 
@@ -290,7 +291,8 @@ const Common *data_common(const DataSource *data, Arena *arena) {
         Text text = {0};
         if (!data->file[i]) continue;
         rows_describe(data->file[i], &text);
-        common[n++] = (Common){arena_printf(arena, "the data of %s (%s)", graph->inputs.at[i].name, graph->inputs.at[i].file.path), arena_copy(arena, text.at, text.n)};
+        common[n++] = (Common){arena_printf(arena, "the data of %s (%s)", graph->inputs.at[i].name, graph->inputs.at[i].file.path),
+                               arena_copy(arena, text.at, text.n)};
         text_finish(&text);
     }
     return common;
@@ -303,11 +305,13 @@ void data_order(const DataSource *data, DataOrder *order) {
     size_t room = sizeof order->words;
     if (settings->data == DATA_NORMAL || settings->data == DATA_UNIFORM) {
         order->flow = FLOW_ENDLESS;
-        snprintf(words, room, "generated rows, %s with seed %lld", settings->data == DATA_NORMAL ? "normal" : "uniform", (long long)settings->data_seed);
+        snprintf(words, room, "generated rows, %s with seed %lld", settings->data == DATA_NORMAL ? "normal" : "uniform",
+                 (long long)settings->data_seed);
     } else if (from_files(data) && data->sampler.rows > 0) {
         order->flow = FLOW_EPOCHS;
         if (settings->shuffle)
-            snprintf(words, room, "rows 1 to %lld shuffled with seed %lld", (long long)data->sampler.rows, (long long)settings->shuffle_seed);
+            snprintf(words, room, "rows 1 to %lld shuffled with seed %lld", (long long)data->sampler.rows,
+                     (long long)settings->shuffle_seed);
         else
             snprintf(words, room, "rows 1 to %lld in their order", (long long)data->sampler.rows);
     } else {
@@ -529,7 +533,8 @@ void data_where(DataSource *data, int input, int64_t epoch, int64_t step, const 
     int64_t element = 0;
     for (int d = dim + 1; d < shape->ndim; d++)
         element = element * shape->dim[d] + index[d];
-    rows_where(data->file[source], sampler_row(&data->sampler, (step - 1) * batches_of_step(data) + in->micro, place, &filler), element, text);
+    rows_where(data->file[source], sampler_row(&data->sampler, (step - 1) * batches_of_step(data) + in->micro, place, &filler), element,
+               text);
     data->held_epoch = -1;
 }
 

@@ -14,9 +14,9 @@ struct Stream {
     gzFile file;
     char *path, *line; /* line: a record that is not in one block, or has quotes */
     size_t line_bytes;
-    char *block;       /* of a text, from block_at to block_n still to be read */
+    char *block; /* of a text, from block_at to block_n still to be read */
     size_t block_at, block_n;
-    int64_t lines;     /* that have been read */
+    int64_t lines; /* that have been read */
     int64_t file_bytes;
     bool compressed;
 };
@@ -106,7 +106,9 @@ static bool put_byte(Stream *stream, size_t *used, char byte, Error *error) {
     if (*used + 2 > stream->line_bytes) {
         size_t bytes = stream->line_bytes ? 2 * stream->line_bytes : FIRST_LINE_BYTES;
         char *line = bytes > MOST_LINE_BYTES ? NULL : realloc(stream->line, bytes);
-        if (!line) return error_set(error, EXIT_ENVIRONMENT, "%s:%lld: a line of more than %zu bytes", stream->path, (long long)stream->lines + 1, *used);
+        if (!line)
+            return error_set(error, EXIT_ENVIRONMENT, "%s:%lld: a line of more than %zu bytes", stream->path, (long long)stream->lines + 1,
+                             *used);
         stream->line = line;
         stream->line_bytes = bytes;
     }
@@ -139,7 +141,8 @@ static bool slow_record(Stream *stream, int separator, Record *record, Error *er
         if (!put_byte(stream, &used, byte, error)) return false;
     }
     if (error->code != 0 || (!ended && used == 0)) return false;
-    if (state == INSIDE) return error_set(error, EXIT_ENVIRONMENT, "%s:%lld: a quote is opened and not closed", stream->path, (long long)record->line);
+    if (state == INSIDE)
+        return error_set(error, EXIT_ENVIRONMENT, "%s:%lld: a quote is opened and not closed", stream->path, (long long)record->line);
     stream->lines += lines + !ended;
     if (!put_byte(stream, &used, '\0', error)) return false;
     record->text = stream->line;
@@ -161,8 +164,10 @@ bool stream_record(Stream *stream, int separator, Record *record, Error *error) 
     } else if (!slow_record(stream, separator, record, error)) {
         return false;
     }
-    if (memchr(record->text, '\0', record->n)) return error_set(error, EXIT_ENVIRONMENT, "%s: not a text of ASCII or UTF-8: it holds a zero byte", stream->path);
-    if (record->line == 1 && record->n >= 3 && strncmp(record->text, "\xEF\xBB\xBF", 3) == 0) record->text += 3, record->n -= 3, record->marked = 3;
+    if (memchr(record->text, '\0', record->n))
+        return error_set(error, EXIT_ENVIRONMENT, "%s: not a text of ASCII or UTF-8: it holds a zero byte", stream->path);
+    if (record->line == 1 && record->n >= 3 && strncmp(record->text, "\xEF\xBB\xBF", 3) == 0)
+        record->text += 3, record->n -= 3, record->marked = 3;
     while (record->n > 0 && record->text[record->n - 1] == '\r')
         record->n--;
     return true;

@@ -44,15 +44,16 @@ static void fill(const Bench *bench, int matrix) {
 }
 
 /* One product with one algorithm: seconds of a call, over as many as fill the time. */
-static double time_one(const Bench *bench, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t layout, const cublasLtMatmulAlgo_t *algorithm) {
+static double time_one(const Bench *bench, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t layout,
+                       const cublasLtMatmulAlgo_t *algorithm) {
     const float one = 1, zero = 0;
     int calls = 2;
     for (;;) {
         float ms = 0;
         must(cudaEventRecord(bench->begin, bench->stream), "event");
         for (int i = 0; i < calls; i++)
-            must(cublasLtMatmul(bench->handle, desc, &one, bench->matrix[0], layout, bench->matrix[1], layout, &zero, bench->matrix[2], layout, bench->matrix[2], layout,
-                                algorithm, bench->workspace, WORKSPACE_BYTES, bench->stream),
+            must(cublasLtMatmul(bench->handle, desc, &one, bench->matrix[0], layout, bench->matrix[1], layout, &zero, bench->matrix[2],
+                                layout, bench->matrix[2], layout, algorithm, bench->workspace, WORKSPACE_BYTES, bench->stream),
                  "product");
         must(cudaEventRecord(bench->end, bench->stream), "event");
         must(cudaEventSynchronize(bench->end), "waiting");
@@ -76,8 +77,10 @@ static void measure(const Bench *bench, bool left, bool right, bool tf32, double
     must(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSB, &operation[1], sizeof operation[1]), "descriptor");
     must(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, (uint64_t)bench->n, (uint64_t)bench->n, bench->n), "layout");
     must(cublasLtMatmulPreferenceCreate(&preference), "preference");
-    must(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace), "preference");
-    must(cublasLtMatmulAlgoGetHeuristic(bench->handle, desc, layout, layout, layout, layout, preference, MAX_ALGORITHMS, found, &nfound), "heuristics");
+    must(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
+         "preference");
+    must(cublasLtMatmulAlgoGetHeuristic(bench->handle, desc, layout, layout, layout, layout, preference, MAX_ALGORITHMS, found, &nfound),
+         "heuristics");
     must(nfound == 0, "no algorithm");
     seconds[0] = seconds[1] = 0;
     for (int i = 0; i < nfound; i++) {
@@ -114,8 +117,8 @@ int main(int argc, char **argv) {
         sum[0] += seconds[0];
         sum[1] += seconds[1];
     }
-    printf("{\"n\": %lld, \"tf32\": %s, \"version\": %zu, \"tflops\": %.6g, \"best_tflops\": %.6g}\n", (long long)bench.n, tf32 ? "true" : "false", cublasLtGetVersion(),
-           flops / sum[0] * 1e-12, flops / sum[1] * 1e-12);
+    printf("{\"n\": %lld, \"tf32\": %s, \"version\": %zu, \"tflops\": %.6g, \"best_tflops\": %.6g}\n", (long long)bench.n,
+           tf32 ? "true" : "false", cublasLtGetVersion(), flops / sum[0] * 1e-12, flops / sum[1] * 1e-12);
     for (int i = 0; i < 3; i++)
         cudaFree(bench.matrix[i]);
     cudaFree(bench.workspace);

@@ -6,7 +6,10 @@
 #include "tests/proof/judge.h"
 
 int main(int argc, char **argv) {
-    Judge judge = {.seconds = argc > 1 ? atof(argv[1]) : 60, .seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1, .numeric = true, .stop = argc > 1 && atof(argv[1]) == 0};
+    Judge judge = {.seconds = argc > 1 ? atof(argv[1]) : 60,
+                   .seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1,
+                   .numeric = true,
+                   .stop = argc > 1 && atof(argv[1]) == 0};
     bool ok = judge_run(&judge);
     judge_print(&judge, stdout);
     if (judge.report.n) fputs(judge.report.at, stdout);

@@ -16,8 +16,8 @@
 /* ---------------------------------------------------------------- the corpus */
 
 typedef enum { MESHES, EVEN, UNEVEN, SUMS, UNEVEN_SUMS, NKINDS } Kind;
-static const char *const kind_name[NKINDS] = {[MESHES] = "of two meshes", [EVEN] = "even", [UNEVEN] = "uneven", [SUMS] = "partial sums",
-                                              [UNEVEN_SUMS] = "uneven sums"};
+static const char *const kind_name[NKINDS] = {
+    [MESHES] = "of two meshes", [EVEN] = "even", [UNEVEN] = "uneven", [SUMS] = "partial sums", [UNEVEN_SUMS] = "uneven sums"};
 
 typedef struct Case {
     Kind kind;
@@ -41,7 +41,8 @@ static void case_make(Case *c, Kind kind, uint64_t *seed) {
         *c = (Case){.kind = kind, .nranks = ranks[random_below(seed, 13)], .shape = {.ndim = 2 + random_below(seed, 2)}};
         bool sums = kind == SUMS || kind == UNEVEN_SUMS;
         for (int d = 0; d < c->shape.ndim; d++)
-            c->shape.dim[d] = kind == UNEVEN || kind == UNEVEN_SUMS ? 1 + random_below(seed, 3000) : (int64_t)c->nranks * (1 + random_below(seed, 4));
+            c->shape.dim[d] =
+                kind == UNEVEN || kind == UNEVEN_SUMS ? 1 + random_below(seed, 3000) : (int64_t)c->nranks * (1 + random_below(seed, 4));
         Digit digits[MAX_DIGITS], owed[MAX_DIGITS];
         int n = mesh_of(seed, c->nranks, digits), nowed = 0, ntarget = n;
         Digit target[MAX_DIGITS];
@@ -71,7 +72,7 @@ typedef struct PeerPlan {
     int n;
     Entry entry[MAX_NDIM * MAX_ATOMS];
     bool all_to_all;
-    int64_t slice; /* elements of a rank */
+    int64_t slice;    /* elements of a rank */
     int64_t received; /* by a rank */
     int rounds;
 } PeerPlan;
@@ -167,7 +168,8 @@ static int64_t mindspore(const Case *c, bool all_to_all, int *rounds) {
     }
     for (int d = 0; d < c->shape.ndim; d++)
         for (int k = 0; k < pair.list[0][d].n || k < pair.list[1][d].n; k++)
-            p.entry[p.n++] = (Entry){k < pair.list[0][d].n ? pair.list[0][d].at[k] : -1, k < pair.list[1][d].n ? pair.list[1][d].at[k] : -1, false};
+            p.entry[p.n++] =
+                (Entry){k < pair.list[0][d].n ? pair.list[0][d].at[k] : -1, k < pair.list[1][d].n ? pair.list[1][d].at[k] : -1, false};
     settle(&p);
     while (entries_left(&p) > 0) {
         bool emitted = false, some;

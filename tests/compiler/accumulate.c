@@ -10,8 +10,9 @@ static void differentiated(Compiled *x, const char *text) {
     cr_assert(graph_verify(x->graph, "prune", &error), "%s", error.text);
 }
 
-#define NET_OF(k) "net n() { input x : f32[4, 6]; param w : f32[6, 6] = ones; v = w * 2; h = tanh(matmul(x, v)); loss mean(h * h); }\n" \
-                  "train { data = numpy_rand(seed = 1); epochs = 1; steps = 2; optimizer = sgd(lr = 0.5); accumulate = " k "; }\n"
+#define NET_OF(k)                                                                                                                          \
+    "net n() { input x : f32[4, 6]; param w : f32[6, 6] = ones; v = w * 2; h = tanh(matmul(x, v)); loss mean(h * h); }\n"                  \
+    "train { data = numpy_rand(seed = 1); epochs = 1; steps = 2; optimizer = sgd(lr = 0.5); accumulate = " k "; }\n"
 
 static int input_named(const Graph *g, const char *name) {
     for (int i = 0; i < g->inputs.n; i++)
@@ -51,8 +52,9 @@ Test(accumulate, what_depends_on_no_input_is_there_once) {
 Test(accumulate, one_batch_is_the_net_as_it_was) {
     Compiled one, none;
     differentiated(&one, NET_OF("1"));
-    differentiated(&none, "net n() { input x : f32[4, 6]; param w : f32[6, 6] = ones; v = w * 2; h = tanh(matmul(x, v)); loss mean(h * h); }\n"
-                          "train { data = numpy_rand(seed = 1); epochs = 1; steps = 2; optimizer = sgd(lr = 0.5); }\n");
+    differentiated(&none,
+                   "net n() { input x : f32[4, 6]; param w : f32[6, 6] = ones; v = w * 2; h = tanh(matmul(x, v)); loss mean(h * h); }\n"
+                   "train { data = numpy_rand(seed = 1); epochs = 1; steps = 2; optimizer = sgd(lr = 0.5); }\n");
     cr_assert_eq(one.graph->nodes.n, none.graph->nodes.n);
     cr_assert_eq(one.graph->inputs.n, 1);
     compiled_finish(&one);
@@ -82,15 +84,17 @@ Test(accumulate, batches_run_one_after_the_other) {
 
 Test(accumulate, a_loss_without_inputs_has_one_batch) {
     Compiled x;
-    differentiated(&x, "net n() { param w : f32[6] = ones; loss sum(w * w); }\ntrain { steps = 1; optimizer = sgd(lr = 0.5); accumulate = 3; }\n");
+    differentiated(
+        &x, "net n() { param w : f32[6] = ones; loss sum(w * w); }\ntrain { steps = 1; optimizer = sgd(lr = 0.5); accumulate = 3; }\n");
     cr_expect_eq(count_op(x.graph, OP_sgd), 1);
     cr_expect_eq(x.graph->inputs.n, 0);
     compiled_finish(&x);
 }
 
-static const char layers[] = "net n(batch = 64) { input x : f32[batch, 64]; param a : f32[64, 256] = normal(0.1); param b : f32[256, 256] = normal(0.1); param c : f32[256, 64] = normal(0.1);\n"
-                             "h = tanh(matmul(x, a)); i = tanh(matmul(h, b)); j = tanh(i); k = tanh(j * j); l = tanh(k); loss mean(matmul(l, c)); }\n"
-                             "train { data = numpy_rand(seed = 1); steps = 2; optimizer = sgd(lr = 0.5); %s }\nparallel { mode = semi_auto; }\n";
+static const char layers[] =
+    "net n(batch = 64) { input x : f32[batch, 64]; param a : f32[64, 256] = normal(0.1); param b : f32[256, 256] = normal(0.1); param c : f32[256, 64] = normal(0.1);\n"
+    "h = tanh(matmul(x, a)); i = tanh(matmul(h, b)); j = tanh(i); k = tanh(j * j); l = tanh(k); loss mean(matmul(l, c)); }\n"
+    "train { data = numpy_rand(seed = 1); steps = 2; optimizer = sgd(lr = 0.5); %s }\nparallel { mode = semi_auto; }\n";
 
 /* Gradients are there twice, the sum and what is added to it; activations once. */
 Test(accumulate, the_arena_does_not_grow_with_the_number_of_batches) {

@@ -65,10 +65,11 @@ Test(assign, gradients_use_their_forward_operators_axes) {
 
 /* w of rows x columns f32, its gradient a sum over the ranks that split the batch. */
 static const char *summed(Compiled *x, int rows, int columns, const char *storage) {
-    return arena_printf(&x->arena,
-                        "net q(batch = 64) { input x : f32[batch, %d]; param w : f32[%d, %d] = normal(0.1)%s; loss mean(relu(matmul(x, w))); }\n"
-                        "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.1, momentum = 0.9); }",
-                        rows, rows, columns, storage);
+    return arena_printf(
+        &x->arena,
+        "net q(batch = 64) { input x : f32[batch, %d]; param w : f32[%d, %d] = normal(0.1)%s; loss mean(relu(matmul(x, w))); }\n"
+        "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.1, momentum = 0.9); }",
+        rows, rows, columns, storage);
 }
 
 static void expect_update(int nranks, int optimize, int rows, int columns, const char *storage, bool whole, const char *layout) {
@@ -131,10 +132,11 @@ Test(assign, gradients_of_a_parameters_users_are_added_up_as_it_lies) {
 
 /* One parameter split over 8 ranks, one over 2, one over none, one too small to be split: their squares, added up, owe one sum. */
 Test(assign, the_squares_of_all_gradients_owe_the_same_sum) {
-    static const char *text = "net n(batch = 8) { input x : f32[batch, 16]; param c : f32[] = ones; param b : f32[32] = zeros; param u : f32[16, 32] = normal(0.1) shard (1, 2);\n"
-                              "param v : f32[32, 16] = normal(0.1) shard (8, 1); h = matmul(x, u) shard ((1, 1), (1, 2)); y = matmul(relu(h + b), v) shard ((1, 8), (8, 1));\n"
-                              "loss mean(square(y * c)); }\n"
-                              "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); clip = norm(1.0); }";
+    static const char *text =
+        "net n(batch = 8) { input x : f32[batch, 16]; param c : f32[] = ones; param b : f32[32] = zeros; param u : f32[16, 32] = normal(0.1) shard (1, 2);\n"
+        "param v : f32[32, 16] = normal(0.1) shard (8, 1); h = matmul(x, u) shard ((1, 1), (1, 2)); y = matmul(relu(h + b), v) shard ((1, 8), (8, 1));\n"
+        "loss mean(square(y * c)); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); clip = norm(1.0); }";
     Compiled x;
     compiled(&x, text, 8, 2);
     int reductions = 0;

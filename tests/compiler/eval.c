@@ -1,8 +1,8 @@
 #include "compile.h"
 
-#define HELD(hint, rest) \
+#define HELD(hint, rest)                                                                                                                                  \
     "net q(batch = 16) { input x : f32[batch, 32]; input t : f32[batch, 16]; param w : f32[32, 16] = normal(0.1); param v : f32[16, 16] = normal(0.1);\n" \
-    "  h = matmul(x, w)" hint "; a = relu(h); y = matmul(a, v); loss mse(y, t); }\n" \
+    "  h = matmul(x, w)" hint "; a = relu(h); y = matmul(a, v); loss mse(y, t); }\n"                                                                      \
     "train { data = numpy_rand(seed = 1); optimizer = momentum(lr = 0.1, momentum = 0.9); steps = 2; }\n" rest
 
 static const Node *named(const Graph *g, const char *name) {
@@ -13,8 +13,10 @@ static const Node *named(const Graph *g, const char *name) {
 }
 
 static bool same_strategy(const Compilation *c, const char *name) {
-    const Strategy *a = named(&program_train(c)->sharded.graph, name)->strategy, *b = named(&program_eval(c)->sharded.graph, name)->strategy;
-    return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 && memcmp(a->digit, b->digit, sizeof a->digit) == 0;
+    const Strategy *a = named(&program_train(c)->sharded.graph, name)->strategy,
+                   *b = named(&program_eval(c)->sharded.graph, name)->strategy;
+    return a->nfactors == b->nfactors && memcmp(a->start, b->start, sizeof a->start) == 0 &&
+           memcmp(a->digit, b->digit, sizeof a->digit) == 0;
 }
 
 Test(eval, operators_have_the_strategies_that_they_have_in_training) {
@@ -84,7 +86,8 @@ Test(eval, every_mode_and_many_ranks_compile_and_are_proved) {
             compiled_init(&x, ranks[r], 2);
             x.options.overrides.mode = modes[m];
             x.options.proof.full = true;
-            cr_assert(compiled_run(&x, HELD("", "eval { batch = 10; data = normal(seed = 2); steps = 3; predict = h; }")), "%s, %d ranks: %s", modes[m], ranks[r], x.c.error.text);
+            cr_assert(compiled_run(&x, HELD("", "eval { batch = 10; data = normal(seed = 2); steps = 3; predict = h; }")),
+                      "%s, %d ranks: %s", modes[m], ranks[r], x.c.error.text);
             cr_expect(x.c.proof.whole_plan && x.c.proof.simplified);
             compiled_finish(&x);
         }
@@ -93,9 +96,11 @@ Test(eval, every_mode_and_many_ranks_compile_and_are_proved) {
 /* A branch that the eval does not take has a parameter of training: those behind it keep their numbers. */
 Test(eval, parameters_are_trainings_by_their_names) {
     Compiled x;
-    compiled(&x, "net q(batch = 16, noise = 1) { input x : f32[batch, 4]; h = x; if noise > 0 { param u : f32[4] = ones; h = x * u; }\n"
-                 "  param w : f32[4] = ones; loss mean(square(h * w)); }\n"
-                 "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); } eval { noise = 0; data = normal(seed = 2); steps = 3; }", 2, 2);
+    compiled(&x,
+             "net q(batch = 16, noise = 1) { input x : f32[batch, 4]; h = x; if noise > 0 { param u : f32[4] = ones; h = x * u; }\n"
+             "  param w : f32[4] = ones; loss mean(square(h * w)); }\n"
+             "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); } eval { noise = 0; data = normal(seed = 2); steps = 3; }",
+             2, 2);
     cr_expect_eq(program_eval(&x.c)->sharded.graph.states.n, 2);
     for (int n = 0; n < program_eval(&x.c)->sharded.graph.nodes.n; n++) {
         const Node *node = &program_eval(&x.c)->sharded.graph.nodes.at[n];

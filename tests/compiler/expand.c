@@ -226,9 +226,9 @@ static ExpandFn *of_split(const Graph *g, int id) {
     return g->nodes.at[id].op == OP_split ? slices : NULL;
 }
 
-#define PARTS(SHARD) \
-    "net n() { param x : f32[8, 6] = normal(1); param w : f32[6, 6] = normal(1);\n g = matmul(x, w); h = tanh(g)" SHARD "; a, b, c = split(h, parts = 3, axis = 1)" SHARD \
-    "; r = relu(a)" SHARD "; loss sum(b * r); }\n" TRAIN "parallel { mode = auto; }\n"
+#define PARTS(SHARD)                                                                                                                       \
+    "net n() { param x : f32[8, 6] = normal(1); param w : f32[6, 6] = normal(1);\n g = matmul(x, w); h = tanh(g)" SHARD                    \
+    "; a, b, c = split(h, parts = 3, axis = 1)" SHARD "; r = relu(a)" SHARD "; loss sum(b * r); }\n" TRAIN "parallel { mode = auto; }\n"
 
 Test(expand, each_result_of_a_template_replaces_its_own) {
     Compiled x;

@@ -33,16 +33,18 @@ static void expect(const char *net, int nranks, const char *name, const char *co
 #define EXPECT(net, nranks, name, ...) expect(net, nranks, name, (const char *const[]){__VA_ARGS__, NULL})
 
 Test(explain, a_hint_is_the_reason_for_its_operator) {
-    EXPECT(quickstart, 8, "h", "h: f32[16, 16], made by matmul at test.dsl:6:9", "layout       (2, 1) [2@4 -] +sum(4@1): every rank has a term",
-           "strategy     matmul h  ((2, 4), (4, 1))", "because      of its hint at test.dsl:6:22", "conversion   reduce_scatter",
-           "for relu a", "3.0 KiB received by all ranks, 384 B by the busiest; the least is 3.0 KiB");
+    EXPECT(quickstart, 8, "h", "h: f32[16, 16], made by matmul at test.dsl:6:9",
+           "layout       (2, 1) [2@4 -] +sum(4@1): every rank has a term", "strategy     matmul h  ((2, 4), (4, 1))",
+           "because      of its hint at test.dsl:6:22", "conversion   reduce_scatter", "for relu a",
+           "3.0 KiB received by all ranks, 384 B by the busiest; the least is 3.0 KiB");
 }
 
 Test(explain, the_way_from_the_hint_is_told_with_what_decided_each_step) {
-    EXPECT(quickstart, 8, "y", "because      of the hint on matmul h at test.dsl:6:22, in 2 steps:", "0. matmul h  ((2, 4), (4, 1))  the user's",
-           "1. relu a  ((2, 4))  ", "2. matmul y  ((2, 4), (4, 1))  fewest bytes in converting", "considered   10 candidates; the best 4:",
-           "->   0 B         1024        6.0 KiB     ((2, 4), (4, 1))", "768 B       1024        0 B         ((8, 1), (1, 1))",
-           "decided by   fewest bytes in converting");
+    EXPECT(quickstart, 8, "y",
+           "because      of the hint on matmul h at test.dsl:6:22, in 2 steps:", "0. matmul h  ((2, 4), (4, 1))  the user's",
+           "1. relu a  ((2, 4))  ", "2. matmul y  ((2, 4), (4, 1))  fewest bytes in converting",
+           "considered   10 candidates; the best 4:", "->   0 B         1024        6.0 KiB     ((2, 4), (4, 1))",
+           "768 B       1024        0 B         ((8, 1), (1, 1))", "decided by   fewest bytes in converting");
 }
 
 Test(explain, the_step_that_a_kernel_is_fused_into) {
@@ -53,32 +55,38 @@ Test(explain, the_step_that_a_kernel_is_fused_into) {
 Test(explain, a_parameter_with_its_memory_gradient_and_update) {
     /* w is a quarter of 32 * 16 * 4 bytes; its gradient is a sum over 2 ranks, 512 bytes each way on 8 ranks */
     EXPECT(quickstart, 8, "w", "w: parameter f32[32, 16] at test.dsl:4:", "stored as    (4, 1) [4@1 -]",
-           "because      matmul h, which takes it first, takes it so", "memory       on a rank: parameter 512 B (of 2.0 KiB), slot w.momentum 512 B",
-           "+sum(2@4)", "conversion   all_reduce", "4.0 KiB received by all ranks, 512 B by the busiest; the least is 4.0 KiB", "update       in (4, 1) [4@1 -]");
+           "because      matmul h, which takes it first, takes it so",
+           "memory       on a rank: parameter 512 B (of 2.0 KiB), slot w.momentum 512 B", "+sum(2@4)", "conversion   all_reduce",
+           "4.0 KiB received by all ranks, 512 B by the busiest; the least is 4.0 KiB", "update       in (4, 1) [4@1 -]");
     EXPECT(quickstart, 8, "w.momentum", "w.momentum: state", "because      it lies as the update of w uses it");
 }
 
 Test(explain, a_maximum_that_is_owed_is_no_sum) {
-    const char *net = "net n() { param x : f32[8, 12] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN "parallel { mode = auto; }\n";
+    const char *net = "net n() { param x : f32[8, 12] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN
+                      "parallel { mode = auto; }\n";
     EXPECT(net, 4, "y.max", "+max(4@1): every rank has the maximum of its part", "all_reduce", "finds the maximum of all ranks, for all");
     EXPECT(net, 4, "y.sum", "+sum(4@1): every rank has a term of the sum", "adds up the partial sums, for all");
 }
 
 Test(explain, split_rows_are_told_by_their_operator) {
-    const char *net = "net n() { param x : f32[8, 12] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN "parallel { mode = auto; }\n";
+    const char *net = "net n() { param x : f32[8, 12] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN
+                      "parallel { mode = auto; }\n";
     EXPECT(net, 4, "y", "y: f32[8, 12], made by div", "part of      softmax y, whose rows are split: max, sub, exp, sum, div stand for it;",
            "strategy     softmax y  ((1, 4))", "because      of the hint on tanh h", "softmax y  ((1, 4))  fewest bytes in converting",
            "->   0 B         288         384 B       ((1, 4))");
-    EXPECT(net, 4, "y.max", "+max(4@1)", "part of      softmax y", "conversion   all_reduce", "192 B received by all ranks, 48 B by the busiest; the least is 192 B");
+    EXPECT(net, 4, "y.max", "+max(4@1)", "part of      softmax y", "conversion   all_reduce",
+           "192 B received by all ranks, 48 B by the busiest; the least is 192 B");
     EXPECT(net, 4, "h.grad", "part of      softmax_grad", "mul, sum, sub, mul stand for it");
 }
 
 Test(explain, a_gradient_by_its_own_name_or_that_of_its_parameter) {
-    EXPECT(quickstart, 8, "w.grad", "made by einsum", "because      a gradient reuses the strategy of its operator, matmul h", "because      of its hint");
+    EXPECT(quickstart, 8, "w.grad", "made by einsum", "because      a gradient reuses the strategy of its operator, matmul h",
+           "because      of its hint");
 }
 
 Test(explain, an_input_and_the_conversion_of_its_batch) {
-    EXPECT(quickstart, 8, "x", "delivered as (8, 1) [8@1 -]", "because      dataset = data_parallel", "conversion   all_to_all", "for matmul h");
+    EXPECT(quickstart, 8, "x", "delivered as (8, 1) [8@1 -]", "because      dataset = data_parallel", "conversion   all_to_all",
+           "for matmul h");
 }
 
 Test(explain, operators_that_no_hint_reaches) {
@@ -96,7 +104,8 @@ Test(explain, what_is_computed_otherwise_than_its_strategy_says) {
     EXPECT("net n() { input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
            "p = matmul(x, a) shard ((1, 4), (4, 1)); q = matmul(label, b) shard ((1, 4), (4, 1)); h = p + q; loss mse(h, label); }\n" TRAIN
            "parallel { mode = auto; }\n",
-           4, "h", "layout       [- -] +sum(4@1): every rank has a term", "instead of   (1, 4) [- 4@1], which its strategy gives: fewer bytes are received so (-O2)",
+           4, "h", "layout       [- -] +sum(4@1): every rank has a term",
+           "instead of   (1, 4) [- 4@1], which its strategy gives: fewer bytes are received so (-O2)",
            "strategy     add h  ((1, 4), (1, 4))");
     Compiled x;
     Error error = {0};
@@ -108,7 +117,8 @@ Test(explain, what_is_computed_otherwise_than_its_strategy_says) {
 Test(explain, an_unknown_name_is_answered_with_the_nearest) {
     static const struct {
         const char *name, *message;
-    } cases[] = {{"lable", "did you mean label?"}, {"no_such_thing_at_all", "the net has no such value, parameter or input; pcc --list-paths"}};
+    } cases[] = {{"lable", "did you mean label?"},
+                 {"no_such_thing_at_all", "the net has no such value, parameter or input; pcc --list-paths"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled x;
         Error error = {0};
@@ -154,9 +164,8 @@ Test(name, layouts_are_written_in_axes_and_their_parts) {
     static const struct {
         const char *layout, *named;
     } cases[] = {
-        {"[2@8 -]", "[dp -]"},         {"[16@1 -]", "[dp.tp.z -]"},  {"[4@2 2@1]", "[tp z]"},
-        {"[2@4 -]", "[tp:(1)2 -]"},    {"[2@2 2@8]", "[tp:(2)2 dp]"}, {"[4@4 -]", "[dp.tp:(1)2 -]"},
-        {"[- -]", "[- -]"},            {"[- 2@1] +sum(8@2)", "[- z] +sum(dp.tp)"},
+        {"[2@8 -]", "[dp -]"},         {"[16@1 -]", "[dp.tp.z -]"},   {"[4@2 2@1]", "[tp z]"}, {"[2@4 -]", "[tp:(1)2 -]"},
+        {"[2@2 2@8]", "[tp:(2)2 dp]"}, {"[4@4 -]", "[dp.tp:(1)2 -]"}, {"[- -]", "[- -]"},      {"[- 2@1] +sum(8@2)", "[- z] +sum(dp.tp)"},
     };
     Arena arena;
     Graph graph;
@@ -186,9 +195,10 @@ Test(explain, of_two_programs_each_is_told_under_its_name) {
                       "h = matmul(x, w) shard ((2, 1), (1, 2)); y = tanh(matmul(h, v)); loss sum(y * y); }\n"
                       "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n"
                       "eval { batch = 8; data = normal(seed = 2); steps = 2; metrics = loss; }\nparallel { mode = auto; }\n";
-    EXPECT(net, 4, "h", "program train", "h: f32[16, 8]", "strategy     matmul h  ((2, 1), (1, 2))", "because      of its hint", "program eval", "h: f32[8, 8]",
-           "strategy     matmul h  ((2, 1), (1, 2))", "because      it has this strategy in program train");
-    EXPECT(net, 4, "w", "program train", "stored as", "memory       on a rank", "program eval", "stored as", "because      program train stores it so");
+    EXPECT(net, 4, "h", "program train", "h: f32[16, 8]", "strategy     matmul h  ((2, 1), (1, 2))", "because      of its hint",
+           "program eval", "h: f32[8, 8]", "strategy     matmul h  ((2, 1), (1, 2))", "because      it has this strategy in program train");
+    EXPECT(net, 4, "w", "program train", "stored as", "memory       on a rank", "program eval", "stored as",
+           "because      program train stores it so");
     EXPECT(net, 4, "v.grad", "program train", "v.grad");
     Compiled x;
     Error error = {0};

@@ -39,39 +39,49 @@ Test(fuse, elementwise_kernels_of_one_shape_are_one_step) {
 }
 
 Test(fuse, nothing_is_fused_below_O2) {
-    for (int o = 0; o < 2; o++) expect(FORWARD("loss sum(exp(x) + y - relu(x), axes = [0, 1])"), 1, o, (const char *const[]){NULL}, NULL);
+    for (int o = 0; o < 2; o++)
+        expect(FORWARD("loss sum(exp(x) + y - relu(x), axes = [0, 1])"), 1, o, (const char *const[]){NULL}, NULL);
 }
 
 Test(fuse, a_product_takes_what_follows_it) {
-    expect(FORWARD("h = matmul(x, x) + y; loss sum(transpose(gelu(h)) * 2) + sum(transpose(h))"), 1, 2, (const char *const[]){"matmul add gelu", "mul sum", NULL}, (int[]){1, 1});
+    expect(FORWARD("h = matmul(x, x) + y; loss sum(transpose(gelu(h)) * 2) + sum(transpose(h))"), 1, 2,
+           (const char *const[]){"matmul add gelu", "mul sum", NULL}, (int[]){1, 1});
 }
 
 Test(fuse, kernels_of_other_shapes_and_unconnected_ones_stay_apart) {
-    expect(FORWARD("loss sum(transpose(exp(x))) + sum(transpose(relu(y * x)))"), 1, 2, (const char *const[]){"exp mul relu", NULL}, (int[]){1});
+    expect(FORWARD("loss sum(transpose(exp(x))) + sum(transpose(relu(y * x)))"), 1, 2, (const char *const[]){"exp mul relu", NULL},
+           (int[]){1});
     expect(FORWARD("loss sum(transpose(tanh(y) + x))"), 1, 2, (const char *const[]){NULL}, NULL);
     expect(FORWARD("loss sum(transpose(exp(x))) + sum(square(tanh(y)))"), 1, 2, (const char *const[]){"tanh square sum", NULL}, (int[]){2});
 }
 
 Test(fuse, a_sum_over_leading_dimensions_stays_apart) {
-    expect(FORWARD("loss sum(square(sum(exp(x) * x, axes = [0])))"), 1, 2, (const char *const[]){"exp mul", "square sum", NULL}, (int[]){1, 1});
-    expect(FORWARD("loss sum(square(sum(exp(x) * x, axes = [1])))"), 1, 2, (const char *const[]){"exp mul sum", "square sum", NULL}, (int[]){2, 1});
+    expect(FORWARD("loss sum(square(sum(exp(x) * x, axes = [0])))"), 1, 2, (const char *const[]){"exp mul", "square sum", NULL},
+           (int[]){1, 1});
+    expect(FORWARD("loss sum(square(sum(exp(x) * x, axes = [1])))"), 1, 2, (const char *const[]){"exp mul sum", "square sum", NULL},
+           (int[]){2, 1});
 }
 
 Test(fuse, members_are_moved_over_kernels_that_they_do_not_need) {
-    expect(FORWARD("a = exp(x); t = matmul(x, x); b = a * x; loss sum(transpose(b)) + sum(transpose(t))"), 1, 2, (const char *const[]){"exp mul", NULL}, (int[]){1});
-    expect(FORWARD("a = exp(x); t = matmul(a, x); b = a * t; loss sum(transpose(b)) + sum(transpose(a))"), 1, 2, (const char *const[]){"matmul mul", NULL}, (int[]){1});
+    expect(FORWARD("a = exp(x); t = matmul(x, x); b = a * x; loss sum(transpose(b)) + sum(transpose(t))"), 1, 2,
+           (const char *const[]){"exp mul", NULL}, (int[]){1});
+    expect(FORWARD("a = exp(x); t = matmul(a, x); b = a * t; loss sum(transpose(b)) + sum(transpose(a))"), 1, 2,
+           (const char *const[]){"matmul mul", NULL}, (int[]){1});
 }
 
 /* h dies in the step, and lies in the arena: what the first member makes of it is stored, and may not lie over it. */
 Test(fuse, an_operand_that_a_later_member_reads_keeps_its_memory) {
-    expect(FORWARD("h = transpose(x); a = exp(h); b = a * h; loss sum(transpose(a)) + sum(transpose(b))"), 1, 2, (const char *const[]){"exp mul", NULL}, (int[]){0});
+    expect(FORWARD("h = transpose(x); a = exp(h); b = a * h; loss sum(transpose(a)) + sum(transpose(b))"), 1, 2,
+           (const char *const[]){"exp mul", NULL}, (int[]){0});
 }
 
 Test(fuse, a_step_has_room_for_its_operands) {
     char text[2000] = "net n() { ";
-    for (int i = 0; i < 12; i++) sprintf(text + strlen(text), "input x%d : f32[4, 4]; ", i);
+    for (int i = 0; i < 12; i++)
+        sprintf(text + strlen(text), "input x%d : f32[4, 4]; ", i);
     strcat(text, "param p : f32[8] = zeros; loss sum(transpose(x0");
-    for (int i = 1; i < 12; i++) sprintf(text + strlen(text), " + x%d", i);
+    for (int i = 1; i < 12; i++)
+        sprintf(text + strlen(text), " + x%d", i);
     strcat(text, ")) + sum(p); }" TRAINED);
     expect(text, 1, 2, (const char *const[]){"add add add add add add add", "add add add add", NULL}, (int[]){6, 3});
 }
@@ -86,12 +96,14 @@ Test(fuse, each_kernel_runs_once_behind_its_operands) {
             const Item *item = &x.b->placement.order.at[k];
             const Node *node = &g->nodes.at[item->node];
             for (int o = 0; o < node->nin && node->op != OP_convert; o++)
-                cr_expect(node_is_leaf(graph_producer(g, node->in[o])) || at[g->values.at[node->in[o]].node] > 0, "net %d: %s", i, node->name);
+                cr_expect(node_is_leaf(graph_producer(g, node->in[o])) || at[g->values.at[node->in[o]].node] > 0, "net %d: %s", i,
+                          node->name);
             if (node->op != OP_convert) cr_expect_eq(at[item->node], 0, "net %d: %s twice", i, node->name);
             at[item->node] = ++n;
         }
         for (int k = 0; k < g->nodes.n; k++)
-            if (g->nodes.at[k].op != OP_convert && !node_is_leaf(&g->nodes.at[k])) cr_expect_gt(at[k], 0, "net %d: %s is left out", i, g->nodes.at[k].name);
+            if (g->nodes.at[k].op != OP_convert && !node_is_leaf(&g->nodes.at[k]))
+                cr_expect_gt(at[k], 0, "net %d: %s is left out", i, g->nodes.at[k].name);
         free(at);
         compiled_finish(&x);
     }

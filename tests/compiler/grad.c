@@ -73,8 +73,9 @@ Test(grad, nobody_computes_the_gradient_of_an_input) {
     compiled_finish(&x);
 }
 
-#define NET_OF(train) "net n() { input x : f32[4, 4]; param w : f32[4, 4] = ones; param b : f32[4] = ones; loss sum(matmul(x, w) + b); }\n" \
-                      "train { data = numpy_rand(seed = 1); epochs = 1; steps = 2; " train " }\n"
+#define NET_OF(train)                                                                                                                      \
+    "net n() { input x : f32[4, 4]; param w : f32[4, 4] = ones; param b : f32[4] = ones; loss sum(matmul(x, w) + b); }\n"                  \
+    "train { data = numpy_rand(seed = 1); epochs = 1; steps = 2; " train " }\n"
 
 static const Node *first_of(const Graph *g, OpCode op) {
     for (int n = 0; n < g->nodes.n; n++)

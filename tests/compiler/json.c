@@ -23,8 +23,9 @@ Test(json, objects_arrays_and_rows_have_one_form) {
     json_end(&json);
     json_text(&json, "nothing", NULL);
     json_end(&json);
-    cr_expect_str_eq(text.at, "{\n  \"n\": -3,\n  \"empty\": [],\n  \"rows\": [\n    {\"yes\": true, \"in\": {\"x\": 0.1}},\n    \"t\"\n  ],\n"
-                              "  \"nothing\": null\n}\n");
+    cr_expect_str_eq(text.at,
+                     "{\n  \"n\": -3,\n  \"empty\": [],\n  \"rows\": [\n    {\"yes\": true, \"in\": {\"x\": 0.1}},\n    \"t\"\n  ],\n"
+                     "  \"nothing\": null\n}\n");
     text_finish(&text);
 }
 

@@ -1,11 +1,12 @@
 #include "compile.h"
 #include "compiler/oracle.h"
 
-#define NET(hint) \
+#define NET(hint)                                                                                                                                           \
     "net n(batch = 48) { input x : f32[batch, 96]; input t : f32[batch, 24]; param w : f32[96, 192] = normal(0.1); param v : f32[192, 24] = normal(0.1);\n" \
     "  h = matmul(x, w)" hint "; a = softmax(h); y = matmul(a, v); loss mse(y, t); }\n" TRAIN_MOMENTUM
 
-static const char *const hinted[] = {NET(" shard ((2, 4), (4, 1))"), NET(" shard ((8, 1), (1, 1))"), NET(" shard ((1, 1), (1, 8))"), NET(" shard ((4, 1), (1, 2))")};
+static const char *const hinted[] = {NET(" shard ((2, 4), (4, 1))"), NET(" shard ((8, 1), (1, 1))"), NET(" shard ((1, 1), (1, 8))"),
+                                     NET(" shard ((4, 1), (1, 2))")};
 enum { NHINTED = sizeof hinted / sizeof *hinted };
 
 static void assert_same(const BuildCost *a, const BuildCost *b) {
@@ -56,7 +57,8 @@ Test(oracle, other_strategies_cost_what_they_cost_when_compiled) {
             assert_same(&compiled_so, &tried);
             build_cost(x.b, &after);
             assert_same(&before, &after);
-            if (i != k) cr_expect_neq(before.state_bytes * 1000 + before.sent_bytes, compiled_so.state_bytes * 1000 + compiled_so.sent_bytes);
+            if (i != k)
+                cr_expect_neq(before.state_bytes * 1000 + before.sent_bytes, compiled_so.state_bytes * 1000 + compiled_so.sent_bytes);
             compiled_finish(&x);
             compiled_finish(&y);
         }
@@ -66,7 +68,8 @@ Test(oracle, a_strategy_that_a_node_may_not_have_is_refused) {
     Compiled x;
     BuildCost cost;
     Error error;
-    compiled(&x, "net n() { input x : f32[8, 6]; param w : f32[12] = ones; y = reshape(x, shape = [4, 12]); loss sum(y * w); }\n" TRAIN, 4, 2);
+    compiled(&x, "net n() { input x : f32[8, 6]; param w : f32[12] = ones; y = reshape(x, shape = [4, 12]); loss sum(y * w); }\n" TRAIN, 4,
+             2);
     const Graph *g = &x.b->front.chosen;
     const Strategy **strategy = arena_alloc(&x.arena, sizeof *strategy * (size_t)g->nodes.n);
     for (int n = 0; n < g->nforward; n++)

@@ -16,7 +16,8 @@ static int count_sums(const Compiled *x) {
     int count = 0;
     for (int n = 0; n < g->nodes.n; n++) {
         const Node *node = &g->nodes.at[n];
-        count += node->op == OP_convert && layout_is_partial(g->values.at[node->in[0]].layout) && !layout_is_partial(g->values.at[node->out[0]].layout);
+        count += node->op == OP_convert && layout_is_partial(g->values.at[node->in[0]].layout) &&
+                 !layout_is_partial(g->values.at[node->out[0]].layout);
     }
     return count;
 }
@@ -27,11 +28,12 @@ static const Layout *layout_of(const Compiled *x, const char *value) {
 
 Test(partial, several_sums_are_added_up_before_one_reduction) {
     Compiled x;
-    compile_net(&x,
-                "input x : f32[8, 8]; input label : f32[8, 8]; param w0 : f32[8, 8] = ones; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
-                "e = matmul(x, w0) shard ((1, 1), (1, 1)); h = tanh(e) shard ((1, 1)); p = matmul(h, a) shard ((1, 1), (1, 4)); q = matmul(h, b) shard ((1, 1), (1, 4));\n"
-                "d = p * q shard ((1, 4), (1, 4)); loss sum(d);",
-                PARALLEL, 4);
+    compile_net(
+        &x,
+        "input x : f32[8, 8]; input label : f32[8, 8]; param w0 : f32[8, 8] = ones; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
+        "e = matmul(x, w0) shard ((1, 1), (1, 1)); h = tanh(e) shard ((1, 1)); p = matmul(h, a) shard ((1, 1), (1, 4)); q = matmul(h, b) shard ((1, 1), (1, 4));\n"
+        "d = p * q shard ((1, 4), (1, 4)); loss sum(d);",
+        PARALLEL, 4);
     assert_layout(layout_of(&x, "h.grad"), "[- -] +sum(4@1)");
     assert_layout(layout_of(&x, "h.grad_2"), "[- -] +sum(4@1)");
     assert_layout(layout_of(&x, "d_h"), "[- -] +sum(4@1)");
@@ -66,11 +68,12 @@ Test(partial, scaled_and_turned_terms_are_added_up_as_they_lie) {
 
 Test(partial, terms_that_are_to_be_converted_alike_are_added_up_first) {
     Compiled x;
-    compile_net(&x,
-                "input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones;\n"
-                "e = matmul(x, a) shard ((4, 1), (1, 1)); h = tanh(e) shard ((4, 1)); p = square(h) shard ((1, 4)); q = gelu(h) shard ((1, 4));\n"
-                "m = p * q shard ((1, 4), (1, 4)); loss sum(m);",
-                PARALLEL, 4);
+    compile_net(
+        &x,
+        "input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones;\n"
+        "e = matmul(x, a) shard ((4, 1), (1, 1)); h = tanh(e) shard ((4, 1)); p = square(h) shard ((1, 4)); q = gelu(h) shard ((1, 4));\n"
+        "m = p * q shard ((1, 4), (1, 4)); loss sum(m);",
+        PARALLEL, 4);
     assert_layout(layout_of(&x, "d_h"), "[- 4@1]");
     compiled_finish(&x);
 }
@@ -85,31 +88,34 @@ Test(partial, a_term_of_fewer_dimensions_than_the_other_is_left_as_it_is) {
 
 Test(partial, a_sum_with_a_strategy_of_its_own_keeps_it) {
     Compiled x;
-    compile_net(&x,
-                "input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
-                "p = matmul(x, a) shard ((1, 4), (4, 1)); q = matmul(label, b) shard ((1, 4), (4, 1)); h = p + q shard ((4, 1), (4, 1)); loss mse(h, label);",
-                PARALLEL, 4);
+    compile_net(
+        &x,
+        "input x : f32[8, 8]; input label : f32[8, 8]; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
+        "p = matmul(x, a) shard ((1, 4), (4, 1)); q = matmul(label, b) shard ((1, 4), (4, 1)); h = p + q shard ((4, 1), (4, 1)); loss mse(h, label);",
+        PARALLEL, 4);
     assert_layout(layout_of(&x, "h"), "[4@1 -]");
     compiled_finish(&x);
 }
 
 Test(partial, products_are_added_up_first_so_that_a_residual_does_not_stand_between_them) {
     Compiled x;
-    compile_net(&x,
-                "input x : f32[8, 8]; param w0 : f32[8, 8] = ones; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
-                "e = matmul(x, w0) shard ((1, 1), (1, 1)); h = tanh(e) shard ((1, 1)); p = matmul(h, a) shard ((1, 1), (1, 4)); q = matmul(h, b) shard ((1, 1), (1, 4));\n"
-                "d = h * h shard ((1, 1), (1, 1)); f = sum(d) shard ((1, 1)); g = p * q shard ((1, 4), (1, 4)); loss sum(g) + f;",
-                PARALLEL, 4);
+    compile_net(
+        &x,
+        "input x : f32[8, 8]; param w0 : f32[8, 8] = ones; param a : f32[8, 8] = ones; param b : f32[8, 8] = ones;\n"
+        "e = matmul(x, w0) shard ((1, 1), (1, 1)); h = tanh(e) shard ((1, 1)); p = matmul(h, a) shard ((1, 1), (1, 4)); q = matmul(h, b) shard ((1, 1), (1, 4));\n"
+        "d = h * h shard ((1, 1), (1, 1)); f = sum(d) shard ((1, 1)); g = p * q shard ((1, 4), (1, 4)); loss sum(g) + f;",
+        PARALLEL, 4);
     cr_expect_eq(count_sums(&x), 2, "saw %d", count_sums(&x));
     compiled_finish(&x);
 }
 
 Test(partial, a_sum_is_completed_behind_what_makes_it_smaller) {
     Compiled x;
-    compile_net(&x,
-                "input x : f32[8, 8]; input label : f32[8]; param w : f32[8, 16] = ones;\n"
-                "h = matmul(x, w) shard ((1, 4), (4, 1)); t = transpose(h) shard ((1, 1)); m = mean(t, axes = 0) shard ((1, 1)); loss mse(m, label);",
-                PARALLEL, 4);
+    compile_net(
+        &x,
+        "input x : f32[8, 8]; input label : f32[8]; param w : f32[8, 16] = ones;\n"
+        "h = matmul(x, w) shard ((1, 4), (4, 1)); t = transpose(h) shard ((1, 1)); m = mean(t, axes = 0) shard ((1, 1)); loss mse(m, label);",
+        PARALLEL, 4);
     assert_layout(layout_of(&x, "t"), "[- -] +sum(4@1)");
     assert_layout(layout_of(&x, "m"), "[-] +sum(4@1)");
     compiled_finish(&x);
@@ -134,20 +140,22 @@ Test(partial, a_product_takes_one_sum_when_its_result_is_smaller) {
 
 Test(partial, a_whole_value_is_never_added_to_a_sum_that_is_owed) {
     Compiled x;
-    compile_net(&x,
-                "input x : f32[8, 8]; input label : f32[8]; param w : f32[8, 8] = ones; param b : f32[8] = ones;\n"
-                "h = matmul(x, w) shard ((1, 4), (4, 1)); y = h + b shard ((1, 1), (1)); m = sum(y, axes = 1) shard ((1, 1)); loss mse(m, label);",
-                PARALLEL, 4);
+    compile_net(
+        &x,
+        "input x : f32[8, 8]; input label : f32[8]; param w : f32[8, 8] = ones; param b : f32[8] = ones;\n"
+        "h = matmul(x, w) shard ((1, 4), (4, 1)); y = h + b shard ((1, 1), (1)); m = sum(y, axes = 1) shard ((1, 1)); loss mse(m, label);",
+        PARALLEL, 4);
     assert_layout(layout_of(&x, "y"), "[- -]");
     compiled_finish(&x);
 }
 
 Test(partial, a_value_that_a_nonlinear_operator_needs_is_completed_once_for_all) {
     Compiled x;
-    compile_net(&x,
-                "input x : f32[8, 8]; input label : f32[8, 8]; param w : f32[8, 8] = ones;\n"
-                "h = matmul(x, w) shard ((1, 4), (4, 1)); a = tanh(h) shard ((1, 1)); b = -h shard ((1, 1)); y = a + b shard ((1, 1), (1, 1)); loss mse(y, label);",
-                PARALLEL, 4);
+    compile_net(
+        &x,
+        "input x : f32[8, 8]; input label : f32[8, 8]; param w : f32[8, 8] = ones;\n"
+        "h = matmul(x, w) shard ((1, 4), (4, 1)); a = tanh(h) shard ((1, 1)); b = -h shard ((1, 1)); y = a + b shard ((1, 1), (1, 1)); loss mse(y, label);",
+        PARALLEL, 4);
     assert_layout(layout_of(&x, "b"), "[- -]");
     compiled_finish(&x);
 }

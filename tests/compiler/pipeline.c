@@ -39,7 +39,8 @@ static size_t bytes_of_layers(int layers) {
     snprintf(text, sizeof text,
              "cell layer(x) { param w : f32[16, 16] = normal(0.1); param b : f32[16] = zeros; return x + relu(matmul(x, w) + b); }\n"
              "net n() { input x : f32[8, 16]; h = x; for i in 0..%d { h = layer(h); } loss mean(square(h)); }\n"
-             "train { data = numpy_rand(seed = 1); optimizer = adamw(lr = 0.1); }", layers);
+             "train { data = numpy_rand(seed = 1); optimizer = adamw(lr = 0.1); }",
+             layers);
     Compiled x;
     compiled(&x, text, 4, 2);
     const size_t bytes = x.arena.used_bytes;
@@ -56,8 +57,10 @@ Test(pipeline, memory_grows_as_the_net_does) {
 /* What a pass leaves is verified: here that a node's rule is the one of its operands, which only verification looks at. */
 Test(pipeline, merged_nodes_verify) {
     Compiled x;
-    compiled(&x, "net n() { input x : f32[8, 6]; param w : f32[12] = ones;\n"
-                 "y = reshape(reshape(x, shape = [6, 8]), shape = [4, 12]); loss sum(y * w); }\n" TRAIN, 4, 2);
+    compiled(&x,
+             "net n() { input x : f32[8, 6]; param w : f32[12] = ones;\n"
+             "y = reshape(reshape(x, shape = [6, 8]), shape = [4, 12]); loss sum(y * w); }\n" TRAIN,
+             4, 2);
     int reshapes = 0;
     for (int n = 0; n < x.graph->nodes.n; n++)
         reshapes += x.graph->nodes.at[n].op == OP_reshape;

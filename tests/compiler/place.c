@@ -28,11 +28,12 @@ Test(place, a_gradient_is_gathered_before_it_is_expanded) {
 
 Test(place, what_the_user_said_stays) {
     Compiled x;
-    compile_net(&x,
-                "input x : f32[16, 32]; input label : f32[16, 4]; param w : f32[32, 32] = normal(0.1);\n"
-                "h = matmul(x, w) shard ((1, 1), (1, 4)); t = transpose(h) shard ((1, 1)); u = slice(t, begin = [0, 0], end = [4, 16]) shard ((1, 1));\n"
-                "loss mse(transpose(u), label);",
-                4);
+    compile_net(
+        &x,
+        "input x : f32[16, 32]; input label : f32[16, 4]; param w : f32[32, 32] = normal(0.1);\n"
+        "h = matmul(x, w) shard ((1, 1), (1, 4)); t = transpose(h) shard ((1, 1)); u = slice(t, begin = [0, 0], end = [4, 16]) shard ((1, 1));\n"
+        "loss mse(transpose(u), label);",
+        4);
     const Graph *g = &x.b->spmd.graph;
     assert_layout(g->values.at[value_named(g, "t")].layout, "[- -]");
     compiled_finish(&x);

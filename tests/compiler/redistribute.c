@@ -240,7 +240,8 @@ Test(redistribute_command, a_sum_of_another_mesh_is_no_part_of_the_source) {
                    "--to: error: the target is partial over c, over which the source is not (+sum)\n    [-] +sum(c)\n             ^");
 }
 Test(redistribute_command, a_sum_of_a_part_that_is_not_owed) {
-    expect_failure("--mesh x=8 --shape 6 --from [-]_+sum(x:(1)2) --to [-]_+sum(x:(1)4)", EXIT_REJECTED, "the target is partial over x:(1)4");
+    expect_failure("--mesh x=8 --shape 6 --from [-]_+sum(x:(1)2) --to [-]_+sum(x:(1)4)", EXIT_REJECTED,
+                   "the target is partial over x:(1)4");
 }
 Test(redistribute_command, two_reductions_at_once) {
     expect_failure("--mesh x=2,y=2 --shape 6 --from [-]_+sum(x)_+max(y) --to [-]", EXIT_REJECTED, "two reductions cannot be completed");
@@ -259,5 +260,6 @@ Test(redistribute_command, a_machine_weighs_messages_against_bytes) {
     cr_expect(strstr(out, "2. all_gather") != NULL, "%s", out);
 }
 Test(redistribute_command, an_unknown_machine_is_no_file) {
-    expect_failure("--mesh x=4 --shape 8 --from [x] --to [x] --machine abacus", EXIT_ENVIRONMENT, "--machine takes cpu, gpu8 or a machine file");
+    expect_failure("--mesh x=4 --shape 8 --from [x] --to [x] --machine abacus", EXIT_ENVIRONMENT,
+                   "--machine takes cpu, gpu8 or a machine file");
 }

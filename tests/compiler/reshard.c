@@ -10,8 +10,8 @@ Test(reshard, every_operand_lies_as_its_node_needs) {
             const Graph *g = &x.b->spmd.graph;
             for (int n = 0; n < g->nodes.n; n++)
                 for (int k = 0; g->nodes.at[n].op != OP_convert && k < g->nodes.at[n].nin; k++)
-                    cr_expect_eq(g->values.at[g->nodes.at[n].in[k]].layout, x.b->sharded.need[x.b->spmd.whole_node.at[n]][k], "net %d -O%d: %s operand %d",
-                                 i, o, g->nodes.at[n].name, k);
+                    cr_expect_eq(g->values.at[g->nodes.at[n].in[k]].layout, x.b->sharded.need[x.b->spmd.whole_node.at[n]][k],
+                                 "net %d -O%d: %s operand %d", i, o, g->nodes.at[n].name, k);
             cr_expect_eq(g->values.at[g->loss].layout, x.b->sharded.report_need[0]);
             compiled_finish(&x);
         }
@@ -21,8 +21,9 @@ Test(reshard, the_form_is_canonical) {
     for (int i = 0; i < NNETS; i++) {
         Compiled x;
         compiled(&x, nets[i], 4, 1);
-        cr_expect_eq(
-            count_kind(&x.b->spmd.graph, COMM_EXCHANGE) + count_kind(&x.b->spmd.graph, COMM_ALL_TO_ALL) + count_kind(&x.b->spmd.graph, COMM_REDUCE_SCATTER), 0);
+        cr_expect_eq(count_kind(&x.b->spmd.graph, COMM_EXCHANGE) + count_kind(&x.b->spmd.graph, COMM_ALL_TO_ALL) +
+                         count_kind(&x.b->spmd.graph, COMM_REDUCE_SCATTER),
+                     0);
         compiled_finish(&x);
     }
 }

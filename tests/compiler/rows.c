@@ -1,7 +1,7 @@
 #include "compiler/rows.h"
 #include "tests/frontend/compile.h"
 
-#define HELD \
+#define HELD                                                                                                                                                                   \
     "net q(batch = 16, n = 4) {\n input x : f32[batch, n];\n input t : f32[batch, 2];\n param w : f32[n, 2] = normal(0.1);\n h = matmul(x, w);\n y = relu(h);\n loss %s;\n}\n" \
     "train { data = npy(x = \"x.npy\", t = \"t.npy\"); optimizer = sgd(lr = 0.1); last = pad; }\n"
 
@@ -11,7 +11,8 @@ static void evaluate_text(Compiled *c, const char *text, const Overrides *flags)
     Overrides own = *flags;
     own.rows = &rows;
     Source source;
-    c->accepted = frontend_read(&source, "dir/net.dsl", text, strlen(text), &own, &c->arena, &c->diags) && frontend_eval(&source, &own, &c->graph, &c->arena, &c->diags) && loss_rows_apply(&c->graph, &rows, &c->diags);
+    c->accepted = frontend_read(&source, "dir/net.dsl", text, strlen(text), &own, &c->arena, &c->diags) &&
+                  frontend_eval(&source, &own, &c->graph, &c->arena, &c->diags) && loss_rows_apply(&c->graph, &rows, &c->diags);
 }
 
 static void evaluate(Compiled *c, const char *loss, const char *block, int nranks) {
@@ -64,8 +65,8 @@ Test(rows, training_weighs_them_where_the_last_batch_is_filled_up) {
         int ninputs;
         OpCode op;
         Last then;
-    } cases[] = {{"mse(y, t)", "drop", 2, OP_mse, LAST_DROP},     {"mse(y, t)", "pad", 3, OP_mean, LAST_PAD},
-                 {"mean(y)", "short", 3, OP_mean, LAST_SHORT},    {"sum(y)", "short", 3, OP_sum, LAST_PAD},
+    } cases[] = {{"mse(y, t)", "drop", 2, OP_mse, LAST_DROP},        {"mse(y, t)", "pad", 3, OP_mean, LAST_PAD},
+                 {"mean(y)", "short", 3, OP_mean, LAST_SHORT},       {"sum(y)", "short", 3, OP_sum, LAST_PAD},
                  {"sum(y) / batch", "short", 3, OP_div, LAST_SHORT}, {"sum(y) / 16", "pad", 3, OP_div, LAST_PAD}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
@@ -99,9 +100,11 @@ Test(rows, only_predictions_can_do_without_an_input) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char text[1024];
-        snprintf(text, sizeof text,
-                 "net q(batch = 16) { input x : f32[batch, 2]; input t : f32[batch, 2]; param w : f32[2] = ones; y = x * w; r = y - t; loss mse(y, t) + 0 * mean(r); }\n"
-                 "train { data = npy(x = \"x.npy\", t = \"t.npy\"); optimizer = sgd(lr = 0.1); }\neval { %s }", cases[i].block);
+        snprintf(
+            text, sizeof text,
+            "net q(batch = 16) { input x : f32[batch, 2]; input t : f32[batch, 2]; param w : f32[2] = ones; y = x * w; r = y - t; loss mse(y, t) + 0 * mean(r); }\n"
+            "train { data = npy(x = \"x.npy\", t = \"t.npy\"); optimizer = sgd(lr = 0.1); }\neval { %s }",
+            cases[i].block);
         Overrides flags = {.nranks = 2};
         compile_with(&c, text, strlen(text), &flags);
         expect_accepted(&c);
@@ -113,8 +116,9 @@ Test(rows, only_predictions_can_do_without_an_input) {
 }
 
 Test(rows, losses_whose_rows_can_be_told_apart_are_accepted) {
-    static const char *const losses[] = {"mse(y, t)", "mse(y, t, reduction = sum)", "mean(y)", "sum(y * t)", "mse(y, t) + 0.1 * sum(w * w)", "mean(h) - mean(y) / 3",
-                                         "-mean(y)", "mse(y, t) * mean(w)"};
+    static const char *const losses[] = {"mse(y, t)",  "mse(y, t, reduction = sum)",   "mean(y)",
+                                         "sum(y * t)", "mse(y, t) + 0.1 * sum(w * w)", "mean(h) - mean(y) / 3",
+                                         "-mean(y)",   "mse(y, t) * mean(w)"};
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         Compiled c;
         char text[1024];
@@ -132,7 +136,8 @@ Test(rows, losses_whose_rows_can_be_told_apart_are_accepted) {
 }
 
 Test(rows, others_are_refused) {
-    static const char *const losses[] = {"sqrt(mse(y, t))", "mean(sum(y, axes = [0]))", "mse(y, t) * mean(y)", "sum(w)", "mean(transpose(y))"};
+    static const char *const losses[] = {"sqrt(mse(y, t))", "mean(sum(y, axes = [0]))", "mse(y, t) * mean(y)", "sum(w)",
+                                         "mean(transpose(y))"};
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         Compiled c;
         char text[1024];
@@ -150,7 +155,8 @@ Test(rows, others_are_refused) {
 
 Test(rows, replicas_weigh_their_own_rows) {
     Compiled c;
-    evaluate(&c, "mse(y, t)", "eval { batch = 5; data = normal(seed = 1); steps = 1; predict = h; }\nparallel { mode = data_parallel; }", 4);
+    evaluate(&c, "mse(y, t)", "eval { batch = 5; data = normal(seed = 1); steps = 1; predict = h; }\nparallel { mode = data_parallel; }",
+             4);
     const Graph *g = &c.graph;
     const TensorType *loss = &g->values.at[g->loss].type, *weight = &g->inputs.at[2].type;
     cr_assert(loss->hidden && loss->shape.ndim == 1 && loss->shape.dim[0] == 4);

@@ -52,8 +52,10 @@ Test(sharded, what_is_not_linear_takes_no_sums) {
     for (int linear = 0; linear < 2; linear++) {
         Compiled x;
         compiled_init(&x, 4, 2);
-        const char *net = linear ? "net n() { input x : f32[8, 8]; param w : f32[8, 8] = ones; h = matmul(x, w) shard ((1, 4), (4, 1)); t = -h shard ((1, 1)); loss sum(t); }\n" TRAIN
-                                 : "net n() { input x : f32[8, 8]; param w : f32[8, 8] = ones; h = matmul(x, w) shard ((1, 4), (4, 1)); t = tanh(h) shard ((1, 1)); loss sum(t); }\n" TRAIN;
+        const char *net =
+            linear
+                ? "net n() { input x : f32[8, 8]; param w : f32[8, 8] = ones; h = matmul(x, w) shard ((1, 4), (4, 1)); t = -h shard ((1, 1)); loss sum(t); }\n" TRAIN
+                : "net n() { input x : f32[8, 8]; param w : f32[8, 8] = ones; h = matmul(x, w) shard ((1, 4), (4, 1)); t = tanh(h) shard ((1, 1)); loss sum(t); }\n" TRAIN;
         cr_assert(parsed_on(&x, net) && build_run(x.b, NULL, pass_partial));
         x.graph = &x.b->sharded.graph;
         Sharded *s = &x.b->sharded;

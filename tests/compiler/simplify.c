@@ -61,9 +61,9 @@ Test(simplify, adding_zero_to_what_is_never_minus_zero_vanishes) {
         {"total = 0; for i in 0..3 { total = total + mse(matmul(x, w) * (i + 1), label); } loss total;", 2},
         {"loss sum(exp(matmul(x, w)) * -2 + 0);", 1},
         {"loss sum(-exp(matmul(x, w)) + 0);", 1},
-        {"loss sum(relu(matmul(x, w)) + 0);", 1}, /* the larger of -0 and 0 may be either */
+        {"loss sum(relu(matmul(x, w)) + 0);", 1},         /* the larger of -0 and 0 may be either */
         {"loss sum(-log_softmax(matmul(x, w)) + 0);", 1}, /* -log(1) is -0 */
-        {"loss 0 + sum(matmul(x, w));", 1},           /* what is too small for a float keeps its sign */
+        {"loss 0 + sum(matmul(x, w));", 1},               /* what is too small for a float keeps its sign */
         {"loss sum(square(matmul(x, w)) * matmul(x, w) + 0);", 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -71,10 +71,13 @@ Test(simplify, adding_zero_to_what_is_never_minus_zero_vanishes) {
         for (int mode = 0; mode < 2; mode++) {
             Compiled x;
             Text text = {0};
-            text_printf(&text, "net n() { input x : f32[8, 4]; input label : f32[8, 4]; param w : f32[4, 4] = ones; %s }\n" TRAIN "parallel { mode = %s; }\n",
+            text_printf(&text,
+                        "net n() { input x : f32[8, 4]; input label : f32[8, 4]; param w : f32[4, 4] = ones; %s }\n" TRAIN
+                        "parallel { mode = %s; }\n",
                         cases[i].loss, modes[mode]);
             simplified(&x, text.at, SIMPLIFY_ALL);
-            cr_expect_eq(count_op(x.graph, OP_add), cases[i].adds, "%s, %s: %d additions", cases[i].loss, modes[mode], count_op(x.graph, OP_add));
+            cr_expect_eq(count_op(x.graph, OP_add), cases[i].adds, "%s, %s: %d additions", cases[i].loss, modes[mode],
+                         count_op(x.graph, OP_add));
             compiled_finish(&x);
             text_finish(&text);
         }
@@ -129,23 +132,36 @@ Test(simplify, what_no_output_needs_is_gone) {
 
 /* What an index input holds in the proof follows from the net as it is written: its uses may be taken away, and what is computed from it simplified. */
 Test(simplify, uses_of_an_index_may_go) {
-    static const char *const index[] = {"i",           "i + 0",           "i - 0",                                           "i * 1",
-                                        "-(-i)",       "i - 1",           "3 - i",                                           "2 * i - 1",
-                                        "i + j - j",   "i + 0 * i",       "reshape(i + 0, shape = [4, 2])",                  "slice(concat(i, i - 0), begin = [4], end = [12])",
-                                        "where(less(i, 2), i, i * 1)", "cast(cast(i + 0, to = i64) * 1, to = i32)", "max(reshape(i + 0, shape = [8, 1]), axes = 1)"};
-    static const char *const use[] = {"embedding(t, k)", "one_hot(k, depth = 5) * 1.5", "pick(y, reshape(k, shape = [8]))", "cross_entropy(y, reshape(k, shape = [8]))"};
+    static const char *const index[] = {"i",
+                                        "i + 0",
+                                        "i - 0",
+                                        "i * 1",
+                                        "-(-i)",
+                                        "i - 1",
+                                        "3 - i",
+                                        "2 * i - 1",
+                                        "i + j - j",
+                                        "i + 0 * i",
+                                        "reshape(i + 0, shape = [4, 2])",
+                                        "slice(concat(i, i - 0), begin = [4], end = [12])",
+                                        "where(less(i, 2), i, i * 1)",
+                                        "cast(cast(i + 0, to = i64) * 1, to = i32)",
+                                        "max(reshape(i + 0, shape = [8, 1]), axes = 1)"};
+    static const char *const use[] = {"embedding(t, k)", "one_hot(k, depth = 5) * 1.5", "pick(y, reshape(k, shape = [8]))",
+                                      "cross_entropy(y, reshape(k, shape = [8]))"};
     static const char *const unused[] = {"i", "embedding(u, i)", "pick(x, i - 0)", "one_hot(-(-i), depth = 2)", "embedding(u, i + 5)"};
     for (size_t a = 0; a < sizeof index / sizeof *index; a++)
         for (size_t b = 0; b < sizeof use / sizeof *use; b++)
             for (size_t c = 0; c < sizeof unused / sizeof *unused; c++) {
                 Compiled x;
                 Text text = {0};
-                text_printf(&text,
-                            "net n() { input i : i32[8]; input j : i32[8]; input x : f32[8, 7];\n"
-                            "param t : f32[7, 4] = normal(1); param u : f32[3, 4] = normal(1); param w : f32[7, 5] = normal(1);\n"
-                            "y = matmul(x, w); k = %s; e = %s; unused = %s; loss mean(square(e)) + mean(square(y)) + mean(square(embedding(t, j))); }\n"
-                            "train { data = npy(i = \"i\", j = \"j\", x = \"x\"); optimizer = sgd(lr = 0.1); }\n",
-                            index[a], use[b], unused[c]);
+                text_printf(
+                    &text,
+                    "net n() { input i : i32[8]; input j : i32[8]; input x : f32[8, 7];\n"
+                    "param t : f32[7, 4] = normal(1); param u : f32[3, 4] = normal(1); param w : f32[7, 5] = normal(1);\n"
+                    "y = matmul(x, w); k = %s; e = %s; unused = %s; loss mean(square(e)) + mean(square(y)) + mean(square(embedding(t, j))); }\n"
+                    "train { data = npy(i = \"i\", j = \"j\", x = \"x\"); optimizer = sgd(lr = 0.1); }\n",
+                    index[a], use[b], unused[c]);
                 compiled_init(&x, 4, 2);
                 x.options.proof.full = true;
                 cr_expect(compiled_run(&x, text.at), "%s: %s", text.at, x.c.error.text);

@@ -61,7 +61,9 @@ Test(tree, the_cheapest_way_to_several_layouts_is_found) {
             bool known = to == from;
             for (int j = 0; j < targets.n; j++)
                 known = known || targets.at[j].layout == to;
-            if (!known) vec_push(&x.arena, &targets, (Wanted){.layout = to, .elements = layout_max_elements(to, &type.shape), .value = -1, .parent = -1});
+            if (!known)
+                vec_push(&x.arena, &targets,
+                         (Wanted){.layout = to, .elements = layout_max_elements(to, &type.shape), .value = -1, .parent = -1});
         }
         if (targets.n == 0) continue;
         ConversionCost best = best_tree(x.b, &type, from, &targets);

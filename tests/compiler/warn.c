@@ -55,26 +55,35 @@ Test(warn, conflicting_hints_name_both_places_and_the_bytes) {
                       "a = relu(x) shard ((4, 1));\n"
                       "b = tanh(a) shard ((1, 4));\n"
                       "loss mse(matmul(b, w), label); }\n" TRAIN AUTO;
-    expect_warning(net, 4, WARN_CONFLICT, "the hints of a and b do not fit together: a is made as [4@1 -] and needed as [- 4@1] by b; the conversion lets 384 bytes be received a step");
+    expect_warning(
+        net, 4, WARN_CONFLICT,
+        "the hints of a and b do not fit together: a is made as [4@1 -] and needed as [- 4@1] by b; the conversion lets 384 bytes be received a step");
     expect_warning(net, 4, WARN_CONFLICT, "test.dsl:2:13: note: the hint of a\n");
 }
 
 Test(warn, two_operators_of_one_pattern_that_do_not_fit_are_both_named) {
-    const char *net = "net n() { " INPUTS " param w : f32[8, 8] = ones;\n"
-                      "    r1 = matmul(x, w);\n    r2 = matmul(r1, w);\n    loss mse(r2, label); }\nhints { r* = ((1, 1), (1, 4)); }\n" TRAIN AUTO;
+    const char *net =
+        "net n() { " INPUTS " param w : f32[8, 8] = ones;\n"
+        "    r1 = matmul(x, w);\n    r2 = matmul(r1, w);\n    loss mse(r2, label); }\nhints { r* = ((1, 1), (1, 4)); }\n" TRAIN AUTO;
     const char *found = "hints of r1 and r2 do not fit together: ";
     expect_warning(net, 4, WARN_CONFLICT, found);
     expect_warning(net, 4, WARN_CONFLICT, "test.dsl:2:10: note: r1, which the same pattern names\n");
 }
 
 Test(warn, hints_of_patterns_that_meet_in_every_iteration_are_one_conflict) {
-    static const char net[] = "net q(n = 8) { input x : f32[n, n]; h = x; for i in 0..3 { a = tanh(h); b = tanh(a); h = b; } loss mean(h); }\n"
-                              "hints { a.* = ((4, 1)); b.* = ((1, 4)); }\n"
-                              "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); }";
+    static const char net[] =
+        "net q(n = 8) { input x : f32[n, n]; h = x; for i in 0..3 { a = tanh(h); b = tanh(a); h = b; } loss mean(h); }\n"
+        "hints { a.* = ((4, 1)); b.* = ((1, 4)); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); }";
     Compiled x;
     const char *all = said(&x, net, 4, 0, false), *first = strstr(all, "do not fit");
     cr_assert(first != NULL, "%s", all);
-    cr_expect(strstr(all, "a.0 is made as [4@1 -] and needed as [- 4@1] by b.0; the conversion lets 192 bytes be received a step, with those at 4 more places 960") != NULL, "%s", all);
+    cr_expect(
+        strstr(
+            all,
+            "a.0 is made as [4@1 -] and needed as [- 4@1] by b.0; the conversion lets 192 bytes be received a step, with those at 4 more places 960") !=
+            NULL,
+        "%s", all);
     cr_expect(strstr(first + 1, "do not fit") == NULL, "%s", all);
     compiled_finish(&x);
 }
@@ -95,8 +104,9 @@ Test(warn, hints_that_agree_on_what_they_take_are_no_conflict) {
 
 Test(warn, uneven_splits_say_the_imbalance_of_the_busiest_rank) {
     /* 6 rows on 4 ranks: 2 2 1 1, and 1.5 on average */
-    expect_warning("net n() { input x : f32[6, 8]; param w : f32[8, 8] = ones; y = matmul(x, w) shard ((4, 1), (1, 1)); loss sum(y); }\n" TRAIN AUTO, 4,
-                   WARN_UNEVEN, "matmul: 4 does not divide 6: the largest part is 2, the smallest 1 (the busiest rank has 33 % over the average)");
+    expect_warning(
+        "net n() { input x : f32[6, 8]; param w : f32[8, 8] = ones; y = matmul(x, w) shard ((4, 1), (1, 1)); loss sum(y); }\n" TRAIN AUTO,
+        4, WARN_UNEVEN, "matmul: 4 does not divide 6: the largest part is 2, the smallest 1 (the busiest rank has 33 % over the average)");
     /* without a hint, once for all operators of this batch */
     const char *net = "net n() { input x : f32[6, 8]; param w : f32[8, 8] = ones; loss sum(tanh(relu(matmul(x, w)))); }\n" TRAIN AUTO;
     expect_warning(net, 4, WARN_UNEVEN, "4 does not divide 6");
@@ -105,20 +115,24 @@ Test(warn, uneven_splits_say_the_imbalance_of_the_busiest_rank) {
     cr_expect_eq(x.diags.nwarnings, 1);
     compiled_finish(&x);
     /* of a parameter or an input */
-    expect_warning("net n() { input x : f32[8, 10]; param w : f32[10, 8] = ones shard (4, 1); y = matmul(x, w) shard ((4, 1), (1, 1)); loss sum(y); }\n" TRAIN AUTO, 4,
-                   WARN_UNEVEN, "w: 4 does not divide 10: the largest part is 3, the smallest 2 (the busiest rank has 20 % over the average)");
+    expect_warning(
+        "net n() { input x : f32[8, 10]; param w : f32[10, 8] = ones shard (4, 1); y = matmul(x, w) shard ((4, 1), (1, 1)); loss sum(y); }\n" TRAIN
+            AUTO,
+        4, WARN_UNEVEN, "w: 4 does not divide 10: the largest part is 3, the smallest 2 (the busiest rank has 20 % over the average)");
     /* 1 row in 1000 more is not worth a word */
     expect_silence("net n() { input x : f32[4001, 8]; param w : f32[8, 8] = ones; loss sum(matmul(x, w)); }\n" TRAIN AUTO, 4);
 }
 
 Test(warn, a_parameter_that_the_loss_does_not_depend_on) {
-    expect_warning("net n() { " INPUTS " param w : f32[8, 8] = ones;\n param unused : f32[8] = ones;\n loss mse(matmul(x, w), label); }\n" TRAIN AUTO, 1,
-                   WARN_NO_GRADIENT, "test.dsl:2:8: warning: parameter unused gets no gradient: the loss does not depend on it");
+    expect_warning("net n() { " INPUTS
+                   " param w : f32[8, 8] = ones;\n param unused : f32[8] = ones;\n loss mse(matmul(x, w), label); }\n" TRAIN AUTO,
+                   1, WARN_NO_GRADIENT, "test.dsl:2:8: warning: parameter unused gets no gradient: the loss does not depend on it");
 }
 
 Test(warn, a_hint_on_what_the_loss_does_not_depend_on) {
-    expect_warning("net n() { " INPUTS " param w : f32[8, 8] = ones;\n side = tanh(x) shard ((4, 1));\n loss mse(matmul(x, w), label); }\n" TRAIN AUTO, 4,
-                   WARN_NO_EFFECT, "test.dsl:2:17: warning: this strategy has no effect: the loss does not depend on side");
+    expect_warning("net n() { " INPUTS
+                   " param w : f32[8, 8] = ones;\n side = tanh(x) shard ((4, 1));\n loss mse(matmul(x, w), label); }\n" TRAIN AUTO,
+                   4, WARN_NO_EFFECT, "test.dsl:2:17: warning: this strategy has no effect: the loss does not depend on side");
 }
 
 Test(warn, a_dataset_strategy_of_an_input_that_has_its_own) {
@@ -128,13 +142,18 @@ Test(warn, a_dataset_strategy_of_an_input_that_has_its_own) {
 }
 
 Test(warn, hints_in_a_mode_that_has_no_use_for_them) {
-    expect_warning("net n() { input x : f32[2, 8]; param w : f32[8, 8] = ones; y = matmul(x, w) shard ((2, 1), (1, 1)); loss mean(y); }\n" TRAIN
-                   "parallel { mode = data_parallel; }\n",
-                   2, WARN_NO_EFFECT, "shard has no effect in mode data_parallel");
+    expect_warning(
+        "net n() { input x : f32[2, 8]; param w : f32[8, 8] = ones; y = matmul(x, w) shard ((2, 1), (1, 1)); loss mean(y); }\n" TRAIN
+        "parallel { mode = data_parallel; }\n",
+        2, WARN_NO_EFFECT, "shard has no effect in mode data_parallel");
 }
 
 Test(warn, on_one_rank_hints_are_no_mistake) {
-    expect_silence("net n() { " INPUTS " param w : f32[8, 8] = ones; side = tanh(x) shard ((1, 1)); y = matmul(x, w) shard ((1, 1), (1, 1)); loss mse(y, label); }\n" TRAIN AUTO, 1);
+    expect_silence(
+        "net n() { " INPUTS
+        " param w : f32[8, 8] = ones; side = tanh(x) shard ((1, 1)); y = matmul(x, w) shard ((1, 1), (1, 1)); loss mse(y, label); }\n" TRAIN
+            AUTO,
+        1);
 }
 
 Test(warn, replicated_work_names_its_operators_and_what_would_split_them) {
@@ -146,7 +165,8 @@ Test(warn, replicated_work_names_its_operators_and_what_would_split_them) {
     expect_warning(net, 4, WARN_REPLICATED, "it is split over 1 of 4 ranks; shard ((4, 1), (1, 1)) would split it further");
     /* the mean of 512 numbers beside a product of 2^18 is not worth a word */
     Compiled x;
-    const char *all = said(&x, "net n() { input x : f32[1, 512]; param w : f32[512, 512] = ones; loss mean(matmul(x, w)); }\n" TRAIN AUTO, 4, 0, false);
+    const char *all =
+        said(&x, "net n() { input x : f32[1, 512]; param w : f32[512, 512] = ones; loss mean(matmul(x, w)); }\n" TRAIN AUTO, 4, 0, false);
     cr_expect(strstr(all, "alike") != NULL && strstr(all, ": 0 %") == NULL, "%s", all);
     compiled_finish(&x);
 }
@@ -174,29 +194,34 @@ Test(warn, no_strategy_is_proposed_for_what_takes_none) {
 
 Test(warn, an_operator_shared_by_half_of_the_ranks_counts_half) {
     /* 64 * 64 * 64 products, forward and for w, are 98 % of the FLOPs; the rest are the sum's and the update's */
-    expect_warning("net n() { input x : f32[64, 64]; param w : f32[64, 64] = ones; y = matmul(x, w) shard ((2, 1), (1, 1)); loss sum(y); }\n" TRAIN AUTO, 4,
-                   WARN_REPLICATED, "49 % of the step's FLOPs are done by several ranks alike");
+    expect_warning(
+        "net n() { input x : f32[64, 64]; param w : f32[64, 64] = ones; y = matmul(x, w) shard ((2, 1), (1, 1)); loss sum(y); }\n" TRAIN
+            AUTO,
+        4, WARN_REPLICATED, "49 % of the step's FLOPs are done by several ranks alike");
 }
 
 Test(warn, less_than_a_tenth_is_not_worth_a_word) {
     expect_silence("net n() { input x : f32[64, 64]; input label : f32[64, 64]; param w : f32[64, 64] = ones;\n"
-                   "y = matmul(x, w) shard ((4, 1), (1, 1)); loss mse(y, label); }\n" TRAIN AUTO, 4);
+                   "y = matmul(x, w) shard ((4, 1), (1, 1)); loss mse(y, label); }\n" TRAIN AUTO,
+                   4);
 }
 
 /* By the operator that the user wrote, not by those that stand for it. */
 Test(warn, split_rows_are_named_by_their_operator) {
-    expect_warning("net n() { input x : f32[10, 8]; param w : f32[10, 8] = normal(1); y = softmax(x, axis = 0); loss sum(y * w); }\n" TRAIN AUTO, 4, WARN_UNEVEN,
-                   "softmax: 4 does not divide 10");
-    expect_warning("net n() { param x : f32[8, 12] = normal(1); y = softmax(x) shard ((1, 2)); loss sum(y * y); }\n" TRAIN AUTO, 4, WARN_REPLICATED,
-                   "alike; most by softmax y and its gradient: ");
+    expect_warning(
+        "net n() { input x : f32[10, 8]; param w : f32[10, 8] = normal(1); y = softmax(x, axis = 0); loss sum(y * w); }\n" TRAIN AUTO, 4,
+        WARN_UNEVEN, "softmax: 4 does not divide 10");
+    expect_warning("net n() { param x : f32[8, 12] = normal(1); y = softmax(x) shard ((1, 2)); loss sum(y * y); }\n" TRAIN AUTO, 4,
+                   WARN_REPLICATED, "alike; most by softmax y and its gradient: ");
 }
 
 /* Three layers that are added up, each scaled, widened and brought back. */
 #define PARAMS(i) "param g" i " : f32[32] = ones; param u" i " : f32[32, 128] = ones; param d" i " : f32[128, 32] = ones;\n"
-#define LAYER(i, x, hint) "n" i " = " x " * g" i "; h" i " = matmul(n" i ", u" i ")" hint "; r" i " = " x " + matmul(relu(h" i "), d" i ");\n"
-#define LAYERS(hint) \
-    "net n() { input x : f32[8, 64, 32];\n" PARAMS("0") PARAMS("1") PARAMS("2") LAYER("0", "x", hint) LAYER("1", "r0", "") LAYER("2", "r1", "") \
-    "loss mean(square(r2)); }\n" TRAIN AUTO
+#define LAYER(i, x, hint)                                                                                                                  \
+    "n" i " = " x " * g" i "; h" i " = matmul(n" i ", u" i ")" hint "; r" i " = " x " + matmul(relu(h" i "), d" i ");\n"
+#define LAYERS(hint)                                                                                                                       \
+    "net n() { input x : f32[8, 64, 32];\n" PARAMS("0") PARAMS("1") PARAMS("2") LAYER("0", "x", hint) LAYER("1", "r0", "")                 \
+        LAYER("2", "r1", "") "loss mean(square(r2)); }\n" TRAIN AUTO
 
 static int64_t sent(const char *net, int nranks) {
     Compiled x;
@@ -211,7 +236,8 @@ Test(warn, hints_that_cost_more_than_none_are_named_with_both_figures) {
                       "p = relu(matmul(x, a));\n"
                       "q = matmul(p, b) shard ((1, 8), (8, 1));\n"
                       "loss mean(square(q)); }\n" TRAIN AUTO;
-    expect_warning(net, 8, WARN_COSTLY, "test.dsl:3:18: warning: with the strategy of q a rank receives about 1.8 MiB a step, without it about 56.0 KiB");
+    expect_warning(net, 8, WARN_COSTLY,
+                   "test.dsl:3:18: warning: with the strategy of q a rank receives about 1.8 MiB a step, without it about 56.0 KiB");
     net = "net n() { input x : f32[4096, 64]; param a : f32[64, 64] = ones; param b : f32[64, 64] = ones;\n"
           "p = matmul(x, a) shard ((8, 1), (1, 1));\n"
           "q = matmul(p, b) shard ((1, 8), (8, 1)) -> (8, 1);\n"
@@ -222,10 +248,12 @@ Test(warn, hints_that_cost_more_than_none_are_named_with_both_figures) {
 
 Test(warn, a_hint_that_costs_no_more_is_not_named) {
     expect_silence("net n() { input x : f32[4096, 64]; param a : f32[64, 64] = ones;\n"
-                   "q = matmul(x, a) shard ((8, 1), (1, 1)); loss mean(square(q)); }\n" TRAIN AUTO, 8);
+                   "q = matmul(x, a) shard ((8, 1), (1, 1)); loss mean(square(q)); }\n" TRAIN AUTO,
+                   8);
     /* More is moved, but the batch alone would occupy two of eight ranks. */
     expect_silence("net n() { input x : f32[2, 4096]; param a : f32[4096, 4096] = ones;\n"
-                   "q = matmul(x, a) shard ((2, 1), (1, 4)); loss mean(square(q)); }\n" TRAIN AUTO, 8);
+                   "q = matmul(x, a) shard ((2, 1), (1, 4)); loss mean(square(q)); }\n" TRAIN AUTO,
+                   8);
 }
 
 /* Ties in what follows from one hint do not lose the batch: without that it was 888 KiB. */

@@ -143,7 +143,8 @@ Test(elementwise, clamp_equals_the_cpus) {
                 const double unit = dtype_is_float((DType)dtype) ? 0.1 : 1; /* no float is 0.1 */
                 uint64_t random = (uint64_t)(dtype * 10 + repeat);
                 Shape shape = random_shape(&random, 4, 2000);
-                Attr attr[MAX_ATTRS] = {{.given = repeat % 4 != 1, .f = -3 * unit}, {.given = repeat % 4 != 2, .f = repeat % 4 == 3 ? -3 * unit : 1e12 * unit}};
+                Attr attr[MAX_ATTRS] = {{.given = repeat % 4 != 1, .f = -3 * unit},
+                                        {.given = repeat % 4 != 2, .f = repeat % 4 == 3 ? -3 * unit : 1e12 * unit}};
                 KernelCall call = {.op = clamps[k], .attr = attr, .nin = op_nin(clamps[k]), .nout = 1};
                 Image image;
                 image_init(&image, 1 << 20);

@@ -199,4 +199,3 @@ Test(matmul, gradients_of_biases_are_part_of_the_product) {
         expect_taken(compare(&run, 0), 2);
     }
 }
-

@@ -18,9 +18,13 @@ Test(move, converts_boxes_of_boxes) {
         for (int d = 0; d < ndim; d++) {
             int64_t size = 1 + (int64_t)(random_next(&random) % 24);
             int64_t at[4] = {0, size, 0, size}; /* the operand's box, the result's within it; each whole in a third of the trials */
-            if (random_next(&random) % 3) at[0] = (int64_t)(random_next(&random) % (uint64_t)size), at[1] = at[0] + 1 + (int64_t)(random_next(&random) % (uint64_t)(size - at[0]));
+            if (random_next(&random) % 3)
+                at[0] = (int64_t)(random_next(&random) % (uint64_t)size),
+                at[1] = at[0] + 1 + (int64_t)(random_next(&random) % (uint64_t)(size - at[0]));
             at[2] = at[0], at[3] = at[1];
-            if (random_next(&random) % 3) at[2] += (int64_t)(random_next(&random) % (uint64_t)(at[1] - at[0])), at[3] = at[2] + (int64_t)(random_next(&random) % (uint64_t)(at[1] - at[2] + 1));
+            if (random_next(&random) % 3)
+                at[2] += (int64_t)(random_next(&random) % (uint64_t)(at[1] - at[0])),
+                    at[3] = at[2] + (int64_t)(random_next(&random) % (uint64_t)(at[1] - at[2] + 1));
             in.global.dim[d] = out.global.dim[d] = size;
             in.box.begin[d] = at[0], in.box.end[d] = at[1], in.local.dim[d] = at[1] - at[0];
             out.box.begin[d] = at[2], out.box.end[d] = at[3], out.local.dim[d] = at[3] - at[2];
@@ -40,7 +44,8 @@ Test(move, converts_boxes_of_boxes) {
 Test(move, a_slice_outside_its_operand_is_refused) {
     float x[4] = {0}, y[2];
     const Device *device = fixture_device();
-    Operand in = {x, F32, SHAPE(4), SHAPE(8), {.ndim = 1, .begin = {0}, .end = {4}}}, out = {y, F32, SHAPE(2), SHAPE(8), {.ndim = 1, .begin = {3}, .end = {5}}};
+    Operand in = {x, F32, SHAPE(4), SHAPE(8), {.ndim = 1, .begin = {0}, .end = {4}}},
+            out = {y, F32, SHAPE(2), SHAPE(8), {.ndim = 1, .begin = {3}, .end = {5}}};
     KernelCall call = {.op = OP_convert, .nin = 1, .nout = 1, .in = {in}, .out = {out}};
     Error error;
     cr_assert_not(check_run(device, &call, 0, false, &error));

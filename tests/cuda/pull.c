@@ -55,7 +55,9 @@ static void trial_make(Trial *t, uint64_t *random) {
     bool whole = random_below(random, 2);
     piece.first = whole ? 0 : random_below(random, elements);
     piece.count = whole ? elements : random_below(random, elements - piece.first + 1);
-    *t = (Trial){.nsources = random_below(random, 3) ? 1 + (int)random_below(random, PULL_TERMS) : 1, .dtype = (DType)random_below(random, NDTYPES), .reduction = (Reduction)random_below(random, NREDUCTIONS),
+    *t = (Trial){.nsources = random_below(random, 3) ? 1 + (int)random_below(random, PULL_TERMS) : 1,
+                 .dtype = (DType)random_below(random, NDTYPES),
+                 .reduction = (Reduction)random_below(random, NREDUCTIONS),
                  .add = random_below(random, 2)};
     Box boxes[1 + PULL_TERMS];
     const Box *given[1 + PULL_TERMS];
@@ -65,8 +67,11 @@ static void trial_make(Trial *t, uint64_t *random) {
         t->bytes[m] = (given[m] ? box_count(&boxes[m]) : piece.count) * dtype_bytes[t->dtype];
         t->host[m] = malloc((size_t)t->bytes[m] + 8);
         for (int64_t k = 0; k < t->bytes[m] / dtype_bytes[t->dtype]; k++)
-            element_put(t->host[m], t->dtype, k, t->dtype == BOOL ? (double)random_below(random, 2) : (double)random_below(random, 2000) - 1000 + (dtype_is_float(t->dtype) ? 0.37 : 0));
-        if (t->dtype == F32 && t->bytes[m] > 0 && random_below(random, 4) == 0) element_put(t->host[m], F32, random_below(random, t->bytes[m] / 4), NAN);
+            element_put(t->host[m], t->dtype, k,
+                        t->dtype == BOOL ? (double)random_below(random, 2)
+                                         : (double)random_below(random, 2000) - 1000 + (dtype_is_float(t->dtype) ? 0.37 : 0));
+        if (t->dtype == F32 && t->bytes[m] > 0 && random_below(random, 4) == 0)
+            element_put(t->host[m], F32, random_below(random, t->bytes[m] / 4), NAN);
     }
     walk_init(&t->walk, &piece, given, 1 + t->nsources, t->view);
 }
@@ -79,7 +84,9 @@ static void wait_for(const Device *device) {
 
 static void trial_place(Trial *t, const Device *device, KernelPull *pull, uint64_t *random) {
     Error error;
-    int64_t skip = random_below(random, 2) ? 0 : random_below(random, 4) * dtype_bytes[t->dtype]; /* the same of all memories, or wide accesses are never tried */
+    int64_t skip = random_below(random, 2)
+                       ? 0
+                       : random_below(random, 4) * dtype_bytes[t->dtype]; /* the same of all memories, or wide accesses are never tried */
     for (int m = 0; m <= t->nsources; m++) {
         t->on[m] = device->backend->alloc(device->context, t->bytes[m] + skip, &error);
         cr_assert(t->on[m] && device->backend->upload(device->context, t->on[m] + skip, t->host[m], t->bytes[m], &error));
@@ -100,8 +107,8 @@ static void trial_check(Trial *t, const Device *device, const KernelPull *pull, 
     walk_reduce(&t->walk, &t->view[0], t->host[0], &t->view[1], sources, t->nsources, t->dtype, t->reduction, t->add);
     for (int64_t k = 0; k < t->bytes[0] / dtype_bytes[t->dtype]; k++) {
         double a = element_at(result, t->dtype, k), b = element_at(t->host[0], t->dtype, k);
-        cr_assert(a == b || (isnan(a) && isnan(b)), "pull %d: %s %d, %d sources%s, width %d, element %lld: %.17g, plainly %.17g", number, dtype_name[t->dtype], t->reduction,
-                  t->nsources, t->add ? ", added" : "", pull->width, (long long)k, a, b);
+        cr_assert(a == b || (isnan(a) && isnan(b)), "pull %d: %s %d, %d sources%s, width %d, element %lld: %.17g, plainly %.17g", number,
+                  dtype_name[t->dtype], t->reduction, t->nsources, t->add ? ", added" : "", pull->width, (long long)k, a, b);
     }
     free(result);
     for (int m = 0; m <= t->nsources; m++) {
@@ -167,7 +174,8 @@ Test(pull, of_many_elements) {
     View view[2];
     KernelPull pull;
     walk_init(&walk, &piece, (const Box *[]){NULL, &whole}, 2, view);
-    void *to = device->backend->alloc(device->context, (int64_t)sizeof(float) * ROWS * PART, &error), *from = device->backend->alloc(device->context, (int64_t)sizeof(float) * ROWS * COLUMNS, &error);
+    void *to = device->backend->alloc(device->context, (int64_t)sizeof(float) * ROWS * PART, &error),
+         *from = device->backend->alloc(device->context, (int64_t)sizeof(float) * ROWS * COLUMNS, &error);
     cr_assert(to && from && device->backend->upload(device->context, from, x, (int64_t)sizeof(float) * ROWS * COLUMNS, &error));
     pull_init(&pull, &walk, &view[0], to, &view[1], (const void *[]){from}, 1, F32, REDUCE_SUM, false);
     pulls_prepare(&pull, 1);

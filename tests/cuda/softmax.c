@@ -11,7 +11,13 @@ static void run_op(const Device *device, OpCode op, const void *x, void *y, DTyp
     Error error;
     Attr attr[MAX_ATTRS] = {{0}};
     cr_assert(rule_infer(op, &type, 1, attr, &rule, NULL));
-    KernelCall call = {.op = op, .attr = attr, .nin = 1, .nout = 1, .rule = &rule, .in = {{(void *)x, dtype, shape, shape, {0}}}, .out = {{y, dtype, shape, shape, {0}}}};
+    KernelCall call = {.op = op,
+                       .attr = attr,
+                       .nin = 1,
+                       .nout = 1,
+                       .rule = &rule,
+                       .in = {{(void *)x, dtype, shape, shape, {0}}},
+                       .out = {{y, dtype, shape, shape, {0}}}};
     cr_assert(check_run(device, &call, 0, false, &error), "%s", error.text);
 }
 
@@ -54,7 +60,13 @@ Test(rows, infinite_and_nan_elements_are_those_of_the_plain_kernel) {
                     Attr attr[MAX_ATTRS] = {{.given = apart, .i = 0}};
                     Error error;
                     cr_assert(rule_infer(op, &type, 1, attr, &rule, NULL));
-                    KernelCall call = {.op = op, .attr = attr, .nin = 1, .nout = 1, .rule = &rule, .in = {{x, F64, shape, shape, {0}}}, .out = {{y, F64, shape, shape, {0}}}};
+                    KernelCall call = {.op = op,
+                                       .attr = attr,
+                                       .nin = 1,
+                                       .nout = 1,
+                                       .rule = &rule,
+                                       .in = {{x, F64, shape, shape, {0}}},
+                                       .out = {{y, F64, shape, shape, {0}}}};
                     cr_assert(check_run(device, &call, 0, false, &error), "%s", error.text);
                     for (int row = 0; row < 3; row++) {
                         double most = -INFINITY, sum = 0;
@@ -65,8 +77,8 @@ Test(rows, infinite_and_nan_elements_are_those_of_the_plain_kernel) {
                         for (int64_t i = 0; i < n; i++) {
                             int64_t at = apart ? i * 3 + row : row * n + i;
                             double b = log ? x[at] - most - log_of(sum) : exp(x[at] - most) / sum, a = y[at];
-                            cr_assert((isnan(a) && isnan(b)) || a == b || fabs(a - b) <= check_tolerance(F64, (double)n, 1, b), "%s of %lld, row %d, %lld: %g, %g", op_table[op].name,
-                                      (long long)n, row, (long long)i, a, b);
+                            cr_assert((isnan(a) && isnan(b)) || a == b || fabs(a - b) <= check_tolerance(F64, (double)n, 1, b),
+                                      "%s of %lld, row %d, %lld: %g, %g", op_table[op].name, (long long)n, row, (long long)i, a, b);
                         }
                     }
                 }

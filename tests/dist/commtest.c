@@ -148,8 +148,11 @@ static void overlap(Comm *comm) {
         for (int k = 0; k < COUNT; k++)
             for (int64_t i = 0; i < n[k]; i++) {
                 int64_t r = comm->nranks, expected = r * (r - 1) / 2 + r * (use * 3 + k + i % 11);
-                must(comm, (int64_t)target[k][i] == expected || error_set(&error, EXIT_MISMATCH, "of two at once, sum %lld of number %d is %g, not %lld", (long long)i,
-                                                                         k, target[k][i], (long long)expected), &error);
+                must(comm,
+                     (int64_t)target[k][i] == expected ||
+                         error_set(&error, EXIT_MISMATCH, "of two at once, sum %lld of number %d is %g, not %lld", (long long)i, k,
+                                   target[k][i], (long long)expected),
+                     &error);
             }
     }
     for (int k = 0; k < COUNT; k++) {
@@ -179,13 +182,22 @@ static void agreement(Comm *comm) {
     fail(comm, comm_agree, 0, 0);
     fail(comm, comm_agree_all, 0, 0);
     told = fail(comm, comm_agree, last, last + 1);
-    must(comm, strcmp(told.text, comm->process == last ? who : "") == 0 || error_set(&wrong, EXIT_MISMATCH, "told '%s'", told.text), &wrong);
+    must(comm, strcmp(told.text, comm->process == last ? who : "") == 0 || error_set(&wrong, EXIT_MISMATCH, "told '%s'", told.text),
+         &wrong);
     must(comm, told.code == EXIT_ENVIRONMENT + last || error_set(&wrong, EXIT_MISMATCH, "told %d", told.code), &wrong);
-    must(comm, (comm->process == last ? told.rank == last && !told.reported : told.reported) || error_set(&wrong, EXIT_MISMATCH, "told of rank %d", told.rank), &wrong);
+    must(comm,
+         (comm->process == last ? told.rank == last && !told.reported : told.reported) ||
+             error_set(&wrong, EXIT_MISMATCH, "told of rank %d", told.rank),
+         &wrong);
     told = fail(comm, comm_agree, 0, last + 1);
-    must(comm, strcmp(told.text, comm->process == 0 ? "process 0 fails" : "") == 0 || error_set(&wrong, EXIT_MISMATCH, "told '%s'", told.text), &wrong);
+    must(comm,
+         strcmp(told.text, comm->process == 0 ? "process 0 fails" : "") == 0 || error_set(&wrong, EXIT_MISMATCH, "told '%s'", told.text),
+         &wrong);
     told = fail(comm, comm_agree_all, last, last + 1);
-    must(comm, (strcmp(told.text, who) == 0 && told.code == EXIT_ENVIRONMENT + last) || error_set(&wrong, EXIT_MISMATCH, "told %d, '%s'", told.code, told.text), &wrong);
+    must(comm,
+         (strcmp(told.text, who) == 0 && told.code == EXIT_ENVIRONMENT + last) ||
+             error_set(&wrong, EXIT_MISMATCH, "told %d, '%s'", told.code, told.text),
+         &wrong);
     must(comm, (told.rank == last && !told.reported) || error_set(&wrong, EXIT_MISMATCH, "told of rank %d", told.rank), &wrong);
 }
 

@@ -22,8 +22,10 @@ static bool parse(const char *text, Parse *parsed) {
 
 /* An expression with all its brackets. */
 static void print(Text *text, const Expr *expr) {
-    static const char *const open[] = {[EXPR_LIST] = "[", [EXPR_TUPLE] = "<", [EXPR_CALL] = "(", [EXPR_PATH] = "{", [EXPR_INDEX] = "@[", [EXPR_RANGE] = "|"};
-    static const char *const close[] = {[EXPR_LIST] = "]", [EXPR_TUPLE] = ">", [EXPR_CALL] = ")", [EXPR_PATH] = "}", [EXPR_INDEX] = "]", [EXPR_RANGE] = "|"};
+    static const char *const open[] = {
+        [EXPR_LIST] = "[", [EXPR_TUPLE] = "<", [EXPR_CALL] = "(", [EXPR_PATH] = "{", [EXPR_INDEX] = "@[", [EXPR_RANGE] = "|"};
+    static const char *const close[] = {
+        [EXPR_LIST] = "]", [EXPR_TUPLE] = ">", [EXPR_CALL] = ")", [EXPR_PATH] = "}", [EXPR_INDEX] = "]", [EXPR_RANGE] = "|"};
     switch ((ExprKind)expr->kind) {
     case EXPR_INT:
         text_printf(text, "%lld", (long long)expr->integer);

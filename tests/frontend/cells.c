@@ -116,8 +116,11 @@ Test(cells, work_in_data_parallel) {
 
 Test(cells, numbers_of_cells_stand_wherever_numbers_do) {
     Compiled c;
-    compile(&c, CELLS NET("const c : f32[half(batch)] = ones;\nh = x;\nfor i in 0..half(4) { h = relu(h); }\nif half(2) == 1 { z = sum(h, axes = [half(2)]); }"),
-            8);
+    compile(
+        &c,
+        CELLS NET(
+            "const c : f32[half(batch)] = ones;\nh = x;\nfor i in 0..half(4) { h = relu(h); }\nif half(2) == 1 { z = sum(h, axes = [half(2)]); }"),
+        8);
     expect_accepted(&c);
     expect_type(&c.graph, "c", "f32[8]");
     expect_type(&c.graph, "h.1", "f32[16, 32]");

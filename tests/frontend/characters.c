@@ -9,8 +9,9 @@ static void compile_around(Compiled *c, const char *begin, const char *middle) {
 }
 
 Test(characters, that_change_the_direction_of_text_are_errors_in_comments_too) {
-    static const char *const named[] = {"\xd8\x9c U+061C", "\xe2\x80\x8e U+200E", "\xe2\x80\x8f U+200F", "\xe2\x80\xaa U+202A", "\xe2\x80\xab U+202B", "\xe2\x80\xac U+202C",
-                                        "\xe2\x80\xad U+202D", "\xe2\x80\xae U+202E", "\xe2\x81\xa6 U+2066", "\xe2\x81\xa7 U+2067", "\xe2\x81\xa8 U+2068", "\xe2\x81\xa9 U+2069"};
+    static const char *const named[] = {"\xd8\x9c U+061C",     "\xe2\x80\x8e U+200E", "\xe2\x80\x8f U+200F", "\xe2\x80\xaa U+202A",
+                                        "\xe2\x80\xab U+202B", "\xe2\x80\xac U+202C", "\xe2\x80\xad U+202D", "\xe2\x80\xae U+202E",
+                                        "\xe2\x81\xa6 U+2066", "\xe2\x81\xa7 U+2067", "\xe2\x81\xa8 U+2068", "\xe2\x81\xa9 U+2069"};
     for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
         Compiled c;
         compile_around(&c, "", named[i]);

@@ -1,6 +1,6 @@
 #include "compile.h"
 
-#define HELD \
+#define HELD                                                                                                                                                                   \
     "net q(batch = 16, n = 4) {\n input x : f32[batch, n];\n input t : f32[batch, 2];\n param w : f32[n, 2] = normal(0.1);\n h = matmul(x, w);\n y = relu(h);\n loss %s;\n}\n" \
     "train { data = npy(x = \"x.npy\", t = \"t.npy\"); optimizer = sgd(lr = 0.1); last = pad; }\n"
 
@@ -14,7 +14,8 @@ static void evaluate(Compiled *c, const char *loss, const char *block, Overrides
     expect_accepted(c);
     cr_assert(c->graph.settings.has_eval);
     Source source;
-    c->accepted = frontend_read(&source, "dir/net.dsl", text, strlen(text), &flags, &c->arena, &c->diags) && frontend_eval(&source, &flags, &c->graph, &c->arena, &c->diags);
+    c->accepted = frontend_read(&source, "dir/net.dsl", text, strlen(text), &flags, &c->arena, &c->diags) &&
+                  frontend_eval(&source, &flags, &c->graph, &c->arena, &c->diags);
     expect_accepted(c);
 }
 
@@ -35,7 +36,8 @@ Test(eval, is_every_epoch_or_every_so_many_steps_in_the_words_of_a_checkpoint) {
         const char *every;
         EvalWhen when;
         int64_t steps;
-    } cases[] = {{"epoch", EVAL_EPOCH, 0}, {"end", EVAL_END, 0}, {"never", EVAL_NEVER, 0}, {"100 steps", EVAL_STEPS, 100}, {"1 step", EVAL_STEPS, 1}, {"2 * 50 steps", EVAL_STEPS, 100}};
+    } cases[] = {{"epoch", EVAL_EPOCH, 0},       {"end", EVAL_END, 0},      {"never", EVAL_NEVER, 0},
+                 {"100 steps", EVAL_STEPS, 100}, {"1 step", EVAL_STEPS, 1}, {"2 * 50 steps", EVAL_STEPS, 100}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char block[256];
@@ -75,7 +77,8 @@ Test(eval, any_number_of_the_head_may_be_another) {
         compile_with(&c, text, strlen(text), &flags);
         expect_accepted(&c);
         Source source;
-        c.accepted = frontend_read(&source, "net.dsl", text, strlen(text), &flags, &c.arena, &c.diags) && frontend_eval(&source, &flags, &c.graph, &c.arena, &c.diags);
+        c.accepted = frontend_read(&source, "net.dsl", text, strlen(text), &flags, &c.arena, &c.diags) &&
+                     frontend_eval(&source, &flags, &c.graph, &c.arena, &c.diags);
         expect_accepted(&c);
         bool found = false;
         for (int n = 0; n < c.graph.nodes.n; n++) {

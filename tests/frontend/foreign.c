@@ -58,7 +58,7 @@ Test(foreign, attributes_may_stand_without_their_names_where_they_mean_one_thing
     expect_same("clamp(x, high = 6)", "clamp(x, max = 6)");
     expect_hint("h = x.max(1);", "max: is 1 a number to compare with, or an axis?", "max(x, axes = 1)");
     expect_hint("h = x.transpose(0, 1);", "transpose takes 1 operand", "perm = [1, 0]"); /* PyTorch exchanges the two, NumPy permutes all */
-    expect_hint("p, q = split(x, 2);", "split takes 1 operand", "parts = 2");             /* how many, or how large */
+    expect_hint("p, q = split(x, 2);", "split takes 1 operand", "parts = 2");            /* how many, or how large */
     expect_hint("h = matmul(x, w, true);", "matmul takes 2 operands", "transpose_a = true");
     expect_hint("h = sum(x, dim = 1, keepdim);", "sum takes 1 operand", "keep_dims = true");
     expect_hint("h = sum(x, 0, 1);", "sum takes 1 operand", "several axes are a list, sum(x, axes = [0, 1])");
@@ -140,7 +140,8 @@ Test(foreign, operators_that_there_are_not_are_shown_as_they_compile) {
         snprintf(text, sizeof text, "h = %s;", cases[i].hint);
         expect_compiles(text);
     }
-    expect_compiles("a = x > 0.0; b = x < 1.0; h = where(where(a, b, a), x, 0.0); g = where(where(a, a, b), x, 0.0); f = where(a == 0, x, 0.0);");
+    expect_compiles(
+        "a = x > 0.0; b = x < 1.0; h = where(where(a, b, a), x, 0.0); g = where(where(a, a, b), x, 0.0); f = where(a == 0, x, 0.0);");
     expect_compiles("a, b = split(x, parts = 2, axis = -1); h = a * sigmoid(b); g = silu(a) * b;");
     expect_compiles("d = matmul(x, w) - t; h = mean(where(abs(d) < 1.0, 0.5 * square(d), abs(d) - 0.5));");
 }
@@ -149,7 +150,8 @@ Test(foreign, conditions_that_are_tensors_and_operands_the_other_way_round) {
     expect_hint("h = where(x > 0 and x < 1, x, 0);", "a number is needed here", "a and b is where(a, b, a)");
     expect_hint("h = where(not x, x, 0);", "a number is needed here", "not a is a == 0");
     expect_hint("h = where((x > 0) & (x < 1), x, 0);", "'&' is not part of the language", "where(a, b, a) is a and b");
-    expect_hint("i = cast(x, to = i32); h = embedding(i, w);", "embedding: i is i32, embedding takes f32 or f64", "the other way round: embedding(table, index)");
+    expect_hint("i = cast(x, to = i32); h = embedding(i, w);", "embedding: i is i32, embedding takes f32 or f64",
+                "the other way round: embedding(table, index)");
     expect_hint("i = argmax(x); h = cross_entropy(i, x);", "cross_entropy: i is i32", "the other way round: cross_entropy(logits, label)");
     expect_hint("i = cast(x, to = i32); h = embedding(i, i);", "embedding: i is i32", "cast(i, to = f32)");
 }
@@ -196,12 +198,10 @@ Test(foreign, optimizers_are_read_as_pytorch_and_mindspore_write_them) {
         const char *text;
         OptimizerKind kind;
         double momentum;
-    } cases[] = {{"SGD(learning_rate = 0.5)", OPTIMIZER_SGD, 0},
-                 {"sgd(0.5, momentum = 0.9)", OPTIMIZER_MOMENTUM, 0.9},
-                 {"SGD(lr = 0.5, momentum = 0)", OPTIMIZER_SGD, 0},
-                 {"Momentum(learning_rate = 0.5, momentum = 0.9)", OPTIMIZER_MOMENTUM, 0.9},
-                 {"Adam(learning_rate = 0.5)", OPTIMIZER_ADAM, 0},
-                 {"AdamW(0.5)", OPTIMIZER_ADAMW, 0}};
+    } cases[] = {
+        {"SGD(learning_rate = 0.5)", OPTIMIZER_SGD, 0},    {"sgd(0.5, momentum = 0.9)", OPTIMIZER_MOMENTUM, 0.9},
+        {"SGD(lr = 0.5, momentum = 0)", OPTIMIZER_SGD, 0}, {"Momentum(learning_rate = 0.5, momentum = 0.9)", OPTIMIZER_MOMENTUM, 0.9},
+        {"Adam(learning_rate = 0.5)", OPTIMIZER_ADAM, 0},  {"AdamW(0.5)", OPTIMIZER_ADAMW, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char text[1024];
@@ -209,7 +209,8 @@ Test(foreign, optimizers_are_read_as_pytorch_and_mindspore_write_them) {
         compile(&c, text, 8);
         expect_accepted(&c);
         const Settings *settings = &c.graph.settings;
-        cr_expect(settings->optimizer == cases[i].kind && settings->lr == 0.5 && settings->momentum == cases[i].momentum, "%s", cases[i].text);
+        cr_expect(settings->optimizer == cases[i].kind && settings->lr == 0.5 && settings->momentum == cases[i].momentum, "%s",
+                  cases[i].text);
         compiled_finish(&c);
     }
     expect_setting("optimizer = torch.optim.SGD(lr = 0.1);", "", "sgd stands without a module", "sgd(lr = 0.1)");
@@ -220,12 +221,15 @@ Test(foreign, optimizers_are_read_as_pytorch_and_mindspore_write_them) {
 }
 
 Test(foreign, modes_are_mindspores) {
-    static const char *const texts[] = {"auto_parallel", "AUTO_PARALLEL", "ParallelMode.AUTO_PARALLEL", "\"auto_parallel\"", "semi_auto_parallel", "data_parallel"};
+    static const char *const texts[] = {"auto_parallel",     "AUTO_PARALLEL",      "ParallelMode.AUTO_PARALLEL",
+                                        "\"auto_parallel\"", "semi_auto_parallel", "data_parallel"};
     static const Mode modes[] = {MODE_AUTO, MODE_AUTO, MODE_AUTO, MODE_AUTO, MODE_SEMI_AUTO, MODE_DATA_PARALLEL};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         Compiled c;
         char text[1024];
-        snprintf(text, sizeof text, "%sparallel { parallel_mode = %s; search_mode = sharding_propagation; dataset_strategy = full_batch; }\n", HEAD TAIL TRAIN, texts[i]);
+        snprintf(text, sizeof text,
+                 "%sparallel { parallel_mode = %s; search_mode = sharding_propagation; dataset_strategy = full_batch; }\n", HEAD TAIL TRAIN,
+                 texts[i]);
         compile(&c, text, 8);
         expect_accepted(&c);
         cr_expect_eq(c.graph.settings.mode, modes[i], "%s", texts[i]);
@@ -235,7 +239,8 @@ Test(foreign, modes_are_mindspores) {
     expect_setting(sgd, "mode = hybrid_parallel;", "unknown mode 'hybrid_parallel'", "write semi_auto, and shard at");
     expect_setting(sgd, "mode = ddp;", "unknown mode 'ddp'", "write data_parallel");
     expect_setting(sgd, "mode = fsdp;", "unknown mode 'fsdp'", "there are: stand_alone, data_parallel, semi_auto, auto");
-    expect_setting(sgd, "mode = beta_paralle;", "unknown mode 'beta_paralle'", "there are: stand_alone"); /* three letters from data_parallel: not near */
+    expect_setting(sgd, "mode = beta_paralle;", "unknown mode 'beta_paralle'",
+                   "there are: stand_alone"); /* three letters from data_parallel: not near */
     expect_setting(sgd, "mode = data_paralel;", "unknown mode 'data_paralel'", "did you mean data_parallel?");
     expect_setting(sgd, "device_num = 8;", "no setting 'device_num'", "--ranks 8");
     expect_setting(sgd, "mode auto;", "found ';'", "a setting is written mode = auto;");

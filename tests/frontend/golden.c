@@ -60,7 +60,8 @@ static char *diagnose(const char *directory, const char *file) {
         LossRows rows, eval_rows = {0};
         flags.rows = &rows;
         Source source;
-        bool accepted = frontend_read(&source, file, text, n, &flags, &arena, &diags) && frontend_train(&source, &flags, &graph, &arena, &diags);
+        bool accepted =
+            frontend_read(&source, file, text, n, &flags, &arena, &diags) && frontend_train(&source, &flags, &graph, &arena, &diags);
         flags.rows = &eval_rows;
         if (accepted && graph.settings.has_eval) accepted = frontend_eval(&source, &flags, &eval, &arena, &diags);
         accepted = accepted && loss_rows_apply(&graph, &rows, &diags) && loss_rows_apply(&eval, &eval_rows, &diags);

@@ -32,8 +32,8 @@ Test(optimizer, adam_has_pytorchs_defaults) {
 }
 
 Test(optimizer, every_optimizer_takes_weight_decay) {
-    static const char *const optimizers[] = {"sgd(lr = 1, weight_decay = 0.125)", "momentum(lr = 1, momentum = 0, weight_decay = 0.125)", "adam(weight_decay = 0.125)",
-                                             "adamw(weight_decay = 0.125)"};
+    static const char *const optimizers[] = {"sgd(lr = 1, weight_decay = 0.125)", "momentum(lr = 1, momentum = 0, weight_decay = 0.125)",
+                                             "adam(weight_decay = 0.125)", "adamw(weight_decay = 0.125)"};
     for (int i = 0; i < 4; i++) {
         Compiled c;
         char text[128];

@@ -99,10 +99,7 @@ Test(patterns, two_that_say_the_same_in_other_words_are_one) {
 
 Test(patterns, the_same_words_may_mean_two_strategies) {
     Compiled c;
-    compile(&c,
-            "cell f(x, k) { y = relu(x) shard (k, 1); return y; }\n" NET("h = f(x, 2) shard { y = (k, 1); };")
-            "let k = 4;\n",
-            8);
+    compile(&c, "cell f(x, k) { y = relu(x) shard (k, 1); return y; }\n" NET("h = f(x, 2) shard { y = (k, 1); };") "let k = 4;\n", 8);
     expect_error(&c, 6, 25, "a second strategy for h.y");
     compiled_finish(&c);
 }
@@ -123,8 +120,9 @@ static void expect_reached(const char *statements, const char *hint, const char 
 }
 
 Test(patterns, reach_operators_in_expressions_under_their_statement) {
-    static const char net[] = HEAD "    param v : f32[8, 8] = normal(0.01);\n    y = matmul(relu(matmul(x, w)) + 1, v);\n    p, q = split(y, parts = 2, axis = 1);\n    z = abs_of(q);\n" TAIL TRAIN
-                              "cell abs_of(x) { return relu(x) + relu(-x); }\n";
+    static const char net[] = HEAD
+        "    param v : f32[8, 8] = normal(0.01);\n    y = matmul(relu(matmul(x, w)) + 1, v);\n    p, q = split(y, parts = 2, axis = 1);\n    z = abs_of(q);\n" TAIL
+            TRAIN "cell abs_of(x) { return relu(x) + relu(-x); }\n";
     expect_reached(net, "y.matmul=((2,4),(4,1))", "y.matmul");
     expect_reached(net, "y.relu=(2,4)", "y.relu");
     expect_reached(net, "y.a*=((2,4),())", "y.add");
@@ -141,8 +139,10 @@ Test(patterns, a_second_value_of_a_name_has_a_path_of_its_own) {
 }
 
 Test(patterns, every_path_that_is_listed_can_be_hinted_and_no_other_has_a_hint) {
-    static const char net[] = HEAD "    param v : f32[8, 8] = normal(0.01);\n    y = matmul(relu(matmul(x, w)) ** 3, v);\n    z = lin(y[:, 0:4] shard ((1, 1)));\n" TAIL TRAIN
-                              "cell lin(x) { param u : f32[4, 8] = ones;\n    y = matmul(x, u) shard;\n    if 1 { y = y + 1; }\n    return relu(y); }\n";
+    static const char net[] = HEAD
+        "    param v : f32[8, 8] = normal(0.01);\n    y = matmul(relu(matmul(x, w)) ** 3, v);\n    z = lin(y[:, 0:4] shard ((1, 1)));\n" TAIL
+            TRAIN
+        "cell lin(x) { param u : f32[4, 8] = ones;\n    y = matmul(x, u) shard;\n    if 1 { y = y + 1; }\n    return relu(y); }\n";
     Compiled c;
     Paths paths = {0};
     Overrides flags = {.nranks = 8, .paths = &paths};
@@ -150,7 +150,8 @@ Test(patterns, every_path_that_is_listed_can_be_hinted_and_no_other_has_a_hint) 
     expect_accepted(&c);
     cr_assert_geq(paths.n, 14);
     for (int i = 0; i < paths.n; i++) {
-        const char *hint = arena_printf(&c.arena, "%s=%s", paths.at[i].path, strstr(paths.at[i].what, "mse") ? "(1)" : "wrong"), *shards[] = {hint};
+        const char *hint = arena_printf(&c.arena, "%s=%s", paths.at[i].path, strstr(paths.at[i].what, "mse") ? "(1)" : "wrong"),
+                   *shards[] = {hint};
         Overrides with = {.nranks = 8, .nshards = 1, .shard = shards};
         Compiled again;
         compile_with(&again, net, strlen(net), &with);

@@ -69,8 +69,10 @@ Test(shard, output_strategies_follow_an_arrow) {
 
 Test(shard, empty_brackets_are_the_tuple_of_one_scalar) {
     Compiled c;
-    compile(&c, "net n() { input x : f32[8, 4]; param s : f32[] = ones shard (); param t : f32[] = ones shard (()); loss sum(x * s * t); }\n"
-                "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }\nparallel { mode = auto; }\n", 8);
+    compile(&c,
+            "net n() { input x : f32[8, 4]; param s : f32[] = ones shard (); param t : f32[] = ones shard (()); loss sum(x * s * t); }\n"
+            "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }\nparallel { mode = auto; }\n",
+            8);
     expect_accepted(&c);
     for (int s = 0; s < 2; s++) {
         const Hint *hint = c.graph.states.at[s].hint;
@@ -139,7 +141,8 @@ static void expect_inner(const char *statement, const char *name, const char *wa
     cr_assert_null(node_named(&c.graph, "h")->hint, "%s", statement);
     int n = 0;
     for (int i = 0; i < hint->nin; i++)
-        n += snprintf(said + n, sizeof said - (size_t)n, "%lld,%lld ", (long long)hint->in[i].dim[0].split, (long long)hint->in[i].dim[1].split);
+        n += snprintf(said + n, sizeof said - (size_t)n, "%lld,%lld ", (long long)hint->in[i].dim[0].split,
+                      (long long)hint->in[i].dim[1].split);
     if (hint->nout) snprintf(said + n, sizeof said - (size_t)n, "-> %lld", (long long)hint->out.dim[0].split);
     cr_expect_str_eq(said, want, "%s", statement);
     compiled_finish(&c);

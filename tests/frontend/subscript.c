@@ -76,7 +76,10 @@ Test(subscript, mistakes_are_diagnosed_where_they_are) {
 
 Test(subscript, sizes_are_members) {
     Compiled c;
-    compile(&c, NET("    let n = x.shape[-1] / x.ndim;\n    h = reshape(x, shape = [-1, n]);\n    g = h.reshape(x.shape);\n    f = relu(x).reshape(x.shape[0] * 2, -1);\n"), 8);
+    compile(
+        &c,
+        NET("    let n = x.shape[-1] / x.ndim;\n    h = reshape(x, shape = [-1, n]);\n    g = h.reshape(x.shape);\n    f = relu(x).reshape(x.shape[0] * 2, -1);\n"),
+        8);
     expect_accepted(&c);
     expect_type(&c.graph, "h", "f32[32, 16]");
     expect_type(&c.graph, "g", "f32[16, 32]");

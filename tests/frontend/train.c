@@ -59,7 +59,10 @@ Test(train, a_checkpoint_is_every_epoch_or_every_so_many_steps) {
         const char *settings;
         int64_t steps;
         bool epochs;
-    } cases[] = {{"checkpoint every epoch;", 0, true}, {"checkpoint every 100 steps;", 100, false}, {"checkpoint every 1 step;", 1, false}, {"checkpoint every 2 * 50;", 100, false}};
+    } cases[] = {{"checkpoint every epoch;", 0, true},
+                 {"checkpoint every 100 steps;", 100, false},
+                 {"checkpoint every 1 step;", 1, false},
+                 {"checkpoint every 2 * 50;", 100, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char text[512];
@@ -156,7 +159,8 @@ Test(train, per_rank_is_checked) {
 
 Test(train, files_belong_to_inputs_and_lie_beside_the_source) {
     Compiled c;
-    compile_settings(&c, "data = files(x = idx(\"d/x.gz\"), t = raw(\"/t.bin\", type = u8)); order = shuffle(seed = 9); last = short;" OPTIMIZER);
+    compile_settings(
+        &c, "data = files(x = idx(\"d/x.gz\"), t = raw(\"/t.bin\", type = u8)); order = shuffle(seed = 9); last = short;" OPTIMIZER);
     const Settings *settings = &c.graph.settings;
     cr_assert_eq(settings->data, DATA_FILES);
     cr_assert(settings->shuffle && settings->shuffle_seed == 9 && settings->last == LAST_SHORT);
@@ -177,20 +181,24 @@ Test(train, files_belong_to_inputs_and_lie_beside_the_source) {
 
 Test(train, columns_of_csv_have_names_ends_and_separators) {
     Compiled c;
-    compile_settings(&c, "data = csv(x = csv(\"d.csv\", column = \"price\", separator = \"\\t\"), t = csv(\"d.csv\", column = -1, separator = \";\"));" OPTIMIZER);
+    compile_settings(
+        &c,
+        "data = csv(x = csv(\"d.csv\", column = \"price\", separator = \"\\t\"), t = csv(\"d.csv\", column = -1, separator = \";\"));" OPTIMIZER);
     expect_accepted(&c);
     const DataFile *x = &c.graph.inputs.at[0].file, *label = &c.graph.inputs.at[1].file;
     cr_assert_str_eq(x->heading, "price");
     cr_assert(x->column == 0 && x->separator == '\t');
     cr_assert(!label->heading && label->column == -1 && label->separator == ';');
     compiled_finish(&c);
-    compile_settings(&c, "data = csv(\"d.csv\", column = \"price\", rows = 5, separator = \"|\");" OPTIMIZER); /* in turn, from that one on */
+    compile_settings(&c,
+                     "data = csv(\"d.csv\", column = \"price\", rows = 5, separator = \"|\");" OPTIMIZER); /* in turn, from that one on */
     expect_accepted(&c);
     x = &c.graph.inputs.at[0].file, label = &c.graph.inputs.at[1].file;
     cr_assert(x->column == 0 && label->column > 0 && x->rows == 5 && label->separator == '|');
     cr_assert_str_eq(label->heading, "price");
     compiled_finish(&c);
-    static const char *const wrong[] = {"separator = \"e\"", "separator = \"5\"", "separator = \"ab\"", "separator = 9", "column = \"\"", "column = -1"};
+    static const char *const wrong[] = {"separator = \"e\"", "separator = \"5\"", "separator = \"ab\"",
+                                        "separator = 9",     "column = \"\"",     "column = -1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[256];
         snprintf(text, sizeof text, "data = csv(\"d.csv\", %s);" OPTIMIZER, wrong[i]);
@@ -207,7 +215,11 @@ Test(train, random_inputs_are_real_numbers_indices_or_truth_values) {
     static const struct {
         const char *dtype, *index;
         bool accepted;
-    } cases[] = {{"i32", "ids", true}, {"i64", "reshape(ids, shape = [2, 2])", true}, {"i32", "ids + 1", true}, {"i32", "ids * ids", false}, {"bool", "cast(ids, to = i32)", true}};
+    } cases[] = {{"i32", "ids", true},
+                 {"i64", "reshape(ids, shape = [2, 2])", true},
+                 {"i32", "ids + 1", true},
+                 {"i32", "ids * ids", false},
+                 {"bool", "cast(ids, to = i32)", true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Compiled c;
         char source[512];

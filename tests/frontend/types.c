@@ -90,8 +90,10 @@ Test(types, initial_values_are_checked) {
 /* Nothing is read for it where it says its type; where it does not, the file is there or it is an error. */
 Test(types, a_const_of_a_file_is_a_state_that_nothing_writes) {
     Compiled c;
-    compile(&c, "net q {\n    input x : f32[2, 6];\n    const k : i32[2] = file(\"sub/k.npy\");\n    param v : f32[4, 6] = ones;\n"
-                "    loss sum(x * embedding(v, k));\n}\ntrain { data = numpy_rand(seed = 1); optimizer = sgd(lr = 1); }\n", 1);
+    compile(&c,
+            "net q {\n    input x : f32[2, 6];\n    const k : i32[2] = file(\"sub/k.npy\");\n    param v : f32[4, 6] = ones;\n"
+            "    loss sum(x * embedding(v, k));\n}\ntrain { data = numpy_rand(seed = 1); optimizer = sgd(lr = 1); }\n",
+            1);
     expect_accepted(&c);
     const State *k = &c.graph.states.at[0];
     cr_assert(state_is_const(k) && k->parameter == 0 && k->type.dtype == I32);
@@ -106,10 +108,12 @@ Test(types, a_const_of_a_file_is_a_state_that_nothing_writes) {
 
 Test(types, weights_begin_by_their_rows_and_columns) {
     Compiled c;
-    compile(&c, "net q {\n    input x : f32[2, 6];\n    param v : f32[6, 18] = xavier();\n    param w : f32[18, 8] = kaiming();\n"
-                "    param u : f32[2, 8] = kaiming(fan_in = 8);\n"
-                "    const mask : f32[2, 8] = causal(-5);\n    loss sum(matmul(matmul(x, v), w) + mask + u);\n}\n"
-                "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 1); }\n", 1);
+    compile(&c,
+            "net q {\n    input x : f32[2, 6];\n    param v : f32[6, 18] = xavier();\n    param w : f32[18, 8] = kaiming();\n"
+            "    param u : f32[2, 8] = kaiming(fan_in = 8);\n"
+            "    const mask : f32[2, 8] = causal(-5);\n    loss sum(matmul(matmul(x, v), w) + mask + u);\n}\n"
+            "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 1); }\n",
+            1);
     expect_accepted(&c);
     const Init *v = &c.graph.states.at[0].init, *w = &c.graph.states.at[1].init;
     cr_assert(v->kind == INIT_UNIFORM && v->a == -0.5 && v->b == 0.5);

@@ -31,7 +31,8 @@ static bool read_states(const TensorFile *file, const Checksums *sums, const Gra
         int64_t damaged = -1;
         if (index_keeps(state, all_states) &&
             (!index_find(file, state, &tensor, error) || !checksums_compare(sums, file, tensor, 0, 1, &damaged, error) ||
-             (damaged >= 0 && !checksums_say(sums, file, damaged, error)) || !tensors_read(file, tensor, &box, state->type.dtype, elements, error)))
+             (damaged >= 0 && !checksums_say(sums, file, damaged, error)) ||
+             !tensors_read(file, tensor, &box, state->type.dtype, elements, error)))
             return false;
     }
     return true;
@@ -44,11 +45,13 @@ static void require_found(const char *path, const TensorFile *file, const Checks
         int tensor;
         require(index_find(file, &graph->states.at[i], &tensor, &error), "a state is lost");
         const StoredTensor *stored = &file->tensors.at[tensor];
-        const int64_t bytes = shape_elements(&stored->shape) * (stored->half ? 2 : dtype_bytes[stored->dtype]), places[] = {0, bytes / 2, bytes - 1};
+        const int64_t bytes = shape_elements(&stored->shape) * (stored->half ? 2 : dtype_bytes[stored->dtype]),
+                      places[] = {0, bytes / 2, bytes - 1};
         for (int p = 0; p < 3; p++) {
             int64_t damaged[2];
             require(file_flip(path, (off_t)(stored->begin + places[p]), 1), "a byte is not to be changed");
-            require(checksums_compare(sums, file, tensor, 0, 2, &damaged[0], &error) && checksums_compare(sums, file, tensor, 1, 2, &damaged[1], &error),
+            require(checksums_compare(sums, file, tensor, 0, 2, &damaged[0], &error) &&
+                        checksums_compare(sums, file, tensor, 1, 2, &damaged[1], &error),
                     "cannot be compared");
             require((damaged[0] < 0) != (damaged[1] < 0), "a changed byte is not found");
             require(!checksums_say(sums, file, damaged[damaged[0] < 0], &error), "nothing is said");
@@ -65,9 +68,10 @@ static int64_t rows_done(const Position *position, const DataOrder *order) {
 }
 
 static void try_convert(const Position *position, const DataOrder *then, const char *path) {
-    static const DataOrder others[] = {{FLOW_EPOCHS, 8, 8, "rows 1 to 64 shuffled with seed 7"},   {FLOW_EPOCHS, 3, 16, "rows 1 to 64 shuffled with seed 7"},
-                                       {FLOW_EPOCHS, 8, 8, "rows 1 to 64 in their order"},         {FLOW_ENDLESS, 5, 8, "generated rows, normal with seed 3"},
-                                       {FLOW_ENDLESS, 7, 12, "generated rows, normal with seed 3"}, {FLOW_SAME, 5, 8, "the same batch in every step"}};
+    static const DataOrder others[] = {
+        {FLOW_EPOCHS, 8, 8, "rows 1 to 64 shuffled with seed 7"},    {FLOW_EPOCHS, 3, 16, "rows 1 to 64 shuffled with seed 7"},
+        {FLOW_EPOCHS, 8, 8, "rows 1 to 64 in their order"},          {FLOW_ENDLESS, 5, 8, "generated rows, normal with seed 3"},
+        {FLOW_ENDLESS, 7, 12, "generated rows, normal with seed 3"}, {FLOW_SAME, 5, 8, "the same batch in every step"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const DataOrder *now = &others[i];
         Position converted = *position;
@@ -105,7 +109,8 @@ Verdict try_bytes(const unsigned char *bytes, size_t n) {
     if (opened && !resumed) require_error(&error, path);
     if (resumed) {
         Position same = position;
-        require(position_convert(&same, &order, &order, path, &error) && same.epoch == position.epoch && same.step == position.step, "the same data moves the position");
+        require(position_convert(&same, &order, &order, path, &error) && same.epoch == position.epoch && same.step == position.step,
+                "the same data moves the position");
         try_convert(&position, &order, path);
         bool read = read_states(&file, &sums, &graph, true, &error);
         if (!read) require_error(&error, path);

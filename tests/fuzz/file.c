@@ -19,7 +19,8 @@ void file_put(char path[FUZZ_PATH], const unsigned char *bytes, size_t n, bool c
     require(fd >= 0, "no temporary file can be made");
     if (compressed) {
         gzFile file = gzdopen(fd, "wb1");
-        require(file && (n == 0 || gzwrite(file, bytes, (unsigned)n) == (int)n) && gzclose(file) == Z_OK, "a temporary file cannot be written");
+        require(file && (n == 0 || gzwrite(file, bytes, (unsigned)n) == (int)n) && gzclose(file) == Z_OK,
+                "a temporary file cannot be written");
         return;
     }
     require(write(fd, bytes, n) == (ssize_t)n && close(fd) == 0, "a temporary file cannot be written");

@@ -70,10 +70,12 @@ static bool try_compile(const char *text, size_t n, const Overrides *flags) {
     Overrides own = *flags;
     own.rows = &rows;
     Source source;
-    bool accepted = frontend_read(&source, "fuzz.dsl", text, n, &own, &arena, &diags) && frontend_train(&source, &own, &graph, &arena, &diags) && loss_rows_apply(&graph, &rows, &diags);
+    bool accepted = frontend_read(&source, "fuzz.dsl", text, n, &own, &arena, &diags) &&
+                    frontend_train(&source, &own, &graph, &arena, &diags) && loss_rows_apply(&graph, &rows, &diags);
     require(accepted == (diags.nerrors == 0), "refused without a diagnostic, or accepted with one");
     bool repeats = contains(text, n, "for") || contains(text, n, "cell");
-    require(arena.used_bytes <= MEMORY_BASE + MEMORY_PER_BYTE * n + (repeats ? MEMORY_REPEATED : 0), "used more memory than a multiple of the text");
+    require(arena.used_bytes <= MEMORY_BASE + MEMORY_PER_BYTE * n + (repeats ? MEMORY_REPEATED : 0),
+            "used more memory than a multiple of the text");
     char *said = NULL;
     size_t nsaid;
     FILE *out = open_memstream(&said, &nsaid);

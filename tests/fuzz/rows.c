@@ -38,8 +38,16 @@ static void see_rows(Rows *rows, DType dtype, Seen *seen, Error *error) {
 }
 
 static void see(const char *path, RowFormat format, const struct Wanted *want, Seen *seen) {
-    RowFile file = {.format = format, .path = path, .input = "x", .row = {.ndim = 1, .dim = {WIDTH}}, .offset = -1, .dtype = want->dtype, .range = want->range,
-                    .first = want->first, .rows = want->rows, .first_column = want->first_column};
+    RowFile file = {.format = format,
+                    .path = path,
+                    .input = "x",
+                    .row = {.ndim = 1, .dim = {WIDTH}},
+                    .offset = -1,
+                    .dtype = want->dtype,
+                    .range = want->range,
+                    .first = want->first,
+                    .rows = want->rows,
+                    .first_column = want->first_column};
     Error error = {0};
     *seen = (Seen){0};
     Rows *rows = rows_open(&file, &error);
@@ -60,7 +68,8 @@ static void try_source(const char *path, FileFormat format) {
     Error error = {0};
     arena_init(&arena);
     graph_init(&graph, &arena);
-    graph_add_input(&graph, (Input){.name = "x", .type = {F32, false, {2, {BATCH, WIDTH}}}, .file = {.format = format, .path = path, .offset = -1}});
+    graph_add_input(
+        &graph, (Input){.name = "x", .type = {F32, false, {2, {BATCH, WIDTH}}}, .file = {.format = format, .path = path, .offset = -1}});
     graph.settings.data = DATA_FILES;
     graph.settings.shuffle = true;
     graph.settings.last = LAST_PAD;
@@ -96,7 +105,8 @@ bool try_rows(FileFormat format, const unsigned char *bytes, size_t n) {
         see(path, formats[format], &wanted[i], &packed);
         require(packed.ok == plain[i].ok, "compressed it is read otherwise");
         require(!packed.ok || (packed.count == plain[i].count && packed.nread == plain[i].nread), "compressed it has other rows");
-        require(!packed.ok || memcmp(packed.element, plain[i].element, (size_t)packed.nread * sizeof *packed.element) == 0, "compressed it has other elements");
+        require(!packed.ok || memcmp(packed.element, plain[i].element, (size_t)packed.nread * sizeof *packed.element) == 0,
+                "compressed it has other elements");
     }
     unlink(path);
     return any;

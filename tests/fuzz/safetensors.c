@@ -36,11 +36,14 @@ static void write_again(const TensorFile *file, Arena *arena) {
         require(opened, "what was written again does not read back");
         require(third.tensors.n == file->tensors.n && third.metadata.n == file->metadata.n, "what was written again has other entries");
         for (int t = 0; t < third.tensors.n; t++)
-            require(strcmp(third.tensors.at[t].name, file->tensors.at[t].name) == 0 && third.tensors.at[t].dtype == file->tensors.at[t].dtype &&
-                        shape_equal(&third.tensors.at[t].shape, &file->tensors.at[t].shape) && third.tensors.at[t].begin == again.tensors.at[t].begin,
+            require(strcmp(third.tensors.at[t].name, file->tensors.at[t].name) == 0 &&
+                        third.tensors.at[t].dtype == file->tensors.at[t].dtype &&
+                        shape_equal(&third.tensors.at[t].shape, &file->tensors.at[t].shape) &&
+                        third.tensors.at[t].begin == again.tensors.at[t].begin,
                     "what was written again has other tensors");
         for (int m = 0; m < third.metadata.n; m++)
-            require(strcmp(third.metadata.at[m].key, file->metadata.at[m].key) == 0 && strcmp(third.metadata.at[m].value, file->metadata.at[m].value) == 0,
+            require(strcmp(third.metadata.at[m].key, file->metadata.at[m].key) == 0 &&
+                        strcmp(third.metadata.at[m].value, file->metadata.at[m].value) == 0,
                     "what was written again has other metadata");
         tensors_close(&third);
         unlink(path);

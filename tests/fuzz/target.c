@@ -31,7 +31,8 @@ static bool as_named(const char *name, Verdict verdict) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const words[] = {[REFUSED] = "refused", [PARTLY] = "accepted in part", [SIDED] = "accepted with a side file", [ACCEPTED] = "accepted"};
+    static const char *const words[] = {
+        [REFUSED] = "refused", [PARTLY] = "accepted in part", [SIDED] = "accepted with a side file", [ACCEPTED] = "accepted"};
     int failures = 0;
     for (int i = 1; i < argc; i++) {
         Arena arena;

@@ -539,7 +539,8 @@ static void check_gradient(const Case *c, bool hidden) {
         data[v] = arena_alloc(&arena, sizeof(double) * (size_t)n);
         if (!dtype_is_float(graph.values.at[v].type.dtype)) { /* indices: one in four means nothing */
             for (int64_t k = 0; k < n; k++)
-                data[v][k] = (double)((k * 7 + 2) % (graph.values.at[v].type.dtype == BOOL ? 2 : graph.nodes.at[node].rule->index_range + 1));
+                data[v][k] =
+                    (double)((k * 7 + 2) % (graph.values.at[v].type.dtype == BOOL ? 2 : graph.nodes.at[node].rule->index_range + 1));
         } else if (graph.nodes.at[graph.values.at[v].node].op != OP_constant)
             fill(data[v], n, op_table[c->op].domain == DOMAIN_POSITIVE, &seed);
     }
@@ -590,7 +591,8 @@ Test(adjoint, every_operator_with_an_adjoint_is_checked) {
 }
 
 Test(adjoint, the_users_differentiable_operators_have_an_adjoint_or_an_expansion) {
-    static const OpCode without[] = {OP_stop_gradient, OP_less, OP_less_equal, OP_greater, OP_greater_equal, OP_equal, OP_not_equal, OP_first, OP_one_hot};
+    static const OpCode without[] = {OP_stop_gradient, OP_less,      OP_less_equal, OP_greater, OP_greater_equal,
+                                     OP_equal,         OP_not_equal, OP_first,      OP_one_hot};
     for (int op = 0; op < NOPS; op++) {
         bool differentiable = op_table[op].op_class == OP_CLASS_USER;
         for (size_t i = 0; i < sizeof without / sizeof *without; i++)
@@ -608,7 +610,8 @@ Test(adjoint, elements_that_tie_for_the_maximum_share_its_gradient_equally) {
     Input input = {.name = "x", .type = {.dtype = F64, .shape = {2, {2, 3}}}};
     Attr attr[MAX_ATTRS] = {INTS(1, 1)};
     int x = graph_input(&graph, graph_add_input(&graph, input)), dx[MAX_IN];
-    int y = graph_emit(&graph, OP_max, &x, 1, attr, "y", (Span){0}), dy = graph_constant(&graph, graph.values.at[y].type, NULL, 1, "dy", (Span){0});
+    int y = graph_emit(&graph, OP_max, &x, 1, attr, "y", (Span){0}),
+        dy = graph_constant(&graph, graph.values.at[y].type, NULL, 1, "dy", (Span){0});
     adjoint_max(&graph, graph.values.at[y].node, &dy, dx);
     double *data[MAX_VALUES];
     for (int v = 0; v < graph.values.n; v++)
@@ -641,7 +644,9 @@ Test(adjoint, gradients_at_kinks_are_those_of_pytorch) {
         graph.nranks = 1;
         const TensorType type = {.dtype = F64, .shape = {1, {6}}};
         Attr bounds[MAX_ATTRS] = {{.given = true, .f = -1}, {.given = true, .f = 2}};
-        int in[2] = {graph_constant(&graph, type, kinks[k].x, 0, "a", (Span){0}), graph_constant(&graph, type, kinks[k].b, 0, "b", (Span){0})}, dx[MAX_IN];
+        int in[2] = {graph_constant(&graph, type, kinks[k].x, 0, "a", (Span){0}),
+                     graph_constant(&graph, type, kinks[k].b, 0, "b", (Span){0})},
+            dx[MAX_IN];
         int y = graph_emit(&graph, op, in, op_nin(op), op == OP_clamp ? bounds : NULL, "y", (Span){0});
         int dy = graph_constant(&graph, type, (const double[]){10, 20, 30, 40, 50, 60}, 0, "dy", (Span){0});
         op_table[op].adjoint(&graph, graph.values.at[y].node, &dy, dx);
@@ -720,7 +725,8 @@ Test(adjoint, cross_entropy_expands_to_the_logarithm_of_softmax_at_the_label) {
         arena_init(&arena);
         graph_init(&graph, &arena);
         graph.nranks = 1;
-        Input logits = {.name = "x", .type = {.dtype = F64, .shape = {2, {3, 4}}}}, label = {.name = "label", .type = {.dtype = I32, .shape = {1, {3}}}};
+        Input logits = {.name = "x", .type = {.dtype = F64, .shape = {2, {3, 4}}}},
+              label = {.name = "label", .type = {.dtype = I32, .shape = {1, {3}}}};
         int in[2] = {graph_input(&graph, graph_add_input(&graph, logits)), graph_input(&graph, graph_add_input(&graph, label))};
         Attr attr[MAX_ATTRS] = {{.given = reductions[r] != NULL, .text = reductions[r]}};
         int loss = graph_emit(&graph, OP_cross_entropy, in, 2, attr, "loss", (Span){0});

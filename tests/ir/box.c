@@ -202,7 +202,8 @@ static void play(Trial *t, const Piece *p) {
         if (t->done[p->to][cell]) complain(t, "a cell twice", p);
         if (p->round == 0) {
             if (!holds(&t->from, &t->shape, p->from, t->cell[cell])) complain(t, "a cell from a rank that has it not", p);
-            if (spelled(t->summed, t->nsummed, position_in(&t->from, p->from)) != p->term) complain(t, "a term from a rank that holds another", p);
+            if (spelled(t->summed, t->nsummed, position_in(&t->from, p->from)) != p->term)
+                complain(t, "a term from a rank that holds another", p);
             if (t->next[p->to][cell]++ != p->term) complain(t, "terms not ascending", p);
             t->sum[p->to][cell] += term_value(cell, p->term, kept_of_source(t, p->from));
             t->done[p->to][cell] = p->term == t->nterms - 1;

@@ -80,12 +80,14 @@ Test(cut, slices_that_do_not_fit_say_what_would) {
            "begin -9 of dimension 0 is out of range: %0 has size 8 there; numbers from 0 to 8, or from -8 to -1, counted from the end");
     expect(OP_slice, "8x6", ATTRS(INTS(0, 4), INTS(8, 4)),
            "nothing is left of dimension 1: begin is 4, end 4; end is excluded and must be greater than begin");
-    expect(OP_slice, "8x6", ATTRS(INTS(2, 0), INTS(0, 6)), "nothing is left of dimension 0: begin is 2, end 0; end is excluded: 8 takes all up to the last");
+    expect(OP_slice, "8x6", ATTRS(INTS(2, 0), INTS(0, 6)),
+           "nothing is left of dimension 0: begin is 2, end 0; end is excluded: 8 takes all up to the last");
     expect(OP_slice_grad, "8x3", ATTRS(INTS(0, 1), INTS(8, 3), INTS(8, 6)), "%0 is not the slice of that shape");
 }
 
 Test(cut, parts_are_joined_along_a_whole_axis) {
-    expect(OP_concat, "8x6, 8x2", ATTRS({0}), "shapes differ beyond axis 0: %0 is [8, 6], %1 is [8, 2]; they could be joined along axis = 1");
+    expect(OP_concat, "8x6, 8x2", ATTRS({0}),
+           "shapes differ beyond axis 0: %0 is [8, 6], %1 is [8, 2]; they could be joined along axis = 1");
     expect(OP_concat, "8x6, 8x2", ATTRS(NUMBER(-1)), "[8:0 6], [8:0 2] -> [8:0 8]");
     expect(OP_concat, "2, 3, 1", NULL, "[2], [3], [1] -> [6]");
     expect(OP_concat, "2x3, 2", NULL, "shapes differ beyond axis 0: %0 is [2, 3], %1 is [2]");
@@ -101,7 +103,8 @@ Test(cut, a_split_has_as_many_results_as_parts) {
     expect(OP_split, "8x6", ATTRS({0}), "parts is missing");
     expect(OP_split, "8x6", ATTRS(NUMBER(3)),
            "%0 has size 8 along axis 0, which is not 3 equal parts; slice(x, begin = [..], end = [..]) takes parts of any size");
-    expect(OP_split, "18", ATTRS(NUMBER(9)), "9 parts: there may be 1 to 8; split the parts again, or reshape %0 so that the parts become a dimension");
+    expect(OP_split, "18", ATTRS(NUMBER(9)),
+           "9 parts: there may be 1 to 8; split the parts again, or reshape %0 so that the parts become a dimension");
     expect(OP_split, "8", ATTRS(NUMBER(0)), "0 parts: there may be 1 to 8");
 }
 

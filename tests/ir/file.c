@@ -204,7 +204,8 @@ Test(file, what_is_no_ordinary_file_is_refused_at_once) {
     snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", folder);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     cr_assert(mkfifo(pipe, 0600) == 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0);
-    const char *const paths[] = {pipe, address.sun_path, folder, "/dev/null"}, *const kinds[] = {"a pipe", "a socket", "a folder", "a device"};
+    const char *const paths[] = {pipe, address.sun_path, folder, "/dev/null"}, *const kinds[] = {"a pipe", "a socket", "a folder",
+                                                                                                 "a device"};
     size_t n;
     alarm(10);
     for (int i = 0; i < 4; i++) {

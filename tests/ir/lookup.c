@@ -33,8 +33,7 @@ static void expect(OpCode op, const TensorType *in, int nin, const Attr *attr, c
     text_finish(&text);
 }
 
-#define T(t, ...)                                                                                                                          \
-    ((TensorType){.dtype = (t), .shape = {(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}}})
+#define T(t, ...) ((TensorType){.dtype = (t), .shape = {(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}}})
 #define TYPES(...) ((TensorType[]){__VA_ARGS__}), (int)(sizeof((TensorType[]){__VA_ARGS__}) / sizeof(TensorType))
 #define NUMBER(n) ((Attr[MAX_ATTRS]){{.given = true, .i = (n)}})
 #define WORD(w) ((Attr[MAX_ATTRS]){{.given = true, .text = (w)}})
@@ -54,7 +53,8 @@ Test(lookup, tables_contract_their_rows) {
     expect(OP_embedding, TYPES(T(F32, 8), T(I32, 4)), NULL, "%0 has 1 dimension, a table of rows has 2");
     expect(OP_embedding_grad, TYPES(T(F32, 4, 3, 6), T(I32, 3, 4)), NUMBER(8), "%1 is no index of the rows of %0");
     expect(OP_one_hot, TYPES(T(I32, 4)), NUMBER(8), "[4:0] -> f32[4:0 8:1] of 8");
-    expect(OP_one_hot, TYPES(T(I32, 4)), ((Attr[MAX_ATTRS]){{.given = true, .i = 8}, {.given = true, .text = "i64"}}), "[4:0] -> i64[4:0 8:1] of 8");
+    expect(OP_one_hot, TYPES(T(I32, 4)), ((Attr[MAX_ATTRS]){{.given = true, .i = 8}, {.given = true, .text = "i64"}}),
+           "[4:0] -> i64[4:0 8:1] of 8");
     expect(OP_one_hot, TYPES(T(I32, 4)), NULL, "depth is missing");
 }
 
@@ -95,8 +95,8 @@ Test(lookup, an_index_is_an_integer_and_what_it_is_for_is_not) {
 
 static void expect_range(const Graph *graph, int value, bool computed, int64_t begin, int64_t end) {
     const IndexRange range = graph_index_range(graph, value, computed);
-    cr_expect(range.begin == begin && range.end == end, "%s is in [%lld, %lld), expected [%lld, %lld)", graph->values.at[value].name, (long long)range.begin,
-              (long long)range.end, (long long)begin, (long long)end);
+    cr_expect(range.begin == begin && range.end == end, "%s is in [%lld, %lld), expected [%lld, %lld)", graph->values.at[value].name,
+              (long long)range.begin, (long long)range.end, (long long)begin, (long long)end);
 }
 
 /* The least range of all uses, also of elements that were moved first. */
@@ -107,7 +107,8 @@ Test(lookup, what_an_input_is_an_index_of_is_found) {
     graph_init(&graph, &arena);
     int label = graph_input(&graph, graph_add_input(&graph, (Input){.name = "label", .type = T(I32, 2, 4)}));
     int other = graph_input(&graph, graph_add_input(&graph, (Input){.name = "other", .type = T(I32, 8)}));
-    int x = graph_constant(&graph, T(F32, 8, 6), NULL, 1, "x", (Span){0}), y = graph_constant(&graph, T(F32, 2, 4, 5), NULL, 1, "y", (Span){0});
+    int x = graph_constant(&graph, T(F32, 8, 6), NULL, 1, "x", (Span){0}),
+        y = graph_constant(&graph, T(F32, 2, 4, 5), NULL, 1, "y", (Span){0});
     Attr shape[MAX_ATTRS] = {{.given = true, .n = 1, .ints = {8}}};
     expect_range(&graph, label, true, 0, 0);
     int row = graph_emit(&graph, OP_reshape, &label, 1, shape, "row", (Span){0});
@@ -137,7 +138,8 @@ static void computed_open(Computed *c, DType dtype) {
 
 static void compute(Computed *c, OpCode op, bool number_first, double number) {
     int constant = graph_constant(&c->graph, (TensorType){.dtype = c->graph.values.at[c->value].type.dtype}, NULL, number, "c", (Span){0});
-    c->value = graph_emit(&c->graph, op, number_first ? (int[]){constant, c->value} : (int[]){c->value, constant}, op == OP_neg ? 1 : 2, NULL, "y", (Span){0});
+    c->value = graph_emit(&c->graph, op, number_first ? (int[]){constant, c->value} : (int[]){c->value, constant}, op == OP_neg ? 1 : 2,
+                          NULL, "y", (Span){0});
 }
 
 static void look_up(Computed *c) {
@@ -151,8 +153,9 @@ Test(lookup, an_index_is_followed_through_sums_differences_and_products_with_num
         bool number_first;
         double number;
         int64_t begin, end;
-    } rows[] = {{OP_add, false, 0, 0, 6},   {OP_add, true, 2, -2, 4},  {OP_add, false, -3, 3, 9}, {OP_sub, false, 1, 1, 7}, {OP_sub, true, 5, 0, 6}, {OP_sub, true, 0, -5, 1},
-                {OP_mul, false, 1, 0, 6},   {OP_mul, true, 2, 0, 3},   {OP_mul, false, 7, 0, 1},  {OP_mul, true, -1, -5, 1}, {OP_mul, false, -4, -1, 1}, {OP_mul, false, 0, 0, 0},
+    } rows[] = {{OP_add, false, 0, 0, 6}, {OP_add, true, 2, -2, 4},  {OP_add, false, -3, 3, 9},  {OP_sub, false, 1, 1, 7},
+                {OP_sub, true, 5, 0, 6},  {OP_sub, true, 0, -5, 1},  {OP_mul, false, 1, 0, 6},   {OP_mul, true, 2, 0, 3},
+                {OP_mul, false, 7, 0, 1}, {OP_mul, true, -1, -5, 1}, {OP_mul, false, -4, -1, 1}, {OP_mul, false, 0, 0, 0},
                 {OP_neg, false, 0, -5, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Computed c;
@@ -179,7 +182,8 @@ Test(lookup, a_chain_of_them_is_followed_and_what_overflows_says_nothing) {
     expect_range(&c.graph, c.x, true, 1, 4);
     arena_finish(&c.arena);
     computed_open(&c, I32);
-    int condition = graph_constant(&c.graph, T(BOOL, 8), NULL, 1, "b", (Span){0}), none = graph_constant(&c.graph, T(I32, 8), NULL, 0, "n", (Span){0});
+    int condition = graph_constant(&c.graph, T(BOOL, 8), NULL, 1, "b", (Span){0}),
+        none = graph_constant(&c.graph, T(I32, 8), NULL, 0, "n", (Span){0});
     compute(&c, OP_sub, false, 1);
     c.value = graph_emit(&c.graph, OP_where, (int[]){condition, none, c.value}, 3, NULL, "y", (Span){0});
     look_up(&c);

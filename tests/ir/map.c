@@ -5,15 +5,13 @@
 
 /* Whether number is among those with this hash. */
 static bool has(const Map *map, uint64_t hash, int number) {
-    map_each (map, hash, at)
-        if (at == number) return true;
+    map_each(map, hash, at) if (at == number) return true;
     return false;
 }
 
 static int count(const Map *map, uint64_t hash) {
     int n = 0;
-    map_each (map, hash, at)
-        n += at >= 0;
+    map_each(map, hash, at) n += at >= 0;
     return n;
 }
 

@@ -47,13 +47,14 @@ Test(npy, says_the_type_that_holds_its_elements) {
 }
 
 Test(npy, refuses_the_rest_with_a_reason) {
-    static const char *const wrong[][2] = {{"{'descr': '<f2', 'fortran_order': False, 'shape': (2,), }", "element type '<f2'"},
-                                           {"{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "element type '<c8'"},
-                                           {"{'fortran_order': False, 'shape': (2,), }", "element type missing"},
-                                           {"{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", "in Fortran order"},
-                                           {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, }", "its shape cannot be read"},
-                                           {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }", "its shape cannot be read"},
-                                           {"{'descr': '<f4', 'fortran_order': False, }", "its shape cannot be read"}};
+    static const char *const wrong[][2] = {
+        {"{'descr': '<f2', 'fortran_order': False, 'shape': (2,), }", "element type '<f2'"},
+        {"{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "element type '<c8'"},
+        {"{'fortran_order': False, 'shape': (2,), }", "element type missing"},
+        {"{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", "in Fortran order"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, }", "its shape cannot be read"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999), }", "its shape cannot be read"},
+        {"{'descr': '<f4', 'fortran_order': False, }", "its shape cannot be read"}};
     Arena arena;
     arena_init(&arena);
     NpyHeader header;

@@ -95,14 +95,16 @@ Test(plan, every_changed_byte_outside_the_certificate_is_noticed) {
     Arena arena;
     arena_init(&arena);
     char *text = sample_text(&arena);
-    size_t n = strlen(text), certificate = (size_t)(strstr(text, "certificate") - text), checksum = (size_t)(strstr(text, "checksum") - text);
+    size_t n = strlen(text), certificate = (size_t)(strstr(text, "certificate") - text),
+           checksum = (size_t)(strstr(text, "checksum") - text);
     for (size_t i = 0; i < n; i++) {
         Error error;
         text[i] ^= 1;
         bool accepted = reads(&arena, text, n, &error);
         text[i] ^= 1;
         if (i < certificate || i >= checksum) cr_assert_not(accepted, "byte %zu", i);
-        if (i > strlen("pcc-plan 1\n") && i < certificate) cr_assert(strstr(error.text, "checksum differs: "), "byte %zu: %s", i, error.text);
+        if (i > strlen("pcc-plan 1\n") && i < certificate)
+            cr_assert(strstr(error.text, "checksum differs: "), "byte %zu: %s", i, error.text);
     }
     arena_finish(&arena);
 }
@@ -113,7 +115,9 @@ Test(plan, the_checksum_covers_all_but_the_certificate) {
     char *text = sample_text(&arena), *other = sample_replace(&arena, text, "4 steps", "5 steps");
     Error error;
     cr_assert(reads(&arena, other, strlen(other), &error), "%s", error.text);
-    other = sample_replace(&arena, text, arena_printf(&arena, "certificate \"compositional: 4 steps\" of=%s", strstr(text, "checksum ") + strlen("checksum ")), "");
+    other = sample_replace(
+        &arena, text, arena_printf(&arena, "certificate \"compositional: 4 steps\" of=%s", strstr(text, "checksum ") + strlen("checksum ")),
+        "");
     cr_assert(reads(&arena, other, strlen(other), &error), "%s", error.text);
     arena_finish(&arena);
 }
@@ -151,7 +155,9 @@ Test(plan, other_files_and_formats_are_named) {
         {"pcc-plan 123456789\n", "net.plan:1: not a plan"},
         {"pcc-plan x\n", "net.plan:1: not a plan"},
         {"pcc-graph 1\n", "net.plan: not a plan: it is the dump of a graph"},
-        {"\x7f" "ELF", "net.plan: not a plan: its first line is not 'pcc-plan 1'"},
+        {"\x7f"
+         "ELF",
+         "net.plan: not a plan: its first line is not 'pcc-plan 1'"},
         {"\n\n\n", "net.plan: not a plan"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -163,7 +169,9 @@ Test(plan, other_files_and_formats_are_named) {
 }
 
 /* Each edit of the sample, renewed, is refused with this message. */
-static const struct { const char *old, *fresh, *message; } refused[] = {
+static const struct {
+    const char *old, *fresh, *message;
+} refused[] = {
     {"options", "optoins", "net.plan:6: unknown key 'optoins'; expected 'options'"},
     {"hash ", "hash x", "expected the hash of the net"},
     {"program train", "programme train", "unknown key 'programme'"},
@@ -269,7 +277,8 @@ static void two_programs(Plan *plan, Arena *arena) {
     eval->settings.steps = 3;
     eval->settings.epochs = 1;
     double *numbers = arena_alloc(arena, 1000 * sizeof *numbers);
-    for (int i = 0; i < 1000; i++) numbers[i] = i / 8.0;
+    for (int i = 0; i < 1000; i++)
+        numbers[i] = i / 8.0;
     TensorType type = {.dtype = F32, .shape = {.ndim = 1, .dim = {1000}}};
     const Layout *rows = sample_layout(train, "[8@1]"), *scalar = sample_layout(train, "[]");
     Span nowhere = {0};
@@ -342,7 +351,8 @@ Test(plan, what_an_eval_cannot_say_is_refused_by_its_line) {
     plan_print(&text, &plan);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *at = strstr(text.at, "\neval every");
-        char *edited = renewed(&arena, arena_printf(&arena, "%.*s%s", (int)(at - text.at), text.at, sample_replace(&arena, at, cases[i].old, cases[i].fresh)));
+        char *edited = renewed(
+            &arena, arena_printf(&arena, "%.*s%s", (int)(at - text.at), text.at, sample_replace(&arena, at, cases[i].old, cases[i].fresh)));
         Error error = {0};
         cr_assert_not(plan_read(&read, &arena, "net.plan", edited, strlen(edited), 0, &error), "%s", cases[i].fresh);
         cr_expect(strstr(error.text, cases[i].why) || i == 2 || i == 6, "%s: %s", cases[i].fresh, error.text);
@@ -361,13 +371,15 @@ Test(plan, a_certificate_of_another_text_is_refused) {
     Text fresh = {0};
     cr_assert(plan_renew(&fresh, "net.plan", edited, strlen(edited), &error), "%s", error.text);
     const char *line = strstr(text, "certificate "), *checksum = strstr(fresh.at, "checksum ");
-    char *forged = arena_printf(&arena, "%.*s%.*s%s", (int)(checksum - fresh.at), fresh.at, (int)(strchr(line, '\n') + 1 - line), line, checksum);
+    char *forged =
+        arena_printf(&arena, "%.*s%.*s%s", (int)(checksum - fresh.at), fresh.at, (int)(strchr(line, '\n') + 1 - line), line, checksum);
     cr_assert_not(reads(&arena, forged, strlen(forged), &error));
     cr_assert(strstr(error.text, "the certificate is of a text with checksum "), "%s", error.text);
     cr_assert_eq(error.code, EXIT_REJECTED);
     cr_assert(plan_read(&plan, &arena, "net.plan", forged, strlen(forged), PLAN_IGNORE_CHECKSUM, &error), "%s", error.text);
     cr_assert(plan_read(&plan, &arena, "net.plan", text, strlen(text), 0, &error) && plan.certificate_bound);
-    char *unbound = arena_printf(&arena, "%.*scertificate \"compositional: 4 steps\"\n%s", (int)(line - text), text, strstr(text, "checksum "));
+    char *unbound =
+        arena_printf(&arena, "%.*scertificate \"compositional: 4 steps\"\n%s", (int)(line - text), text, strstr(text, "checksum "));
     cr_assert(plan_read(&plan, &arena, "net.plan", unbound, strlen(unbound), 0, &error), "%s", error.text);
     cr_assert(plan.certificate && !plan.certificate_bound);
     text_finish(&fresh);

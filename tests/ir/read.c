@@ -121,8 +121,10 @@ Test(read, what_an_index_is_drawn_from_comes_back) {
     cr_assert(graph_read(&read, &arena, "g", text.at, text.n, &error), "%s", error.text);
     graph_print(&again, &read);
     cr_assert_str_eq(again.at, text.at);
-    static const char *const wrong[][2] = {{"i64[4] index=(-2, 7)", "i64[4] index=(-2, -2)"}, {"i64[4] index=(-2, 7)", "i64[4] index=(7, -2)"},
-                                           {"i64[4] index=(-2, 7)", "f64[4] index=(-2, 7)"},  {"n i32[4]", "n i32[4] index=(0, 2147483649)"}};
+    static const char *const wrong[][2] = {{"i64[4] index=(-2, 7)", "i64[4] index=(-2, -2)"},
+                                           {"i64[4] index=(-2, 7)", "i64[4] index=(7, -2)"},
+                                           {"i64[4] index=(-2, 7)", "f64[4] index=(-2, 7)"},
+                                           {"n i32[4]", "n i32[4] index=(0, 2147483649)"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char *bad = sample_replace(&arena, text.at, wrong[i][0], wrong[i][1]);
         cr_assert_not(graph_read(&read, &arena, "g", bad, strlen(bad), &error), "%s", bad);
@@ -137,7 +139,9 @@ Test(read, what_an_index_is_drawn_from_comes_back) {
 }
 
 /* Each edit of the sample is refused with this message. */
-static const struct { const char *old, *fresh, *message; } refused[] = {
+static const struct {
+    const char *old, *fresh, *message;
+} refused[] = {
     {"pcc-graph 1", "pcc-graph 2", "g:1: this is format 2 of graphs; format 1 is read here"},
     {"pcc-graph 1", "net x {", "g: not a graph: its first line is not 'pcc-graph 1'"},
     {"net sample", "nett sample", "g:2: unknown key 'nett'; expected 'net'"},

@@ -14,7 +14,9 @@ static inline const Layout *sample_layout(Graph *graph, const char *text) {
     return graph_layout_exact(graph, &layout);
 }
 
-static inline TensorType sample_type(int64_t rows, int64_t columns) { return (TensorType){F32, false, {2, {rows, columns}}}; }
+static inline TensorType sample_type(int64_t rows, int64_t columns) {
+    return (TensorType){F32, false, {2, {rows, columns}}};
+}
 
 /* h = matmul(x, w), a = relu(h), s = mean(a - target), with a gradient node and a momentum update; 8 ranks. */
 static inline void sample_graph(Graph *graph, Arena *arena) {
@@ -46,11 +48,25 @@ static inline void sample_graph(Graph *graph, Arena *arena) {
     const Layout *rows = sample_layout(graph, "[2@4 -]"), *whole = sample_layout(graph, "[- -]");
     const Layout *partial = sample_layout(graph, "[2@4 -] +sum(4@1)"), *scalar = sample_layout(graph, "[] +sum(2@4)");
     Init normal = {.kind = INIT_NORMAL, .a = 0.01}, zeros = {.kind = INIT_ZEROS};
-    int w = graph_add_state(graph, (State){.name = "layer.0.w", .type = sample_type(8, 1), .init = normal, .trainable = true, .span = {0, 4, 11, 1}, .layout = whole});
-    int v = graph_add_state(graph, (State){.name = "layer.0.w.momentum", .type = sample_type(8, 1), .init = zeros, .parameter = w, .layout = whole});
-    graph_add_state(graph, (State){.name = "an odd\nname", .type = sample_type(2, 2), .init = {.kind = INIT_LITERAL, .data = literal}, .trainable = true, .layout = whole});
-    graph_add_state(graph, (State){.name = "u", .type = sample_type(2, 2), .init = {.kind = INIT_UNIFORM, .a = -0.1, .b = 1.0 / 3}, .parameter = -1, .layout = whole});
-    graph_add_state(graph, (State){.name = "f", .type = sample_type(2, 2), .init = {.kind = INIT_FILE, .file = "data/w.npy"}, .parameter = -1, .layout = whole});
+    int w = graph_add_state(
+        graph,
+        (State){.name = "layer.0.w", .type = sample_type(8, 1), .init = normal, .trainable = true, .span = {0, 4, 11, 1}, .layout = whole});
+    int v = graph_add_state(
+        graph, (State){.name = "layer.0.w.momentum", .type = sample_type(8, 1), .init = zeros, .parameter = w, .layout = whole});
+    graph_add_state(graph, (State){.name = "an odd\nname",
+                                   .type = sample_type(2, 2),
+                                   .init = {.kind = INIT_LITERAL, .data = literal},
+                                   .trainable = true,
+                                   .layout = whole});
+    graph_add_state(graph, (State){.name = "u",
+                                   .type = sample_type(2, 2),
+                                   .init = {.kind = INIT_UNIFORM, .a = -0.1, .b = 1.0 / 3},
+                                   .parameter = -1,
+                                   .layout = whole});
+    graph_add_state(
+        graph,
+        (State){
+            .name = "f", .type = sample_type(2, 2), .init = {.kind = INIT_FILE, .file = "data/w.npy"}, .parameter = -1, .layout = whole});
     int x = graph_add_input(graph, (Input){.name = "x", .type = sample_type(4, 8), .span = {0, 2, 11, 1}, .layout = rows});
 
     Span span = {0, 9, 9, 12};
@@ -81,7 +97,8 @@ static inline void sample_graph(Graph *graph, Arena *arena) {
     node->strategy = strategy;
     node->from = STRATEGY_USER;
     graph->nodes.at[update].from = STRATEGY_WHOLE;
-    for (int i = 0; i < graph->values.n; i++) graph->values.at[i].layout = graph->values.at[i].type.shape.ndim == 2 ? rows : scalar;
+    for (int i = 0; i < graph->values.n; i++)
+        graph->values.at[i].layout = graph->values.at[i].type.shape.ndim == 2 ? rows : scalar;
     graph->values.at[h].layout = partial;
 }
 
@@ -102,8 +119,10 @@ static inline void sample_plan(Plan *plan, Arena *arena) {
     vec_push(arena, &role.instances, (Instance){.value = h, .layout = sample_layout(graph, "[8@1 -]"), .place = PLACE_ARENA, .at = 64});
     vec_push(arena, &role.instances, (Instance){.value = target, .layout = whole, .place = PLACE_CONSTANT, .at = 5});
     vec_push(arena, &role.instances, (Instance){.value = 1, .layout = whole, .place = PLACE_STATE, .at = 0, .version = 1});
-    vec_push(arena, &role.steps, (Step){.kind = STEP_KERNEL, .op = OP_matmul, .node = matmul, .nin = 2, .in = {0, 1}, .nout = 1, .out = {2}});
-    Step start = {.kind = STEP_START, .comm = COMM_EXCHANGE, .request = 0, .nin = 1, .in = {2}, .nout = 1, .out = {3}, .stream = 1}, wait = start;
+    vec_push(arena, &role.steps,
+             (Step){.kind = STEP_KERNEL, .op = OP_matmul, .node = matmul, .nin = 2, .in = {0, 1}, .nout = 1, .out = {2}});
+    Step start = {.kind = STEP_START, .comm = COMM_EXCHANGE, .request = 0, .nin = 1, .in = {2}, .nout = 1, .out = {3}, .stream = 1},
+         wait = start;
     wait.kind = STEP_WAIT;
     vec_push(arena, &role.steps, start);
     vec_push(arena, &role.steps, wait);

@@ -54,8 +54,10 @@ Test(scan, doubles_are_decimal_and_finite_or_named) {
     cr_assert(scan_double(begin(&f, "1e-320\n"), "n", &value) && value == 1e-320);
     cr_assert(scan_double(begin(&f, "-inf)"), "n", &value) && isinf(value) && value < 0);
     cr_assert(scan_double(begin(&f, "nan\n"), "n", &value) && isnan(value));
-    static const char *const bad[] = {"1e999", "0x10", "1e", ".", "--1", "infinity", "1.5f", "00000000000000000000000000000000000000001", ""};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_assert_not(scan_double(begin(&f, bad[i]), "n", &value), "%s", bad[i]);
+    static const char *const bad[] = {"1e999", "0x10", "1e", ".", "--1", "infinity", "1.5f", "00000000000000000000000000000000000000001",
+                                      ""};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_assert_not(scan_double(begin(&f, bad[i]), "n", &value), "%s", bad[i]);
 }
 
 Test(scan, quoted_words_are_what_put_quoted_wrote) {
@@ -66,7 +68,8 @@ Test(scan, quoted_words_are_what_put_quoted_wrote) {
     cr_assert(scan_word(begin(&f, text.at), &word));
     cr_assert_str_eq(word, odd);
     static const char *const bad[] = {"\"a", "\"a\n\"", "\"\\", "\"\\\"", "\"\\q\"", "\"\\x0\"", "\"\\x00\"", "\"\\xG0\"", "\"\\\n\""};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_assert_not(scan_word(begin(&f, bad[i]), &word), "%s", bad[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_assert_not(scan_word(begin(&f, bad[i]), &word), "%s", bad[i]);
     text_finish(&text);
     arena_finish(&f.arena);
 }
@@ -85,10 +88,19 @@ Test(scan, types_are_what_put_type_wrote) {
         text_finish(&text);
         text_finish(&other);
     }
-    static const char *const bad[] = {"f16[2]", "f32", "f32[", "f32[2", "f32[0]", "f32[-1]", "f32[2,]", "f32[2 | 3 | 4]", "f32[4294967296, 4294967296]",
+    static const char *const bad[] = {"f16[2]",
+                                      "f32",
+                                      "f32[",
+                                      "f32[2",
+                                      "f32[0]",
+                                      "f32[-1]",
+                                      "f32[2,]",
+                                      "f32[2 | 3 | 4]",
+                                      "f32[4294967296, 4294967296]",
                                       "f32[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"};
     TensorType type;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_assert_not(scan_type(begin(&f, bad[i]), &type), "%s", bad[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_assert_not(scan_type(begin(&f, bad[i]), &type), "%s", bad[i]);
 }
 
 Test(scan, what_is_unexpected_is_said) {

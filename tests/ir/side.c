@@ -102,7 +102,8 @@ Test(side, a_side_file_that_is_missing_short_or_damaged_is_refused) {
     expect_refused(&p, &p.files, 0, "has checksum");
     Plan plan;
     Error error;
-    cr_expect(plan_read_files(&plan, &p.arena, "net.plan", &p.files, PLAN_IGNORE_CHECKSUM, &error), "after an edit by hand: %s", error.text);
+    cr_expect(plan_read_files(&plan, &p.arena, "net.plan", &p.files, PLAN_IGNORE_CHECKSUM, &error), "after an edit by hand: %s",
+              error.text);
     finish(&p);
 }
 
@@ -113,7 +114,8 @@ Test(side, a_text_that_names_other_literals_than_the_file_has_is_refused) {
         {"(side 0)", "(side 8)", "begins at offset 8 of the side file where 0 is next"},
         {"(side 0)", "(side 9223372036854775807)", "where 0 is next"},
         {"(side 0)", "(side -8)", "an offset"},
-        {"f32[600, 1] init=literal(side 0)", "f32[601, 1] init=literal(side 0)", "has 601 numbers, of which the side file does not have all"},
+        {"f32[600, 1] init=literal(side 0)", "f32[601, 1] init=literal(side 0)",
+         "has 601 numbers, of which the side file does not have all"},
         {"f32[600, 1] init=literal(side 0)", "f32[599, 1] init=literal(side 0)", "8 bytes that no literal names"},
         {"f32[600, 1] init=literal(side 0)", "f32[600, 1] init=zeros", "4800 bytes that no literal names"},
         {"f32[600, 1] init=literal(side 0)", "f32[500, 1] init=literal(side 0)", "is short and stands in the text"},

@@ -7,13 +7,14 @@
 #include "tests/nets/net.h"
 
 static void help(FILE *out) {
-    fputs("usage: pcc fuzz-net --seed N [-o FILE]\n"
-          "Writes a random net, to the standard output or to FILE. Its first lines say how to compile it, and how to compare a run of it with\n"
-          "one rank. All operators of the table take part, with random shapes, attributes, strategies and layouts; a seed is always the same net.\n"
-          "  --seed N   which net\n"
-          "  -o FILE    write it to FILE\n"
-          "Exit codes: 0 done, 2 usage, 3 the net cannot be written.\n",
-          out);
+    fputs(
+        "usage: pcc fuzz-net --seed N [-o FILE]\n"
+        "Writes a random net, to the standard output or to FILE. Its first lines say how to compile it, and how to compare a run of it with\n"
+        "one rank. All operators of the table take part, with random shapes, attributes, strategies and layouts; a seed is always the same net.\n"
+        "  --seed N   which net\n"
+        "  -o FILE    write it to FILE\n"
+        "Exit codes: 0 done, 2 usage, 3 the net cannot be written.\n",
+        out);
 }
 
 static int usage_error(const char *what) {
@@ -61,7 +62,8 @@ int main(int argc, char **argv) {
         done = file_write(output, text.at, text.n, &error);
     else
         fwrite(text.at, 1, text.n, stdout);
-    if (done && (fflush(stdout) != 0 || ferror(stdout))) done = error_set(&error, EXIT_ENVIRONMENT, "cannot write the output: is the disk full?");
+    if (done && (fflush(stdout) != 0 || ferror(stdout)))
+        done = error_set(&error, EXIT_ENVIRONMENT, "cannot write the output: is the disk full?");
     if (!done) fprintf(stderr, "pcc fuzz-net: %s\n", error.text);
     text_finish(&text);
     arena_finish(&arena);

@@ -78,11 +78,16 @@ static int computed(Make *make, int index) {
     const DType dtype = dtype_of(make, index);
     if (make->net->items.at[index / MAX_OUT].kind == FUZZ_CONST || chance(make, 60)) return index;
     switch (below(make, 5)) {
-    case 0: return add_binary(make, OP_add, index, add_number(make, dtype, 0));
-    case 1: return add_binary(make, OP_sub, index, add_number(make, dtype, below(make, 3)));
-    case 2: return add_binary(make, OP_mul, add_number(make, dtype, 1), index);
-    case 3: return add_binary(make, OP_sub, add_number(make, dtype, 1 + below(make, 4)), index);
-    default: return add_unary(make, OP_neg, add_unary(make, OP_neg, index));
+    case 0:
+        return add_binary(make, OP_add, index, add_number(make, dtype, 0));
+    case 1:
+        return add_binary(make, OP_sub, index, add_number(make, dtype, below(make, 3)));
+    case 2:
+        return add_binary(make, OP_mul, add_number(make, dtype, 1), index);
+    case 3:
+        return add_binary(make, OP_sub, add_number(make, dtype, 1 + below(make, 4)), index);
+    default:
+        return add_unary(make, OP_neg, add_unary(make, OP_neg, index));
     }
 }
 

@@ -15,8 +15,8 @@ typedef enum { FUZZ_INPUT, FUZZ_PARAM, FUZZ_CONST, FUZZ_NUMBER, FUZZ_OP } FuzzKi
 /* A declaration or a statement. A number is written where it is used. */
 typedef struct FuzzItem {
     FuzzKind kind;
-    OpCode op;                /* FUZZ_OP */
-    int nin, in[MAX_IN];      /* values: item * MAX_OUT + result; of earlier items */
+    OpCode op;           /* FUZZ_OP */
+    int nin, in[MAX_IN]; /* values: item * MAX_OUT + result; of earlier items */
     Attr attr[MAX_ATTRS];
     int nout;
     TensorType type[MAX_OUT]; /* of the results; a leaf has one */
@@ -37,9 +37,9 @@ typedef struct FuzzNet {
     OptimizerKind optimizer;
     double lr, momentum, beta1, beta2, eps, weight_decay; /* those that the optimizer has; weight_decay 0: none */
     Schedule schedule;
-    double clip; /* 0: none */
-    int accumulate; /* batches of a step */
-    DataKind data; /* numpy_rand, normal or uniform */
+    double clip;                        /* 0: none */
+    int accumulate;                     /* batches of a step */
+    DataKind data;                      /* numpy_rand, normal or uniform */
     int64_t data_seed, rows, init_seed; /* rows 0: as many as the batch; others: numpy_rand */
     int steps;
     /* parallel */

@@ -58,7 +58,11 @@ void cases_gradients(CaseFn *fn, void *context) {
 
 void cases_selections(CaseFn *fn, void *context) {
     const OpCode ops[] = {OP_less, OP_less_equal, OP_greater, OP_greater_equal, OP_equal, OP_not_equal};
-    const Shape x[][2] = {{SHAPE(8, 6), SHAPE(8, 6)}, {SHAPE(8, 6), SHAPE(6)}, {SHAPE(8, 1), SHAPE(1, 6)}, {SCALAR, SCALAR}, {SHAPE(300, 200), SHAPE(300, 200)}};
+    const Shape x[][2] = {{SHAPE(8, 6), SHAPE(8, 6)},
+                          {SHAPE(8, 6), SHAPE(6)},
+                          {SHAPE(8, 1), SHAPE(1, 6)},
+                          {SCALAR, SCALAR},
+                          {SHAPE(300, 200), SHAPE(300, 200)}};
     for (size_t i = 0; i < COUNT(ops); i++)
         for (size_t s = 0; s < COUNT(x); s++)
             CASE(.op = ops[i], .nin = 2, .in = {x[s][0], x[s][1]});
@@ -73,7 +77,8 @@ void cases_reductions(CaseFn *fn, void *context) {
     const OpCode ops[] = {OP_sum, OP_mean, OP_max, OP_min};
     const Shape x[] = {SHAPE(8, 6), SHAPE(4, 6, 3), SHAPE(70, 33), SHAPE(300, 200), SHAPE(2, 3, 4, 5)};
     /* Groups of lanes, a block a row, several blocks a row, columns with and without parts. */
-    const Shape lengths[] = {SHAPE(3, 1), SHAPE(300, 2), SHAPE(37, 64), SHAPE(5, 1000), SHAPE(3, 5001), SHAPE(1, 40000), SHAPE(3000, 3), SHAPE(4100, 40), SHAPE(2, 700, 5)};
+    const Shape lengths[] = {SHAPE(3, 1),     SHAPE(300, 2),  SHAPE(37, 64),   SHAPE(5, 1000),  SHAPE(3, 5001),
+                             SHAPE(1, 40000), SHAPE(3000, 3), SHAPE(4100, 40), SHAPE(2, 700, 5)};
     for (size_t op = 0; op < COUNT(ops); op++)
         for (size_t s = 0; s < COUNT(x); s++)
             for (int axes = 0; axes < 1 << x[s].ndim; axes++) { /* every set of axes; none given: all */
@@ -107,7 +112,8 @@ static void row(CaseFn *fn, void *context, Shape x, int axis) {
     const OpCode ops[] = {OP_softmax, OP_log_softmax, OP_softmax_grad, OP_log_softmax_grad};
     const double n = (double)x.dim[axis < 0 ? x.ndim - 1 : axis];
     for (int op = 0; op < 4; op++)
-        CASE(.op = ops[op], .nin = op < 2 ? 1 : 2, .in = {x, x}, .attr = {{.given = axis >= 0, .i = axis}}, .length = n, .size = op < 2 ? 1 : 3 * sqrt(n), .fast = n > 200);
+        CASE(.op = ops[op], .nin = op < 2 ? 1 : 2, .in = {x, x}, .attr = {{.given = axis >= 0, .i = axis}}, .length = n,
+             .size = op < 2 ? 1 : 3 * sqrt(n), .fast = n > 200);
 }
 
 void cases_rows(CaseFn *fn, void *context) {
@@ -123,14 +129,16 @@ void cases_rows(CaseFn *fn, void *context) {
 /* ---------------------------------------------------------------- movements */
 
 void cases_movements(CaseFn *fn, void *context) {
-    const Shape planes[] = {SHAPE(8, 6), SHAPE(301, 203), SHAPE(64, 64), SHAPE(128, 96), SHAPE(1, 7), SHAPE(7, 1), SHAPE(4, 1000), SHAPE(66, 68)};
+    const Shape planes[] = {SHAPE(8, 6), SHAPE(301, 203), SHAPE(64, 64),  SHAPE(128, 96),
+                            SHAPE(1, 7), SHAPE(7, 1),     SHAPE(4, 1000), SHAPE(66, 68)};
     const Shape x[] = {SHAPE(2, 3, 4, 5), SHAPE(16, 2, 12, 8), SHAPE(9, 17, 2, 1), SHAPE(1, 40, 50, 33)};
     for (size_t s = 0; s < COUNT(planes); s++)
         CASE(.op = OP_transpose, .nin = 1, .in = {planes[s]});
     for (size_t s = 0; s < COUNT(x); s++)
         for (int code = 0; code < 256; code++) {
             const int64_t p[4] = {code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6};
-            if ((1 << p[0] | 1 << p[1] | 1 << p[2] | 1 << p[3]) == 15) CASE(.op = OP_transpose, .nin = 1, .in = {x[s]}, .attr = {INTS(p[0], p[1], p[2], p[3])});
+            if ((1 << p[0] | 1 << p[1] | 1 << p[2] | 1 << p[3]) == 15)
+                CASE(.op = OP_transpose, .nin = 1, .in = {x[s]}, .attr = {INTS(p[0], p[1], p[2], p[3])});
         }
     CASE(.op = OP_reshape, .nin = 1, .in = {SHAPE(4, 6, 3)}, .attr = {INTS(8, 9)});
     CASE(.op = OP_reshape, .nin = 1, .in = {SHAPE(400, 31)}, .attr = {INTS(-1)});
@@ -175,8 +183,17 @@ void cases_cuts(CaseFn *fn, void *context) {
 
 /* Few rows looked up by many, by all or by none; many rows; wide rows; more of one row than a block notes at once. */
 void cases_lookups(CaseFn *fn, void *context) {
-    const int64_t tables[][4] = {/* rows, indices, width, indices are below */ {40, 8, 6, 40},   {40, 2100, 33, 40}, {3, 9000, 5, 3},   {1, 5000, 40, 1},
-                                 {5000, 30, 3, 5000}, {2000, 4100, 9, 2000}, {70, 600, 200, 70}, {9, 100, 1000, 9},  {40, 6000, 7, 1}, {100, 1, 64, 100}, {1, 20000, 3, 1}};
+    const int64_t tables[][4] = {/* rows, indices, width, indices are below */ {40, 8, 6, 40},
+                                 {40, 2100, 33, 40},
+                                 {3, 9000, 5, 3},
+                                 {1, 5000, 40, 1},
+                                 {5000, 30, 3, 5000},
+                                 {2000, 4100, 9, 2000},
+                                 {70, 600, 200, 70},
+                                 {9, 100, 1000, 9},
+                                 {40, 6000, 7, 1},
+                                 {100, 1, 64, 100},
+                                 {1, 20000, 3, 1}};
     CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(8, 6), SHAPE(8)}, .most = 6);
     CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(5), SCALAR}, .most = 5);
     CASE(.op = OP_pick, .nin = 2, .in = {SHAPE(200, 100, 9), SHAPE(200, 100)}, .most = 9);
@@ -184,15 +201,16 @@ void cases_lookups(CaseFn *fn, void *context) {
         CASE(.op = OP_pick_grad, .nin = 2, .in = {SHAPE(8), SHAPE(8)}, .attr = {INT(n)}, .most = n);
         CASE(.op = OP_pick_grad, .nin = 2, .in = {SHAPE(20, 10), SHAPE(20, 10)}, .attr = {INT(n + 1)}, .most = n + 1);
         for (int to = 0; to < NDTYPES; to++)
-            CASE(.op = OP_one_hot, .nin = 1, .in = {SHAPE(9, 40)}, .attr = {INT(n + n % 2), {.given = true, .text = dtype_name[to]}}, .most = n);
+            CASE(.op = OP_one_hot, .nin = 1, .in = {SHAPE(9, 40)}, .attr = {INT(n + n % 2), {.given = true, .text = dtype_name[to]}},
+                 .most = n);
     }
     CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(40, 6), SHAPE(8)}, .most = 40);
     CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(40, 33), SHAPE(70, 30)}, .most = 40);
     CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(40, 64), SHAPE(70)}, .most = 40);
     CASE(.op = OP_embedding, .nin = 2, .in = {SHAPE(4, 3), SCALAR}, .most = 4);
     for (size_t t = 0; t < COUNT(tables); t++)
-        CASE(.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(tables[t][1], tables[t][2]), SHAPE(tables[t][1])}, .attr = {INT(tables[t][0])}, .most = tables[t][3],
-             .length = (double)tables[t][1]);
+        CASE(.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(tables[t][1], tables[t][2]), SHAPE(tables[t][1])}, .attr = {INT(tables[t][0])},
+             .most = tables[t][3], .length = (double)tables[t][1]);
     CASE(.op = OP_embedding_grad, .nin = 2, .in = {SHAPE(7, 30, 13), SHAPE(7, 30)}, .attr = {INT(40)}, .most = 40, .length = 210);
 }
 
@@ -212,13 +230,19 @@ static void product(CaseFn *fn, void *context, Shape a, Shape b) {
 }
 
 void cases_products(CaseFn *fn, void *context) {
-    const Shape pairs[][2] = {{SHAPE(2, 8, 6), SHAPE(6, 4)},         {SHAPE(2, 8, 6), SHAPE(2, 6, 4)},    {SHAPE(1, 6), SHAPE(6, 4)},
-                              {SHAPE(8, 6), SHAPE(6, 1)},            {SHAPE(3, 1, 4, 6), SHAPE(2, 6, 5)}, {SHAPE(200, 100), SHAPE(100, 150)},
-                              {SHAPE(16, 30, 40), SHAPE(16, 40, 50)}, {SHAPE(1, 1), SHAPE(1, 1)}};
+    const Shape pairs[][2] = {{SHAPE(2, 8, 6), SHAPE(6, 4)},
+                              {SHAPE(2, 8, 6), SHAPE(2, 6, 4)},
+                              {SHAPE(1, 6), SHAPE(6, 4)},
+                              {SHAPE(8, 6), SHAPE(6, 1)},
+                              {SHAPE(3, 1, 4, 6), SHAPE(2, 6, 5)},
+                              {SHAPE(200, 100), SHAPE(100, 150)},
+                              {SHAPE(16, 30, 40), SHAPE(16, 40, 50)},
+                              {SHAPE(1, 1), SHAPE(1, 1)}};
     /* No two of the three sizes are alike. */
     const int64_t sizes[][3] = {{4, 8, 16}, {7, 5, 3}, {1, 9, 4}, {33, 64, 17}, {64, 200, 96}};
     /* Loops around a product: letters left over in the depth, the batch, the rows and the columns; none for BLAS; matrices of a batch within each other's rows. */
-    const char *const specs[] = {"cad,cbd->ab", "cad,cbd->ba", "cad,cdb->ab", "ecad,ecbd->eab", "acd,bdc->ab", "aecd,bdc->eab", "abc,bcd->abd", "bac,bcd->abd", "abc,bcd->bad", "abc,dbc->dba"};
+    const char *const specs[] = {"cad,cbd->ab",   "cad,cbd->ba",  "cad,cdb->ab",  "ecad,ecbd->eab", "acd,bdc->ab",
+                                 "aecd,bdc->eab", "abc,bcd->abd", "bac,bcd->abd", "abc,bcd->bad",   "abc,dbc->dba"};
     const int64_t size[] = {9, 7, 6, 5, 3}; /* of a to e */
     for (size_t p = 0; p < COUNT(pairs); p++)
         product(fn, context, pairs[p][0], pairs[p][1]);
@@ -246,8 +270,8 @@ void cases_updates(CaseFn *fn, void *context) {
     CASE(.op = OP_momentum, .nin = 4, .in = {x, x, x, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.25)});
     for (int nin = 5; nin <= 6; nin++)
         for (int decoupled = 0; decoupled < 2; decoupled++)
-            CASE(.op = decoupled ? OP_adamw : OP_adam, .nin = nin, .in = {x, x, x, x, SCALAR, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)},
-                 .positive = true);
+            CASE(.op = decoupled ? OP_adamw : OP_adam, .nin = nin, .in = {x, x, x, x, SCALAR, SCALAR},
+                 .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}, .positive = true);
     CASE(.op = OP_sum_squares, .nin = 1, .in = {x}, .length = 60000, .size = 245);
     CASE(.op = OP_clip, .nin = 2, .in = {x, SCALAR}, .attr = {NUMBER(0.5)}, .positive = true);
 }
@@ -258,7 +282,8 @@ void cases_whole_table(CaseFn *fn, void *context) {
     for (int t = 0; t < ntrials; t++) {
         const Trial *trial = &trials[t];
         Check check = {.op = trial->op, .nin = trial->nin, .hidden = trial->hidden && op_table[trial->op].boundary, .most = 7};
-        if (op_table[trial->op].expand || trial->op == OP_input || trial->op == OP_read) continue; /* in no plan, or put in place by the executor */
+        if (op_table[trial->op].expand || trial->op == OP_input || trial->op == OP_read)
+            continue; /* in no plan, or put in place by the executor */
         memcpy(check.in, trial->in, sizeof check.in);
         memcpy(check.attr, trial->attr, sizeof check.attr);
         for (int i = 0; i < check.nin && trial->hidden && !check.hidden; i++)
@@ -278,7 +303,8 @@ void cases_timed(CaseFn *fn, void *context) {
 #define UNARY_OP_Y(name, ...) OP_##name,
 #include "ir/elementwise.def"
         OP_gelu};
-    const OpCode binary_ops[] = {OP_add, OP_sub, OP_mul, OP_div, OP_maximum, OP_less, OP_equal, OP_relu_grad, OP_tanh_grad, OP_sigmoid_grad, OP_gelu_grad, OP_silu_grad};
+    const OpCode binary_ops[] = {OP_add,   OP_sub,       OP_mul,       OP_div,          OP_maximum,   OP_less,
+                                 OP_equal, OP_relu_grad, OP_tanh_grad, OP_sigmoid_grad, OP_gelu_grad, OP_silu_grad};
     const OpCode reduction_ops[] = {OP_sum, OP_mean, OP_max};
     const Shape x = SHAPE(1024, 1024), heads = SHAPE(8, 8, 128, 64), scores = SHAPE(8, 8, 128, 128);
     for (size_t i = 0; i < COUNT(unary_ops); i++)
@@ -304,9 +330,11 @@ void cases_timed(CaseFn *fn, void *context) {
     product(fn, context, SHAPE(512, 512), SHAPE(512, 512));
     CASE(.op = OP_matmul, .nin = 2, .in = {SHAPE(1024, 512), SHAPE(512, 2048)}, .length = 512, .size = 512);
     CASE(.op = OP_einsum, .nin = 2, .in = {heads, heads}, .attr = {{.given = true, .text = "bhqd,bhkd->bhqk"}}, .length = 64, .size = 64);
-    CASE(.op = OP_einsum, .nin = 2, .in = {scores, heads}, .attr = {{.given = true, .text = "bhqk,bhkd->bhqd"}}, .length = 128, .size = 128);
+    CASE(.op = OP_einsum, .nin = 2, .in = {scores, heads}, .attr = {{.given = true, .text = "bhqk,bhkd->bhqd"}}, .length = 128,
+         .size = 128);
     CASE(.op = OP_sgd, .nin = 2, .in = {x, x}, .attr = {NUMBER(0.1)});
     CASE(.op = OP_momentum, .nin = 3, .in = {x, x, x}, .attr = {NUMBER(0.1), NUMBER(0.9)});
-    CASE(.op = OP_adamw, .nin = 6, .in = {x, x, x, x, SCALAR, SCALAR}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}, .positive = true);
+    CASE(.op = OP_adamw, .nin = 6, .in = {x, x, x, x, SCALAR, SCALAR},
+         .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}, .positive = true);
     CASE(.op = OP_sum_squares, .nin = 1, .in = {x}, .length = 1 << 20, .size = 1024);
 }

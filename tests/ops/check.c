@@ -52,7 +52,8 @@ bool check_run(const Device *device, const KernelCall *call, int misaligned, boo
             int64_t bytes = operand_bytes(&call->out[o]);
             void *again = malloc((size_t)bytes + 1);
             fetch(device, again, &call->out[o], on.call.out[o].data);
-            cr_assert(run == 0 || memcmp(again, call->out[o].data, (size_t)bytes) == 0, "%s: a second run gives other bits", op_table[call->op].name);
+            cr_assert(run == 0 || memcmp(again, call->out[o].data, (size_t)bytes) == 0, "%s: a second run gives other bits",
+                      op_table[call->op].name);
             memcpy(call->out[o].data, again, (size_t)bytes);
             free(again);
         }
@@ -60,7 +61,8 @@ bool check_run(const Device *device, const KernelCall *call, int misaligned, boo
     for (int i = 0; i < call->nin && ok && !in_place; i++) {
         void *now = malloc((size_t)operand_bytes(&call->in[i]) + 1);
         fetch(device, now, &call->in[i], on.call.in[i].data);
-        cr_assert(memcmp(now, call->in[i].data, (size_t)operand_bytes(&call->in[i])) == 0, "%s changed operand %d", op_table[call->op].name, i);
+        cr_assert(memcmp(now, call->in[i].data, (size_t)operand_bytes(&call->in[i])) == 0, "%s changed operand %d", op_table[call->op].name,
+                  i);
         free(now);
     }
     for (int i = 0; i < on.n; i++)
@@ -79,11 +81,14 @@ void check_results(KernelFn *const *kernels, const KernelCall *call, double leng
         for (int64_t k = 0, n = shape_elements(&out->local); k < n; k++) {
             double a = element_at(out->data, out->dtype, k), b = element_at(plain.out[o].data, out->dtype, k);
             const int64_t bytes = operand_bytes(out) / n;
-            const bool same = dtype_is_float(out->dtype) ? a == b : memcmp((const char *)out->data + k * bytes, (const char *)plain.out[o].data + k * bytes, (size_t)bytes) == 0;
-            cr_assert(same || dtype_is_float(out->dtype), "%s %s%s, result %d, element %lld of %lld: %.17g, plainly %.17g", op_table[call->op].name, dtype_name[out->dtype], how, o,
-                      (long long)k, (long long)n, a, b);
-            cr_assert(same || fabs(a - b) <= check_tolerance(out->dtype, length, size, b) || (isnan(a) && isnan(b)), "%s %s%s, result %d, element %lld of %lld: %.17g, plainly %.17g",
-                      op_table[call->op].name, dtype_name[call->nin > 0 ? call->in[0].dtype : out->dtype], how, o, (long long)k, (long long)n, a, b);
+            const bool same = dtype_is_float(out->dtype) ? a == b
+                                                         : memcmp((const char *)out->data + k * bytes,
+                                                                  (const char *)plain.out[o].data + k * bytes, (size_t)bytes) == 0;
+            cr_assert(same || dtype_is_float(out->dtype), "%s %s%s, result %d, element %lld of %lld: %.17g, plainly %.17g",
+                      op_table[call->op].name, dtype_name[out->dtype], how, o, (long long)k, (long long)n, a, b);
+            cr_assert(same || fabs(a - b) <= check_tolerance(out->dtype, length, size, b) || (isnan(a) && isnan(b)),
+                      "%s %s%s, result %d, element %lld of %lld: %.17g, plainly %.17g", op_table[call->op].name,
+                      dtype_name[call->nin > 0 ? call->in[0].dtype : out->dtype], how, o, (long long)k, (long long)n, a, b);
         }
         free(plain.out[o].data);
     }
@@ -96,7 +101,8 @@ void check_fill(const Operand *operand, const Check *check, bool index, uint64_t
         operand_fill(operand, random, true);
         return;
     }
-    bool coarse = check->op == OP_equal || check->op == OP_not_equal || check->op == OP_less_equal || check->op == OP_first || check->op == OP_max_mask;
+    bool coarse = check->op == OP_equal || check->op == OP_not_equal || check->op == OP_less_equal || check->op == OP_first ||
+                  check->op == OP_max_mask;
     for (int64_t k = 0, n = shape_elements(&operand->local); k < n; k++) {
         double value = (double)(int64_t)(random_next(random) % 2000) / 1000 - (check->positive ? -0.01 : 1);
         if (index)
@@ -138,7 +144,8 @@ void check_call(const Device *device, const Check *check, bool whole, uint64_t *
     bool same = (flat || op_table[check->op].in_place) && call.nin >= call.nout;
     for (int o = 0; o < call.nout && same; o++) {
         const Operand *in = &call.in[o], *out = &call.out[o];
-        same = in->dtype == out->dtype && (flat ? shape_elements(&in->local) == shape_elements(&out->local) : shape_equal(&in->local, &out->local));
+        same = in->dtype == out->dtype &&
+               (flat ? shape_elements(&in->local) == shape_elements(&out->local) : shape_equal(&in->local, &out->local));
     }
     if (same) {
         cr_assert(check_run(device, &call, 0, true, &error), "%s: %s", op_table[check->op].name, error.text);

@@ -5,7 +5,7 @@
 
 typedef struct Check {
     OpCode op;
-    DType dtype;   /* of operands that may be of any type; check_all sets it */
+    DType dtype; /* of operands that may be of any type; check_all sets it */
     int nin;
     Shape in[MAX_IN];
     Attr attr[MAX_ATTRS];
@@ -13,16 +13,23 @@ typedef struct Check {
     bool positive; /* operands are above 0 */
     bool ends;     /* integers are at the ends of their range; check_all sets it */
     int64_t most;  /* integers that are indices are drawn from [-2, most + 2); 0: 50 */
-    double length; /* numbers that are added up for one result, for the tolerance; 0: as many as each result has elements of the first operand */
-    double size;   /* of numbers met on the way to a result; 0: 1 */
-    bool fast;     /* on a device: against the CPU's own kernel, itself checked against the plain one, which takes the square of what it should */
+    double
+        length; /* numbers that are added up for one result, for the tolerance; 0: as many as each result has elements of the first operand */
+    double size; /* of numbers met on the way to a result; 0: 1 */
+    bool
+        fast; /* on a device: against the CPU's own kernel, itself checked against the plain one, which takes the square of what it should */
 } Check;
 
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 #define SCALAR ((Shape){0})
-#define NUMBER(v) {.given = true, .f = (v)}
-#define INT(v) {.given = true, .i = (v)}
-#define INTS(...) {.given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = {__VA_ARGS__}}
+#define NUMBER(v)                                                                                                                          \
+    { .given = true, .f = (v) }
+#define INT(v)                                                                                                                             \
+    { .given = true, .i = (v) }
+#define INTS(...)                                                                                                                          \
+    {                                                                                                                                      \
+        .given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = { __VA_ARGS__ }                             \
+    }
 
 /* How far an element may be from b, what the plain kernel says: (8 + sqrt(length)) roundings of a number of size + |b|, by 2^-24 of it for f32 and 2^-53 for f64, and
  * the plain kernel's own, which adds doubles one after another: length * 2^-53. Integers and bools must be equal. */

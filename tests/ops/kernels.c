@@ -31,9 +31,9 @@ static void check_threads(void *context, const Check *check) {
     if (cpu) check_all(device_of(3), check);
 }
 
-#define GROUP(name)                                                 \
-    Test(kernels, name##_equal_the_plain_ones, .timeout = 600) {    \
-        cases_##name(check_threads, NULL);                          \
+#define GROUP(name)                                                                                                                        \
+    Test(kernels, name##_equal_the_plain_ones, .timeout = 600) {                                                                           \
+        cases_##name(check_threads, NULL);                                                                                                 \
     }
 CASE_GROUPS(GROUP)
 
@@ -124,14 +124,20 @@ static bool random_check(Check *check, OpCode op, uint64_t *random) {
     Shape x = draw_shape(random, 1);
     *check = (Check){.op = op, .nin = 1, .in = {x}};
     switch ((int)op) {
-    case OP_sum: case OP_mean: case OP_max: case OP_min:
+    case OP_sum:
+    case OP_mean:
+    case OP_max:
+    case OP_min:
         check->attr[0] = random_axes(random, x.ndim);
         check->attr[1] = (Attr)INT(random_below(random, 2));
         return true;
-    case OP_softmax: case OP_log_softmax: case OP_first:
+    case OP_softmax:
+    case OP_log_softmax:
+    case OP_first:
         check->attr[0] = (Attr)INT(random_below(random, 2 * x.ndim) - x.ndim);
         return true;
-    case OP_softmax_grad: case OP_log_softmax_grad:
+    case OP_softmax_grad:
+    case OP_log_softmax_grad:
         check->nin = 2;
         check->in[1] = x;
         check->attr[0] = (Attr)INT(random_below(random, 2 * x.ndim) - x.ndim);
@@ -186,7 +192,11 @@ static bool random_check(Check *check, OpCode op, uint64_t *random) {
         check->most = rows;
         return true;
     }
-    case OP_add: case OP_sub: case OP_mul: case OP_less: case OP_equal:
+    case OP_add:
+    case OP_sub:
+    case OP_mul:
+    case OP_less:
+    case OP_equal:
         check->nin = 2;
         check->in[1] = random_part(random, x);
         if (random_below(random, 2)) check->in[0] = check->in[1], check->in[1] = x;

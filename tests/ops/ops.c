@@ -130,11 +130,13 @@ static int64_t index_at(int64_t i, int64_t range) {
 
 /* Where overflow begins, and numbers that may be an index. */
 static int64_t i64_at(int64_t i, int64_t range) {
-    static const int64_t ends[] = {INT64_MAX, 1, INT64_MIN, 0, -1, INT64_MAX - 1, 2, INT64_MIN + 1, INT64_MAX / 2 + 1, 3, -2, INT64_MAX / 3, 3037000500, -4};
+    static const int64_t ends[] = {INT64_MAX, 1,  INT64_MIN,     0,          -1, INT64_MAX - 1, 2, INT64_MIN + 1, INT64_MAX / 2 + 1,
+                                   3,         -2, INT64_MAX / 3, 3037000500, -4};
     return (void)range, ends[(i * 5 + i / 3) % (int64_t)(sizeof ends / sizeof *ends)];
 }
 static int64_t i32_at(int64_t i, int64_t range) {
-    static const int64_t ends[] = {INT32_MAX, 1, INT32_MIN, 0, -1, INT32_MAX - 1, 2, INT32_MIN + 1, INT32_MAX / 2 + 1, 3, -2, INT32_MAX / 3, 46341, -4};
+    static const int64_t ends[] = {INT32_MAX, 1,  INT32_MIN,     0,     -1, INT32_MAX - 1, 2, INT32_MIN + 1, INT32_MAX / 2 + 1,
+                                   3,         -2, INT32_MAX / 3, 46341, -4};
     return (void)range, ends[(i * 5 + i / 3) % (int64_t)(sizeof ends / sizeof *ends)];
 }
 /* i64_at is high * 2^32 + low: a literal has at most 53 bits. */
@@ -222,7 +224,8 @@ static void integer_operand(Text *text, char name, const Shape *shape, DType dty
 
 /* The same with integers of this type: r is minus the low bits of the result, q minus the result as a real. What they are multiplied by has no gradient, so
  * both begin at 0 and hold all bits. */
-static void integer_net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, DType dtype, const char *shard) {
+static void integer_net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, DType dtype,
+                             const char *shard) {
     int nresults = count_results(op, attrs);
     bool composite = op_table[op].expand != NULL, reals = op_type(op, true, 0) == 't' && !(op_table[op].dtypes & 1 << I32);
     text_printf(text, "net t() {\n");
@@ -262,10 +265,12 @@ static void integer_net_text(Text *text, OpCode op, const char *attrs, const Sha
         else
             text_printf(text, " + sum(cast(cast(%s, to = i32), to = f64) * r%d) + sum(cast(%s, to = f64) * q%d)", y, o, y, o);
     }
-    text_printf(text, ";\n}\ntrain { optimizer = sgd(lr = 1.0); epochs = 1; steps = 1; }\nparallel { mode = %s; }\n", composite ? "auto" : "semi_auto");
+    text_printf(text, ";\n}\ntrain { optimizer = sgd(lr = 1.0); epochs = 1; steps = 1; }\nparallel { mode = %s; }\n",
+                composite ? "auto" : "semi_auto");
 }
 
-static void any_net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, DType dtype, const char *shard) {
+static void any_net_text(Text *text, OpCode op, const char *attrs, const Shape *shapes, int n, const Shape *result, DType dtype,
+                         const char *shard) {
     if (dtype_is_float(dtype))
         net_text(text, op, attrs, shapes, n, result, shard);
     else
@@ -433,7 +438,8 @@ static void try_replicas(void) {
         "loss mse(tanh(matmul(x, w) + b), label); }\n"
         "train { data = numpy_rand(seed = 3); optimizer = %s; epochs = 1; steps = 2; }\n"
         "parallel { mode = data_parallel; gradients = %s; }\n";
-    static const char *const optimizers[] = {"sgd(lr = 0.5)", "momentum(lr = 0.5, momentum = 0.9)", "adam(lr = 0.1, eps = 0.01); clip = norm(0.5)",
+    static const char *const optimizers[] = {"sgd(lr = 0.5)", "momentum(lr = 0.5, momentum = 0.9)",
+                                             "adam(lr = 0.1, eps = 0.01); clip = norm(0.5)",
                                              "adamw(lr = 0.1, eps = 0.01); schedule = linear"},
                              *const gradients[] = {"mean", "sum"};
     for (int o = 0; o < 4; o++)
@@ -457,10 +463,12 @@ static void try_replicas(void) {
 
 /* Updates of parameters that lie in parts, and what their gradients go through. */
 static void try_updates(void) {
-    static const char *const net = "net t() { input x : f64[6, 4]; input label : f64[6, 8]; param w : f64[4, 8] = uniform(-1, 1); param b : f64[8] = uniform(-1, 1);\n"
-                                   "h = matmul(x, w) shard ((1, 2), (2, 2)); loss mse(tanh(h + b), label); }\n"
-                                   "train { data = numpy_rand(seed = 3); optimizer = %s; clip = norm(0.1); epochs = 1; steps = 2; }\nparallel { mode = auto; }\n";
-    static const char *const optimizers[] = {"adam(lr = 0.1, eps = 0.01, weight_decay = 0.1)", "adamw(lr = 0.1, eps = 0.01); schedule = linear"};
+    static const char *const net =
+        "net t() { input x : f64[6, 4]; input label : f64[6, 8]; param w : f64[4, 8] = uniform(-1, 1); param b : f64[8] = uniform(-1, 1);\n"
+        "h = matmul(x, w) shard ((1, 2), (2, 2)); loss mse(tanh(h + b), label); }\n"
+        "train { data = numpy_rand(seed = 3); optimizer = %s; clip = norm(0.1); epochs = 1; steps = 2; }\nparallel { mode = auto; }\n";
+    static const char *const optimizers[] = {"adam(lr = 0.1, eps = 0.01, weight_decay = 0.1)",
+                                             "adamw(lr = 0.1, eps = 0.01); schedule = linear"};
     for (int o = 0; o < 2; o++) {
         Text text = {0};
         Net one, many;

@@ -13,8 +13,8 @@ typedef struct Case {
     char mode[24];
 } Case;
 static const Case cases[] = {
-    {"samples/quickstart.dsl", 8, 2, ""},  {"samples/quickstart.dsl", 8, 0, ""},   {"samples/elementwise.dsl", 6, 2, "semi_auto"},
-    {"samples/mesh.dsl", 8, 2, ""},        {"samples/output.dsl", 8, 2, ""},       {"samples/oneflow_ddp.dsl", 2, 2, ""},
+    {"samples/quickstart.dsl", 8, 2, ""},  {"samples/quickstart.dsl", 8, 0, ""}, {"samples/elementwise.dsl", 6, 2, "semi_auto"},
+    {"samples/mesh.dsl", 8, 2, ""},        {"samples/output.dsl", 8, 2, ""},     {"samples/oneflow_ddp.dsl", 2, 2, ""},
     {"samples/elementwise.dsl", 4, 2, ""}, {"samples/reductions.dsl", 4, 0, ""},
 };
 enum { NCASES = sizeof cases / sizeof *cases };
@@ -46,7 +46,9 @@ static void load(const Case *which, Arena *arena, Plan *plan) {
     load_net(which, text, n, arena, plan);
 }
 
-static Role *role_of(Plan *plan) { return &plan->programs.at[0].roles.at[0]; }
+static Role *role_of(Plan *plan) {
+    return &plan->programs.at[0].roles.at[0];
+}
 
 static int tried, refused;
 static char last[1024]; /* why the last one was refused */
@@ -102,7 +104,9 @@ static void each_step_dropped(const Case *which, Plan *plan) {
         insert_step(role, i, step);
     }
 }
-Test(proof_check, a_plan_without_one_of_its_steps_is_refused) { on_all(each_step_dropped, 200); }
+Test(proof_check, a_plan_without_one_of_its_steps_is_refused) {
+    on_all(each_step_dropped, 200);
+}
 
 /* The communication is gone, and its source is used in place of its target. */
 static void each_communication_skipped(const Case *which, Plan *plan) {
@@ -129,7 +133,9 @@ static void each_communication_skipped(const Case *which, Plan *plan) {
     role->steps.n = n;
     free(copy);
 }
-Test(proof_check, a_plan_without_one_of_its_communications_is_refused) { on_all(each_communication_skipped, 40); }
+Test(proof_check, a_plan_without_one_of_its_communications_is_refused) {
+    on_all(each_communication_skipped, 40);
+}
 
 static void each_step_doubled(const Case *which, Plan *plan) {
     Role *role = role_of(plan);
@@ -146,7 +152,9 @@ static void each_step_doubled(const Case *which, Plan *plan) {
     role->steps.n = n;
     free(room);
 }
-Test(proof_check, a_plan_with_a_step_twice_is_refused) { on_all(each_step_doubled, 200); }
+Test(proof_check, a_plan_with_a_step_twice_is_refused) {
+    on_all(each_step_doubled, 200);
+}
 
 static bool feeds(const Step *a, const Step *b) {
     if (a->kind == STEP_START && b->kind == STEP_WAIT) return a->request == b->request;
@@ -168,7 +176,9 @@ static void each_dependence_reversed(const Case *which, Plan *plan) {
         *a = swap;
     }
 }
-Test(proof_check, a_value_read_before_it_is_there_is_refused) { on_all(each_dependence_reversed, 100); }
+Test(proof_check, a_value_read_before_it_is_there_is_refused) {
+    on_all(each_dependence_reversed, 100);
+}
 
 static void each_layout_changed(const Case *which, Plan *plan) {
     Role *role = role_of(plan);
@@ -185,7 +195,9 @@ static void each_layout_changed(const Case *which, Plan *plan) {
         instance->layout = own;
     }
 }
-Test(proof_check, a_value_in_another_layout_is_refused) { on_all(each_layout_changed, 500); }
+Test(proof_check, a_value_in_another_layout_is_refused) {
+    on_all(each_layout_changed, 500);
+}
 
 static void each_storage_layout_changed(const Case *which, Plan *plan) {
     for (int i = 0; i < plan->graph.states.n; i++) {
@@ -211,7 +223,9 @@ static void each_storage_layout_changed(const Case *which, Plan *plan) {
         input->layout = own;
     }
 }
-Test(proof_check, a_state_or_input_in_another_layout_is_refused) { on_all(each_storage_layout_changed, 20); }
+Test(proof_check, a_state_or_input_in_another_layout_is_refused) {
+    on_all(each_storage_layout_changed, 20);
+}
 
 static void each_operand_changed(const Case *which, Plan *plan) {
     Role *role = role_of(plan);
@@ -229,7 +243,9 @@ static void each_operand_changed(const Case *which, Plan *plan) {
         }
     }
 }
-Test(proof_check, a_step_on_another_operand_is_refused) { on_all(each_operand_changed, 1000); }
+Test(proof_check, a_step_on_another_operand_is_refused) {
+    on_all(each_operand_changed, 1000);
+}
 
 static void each_node_changed(const Case *which, Plan *plan) {
     Role *role = role_of(plan);
@@ -252,7 +268,9 @@ static void each_node_changed(const Case *which, Plan *plan) {
         step->op = op;
     }
 }
-Test(proof_check, a_step_that_computes_something_else_is_refused) { on_all(each_node_changed, 1000); }
+Test(proof_check, a_step_that_computes_something_else_is_refused) {
+    on_all(each_node_changed, 1000);
+}
 
 /* An operand is laid over another one of the same kernel: both are alive there. */
 static void each_overlap(const Case *which, Plan *plan) {
@@ -290,7 +308,9 @@ static void each_overlap(const Case *which, Plan *plan) {
         instance->at = own;
     }
 }
-Test(proof_check, values_that_overlap_are_refused) { on_all(each_overlap, 100); }
+Test(proof_check, values_that_overlap_are_refused) {
+    on_all(each_overlap, 100);
+}
 
 static void each_state_confused(const Case *which, Plan *plan) {
     Role *role = role_of(plan);
@@ -310,13 +330,17 @@ static void each_state_confused(const Case *which, Plan *plan) {
     }
     int loss = plan->programs.at[0].loss;
     for (int i = 0; i < role->instances.n; i++) {
-        if (role->instances.at[i].value == role->instances.at[loss].value && layout_equal(role->instances.at[i].layout, role->instances.at[loss].layout)) continue;
+        if (role->instances.at[i].value == role->instances.at[loss].value &&
+            layout_equal(role->instances.at[i].layout, role->instances.at[loss].layout))
+            continue;
         plan->programs.at[0].loss = i;
         refuse(which, plan, "the loss is read from value", i);
     }
     plan->programs.at[0].loss = loss;
 }
-Test(proof_check, states_and_losses_confused_are_refused) { on_all(each_state_confused, 200); }
+Test(proof_check, states_and_losses_confused_are_refused) {
+    on_all(each_state_confused, 200);
+}
 
 /* The value's node, where it is flat, of that input or of that state's old version: it may be a view. */
 static bool may_be_view(const Graph *graph, int value, Place place, int at) {
@@ -331,7 +355,8 @@ static void each_result_in_a_leaf(const Case *which, Plan *plan) {
     Graph *graph = &plan->graph;
     for (int i = 0; i < role->instances.n; i++) {
         Instance *instance = &role->instances.at[i], own = *instance;
-        if (own.place == PLACE_INPUT || own.place == PLACE_CONSTANT || (own.place == PLACE_STATE && !instance_is_view(graph, instance))) continue;
+        if (own.place == PLACE_INPUT || own.place == PLACE_CONSTANT || (own.place == PLACE_STATE && !instance_is_view(graph, instance)))
+            continue;
         for (int k = 0; k < graph->states.n + graph->inputs.n; k++) {
             if (!in_leaf(graph, k, &own, instance) || may_be_view(graph, own.value, instance->place, (int)instance->at)) continue;
             refuse(which, plan, "it lies in an input or an old state: value", i);
@@ -339,17 +364,23 @@ static void each_result_in_a_leaf(const Case *which, Plan *plan) {
         *instance = own;
     }
 }
-Test(proof_check, results_in_inputs_and_old_states_are_refused) { on_all(each_result_in_a_leaf, 100); }
+Test(proof_check, results_in_inputs_and_old_states_are_refused) {
+    on_all(each_result_in_a_leaf, 100);
+}
 
 /* What an operator of one operand makes of an input lies there where it is flat, else it overwrites it. */
 Test(proof_check, only_flat_operators_have_views) {
     static const struct {
         const char *op;
         bool flat;
-    } ops[] = {{"reshape(x, shape = [2, 8])", true}, {"relu(x)", false}, {"transpose(x, perm = [1, 0])", false}, {"softmax(x, axis = 1)", false}};
+    } ops[] = {
+        {"reshape(x, shape = [2, 8])", true}, {"relu(x)", false}, {"transpose(x, perm = [1, 0])", false}, {"softmax(x, axis = 1)", false}};
     for (int i = 0; i < 4; i++) {
         char net[300];
-        snprintf(net, sizeof net, "net n() { input x : f32[4, 4]; y = %s; loss sum(y * y); }\ntrain { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n", ops[i].op);
+        snprintf(
+            net, sizeof net,
+            "net n() { input x : f32[4, 4]; y = %s; loss sum(y * y); }\ntrain { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n",
+            ops[i].op);
         Arena arena;
         arena_init(&arena);
         Plan plan;
@@ -375,8 +406,9 @@ static void replace_all(Text *out, const char *text, const char *from, const cha
 
 /* Two slices over four ranks: two ranks have none, and no view of what is stored whole. At -O0 there are no views. */
 Test(proof_check, views_by_more_ranks_than_slices_are_refused) {
-    static const char net[] = "net n() { input x : f32[4, 8]; param w : f32[8, 8] = ones; loss mean(square(matmul(x, w))); }\n"
-                              "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\nparallel { mode = data_parallel; }\n";
+    static const char net[] =
+        "net n() { input x : f32[4, 8]; param w : f32[8, 8] = ones; loss mean(square(matmul(x, w))); }\n"
+        "train { data = normal(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\nparallel { mode = data_parallel; }\n";
     static const char *const words[][2] = {{"replicas 4\n", "replicas 2\n"}, {"[4 |", "[2 |"}, {"replicas: 4", "replicas: 2"}};
     for (int optimize = 0; optimize <= 2; optimize++) {
         Arena arena;
@@ -405,7 +437,7 @@ static void each_kind_changed(const Case *which, Plan *plan) {
         if (step->kind != STEP_START && step->kind != STEP_LOCAL) continue;
         static const CommKind others[NCOMMS] = {
             [COMM_ALL_REDUCE] = COMM_ALL_GATHER, [COMM_REDUCE_SCATTER] = COMM_ALL_TO_ALL, [COMM_ALL_GATHER] = COMM_REDUCE_SCATTER,
-            [COMM_ALL_TO_ALL] = COMM_ALL_REDUCE, [COMM_EXCHANGE] = COMM_STRIDED_SLICE,   [COMM_STRIDED_SLICE] = COMM_ALL_GATHER,
+            [COMM_ALL_TO_ALL] = COMM_ALL_REDUCE, [COMM_EXCHANGE] = COMM_STRIDED_SLICE,    [COMM_STRIDED_SLICE] = COMM_ALL_GATHER,
         };
         CommKind own = step->comm;
         step->comm = others[own];
@@ -413,7 +445,9 @@ static void each_kind_changed(const Case *which, Plan *plan) {
         step->comm = own;
     }
 }
-Test(proof_check, a_collective_under_another_name_is_refused) { on_all(each_kind_changed, 40); }
+Test(proof_check, a_collective_under_another_name_is_refused) {
+    on_all(each_kind_changed, 40);
+}
 
 Test(proof_check, requests_must_be_waited_for_once) {
     Arena arena;
@@ -462,7 +496,9 @@ static void each_leaf_confused(const Case *which, Plan *plan) {
         }
     }
 }
-Test(proof_check, an_input_or_constant_confused_is_refused) { on_all(each_leaf_confused, 50); }
+Test(proof_check, an_input_or_constant_confused_is_refused) {
+    on_all(each_leaf_confused, 50);
+}
 
 /* What is computed while a communication is under way lies over its source. */
 static void each_source_overwritten(const Case *which, Plan *plan) {
@@ -486,7 +522,9 @@ static void each_source_overwritten(const Case *which, Plan *plan) {
         }
     }
 }
-Test(proof_check, a_source_that_is_overwritten_before_the_wait_is_refused) { on_all(each_source_overwritten, 20); }
+Test(proof_check, a_source_that_is_overwritten_before_the_wait_is_refused) {
+    on_all(each_source_overwritten, 20);
+}
 
 /* A second communication like one of the plan's, into memory of its own, whose result no one takes. */
 static void each_wait_forgotten(const Case *which, Plan *plan) {
@@ -520,7 +558,9 @@ static void each_wait_forgotten(const Case *which, Plan *plan) {
     free(room);
     free(values);
 }
-Test(proof_check, a_communication_without_a_wait_is_refused) { on_all(each_wait_forgotten, 20); }
+Test(proof_check, a_communication_without_a_wait_is_refused) {
+    on_all(each_wait_forgotten, 20);
+}
 
 /* A wait says again what it waits for; it must be what was started. */
 static void each_wait_of_another(const Case *which, Plan *plan) {
@@ -537,7 +577,9 @@ static void each_wait_of_another(const Case *which, Plan *plan) {
     }
 }
 
-Test(proof_check, a_wait_for_another_communication_is_refused) { on_all(each_wait_of_another, 20); }
+Test(proof_check, a_wait_for_another_communication_is_refused) {
+    on_all(each_wait_of_another, 20);
+}
 
 /* w is updated in its storage; the forward kernels but replicas of parameters, which read it and on which no other step waits, are done after that. */
 static void expect_late_reads_refused(const char *net, int nranks, int nkernels) {
@@ -570,7 +612,9 @@ static void expect_late_reads_refused(const char *net, int nranks, int nkernels)
     arena_finish(&arena);
 }
 #define LATE_NET "net n() { param w : f32[8] = ones; loss sum(w * w); }\ntrain { optimizer = sgd(lr = 0.1); steps = 1; }\n"
-Test(proof_check, an_old_state_read_after_its_update_is_refused) { expect_late_reads_refused(LATE_NET, 1, 2); }
+Test(proof_check, an_old_state_read_after_its_update_is_refused) {
+    expect_late_reads_refused(LATE_NET, 1, 2);
+}
 Test(proof_check, a_view_of_an_old_state_read_after_its_update_is_refused) {
     expect_late_reads_refused(LATE_NET "parallel { mode = data_parallel; }\n", 2, 2);
 }

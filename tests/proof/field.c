@@ -7,7 +7,8 @@
 
 #include "tests/random.h"
 
-static const Fe edges[] = {0, 1, 2, 3, UINT32_MAX, UINT64_C(1) << 32, (UINT64_C(1) << 60) - 1, UINT64_C(1) << 60, FIELD_P / 2, FIELD_P - 2, FIELD_P - 1};
+static const Fe edges[] = {
+    0, 1, 2, 3, UINT32_MAX, UINT64_C(1) << 32, (UINT64_C(1) << 60) - 1, UINT64_C(1) << 60, FIELD_P / 2, FIELD_P - 2, FIELD_P - 1};
 enum { NEDGES = sizeof edges / sizeof *edges };
 
 /* a * b by doubling and adding: no product at all. */

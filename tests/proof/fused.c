@@ -75,7 +75,8 @@ static void squares_fused(Fixture *f) {
     for (f->first = 0; f->role->steps.at[f->first].op != OP_relu; f->first++)
         ;
     int last = f->first;
-    while (f->role->steps.at[last].op != OP_sum) last++;
+    while (f->role->steps.at[last].op != OP_sum)
+        last++;
     fused_make(&f->plan.graph, &f->plan.programs.at[0], f->role, f->first, last, 1);
     cr_assert(proved(&f->plan, &error), "%s", error.text);
     cr_assert(reads(&f->arena, &f->plan, &error), "%s", error.text);
@@ -88,7 +89,9 @@ static Step *step_of(const Fixture *f, OpCode op) {
     return NULL;
 }
 
-static Instance *instance(const Fixture *f, int id) { return &f->role->instances.at[id]; }
+static Instance *instance(const Fixture *f, int id) {
+    return &f->role->instances.at[id];
+}
 
 static void refused(Fixture *f, const char *text) {
     Error error;
@@ -106,7 +109,8 @@ static void unread(Fixture *f, const char *text) {
 
 /* Gives a value memory again. */
 static void stored(Fixture *f, int id) {
-    *instance(f, id) = (Instance){.value = instance(f, id)->value, .layout = instance(f, id)->layout, .place = PLACE_ARENA, .at = f->role->arena_bytes};
+    *instance(f, id) =
+        (Instance){.value = instance(f, id)->value, .layout = instance(f, id)->layout, .place = PLACE_ARENA, .at = f->role->arena_bytes};
     f->role->arena_bytes += 8 * 8 * 4;
 }
 
@@ -115,7 +119,8 @@ Test(fused, members_are_in_the_order_that_the_tests_rely_on) {
     squares_fused(&f);
     static const OpCode expected[] = {OP_relu, OP_transpose, OP_exp, OP_add, OP_neg, OP_sum};
     cr_assert_eq(fused_length(f.role, f.first), 6);
-    for (int i = 0; i < 6; i++) cr_assert_eq(f.role->steps.at[f.first + i].op, expected[i]);
+    for (int i = 0; i < 6; i++)
+        cr_assert_eq(f.role->steps.at[f.first + i].op, expected[i]);
     cr_assert_eq(instance(&f, step_of(&f, OP_exp)->out[0])->place, PLACE_INNER);
     cr_assert_eq(instance(&f, step_of(&f, OP_add)->out[0])->place, PLACE_ARENA); /* h * d reads it */
     arena_finish(&f.arena);
@@ -124,21 +129,24 @@ Test(fused, members_are_in_the_order_that_the_tests_rely_on) {
 Test(fused, an_inner_value_is_read_in_its_step_alone) {
     Fixture f;
     squares_fused(&f);
-    *instance(&f, step_of(&f, OP_add)->out[0]) = (Instance){instance(&f, step_of(&f, OP_add)->out[0])->value, instance(&f, step_of(&f, OP_add)->out[0])->layout, PLACE_INNER, 0, 0};
+    *instance(&f, step_of(&f, OP_add)->out[0]) =
+        (Instance){instance(&f, step_of(&f, OP_add)->out[0])->value, instance(&f, step_of(&f, OP_add)->out[0])->layout, PLACE_INNER, 0, 0};
     unread(&f, "is read outside of the fused step that makes it");
 }
 
 Test(fused, an_inner_value_of_another_fused_step_is_not_read) {
     Fixture f;
     squares_fused(&f);
-    for (int s = f.first + 3; s < f.first + 6; s++) f.role->steps.at[s].fused = 2;
+    for (int s = f.first + 3; s < f.first + 6; s++)
+        f.role->steps.at[s].fused = 2;
     unread(&f, "is read outside of the fused step that makes it");
 }
 
 Test(fused, an_inner_value_is_made_by_a_fused_step) {
     Fixture f;
     squares_fused(&f);
-    for (int s = f.first; s < f.first + 6; s++) f.role->steps.at[s].fused = 0;
+    for (int s = f.first; s < f.first + 6; s++)
+        f.role->steps.at[s].fused = 0;
     unread(&f, "is made by no fused step");
 }
 
@@ -178,7 +186,8 @@ Test(fused, numbers_count_up_and_none_comes_twice) {
 Test(fused, a_step_of_too_many_members_is_refused) {
     Fixture f;
     squares_fused(&f);
-    for (int k = 0; k < MAX_FUSED; k++) { /* of the same node again and again: the reader counts before the proof looks at what they compute */
+    for (int k = 0; k < MAX_FUSED;
+         k++) { /* of the same node again and again: the reader counts before the proof looks at what they compute */
         const int s = f.first + 6 + k;
         Step step = f.role->steps.at[f.first];
         vec_push(&f.arena, &f.role->steps, step);
@@ -217,13 +226,16 @@ static bool lies_over(OpCode first, OpCode last, OpCode result, OpCode second, O
     for (int s = role->steps.n - 1; s >= 0; s--)
         if (role->steps.at[s].kind == STEP_KERNEL) at[role->steps.at[s].op] = s;
     fused_make(&plan.graph, &plan.programs.at[0], role, at[first], at[last], 1);
-    Instance *over = &role->instances.at[role->steps.at[at[result]].out[0]], *under = &role->instances.at[role->steps.at[at[operand]].out[0]];
+    Instance *over = &role->instances.at[role->steps.at[at[result]].out[0]],
+             *under = &role->instances.at[role->steps.at[at[operand]].out[0]];
     cr_assert_eq(under->place, PLACE_ARENA);
     under->at = (role->arena_bytes + 63) / 64 * 64; /* where nothing else lies */
     role->arena_bytes = under->at + 8 * 8 * 4;
     cr_assert(proved(&plan, &error), "%s", error.text);
     over->place = PLACE_ARENA, over->at = under->at;
-    if (second != NOPS) role->instances.at[role->steps.at[at[second]].out[0]].place = PLACE_ARENA, role->instances.at[role->steps.at[at[second]].out[0]].at = under->at;
+    if (second != NOPS)
+        role->instances.at[role->steps.at[at[second]].out[0]].place = PLACE_ARENA,
+        role->instances.at[role->steps.at[at[second]].out[0]].at = under->at;
     const bool ok = proved(&plan, &error);
     snprintf(why, n, "%s", error.text);
     arena_finish(&arena);

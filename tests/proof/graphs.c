@@ -35,7 +35,8 @@ static void begin(Fixture *f, const char *text, int replicas) {
     f->options = (Options){.input = "net.dsl", .overrides = {.nranks = replicas > 0 ? replicas : 1, .replicas = replicas}};
     build_init(&f->b, "train", &f->arena, &f->options, &f->diags);
     f->graph = &f->b.front.graph;
-    bool ok = frontend_compile("net.dsl", text, strlen(text), &f->options.overrides, f->graph, &f->arena, &f->diags) && build_run(&f->b, NULL, pass_follow);
+    bool ok = frontend_compile("net.dsl", text, strlen(text), &f->options.overrides, f->graph, &f->arena, &f->diags) &&
+              build_run(&f->b, NULL, pass_follow);
     cr_assert(ok, "%s", f->diags.items.n > 0 ? f->diags.items.at[0].text : f->b.error.text);
 }
 
@@ -61,7 +62,8 @@ static Node *update_of(Fixture *f, const char *state) {
     Graph *g = f->graph;
     for (int i = 0; i < g->nodes.n; i++) {
         Node *node = &g->nodes.at[i];
-        if (node->op == OP_momentum && strcmp(g->states.at[g->nodes.at[g->values.at[node->in[0]].node].state].name, state) == 0) return node;
+        if (node->op == OP_momentum && strcmp(g->states.at[g->nodes.at[g->values.at[node->in[0]].node].state].name, state) == 0)
+            return node;
     }
     cr_assert(false);
     return NULL;
@@ -124,8 +126,9 @@ Test(proof_graphs, a_missing_update_is_found) {
     end(&f);
 }
 
-static const char clipped[] = "net n() { input x : f32[6, 6]; param w : f32[6, 6] = normal(0.1); param b : f32[6] = zeros; loss mean(tanh(matmul(x, w) + b)); }\n"
-                              "train { data = numpy_rand(seed = 1); optimizer = adam(lr = 0.1); clip = norm(0.5); steps = 1; }\n";
+static const char clipped[] =
+    "net n() { input x : f32[6, 6]; param w : f32[6, 6] = normal(0.1); param b : f32[6] = zeros; loss mean(tanh(matmul(x, w) + b)); }\n"
+    "train { data = numpy_rand(seed = 1); optimizer = adam(lr = 0.1); clip = norm(0.5); steps = 1; }\n";
 
 static Node *node_of(Graph *g, OpCode op, int number) {
     for (int i = 0; i < g->nodes.n; i++)
@@ -167,8 +170,11 @@ Test(proof_graphs, a_gradient_that_is_not_clipped_with_the_others_is_found) {
 Test(proof_graphs, gradients_of_two_element_types_have_one_norm) {
     Fixture f;
     char why[512];
-    begin(&f, "net n() { input x : f32[6, 6]; param w : f32[6, 6] = normal(0.1); param b : f64[6] = zeros; loss mean(tanh(matmul(x, w) + cast(b, to = f32))); }\n"
-              "train { data = numpy_rand(seed = 1); optimizer = adam(lr = 0.1); clip = norm(0.5); steps = 1; }\n", 0);
+    begin(
+        &f,
+        "net n() { input x : f32[6, 6]; param w : f32[6, 6] = normal(0.1); param b : f64[6] = zeros; loss mean(tanh(matmul(x, w) + cast(b, to = f32))); }\n"
+        "train { data = numpy_rand(seed = 1); optimizer = adam(lr = 0.1); clip = norm(0.5); steps = 1; }\n",
+        0);
     cr_assert(gradients(&f, why), "%s", why);
     Node *first = node_of(f.graph, OP_clip, 0), *cast = &f.graph->nodes.at[f.graph->values.at[first->in[1]].node];
     cr_assert_eq(cast->op, OP_cast);
@@ -178,8 +184,9 @@ Test(proof_graphs, gradients_of_two_element_types_have_one_norm) {
     end(&f);
 }
 
-static const char batches[] = "net n() { input x : f32[6, 6]; input y : f32[6, 6]; param w : f32[6, 6] = normal(0.1); loss mse(tanh(matmul(x, w)), y); }\n"
-                              "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; accumulate = 3; }\n";
+static const char batches[] =
+    "net n() { input x : f32[6, 6]; input y : f32[6, 6]; param w : f32[6, 6] = normal(0.1); loss mse(tanh(matmul(x, w)), y); }\n"
+    "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; accumulate = 3; }\n";
 
 Test(proof_graphs, the_loss_of_several_batches_is_their_mean) {
     Fixture f;
@@ -199,7 +206,8 @@ Test(proof_graphs, a_batch_that_takes_an_input_of_another_is_found) {
     for (int i = 0; i < g->nodes.n; i++)
         if (g->nodes.at[i].op == OP_sub && g->nodes.at[i].micro == 1)
             for (int k = 0; k < g->nodes.n; k++)
-                if (g->nodes.at[k].op == OP_input && strcmp(g->inputs.at[g->nodes.at[k].state].name, "y") == 0) g->nodes.at[i].in[1] = g->nodes.at[k].out[0];
+                if (g->nodes.at[k].op == OP_input && strcmp(g->inputs.at[g->nodes.at[k].state].name, "y") == 0)
+                    g->nodes.at[i].in[1] = g->nodes.at[k].out[0];
     cr_assert_not(field_same(&f.b.front.lowered, g, 1, why, sizeof why));
     cr_assert(strstr(why, "the loss differs"), "%s", why);
     end(&f);
@@ -228,8 +236,9 @@ Test(proof_graphs, a_missing_factor_is_found) {
 
 /* Of a mean over rows, the gradient of one over columns, or over everything. */
 Test(proof_graphs, a_wrong_count_is_found) {
-    static const char square[] = "net n() { input x : f32[6, 6]; param w : f32[6, 6] = normal(0.1); loss sum(square(mean(x * w, axes = [0]))); }\n"
-                                 "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n";
+    static const char square[] =
+        "net n() { input x : f32[6, 6]; param w : f32[6, 6] = normal(0.1); loss sum(square(mean(x * w, axes = [0]))); }\n"
+        "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n";
     Fixture f;
     char why[512];
     begin(&f, square, 0);

@@ -20,12 +20,18 @@ typedef struct JudgeCase {
     RedistributePolicy redistribution;
 } JudgeCase;
 static const JudgeCase cases[] = {
-    {"samples/quickstart.dsl", 8, 2, NULL, REDISTRIBUTE_AUTO},        {"samples/quickstart.dsl", 8, 0, NULL, REDISTRIBUTE_CANONICAL},
-    {"samples/mesh.dsl", 8, 2, NULL, REDISTRIBUTE_AUTO},              {"samples/output.dsl", 8, 2, NULL, REDISTRIBUTE_BOUND},
-    {"samples/output.dsl", 8, 0, NULL, REDISTRIBUTE_CANONICAL},       {"samples/oneflow_ddp.dsl", 2, 2, NULL, REDISTRIBUTE_AUTO},
-    {"samples/elementwise.dsl", 6, 2, "semi_auto", REDISTRIBUTE_AUTO}, {"samples/elementwise.dsl", 4, 0, NULL, REDISTRIBUTE_CANONICAL},
-    {"samples/reductions.dsl", 4, 2, NULL, REDISTRIBUTE_AUTO},        {"samples/quickstart.dsl", 6, 2, "data_parallel", REDISTRIBUTE_AUTO},
-    {"samples/mesh.dsl", 8, 0, NULL, REDISTRIBUTE_CANONICAL}, {"samples/reductions.dsl", 3, 0, "semi_auto", REDISTRIBUTE_CANONICAL},
+    {"samples/quickstart.dsl", 8, 2, NULL, REDISTRIBUTE_AUTO},
+    {"samples/quickstart.dsl", 8, 0, NULL, REDISTRIBUTE_CANONICAL},
+    {"samples/mesh.dsl", 8, 2, NULL, REDISTRIBUTE_AUTO},
+    {"samples/output.dsl", 8, 2, NULL, REDISTRIBUTE_BOUND},
+    {"samples/output.dsl", 8, 0, NULL, REDISTRIBUTE_CANONICAL},
+    {"samples/oneflow_ddp.dsl", 2, 2, NULL, REDISTRIBUTE_AUTO},
+    {"samples/elementwise.dsl", 6, 2, "semi_auto", REDISTRIBUTE_AUTO},
+    {"samples/elementwise.dsl", 4, 0, NULL, REDISTRIBUTE_CANONICAL},
+    {"samples/reductions.dsl", 4, 2, NULL, REDISTRIBUTE_AUTO},
+    {"samples/quickstart.dsl", 6, 2, "data_parallel", REDISTRIBUTE_AUTO},
+    {"samples/mesh.dsl", 8, 0, NULL, REDISTRIBUTE_CANONICAL},
+    {"samples/reductions.dsl", 3, 0, "semi_auto", REDISTRIBUTE_CANONICAL},
 };
 enum { NCASES = sizeof cases / sizeof *cases };
 
@@ -38,7 +44,9 @@ static bool compile_text(Plan *plan, Arena *arena, const Options *options, const
     Compilation c;
     Error error = {0};
     bool ok = compile(&c, arena, options, &diags, text, n), rejected = !ok && c.error.code == EXIT_REJECTED;
-    if (!ok && !(rejected && may_reject)) text_printf(report, "%s on %d ranks, -O%d: does not compile: %s\n", options->input, options->overrides.nranks, options->optimize, c.error.text);
+    if (!ok && !(rejected && may_reject))
+        text_printf(report, "%s on %d ranks, -O%d: does not compile: %s\n", options->input, options->overrides.nranks, options->optimize,
+                    c.error.text);
     if (ok && !plan_read(plan, arena, "plan", c.text.at, c.text.n, 0, &error)) {
         text_printf(report, "%s: %s\n", options->input, error.text);
         ok = false;
@@ -69,12 +77,17 @@ static bool compile_net(Plan *plan, Arena *arena, uint64_t seed, char *name, siz
     fuzz_print(&text, &net);
     fuzz_flags(&flags, &net);
     snprintf(name, n, "fuzz-net --seed %llu, %s", (unsigned long long)seed, flags.at);
-    Options options = {.input = "net.dsl", .output = "/dev/null", .optimize = net.optimize, .redistribution = net.redistribution, .whole_updates = net.whole_updates};
+    Options options = {.input = "net.dsl",
+                       .output = "/dev/null",
+                       .optimize = net.optimize,
+                       .redistribution = net.redistribution,
+                       .whole_updates = net.whole_updates};
     options.overrides.nranks = net.nranks;
     options.overrides.replicas = net.mode == MODE_DATA_PARALLEL ? net.replicas : 0;
     bool ok = compile_text(plan, arena, &options, text.at, text.n, true, report);
     double work = 0;
-    for (int i = 0; ok && i < plan->graph.nodes.n; i++) work += rule_flops(plan->graph.nodes.at[i].op, plan->graph.nodes.at[i].rule);
+    for (int i = 0; ok && i < plan->graph.nodes.n; i++)
+        work += rule_flops(plan->graph.nodes.at[i].op, plan->graph.nodes.at[i].rule);
     *some = ok && work < MOST_WORK;
     text_finish(&flags);
     text_finish(&text);
@@ -139,7 +152,8 @@ static void judge_mutant(Judge *judge, const Right *right, MutantKind kind, Rand
                 }
                 if (proved) {
                     judge->missed++;
-                    text_printf(&judge->report, "PROVED: %s, %s (%s), random %llu; the simulation: %s\n", right->name, mutant_name[kind], what, (unsigned long long)before, why);
+                    text_printf(&judge->report, "PROVED: %s, %s (%s), random %llu; the simulation: %s\n", right->name, mutant_name[kind],
+                                what, (unsigned long long)before, why);
                 }
             }
         }
@@ -156,7 +170,9 @@ static bool right_begin(Judge *judge, int number, Arena *arena, Right *right, bo
     char why[300];
     *some = true;
     if (number % 2) {
-        if (!compile_net(&right->plan, arena, judge->seed * 1000003 + (uint64_t)number, right->name, sizeof right->name, some, &judge->report)) return false;
+        if (!compile_net(&right->plan, arena, judge->seed * 1000003 + (uint64_t)number, right->name, sizeof right->name, some,
+                         &judge->report))
+            return false;
     } else {
         const JudgeCase *which = &cases[number / 2 % NCASES];
         snprintf(right->name, sizeof right->name, "%s on %d ranks, -O%d", which->file, which->nranks, which->optimize);
@@ -197,7 +213,8 @@ bool judge_run(Judge *judge) {
         for (int i = 0; ok && some && i < MUTANTS_A_PLAN && !done(judge, begin); i++) {
             MutantKind kind = (MutantKind)((number + i) % NMUTANTS);
             int64_t before = judge->kind[kind].parsed;
-            for (int k = 0; k < TRIES && judge->kind[kind].parsed == before; k++) judge_mutant(judge, &right, kind, &random);
+            for (int k = 0; k < TRIES && judge->kind[kind].parsed == before; k++)
+                judge_mutant(judge, &right, kind, &random);
         }
         arena_finish(&arena);
     }
@@ -211,15 +228,15 @@ void judge_print(const Judge *judge, FILE *out) {
     for (int k = 0; k < NMUTANTS; k++) {
         const JudgeCount *count = &judge->kind[k];
         fprintf(out, "%-28s %8lld %8lld %5.1f%% %8lld %8lld %8lld\n", mutant_name[k], (long long)count->parsed, (long long)count->counted,
-                count->parsed ? 100.0 * (double)count->counted / (double)count->parsed : 0, (long long)count->rejected, (long long)count->numeric_rejected,
-                (long long)count->careful);
+                count->parsed ? 100.0 * (double)count->counted / (double)count->parsed : 0, (long long)count->rejected,
+                (long long)count->numeric_rejected, (long long)count->careful);
         numeric += count->numeric_rejected;
         tried += count->numeric_tried;
         parsed += count->parsed;
         rejected += count->rejected;
     }
-    fprintf(out, "%d plans, %lld mutants, %lld counted, %lld rejected, %d missed", judge->plans, (long long)parsed, (long long)judge->counted,
-            (long long)rejected, judge->missed);
+    fprintf(out, "%d plans, %lld mutants, %lld counted, %lld rejected, %d missed", judge->plans, (long long)parsed,
+            (long long)judge->counted, (long long)rejected, judge->missed);
     if (tried) fprintf(out, "; numeric alone: %lld of %lld", (long long)numeric, (long long)tried);
     fprintf(out, "; %.1f s, %.0f a second\n", judge->used_s, (double)parsed / judge->used_s);
 }

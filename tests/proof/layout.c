@@ -55,7 +55,8 @@ Test(proof_layout, random_exchanges_are_shown) {
         random_assign(&seed, digits, random_mesh(&seed, nranks, digits), &from, ndim + sums);
         random_assign(&seed, digits, random_mesh(&seed, nranks, digits), &to, ndim);
         Shape shape = {.ndim = ndim};
-        for (int d = 0; d < ndim; d++) shape.dim[d] = 1 + random_below(&seed, 9);
+        for (int d = 0; d < ndim; d++)
+            shape.dim[d] = 1 + random_below(&seed, 9);
         Sample sample;
         sample_ranks(nranks, &sample);
         char why[512];
@@ -84,16 +85,26 @@ typedef struct Pattern {
 
 Test(proof_layout, kinds_have_their_patterns) {
     static const Pattern patterns[] = {
-        {COMM_ALL_REDUCE, "[- -] +sum(8@1)", "[- -]", true},          {COMM_ALL_REDUCE, "[- -] +sum(8@1)", "[8@1 -]", false},
-        {COMM_ALL_REDUCE, "[- -] +sum(4@1)", "[- -]", true},          {COMM_REDUCE_SCATTER, "[- -] +sum(4@1)", "[4@1 -]", true},
-        {COMM_ALL_REDUCE, "[8@1 -]", "[- -]", false},                 {COMM_ALL_REDUCE, "[- -] +sum(8@1)", "[- -] +sum(2@4)", true},
-        {COMM_ALL_GATHER, "[8@1 -]", "[- -]", true},                  {COMM_ALL_GATHER, "[8@1 -]", "[2@4 -]", true},
-        {COMM_ALL_GATHER, "[8@1 -]", "[2@1 -]", false},               {COMM_ALL_GATHER, "[8@1 -]", "[8@1 -]", true},
-        {COMM_REDUCE_SCATTER, "[- -] +sum(8@1)", "[8@1 -]", true},    {COMM_REDUCE_SCATTER, "[- -] +sum(8@1)", "[- 8@1]", true},
-        {COMM_REDUCE_SCATTER, "[2@4 -] +sum(4@1)", "[- 4@1]", false}, {COMM_ALL_TO_ALL, "[8@1 -]", "[- 8@1]", true},
-        {COMM_ALL_TO_ALL, "[8@1 -]", "[- 4@1]", false},               {COMM_STRIDED_SLICE, "[2@4 -]", "[8@1 -]", true},
-        {COMM_STRIDED_SLICE, "[8@1 -]", "[2@4 -]", false},            {COMM_STRIDED_SLICE, "[- -] +sum(8@1)", "[- -]", false},
-        {COMM_EXCHANGE, "[- -]", "[- -] +sum(8@1)", false},           {COMM_EXCHANGE, "[- -] +sum(2@1)", "[- -] +sum(2@2)", false},
+        {COMM_ALL_REDUCE, "[- -] +sum(8@1)", "[- -]", true},
+        {COMM_ALL_REDUCE, "[- -] +sum(8@1)", "[8@1 -]", false},
+        {COMM_ALL_REDUCE, "[- -] +sum(4@1)", "[- -]", true},
+        {COMM_REDUCE_SCATTER, "[- -] +sum(4@1)", "[4@1 -]", true},
+        {COMM_ALL_REDUCE, "[8@1 -]", "[- -]", false},
+        {COMM_ALL_REDUCE, "[- -] +sum(8@1)", "[- -] +sum(2@4)", true},
+        {COMM_ALL_GATHER, "[8@1 -]", "[- -]", true},
+        {COMM_ALL_GATHER, "[8@1 -]", "[2@4 -]", true},
+        {COMM_ALL_GATHER, "[8@1 -]", "[2@1 -]", false},
+        {COMM_ALL_GATHER, "[8@1 -]", "[8@1 -]", true},
+        {COMM_REDUCE_SCATTER, "[- -] +sum(8@1)", "[8@1 -]", true},
+        {COMM_REDUCE_SCATTER, "[- -] +sum(8@1)", "[- 8@1]", true},
+        {COMM_REDUCE_SCATTER, "[2@4 -] +sum(4@1)", "[- 4@1]", false},
+        {COMM_ALL_TO_ALL, "[8@1 -]", "[- 8@1]", true},
+        {COMM_ALL_TO_ALL, "[8@1 -]", "[- 4@1]", false},
+        {COMM_STRIDED_SLICE, "[2@4 -]", "[8@1 -]", true},
+        {COMM_STRIDED_SLICE, "[8@1 -]", "[2@4 -]", false},
+        {COMM_STRIDED_SLICE, "[- -] +sum(8@1)", "[- -]", false},
+        {COMM_EXCHANGE, "[- -]", "[- -] +sum(8@1)", false},
+        {COMM_EXCHANGE, "[- -] +sum(2@1)", "[- -] +sum(2@2)", false},
     };
     Sample sample;
     sample_ranks(8, &sample);
@@ -136,12 +147,13 @@ Test(proof_layout, small_shapes_stand_for_large_ones_that_are_divided_alike) {
     Layout from = parsed("[4@1 - -]"), to = parsed("[- 3@1 2@3]"), sums = parsed("[- - -] +sum(4@1)");
     Shape alike;
     conversion_shape(&from, &to, &large, 12, &alike);
-    cr_assert(alike.dim[0] == 8 && alike.dim[1] == 6 && alike.dim[2] == 5, "of 6 parts two, of 10 two, uneven ones as they are: saw %lld %lld %lld",
-              (long long)alike.dim[0], (long long)alike.dim[1], (long long)alike.dim[2]);
+    cr_assert(alike.dim[0] == 8 && alike.dim[1] == 6 && alike.dim[2] == 5,
+              "of 6 parts two, of 10 two, uneven ones as they are: saw %lld %lld %lld", (long long)alike.dim[0], (long long)alike.dim[1],
+              (long long)alike.dim[2]);
     conversion_shape(&sums, &from, &large, 8, &alike);
     cr_assert(shape_equal(&alike, &large), "owners share 24 / 4 * 30 * 5 elements, and 8 does not divide them: their number counts");
     const Shape even = {.ndim = 3, .dim = {32, 30, 5}};
     conversion_shape(&sums, &from, &even, 4, &alike);
-    cr_assert(alike.dim[0] == 4 * 2 * 4 && alike.dim[1] == 2 && alike.dim[2] == 3, "any owners have even shares: saw %lld %lld %lld", (long long)alike.dim[0],
-              (long long)alike.dim[1], (long long)alike.dim[2]);
+    cr_assert(alike.dim[0] == 4 * 2 * 4 && alike.dim[1] == 2 && alike.dim[2] == 3, "any owners have even shares: saw %lld %lld %lld",
+              (long long)alike.dim[0], (long long)alike.dim[1], (long long)alike.dim[2]);
 }

@@ -4,14 +4,28 @@
 #include <string.h>
 
 const char *const mutant_name[NMUTANTS] = {
-    [MUTANT_COMM_DROPPED] = "communication dropped", [MUTANT_COMM_DOUBLED] = "communication doubled", [MUTANT_COMM_MOVED] = "communication moved",
-    [MUTANT_COMM_KIND] = "another collective",       [MUTANT_COMM_DIGITS] = "other digits summed",    [MUTANT_COMM_FROM] = "source in another layout",
-    [MUTANT_COMM_TO] = "target in another layout",   [MUTANT_COMM_SOURCE] = "another value sent",     [MUTANT_WAIT_MOVED] = "wait moved",
-    [MUTANT_OFFSET] = "another offset",              [MUTANT_ORDER] = "order of kernels",             [MUTANT_OPERAND] = "another operand",
-    [MUTANT_OPERAND_LAYOUT] = "operand's layout",    [MUTANT_RESULT_LAYOUT] = "result's layout",      [MUTANT_KERNEL] = "another node",
-    [MUTANT_STATE_VERSION] = "version of a state",   [MUTANT_STATE] = "another state",                [MUTANT_STORAGE] = "storage layout",
+    [MUTANT_COMM_DROPPED] = "communication dropped",
+    [MUTANT_COMM_DOUBLED] = "communication doubled",
+    [MUTANT_COMM_MOVED] = "communication moved",
+    [MUTANT_COMM_KIND] = "another collective",
+    [MUTANT_COMM_DIGITS] = "other digits summed",
+    [MUTANT_COMM_FROM] = "source in another layout",
+    [MUTANT_COMM_TO] = "target in another layout",
+    [MUTANT_COMM_SOURCE] = "another value sent",
+    [MUTANT_WAIT_MOVED] = "wait moved",
+    [MUTANT_OFFSET] = "another offset",
+    [MUTANT_ORDER] = "order of kernels",
+    [MUTANT_OPERAND] = "another operand",
+    [MUTANT_OPERAND_LAYOUT] = "operand's layout",
+    [MUTANT_RESULT_LAYOUT] = "result's layout",
+    [MUTANT_KERNEL] = "another node",
+    [MUTANT_STATE_VERSION] = "version of a state",
+    [MUTANT_STATE] = "another state",
+    [MUTANT_STORAGE] = "storage layout",
     [MUTANT_RESULT] = "results exchanged",
-    [MUTANT_LEAF] = "another input or constant",     [MUTANT_LOSS] = "another loss",                  [MUTANT_ROLE] = "ranks that differ",
+    [MUTANT_LEAF] = "another input or constant",
+    [MUTANT_LOSS] = "another loss",
+    [MUTANT_ROLE] = "ranks that differ",
     [MUTANT_VIEW] = "a result in a leaf",
 };
 
@@ -22,12 +36,12 @@ int random_below(Random *random, int n) {
     return (int)((z ^ z >> 31) % (uint64_t)n);
 }
 
-#define COPY_VEC(arena, v) \
-    do { \
-        void *own = arena_alloc((arena), ((size_t)(v)->n + 8) * sizeof *(v)->at); \
-        if ((v)->n) memcpy(own, (v)->at, (size_t)(v)->n * sizeof *(v)->at); \
-        (v)->at = own; \
-        (v)->cap = (v)->n + 8; \
+#define COPY_VEC(arena, v)                                                                                                                 \
+    do {                                                                                                                                   \
+        void *own = arena_alloc((arena), ((size_t)(v)->n + 8) * sizeof *(v)->at);                                                          \
+        if ((v)->n) memcpy(own, (v)->at, (size_t)(v)->n * sizeof *(v)->at);                                                                \
+        (v)->at = own;                                                                                                                     \
+        (v)->cap = (v)->n + 8;                                                                                                             \
     } while (0)
 
 void plan_copy(const Plan *plan, Arena *arena, Plan *copy) {
@@ -56,11 +70,19 @@ typedef struct Mutation {
     size_t n;
 } Mutation;
 
-static Step *step_at(const Mutation *m, int i) { return &m->role->steps.at[i]; }
-static Instance *instance_at(const Mutation *m, int i) { return &m->role->instances.at[i]; }
-static const TensorType *type_of(const Mutation *m, int instance) { return &m->plan->graph.values.at[instance_at(m, instance)->value].type; }
+static Step *step_at(const Mutation *m, int i) {
+    return &m->role->steps.at[i];
+}
+static Instance *instance_at(const Mutation *m, int i) {
+    return &m->role->instances.at[i];
+}
+static const TensorType *type_of(const Mutation *m, int instance) {
+    return &m->plan->graph.values.at[instance_at(m, instance)->value].type;
+}
 
-static bool same_place(const Mutation *m, int a, int b) { return instance_at(m, a)->place == instance_at(m, b)->place && instance_at(m, a)->at == instance_at(m, b)->at; }
+static bool same_place(const Mutation *m, int a, int b) {
+    return instance_at(m, a)->place == instance_at(m, b)->place && instance_at(m, a)->at == instance_at(m, b)->at;
+}
 
 static int wait_of(const Mutation *m, int start) {
     for (int i = start + 1; i < m->role->steps.n; i++)
@@ -72,11 +94,14 @@ static void look(Mutation *m) {
     size_t n = (size_t)m->role->instances.n;
     m->defined = arena_alloc(m->arena, (n + 1) * sizeof *m->defined);
     m->last = arena_alloc(m->arena, (n + 1) * sizeof *m->last);
-    for (size_t i = 0; i < n; i++) m->defined[i] = m->last[i] = -1;
+    for (size_t i = 0; i < n; i++)
+        m->defined[i] = m->last[i] = -1;
     for (int i = 0; i < m->role->steps.n; i++) {
         const Step *step = step_at(m, i);
-        for (int k = 0; k < step->nin; k++) m->last[step->in[k]] = i;
-        for (int k = 0; k < step->nout && step->kind != STEP_WAIT; k++) m->defined[step->out[k]] = i;
+        for (int k = 0; k < step->nin; k++)
+            m->last[step->in[k]] = i;
+        for (int k = 0; k < step->nout && step->kind != STEP_WAIT; k++)
+            m->defined[step->out[k]] = i;
     }
     if (m->plan->programs.at[0].loss >= 0) m->last[m->plan->programs.at[0].loss] = m->role->steps.n;
 }
@@ -90,9 +115,15 @@ static int any_step(const Mutation *m, StepTest *fits) {
     return found;
 }
 
-static bool is_communication(const Mutation *m, int i) { return step_at(m, i)->kind == STEP_START || step_at(m, i)->kind == STEP_LOCAL; }
-static bool is_start(const Mutation *m, int i) { return step_at(m, i)->kind == STEP_START; }
-static bool is_kernel(const Mutation *m, int i) { return step_at(m, i)->kind == STEP_KERNEL; }
+static bool is_communication(const Mutation *m, int i) {
+    return step_at(m, i)->kind == STEP_START || step_at(m, i)->kind == STEP_LOCAL;
+}
+static bool is_start(const Mutation *m, int i) {
+    return step_at(m, i)->kind == STEP_START;
+}
+static bool is_kernel(const Mutation *m, int i) {
+    return step_at(m, i)->kind == STEP_KERNEL;
+}
 static bool is_sum(const Mutation *m, int i) {
     return is_start(m, i) && layout_is_partial(instance_at(m, step_at(m, i)->in[0])->layout);
 }
@@ -182,9 +213,12 @@ static const Layout *other_list(Mutation *m, const Layout *layout, int list, con
         Digit digits[MAX_DIGITS];
         int n = layout_count(layout, list), way = random_below(m->random, 3);
         memcpy(digits, layout_list(layout, list), (size_t)n * sizeof *digits);
-        if (way == 0 && n > 0) n--;
-        else if (way == 1 && n > 0) digits[random_below(m->random, n)] = any_digit(m);
-        else if (n < 4) digits[n++] = any_digit(m);
+        if (way == 0 && n > 0)
+            n--;
+        else if (way == 1 && n > 0)
+            digits[random_below(m->random, n)] = any_digit(m);
+        else if (n < 4)
+            digits[n++] = any_digit(m);
         /* Partial digits are listed from the largest stride on. */
         for (int i = n - 1; list >= layout->ndim && i > 0 && digits[i].stride > digits[i - 1].stride; i--) {
             Digit swap = digits[i];
@@ -204,7 +238,9 @@ static const Layout *other_layout(Mutation *m, const Layout *layout, const Shape
         const Layout *other = NULL;
         if (random_below(m->random, 2)) {
             other = graph->layouts->at[random_below(m->random, graph->layouts->n)];
-            if (other->ndim != layout->ndim || layout_same(other, layout, shape, graph->nranks) || layout_is_partial(other) > layout_is_partial(layout)) other = NULL;
+            if (other->ndim != layout->ndim || layout_same(other, layout, shape, graph->nranks) ||
+                layout_is_partial(other) > layout_is_partial(layout))
+                other = NULL;
         } else if (layout->ndim + layout_is_partial(layout) > 0) {
             other = other_list(m, layout, random_below(m->random, layout->ndim + layout_is_partial(layout)), shape);
         }
@@ -259,7 +295,8 @@ static bool comm_doubled(Mutation *m) {
         int found = -1;
         for (int i = 0; i < m->role->instances.n; i++) {
             const Instance *a = instance_at(m, i), *target = instance_at(m, start.out[0]);
-            if (a->place == PLACE_ARENA && a->at == target->at && m->defined[i] > end && m->last[i] > m->defined[i] + 1 && i != start.out[0] && step_at(m, m->defined[i])->kind == STEP_KERNEL)
+            if (a->place == PLACE_ARENA && a->at == target->at && m->defined[i] > end && m->last[i] > m->defined[i] + 1 &&
+                i != start.out[0] && step_at(m, m->defined[i])->kind == STEP_KERNEL)
                 found = m->defined[i];
         }
         if (found < 0) return false;
@@ -305,9 +342,10 @@ static bool comm_moved(Mutation *m) {
 }
 
 static bool comm_kind(Mutation *m) {
-    static const CommKind others[NCOMMS] = { /* one that does something else */
-        [COMM_ALL_REDUCE] = COMM_ALL_GATHER,    [COMM_REDUCE_SCATTER] = COMM_ALL_TO_ALL,    [COMM_ALL_GATHER] = COMM_REDUCE_SCATTER,
-        [COMM_ALL_TO_ALL] = COMM_STRIDED_SLICE, [COMM_EXCHANGE] = COMM_STRIDED_SLICE,       [COMM_STRIDED_SLICE] = COMM_STRIDED_SLICE,
+    static const CommKind others[NCOMMS] = {
+        /* one that does something else */
+        [COMM_ALL_REDUCE] = COMM_ALL_GATHER,    [COMM_REDUCE_SCATTER] = COMM_ALL_TO_ALL, [COMM_ALL_GATHER] = COMM_REDUCE_SCATTER,
+        [COMM_ALL_TO_ALL] = COMM_STRIDED_SLICE, [COMM_EXCHANGE] = COMM_STRIDED_SLICE,    [COMM_STRIDED_SLICE] = COMM_STRIDED_SLICE,
     };
     int at = any_step(m, is_start);
     if (at < 0) return false;
@@ -353,7 +391,9 @@ static bool comm_source(Mutation *m) {
     Step *start = step_at(m, at);
     int found = -1, nfound = 0;
     for (int i = 0; i < m->role->instances.n; i++)
-        if (instance_at(m, i)->value != instance_at(m, start->in[0])->value && !same_place(m, i, start->in[0]) && type_equal(type_of(m, i), type_of(m, start->in[0])) && random_below(m->random, ++nfound) == 0) found = i;
+        if (instance_at(m, i)->value != instance_at(m, start->in[0])->value && !same_place(m, i, start->in[0]) &&
+            type_equal(type_of(m, i), type_of(m, start->in[0])) && random_below(m->random, ++nfound) == 0)
+            found = i;
     if (found < 0) return false;
     start->in[0] = found;
     if (start->kind == STEP_START) step_at(m, wait_of(m, at))->in[0] = found;
@@ -364,7 +404,8 @@ static bool memory_meets(const Mutation *m, int a, int b) {
     const Instance *x = instance_at(m, a), *y = instance_at(m, b);
     int64_t x_bytes = layout_max_elements(x->layout, &type_of(m, a)->shape) * dtype_bytes[type_of(m, a)->dtype];
     int64_t y_bytes = layout_max_elements(y->layout, &type_of(m, b)->shape) * dtype_bytes[type_of(m, b)->dtype];
-    return x->place == y->place && (x->place == PLACE_ARENA ? x->at < y->at + y_bytes && y->at < x->at + x_bytes : x->place == PLACE_STATE && x->at == y->at);
+    return x->place == y->place &&
+           (x->place == PLACE_ARENA ? x->at < y->at + y_bytes && y->at < x->at + x_bytes : x->place == PLACE_STATE && x->at == y->at);
 }
 
 static bool wait_moved(Mutation *m) {
@@ -394,7 +435,8 @@ static bool offset(Mutation *m) {
         if (instance_at(m, i)->place != PLACE_ARENA || m->defined[i] < 0 || m->last[i] < 0) continue;
         int step = m->defined[i];
         for (int k = 0; k < m->role->instances.n; k++)
-            if (k != i && instance_at(m, k)->place == PLACE_ARENA && m->defined[k] >= 0 && m->defined[k] < step && m->last[k] > step && random_below(m->random, ++nfound) == 0) {
+            if (k != i && instance_at(m, k)->place == PLACE_ARENA && m->defined[k] >= 0 && m->defined[k] < step && m->last[k] > step &&
+                random_below(m->random, ++nfound) == 0) {
                 at = i;
                 below = k;
             }
@@ -412,7 +454,8 @@ static bool order(Mutation *m) {
     const Step *step = step_at(m, at);
     int use = next_use(m, step->out[0], at), producer = -1;
     for (int k = 0; k < step->nin; k++)
-        if (m->defined[step->in[k]] > producer && m->defined[step->in[k]] < at && step_at(m, m->defined[step->in[k]])->kind == STEP_KERNEL) producer = m->defined[step->in[k]];
+        if (m->defined[step->in[k]] > producer && m->defined[step->in[k]] < at && step_at(m, m->defined[step->in[k]])->kind == STEP_KERNEL)
+            producer = m->defined[step->in[k]];
     if (producer >= 0 && random_below(m->random, 2)) {
         move_step(m, at, producer);
         return say(m, "before its operand", at);
@@ -427,7 +470,9 @@ static bool operand(Mutation *m) {
     if (at < 0) return false;
     int k = random_below(m->random, step_at(m, at)->nin), own = step_at(m, at)->in[k];
     for (int i = 0; i < m->role->instances.n; i++)
-        if (instance_at(m, i)->value != instance_at(m, own)->value && !same_place(m, i, own) && type_equal(type_of(m, i), type_of(m, own)) && random_below(m->random, ++nfound) == 0) found = i;
+        if (instance_at(m, i)->value != instance_at(m, own)->value && !same_place(m, i, own) &&
+            type_equal(type_of(m, i), type_of(m, own)) && random_below(m->random, ++nfound) == 0)
+            found = i;
     if (found < 0) return false;
     step_at(m, at)->in[k] = found;
     return say(m, "another operand", at);
@@ -439,7 +484,8 @@ static bool operand_layout(Mutation *m) {
     int k = random_below(m->random, step_at(m, at)->nin), own = step_at(m, at)->in[k], found = -1, nfound = 0;
     for (int i = 0; i < m->role->instances.n; i++)
         if (i != own && instance_at(m, i)->value == instance_at(m, own)->value && random_below(m->random, ++nfound) == 0) found = i;
-    if (found >= 0 && !layout_same(instance_at(m, found)->layout, instance_at(m, own)->layout, &type_of(m, own)->shape, m->plan->graph.nranks)) {
+    if (found >= 0 &&
+        !layout_same(instance_at(m, found)->layout, instance_at(m, own)->layout, &type_of(m, own)->shape, m->plan->graph.nranks)) {
         step_at(m, at)->in[k] = found; /* before or after its conversion */
         return say(m, "the operand in the layout that another one needs", at);
     }
@@ -451,7 +497,9 @@ static bool operand_layout(Mutation *m) {
     return say(m, "the operand taken in another layout", at);
 }
 
-static bool has_two_results(const Mutation *m, int i) { return is_kernel(m, i) && step_at(m, i)->nout > 1; }
+static bool has_two_results(const Mutation *m, int i) {
+    return is_kernel(m, i) && step_at(m, i)->nout > 1;
+}
 
 static bool result(Mutation *m) {
     int at = any_step(m, is_kernel), both = random_below(m->random, 2) ? any_step(m, has_two_results) : -1, found = -1, nfound = 0;
@@ -467,7 +515,9 @@ static bool result(Mutation *m) {
     int own = step_at(m, at)->out[0];
     for (int i = 0; i < m->role->steps.n; i++) {
         int other = step_at(m, i)->nout ? step_at(m, i)->out[step_at(m, i)->nout - 1] : -1; /* the slot, where there is one */
-        if (is_kernel(m, i) && other != own && !same_place(m, other, own) && type_equal(type_of(m, other), type_of(m, own)) && random_below(m->random, ++nfound) == 0) found = i;
+        if (is_kernel(m, i) && other != own && !same_place(m, other, own) && type_equal(type_of(m, other), type_of(m, own)) &&
+            random_below(m->random, ++nfound) == 0)
+            found = i;
     }
     if (found < 0) return false;
     int *other = &step_at(m, found)->out[step_at(m, found)->nout - 1];
@@ -481,7 +531,8 @@ static bool result_layout(Mutation *m) {
     if (at < 0) return false;
     int out = step_at(m, at)->out[0];
     if (instance_at(m, out)->place != PLACE_ARENA) return false;
-    return relayout(m, out, other_layout(m, instance_at(m, out)->layout, &type_of(m, out)->shape)) && say(m, "the result in another layout", at);
+    return relayout(m, out, other_layout(m, instance_at(m, out)->layout, &type_of(m, out)->shape)) &&
+           say(m, "the result in another layout", at);
 }
 
 static bool same_signature(const Graph *graph, const Node *a, const Node *b) {
@@ -529,7 +580,8 @@ static bool state_version(Mutation *m) {
     for (int i = 0; i < update; i++)
         for (int k = 0; k < step_at(m, i)->nin && step_at(m, i)->kind != STEP_WAIT; k++) {
             const Instance *instance = instance_at(m, step_at(m, i)->in[k]);
-            bool reads = instance->place == PLACE_STATE && instance->at == state && m->plan->graph.nodes.at[m->plan->graph.values.at[instance->value].node].op == OP_read;
+            bool reads = instance->place == PLACE_STATE && instance->at == state &&
+                         m->plan->graph.nodes.at[m->plan->graph.values.at[instance->value].node].op == OP_read;
             if (reads && random_below(m->random, ++nfound) == 0) reader = i;
         }
     if (reader < 0) return false;
@@ -574,12 +626,15 @@ static bool storage(Mutation *m) {
     int i = random_below(m->random, graph->states.n + graph->inputs.n);
     bool is_state = i < graph->states.n;
     const Layout **layout = is_state ? &graph->states.at[i].layout : &graph->inputs.at[i - graph->states.n].layout;
-    const Layout *other = other_layout(m, *layout, is_state ? &graph->states.at[i].type.shape : &graph->inputs.at[i - graph->states.n].type.shape);
+    const Layout *other =
+        other_layout(m, *layout, is_state ? &graph->states.at[i].type.shape : &graph->inputs.at[i - graph->states.n].type.shape);
     if (!other) return false;
     *layout = other;
     for (int k = 0; k < m->role->instances.n; k++) { /* else the reader of the plan refuses it */
         Instance *instance = instance_at(m, k);
-        if (!instance_is_view(graph, instance) && instance->place == (is_state ? PLACE_STATE : PLACE_INPUT) && instance->at == (is_state ? i : i - graph->states.n)) instance->layout = other;
+        if (!instance_is_view(graph, instance) && instance->place == (is_state ? PLACE_STATE : PLACE_INPUT) &&
+            instance->at == (is_state ? i : i - graph->states.n))
+            instance->layout = other;
     }
     snprintf(m->what, m->n, "%s in another layout", is_state ? graph->states.at[i].name : graph->inputs.at[i - graph->states.n].name);
     return true;
@@ -608,7 +663,8 @@ static bool leaf(Mutation *m) {
     if (at < 0) return false;
     for (int k = 0; k < step_at(m, at)->nin; k++)
         for (int i = 0; i < m->role->instances.n; i++)
-            if (instance_at(m, i)->place == PLACE_CONSTANT && i != step_at(m, at)->in[k] && type_equal(type_of(m, i), type_of(m, step_at(m, at)->in[k]))) {
+            if (instance_at(m, i)->place == PLACE_CONSTANT && i != step_at(m, at)->in[k] &&
+                type_equal(type_of(m, i), type_of(m, step_at(m, at)->in[k]))) {
                 step_at(m, at)->in[k] = i;
                 return say(m, "reads another constant", at);
             }
@@ -618,7 +674,8 @@ static bool leaf(Mutation *m) {
 /* Whether an input or a state's old version is read after this step. */
 static bool is_read_later(const Mutation *m, Place place, int leaf, int step) {
     for (int i = 0; i < m->role->instances.n; i++)
-        if (instance_at(m, i)->place == place && instance_at(m, i)->at == leaf && instance_at(m, i)->version == 0 && m->last[i] > step) return true;
+        if (instance_at(m, i)->place == place && instance_at(m, i)->at == leaf && instance_at(m, i)->version == 0 && m->last[i] > step)
+            return true;
     return false;
 }
 
@@ -629,7 +686,8 @@ static bool view(Mutation *m) {
     if (at < 0) return false;
     Instance *instance = instance_at(m, step_at(m, at)->out[0]), own = *instance, there;
     for (int i = 0; i < graph->states.n + graph->inputs.n; i++)
-        if (in_leaf(graph, i, &own, &there) && is_read_later(m, there.place, (int)there.at, at) && random_below(m->random, ++nfound) == 0) *instance = there;
+        if (in_leaf(graph, i, &own, &there) && is_read_later(m, there.place, (int)there.at, at) && random_below(m->random, ++nfound) == 0)
+            *instance = there;
     return nfound > 0 && say(m, place_name[instance->place], at);
 }
 
@@ -640,7 +698,9 @@ static bool loss(Mutation *m) {
     if (random_below(m->random, 2)) /* before it is completed */
         for (int i = 0; i < m->role->instances.n; i++)
             if (i != *own && instance_at(m, i)->value == instance_at(m, *own)->value) found = i;
-    if (instance_at(m, found)->value == instance_at(m, *own)->value && layout_equal(instance_at(m, found)->layout, instance_at(m, *own)->layout)) return false;
+    if (instance_at(m, found)->value == instance_at(m, *own)->value &&
+        layout_equal(instance_at(m, found)->layout, instance_at(m, *own)->layout))
+        return false;
     *own = found;
     snprintf(m->what, m->n, "value %d", found);
     return true;
@@ -680,30 +740,54 @@ bool mutate(Plan *copy, MutantKind kind, Random *random, Arena *arena, char *wha
     if (copy->graph.nranks < 2) return false;
     look(&m);
     switch (kind) {
-    case MUTANT_COMM_DROPPED: return comm_dropped(&m);
-    case MUTANT_COMM_DOUBLED: return comm_doubled(&m);
-    case MUTANT_COMM_MOVED: return comm_moved(&m);
-    case MUTANT_COMM_KIND: return comm_kind(&m);
-    case MUTANT_COMM_DIGITS: return comm_digits(&m);
-    case MUTANT_COMM_FROM: return comm_layout(&m, false);
-    case MUTANT_COMM_TO: return comm_layout(&m, true);
-    case MUTANT_COMM_SOURCE: return comm_source(&m);
-    case MUTANT_WAIT_MOVED: return wait_moved(&m);
-    case MUTANT_OFFSET: return offset(&m);
-    case MUTANT_ORDER: return order(&m);
-    case MUTANT_OPERAND: return operand(&m);
-    case MUTANT_OPERAND_LAYOUT: return operand_layout(&m);
-    case MUTANT_RESULT: return result(&m);
-    case MUTANT_RESULT_LAYOUT: return result_layout(&m);
-    case MUTANT_KERNEL: return kernel(&m);
-    case MUTANT_STATE_VERSION: return state_version(&m);
-    case MUTANT_STATE: return state(&m);
-    case MUTANT_STORAGE: return storage(&m);
-    case MUTANT_LEAF: return leaf(&m);
-    case MUTANT_LOSS: return loss(&m);
-    case MUTANT_ROLE: return role(&m);
-    case MUTANT_VIEW: return view(&m);
-    case NMUTANTS: break;
+    case MUTANT_COMM_DROPPED:
+        return comm_dropped(&m);
+    case MUTANT_COMM_DOUBLED:
+        return comm_doubled(&m);
+    case MUTANT_COMM_MOVED:
+        return comm_moved(&m);
+    case MUTANT_COMM_KIND:
+        return comm_kind(&m);
+    case MUTANT_COMM_DIGITS:
+        return comm_digits(&m);
+    case MUTANT_COMM_FROM:
+        return comm_layout(&m, false);
+    case MUTANT_COMM_TO:
+        return comm_layout(&m, true);
+    case MUTANT_COMM_SOURCE:
+        return comm_source(&m);
+    case MUTANT_WAIT_MOVED:
+        return wait_moved(&m);
+    case MUTANT_OFFSET:
+        return offset(&m);
+    case MUTANT_ORDER:
+        return order(&m);
+    case MUTANT_OPERAND:
+        return operand(&m);
+    case MUTANT_OPERAND_LAYOUT:
+        return operand_layout(&m);
+    case MUTANT_RESULT:
+        return result(&m);
+    case MUTANT_RESULT_LAYOUT:
+        return result_layout(&m);
+    case MUTANT_KERNEL:
+        return kernel(&m);
+    case MUTANT_STATE_VERSION:
+        return state_version(&m);
+    case MUTANT_STATE:
+        return state(&m);
+    case MUTANT_STORAGE:
+        return storage(&m);
+    case MUTANT_LEAF:
+        return leaf(&m);
+    case MUTANT_LOSS:
+        return loss(&m);
+    case MUTANT_ROLE:
+        return role(&m);
+    case MUTANT_VIEW:
+        return view(&m);
+    case NMUTANTS:
+        break;
     }
     return false;
 }

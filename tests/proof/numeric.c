@@ -6,9 +6,9 @@
 #include "tests/attrs.h"
 
 static const PlanCase cases[] = {
-    {"samples/quickstart.dsl", 8, 2, ""},  {"samples/quickstart.dsl", 8, 0, ""},   {"samples/elementwise.dsl", 6, 2, "semi_auto"},
-    {"samples/mesh.dsl", 8, 2, ""},        {"samples/output.dsl", 8, 2, ""},       {"samples/oneflow_ddp.dsl", 2, 2, ""},
-    {"samples/elementwise.dsl", 4, 2, ""}, {"samples/reductions.dsl", 4, 0, ""},   {"samples/reductions.dsl", 5, 2, "semi_auto"},
+    {"samples/quickstart.dsl", 8, 2, ""},  {"samples/quickstart.dsl", 8, 0, ""}, {"samples/elementwise.dsl", 6, 2, "semi_auto"},
+    {"samples/mesh.dsl", 8, 2, ""},        {"samples/output.dsl", 8, 2, ""},     {"samples/oneflow_ddp.dsl", 2, 2, ""},
+    {"samples/elementwise.dsl", 4, 2, ""}, {"samples/reductions.dsl", 4, 0, ""}, {"samples/reductions.dsl", 5, 2, "semi_auto"},
 };
 enum { NCASES = sizeof cases / sizeof *cases };
 static char why[1024];
@@ -45,13 +45,16 @@ static void nothing(const PlanCase *which, Plan *plan) {
     (void)plan;
     tried++;
 }
-Test(numeric, right_plans_agree) { on_all(nothing, NCASES); }
+Test(numeric, right_plans_agree) {
+    on_all(nothing, NCASES);
+}
 
 static void each_step_dropped(const PlanCase *which, Plan *plan) {
     Role *role = plan_role(plan);
     for (int i = 0; i < role->steps.n; i++) {
         Step saved = role->steps.at[i];
-        if (saved.kind == STEP_WRITE && role->instances.at[saved.in[0]].place == PLACE_STATE) continue; /* it names what lies there already */
+        if (saved.kind == STEP_WRITE && role->instances.at[saved.in[0]].place == PLACE_STATE)
+            continue; /* it names what lies there already */
         if (saved.kind == STEP_KERNEL && instance_is_view(&plan->graph, &role->instances.at[saved.out[0]])) continue; /* likewise */
         /* A dropped reshape or transpose of a vector can leave its operand where its result would lie, and that is the same. */
         if (saved.kind == STEP_KERNEL && (saved.op == OP_reshape || saved.op == OP_transpose)) continue;
@@ -61,7 +64,9 @@ static void each_step_dropped(const PlanCase *which, Plan *plan) {
         role->steps.at[i] = saved;
     }
 }
-Test(numeric, a_plan_without_one_of_its_steps_differs) { on_all(each_step_dropped, 200); }
+Test(numeric, a_plan_without_one_of_its_steps_differs) {
+    on_all(each_step_dropped, 200);
+}
 
 /* A sum that is still owed (or a part) is used in place of the communication's result. */
 static void each_communication_skipped(const PlanCase *which, Plan *plan) {
@@ -80,7 +85,9 @@ static void each_communication_skipped(const PlanCase *which, Plan *plan) {
         memcpy(role->steps.at, saved, (size_t)role->steps.n * sizeof *saved);
     }
 }
-Test(numeric, a_source_used_for_its_target_differs) { on_all(each_communication_skipped, 15); }
+Test(numeric, a_source_used_for_its_target_differs) {
+    on_all(each_communication_skipped, 15);
+}
 
 /* A reader that comes before the wait reads what is not there yet. */
 static void each_wait_moved(const PlanCase *which, Plan *plan) {
@@ -88,7 +95,8 @@ static void each_wait_moved(const PlanCase *which, Plan *plan) {
     for (int i = 0; i + 1 < role->steps.n; i++) {
         Step wait = role->steps.at[i], next = role->steps.at[i + 1];
         bool reads = false;
-        for (int j = 0; j < next.nin; j++) reads = reads || (next.kind != STEP_WAIT && next.in[j] == wait.out[0]);
+        for (int j = 0; j < next.nin; j++)
+            reads = reads || (next.kind != STEP_WAIT && next.in[j] == wait.out[0]);
         if (wait.kind != STEP_WAIT || !reads) continue;
         role->steps.at[i] = next;
         role->steps.at[i + 1] = wait;
@@ -97,7 +105,9 @@ static void each_wait_moved(const PlanCase *which, Plan *plan) {
         role->steps.at[i + 1] = next;
     }
 }
-Test(numeric, a_result_read_before_its_wait_is_not_there) { on_all(each_wait_moved, 15); }
+Test(numeric, a_result_read_before_its_wait_is_not_there) {
+    on_all(each_wait_moved, 15);
+}
 
 /* What is overwritten while it is still needed is gone: each value of the arena is moved onto each that is computed before its last reader. */
 static void each_overlap(const PlanCase *which, Plan *plan) {
@@ -109,7 +119,8 @@ static void each_overlap(const PlanCase *which, Plan *plan) {
             Instance *early = &role->instances.at[maker->out[0]], *late = &role->instances.at[later->out[0]];
             bool read_after = false;
             for (int s = k + 1; s < role->steps.n; s++)
-                for (int j = 0; j < role->steps.at[s].nin && role->steps.at[s].kind == STEP_KERNEL; j++) read_after = read_after || role->steps.at[s].in[j] == maker->out[0];
+                for (int j = 0; j < role->steps.at[s].nin && role->steps.at[s].kind == STEP_KERNEL; j++)
+                    read_after = read_after || role->steps.at[s].in[j] == maker->out[0];
             if (!read_after || early->place != PLACE_ARENA || late->place != PLACE_ARENA || early->at == late->at) continue;
             int64_t at = late->at, bytes = role->arena_bytes;
             late->at = early->at;
@@ -119,7 +130,9 @@ static void each_overlap(const PlanCase *which, Plan *plan) {
             role->arena_bytes = bytes;
         }
 }
-Test(numeric, a_value_over_another_that_is_needed_differs) { on_all(each_overlap, 50); }
+Test(numeric, a_value_over_another_that_is_needed_differs) {
+    on_all(each_overlap, 50);
+}
 
 /* The wrong ranks hold it: a layout's digits are exchanged for the same numbers at other strides, on the result of a kernel alone. */
 static void each_stride_changed(const PlanCase *which, Plan *plan) {
@@ -131,15 +144,20 @@ static void each_stride_changed(const PlanCase *which, Plan *plan) {
         const Layout *own = result->layout;
         Layout other = *own;
         int64_t split = 1;
-        for (int k = 0; k < own->start[own->ndim]; k++) split *= own->digit[k].size;
-        if (own->start[own->ndim] != 1 || layout_is_partial(own) || plan->graph.nranks / split < 2 || own->digit[0].stride * split == plan->graph.nranks) continue;
+        for (int k = 0; k < own->start[own->ndim]; k++)
+            split *= own->digit[k].size;
+        if (own->start[own->ndim] != 1 || layout_is_partial(own) || plan->graph.nranks / split < 2 ||
+            own->digit[0].stride * split == plan->graph.nranks)
+            continue;
         other.digit[0].stride = (int32_t)(plan->graph.nranks / split);
         result->layout = &other;
         differs(which, plan, "other ranks hold the result of step", i);
         result->layout = own;
     }
 }
-Test(numeric, boxes_of_other_ranks_differ) { on_all(each_stride_changed, 4); }
+Test(numeric, boxes_of_other_ranks_differ) {
+    on_all(each_stride_changed, 4);
+}
 
 /* The step computes another node than the one whose values are the reference. */
 Test(numeric, a_step_with_other_numbers_differs) {
@@ -153,7 +171,8 @@ Test(numeric, a_step_with_other_numbers_differs) {
         double lr = node->attr[0].f;
         Step *steps = plan_role(&plan)->steps.at;
         int s = 0;
-        while (steps[s].kind != STEP_KERNEL || steps[s].node != i) s++;
+        while (steps[s].kind != STEP_KERNEL || steps[s].node != i)
+            s++;
         Node other = *node; /* a second node that the step names in its place */
         own_attrs(&plan.graph, &other)[0].f = lr / 2;
         vec_push(&arena, &plan.graph.nodes, other);

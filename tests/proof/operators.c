@@ -60,27 +60,57 @@ typedef struct Row {
 
 Test(proof_operators, partial_sums_enter_where_the_operator_is_linear_in_them) {
     static const Row rows[] = {
-        {OP_relu, 1, {P, P}, false},           {OP_relu, 1, {W, W}, true},          {OP_relu, 1, {P, W}, false},
-        {OP_tanh, 1, {P, P}, false},           {OP_exp, 1, {P, P}, false},          {OP_log, 1, {P, P}, false},
-        {OP_sqrt, 1, {P, P}, false},           {OP_neg, 1, {P, P}, true},           {OP_neg, 1, {P, W}, false},
-        {OP_add, 2, {P, P, P}, true},          {OP_add, 2, {P, W, P}, false},       {OP_sub, 2, {W, P, P}, false},
-        {OP_mul, 2, {P, W, P}, true},          {OP_mul, 2, {W, P, P}, true},        {OP_mul, 2, {P, P, P}, false},
-        {OP_div, 2, {P, W, P}, true},          {OP_div, 2, {W, P, P}, false},       {OP_div, 2, {P, P, P}, false},
-        {OP_matmul, 2, {P, W, P}, true},       {OP_matmul, 2, {P, P, P}, false},    {OP_matmul, 2, {W, W, P}, false},
-        {OP_relu_grad, 2, {W, P, P}, true},    {OP_relu_grad, 2, {P, W, P}, false}, {OP_tanh_grad, 2, {P, P, P}, false},
-        {OP_sqrt_grad, 2, {P, W, P}, false},   {OP_transpose, 1, {P, P}, true},     {OP_transpose, 1, {P, W}, false},
-        {OP_add, 2, {P, "[- -] +sum(4@1)", P}, false}, {OP_sigmoid, 1, {P, P}, false},      {OP_square, 1, {P, P}, false},
-        {OP_softmax, 1, {P, P}, false},        {OP_softmax_grad, 2, {W, P, P}, true}, {OP_softmax_grad, 2, {P, W, P}, false},
-        {OP_sigmoid_grad, 2, {W, P, P}, true}, {OP_square_grad, 2, {P, W, P}, false}, {OP_max_mask, 2, {P, W, P}, false},
-        {OP_max_mask, 2, {W, P, P}, false},      {OP_max_share, 2, {P, W, P}, false},  {OP_abs, 1, {P, P}, false},
-        {OP_abs_grad, 2, {W, P, P}, true},       {OP_abs_grad, 2, {P, W, P}, false},   {OP_maximum, 2, {P, P, P}, false},
-        {OP_softplus, 1, {P, P}, false},         {OP_sin, 1, {P, P}, false},           {OP_cos, 1, {P, P}, false},
+        {OP_relu, 1, {P, P}, false},
+        {OP_relu, 1, {W, W}, true},
+        {OP_relu, 1, {P, W}, false},
+        {OP_tanh, 1, {P, P}, false},
+        {OP_exp, 1, {P, P}, false},
+        {OP_log, 1, {P, P}, false},
+        {OP_sqrt, 1, {P, P}, false},
+        {OP_neg, 1, {P, P}, true},
+        {OP_neg, 1, {P, W}, false},
+        {OP_add, 2, {P, P, P}, true},
+        {OP_add, 2, {P, W, P}, false},
+        {OP_sub, 2, {W, P, P}, false},
+        {OP_mul, 2, {P, W, P}, true},
+        {OP_mul, 2, {W, P, P}, true},
+        {OP_mul, 2, {P, P, P}, false},
+        {OP_div, 2, {P, W, P}, true},
+        {OP_div, 2, {W, P, P}, false},
+        {OP_div, 2, {P, P, P}, false},
+        {OP_matmul, 2, {P, W, P}, true},
+        {OP_matmul, 2, {P, P, P}, false},
+        {OP_matmul, 2, {W, W, P}, false},
+        {OP_relu_grad, 2, {W, P, P}, true},
+        {OP_relu_grad, 2, {P, W, P}, false},
+        {OP_tanh_grad, 2, {P, P, P}, false},
+        {OP_sqrt_grad, 2, {P, W, P}, false},
+        {OP_transpose, 1, {P, P}, true},
+        {OP_transpose, 1, {P, W}, false},
+        {OP_add, 2, {P, "[- -] +sum(4@1)", P}, false},
+        {OP_sigmoid, 1, {P, P}, false},
+        {OP_square, 1, {P, P}, false},
+        {OP_softmax, 1, {P, P}, false},
+        {OP_softmax_grad, 2, {W, P, P}, true},
+        {OP_softmax_grad, 2, {P, W, P}, false},
+        {OP_sigmoid_grad, 2, {W, P, P}, true},
+        {OP_square_grad, 2, {P, W, P}, false},
+        {OP_max_mask, 2, {P, W, P}, false},
+        {OP_max_mask, 2, {W, P, P}, false},
+        {OP_max_share, 2, {P, W, P}, false},
+        {OP_abs, 1, {P, P}, false},
+        {OP_abs_grad, 2, {W, P, P}, true},
+        {OP_abs_grad, 2, {P, W, P}, false},
+        {OP_maximum, 2, {P, P, P}, false},
+        {OP_softplus, 1, {P, P}, false},
+        {OP_sin, 1, {P, P}, false},
+        {OP_cos, 1, {P, P}, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Fixture f;
         begin(&f, rows[i].op, rows[i].nin, false, NULL);
-        cr_expect_eq(fits(&f, rows[i].layouts), rows[i].legal, "%s: %s, %s, %s", op_table[rows[i].op].name, rows[i].layouts[0], rows[i].layouts[1],
-                     rows[i].layouts[2] ? rows[i].layouts[2] : "");
+        cr_expect_eq(fits(&f, rows[i].layouts), rows[i].legal, "%s: %s, %s, %s", op_table[rows[i].op].name, rows[i].layouts[0],
+                     rows[i].layouts[1], rows[i].layouts[2] ? rows[i].layouts[2] : "");
         arena_finish(&f.arena);
     }
 }
@@ -119,12 +149,14 @@ Test(proof_operators, each_result_is_partial_over_the_indices_that_it_lacks) {
     cr_expect(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]", "[-] +sum(8@1)"}));
     cr_expect(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 8@1]", "[8@1]"}));
     cr_expect(fits(&f, (const char *const[]){"[4@2 2@1]", "[4@2 2@1]", "[4@2 2@1]", "[2@1] +sum(4@2)"}));
-    cr_expect(fits(&f, (const char *const[]){"[4@2 -] +sum(2@1)", "[4@2 -]", "[4@2 -] +sum(2@1)", "[-] +sum(8@1)"}), "and owes what its operand does");
+    cr_expect(fits(&f, (const char *const[]){"[4@2 -] +sum(2@1)", "[4@2 -]", "[4@2 -] +sum(2@1)", "[-] +sum(8@1)"}),
+              "and owes what its operand does");
     cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -]", "[-]"}), "the sum is forgotten");
     cr_expect_not(fits(&f, (const char *const[]){"[8@1 -]", "[8@1 -]", "[8@1 -] +sum(8@1)", "[-] +sum(8@1)"}), "the product is no sum");
     cr_expect_not(fits(&f, (const char *const[]){"[- 8@1]", "[- 8@1]", "[- 8@1]", "[-] +sum(8@1)"}), "a digit of the columns");
     cr_expect_not(fits(&f, (const char *const[]){"[4@2 2@1]", "[4@2 2@1]", "[4@2 2@1]", "[2@1] +sum(2@2)"}), "half of the digits");
-    cr_expect_not(fits(&f, (const char *const[]){"[4@2 -] +sum(2@1)", "[4@2 -]", "[4@2 -] +sum(2@1)", "[-] +sum(4@2)"}), "not what its operand owes");
+    cr_expect_not(fits(&f, (const char *const[]){"[4@2 -] +sum(2@1)", "[4@2 -]", "[4@2 -] +sum(2@1)", "[-] +sum(4@2)"}),
+                  "not what its operand owes");
     arena_finish(&f.arena);
 }
 

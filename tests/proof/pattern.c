@@ -6,9 +6,15 @@
 #include "tests/proof/plans.h"
 
 static const PlanCase cases[] = {
-    {"samples/quickstart.dsl", 8, 2, ""}, {"samples/quickstart.dsl", 8, 0, ""},           {"samples/elementwise.dsl", 6, 2, "semi_auto"},
-    {"samples/mesh.dsl", 8, 2, ""},       {"samples/output.dsl", 8, 2, ""},               {"samples/oneflow_ddp.dsl", 2, 2, ""},
-    {"samples/mlp.dsl", 16, 2, ""},       {"samples/reductions.dsl", 5, 2, "semi_auto"}, {"samples/mlp_small.dsl", 12, 0, ""},
+    {"samples/quickstart.dsl", 8, 2, ""},
+    {"samples/quickstart.dsl", 8, 0, ""},
+    {"samples/elementwise.dsl", 6, 2, "semi_auto"},
+    {"samples/mesh.dsl", 8, 2, ""},
+    {"samples/output.dsl", 8, 2, ""},
+    {"samples/oneflow_ddp.dsl", 2, 2, ""},
+    {"samples/mlp.dsl", 16, 2, ""},
+    {"samples/reductions.dsl", 5, 2, "semi_auto"},
+    {"samples/mlp_small.dsl", 12, 0, ""},
 };
 enum { NCASES = sizeof cases / sizeof *cases };
 static char why[1200];
@@ -26,17 +32,21 @@ Test(pattern, right_plans_agree_and_nothing_is_left_out) {
         Patterns patterns;
         plan_load(&cases[i], &arena, &plan);
         cr_assert(run(&plan, &patterns), "%s: %s", cases[i].file, why);
-        cr_assert(patterns.operators > 4 && patterns.communications > 0 && patterns.left_out == 0, "%s: %d, %d, left out %d (%s)", cases[i].file,
-                  patterns.operators, patterns.communications, patterns.left_out, patterns.left_why);
+        cr_assert(patterns.operators > 4 && patterns.communications > 0 && patterns.left_out == 0, "%s: %d, %d, left out %d (%s)",
+                  cases[i].file, patterns.operators, patterns.communications, patterns.left_out, patterns.left_why);
         arena_finish(&arena);
     }
 }
 
 static Patterns chain(int layers, int size, int nranks) {
     Text net = {0};
-    text_printf(&net, "net chain(b = %d, d = %d) { input x : f32[b, d]; param w0 : f32[d, d] = normal(1); h0 = relu(matmul(x, w0));\n", size, size);
-    for (int i = 1; i < layers; i++) text_printf(&net, "param w%d : f32[d, d] = normal(1); h%d = relu(matmul(h%d, w%d));\n", i, i, i - 1, i);
-    text_printf(&net, "loss mean(h%d); }\ntrain { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }\nparallel { mode = semi_auto; }", layers - 1);
+    text_printf(&net, "net chain(b = %d, d = %d) { input x : f32[b, d]; param w0 : f32[d, d] = normal(1); h0 = relu(matmul(x, w0));\n",
+                size, size);
+    for (int i = 1; i < layers; i++)
+        text_printf(&net, "param w%d : f32[d, d] = normal(1); h%d = relu(matmul(h%d, w%d));\n", i, i, i - 1, i);
+    text_printf(&net,
+                "loss mean(h%d); }\ntrain { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); }\nparallel { mode = semi_auto; }",
+                layers - 1);
     Arena arena;
     arena_init(&arena);
     Plan plan;
@@ -55,7 +65,8 @@ Test(pattern, neither_layers_nor_sizes_nor_ranks_make_more_patterns) {
     cr_assert_eq(few.communications, many.communications);
     cr_assert_eq(few.operators, large.operators);
     cr_assert_eq(few.operators, wide.operators);
-    cr_assert_eq(large.communications, wide.communications); /* large states are updated in parts: other communications than of small ones */
+    cr_assert_eq(large.communications,
+                 wide.communications); /* large states are updated in parts: other communications than of small ones */
 }
 
 /* ---------------------------------------------------------------- small cases */
@@ -92,7 +103,12 @@ Test(pattern, digits_above_three_are_made_three_and_sizes_follow) {
 }
 
 Test(pattern, even_uneven_and_empty_splits_stay_what_they_are) {
-    struct { int64_t size; int parts; bool even, empty; } rows[] = {{64, 8, true, false}, {8, 8, true, false}, {65, 8, false, false}, {13, 8, false, false}, {5, 8, false, true}, {1, 8, false, true}};
+    struct {
+        int64_t size;
+        int parts;
+        bool even, empty;
+    } rows[] = {{64, 8, true, false},  {8, 8, true, false}, {65, 8, false, false},
+                {13, 8, false, false}, {5, 8, false, true}, {1, 8, false, true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char from[32];
         snprintf(from, sizeof from, "[%d@1]", rows[i].parts);
@@ -126,8 +142,10 @@ static void refuse_changed(Plan *plan, bool (*wrong)(Plan *, const Step *), cons
         Patterns patterns;
         const Step *step = &role->steps.at[s];
         const Layout *in[MAX_IN] = {NULL}, *out[MAX_OUT] = {NULL};
-        for (int i = 0; i < step->nin; i++) in[i] = role->instances.at[step->in[i]].layout;
-        for (int k = 0; k < step->nout; k++) out[k] = role->instances.at[step->out[k]].layout;
+        for (int i = 0; i < step->nin; i++)
+            in[i] = role->instances.at[step->in[i]].layout;
+        for (int k = 0; k < step->nout; k++)
+            out[k] = role->instances.at[step->out[k]].layout;
         if (step->kind == STEP_KERNEL && wrong(plan, step)) {
             int n = role->steps.n;
             Step *steps = role->steps.at;
@@ -138,8 +156,10 @@ static void refuse_changed(Plan *plan, bool (*wrong)(Plan *, const Step *), cons
             role->steps.at = steps;
             role->steps.n = n;
         }
-        for (int i = 0; i < step->nin; i++) role->instances.at[step->in[i]].layout = in[i];
-        for (int k = 0; k < step->nout; k++) role->instances.at[step->out[k]].layout = out[k];
+        for (int i = 0; i < step->nin; i++)
+            role->instances.at[step->in[i]].layout = in[i];
+        for (int k = 0; k < step->nout; k++)
+            role->instances.at[step->out[k]].layout = out[k];
     }
 }
 
@@ -165,7 +185,8 @@ static bool partial_let_through(Plan *plan, const Step *step) {
     Instance *x = &plan_role(plan)->instances.at[step->in[0]], *y = &plan_role(plan)->instances.at[step->out[0]];
     Layout used = *x->layout;
     const char *reason;
-    if (!layout_append(&used, used.ndim + REDUCE_SUM, (Digit){.size = 2, .stride = 1}) || !layout_valid(&used, plan->graph.nranks, &reason)) return false;
+    if (!layout_append(&used, used.ndim + REDUCE_SUM, (Digit){.size = 2, .stride = 1}) || !layout_valid(&used, plan->graph.nranks, &reason))
+        return false;
     x->layout = make_partial(x->layout, 0, (Digit){.size = 2, .stride = 1});
     y->layout = make_partial(y->layout, 1, (Digit){.size = 2, .stride = 1});
     return true;
@@ -180,18 +201,21 @@ static bool bias_everywhere(Plan *plan, const Step *step) {
     for (int i = 0; i < 3; i++) {
         const char *reason;
         Layout used = *role->instances.at[number[i]].layout;
-        if (layout_is_partial(&used) || !layout_append(&used, used.ndim + REDUCE_SUM, (Digit){.size = 2, .stride = 1}) || !layout_valid(&used, plan->graph.nranks, &reason)) return false;
+        if (layout_is_partial(&used) || !layout_append(&used, used.ndim + REDUCE_SUM, (Digit){.size = 2, .stride = 1}) ||
+            !layout_valid(&used, plan->graph.nranks, &reason))
+            return false;
     }
     for (int i = 0; i < 3; i++)
-        if (i != 1 || step->op == OP_mul) role->instances.at[number[i]].layout = make_partial(role->instances.at[number[i]].layout, i, (Digit){.size = 2, .stride = 1});
+        if (i != 1 || step->op == OP_mul)
+            role->instances.at[number[i]].layout = make_partial(role->instances.at[number[i]].layout, i, (Digit){.size = 2, .stride = 1});
     return true;
 }
 
 static void refuse_on_all(bool (*wrong)(Plan *, const Step *), const char *what, int least) {
     tried = 0;
     static const PlanCase wide[] = {
-        {"samples/quickstart.dsl", 8, 2, ""},  {"samples/elementwise.dsl", 16, 2, ""}, {"samples/mesh.dsl", 8, 2, ""},
-        {"samples/output.dsl", 8, 2, ""},      {"samples/reductions.dsl", 4, 2, ""},   {"samples/elementwise.dsl", 1, 2, ""},
+        {"samples/quickstart.dsl", 8, 2, ""}, {"samples/elementwise.dsl", 16, 2, ""}, {"samples/mesh.dsl", 8, 2, ""},
+        {"samples/output.dsl", 8, 2, ""},     {"samples/reductions.dsl", 4, 2, ""},   {"samples/elementwise.dsl", 1, 2, ""},
     };
     for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
         Arena arena;
@@ -205,9 +229,15 @@ static void refuse_on_all(bool (*wrong)(Plan *, const Step *), const char *what,
     cr_assert_geq(tried, least, "only %d tried", tried);
 }
 
-Test(pattern, a_sum_that_is_not_owed_any_more_is_wrong) { refuse_on_all(sum_forgotten, "a sum was forgotten", 10); }
-Test(pattern, a_partial_sum_through_a_function_is_wrong) { refuse_on_all(partial_let_through, "a partial sum was let through", 2); }
-Test(pattern, a_bias_on_every_rank_of_a_partial_sum_is_wrong) { refuse_on_all(bias_everywhere, "a whole value was added to a partial sum", 3); }
+Test(pattern, a_sum_that_is_not_owed_any_more_is_wrong) {
+    refuse_on_all(sum_forgotten, "a sum was forgotten", 10);
+}
+Test(pattern, a_partial_sum_through_a_function_is_wrong) {
+    refuse_on_all(partial_let_through, "a partial sum was let through", 2);
+}
+Test(pattern, a_bias_on_every_rank_of_a_partial_sum_is_wrong) {
+    refuse_on_all(bias_everywhere, "a whole value was added to a partial sum", 3);
+}
 
 /* ---------------------------------------------------------------- communications */
 
@@ -218,7 +248,8 @@ static bool moves(CommKind kind, const char *from_text, const char *to_text, con
     Fe whole[512];
     cr_assert(spread_room(&source, &from, &shape, nranks) && spread_room(&target, &to, &shape, nranks));
     spread_draw(&from, &shape, F32, nranks, 11, &source, whole);
-    bool ok = spread_move(kind, &from, &to, &shape, nranks, &source, &target, why, sizeof why) && spread_agrees(&as, &shape, nranks, &target, whole, why, sizeof why);
+    bool ok = spread_move(kind, &from, &to, &shape, nranks, &source, &target, why, sizeof why) &&
+              spread_agrees(&as, &shape, nranks, &target, whole, why, sizeof why);
     spread_finish(&source);
     spread_finish(&target);
     return ok;
@@ -239,6 +270,7 @@ Test(pattern, communications_that_bring_something_else_are_found) {
     cr_expect(strstr(why, "needs another rank's part"), "%s", why);
     cr_expect_not(moves(COMM_ALL_REDUCE, "[- -]", "[- -] +sum(2@1)", "[- -]", shape, 4));
     cr_expect(strstr(why, "partial over digits that the source is not"), "%s", why);
-    cr_expect_not(moves(COMM_EXCHANGE, "[4@1 -]", "[2@2.2@1 -]", "[4@1 -]", (Shape){.ndim = 2, .dim = {6, 2}}, 4), "6 by 4@1 is 2 2 1 1, by 2@2.2@1 2 1 2 1");
+    cr_expect_not(moves(COMM_EXCHANGE, "[4@1 -]", "[2@2.2@1 -]", "[4@1 -]", (Shape){.ndim = 2, .dim = {6, 2}}, 4),
+                  "6 by 4@1 is 2 2 1 1, by 2@2.2@1 2 1 2 1");
     cr_expect_not(moves(COMM_EXCHANGE, "[- -] +sum(4@1)", "[- -] +sum(2@1)", "[- -]", shape, 4), "two terms are still to be added");
 }

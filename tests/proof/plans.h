@@ -45,4 +45,6 @@ static inline void plan_of(const char *text, int nranks, Arena *arena, Plan *pla
     compilation_finish(&c);
 }
 
-static inline Role *plan_role(Plan *plan) { return &plan->programs.at[0].roles.at[0]; }
+static inline Role *plan_role(Plan *plan) {
+    return &plan->programs.at[0].roles.at[0];
+}

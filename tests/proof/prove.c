@@ -3,7 +3,8 @@
 
 #include "tests/proof/plans.h"
 
-static const PlanCase quickstart = {"samples/quickstart.dsl", 8, 2, ""}, mlp = {"samples/mlp.dsl", 8, 2, ""}, ddp = {"samples/oneflow_ddp.dsl", 2, 2, ""};
+static const PlanCase quickstart = {"samples/quickstart.dsl", 8, 2, ""}, mlp = {"samples/mlp.dsl", 8, 2, ""},
+                      ddp = {"samples/oneflow_ddp.dsl", 2, 2, ""};
 
 static Proof proved(const PlanCase *which, ProofOptions options) {
     Arena arena;
@@ -28,7 +29,8 @@ Test(prove, a_small_plan_is_run_whole) {
 
 Test(prove, what_the_budget_leaves_out_is_named) {
     Proof proof = proved(&quickstart, (ProofOptions){0});
-    cr_assert(!proof.whole_plan && !proof.gradients_run && proof.operator_patterns > 5 && proof.communication_patterns > 3 && proof.gradient_patterns > 2);
+    cr_assert(!proof.whole_plan && !proof.gradients_run && proof.operator_patterns > 5 && proof.communication_patterns > 3 &&
+              proof.gradient_patterns > 2);
     cr_assert(strstr(proof.certificate, "; left out: whole plan (about "), "%s", proof.certificate);
     cr_assert(strstr(proof.certificate, "gradients of the graph (about "));
     cr_assert(strstr(proof.certificate, "the budget is 0 s, --prove=full lifts it"));
@@ -112,7 +114,8 @@ Test(prove, an_eval_that_reports_a_sum_still_owed_is_refused) {
     for (int r = -1; r < 1; r++) {
         int *reported = r < 0 ? &eval->loss : &eval->reports.at[r], right = *reported, partial = -1;
         for (int i = 0; i < role->instances.n; i++)
-            if (role->instances.at[i].value == role->instances.at[right].value && layout_is_partial(role->instances.at[i].layout)) partial = i;
+            if (role->instances.at[i].value == role->instances.at[right].value && layout_is_partial(role->instances.at[i].layout))
+                partial = i;
         cr_assert_geq(partial, 0);
         *reported = partial;
         refused(&plan, "is partial where it is reported");
@@ -169,7 +172,12 @@ static bool header(const Plan *plan, char *text, size_t n) {
 }
 
 Test(prove, what_is_sent_is_counted_again) {
-    const PlanCase cases[] = {quickstart, mlp, ddp, {"samples/quickstart.dsl", 8, 0, ""}, {"samples/elementwise.dsl", 6, 2, "semi_auto"}, {"samples/reductions.dsl", 5, 2, "semi_auto"}};
+    const PlanCase cases[] = {quickstart,
+                              mlp,
+                              ddp,
+                              {"samples/quickstart.dsl", 8, 0, ""},
+                              {"samples/elementwise.dsl", 6, 2, "semi_auto"},
+                              {"samples/reductions.dsl", 5, 2, "semi_auto"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Arena arena;
         arena_init(&arena);

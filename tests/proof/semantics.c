@@ -83,7 +83,8 @@ static void compare(const Trial *trial, const char *which, const FieldTensor *fi
         double kernel = element_at(result->data, result->dtype, e), multiple = kernel * (double)denominator;
         int64_t expected = fe_signed(fe_mul(field->at[e], fe_integer(denominator)));
         cr_assert(fabs(multiple - (double)expected) < 1e-6, "trial %d, %s: element %lld is %.17g, over the field %lld / %lld (%s kernel)",
-                  (int)(trial - trials), op_table[trial->op].name, (long long)e, kernel, (long long)expected, (long long)denominator, which);
+                  (int)(trial - trials), op_table[trial->op].name, (long long)e, kernel, (long long)expected, (long long)denominator,
+                  which);
     }
 }
 
@@ -118,7 +119,8 @@ static void try_kernels(const Trial *trial, bool whole, uint64_t *random) {
     }
     cr_assert(field_kernel(&t.graph, t.node, in, out, why, sizeof why), "%s: %s", op_table[trial->op].name, why);
     KernelFn *const kernels[] = {cpu_reference_kernels[trial->op], backend_cpu.kernels[trial->op]};
-    bool empty_max = (trial->op == OP_max || trial->op == OP_min) && box_elements(&in[0].box) == 0; /* minus infinity, and the lowest number of the field */
+    bool empty_max = (trial->op == OP_max || trial->op == OP_min) &&
+                     box_elements(&in[0].box) == 0; /* minus infinity, and the lowest number of the field */
     for (int which = 0; which < 2; which++) {
         run_kernel(kernels[which], &call, trial);
         for (int k = 0; k < call.nout && !empty_max; k++)
@@ -210,7 +212,8 @@ Test(proof_semantics, operands_boxes_give_the_results_box) {
             for (int k = 0; k < t.node->nout; k++) {
                 FieldTensor expected = part.out[k];
                 cut(&whole.out[k], &expected);
-                cr_assert_eq(memcmp(expected.at, part.out[k].at, sizeof(Fe) * (size_t)box_elements(&expected.box)), 0, "%s", op_table[trials[i].op].name);
+                cr_assert_eq(memcmp(expected.at, part.out[k].at, sizeof(Fe) * (size_t)box_elements(&expected.box)), 0, "%s",
+                             op_table[trials[i].op].name);
                 free(expected.at);
             }
             tensors_free(&t, &part);
@@ -252,7 +255,8 @@ Test(proof_semantics, shares_of_a_sum_add_up) {
                             sum[e] = own;
                         else if (op_table[trials[i].op].reduction == REDUCE_SUM)
                             sum[e] = fe_add(sum[e], own);
-                        else if (op_table[trials[i].op].reduction == REDUCE_MAX ? fe_signed(own) > fe_signed(sum[e]) : fe_signed(own) < fe_signed(sum[e]))
+                        else if (op_table[trials[i].op].reduction == REDUCE_MAX ? fe_signed(own) > fe_signed(sum[e])
+                                                                                : fe_signed(own) < fe_signed(sum[e]))
                             sum[e] = own;
                     }
                     tensors_free(&t, &part);

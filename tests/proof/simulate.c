@@ -62,19 +62,23 @@ static uint32_t element_read(const unsigned char *bytes, DType dtype, int64_t i)
 
 static void element_write(unsigned char *bytes, DType dtype, int64_t i, uint32_t number) {
     uint64_t wide = number == SIM_POISON ? UINT64_MAX : number;
-    if (dtype_bytes[dtype] == 8) memcpy(bytes + 8 * i, &wide, 8);
-    else if (dtype_bytes[dtype] == 1) bytes[i] = number > 1 ? 0xff : (unsigned char)number;
-    else memcpy(bytes + 4 * i, &number, 4);
+    if (dtype_bytes[dtype] == 8)
+        memcpy(bytes + 8 * i, &wide, 8);
+    else if (dtype_bytes[dtype] == 1)
+        bytes[i] = number > 1 ? 0xff : (unsigned char)number;
+    else
+        memcpy(bytes + 4 * i, &number, 4);
 }
 
 static uint64_t name_key(const char *name, uint64_t seed) {
     uint64_t key = seed;
-    for (; *name; name++) key = simulate_mix(key ^ (unsigned char)*name);
+    for (; *name; name++)
+        key = simulate_mix(key ^ (unsigned char)*name);
     return key;
 }
 
 /* Calls for each element of the box: its number in the box, its number in the whole tensor. */
-#define EACH_ELEMENT(tensor, i, whole) \
+#define EACH_ELEMENT(tensor, i, whole)                                                                                                     \
     for (int64_t i = 0, count_ = shape_elements(&(tensor)->local), whole = 0; i < count_ && (whole = whole_index((tensor), i), true); i++)
 
 static int64_t whole_index(const SimTensor *tensor, int64_t i) {
@@ -134,23 +138,28 @@ bool simulate_reference(SimReference *reference, const Graph *graph, uint64_t se
     for (int s = 0; s < graph->states.n; s++) {
         int64_t count = shape_elements(&graph->states.at[s].type.shape);
         reference->new_state[s] = arena_alloc(arena, (size_t)count * sizeof **reference->new_state);
-        for (int64_t i = 0; i < count; i++) reference->new_state[s][i] = leaf_element(graph, &(Node){.op = OP_read}, state_key(graph, s, seed), i);
+        for (int64_t i = 0; i < count; i++)
+            reference->new_state[s][i] = leaf_element(graph, &(Node){.op = OP_read}, state_key(graph, s, seed), i);
     }
     for (int i = 0; i < graph->nodes.n; i++) {
         const Node *node = &graph->nodes.at[i];
         SimTensor in[MAX_IN], out[MAX_OUT];
-        for (int k = 0; k < node->nin; k++) in[k] = reference->values[node->in[k]];
-        for (int k = 0; k < node->nout; k++) out[k] = reference->values[node->out[k]];
+        for (int k = 0; k < node->nin; k++)
+            in[k] = reference->values[node->in[k]];
+        for (int k = 0; k < node->nout; k++)
+            out[k] = reference->values[node->out[k]];
         int64_t count = node->nout ? shape_elements(&out[0].local) : 0;
         if (node->op == OP_read) {
             memcpy(out[0].at, reference->new_state[node->state], (size_t)count * sizeof *out[0].at); /* version 1 comes after the write */
         } else if (op_table[node->op].op_class == OP_CLASS_LEAF) {
             uint64_t key = node->op == OP_input ? input_key(graph, node->state, seed) : 0;
-            for (int64_t e = 0; e < count; e++) out[0].at[e] = leaf_element(graph, node, key, e);
+            for (int64_t e = 0; e < count; e++)
+                out[0].at[e] = leaf_element(graph, node, key, e);
         } else if (!simulate_kernel(graph, node, in, out, why, n)) {
             return false;
         }
-        if (node->op == OP_write) memcpy(reference->new_state[node->state], in[0].at, (size_t)shape_elements(&in[0].local) * sizeof *in[0].at);
+        if (node->op == OP_write)
+            memcpy(reference->new_state[node->state], in[0].at, (size_t)shape_elements(&in[0].local) * sizeof *in[0].at);
     }
     return true;
 }
@@ -222,9 +231,11 @@ static bool rank_init(Machine *m, Rank *rank) {
     rank->state = arena_alloc(arena, (size_t)(graph->states.n + 1) * sizeof *rank->state);
     rank->input = arena_alloc(arena, (size_t)(graph->inputs.n + 1) * sizeof *rank->input);
     for (int s = 0; s < graph->states.n; s++)
-        rank->state[s] = leaf(m, &graph->states.at[s].type, graph->states.at[s].layout, rank->number, &(Node){.op = OP_read}, state_key(graph, s, m->reference->seed));
+        rank->state[s] = leaf(m, &graph->states.at[s].type, graph->states.at[s].layout, rank->number, &(Node){.op = OP_read},
+                              state_key(graph, s, m->reference->seed));
     for (int i = 0; i < graph->inputs.n; i++)
-        rank->input[i] = leaf(m, &graph->inputs.at[i].type, graph->inputs.at[i].layout, rank->number, &(Node){.op = OP_input, .state = i}, input_key(graph, i, m->reference->seed));
+        rank->input[i] = leaf(m, &graph->inputs.at[i].type, graph->inputs.at[i].layout, rank->number, &(Node){.op = OP_input, .state = i},
+                              input_key(graph, i, m->reference->seed));
     rank->tensor = arena_alloc(arena, (size_t)(role->instances.n + 1) * sizeof *rank->tensor);
     rank->place = arena_alloc(arena, (size_t)(role->instances.n + 1) * sizeof *rank->place);
     rank->given = arena_alloc(arena, (size_t)(m->nrequests + 1) * sizeof *rank->given);
@@ -235,7 +246,8 @@ static bool rank_init(Machine *m, Rank *rank) {
         const Layout *layout = NULL;
         switch (instance->place) {
         case PLACE_ARENA:
-            if (instance->at < 0 || instance->at + bytes_of(&rank->tensor[i]) > role->arena_bytes) return wrong(m, rank, "a value outside the arena");
+            if (instance->at < 0 || instance->at + bytes_of(&rank->tensor[i]) > role->arena_bytes)
+                return wrong(m, rank, "a value outside the arena");
             rank->place[i] = rank->arena + instance->at;
             break;
         case PLACE_INNER:
@@ -267,13 +279,15 @@ static uint32_t *load(Machine *m, const Rank *rank, int instance) {
     const SimTensor *tensor = &rank->tensor[instance];
     int64_t count = shape_elements(&tensor->local);
     uint32_t *at = arena_alloc(&m->arena, (size_t)(count + 1) * sizeof *at);
-    for (int64_t i = 0; i < count; i++) at[i] = element_read(rank->place[instance], tensor->dtype, i);
+    for (int64_t i = 0; i < count; i++)
+        at[i] = element_read(rank->place[instance], tensor->dtype, i);
     return at;
 }
 
 static void store(const Rank *rank, int instance, const uint32_t *at) {
     const SimTensor *tensor = &rank->tensor[instance];
-    for (int64_t i = 0, count = shape_elements(&tensor->local); i < count; i++) element_write(rank->place[instance], tensor->dtype, i, at[i]);
+    for (int64_t i = 0, count = shape_elements(&tensor->local); i < count; i++)
+        element_write(rank->place[instance], tensor->dtype, i, at[i]);
 }
 
 static void poison(const Rank *rank, int instance) {
@@ -296,7 +310,8 @@ static bool reads(const Step *step, int instance) {
 /* Whether a kernel that reads or writes an instance does so element by element, in the order of its result. */
 static bool by_element(const Rank *rank, const Step *step, int instance) {
     const SimTensor *x = &rank->tensor[instance], *y = &rank->tensor[step->out[0]];
-    return step->op == OP_reshape || step->op == OP_replicate || step->op == OP_replica_sum || (shape_equal(&x->local, &y->local) && simulate_elementwise(step->op));
+    return step->op == OP_reshape || step->op == OP_replicate || step->op == OP_replica_sum ||
+           (shape_equal(&x->local, &y->local) && simulate_elementwise(step->op));
 }
 
 /* A fused step stores before it has read all of its operands, but what it reads element by element where it stores it: all else that its results lie over is
@@ -309,7 +324,8 @@ static void fused_begin(const Rank *rank, const Step *steps, int n) {
             for (int j = 0; j < n; j++)
                 for (int i = 0; i < steps[j].nin; i++) {
                     const int operand = steps[j].in[i];
-                    bool same = rank->place[operand] == rank->place[result] && bytes_of(&rank->tensor[operand]) == bytes_of(&rank->tensor[result]);
+                    bool same =
+                        rank->place[operand] == rank->place[result] && bytes_of(&rank->tensor[operand]) == bytes_of(&rank->tensor[result]);
                     bool keeps = same && by_element(rank, &steps[k], result);
                     for (int r = 0; r < n; r++)
                         keeps = keeps && (!reads(&steps[r], operand) || (r <= k && by_element(rank, &steps[r], operand)));
@@ -330,7 +346,8 @@ static bool step_kernel(Machine *m, Rank *rank, const Step *step) {
         for (int i = 0; i < step->nin; i++) {
             const SimTensor *x = &rank->tensor[step->in[i]], *y = &rank->tensor[step->out[o]];
             bool same = rank->place[step->in[i]] == rank->place[step->out[o]] && bytes_of(x) == bytes_of(y) && x->dtype == y->dtype;
-            bool keeps = node->op == OP_reshape || node->op == OP_replicate || node->op == OP_replica_sum || (shape_equal(&x->local, &y->local) && simulate_elementwise(node->op));
+            bool keeps = node->op == OP_reshape || node->op == OP_replicate || node->op == OP_replica_sum ||
+                         (shape_equal(&x->local, &y->local) && simulate_elementwise(node->op));
             if (overlap(rank, step->in[i], step->out[o]) && !(same && keeps)) poison(rank, step->out[o]);
         }
     SimTensor in[MAX_IN], out[MAX_OUT];
@@ -344,7 +361,8 @@ static bool step_kernel(Machine *m, Rank *rank, const Step *step) {
     }
     char why[200];
     if (!simulate_kernel(graph, node, in, out, why, sizeof why)) return wrong(m, rank, why);
-    for (int o = 0; o < step->nout; o++) store(rank, step->out[o], out[o].at);
+    for (int o = 0; o < step->nout; o++)
+        store(rank, step->out[o], out[o].at);
     return true;
 }
 
@@ -352,8 +370,10 @@ static bool step_start(Machine *m, Rank *rank, const Step *step) {
     Given *given = &rank->given[step->request];
     if (given->started) return wrong(m, rank, "a request that is under way is started again");
     *given = (Given){.started = true, .step = step};
-    for (int i = 0; i < step->nin; i++) given->source[i] = load(m, rank, step->in[i]);
-    for (int o = 0; o < step->nout; o++) poison(rank, step->out[o]);
+    for (int i = 0; i < step->nin; i++)
+        given->source[i] = load(m, rank, step->in[i]);
+    for (int o = 0; o < step->nout; o++)
+        poison(rank, step->out[o]);
     return true;
 }
 
@@ -396,20 +416,25 @@ static int reduction_of(const Layout *from, const Layout *to) {
 static uint32_t joined(int reduction, uint32_t a, uint32_t b) {
     if (a == SIM_POISON || b == SIM_POISON) return SIM_POISON;
     switch (reduction) {
-    case REDUCE_SUM: return (uint32_t)(((uint64_t)a + b) % SIM_PRIME);
-    case REDUCE_MAX: return a > b ? a : b;
-    default: return a < b ? a : b;
+    case REDUCE_SUM:
+        return (uint32_t)(((uint64_t)a + b) % SIM_PRIME);
+    case REDUCE_MAX:
+        return a > b ? a : b;
+    default:
+        return a < b ? a : b;
     }
 }
 
 /* The elements of q's target: of each term one rank's that has the element; a term that no rank has makes it poison. */
-static bool deliver(Machine *m, const Rank *q, const Layout *from, const Layout *to, const Peer *peers, int npeers, const SimTensor *target, uint32_t *at) {
+static bool deliver(Machine *m, const Rank *q, const Layout *from, const Layout *to, const Peer *peers, int npeers, const SimTensor *target,
+                    uint32_t *at) {
     int reduction = reduction_of(from, to);
     if (reduction < 0) return wrong(m, q, "sums and maxima completed at once");
     int term[SIM_RANKS], nterms = 0;
     for (int p = 0; p < npeers; p++) {
         int t = 0;
-        while (t < nterms && term[t] != peers[p].term) t++;
+        while (t < nterms && term[t] != peers[p].term)
+            t++;
         if (t == nterms) term[nterms++] = peers[p].term;
     }
     EACH_ELEMENT(target, i, whole) {
@@ -451,7 +476,8 @@ static bool step_wait(Machine *m, Rank *q, const Step *step, bool *moved) {
         }
         uint32_t *now = load(m, q, given->step->in[k]), *untouched = load(m, q, given->step->out[k]);
         const SimTensor *own = &q->tensor[given->step->in[k]], *result = &q->tensor[given->step->out[k]];
-        if (memcmp(now, given->source[k], (size_t)shape_elements(&own->local) * sizeof *now) != 0) return wrong(m, q, "race: the source of a communication changed before its wait");
+        if (memcmp(now, given->source[k], (size_t)shape_elements(&own->local) * sizeof *now) != 0)
+            return wrong(m, q, "race: the source of a communication changed before its wait");
         for (int64_t i = 0, count = shape_elements(&result->local); i < count; i++)
             if (untouched[i] != SIM_POISON) return wrong(m, q, "race: the target of a communication was written before its wait");
         if (!deliver(m, q, source->layout, target->layout, peers, npeers, result, untouched)) return false;
@@ -488,11 +514,21 @@ static bool rank_run(Machine *m, Rank *rank, bool *any) {
         const Step *step = &rank->role->steps.at[rank->next];
         bool ok = true, moved = true;
         switch (step->kind) {
-        case STEP_KERNEL: ok = step_kernel(m, rank, step); break;
-        case STEP_LOCAL: ok = step_local(m, rank, step); break;
-        case STEP_START: ok = step_start(m, rank, step); break;
-        case STEP_WAIT: ok = step_wait(m, rank, step, &moved); break;
-        case STEP_WRITE: ok = step_write(m, rank, step); break;
+        case STEP_KERNEL:
+            ok = step_kernel(m, rank, step);
+            break;
+        case STEP_LOCAL:
+            ok = step_local(m, rank, step);
+            break;
+        case STEP_START:
+            ok = step_start(m, rank, step);
+            break;
+        case STEP_WAIT:
+            ok = step_wait(m, rank, step, &moved);
+            break;
+        case STEP_WRITE:
+            ok = step_write(m, rank, step);
+            break;
         }
         if (!ok) return false;
         if (!moved) return true;
@@ -502,11 +538,13 @@ static bool rank_run(Machine *m, Rank *rank, bool *any) {
 
 /* ---------------------------------------------------------------- the answer */
 
-static bool compare(const Machine *m, const Rank *rank, const SimTensor *tensor, const unsigned char *place, const uint32_t *whole_tensor, const char *name) {
+static bool compare(const Machine *m, const Rank *rank, const SimTensor *tensor, const unsigned char *place, const uint32_t *whole_tensor,
+                    const char *name) {
     EACH_ELEMENT(tensor, i, whole) {
         uint32_t number = element_read(place, tensor->dtype, i);
         if (number == whole_tensor[whole]) continue;
-        snprintf(m->why, m->n, "rank %d: element %lld of %s %s", rank->number, (long long)whole, name, number == SIM_POISON ? "was never computed" : "differs");
+        snprintf(m->why, m->n, "rank %d: element %lld of %s %s", rank->number, (long long)whole, name,
+                 number == SIM_POISON ? "was never computed" : "differs");
         return false;
     }
     return true;
@@ -516,7 +554,8 @@ static bool outcome(const Machine *m, const Rank *rank) {
     const Graph *graph = &m->plan->graph;
     int loss = m->program->loss;
     if (graph->loss >= 0) {
-        if (loss < 0 || !shape_equal(&rank->tensor[loss].global, &graph->values.at[graph->loss].type.shape)) return fault(m->why, m->n, "another loss");
+        if (loss < 0 || !shape_equal(&rank->tensor[loss].global, &graph->values.at[graph->loss].type.shape))
+            return fault(m->why, m->n, "another loss");
         if (!compare(m, rank, &rank->tensor[loss], rank->place[loss], m->reference->values[graph->loss].at, "the loss")) return false;
     }
     for (int s = 0; s < graph->states.n; s++) {
@@ -550,12 +589,14 @@ bool simulate_plan(const Plan *plan, const SimReference *reference, char *why, s
         free(m);
         return fault(why, n, "not a plan that can be simulated");
     }
-    *m = (Machine){.plan = plan, .program = &plan->programs.at[0], .reference = reference, .nranks = plan->graph.nranks, .why = why, .n = n};
+    *m =
+        (Machine){.plan = plan, .program = &plan->programs.at[0], .reference = reference, .nranks = plan->graph.nranks, .why = why, .n = n};
     arena_init(&m->arena);
     for (int k = 0; k < m->program->roles.n; k++) {
         const Role *role = &m->program->roles.at[k];
         if (role->steps.n > m->nrequests) m->nrequests = role->steps.n; /* a request is below the number of steps: plan_read */
-        for (int r = role->first_rank; r <= role->last_rank; r++) m->rank[r] = (Rank){.role = role, .number = r};
+        for (int r = role->first_rank; r <= role->last_rank; r++)
+            m->rank[r] = (Rank){.role = role, .number = r};
     }
     bool same = machine_run(m);
     arena_finish(&m->arena);

@@ -70,20 +70,32 @@ static bool fault(char *why, size_t n, const char *text) {
 typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, LOOKUP, TABLE, PLACE } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
-    [OP_add] = ELEMENT, [OP_sub] = ELEMENT, [OP_mul] = ELEMENT, [OP_div] = ELEMENT, [OP_neg] = ELEMENT, [OP_relu] = ELEMENT, [OP_tanh] = ELEMENT,
-    [OP_exp] = ELEMENT, [OP_log] = ELEMENT, [OP_sqrt] = ELEMENT, [OP_rsqrt] = ELEMENT, [OP_square] = ELEMENT, [OP_sigmoid] = ELEMENT, [OP_gelu] = ELEMENT,
-    [OP_silu] = ELEMENT, [OP_relu_grad] = ELEMENT, [OP_tanh_grad] = ELEMENT, [OP_sqrt_grad] = ELEMENT, [OP_rsqrt_grad] = ELEMENT,
-    [OP_sigmoid_grad] = ELEMENT, [OP_square_grad] = ELEMENT, [OP_gelu_grad] = ELEMENT, [OP_silu_grad] = ELEMENT, [OP_max_mask] = ELEMENT, [OP_max_share] = ELEMENT,
-    [OP_abs] = ELEMENT, [OP_abs_grad] = ELEMENT, [OP_clamp] = ELEMENT, [OP_clamp_grad] = ELEMENT, [OP_maximum] = ELEMENT, [OP_minimum] = ELEMENT,
-    [OP_softplus] = ELEMENT, [OP_sin] = ELEMENT, [OP_cos] = ELEMENT,
-    [OP_stop_gradient] = ELEMENT, [OP_cast] = ELEMENT, [OP_where] = ELEMENT, [OP_less] = ELEMENT, [OP_less_equal] = ELEMENT,
-    [OP_greater] = ELEMENT, [OP_greater_equal] = ELEMENT, [OP_equal] = ELEMENT, [OP_not_equal] = ELEMENT, [OP_sgd] = ELEMENT, [OP_momentum] = ELEMENT, [OP_adam] = ELEMENT, [OP_adamw] = ELEMENT, [OP_clip] = ELEMENT, [OP_sum_squares] = PRODUCT, [OP_write] = ELEMENT,
-    [OP_matmul] = PRODUCT, [OP_einsum] = PRODUCT, [OP_sum] = PRODUCT, [OP_mean] = PRODUCT, [OP_max] = PRODUCT, [OP_min] = PRODUCT, [OP_sum_grad] = PRODUCT,
-    [OP_mean_grad] = PRODUCT, [OP_sum_to] = PRODUCT, [OP_transpose] = PRODUCT, [OP_replicate] = PRODUCT, [OP_replica_sum] = PRODUCT,
-    [OP_reshape] = RESHAPE,
-    [OP_slice] = CUT, [OP_slice_grad] = CUT, [OP_concat] = CUT, [OP_split] = CUT,
-    [OP_pick] = LOOKUP, [OP_pick_grad] = LOOKUP, [OP_embedding] = TABLE, [OP_embedding_grad] = TABLE, [OP_one_hot] = LOOKUP, [OP_first] = PLACE,
-    [OP_softmax] = ROWS, [OP_log_softmax] = ROWS, [OP_softmax_grad] = ROWS, [OP_log_softmax_grad] = ROWS,
+    [OP_add] = ELEMENT,         [OP_sub] = ELEMENT,           [OP_mul] = ELEMENT,
+    [OP_div] = ELEMENT,         [OP_neg] = ELEMENT,           [OP_relu] = ELEMENT,
+    [OP_tanh] = ELEMENT,        [OP_exp] = ELEMENT,           [OP_log] = ELEMENT,
+    [OP_sqrt] = ELEMENT,        [OP_rsqrt] = ELEMENT,         [OP_square] = ELEMENT,
+    [OP_sigmoid] = ELEMENT,     [OP_gelu] = ELEMENT,          [OP_silu] = ELEMENT,
+    [OP_relu_grad] = ELEMENT,   [OP_tanh_grad] = ELEMENT,     [OP_sqrt_grad] = ELEMENT,
+    [OP_rsqrt_grad] = ELEMENT,  [OP_sigmoid_grad] = ELEMENT,  [OP_square_grad] = ELEMENT,
+    [OP_gelu_grad] = ELEMENT,   [OP_silu_grad] = ELEMENT,     [OP_max_mask] = ELEMENT,
+    [OP_max_share] = ELEMENT,   [OP_abs] = ELEMENT,           [OP_abs_grad] = ELEMENT,
+    [OP_clamp] = ELEMENT,       [OP_clamp_grad] = ELEMENT,    [OP_maximum] = ELEMENT,
+    [OP_minimum] = ELEMENT,     [OP_softplus] = ELEMENT,      [OP_sin] = ELEMENT,
+    [OP_cos] = ELEMENT,         [OP_stop_gradient] = ELEMENT, [OP_cast] = ELEMENT,
+    [OP_where] = ELEMENT,       [OP_less] = ELEMENT,          [OP_less_equal] = ELEMENT,
+    [OP_greater] = ELEMENT,     [OP_greater_equal] = ELEMENT, [OP_equal] = ELEMENT,
+    [OP_not_equal] = ELEMENT,   [OP_sgd] = ELEMENT,           [OP_momentum] = ELEMENT,
+    [OP_adam] = ELEMENT,        [OP_adamw] = ELEMENT,         [OP_clip] = ELEMENT,
+    [OP_sum_squares] = PRODUCT, [OP_write] = ELEMENT,         [OP_matmul] = PRODUCT,
+    [OP_einsum] = PRODUCT,      [OP_sum] = PRODUCT,           [OP_mean] = PRODUCT,
+    [OP_max] = PRODUCT,         [OP_min] = PRODUCT,           [OP_sum_grad] = PRODUCT,
+    [OP_mean_grad] = PRODUCT,   [OP_sum_to] = PRODUCT,        [OP_transpose] = PRODUCT,
+    [OP_replicate] = PRODUCT,   [OP_replica_sum] = PRODUCT,   [OP_reshape] = RESHAPE,
+    [OP_slice] = CUT,           [OP_slice_grad] = CUT,        [OP_concat] = CUT,
+    [OP_split] = CUT,           [OP_pick] = LOOKUP,           [OP_pick_grad] = LOOKUP,
+    [OP_embedding] = TABLE,     [OP_embedding_grad] = TABLE,  [OP_one_hot] = LOOKUP,
+    [OP_first] = PLACE,         [OP_softmax] = ROWS,          [OP_log_softmax] = ROWS,
+    [OP_softmax_grad] = ROWS,   [OP_log_softmax_grad] = ROWS,
 };
 
 bool simulate_knows(OpCode op) {
@@ -91,7 +103,8 @@ bool simulate_knows(OpCode op) {
 }
 
 bool simulate_elementwise(OpCode op) {
-    bool changes_size = op == OP_cast || op == OP_where || op == OP_less || op == OP_less_equal || op == OP_greater || op == OP_greater_equal || op == OP_equal || op == OP_not_equal;
+    bool changes_size = op == OP_cast || op == OP_where || op == OP_less || op == OP_less_equal || op == OP_greater ||
+                        op == OP_greater_equal || op == OP_equal || op == OP_not_equal;
     return way_of[op] == ELEMENT && !changes_size;
 }
 
@@ -111,38 +124,108 @@ static int64_t ordered(uint32_t a) {
 static void element(const Node *node, const uint32_t *x, uint32_t *y) {
     uint32_t slot, rate;
     switch (node->op) {
-    case OP_add: y[0] = plus(x[0], x[1]); return;
-    case OP_sub: y[0] = plus(x[0], negative(x[1])); return;
-    case OP_mul: y[0] = times(x[0], x[1]); return;
-    case OP_div: y[0] = times(x[0], inverse(x[1])); return;
-    case OP_neg: y[0] = negative(x[0]); return;
-    case OP_less: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) < ordered(x[1]); return;
-    case OP_less_equal: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) <= ordered(x[1]); return;
-    case OP_greater: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) > ordered(x[1]); return;
-    case OP_greater_equal: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) >= ordered(x[1]); return;
-    case OP_equal: y[0] = either_poison(x) ? SIM_POISON : x[0] == x[1]; return;
-    case OP_not_equal: y[0] = either_poison(x) ? SIM_POISON : x[0] != x[1]; return;
-    case OP_where: y[0] = x[0] == SIM_POISON ? SIM_POISON : x[0] ? x[1] : x[2]; return;
-    case OP_relu: y[0] = x[0] == SIM_POISON || positive(x[0]) ? x[0] : 0; return;
-    case OP_square: y[0] = times(x[0], x[0]); return;
-    case OP_tanh: case OP_exp: case OP_log: case OP_sqrt: case OP_rsqrt: case OP_sigmoid: case OP_silu: case OP_gelu:
+    case OP_add:
+        y[0] = plus(x[0], x[1]);
+        return;
+    case OP_sub:
+        y[0] = plus(x[0], negative(x[1]));
+        return;
+    case OP_mul:
+        y[0] = times(x[0], x[1]);
+        return;
+    case OP_div:
+        y[0] = times(x[0], inverse(x[1]));
+        return;
+    case OP_neg:
+        y[0] = negative(x[0]);
+        return;
+    case OP_less:
+        y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) < ordered(x[1]);
+        return;
+    case OP_less_equal:
+        y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) <= ordered(x[1]);
+        return;
+    case OP_greater:
+        y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) > ordered(x[1]);
+        return;
+    case OP_greater_equal:
+        y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) >= ordered(x[1]);
+        return;
+    case OP_equal:
+        y[0] = either_poison(x) ? SIM_POISON : x[0] == x[1];
+        return;
+    case OP_not_equal:
+        y[0] = either_poison(x) ? SIM_POISON : x[0] != x[1];
+        return;
+    case OP_where:
+        y[0] = x[0] == SIM_POISON ? SIM_POISON : x[0] ? x[1] : x[2];
+        return;
+    case OP_relu:
+        y[0] = x[0] == SIM_POISON || positive(x[0]) ? x[0] : 0;
+        return;
+    case OP_square:
+        y[0] = times(x[0], x[0]);
+        return;
+    case OP_tanh:
+    case OP_exp:
+    case OP_log:
+    case OP_sqrt:
+    case OP_rsqrt:
+    case OP_sigmoid:
+    case OP_silu:
+    case OP_gelu:
         y[0] = any_function(function_key(node), x[0]);
         return;
-    case OP_rsqrt_grad: case OP_silu_grad: case OP_gelu_grad: y[0] = times(x[1], any_function(function_key(node), x[0])); return;
-    case OP_relu_grad: y[0] = x[0] == SIM_POISON ? SIM_POISON : times(x[1], positive(x[0])); return;
-    case OP_tanh_grad: y[0] = times(x[1], plus(1, negative(times(x[0], x[0])))); return;
-    case OP_sqrt_grad: y[0] = times(x[1], inverse(times(2, x[0]))); return;
-    case OP_sigmoid_grad: y[0] = times(x[1], times(x[0], plus(1, negative(x[0])))); return;
-    case OP_square_grad: y[0] = times(times(2, x[0]), x[1]); return;
-    case OP_softplus: case OP_sin: case OP_cos: case OP_clamp: y[0] = any_function(function_key(node), x[0]); return;
-    case OP_clamp_grad: y[0] = times(x[1], any_function(function_key(node), x[0])); return;
-    case OP_abs: y[0] = x[0] == SIM_POISON || ordered(x[0]) >= 0 ? x[0] : negative(x[0]); return;
-    case OP_abs_grad: y[0] = x[0] == SIM_POISON ? SIM_POISON : x[0] == 0 ? 0 : ordered(x[0]) > 0 ? x[1] : negative(x[1]); return;
-    case OP_maximum: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) > ordered(x[1]) ? x[0] : x[1]; return;
-    case OP_minimum: y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) < ordered(x[1]) ? x[0] : x[1]; return;
-    case OP_max_share: y[0] = either_poison(x) ? SIM_POISON : x[0] == x[1] ? inverse(2) : ordered(x[0]) > ordered(x[1]); return;
-    case OP_max_mask: y[0] = x[0] == SIM_POISON || x[1] == SIM_POISON ? SIM_POISON : x[0] == x[1]; return;
-    case OP_clip: y[0] = times(x[0], any_function(OP_clip, times(x[1], simulate_number(node->attr[0].f)))); return;
+    case OP_rsqrt_grad:
+    case OP_silu_grad:
+    case OP_gelu_grad:
+        y[0] = times(x[1], any_function(function_key(node), x[0]));
+        return;
+    case OP_relu_grad:
+        y[0] = x[0] == SIM_POISON ? SIM_POISON : times(x[1], positive(x[0]));
+        return;
+    case OP_tanh_grad:
+        y[0] = times(x[1], plus(1, negative(times(x[0], x[0]))));
+        return;
+    case OP_sqrt_grad:
+        y[0] = times(x[1], inverse(times(2, x[0])));
+        return;
+    case OP_sigmoid_grad:
+        y[0] = times(x[1], times(x[0], plus(1, negative(x[0]))));
+        return;
+    case OP_square_grad:
+        y[0] = times(times(2, x[0]), x[1]);
+        return;
+    case OP_softplus:
+    case OP_sin:
+    case OP_cos:
+    case OP_clamp:
+        y[0] = any_function(function_key(node), x[0]);
+        return;
+    case OP_clamp_grad:
+        y[0] = times(x[1], any_function(function_key(node), x[0]));
+        return;
+    case OP_abs:
+        y[0] = x[0] == SIM_POISON || ordered(x[0]) >= 0 ? x[0] : negative(x[0]);
+        return;
+    case OP_abs_grad:
+        y[0] = x[0] == SIM_POISON ? SIM_POISON : x[0] == 0 ? 0 : ordered(x[0]) > 0 ? x[1] : negative(x[1]);
+        return;
+    case OP_maximum:
+        y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) > ordered(x[1]) ? x[0] : x[1];
+        return;
+    case OP_minimum:
+        y[0] = either_poison(x) ? SIM_POISON : ordered(x[0]) < ordered(x[1]) ? x[0] : x[1];
+        return;
+    case OP_max_share:
+        y[0] = either_poison(x) ? SIM_POISON : x[0] == x[1] ? inverse(2) : ordered(x[0]) > ordered(x[1]);
+        return;
+    case OP_max_mask:
+        y[0] = x[0] == SIM_POISON || x[1] == SIM_POISON ? SIM_POISON : x[0] == x[1];
+        return;
+    case OP_clip:
+        y[0] = times(x[0], any_function(OP_clip, times(x[1], simulate_number(node->attr[0].f))));
+        return;
     case OP_sgd:
         rate = node->nin > 2 ? times(simulate_number(node->attr[0].f), x[2]) : simulate_number(node->attr[0].f);
         y[0] = plus(x[0], negative(times(rate, plus(x[1], times(simulate_number(node->attr[1].f), x[0])))));
@@ -153,8 +236,10 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         y[0] = plus(x[0], negative(times(rate, slot)));
         y[1] = slot;
         return;
-    case OP_adam: case OP_adamw: {
-        uint32_t decay = times(simulate_number(node->attr[4].f), x[0]), beta1 = simulate_number(node->attr[1].f), beta2 = simulate_number(node->attr[2].f);
+    case OP_adam:
+    case OP_adamw: {
+        uint32_t decay = times(simulate_number(node->attr[4].f), x[0]), beta1 = simulate_number(node->attr[1].f),
+                 beta2 = simulate_number(node->attr[2].f);
         uint32_t g = node->op == OP_adam ? plus(x[3], decay) : x[3];
         rate = node->nin > 5 ? times(simulate_number(node->attr[0].f), x[5]) : simulate_number(node->attr[0].f);
         y[1] = plus(times(beta1, x[1]), times(plus(1, negative(beta1)), g));
@@ -164,7 +249,9 @@ static void element(const Node *node, const uint32_t *x, uint32_t *y) {
         y[0] = plus(x[0], negative(times(rate, slot)));
         return;
     }
-    default: y[0] = x[0]; return; /* write, stop_gradient */
+    default:
+        y[0] = x[0];
+        return; /* write, stop_gradient */
     }
 }
 
@@ -190,12 +277,15 @@ static bool elementwise(const Node *node, const SimTensor *in, SimTensor *out, c
         uint32_t x[MAX_IN], y[MAX_OUT] = {0};
         for (int i = 0; i < node->nin; i++) {
             int64_t at = 0;
-            for (int d = 0; d < shape->ndim; d++) at += index[d] * stride[i][d];
+            for (int d = 0; d < shape->ndim; d++)
+                at += index[d] * stride[i][d];
             x[i] = in[i].at[at];
         }
         element(node, x, y);
-        for (int o = 0; o < node->nout; o++) out[o].at[e] = y[o];
-        for (int d = shape->ndim - 1; d >= 0 && ++index[d] == shape->dim[d]; d--) index[d] = 0;
+        for (int o = 0; o < node->nout; o++)
+            out[o].at[e] = y[o];
+        for (int d = shape->ndim - 1; d >= 0 && ++index[d] == shape->dim[d]; d--)
+            index[d] = 0;
     }
     return true;
 }
@@ -210,37 +300,47 @@ typedef struct Letters {
 } Letters;
 
 /* result[..] = factor * sum over all letters that it lacks of the product of the operands; or their maximum, 0 of nothing, or their minimum. */
-static bool contraction(const Letters *letters, const SimTensor *in, int nin, SimTensor *out, uint32_t factor, Reduction reduction, char *why, size_t n) {
+static bool contraction(const Letters *letters, const SimTensor *in, int nin, SimTensor *out, uint32_t factor, Reduction reduction,
+                        char *why, size_t n) {
     int64_t size[MAX_LETTERS], stride[3][MAX_LETTERS] = {{0}}, index[MAX_LETTERS] = {0}, points = 1, at[3] = {0};
-    for (int l = 0; l < letters->n; l++) size[l] = -1;
+    for (int l = 0; l < letters->n; l++)
+        size[l] = -1;
     for (int k = 0; k < 3; k++) {
         if (k >= nin && k < 2) continue;
         const SimTensor *tensor = k == 2 ? out : &in[k];
         int64_t step = 1;
         for (int d = tensor->local.ndim - 1; d >= 0; step *= tensor->local.dim[d--]) {
             int l = letters->of[k][d];
-            if (l < 0 ? tensor->local.dim[d] != 1 : size[l] >= 0 && size[l] != tensor->local.dim[d]) return fault(why, n, "operands and results of different sizes");
+            if (l < 0 ? tensor->local.dim[d] != 1 : size[l] >= 0 && size[l] != tensor->local.dim[d])
+                return fault(why, n, "operands and results of different sizes");
             if (l < 0) continue;
             size[l] = tensor->local.dim[d];
             stride[k][l] += step;
         }
     }
-    for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++) out->at[e] = reduction == REDUCE_MIN ? SIM_PRIME - 1 : 0;
-    for (int l = 0; l < letters->n; l++) points *= size[l];
+    for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++)
+        out->at[e] = reduction == REDUCE_MIN ? SIM_PRIME - 1 : 0;
+    for (int l = 0; l < letters->n; l++)
+        points *= size[l];
     for (int64_t p = 0; p < points; p++) {
         uint32_t product = in[0].at[at[0]];
         if (nin == 2) product = times(product, in[1].at[at[1]]);
         uint32_t *sum = &out->at[at[2]];
-        if (reduction == REDUCE_SUM || *sum == SIM_POISON || product == SIM_POISON) *sum = plus(*sum, product); /* poison stays */
-        else if (reduction == REDUCE_MAX ? product > *sum : product < *sum) *sum = product;
+        if (reduction == REDUCE_SUM || *sum == SIM_POISON || product == SIM_POISON)
+            *sum = plus(*sum, product); /* poison stays */
+        else if (reduction == REDUCE_MAX ? product > *sum : product < *sum)
+            *sum = product;
         for (int l = letters->n - 1; l >= 0; l--) {
-            for (int k = 0; k < 3; k++) at[k] += stride[k][l];
+            for (int k = 0; k < 3; k++)
+                at[k] += stride[k][l];
             if (++index[l] < size[l]) break;
-            for (int k = 0; k < 3; k++) at[k] -= size[l] * stride[k][l];
+            for (int k = 0; k < 3; k++)
+                at[k] -= size[l] * stride[k][l];
             index[l] = 0;
         }
     }
-    for (int64_t e = 0, count = shape_elements(&out->local); e < count && factor != 1; e++) out->at[e] = times(out->at[e], factor);
+    for (int64_t e = 0, count = shape_elements(&out->local); e < count && factor != 1; e++)
+        out->at[e] = times(out->at[e], factor);
     return true;
 }
 
@@ -291,10 +391,13 @@ static bool einsum_letters(const Node *node, Letters *letters) {
 static void axes_letters(const Attr *axes, int wide_ndim, int narrow_ndim, Letters *letters, int wide, int narrow) {
     for (int d = 0, own = 0; d < wide_ndim; d++) {
         bool reduced = !axes->given;
-        for (int i = 0; i < axes->n; i++) reduced = reduced || axes->ints[i] == d || axes->ints[i] + wide_ndim == d;
+        for (int i = 0; i < axes->n; i++)
+            reduced = reduced || axes->ints[i] == d || axes->ints[i] + wide_ndim == d;
         letters->of[wide][d] = (int8_t)letters->n++;
-        if (!reduced) letters->of[narrow][own++] = letters->of[wide][d];
-        else if (narrow_ndim == wide_ndim) own++;
+        if (!reduced)
+            letters->of[narrow][own++] = letters->of[wide][d];
+        else if (narrow_ndim == wide_ndim)
+            own++;
     }
 }
 
@@ -308,20 +411,27 @@ static bool sum_of_products(const Node *node, const SimTensor *in, SimTensor *ou
     uint32_t factor = 1;
     int ndim = in[0].local.ndim;
     switch (node->op) {
-    case OP_matmul: matmul_letters(node, in, &letters); break;
+    case OP_matmul:
+        matmul_letters(node, in, &letters);
+        break;
     case OP_einsum:
         if (!einsum_letters(node, &letters)) return fault(why, n, "too many letters");
         break;
-    case OP_sum: case OP_mean: case OP_max: case OP_min:
+    case OP_sum:
+    case OP_mean:
+    case OP_max:
+    case OP_min:
         axes_letters(&node->attr[0], ndim, out->local.ndim, &letters, 0, 2);
         if (node->op == OP_mean) factor = one_over(shape_elements(&in[0].global), shape_elements(&out->global));
         break;
-    case OP_sum_grad: case OP_mean_grad:
+    case OP_sum_grad:
+    case OP_mean_grad:
         axes_letters(&node->attr[0], out->local.ndim, ndim, &letters, 2, 0);
         if (node->op == OP_mean_grad) factor = one_over(shape_elements(&out->global), shape_elements(&in[0].global));
         break;
     case OP_sum_squares:
-        for (int d = 0; d < ndim; d++) letters.of[0][d] = letters.of[1][d] = (int8_t)letters.n++;
+        for (int d = 0; d < ndim; d++)
+            letters.of[0][d] = letters.of[1][d] = (int8_t)letters.n++;
         return contraction(&letters, (const SimTensor[]){in[0], in[0]}, 2, out, 1, REDUCE_SUM, why, n);
     case OP_sum_to: /* dimensions that the result lacks, or has only one element of, are added up */
         for (int d = 0; d < ndim; d++) {
@@ -340,22 +450,27 @@ static bool sum_of_products(const Node *node, const SimTensor *in, SimTensor *ou
         break;
     case OP_replicate: /* the result's dimension 0 repeats the operand */
         letters.of[2][0] = (int8_t)letters.n++;
-        for (int d = 0; d < ndim; d++) letters.of[0][d] = letters.of[2][d + 1] = (int8_t)letters.n++;
+        for (int d = 0; d < ndim; d++)
+            letters.of[0][d] = letters.of[2][d + 1] = (int8_t)letters.n++;
         break;
     default: /* replica_sum */
-        for (int d = 0; d < ndim; d++) letters.of[0][d] = (int8_t)letters.n++;
-        for (int d = 1; d < ndim; d++) letters.of[2][d - 1] = letters.of[0][d];
+        for (int d = 0; d < ndim; d++)
+            letters.of[0][d] = (int8_t)letters.n++;
+        for (int d = 1; d < ndim; d++)
+            letters.of[2][d - 1] = letters.of[0][d];
         if (node->attr[0].i) factor = one_over(in[0].global.dim[0], 1);
         break;
     }
-    return contraction(&letters, in, node->op == OP_matmul || node->op == OP_einsum ? 2 : 1, out, factor, op_table[node->op].reduction, why, n);
+    return contraction(&letters, in, node->op == OP_matmul || node->op == OP_einsum ? 2 : 1, out, factor, op_table[node->op].reduction, why,
+                       n);
 }
 
 /* ---------------------------------------------------------------- cutting, joining, whole rows */
 
 static int64_t element_of(const SimTensor *tensor, const int64_t *index) {
     int64_t at = 0;
-    for (int d = 0; d < tensor->local.ndim; d++) at = at * tensor->local.dim[d] + index[d];
+    for (int d = 0; d < tensor->local.ndim; d++)
+        at = at * tensor->local.dim[d] + index[d];
     return at;
 }
 
@@ -367,15 +482,20 @@ static bool is_whole(const SimTensor *tensor, int dim) {
 static bool cut(const SimTensor *part, const SimTensor *whole, const int64_t *first, bool to_whole, char *why, size_t n) {
     for (int d = 0; d < whole->local.ndim; d++) {
         bool is_cut = part->global.dim[d] != whole->global.dim[d];
-        if (is_cut ? !is_whole(part, d) || !is_whole(whole, d) : part->local.dim[d] != whole->local.dim[d]) return fault(why, n, "a dimension that is cut is split");
+        if (is_cut ? !is_whole(part, d) || !is_whole(whole, d) : part->local.dim[d] != whole->local.dim[d])
+            return fault(why, n, "a dimension that is cut is split");
     }
     int64_t index[MAX_NDIM] = {0}, shifted[MAX_NDIM];
     for (int64_t e = 0, count = shape_elements(&part->local); e < count; e++) {
-        for (int d = 0; d < part->local.ndim; d++) shifted[d] = index[d] + first[d];
+        for (int d = 0; d < part->local.ndim; d++)
+            shifted[d] = index[d] + first[d];
         uint32_t *other = &whole->at[element_of(whole, shifted)];
-        if (to_whole) *other = part->at[e];
-        else part->at[e] = *other;
-        for (int d = part->local.ndim - 1; d >= 0 && ++index[d] == part->local.dim[d]; d--) index[d] = 0;
+        if (to_whole)
+            *other = part->at[e];
+        else
+            part->at[e] = *other;
+        for (int d = part->local.ndim - 1; d >= 0 && ++index[d] == part->local.dim[d]; d--)
+            index[d] = 0;
     }
     return true;
 }
@@ -384,8 +504,10 @@ static bool cutting(const Node *node, const SimTensor *in, SimTensor *out, char 
     int64_t first[MAX_NDIM] = {0};
     const SimTensor *whole = node->op == OP_slice || node->op == OP_split ? &in[0] : &out[0];
     if (node->op == OP_slice || node->op == OP_slice_grad) {
-        for (int d = 0; d < whole->local.ndim; d++) first[d] = node->attr[0].ints[d] + (node->attr[0].ints[d] < 0 ? whole->global.dim[d] : 0);
-        for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++) out->at[e] = 0;
+        for (int d = 0; d < whole->local.ndim; d++)
+            first[d] = node->attr[0].ints[d] + (node->attr[0].ints[d] < 0 ? whole->global.dim[d] : 0);
+        for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++)
+            out->at[e] = 0;
         return node->op == OP_slice ? cut(&out[0], whole, first, false, why, n) : cut(&in[0], whole, first, true, why, n);
     }
     const Attr *given = &node->attr[node->op == OP_split]; /* left out: 0 */
@@ -400,24 +522,33 @@ static bool cutting(const Node *node, const SimTensor *in, SimTensor *out, char 
 
 /* softmax, log_softmax: a function of the place in the row and of the whole row. Their gradients: y (dy - sum of y dy), dy - f(y) sum of dy. */
 static bool rows(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
-    int ndim = in[0].local.ndim, axis = (int)(!node->attr[0].given ? ndim - 1 : node->attr[0].i < 0 ? node->attr[0].i + ndim : node->attr[0].i);
+    int ndim = in[0].local.ndim, axis = (int)(!node->attr[0].given  ? ndim - 1
+                                              : node->attr[0].i < 0 ? node->attr[0].i + ndim
+                                                                    : node->attr[0].i);
     for (int k = 0; k <= node->nin; k++)
-        if (!shape_equal(k < node->nin ? &in[k].local : &out->local, &in[0].local) || !is_whole(&in[0], axis)) return fault(why, n, "a row that is not whole");
+        if (!shape_equal(k < node->nin ? &in[k].local : &out->local, &in[0].local) || !is_whole(&in[0], axis))
+            return fault(why, n, "a row that is not whole");
     int64_t step = 1, size = in[0].local.dim[axis], count = shape_elements(&in[0].local);
-    for (int d = axis + 1; d < ndim; d++) step *= in[0].local.dim[d];
+    for (int d = axis + 1; d < ndim; d++)
+        step *= in[0].local.dim[d];
     for (int64_t e = 0; e < count; e++) {
         int64_t place = e / step % size, begin = e - place * step;
         uint32_t sum = 0;
         uint64_t key = 0;
         for (int64_t k = 0; k < size; k++) {
             uint32_t x = in[0].at[begin + k * step];
-            sum = plus(sum, node->op == OP_log_softmax_grad ? in[1].at[begin + k * step] : node->op == OP_softmax_grad ? times(x, in[1].at[begin + k * step]) : x);
+            sum = plus(sum, node->op == OP_log_softmax_grad ? in[1].at[begin + k * step]
+                            : node->op == OP_softmax_grad   ? times(x, in[1].at[begin + k * step])
+                                                            : x);
             key = simulate_mix(key ^ x);
         }
         uint32_t y = in[0].at[e];
-        if (node->nin == 1) out->at[e] = any_function(key + (uint64_t)place + (uint64_t)node->op, sum);
-        else if (node->op == OP_softmax_grad) out->at[e] = times(y, plus(in[1].at[e], negative(sum)));
-        else out->at[e] = plus(in[1].at[e], negative(times(any_function(OP_log_softmax, y), sum)));
+        if (node->nin == 1)
+            out->at[e] = any_function(key + (uint64_t)place + (uint64_t)node->op, sum);
+        else if (node->op == OP_softmax_grad)
+            out->at[e] = times(y, plus(in[1].at[e], negative(sum)));
+        else
+            out->at[e] = plus(in[1].at[e], negative(times(any_function(OP_log_softmax, y), sum)));
     }
     return true;
 }
@@ -435,10 +566,13 @@ static bool lookup(const Node *node, const SimTensor *in, SimTensor *out, char *
         for (int64_t k = 0; k < length; k++) {
             uint32_t *element = &wide->at[e * length + k];
             bool poisoned = index->at[e] == SIM_POISON, here = index->at[e] == first + k;
-            if (back) *element = poisoned ? SIM_POISON : here ? narrow->at[e] : 0;
-            else if (poisoned || here || k == 0) narrow->at[e] = poisoned ? SIM_POISON : here ? *element : 0;
+            if (back)
+                *element = poisoned ? SIM_POISON : here ? narrow->at[e] : 0;
+            else if (poisoned || here || k == 0)
+                narrow->at[e] = poisoned ? SIM_POISON : here ? *element : 0;
         }
-    for (int64_t e = 0, count = shape_elements(&narrow->local); e < count && length == 0 && !back; e++) narrow->at[e] = 0;
+    for (int64_t e = 0, count = shape_elements(&narrow->local); e < count && length == 0 && !back; e++)
+        narrow->at[e] = 0;
     return true;
 }
 
@@ -448,14 +582,18 @@ static bool table_rows(const Node *node, const SimTensor *in, SimTensor *out, ch
     const SimTensor *table = back ? &out[0] : &in[0], *rows = back ? &in[0] : &out[0], *index = &in[1];
     int64_t width = table->local.dim[1], indices = shape_elements(&index->local);
     if (shape_elements(&rows->local) != indices * width) return fault(why, n, "not a row for each index");
-    for (int64_t e = 0, count = back ? shape_elements(&table->local) : indices * width; e < count; e++) out->at[e] = 0;
+    for (int64_t e = 0, count = back ? shape_elements(&table->local) : indices * width; e < count; e++)
+        out->at[e] = 0;
     for (int64_t i = 0; i < indices; i++)
         for (int64_t r = 0; r < table->local.dim[0]; r++)
             for (int64_t k = 0; k < width && (index->at[i] == SIM_POISON || index->at[i] == table->begin[0] + r); k++) {
                 uint32_t *entry = &table->at[r * width + k], *own = &rows->at[i * width + k];
-                if (index->at[i] == SIM_POISON) *(back ? entry : own) = SIM_POISON;
-                else if (back) *entry = plus(*entry, *own);
-                else *own = *entry;
+                if (index->at[i] == SIM_POISON)
+                    *(back ? entry : own) = SIM_POISON;
+                else if (back)
+                    *entry = plus(*entry, *own);
+                else
+                    *own = *entry;
             }
     return true;
 }
@@ -472,9 +610,12 @@ static bool one_hot(const SimTensor *in, SimTensor *out, char *why, size_t n) {
 
 /* The least index of what is not zero along the axis; 2^31 - 1 is 0 here, and no index: the number before it stands for none. */
 static bool place(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
-    int ndim = in->local.ndim, axis = (int)(!node->attr[0].given ? ndim - 1 : node->attr[0].i < 0 ? node->attr[0].i + ndim : node->attr[0].i);
+    int ndim = in->local.ndim, axis = (int)(!node->attr[0].given  ? ndim - 1
+                                            : node->attr[0].i < 0 ? node->attr[0].i + ndim
+                                                                  : node->attr[0].i);
     int64_t inner = 1, length = in->local.dim[axis];
-    for (int d = axis + 1; d < ndim; d++) inner *= in->local.dim[d];
+    for (int d = axis + 1; d < ndim; d++)
+        inner *= in->local.dim[d];
     if (length > 0 && shape_elements(&in->local) != shape_elements(&out->local) * length) return fault(why, n, "not a result for each row");
     for (int64_t e = 0, count = shape_elements(&out->local); e < count; e++) {
         out->at[e] = SIM_PRIME - 1;
@@ -505,18 +646,26 @@ static void slice_of(SimTensor *tensor, int64_t slice) {
 static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
     int64_t count = shape_elements(&out->local);
     switch (way_of[node->op]) {
-    case ELEMENT: return elementwise(node, in, out, why, n);
-    case PRODUCT: return sum_of_products(node, in, out, why, n);
-    case CUT: return cutting(node, in, out, why, n);
-    case ROWS: return rows(node, in, out, why, n);
-    case LOOKUP: return node->op == OP_one_hot ? one_hot(in, out, why, n) : lookup(node, in, out, why, n);
-    case TABLE: return table_rows(node, in, out, why, n);
-    case PLACE: return place(node, in, out, why, n);
+    case ELEMENT:
+        return elementwise(node, in, out, why, n);
+    case PRODUCT:
+        return sum_of_products(node, in, out, why, n);
+    case CUT:
+        return cutting(node, in, out, why, n);
+    case ROWS:
+        return rows(node, in, out, why, n);
+    case LOOKUP:
+        return node->op == OP_one_hot ? one_hot(in, out, why, n) : lookup(node, in, out, why, n);
+    case TABLE:
+        return table_rows(node, in, out, why, n);
+    case PLACE:
+        return place(node, in, out, why, n);
     case RESHAPE:
         if (shape_elements(&in[0].local) != count) return fault(why, n, "a reshape to another number of elements");
         memcpy(out->at, in[0].at, (size_t)count * sizeof *out->at);
         return true;
-    case UNKNOWN: break;
+    case UNKNOWN:
+        break;
     }
     snprintf(why, n, "the simulation does not know %s: tests/proof/simulate_kernels.c", op_table[node->op].name);
     return false;

@@ -4,11 +4,20 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#define S(...) {.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}}
-#define INTS(...) {.given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = {__VA_ARGS__}}
-#define INT(v) {.given = true, .i = (v)}
-#define REAL(v) {.given = true, .f = (v)}
-#define TEXT(v) {.given = true, .text = (v)}
+#define S(...)                                                                                                                             \
+    {                                                                                                                                      \
+        .ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = { __VA_ARGS__ }                                          \
+    }
+#define INTS(...)                                                                                                                          \
+    {                                                                                                                                      \
+        .given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = { __VA_ARGS__ }                             \
+    }
+#define INT(v)                                                                                                                             \
+    { .given = true, .i = (v) }
+#define REAL(v)                                                                                                                            \
+    { .given = true, .f = (v) }
+#define TEXT(v)                                                                                                                            \
+    { .given = true, .text = (v) }
 
 const Trial trials[] = {
     {.op = OP_matmul, .nin = 2, .in = {S(7, 5), S(5, 3)}},
@@ -127,9 +136,21 @@ const Trial trials[] = {
     {.op = OP_sgd, .nin = 3, .in = {S(7, 5), S(7, 5), {0}}, .attr = {REAL(0.5), REAL(0.25)}},
     {.op = OP_momentum, .nin = 3, .in = {S(7, 5), S(7, 5), S(7, 5)}, .attr = {REAL(0.5), REAL(0.25)}},
     {.op = OP_momentum, .nin = 4, .in = {S(7, 5), S(7, 5), S(7, 5), {0}}, .attr = {REAL(0.5), REAL(0.25), REAL(0.5)}},
-    {.op = OP_adam, .nin = 5, .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}}, .attr = {REAL(0.5), REAL(0.25), REAL(0.5), REAL(0.125)}, .hashed = true},
-    {.op = OP_adam, .nin = 6, .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}, {0}}, .attr = {REAL(0.5), REAL(0.25), REAL(0.5), REAL(0.125), REAL(0.5)}, .hashed = true},
-    {.op = OP_adamw, .nin = 6, .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}, {0}}, .attr = {REAL(0.5), REAL(0.25), REAL(0.5), REAL(0.125), REAL(0.5)}, .hashed = true},
+    {.op = OP_adam,
+     .nin = 5,
+     .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}},
+     .attr = {REAL(0.5), REAL(0.25), REAL(0.5), REAL(0.125)},
+     .hashed = true},
+    {.op = OP_adam,
+     .nin = 6,
+     .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}, {0}},
+     .attr = {REAL(0.5), REAL(0.25), REAL(0.5), REAL(0.125), REAL(0.5)},
+     .hashed = true},
+    {.op = OP_adamw,
+     .nin = 6,
+     .in = {S(7, 5), S(7, 5), S(7, 5), S(7, 5), {0}, {0}},
+     .attr = {REAL(0.5), REAL(0.25), REAL(0.5), REAL(0.125), REAL(0.5)},
+     .hashed = true},
     {.op = OP_sum_squares, .nin = 1, .in = {S(7, 5)}},
     {.op = OP_clip, .nin = 2, .in = {S(7, 5), {0}}, .attr = {REAL(0.5)}, .hashed = true},
 };
@@ -161,7 +182,8 @@ void trial_close(TrialGraph *t) {
 }
 
 static FieldTensor box_of(const TensorType *type, const Rule *rule, const int8_t *map, const int64_t *begin, const int64_t *end) {
-    return (FieldTensor){.dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .box = part_box(&type->shape, rule, map, begin, end)};
+    return (FieldTensor){
+        .dtype = type->dtype, .hidden = type->hidden, .global = type->shape, .box = part_box(&type->shape, rule, map, begin, end)};
 }
 
 void trial_boxes(const TrialGraph *t, const int64_t *begin, const int64_t *end, FieldTensor *in, FieldTensor *out) {

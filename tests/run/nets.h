@@ -10,10 +10,10 @@
 /* In what manner a net fails. */
 typedef enum {
     NET_HOLDS,
-    NET_REJECTED,      /* with a diagnostic: no failure by itself, the generator knows little of what is legal */
-    NET_CRASHES,       /* a signal, or an exit of its process */
-    NET_HANGS,         /* beyond the time limit */
-    NET_NOT_COMPILED,  /* pcc failed without a diagnostic */
+    NET_REJECTED,     /* with a diagnostic: no failure by itself, the generator knows little of what is legal */
+    NET_CRASHES,      /* a signal, or an exit of its process */
+    NET_HANGS,        /* beyond the time limit */
+    NET_NOT_COMPILED, /* pcc failed without a diagnostic */
     NET_NOT_PROVED,
     NET_REFUSED,       /* its plan cannot be read, loaded or run */
     NET_BEGINS_ELSE,   /* initial values */

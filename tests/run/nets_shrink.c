@@ -93,7 +93,8 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     *changes = net->dataset != before.dataset || net->steps != before.steps || net->rows != before.rows || net->data != before.data ||
                net->whole_updates != before.whole_updates || net->redistribution != before.redistribution || net->mode != before.mode ||
                net->replicas != before.replicas || (net->gradients_mean != before.gradients_mean && net->mode == MODE_DATA_PARALLEL) ||
-               net->optimize != before.optimize || net->bucket != before.bucket || net->machine != before.machine || net->unused != before.unused;
+               net->optimize != before.optimize || net->bucket != before.bucket || net->machine != before.machine ||
+               net->unused != before.unused;
     return true;
 }
 

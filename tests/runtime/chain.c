@@ -42,8 +42,7 @@ static void compare(const FusedStep *step, const char *before, const char *alone
         const StepValue *value = &step->value[v];
         const int64_t n = shape_elements(&value->shape);
         if (value->from < 0) continue;
-        if (!value->inner || step->nheading > 0)
-            memset(written + value->at, 1, (size_t)(n * dtype_bytes[value->dtype]));
+        if (!value->inner || step->nheading > 0) memset(written + value->at, 1, (size_t)(n * dtype_bytes[value->dtype]));
         if (value->inner) continue;
         snprintf(what, sizeof what, "%%%d differs", v);
         if (!same(value->dtype, step->memory + value->at, alone + value->at, n)) fail(step, seed, what);

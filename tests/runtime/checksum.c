@@ -14,7 +14,8 @@ static const TensorType types[NTENSORS] = {{F32, false, {2, {5, 7}}}, {F64, fals
 static void make_layouts(Layout *layouts) {
     for (int t = 0; t < NTENSORS; t++)
         layout_init(&layouts[t], types[t].shape.ndim);
-    cr_assert(layout_append(&layouts[0], 0, (Digit){2, 1}) && layout_append(&layouts[0], 0, (Digit){2, 6}) && layout_append(&layouts[0], 1, (Digit){3, 2}));
+    cr_assert(layout_append(&layouts[0], 0, (Digit){2, 1}) && layout_append(&layouts[0], 0, (Digit){2, 6}) &&
+              layout_append(&layouts[0], 1, (Digit){3, 2}));
     cr_assert(layout_append(&layouts[2], 1, (Digit){12, 1}));
 }
 
@@ -28,7 +29,12 @@ static void write_file(char *path, Arena *arena, TensorFile *opened) {
     Error error = {0};
     close(mkstemp(path));
     for (int t = 0; t < NTENSORS; t++)
-        vec_push(arena, &file.tensors, (StoredTensor){.name = t == 0 ? "w" : t == 1 ? "b" : "mask", .dtype = types[t].dtype, .shape = types[t].shape});
+        vec_push(arena, &file.tensors,
+                 (StoredTensor){.name = t == 0   ? "w"
+                                        : t == 1 ? "b"
+                                                 : "mask",
+                                .dtype = types[t].dtype,
+                                .shape = types[t].shape});
     make_layouts(layouts);
     checksums_describe(&sums, &file, arena, layouts);
     tensors_layout(&file, &header);
@@ -39,7 +45,8 @@ static void write_file(char *path, Arena *arena, TensorFile *opened) {
             uint64_t checksum;
             layout_box(&layouts[t], &types[t].shape, rank, &box);
             if (!layout_holds_first(&layouts[t], NRANKS, rank)) continue;
-            cr_assert(tensors_write(&file, t, &box, elements + rank, &checksum, &error) && checksums_write(&sums, &file, t, &layouts[t], rank, checksum, &error),
+            cr_assert(tensors_write(&file, t, &box, elements + rank, &checksum, &error) &&
+                          checksums_write(&sums, &file, t, &layouts[t], rank, checksum, &error),
                       "%s", error.text);
         }
     cr_assert(tensors_commit(&file, &error) && tensors_open(opened, arena, path, &error), "%s", error.text);
@@ -95,7 +102,8 @@ Test(checksum, a_changed_bit_anywhere_is_found_once) {
             cr_assert(file_flip(path, (off_t)at, (unsigned char)(1 << bit)));
             error = (Error){0};
             int found = finders(path, parts, &error);
-            cr_expect(at < file.tensors.at[0].begin ? found == -1 : found == 1 || found == -1, "byte %lld: %d of %d", (long long)at, found, parts);
+            cr_expect(at < file.tensors.at[0].begin ? found == -1 : found == 1 || found == -1, "byte %lld: %d of %d", (long long)at, found,
+                      parts);
             cr_expect(error.code == EXIT_ENVIRONMENT && strncmp(error.text, path, strlen(path)) == 0, "%s", error.text);
             if (found == -1) refused++;
             cr_assert(file_flip(path, (off_t)at, (unsigned char)(1 << bit)));
@@ -135,7 +143,9 @@ Test(checksum, the_box_is_named) {
 
 /* A header that is consistent with itself, and says too little or nonsense. */
 Test(checksum, boxes_that_cannot_be_are_refused) {
-    static const char *const said[] = {NULL, "", "[2@1]", "[2@1 -] +sum(2@2)", "[3@1 -]", "[2@1 2@1]", "[2@1 -]x", "[2@1 | -]", "[65536@65536 65536@1]", "[2@2 -]", "[2@1 -]"};
+    static const char *const said[] = {NULL,        "",         "[2@1]",     "[2@1 -] +sum(2@2)",     "[3@1 -]",
+                                       "[2@1 2@1]", "[2@1 -]x", "[2@1 | -]", "[65536@65536 65536@1]", "[2@2 -]",
+                                       "[2@1 -]"};
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         char path[] = "/tmp/test-checksum-XXXXXX";
         const uint64_t zeros[8] = {0};
@@ -155,7 +165,8 @@ Test(checksum, boxes_that_cannot_be_are_refused) {
         tensors_layout(&file, &header);
         words[0] = XXH64(header.at, header.n, 0);
         cr_assert(tensors_create(&file, &header, &error) && tensors_write(&file, 0, &half[0], zeros, &words[1], &error) &&
-                  tensors_write(&file, 0, &half[1], zeros, &words[2], &error) && tensors_write(&file, 1, &all, words, NULL, &error) && tensors_commit(&file, &error));
+                  tensors_write(&file, 0, &half[1], zeros, &words[2], &error) && tensors_write(&file, 1, &all, words, NULL, &error) &&
+                  tensors_commit(&file, &error));
         bool good = i == sizeof said / sizeof *said - 1;
         cr_expect_eq(finders(path, 1, &error), good ? 0 : -1, "%s: %s", said[i], error.text);
         if (!good) cr_expect(strstr(error.text, "damaged: it does not say in what boxes a tensor was written"), "%s", error.text);

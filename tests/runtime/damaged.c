@@ -86,7 +86,8 @@ static void try_rows(const Bytes *good, RowFormat format, bool compressed, uint6
     int fd = mkstemp(path), read = 0;
     cr_assert(fd >= 0);
     close(fd);
-    RowFile file = {.format = format, .path = path, .input = "x", .row = {.ndim = 1, .dim = {4}}, .stored = {STORED_F32, false}, .dtype = F32};
+    RowFile file = {
+        .format = format, .path = path, .input = "x", .row = {.ndim = 1, .dim = {4}}, .stored = {STORED_F32, false}, .dtype = F32};
     write_bytes(path, good, compressed);
     cr_assert(read_rows(&file), "the undamaged file is read");
     for (int i = 0; i < trials(); i++) {

@@ -5,7 +5,6 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 
 static Box whole(const Shape *shape) {

@@ -31,7 +31,8 @@ static void *test_fuse(void *context, const KernelCall *calls, int n, const unsi
     fused->n = n;
     memcpy(fused->call, calls, (size_t)n * sizeof *calls);
     for (int i = 0; i < n; i++)
-        for (int o = 0; o < calls[i].nout; o++) inner_results += inner[i] >> o & 1;
+        for (int o = 0; o < calls[i].nout; o++)
+            inner_results += inner[i] >> o & 1;
     made++;
     return fused;
 }
@@ -54,7 +55,8 @@ static void test_unfuse(void *context, void *fused) {
 static int inner_values(const Net *net) {
     const Role *role = &net->plan.programs.at[0].roles.at[0];
     int n = 0;
-    for (int i = 0; i < role->instances.n; i++) n += role->instances.at[i].place == PLACE_INNER;
+    for (int i = 0; i < role->instances.n; i++)
+        n += role->instances.at[i].place == PLACE_INNER;
     return n;
 }
 
@@ -183,6 +185,7 @@ Test(fused, results_lie_only_over_what_is_read_element_by_element_before) {
     lies_over(OP_transpose, OP_neg, OP_mul, NULL);
     lies_over(OP_transpose, OP_neg, OP_add, "which its members do not read element by element before"); /* the transpose reads it later */
     lies_over(OP_transpose, OP_transpose, OP_add, "which its members do not read element by element before");
-    lies_over(OP_transpose, OP_transpose, OP_mul, "which its members do not read element by element before"); /* neg reads it; a block of the transpose has other elements */
+    lies_over(OP_transpose, OP_transpose, OP_mul,
+              "which its members do not read element by element before"); /* neg reads it; a block of the transpose has other elements */
     lies_over(OP_transpose, OP_transpose, OP_neg, "lie over each other");
 }

@@ -4,10 +4,14 @@
 
 #include "runtime/index.h"
 
-static const DataOrder eights = {FLOW_EPOCHS, 8, 8, "rows 1 to 64 shuffled with seed 7"}, sixteens = {FLOW_EPOCHS, 4, 16, "rows 1 to 64 shuffled with seed 7"},
-                       in_order = {FLOW_EPOCHS, 8, 8, "rows 1 to 64 in their order"}, fewer = {FLOW_EPOCHS, 2, 16, "rows 1 to 64 shuffled with seed 7"},
-                       endless = {FLOW_ENDLESS, 6, 8, "generated rows, normal with seed 3"}, endless_twelve = {FLOW_ENDLESS, 5, 12, "generated rows, normal with seed 3"},
-                       other_seed = {FLOW_ENDLESS, 6, 8, "generated rows, normal with seed 4"}, same = {FLOW_SAME, 5, 8, "the same batch in every step"},
+static const DataOrder eights = {FLOW_EPOCHS, 8, 8, "rows 1 to 64 shuffled with seed 7"},
+                       sixteens = {FLOW_EPOCHS, 4, 16, "rows 1 to 64 shuffled with seed 7"},
+                       in_order = {FLOW_EPOCHS, 8, 8, "rows 1 to 64 in their order"},
+                       fewer = {FLOW_EPOCHS, 2, 16, "rows 1 to 64 shuffled with seed 7"},
+                       endless = {FLOW_ENDLESS, 6, 8, "generated rows, normal with seed 3"},
+                       endless_twelve = {FLOW_ENDLESS, 5, 12, "generated rows, normal with seed 3"},
+                       other_seed = {FLOW_ENDLESS, 6, 8, "generated rows, normal with seed 4"},
+                       same = {FLOW_SAME, 5, 8, "the same batch in every step"},
                        same_longer = {FLOW_SAME, 9, 16, "the same batch in every step"};
 
 static void expect(Position from, const DataOrder *then, const DataOrder *now, int64_t epoch, int64_t step) {
@@ -35,11 +39,13 @@ Test(index, the_same_data_and_batch_go_on_at_the_next_step) {
 Test(index, within_an_epoch_of_files_the_rows_done_stay_the_same) {
     expect((Position){2, 6, 14}, &eights, &sixteens, 2, 3);
     expect((Position){2, 3, 7}, &sixteens, &eights, 2, 6);
-    refuse((Position){2, 3, 11}, &eights, &sixteens,
-           "c: it stands behind row 24 of epoch 2, in steps of 8 rows, and steps of 16 rows do not come to stand there: resume with a batch that divides 24, or from a "
-           "checkpoint at the end of an epoch");
+    refuse(
+        (Position){2, 3, 11}, &eights, &sixteens,
+        "c: it stands behind row 24 of epoch 2, in steps of 8 rows, and steps of 16 rows do not come to stand there: resume with a batch that divides 24, or from a "
+        "checkpoint at the end of an epoch");
     refuse((Position){2, 6, 14}, &eights, &fewer, "c: it stands behind row 48 of epoch 2, and an epoch has 2 steps of 16 rows now");
-    refuse((Position){2, 6, 14}, &eights, &in_order, "within an epoch of rows 1 to 64 shuffled with seed 7, and now they are rows 1 to 64 in their order");
+    refuse((Position){2, 6, 14}, &eights, &in_order,
+           "within an epoch of rows 1 to 64 shuffled with seed 7, and now they are rows 1 to 64 in their order");
 }
 
 Test(index, the_end_of_an_epoch_is_one_for_any_data) {
@@ -51,7 +57,7 @@ Test(index, the_end_of_an_epoch_is_one_for_any_data) {
 }
 
 Test(index, generated_rows_are_counted_over_all_epochs) {
-    expect((Position){2, 3, 9}, &endless, &endless_twelve, 2, 1);  /* 72 rows: 6 steps of 12, the first of epoch 2 */
+    expect((Position){2, 3, 9}, &endless, &endless_twelve, 2, 1); /* 72 rows: 6 steps of 12, the first of epoch 2 */
     expect((Position){1, 6, 6}, &endless, &endless_twelve, 1, 4);
     expect((Position){3, 3, 15}, &endless, &endless_twelve, 2, 5); /* 120 rows: 10 steps of 12, the end of epoch 2 */
     refuse((Position){2, 1, 7}, &endless, &endless_twelve, "behind row 56 of all, in steps of 8 rows");

@@ -21,12 +21,24 @@ static const Shape scalar = {0};
 /* PyTorch 2's values of softplus and of bce_with_logits, in f64; f32 is near them. */
 Test(kernels, softplus_is_exact_at_both_ends) {
     const double x[] = {-1000, -40, -20, -1, 0, 1, 20, 40, 1000};
-    const double expected[] = {0, 4.248354255291589e-18, 2.061153620314381e-09, 0.31326168751822286, 0.6931471805599453, 1.3132616875182228, 20.000000002061153, 40, 1000};
+    const double expected[] = {0,
+                               4.248354255291589e-18,
+                               2.061153620314381e-09,
+                               0.31326168751822286,
+                               0.6931471805599453,
+                               1.3132616875182228,
+                               20.000000002061153,
+                               40,
+                               1000};
     for (int i = 0; i < 9; i++) {
         double y;
         float x32 = (float)x[i], y32;
         Error error;
-        KernelCall call = {.op = OP_softplus, .nin = 1, .nout = 1, .in = {{(void *)&x[i], F64, scalar, scalar, {0}}}, .out = {{&y, F64, scalar, scalar, {0}}}};
+        KernelCall call = {.op = OP_softplus,
+                           .nin = 1,
+                           .nout = 1,
+                           .in = {{(void *)&x[i], F64, scalar, scalar, {0}}},
+                           .out = {{&y, F64, scalar, scalar, {0}}}};
         cr_assert(backend_cpu.kernels[OP_softplus](&call, &error));
         cr_assert_float_eq(y, expected[i], 1e-15 * expected[i], "softplus(%g) is %.17g", x[i], y);
         cr_assert(cpu_reference_kernels[OP_softplus](&call, &error));
@@ -43,7 +55,12 @@ Test(kernels, magnitudes_bounds_and_larger_ones_at_the_ends) {
     const int32_t magnitude[] = {INT32_MIN, 7, 7, INT32_MAX}, clamped[] = {-5, -5, 7, INT32_MAX};
     Attr bounds[MAX_ATTRS] = {{.given = true, .f = -5}, {.given = true, .f = 1e30}};
     Error error;
-    KernelCall call = {.op = OP_abs, .nin = 1, .nout = 1, .attr = bounds, .in = {{x, I32, SHAPE(4), SHAPE(4), {0}}}, .out = {{y, I32, SHAPE(4), SHAPE(4), {0}}}};
+    KernelCall call = {.op = OP_abs,
+                       .nin = 1,
+                       .nout = 1,
+                       .attr = bounds,
+                       .in = {{x, I32, SHAPE(4), SHAPE(4), {0}}},
+                       .out = {{y, I32, SHAPE(4), SHAPE(4), {0}}}};
     cr_assert(backend_cpu.kernels[OP_abs](&call, &error));
     cr_assert_arr_eq(y, magnitude, sizeof y);
     cr_assert(backend_cpu.kernels[OP_clamp](&call, &error));
@@ -147,7 +164,8 @@ Test(kernels, a_maximum_of_nothing_is_below_every_number_and_nan_stays) {
     cr_assert(isinf(y) && y > 0);
 }
 
-#define NUMBER(number) {.given = true, .f = number}
+#define NUMBER(number)                                                                                                                     \
+    { .given = true, .f = number }
 
 Test(kernels, updates_are_the_textbook_formulas) {
     double w[3] = {1, 2, 3}, v[3] = {0.5, -1, 0}, g[3] = {10, 20, -30}, new_w[3], new_v[3];
@@ -197,7 +215,12 @@ Test(kernels, adam_and_adamw_are_pytorchs) {
         double w[2] = {1, -3}, m[2] = {0}, v[2] = {0}, expected_w[2] = {1, -3}, expected_m[2] = {0}, expected_v[2] = {0}, g[2], update;
         const Attr attr[MAX_ATTRS] = {NUMBER(0.05), NUMBER(0.9), NUMBER(0.999), NUMBER(1e-4), NUMBER(0.1)};
         Operand tensor = {.dtype = F64, .local = SHAPE(2), .global = SHAPE(2)}, one = {.dtype = F64};
-        KernelCall call = {.op = decoupled ? OP_adamw : OP_adam, .attr = attr, .nin = 5, .nout = 3, .in = {tensor, tensor, tensor, tensor, one}, .out = {tensor, tensor, tensor}};
+        KernelCall call = {.op = decoupled ? OP_adamw : OP_adam,
+                           .attr = attr,
+                           .nin = 5,
+                           .nout = 3,
+                           .in = {tensor, tensor, tensor, tensor, one},
+                           .out = {tensor, tensor, tensor}};
         void *in[5] = {w, m, v, g, &update}, *out[3] = {w, m, v}; /* in place */
         for (int i = 0; i < 5; i++)
             call.in[i].data = in[i];
@@ -253,8 +276,8 @@ static void expect_wrapped(OpCode op, int nin, DType dtype, int64_t a, int64_t b
     for (int k = 0; k < 2; k++) {
         cr_assert(kernels[k](&call, &error));
         const int64_t result = dtype == I32 ? *(const int32_t *)call.out[0].data : y;
-        cr_assert_eq(result, expected, "%s%s %s(%lld, %lld) is %lld, not %lld", k ? "plainly " : "", dtype_name[dtype], op_table[op].name, (long long)a, (long long)b,
-                     (long long)result, (long long)expected);
+        cr_assert_eq(result, expected, "%s%s %s(%lld, %lld) is %lld, not %lld", k ? "plainly " : "", dtype_name[dtype], op_table[op].name,
+                     (long long)a, (long long)b, (long long)result, (long long)expected);
     }
 }
 
@@ -283,7 +306,12 @@ Test(kernels, parts_of_an_integer_sum_add_up_to_it) {
     Rule rule;
     TensorType type = {I32, false, SHAPE(8)};
     cr_assert(rule_infer(OP_sum, &type, 1, NULL, &rule, NULL));
-    KernelCall call = {.op = OP_sum, .nin = 1, .nout = 1, .rule = &rule, .in = {{x, I32, SHAPE(8), type.shape, {0}}}, .out = {{&sum, I32, scalar, scalar, {0}}}};
+    KernelCall call = {.op = OP_sum,
+                       .nin = 1,
+                       .nout = 1,
+                       .rule = &rule,
+                       .in = {{x, I32, SHAPE(8), type.shape, {0}}},
+                       .out = {{&sum, I32, scalar, scalar, {0}}}};
     Error error;
     cr_assert(backend_cpu.kernels[OP_sum](&call, &error));
     cr_assert_eq(sum, -4);

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-
 typedef struct Count {
     atomic_int parts;
     atomic_int seen[1000];

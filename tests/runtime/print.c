@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-
 typedef struct Known {
     double number;
     const char *text;

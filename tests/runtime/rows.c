@@ -113,9 +113,13 @@ Test(rows, npy_elements_of_either_byte_order_and_any_kind) {
         unsigned char element[8];
         size_t n;
         double value;
-    } kinds[] = {{"|u1", {200}, 1, 200},          {"|i1", {0xff}, 1, -1},          {"<i2", {0x01, 0x80}, 2, -32767},
-                 {">i4", {0, 0, 1, 2}, 4, 258},   {"<i8", {0xfe, 255, 255, 255, 255, 255, 255, 255}, 8, -2},
-                 {"<f4", {0, 0, 0x20, 0xc0}, 4, -2.5}, {">f8", {0x3f, 0xf8}, 8, 1.5}};
+    } kinds[] = {{"|u1", {200}, 1, 200},
+                 {"|i1", {0xff}, 1, -1},
+                 {"<i2", {0x01, 0x80}, 2, -32767},
+                 {">i4", {0, 0, 1, 2}, 4, 258},
+                 {"<i8", {0xfe, 255, 255, 255, 255, 255, 255, 255}, 8, -2},
+                 {"<f4", {0, 0, 0x20, 0xc0}, 4, -2.5},
+                 {">f8", {0x3f, 0xf8}, 8, 1.5}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         unsigned char bytes[256] = {0};
         int header = snprintf((char *)bytes + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': (3, 1), }", kinds[k].descr);
@@ -123,8 +127,11 @@ Test(rows, npy_elements_of_either_byte_order_and_any_kind) {
         memcpy(bytes, "\x93NUMPY\x01\x00\x76\x00", 10);
         bytes[127] = '\n';
         memcpy(bytes + 128 + 2 * kinds[k].n, kinds[k].element, kinds[k].n);
-        RowFile file = {.format = ROWS_NPY, .path = write_file("x.npy", bytes, 128 + 3 * kinds[k].n, false), .input = "x",
-                        .row = {.ndim = 1, .dim = {1}}, .dtype = F64};
+        RowFile file = {.format = ROWS_NPY,
+                        .path = write_file("x.npy", bytes, 128 + 3 * kinds[k].n, false),
+                        .input = "x",
+                        .row = {.ndim = 1, .dim = {1}},
+                        .dtype = F64};
         Rows *rows = must_open(&file);
         double got;
         Error error;
@@ -137,7 +144,11 @@ Test(rows, npy_elements_of_either_byte_order_and_any_kind) {
 Test(rows, csv_columns_by_number_with_or_without_a_heading) {
     static const char text[] = "a, b ,label\n1,2.5,0\n\n-3e1,4,1\r\n5,6,2";
     Error error = {0};
-    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", text, sizeof text - 1, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
+    RowFile file = {.format = ROWS_CSV,
+                    .path = write_file("d.csv", text, sizeof text - 1, false),
+                    .input = "x",
+                    .row = {.ndim = 1, .dim = {2}},
+                    .dtype = F64};
     Rows *rows = must_open(&file);
     cr_assert_eq(rows_count(rows), 3);
     cr_assert(rows_hold(rows, (const int64_t[]){0, 1}, 2, &error), "%s", error.text);
@@ -168,7 +179,8 @@ Test(rows, csv_columns_by_number_with_or_without_a_heading) {
 /* The text of a row of two numbers, or what is said of the file. */
 static void csv_rows(const char *text, size_t n, int64_t count, const char *words) {
     Error error = {0};
-    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", text, n, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
+    RowFile file = {
+        .format = ROWS_CSV, .path = write_file("d.csv", text, n, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
     Rows *rows = rows_open(&file, &error);
     cr_assert_eq(rows != NULL, words == NULL, "%s", error.text);
     cr_assert(words ? strstr(error.text, words) != NULL : rows_count(rows) == count, "%s: %s", text, error.text);
@@ -180,7 +192,9 @@ static void csv_rows(const char *text, size_t n, int64_t count, const char *word
 
 Test(rows, a_first_line_of_numbers_is_no_heading_however_it_is_written) {
     CSV("1 , 2 \n3,4\n", 2, NULL);
-    CSV("\xEF\xBB\xBF" "1,2\r\n3,4\r\n", 2, NULL);
+    CSV("\xEF\xBB\xBF"
+        "1,2\r\n3,4\r\n",
+        2, NULL);
     CSV("a,b\n3,4", 1, NULL);
     CSV("1,2\0\n3,4\n5,6\n", 0, "zero byte");
     CSV("1,\033[2J\n", 0, "d.csv:1:3: '?[2J' is no number (column 1)");
@@ -206,7 +220,11 @@ Test(rows, csv_rows_have_one_width_and_one_separator) {
     CSV("a,b,c\n1,2,3\n4,5\n", 0, "d.csv:3:4: 2 columns, and the first line has 3");
     CSV("1\t\t2\n", 0, "d.csv:1:3: column 1 is empty");
     static const char bars[] = "a|b|c\n1|2|3\n";
-    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", bars, sizeof bars - 1, false), .input = "x", .row = {.ndim = 1, .dim = {3}}, .dtype = F64};
+    RowFile file = {.format = ROWS_CSV,
+                    .path = write_file("d.csv", bars, sizeof bars - 1, false),
+                    .input = "x",
+                    .row = {.ndim = 1, .dim = {3}},
+                    .dtype = F64};
     must_fail(&file, "1 column, and the input takes 3");
     file.separator = '|';
     rows_close(must_open(&file));
@@ -215,7 +233,8 @@ Test(rows, csv_rows_have_one_width_and_one_separator) {
 Test(rows, csv_columns_by_name_and_from_the_end) {
     static const char text[] = "year,\"price, \"\"net\"\"\",2020\n1,2,3\n4,5,6\n";
     Error error = {0};
-    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", text, sizeof text - 1, false), .input = "x", .row = {.ndim = 0}, .dtype = F64};
+    RowFile file = {
+        .format = ROWS_CSV, .path = write_file("d.csv", text, sizeof text - 1, false), .input = "x", .row = {.ndim = 0}, .dtype = F64};
     static const struct {
         const char *heading;
         int64_t column;
@@ -232,7 +251,12 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
     file.heading = "prize";
     must_fail(&file, "d.csv:1:1: there is no column 'prize': the first line has year, price, \"\"net\"\", 2020");
     static const char plain[] = "1,2,3\n4,5,6\n";
-    file = (RowFile){.format = ROWS_CSV, .path = write_file("d.csv", plain, sizeof plain - 1, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64, .first_column = -2};
+    file = (RowFile){.format = ROWS_CSV,
+                     .path = write_file("d.csv", plain, sizeof plain - 1, false),
+                     .input = "x",
+                     .row = {.ndim = 1, .dim = {2}},
+                     .dtype = F64,
+                     .first_column = -2};
     Rows *rows = must_open(&file);
     double found[2];
     cr_assert(rows_hold(rows, (const int64_t[]){1}, 1, &error) && rows_read(rows, 1, 0, 2, found, &error), "%s", error.text);
@@ -247,7 +271,12 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
     file.first_column = -4;
     must_fail(&file, "3 columns, and the input takes 2 from column -4 on");
     static const char twice[] = "a,b,a\n1,2,3\n", torn[] = "1,\"2\"0,3\n";
-    file = (RowFile){.format = ROWS_CSV, .path = write_file("d.csv", twice, sizeof twice - 1, false), .input = "x", .row = {.ndim = 0}, .dtype = F64, .heading = "a"};
+    file = (RowFile){.format = ROWS_CSV,
+                     .path = write_file("d.csv", twice, sizeof twice - 1, false),
+                     .input = "x",
+                     .row = {.ndim = 0},
+                     .dtype = F64,
+                     .heading = "a"};
     must_fail(&file, "d.csv:1:5: a column before this one has the same name");
     file.path = write_file("d.csv", torn, sizeof torn - 1, false), file.heading = NULL, file.first_column = 1;
     must_fail(&file, "d.csv:1:4: '2' is a field in quotes with more behind it (column 1)");
@@ -255,8 +284,25 @@ Test(rows, csv_columns_by_name_and_from_the_end) {
 
 /* As strtod reads it, to the bit. */
 Test(rows, csv_numbers_are_the_nearest_doubles) {
-    static const char *const numbers[] = {"0",    "-0",       "1.",      ".5",     "-0.1",   "0.3",  "123456789012345", "0.123456789012345", "1234567890123456", "9007199254740993",
-                                          "1e-3", "-2.5E+10", "4.9e-324", "0x1p-3", "00000000000000001", "0.00000000000000001", "+7", "inf", "3.14159265358979"};
+    static const char *const numbers[] = {"0",
+                                          "-0",
+                                          "1.",
+                                          ".5",
+                                          "-0.1",
+                                          "0.3",
+                                          "123456789012345",
+                                          "0.123456789012345",
+                                          "1234567890123456",
+                                          "9007199254740993",
+                                          "1e-3",
+                                          "-2.5E+10",
+                                          "4.9e-324",
+                                          "0x1p-3",
+                                          "00000000000000001",
+                                          "0.00000000000000001",
+                                          "+7",
+                                          "inf",
+                                          "3.14159265358979"};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         double found = 1, expected = strtod(numbers[i], NULL);
         const Field field = {.begin = numbers[i], .text = numbers[i], .n = strlen(numbers[i])};
@@ -279,7 +325,11 @@ Test(rows, csv_of_many_blocks) {
     for (int i = 0; i < ROWS; i++)
         text_printf(&text, i % 7 ? "%d,%d\n" : "\"%d\",\"%d\"\r\n", i, 2 * i);
     Error error = {0};
-    RowFile file = {.format = ROWS_CSV, .path = write_file("d.csv", text.at, text.n, false), .input = "x", .row = {.ndim = 1, .dim = {2}}, .dtype = F64};
+    RowFile file = {.format = ROWS_CSV,
+                    .path = write_file("d.csv", text.at, text.n, false),
+                    .input = "x",
+                    .row = {.ndim = 1, .dim = {2}},
+                    .dtype = F64};
     Rows *rows = must_open(&file);
     cr_assert_eq(rows_count(rows), ROWS);
     int64_t *all = malloc(ROWS * sizeof *all);
@@ -297,8 +347,13 @@ Test(rows, csv_of_many_blocks) {
 
 Test(rows, raw_files_are_rows_of_the_inputs_shape) {
     const float numbers[] = {0, 1, 2, 3, 10, 11, 12, 13};
-    RowFile file = {.format = ROWS_RAW, .path = write_file("x.bin", numbers, sizeof numbers, false), .input = "x", .row = {.ndim = 2, .dim = {2, 2}},
-                    .stored = {STORED_F32, false}, .offset = -1, .dtype = F32};
+    RowFile file = {.format = ROWS_RAW,
+                    .path = write_file("x.bin", numbers, sizeof numbers, false),
+                    .input = "x",
+                    .row = {.ndim = 2, .dim = {2, 2}},
+                    .stored = {STORED_F32, false},
+                    .offset = -1,
+                    .dtype = F32};
     Rows *rows = must_open(&file);
     cr_assert_eq(rows_count(rows), 2);
     expect_row(rows, 1, 1, 3, 11);
@@ -336,7 +391,11 @@ Test(rows, what_is_wrong_with_a_file_is_said) {
     file.format = ROWS_NPY;
     must_fail(&file, "not a .npy file");
     static const char csv[] = "1,2\n3,x\n";
-    file = (RowFile){.format = ROWS_CSV, .path = write_file("d.csv", csv, sizeof csv - 1, false), .input = "x", .row = {.ndim = 1, .dim = {3}}, .dtype = F32};
+    file = (RowFile){.format = ROWS_CSV,
+                     .path = write_file("d.csv", csv, sizeof csv - 1, false),
+                     .input = "x",
+                     .row = {.ndim = 1, .dim = {3}},
+                     .dtype = F32};
     must_fail(&file, "d.csv:1:1: 2 columns, and the input takes 3 from column 0 on");
     file.row.dim[0] = 2;
     must_fail(&file, "d.csv:2:3: 'x' is no number (column 1)");

@@ -4,7 +4,6 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-
 Test(schedule, constant_is_1_after_its_warmup) {
     const Schedule constant = {0}, warm = {.warmup = 4};
     for (int update = 1; update < 10; update++)

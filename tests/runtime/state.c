@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 
 static Box whole(const Shape *shape) {

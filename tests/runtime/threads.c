@@ -8,8 +8,12 @@
 #include "tests/ops/call.h"
 
 #define SHAPE(...) ((Shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
-#define INTS(...) {.given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = {__VA_ARGS__}}
-#define NUMBER(number) {.given = true, .f = number}
+#define INTS(...)                                                                                                                          \
+    {                                                                                                                                      \
+        .given = true, .n = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .ints = { __VA_ARGS__ }                             \
+    }
+#define NUMBER(number)                                                                                                                     \
+    { .given = true, .f = number }
 static const Shape scalar = {0};
 
 typedef struct Trial {
@@ -23,7 +27,8 @@ typedef struct Trial {
 static void fill(const Operand *operand, uint64_t *random) {
     for (int64_t i = 0, n = shape_elements(&operand->local); i < n; i++)
         element_put(operand->data, operand->dtype, i,
-                    dtype_is_float(operand->dtype) ? (double)(random_next(random) % 1000003 + 1) / 1000003 : (double)(random_next(random) % 40));
+                    dtype_is_float(operand->dtype) ? (double)(random_next(random) % 1000003 + 1) / 1000003
+                                                   : (double)(random_next(random) % 40));
 }
 
 static void check_dtype(const Trial *trial, DType dtype, int most_threads) {
@@ -52,8 +57,8 @@ static void check_dtype(const Trial *trial, DType dtype, int most_threads) {
         for (int o = 0; o < call.nout; o++) {
             size_t bytes = (size_t)(shape_elements(&call.out[o].local) * dtype_bytes[call.out[o].dtype]);
             if (p == 0) memcpy(first[o], call.out[o].data, bytes);
-            cr_assert(memcmp(first[o], call.out[o].data, bytes) == 0, "%s of %s: other bits with %d threads than with one", op_table[call.op].name,
-                      dtype_name[dtype], threads[p]);
+            cr_assert(memcmp(first[o], call.out[o].data, bytes) == 0, "%s of %s: other bits with %d threads than with one",
+                      op_table[call.op].name, dtype_name[dtype], threads[p]);
         }
         pool_destroy(context.pool);
         context.pool = NULL;
@@ -78,11 +83,15 @@ Test(threads, products) {
         for (int transposed = 0; transposed < 4; transposed++) {
             int64_t b = sizes[s][0], m = sizes[s][1], n = sizes[s][2], k = sizes[s][3];
             bool ta = transposed & 1, tb = transposed & 2;
-            check(&(Trial){.op = OP_matmul, .nin = 2, .in = {SHAPE(b, ta ? k : m, ta ? m : k), SHAPE(b, tb ? n : k, tb ? k : n)},
+            check(&(Trial){.op = OP_matmul,
+                           .nin = 2,
+                           .in = {SHAPE(b, ta ? k : m, ta ? m : k), SHAPE(b, tb ? n : k, tb ? k : n)},
                            .attr = {{.given = true, .i = ta}, {.given = true, .i = tb}}});
         }
-    check(&(Trial){.op = OP_einsum, .nin = 2, .in = {SHAPE(5, 150, 120), SHAPE(5, 140, 120)}, .attr = {{.given = true, .text = "cad,cbd->ab"}}});
-    check(&(Trial){.op = OP_einsum, .nin = 2, .in = {SHAPE(5, 150, 120), SHAPE(5, 140, 120)}, .attr = {{.given = true, .text = "cad,cbd->ba"}}});
+    check(&(Trial){
+        .op = OP_einsum, .nin = 2, .in = {SHAPE(5, 150, 120), SHAPE(5, 140, 120)}, .attr = {{.given = true, .text = "cad,cbd->ab"}}});
+    check(&(Trial){
+        .op = OP_einsum, .nin = 2, .in = {SHAPE(5, 150, 120), SHAPE(5, 140, 120)}, .attr = {{.given = true, .text = "cad,cbd->ba"}}});
 }
 
 Test(threads, reductions) {
@@ -112,7 +121,8 @@ Test(threads, reductions) {
 Test(threads, elementwise) {
     const OpCode unary[] = {OP_neg, OP_relu, OP_tanh, OP_exp, OP_log, OP_sqrt, OP_sigmoid, OP_square, OP_gelu, OP_silu, OP_rsqrt};
     const OpCode binary[] = {OP_add, OP_sub, OP_mul, OP_div};
-    const OpCode gradients[] = {OP_relu_grad, OP_tanh_grad, OP_sqrt_grad, OP_sigmoid_grad, OP_square_grad, OP_gelu_grad, OP_silu_grad, OP_rsqrt_grad};
+    const OpCode gradients[] = {OP_relu_grad,   OP_tanh_grad, OP_sqrt_grad, OP_sigmoid_grad,
+                                OP_square_grad, OP_gelu_grad, OP_silu_grad, OP_rsqrt_grad};
     const Shape x = SHAPE(100, 1003);
     for (size_t i = 0; i < sizeof unary / sizeof *unary; i++)
         check(&(Trial){.op = unary[i], .nin = 1, .in = {x}});
@@ -129,7 +139,11 @@ Test(threads, updates) {
     const Shape w = SHAPE(300, 331);
     check(&(Trial){.op = OP_sgd, .nin = 2, .in = {w, w}, .attr = {NUMBER(0.1), NUMBER(0.25)}});
     check(&(Trial){.op = OP_momentum, .nin = 3, .in = {w, w, w}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.25)}});
-    check(&(Trial){.op = OP_adam, .nin = 5, .in = {w, w, w, w, scalar}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}});
-    check(&(Trial){.op = OP_adamw, .nin = 5, .in = {w, w, w, w, scalar}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}});
+    check(&(Trial){
+        .op = OP_adam, .nin = 5, .in = {w, w, w, w, scalar}, .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}});
+    check(&(Trial){.op = OP_adamw,
+                   .nin = 5,
+                   .in = {w, w, w, w, scalar},
+                   .attr = {NUMBER(0.1), NUMBER(0.9), NUMBER(0.99), NUMBER(1e-3), NUMBER(0.25)}});
     check(&(Trial){.op = OP_clip, .nin = 2, .in = {w, scalar}, .attr = {NUMBER(0.5)}});
 }

@@ -83,9 +83,10 @@ Test(verify, roundings_of_what_cancels_are_accepted) {
 }
 
 /* On one rank ((1 + 0) + 7e-17) - 1 = 0; on two (1 + 0) + (7e-17 - 1) is not. */
-static const char constants[] = "net t() { const c : f64[4] = [1, 0, 7e-17, -1]; const m : f64[2] = [1, 2]; param w : f64[] = zeros;\n"
-                                "s = sum(reshape(c, shape = (2, 2)), axes = (0, 1)) %s; loss (sum(where(equal(m, 1), 0 * m, m)) + sum(m) - 5 + s) * w; }\n"
-                                "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 1); steps = 2; }\nparallel { mode = semi_auto; }\n";
+static const char constants[] =
+    "net t() { const c : f64[4] = [1, 0, 7e-17, -1]; const m : f64[2] = [1, 2]; param w : f64[] = zeros;\n"
+    "s = sum(reshape(c, shape = (2, 2)), axes = (0, 1)) %s; loss (sum(where(equal(m, 1), 0 * m, m)) + sum(m) - 5 + s) * w; }\n"
+    "train { data = numpy_rand(seed = 1); optimizer = sgd(lr = 1); steps = 2; }\nparallel { mode = semi_auto; }\n";
 
 Test(verify, sums_of_constants_that_cancel_are_accepted) {
     Pair pair;

@@ -11,29 +11,36 @@ static void *on_device(const void *data, size_t bytes) {
     return p;
 }
 
-static void on_host(void *to, const void *from, size_t bytes) { cr_assert_eq(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), cudaSuccess); }
+static void on_host(void *to, const void *from, size_t bytes) {
+    cr_assert_eq(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+}
 
 Test(block, a_strided_loop_over_float4_reaches_every_element) {
     enum { N = 4000 };
     float x[N], y[N];
-    for (int i = 0; i < N; i++) x[i] = (float)i;
+    for (int i = 0; i < N; i++)
+        x[i] = (float)i;
     float *dx = on_device(x, sizeof x), *dy = on_device(NULL, sizeof y);
     launch_scale(dy, dx, 3, N, NULL);
     on_host(y, dy, sizeof y);
-    for (int i = 0; i < N; i++) cr_assert_eq(y[i], 3 * x[i], "element %d", i);
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(y[i], 3 * x[i], "element %d", i);
 }
 
 static void check_sums(void) {
     enum { N = 5000, BLOCKS = 3 };
     float x[N], sums[BLOCKS], total = 0;
-    for (int i = 0; i < N; i++) x[i] = (float)(i % 7), total += x[i];
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i % 7), total += x[i];
     float *dx = on_device(x, sizeof x), *dsums = on_device(NULL, sizeof sums);
     launch_sums(dsums, dx, N, BLOCKS, NULL);
     on_host(sums, dsums, sizeof sums);
     cr_assert_eq(sums[0] + sums[1] + sums[2], total);
 }
 
-Test(block, shuffles_and_barriers_sum_a_block) { check_sums(); }
+Test(block, shuffles_and_barriers_sum_a_block) {
+    check_sums();
+}
 
 Test(block, the_order_of_threads_changes_no_sum) {
     setenv("STANDIN_ORDER", "random:7", 1);
@@ -44,12 +51,14 @@ Test(block, a_missing_barrier_shows) {
     enum { N = 64 };
     int in[N], out[N];
     for (int barrier = 1; barrier >= 0; barrier--) {
-        for (int i = 0; i < N; i++) in[i] = 100 * barrier + i;
+        for (int i = 0; i < N; i++)
+            in[i] = 100 * barrier + i;
         int *din = on_device(in, sizeof in), *dout = on_device(NULL, sizeof out);
         launch_reverse(dout, din, N, barrier, NULL);
         on_host(out, dout, sizeof out);
         int right = 0;
-        for (int i = 0; i < N; i++) right += out[i] == in[N - 1 - i];
+        for (int i = 0; i < N; i++)
+            right += out[i] == in[N - 1 - i];
         if (barrier)
             cr_assert_eq(right, N);
         else

@@ -19,7 +19,8 @@ static Fixture fixture(void) {
     cudaMalloc((void **)&f.x, BYTES), cudaMalloc((void **)&f.y, BYTES);
     cr_assert_eq(cudaMalloc((void **)&f.z, BYTES), cudaSuccess);
     float ones[N];
-    for (int i = 0; i < N; i++) ones[i] = 1;
+    for (int i = 0; i < N; i++)
+        ones[i] = 1;
     cr_assert_eq(cudaMemcpy(f.x, ones, BYTES, cudaMemcpyHostToDevice), cudaSuccess);
     return f;
 }
@@ -56,7 +57,8 @@ Test(capture, a_graph_repeats_what_was_captured_on_both_streams) {
     cr_assert_eq(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
     cr_assert_eq(cudaGraphDestroy(graph), cudaSuccess);
     cr_assert_eq(standin_counts().run, run, "a capture runs nothing");
-    for (int i = 0; i < 2; i++) cr_assert_eq(cudaGraphLaunch(executable, f.a), cudaSuccess);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(cudaGraphLaunch(executable, f.a), cudaSuccess);
     cr_assert_eq(cudaStreamSynchronize(f.a), cudaSuccess);
     cr_assert_eq(first(f.x), 36);
     cr_assert_eq(standin_counts().launches, 2);

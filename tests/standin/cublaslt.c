@@ -34,10 +34,14 @@ static Case *create(uint32_t epilogue) {
     Case *c = calloc(1, sizeof *c);
     float bias[N];
     int64_t ld = AUX;
-    for (int i = 0; i < K * LD; i++) c->x[i] = (float)(i % 5 - 2);
-    for (int i = 0; i < N * LD; i++) c->y[i] = (float)(i % 7 - 3);
-    for (int i = 0; i < N; i++) bias[i] = (float)(i - 2) / 2;
-    c->da = on_device(c->x, sizeof c->x), c->db = on_device(c->y, sizeof c->y), c->dd = on_device(NULL, sizeof c->z), c->bias = on_device(bias, sizeof bias);
+    for (int i = 0; i < K * LD; i++)
+        c->x[i] = (float)(i % 5 - 2);
+    for (int i = 0; i < N * LD; i++)
+        c->y[i] = (float)(i % 7 - 3);
+    for (int i = 0; i < N; i++)
+        bias[i] = (float)(i - 2) / 2;
+    c->da = on_device(c->x, sizeof c->x), c->db = on_device(c->y, sizeof c->y), c->dd = on_device(NULL, sizeof c->z),
+    c->bias = on_device(bias, sizeof bias);
     c->aux = on_device(NULL, N * AUX * sizeof(float));
     OK(cublasLtCreate(&c->handle));
     OK(cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -59,23 +63,28 @@ static cublasStatus_t multiply(Case *c) {
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(c->handle, c->desc, c->a, c->b, c->d, c->d, c->preference, 4, found, &n);
     if (status) return status;
     cr_assert_eq(n, 1, "no workspace, one algorithm");
-    return cublasLtMatmul(c->handle, c->desc, &alpha, c->da, c->a, c->db, c->b, &beta, c->dd, c->d, c->dd, c->d, &found[0].algo, NULL, 0, NULL);
+    return cublasLtMatmul(c->handle, c->desc, &alpha, c->da, c->a, c->db, c->b, &beta, c->dd, c->d, c->dd, c->d, &found[0].algo, NULL, 0,
+                          NULL);
 }
 
 static float product(const Case *c, int i, int j) {
     float sum = 0;
-    for (int k = 0; k < K; k++) sum += c->x[i + k * LD] * c->y[k + j * LD];
+    for (int k = 0; k < K; k++)
+        sum += c->x[i + k * LD] * c->y[k + j * LD];
     return sum;
 }
 
-static void fetch(Case *c) { cr_assert_eq(cudaMemcpy(c->z, c->dd, sizeof c->z, cudaMemcpyDeviceToHost), cudaSuccess); }
+static void fetch(Case *c) {
+    cr_assert_eq(cudaMemcpy(c->z, c->dd, sizeof c->z, cudaMemcpyDeviceToHost), cudaSuccess);
+}
 
 Test(cublaslt, a_product_is_the_sum_of_products) {
     Case *c = create(CUBLASLT_EPILOGUE_DEFAULT);
     OK(multiply(c));
     fetch(c);
     for (int j = 0; j < N; j++)
-        for (int i = 0; i < M; i++) cr_assert_eq(c->z[i + j * LD], product(c, i, j));
+        for (int i = 0; i < M; i++)
+            cr_assert_eq(c->z[i + j * LD], product(c, i, j));
     cr_assert(isnan(c->z[M]), "what lies between columns is left alone");
 }
 
@@ -85,7 +94,8 @@ Test(cublaslt, relu_with_bias_keeps_a_mask_for_its_gradient) {
     OK(multiply(c));
     fetch(c);
     for (int j = 0; j < N; j++)
-        for (int i = 0; i < M; i++) cr_assert_eq(c->z[i + j * LD], fmaxf(product(c, i, j) + (float)(i - 2) / 2, 0));
+        for (int i = 0; i < M; i++)
+            cr_assert_eq(c->z[i + j * LD], fmaxf(product(c, i, j) + (float)(i - 2) / 2, 0));
     uint32_t gradient = CUBLASLT_EPILOGUE_DRELU_BGRAD;
     set(c, CUBLASLT_MATMUL_DESC_EPILOGUE, &gradient, sizeof gradient);
     OK(multiply(c));
@@ -118,7 +128,8 @@ Test(cublaslt, bias_gradients_sum_an_operand_over_the_inner_dimension) {
     cr_assert_eq(cudaMemcpy(sums, c->bias, sizeof sums, cudaMemcpyDeviceToHost), cudaSuccess);
     for (int j = 0; j < N; j++) {
         float sum = 0;
-        for (int k = 0; k < K; k++) sum += c->y[k + j * LD];
+        for (int k = 0; k < K; k++)
+            sum += c->y[k + j * LD];
         cr_assert_eq(sums[j], sum);
     }
 }
@@ -146,7 +157,8 @@ Test(cublaslt, wrong_arguments_are_invalid_values) {
     ld = 100;
     OK(cublasLtMatrixLayoutSetAttribute(c->d, CUBLASLT_MATRIX_LAYOUT_LD, &ld, sizeof ld));
     cr_assert_eq(multiply(c), CUBLAS_STATUS_INVALID_VALUE, "past the end of its memory");
-    cr_assert_eq(cublasLtMatrixLayoutSetAttribute(c->d, CUBLASLT_MATRIX_LAYOUT_LD, &ld, 4), CUBLAS_STATUS_INVALID_VALUE, "an attribute's size");
+    cr_assert_eq(cublasLtMatrixLayoutSetAttribute(c->d, CUBLASLT_MATRIX_LAYOUT_LD, &ld, 4), CUBLAS_STATUS_INVALID_VALUE,
+                 "an attribute's size");
 }
 
 Test(cublaslt, an_algorithm_that_wants_workspace_is_given_it) {
@@ -160,9 +172,11 @@ Test(cublaslt, an_algorithm_that_wants_workspace_is_given_it) {
     OK(cublasLtMatmulAlgoGetHeuristic(c->handle, c->desc, c->a, c->b, c->d, c->d, c->preference, 3, found, &n));
     cr_assert_eq(n, 2);
     cr_assert_eq(found[0].workspaceSize, bytes);
-    cr_assert_eq(cublasLtMatmul(c->handle, c->desc, &alpha, c->da, c->a, c->db, c->b, &beta, c->dd, c->d, c->dd, c->d, &found[0].algo, workspace, bytes - 1, NULL),
+    cr_assert_eq(cublasLtMatmul(c->handle, c->desc, &alpha, c->da, c->a, c->db, c->b, &beta, c->dd, c->d, c->dd, c->d, &found[0].algo,
+                                workspace, bytes - 1, NULL),
                  CUBLAS_STATUS_INVALID_VALUE);
-    OK(cublasLtMatmul(c->handle, c->desc, &alpha, c->da, c->a, c->db, c->b, &beta, c->dd, c->d, c->dd, c->d, &found[0].algo, workspace, bytes, NULL));
+    OK(cublasLtMatmul(c->handle, c->desc, &alpha, c->da, c->a, c->db, c->b, &beta, c->dd, c->d, c->dd, c->d, &found[0].algo, workspace,
+                      bytes, NULL));
     fetch(c);
     cr_assert_eq(c->z[0], product(c, 0, 0));
 }

@@ -12,12 +12,12 @@
 #include "tests/standin/kernels.h"
 
 enum { MAX = 4, N = 64 };
-#define CHECK(condition)                                                                      \
-    do {                                                                                      \
-        if (!(condition)) {                                                                   \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                          \
-            _exit(1);                                                                         \
-        }                                                                                     \
+#define CHECK(condition)                                                                                                                   \
+    do {                                                                                                                                   \
+        if (!(condition)) {                                                                                                                \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                                                                        \
+            _exit(1);                                                                                                                      \
+        }                                                                                                                                  \
     } while (0)
 #define OK(call) CHECK((call) == 0)
 
@@ -33,8 +33,10 @@ typedef struct Rank {
 static void host_barrier(Rank *r) {
     char c = 0;
     if (r->rank == 0) {
-        for (int i = 1; i < r->nranks; i++) CHECK(read(r->pipes[0][0], &c, 1) == 1);
-        for (int i = 1; i < r->nranks; i++) CHECK(write(r->pipes[i][1], &c, 1) == 1);
+        for (int i = 1; i < r->nranks; i++)
+            CHECK(read(r->pipes[0][0], &c, 1) == 1);
+        for (int i = 1; i < r->nranks; i++)
+            CHECK(write(r->pipes[i][1], &c, 1) == 1);
     } else {
         CHECK(write(r->pipes[0][1], &c, 1) == 1);
         CHECK(read(r->pipes[r->rank][0], &c, 1) == 1);
@@ -47,7 +49,8 @@ static void ranks_run(int nranks, int share_device, void (*body)(Rank *)) {
     char devices[8];
     snprintf(devices, sizeof devices, "%d", share_device ? 1 : nranks);
     setenv("STANDIN_DEVICES", devices, 1);
-    for (int i = 0; i < nranks; i++) cr_assert(!pipe(pipes[i]));
+    for (int i = 0; i < nranks; i++)
+        cr_assert(!pipe(pipes[i]));
     for (int i = 0; i < nranks; i++) {
         if ((children[i] = fork())) continue;
         Rank r = {.rank = i, .nranks = nranks, .pipes = pipes};
@@ -55,7 +58,8 @@ static void ranks_run(int nranks, int share_device, void (*body)(Rank *)) {
         OK(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
         if (i == 0) {
             OK(ncclGetUniqueId(&r.id));
-            for (int k = 1; k < nranks; k++) CHECK(write(pipes[k][1], &r.id, sizeof r.id) == sizeof r.id);
+            for (int k = 1; k < nranks; k++)
+                CHECK(write(pipes[k][1], &r.id, sizeof r.id) == sizeof r.id);
         } else {
             CHECK(read(pipes[i][0], &r.id, sizeof r.id) == sizeof r.id);
         }
@@ -71,7 +75,8 @@ static void ranks_run(int nranks, int share_device, void (*body)(Rank *)) {
 
 static float *filled(float value, int n) {
     float *d, *host = malloc((size_t)n * sizeof *host);
-    for (int i = 0; i < n; i++) host[i] = value + (float)i;
+    for (int i = 0; i < n; i++)
+        host[i] = value + (float)i;
     OK(cudaMalloc((void **)&d, (size_t)n * sizeof *d));
     OK(cudaMemcpy(d, host, (size_t)n * sizeof *d, cudaMemcpyHostToDevice));
     free(host);
@@ -106,7 +111,9 @@ static void collectives(Rank *r) {
     OK(ncclCommDestroy(r->comm));
 }
 
-Test(nccl, collectives_give_every_rank_its_result, .timeout = 60) { ranks_run(3, 0, collectives); }
+Test(nccl, collectives_give_every_rank_its_result, .timeout = 60) {
+    ranks_run(3, 0, collectives);
+}
 
 /* Each sends to all, itself included, in one group. */
 static void exchange(Rank *r) {
@@ -119,11 +126,14 @@ static void exchange(Rank *r) {
     }
     OK(ncclGroupEnd());
     OK(cudaStreamSynchronize(r->stream));
-    for (int peer = 0; peer < r->nranks; peer++) CHECK(element(y, peer) == (float)(100 * peer + r->rank));
+    for (int peer = 0; peer < r->nranks; peer++)
+        CHECK(element(y, peer) == (float)(100 * peer + r->rank));
     OK(ncclCommDestroy(r->comm));
 }
 
-Test(nccl, a_group_sends_and_receives_at_once, .timeout = 60) { ranks_run(4, 0, exchange); }
+Test(nccl, a_group_sends_and_receives_at_once, .timeout = 60) {
+    ranks_run(4, 0, exchange);
+}
 
 /* Only rank 0 synchronises; the others wait for it on the host, with their work queued and not asked for. */
 static void demanded(Rank *r) {
@@ -139,7 +149,9 @@ static void demanded(Rank *r) {
     OK(ncclCommDestroy(r->comm));
 }
 
-Test(nccl, what_one_rank_asks_for_others_do, .timeout = 60) { ranks_run(2, 0, demanded); }
+Test(nccl, what_one_rank_asks_for_others_do, .timeout = 60) {
+    ranks_run(2, 0, demanded);
+}
 
 static void split(Rank *r) {
     ncclComm_t half = NULL, none = NULL;
@@ -160,7 +172,9 @@ static void split(Rank *r) {
     OK(ncclCommDestroy(r->comm));
 }
 
-Test(nccl, splits_order_their_ranks_by_key, .timeout = 60) { ranks_run(4, 0, split); }
+Test(nccl, splits_order_their_ranks_by_key, .timeout = 60) {
+    ranks_run(4, 0, split);
+}
 
 static int poll_until_settled(ncclComm_t comm, ncclResult_t *result) {
     int polls = 0;
@@ -187,7 +201,8 @@ static void non_blocking(Rank *r) {
     CHECK(poll_until_settled(r->comm, &result) == 3 && result == ncclSuccess);
     OK(cudaStreamEndCapture(r->stream, &graph));
     OK(cudaGraphInstantiate(&executable, graph, 0));
-    for (int i = 0; i < 3; i++) OK(cudaGraphLaunch(executable, r->stream));
+    for (int i = 0; i < 3; i++)
+        OK(cudaGraphLaunch(executable, r->stream));
     OK(cudaStreamSynchronize(r->stream));
     CHECK(element(x, 0) == 8);
     CHECK(ncclCommFinalize(r->comm) == ncclInProgress);
@@ -195,7 +210,9 @@ static void non_blocking(Rank *r) {
     OK(ncclCommDestroy(r->comm));
 }
 
-Test(nccl, non_blocking_communicators_are_polled_and_captured, .timeout = 60) { ranks_run(2, 0, non_blocking); }
+Test(nccl, non_blocking_communicators_are_polled_and_captured, .timeout = 60) {
+    ranks_run(2, 0, non_blocking);
+}
 
 /* Rank 1 never makes the call: rank 0 polls until its deadline, aborts, and its stream comes to an end. */
 static void deserted(Rank *r) {
@@ -213,7 +230,9 @@ static void deserted(Rank *r) {
     }
 }
 
-Test(nccl, a_call_that_a_rank_does_not_make_hangs_until_abort, .timeout = 60) { ranks_run(2, 0, deserted); }
+Test(nccl, a_call_that_a_rank_does_not_make_hangs_until_abort, .timeout = 60) {
+    ranks_run(2, 0, deserted);
+}
 
 static void disagreeing(Rank *r) {
     float *x = filled(1, N);
@@ -226,7 +245,9 @@ static void disagreeing(Rank *r) {
     OK(ncclCommAbort(r->comm));
 }
 
-Test(nccl, counts_that_differ_are_found, .timeout = 60) { ranks_run(2, 0, disagreeing); }
+Test(nccl, counts_that_differ_are_found, .timeout = 60) {
+    ranks_run(2, 0, disagreeing);
+}
 
 static void sharing(Rank *r) {
     const char *version = getenv("STANDIN_NCCL");
@@ -235,7 +256,9 @@ static void sharing(Rank *r) {
     if (!version) CHECK(strstr(ncclGetLastError(NULL), "Duplicate GPU"));
 }
 
-Test(nccl, two_ranks_on_one_device_are_refused, .timeout = 60) { ranks_run(2, 1, sharing); }
+Test(nccl, two_ranks_on_one_device_are_refused, .timeout = 60) {
+    ranks_run(2, 1, sharing);
+}
 
 Test(nccl, a_newer_version_lets_ranks_share_when_told, .timeout = 60) {
     setenv("STANDIN_NCCL", "23007", 1);

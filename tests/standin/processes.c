@@ -8,12 +8,12 @@
 #include "tests/standin/kernels.h"
 
 enum { N = 64, BYTES = N * sizeof(float) };
-#define CHECK(condition)                                                                      \
-    do {                                                                                      \
-        if (!(condition)) {                                                                   \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                          \
-            _exit(1);                                                                         \
-        }                                                                                     \
+#define CHECK(condition)                                                                                                                   \
+    do {                                                                                                                                   \
+        if (!(condition)) {                                                                                                                \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                                                                        \
+            _exit(1);                                                                                                                      \
+        }                                                                                                                                  \
     } while (0)
 #define OK(call) CHECK((call) == cudaSuccess)
 
@@ -22,8 +22,12 @@ typedef struct Handles {
     cudaIpcEventHandle_t event;
 } Handles;
 
-static void say(int fd, const void *data, size_t bytes) { CHECK(write(fd, data, bytes) == (ssize_t)bytes); }
-static void hear(int fd, void *data, size_t bytes) { CHECK(read(fd, data, bytes) == (ssize_t)bytes); }
+static void say(int fd, const void *data, size_t bytes) {
+    CHECK(write(fd, data, bytes) == (ssize_t)bytes);
+}
+static void hear(int fd, void *data, size_t bytes) {
+    CHECK(read(fd, data, bytes) == (ssize_t)bytes);
+}
 
 /* Exports memory that a kernel has yet to write, and the event behind it; waits for nothing on the device. */
 static void writer(int to, int from) {
@@ -32,7 +36,8 @@ static void writer(int to, int from) {
     cudaEvent_t event;
     Handles handles;
     char done;
-    for (int i = 0; i < N; i++) ones[i] = 1;
+    for (int i = 0; i < N; i++)
+        ones[i] = 1;
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     OK(cudaMalloc((void **)&x, BYTES));
     OK(cudaMalloc((void **)&y, BYTES));
@@ -79,5 +84,9 @@ static void run(int wait_for_event) {
     }
 }
 
-Test(processes, an_event_of_another_process_is_waited_for, .timeout = 30) { run(1); }
-Test(processes, without_the_wait_the_memory_is_not_yet_written, .timeout = 30) { run(0); }
+Test(processes, an_event_of_another_process_is_waited_for, .timeout = 30) {
+    run(1);
+}
+Test(processes, without_the_wait_the_memory_is_not_yet_written, .timeout = 30) {
+    run(0);
+}

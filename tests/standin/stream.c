@@ -25,7 +25,8 @@ static Fixture fixture(void) {
     cr_assert_eq(cudaMalloc((void **)&f.z, BYTES), cudaSuccess);
     cr_assert_eq(cudaMallocHost((void **)&f.pinned, BYTES), cudaSuccess);
     float ones[N];
-    for (int i = 0; i < N; i++) ones[i] = 1;
+    for (int i = 0; i < N; i++)
+        ones[i] = 1;
     cr_assert_eq(cudaMemcpy(f.x, ones, BYTES, cudaMemcpyHostToDevice), cudaSuccess);
     return f;
 }
@@ -60,7 +61,8 @@ Test(stream, eager_order_hides_a_missing_wait) {
 Test(stream, random_order_keeps_what_events_order) {
     setenv("STANDIN_ORDER", "random:3", 1);
     Fixture f = fixture();
-    for (int i = 0; i < 20; i++) cr_assert_eq(chained(&f, 1), 6);
+    for (int i = 0; i < 20; i++)
+        cr_assert_eq(chained(&f, 1), 6);
 }
 
 Test(stream, nothing_runs_before_it_is_asked_for) {
@@ -78,7 +80,8 @@ Test(stream, nothing_runs_before_it_is_asked_for) {
 Test(stream, page_locked_memory_is_read_late_and_pageable_memory_at_once) {
     Fixture f = fixture();
     float pageable[N], back[N];
-    for (int i = 0; i < N; i++) pageable[i] = f.pinned[i] = 5;
+    for (int i = 0; i < N; i++)
+        pageable[i] = f.pinned[i] = 5;
     cr_assert_eq(cudaMemcpyAsync(f.y, pageable, BYTES, cudaMemcpyHostToDevice, f.a), cudaSuccess);
     cr_assert_eq(cudaMemcpyAsync(f.z, f.pinned, BYTES, cudaMemcpyHostToDevice, f.a), cudaSuccess);
     pageable[0] = f.pinned[0] = 7;

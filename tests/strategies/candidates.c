@@ -153,7 +153,8 @@ Test(candidates, the_batch_is_followed_where_operators_take_it) {
         Strategy strategy;
         strategy_batch(&net.graph, node, &strategy);
         for (int f = 0; f < node->rule->nfactors; f++)
-            cr_expect_eq(strategy_count(&strategy, f), f == node->rule->in[expected[i].operand][expected[i].dim], "%s, factor %d", node->name, f);
+            cr_expect_eq(strategy_count(&strategy, f), f == node->rule->in[expected[i].operand][expected[i].dim], "%s, factor %d",
+                         node->name, f);
     }
     net_finish(&net);
 }

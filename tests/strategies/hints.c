@@ -45,18 +45,19 @@ Test(hints, values) {
 }
 
 Test(hints, product_over_the_ranks) {
-    expect_error("((4, 4), (4, 1))", "the strategy needs 16 ranks, there are 8", "net.dsl:1:1:",
-                 "((2, 4), (4, 1)) would be one for 8 ranks", false);
+    expect_error("((4, 4), (4, 1))", "the strategy needs 16 ranks, there are 8",
+                 "net.dsl:1:1:", "((2, 4), (4, 1)) would be one for 8 ranks", false);
     expect_error("((3, 1), (1, 1))", "needs 3 ranks, which does not divide 8", "net.dsl:1:1:", "would be one for 8 ranks", false);
     expect_error("((16, 32), (32, 6))", "needs 3072 ranks", "net.dsl:1:1:", "would be one for 8 ranks", false);
 }
 
 Test(hints, one_index_split_differently) {
     expect_error("((2, 4), (2, 1))", "matmul: x is split 4 along k, w 2", "net.dsl:1:11:", "net.dsl:1:6: note: x is split here", false);
-    expect_error("((2, 4), (2, 1))", "matmul: x is split 4 along k, w 2", "net.dsl:1:11:",
-                 "hint: both must be split alike\n    hint: ((2, 4), (4, 1)) would be one for 8 ranks", false);
+    expect_error("((2, 4), (2, 1))", "matmul: x is split 4 along k, w 2",
+                 "net.dsl:1:11:", "hint: both must be split alike\n    hint: ((2, 4), (4, 1)) would be one for 8 ranks", false);
     /* What is offered fits the ranks: 4 and 8 alike would need 16. */
-    expect_error("((4, 2), (8, 1))", "matmul: x is split 2 along k, w 8", "net.dsl:1:11:", "((4, 2), (2, 1)) would be one for 8 ranks", false);
+    expect_error("((4, 2), (8, 1))", "matmul: x is split 2 along k, w 8", "net.dsl:1:11:", "((4, 2), (2, 1)) would be one for 8 ranks",
+                 false);
 }
 
 Test(hints, strict_divide) {
@@ -65,9 +66,12 @@ Test(hints, strict_divide) {
     Node *node = matmul_net(&net);
     Strategy strategy;
     cr_expect(strategy_from_hint(&net.graph, node, net_hint(&net, "((1, 1), (1, 4))"), false, &strategy, &net.diags));
-    cr_expect(strstr(net_diagnostics(&net),
-                     "warning: matmul: 4 does not divide 6: the largest part is 2, the smallest 1 (the busiest rank has 33 % over the average) [-Wuneven]") != NULL,
-              "%s", net_diagnostics(&net));
+    cr_expect(
+        strstr(
+            net_diagnostics(&net),
+            "warning: matmul: 4 does not divide 6: the largest part is 2, the smallest 1 (the busiest rank has 33 % over the average) [-Wuneven]") !=
+            NULL,
+        "%s", net_diagnostics(&net));
     net_finish(&net);
 }
 

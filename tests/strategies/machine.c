@@ -28,8 +28,9 @@ Test(machine, files_are_read) {
     Machine m;
     Arena arena;
     arena_init(&arena);
-    cr_assert(read("pcc-machine 1\n# made by hand\n\nnode 3e-05 s 1e+09 B/s\nrank 2e-06 s 8e+09 B/s # shared memory\nranks_per_node 4\nname my-cpu_2\n", &arena,
-                   &m, NULL));
+    cr_assert(read(
+        "pcc-machine 1\n# made by hand\n\nnode 3e-05 s 1e+09 B/s\nrank 2e-06 s 8e+09 B/s # shared memory\nranks_per_node 4\nname my-cpu_2\n",
+        &arena, &m, NULL));
     cr_expect_str_eq(m.name, "my-cpu_2");
     cr_expect_eq(m.ranks_per_node, 4);
     cr_expect(m.rank.latency_s == 2e-6 && m.rank.bytes_per_s == 8e9 && m.node.latency_s == 3e-5 && m.node.bytes_per_s == 1e9);

@@ -390,7 +390,8 @@ Test(propagate, a_sum_that_one_result_owes_is_counted) {
     for (int i = 0; i < decision->nalternatives; i++) {
         const Alternative *way = &decision->alternative[i];
         const int64_t ranks = strategy_split(way->strategy, 0);
-        cr_expect_eq(way->sum_bytes, 2 * (ranks - 1) * 8 * 4 * (4 / ranks) / strategy_split(way->strategy, 1), "%s", tuple_of(&net, node, way->strategy));
+        cr_expect_eq(way->sum_bytes, 2 * (ranks - 1) * 8 * 4 * (4 / ranks) / strategy_split(way->strategy, 1), "%s",
+                     tuple_of(&net, node, way->strategy));
     }
     net_finish(&net);
 }

@@ -100,7 +100,8 @@ static Seen simulate_shard(int shard, int n, int nranks) {
         int orders = random_below(&seed, 4);
         if (orders == 1) from.order = to.order = random_order(&arena, &seed, "order1", nranks);
         if (orders == 2) to.order = random_order(&arena, &seed, "order1", nranks);
-        if (orders == 3) from.order = random_order(&arena, &seed, "order1", nranks), to.order = random_order(&arena, &seed, "order2", nranks);
+        if (orders == 3)
+            from.order = random_order(&arena, &seed, "order1", nranks), to.order = random_order(&arena, &seed, "order2", nranks);
         layout_canonical(&from, &shape);
         layout_canonical(&to, &shape);
         cr_assert(layout_valid(&from, nranks, NULL) && layout_valid(&to, nranks, NULL));
@@ -108,11 +109,12 @@ static Seen simulate_shard(int shard, int n, int nranks) {
         *(simulate_policies(&from, &to, &shape, nranks) ? &seen.pairs : &seen.refused) += 1;
         arena_finish(&arena);
     }
-    fprintf(stderr,
-            "redistribution on %d ranks, shard %d: %d pairs simulated, %d refused; %d move something, %d uneven, %d with empty boxes, %d of "
-            "partial values, %d stay partial, %d in one device order, %d between two, %d of meshes that do not fit\n",
-            nranks, shard, seen.pairs, seen.refused, seen.moved, seen.uneven, seen.empty, seen.owed, seen.kept, seen.one_order,
-            seen.two_orders, seen.unfit);
+    fprintf(
+        stderr,
+        "redistribution on %d ranks, shard %d: %d pairs simulated, %d refused; %d move something, %d uneven, %d with empty boxes, %d of "
+        "partial values, %d stay partial, %d in one device order, %d between two, %d of meshes that do not fit\n",
+        nranks, shard, seen.pairs, seen.refused, seen.moved, seen.uneven, seen.empty, seen.owed, seen.kept, seen.one_order, seen.two_orders,
+        seen.unfit);
     return seen;
 }
 
@@ -126,8 +128,10 @@ static void check_shard(int shard) {
         cr_assert_gt(counts[i], PAIRS / 10, "the pairs say little: count %zu is %d", i, counts[i]);
 }
 
-#define SHARD(n) \
-    Test(redistribute_random, pairs_are_right_and_at_the_bound_##n, .timeout = 300) { check_shard(n); }
+#define SHARD(n)                                                                                                                           \
+    Test(redistribute_random, pairs_are_right_and_at_the_bound_##n, .timeout = 300) {                                                      \
+        check_shard(n);                                                                                                                    \
+    }
 SHARD(0)
 SHARD(1)
 SHARD(2)

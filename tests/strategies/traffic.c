@@ -181,10 +181,8 @@ Test(traffic, uneven_partial_sums_of_hundreds_of_ranks_are_counted_exactly, .tim
 /* What took a minute when pieces were counted: 65,536 ranks, sums onto other digits. */
 Test(traffic, uneven_partial_sums_of_65536_ranks_are_counted_without_their_pieces, .timeout = 60) {
     static const char *const pairs[][2] = {
-        {"[256@256 -] +sum(256@1)", "[- 256@256]"},
-        {"[32768@2 -] +sum(2@1)", "[- 32768@2]"},
-        {"[- 256@1] +sum(256@256)", "[65536@1 -]"},
-        {"[4096@16 -] +sum(16@1)", "[16@1.16@16 -]"},
+        {"[256@256 -] +sum(256@1)", "[- 256@256]"}, {"[32768@2 -] +sum(2@1)", "[- 32768@2]"},
+        {"[- 256@1] +sum(256@256)", "[65536@1 -]"}, {"[4096@16 -] +sum(16@1)", "[16@1.16@16 -]"},
         {"[- -] +sum(256@256)", "[256@1 256@256]"},
     };
     Shape shape = {.ndim = 2, .dim = {100003, 1009}};
