@@ -141,6 +141,7 @@ typedef struct Fuser {
     int *fused;  /* per node: its fused step, 0: none */
     int *passed; /* per node: the last group that it was passed over for */
     int ngroups, nfused;
+    VEC(int) members; /* of each fused step, in the order of their numbers: how many */
 } Fuser;
 
 /* Whether a node needs what the group has passed over. */
@@ -173,6 +174,7 @@ static void gather(Fuser *f, int at, int end) {
         group->member.n--;
     if (group->member.n < 2) return;
     f->nfused++;
+    vec_push(b->arena, &f->members, group->member.n);
     for (int m = 0; m < group->member.n; m++)
         f->fused[group->member.at[m]] = f->nfused;
 }
@@ -190,11 +192,12 @@ static void fuse_run(Fuser *f, int first, int end) {
         const int step = f->fused[was[i].node];
         order[to] = was[i];
         order[to++].fused = step;
-        for (int k = i + 1; step > 0 && k < end - first; k++) {
+        for (int k = i + 1, left = step > 0 ? f->members.at[step - 1] - 1 : 0; left > 0; k++) {
             if (was[k].node < 0 || f->fused[was[k].node] != step) continue;
             order[to] = was[k];
             order[to++].fused = step;
             was[k].node = -1;
+            left--;
         }
     }
 }

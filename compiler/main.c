@@ -486,7 +486,7 @@ static int run(const Options *options, Arena *arena) {
     diags.verbose = options->verbose;
     bool done = compile(&c, arena, options, &diags, source, n);
     diags_print(&diags, stderr);
-    if (!done && c.error.text[0] != '\0') /* the environment's failures name their file; a bug of pcc is about this net */
+    if (!done && !c.error.reported) /* the environment's failures name their file; a bug of pcc is about this net */
         fprintf(stderr, "pcc: %s%s%s\n", c.error.code == EXIT_INTERNAL ? options->input : "",
                 c.error.code == EXIT_INTERNAL ? ": internal error: " : "", c.error.text);
     Text text = {0};

@@ -45,7 +45,7 @@ bool build_try(const Build *b, const Strategy *const *strategy, BuildCost *cost,
     const bool done = graph_verify(&t.front.graph, "try", &t.error) && build_run(&t, pass_expand, NULL);
     if (done)
         build_cost(&t, cost);
-    else if (t.error.text[0] != '\0')
+    else if (t.error.code != 0)
         *error = t.error;
     else
         error_set(error, EXIT_REJECTED, "%s", diags.items.n > 0 ? diags.items.at[0].text : "no reason");

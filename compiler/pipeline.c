@@ -186,7 +186,7 @@ static bool program_failed(Compilation *c, const Build *b) {
         c->error = b->error;
         return false;
     }
-    const char *why = b->error.text[0] != '\0' ? b->error.text : b->diags->items.n > 0 ? b->diags->items.at[0].text : "no reason";
+    const char *why = b->error.code != 0 ? b->error.text : b->diags->items.n > 0 ? b->diags->items.at[0].text : "no reason";
     return error_set(&c->error, b->error.code ? b->error.code : EXIT_INTERNAL, "program %s: %s", b->name, why);
 }
 
@@ -220,8 +220,7 @@ bool compile(Compilation *c, Arena *arena, const Options *options, Diags *diags,
     diags->silenced = options->silenced;
     diags->warnings_are_errors = options->warnings_are_errors;
     if (run_all(c, text, n)) return true;
-    if (c->error.code == 0) c->error.code = EXIT_REJECTED;
-    return false;
+    return c->error.code != 0 ? false : error_reported(&c->error, EXIT_REJECTED); /* diagnostics say it */
 }
 
 void compilation_finish(Compilation *c) {

@@ -21,7 +21,7 @@ bool net_compile(Net *net, const char *text, int nranks, int replicas, int optim
     if (ok) {
         net->text = arena_copy(&net->arena, c.text.at, c.text.n);
         ok = plan_read(&net->plan, &net->arena, "net.plan", net->text, c.text.n, 0, &net->error);
-    } else if (c.error.text[0] != '\0') {
+    } else if (!c.error.reported) {
         net->error = c.error;
     } else {
         const char *first = "no diagnostics";
