@@ -75,12 +75,10 @@ bool einsum_with(const KernelCall *call, const ProductStrides *strides, ProductP
 /* ---------------------------------------------------------------- reduce.c */
 
 enum { SUM_PIECE = SUM_RUN };
-/* A sum over leading or trailing dimensions whose operand is made piece by piece, at most SUM_PIECE elements at a time. */
+/* A sum over trailing dimensions whose operand is made piece by piece, at most SUM_PIECE elements at a time. */
 typedef struct PieceSum {
     DType dtype;
-    bool columns;    /* rows are added to each other; else the elements of each */
     int64_t n, rows; /* elements of a row, rows */
-    int64_t width;   /* columns that are added up together */
     double divisor;
     void *out;
     SumLoops loops;
@@ -88,8 +86,8 @@ typedef struct PieceSum {
 /* Elements [first, first + n) of the operand, in row-major order. */
 typedef const void *SummandFn(void *context, int64_t first, int64_t n);
 /* False where it is no such sum. */
-bool piece_sum_prepare(const KernelCall *call, int nthreads, PieceSum *sum);
-int64_t piece_sum_items(const PieceSum *sum); /* what threads divide: rows, or runs of columns */
+bool piece_sum_prepare(const KernelCall *call, PieceSum *sum);
+/* Rows [begin, end), which threads divide. */
 void piece_sum_part(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context);
 
 /* ---------------------------------------------------------------- move.c */

@@ -55,14 +55,14 @@ static bool take_product(Fused *fused, const KernelCall *calls, int n, int other
     return is_safe(fused, calls, n);
 }
 
-static bool build(const CpuContext *context, Fused *fused, const KernelCall *calls, int n, const unsigned *inner) {
+static bool build(Fused *fused, const KernelCall *calls, int n, const unsigned *inner) {
     Chain *chain = &fused->cpu.chain;
     const int first = product_take(calls, n, inner, &fused->product, &fused->strides), others = n - first;
     fused->has_product = first > 0;
     if (others > 0) {
         if (!chain_build(chain, calls + first, others, inner + first)) return false;
         fused->sums = chain->reduced >= 0;
-        if (fused->sums && (first > 0 || !piece_sum_prepare(&calls[n - 1], pool_threads(context->pool), &fused->sum))) return false;
+        if (fused->sums && (first > 0 || !piece_sum_prepare(&calls[n - 1], &fused->sum))) return false;
         if (!cpu_chain_prepare(&fused->cpu, chain->reduced)) return false;
     }
     for (int s = 0; s < chain->nsteps; s++)
@@ -71,13 +71,14 @@ static bool build(const CpuContext *context, Fused *fused, const KernelCall *cal
 }
 
 void *cpu_fuse(void *context, const KernelCall *calls, int n, const unsigned *inner, Error *error) {
+    (void)context;
     Fused *fused = calloc(1, sizeof *fused);
     error->text[0] = '\0';
     if (!fused) {
         error_set(error, EXIT_ENVIRONMENT, "out of memory for a fused step");
         return NULL;
     }
-    if (build(context, fused, calls, n, inner)) return fused;
+    if (build(fused, calls, n, inner)) return fused;
     free(fused);
     return NULL;
 }
@@ -142,8 +143,7 @@ bool cpu_run_fused(void *context_, void *fused_, Error *error) {
         return einsum_with(&fused->product, fused->strided ? &fused->strides : NULL, fused->cpu.chain.nsteps > 0 ? tile_part : NULL, fused,
                            error);
     if (fused->sums) {
-        const int64_t items = piece_sum_items(&fused->sum);
-        pool_run(context->pool, items, 1 + GRAIN / (fused->cost * n / items + 1), sum_part, fused);
+        pool_run(context->pool, fused->sum.rows, 1 + GRAIN / (fused->cost * fused->sum.n + 1), sum_part, fused);
     } else
         pool_run(context->pool, (n + LINE - 1) / LINE, 1 + GRAIN / (fused->cost * LINE), chain_part, fused);
     return true;

@@ -126,29 +126,21 @@ bool kernel_replica_sum(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- sums of what is made piece by piece */
 
-bool piece_sum_prepare(const KernelCall *call, int nthreads, PieceSum *sum) {
+bool piece_sum_prepare(const KernelCall *call, PieceSum *sum) {
     const Operand *in = &call->in[0], *out = &call->out[0];
     Nest nest, kept, gone;
     double reduced;
     if (shape_elements(&in->local) == 0 || in->dtype == BOOL) return false;
     nest_reduce(&nest, call, &reduced);
-    const bool columns = nest_divide(&nest, &kept, &gone);
-    if (kept.ndim != 1 || gone.ndim != 1) return false;
+    if (nest_divide(&nest, &kept, &gone) || kept.ndim != 1 || gone.ndim != 1) return false;
     *sum = (PieceSum){.dtype = in->dtype,
-                      .columns = columns,
-                      .n = columns ? kept.size[0] : gone.size[0],
-                      .rows = columns ? gone.size[0] : kept.size[0],
+                      .n = gone.size[0],
+                      .rows = kept.size[0],
                       .divisor = call->op == OP_mean ? reduced : 1,
                       .out = out->data,
                       .loops = sum_loops(in->dtype)};
-    if (sum->n * sum->rows != shape_elements(&in->local)) return false;
-    sum->width = columns_each(sum->n, nthreads, SUM_PIECE);
-    return columns ? kept.stride[1][0] == 1 && (sum->rows == 1 || gone.stride[0][0] == sum->n)
-                   : (sum->n == 1 || gone.stride[0][0] == 1) && (sum->rows == 1 || kept.stride[1][0] == sum->n);
-}
-
-int64_t piece_sum_items(const PieceSum *sum) {
-    return sum->columns ? (sum->n + sum->width - 1) / sum->width : sum->rows;
+    return sum->n * sum->rows == shape_elements(&in->local) && (sum->n == 1 || gone.stride[0][0] == 1) &&
+           (sum->rows == 1 || kept.stride[1][0] == sum->n);
 }
 
 /* The same additions in the same order as reduce's. */
@@ -176,18 +168,6 @@ int64_t piece_sum_items(const PieceSum *sum) {
                 ((T *)sum->out)[row + r] = RESULT;                                                                                         \
             }                                                                                                                              \
         }                                                                                                                                  \
-    }                                                                                                                                      \
-    static void piece_columns_##suffix(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context) {                 \
-        for (int64_t first = begin * sum->width; first < end * sum->width && first < sum->n; first += sum->width) {                        \
-            const int64_t n = sum->n - first < sum->width ? sum->n - first : sum->width;                                                   \
-            Acc sums[SUM_PIECE] = {0};                                                                                                     \
-            for (int64_t row = 0; row < sum->rows; row++)                                                                                  \
-                sum->loops.rows(sums, piece(context, row * sum->n + first, n), 1, 0, 1, n);                                                \
-            for (int64_t i = 0; i < n; i++) {                                                                                              \
-                Acc acc = sums[i];                                                                                                         \
-                ((T *)sum->out)[first + i] = RESULT;                                                                                       \
-            }                                                                                                                              \
-        }                                                                                                                                  \
     }
 PIECE_SUM(f32, float, double, (float)(acc / sum->divisor))
 PIECE_SUM(f64, double, double, acc / sum->divisor)
@@ -197,8 +177,7 @@ PIECE_SUM(i64, int64_t, uint64_t, (int64_t)acc)
 void piece_sum_part(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context) {
     typedef void Part(const PieceSum *sum, int64_t begin, int64_t end, SummandFn *piece, void *context);
     static Part *const rows[NDTYPES] = {piece_rows_f32, piece_rows_f64, piece_rows_i32, piece_rows_i64};
-    static Part *const columns[NDTYPES] = {piece_columns_f32, piece_columns_f64, piece_columns_i32, piece_columns_i64};
-    (sum->columns ? columns : rows)[sum->dtype](sum, begin, end, piece, context);
+    rows[sum->dtype](sum, begin, end, piece, context);
 }
 
 /* A composite: compiled plans hold what it expands to. Here it is a whole operator for those that run graphs before expansion. */

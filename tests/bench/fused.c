@@ -35,7 +35,7 @@ static Operand add(Steps *program, OpCode op, int nin, Operand a, Operand b, boo
     KernelCall *call = &program->call[c];
     TensorType types[2] = {{F32, false, a.local}, {F32, false, b.local}};
     *call = (KernelCall){.op = op, .attr = program->attr[c], .nin = nin, .nout = 1, .in = {a, b}, .rule = &program->rule[c]};
-    if (op == OP_sum) program->attr[c][0] = (Attr){.given = true, .n = 1}; /* over rows */
+    if (op == OP_sum) program->attr[c][0] = (Attr){.given = true, .n = 1, .ints = {1}}; /* of each row */
     if (!rule_infer(op, types, nin, program->attr[c], &program->rule[c], NULL)) abort();
     const Shape *shape = &program->rule[c].result[0].shape;
     call->out[0] = tensor(shape->ndim == 2 ? shape->dim[0] : 0, shape->dim[shape->ndim - 1]);
@@ -75,7 +75,7 @@ static void report(Steps *program) {
 
 int main(void) {
     const Operand x = tensor(ROWS, COLUMNS), other = tensor(ROWS, COLUMNS), bias = tensor(0, COLUMNS), each = tensor(ROWS, 1);
-    Steps gelu = {.name = "bias, gelu"}, norm = {.name = "residual, scale, bias"}, gradient = {.name = "gelu gradient, bias's"};
+    Steps gelu = {.name = "bias, gelu"}, norm = {.name = "residual, scale, bias"}, gradient = {.name = "gelu gradient, rows' sums"};
     add(&gelu, OP_gelu, 1, add(&gelu, OP_add, 2, x, bias, true), x, false);
     add(&norm, OP_add, 2, add(&norm, OP_mul, 2, add(&norm, OP_add, 2, x, other, true), each, true), bias, false);
     add(&gradient, OP_sum, 1, add(&gradient, OP_gelu_grad, 2, x, other, false), x, false);

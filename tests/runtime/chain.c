@@ -115,7 +115,7 @@ Test(chain, operands_of_memory_are_read_through_views) {
 }
 
 Test(chain, a_sum_adds_up_blocks_in_the_order_of_its_kernel) {
-    check_all(STEP_WITH_SUM, 70);
+    check_all(STEP_WITH_SUM, 50);
 }
 
 Test(chain, tiles_of_a_product_go_through_what_follows_it) {
