@@ -198,6 +198,20 @@ static bool add_reduction(Build *build, const KernelCall *call) {
     return true;
 }
 
+/* Whether a step reads memory over which a step before it has stored its result: through a view of it, that the plan has as a value of its own. */
+static bool reads_overwritten(const Chain *chain) {
+    for (int s = 0; s < chain->nsteps; s++)
+        for (int i = 0; i < chain->step[s].nin; i++) {
+            const ChainSource source = chain->step[s].in[i];
+            for (int before = 0; source.is_load && before < s; before++) {
+                const ChainStep *step = &chain->step[before];
+                if (step->out && chain_load_overlaps(&chain->load[source.index], step->out, chain->n * dtype_bytes[step->dtype]))
+                    return true;
+            }
+        }
+    return false;
+}
+
 bool chain_build(Chain *chain, const KernelCall *calls, int n, const unsigned *inner) {
     Build build = {.chain = chain};
     *chain = (Chain){.reduced = -1};
@@ -205,6 +219,7 @@ bool chain_build(Chain *chain, const KernelCall *calls, int n, const unsigned *i
     for (int i = 0; i < n - reduces; i++)
         if (!(op_places(calls[i].op) ? add_placement : add_element)(&build, &calls[i], inner[i])) return false;
     if (reduces && !add_reduction(&build, &calls[n - 1])) return false;
+    if (reads_overwritten(chain)) return false;
     for (int s = 0; s < chain->nsteps; s++)
         for (int i = 0; i < chain->step[s].nin; i++)
             if (!chain->step[s].in[i].is_load) chain->step[chain->step[s].in[i].index].last_use = s;

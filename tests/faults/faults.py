@@ -274,6 +274,7 @@ seed(unit("proof", "fused"),
 seed(unit("runtime", "fused"),
      ("prun looks where a fused step's results lie", "runtime:may_overwrite", "k > member ? here : found && !goes_by_element(m, &m->step[k], operand)", "false"),
      ("prun lets no results of a fused step overlap", "fit_result", "stores(m, k, o) && overlap(m->executor, m->cursor, result, m->step[k].out[o])", "false"),
+     ("nothing is read through a view of what the step has overwritten", "chain_build", "if (reads_overwritten(chain)) return false;", ""),
      ("what a backend declines runs member by member", "fuse_step", "return error->text[0] ? -1 : 0", "return error->text[0] ? -1 : 1"),
      ("memory counts the room for inner values", "executor_memory", "+ inner_room(program->graph ? program->graph : graph, role, NULL)", ""))
 seed(PROVED,
