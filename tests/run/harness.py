@@ -16,7 +16,6 @@ TIMEOUT = 240  # seconds after which a command hangs: a hundred times what the s
 
 LOSS = re.compile(r"^(?:\[(rank|replica) (\d+)\] )?epoch: (\d+) step: (\d+), loss is (\S+)$", re.M)
 
-PATIENT = {"OMPI_MCA_odls_base_sigkill_timeout": "1"}  # mpirun as users have it: it kills ranks a second after it told them to end (tests/mpirun.in)
 
 pcc = prun = mpirun = sources = None
 

@@ -40,7 +40,7 @@ class Killed(Case):
     def start(self, env=None):
         """Runs until the first loss is printed: in mid-training. Returns the job and the ranks' process numbers, from -v."""
         began = time.monotonic()
-        job = harness.started([harness.mpirun, "-n", RANKS, harness.prun, "-v", self.plan], self, cwd=self.folder, env={**harness.PATIENT, **(env or {})})
+        job = harness.started([harness.mpirun, "-n", RANKS, harness.prun, "-v", self.plan], self, cwd=self.folder, env=env or {})
         pids = harness.ranks(harness.until(job, b"loss is"))
         self.assertEqual(sorted(pids), list(range(RANKS)))
         self.busy = max(BUSY, 4 * (time.monotonic() - began))
@@ -109,13 +109,13 @@ class Killed(Case):
         os.mkdir(self.path("empty"))
         self.ok(run([harness.pcc, "net.dsl", "--ranks", "2", "-o", "plans/files.plan"], cwd=self.folder))
         plan = self.path("plans", "files.plan")
-        result = run([harness.mpirun, "-n", "1", "-wdir", self.folder, harness.prun, plan, ":", "-n", "1", "-wdir", self.path("empty"), harness.prun, plan], env=harness.PATIENT)
+        result = run([harness.mpirun, "-n", "1", "-wdir", self.folder, harness.prun, plan, ":", "-n", "1", "-wdir", self.path("empty"), harness.prun, plan])
         self.assertFails(result, 3, r"(?m)^prun: rank 1 \(\S+\): parameter w: cannot open quickstart_w.npy: No such file")
         self.assertLess(result.seconds, SECONDS + self.busy_now())
 
     def test_a_rank_that_fails_in_mid_training_is_named(self):
         """Rank 0 cannot write the metrics."""
-        result = run([harness.mpirun, "-n", str(RANKS), "sh", "-c", 'echo "pid $$" >&2; exec "$0" --metrics /dev/full "$1" > /dev/null', harness.prun, self.plan], env=harness.PATIENT)
+        result = run([harness.mpirun, "-n", str(RANKS), "sh", "-c", 'echo "pid $$" >&2; exec "$0" --metrics /dev/full "$1" > /dev/null', harness.prun, self.plan])
         self.assertEqual(result.code, 3, str(result))
         self.assertRegex(result.err, r"(?m)^prun: /dev/full: cannot be written")
         self.assertRegex(result.err, r"(?m)^prun: rank 0 on \S+ ")

@@ -86,7 +86,7 @@ class Stop(Case):
         for number, whom in ((signal.SIGTERM, None), (signal.SIGINT, None), (signal.SIGUSR1, None), (signal.SIGTERM, 2)):
             for name in self.folder_of(plan):  # of a job that was killed before --save
                 os.remove(os.path.join(plan + ".checkpoints", name))
-            done = self.stopped(command, number, whom and (lambda lines: harness.ranks(lines)[whom]), env=harness.PATIENT)
+            done = self.stopped(command, number, whom and (lambda lines: harness.ranks(lines)[whom]))
             self.assertNotEqual(done.code, 0, str(done))
             if whom is None and number != signal.SIGUSR1 and not os.path.exists(self.path("s.st")):
                 continue # mpirun kills its ranks a second later: too soon for a machine that does much else
