@@ -9,25 +9,19 @@
 
 /* The unsharded graph with the layouts of states and inputs, the only ones that are part of it. */
 static void plan_graph(const Build *b, Graph *g) {
-    const Graph *from = &b->sharded.graph;
-    graph_derive(g, from, from->nodes.n, from->values.n);
-    g->nforward = from->nforward;
+    graph_copy(g, &b->sharded.graph);
     for (int s = 0; s < g->states.n; s++)
         g->states.at[s].hint = NULL;
     for (int i = 0; i < g->inputs.n; i++)
         g->inputs.at[i].hint = NULL;
-    for (int n = 0; n < from->nodes.n; n++) {
-        Node node = from->nodes.at[n];
-        node.strategy = NULL;
-        node.from = STRATEGY_NONE;
-        node.hint = NULL;
-        vec_push(g->arena, &g->nodes, node);
+    for (int n = 0; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        node->strategy = NULL;
+        node->from = STRATEGY_NONE;
+        node->hint = NULL;
     }
-    for (int v = 0; v < from->values.n; v++) {
-        Value value = from->values.at[v];
-        value.layout = NULL;
-        vec_push(g->arena, &g->values, value);
-    }
+    for (int v = 0; v < g->values.n; v++)
+        g->values.at[v].layout = NULL;
 }
 
 typedef struct Emitter {

@@ -12,13 +12,7 @@
 
 #include "compiler/convert.h"
 #include "compiler/sharded.h"
-
-/* Converts made: (source, kind, layout) -> value. */
-typedef struct ConvertIndex {
-    int *bucket; /* first convert value of a hash, -1 */
-    int *next;   /* per value of the new graph: the next of its bucket */
-    int mask, cap;
-} ConvertIndex;
+#include "ir/map.h"
 
 typedef struct Materialize {
     Edit edit;
@@ -30,7 +24,7 @@ typedef struct Materialize {
         WantedLayouts wanted;
         bool planned;
     } * tree;
-    ConvertIndex index;
+    Map converts; /* made: by source, kind and layout */
 } Materialize;
 
 /* ---------------------------------------------------------------- converts */
@@ -40,34 +34,13 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 29;
 }
 
-static void index_init(ConvertIndex *index, Arena *arena, int nnodes) {
-    index->mask = 63;
-    while (index->mask < nnodes)
-        index->mask = index->mask * 2 + 1;
-    index->bucket = arena_alloc(arena, sizeof *index->bucket * (size_t)(index->mask + 1));
-    memset(index->bucket, -1, sizeof *index->bucket * (size_t)(index->mask + 1));
-}
-
-static void index_add(ConvertIndex *index, Arena *arena, int *bucket, int value) {
-    if (value >= index->cap) {
-        int cap = 2 * (value + 64);
-        int *next = arena_alloc(arena, sizeof *next * (size_t)cap);
-        if (index->cap > 0) memcpy(next, index->next, sizeof *next * (size_t)index->cap);
-        index->next = next;
-        index->cap = cap;
-    }
-    index->next[value] = *bucket;
-    *bucket = value;
-}
-
 /* The value of a step of a conversion; equal ones are one. */
 static int add_convert(Materialize *m, int source, CommKind kind, const Layout *to) {
     Spmd *spmd = m->spmd;
     Graph *g = &spmd->graph;
     const Layout *layout = graph_layout(g, to, &g->values.at[source].type.shape);
     uint64_t hash = mix(mix((uint64_t)source, (uint64_t)kind), (uint64_t)graph_layout_number(g, layout));
-    int *bucket = &m->index.bucket[hash & (uint64_t)m->index.mask];
-    for (int v = *bucket; v >= 0; v = m->index.next[v]) {
+    map_each(&m->converts, hash, v) {
         const Node *made = &g->nodes.at[g->values.at[v].node];
         if (made->in[0] == source && made->comm == kind && g->values.at[v].layout == layout) return v;
     }
@@ -79,7 +52,7 @@ static int add_convert(Materialize *m, int source, CommKind kind, const Layout *
     node->comm = kind;
     vec_push(g->arena, &spmd->whole_node, -1);
     vec_push(g->arena, &spmd->whole_value, spmd->whole_value.at[source]);
-    index_add(&m->index, g->arena, bucket, value);
+    map_add(g->arena, &m->converts, hash, value);
     return value;
 }
 
@@ -177,7 +150,6 @@ static bool materialize(Build *b, bool planned) {
         m.tree = arena_alloc(b->arena, sizeof *m.tree * (size_t)(from->values.n + 1));
     else
         m.at_home = arena_alloc(b->arena, sizeof *m.at_home * (size_t)(from->values.n + 1));
-    index_init(&m.index, b->arena, from->nodes.n);
     for (int n = 0; n < from->nodes.n; n++) {
         if (n == from->nforward) g->nforward = g->nodes.n;
         add_node(&m, n);
