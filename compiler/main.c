@@ -71,8 +71,8 @@ static const struct OptionSpec {
     [OPT_REDISTRIBUTION] = {"--redistribution", ARGUMENT_REQUIRED, "--redistribution P",
                             "at -O2: auto, bound (fewest bytes), canonical (MindSpore's)"},
     [OPT_MACHINE] = {"--machine", ARGUMENT_REQUIRED, "--machine FILE",
-                     "cpu (default), gpu8, or a machine file (prun --calibrate): latencies and\n"
-                     "                        bandwidths that --redistribution=auto weighs"},
+                     "cpu (default), gpu8, or a machine file (prun --calibrate): what\n"
+                     "                        messages, arithmetic and memory cost there"},
     [OPT_OPTIMIZE] = {"-O", ARGUMENT_REQUIRED, "-O0, -O1, -O2",
                       "0: canonical communication, in order; 1: and overlap, in place;\n"
                       "                        2 (default): and conversions replanned"},

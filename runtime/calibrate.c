@@ -1,14 +1,17 @@
-/* prun --calibrate: what a message costs on this machine, by the communicator that training uses.
+/* prun --calibrate: what messages and kernels cost on this machine, by the communicator that training uses and the kernels of the CPU.
  *
  * All ranks at once gather from partners along one digit of the rank number: neighbours within a node for the level `rank`, ranks of
  * different nodes for the level `node`. A step with a few bytes costs the messages' latency, a step with megabytes the latency and the
- * bytes. Written as the machine file that `pcc --machine` reads (docs/machine.md). */
+ * bytes. Kernels run on all ranks at once too: ranks may share cores and memory. Written as the machine file that `pcc --machine` reads (docs/machine.md). */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/file.h"
+#include "runtime/limits.h"
 #include "runtime/options.h"
+#include "runtime/profile.h"
+#include "runtime/run.h"
 
 static const double BATCH_S = 0.02, LEVEL_S = 0.8; /* of one batch of steps; of all batches of one size */
 enum { MAX_BATCHES = 101, MIN_BATCHES = 3, MAX_BATCH = 2000 };
@@ -21,6 +24,7 @@ typedef struct Level {
 
 /* What is taken where there is nothing to measure: pcc's default machine. */
 static const Level default_rank = {.latency_s = 2e-6, .bytes_per_s = 8e9}, default_node = {.latency_s = 3e-5, .bytes_per_s = 1e9};
+static const double default_memory = 8589934592.0;
 
 /* ---------------------------------------------------------------- one size of message */
 
@@ -193,6 +197,61 @@ static bool find_nodes(Comm *comm, int *ranks_per_node, bool *regular, Error *er
     return ok;
 }
 
+/* ---------------------------------------------------------------- kernels and memory */
+
+typedef struct Kernels {
+    RankPeaks peaks;
+    int64_t memory_bytes; /* that a rank can have */
+} Kernels;
+
+/* The least of any node, divided among its ranks. */
+static bool measure_memory(Comm *comm, int64_t *bytes, Error *error) {
+    int64_t here = limits_memory("");
+    const int sharing = comm->nprocesses == 1 ? comm->ndriven : comm->nlocal;
+    uint64_t *words = calloc((size_t)comm->nprocesses, sizeof *words);
+    bool ok = words ? comm->table->all_gather_words(comm, here < 0 ? UINT64_MAX : (uint64_t)here / (uint64_t)sharing, words, error)
+                    : error_set(error, EXIT_ENVIRONMENT, "no memory");
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; ok && i < comm->nprocesses; i++)
+        if (words[i] < least) least = words[i];
+    *bytes = least == UINT64_MAX ? -1 : (int64_t)least;
+    free(words);
+    return ok;
+}
+
+static bool measure_kernels(Comm *comm, Kernels *kernels, Error *error) {
+    Device device = {0};
+    const int nthreads = threads_each(comm);
+    const DeviceOptions options = {
+        .rank = comm->first_driven, .local_rank = comm->local_rank, .nlocal = comm->nlocal, .nthreads = nthreads, .most_threads = nthreads};
+    bool ok = comm_agree(comm, device_open(&device, &backend_cpu, &options, error), error) &&
+              peak_measure_ranks(&device, nthreads, comm, &kernels->peaks, error) && measure_memory(comm, &kernels->memory_bytes, error);
+    device_close(&device);
+    return ok;
+}
+
+static void kernels_show(const Kernels *kernels) {
+    const RankPeaks *peaks = &kernels->peaks;
+    printf("a rank, while all compute\n");
+    printf("f32    %9.2f GFLOP/s in products\n", 1e-9 * peaks->f32_flops);
+    printf("f64    %9.2f GFLOP/s in products\n", 1e-9 * peaks->f64_flops);
+    printf("vector %9.2f GFLOP/s in other kernels, f32\n", 1e-9 * peaks->vector_flops);
+    printf("memory %9.2f GB/s", 1e-9 * peaks->bytes_per_s);
+    if (kernels->memory_bytes > 0) printf(", %.2f GiB free", (double)kernels->memory_bytes / (1 << 30));
+    printf("\nkernel %9.2f us to start one\n", 1e6 * peaks->kernel_s);
+}
+
+static void kernels_print(Text *text, const Kernels *kernels) {
+    const RankPeaks *peaks = &kernels->peaks;
+    text_printf(text, "f32 %.4g FLOP/s\nf64 %.4g FLOP/s\n", peaks->f32_flops, peaks->f64_flops);
+    text_printf(text, "f16 %.4g FLOP/s # as f32\nbf16 %.4g FLOP/s # as f32\n", peaks->f32_flops, peaks->f32_flops);
+    text_printf(text, "vector %.4g FLOP/s\n", peaks->vector_flops);
+    text_printf(text, "memory %.4g B/s %.4g B%s\n", peaks->bytes_per_s,
+                kernels->memory_bytes > 0 ? (double)kernels->memory_bytes : default_memory,
+                kernels->memory_bytes > 0 ? "" : " # size not known");
+    text_printf(text, "kernel %.4g s\n", peaks->kernel_s);
+}
+
 /* ---------------------------------------------------------------- the report and the file */
 
 static void level_show(const char *name, const Level *level, const char *why) {
@@ -215,7 +274,8 @@ static bool replaceable(const char *path, Error *error) {
     return machine || error_set(error, EXIT_USAGE, "--calibrate %s would overwrite a file that is no machine file; it takes no plan", path);
 }
 
-static bool machine_write(const char *path, const Comm *comm, int ranks_per_node, const Level *rank, const Level *node, Error *error) {
+static bool machine_write(const char *path, const Comm *comm, int ranks_per_node, const Level *rank, const Level *node,
+                          const Kernels *kernels, Error *error) {
     char name[64];
     int n = 0;
     for (const char *c = comm->node; *c && n < (int)sizeof name - 1; c++)
@@ -226,6 +286,7 @@ static bool machine_write(const char *path, const Comm *comm, int ranks_per_node
     text_printf(&text, "name %s\nranks_per_node %d\n", n ? name : "here", ranks_per_node);
     text_printf(&text, "rank %.4g s %.4g B/s%s\n", rank->latency_s, rank->bytes_per_s, rank->measured ? "" : " # not measured");
     text_printf(&text, "node %.4g s %.4g B/s%s\n", node->latency_s, node->bytes_per_s, node->measured ? "" : " # not measured");
+    kernels_print(&text, kernels);
     bool ok = file_write(path, text.at, text.n, error);
     text_finish(&text);
     return ok;
@@ -235,21 +296,21 @@ static bool calibrate_on(Comm *comm, const char *path, Error *error) {
     int ranks_per_node;
     bool regular;
     Level rank = default_rank, node = default_node;
-    if (comm->nranks == 1)
-        return error_set(error, EXIT_USAGE,
-                         "--calibrate needs two ranks or more: mpirun -n RANKS prun --calibrate, or prun --calibrate --ranks N");
+    Kernels kernels;
     if (comm->process == 0 && !replaceable(path, error)) return false;
     if (!find_nodes(comm, &ranks_per_node, &regular, error)) return false;
     int nodes = comm->nranks / ranks_per_node;
     if (ranks_per_node > 1 && !measure_level(comm, (Digit){smallest_factor(ranks_per_node), 1}, &rank, error)) return false;
     if (nodes > 1 && !measure_level(comm, (Digit){smallest_factor(nodes), ranks_per_node}, &node, error)) return false;
+    if (!measure_kernels(comm, &kernels, error)) return false;
     if (comm->process != 0) return true;
     printf("%d rank%s a node, %d node%s (%s)%s\n", ranks_per_node, ranks_per_node == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
            comm->transport, regular ? "" : "; the ranks of a node are not consecutive or equally many");
     printf("level    latency       bandwidth\n");
     level_show("rank", &rank, "no two ranks share a node");
     level_show("node", &node, "there is one node");
-    if (!machine_write(path, comm, ranks_per_node, &rank, &node, error)) return false;
+    kernels_show(&kernels);
+    if (!machine_write(path, comm, ranks_per_node, &rank, &node, &kernels, error)) return false;
     printf("written to %s, for pcc --machine %s\n", path, path);
     return true;
 }

@@ -17,7 +17,7 @@ static const char usage[] =
     "Trains the net of a plan that pcc wrote.\n"
     "\n"
     "  --ranks N           all N ranks in this one process, without MPI\n"
-    "  --calibrate [FILE]  measure latency and bandwidth between ranks and nodes (under 10 s), and write them to FILE\n"
+    "  --calibrate [FILE]  measure links between ranks and nodes, kernels and memory (under 10 s), and write them to FILE\n"
     "                      (default: calibrated.machine), for pcc --machine FILE; with mpirun or --ranks N, without a plan\n"
     "  --verify=ONE.plan   run the plan of the same net for one rank beside it; compare losses and states after each step\n"
     "  --print NAME        print a parameter, or an optimizer's state (w.momentum), at the end (may be repeated); NAME:full prints all\n"

@@ -1,5 +1,5 @@
-/* The machine that conversions are planned for: two levels of links, each with a latency and a bandwidth; and the file that says so
- * (docs/machine.md). What a machine decides is how values are converted, never what is computed where. */
+/* The machine that is planned for: two levels of links, each with a latency and a bandwidth, and what a rank computes, moves in its memory and holds; and the
+ * file that says so (docs/machine.md). */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -9,16 +9,32 @@
 #include "ir/file.h"
 #include "strategies/strategies.h"
 
-/* A node of 8 cores that share memory, gigabit-class messages between nodes: prun's own figures on common servers are of this size. */
-const Machine machine_cpu = {
-    .name = "cpu", .ranks_per_node = 8, .rank = {.latency_s = 2e-6, .bytes_per_s = 8e9}, .node = {.latency_s = 3e-5, .bytes_per_s = 1e9}};
+/* A node of 8 cores that share memory, gigabit-class messages between nodes: prun's own figures on common servers are of this size. A rank has one core; f16
+ * and bf16 are computed as f32. */
+const Machine machine_cpu = {.name = "cpu",
+                             .ranks_per_node = 8,
+                             .rank = {.latency_s = 2e-6, .bytes_per_s = 8e9},
+                             .node = {.latency_s = 3e-5, .bytes_per_s = 1e9},
+                             .flops = {[PEAK_F32] = 8e10, [PEAK_F64] = 4e10, [PEAK_F16] = 8e10, [PEAK_BF16] = 8e10, [PEAK_VECTOR] = 1e10},
+                             .memory_bytes_per_s = 1e10,
+                             .memory_bytes = INT64_C(8) << 30,
+                             .kernel_s = 1e-6};
 
-/* 8 GPUs a node joined by NVLink 4 (18 links of 20.6 GB/s, ring algorithms at 92 %), a 400 Gbit/s adapter for each; latencies are those of
- * NCCL's tuning model (src/graph/tuning.cc): the base of a ring, and with the steps of a network link. */
-const Machine machine_gpu8 = {.name = "gpu8",
-                              .ranks_per_node = 8,
-                              .rank = {.latency_s = 7e-6, .bytes_per_s = 3.4e11},
-                              .node = {.latency_s = 1.4e-5, .bytes_per_s = 4.5e10}};
+/* 8 H200 a node joined by NVLink 4 (18 links of 20.6 GB/s, ring algorithms at 92 %), a 400 Gbit/s adapter for each; latencies are those of
+ * NCCL's tuning model (src/graph/tuning.cc): the base of a ring, and with the steps of a network link. Products: 80 % of the data sheet's 67 TFLOP/s (f32
+ * without tf32, f64) and 989 (f16, bf16). docs/machine.md has the sources. */
+const Machine machine_gpu8 = {
+    .name = "gpu8",
+    .ranks_per_node = 8,
+    .rank = {.latency_s = 7e-6, .bytes_per_s = 3.4e11},
+    .node = {.latency_s = 1.4e-5, .bytes_per_s = 4.5e10},
+    .flops = {[PEAK_F32] = 5.4e13, [PEAK_F64] = 5.4e13, [PEAK_F16] = 7.9e14, [PEAK_BF16] = 7.9e14, [PEAK_VECTOR] = 3.3e13},
+    .memory_bytes_per_s = 4.3e12,
+    .memory_bytes = INT64_C(141000000000),
+    .kernel_s = 2e-6};
+
+const char *const peak_name[NPEAKS] = {
+    [PEAK_F32] = "f32", [PEAK_F64] = "f64", [PEAK_F16] = "f16", [PEAK_BF16] = "bf16", [PEAK_VECTOR] = "vector"};
 
 const Machine *machine_named(const char *name) {
     static const Machine *const machines[] = {&machine_cpu, &machine_gpu8};
@@ -31,6 +47,10 @@ void machine_print(Text *text, const Machine *machine) {
     text_printf(text, "pcc-machine 1\nname %s\nranks_per_node %d\n", machine->name, machine->ranks_per_node);
     text_printf(text, "rank %.4g s %.4g B/s\n", machine->rank.latency_s, machine->rank.bytes_per_s);
     text_printf(text, "node %.4g s %.4g B/s\n", machine->node.latency_s, machine->node.bytes_per_s);
+    for (int p = 0; p < NPEAKS; p++)
+        text_printf(text, "%s %.4g FLOP/s\n", peak_name[p], machine->flops[p]);
+    text_printf(text, "memory %.4g B/s %.4g B\nkernel %.4g s\n", machine->memory_bytes_per_s, (double)machine->memory_bytes,
+                machine->kernel_s);
 }
 
 /* ---- reading */
@@ -42,17 +62,7 @@ typedef struct Word {
     const char *text; /* NUL-terminated copy */
 } Word;
 
-typedef struct Reader {
-    Arena *arena;
-    Diags *diags;
-    Machine *machine;
-    int file;
-    int nwords;
-    Word word[MAX_WORDS + 1];
-    Span given[4]; /* where each key was given; line 0: not yet */
-} Reader;
-
-enum { KEY_NAME, KEY_RANKS_PER_NODE, KEY_RANK, KEY_NODE, NKEYS };
+enum { KEY_NAME, KEY_RANKS_PER_NODE, KEY_RANK, KEY_NODE, KEY_PEAK, KEY_MEMORY = KEY_PEAK + NPEAKS, KEY_KERNEL, NKEYS };
 static const struct {
     const char *word, *form;
     int nwords;
@@ -61,7 +71,23 @@ static const struct {
     [KEY_RANKS_PER_NODE] = {"ranks_per_node", "ranks_per_node 8", 2},
     [KEY_RANK] = {"rank", "rank 2e-06 s 8e+09 B/s", 5},
     [KEY_NODE] = {"node", "node 3e-05 s 1e+09 B/s", 5},
+    [KEY_PEAK + PEAK_F32] = {"f32", "f32 8e+10 FLOP/s", 3},
+    [KEY_PEAK + PEAK_F64] = {"f64", "f64 4e+10 FLOP/s", 3},
+    [KEY_PEAK + PEAK_F16] = {"f16", "f16 8e+10 FLOP/s", 3},
+    [KEY_PEAK + PEAK_BF16] = {"bf16", "bf16 8e+10 FLOP/s", 3},
+    [KEY_PEAK + PEAK_VECTOR] = {"vector", "vector 1e+10 FLOP/s", 3},
+    [KEY_MEMORY] = {"memory", "memory 1e+10 B/s 8e+09 B", 5},
+    [KEY_KERNEL] = {"kernel", "kernel 1e-06 s", 3},
 };
+typedef struct Reader {
+    Arena *arena;
+    Diags *diags;
+    Machine *machine;
+    int file;
+    int nwords;
+    Word word[MAX_WORDS + 1];
+    Span given[NKEYS]; /* where each key was given; line 0: not yet */
+} Reader;
 
 /* The words of the line at text[0 .. n), '#' begins a comment. */
 static void read_words(Reader *reader, const char *text, size_t n, int line) {
@@ -98,6 +124,13 @@ static bool read_quantity(Reader *reader, int i, const char *unit, double *value
 
 static bool read_level(Reader *reader, MachineLevel *level) {
     return read_quantity(reader, 1, "s", &level->latency_s) && read_quantity(reader, 3, "B/s", &level->bytes_per_s);
+}
+
+static bool read_memory(Reader *reader) {
+    double bytes;
+    if (!read_quantity(reader, 1, "B/s", &reader->machine->memory_bytes_per_s) || !read_quantity(reader, 3, "B", &bytes)) return false;
+    reader->machine->memory_bytes = bytes < 1 ? 1 : bytes < 9e18 ? (int64_t)bytes : INT64_MAX;
+    return true;
 }
 
 static bool read_ranks_per_node(Reader *reader) {
@@ -159,12 +192,17 @@ static bool read_line(Reader *reader) {
         return read_level(reader, &reader->machine->rank);
     case KEY_NODE:
         return read_level(reader, &reader->machine->node);
+    case KEY_MEMORY:
+        return read_memory(reader);
+    case KEY_KERNEL:
+        return read_quantity(reader, 1, "s", &reader->machine->kernel_s);
+    default:
+        return read_quantity(reader, 1, "FLOP/s", &reader->machine->flops[key - KEY_PEAK]);
     }
-    return false;
 }
 
 bool machine_read(Machine *machine, Arena *arena, Diags *diags, const char *name, const char *text, size_t n) {
-    *machine = (Machine){0};
+    *machine = machine_cpu;
     Reader reader = {.arena = arena, .diags = diags, .machine = machine, .file = diags_add_file(diags, name, text, n)};
     bool good = true;
     int line = 0;
@@ -184,7 +222,9 @@ bool machine_read(Machine *machine, Arena *arena, Diags *diags, const char *name
         if (reader.nwords > 0 && !read_line(&reader)) good = false;
     }
     for (int key = 0; good && key < NKEYS; key++)
-        if (reader.given[key].line == 0) {
+        if (reader.given[key].line == 0 && key >= KEY_PEAK) {
+            machine->assumed = true;
+        } else if (reader.given[key].line == 0) {
             diag_error(diags, (Span){reader.file, line, 1, 1}, "there is no line '%s'", keys[key].form);
             good = false;
         }

@@ -1,7 +1,7 @@
 /* strategies: graph + hints -> strategies, layouts; and how one layout becomes another.
  *
  *   redistribute.c  conversions between layouts: steps, received elements, lower bound
- *   machine.c       latencies and bandwidths that the choice among conversions weighs
+ *   machine.c       what messages, arithmetic and memory cost on a machine
  *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits; classes.c: busiest ranks
  *   candidates.c    which strategies an operator may have; hints.c: what the user wrote, checked and read
  *   cost.c          bytes and FLOPs of a choice, each conversion counted once
@@ -16,16 +16,25 @@
 typedef struct MachineLevel {
     double latency_s, bytes_per_s;
 } MachineLevel;
-/* Where the ranks are: consecutive ranks_per_node of them share a node. */
+/* What arithmetic a rank does how fast: products by the type of their elements; everything else, in f32. */
+typedef enum { PEAK_F32, PEAK_F64, PEAK_F16, PEAK_BF16, PEAK_VECTOR, NPEAKS } Peak;
+extern const char *const peak_name[NPEAKS]; /* "f32" */
+/* Where the ranks are: consecutive ranks_per_node of them share a node; and what each of them does while all others do the same. */
 typedef struct Machine {
     const char *name;
     int ranks_per_node;
     MachineLevel rank; /* between ranks of one node */
     MachineLevel node; /* between ranks of different nodes */
+    double flops[NPEAKS];
+    double memory_bytes_per_s; /* read and written by kernels */
+    int64_t memory_bytes;      /* that a rank has */
+    double kernel_s;           /* what a kernel takes beside its arithmetic and its bytes */
+    bool assumed;              /* of a file: some figures of kernels and memory are not in it, and are machine_cpu's */
 } Machine;
 extern const Machine machine_cpu, machine_gpu8; /* machine_cpu is the default */
 const Machine *machine_named(const char *name); /* one of the two, NULL: none of this name */
-/* Reads a machine file; name is for diagnostics. What it points to is in the arena. False after diagnostics. */
+/* Reads a machine file; name is for diagnostics. What it points to is in the arena. Figures of kernels and memory that it leaves out are machine_cpu's. False after
+ * diagnostics. */
 bool machine_read(Machine *machine, Arena *arena, Diags *diags, const char *name, const char *text, size_t n);
 void machine_print(Text *text, const Machine *machine); /* the text of its file, four digits a number */
 /* The value of --machine: cpu, gpu8 or the path of a file. False with *error: the file cannot be read; or EXIT_REJECTED, reported by

@@ -8,12 +8,18 @@ from harness import Case, run
 LEVEL = re.compile(r"^(rank|node) +([0-9.]+) us +([0-9.]+) GB/s( +not measured: .*)?$", re.M)
 
 
+KERNELS = {"f32": "FLOP/s", "f64": "FLOP/s", "f16": "FLOP/s", "bf16": "FLOP/s", "vector": "FLOP/s", "memory": "B/s", "kernel": "s"}
+
+
 def machine(text):
     """The figures of a machine file: name, ranks a node, (seconds, bytes a second) of rank and node."""
     lines = [line.split("#")[0].split() for line in text.decode().splitlines()]
     assert lines[0] == ["pcc-machine", "1"], text
     keys = {line[0]: line[1:] for line in lines[1:] if line}
     level = lambda words: (float(words[0]), float(words[2]))
+    for key, unit in KERNELS.items():
+        assert keys[key][1] == unit and 0 < float(keys[key][0]) < 1e16, text
+    assert keys["memory"][3] == "B" and float(keys["memory"][2]) > 1 << 20, text
     return keys["name"][0], int(keys["ranks_per_node"][0]), level(keys["rank"]), level(keys["node"])
 
 
@@ -56,8 +62,8 @@ class Calibrate(Case):
         result = self.ok(self.calibrate(3, env={"PRUN_COMM": "nodes:2"}))
         self.assertRegex(result.out, "not consecutive or equally many")
 
-    def test_one_rank_has_nobody_to_talk_to(self):
-        self.assertFails(run([harness.prun, "--calibrate"], cwd=self.folder), 2, "needs two ranks or more")
+    def test_one_rank_measures_kernels_alone(self):
+        self.check(run([harness.prun, "--calibrate"], cwd=self.folder), "calibrated.machine", 1, [])
 
     def test_too_many_words(self):
         self.assertFails(run([harness.prun, "--calibrate", "a.machine", "net.plan"], cwd=self.folder), 2, "takes one file and no plan, 'net.plan' is too much")

@@ -37,6 +37,29 @@ Test(machine, files_are_read) {
     arena_finish(&arena);
 }
 
+#define OLD "pcc-machine 1\nname old\nranks_per_node 4\nrank 1e-06 s 5e+09 B/s\nnode 1e-05 s 2e+09 B/s\n"
+
+Test(machine, figures_of_kernels_that_a_file_leaves_out_are_the_defaults) {
+    Machine m;
+    Arena arena;
+    arena_init(&arena);
+    cr_assert(read(OLD, &arena, &m, NULL));
+    cr_expect(m.assumed && m.ranks_per_node == 4);
+    for (int p = 0; p < NPEAKS; p++)
+        cr_expect_eq(m.flops[p], machine_cpu.flops[p]);
+    cr_expect(m.memory_bytes_per_s == machine_cpu.memory_bytes_per_s && m.memory_bytes == machine_cpu.memory_bytes &&
+              m.kernel_s == machine_cpu.kernel_s);
+    cr_assert(read(OLD "f64 3e10 FLOP/s\nmemory 5e9 B/s 64e9 B\nkernel 2e-6 s\n", &arena, &m, NULL));
+    cr_expect(m.assumed && m.flops[PEAK_F64] == 3e10 && m.flops[PEAK_F32] == machine_cpu.flops[PEAK_F32]);
+    cr_expect(m.memory_bytes_per_s == 5e9 && m.memory_bytes == INT64_C(64000000000) && m.kernel_s == 2e-6);
+    cr_assert(read(
+        OLD
+        "f64 3e10 FLOP/s\nmemory 5e9 B/s 64e9 B\nkernel 2e-6 s\nf32 6e10 FLOP/s\nf16 1e11 FLOP/s\nbf16 2e11 FLOP/s\nvector 4e9 FLOP/s\n",
+        &arena, &m, NULL));
+    cr_expect(!m.assumed && m.flops[PEAK_BF16] == 2e11 && m.flops[PEAK_F16] == 1e11 && m.flops[PEAK_VECTOR] == 4e9);
+    arena_finish(&arena);
+}
+
 Test(machine, what_is_printed_is_read_back) {
     const Machine *const built_in[] = {&machine_cpu, &machine_gpu8};
     for (int i = 0; i < 2; i++) {
@@ -59,7 +82,10 @@ Test(machine, what_is_printed_is_read_back) {
 Test(machine, the_default_prints_as_documented) {
     Text text = {0};
     machine_print(&text, &machine_cpu);
-    cr_expect_str_eq(text.at, "pcc-machine 1\nname cpu\nranks_per_node 8\nrank 2e-06 s 8e+09 B/s\nnode 3e-05 s 1e+09 B/s\n");
+    cr_expect_str_eq(
+        text.at,
+        "pcc-machine 1\nname cpu\nranks_per_node 8\nrank 2e-06 s 8e+09 B/s\nnode 3e-05 s 1e+09 B/s\nf32 8e+10 FLOP/s\nf64 4e+10 FLOP/s\n"
+        "f16 8e+10 FLOP/s\nbf16 8e+10 FLOP/s\nvector 1e+10 FLOP/s\nmemory 1e+10 B/s 8.59e+09 B\nkernel 1e-06 s\n");
     text_finish(&text);
 }
 
@@ -82,6 +108,12 @@ Test(machine, mistakes_are_diagnostics_at_their_place) {
     EXPECT("name cpu\nrank inf s 8e+09 B/s\n", "3:6: expected a positive number");
     EXPECT("name cpu\nrank 2e-06 us 8e+09 B/s\n", "3:12: expected the unit 's', not 'us'");
     EXPECT("name cpu\nrank 2e-06 s 8e+09 GB/s\n", "3:20: expected the unit 'B/s', not 'GB/s'");
+    EXPECT("name cpu\nf32 80 GFLOP/s\n", "3:8: expected the unit 'FLOP/s', not 'GFLOP/s'");
+    EXPECT("name cpu\nf32 8e10\n", "3:5: expected a line such as 'f32 8e+10 FLOP/s'");
+    EXPECT("name cpu\nbf16 0 FLOP/s\n", "3:6: expected a positive number");
+    EXPECT("name cpu\nmemory 1e10 B/s 80 GiB\n", "3:20: expected the unit 'B', not 'GiB'");
+    EXPECT("name cpu\nkernel 1e-6 s\nkernel 1e-6 s\n", "4:1: 'kernel' is given twice");
+    EXPECT("name cpu\nvektor 1e10 FLOP/s\n", "did you mean 'vector'?");
 #undef EXPECT
 }
 
