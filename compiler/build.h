@@ -90,6 +90,7 @@ typedef struct Build {
     struct ConversionMemo *memo; /* convert.c: conversions already planned */
     Program *program;            /* build_emit: its steps */
     struct Facts *facts;         /* build_emit: what these do (facts.h) */
+    struct Timeline *timeline;   /* build_time: how long they take (oracle.h) */
 } Build;
 
 /* The node of front.chosen that a node of the graph, maybe with others, stands for. After expand. */

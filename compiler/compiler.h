@@ -15,7 +15,7 @@
  *   memory.c       where every value lies
  *   eval.c         the program eval: another graph over the same states
  *   emit.c         the plan and its text; prove.c: its proof; write.c: its files
- *   oracle.h       what a program would cost with other strategies
+ *   oracle.h       what a program would cost with other strategies; timeline.h: how long a step takes on the machine
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
  *   warn.c         warnings about nets that compile
  *   explain.c      --explain: why a value has its layout; name.c: layouts as people read them
@@ -47,6 +47,7 @@ struct Options {
     bool verbose;               /* -v */
     const char *const *explain; /* --explain: names of values, parameters, inputs */
     int nexplain;
+    const char *timeline;              /* --timeline: a file for the predicted step; NULL: none */
     bool no_plan;                      /* the plan is not written */
     ProofOptions proof;                /* how much pass prove shows */
     bool whole_updates;                /* --whole-updates: never update a large state in parts that are then gathered */

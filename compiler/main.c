@@ -34,6 +34,7 @@ typedef enum {
     OPT_DUMP,
     OPT_DUMP_RANKS,
     OPT_STATS,
+    OPT_TIMELINE,
     OPT_EXPLAIN,
     OPT_WARN,
     OPT_WHOLE_UPDATES,
@@ -80,7 +81,12 @@ static const struct OptionSpec {
                   "write the IR after every pass (default DIR: FILE without .plan, and _ir)"},
     [OPT_DUMP_RANKS] = {"--dump-ranks", ARGUMENT_REQUIRED, "--dump-ranks LIST",
                         "which ranks' views: 0,3 or all (default 0); implies --dump-ir"},
-    [OPT_STATS] = {"--stats", ARGUMENT_OPTIONAL, "--stats[=json]", "communication, memory, FLOPs, time of each pass"},
+    [OPT_STATS] = {"--stats", ARGUMENT_OPTIONAL, "--stats[=json]",
+                   "communication, memory, FLOPs, predicted time of a step, time of each\n"
+                   "                        pass"},
+    [OPT_TIMELINE] = {"--timeline", ARGUMENT_REQUIRED, "--timeline FILE",
+                      "write the predicted step as Chrome's JSON, as prun --trace writes what\n"
+                      "                        was measured"},
     [OPT_EXPLAIN] = {"--explain", ARGUMENT_REQUIRED, "--explain VALUE",
                      "why a value, parameter, input or gradient (w.grad) has its layout, and\n"
                      "                        every conversion at it; may be repeated; writes no plan without -o"},
@@ -296,6 +302,9 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return true;
     case OPT_DUMP_RANKS:
         return read_ranks(line, value);
+    case OPT_TIMELINE:
+        options->timeline = value;
+        return true;
     case OPT_STATS:
         if (value != NULL && strcmp(value, "json") != 0) return usage_error("--stats takes json or nothing, not '%s'", value);
         options->stats_json = value != NULL;

@@ -2,6 +2,12 @@
 
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
+#include "compiler/timeline.h"
+
+void build_time(Build *b) {
+    b->timeline = arena_alloc(b->arena, sizeof *b->timeline);
+    timeline_make(b->timeline, b->facts, b->sharded.strategy, b->options->machine, b->arena);
+}
 
 void build_cost(Build *b, BuildCost *cost) {
     if (b->facts == NULL) build_emit(b);
@@ -13,13 +19,11 @@ void build_cost(Build *b, BuildCost *cost) {
                         .input_bytes = facts->inputs,
                         .constant_bytes = facts->constants,
                         .flops = facts->rank_flops};
-    for (int i = 0; i < facts->communications.n; i++) {
-        const Communication *made = &facts->communications.at[i];
-        const Instance *from = &facts->role->instances.at[made->from], *to = &facts->role->instances.at[made->to];
-        const int64_t busiest = made->sent.max > made->received.max ? made->sent.max : made->received.max;
-        cost->communication_s += step_seconds(b->options->machine, made->kind, from->layout, to->layout,
-                                              &facts->graph->values.at[made->value].type.shape, busiest, facts->graph->nranks);
-    }
+    if (b->timeline == NULL) build_time(b);
+    cost->step_s = b->timeline->step_s;
+    cost->communication_s = b->timeline->communication_s;
+    cost->exposed_s = b->timeline->exposed_s;
+    cost->kernel_s = b->timeline->kernel_s;
 }
 
 /* A program like b, as it was before expand, whose chosen operators have these strategies. */

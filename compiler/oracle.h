@@ -4,8 +4,10 @@
 
 /* Of one step, on the rank that has most of each. */
 typedef struct BuildCost {
-    double
-        communication_s; /* all communications one after the other, by the machine's latencies and bandwidths; those that run behind kernels count too */
+    double step_s;          /* predicted: timeline.h */
+    double communication_s; /* all communications one after the other; those that run behind kernels count too */
+    double exposed_s;       /* of them, while no kernel runs */
+    double kernel_s;
     int64_t sent_bytes, received_bytes; /* the sum over all communications of what their busiest rank sends, receives */
     int64_t arena_bytes;                /* the peak of values */
     int64_t state_bytes, input_bytes, constant_bytes;
@@ -15,6 +17,8 @@ static inline int64_t memory_bytes(const BuildCost *cost) {
     return cost->arena_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes;
 }
 
+/* Of a program whose steps are there: b->timeline, once. */
+void build_time(Build *b);
 /* Of a program that went through all passes. */
 void build_cost(Build *b, BuildCost *cost);
 /* What the program costs where node n of front.chosen has strategy[n] (NULL: the one that it has). `b` has been through pass expand, and stays as it is. False with *error

@@ -34,7 +34,8 @@ bool outputs_check(Compilation *c, const Stage *stages, int nstages) {
         graph_reads(&uses, &c->programs.at[i]->front.graph, c->arena);
     const char *plan = options->no_plan ? NULL : options->output;
     if (!files_write(&uses, c->arena, plan, "-o", &c->error) ||
-        !files_write(&uses, c->arena, plan != NULL ? plan_side_path(c->arena, plan) : NULL, "the file of long literals", &c->error))
+        !files_write(&uses, c->arena, plan != NULL ? plan_side_path(c->arena, plan) : NULL, "the file of long literals", &c->error) ||
+        !files_write(&uses, c->arena, options->timeline, "--timeline", &c->error))
         return false;
     for (int i = 0; options->dump && i < c->programs.n; i++)
         if (!check_dumps(c->programs.at[i], &uses, stages, nstages, &c->error)) return false;

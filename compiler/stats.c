@@ -5,6 +5,8 @@
 #include "compiler/facts.h"
 #include "compiler/json.h"
 #include "compiler/name.h"
+#include "compiler/oracle.h"
+#include "compiler/timeline.h"
 
 static double ratio_of(int64_t received, int64_t bound) {
     return bound > 0 ? (double)received / (double)bound : 1.0;
@@ -44,6 +46,20 @@ static void print_memory(Text *text, const Facts *facts, Arena *arena) {
                 bytes_named(arena, facts->constants));
 }
 
+static const Timeline *timeline_of(Build *b) {
+    if (b->timeline == NULL) build_time(b);
+    return b->timeline;
+}
+
+static void print_time(Text *text, const Timeline *timeline, const Machine *machine) {
+    text_printf(text, "predicted      %.4g ms a step on %s: kernels %.4g ms, communications %.4g ms, of them %.4g ms exposed\n",
+                1e3 * timeline->step_s, machine != NULL ? machine->name : machine_cpu.name, 1e3 * timeline->kernel_s,
+                1e3 * timeline->communication_s, 1e3 * timeline->exposed_s);
+    if (machine != NULL && machine->assumed)
+        text_printf(text, "               by cpu's figures where %s has none of kernels or memory; prun --calibrate measures them\n",
+                    machine->name);
+}
+
 void stats_print(Text *text, Compilation *c) {
     Build *train = program_train(c);
     facts_bounds(train->facts, c->arena);
@@ -54,6 +70,7 @@ void stats_print(Text *text, Compilation *c) {
     const double flops = train->facts->flops, busiest = train->facts->rank_flops;
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
+    print_time(text, timeline_of(train), c->options->machine);
     if (program_eval(c) != NULL) {
         const Program *eval = &c->plan.programs.at[plan_find(&c->plan, "eval")];
         text_printf(text, "eval           %d steps, %s/rank/step sent, arena %s\n", eval->roles.at[0].steps.n,
@@ -165,6 +182,16 @@ static void json_figures(Json *json, const Facts *facts) {
     json_end(json);
 }
 
+static void json_time(Json *json, const Timeline *timeline, const Machine *machine) {
+    json_object(json, "predicted");
+    json_text(json, "machine", machine != NULL ? machine->name : machine_cpu.name);
+    json_real(json, "step", timeline->step_s);
+    json_real(json, "kernels", timeline->kernel_s);
+    json_real(json, "communications", timeline->communication_s);
+    json_real(json, "exposed", timeline->exposed_s);
+    json_end(json);
+}
+
 void stats_json(Text *text, Compilation *c) {
     Build *train = program_train(c);
     Json json = {.text = text};
@@ -191,6 +218,7 @@ void stats_json(Text *text, Compilation *c) {
     json_communications(&json, train->facts);
     json_totals(&json, train->facts);
     json_figures(&json, train->facts);
+    json_time(&json, timeline_of(train), c->options->machine);
     json_object(&json, "seconds");
     json_real(&json, "passes", c->seconds);
     json_real(&json, "verification", c->verify_seconds);

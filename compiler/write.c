@@ -1,13 +1,27 @@
-/* write: the plan's files. Each appears whole or not at all. */
+/* write: the plan's files, and the predicted timeline. Each appears whole or not at all. */
 #include "compiler/compiler.h"
+#include "compiler/oracle.h"
+#include "compiler/timeline.h"
 #include "ir/file.h"
 
 const char *plan_side_path(Arena *arena, const char *plan) {
     return arena_printf(arena, "%s.data", plan);
 }
 
+/* --timeline: of the program train. */
+static bool write_timeline(Compilation *c) {
+    Build *b = program_train(c);
+    Text text = {0};
+    build_time(b);
+    timeline_print(&text, b->timeline, b->facts);
+    const bool done = file_write(c->options->timeline, text.at, text.n, &c->error);
+    text_finish(&text);
+    return done;
+}
+
 /* The side file first: a plan that is there has its literals. */
 bool pass_write(Compilation *c) {
+    if (c->options->timeline != NULL && !write_timeline(c)) return false;
     if (c->options->no_plan) return true;
     if (c->side.n > 0 && !file_write(plan_side_path(c->arena, c->options->output), c->side.at, c->side.n, &c->error)) return false;
     return file_write(c->options->output, c->text.at, c->text.n, &c->error);

@@ -18,7 +18,8 @@ const Machine machine_cpu = {.name = "cpu",
                              .flops = {[PEAK_F32] = 8e10, [PEAK_F64] = 4e10, [PEAK_F16] = 8e10, [PEAK_BF16] = 8e10, [PEAK_VECTOR] = 1e10},
                              .memory_bytes_per_s = 1e10,
                              .memory_bytes = INT64_C(8) << 30,
-                             .kernel_s = 1e-6};
+                             .kernel_s = 1e-6,
+                             .overlap = 0};
 
 /* 8 H200 a node joined by NVLink 4 (18 links of 20.6 GB/s, ring algorithms at 92 %), a 400 Gbit/s adapter for each; latencies are those of
  * NCCL's tuning model (src/graph/tuning.cc): the base of a ring, and with the steps of a network link. Products: 80 % of the data sheet's 67 TFLOP/s (f32
@@ -31,7 +32,8 @@ const Machine machine_gpu8 = {
     .flops = {[PEAK_F32] = 5.4e13, [PEAK_F64] = 5.4e13, [PEAK_F16] = 7.9e14, [PEAK_BF16] = 7.9e14, [PEAK_VECTOR] = 3.3e13},
     .memory_bytes_per_s = 4.3e12,
     .memory_bytes = INT64_C(141000000000),
-    .kernel_s = 2e-6};
+    .kernel_s = 2e-6,
+    .overlap = 0.8};
 
 const char *const peak_name[NPEAKS] = {
     [PEAK_F32] = "f32", [PEAK_F64] = "f64", [PEAK_F16] = "f16", [PEAK_BF16] = "bf16", [PEAK_VECTOR] = "vector"};
@@ -49,8 +51,8 @@ void machine_print(Text *text, const Machine *machine) {
     text_printf(text, "node %.4g s %.4g B/s\n", machine->node.latency_s, machine->node.bytes_per_s);
     for (int p = 0; p < NPEAKS; p++)
         text_printf(text, "%s %.4g FLOP/s\n", peak_name[p], machine->flops[p]);
-    text_printf(text, "memory %.4g B/s %.4g B\nkernel %.4g s\n", machine->memory_bytes_per_s, (double)machine->memory_bytes,
-                machine->kernel_s);
+    text_printf(text, "memory %.4g B/s %.4g B\nkernel %.4g s\noverlap %.4g\n", machine->memory_bytes_per_s, (double)machine->memory_bytes,
+                machine->kernel_s, machine->overlap);
 }
 
 /* ---- reading */
@@ -62,7 +64,7 @@ typedef struct Word {
     const char *text; /* NUL-terminated copy */
 } Word;
 
-enum { KEY_NAME, KEY_RANKS_PER_NODE, KEY_RANK, KEY_NODE, KEY_PEAK, KEY_MEMORY = KEY_PEAK + NPEAKS, KEY_KERNEL, NKEYS };
+enum { KEY_NAME, KEY_RANKS_PER_NODE, KEY_RANK, KEY_NODE, KEY_PEAK, KEY_MEMORY = KEY_PEAK + NPEAKS, KEY_KERNEL, KEY_OVERLAP, NKEYS };
 static const struct {
     const char *word, *form;
     int nwords;
@@ -78,6 +80,7 @@ static const struct {
     [KEY_PEAK + PEAK_VECTOR] = {"vector", "vector 1e+10 FLOP/s", 3},
     [KEY_MEMORY] = {"memory", "memory 1e+10 B/s 8e+09 B", 5},
     [KEY_KERNEL] = {"kernel", "kernel 1e-06 s", 3},
+    [KEY_OVERLAP] = {"overlap", "overlap 0.5", 2},
 };
 typedef struct Reader {
     Arena *arena;
@@ -131,6 +134,16 @@ static bool read_memory(Reader *reader) {
     if (!read_quantity(reader, 1, "B/s", &reader->machine->memory_bytes_per_s) || !read_quantity(reader, 3, "B", &bytes)) return false;
     reader->machine->memory_bytes = bytes < 1 ? 1 : bytes < 9e18 ? (int64_t)bytes : INT64_MAX;
     return true;
+}
+
+static bool read_overlap(Reader *reader) {
+    const Word *word = &reader->word[1];
+    char *end;
+    double *share = &reader->machine->overlap;
+    *share = strtod(word->text, &end);
+    if (word->text[strspn(word->text, ".0123456789eE-")] == '\0' && *end == '\0' && *share >= 0 && *share <= 1) return true;
+    diag_error(reader->diags, word->span, "expected the share of a communication that runs while kernels do, from 0 to 1");
+    return false;
 }
 
 static bool read_ranks_per_node(Reader *reader) {
@@ -194,6 +207,8 @@ static bool read_line(Reader *reader) {
         return read_level(reader, &reader->machine->node);
     case KEY_MEMORY:
         return read_memory(reader);
+    case KEY_OVERLAP:
+        return read_overlap(reader);
     case KEY_KERNEL:
         return read_quantity(reader, 1, "s", &reader->machine->kernel_s);
     default:

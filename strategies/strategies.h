@@ -2,6 +2,7 @@
  *
  *   redistribute.c  conversions between layouts: steps, received elements, lower bound
  *   machine.c       what messages, arithmetic and memory cost on a machine
+ *   kernel.c        seconds of an operator's kernel
  *   traffic.c       received and sent elements, lower bound; pair.c: two layouts over common digits; classes.c: busiest ranks
  *   candidates.c    which strategies an operator may have; hints.c: what the user wrote, checked and read
  *   cost.c          bytes and FLOPs of a choice, each conversion counted once
@@ -29,6 +30,7 @@ typedef struct Machine {
     double memory_bytes_per_s; /* read and written by kernels */
     int64_t memory_bytes;      /* that a rank has */
     double kernel_s;           /* what a kernel takes beside its arithmetic and its bytes */
+    double overlap;            /* the share of a communication that can run while kernels do, 0 to 1 */
     bool assumed;              /* of a file: some figures of kernels and memory are not in it, and are machine_cpu's */
 } Machine;
 extern const Machine machine_cpu, machine_gpu8; /* machine_cpu is the default */
@@ -40,6 +42,21 @@ void machine_print(Text *text, const Machine *machine); /* the text of its file,
 /* The value of --machine: cpu, gpu8 or the path of a file. False with *error: the file cannot be read; or EXIT_REJECTED, reported by
  * diagnostics. */
 bool machine_find(const char *what, Arena *arena, Diags *diags, Machine *machine, Error *error);
+
+/* ---------------------------------------------------------------- kernel.c  (docs/machine.md) */
+
+/* What one kernel, or several that run as one, do on the rank with the largest parts. */
+typedef struct KernelWork {
+    double flops, arithmetic_s; /* at the machine's peaks for them */
+    double bytes;               /* read and written */
+} KernelWork;
+/* Adds an operator under a strategy (NULL: whole). handed_in, bit i: operand i comes from a kernel that runs as one with this one, or was read by it already;
+ * handed_out, bit k: result k goes to such ones alone: neither is in memory. machine NULL: machine_cpu. */
+void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
+                  unsigned handed_in, unsigned handed_out);
+double kernel_seconds(const Machine *machine, const KernelWork *work);
+/* Of an operator by itself; of a leaf, a view, a write in place: 0. */
+double operator_seconds(const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy);
 
 /* ---------------------------------------------------------------- redistribute.c  (docs/redistribution.md) */
 

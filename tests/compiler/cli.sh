@@ -137,6 +137,7 @@ kept "-o hard would overwrite a file of the net (part.dsl)" -o hard --dump-ir=fr
 kept "-o soft would overwrite a file of the net (part.dsl)" -o soft
 kept "-o ../kept/h.dsl would overwrite a file of the net (h.dsl)" --hints h.dsl -o ../kept/h.dsl
 kept "-o m.machine would overwrite the machine file (m.machine)" --machine m.machine -o m.machine
+kept "--timeline m.machine would overwrite the machine file (m.machine)" --machine m.machine --timeline m.machine
 kept "-o w.npy would overwrite the initial value of w (w.npy)" -o w.npy
 kept "-o rows.bin would overwrite the data of x (rows.bin)" -o rows.bin
 kept "-o held.bin would overwrite the data of x (held.bin)" -o held.bin
@@ -190,6 +191,9 @@ expect 2 "--prove=compositional leaves nothing to decide: leave out --proof-budg
 sed 's/ sent=[0-9]*/ sent=5/' patterns.plan > edited.plan
 expect 1 "it says sent=5, its communications send 2524 bytes" check --update edited.plan
 expect 0 "reduce_scatter     2" net.dsl --ranks 8 --stats
+expect 0 " ms a step on gpu8: kernels " net.dsl --ranks 8 --stats --machine gpu8 --timeline net.json -o timed.plan
+grep -q '"name": "predicted"' net.json && tail -1 net.json | grep -q '^\]}$' || { echo "net.json is no trace" >&2; failed=1; }
+expect 0 "by cpu's figures where here has none of kernels or memory" net.dsl --ranks 8 --stats --machine kept/m.machine -o timed.plan
 
 expect 0 "8 ranks" net.dsl --ranks 8 -o gpu8.plan --machine gpu8
 grep -q '^options ".* machine=gpu8"' gpu8.plan || { echo "gpu8.plan does not say for which machine it is" >&2; failed=1; }

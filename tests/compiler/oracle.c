@@ -16,7 +16,10 @@ static void assert_same(const BuildCost *a, const BuildCost *b) {
     cr_expect_eq(a->state_bytes, b->state_bytes);
     cr_expect_eq(a->input_bytes, b->input_bytes);
     cr_expect_eq(a->constant_bytes, b->constant_bytes);
+    cr_expect_eq(a->step_s, b->step_s);
     cr_expect_eq(a->communication_s, b->communication_s);
+    cr_expect_eq(a->exposed_s, b->exposed_s);
+    cr_expect_eq(a->kernel_s, b->kernel_s);
     cr_expect_eq(a->flops, b->flops);
 }
 
@@ -31,6 +34,7 @@ Test(oracle, a_program_costs_what_its_plan_says) {
             cr_expect_eq(cost.sent_bytes, x.c.plan.programs.at[0].sent_bytes);
             cr_expect_eq(cost.arena_bytes, x.c.plan.programs.at[0].roles.at[0].arena_bytes);
             cr_expect_gt(cost.communication_s, 0);
+            cr_expect_geq(cost.step_s, cost.kernel_s);
             cr_assert(build_try(x.b, NULL, &tried, &error), "%s", error.text);
             assert_same(&cost, &tried);
             compiled_finish(&x);

@@ -1,0 +1,80 @@
+/* What a kernel costs on a machine: the longer of its arithmetic and its reading and writing, and its start. */
+#include "strategies/strategies.h"
+
+static int64_t part_of(int64_t size, int factor, const Strategy *strategy) {
+    const int64_t split = factor < 0 ? 1 : strategy_split(strategy, factor);
+    return (size + split - 1) / split;
+}
+
+/* Of the largest box: an operand's or result's dimensions run over these factors. */
+static double elements_of(const Shape *shape, const int8_t *factors, const Strategy *strategy) {
+    double elements = 1;
+    for (int d = 0; d < shape->ndim; d++)
+        elements *= (double)part_of(shape->dim[d], factors[d], strategy);
+    return elements;
+}
+
+static bool is_product(OpCode op) {
+    return op == OP_matmul || op == OP_einsum;
+}
+
+/* Operators that look into operand 0 at few places, and read no more of it than they give. */
+static bool looks_up(OpCode op) {
+    return op == OP_embedding || op == OP_pick;
+}
+
+/* Points at which the operator computes: of a product all of its index space, of a lookup what it gives or takes, of the others their largest operand or result. */
+static double points_of(const Graph *graph, const Node *node, const Strategy *strategy, double largest, double given) {
+    if (is_product(node->op)) {
+        double points = 1;
+        for (int f = 0; f < node->rule->nfactors; f++)
+            points *= (double)part_of(node->rule->factor[f].size, f, strategy);
+        return points;
+    }
+    if (looks_up(node->op)) return given;
+    if (node->op == OP_embedding_grad || node->op == OP_pick_grad)
+        return elements_of(&graph->values.at[node->in[0]].type.shape, node->rule->in[0], strategy);
+    return largest;
+}
+
+static Peak peak_of(OpCode op, DType dtype) {
+    return !is_product(op) ? PEAK_VECTOR : dtype == F64 ? PEAK_F64 : PEAK_F32;
+}
+
+void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy,
+                  unsigned handed_in, unsigned handed_out) {
+    double largest = 0, given = 0;
+    for (int k = 0; k < node->nout; k++) {
+        const TensorType *type = &graph->values.at[node->out[k]].type;
+        const double elements = elements_of(&type->shape, node->rule->out[k], strategy);
+        largest = elements > largest ? elements : largest;
+        given += elements;
+        if (!(handed_out >> k & 1)) work->bytes += elements * dtype_bytes[type->dtype];
+    }
+    for (int i = 0; i < node->nin; i++) {
+        const TensorType *type = &graph->values.at[node->in[i]].type;
+        double elements = elements_of(&type->shape, node->rule->in[i], strategy);
+        if (i == 0 && looks_up(node->op) && given < elements) elements = given;
+        largest = elements > largest ? elements : largest;
+        if (!(handed_in >> i & 1)) work->bytes += elements * dtype_bytes[type->dtype];
+    }
+    const DType dtype = graph->values.at[node->out[0]].type.dtype;
+    const Peak peak = peak_of(node->op, dtype);
+    const double flops = op_table[node->op].flops * points_of(graph, node, strategy, largest, given);
+    const double width = peak == PEAK_VECTOR && dtype_bytes[dtype] > dtype_bytes[F32] ? (double)dtype_bytes[dtype] / dtype_bytes[F32] : 1;
+    work->flops += flops;
+    work->arithmetic_s += flops * width / (machine != NULL ? machine : &machine_cpu)->flops[peak];
+}
+
+double kernel_seconds(const Machine *machine, const KernelWork *work) {
+    const Machine *on = machine != NULL ? machine : &machine_cpu;
+    const double memory_s = work->bytes / on->memory_bytes_per_s;
+    return (work->arithmetic_s > memory_s ? work->arithmetic_s : memory_s) + on->kernel_s;
+}
+
+double operator_seconds(const Machine *machine, const Graph *graph, const Node *node, const Strategy *strategy) {
+    KernelWork work = {0};
+    if (node_is_leaf(node) || op_table[node->op].view || node->op == OP_write) return 0;
+    kernel_count(&work, machine, graph, node, strategy, 0, 0);
+    return kernel_seconds(machine, &work);
+}

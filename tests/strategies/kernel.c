@@ -1,0 +1,92 @@
+#include <criterion/criterion.h>
+
+#include "strategies/strategies.h"
+#include "tests/strategies/nets.h"
+
+/* Powers of two, so that expectations are exact. */
+static const Machine machine = {
+    .flops = {[PEAK_F32] = 1024, [PEAK_F64] = 512, [PEAK_VECTOR] = 64}, .memory_bytes_per_s = 16, .kernel_s = 0.5};
+
+static double seconds(Net *net, int value, const Machine *on, const int32_t *splits, int nranks) {
+    const Node *node = net_node(net, value);
+    Strategy strategy;
+    if (splits == NULL) return operator_seconds(on, &net->graph, node, NULL);
+    strategy_from_splits(splits, node->rule->nfactors, nranks, &strategy);
+    return operator_seconds(on, &net->graph, node, &strategy);
+}
+
+/* The longer of arithmetic and memory, and the start. */
+Test(kernel, a_product_is_its_arithmetic_or_its_bytes) {
+    Net net;
+    net_init(&net, 8);
+    int y = net_op(&net, OP_matmul, net_input(&net, "x", 2, (int64_t[]){16, 32}), net_input(&net, "w", 2, (int64_t[]){32, 8}), "y");
+    Machine fast = machine;
+    fast.memory_bytes_per_s = 1e30;
+    cr_expect_eq(seconds(&net, y, &fast, NULL, 8), 2.0 * 16 * 32 * 8 / 1024 + 0.5);
+    cr_expect_eq(seconds(&net, y, &machine, NULL, 8), 4.0 * (16 * 32 + 32 * 8 + 16 * 8) / 16 + 0.5);
+    /* m in 2, k in 4: the product of 8 x 8 and 8 x 8. */
+    const int32_t splits[] = {2, 4, 1};
+    cr_expect_eq(seconds(&net, y, &fast, splits, 8), 2.0 * 8 * 8 * 8 / 1024 + 0.5);
+    cr_expect_eq(seconds(&net, y, &machine, splits, 8), 4.0 * 3 * 8 * 8 / 16 + 0.5);
+    net_finish(&net);
+}
+
+Test(kernel, uneven_parts_count_as_the_largest) {
+    Net net;
+    net_init(&net, 3);
+    int y = net_op(&net, OP_relu, net_input(&net, "x", 2, (int64_t[]){7, 8}), -1, "y");
+    const int32_t splits[] = {3, 1};
+    cr_expect_eq(seconds(&net, y, &machine, splits, 3), 2.0 * 4 * 3 * 8 / 16 + 0.5);
+    net_finish(&net);
+}
+
+/* A table of a million rows of which 4 are taken; their gradient is as large as the table. */
+Test(kernel, a_lookup_reads_what_it_gives) {
+    Net net;
+    net_init(&net, 1);
+    int table = net_input(&net, "t", 2, (int64_t[]){1 << 20, 8});
+    Input index = {.name = "i", .type = {.dtype = I32, .shape = {.ndim = 1, .dim = {4}}}};
+    int at = graph_input(&net.graph, graph_add_input(&net.graph, index));
+    int y = net_op(&net, OP_embedding, table, at, "y");
+    Machine fast = machine;
+    fast.memory_bytes_per_s = 1e30;
+    cr_expect_eq(seconds(&net, y, &machine, NULL, 1), 4.0 * (4 * 8 + 4 * 8 + 4) / 16 + 0.5);
+    cr_expect_eq(seconds(&net, y, &fast, NULL, 1), 1.0 * 4 * 8 / 64 + 0.5);
+    net_finish(&net);
+}
+
+/* Wider elements take as much longer, products by their own figure. */
+Test(kernel, types_have_their_own_peaks) {
+    Net net;
+    net_init(&net, 1);
+    Input wide = {.name = "x", .type = {.dtype = F64, .shape = {.ndim = 2, .dim = {8, 8}}}};
+    int x = graph_input(&net.graph, graph_add_input(&net.graph, wide));
+    Machine fast = machine;
+    fast.memory_bytes_per_s = 1e30;
+    cr_expect_eq(seconds(&net, net_op(&net, OP_matmul, x, x, "y"), &fast, NULL, 1), 2.0 * 8 * 8 * 8 / 512 + 0.5);
+    cr_expect_eq(seconds(&net, net_op(&net, OP_relu, x, -1, "z"), &fast, NULL, 1), 2 * 8.0 * 8 / 64 + 0.5);
+    net_finish(&net);
+}
+
+Test(kernel, what_is_handed_over_costs_no_bytes) {
+    Net net;
+    net_init(&net, 1);
+    int y = net_op(&net, OP_relu, net_input(&net, "x", 1, (int64_t[]){64}), -1, "y"), z = net_op(&net, OP_neg, y, -1, "z");
+    KernelWork work = {0};
+    kernel_count(&work, &machine, &net.graph, net_node(&net, y), NULL, 0, 1);
+    kernel_count(&work, &machine, &net.graph, net_node(&net, z), NULL, 1, 0);
+    cr_expect_eq(work.bytes, 2 * 4 * 64);
+    cr_expect_eq(work.flops, 2 * 64);
+    cr_expect_eq(kernel_seconds(&machine, &work), 2 * 4 * 64.0 / 16 + 0.5);
+    net_finish(&net);
+}
+
+Test(kernel, leaves_and_views_cost_nothing) {
+    Net net;
+    net_init(&net, 1);
+    int x = net_input(&net, "x", 1, (int64_t[]){64});
+    cr_expect_eq(seconds(&net, x, &machine, NULL, 1), 0);
+    Attr shape[MAX_ATTRS] = {{.given = true, .n = 2, .ints = {8, 8}}};
+    cr_expect_eq(seconds(&net, net_op_attr(&net, OP_reshape, x, shape, "y"), &machine, NULL, 1), 0);
+    net_finish(&net);
+}
