@@ -87,13 +87,14 @@ static void count_memory(Facts *facts) {
             instance->place == PLACE_CONSTANT && graph_producer(graph, instance->value)->op == OP_constant; /* no view of one */
         if (own) facts->constants += largest_bytes(type_of(facts, i), instance->layout);
     }
-    facts->rank_bytes = facts->role->arena_bytes + facts->states + facts->inputs + facts->constants;
+    facts->inner = inner_room(graph, facts->role, NULL);
+    facts->rank_bytes = facts->role->arena_bytes + facts->inner + facts->states + facts->inputs + facts->constants;
 }
 
 void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, Arena *arena) {
     *facts = (Facts){.graph = graph, .program = program, .role = &program->roles.at[role]};
     for (int i = 0; i < facts->role->instances.n; i++)
-        facts->inner += facts->role->instances.at[i].place == PLACE_INNER;
+        facts->ninner += facts->role->instances.at[i].place == PLACE_INNER;
     for (int s = 0; s < facts->role->steps.n; s++) {
         if (facts->role->steps.at[s].fused > 0) facts->fused_kernels++, facts->fused_steps = facts->role->steps.at[s].fused;
         const StepKind kind = facts->role->steps.at[s].kind;

@@ -29,12 +29,13 @@ typedef struct Facts {
     KindFacts kind[NCOMMS], all;       /* all.count: without strided_slice */
     Traffic sent, received;            /* of all communications; max: the sum over them of each one's busiest rank */
     int64_t states, inputs, constants; /* bytes on a rank, of the largest boxes; the arena is the role's */
-    int64_t rank_bytes;                /* these and the arena */
-    int64_t states_whole;              /* bytes, undivided */
-    int64_t parameters;                /* numbers in them */
+    int64_t inner;        /* bytes on a rank: the room in which a backend without a kernel for a fused step keeps its inner values */
+    int64_t rank_bytes;   /* all of these and the arena */
+    int64_t states_whole; /* bytes, undivided */
+    int64_t parameters;   /* numbers in them */
     int nparameters;
     int fused_steps, fused_kernels; /* steps of several kernels, their members */
-    int inner;                      /* results of those that have no memory */
+    int ninner;                     /* inner values: results of members that have no place in the arena */
 
     double flops, rank_flops; /* facts_flops: of a step; of the rank with the largest part of every operator */
 

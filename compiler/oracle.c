@@ -15,6 +15,7 @@ void build_cost(Build *b, BuildCost *cost) {
     *cost = (BuildCost){.sent_bytes = facts->all.sent,
                         .received_bytes = facts->all.received,
                         .arena_bytes = b->placement.arena_bytes,
+                        .inner_bytes = facts->inner,
                         .state_bytes = facts->states,
                         .input_bytes = facts->inputs,
                         .constant_bytes = facts->constants,

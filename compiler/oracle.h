@@ -10,11 +10,12 @@ typedef struct BuildCost {
     double kernel_s;
     int64_t sent_bytes, received_bytes; /* the sum over all communications of what their busiest rank sends, receives */
     int64_t arena_bytes;                /* the peak of values */
+    int64_t inner_bytes;                /* the room for inner values of fused steps */
     int64_t state_bytes, input_bytes, constant_bytes;
     double flops; /* of the largest part of every operator */
 } BuildCost;
 static inline int64_t memory_bytes(const BuildCost *cost) {
-    return cost->arena_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes;
+    return cost->arena_bytes + cost->inner_bytes + cost->state_bytes + cost->input_bytes + cost->constant_bytes;
 }
 
 /* Of a program whose steps are there: b->timeline, once. */

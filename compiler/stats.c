@@ -41,9 +41,9 @@ static void print_communication(Text *text, const Facts *facts, Arena *arena) {
 static void print_memory(Text *text, const Facts *facts, Arena *arena) {
     text_printf(text, "parameters     %lld in %d tensors; with the optimizer's slots %s, on a rank %s\n", (long long)facts->parameters,
                 facts->nparameters, bytes_named(arena, facts->states_whole), bytes_named(arena, facts->states));
-    text_printf(text, "memory a rank  %s: arena %s (peak), states %s, inputs %s, constants %s\n", bytes_named(arena, facts->rank_bytes),
-                bytes_named(arena, facts->role->arena_bytes), bytes_named(arena, facts->states), bytes_named(arena, facts->inputs),
-                bytes_named(arena, facts->constants));
+    text_printf(text, "memory a rank  %s: arena %s (peak), inner values of fused steps %s, states %s, inputs %s, constants %s\n",
+                bytes_named(arena, facts->rank_bytes), bytes_named(arena, facts->role->arena_bytes), bytes_named(arena, facts->inner),
+                bytes_named(arena, facts->states), bytes_named(arena, facts->inputs), bytes_named(arena, facts->constants));
 }
 
 static const Timeline *timeline_of(Build *b) {
@@ -66,7 +66,7 @@ void stats_print(Text *text, Compilation *c) {
     print_communication(text, train->facts, c->arena);
     print_memory(text, train->facts, c->arena);
     text_printf(text, "fused          %d kernels in %d steps, %d results without memory\n", train->facts->fused_kernels,
-                train->facts->fused_steps, train->facts->inner);
+                train->facts->fused_steps, train->facts->ninner);
     const double flops = train->facts->flops, busiest = train->facts->rank_flops;
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
@@ -172,6 +172,7 @@ static void json_figures(Json *json, const Facts *facts) {
     json_int(json, "states_whole", facts->states_whole);
     json_int(json, "states", facts->states);
     json_int(json, "arena", facts->role->arena_bytes);
+    json_int(json, "inner", facts->inner);
     json_int(json, "inputs", facts->inputs);
     json_int(json, "constants", facts->constants);
     json_int(json, "rank", facts->rank_bytes);
@@ -212,7 +213,7 @@ void stats_json(Text *text, Compilation *c) {
     json_object(&json, "fused");
     json_int(&json, "kernels", train->facts->fused_kernels);
     json_int(&json, "steps", train->facts->fused_steps);
-    json_int(&json, "inner", train->facts->inner);
+    json_int(&json, "inner", train->facts->ninner);
     json_end(&json);
     json_strategies(&json, train);
     json_communications(&json, train->facts);

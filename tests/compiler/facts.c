@@ -25,10 +25,32 @@ Test(facts, sums_of_kinds_and_totals_are_those_of_the_communications) {
             cr_expect_eq(facts->received.total, all);
             cr_expect_eq(facts->all.count, count);
             cr_expect_geq(all, facts->bound.total);
-            cr_expect_eq(facts->rank_bytes, x.b->placement.arena_bytes + facts->states + facts->inputs + facts->constants);
+            cr_expect_eq(facts->rank_bytes, x.b->placement.arena_bytes + facts->inner + facts->states + facts->inputs + facts->constants);
             cr_expect_eq(x.c.plan.programs.at[0].sent_bytes, sent);
             compiled_finish(&x);
         }
+}
+
+Test(facts, a_rank_has_room_for_the_inner_values_of_the_largest_fused_step) {
+    for (int level = 1; level <= 2; level++) {
+        Compiled x;
+        compiled(
+            &x,
+            "net n(batch = 64) { input x : f32[batch, 32]; param w : f32[32, 48] = normal(0.1); y = tanh(exp(matmul(x, w)) + 1); loss mean(y * y); }\n" TRAIN,
+            4, level);
+        const Facts *facts = x.b->facts;
+        int64_t room[64] = {0}, most = 0; /* per fused step; every value has 16 rows of 48 on a rank */
+        for (int i = 0; i < facts->role->steps.n; i++) {
+            const Step *step = &facts->role->steps.at[i];
+            if (step->fused == 0 || facts->role->instances.at[step->out[0]].place != PLACE_INNER) continue;
+            room[step->fused] += 16 * 48 * 4;
+            if (room[step->fused] > most) most = room[step->fused];
+        }
+        cr_expect_eq(facts->inner, most);
+        cr_expect_eq(most > 0, level == 2);
+        cr_expect_eq(facts->rank_bytes, facts->role->arena_bytes + facts->inner + facts->states + facts->inputs + facts->constants);
+        compiled_finish(&x);
+    }
 }
 
 Test(facts, a_plan_that_is_read_back_has_those_of_the_plan_that_was_made) {

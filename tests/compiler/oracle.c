@@ -1,4 +1,5 @@
 #include "compile.h"
+#include "compiler/facts.h"
 #include "compiler/oracle.h"
 
 #define NET(hint)                                                                                                                                           \
@@ -13,6 +14,7 @@ static void assert_same(const BuildCost *a, const BuildCost *b) {
     cr_expect_eq(a->sent_bytes, b->sent_bytes);
     cr_expect_eq(a->received_bytes, b->received_bytes);
     cr_expect_eq(a->arena_bytes, b->arena_bytes);
+    cr_expect_eq(a->inner_bytes, b->inner_bytes);
     cr_expect_eq(a->state_bytes, b->state_bytes);
     cr_expect_eq(a->input_bytes, b->input_bytes);
     cr_expect_eq(a->constant_bytes, b->constant_bytes);
@@ -33,6 +35,7 @@ Test(oracle, a_program_costs_what_its_plan_says) {
             build_cost(x.b, &cost);
             cr_expect_eq(cost.sent_bytes, x.c.plan.programs.at[0].sent_bytes);
             cr_expect_eq(cost.arena_bytes, x.c.plan.programs.at[0].roles.at[0].arena_bytes);
+            cr_expect_eq(memory_bytes(&cost), x.b->facts->rank_bytes);
             cr_expect_gt(cost.communication_s, 0);
             cr_expect_geq(cost.step_s, cost.kernel_s);
             cr_assert(build_try(x.b, NULL, &tried, &error), "%s", error.text);

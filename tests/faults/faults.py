@@ -89,7 +89,8 @@ seed(FUZZ_PLAN,
      ("an offset in a plan's text is within the arena", "read_place", "bytes <= role->arena_bytes - instance->at", "bytes >= 0"))
 seed(unit("compiler", "facts"),
      ("a slice is no communication", "count_communication", "made.kind != COMM_STRIDED_SLICE", "true"),
-     ("a rank's memory counts its arena", "count_memory", "facts->role->arena_bytes + facts->states", "facts->states"))
+     ("a rank's memory counts its arena", "count_memory", "facts->role->arena_bytes + facts->inner", "facts->inner"),
+     ("a rank's memory counts the room for inner values", "count_memory", "inner_room(graph, facts->role, NULL)", "0"))
 seed(unit("compiler", "batch_rows"),
      ("a dimension that is normalized is not a batch", "of_result",
       "(factor >= 0 && !factor_stays_whole(&node->rule->factor[factor]))", "factor >= 0"),
