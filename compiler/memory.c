@@ -6,7 +6,7 @@
  * - a new state lies in its state's storage, and its write costs nothing, where it has the storage layout and the old version is dead when
  *   it is computed, or dies in an elementwise kernel that may overwrite it (not at -O0);
  * - everything else in one arena a rank: a value has the room of the largest box of any rank, from the step that begins to write it to the
- *   last that reads it, for a communication its wait; blocks of 64 bytes, best fit, an elementwise or reshaped result, or the one slice of a
+ *   last that reads it, for a communication its wait; multiples of 64 bytes, placed by pack.h; an elementwise or reshaped result, or the one slice of a
  *   replica's gradient, over an operand that dies (not at -O0).
  * A fused step is one step: its operands last until its end, its results are there from its beginning on, and what only its members read lies nowhere. */
 #include <assert.h>
@@ -14,72 +14,20 @@
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "compiler/pack.h"
 
 enum { ALIGNMENT = 64 };
 
-/* A free part of the arena. The list is sorted by begin; no two parts touch. */
-typedef struct Hole {
-    int64_t begin, end;
-} Hole;
-
 typedef struct Allocator {
     Build *b;
-    VEC(Hole) holes;
-    int64_t top;      /* everything from here on is free */
-    int *begin, *end; /* per step: the first and the last of the fused step that it is a member of; itself */
-    int *def, *last;  /* per value: index in b->placement.order of the step that begins to write it, of the last one that reads it */
-    int *first_dying, *next_dying; /* per step the values whose last step it is */
-    bool *moved;                   /* its memory belongs to a later value */
+    VEC(Block) blocks; /* of the arena; until all are known, Location.at of a value there is the number of its block */
+    int *begin, *end;  /* per step: the first and the last of the fused step that it is a member of; itself */
+    int *def, *last;   /* per value: index in b->placement.order of the step that begins to write it, of the last one that reads it */
+    bool *moved;       /* its memory belongs to a later value */
 } Allocator;
 
 static int64_t room(const Build *b, int value) {
     return (b->spmd.box_bytes[value] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-/* ---------------------------------------------------------------- the arena */
-
-static int64_t allocate(Allocator *a, int64_t bytes) {
-    int best = -1;
-    for (int i = 0; i < a->holes.n; i++) {
-        int64_t size = a->holes.at[i].end - a->holes.at[i].begin;
-        if (size >= bytes && (best < 0 || size < a->holes.at[best].end - a->holes.at[best].begin)) best = i;
-    }
-    int64_t at;
-    if (best >= 0) {
-        at = a->holes.at[best].begin;
-        a->holes.at[best].begin += bytes;
-        if (a->holes.at[best].begin == a->holes.at[best].end) {
-            a->holes.n--;
-            memmove(a->holes.at + best, a->holes.at + best + 1, sizeof *a->holes.at * (size_t)(a->holes.n - best));
-        }
-        return at;
-    }
-    at = a->top;
-    a->top += bytes;
-    if (a->top > a->b->placement.arena_bytes) a->b->placement.arena_bytes = a->top;
-    return at;
-}
-
-static void release(Allocator *a, int64_t begin, int64_t bytes) {
-    if (bytes == 0) return;
-    int low = 0, high = a->holes.n;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (a->holes.at[middle].begin < begin)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    vec_push(a->b->arena, &a->holes, (Hole){0, 0});
-    memmove(a->holes.at + low + 1, a->holes.at + low, sizeof *a->holes.at * (size_t)(a->holes.n - 1 - low));
-    a->holes.at[low] = (Hole){begin, begin + bytes};
-    for (int i = low; i >= low - 1 && i >= 0; i--) /* joins with the next one, then with the one before */
-        if (i + 1 < a->holes.n && a->holes.at[i].end == a->holes.at[i + 1].begin) {
-            a->holes.at[i].end = a->holes.at[i + 1].end;
-            a->holes.n--;
-            memmove(a->holes.at + i + 1, a->holes.at + i + 2, sizeof *a->holes.at * (size_t)(a->holes.n - i - 1));
-        }
-    if (a->holes.n > 0 && a->holes.at[a->holes.n - 1].end == a->top) a->top = a->holes.at[--a->holes.n].begin;
 }
 
 /* ---------------------------------------------------------------- lifetimes */
@@ -113,11 +61,6 @@ static void lifetimes(Allocator *a) {
     }
     for (int k = 0; k < graph_nreports(g); k++)
         a->last[graph_report(g, k)] = b->placement.order.n; /* read after the last step */
-    for (int v = g->values.n - 1; v >= 0; v--)
-        if (a->def[v] >= 0 && a->last[v] < b->placement.order.n) {
-            a->next_dying[v] = a->first_dying[a->last[v]];
-            a->first_dying[a->last[v]] = v;
-        }
 }
 
 /* ---------------------------------------------------------------- places outside the arena */
@@ -264,22 +207,40 @@ static void place_results(Allocator *a, int step) {
         if (fused && location->place == PLACE_ARENA && a->last[node->out[k]] == a->end[step]) *location = (Location){.place = PLACE_INNER};
         if (location->place != PLACE_ARENA || (reuse && (fused ? take_over_fused(a, step, node->out[k]) : take_over(a, node, k, step))))
             continue;
-        location->at = allocate(a, room(b, node->out[k]));
+        location->at = a->blocks.n;
+        vec_push(b->arena, &a->blocks, (Block){.begin = a->begin[step], .bytes = room(b, node->out[k])});
+    }
+}
+
+/* The block of a value, NULL: it lies elsewhere, or nowhere. */
+static Block *block_of(const Allocator *a, int value) {
+    const Location *location = &a->b->placement.location[value];
+    const bool has = location->place == PLACE_ARENA && a->def[value] >= 0 && graph_producer(&a->b->spmd.graph, value)->op != OP_write;
+    return has ? &a->blocks.at[location->at] : NULL;
+}
+
+/* Offsets instead of the numbers of blocks. */
+static void place_blocks(Allocator *a) {
+    const int nvalues = a->b->spmd.graph.values.n;
+    for (int v = 0; v < nvalues; v++) {
+        Block *block = block_of(a, v);
+        if (block != NULL && block->end < a->last[v]) block->end = a->last[v];
+    }
+    a->b->placement.arena_bytes = pack_blocks(a->blocks.at, a->blocks.n, a->b->arena);
+    for (int v = 0; v < nvalues; v++) {
+        const Block *block = block_of(a, v);
+        if (block != NULL) a->b->placement.location[v].at = block->at;
     }
 }
 
 bool pass_memory(Build *b) {
     const Graph *g = &b->spmd.graph;
     Allocator a = {.b = b};
-    size_t values = (size_t)g->values.n + 1, steps = (size_t)b->placement.order.n + 1;
+    size_t values = (size_t)g->values.n + 1;
     b->placement.location = arena_alloc(b->arena, sizeof *b->placement.location * values);
-    b->placement.arena_bytes = 0;
     a.def = arena_alloc(b->arena, sizeof *a.def * values);
     a.last = arena_alloc(b->arena, sizeof *a.last * values);
     a.moved = arena_alloc(b->arena, values);
-    a.next_dying = arena_alloc(b->arena, sizeof *a.next_dying * values);
-    a.first_dying = arena_alloc(b->arena, sizeof *a.first_dying * steps);
-    memset(a.first_dying, -1, sizeof *a.first_dying * steps);
     fused_steps(&a);
     lifetimes(&a);
     place_leaves(b);
@@ -288,12 +249,8 @@ bool pass_memory(Build *b) {
         place_views(&a);
         place_states(&a);
     }
-    for (int i = 0; i < b->placement.order.n; i++) {
-        for (int member = i; a.begin[i] == i && member <= a.end[i]; member++)
-            place_results(&a, member);
-        for (int v = a.first_dying[i]; v >= 0; v = a.next_dying[v])
-            if (b->placement.location[v].place == PLACE_ARENA && !a.moved[v] && graph_producer(g, v)->op != OP_write)
-                release(&a, b->placement.location[v].at, room(b, v));
-    }
+    for (int i = 0; i < b->placement.order.n; i++)
+        place_results(&a, i);
+    place_blocks(&a);
     return true;
 }

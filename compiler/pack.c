@@ -1,0 +1,126 @@
+/* pack: see pack.h. Two ways, the smaller is taken: by time, each block into the hole that it fits best as it comes; and by size, the largest first, each at the lowest
+ * offset that is free while it is in use. The second needs hardly more than what is in use at once, and time that grows with the square of the number of blocks, so large
+ * programs are packed by time alone. */
+#include "compiler/pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BY_SIZE = 4096 }; /* blocks: 10 ms */
+
+/* ---------------------------------------------------------------- by time */
+
+/* A free part of memory below `top`. The list is sorted by begin; no two parts touch, the last does not reach the top. */
+typedef struct Hole {
+    int64_t begin, end;
+} Hole;
+
+typedef struct Holes {
+    Hole *at;
+    int n;
+    int64_t top, most; /* everything from top on is free; the largest top so far */
+} Holes;
+
+static int64_t take(Holes *holes, int64_t bytes) {
+    int best = -1;
+    for (int i = 0; i < holes->n; i++) {
+        const int64_t size = holes->at[i].end - holes->at[i].begin;
+        if (size >= bytes && (best < 0 || size < holes->at[best].end - holes->at[best].begin)) best = i;
+    }
+    int64_t at = holes->top;
+    if (best < 0) {
+        holes->top += bytes;
+        if (holes->top > holes->most) holes->most = holes->top;
+        return at;
+    }
+    at = holes->at[best].begin;
+    holes->at[best].begin += bytes;
+    if (holes->at[best].begin == holes->at[best].end) {
+        holes->n--;
+        memmove(holes->at + best, holes->at + best + 1, sizeof *holes->at * (size_t)(holes->n - best));
+    }
+    return at;
+}
+
+static void give(Holes *holes, int64_t begin, int64_t bytes) {
+    int low = 0, high = holes->n;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (holes->at[middle].begin < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    memmove(holes->at + low + 1, holes->at + low, sizeof *holes->at * (size_t)(holes->n++ - low));
+    holes->at[low] = (Hole){begin, begin + bytes};
+    for (int i = low; i >= low - 1 && i >= 0; i--) /* joins with the next one, then with the one before */
+        if (i + 1 < holes->n && holes->at[i].end == holes->at[i + 1].begin) {
+            holes->at[i].end = holes->at[i + 1].end;
+            holes->n--;
+            memmove(holes->at + i + 1, holes->at + i + 2, sizeof *holes->at * (size_t)(holes->n - i - 1));
+        }
+    if (holes->at[holes->n - 1].end == holes->top) holes->top = holes->at[--holes->n].begin;
+}
+
+static int by_end(const void *one, const void *other) {
+    const Block *a = *(const Block *const *)one, *b = *(const Block *const *)other;
+    return a->end != b->end ? (a->end > b->end) - (a->end < b->end) : (a > b) - (a < b);
+}
+
+static int64_t pack_by_time(Block *blocks, int n, Arena *arena) {
+    Holes holes = {.at = arena_alloc(arena, sizeof *holes.at * (size_t)(n + 1))};
+    Block **dying = arena_alloc(arena, sizeof *dying * (size_t)(n + 1));
+    for (int i = 0; i < n; i++)
+        dying[i] = &blocks[i];
+    qsort(dying, (size_t)n, sizeof *dying, by_end);
+    for (int i = 0, d = 0; i < n; i++) {
+        for (; dying[d]->end < blocks[i].begin; d++)
+            if (dying[d]->bytes > 0) give(&holes, dying[d]->at, dying[d]->bytes);
+        blocks[i].at = take(&holes, blocks[i].bytes);
+    }
+    return holes.most;
+}
+
+/* ---------------------------------------------------------------- by size */
+
+static int by_size(const void *one, const void *other) {
+    const Block *a = *(const Block *const *)one, *b = *(const Block *const *)other;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+    const int a_steps = a->end - a->begin, b_steps = b->end - b->begin;
+    return a_steps != b_steps ? (a_steps < b_steps ? 1 : -1) : (a > b) - (a < b);
+}
+
+static int64_t pack_by_size(Block *blocks, int n, Arena *arena) {
+    Block **order = arena_alloc(arena, sizeof *order * (size_t)(n + 1)), **placed = arena_alloc(arena, sizeof *placed * (size_t)(n + 1));
+    int64_t most = 0;
+    for (int i = 0; i < n; i++)
+        order[i] = &blocks[i];
+    qsort(order, (size_t)n, sizeof *order, by_size);
+    for (int i = 0; i < n; i++) { /* placed: the first i, by offset */
+        Block *block = order[i];
+        block->at = 0;
+        for (int k = 0; k < i; k++) {
+            const Block *other = placed[k];
+            if (other->begin > block->end || block->begin > other->end) continue;
+            if (other->at - block->at >= block->bytes) break;
+            if (other->at + other->bytes > block->at) block->at = other->at + other->bytes;
+        }
+        int to = i;
+        for (; to > 0 && placed[to - 1]->at > block->at; to--)
+            placed[to] = placed[to - 1];
+        placed[to] = block;
+        if (block->at + block->bytes > most) most = block->at + block->bytes;
+    }
+    return most;
+}
+
+int64_t pack_blocks(Block *blocks, int n, Arena *arena) {
+    const int64_t bytes = pack_by_time(blocks, n, arena);
+    if (n > MOST_BY_SIZE) return bytes;
+    Block *others = arena_alloc(arena, sizeof *others * (size_t)(n + 1));
+    memcpy(others, blocks, sizeof *others * (size_t)n);
+    const int64_t tighter = pack_by_size(others, n, arena);
+    if (tighter >= bytes) return bytes;
+    memcpy(blocks, others, sizeof *others * (size_t)n);
+    return tighter;
+}
