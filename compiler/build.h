@@ -9,6 +9,7 @@
 #pragma once
 #include "frontend/frontend.h"
 #include "ir/plan.h"
+#include "search/model.h"
 #include "strategies/strategies.h"
 
 typedef struct Options Options; /* compiler.h */
@@ -19,6 +20,14 @@ typedef struct NotedHint {
     const char *name;
 } NotedHint;
 
+/* What pass search found. */
+typedef struct SearchResult {
+    double seconds, bound; /* of a step, in its model; no choice on the meshes tried takes less than the bound */
+    Mesh mesh;             /* on which that is */
+    int ntried;            /* meshes */
+    int64_t work;          /* entries of tables looked at */
+} SearchResult;
+
 typedef struct Front {
     LossRows rows;             /* how rows count, for pass `rows` */
     Graph lowered;             /* as the net says it, after pass `rows`: the plan must compute its loss */
@@ -26,6 +35,7 @@ typedef struct Front {
     Graph chosen;              /* the graph before expand, of the operators that strategies were chosen for */
     const int *chosen_node;    /* per node of graph the one of chosen that it, maybe with others, stands for; NULL: they are the same */
     Propagation propagation;   /* of chosen */
+    SearchResult *search;      /* what pass search found; NULL: it did not look */
     const Layout **out_layout; /* per node of graph: the layout that the user asked of its result, or NULL */
     bool *followed;            /* of a program that follows another: per node of chosen, its strategy is that of the other's; else NULL */
     VEC(NotedHint) hints;      /* as written: passes may drop nodes */

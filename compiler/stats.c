@@ -71,6 +71,11 @@ void stats_print(Text *text, Compilation *c) {
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
     print_time(text, timeline_of(train), c->options->machine);
+    if (train->front.search != NULL) {
+        text_printf(text, "search         ");
+        search_print(text, train->front.search);
+        text_printf(text, "\n");
+    }
     if (program_eval(c) != NULL) {
         const Program *eval = &c->plan.programs.at[plan_find(&c->plan, "eval")];
         text_printf(text, "eval           %d steps, %s/rank/step sent, arena %s\n", eval->roles.at[0].steps.n,
@@ -220,6 +225,19 @@ void stats_json(Text *text, Compilation *c) {
     json_totals(&json, train->facts);
     json_figures(&json, train->facts);
     json_time(&json, timeline_of(train), c->options->machine);
+    if (train->front.search != NULL) {
+        const SearchResult *found = train->front.search;
+        json_object(&json, "search");
+        json_real(&json, "seconds", found->seconds);
+        json_real(&json, "bound", found->bound);
+        json_array(&json, "mesh");
+        for (int a = 0; a < found->mesh.naxes; a++)
+            json_int(&json, NULL, found->mesh.size[a]);
+        json_end(&json);
+        json_int(&json, "meshes", found->ntried);
+        json_int(&json, "work", found->work);
+        json_end(&json);
+    }
     json_object(&json, "seconds");
     json_real(&json, "passes", c->seconds);
     json_real(&json, "verification", c->verify_seconds);

@@ -17,16 +17,15 @@ static bool eval_mode(Lower *lower, const Expr *value) {
 }
 
 static bool eval_search(Lower *lower, const Expr *value) {
-    static const char *const names[] = {"sharding_propagation"}, *const not_built[] = {"recursive_programming", "dynamic_programming"};
-    for (int i = 0; i < 2; i++)
-        if (value->kind == EXPR_NAME && !strcmp(value->text, not_built[i])) {
-            diag_error(lower->diags, lower_span(lower, value->loc), "search %s is not built yet", not_built[i]);
-            diag_hint(lower->diags, "search = sharding_propagation;");
-            return false;
-        }
-    if (choice(lower, "search", value, names, 1) < 0) return false;
-    lower->graph->settings.search = names[0];
-    return true;
+    static const char *const names[] = {"sharding_propagation", "dynamic_programming"};
+    if (value->kind == EXPR_NAME && !strcmp(value->text, "recursive_programming")) {
+        diag_error(lower->diags, lower_span(lower, value->loc), "search %s is not built yet", value->text);
+        diag_hint(lower->diags, "search = dynamic_programming;");
+        return false;
+    }
+    const int search = choice(lower, "search", value, names, 2);
+    if (search >= 0) lower->graph->settings.search = names[search];
+    return search >= 0;
 }
 
 static bool eval_dataset(Lower *lower, const Expr *value) {

@@ -20,6 +20,8 @@ FEWER = {
 }
 # What makes a sample fit into a test's time, and one with data for two replicas run on as many ranks as it has lists.
 OPTIONS = {"mlp": ["-D", "batch=64", "-D", "in_dim=48", "-D", "hidden=96"], "mlp_small": ["-D", "batch=32", "-D", "in_dim=96"],
+           "gpt2": ["-D", "batch=4", "-D", "places=8", "-D", "dim=16", "-D", "heads=2", "-D", "layers=2", "-D", "words=48"],
+           "llama": ["-D", "batch=4", "-D", "places=8", "-D", "dim=32", "-D", "heads=8", "-D", "groups=2", "-D", "hidden=24", "-D", "layers=2", "-D", "words=48"],
            "oneflow_ddp": ["--replicas", "8"], "toymodel": ["--replicas", "8"]}
 MORE = {"toymodel": [('    log "[{pid}] (rank = {rank}, local_rank = {local_rank}) loss = {loss}" on all;\n', "    steps     = 4;\n")],
         "oneflow_ddp": [("[[[1, 2], [2, 3]], [[4, 6], [3, 1]]]", "[%s]" % ", ".join(["[[1, 2], [2, 3]], [[4, 6], [3, 1]]"] * 4)),

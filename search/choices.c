@@ -1,0 +1,246 @@
+#include "search/choices.h"
+
+#include <math.h>
+#include <string.h>
+
+uint64_t bytes_hash(const void *at, size_t n) {
+    const unsigned char *byte = at;
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ byte[i]) * 1099511628211u;
+    return hash ^ hash >> 29;
+}
+
+void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, Arena *arena) {
+    if (machine == NULL) machine = &machine_cpu;
+    *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh};
+    choices->moves = moves_create(arena, machine, graph->nranks);
+    mesh_digits(mesh->size, mesh->naxes, 1, choices->digit);
+}
+
+/* ---- which strategies there are: every axis goes to one factor or to none, the axes of a factor in any order */
+
+typedef struct Enumeration {
+    const Choices *choices;
+    const Rule *rule;
+    bool any_order;
+    int naxes[MAX_FACTORS];
+    int8_t axis[MAX_FACTORS][MAX_AXES];
+    VEC(Strategy) found;
+} Enumeration;
+
+static bool factor_takes(const Enumeration *all, int f, int axis) {
+    const Factor *factor = &all->rule->factor[f];
+    int64_t split = all->choices->mesh.size[axis];
+    for (int i = 0; i < all->naxes[f]; i++)
+        split *= all->choices->mesh.size[all->axis[f][i]];
+    if (factor->whole || split > factor->size) return false;
+    return factor->size % split == 0 || !(factor->divides || all->choices->graph->settings.strict_divide);
+}
+
+static void enumerate(Enumeration *all, int axis) {
+    const Choices *choices = all->choices;
+    if (axis == choices->mesh.naxes) {
+        Strategy strategy = {.nfactors = all->rule->nfactors};
+        for (int f = 0; f < all->rule->nfactors; f++)
+            for (int i = 0; i < all->naxes[f]; i++)
+                strategy_append(&strategy, f, choices->digit[all->axis[f][i]]);
+        vec_push(choices->arena, &all->found, strategy);
+        return;
+    }
+    for (int f = 0; f < all->rule->nfactors; f++) {
+        if (!factor_takes(all, f, axis)) continue;
+        int8_t *axes = all->axis[f];
+        const int n = all->naxes[f]++;
+        for (int at = n; at >= (all->any_order ? 0 : n); at--) {
+            memmove(axes + at + 1, axes + at, (size_t)(n - at));
+            axes[at] = (int8_t)axis;
+            enumerate(all, axis + 1);
+            memmove(axes + at, axes + at + 1, (size_t)(n - at));
+        }
+        all->naxes[f]--;
+    }
+    enumerate(all, axis + 1);
+}
+
+/* ---- what they cost */
+
+static int number(const Choices *choices, const TensorType *type, const Layout *layout) {
+    return moves_layout(choices->moves, type, layout);
+}
+
+static void fill_columns(const Choices *choices, const NodeClass *class, const Strategy *strategy, Columns *columns) {
+    const Node *node = class->node;
+    memset(columns, 0, sizeof *columns);
+    for (int i = 0; i < node->nin; i++) {
+        const TensorType *type = &choices->graph->values.at[node->in[i]].type;
+        const int ndim = type->shape.ndim;
+        Layout layout;
+        strategy_in_layout(node, strategy, i, ndim, &layout);
+        columns->need[i] = number(choices, type, &layout);
+        for (int f = 0; f < node->rule->nfactors; f++)
+            for (int k = 0; k < strategy_count(strategy, f) && !rule_in_has(node->rule, i, ndim, f); k++)
+                layout_append(&layout, ndim + REDUCE_SUM, strategy_digits(strategy, f)[k]);
+        columns->gradient[i] = class->key.active[i] ? number(choices, type, &layout) : -1;
+    }
+    for (int o = 0; o < node->nout; o++) {
+        const TensorType *type = &node->rule->result[o];
+        Layout layout;
+        strategy_out_layout(node, strategy, o, type->shape.ndim, &layout);
+        columns->made[o] = number(choices, type, &layout);
+        layout_complete(&layout, &layout);
+        columns->home[o] = number(choices, type, &layout);
+    }
+}
+
+/* The reductions over rows that a strategy splits: so many numbers a row, each summed over the parts of the row. */
+static double row_seconds(const Choices *choices, const Node *node, const Strategy *strategy) {
+    double seconds = 0;
+    for (int f = 0; f < node->rule->nfactors; f++) {
+        const int reductions = node->rule->factor[f].reductions;
+        if (reductions == 0 || strategy_count(strategy, f) == 0 || node->nin == 0) continue;
+        TensorType rows = choices->graph->values.at[node->in[0]].type;
+        Strategy others = {.nfactors = strategy->nfactors};
+        Layout whole;
+        for (int g = 0; g < strategy->nfactors; g++)
+            if (g != f) strategy_follow(&others, g, strategy, g);
+        for (int d = 0; d < rows.shape.ndim; d++)
+            if (node->rule->in[0][d] == f) rows.shape.dim[d] = 1;
+        strategy_in_layout(node, &others, 0, rows.shape.ndim, &whole);
+        Layout partial = whole;
+        for (int i = 0; i < strategy_count(strategy, f); i++)
+            layout_append(&partial, rows.shape.ndim + REDUCE_SUM, strategy_digits(strategy, f)[i]);
+        seconds += reductions * moves_seconds(choices->moves, number(choices, &rows, &partial), number(choices, &rows, &whole));
+    }
+    return seconds;
+}
+
+/* Products have units of their own. */
+static Peak peak_of(const Node *node) {
+    const bool product = op_table[node->op].linear == LINEAR_EACH && op_table[node->op].flops == 2;
+    return !product ? PEAK_VECTOR : node->rule->result[0].dtype == F64 ? PEAK_F64 : PEAK_F32;
+}
+
+/* Arithmetic and memory of the operator and its gradients, on the busiest rank. */
+static double kernel_seconds(const Choices *choices, const NodeClass *class, const Strategy *strategy, const Columns *columns) {
+    const Node *node = class->node;
+    double flops = op_table[node->op].flops;
+    int64_t bytes = 0;
+    int gradients = 0;
+    for (int f = 0; f < node->rule->nfactors; f++) {
+        const int64_t split = strategy_split(strategy, f);
+        flops *= (double)((node->rule->factor[f].size + split - 1) / split);
+    }
+    for (int i = 0; i < node->nin; i++) {
+        if (!class->key.inner[i]) bytes += moves_bytes(choices->moves, columns->need[i]);
+        gradients += class->key.active[i];
+    }
+    for (int o = 0; o < node->nout; o++)
+        if (!class->key.inner_out[o]) bytes += moves_bytes(choices->moves, columns->home[o]);
+    const double once = flops / choices->machine->flops[peak_of(node)] + (double)bytes / choices->machine->memory_bytes_per_s;
+    return (once + choices->machine->kernel_s) * (1 + gradients);
+}
+
+enum { IN_PARTS_BYTES = 256 << 10 }; /* of a state that pass updates changes in parts */
+
+/* Into how many parts the update of a parameter is divided beyond its storage. */
+static int64_t update_parts(const Choices *choices, int stored, int partial) {
+    const Layout *layout = moves_at(choices->moves, partial);
+    if (moves_bytes(choices->moves, stored) * layout_split(moves_at(choices->moves, stored), 0) < IN_PARTS_BYTES) return 1;
+    return layout_split(layout, layout->ndim + REDUCE_SUM);
+}
+
+/* How often an update reads or writes as many bytes as the parameter has, and how many slots there are. */
+static int update_passes(OptimizerKind kind, int *nslots) {
+    *nslots = kind == OPTIMIZER_ADAM || kind == OPTIMIZER_ADAMW ? 2 : kind == OPTIMIZER_MOMENTUM;
+    return 3 + 2 * *nslots;
+}
+
+double parameter_seconds(const Choices *choices, int stored, int partial) {
+    int nslots;
+    const int passes = update_passes(choices->graph->settings.optimizer, &nslots);
+    const double bytes = (double)moves_bytes(choices->moves, stored) / (double)update_parts(choices, stored, partial);
+    return moves_seconds(choices->moves, partial, stored) + passes * bytes / choices->machine->memory_bytes_per_s;
+}
+
+int64_t parameter_bytes(const Choices *choices, int stored, int partial) {
+    int nslots;
+    update_passes(choices->graph->settings.optimizer, &nslots);
+    const int64_t bytes = moves_bytes(choices->moves, stored);
+    return bytes + nslots * bytes / update_parts(choices, stored, partial);
+}
+
+static void fill_costs(const Choices *choices, const NodeClass *class, int at, double *seconds, int64_t *bytes) {
+    const Strategy *strategy = &class->strategy[at];
+    const Columns *columns = &class->columns[at];
+    const ClassKey *key = &class->key;
+    double cost = kernel_seconds(choices, class, strategy, columns) + row_seconds(choices, class->node, strategy);
+    int64_t held = 0;
+    for (int i = 0; i < class->node->nin; i++) {
+        const int need = columns->need[i], gradient = columns->gradient[i];
+        if (key->kind[i] == OPERAND_OWN && key->trained[i] && gradient >= 0) {
+            cost += parameter_seconds(choices, need, gradient);
+            held += parameter_bytes(choices, need, gradient);
+        } else if (key->kind[i] == OPERAND_GIVEN) {
+            cost += moves_seconds(choices->moves, key->given[i], need);
+            if (!key->trained[i]) continue;
+            if (gradient >= 0)
+                cost += moves_seconds(choices->moves, gradient, key->given[i]) + parameter_seconds(choices, key->given[i], key->given[i]);
+            held += parameter_bytes(choices, key->given[i], key->given[i]);
+        }
+    }
+    for (int o = 0; o < class->node->nout; o++) {
+        const TensorType *type = &class->node->rule->result[o];
+        Layout whole;
+        layout_init(&whole, type->shape.ndim);
+        if (key->reported[o]) cost += moves_seconds(choices->moves, columns->made[o], number(choices, type, &whole));
+        if (key->kept[o]) held += moves_bytes(choices->moves, columns->home[o]);
+    }
+    *seconds = cost;
+    *bytes = held;
+}
+
+enum { MANY_CHOICES = 200 };
+
+static void class_make(Choices *choices, NodeClass *class) {
+    Enumeration all = {.choices = choices, .rule = class->node->rule, .any_order = true};
+    if (class->key.fixed != NULL) {
+        vec_push(choices->arena, &all.found, *class->key.fixed);
+    } else {
+        enumerate(&all, 0);
+        if (all.found.n > MANY_CHOICES) {
+            all = (Enumeration){.choices = choices, .rule = class->node->rule};
+            enumerate(&all, 0);
+        }
+    }
+    class->n = all.found.n;
+    class->strategy = all.found.at;
+    Columns *columns = arena_alloc(choices->arena, (size_t) class->n * sizeof *columns);
+    double *seconds = arena_alloc(choices->arena, (size_t) class->n * sizeof *seconds);
+    int64_t *bytes = arena_alloc(choices->arena, (size_t) class->n * sizeof *bytes);
+    class->columns = columns, class->seconds = seconds, class->bytes = bytes;
+    for (int c = 0; c < class->n; c++) {
+        fill_columns(choices, class, &class->strategy[c], &columns[c]);
+        fill_costs(choices, class, c, &seconds[c], &bytes[c]);
+    }
+}
+
+const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key) {
+    key->op = node->op;
+    key->rule = node->rule;
+    const uint64_t hash = bytes_hash(key, sizeof *key);
+    map_each(&choices->map, hash, at) {
+        const NodeClass *there = choices->classes.at[at];
+        bool same = memcmp(&there->key, key, sizeof *key) == 0 && there->node->nin == node->nin;
+        for (int i = 0; i < node->nin && same; i++)
+            same = type_equal(&choices->graph->values.at[node->in[i]].type, &choices->graph->values.at[there->node->in[i]].type);
+        if (same) return there;
+    }
+    NodeClass *class = arena_alloc(choices->arena, sizeof *class);
+    class->key = *key;
+    class->node = node;
+    class_make(choices, class);
+    vec_push(choices->arena, &choices->classes, class);
+    map_add(choices->arena, &choices->map, hash, choices->classes.n - 1);
+    return class;
+}

@@ -1,0 +1,71 @@
+/* choices: what operators may do on a mesh, made once for operators that are alike. Internal to search/. */
+#pragma once
+#include "search/moves.h"
+
+/* A mesh: axes of these sizes, the last one fastest. */
+enum { MAX_AXES = 16 };
+typedef struct Mesh {
+    int naxes;
+    int32_t size[MAX_AXES];
+} Mesh;
+
+/* What an operand is to its operator, when it comes to what a choice costs. */
+typedef enum {
+    OPERAND_EDGE,  /* another operator's result, or shared: edges count it */
+    OPERAND_OWN,   /* a parameter that nobody else uses: it lies as this operator needs it */
+    OPERAND_GIVEN, /* a state or input that lies as the user or the dataset says */
+    OPERAND_FREE,  /* an input that nobody else uses, a constant: it costs nothing */
+} OperandKind;
+
+/* The numbers of layouts (moves.h) under one choice. */
+typedef struct Columns {
+    int need[MAX_IN];     /* in which an operand is taken */
+    int gradient[MAX_IN]; /* in which its gradient is left, partial sums included; -1: it has none */
+    int made[MAX_OUT];    /* in which a result is left, partial sums included */
+    int home[MAX_OUT];    /* the same without them: what the gradient of a result must be */
+} Columns;
+
+/* All that the cost of an operator depends on. Zeroed where it does not apply, so that it is compared as bytes. */
+typedef struct ClassKey {
+    const Rule *rule;
+    const Strategy *fixed; /* by a hint; NULL: free */
+    int op;
+    int8_t kind[MAX_IN];                    /* OperandKind */
+    bool trained[MAX_IN];                   /* OPERAND_OWN, OPERAND_GIVEN: a parameter */
+    bool active[MAX_IN];                    /* the operand has a gradient */
+    int given[MAX_IN];                      /* OPERAND_GIVEN: the number of its layout */
+    bool inner[MAX_IN], inner_out[MAX_OUT]; /* it lives within a fused step: it is neither read from memory nor written there */
+    bool reported[MAX_OUT];                 /* the result is reported whole */
+    bool kept[MAX_OUT];                     /* it is part of what gradients are computed from */
+} ClassKey;
+
+typedef struct NodeClass {
+    ClassKey key;
+    const Node *node; /* one of them */
+    int n;
+    const Strategy *strategy;
+    const Columns *columns;
+    const double *seconds;
+    const int64_t *bytes;
+    struct NodeClass *next;
+} NodeClass;
+
+typedef struct Choices {
+    Arena *arena;
+    const Graph *graph;
+    const Machine *machine;
+    Mesh mesh;
+    Digit digit[MAX_AXES];
+    Moves *moves;
+    VEC(NodeClass *) classes;
+    Map map;
+} Choices;
+void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, Arena *arena);
+/* The class of a node with this key, of which op and rule are filled in. */
+const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key);
+/* Seconds of a step, and bytes held, for a parameter that lies in `stored` and whose gradients come to lie in `partial`, which is that with partial sums: they are summed,
+ * it is updated, in parts where it is large, and gathered again. */
+double parameter_seconds(const Choices *choices, int stored, int partial);
+int64_t parameter_bytes(const Choices *choices, int stored, int partial);
+/* A number that identifies bytes. */
+uint64_t bytes_hash(const void *at, size_t n);

@@ -1,0 +1,434 @@
+#include "search/model.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One operand of an operator. */
+typedef struct Use {
+    int node, operand;
+} Use;
+
+/* What operators read: the result of another, a state, an input. */
+typedef struct Source {
+    TensorType type;
+    int producer, result; /* -1: a leaf */
+    int state, input;     /* -1: none */
+    bool active, free;    /* free: a constant */
+    const Layout *given;  /* as the user or the dataset says; NULL: free */
+    int first_use, nuses; /* in uses */
+} Source;
+
+/* An edge's table, found again by what it is made of. */
+typedef struct TableKey {
+    const void *from, *to;
+    int column, operand, kind;
+} TableKey;
+typedef struct TableSlot {
+    TableKey key;
+    const CostTable *table;
+} TableSlot;
+
+typedef struct Builder {
+    Model *model;
+    const Graph *graph;
+    const Layout *const *out_layout;
+    Arena *arena;
+    int nnodes;
+    int *source_of; /* per value */
+    VEC(Source) sources;
+    VEC(Use) uses;
+    int *variable_of; /* per node */
+    bool *active;     /* per value: it has a gradient */
+    bool *varies;     /* per value: it depends on an input or a state */
+    const Strategy *whole[MAX_FACTORS + 1];
+    VEC(Hub *) hubs;
+    VEC(TableSlot) slots;
+    VEC(const CostTable *) tables;
+    VEC(struct Numbers {
+        const double *at;
+        size_t n;
+    })
+    lists;
+    Map hub_map, slot_map, table_map, list_map;
+} Builder;
+
+/* ---- equal things once */
+
+static const double *list_once(Builder *b, const double *at, int n) {
+    const size_t bytes = (size_t)n * sizeof *at;
+    const uint64_t hash = bytes_hash(at, bytes);
+    map_each(&b->list_map, hash, k) if (b->lists.at[k].n == (size_t)n && memcmp(b->lists.at[k].at, at, bytes) == 0) return b->lists.at[k]
+        .at;
+    vec_push(b->arena, &b->lists, ((struct Numbers){at, (size_t)n}));
+    map_add(b->arena, &b->list_map, hash, b->lists.n - 1);
+    return at;
+}
+
+static const CostTable *table_once(Builder *b, double *at, int nrows, int ncolumns) {
+    const size_t bytes = (size_t)nrows * (size_t)ncolumns * sizeof *at;
+    const uint64_t hash = bytes_hash(at, bytes);
+    map_each(&b->table_map, hash, k) {
+        const CostTable *there = b->tables.at[k];
+        if (there->nrows == nrows && there->ncolumns == ncolumns && memcmp(there->at, at, bytes) == 0) {
+            arena_release(b->arena, at);
+            return there;
+        }
+    }
+    CostTable *table = arena_alloc(b->arena, sizeof *table);
+    *table = (CostTable){nrows, ncolumns, at};
+    vec_push(b->arena, &b->tables, table);
+    map_add(b->arena, &b->table_map, hash, b->tables.n - 1);
+    return table;
+}
+
+/* ---- who reads what */
+
+static bool takes_part(const Builder *b, int node) {
+    return !node_is_leaf(&b->graph->nodes.at[node]);
+}
+
+static void find_active(Builder *b) {
+    b->active = arena_alloc(b->arena, (size_t)b->graph->values.n + 1);
+    b->varies = arena_alloc(b->arena, (size_t)b->graph->values.n + 1);
+    for (int n = 0; n < b->nnodes; n++) {
+        const Node *node = &b->graph->nodes.at[n];
+        bool active = node->op == OP_read && b->graph->states.at[node->state].trainable,
+             varies = node->op == OP_read || node->op == OP_input;
+        for (int i = 0; i < node->nin; i++) {
+            active = active || (b->active[node->in[i]] && op_table[node->op].adjoint != NULL);
+            varies = varies || b->varies[node->in[i]];
+        }
+        for (int o = 0; o < node->nout; o++) {
+            b->active[node->out[o]] = active && dtype_is_float(b->graph->values.at[node->out[o]].type.dtype);
+            b->varies[node->out[o]] = varies;
+        }
+    }
+}
+
+static int source_new(Builder *b, const Node *node, int id, int result) {
+    const Graph *graph = b->graph;
+    const int value = node->out[result];
+    Source source = {
+        .type = graph->values.at[value].type, .producer = id, .result = result, .state = -1, .input = -1, .active = b->active[value]};
+    if (node_is_leaf(node)) {
+        source.producer = -1;
+        source.free = node->op != OP_read && node->op != OP_input;
+        if (node->op == OP_read) source.state = node->state, source.given = graph->states.at[node->state].layout;
+        if (node->op == OP_input) source.input = node->state, source.given = graph->inputs.at[node->state].layout;
+    } else if (result == 0 && b->out_layout != NULL) {
+        source.given = b->out_layout[id];
+    }
+    vec_push(b->arena, &b->sources, source);
+    return b->sources.n - 1;
+}
+
+static void find_sources(Builder *b) {
+    const Graph *graph = b->graph;
+    b->source_of = arena_alloc(b->arena, ((size_t)graph->values.n + 1) * sizeof *b->source_of);
+    int *of_state = arena_alloc(b->arena, ((size_t)graph->states.n + 1) * sizeof *of_state), nuses = 0; /* + 1 */
+    for (int n = 0; n < b->nnodes; n++) {
+        const Node *node = &graph->nodes.at[n];
+        for (int i = 0; i < node->nin; i++, nuses++)
+            b->sources.at[b->source_of[node->in[i]]].nuses++;
+        for (int o = 0; o < node->nout; o++) {
+            const bool read = node->op == OP_read;
+            if (read && of_state[node->state] > 0) {
+                b->source_of[node->out[o]] = of_state[node->state] - 1;
+                continue;
+            }
+            b->source_of[node->out[o]] = source_new(b, node, n, o);
+            if (read) of_state[node->state] = b->source_of[node->out[o]] + 1;
+        }
+    }
+    int first = 0;
+    for (int s = 0; s < b->sources.n; s++) {
+        b->sources.at[s].first_use = first;
+        first += b->sources.at[s].nuses;
+        b->sources.at[s].nuses = 0;
+    }
+    b->uses.at = arena_alloc(b->arena, ((size_t)nuses + 1) * sizeof *b->uses.at);
+    b->uses.n = nuses;
+    for (int n = 0; n < b->nnodes; n++)
+        for (int i = 0; i < graph->nodes.at[n].nin; i++) {
+            Source *source = &b->sources.at[b->source_of[graph->nodes.at[n].in[i]]];
+            b->uses.at[source->first_use + source->nuses++] = (Use){n, i};
+        }
+}
+
+/* ---- operators */
+
+static int add_variable(Builder *b, Chooser chooser, int n, const double *seconds, const int64_t *bytes) {
+    vec_push(b->arena, &b->model->problem.variables, ((Variable){.nchoices = n, .cost = seconds, .bytes = bytes, .begin = 0, .end = 1}));
+    vec_push(b->arena, &b->model->choosers, chooser);
+    return b->model->problem.variables.n - 1;
+}
+
+static void operand_key(Builder *b, const Source *source, int i, bool differentiated, ClassKey *key) {
+    key->active[i] = source->active && differentiated;
+    key->trained[i] = source->state >= 0 && b->graph->states.at[source->state].trainable;
+    key->kind[i] = OPERAND_EDGE;
+    if (source->free || (source->producer < 0 && source->nuses == 1 && !key->trained[i] && source->given == NULL))
+        key->kind[i] = OPERAND_FREE;
+    else if (source->producer < 0 && source->nuses == 1 && source->given == NULL)
+        key->kind[i] = OPERAND_OWN;
+    else if (source->producer < 0 && source->nuses == 1) {
+        key->kind[i] = OPERAND_GIVEN;
+        key->given[i] = moves_layout(b->model->choices.moves, &source->type, source->given);
+    }
+    if (key->kind[i] == OPERAND_EDGE || key->kind[i] == OPERAND_FREE) key->trained[i] = false;
+}
+
+static const Strategy *whole_strategy(Builder *b, int nfactors) {
+    if (b->whole[nfactors] == NULL) {
+        Strategy *whole = arena_alloc(b->arena, sizeof *whole);
+        whole->nfactors = nfactors;
+        b->whole[nfactors] = whole;
+    }
+    return b->whole[nfactors];
+}
+
+/* Whether a value most likely lives within a fused step: of an elementwise operator, for another. */
+static bool is_inner(const Builder *b, const Source *source) {
+    if (source->producer < 0 || source->nuses != 1) return false;
+    const Node *maker = &b->graph->nodes.at[source->producer], *user = &b->graph->nodes.at[b->uses.at[source->first_use].node];
+    return op_elementwise(maker->op) && op_elementwise(user->op);
+}
+
+static void add_node(Builder *b, int id) {
+    const Node *node = &b->graph->nodes.at[id];
+    ClassKey key;
+    memset(&key, 0, sizeof key); /* its padding too */
+    for (int i = 0; i < node->nin; i++)
+        operand_key(b, &b->sources.at[b->source_of[node->in[i]]], i, op_table[node->op].adjoint != NULL, &key);
+    for (int i = 0; i < node->nin; i++)
+        key.inner[i] = is_inner(b, &b->sources.at[b->source_of[node->in[i]]]);
+    for (int o = 0; o < node->nout; o++) {
+        key.inner_out[o] = is_inner(b, &b->sources.at[b->source_of[node->out[o]]]);
+        key.kept[o] = b->active[node->out[o]];
+        for (int k = 0; k < graph_nreports(b->graph); k++)
+            key.reported[o] = key.reported[o] || (graph_report(b->graph, k) == node->out[o] && graph_report_whole(b->graph, k));
+    }
+    if (node->strategy != NULL && node->from == STRATEGY_USER)
+        key.fixed = node->strategy;
+    else if (!b->varies[node->out[0]])
+        key.fixed = whole_strategy(b, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
+    const NodeClass *class = choices_of(&b->model->choices, node, &key);
+    b->variable_of[id] = add_variable(b, (Chooser){.node = id, .class = class, .state = -1, .input = -1}, class->n,
+                                      list_once(b, class->seconds, class->n), class->bytes);
+}
+
+/* ---- values that several operators use */
+
+typedef struct Wanted {
+    VEC(int) had;             /* each once */
+    VEC(const Layout *) sums; /* partial over these digits: each once, the first none */
+    Map map;
+} Wanted;
+
+static void want(Builder *b, Wanted *wanted, int layout) {
+    map_each(&wanted->map, (uint64_t)layout * 0x9E3779B97F4A7C15u, k) if (wanted->had.at[k] == layout) return;
+    vec_push(b->arena, &wanted->had, layout);
+    map_add(b->arena, &wanted->map, (uint64_t)layout * 0x9E3779B97F4A7C15u, wanted->had.n - 1);
+}
+
+static void want_sums(Builder *b, Wanted *wanted, const Layout *layout) {
+    const int list = layout->ndim + REDUCE_SUM, n = layout_count(layout, list);
+    for (int k = 0; k < wanted->sums.n; k++) {
+        const Layout *there = wanted->sums.at[k];
+        if (layout_count(there, list) == n && memcmp(layout_list(there, list), layout_list(layout, list), (size_t)n * sizeof(Digit)) == 0)
+            return;
+    }
+    vec_push(b->arena, &wanted->sums, layout);
+}
+
+static Hub *hub_make(Builder *b, const Source *source, const Wanted *wanted) {
+    Moves *moves = b->model->choices.moves;
+    VEC(int) had = {0}, owed = {0};
+    for (int k = 0; k < wanted->had.n; k++)
+        for (int s = 0; s < wanted->sums.n; s++) {
+            Layout layout = *moves_at(moves, wanted->had.at[k]);
+            const Layout *sums = wanted->sums.at[s];
+            const int list = layout.ndim + REDUCE_SUM;
+            const char *why;
+            for (int i = 0; i < layout_count(sums, list); i++)
+                layout_append(&layout, list, layout_list(sums, list)[i]);
+            if (s > 0 && !layout_valid(&layout, b->graph->nranks, &why)) continue;
+            vec_push(b->arena, &had, wanted->had.at[k]);
+            vec_push(b->arena, &owed, s > 0 ? moves_layout(moves, &source->type, &layout) : wanted->had.at[k]);
+        }
+    Hub *hub = arena_alloc(b->arena, sizeof *hub);
+    *hub = (Hub){.type = source->type, .active = source->active, .n = had.n, .had = had.at, .owed = owed.at};
+    double *seconds = arena_alloc(b->arena, (size_t)hub->n * sizeof *seconds);
+    int64_t *bytes = arena_alloc(b->arena, (size_t)hub->n * sizeof *bytes);
+    for (int k = 0; k < hub->n && source->state >= 0 && source->active; k++) {
+        seconds[k] = parameter_seconds(&b->model->choices, hub->had[k], hub->owed[k]);
+        bytes[k] = parameter_bytes(&b->model->choices, hub->had[k], hub->owed[k]);
+    }
+    hub->seconds = list_once(b, seconds, hub->n);
+    hub->bytes = bytes;
+    return hub;
+}
+
+/* The same for sources whose producers and users are alike. */
+static const Hub *hub_of(Builder *b, const Source *source) {
+    Wanted wanted = {0};
+    Layout none;
+    layout_init(&none, source->type.shape.ndim);
+    Moves *moves = b->model->choices.moves;
+    vec_push(b->arena, &wanted.sums, &none);
+    if (source->given != NULL) {
+        want(b, &wanted, moves_layout(moves, &source->type, source->given));
+    } else if (source->producer >= 0) {
+        const NodeClass *class = b->model->choosers.at[b->variable_of[source->producer]].class;
+        for (int c = 0; c < class->n; c++)
+            want(b, &wanted, class->columns[c].home[source->result]);
+    }
+    for (int k = 0; k < source->nuses; k++) {
+        const Use use = b->uses.at[source->first_use + k];
+        const NodeClass *class = b->model->choosers.at[b->variable_of[use.node]].class;
+        for (int c = 0; c < class->n; c++) {
+            if (source->given == NULL) want(b, &wanted, class->columns[c].need[use.operand]);
+            if (source->active && class->columns[c].gradient[use.operand] >= 0)
+                want_sums(b, &wanted, moves_at(moves, class->columns[c].gradient[use.operand]));
+        }
+    }
+    Hub *hub = hub_make(b, source, &wanted);
+    uint64_t hash = bytes_hash(hub->had, (size_t)hub->n * sizeof *hub->had) ^ bytes_hash(hub->owed, (size_t)hub->n * sizeof *hub->owed);
+    map_each(&b->hub_map, hash, k) {
+        const Hub *there = b->hubs.at[k];
+        if (there->active == hub->active && there->n == hub->n && there->seconds == hub->seconds &&
+            memcmp(there->had, hub->had, (size_t)hub->n * sizeof *hub->had) == 0 &&
+            memcmp(there->owed, hub->owed, (size_t)hub->n * sizeof *hub->owed) == 0)
+            return there;
+    }
+    vec_push(b->arena, &b->hubs, hub);
+    map_add(b->arena, &b->hub_map, hash, b->hubs.n - 1);
+    return hub;
+}
+
+/* ---- edges */
+
+enum { PRODUCER_USER, PRODUCER_HUB, HUB_USER };
+
+static double forth_and_back(Moves *moves, int made, int need, int gradient, int home) {
+    const double forth = moves_seconds(moves, made, need);
+    return gradient < 0 ? forth : forth + moves_seconds(moves, gradient, home);
+}
+
+/* What a table's rows, or columns, are made of: the numbers that entry() looks at. */
+typedef struct Ends {
+    int to, back;
+} Ends;
+static Ends ends_of(const TableKey *key, bool row, int k) {
+    if (key->kind == HUB_USER && row) return (Ends){((const Hub *)key->from)->had[k], ((const Hub *)key->from)->owed[k]};
+    if (key->kind == PRODUCER_HUB && !row)
+        return (Ends){((const Hub *)key->to)->had[k], ((const Hub *)key->to)->active ? ((const Hub *)key->to)->owed[k] : -1};
+    if (row)
+        return (Ends){((const NodeClass *)key->from)->columns[k].made[key->column],
+                      ((const NodeClass *)key->from)->columns[k].home[key->column]};
+    return (Ends){((const NodeClass *)key->to)->columns[k].need[key->operand],
+                  ((const NodeClass *)key->to)->columns[k].gradient[key->operand]};
+}
+
+/* The different ones of n, and which of them each is. */
+static int distinct(Builder *b, const TableKey *key, bool row, int n, Ends *ends, int *which) {
+    int count = 0;
+    Map map = {0};
+    for (int k = 0; k < n; k++) {
+        const Ends one = ends_of(key, row, k);
+        const uint64_t hash = bytes_hash(&one, sizeof one);
+        which[k] = -1;
+        map_each(&map, hash, at) if (ends[at].to == one.to && ends[at].back == one.back) which[k] = at;
+        if (which[k] >= 0) continue;
+        which[k] = count;
+        ends[count] = one;
+        map_add(b->arena, &map, hash, count++);
+    }
+    return count;
+}
+
+/* NULL: all is for nothing. */
+static const CostTable *table_of(Builder *b, const TableKey *key, int nrows, int ncolumns) {
+    const uint64_t hash = bytes_hash(key, sizeof *key);
+    map_each(&b->slot_map, hash, k) if (memcmp(&b->slots.at[k].key, key, sizeof *key) == 0) return b->slots.at[k].table;
+    Ends *rows = arena_alloc(b->arena, (size_t)nrows * sizeof *rows), *columns = arena_alloc(b->arena, (size_t)ncolumns * sizeof *columns);
+    int *row = arena_alloc(b->arena, (size_t)nrows * sizeof *row), *column = arena_alloc(b->arena, (size_t)ncolumns * sizeof *column);
+    const int n = distinct(b, key, true, nrows, rows, row), m = distinct(b, key, false, ncolumns, columns, column);
+    double *of = arena_alloc(b->arena, (size_t)n * (size_t)m * sizeof *of);
+    bool free = true;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++) {
+            of[i * m + j] = forth_and_back(b->model->choices.moves, rows[i].to, columns[j].to, columns[j].back, rows[i].back);
+            free = free && of[i * m + j] == 0;
+        }
+    double *at = arena_alloc(b->arena, (size_t)nrows * (size_t)ncolumns * sizeof *at);
+    for (int i = 0; i < nrows && !free; i++)
+        for (int j = 0; j < ncolumns; j++)
+            at[i * ncolumns + j] = of[row[i] * m + column[j]];
+    vec_push(b->arena, &b->slots, ((TableSlot){*key, free ? NULL : table_once(b, at, nrows, ncolumns)}));
+    map_add(b->arena, &b->slot_map, hash, b->slots.n - 1);
+    return b->slots.at[b->slots.n - 1].table;
+}
+
+static void add_edge(Builder *b, int from, int to, int column, int operand, int kind) {
+    const Chooser *x = &b->model->choosers.at[from], *y = &b->model->choosers.at[to];
+    TableKey key;
+    memset(&key, 0, sizeof key); /* its padding too */
+    key.from = x->class != NULL ? (const void *)x->class : x->hub;
+    key.to = y->class != NULL ? (const void *)y->class : y->hub;
+    key.column = column, key.operand = operand, key.kind = kind;
+    const Problem *problem = &b->model->problem;
+    const CostTable *table = table_of(b, &key, problem->variables.at[from].nchoices, problem->variables.at[to].nchoices);
+    if (table == NULL) return;
+    vec_push(b->arena, &b->model->problem.edges, ((Edge){from, to, table}));
+}
+
+static void add_source(Builder *b, const Source *source) {
+    if (source->free || source->nuses == 0 || (source->nuses == 1 && source->producer < 0)) return;
+    const Use *uses = b->uses.at + source->first_use;
+    const int producer = source->producer < 0 ? -1 : b->variable_of[source->producer];
+    if (source->nuses == 1 && source->given == NULL) {
+        add_edge(b, producer, b->variable_of[uses[0].node], source->result, uses[0].operand, PRODUCER_USER);
+        return;
+    }
+    const Hub *hub = hub_of(b, source);
+    const int variable = add_variable(b, (Chooser){.node = -1, .hub = hub, .state = source->state, .input = source->input}, hub->n,
+                                      hub->seconds, hub->bytes);
+    if (producer >= 0) add_edge(b, producer, variable, source->result, 0, PRODUCER_HUB);
+    for (int k = 0; k < source->nuses; k++)
+        add_edge(b, variable, b->variable_of[uses[k].node], 0, uses[k].operand, HUB_USER);
+}
+
+/* ---- all of it */
+
+void model_init(Model *model, const Graph *graph, const Layout *const *out_layout, const Machine *machine, const Mesh *mesh, Arena *arena) {
+    *model = (Model){0};
+    choices_init(&model->choices, graph, machine, mesh, arena);
+    Builder b = {.model = model,
+                 .graph = graph,
+                 .out_layout = out_layout,
+                 .arena = arena,
+                 .nnodes = graph->nforward ? graph->nforward : graph->nodes.n};
+    b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);
+    find_active(&b);
+    find_sources(&b);
+    for (int n = 0; n < b.nnodes; n++)
+        if (takes_part(&b, n)) add_node(&b, n);
+    for (int s = 0; s < b.sources.n; s++)
+        add_source(&b, &b.sources.at[s]);
+}
+
+void model_read(const Model *model, const int *choice, Arena *arena, Chosen *chosen) {
+    const Graph *graph = model->choices.graph;
+    chosen->strategy = arena_alloc(arena, ((size_t)graph->nodes.n + 1) * sizeof *chosen->strategy);
+    chosen->state = arena_alloc(arena, ((size_t)graph->states.n + 1) * sizeof *chosen->state);
+    chosen->input = arena_alloc(arena, ((size_t)graph->inputs.n + 1) * sizeof *chosen->input);
+    for (int v = 0; v < model->choosers.n; v++) {
+        const Chooser *chooser = &model->choosers.at[v];
+        if (chooser->node >= 0) chosen->strategy[chooser->node] = &chooser->class->strategy[choice[v]];
+        if (chooser->hub == NULL) continue;
+        const Layout *had = moves_at(model->choices.moves, chooser->hub->had[choice[v]]);
+        if (chooser->state >= 0) chosen->state[chooser->state] = had;
+        if (chooser->input >= 0) chosen->input[chooser->input] = had;
+    }
+}

@@ -1,0 +1,45 @@
+/* model: a net on a mesh as a Problem: what to choose, what it costs in seconds of a step. docs/search.md says what is counted.
+ *
+ *   choices.h  strategies of operators on a mesh; moves.h: conversions between layouts in seconds
+ *   model.c    variables and edges; what a solution means
+ */
+#pragma once
+#include "search/choices.h"
+#include "search/problem.h"
+
+/* A value, state or input that several operators use: the layout in which they have it, and the one in which their gradients are added up. */
+typedef struct Hub {
+    TensorType type;
+    bool active;     /* it has a gradient */
+    int n;           /* choices */
+    const int *had;  /* numbers of layouts */
+    const int *owed; /* the same with the digits over which the sum of gradients is partial */
+    const double *seconds;
+    const int64_t *bytes;
+    struct Hub *next;
+} Hub;
+
+/* What a variable of the problem decides: exactly one of these. */
+typedef struct Chooser {
+    int node; /* a strategy; -1: none */
+    const NodeClass *class;
+    const Hub *hub;
+    int state, input; /* where hub is one's: its layout; -1: none */
+} Chooser;
+
+typedef struct Model {
+    Problem problem;
+    Choices choices;
+    VEC(Chooser) choosers; /* a variable each */
+} Model;
+
+/* The graph is as pass propagate leaves it: nodes with a strategy of STRATEGY_USER keep that, states and inputs that have a layout keep it. out_layout[n], if not NULL, is
+ * the layout that the user asked of the result of node n. */
+void model_init(Model *model, const Graph *graph, const Layout *const *out_layout, const Machine *machine, const Mesh *mesh, Arena *arena);
+
+/* What was chosen: strategies of nodes, layouts of states and inputs; NULL: as it was. */
+typedef struct Chosen {
+    const Strategy **strategy;
+    const Layout **state, **input;
+} Chosen;
+void model_read(const Model *model, const int *choice, Arena *arena, Chosen *chosen);

@@ -1,0 +1,120 @@
+#include "search/moves.h"
+
+#include <math.h>
+
+#include "ir/map.h"
+
+typedef struct MoveLayout {
+    TensorType type;
+    Layout layout;
+    int64_t bytes;
+} MoveLayout;
+
+typedef struct Move {
+    int from, to;
+    double seconds;
+} Move;
+
+struct Moves {
+    Arena *arena;
+    const Machine *machine;
+    int nranks;
+    VEC(MoveLayout *) layouts;
+    VEC(Move) moves;
+    Map layout_map, move_map;
+};
+
+Moves *moves_create(Arena *arena, const Machine *machine, int nranks) {
+    Moves *moves = arena_alloc(arena, sizeof *moves);
+    *moves = (Moves){.arena = arena, .machine = machine != NULL ? machine : &machine_cpu, .nranks = nranks};
+    return moves;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+int moves_layout(Moves *moves, const TensorType *type, const Layout *layout) {
+    Layout canonical = *layout;
+    layout_canonical(&canonical, &type->shape);
+    uint64_t hash = mix(layout_hash(&canonical), (uint64_t)type->dtype);
+    for (int d = 0; d < type->shape.ndim; d++)
+        hash = mix(hash, (uint64_t)type->shape.dim[d]);
+    map_each(&moves->layout_map, hash, number) {
+        const MoveLayout *there = moves->layouts.at[number];
+        if (type_equal(&there->type, type) && layout_equal(&there->layout, &canonical)) return number;
+    }
+    MoveLayout *made = arena_alloc(moves->arena, sizeof *made);
+    *made = (MoveLayout){*type, canonical, layout_max_elements(&canonical, &type->shape) * dtype_bytes[type->dtype]};
+    vec_push(moves->arena, &moves->layouts, made);
+    map_add(moves->arena, &moves->layout_map, hash, moves->layouts.n - 1);
+    return moves->layouts.n - 1;
+}
+
+const Layout *moves_at(const Moves *moves, int number) {
+    return &moves->layouts.at[number]->layout;
+}
+
+int64_t moves_bytes(const Moves *moves, int number) {
+    return moves->layouts.at[number]->bytes;
+}
+
+/* ---- links */
+
+static bool has_digit(const Digit *digits, int n, Digit digit) {
+    for (int i = 0; i < n; i++)
+        if (digits[i].size == digit.size && digits[i].stride == digit.stride) return true;
+    return false;
+}
+
+/* The digits along which ranks exchange: those of `from` that are elsewhere in `to`. Returns the product of their sizes, 0: all ranks; *far: some lead out of a node. */
+static int64_t moved_group(const Moves *moves, const Layout *from, const Layout *to, bool *far) {
+    Layout a = *from, b = *to;
+    int64_t group = 1;
+    *far = false;
+    if (!layout_refine(&a, &b)) {
+        *far = moves->nranks > moves->machine->ranks_per_node;
+        return moves->nranks;
+    }
+    for (int list = 0; list < a.ndim + NREDUCTIONS; list++)
+        for (int i = 0; i < layout_count(&a, list); i++) {
+            const Digit digit = layout_list(&a, list)[i];
+            if (has_digit(layout_list(&b, list), layout_count(&b, list), digit)) continue;
+            group *= digit.size;
+            *far = *far || (int64_t)digit.size * digit.stride > moves->machine->ranks_per_node;
+        }
+    return group;
+}
+
+static double seconds_of(const Moves *moves, const MoveLayout *from, const MoveLayout *to) {
+    Digit summed[MAX_DIGITS];
+    Reduction kind;
+    Traffic bound;
+    bool far;
+    const int nsummed = layout_summed(&from->layout, &to->layout, summed, &kind);
+    if (nsummed < 0) return INFINITY;
+    traffic_bound(&from->layout, &to->layout, &from->type.shape, moves->nranks, &bound);
+    if (bound.max == 0) return 0;
+    const int64_t group = moved_group(moves, &from->layout, &to->layout, &far);
+    const MachineLevel *level = far ? &moves->machine->node : &moves->machine->rank;
+    Layout complete;
+    layout_complete(&from->layout, &complete);
+    int64_t rounds = group > 1 ? 0 : 1;
+    for (int64_t reach = 1; reach < group; reach *= 2)
+        rounds++;
+    if (nsummed > 0 && layout_equal(&to->layout, &complete)) rounds *= 2; /* summed, then gathered */
+    return level->latency_s * (double)rounds + (double)bound.max * dtype_bytes[from->type.dtype] / level->bytes_per_s;
+}
+
+double moves_seconds(Moves *moves, int from, int to) {
+    if (from == to) return 0;
+    const uint64_t hash = mix(mix(17, (uint64_t)from), (uint64_t)to);
+    map_each(&moves->move_map, hash,
+             number) if (moves->moves.at[number].from == from && moves->moves.at[number].to == to) return moves->moves.at[number]
+        .seconds;
+    const Move made = {from, to, seconds_of(moves, moves->layouts.at[from], moves->layouts.at[to])};
+    vec_push(moves->arena, &moves->moves, made);
+    map_add(moves->arena, &moves->move_map, hash, moves->moves.n - 1);
+    return made.seconds;
+}
