@@ -115,30 +115,21 @@ static double row_seconds(const Choices *choices, const Node *node, const Strate
     return seconds;
 }
 
-/* Products have units of their own. */
-static Peak peak_of(const Node *node) {
-    const bool product = op_table[node->op].linear == LINEAR_EACH && op_table[node->op].flops == 2;
-    return !product ? PEAK_VECTOR : node->rule->result[0].dtype == F64 ? PEAK_F64 : PEAK_F32;
-}
-
-/* Arithmetic and memory of the operator and its gradients, on the busiest rank. */
-static double kernel_seconds(const Choices *choices, const NodeClass *class, const Strategy *strategy, const Columns *columns) {
+/* Arithmetic and memory of the operator and its gradients, on the busiest rank: a gradient is taken to cost what the operator does. */
+static double compute_seconds(const Choices *choices, const NodeClass *class, const Strategy *strategy) {
     const Node *node = class->node;
-    double flops = op_table[node->op].flops;
-    int64_t bytes = 0;
-    int gradients = 0;
-    for (int f = 0; f < node->rule->nfactors; f++) {
-        const int64_t split = strategy_split(strategy, f);
-        flops *= (double)((node->rule->factor[f].size + split - 1) / split);
-    }
+    KernelWork work = {0};
+    unsigned handed_in = 0, handed_out = 0;
+    int kernels = 1;
     for (int i = 0; i < node->nin; i++) {
-        if (!class->key.inner[i]) bytes += moves_bytes(choices->moves, columns->need[i]);
-        gradients += class->key.active[i];
+        handed_in |= (unsigned)class->key.inner[i] << i;
+        kernels += class->key.active[i];
     }
     for (int o = 0; o < node->nout; o++)
-        if (!class->key.inner_out[o]) bytes += moves_bytes(choices->moves, columns->home[o]);
-    const double once = flops / choices->machine->flops[peak_of(node)] + (double)bytes / choices->machine->memory_bytes_per_s;
-    return (once + choices->machine->kernel_s) * (1 + gradients);
+        handed_out |= (unsigned)class->key.inner_out[o] << o;
+    if (op_table[node->op].view) return 0;
+    kernel_count(&work, choices->machine, choices->graph, node, strategy, handed_in, handed_out);
+    return kernels * (kernel_seconds(choices->machine, &work) - (handed_in != 0 ? choices->machine->kernel_s : 0));
 }
 
 enum { IN_PARTS_BYTES = 256 << 10 }; /* of a state that pass updates changes in parts */
@@ -174,7 +165,7 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
     const Strategy *strategy = &class->strategy[at];
     const Columns *columns = &class->columns[at];
     const ClassKey *key = &class->key;
-    double cost = kernel_seconds(choices, class, strategy, columns) + row_seconds(choices, class->node, strategy);
+    double cost = compute_seconds(choices, class, strategy) + row_seconds(choices, class->node, strategy);
     int64_t held = 0;
     for (int i = 0; i < class->node->nin; i++) {
         const int need = columns->need[i], gradient = columns->gradient[i];
