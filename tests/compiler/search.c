@@ -1,0 +1,124 @@
+/* What pass search finds, against all choices by the oracle, and on the nets of samples/. */
+#include <math.h>
+
+#include "compile.h"
+#include "compiler/oracle.h"
+#include "ir/file.h"
+
+#define SEARCHED "parallel { search = dynamic_programming; }\n"
+#define HEAD "net n(batch = 64) { input x : f32[batch, 64]; input t : f32[batch, 32];\n"
+
+/* Small nets whose best choices differ: heavy weights, a heavy batch, a parameter used twice, rows of a softmax, a hint. */
+static const char *const small[] = {
+    HEAD
+    "param w : f32[64, 512] = normal(0.1); param v : f32[512, 32] = normal(0.1); loss mse(matmul(relu(matmul(x, w)), v), t); }\n" TRAIN_MOMENTUM,
+    "net n(batch = 4096) { input x : f32[batch, 64]; param w : f32[64, 32] = normal(0.1); loss mean(square(matmul(x, w))); }\n" TRAIN,
+    HEAD
+    "param w : f32[64, 64] = normal(0.1); param v : f32[64, 32] = normal(0.1); loss mse(matmul(matmul(matmul(x, w), w), v), t); }\n" TRAIN,
+    HEAD
+    "param w : f32[64, 4096] = normal(0.1); param v : f32[4096, 32] = normal(0.1); loss mse(matmul(softmax(matmul(x, w)), v), t); }\n" TRAIN,
+    HEAD "param w : f32[64, 512] = normal(0.1); param v : f32[512, 32] = normal(0.1);\n"
+         "  h = matmul(x, w) shard ((4, 1), (1, 1)); loss mse(matmul(relu(h), v), t); }\n" TRAIN_MOMENTUM,
+};
+enum { NSMALL = sizeof small / sizeof *small, RANKS = 4 };
+
+/* The choices of all free operators on the mesh of one axis, one after the other, each tried: the fewest seconds and bytes. */
+static void try_all(Compiled *x, double *seconds, int64_t *bytes) {
+    const Graph *g = &x->b->front.chosen;
+    Model model;
+    int at[64] = {0};
+    model_init(&model, g, x->b->front.propagation.out_layout, NULL, &(Mesh){1, {RANKS}}, &x->arena);
+    *seconds = INFINITY;
+    *bytes = INT64_MAX;
+    const Strategy **strategy = arena_alloc(&x->arena, sizeof *strategy * (size_t)g->nodes.n);
+    for (int v = 0; v >= 0;) {
+        Error error;
+        BuildCost cost;
+        for (int k = 0; k < model.choosers.n; k++)
+            if (model.choosers.at[k].node >= 0) strategy[model.choosers.at[k].node] = &model.choosers.at[k].class->strategy[at[k]];
+        cr_assert(build_try(x->b, strategy, &cost, &error), "%s", error.text);
+        *seconds = cost.step_s < *seconds ? cost.step_s : *seconds;
+        *bytes = cost.sent_bytes < *bytes ? cost.sent_bytes : *bytes;
+        for (v = model.choosers.n - 1; v >= 0; v--) {
+            if (model.choosers.at[v].node >= 0 && ++at[v] < model.choosers.at[v].class->n) break;
+            at[v] = 0;
+        }
+    }
+}
+
+Test(search, no_choice_on_one_axis_is_predicted_much_faster) {
+    for (int i = 0; i < NSMALL; i++) {
+        Compiled x, y;
+        BuildCost found;
+        double seconds;
+        int64_t bytes;
+        compiled(&x, small[i], RANKS, 2);
+        char *text = arena_printf(&x.arena, "%s%s", small[i], SEARCHED);
+        compiled(&y, text, RANKS, 2);
+        build_cost(y.b, &found);
+        try_all(&x, &seconds, &bytes);
+        cr_expect_leq(found.step_s, 1.1 * seconds, "net %d: %g s found, %g s are possible", i, found.step_s, seconds);
+        cr_expect_eq(y.b->front.search->bound, y.b->front.search->seconds, "so few variables are solved exactly");
+        compiled_finish(&x);
+        compiled_finish(&y);
+    }
+}
+
+Test(search, hints_and_layouts_of_the_user_stay) {
+    Compiled x;
+    compiled(&x,
+             "net n() { input x : f32[64, 64]; param w : f32[64, 512] = normal(0.1) shard (1, 4); param v : f32[512, 32] = normal(0.1);\n"
+             "  h = matmul(x, w) shard ((2, 2), (2, 1)) -> (4, 1); y = matmul(relu(h), v); loss mean(square(y)); }\n" TRAIN SEARCHED,
+             4, 2);
+    const Graph *g = &x.b->front.chosen;
+    const Node *h = graph_producer(g, value_named(g, "h")), *y = graph_producer(g, value_named(g, "y"));
+    cr_expect_eq(h->from, STRATEGY_USER);
+    cr_expect_eq(strategy_split(h->strategy, 0), 2);
+    cr_expect_eq(y->from, STRATEGY_PROPAGATED);
+    cr_expect_eq(layout_split(x.graph->states.at[0].layout, 1), 4);
+    cr_expect_eq(layout_split(x.b->front.propagation.out_layout[h - g->nodes.at], 0), 4);
+    compiled_finish(&x);
+}
+
+Test(search, the_same_net_gives_the_same_plan) {
+    for (int i = 0; i < NSMALL; i++) {
+        Compiled x, y;
+        compiled_init(&x, 8, 2);
+        char *text = arena_printf(&x.arena, "%s%s", small[i], SEARCHED);
+        compiled(&x, text, 8, 2);
+        compiled(&y, text, 8, 2);
+        cr_expect_str_eq(x.c.text.at, y.c.text.at);
+        compiled_finish(&y);
+        compiled_finish(&x);
+    }
+}
+
+/* The figures that docs/search.md gives. */
+static void expect_sample(const char *name, int nranks, int64_t parameters, double most_mib) {
+    Compiled x;
+    BuildCost cost;
+    char *text, path[512];
+    size_t n;
+    Error error;
+    compiled_init(&x, nranks, 2);
+    x.options.machine = &machine_gpu8;
+    x.options.no_plan = true;
+    x.options.overrides.search = "dynamic_programming";
+    x.options.overrides.folder = (const char *[]){getenv("PCC_SAMPLES")};
+    x.options.overrides.nfolders = 1;
+    snprintf(path, sizeof path, "%s/%s.dsl", getenv("PCC_SAMPLES"), name);
+    cr_assert(file_read(&x.arena, path, 1 << 20, &text, &n, &error), "%s", error.text);
+    cr_assert(compiled_run(&x, text), "%s", x.c.error.text);
+    build_cost(x.b, &cost);
+    int64_t count = 0;
+    for (int s = 0; s < x.graph->states.n; s++)
+        if (x.graph->states.at[s].trainable) count += shape_elements(&x.graph->states.at[s].type.shape);
+    cr_expect_eq(count, parameters, "%s has %lld parameters", name, (long long)count);
+    cr_expect_leq((double)cost.sent_bytes / (1 << 20), most_mib, "%s on %d ranks sends %.1f MiB", name, nranks,
+                  (double)cost.sent_bytes / (1 << 20));
+    compiled_finish(&x);
+}
+
+Test(search, gpt2) {
+    expect_sample("gpt2", 8, 124439808, 647);
+}
