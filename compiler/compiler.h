@@ -15,6 +15,7 @@
  *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together
  *   memory.c       where every value lies
  *   eval.c         the program eval: another graph over the same states
+ *   held.h         which values are in memory when; fits.c: whether a rank's memory is enough
  *   emit.c         the plan and its text; prove.c: its proof; write.c: its files
  *   oracle.h       what a program would cost with other strategies; timeline.h: how long a step takes on the machine
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
@@ -60,7 +61,7 @@ struct Options {
 
 /* ---------------------------------------------------------------- a compilation */
 
-enum { MAX_PASSES = 24 };
+enum { MAX_PASSES = 28 };
 
 /* From a net to a plan; everything lives in the arena. */
 typedef struct Compilation {
@@ -111,6 +112,7 @@ bool pass_schedule(Build *b);
 bool pass_fuse(Build *b);
 bool pass_memory(Build *b);
 bool pass_emit(Compilation *c);
+bool pass_fits(Compilation *c);
 bool pass_prove(Compilation *c);
 bool pass_write(Compilation *c);
 

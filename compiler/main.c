@@ -30,6 +30,7 @@ typedef enum {
     OPT_STRICT,
     OPT_REDISTRIBUTION,
     OPT_MACHINE,
+    OPT_MEMORY,
     OPT_OPTIMIZE,
     OPT_DUMP,
     OPT_DUMP_RANKS,
@@ -75,6 +76,7 @@ static const struct OptionSpec {
     [OPT_MACHINE] = {"--machine", ARGUMENT_REQUIRED, "--machine FILE",
                      "cpu (default), gpu8, or a machine file (prun --calibrate): what\n"
                      "                        messages, arithmetic and memory cost there"},
+    [OPT_MEMORY] = {"--memory", ARGUMENT_REQUIRED, "--memory BYTES", "what a rank may need, '80 GiB': a plan that needs more is refused"},
     [OPT_OPTIMIZE] = {"-O", ARGUMENT_REQUIRED, "-O0, -O1, -O2",
                       "0: canonical communication, in order; 1: and overlap, in place;\n"
                       "                        2 (default): and conversions replanned"},
@@ -95,7 +97,8 @@ static const struct OptionSpec {
                   "no warnings of this name: conflict (hints that do not fit), uneven (splits),\n"
                   "                        gradient (parameters without), effect (hints without), costly\n"
                   "                        (hints that make a step move more than none would), replicated\n"
-                  "                        (work done by several ranks); -Werror: warnings are errors"},
+                  "                        (work done by several ranks), memory (more than the machine\n"
+                  "                        has); -Werror: warnings are errors"},
     [OPT_WHOLE_UPDATES] = {"--whole-updates", ARGUMENT_NONE, "--whole-updates",
                            "every rank updates all of a large parameter, not a part that is\n"
                            "                        then gathered (same traffic; more time and memory)"},
@@ -250,7 +253,8 @@ static bool read_warning(Options *options, const char *text) {
     }
     const char *nearest = name_nearest(off && strncmp(text + 3, "no-", 3) != 0 ? text + 3 : text, warning_name, NWARNINGS);
     if (nearest != NULL) return usage_error("there is no warning '-W%s'; did you mean '-Wno-%s'?", text, nearest);
-    return usage_error("there is no warning '-W%s'; -Wno-NAME silences conflict, uneven, gradient, effect, replicated, costly", text);
+    return usage_error("there is no warning '-W%s'; -Wno-NAME silences conflict, uneven, gradient, effect, replicated, costly, memory",
+                       text);
 }
 
 static bool take(CommandLine *line, OptionId id, const char *value) {
@@ -292,6 +296,9 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
         return read_policy(value, &options->redistribution);
     case OPT_MACHINE:
         line->machine = value;
+        return true;
+    case OPT_MEMORY:
+        options->overrides.memory = value;
         return true;
     case OPT_OPTIMIZE:
         if (strlen(value) != 1 || *value < '0' || *value > '2') return usage_error("-O takes 0, 1 or 2, not '%s'", value);

@@ -45,6 +45,7 @@ static const struct {
     bool (*run)(Compilation *c);
 } plan_passes[] = {
     {"emit",  pass_emit},
+    {"fits",  pass_fits},
     {"prove", pass_prove},
     {"write", pass_write},
 };
@@ -208,7 +209,7 @@ static bool run_all(Compilation *c, const char *text, size_t n) {
         begin = now_seconds();
         done = plan_passes[p].run(c);
         note_time(c, plan_passes[p].name, now_seconds() - begin);
-        if (!done) return false;
+        if (!done || c->diags->nerrors > 0) return false;
     }
     return true;
 }

@@ -3,10 +3,21 @@
 
 #include "compiler/compiler.h"
 #include "compiler/facts.h"
+#include "compiler/held.h"
 #include "compiler/json.h"
 #include "compiler/name.h"
 #include "compiler/oracle.h"
 #include "compiler/timeline.h"
+
+static void print_held(Text *text, const Facts *facts, const Diags *diags, Arena *arena) {
+    Held held;
+    held_find(&held, facts, arena);
+    if (held.step < 0) return;
+    text_printf(text, "fullest        step %d of %d (%s): %s of values in the arena, %s in gaps\n", held.step + 1, facts->role->steps.n,
+                step_named(arena, facts, diags, held.step), bytes_named(arena, held.bytes),
+                bytes_named(arena, facts->role->arena_bytes - held.bytes));
+    text_printf(text, "  held then    %s\n", holders_named(arena, &held));
+}
 
 static double ratio_of(int64_t received, int64_t bound) {
     return bound > 0 ? (double)received / (double)bound : 1.0;
@@ -65,6 +76,7 @@ void stats_print(Text *text, Compilation *c) {
     facts_bounds(train->facts, c->arena);
     print_communication(text, train->facts, c->arena);
     print_memory(text, train->facts, c->arena);
+    print_held(text, train->facts, c->diags, c->arena);
     text_printf(text, "fused          %d kernels in %d steps, %d results without memory\n", train->facts->fused_kernels,
                 train->facts->fused_steps, train->facts->ninner);
     const double flops = train->facts->flops, busiest = train->facts->rank_flops;

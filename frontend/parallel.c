@@ -59,11 +59,17 @@ static bool eval_bucket(Lower *lower, const Expr *value) {
     return integer_eval(lower, value, "bucket", 0, INT64_MAX, &lower->graph->settings.bucket_bytes);
 }
 
+static bool eval_memory(Lower *lower, const Expr *value) {
+    lower->graph->settings.memory_span = lower_span(lower, value->loc);
+    return integer_eval(lower, value, "memory", 1, INT64_MAX, &lower->graph->settings.memory_bytes);
+}
+
 /* In the order in which they are read: the mesh is judged by the mode. */
-enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, BUCKET, NPARALLEL };
+enum { MODE, SEARCH, GRADIENTS, MESH, DATASET, BUCKET, MEMORY, NPARALLEL };
 const Setting parallel_settings[] = {
-    [MODE] = {"mode", eval_mode}, [SEARCH] = {"search", eval_search},    [GRADIENTS] = {"gradients", eval_gradients},
-    [MESH] = {"mesh", mesh_eval}, [DATASET] = {"dataset", eval_dataset}, [BUCKET] = {"bucket", eval_bucket}};
+    [MODE] = {"mode", eval_mode},      [SEARCH] = {"search", eval_search},    [GRADIENTS] = {"gradients", eval_gradients},
+    [MESH] = {"mesh", mesh_eval},      [DATASET] = {"dataset", eval_dataset}, [BUCKET] = {"bucket", eval_bucket},
+    [MEMORY] = {"memory", eval_memory}};
 const int nparallel_settings = NPARALLEL;
 
 static const Setting *setting_find(const Setting *settings, int n, const char *name) {
@@ -172,10 +178,15 @@ bool parallel_lower(Lower *lower, const Block *block) {
     settings->gradients_mean = true;
     settings->bucket_bytes = BUCKET_BYTES;
     settings->strict_divide = flags->strict_divide;
-    bool given[NPARALLEL] = {[MODE] = flags->mode, [SEARCH] = flags->search, [DATASET] = flags->dataset, [GRADIENTS] = flags->gradients};
+    bool given[NPARALLEL] = {[MODE] = flags->mode,
+                             [SEARCH] = flags->search,
+                             [DATASET] = flags->dataset,
+                             [GRADIENTS] = flags->gradients,
+                             [MEMORY] = flags->memory};
     bool ok = flag_lower(lower, "--mode", flags->mode, eval_mode);
     ok &= flag_lower(lower, "--search", flags->search, eval_search);
     ok &= flag_lower(lower, "--gradients", flags->gradients, eval_gradients);
+    ok &= flag_lower(lower, "--memory", flags->memory, eval_memory);
     if (block)
         ok &= settings_lower(lower, block, "parallel", parallel_settings, nparallel_settings, train_settings, ntrain_settings, "train",
                              given);

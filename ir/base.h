@@ -106,8 +106,8 @@ typedef struct Diag {
 } Diag;
 
 /* The kinds of warnings, each with the flags -Wno-NAME and, all together, -Werror (docs/explain.md). */
-typedef enum { WARN_CONFLICT, WARN_UNEVEN, WARN_NO_GRADIENT, WARN_NO_EFFECT, WARN_REPLICATED, WARN_COSTLY, NWARNINGS } Warning;
-extern const char *const warning_name[NWARNINGS]; /* "conflict", "uneven", "no-gradient", "no-effect", "replicated", "costly" */
+typedef enum { WARN_CONFLICT, WARN_UNEVEN, WARN_NO_GRADIENT, WARN_NO_EFFECT, WARN_REPLICATED, WARN_COSTLY, WARN_MEMORY, NWARNINGS } Warning;
+extern const char *const warning_name[NWARNINGS]; /* "conflict", "uneven", "no-gradient", "no-effect", "replicated", "costly", "memory" */
 
 enum { DIAG_MAX_ERRORS = 20 };
 /* The diagnostics of a run, in order; a note or hint belongs to the error or warning before it. */

@@ -13,7 +13,7 @@ enum {
 
 static const char *const kind_name[] = {[DIAG_ERROR] = "error", [DIAG_WARNING] = "warning", [DIAG_NOTE] = "note", [DIAG_HINT] = "hint"};
 
-const char *const warning_name[NWARNINGS] = {"conflict", "uneven", "no-gradient", "no-effect", "replicated", "costly"};
+const char *const warning_name[NWARNINGS] = {"conflict", "uneven", "no-gradient", "no-effect", "replicated", "costly", "memory"};
 
 void diags_init(Diags *diags, Arena *arena) {
     *diags = (Diags){0};

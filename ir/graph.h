@@ -205,6 +205,8 @@ typedef struct Settings {
     bool checkpoint_epochs;         /* checkpoint every epoch */
     int64_t checkpoint_steps, keep; /* every so many steps, 0: not; how many checkpoints stay, 0: all */
     bool strict_divide;
+    int64_t memory_bytes; /* that a rank may need, 0: not said. Not in texts */
+    Span memory_span;     /* where it is said */
 } Settings;
 
 typedef struct Dim {

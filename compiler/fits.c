@@ -1,0 +1,93 @@
+/* fits: whether a rank's memory is enough for the plan, and if it is not, what holds it and what would help.
+ *
+ * Before: emit. After: nothing is changed. More than `memory` or --memory says is an error; more than the machine has that --machine names a warning, since its
+ * figure is of another day or of somebody's data sheet. */
+#include <string.h>
+
+#include "compiler/compiler.h"
+#include "compiler/held.h"
+#include "compiler/name.h"
+
+/* Of a rank, all programs together: an eval has the states and the arena of train, and inputs of its own. */
+static int64_t bytes_needed(const Compilation *c) {
+    const Facts *train = program_train(c)->facts, *eval = program_eval(c) != NULL ? program_eval(c)->facts : NULL;
+    if (eval == NULL) return train->rank_bytes;
+    const int64_t more = eval->role->arena_bytes - train->role->arena_bytes;
+    return train->rank_bytes + eval->inputs + eval->constants + (more > 0 ? more : 0);
+}
+
+/* Of the values held at the fullest step: those of the forward pass that wait for their gradients. */
+static int64_t activation_bytes(const Held *held, const Graph *g) {
+    int64_t bytes = 0;
+    for (int i = 0; i < held->holders.n; i++) {
+        const int node = g->values.at[held->holders.at[i].value].node;
+        if (node < g->nforward && !node_is_leaf(&g->nodes.at[node])) bytes += held->holders.at[i].bytes;
+    }
+    return bytes;
+}
+
+/* The largest state that every rank has whole, -1: none. */
+static int largest_whole(const Graph *g) {
+    int found = -1;
+    for (int s = 0; s < g->states.n; s++) {
+        const State *state = &g->states.at[s];
+        if (state->layout == NULL || !layout_is_whole(state->layout) || state->type.shape.ndim == 0) continue;
+        if (found < 0 || shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype] >
+                             shape_elements(&g->states.at[found].type.shape) * dtype_bytes[g->states.at[found].type.dtype])
+            found = s;
+    }
+    return found;
+}
+
+/* What is cheapest to change first. */
+static void hint_help(const Compilation *c, const Facts *facts, const Held *held, int64_t missing) {
+    const Graph *g = facts->graph;
+    Arena *arena = c->arena;
+    const int64_t activations = held->step >= 0 ? activation_bytes(held, g) : 0;
+    const int whole = g->nranks > 1 ? largest_whole(g) : -1;
+    Text text = {0};
+    if (c->options->whole_updates) text_printf(&text, "leave out --whole-updates, which keeps the optimizer's slots whole on every rank; ");
+    if (whole >= 0) {
+        const State *state = &g->states.at[whole];
+        const int64_t bytes = shape_elements(&state->type.shape) * dtype_bytes[state->type.dtype];
+        text_printf(&text, "split %s, which every rank has whole: up to %s less; ", state->name,
+                    bytes_named(arena, bytes - bytes / g->nranks));
+    }
+    if (2 * activations > missing)
+        text_printf(&text,
+                    "half the batch, with accumulate twice as large for the same step: about %s of %s in values kept for gradients; ",
+                    bytes_named(arena, activations / 2), bytes_named(arena, activations));
+    text_printf(&text, "or more ranks than %d", g->nranks);
+    diag_hint(c->diags, "%s", text.at);
+    text_finish(&text);
+}
+
+static void explain_need(const Compilation *c, const Facts *facts, const Held *held) {
+    Arena *arena = c->arena;
+    if (held->step >= 0)
+        diag_note(c->diags, (Span){0}, "the arena is fullest at step %d of %d, %s, with %s of values: %s", held->step + 1,
+                  facts->role->steps.n, step_named(arena, facts, c->diags, held->step), bytes_named(arena, held->bytes),
+                  holders_named(arena, held));
+    diag_note(c->diags, (Span){0}, "states take %s, inputs %s, the arena %s, of which %s are gaps between values",
+              bytes_named(arena, facts->states), bytes_named(arena, facts->inputs), bytes_named(arena, facts->role->arena_bytes),
+              bytes_named(arena, facts->role->arena_bytes - held->bytes));
+}
+
+bool pass_fits(Compilation *c) {
+    const Build *train = program_train(c);
+    const Settings *settings = &train->front.graph.settings;
+    const Machine *machine = c->options->machine;
+    const int64_t needed = bytes_needed(c), asked = settings->memory_bytes, there = machine != NULL ? machine->memory_bytes : INT64_MAX;
+    if (asked > 0 ? needed <= asked : needed <= there) return true;
+    Held held;
+    held_find(&held, train->facts, c->arena);
+    if (asked > 0)
+        diag_error(c->diags, settings->memory_span, "this plan needs %s of memory on a rank, %s more than the %s that it may",
+                   bytes_named(c->arena, needed), bytes_named(c->arena, needed - asked), bytes_named(c->arena, asked));
+    else
+        diag_warning(c->diags, WARN_MEMORY, (Span){0}, "this plan needs %s of memory on a rank; %s has %s", bytes_named(c->arena, needed),
+                     machine->name, bytes_named(c->arena, there));
+    explain_need(c, train->facts, &held);
+    hint_help(c, train->facts, &held, needed - (asked > 0 ? asked : there));
+    return asked == 0;
+}

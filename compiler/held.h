@@ -1,0 +1,24 @@
+/* held: which values lie in a rank's arena when, and when it is fullest. */
+#pragma once
+#include "compiler/facts.h"
+
+/* Values of one kind: of equal layers, whose names differ by numbers, "layer.*.a". */
+typedef struct Holder {
+    const char *name;
+    int value; /* of the graph: one of them */
+    int count;
+    int64_t bytes; /* of all of them */
+} Holder;
+
+typedef struct Held {
+    int64_t bytes;       /* that values lie in at the fullest step; the arena has that and gaps between them */
+    int step;            /* of the role, the first of a fused one; of several as full the first; -1: nothing is held */
+    VEC(Holder) holders; /* then, the most bytes first; a value whose room is part of another's counts there */
+} Held;
+
+/* Walks the steps of the facts' role. */
+void held_find(Held *held, const Facts *facts, Arena *arena);
+/* "matmul of h at net.dsl:8:9": a step for people, in the arena. */
+const char *step_named(Arena *arena, const Facts *facts, const Diags *diags, int step);
+/* "h 1.2 MiB, layer.*.a 32 x 4.0 MiB, 7 more 120.0 KiB": the first few. */
+const char *holders_named(Arena *arena, const Held *held);
