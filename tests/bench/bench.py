@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -35,6 +36,14 @@ def run(command, env=None, timeout=600):
         words = (done.stderr + done.stdout).strip().splitlines() or ["no output"]
         raise Failed(f"{os.path.basename(command[0])}: exit code {done.returncode}: {words[-1]}")
     return done.stdout, seconds
+
+
+def run_processor_s(command, env=None):
+    """Runs it; (standard output, processor time of it and all that it started)."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    out, _ = run(command, env)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return out, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def run_peer(script, *args, before=(), env=None):
@@ -179,7 +188,7 @@ def begin(*programs, with_peers=True):
     if where["machine"]["load"] > 0.3 * cores():
         print("note: the machine is busy with something else; expect figures that differ between runs by factors")
     if with_peers and not {"jax", "torch"} & set(where["versions"]):
-        print("no peer found: PEER_PYTHON names a Python that has jax or torch")
+        print("no peer found, figures of ours alone: PEER_PYTHON names a Python that has jax or torch (pip install torch)")
     return where
 
 

@@ -1,70 +1,114 @@
 #!/usr/bin/env python3
-"""Step time and bytes of two perceptrons under prun, batch split, beside PyTorch alone and as DistributedDataParallel over gloo.
+"""Step time of four nets under prun, batch split, beside PyTorch alone and as DistributedDataParallel over gloo, in the same run.
 
-    step.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets mlp_small,mlp] [--json FILE]
+    step.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets gpt_tiny,bert_tiny] [--json FILE]
 
-Same net, same global batch on any number of ranks. Ours runs under mpirun, cores / ranks threads a rank; the step is prun's median.
+Same net, same global batch on any number of ranks. Ours runs under mpirun, cores / ranks threads a rank; the step is prun's median. gpt_tiny and bert_tiny begin
+with equal parameters and data on both sides, and their first losses are compared. docs/benchmarks/README.md says more.
 """
+import array
 import os
+import random
 import re
 import sys
 import tempfile
 
-from bench import (Failed, Samples, SAMPLES, arguments, begin, bytes_text, cores, figure, finish, goal, mpi_env, peers, print_goals, ratio_text, run, run_peer,
-                   seconds_text, table)
+from bench import (Failed, HERE, Samples, SAMPLES, arguments, begin, bytes_text, cores, figure, finish, goal, mpi_env, peers, print_goals, ratio_text, run,
+                   run_peer, run_processor_s, seconds_text, table)
 
 RANKS = (1, 2, 4, 8)
 # Tensor parallel: columns of the first product, rows of the second, as Megatron shards two layers; the last one by rows of its weight.
 TENSOR = (("h1 = relu(matmul(x, w1));", "a1 = matmul(x, w1) shard ((1, 1), (1, {0}));\n    h1 = relu(a1);"),
           ("h2 = relu(matmul(h1, w2));", "a2 = matmul(h1, w2) shard ((1, {0}), ({0}, 1));\n    h2 = relu(a2);"))
-# The shape of samples/<name>.dsl, as the peer is told it; steps that are timed.
-NETS = {
-    "mlp_small": {"sizes": "784,256,128,10", "batch": 128, "optimizer": "sgd", "steps": 200, "warmup": 10},
-    "mlp": {"sizes": "784,4096,4096,10", "batch": 512, "optimizer": "momentum", "steps": 8, "warmup": 2},
+# What the peer is told of samples/<name>.dsl or nets/<name>.dsl; steps that are timed; goals: at most so many times PyTorch's step with 2 threads on one rank,
+# DDP's on eight.
+PERCEPTRONS = {
+    "mlp_small": {"peer": ["--sizes", "784,256,128,10"], "batch": 128, "optimizer": "sgd", "steps": 200, "warmup": 10},
+    "mlp": {"peer": ["--sizes", "784,4096,4096,10"], "batch": 512, "optimizer": "momentum", "steps": 8, "warmup": 2},
 }
+TRANSFORMERS = {
+    "gpt_tiny": {"peer": ["--net", "gpt_tiny", "--lr", "0.001"], "batch": 16, "optimizer": "adamw", "steps": 15, "warmup": 4, "goals": {1: 1.0, 8: 0.75}},
+    "bert_tiny": {"peer": ["--net", "bert_tiny", "--lr", "0.00002"], "batch": 16, "optimizer": "adam", "steps": 15, "warmup": 4, "goals": {1: 0.85, 8: 0.42}},
+}
+NETS = {**PERCEPTRONS, **TRANSFORMERS}
+BATCHES, PLACES, WORDS = 32, 128, 21128  # of the transformers' data
+COMPARED, TOLERANCE = 3, 1e-5  # losses of both, relative
 WHOLE = ("whole process", "mlp_small")
 
 
+def write_data(folder):
+    """The files that nets/*.dsl read; numbers as the machine stores them."""
+    draw = random.Random(1)
+    rows = 16 * BATCHES
+
+    def write(name, kind, values):
+        with open(os.path.join(folder, name + ".bin"), "wb") as out:
+            array.array(kind, values).tofile(out)
+
+    lengths = [draw.randint(PLACES // 4, PLACES) for _ in range(rows)]
+    write("text", "B", [draw.randrange(256) for _ in range(rows * PLACES + 1)])
+    write("token", "i", [draw.randrange(WORDS) for _ in range(rows * PLACES)])
+    write("kind", "i", [int(length // 2 <= place < length) for length in lengths for place in range(PLACES)])
+    write("seen", "f", [float(place < length) for length in lengths for place in range(PLACES)])
+    write("label", "i", [draw.randrange(2) for _ in range(rows)])
+
+
 def compile_net(args, name, ranks, folder, steps=None, edits=()):
-    """samples/<name>.dsl to a plan, with that many steps: (plan, FLOPs of a step)."""
-    with open(os.path.join(SAMPLES, name + ".dsl")) as text:
+    """The net to a plan, with that many steps: (plan, FLOPs of a step)."""
+    with open(os.path.join(SAMPLES if name in PERCEPTRONS else os.path.join(HERE, "nets"), name + ".dsl")) as text:
         source = text.read()
-    if steps:
+    if steps is not None:
         source = re.sub(r"steps( *)= \d+;", rf"steps\1= {steps};", source)
     for old, new in edits:
         if old not in source:
             raise Failed(f"{name}.dsl: no '{old}'")
         source = source.replace(old, new.format(ranks))
     path = os.path.join(folder, f"{name}.dsl")
-    plan = os.path.join(folder, f"{name}.{ranks}.plan")
+    plan = os.path.join(folder, f"{name}.{ranks}.{steps}.plan")
     with open(path, "w") as text:
         text.write(source)
     out, _ = run([args.pcc, path, "--ranks", str(ranks), "-o", plan, "--stats"])
     return plan, figure(r"FLOPs a step +([\d.e+]+)", out)
 
 
-def step_ours(args, name, ranks, folder, edits=()):
+def step_ours(args, name, ranks, folder, edits=(), ncores=None):
+    """ncores: of each rank; None: its share of all."""
     net = NETS[name]
-    plan, flops = compile_net(args, name, ranks, folder, net["steps"] + net["warmup"], edits)
-    out, _ = run(["mpirun", "-n", str(ranks), args.prun, plan], env=mpi_env())
-    return {"step_s": figure(r"time per step: ([\d.]+) ms", out) / 1e3, "sent_bytes": figure(r"sent per rank and step: ([\d.e+]+)", out),
-            "plan_bytes": figure(r"plan: at most (\d+)", out), "flops": flops}
+    steps = net["steps"] + net["warmup"]
+    plan, flops = compile_net(args, name, ranks, folder, steps, edits)
+    launched = [*(["taskset", "-c", f"0-{ncores - 1}"] if ncores else []), "mpirun", "-n", str(ranks), args.prun]
+    out, seconds = run_processor_s([*launched, plan], env=mpi_env())
+    figures = {"step_s": figure(r"time per step: ([\d.]+) ms", out) / 1e3, "sent_bytes": figure(r"sent per rank and step: ([\d.e+]+)", out),
+               "plan_bytes": figure(r"plan: at most (\d+)", out), "flops": flops}
+    if name in TRANSFORMERS:
+        empty, _ = compile_net(args, name, ranks, folder, 0)
+        figures["cpu_s"] = (seconds - run_processor_s([*launched, empty], env=mpi_env())[1]) / steps
+        figures["losses"] = [float(line) for line in out.splitlines() if re.fullmatch(r"\d+\.\d+", line)]
+    return figures
 
 
-def torch_arguments(name, steps, warmup, threads):
+def write_parameters(args, name, folder):
+    """What both sides begin with."""
+    empty, _ = compile_net(args, name, 1, folder, 0)
+    run([args.prun, "--save", os.path.join(folder, name + ".safetensors"), empty])
+
+
+def torch_arguments(name, steps, warmup, threads, folder=None):
     net = NETS[name]
-    return ["torch_step.py", "--sizes", net["sizes"], "--batch", net["batch"], "--optimizer", net["optimizer"], "--steps", steps, "--warmup", warmup, "--threads", threads]
+    data = ["--data", folder] if name in TRANSFORMERS else []
+    return ["torch_step.py", *net["peer"], *data, "--batch", net["batch"], "--optimizer", net["optimizer"], "--steps", steps, "--warmup", warmup,
+            "--threads", threads]
 
 
-def step_torch(name, threads):
+def step_torch(name, threads, folder):
     net = NETS[name]
-    return run_peer(*torch_arguments(name, net["steps"], net["warmup"], threads), "--peak", env={"OMP_NUM_THREADS": str(threads)})[0]
+    return run_peer(*torch_arguments(name, net["steps"], net["warmup"], threads, folder), "--peak", env={"OMP_NUM_THREADS": str(threads)})[0]
 
 
-def step_ddp(name, ranks):
+def step_ddp(name, ranks, folder):
     net, threads = NETS[name], max(1, cores() // ranks)
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks))
-    return run_peer(*torch_arguments(name, min(net["steps"], 50), net["warmup"], threads), before=launcher, env={"OMP_NUM_THREADS": str(threads)})[0]
+    return run_peer(*torch_arguments(name, min(net["steps"], 50), net["warmup"], threads, folder), before=launcher, env={"OMP_NUM_THREADS": str(threads)})[0]
 
 
 def whole_ours(args, folder):
@@ -81,18 +125,51 @@ def whole_torch():
 
 def measure(args, samples, found, folder):
     for name in args.nets:
-        for ranks in RANKS:
+        for ranks in NETS[name].get("goals", RANKS):
             samples.measure(("prun", name, ranks), lambda: step_ours(args, name, ranks, folder))
             if name == "mlp" and ranks > 1:
                 samples.measure(("tensor", name, ranks), lambda: step_ours(args, name, ranks, folder, TENSOR))
             if "torch" in found and ranks > 1:
-                samples.measure(("ddp", name, ranks), lambda: step_ddp(name, ranks))
+                samples.measure(("ddp", name, ranks), lambda: step_ddp(name, ranks, folder))
+        if name in TRANSFORMERS:
+            samples.measure(("one core", name, 1), lambda: step_ours(args, name, 1, folder, ncores=1))
         for threads in (1, 2) if "torch" in found else ():
-            samples.measure(("torch", name, threads), lambda: step_torch(name, threads))
+            samples.measure(("torch", name, threads), lambda: step_torch(name, threads, folder))
     if "mlp_small" in args.nets:
         samples.measure(("prun", *WHOLE), lambda: whole_ours(args, folder))
         if "torch" in found:
             samples.measure(("torch", *WHOLE), whole_torch)
+
+
+def losses_differ(name, samples):
+    """Whether a first loss of a run is not the one of PyTorch alone; says which. False where there is none to compare."""
+    expected = samples.values.get(("torch", name, 2), [{}])[0].get("losses", [])[:COMPARED]
+    worst = 0.0
+    for key, runs in samples.values.items():
+        for losses in (r["losses"] for r in runs if key[1] == name and "losses" in r):
+            for step, (loss, other) in enumerate(zip(losses, expected)):
+                worst = max(worst, abs(loss - other) / abs(other))
+                if worst > TOLERANCE:
+                    print(f"{name}: {key[0]} on {key[2]}: loss {step + 1} is {loss}, PyTorch's is {other}", file=sys.stderr)
+                    return True
+    if expected:
+        print(f"{name}: the first {COMPARED} losses of all runs equal PyTorch's ({', '.join(f'{x:.6f}' for x in expected)}) within {worst:.1g}")
+    return False
+
+
+def report_transformer(name, samples, goals, rounds):
+    torch, ddp = samples.median(("torch", name, 2), "step_s"), samples.median(("ddp", name, 8), "step_s")
+    ours = {ranks: samples.median(("prun", name, ranks), "step_s") for ranks in (1, 8)}
+    rows = [["step, 1 rank; PyTorch with 2 threads", seconds_text(ours[1]), seconds_text(torch), ratio_text(ours[1], torch)],
+            ["step, 8 ranks; DDP over gloo", seconds_text(ours[8]), seconds_text(ddp), ratio_text(ours[8], ddp)]]
+    for what, mine, peer in (("processor time of a step on one core", ("one core", name, 1), ("torch", name, 1)),
+                             ("processor time of a step, 8 ranks together", ("prun", name, 8), ("ddp", name, 8))):
+        used, theirs = samples.median(mine, "cpu_s"), samples.median(peer, "cpu_s")
+        rows.append([what, seconds_text(used), seconds_text(theirs), ratio_text(used, theirs)])
+    table(f"{name}: medians of {rounds} rounds", ["", "prun", "PyTorch", "prun / PyTorch"], rows)
+    for ranks, peer, other in ((1, "PyTorch with 2 threads", torch), (8, "DDP on 8", ddp)):
+        goal(goals, f"{name}: {ranks} rank{'s' * (ranks > 1)} against {peer}", ours[ranks] / other if ours[ranks] and other else None, NETS[name]["goals"][ranks],
+             lambda x: ratio_text(x, 1.0))
 
 
 def report_net(name, samples, goals, rounds):
@@ -136,16 +213,20 @@ def net_names(text):
 
 def main():
     parser = arguments(__doc__.splitlines()[0], pcc="pcc", prun="prun")
-    parser.add_argument("--nets", type=net_names, default=list(NETS), help="which of " + ",".join(NETS) + " (default: both)")
+    parser.add_argument("--nets", type=net_names, default=list(NETS), help="which of " + ",".join(NETS) + " (default: all)")
     args = parser.parse_args()
     where = begin(args.pcc, args.prun, with_peers=not args.no_peers)
     found = {} if args.no_peers else peers()
-    samples, goals = Samples(), []
+    samples, goals, differ = Samples(), [], False
     with tempfile.TemporaryDirectory() as folder:
+        write_data(folder)
+        for name in set(args.nets) & set(TRANSFORMERS):
+            write_parameters(args, name, folder)
         for _ in range(args.rounds):
             measure(args, samples, found, folder)
     for name in args.nets:
-        report_net(name, samples, goals, args.rounds)
+        (report_net if name in PERCEPTRONS else report_transformer)(name, samples, goals, args.rounds)
+        differ = losses_differ(name, samples) or differ
     if "mlp_small" in args.nets:
         ours, torch = (samples.median((who, *WHOLE), "process_s") for who in ("prun", "torch"))
         table("mlp_small, 20 steps on one rank, whole processes", ["", "pcc and prun", "prun alone", "PyTorch", "ratio"],
@@ -153,7 +234,7 @@ def main():
         goal(goals, "mlp_small: 20 steps, pcc and prun", ours, 0.3)
     print_goals(goals)
     finish(args.json, where, samples, goals)
-    return 0
+    return 1 if differ else 0
 
 
 if __name__ == "__main__":
