@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the polynomials of runtime/cpu/functions.h, lowest power first: interpolation at Chebyshev nodes, in 200 bits (needs mpmath).
 The second column is the largest relative error of the function that the polynomial stands for, as a power of 2."""
-from mpmath import cos, erf, erfc, exp, hyp1f1, ln, log, lu_solve, matrix, mp, mpf, nstr, pi, polyval, quad, sin, sqrt
+from mpmath import cos, erfc, exp, floor, hyp1f1, ln, log, lu_solve, matrix, mp, mpf, nstr, pi, polyval, quad, sin, sqrt
 
 mp.prec = 200
 
@@ -50,11 +50,6 @@ def tail(k):
     return p
 
 
-def centre(z):
-    """The share of the normal distribution below x: 1 / 2 + x p(z) with z = x^2"""
-    return erf(sqrt(z / 2)) / 2 / sqrt(z)
-
-
 half_ln2 = ln(mpf(2)) / 2 * mpf("1.0001")
 log_end = ((sqrt(mpf(2)) - 1) / (sqrt(mpf(2)) + 1))**2 * mpf("1.0001")
 quarter = (pi / 4)**2 * mpf("1.0001")
@@ -68,16 +63,22 @@ ROWS = (
     ("SIN_F64", remainder_of_sin, tiny, quarter, 5, lambda z: z),
     ("COS_F32", remainder_of_cos, tiny, quarter, 3, lambda z: z * z / cos(sqrt(z))),
     ("COS_F64", remainder_of_cos, tiny, quarter, 5, lambda z: z * z / cos(sqrt(z))),
-    ("CENTRE_F32", centre, tiny, mpf(1), 5, None),
-    ("CENTRE_F64", centre, tiny, mpf(1), 12, None),
-    ("TAIL_F32", tail(mpf(3)), mpf(3) / mpf("17.5"), mpf(1), 10, None),
-    ("TAIL_F64", tail(mpf(6)), mpf(6) / 45, mpf(1), 23, None),
+    ("TAIL_F32", tail(mpf(3)), mpf(3) / mpf("17.5"), mpf(1), 8, None),
+    ("TAIL_F64", tail(mpf("4.25")), mpf("4.25") / mpf("42.85"), mpf(1), 21, None),
 )
+
+rest = pi / 2  # in parts of 33 bits, so that products with numbers of 20 bits are exact, and a last one of 53
+parts = []
+for _ in range(3):
+    unit = mpf(2)**(floor(log(rest, 2)) - 32)
+    parts.append(floor(rest / unit) * unit)
+    rest -= parts[-1]
+print("#define QUARTER " + ", ".join(float(part).hex() for part in [*parts, rest]))
 
 for name, f, a, b, degree, weight in ROWS:
     p = interpolate(f, a, b, degree)
     points = [a + (b - a) * (2 * i + 1) / 201 for i in range(100)]
     worst = max(abs(polyval(p[::-1], x) - f(x)) * (weight(x) if weight else 1 / abs(f(x))) for x in points)
-    single = name in ("EXP_F32", "LOG_F32", "CENTRE_F32", "TAIL_F32")  # sin and cos of f32 are computed in double
+    single = name in ("EXP_F32", "LOG_F32", "TAIL_F32")  # sin and cos of f32 are computed in double
     terms = [nstr(c, 9 if single else 18, min_fixed=0, max_fixed=0) for c in p]
     print(f"#define {name} {', '.join(t + 'f' * single for t in terms)} /* 2^{nstr(log(worst, 2), 3)} */")

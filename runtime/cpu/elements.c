@@ -101,6 +101,25 @@
 #define ABS(a) ((a) < 0 ? NEG(a) : (a))
 #include "runtime/cpu/elementtype.h"
 
+/* sin and cos take other ways near 0 and far from it: the loops above both, for each element. These compute the near one alone, in blocks in which all are near. */
+enum { TURN_BLOCK = 256 };
+#define TURN(name, suffix, T, ABS)                                                                                                         \
+    LOOP_1(name##_near, suffix, T, T, , name##_near_##suffix(x))                                                                           \
+    static void turn_##name##_##suffix(void *out, const void *const *in, const int64_t *stride, const Attr *attr, int64_t n) {             \
+        for (int64_t begin = 0; begin < n; begin += TURN_BLOCK) {                                                                          \
+            const int64_t most = n - begin < TURN_BLOCK ? n - begin : TURN_BLOCK;                                                          \
+            const T *x = (const T *)in[0] + begin * stride[0];                                                                             \
+            int far = 0;                                                                                                                   \
+            _Pragma("omp simd reduction(| : far)") for (int64_t i = 0; i < most * stride[0]; i++) far |= !(ABS(x[i]) <= (T)NEAR_TURNS);    \
+            if (!stride[0]) far = !(ABS(*x) <= (T)NEAR_TURNS);                                                                             \
+            (far ? each_##name##_##suffix : each_##name##_near_##suffix)((T *)out + begin, (const void *const[]){x}, stride, attr, most);  \
+        }                                                                                                                                  \
+    }
+TURN(sin, f32, float, fabsf)
+TURN(cos, f32, float, fabsf)
+TURN(sin, f64, double, fabs)
+TURN(cos, f64, double, fabs)
+
 /* ---------------------------------------------------------------- operators with attributes */
 
 /* Bounds are of the element type: reals rounded to it, integers stopped at its ends. A bound that is left out is beyond all numbers. */
@@ -208,7 +227,9 @@ ElementLoop *NAME(VECTOR)(OpCode op, const Attr *attr, DType in, DType out) {
         [I64] = {each_cast_i64_f32, each_cast_i64_f64, each_cast_i64_i32, each_cast_i64_i64, each_cast_i64_u8},
         [BOOL] = {each_cast_u8_f32, each_cast_u8_f64, each_cast_u8_i32, each_cast_u8_i64, each_cast_u8_u8},
     };
+    static ElementLoop *const turns[2][NDTYPES] = {{turn_sin_f32, turn_sin_f64}, {turn_cos_f32, turn_cos_f64}};
     if (op == OP_cast) return casts[in][out];
+    if (op == OP_sin || op == OP_cos) return turns[op == OP_cos][in];
     if ((op == OP_gelu || op == OP_gelu_grad) && attr[0].i) return with_tanh[op == OP_gelu_grad][in];
     return loops[op][in];
 }

@@ -8,7 +8,7 @@
  *   exp, log, log1p, sin, cos 1; tanh 2.5; density 4; normal 8 in its tail
  * Reductions of exp, log, log1p, tanh: FDLIBM (Sun Microsystems 1993). The normal distribution: Shepherd and Laframboise, "Chebyshev
  * approximation of (1 + 2x) exp(x^2) erfc(x)", Mathematics of Computation 36 (1981). sin and cos: Payne and Hanek, "Radian reduction for
- * trigonometric functions", SIGNUM 18 (1983). The polynomials are printed by tools/coefficients.py. */
+ * trigonometric functions", SIGNUM 18 (1983). The polynomials and the parts of pi / 2 are printed by tools/coefficients.py. */
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -37,8 +37,6 @@
 #define POLYNOMIAL_19(x, a, ...) (POLYNOMIAL_18(x, __VA_ARGS__) * (x) + (a))
 #define POLYNOMIAL_20(x, a, ...) (POLYNOMIAL_19(x, __VA_ARGS__) * (x) + (a))
 #define POLYNOMIAL_21(x, a, ...) (POLYNOMIAL_20(x, __VA_ARGS__) * (x) + (a))
-#define POLYNOMIAL_22(x, a, ...) (POLYNOMIAL_21(x, __VA_ARGS__) * (x) + (a))
-#define POLYNOMIAL_23(x, a, ...) (POLYNOMIAL_22(x, __VA_ARGS__) * (x) + (a))
 
 /* 2^e: the largest error of the function, relative to it. */
 #define EXP_F32 5.0e-1f, 1.6666577e-1f, 4.16665546e-2f, 8.36317905e-3f, 1.39261836e-3f /* 2^-27.0 */
@@ -57,21 +55,16 @@
 #define COS_F32 4.16666666643202666e-2, -1.38888876716525038e-3, 2.48006001803638046e-5, -2.73009336872125662e-7 /* 2^-40.0 */
 #define COS_F64                                                                                                                            \
     4.16666666666666654e-2, -1.38888888888873965e-3, 2.48015872987645608e-5, -2.75573172711451459e-7, 2.08761461465586094e-9,              \
-        -1.13826236474744751e-11                                                                                    /* 2^-60.6 */
-#define CENTRE_F32 3.9894228e-1f, -6.64903606e-2f, 9.97332848e-3f, -1.18634399e-3f, 1.13502296e-4f, -7.66053817e-6f /* 2^-30.3 */
-#define CENTRE_F64                                                                                                                         \
-    3.98942280401432678e-1, -6.64903800669054463e-2, 9.97355701003581682e-3, -1.1873282154804515e-3, 1.15434687616122059e-4,               \
-        -9.44465625927719818e-6, 6.65969350640924337e-7, -4.12266712415406234e-8, 2.27352397904685469e-9, -1.13003631012975724e-10,        \
-        5.10485538057181736e-12, -2.07555882073278496e-13, 6.45986781459679892e-15 /* 2^-75.4 */
+        -1.13826236474744751e-11 /* 2^-60.6 */
 #define TAIL_F32                                                                                                                           \
-    1.32982655e-1f, 1.32923125e-1f, 1.18976559e-1f, 8.2667157e-2f, 7.90872868e-2f, -8.9844297e-2f, 2.07863379e-1f, -3.60292919e-1f,        \
-        2.93936554e-1f, -1.17194338e-1f, 1.88948365e-2f /* 2^-29.7 */
+    1.32948406e-1f, 1.33704422e-1f, 1.1135647e-1f, 1.24604744e-1f, -6.56038419e-2f, 2.38347169e-1f, -2.8961007e-1f, 1.39086586e-1f,        \
+        -2.48338865e-2f /* 2^-23.1 */
 #define TAIL_F64                                                                                                                           \
-    6.64903800684131038e-2, 6.64903799716717178e-2, 6.4643427858773399e-2, 6.09494644850734359e-2, 5.55631961059707546e-2,                 \
-        4.87845771740076272e-2, 4.11139852173859227e-2, 3.27219339541559877e-2, 2.58837406308921656e-2, 1.45815135205418461e-2,            \
-        1.90127403458900902e-2, -6.80222497462854915e-3, 1.40959244298362435e-2, 2.0349037521809586e-2, -1.01564522553195379e-1,           \
-        2.32529439549068069e-1, -3.67220219539335301e-1, 4.26691462493959438e-1, -3.73044435291101361e-1, 2.41476309399494442e-1,          \
-        -1.11252676738088439e-1, 3.4324459912038481e-2, -6.35163505499330778e-3, 5.33741512360027326e-4 /* 2^-60.5 */
+    9.38687718658583528e-2, 9.38687714032542808e-2, 8.86718990445015814e-2, 7.82778413531463485e-2, 6.35540848262338164e-2,                \
+        4.61830208194328158e-2, 2.88531677330447812e-2, 1.20361376623783569e-2, 7.33889214672551231e-3, -2.04278107568054735e-2,           \
+        3.68974451646044622e-2, -8.00551356763105571e-2, 9.75383921332766143e-2, -5.14928995247153511e-2, -7.89117803283959604e-2,         \
+        2.52243120447654804e-1, -3.44565818360173481e-1, 2.89093640176547434e-1, -1.58010415678185561e-1, 5.53902699704620852e-2,          \
+        -1.14085376561692514e-2, 1.0569432336344016e-3 /* 2^-53.3 */
 
 static inline uint32_t bits_of_f32(float x) {
     uint32_t bits;
@@ -114,17 +107,17 @@ static inline double sqrt_f64(double x) {
 #define ROUND_F32 12582912.0f
 #define ROUND_F64 6755399441055744.0
 
-/* exp(r) - 1 and n. */
-static inline float exp_parts_f32(float x, uint32_t *n) {
+/* exp(r) - 1 and n, of x + c, c small. */
+static inline float exp_parts_f32(float x, float c, uint32_t *n) {
     const float shifted = x * 1.44269504f + ROUND_F32, whole = shifted - ROUND_F32;
-    const float high = x - whole * 0.693359375f, low = whole * -2.12194440e-4f,
+    const float high = x - whole * 0.693359375f, low = whole * -2.12194440e-4f - c,
                 r = high - low; /* log(2) in two parts, the first of 10 bits: high is exact */
     *n = bits_of_f32(shifted);
     return high + (r * r * POLYNOMIAL(4, r, EXP_F32) - low);
 }
-static inline double exp_parts_f64(double x, uint64_t *n) {
+static inline double exp_parts_f64(double x, double c, uint64_t *n) {
     const double shifted = x * 1.4426950408889634 + ROUND_F64, whole = shifted - ROUND_F64;
-    const double high = x - whole * 6.93147180369123816490e-01, low = whole * 1.90821492927058770002e-10, r = high - low;
+    const double high = x - whole * 6.93147180369123816490e-01, low = whole * 1.90821492927058770002e-10 - c, r = high - low;
     *n = bits_of_f64(shifted);
     return high + (r * r * POLYNOMIAL(10, r, EXP_F64) - low);
 }
@@ -140,7 +133,7 @@ static inline float exp_f32(float x) {
     const int under = x < -104; /* no vector should meet an underflow where many are masked: it can take a hundred times as long */
     const float y = under ? 0 : x > 89 ? 89 : x;
     uint32_t n;
-    const float e = exp_parts_f32(y, &n) + 1;
+    const float e = exp_parts_f32(y, 0, &n) + 1;
     const uint32_t half = (uint32_t)((int32_t)(n << 9) >> 10), rest = n - half; /* in two steps: 2^n may be no normal number */
     return under ? 0 : e * power_f32(half) * power_f32(rest);
 }
@@ -148,7 +141,7 @@ static inline double exp_f64(double x) {
     const int under = x < -746;
     const double y = under ? 0 : x > 710 ? 710 : x;
     uint64_t n;
-    const double e = exp_parts_f64(y, &n) + 1;
+    const double e = exp_parts_f64(y, 0, &n) + 1;
     const uint64_t half = ((n + 2048) >> 1 & 2047) - 1024, rest = n - half;
     return under ? 0 : e * power_f64(half) * power_f64(rest);
 }
@@ -158,13 +151,13 @@ static inline double exp_f64(double x) {
 static inline float tanh_f32(float x) {
     const float a = fabsf(x), y = a > 10 ? -20 : -2 * a;
     uint32_t n;
-    const float e = exp_parts_f32(y, &n), scale = power_f32(n), t = scale * e + (scale - 1);
+    const float e = exp_parts_f32(y, 0, &n), scale = power_f32(n), t = scale * e + (scale - 1);
     return with_sign_f32(-t / (2 + t), x);
 }
 static inline double tanh_f64(double x) {
     const double a = fabs(x), y = a > 20 ? -40 : -2 * a;
     uint64_t n;
-    const double e = exp_parts_f64(y, &n), scale = power_f64(n), t = scale * e + (scale - 1);
+    const double e = exp_parts_f64(y, 0, &n), scale = power_f64(n), t = scale * e + (scale - 1);
     return with_sign_f64(-t / (2 + t), x);
 }
 
@@ -217,7 +210,16 @@ static inline double log1p_f64(double x) {
     return x > -1 ? (x <= 1.7976931348623157e+308 ? y : x) : x == -1 ? -(double)INFINITY : (double)NAN;
 }
 
-/* ---------------------------------------------------------------- sin and cos: of r, x = (n + r) pi / 2, in double */
+/* ---------------------------------------------------------------- sin and cos: of r, x = n pi / 2 + r
+ *
+ * Up to NEAR_TURNS r is x less n times the parts of pi / 2 (Cody and Waite); beyond, pi / 2 would have to have more parts than a loop has time for, and the digits
+ * of 2 / pi that matter are looked up. Which of the two an element takes depends on it alone. */
+
+#define NEAR_TURNS 1e6                 /* n has 20 bits */
+#define QUARTER_0 0x1.921fb54400000p+0 /* the first 33 bits of pi / 2, so that their product with n is exact; 33, 33, 53 more */
+#define QUARTER_1 0x1.0b4611a600000p-34
+#define QUARTER_2 0x1.3198a2e000000p-69
+#define QUARTER_3 0x1.b839a252049c1p-104
 
 /* The digits of 2 / pi, 24 bits each. */
 static const double turn_digits[] = {
@@ -252,25 +254,37 @@ static inline double quarters_f32(double x, uint64_t *n) {
     return left + d;
 }
 
-/* sin((n + turns) pi / 2) */
-static inline double sin_of_quarters_f32(double turns, uint64_t n) {
-    const double r = turns * 1.5707963267948966, z = r * r;
+/* sin(n pi / 2 + r), in double */
+static inline double sin_of_rest_f32(double r, uint64_t n) {
+    const double z = r * r;
     const double s = r + r * z * POLYNOMIAL(3, z, SIN_F32), c = 1 - z / 2 + z * z * POLYNOMIAL(3, z, COS_F32);
     const uint64_t cosine = 0 - (n & 1), bits = (bits_of_f64(c) & cosine) | (bits_of_f64(s) & ~cosine);
     return f64_of_bits(bits ^ (n & 2) << 62);
 }
-/* What is not a finite number has no sine: x - x. */
-static inline float sin_f32(float x) {
-    const double wide = x;
+/* sin(more pi / 2 + x), |x| at most NEAR_TURNS */
+static inline double near_sin_f32(double x, uint64_t more) {
+    const double shifted = x * 0.63661977236758134308 + ROUND_F64, n = shifted - ROUND_F64;
+    return sin_of_rest_f32((x - n * QUARTER_0) - n * QUARTER_1, bits_of_f64(shifted) + more);
+}
+/* The same of any x. What is not a finite number has no sine: x - x. */
+static inline double far_sin_f32(double x, uint64_t more) {
     uint64_t n;
-    const double turns = quarters_f32(wide, &n), y = sin_of_quarters_f32(turns, n) + (wide - wide);
-    return with_sign_f32((float)y, wide == 0 ? x : (float)y);
+    const double turns = quarters_f32(x, &n);
+    return sin_of_rest_f32(turns * 1.5707963267948966, n + more) + (x - x);
+}
+static inline float sin_near_f32(float x) {
+    return with_sign_f32((float)near_sin_f32(x, 0), x == 0 ? x : (float)near_sin_f32(x, 0));
+}
+static inline float cos_near_f32(float x) {
+    return (float)near_sin_f32(x, 1);
+}
+static inline float sin_f32(float x) {
+    const float far = (float)far_sin_f32(x, 0);
+    return fabsf(x) <= (float)NEAR_TURNS ? sin_near_f32(x) : far;
 }
 static inline float cos_f32(float x) {
-    const double wide = x;
-    uint64_t n;
-    const double turns = quarters_f32(wide, &n);
-    return (float)(sin_of_quarters_f32(turns, n + 1) + (wide - wide));
+    const float far = (float)far_sin_f32(x, 1);
+    return fabsf(x) <= (float)NEAR_TURNS ? cos_near_f32(x) : far;
 }
 
 /* The sum in *sum, what it lost added to *lost (Knuth). */
@@ -322,56 +336,76 @@ static inline void quarters_f64(double x, uint64_t *n, double *turns, double *re
     *turns = sum + lost;
     *rest = (sum - *turns) + lost;
 }
-/* sin((n + turns + rest) pi / 2) */
-static inline double sin_of_quarters_f64(double turns, double rest, uint64_t n) {
-    const double high = f64_of_bits(bits_of_f64(turns) & 0xfffffffff8000000), low = turns - high, r = turns * 1.5707963267948966;
-    /* pi / 2: 26 bits, the next 27, the next 53 */
-    const double tail = ((high * 1.5707963109016418 - r) + high * 1.5893254712295857e-08 + low * 1.5707963109016418) +
-                        low * 1.5893254712295857e-08 + (turns * 6.123233995736766e-17 + rest * 1.5707963267948966);
+/* sin(n pi / 2 + r + tail) */
+static inline double sin_of_rest_f64(double r, double tail, uint64_t n) {
     const double z = r * r, half = z / 2, near = 1 - half;
     const double s = r + (r * z * POLYNOMIAL(5, z, SIN_F64) + tail * near);
     const double c = near + (((1 - near) - half) + (z * z * POLYNOMIAL(5, z, COS_F64) - r * tail));
     const uint64_t cosine = 0 - (n & 1), bits = (bits_of_f64(c) & cosine) | (bits_of_f64(s) & ~cosine);
     return f64_of_bits(bits ^ (n & 2) << 62);
 }
-static inline double sin_f64(double x) {
+/* sin(more pi / 2 + x), |x| at most NEAR_TURNS. Where the first differences cancel they are exact: n has fewer bits than they have lost. */
+static inline double near_sin_f64(double x, uint64_t more) {
+    const double shifted = x * 0.63661977236758134308 + ROUND_F64, n = shifted - ROUND_F64;
+    double sum = x - n * QUARTER_0, lost = 0;
+    add_exactly(&sum, &lost, -n * QUARTER_1);
+    add_exactly(&sum, &lost, -n * QUARTER_2);
+    const double rest = lost - n * QUARTER_3, r = sum + rest;
+    return sin_of_rest_f64(r, (sum - r) + rest, bits_of_f64(shifted) + more);
+}
+/* The same of any x. */
+static inline double far_sin_f64(double x, uint64_t more) {
     uint64_t n;
     double turns, rest;
     quarters_f64(x, &n, &turns, &rest);
-    const double y = sin_of_quarters_f64(turns, rest, n) + (x - x);
-    const uint64_t tiny = 0 - (uint64_t)(fabs(x) < 0x1p-27); /* x is its sine, and the products of its parts may underflow */
-    return f64_of_bits((bits_of_f64(x) & tiny) | (bits_of_f64(y) & ~tiny));
+    const double high = f64_of_bits(bits_of_f64(turns) & 0xfffffffff8000000), low = turns - high, r = turns * 1.5707963267948966;
+    /* pi / 2: 26 bits, the next 27, the next 53 */
+    const double tail = ((high * 1.5707963109016418 - r) + high * 1.5893254712295857e-08 + low * 1.5707963109016418) +
+                        low * 1.5893254712295857e-08 + (turns * 6.123233995736766e-17 + rest * 1.5707963267948966);
+    return sin_of_rest_f64(r, tail, n + more) + (x - x);
+}
+static inline double sin_near_f64(double x) {
+    return fabs(x) < 0x1p-27 ? x : near_sin_f64(x, 0); /* x is its sine, a zero of either sign too */
+}
+static inline double cos_near_f64(double x) {
+    return near_sin_f64(x, 1);
+}
+static inline double sin_f64(double x) {
+    const double far = far_sin_f64(x, 0);
+    return fabs(x) <= NEAR_TURNS ? sin_near_f64(x) : far;
 }
 static inline double cos_f64(double x) {
-    uint64_t n;
-    double turns, rest;
-    quarters_f64(x, &n, &turns, &rest);
-    return sin_of_quarters_f64(turns, rest, n + 1) + (x - x);
+    const double far = far_sin_f64(x, 1);
+    return fabs(x) <= NEAR_TURNS ? cos_near_f64(x) : far;
 }
 
 /* ---------------------------------------------------------------- the normal distribution */
 
-/* exp(-x^2 / 2): the square in two parts, else its rounding is seen in the tail. x is not above 1e9. */
+/* exp(-x^2 / 2), x at least 0 and at most 40 (f32: 15): the square in two parts, else its rounding is seen in the tail. */
 static inline float bell_f32(float x) {
     const float high = f32_of_bits(bits_of_f32(x) & 0xfffff000), low = x - high, square = x * x;
     const float rest = ((high * high - square) + 2 * high * low) + low * low;
-    return exp_f32(-square / 2) * (1 - rest / 2);
+    const int under = square > 208; /* as in exp */
+    uint32_t n;
+    const float e = exp_parts_f32(under ? 0 : square / -2, rest / -2, &n) + 1;
+    return under ? 0 : e * power_f32(n + 64) * 0x1p-64f;
 }
 static inline double bell_f64(double x) {
     const double high = f64_of_bits(bits_of_f64(x) & 0xfffffffff8000000), low = x - high, square = x * x;
     const double rest = ((high * high - square) + 2 * high * low) + low * low;
-    return exp_f64(-square / 2) * (1 - rest / 2);
+    const int under = square > 1492;
+    uint64_t n;
+    const double e = exp_parts_f64(under ? 0 : square / -2, rest / -2, &n) + 1;
+    return under ? 0 : e * power_f64(n + 512) * 0x1p-512;
 }
-/* Its share below x: near 0 a polynomial, else the tail, of which u = k / (k + |x|) is corrected by what the rounding of the sum took. */
+/* Its share below x, from the tail beyond |x|: bell u p(u) with u = k / (k + |x|). */
 static inline float normal_f32(float x) {
-    const float a = fabsf(x) > 15 ? 15 : fabsf(x), sum = 3 + a, ratio = 3 / sum, u = ratio - ratio * ratio * ((a - (sum - 3)) * (1 / 3.0f));
-    const float tail = bell_f32(a) * (u * POLYNOMIAL(10, u, TAIL_F32)), z = a * a, centre = 0.5f + x * POLYNOMIAL(5, z, CENTRE_F32);
-    return a < 1 ? centre : x > 0 ? 1 - tail : x == x ? tail : x;
+    const float a = fabsf(x) > 15 ? 15 : fabsf(x), u = 3 / (3 + a), tail = bell_f32(a) * (u * POLYNOMIAL(8, u, TAIL_F32));
+    return x > 0 ? 1 - tail : tail;
 }
 static inline double normal_f64(double x) {
-    const double a = fabs(x) > 40 ? 40 : fabs(x), sum = 6 + a, ratio = 6 / sum, u = ratio - ratio * ratio * ((a - (sum - 6)) * (1 / 6.0));
-    const double tail = bell_f64(a) * (u * POLYNOMIAL(23, u, TAIL_F64)), z = a * a, centre = 0.5 + x * POLYNOMIAL(12, z, CENTRE_F64);
-    return a < 1 ? centre : x > 0 ? 1 - tail : x == x ? tail : x;
+    const double a = fabs(x) > 40 ? 40 : fabs(x), u = 4.25 / (4.25 + a), tail = bell_f64(a) * (u * POLYNOMIAL(21, u, TAIL_F64));
+    return x > 0 ? 1 - tail : tail;
 }
 /* Its density at x. */
 static inline float density_f32(float x) {

@@ -89,6 +89,22 @@ Test(functions, are_within_their_error) {
     cr_assert(signbit(tanh_f32(-0.0f)) && signbit(tanh_f64(-0.0)), "the sign of a zero");
 }
 
+/* Arguments whose rest is small, on both sides of where the reduction changes. */
+Test(functions, sin_and_cos_keep_their_digits_near_multiples_of_a_quarter) {
+    for (int64_t n = 1; n < 700000; n += n < 1000 ? 1 : 97) {
+        const double around = (double)n * 1.5707963267948966;
+        const double xs[] = {around, -around, nextafter(around, 0), nextafter(around, INFINITY), (double)(float)around, around + 0.785};
+        for (size_t i = 0; i < sizeof xs / sizeof *xs; i++) {
+            const float single = (float)xs[i];
+            cr_assert_leq(distance(sin_f64(xs[i]), sine(xs[i]), 53, -1074), 1.5, "sin(%.17g)", xs[i]);
+            cr_assert_leq(distance(cos_f64(xs[i]), cosine(xs[i]), 53, -1074), 1.5, "cos(%.17g)", xs[i]);
+            cr_assert_leq(distance(sin_f32(single), sine(single), 24, -149), 1, "sin(%.9g)", (double)single);
+            cr_assert_leq(distance(cos_f32(single), cosine(single), 24, -149), 1, "cos(%.9g)", (double)single);
+        }
+    }
+    cr_assert(signbit(sin_f32(-0.0f)) && signbit(sin_f64(-0.0)), "the sign of a zero");
+}
+
 /* ---------------------------------------------------------------- variants */
 
 enum { N = 203 }; /* elements: whole vectors, and what remains of one */
