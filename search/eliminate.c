@@ -1,5 +1,6 @@
 /* eliminate: a block of spots solved exactly, one after another eliminated (Bertele and Brioschi 1972; bucket elimination, Dechter 1999). What a spot costs at the
  * least is a table over the spots that it was linked with, which are linked with each other from then on. */
+#include "search/heap.h"
 #include "search/solve.h"
 
 #include <limits.h>
@@ -41,37 +42,6 @@ static double entries_of(const Elimination *e, int i) {
     return entries;
 }
 
-/* A heap of places by entries when eliminated; what has changed since it was pushed is skipped. */
-typedef struct Candidate {
-    double entries;
-    int place;
-} Candidate;
-typedef VEC(Candidate) Heap;
-
-static bool before(Candidate a, Candidate b) {
-    return a.entries != b.entries ? a.entries < b.entries : a.place < b.place;
-}
-
-static void heap_push(Arena *arena, Heap *heap, Candidate added) {
-    vec_push(arena, heap, added);
-    int i = heap->n - 1;
-    for (; i > 0 && before(added, heap->at[(i - 1) / 2]); i = (i - 1) / 2)
-        heap->at[i] = heap->at[(i - 1) / 2];
-    heap->at[i] = added;
-}
-
-static Candidate heap_pop(Heap *heap) {
-    Candidate top = heap->at[0], last = heap->at[--heap->n];
-    int i = 0;
-    for (int child; (child = 2 * i + 1) < heap->n; i = child) {
-        if (child + 1 < heap->n && before(heap->at[child + 1], heap->at[child])) child++;
-        if (!before(heap->at[child], last)) break;
-        heap->at[i] = heap->at[child];
-    }
-    heap->at[i] = last;
-    return top;
-}
-
 static void near_remove(Bucket *bucket, int place) {
     int k = 0;
     while (bucket->near.at[k] != place)
@@ -94,21 +64,21 @@ static void near_add(Arena *arena, Bucket *bucket, int place) {
 static double eliminate_order(Elimination *e, double limit) {
     Heap heap = {0};
     for (int i = 0; i < e->n; i++)
-        heap_push(&e->arena, &heap, (Candidate){entries_of(e, i), i});
+        heap_push(&e->arena, &heap, (HeapItem){entries_of(e, i), 0, i});
     double *current = arena_alloc(&e->arena, (size_t)e->n * sizeof *current), total = 0;
     for (int i = 0; i < e->n; i++)
         current[i] = entries_of(e, i), e->bucket[i].rank = -1;
     for (int rank = 0; rank < e->n;) {
-        Candidate next = heap_pop(&heap);
-        Bucket *bucket = &e->bucket[next.place];
-        if (bucket->rank >= 0 || next.entries != current[next.place]) continue;
-        total += next.entries;
+        HeapItem next = heap_pop(&heap);
+        Bucket *bucket = &e->bucket[next.number];
+        if (bucket->rank >= 0 || next.key != current[next.number]) continue;
+        total += next.key;
         if (total > limit || bucket->near.n > MAX_SCOPE) return -1;
         bucket->rank = rank;
-        e->order[rank++] = next.place;
+        e->order[rank++] = next.number;
         for (int k = 0; k < bucket->near.n; k++) {
             int other = bucket->near.at[k];
-            near_remove(&e->bucket[other], next.place);
+            near_remove(&e->bucket[other], next.number);
             for (int l = 0; l < bucket->near.n; l++)
                 if (l != k) near_add(&e->arena, &e->bucket[other], bucket->near.at[l]);
         }
@@ -117,7 +87,7 @@ static double eliminate_order(Elimination *e, double limit) {
             double entries = entries_of(e, other);
             if (entries == current[other]) continue;
             current[other] = entries;
-            heap_push(&e->arena, &heap, (Candidate){entries, other});
+            heap_push(&e->arena, &heap, (HeapItem){entries, 0, other});
         }
     }
     return total;

@@ -2,6 +2,8 @@
  *
  *   tables.c         tables of costs, one for each contents, so that equal work is done once
  *   core.c           the variables and choices that are left of a problem
+ *   times.c          the times at which the limit could be broken
+ *   dominance.c      what can be decided exactly, one variable after another
  *   eliminate.c      blocks of variables, exactly, while everything else is fixed
  *   solve.c          problem_solve */
 #pragma once
@@ -14,14 +16,17 @@
 typedef struct Table Table;
 struct Table {
     int nrows, ncolumns;
-    const double *at;    /* at[row * ncolumns + column] */
-    const Table *turned; /* rows and columns exchanged; NULL: not asked for yet (table_turned) */
-    int id;              /* place among the tables */
+    const double *at;     /* at[row * ncolumns + column] */
+    const Table *turned;  /* rows and columns exchanged; NULL: not asked for yet (table_turned) */
+    const double *excess; /* NULL: not asked for yet (table_excess) */
+    int id;               /* place among the tables */
 };
 
+/* What an operation on tables gave. */
 typedef struct TableResult {
-    int kind, first, second, third; /* operation; ids of its operands */
-    const Table *result;
+    int kind, first, second, third; /* the operation; ids of its operands */
+    const Table *table;
+    const uint16_t *choice; /* of the variable that is minimised, per entry of the table; NULL: there is none */
 } TableResult;
 
 typedef struct Tables {
@@ -29,8 +34,8 @@ typedef struct Tables {
     VEC(Table *) all;
     Map contents; /* hash of size and contents -> id */
     Map results;  /* hash of an operation and its operands -> place in done */
-    VEC(TableResult) done;
-    int64_t work; /* entries looked at */
+    VEC(const TableResult *) done;
+    int64_t *work; /* entries looked at */
 } Tables;
 
 #define CELLS(table) ((size_t)(table)->nrows * (size_t)(table)->ncolumns)
@@ -38,7 +43,13 @@ typedef struct Tables {
 const Table *table_of(Tables *tables, int nrows, int ncolumns, const double *at); /* copies new contents */
 const Table *table_turned(Tables *tables, const Table *table);
 const Table *table_sum(Tables *tables, const Table *a, const Table *b);
-const Table *table_row(Tables *tables, const Table *table, int row); /* as a vector */
+const Table *table_row(Tables *tables, const Table *table, int row);            /* as a vector */
+const Table *table_rows(Tables *tables, const Table *table, const Table *kept); /* those that a vector of numbers names */
+/* [a * nrows + b]: how much more row a costs than row b at the most, whatever the column; columns that b excludes do not count. */
+const double *table_excess(Tables *tables, const Table *table);
+/* cost: [n], from: [a, n] -> [a], from_i = min over c of cost_c + from_ic; with to: [b, n] -> [a, b]. The first of equal choices. */
+const TableResult *table_leaf(Tables *tables, const Table *cost, const Table *from);
+const TableResult *table_series(Tables *tables, const Table *cost, const Table *from, const Table *to);
 
 /* ---------------------------------------------------------------- core.c */
 
@@ -49,32 +60,130 @@ typedef struct Link {
 
 /* A variable of the problem with the choices that are left. */
 typedef struct Spot {
+    int variable; /* of the problem */
     int n;
     const Table *cost;    /* a vector */
     const int64_t *bytes; /* per choice, above the least of them; NULL: all the same, or live at no time that counts */
     int begin, end;       /* among the times that count */
     const int *origin;    /* the problem's choices */
     VEC(Link) links;
+    int age;   /* in eliminations that led to its links: equal layers are reduced side by side */
     bool gone; /* decided, or left to a record of how to decide it */
 } Spot;
 
+/* How to choose for a spot that is gone, once its neighbours have chosen. */
+typedef struct Record {
+    int spot, nnear;
+    int near[2];
+    const int *near_origin[2]; /* their choices as they were */
+    int near_n[2];
+    const uint16_t *choice; /* the spot's, by those of its neighbours; NULL: 0 */
+} Record;
+
+/* A choice that another one of its spot has replaced; both as the problem numbers them. */
+typedef struct Replaced {
+    int spot, from, to;
+} Replaced;
+
 typedef struct Core {
-    const Problem *problem;
+    const struct Core *outer; /* whose spots these are some of; NULL: the problem itself */
     Arena *arena;
-    Tables tables;
-    int n; /* of the problem's variables */
+    Tables *tables;
+    int n;
     Spot *spot;
-    int ntimes;    /* times at which the most that the choices could hold is over the limit */
-    int64_t *room; /* bytes at each of them for what is above the least */
+    VEC(Record) records;
+    VEC(Replaced) replaced;
+    double constant;   /* seconds of what is gone */
+    int ntimes;        /* at which the choices could hold more than the limit */
+    int64_t *room;     /* bytes at each of them for what is above the least */
+    int *time;         /* the problem's times */
+    bool impossible;   /* nothing that is left fits */
 } Core;
 
-void core_init(Core *core, const Problem *problem, Arena *arena);
+void core_init(Core *core, const Problem *problem, Tables *tables, Arena *arena);
+/* The problem of n spots of a block while the others keep their choices; keep: of which choices of each spot of the core (NULL: all). Its tables are its own. */
+void core_sub(Core *sub, const Core *core, const int *block, int n, const int *choice, bool *const *keep, Tables *tables, Arena *arena);
 void core_connect(Core *core, int from, int to, const Table *table); /* adds to a link that is there */
-/* The cost of choices of what is not gone. */
+void core_disconnect(Core *core, int v);                             /* takes the links to v from its neighbours */
+void core_keep(Core *core, int v, const int *kept, int n);           /* leaves only these choices of v, ascending */
+/* result, per variable of the problem its choice: of all spots, those that are gone too. choice: of the spots that are not gone; NULL: result has them. */
+void core_expand(const Core *core, const int *choice, int *result);
+/* The choices of the spots for a result of which the core still has the choices or what replaced them (in result, too). */
+void core_contract(const Core *core, int *result, int *choice);
+/* Seconds of choices of the spots, with the constant. */
 double core_cost(const Core *core, const int *choice);
+
+/* ---------------------------------------------------------------- times.c */
+
+/* Takes out choices that exceed the room, and times at which nothing can; sets changed[v] of spots to look at again. */
+void core_times(Core *core, bool *changed);
+
+/* ---------------------------------------------------------------- dominance.c */
+
+/* Decides what can be decided without a loss: choices that another one replaces, spots with one choice, spots with at most two links that hold no bytes. */
+void core_reduce(Core *core);
 
 /* ---------------------------------------------------------------- eliminate.c */
 
 /* Gives n spots of a block their best choices while all others keep theirs, at the sum of costs and links (of bytes times price, where price is not NULL: seconds a
  * byte for each spot). Of equal solutions always the same. False, with nothing done, where that looks at more than max_work entries; otherwise they are added to *work. */
 bool block_eliminate(const Core *core, const int *block, int n, const double *price, int64_t max_work, int *choice, int64_t *work);
+
+/* ---------------------------------------------------------------- dual.c */
+
+/* The most bytes over the room at any time; used: at each time, of the spots. used has one place more than there are times. */
+int64_t core_over(const Core *core, const int *choice, int64_t *used);
+
+typedef struct DualSpot DualSpot;
+typedef struct Dual {
+    const Core *core;
+    double bound;       /* of the best pass */
+    double *best_price; /* its seconds a byte, per time */
+    int *choice; /* of the last pass, per spot of the core, with their cost and the bytes that they are over the room */
+    double cost;
+    int64_t over;
+    double *price; /* of the next pass */
+
+    Arena *arena;
+    int n;
+    DualSpot *spot;
+    int *place;         /* of a spot among those that are not gone */
+    int *number;        /* per spot: a link to it, + 1; 0 outside of dual_warm */
+    int ntimes, *time;  /* those of the core when this was made: it may have fewer by now */
+    double *price_from; /* per time: sum of the prices before it */
+    double first_step;
+    double *step; /* per time: of its price */
+    int8_t *sign; /* per time: of its last move */
+    int64_t *used;
+    double *sum, *part;
+    int64_t entries; /* of one pass */
+} Dual;
+Dual *dual_create(const Core *core, Arena *arena);
+/* Begins with the messages and prices of a dual of the same variables, as far as they are there. */
+void dual_warm(Dual *dual, const Dual *from);
+void dual_pass(Dual *dual);
+/* regret: per spot of the core and choice, at least how much more than the bound, which it gives, any solution with that choice costs. */
+double dual_regret(Dual *dual, double *const *regret);
+
+/* ---------------------------------------------------------------- branch.c */
+
+typedef struct Search {
+    const Problem *problem;
+    int64_t work; /* entries of tables looked at */
+    bool found;
+    double cost; /* of the best solution that fits */
+    int *choice; /* its, per variable of the problem */
+    uint64_t random;
+} Search;
+/* Remembers the solution in which the spots of a core choose so and all others as in the best so far, if it is better. */
+bool search_take(Search *s, const Core *core, const int *choice);
+
+typedef enum { SEARCH_WHOLE, SEARCH_DIVE, SEARCH_BLOCK } SearchMode; /* everything; one solution that is likely good; a small block */
+/* True: no solution of the core is better than the best that is remembered. Reduces the core. bound: raised to what holds for all solutions that are better than the best;
+ * NULL: not asked for. */
+bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, SearchMode mode, double *bound);
+
+/* ---------------------------------------------------------------- neighbourhood.c */
+
+/* Makes the best solution better in blocks of the core's spots; true: it was solved as one block. */
+bool neighbourhood_search(Search *s, const Core *core, const Dual *dual, double *const *regret, int64_t work_end);

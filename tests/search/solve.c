@@ -34,3 +34,4 @@ static void compare(uint64_t first, uint64_t end, bool memory) {
 Test(solve, is_what_brute_force_finds) {
     compare(0, 4000, false);
 }
+Test(solve, is_what_brute_force_finds_within_a_limit) { compare(10000, 16000, true); }

@@ -1,0 +1,224 @@
+/* branch: the search for the best choices of a core. What is left after each step is a smaller core of its own: without the choices that the bound excludes, with only
+ * the most likely ones (a dive, which finds good solutions), or with one spot's choice taken (which ends). */
+#include "search/solve.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CHEAP_ENTRIES = 1 << 18, /* that elimination may look at before the bound is asked */
+    MOST_ENTRIES = 1 << 24,  /* that it may look at, and hold in memory, at all */
+    WINDOW = 16,             /* passes after which the bound must be better */
+};
+#define ROUNDING 1e-12
+
+static double cutoff(const Search *s) {
+    return s->found ? s->cost * (1 - ROUNDING) : INFINITY;
+}
+
+bool search_take(Search *s, const Core *core, const int *choice) {
+    Arena scratch;
+    arena_init(&scratch);
+    int n = s->problem->variables.n, *result = arena_alloc(&scratch, (size_t)n * sizeof *result);
+    if (n) memcpy(result, s->choice, (size_t)n * sizeof *result);
+    core_expand(core, choice, result);
+    for (const Core *outer = core->outer; outer; outer = outer->outer)
+        core_expand(outer, NULL, result);
+    double cost = problem_cost(s->problem, result);
+    bool better = isfinite(cost) && (!s->found || cost < s->cost) && (s->problem->limit_bytes == 0 || problem_peak(s->problem, result) <= s->problem->limit_bytes);
+    if (better) {
+        s->found = true, s->cost = cost;
+        memcpy(s->choice, result, (size_t)n * sizeof *result);
+    }
+    arena_finish(&scratch);
+    return better;
+}
+
+/* What is left of a core, and what its dual says of it. */
+typedef struct Stage {
+    Search *s;
+    Core *core;
+    Arena arena;
+    int *live, n;     /* spots that are not gone */
+    int most;         /* choices of a spot */
+    int64_t nchoices; /* of all of them */
+    int *choice;      /* per spot of the core */
+    Dual *dual;
+    double **regret;  /* per spot of the core */
+    double bound;     /* to which regrets are added */
+    bool **keep;      /* per spot of the core */
+} Stage;
+
+static void stage_init(Stage *stage, Search *s, Core *core) {
+    *stage = (Stage){.s = s, .core = core};
+    arena_init(&stage->arena);
+    stage->live = arena_alloc(&stage->arena, (size_t)core->n * sizeof *stage->live);
+    stage->choice = arena_alloc(&stage->arena, (size_t)core->n * sizeof *stage->choice);
+    for (int v = 0; v < core->n; v++) {
+        const Spot *spot = &core->spot[v];
+        if (spot->gone) continue;
+        stage->live[stage->n++] = v;
+        stage->nchoices += spot->n;
+        if (spot->n > stage->most) stage->most = spot->n;
+    }
+    stage->regret = arena_alloc(&stage->arena, (size_t)core->n * sizeof *stage->regret);
+    stage->keep = arena_alloc(&stage->arena, (size_t)core->n * sizeof *stage->keep);
+}
+
+static bool stage_eliminate(Stage *stage, int64_t most) {
+    Search *s = stage->s;
+    for (int i = 0; i < stage->n; i++)
+        if (stage->core->spot[stage->live[i]].bytes) return false;
+    if (!block_eliminate(stage->core, stage->live, stage->n, NULL, most, stage->choice, &s->work)) return false;
+    search_take(s, stage->core, stage->choice);
+    return true;
+}
+
+/* Passes until the bound gains little more; true: it excludes everything. */
+static bool stage_bound(Stage *stage, const Dual *warm, int64_t work_end) {
+    Search *s = stage->s;
+    Dual *dual = stage->dual = dual_create(stage->core, &stage->arena);
+    if (warm) dual_warm(dual, warm);
+    double before = -INFINITY;
+    for (int pass = 1; s->work < work_end; pass++) {
+        dual_pass(dual);
+        if (dual->over == 0 && (!s->found || dual->cost < s->cost)) search_take(s, stage->core, dual->choice);
+        if (dual->bound >= cutoff(s)) return true;
+        if (pass % WINDOW) continue;
+        double gain = dual->bound - before, gap = s->found ? s->cost - dual->bound : INFINITY;
+        if (pass > WINDOW * (warm || stage->core->ntimes == 0 ? 1 : 3) && (gain < 1e-5 * fabs(dual->bound) || gain < 0.02 * gap)) break;
+        before = dual->bound;
+    }
+    for (int i = 0; i < stage->n; i++) {
+        int v = stage->live[i];
+        stage->regret[v] = arena_alloc(&stage->arena, (size_t)stage->core->spot[v].n * sizeof(double));
+        stage->keep[v] = arena_alloc(&stage->arena, (size_t)stage->core->spot[v].n);
+    }
+    stage->bound = dual_regret(dual, stage->regret);
+    return dual->bound >= cutoff(s);
+}
+
+/* Keeps the choices with at most so much regret, and the least of each spot; how many. */
+static int64_t stage_keep(Stage *stage, double most) {
+    int64_t kept = 0;
+    for (int i = 0; i < stage->n; i++) {
+        int v = stage->live[i];
+        for (int c = 0; c < stage->core->spot[v].n; c++)
+            kept += stage->keep[v][c] = stage->regret[v][c] <= most || stage->regret[v][c] == 0;
+    }
+    return kept;
+}
+
+/* Searches what is kept. */
+static bool stage_descend(Stage *stage, int64_t work_end, SearchMode mode, double *bound) {
+    Arena arena;
+    arena_init(&arena);
+    Tables tables = {.arena = &arena, .work = &stage->s->work};
+    Core sub;
+    core_sub(&sub, stage->core, stage->live, stage->n, stage->choice, stage->keep, &tables, &arena);
+    bool whole = search_core(stage->s, &sub, stage->dual, work_end, mode, bound);
+    arena_finish(&arena);
+    return whole;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Solutions among the most likely choices: fewer of them first, since those are quickly found to be none. */
+static void stage_dive(Stage *stage, int64_t work_end, SearchMode mode) {
+    static const double share[] = {0.3, 0.6, 0.85};
+    Search *s = stage->s;
+    double *at = arena_alloc(&stage->arena, (size_t)stage->nchoices * sizeof *at), before = s->found ? s->cost : INFINITY;
+    int64_t n = 0;
+    for (int i = 0; i < stage->n; i++)
+        for (int c = 0; c < stage->core->spot[stage->live[i]].n; c++)
+            if (stage->regret[stage->live[i]][c] > 0) at[n++] = stage->regret[stage->live[i]][c];
+    qsort(at, (size_t)n, sizeof *at, by_value);
+    for (int i = 0; i < 3 && n > 0 && s->work < work_end; i++) {
+        stage_keep(stage, at[(int64_t)((double)(n - 1) * share[i])]);
+        stage_descend(stage, s->work + (work_end - s->work) / 2, mode, NULL);
+        if (s->found && s->cost < before) return;
+    }
+}
+
+/* The spot that the bound is surest of, so that all but one of its branches end soon; of equal ones that with most links. */
+static int stage_pick(const Stage *stage) {
+    int best = -1;
+    double best_margin = -1;
+    for (int i = 0; i < stage->n; i++) {
+        int v = stage->live[i];
+        const Spot *spot = &stage->core->spot[v];
+        double least = INFINITY, second = INFINITY;
+        for (int c = 0; c < spot->n; c++) {
+            double regret = stage->regret[v][c];
+            if (regret < least)
+                second = least, least = regret;
+            else if (regret < second)
+                second = regret;
+        }
+        if (best >= 0 && (second < best_margin || (second == best_margin && spot->links.n <= stage->core->spot[best].links.n))) continue;
+        best = v, best_margin = second;
+    }
+    return best;
+}
+
+static bool stage_branch(Stage *stage, int64_t work_end, SearchMode mode) {
+    int v = stage_pick(stage);
+    const Spot *spot = &stage->core->spot[v];
+    bool *tried = arena_alloc(&stage->arena, (size_t)spot->n), whole = true;
+    stage_keep(stage, INFINITY);
+    for (int i = 0; i < spot->n; i++) {
+        int next = -1;
+        for (int c = 0; c < spot->n; c++)
+            if (!tried[c] && (next < 0 || stage->regret[v][c] < stage->regret[v][next])) next = c;
+        tried[next] = true;
+        if (stage->bound + stage->regret[v][next] >= cutoff(stage->s)) return whole; /* those that are left have more */
+        for (int c = 0; c < spot->n; c++)
+            stage->keep[v][c] = c == next;
+        if (!stage_descend(stage, work_end, mode, NULL)) whole = false;
+        if (mode == SEARCH_DIVE && stage->s->found) return false;
+    }
+    return whole;
+}
+
+bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, SearchMode mode, double *bound) {
+    core_reduce(core);
+    if (core->impossible || core->constant >= cutoff(s)) return true;
+    Stage stage;
+    stage_init(&stage, s, core);
+    bool whole = true;
+    if (stage.n == 0) {
+        search_take(s, core, stage.choice);
+        goto done;
+    }
+    if (stage_eliminate(&stage, CHEAP_ENTRIES) || stage_bound(&stage, warm, work_end)) goto done;
+    if (bound && stage.dual->bound > *bound) *bound = stage.dual->bound;
+    if (stage_eliminate(&stage, work_end - s->work < MOST_ENTRIES ? work_end - s->work : MOST_ENTRIES)) goto done;
+    for (bool again = true; again && s->work < work_end;) {
+        again = false;
+        double before = s->found ? s->cost : INFINITY;
+        double room = cutoff(s) - stage.bound;
+        if (room <= 0) goto done;
+        if ((double)stage_keep(&stage, room) < 0.9 * (double)stage.nchoices) {
+            whole = stage_descend(&stage, work_end, mode, bound);
+            goto done;
+        }
+        if (stage.n < 16 || mode == SEARCH_BLOCK) break;
+        stage_dive(&stage, s->work + (work_end - s->work) / 4, SEARCH_DIVE);
+        again = s->found && s->cost < before;
+        if (mode == SEARCH_DIVE) {
+            whole = false;
+            goto done;
+        }
+        if (again || !s->found) continue;
+        if (neighbourhood_search(s, core, stage.dual, stage.regret, s->work + (work_end - s->work) / 2)) goto done;
+        again = s->cost < before;
+    }
+    whole = s->work < work_end && stage_branch(&stage, work_end, mode);
+done:
+    arena_finish(&stage.arena);
+    return whole;
+}
