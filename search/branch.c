@@ -10,23 +10,25 @@ enum {
     CHEAP_ENTRIES = 1 << 18, /* that elimination may look at before the bound is asked */
     MOST_ENTRIES = 1 << 24,  /* that it may look at, and hold in memory, at all */
     WINDOW = 16,             /* passes after which the bound must be better */
+    WINDOW_PRICES = 64,      /* the same, while prices move */
 };
 #define ROUNDING 1e-12
 
 static double cutoff(const Search *s) {
-    return s->found ? s->cost * (1 - ROUNDING) : INFINITY;
+    return !s->found ? INFINITY : s->any ? -INFINITY : s->cost * (1 - ROUNDING);
 }
 
 bool search_take(Search *s, const Core *core, const int *choice) {
     Arena scratch;
     arena_init(&scratch);
     int n = s->problem->variables.n, *result = arena_alloc(&scratch, (size_t)n * sizeof *result);
-    if (n) memcpy(result, s->choice, (size_t)n * sizeof *result);
+    if (n) memcpy(result, s->base, (size_t)n * sizeof *result);
     core_expand(core, choice, result);
     for (const Core *outer = core->outer; outer; outer = outer->outer)
         core_expand(outer, NULL, result);
     double cost = problem_cost(s->problem, result);
-    bool better = isfinite(cost) && (!s->found || cost < s->cost) && (s->problem->limit_bytes == 0 || problem_peak(s->problem, result) <= s->problem->limit_bytes);
+    bool better = isfinite(cost) && (!s->found || cost < s->cost) &&
+                  (s->problem->limit_bytes == 0 || problem_peak(s->problem, result) <= s->problem->limit_bytes);
     if (better) {
         s->found = true, s->cost = cost;
         memcpy(s->choice, result, (size_t)n * sizeof *result);
@@ -45,9 +47,9 @@ typedef struct Stage {
     int64_t nchoices; /* of all of them */
     int *choice;      /* per spot of the core */
     Dual *dual;
-    double **regret;  /* per spot of the core */
-    double bound;     /* to which regrets are added */
-    bool **keep;      /* per spot of the core */
+    double **regret; /* per spot of the core */
+    double bound;    /* to which regrets are added */
+    bool **keep;     /* per spot of the core */
 } Stage;
 
 static void stage_init(Stage *stage, Search *s, Core *core) {
@@ -81,13 +83,14 @@ static bool stage_bound(Stage *stage, const Dual *warm, int64_t work_end) {
     Dual *dual = stage->dual = dual_create(stage->core, &stage->arena);
     if (warm) dual_warm(dual, warm);
     double before = -INFINITY;
+    int window = stage->core->ntimes && !warm ? WINDOW_PRICES : WINDOW;
     for (int pass = 1; s->work < work_end; pass++) {
         dual_pass(dual);
         if (dual->over == 0 && (!s->found || dual->cost < s->cost)) search_take(s, stage->core, dual->choice);
         if (dual->bound >= cutoff(s)) return true;
-        if (pass % WINDOW) continue;
-        double gain = dual->bound - before, gap = s->found ? s->cost - dual->bound : INFINITY;
-        if (pass > WINDOW * (warm || stage->core->ntimes == 0 ? 1 : 3) && (gain < 1e-5 * fabs(dual->bound) || gain < 0.02 * gap)) break;
+        if (pass % window) continue;
+        double gain = dual->bound - before, gap = s->found ? s->cost - dual->bound : 0;
+        if (pass > window && (gain <= 1e-6 * window * fabs(dual->bound) || gain < 0.02 * gap)) break;
         before = dual->bound;
     }
     for (int i = 0; i < stage->n; i++) {
@@ -144,6 +147,65 @@ static void stage_dive(Stage *stage, int64_t work_end, SearchMode mode) {
     }
 }
 
+/* Marks the spots of links that cost infinity, and those that hold bytes at times over the room; how many. */
+static int stage_conflicts(const Stage *stage, const int *choice, int *depth, Arena *arena) {
+    const Core *core = stage->core;
+    int n = 0;
+    int64_t *used = arena_alloc(arena, ((size_t)core->ntimes + 1) * sizeof *used);
+    bool over = core_over(core, choice, used) > 0;
+    for (int i = 0; i < stage->n; i++) {
+        int v = stage->live[i];
+        const Spot *spot = &core->spot[v];
+        bool conflict = false;
+        for (int k = 0; k < spot->links.n && !conflict; k++)
+            conflict = isinf(spot->links.at[k].table->at[choice[v] * spot->links.at[k].table->ncolumns + choice[spot->links.at[k].to]]);
+        for (int time = spot->begin; over && spot->bytes && spot->bytes[choice[v]] > 0 && time < spot->end && !conflict; time++)
+            conflict = used[time] > core->room[time];
+        depth[v] = conflict ? 0 : -1;
+        n += conflict;
+    }
+    return n;
+}
+
+/* The choices of the dual's last pass with what does not fit mended: around it all choices are open, farther off none; ever wider. */
+static void stage_repair(Stage *stage, int64_t work_end) {
+    enum { HUB = 50 };
+    Search *s = stage->s;
+    const Core *core = stage->core;
+    size_t n = (size_t)s->problem->variables.n;
+    int *choice = arena_alloc(&stage->arena, (size_t)core->n * sizeof *choice),
+        *depth = arena_alloc(&stage->arena, (size_t)core->n * sizeof *depth);
+    int *block = arena_alloc(&stage->arena, (size_t)core->n * sizeof *block), *base = arena_alloc(&stage->arena, n * sizeof *base),
+        *outer_base = s->base;
+    memcpy(choice, stage->dual->choice, (size_t)core->n * sizeof *choice);
+    memcpy(base, s->base, n * sizeof *base);
+    core_expand(core, choice, base);
+    if (stage_conflicts(stage, choice, depth, &stage->arena) == 0) return;
+    double before = s->found ? s->cost : INFINITY;
+    for (int radius = 1; s->work < work_end; radius++) {
+        int size = 0;
+        for (int i = 0; i < stage->n; i++) {
+            const Spot *spot = &core->spot[stage->live[i]];
+            if (depth[stage->live[i]] != radius - 1 || (spot->links.n > HUB && radius > 1)) continue;
+            for (int k = 0; k < spot->links.n; k++)
+                if (depth[spot->links.at[k].to] < 0) depth[spot->links.at[k].to] = radius;
+        }
+        for (int i = 0; i < stage->n; i++)
+            if (depth[stage->live[i]] >= 0) block[size++] = stage->live[i];
+        if (size > 0.8 * stage->n) break;
+        Arena arena;
+        arena_init(&arena);
+        Tables tables = {.arena = &arena, .work = &s->work};
+        Core sub;
+        core_sub(&sub, core, block, size, choice, NULL, &tables, &arena);
+        s->base = base;
+        search_core(s, &sub, stage->dual, s->work + (work_end - s->work) / 4, SEARCH_DIVE, NULL);
+        s->base = outer_base;
+        arena_finish(&arena);
+        if (s->found && s->cost < before) break;
+    }
+}
+
 /* The spot that the bound is surest of, so that all but one of its branches end soon; of equal ones that with most links. */
 static int stage_pick(const Stage *stage) {
     int best = -1;
@@ -187,6 +249,7 @@ static bool stage_branch(Stage *stage, int64_t work_end, SearchMode mode) {
 bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, SearchMode mode, double *bound) {
     core_reduce(core);
     if (core->impossible || core->constant >= cutoff(s)) return true;
+    if (s->work >= work_end) return false;
     Stage stage;
     stage_init(&stage, s, core);
     bool whole = true;
@@ -207,7 +270,8 @@ bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, Sear
             goto done;
         }
         if (stage.n < 16 || mode == SEARCH_BLOCK) break;
-        stage_dive(&stage, s->work + (work_end - s->work) / 4, SEARCH_DIVE);
+        if (!s->found || mode == SEARCH_DIVE) stage_repair(&stage, s->work + (work_end - s->work) / 4);
+        if (mode == SEARCH_WHOLE || !s->found || s->cost >= before) stage_dive(&stage, s->work + (work_end - s->work) / 4, SEARCH_DIVE);
         again = s->found && s->cost < before;
         if (mode == SEARCH_DIVE) {
             whole = false;

@@ -67,8 +67,7 @@ static void core_edges(Core *core, const Problem *problem) {
         const Edge *edge = &problem->edges.at[e];
         const Table *table = NULL;
         uint64_t hash = (uint64_t)(uintptr_t)edge->table * 0x9e3779b97f4a7c15u;
-        map_each (&known, hash, i)
-            if (address.at[i] == edge->table) table = interned.at[i];
+        map_each(&known, hash, i) if (address.at[i] == edge->table) table = interned.at[i];
         if (table == NULL) {
             table = table_of(core->tables, edge->table->nrows, edge->table->ncolumns, edge->table->at);
             map_add(core->arena, &known, hash, interned.n);
@@ -93,8 +92,10 @@ void core_init(Core *core, const Problem *problem, Tables *tables, Arena *arena)
     for (int v = 0; v < core->n; v++) {
         const Variable *variable = &problem->variables.at[v];
         Spot *spot = &core->spot[v];
-        *spot = (Spot){.variable = v, .n = variable->nchoices, .cost = table_of(tables, 1, variable->nchoices, variable->cost), .origin = same};
-        if (problem->limit_bytes && variable->begin < variable->end) spot->bytes = variable->bytes, spot->begin = variable->begin, spot->end = variable->end;
+        *spot =
+            (Spot){.variable = v, .n = variable->nchoices, .cost = table_of(tables, 1, variable->nchoices, variable->cost), .origin = same};
+        if (problem->limit_bytes && variable->begin < variable->end)
+            spot->bytes = variable->bytes, spot->begin = variable->begin, spot->end = variable->end;
     }
     core_edges(core, problem);
     if (problem->limit_bytes == 0) return;
@@ -241,7 +242,8 @@ double core_cost(const Core *core, const int *choice) {
         if (spot->gone) continue;
         cost += spot->cost->at[choice[v]];
         for (int i = 0; i < spot->links.n; i++)
-            if (spot->links.at[i].to > v) cost += spot->links.at[i].table->at[choice[v] * spot->links.at[i].table->ncolumns + choice[spot->links.at[i].to]];
+            if (spot->links.at[i].to > v)
+                cost += spot->links.at[i].table->at[choice[v] * spot->links.at[i].table->ncolumns + choice[spot->links.at[i].to]];
     }
     return cost;
 }

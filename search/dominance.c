@@ -44,7 +44,8 @@ static void choices_prune(Reduction *r, int v) {
     for (int i = 0; i < n; i++) {
         bool possible = spot->cost->at[i] < INFINITY;
         for (int k = 0; k < spot->links.n && possible; k++)
-            possible = table_excess(core->tables, spot->links.at[k].table)[i * n + i] > -INFINITY; /* of an empty row there is no difference */
+            possible =
+                table_excess(core->tables, spot->links.at[k].table)[i * n + i] > -INFINITY; /* of an empty row there is no difference */
         r->kept[i] = possible;
         any |= possible;
     }

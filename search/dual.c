@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct DualLink {
-    int to;          /* place */
+    int to;           /* place */
     const double *at; /* [mine, theirs] */
     double *in, *out; /* messages to this spot and from it */
 } DualLink;
@@ -35,7 +35,12 @@ Dual *dual_create(const Core *core, Arena *arena) {
         const Spot *from = &core->spot[v];
         if (from->gone) continue;
         DualSpot *spot = &d->spot[d->place[v]];
-        *spot = (DualSpot){.v = v, .n = from->n, .nlinks = from->links.n, .cost = from->cost->at, .origin = from->origin, .link = arena_alloc(arena, (size_t)from->links.n * sizeof(DualLink))};
+        *spot = (DualSpot){.v = v,
+                           .n = from->n,
+                           .nlinks = from->links.n,
+                           .cost = from->cost->at,
+                           .origin = from->origin,
+                           .link = arena_alloc(arena, (size_t)from->links.n * sizeof(DualLink))};
         if (from->n > most) most = from->n;
         for (int before = 1, k = 0; before >= 0; before--)
             for (int i = 0; i < from->links.n; i++) {
@@ -193,6 +198,29 @@ static void prices_move(Dual *d) {
     }
 }
 
+/* The finite costs of all spots and links at the most. */
+static double cost_spread(const Dual *d) {
+    double spread = 0;
+    for (int i = 0; i < d->n; i++) {
+        const DualSpot *spot = &d->spot[i];
+        double most = 0;
+        for (int c = 0; c < spot->n; c++)
+            if (spot->cost[c] > most && spot->cost[c] < INFINITY) most = spot->cost[c];
+        for (int k = spot->nbefore; k < spot->nlinks; k++)
+            for (int c = 0; c < spot->n * d->spot[spot->link[k].to].n; c++)
+                if (spot->link[k].at[c] > most && spot->link[k].at[c] < INFINITY) most = spot->link[k].at[c];
+        spread += most;
+    }
+    return spread + 1e-300;
+}
+
+static double most_room(const Core *core) {
+    int64_t room = 1;
+    for (int time = 0; time < core->ntimes; time++)
+        if (core->room[time] > room) room = core->room[time];
+    return (double)room;
+}
+
 void dual_pass(Dual *d) {
     const Core *core = d->core;
     prices_sum(d);
@@ -205,12 +233,7 @@ void dual_pass(Dual *d) {
         d->bound = bound;
         if (core->ntimes) memcpy(d->best_price, d->price, (size_t)core->ntimes * sizeof *d->price);
     }
-    if (d->first_step == 0 && core->ntimes) { /* a thousandth of the costs for all the room */
-        double room = 0;
-        for (int time = 0; time < core->ntimes; time++)
-            if ((double)core->room[time] > room) room = (double)core->room[time];
-        d->first_step = 1e-3 * fabs(bound) / (room + 1);
-    }
+    if (d->first_step == 0 && core->ntimes) d->first_step = 1e-3 * (bound > 0 ? bound : cost_spread(d)) / most_room(core);
     prices_move(d);
 }
 

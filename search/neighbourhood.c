@@ -55,7 +55,13 @@ bool neighbourhood_search(Search *s, const Core *core, const Dual *dual, double 
     Arena arena;
     arena_init(&arena);
     size_t ints = (size_t)core->n * sizeof(int);
-    Blocks b = {.s = s, .core = core, .choice = arena_alloc(&arena, ints), .live = arena_alloc(&arena, ints), .odd = arena_alloc(&arena, ints), .mark = arena_alloc(&arena, ints), .block = arena_alloc(&arena, ints)};
+    Blocks b = {.s = s,
+                .core = core,
+                .choice = arena_alloc(&arena, ints),
+                .live = arena_alloc(&arena, ints),
+                .odd = arena_alloc(&arena, ints),
+                .mark = arena_alloc(&arena, ints),
+                .block = arena_alloc(&arena, ints)};
     for (int v = 0; v < core->n; v++)
         if (!core->spot[v].gone) b.live[b.n++] = v;
     blocks_contract(&b, regret);
@@ -63,7 +69,8 @@ bool neighbourhood_search(Search *s, const Core *core, const Dual *dual, double 
     double size = 12;
     int64_t *used = arena_alloc(&arena, ((size_t)core->ntimes + 1) * sizeof *used);
     for (int number = 1, idle = 0; !all && s->work < work_end && idle < 40 + 4 * b.n / (int)size; number++) {
-        if (core_over(core, b.choice, used) > 0 || core_cost(core, b.choice) > s->cost * (1 + 1e-9)) break; /* the solution is not one of this core */
+        if (core_over(core, b.choice, used) > 0 || core_cost(core, b.choice) > s->cost * (1 + 1e-9))
+            break; /* the solution is not one of this core */
         block_grow(&b, number, size < b.n ? (int)size : b.n);
         Arena scratch;
         arena_init(&scratch);

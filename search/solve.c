@@ -2,22 +2,64 @@
 #include "search/solve.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { WORK_DEFAULT = 1 << 28 };
 
+/* Searches the whole problem; true: nothing better is left. bound: what every solution costs at the least. */
+static bool search_problem(Search *s, int64_t work_end, double *bound) {
+    Arena arena;
+    arena_init(&arena);
+    Tables tables = {.arena = &arena, .work = &s->work};
+    Core core;
+    core_init(&core, s->problem, &tables, &arena);
+    *bound = 0;
+    bool whole = search_core(s, &core, NULL, work_end, SEARCH_WHOLE, bound);
+    if (whole) *bound = s->found ? s->cost : INFINITY;
+    if (s->found && *bound > s->cost) *bound = s->cost;
+    arena_finish(&arena);
+    return whole;
+}
+
+/* Where nothing within the limit was found: the choices with the least peak that so much work finds, by halving what is between a limit at which there are none and one at
+ * which there are some; of those with that peak the cheapest. */
+static void search_nearest(const Problem *problem, int64_t work_end, Search *s) {
+    Problem relaxed = *problem;
+    Search near = *s;
+    near.problem = &relaxed;
+    near.any = true;
+    relaxed.limit_bytes = 0;
+    double bound;
+    search_problem(&near, near.work + (work_end - near.work) / 4, &bound);
+    int64_t low = problem->limit_bytes, high = problem_peak(problem, near.choice);
+    for (int round = 0; near.found && low + 1 < high && near.work < work_end; round++) {
+        relaxed.limit_bytes = low + (high - low) / 2;
+        near.found = false;
+        search_problem(&near, near.work + (work_end - near.work) / 8, &bound);
+        if (near.found)
+            high = problem_peak(problem, near.choice);
+        else
+            low = relaxed.limit_bytes;
+        near.found = true;
+    }
+    relaxed.limit_bytes = high;
+    near.any = false;
+    near.cost = problem_cost(problem, near.choice);
+    if (near.found) search_problem(&near, work_end, &bound);
+    s->work = near.work;
+}
+
 void problem_solve(const Problem *problem, int64_t work_limit, Arena *arena, Solution *solution) {
     if (work_limit == 0) work_limit = WORK_DEFAULT;
-    Arena scratch;
-    arena_init(&scratch);
     Search s = {.problem = problem, .choice = arena_alloc(arena, (size_t)problem->variables.n * sizeof(int))};
-    Tables tables = {.arena = &scratch, .work = &s.work};
-    Core core;
-    core_init(&core, problem, &tables, &scratch);
-    double bound = 0;
-    if (search_core(&s, &core, NULL, work_limit, SEARCH_WHOLE, &bound)) bound = s.found ? s.cost : INFINITY;
-    *solution = (Solution){.choice = s.choice, .fits = s.found, .work = s.work};
-    solution->cost = problem_cost(problem, s.choice);
-    solution->bound = s.found && bound > s.cost ? s.cost : bound;
-    solution->peak_bytes = problem_peak(problem, s.choice);
-    arena_finish(&scratch);
+    s.base = s.choice;
+    double bound;
+    search_problem(&s, work_limit, &bound);
+    if (!s.found) search_nearest(problem, s.work + work_limit / 2, &s);
+    *solution = (Solution){.choice = s.choice,
+                           .cost = problem_cost(problem, s.choice),
+                           .bound = bound,
+                           .peak_bytes = problem_peak(problem, s.choice),
+                           .work = s.work};
+    solution->fits = isfinite(solution->cost) && (problem->limit_bytes == 0 || solution->peak_bytes <= problem->limit_bytes);
 }

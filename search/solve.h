@@ -1,10 +1,13 @@
 /* Internal to the solvers (docs/search.md): the problem in the form in which it shrinks, and the parts that problem_solve puts together.
  *
  *   tables.c         tables of costs, one for each contents, so that equal work is done once
- *   core.c           the variables and choices that are left of a problem
+ *   core.c           the spots (variables) and choices that are left of a problem
  *   times.c          the times at which the limit could be broken
- *   dominance.c      what can be decided exactly, one variable after another
- *   eliminate.c      blocks of variables, exactly, while everything else is fixed
+ *   dominance.c      what can be decided exactly, one spot after another
+ *   eliminate.c      a block of spots exactly, while everything else is fixed
+ *   dual.c           a lower bound, with prices of memory, and the regret of each choice
+ *   branch.c         a search of the whole, of the likely choices, around what does not fit
+ *   neighbourhood.c  a solution made better block by block
  *   solve.c          problem_solve */
 #pragma once
 #include "ir/map.h"
@@ -93,11 +96,11 @@ typedef struct Core {
     Spot *spot;
     VEC(Record) records;
     VEC(Replaced) replaced;
-    double constant;   /* seconds of what is gone */
-    int ntimes;        /* at which the choices could hold more than the limit */
-    int64_t *room;     /* bytes at each of them for what is above the least */
-    int *time;         /* the problem's times */
-    bool impossible;   /* nothing that is left fits */
+    double constant; /* seconds of what is gone */
+    int ntimes;      /* at which the choices could hold more than the limit */
+    int64_t *room;   /* bytes at each of them for what is above the least */
+    int *time;       /* the problem's times */
+    bool impossible; /* nothing that is left fits */
 } Core;
 
 void core_init(Core *core, const Problem *problem, Tables *tables, Arena *arena);
@@ -139,7 +142,7 @@ typedef struct Dual {
     const Core *core;
     double bound;       /* of the best pass */
     double *best_price; /* its seconds a byte, per time */
-    int *choice; /* of the last pass, per spot of the core, with their cost and the bytes that they are over the room */
+    int *choice;        /* of the last pass, per spot of the core, with their cost and the bytes that they are over the room */
     double cost;
     int64_t over;
     double *price; /* of the next pass */
@@ -170,12 +173,14 @@ double dual_regret(Dual *dual, double *const *regret);
 typedef struct Search {
     const Problem *problem;
     int64_t work; /* entries of tables looked at */
+    bool any;     /* any solution that fits will do */
     bool found;
     double cost; /* of the best solution that fits */
     int *choice; /* its, per variable of the problem */
+    int *base;   /* the same, or the choices beside which another core is searched */
     uint64_t random;
 } Search;
-/* Remembers the solution in which the spots of a core choose so and all others as in the best so far, if it is better. */
+/* Remembers the solution in which the spots of a core choose so and all others as in base, if it is better. */
 bool search_take(Search *s, const Core *core, const int *choice);
 
 typedef enum { SEARCH_WHOLE, SEARCH_DIVE, SEARCH_BLOCK } SearchMode; /* everything; one solution that is likely good; a small block */

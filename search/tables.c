@@ -17,7 +17,7 @@ const Table *table_of(Tables *tables, int nrows, int ncolumns, const double *at)
         hash = mix(hash, word);
     }
     *tables->work += (int64_t)cells;
-    map_each (&tables->contents, hash, id) {
+    map_each(&tables->contents, hash, id) {
         const Table *table = tables->all.at[id];
         if (table->nrows == nrows && table->ncolumns == ncolumns && memcmp(table->at, at, cells * sizeof *at) == 0) return table;
     }
@@ -69,7 +69,7 @@ static uint64_t result_hash(int kind, int first, int second, int third) {
 }
 
 static const TableResult *result_find(const Tables *tables, int kind, int first, int second, int third) {
-    map_each (&tables->results, result_hash(kind, first, second, third), i) {
+    map_each(&tables->results, result_hash(kind, first, second, third), i) {
         const TableResult *done = tables->done.at[i];
         if (done->kind == kind && done->first == first && done->second == second && done->third == third) return done;
     }

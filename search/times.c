@@ -27,7 +27,8 @@ static int64_t spans_least(const Spans *spans, int begin, int end) {
     int k = 0;
     while (2 << k <= end - begin)
         k++;
-    int64_t a = spans->least[(size_t)k * (size_t)spans->ntimes + (size_t)begin], b = spans->least[(size_t)k * (size_t)spans->ntimes + (size_t)(end - (1 << k))];
+    int64_t a = spans->least[(size_t)k * (size_t)spans->ntimes + (size_t)begin],
+            b = spans->least[(size_t)k * (size_t)spans->ntimes + (size_t)(end - (1 << k))];
     return a < b ? a : b;
 }
 
@@ -85,7 +86,8 @@ static void drop_times(Core *core, const bool *drop, Arena *scratch, bool *chang
 static void drop_idle(Core *core, bool forward, Arena *scratch, bool *changed) {
     int n = core->ntimes;
     int64_t *most = arena_alloc(scratch, ((size_t)n + 1) * sizeof *most), held = 0;
-    bool *begins = arena_alloc(scratch, (size_t)n + 1), *ends = arena_alloc(scratch, (size_t)n + 1), *drop = arena_alloc(scratch, (size_t)n + 1);
+    bool *begins = arena_alloc(scratch, (size_t)n + 1), *ends = arena_alloc(scratch, (size_t)n + 1),
+         *drop = arena_alloc(scratch, (size_t)n + 1);
     for (int v = 0; v < core->n; v++) {
         const Spot *spot = &core->spot[v];
         if (spot->gone || spot->bytes == NULL) continue;

@@ -18,7 +18,8 @@ typedef struct Reading {
 } Reading;
 
 static bool wrong(Reading *reading, const char *expected) {
-    return error_set(reading->error, EXIT_REJECTED, "byte %td: expected %s, saw '%.16s'", reading->at - reading->begin, expected, reading->at);
+    return error_set(reading->error, EXIT_REJECTED, "byte %td: expected %s, saw '%.16s'", reading->at - reading->begin, expected,
+                     reading->at);
 }
 
 static char next(Reading *reading) {
@@ -81,7 +82,11 @@ static bool read_object(Reading *reading, const char *prefix, Parts *parts) {
     struct {
         const char *key;
         Numbers *numbers;
-    } known[] = {{"nodes.costs", &parts->node_cost}, {"nodes.usages", &parts->usage}, {"nodes.intervals", &parts->interval}, {"edges.nodes", &parts->edge}, {"edges.costs", &parts->edge_cost}};
+    } known[] = {{"nodes.costs", &parts->node_cost},
+                 {"nodes.usages", &parts->usage},
+                 {"nodes.intervals", &parts->interval},
+                 {"edges.nodes", &parts->edge},
+                 {"edges.costs", &parts->edge_cost}};
     if (!take(reading, '{')) return wrong(reading, "{");
     if (take(reading, '}')) return true;
     do {
@@ -118,7 +123,8 @@ static bool make_nodes(Problem *problem, const Parts *parts, Reading *reading) {
     for (int v = 0; v < n; v++) {
         Variable variable = {.nchoices = length(&parts->node_cost, v)};
         if (variable.nchoices < 1 || length(&parts->usage, v) != variable.nchoices || length(&parts->interval, v) != 2)
-            return error_set(reading->error, EXIT_REJECTED, "node %d: costs and usages of the same strategies, and an interval of two times, are needed", v);
+            return error_set(reading->error, EXIT_REJECTED,
+                             "node %d: costs and usages of the same strategies, and an interval of two times, are needed", v);
         const double *interval = parts->interval.at.at + parts->interval.begin.at[v];
         if (!(interval[0] >= 0 && interval[0] < 1e8 && interval[1] >= 0 && interval[1] < 1e8))
             return error_set(reading->error, EXIT_REJECTED, "node %d: times from 0 to 1e8 are needed", v);
@@ -127,7 +133,8 @@ static bool make_nodes(Problem *problem, const Parts *parts, Reading *reading) {
         const double *usage = parts->usage.at.at + parts->usage.begin.at[v];
         int64_t *bytes = arena_alloc(reading->arena, (size_t)variable.nchoices * sizeof *bytes);
         for (int i = 0; i < variable.nchoices; i++) {
-            if (!(cost[i] >= 0 && usage[i] >= 0 && usage[i] <= FORBIDDEN)) return error_set(reading->error, EXIT_REJECTED, "node %d: its costs and usages must not be negative", v);
+            if (!(cost[i] >= 0 && usage[i] >= 0 && usage[i] <= FORBIDDEN))
+                return error_set(reading->error, EXIT_REJECTED, "node %d: its costs and usages must not be negative", v);
             if (cost[i] >= FORBIDDEN) cost[i] = INFINITY;
             bytes[i] = (int64_t)usage[i];
         }
@@ -139,9 +146,11 @@ static bool make_nodes(Problem *problem, const Parts *parts, Reading *reading) {
 
 static bool make_edges(Problem *problem, const Parts *parts, Reading *reading) {
     int n = parts->edge.begin.n - 1;
-    if (parts->edge_cost.begin.n != n + 1) return error_set(reading->error, EXIT_REJECTED, "edges: as many lists of costs as of nodes are needed");
+    if (parts->edge_cost.begin.n != n + 1)
+        return error_set(reading->error, EXIT_REJECTED, "edges: as many lists of costs as of nodes are needed");
     for (int e = 0; e < n; e++) {
-        if (length(&parts->edge, e) != 2) return error_set(reading->error, EXIT_REJECTED, "edge %d: joins %d nodes, only pairs are read", e, length(&parts->edge, e));
+        if (length(&parts->edge, e) != 2)
+            return error_set(reading->error, EXIT_REJECTED, "edge %d: joins %d nodes, only pairs are read", e, length(&parts->edge, e));
         const double *ends = parts->edge.at.at + parts->edge.begin.at[e];
         if (!(ends[0] >= 0 && ends[0] < problem->variables.n && ends[1] >= 0 && ends[1] < problem->variables.n && ends[0] != ends[1]))
             return error_set(reading->error, EXIT_REJECTED, "edge %d: joins nodes that there are not", e);
@@ -149,7 +158,8 @@ static bool make_edges(Problem *problem, const Parts *parts, Reading *reading) {
         int nrows = problem->variables.at[edge.from].nchoices, ncolumns = problem->variables.at[edge.to].nchoices;
         double *cost = parts->edge_cost.at.at + parts->edge_cost.begin.at[e];
         if (length(&parts->edge_cost, e) != nrows * ncolumns)
-            return error_set(reading->error, EXIT_REJECTED, "edge %d: %d costs for %d x %d strategies", e, length(&parts->edge_cost, e), nrows, ncolumns);
+            return error_set(reading->error, EXIT_REJECTED, "edge %d: %d costs for %d x %d strategies", e, length(&parts->edge_cost, e),
+                             nrows, ncolumns);
         for (int i = 0; i < nrows * ncolumns; i++) {
             if (cost[i] < 0) return error_set(reading->error, EXIT_REJECTED, "edge %d: its costs must not be negative", e);
             if (cost[i] >= FORBIDDEN) cost[i] = INFINITY;

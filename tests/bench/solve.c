@@ -27,10 +27,12 @@ int main(int argc, char **argv) {
         Solution solution;
         double begin = now_seconds();
         problem_solve(&problem, (int64_t)(millions * 1e6), &arena, &solution);
-        double seconds = now_seconds() - begin, gap = solution.cost > solution.bound ? (solution.cost - solution.bound) / solution.bound : 0;
+        double seconds = now_seconds() - begin,
+               gap = solution.cost > solution.bound ? (solution.cost - solution.bound) / solution.bound : 0;
         printf("%d variables, %d edges\n", problem.variables.n, problem.edges.n);
         printf("cost  %.0f%s\nbound %.0f, gap %.3f %%\n", solution.cost, solution.fits ? "" : " (does not fit)", solution.bound, 100 * gap);
-        printf("peak  %lld of %lld bytes\ntime  %.2f s, %.0f million entries\n", (long long)solution.peak_bytes, (long long)problem.limit_bytes, seconds, (double)solution.work / 1e6);
+        printf("peak  %lld of %lld bytes\ntime  %.2f s, %.0f million entries\n", (long long)solution.peak_bytes,
+               (long long)problem.limit_bytes, seconds, (double)solution.work / 1e6);
         status = solution.fits ? EXIT_DONE : EXIT_MISMATCH;
     }
     arena_finish(&arena);

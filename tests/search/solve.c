@@ -4,8 +4,8 @@
 
 #include "tests/search/problems.h"
 
-/* Thousands of small problems of every kind. */
-static void compare(uint64_t first, uint64_t end, bool memory) {
+/* Thousands of small problems of every kind; count: of those with a solution, with none of a finite cost, with none within the limit. */
+static void compare(uint64_t first, uint64_t end, bool memory, int *count) {
     for (uint64_t seed = first; seed < end; seed++) {
         Arena arena;
         arena_init(&arena);
@@ -19,7 +19,12 @@ static void compare(uint64_t first, uint64_t end, bool memory) {
         problem_solve(&problem, 0, &arena, &solution);
         bool right = solution.fits == isfinite(best.cost) && solution.cost == problem_cost(&problem, solution.choice) &&
                      solution.peak_bytes == problem_peak(&problem, solution.choice) && solution.bound <= best.cost;
-        if (solution.fits) right = right && solution.cost == best.cost && solution.bound == best.cost;
+        if (solution.fits)
+            right = right && solution.cost == best.cost && solution.bound == best.cost;
+        else
+            right = right && isinf(solution.bound) &&
+                    (best.least_peak < 0 || (isfinite(solution.cost) && solution.peak_bytes == best.least_peak));
+        count[solution.fits ? 0 : best.least_peak < 0 ? 1 : 2]++;
         if (!right) {
             fprintf(stderr, "seed %llu, %s: best %g, least peak %lld; found %g, bound %g, peak %lld, %s\n", (unsigned long long)seed,
                     problem_shape_name[kind.shape], best.cost, (long long)best.least_peak, solution.cost, solution.bound,
@@ -32,6 +37,13 @@ static void compare(uint64_t first, uint64_t end, bool memory) {
 }
 
 Test(solve, is_what_brute_force_finds) {
-    compare(0, 4000, false);
+    int count[3] = {0};
+    compare(0, 4000, false, count);
+    cr_expect(count[0] > 3000 && count[1] > 100);
 }
-Test(solve, is_what_brute_force_finds_within_a_limit) { compare(10000, 16000, true); }
+
+Test(solve, is_what_brute_force_finds_within_a_limit) {
+    int count[3] = {0};
+    compare(10000, 16000, true, count);
+    cr_expect(count[0] > 3000 && count[1] > 100 && count[2] > 100);
+}
