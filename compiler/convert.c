@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "compiler/compiler.h"
+#include "ir/map.h"
 
 /* ---------------------------------------------------------------- conversions, memoised */
 
@@ -11,41 +12,40 @@ typedef struct MemoEntry {
     TensorType type;
     RedistributePolicy policy;
     Conversion conversion;
-    struct MemoEntry *next;
 } MemoEntry;
 
-enum { MEMO_BUCKETS = 1024 };
-typedef struct ConversionMemo {
-    MemoEntry *bucket[MEMO_BUCKETS];
-} ConversionMemo;
+struct ConversionMemo {
+    VEC(MemoEntry *) entries;
+    Map map;
+};
 
-static uint64_t mix(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
+static uint64_t entry_hash(const MemoEntry *e) {
+    uint64_t hash = hash_mix(hash_mix((uint64_t)(uintptr_t)e->from, (uint64_t)(uintptr_t)e->to), (uint64_t)e->policy);
+    for (int d = 0; d < e->type.shape.ndim; d++)
+        hash = hash_mix(hash, (uint64_t)e->type.shape.dim[d]);
+    return hash;
 }
 
-static uint64_t memo_hash(Build *b, const Layout *from, const Layout *to, const TensorType *type, int what) {
-    if (b->memo == NULL) b->memo = arena_alloc(b->arena, sizeof *b->memo);
-    uint64_t hash = mix(mix((uint64_t)(uintptr_t)from, (uint64_t)(uintptr_t)to), (uint64_t)what);
-    for (int d = 0; d < type->shape.ndim; d++)
-        hash = mix(hash, (uint64_t)type->shape.dim[d]);
-    return hash % MEMO_BUCKETS;
+static bool entry_equal(const MemoEntry *a, const MemoEntry *b) {
+    return a->from == b->from && a->to == b->to && a->policy == b->policy && type_equal(&a->type, &b->type);
 }
 
 const Conversion *conversion_plan(Build *b, const Layout *from, const Layout *to, const TensorType *type, RedistributePolicy policy) {
-    uint64_t slot = memo_hash(b, from, to, type, (int)policy);
-    MemoEntry **bucket = &b->memo->bucket[slot];
-    for (MemoEntry *e = *bucket; e != NULL; e = e->next)
-        if (e->from == from && e->to == to && e->policy == policy && type_equal(&e->type, type)) return &e->conversion;
-    MemoEntry *e = arena_alloc(b->arena, sizeof *e);
-    *e = (MemoEntry){.from = from, .to = to, .type = *type, .policy = policy, .next = *bucket};
+    if (b->memo == NULL) b->memo = arena_alloc(b->arena, sizeof *b->memo);
+    struct ConversionMemo *memo = b->memo;
+    const MemoEntry entry = {.from = from, .to = to, .type = *type, .policy = policy};
+    const uint64_t hash = entry_hash(&entry);
+    map_each(&memo->map, hash, i) if (entry_equal(memo->entries.at[i], &entry)) return &memo->entries.at[i]->conversion;
+    MemoEntry *made = arena_alloc(b->arena, sizeof *made);
+    *made = entry;
     const char *why = NULL;
     bool possible = redistribute(from, to, &type->shape, dtype_bytes[type->dtype], b->front.graph.nranks, policy, b->options->machine,
-                                 &e->conversion, &why);
+                                 &made->conversion, &why);
     assert(possible && "a target that is partial where its source is complete");
     (void)possible;
-    *bucket = e;
-    return &e->conversion;
+    map_add(b->arena, &memo->map, hash, memo->entries.n);
+    vec_push(b->arena, &memo->entries, made);
+    return &made->conversion;
 }
 
 /* ---------------------------------------------------------------- what a conversion treats differently */

@@ -29,17 +29,12 @@ typedef struct Materialize {
 
 /* ---------------------------------------------------------------- converts */
 
-static uint64_t mix(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
-}
-
 /* The value of a step of a conversion; equal ones are one. */
 static int add_convert(Materialize *m, int source, CommKind kind, const Layout *to) {
     Spmd *spmd = m->spmd;
     Graph *g = &spmd->graph;
     const Layout *layout = graph_layout(g, to, &g->values.at[source].type.shape);
-    uint64_t hash = mix(mix((uint64_t)source, (uint64_t)kind), (uint64_t)graph_layout_number(g, layout));
+    uint64_t hash = hash_mix(hash_mix((uint64_t)source, (uint64_t)kind), (uint64_t)graph_layout_number(g, layout));
     map_each(&m->converts, hash, v) {
         const Node *made = &g->nodes.at[g->values.at[v].node];
         if (made->in[0] == source && made->comm == kind && g->values.at[v].layout == layout) return v;

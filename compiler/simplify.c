@@ -10,42 +10,30 @@
 
 #include "compiler/compiler.h"
 #include "ir/copy.h"
+#include "ir/map.h"
 #include "ir/rules.h"
 
 typedef struct Rewrite {
     GraphCopy copy;
-    int *bucket, *next; /* hash chains over the new nodes */
-    unsigned mask;
-    int next_cap;
+    Map nodes;       /* of the new graph */
     bool identities; /* some node no longer uses what it used: that may be dead now */
 } Rewrite;
 
 /* ---------------------------------------------------------------- equal nodes */
 
-static uint64_t mix(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 29;
-}
-
 static uint64_t node_hash(const Node *node) {
-    uint64_t hash = mix(7, (uint64_t)node->op);
+    uint64_t hash = hash_mix(7, (uint64_t)node->op);
     for (int i = 0; i < node->nin; i++)
-        hash = mix(hash, (uint64_t)node->in[i]);
-    hash = mix(hash, (uint64_t)(node->state * 2 + node->version));
+        hash = hash_mix(hash, (uint64_t)node->in[i]);
+    hash = hash_mix(hash, (uint64_t)(node->state * 2 + node->version));
     for (int a = 0; a < MAX_ATTRS; a++) {
         uint64_t bits;
         memcpy(&bits, &node->attr[a].f, sizeof bits);
-        hash = mix(hash, bits ^ (uint64_t)node->attr[a].i);
+        hash = hash_mix(hash, bits ^ (uint64_t)node->attr[a].i);
         for (int i = 0; i < node->attr[a].n; i++)
-            hash = mix(hash, (uint64_t)node->attr[a].ints[i]);
+            hash = hash_mix(hash, (uint64_t)node->attr[a].ints[i]);
     }
     return hash;
-}
-
-static bool attr_equal(const Attr *a, const Attr *b) {
-    bool text = (a->text == NULL) == (b->text == NULL) && (a->text == NULL || strcmp(a->text, b->text) == 0);
-    return a->given == b->given && a->i == b->i && memcmp(&a->f, &b->f, sizeof a->f) == 0 && a->n == b->n &&
-           memcmp(a->ints, b->ints, sizeof a->ints[0] * (size_t)a->n) == 0 && text;
 }
 
 /* Whether b may stand for a. A gradient node gets its strategy from its origin, so that is part of what it is. */
@@ -66,16 +54,13 @@ static int share_last(Rewrite *r) {
     int last = g->nodes.n - 1;
     const Node *node = &g->nodes.at[last];
     if (op_table[node->op].op_class == OP_CLASS_UPDATE) return last;
-    int *bucket = &r->bucket[node_hash(node) & r->mask];
-    for (int i = *bucket; i >= 0; i = r->next[i])
-        if (node_equal(g, &g->nodes.at[i], node)) {
-            g->nodes.n--;
-            g->values.n -= node->nout;
-            return i;
-        }
-    assert(last < r->next_cap);
-    r->next[last] = *bucket;
-    *bucket = last;
+    const uint64_t hash = node_hash(node);
+    map_each(&r->nodes, hash, i) if (node_equal(g, &g->nodes.at[i], node)) {
+        g->nodes.n--;
+        g->values.n -= node->nout;
+        return i;
+    }
+    map_add(g->arena, &r->nodes, hash, last);
     return last;
 }
 
@@ -198,20 +183,6 @@ static bool merge(Graph *g, Node *node) {
 
 /* ---------------------------------------------------------------- the rewriting */
 
-static void begin(Rewrite *r, Graph *graph) {
-    *r = (Rewrite){0};
-    copy_begin(&r->copy, graph, graph->nodes.n, graph->values.n);
-    const int n = r->copy.from.nodes.n;
-    unsigned buckets = 64;
-    while (buckets < 2 * (unsigned)n)
-        buckets *= 2;
-    r->mask = buckets - 1;
-    r->bucket = arena_alloc(graph->arena, sizeof *r->bucket * buckets);
-    memset(r->bucket, -1, sizeof *r->bucket * buckets);
-    r->next_cap = n + 1;
-    r->next = arena_alloc(graph->arena, sizeof *r->next * (size_t)r->next_cap);
-}
-
 /* Which old nodes an output needs. Without a loss there is no output yet: all are. */
 static bool *live_nodes(const Graph *g) {
     bool *live = arena_alloc(g->arena, (size_t)g->nodes.n + 1);
@@ -253,8 +224,8 @@ static void rewrite_node(Rewrite *r, int id, int what) {
 
 /* Returns whether an identity was found. */
 static bool rewrite(Graph *graph, int what) {
-    Rewrite r;
-    begin(&r, graph);
+    Rewrite r = {0};
+    copy_begin(&r.copy, graph, graph->nodes.n, graph->values.n);
     const Graph *old = &r.copy.from;
     const bool *live = what & SIMPLIFY_DEAD ? live_nodes(old) : NULL;
     for (int n = 0; n < old->nodes.n; n++) {

@@ -278,9 +278,9 @@ static void frame_enter(Lower *lower, Frame *frame) {
 }
 
 static void frame_leave(Lower *lower, const Frame *frame) {
-    if (lower->names.cap) {
-        memset(lower->names.at, 0, sizeof *lower->names.at * lower->names.cap);
-        lower->names.n = 0;
+    if (lower->names.symbols.n > 0) {
+        map_clear(&lower->names.map);
+        lower->names.symbols.n = 0;
         vec_push(lower->arena, &lower->spare, lower->names);
     }
     lower->names = frame->names;

@@ -20,6 +20,7 @@
 #pragma once
 #include "frontend/ast.h"
 #include "frontend/frontend.h"
+#include "ir/map.h"
 
 typedef struct Number {
     bool real;
@@ -50,10 +51,10 @@ typedef struct Symbol {
     Span span;     /* of the name in its definition; SYMBOL_AHEAD: of the first one */
 } Symbol;
 
-/* Open addressing, capacity a power of two, at most half full; at[i].name NULL: free. Pointers to symbols last until the next insertion. */
+/* Pointers to symbols last until the next insertion. */
 typedef struct Names {
-    Symbol *at;
-    size_t n, cap;
+    VEC(Symbol) symbols;
+    Map map;
 } Names;
 
 /* The value of an expression: a tensor, or a number, which becomes a tensor where it stands beside one. */

@@ -4,31 +4,19 @@
 #include <string.h>
 #include <xxhash.h>
 
-static size_t slot_of(const Names *names, const char *name) {
-    size_t i = (size_t)XXH3_64bits(name, strlen(name)) & (names->cap - 1);
-    while (names->at[i].name && strcmp(names->at[i].name, name) != 0)
-        i = (i + 1) & (names->cap - 1);
-    return i;
+static uint64_t hash_of(const char *name) {
+    return XXH3_64bits(name, strlen(name));
 }
 
 Symbol *names_find(const Names *names, const char *name) {
-    if (!names->cap) return NULL;
-    Symbol *symbol = &names->at[slot_of(names, name)];
-    return symbol->name ? symbol : NULL;
+    map_each(&names->map, hash_of(name), i) if (strcmp(names->symbols.at[i].name, name) == 0) return &names->symbols.at[i];
+    return NULL;
 }
 
 Symbol *names_insert(Names *names, Arena *arena, const char *name) {
-    if (2 * (names->n + 1) > names->cap) {
-        Names old = *names;
-        names->cap = old.cap ? 2 * old.cap : 64;
-        names->at = arena_alloc(arena, names->cap * sizeof *names->at);
-        for (size_t i = 0; i < old.cap; i++)
-            if (old.at[i].name) names->at[slot_of(names, old.at[i].name)] = old.at[i];
-    }
-    Symbol *symbol = &names->at[slot_of(names, name)];
-    *symbol = (Symbol){.name = name, .kind = SYMBOL_AHEAD, .value = -1};
-    names->n++;
-    return symbol;
+    map_add(arena, &names->map, hash_of(name), names->symbols.n);
+    vec_push(arena, &names->symbols, ((Symbol){.name = name, .kind = SYMBOL_AHEAD, .value = -1}));
+    return &names->symbols.at[names->symbols.n - 1];
 }
 
 void note_defined(Lower *lower, const Symbol *symbol) {
@@ -108,8 +96,8 @@ static const Symbol *unknown_name(Lower *lower, const char *name, Span span) {
     Strings known = {0};
     for (int global = 0; global < 2; global++) {
         const Names *names = global ? &lower->globals : &lower->names;
-        for (size_t i = 0; i < names->cap; i++)
-            if (names->at[i].name && names->at[i].kind >= SYMBOL_FAILED) vec_push(lower->arena, &known, names->at[i].name);
+        for (int i = 0; i < names->symbols.n; i++)
+            if (names->symbols.at[i].kind >= SYMBOL_FAILED) vec_push(lower->arena, &known, names->symbols.at[i].name);
     }
     const Symbol *outside = look_outside(lower, name);
     const char *nearest = outside ? NULL : name_nearest(name, known.at, known.n);

@@ -3,6 +3,8 @@
  *         if (strcmp(names.at[number], name) == 0) return number;
  */
 #pragma once
+#include <string.h>
+
 #include "ir/base.h"
 
 typedef struct MapSlot {
@@ -18,6 +20,16 @@ typedef struct Map {
 void map_add(Arena *arena, Map *map, uint64_t hash, int number);
 void map_fork(Arena *arena, Map *map); /* gives a copied struct a table of its own */
 
+/* A hash with one more word in it. */
+static inline uint64_t hash_mix(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+static inline void map_clear(Map *map) {
+    if (map->cap) memset(map->at, 0, map->cap * sizeof *map->at);
+    map->n = 0;
+}
 static inline size_t map_begin(const Map *map, uint64_t hash) {
     return map->cap ? (size_t)(hash ^ hash >> 32) & (map->cap - 1) : 0;
 }

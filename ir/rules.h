@@ -37,7 +37,6 @@ bool rule_equal(const Rule *a, const Rule *b, const TensorType *in, int nin, int
 typedef struct Signature {
     OpCode op;
     int nin;
-    uint64_t hash;
     TensorType in[MAX_IN]; /* of a leaf in[0] is the type of its result */
     Attr attr[MAX_ATTRS];
     Rule rule;
@@ -47,6 +46,7 @@ struct Signatures *signatures_create(Arena *arena);
 struct Signatures *signatures_fork(const struct Signatures *signatures, Arena *arena);
 void *table_fork(Arena *arena, const void *at, size_t bytes); /* a copy of so many bytes */
 void tables_fork(Graph *graph);                               /* graph.c: makes copies of the tables that it shares, in its arena */
+bool attr_equal(const Attr *a, const Attr *b);
 const Signature *signature_of(Graph *graph, OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error);
 
 RuleFn rule_leaf; /* -> nothing: graph_input, graph_constant, graph_read_state know the type and call rule_of_leaf */

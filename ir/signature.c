@@ -3,39 +3,34 @@
 #include <string.h>
 
 #include "ir/graph.h"
+#include "ir/map.h"
 #include "ir/rules.h"
 
-/* Open addressing, capacity a power of two, at most half full. */
 struct Signatures {
-    size_t n, cap;
-    const Signature **at;
+    VEC(const Signature *) all;
+    Map map;
 };
 
-static uint64_t mix(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    return hash ^ hash >> 29;
-}
-
 static uint64_t hash_of(OpCode op, const TensorType *in, int nin, const Attr *attr) {
-    uint64_t hash = mix((uint64_t)op, (uint64_t)nin);
+    uint64_t hash = hash_mix((uint64_t)op, (uint64_t)nin);
     for (int i = 0; i < nin; i++) {
-        hash = mix(hash, (uint64_t)in[i].dtype << 16 | (uint64_t)in[i].hidden << 8 | (uint64_t)in[i].shape.ndim);
+        hash = hash_mix(hash, (uint64_t)in[i].dtype << 16 | (uint64_t)in[i].hidden << 8 | (uint64_t)in[i].shape.ndim);
         for (int d = 0; d < in[i].shape.ndim; d++)
-            hash = mix(hash, (uint64_t)in[i].shape.dim[d]);
+            hash = hash_mix(hash, (uint64_t)in[i].shape.dim[d]);
     }
     for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++) {
         uint64_t bits;
         memcpy(&bits, &attr[a].f, sizeof bits);
-        hash = mix(mix(mix(hash, bits), (uint64_t)attr[a].i), (uint64_t)attr[a].n << 1 | attr[a].given);
+        hash = hash_mix(hash_mix(hash_mix(hash, bits), (uint64_t)attr[a].i), (uint64_t)attr[a].n << 1 | attr[a].given);
         for (int i = 0; i < attr[a].n; i++)
-            hash = mix(hash, (uint64_t)attr[a].ints[i]);
+            hash = hash_mix(hash, (uint64_t)attr[a].ints[i]);
         for (const char *at = attr[a].text; at && *at; at++)
-            hash = mix(hash, (unsigned char)*at);
+            hash = hash_mix(hash, (unsigned char)*at);
     }
     return hash;
 }
 
-static bool attr_same(const Attr *a, const Attr *b) {
+bool attr_equal(const Attr *a, const Attr *b) {
     return a->given == b->given && a->i == b->i && memcmp(&a->f, &b->f, sizeof a->f) == 0 && a->n == b->n &&
            memcmp(a->ints, b->ints, (size_t)a->n * sizeof *a->ints) == 0 && !a->text == !b->text &&
            (!a->text || strcmp(a->text, b->text) == 0);
@@ -46,7 +41,7 @@ static bool is_of(const Signature *signature, OpCode op, const TensorType *in, i
     for (int i = 0; i < nin; i++)
         if (!type_equal(&signature->in[i], &in[i])) return false;
     for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++)
-        if (!attr_same(&signature->attr[a], &attr[a])) return false;
+        if (!attr_equal(&signature->attr[a], &attr[a])) return false;
     return true;
 }
 
@@ -57,44 +52,30 @@ struct Signatures *signatures_create(Arena *arena) {
 struct Signatures *signatures_fork(const struct Signatures *signatures, Arena *arena) {
     struct Signatures *fork = signatures_create(arena);
     *fork = *signatures;
-    fork->at = table_fork(arena, signatures->at, signatures->cap * sizeof *fork->at);
+    fork->all.at = table_fork(arena, signatures->all.at, (size_t)signatures->all.n * sizeof *fork->all.at);
+    fork->all.cap = fork->all.n;
+    map_fork(arena, &fork->map);
     return fork;
-}
-
-static void grow(Graph *graph) {
-    struct Signatures *all = graph->signatures;
-    struct Signatures old = *all;
-    all->cap = old.cap ? 2 * old.cap : 64;
-    all->at = arena_alloc(graph->arena, all->cap * sizeof(Signature *));
-    for (size_t i = 0; i < old.cap; i++) {
-        if (!old.at[i]) continue;
-        size_t slot = (size_t)old.at[i]->hash & (all->cap - 1);
-        while (all->at[slot])
-            slot = (slot + 1) & (all->cap - 1);
-        all->at[slot] = old.at[i];
-    }
 }
 
 const Signature *signature_of(Graph *graph, OpCode op, const TensorType *in, int nin, const Attr *attr, RuleError *error) {
     static const Attr none[MAX_ATTRS];
     if (!attr) attr = none;
     struct Signatures *all = graph->signatures;
-    if (2 * (all->n + 1) > all->cap) grow(graph);
     const bool known = nin >= 0 && nin <= MAX_IN; /* else it is rejected */
     const uint64_t hash = known ? hash_of(op, in, nin, attr) : 0;
-    size_t slot = (size_t)hash & (all->cap - 1);
-    for (; known && all->at[slot]; slot = (slot + 1) & (all->cap - 1))
-        if (all->at[slot]->hash == hash && is_of(all->at[slot], op, in, nin, attr)) return all->at[slot];
+    map_each(&all->map, hash, i) if (known && is_of(all->all.at[i], op, in, nin, attr)) return all->all.at[i];
     Rule rule;
     if (op_table[op].op_class == OP_CLASS_LEAF)
         rule_of_leaf(in, &rule);
     else if (!rule_infer(op, in, nin, attr, &rule, error))
         return NULL;
     Signature *made = arena_alloc(graph->arena, sizeof *made);
-    *made = (Signature){.op = op, .nin = nin, .hash = hash, .rule = rule};
+    *made = (Signature){.op = op, .nin = nin, .rule = rule};
     memcpy(made->in, in, (size_t)nin * sizeof *in);
     for (int a = 0; a < MAX_ATTRS && op_table[op].attrs[a].name; a++)
         made->attr[a] = attr[a];
-    all->n++;
-    return all->at[slot] = made;
+    map_add(graph->arena, &all->map, hash, all->all.n);
+    vec_push(graph->arena, &all->all, made);
+    return made;
 }

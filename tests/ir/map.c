@@ -29,6 +29,21 @@ Test(map, finds_what_was_added_as_it_grows) {
     arena_finish(&arena);
 }
 
+Test(map, a_cleared_map_is_empty_and_takes_numbers_again) {
+    Arena arena;
+    Map map = {0};
+    arena_init(&arena);
+    map_clear(&map);
+    for (int i = 0; i < 100; i++)
+        map_add(&arena, &map, 5, i);
+    map_clear(&map);
+    cr_assert_eq(map.n, 0);
+    cr_assert_eq(count(&map, 5), 0);
+    map_add(&arena, &map, 5, 7);
+    cr_assert(has(&map, 5, 7) && count(&map, 5) == 1);
+    arena_finish(&arena);
+}
+
 Test(map, keeps_numbers_of_one_hash_apart_from_those_of_one_slot) {
     Arena arena;
     Map map = {0};
