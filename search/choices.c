@@ -14,6 +14,7 @@ uint64_t bytes_hash(const void *at, size_t n) {
 void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, Arena *arena) {
     if (machine == NULL) machine = &machine_cpu;
     *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh};
+    kernels_init(&choices->kernels, graph, machine, arena);
     choices->moves = moves_create(arena, machine, graph->nranks);
     mesh_digits(mesh->size, mesh->naxes, 1, choices->digit);
 }
@@ -115,23 +116,6 @@ static double row_seconds(const Choices *choices, const Node *node, const Strate
     return seconds;
 }
 
-/* Arithmetic and memory of the operator and its gradients, on the busiest rank: a gradient is taken to cost what the operator does. */
-static double compute_seconds(const Choices *choices, const NodeClass *class, const Strategy *strategy) {
-    const Node *node = class->node;
-    KernelWork work = {0};
-    unsigned handed_in = 0, handed_out = 0;
-    int kernels = 1;
-    for (int i = 0; i < node->nin; i++) {
-        handed_in |= (unsigned)class->key.inner[i] << i;
-        kernels += class->key.active[i];
-    }
-    for (int o = 0; o < node->nout; o++)
-        handed_out |= (unsigned)class->key.inner_out[o] << o;
-    if (op_table[node->op].view) return 0;
-    kernel_count(&work, choices->machine, choices->graph, node, strategy, handed_in, handed_out);
-    return kernels * (kernel_seconds(choices->machine, &work) - (handed_in != 0 ? choices->machine->kernel_s : 0));
-}
-
 enum { IN_PARTS_BYTES = 256 << 10 }; /* of a state that pass updates changes in parts */
 
 /* Into how many parts the update of a parameter is divided beyond its storage. */
@@ -151,7 +135,12 @@ double parameter_seconds(const Choices *choices, int stored, int partial) {
     int nslots;
     const int passes = update_passes(choices->graph->settings.optimizer, &nslots);
     const double bytes = (double)moves_bytes(choices->moves, stored) / (double)update_parts(choices, stored, partial);
-    return moves_seconds(choices->moves, partial, stored) + passes * bytes / choices->machine->memory_bytes_per_s;
+    const MoveSeconds move = moves_both(choices->moves, partial, stored);
+    const double exposed =
+        1 - choices->machine->overlap / 2; /* the sum, half of the way, runs behind kernels; the gather of new values does not */
+    const double bucket = (double)choices->graph->settings.bucket_bytes, whole = (double)moves_bytes(choices->moves, stored);
+    const double share = whole < bucket ? whole / bucket : 1; /* of a bucket's messages */
+    return exposed * (move.bytes_s + share * move.messages_s) + passes * bytes / choices->machine->memory_bytes_per_s;
 }
 
 int64_t parameter_bytes(const Choices *choices, int stored, int partial) {
@@ -165,7 +154,8 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
     const Strategy *strategy = &class->strategy[at];
     const Columns *columns = &class->columns[at];
     const ClassKey *key = &class->key;
-    double cost = compute_seconds(choices, class, strategy) + row_seconds(choices, class->node, strategy);
+    double cost = kernels_seconds(&choices->kernels, (int)(class->node - choices->graph->nodes.at), strategy) +
+                  row_seconds(choices, class->node, strategy);
     int64_t held = 0;
     for (int i = 0; i < class->node->nin; i++) {
         const int need = columns->need[i], gradient = columns->gradient[i];
@@ -219,6 +209,7 @@ static void class_make(Choices *choices, NodeClass *class) {
 const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key) {
     key->op = node->op;
     key->rule = node->rule;
+    key->kernels = kernels_hash(&choices->kernels, (int)(node - choices->graph->nodes.at));
     const uint64_t hash = bytes_hash(key, sizeof *key);
     map_each(&choices->map, hash, at) {
         const NodeClass *there = choices->classes.at[at];

@@ -1,5 +1,6 @@
 /* choices: what operators may do on a mesh, made once for operators that are alike. Internal to search/. */
 #pragma once
+#include "search/kernels.h"
 #include "search/moves.h"
 
 /* A mesh: axes of these sizes, the last one fastest. */
@@ -29,14 +30,14 @@ typedef struct Columns {
 typedef struct ClassKey {
     const Rule *rule;
     const Strategy *fixed; /* by a hint; NULL: free */
+    uint64_t kernels;      /* kernels_hash */
     int op;
-    int8_t kind[MAX_IN];                    /* OperandKind */
-    bool trained[MAX_IN];                   /* OPERAND_OWN, OPERAND_GIVEN: a parameter */
-    bool active[MAX_IN];                    /* the operand has a gradient */
-    int given[MAX_IN];                      /* OPERAND_GIVEN: the number of its layout */
-    bool inner[MAX_IN], inner_out[MAX_OUT]; /* it lives within a fused step: it is neither read from memory nor written there */
-    bool reported[MAX_OUT];                 /* the result is reported whole */
-    bool kept[MAX_OUT];                     /* it is part of what gradients are computed from */
+    int8_t kind[MAX_IN];    /* OperandKind */
+    bool trained[MAX_IN];   /* OPERAND_OWN, OPERAND_GIVEN: a parameter */
+    bool active[MAX_IN];    /* the operand has a gradient */
+    int given[MAX_IN];      /* OPERAND_GIVEN: the number of its layout */
+    bool reported[MAX_OUT]; /* the result is reported whole */
+    bool kept[MAX_OUT];     /* it is part of what gradients are computed from */
 } ClassKey;
 
 typedef struct NodeClass {
@@ -57,6 +58,7 @@ typedef struct Choices {
     Mesh mesh;
     Digit digit[MAX_AXES];
     Moves *moves;
+    KernelIndex kernels;
     VEC(NodeClass *) classes;
     Map map;
 } Choices;

@@ -187,23 +187,13 @@ static const Strategy *whole_strategy(Builder *b, int nfactors) {
     return b->whole[nfactors];
 }
 
-/* Whether a value most likely lives within a fused step: of an elementwise operator, for another. */
-static bool is_inner(const Builder *b, const Source *source) {
-    if (source->producer < 0 || source->nuses != 1) return false;
-    const Node *maker = &b->graph->nodes.at[source->producer], *user = &b->graph->nodes.at[b->uses.at[source->first_use].node];
-    return op_elementwise(maker->op) && op_elementwise(user->op);
-}
-
 static void add_node(Builder *b, int id) {
     const Node *node = &b->graph->nodes.at[id];
     ClassKey key;
     memset(&key, 0, sizeof key); /* its padding too */
     for (int i = 0; i < node->nin; i++)
         operand_key(b, &b->sources.at[b->source_of[node->in[i]]], i, op_table[node->op].adjoint != NULL, &key);
-    for (int i = 0; i < node->nin; i++)
-        key.inner[i] = is_inner(b, &b->sources.at[b->source_of[node->in[i]]]);
     for (int o = 0; o < node->nout; o++) {
-        key.inner_out[o] = is_inner(b, &b->sources.at[b->source_of[node->out[o]]]);
         key.kept[o] = b->active[node->out[o]];
         for (int k = 0; k < graph_nreports(b->graph); k++)
             key.reported[o] = key.reported[o] || (graph_report(b->graph, k) == node->out[o] && graph_report_whole(b->graph, k));

@@ -1,6 +1,6 @@
 /* model: a net on a mesh as a Problem: what to choose, what it costs in seconds of a step. docs/search.md says what is counted.
  *
- *   choices.h  strategies of operators on a mesh; moves.h: conversions between layouts in seconds
+ *   choices.h  strategies of operators on a mesh; kernels.h: what kernels cost; moves.h: conversions between layouts in seconds
  *   model.c    variables and edges; what a solution means
  */
 #pragma once

@@ -12,7 +12,7 @@ typedef struct MoveLayout {
 
 typedef struct Move {
     int from, to;
-    double seconds;
+    MoveSeconds seconds;
 } Move;
 
 struct Moves {
@@ -87,15 +87,15 @@ static int64_t moved_group(const Moves *moves, const Layout *from, const Layout 
     return group;
 }
 
-static double seconds_of(const Moves *moves, const MoveLayout *from, const MoveLayout *to) {
+static MoveSeconds seconds_of(const Moves *moves, const MoveLayout *from, const MoveLayout *to) {
     Digit summed[MAX_DIGITS];
     Reduction kind;
     Traffic bound;
     bool far;
     const int nsummed = layout_summed(&from->layout, &to->layout, summed, &kind);
-    if (nsummed < 0) return INFINITY;
+    if (nsummed < 0) return (MoveSeconds){INFINITY, 0};
     traffic_bound(&from->layout, &to->layout, &from->type.shape, moves->nranks, &bound);
-    if (bound.max == 0) return 0;
+    if (bound.max == 0) return (MoveSeconds){0};
     const int64_t group = moved_group(moves, &from->layout, &to->layout, &far);
     const MachineLevel *level = far ? &moves->machine->node : &moves->machine->rank;
     Layout complete;
@@ -104,11 +104,16 @@ static double seconds_of(const Moves *moves, const MoveLayout *from, const MoveL
     for (int64_t reach = 1; reach < group; reach *= 2)
         rounds++;
     if (nsummed > 0 && layout_equal(&to->layout, &complete)) rounds *= 2; /* summed, then gathered */
-    return level->latency_s * (double)rounds + (double)bound.max * dtype_bytes[from->type.dtype] / level->bytes_per_s;
+    return (MoveSeconds){(double)bound.max * dtype_bytes[from->type.dtype] / level->bytes_per_s, level->latency_s * (double)rounds};
 }
 
 double moves_seconds(Moves *moves, int from, int to) {
-    if (from == to) return 0;
+    const MoveSeconds both = moves_both(moves, from, to);
+    return both.bytes_s + both.messages_s;
+}
+
+MoveSeconds moves_both(Moves *moves, int from, int to) {
+    if (from == to) return (MoveSeconds){0};
     const uint64_t hash = mix(mix(17, (uint64_t)from), (uint64_t)to);
     map_each(&moves->move_map, hash,
              number) if (moves->moves.at[number].from == from && moves->moves.at[number].to == to) return moves->moves.at[number]
