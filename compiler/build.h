@@ -22,10 +22,12 @@ typedef struct NotedHint {
 
 /* What pass search found. */
 typedef struct SearchResult {
-    double seconds, bound; /* of a step, in its model; no choice on the meshes tried takes less than the bound */
-    Mesh mesh;             /* on which that is */
-    int ntried;            /* meshes */
-    int64_t work;          /* entries of tables looked at */
+    const char *how; /* the search whose solution was taken */
+    double seconds;  /* of a step: in its model, and with auto of the plan */
+    double bound;    /* no choice on the meshes tried takes less in the model; 0: none is known */
+    Mesh mesh;       /* on which that is; no axes: on none */
+    int ntried;      /* solutions that were compared */
+    int64_t work;    /* entries of tables looked at */
 } SearchResult;
 
 typedef struct Front {

@@ -62,7 +62,7 @@ static const struct OptionSpec {
     [OPT_DEFINE] = {"-D", ARGUMENT_REQUIRED, "-D name=value", "a number of the net's head"},
     [OPT_MODE] = {"--mode", ARGUMENT_REQUIRED, "--mode MODE", "stand_alone, data_parallel, semi_auto, auto"},
     [OPT_SEARCH] = {"--search", ARGUMENT_REQUIRED, "--search NAME",
-                    "how operators without a strategy get one: sharding_propagation, dynamic_programming"},
+                    "how operators without a strategy get one: sharding_propagation, dynamic_programming, recursive_programming, auto"},
     [OPT_DATASET] = {"--dataset", ARGUMENT_REQUIRED, "--dataset HOW", "how inputs arrive: data_parallel, full_batch, auto"},
     [OPT_SHARD] = {"--shard", ARGUMENT_REQUIRED, "--shard HINT",
                    "a strategy by path, 'layer.*.fc1=((2, 4), (4, 1))'; goes before what files\n"

@@ -1,101 +1,189 @@
-/* search: strategies that a solver finds for the whole net (docs/search.md).
+/* search: strategies that solvers find for the whole net (docs/search.md).
  *
  * Before: propagate; every forward operator has a strategy, those of STRATEGY_USER are fixed, and states and inputs whose layout the user or the dataset fix have it.
- * After: where the setting `search` asks for it, the others have the strategies, and states and inputs that several operators use the layouts, of the best solution that was
- * found on any mesh of so many ranks. A program that follows another keeps what it has. */
+ * After: as the setting `search` says, the others have the strategies, and states and inputs that several operators use the layouts, of
+ * - dynamic_programming: the best solution of the model on any mesh of one or two axes;
+ * - recursive_programming: the best solution for one axis after another, those between nodes first;
+ * - auto: what of all these, and of what propagate left, is predicted to be fastest once it is compiled (oracle.h).
+ * A program that follows another keeps what it has. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "compiler/oracle.h"
 #include "compiler/sharded.h"
 #include "search/model.h"
 
-enum { MESH_AXES = 2 }; /* of the meshes that are tried */
+enum { MESH_AXES = 2, MAX_TRIED = 6 }; /* axes of a mesh; solutions that auto compiles */
+
+/* Strategies and layouts for the whole net. */
+typedef struct Found {
+    const char *how; /* the name of a search */
+    Mesh mesh;
+    Chosen chosen; /* in the build's arena; strategy NULL: as it was */
+    double seconds, bound;
+    BuildCost cost; /* auto */
+} Found;
 
 typedef struct Search {
     Build *b;
     Arena arena;
-    SearchResult *result;
-    Chosen chosen; /* of the best so far, in the build's arena */
+    VEC(Found) found;
+    int64_t work;
 } Search;
 
-/* ---- meshes */
+/* ---- one problem */
 
-typedef VEC(Mesh) Meshes;
-
-/* All meshes of so many ranks with up to naxes axes behind those of `mesh`. Within a node the order of axes says nothing: one is enough. */
-static void add_meshes(Search *s, Meshes *meshes, Mesh mesh, int ranks, int naxes, bool one_node) {
-    if (ranks == 1) {
-        if (mesh.naxes > 0) vec_push(&s->arena, meshes, mesh);
-        return;
-    }
-    for (int size = 2; size <= ranks && naxes > 0; size++) {
-        if (ranks % size != 0 || (naxes == 1 && size < ranks)) continue;
-        if (one_node && mesh.naxes > 0 && size < mesh.size[mesh.naxes - 1]) continue;
-        Mesh more = mesh;
-        more.size[more.naxes++] = size;
-        add_meshes(s, meshes, more, ranks / size, naxes - 1, one_node);
-    }
-}
-
-/* ---- one mesh */
-
-static void keep(Search *s, const Model *model, const Solution *solution, const Mesh *mesh) {
-    Graph *g = &s->b->front.graph;
-    Chosen found;
-    model_read(model, solution->choice, s->b->arena, &found);
-    for (int n = 0; n < g->nforward; n++)
-        if (found.strategy[n] != NULL) found.strategy[n] = graph_strategy(g, found.strategy[n]);
-    for (int k = 0; k < g->states.n; k++)
-        if (found.state[k] != NULL) found.state[k] = graph_layout(g, found.state[k], &g->states.at[k].type.shape);
-    for (int k = 0; k < g->inputs.n; k++)
-        if (found.input[k] != NULL) found.input[k] = graph_layout(g, found.input[k], &g->inputs.at[k].type.shape);
-    s->chosen = found;
-    s->result->seconds = solution->cost;
-    s->result->mesh = *mesh;
-}
-
-static void try_mesh(Search *s, const Mesh *mesh) {
+/* Adds the best choices on a mesh, with base as in model_init. False: there are none. */
+static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *const *base) {
     Arena arena;
     Model model;
     Solution solution;
+    Graph *g = &s->b->front.graph;
     arena_init(&arena);
-    model_init(&model, &s->b->front.graph, s->b->front.propagation.out_layout, s->b->options->machine, mesh, &arena);
+    model_init(&model, g, s->b->front.propagation.out_layout, s->b->options->machine, mesh, base, &arena);
     problem_solve(&model.problem, 0, &arena, &solution);
-    s->result->ntried++;
-    s->result->work += solution.work;
-    if (s->result->ntried == 1 || solution.bound < s->result->bound) s->result->bound = solution.bound;
-    if (solution.fits && solution.cost < s->result->seconds) keep(s, &model, &solution, mesh);
+    s->work += solution.work;
+    Found found = {.how = how, .mesh = *mesh, .seconds = solution.cost, .bound = solution.bound};
+    if (solution.fits) {
+        model_read(&model, solution.choice, s->b->arena, &found.chosen);
+        for (int n = 0; n < g->nforward; n++)
+            if (found.chosen.strategy[n] != NULL) found.chosen.strategy[n] = graph_strategy(g, found.chosen.strategy[n]);
+        for (int k = 0; k < g->states.n; k++)
+            if (found.chosen.state[k] != NULL) found.chosen.state[k] = graph_layout(g, found.chosen.state[k], &g->states.at[k].type.shape);
+        for (int k = 0; k < g->inputs.n; k++)
+            if (found.chosen.input[k] != NULL) found.chosen.input[k] = graph_layout(g, found.chosen.input[k], &g->inputs.at[k].type.shape);
+        vec_push(&s->arena, &s->found, found);
+    }
     arena_finish(&arena);
+    return solution.fits;
+}
+
+/* ---- dynamic_programming */
+
+/* Solves on all meshes of so many ranks with up to naxes axes behind sizes. Within a node the order of axes says nothing: one is enough. */
+static void solve_meshes(Search *s, int32_t *sizes, int n, int ranks, int naxes, bool one_node) {
+    if (ranks == 1) {
+        Mesh mesh = {.naxes = n};
+        mesh_digits(sizes, n, 1, mesh.axis);
+        solve(s, "dynamic_programming", &mesh, NULL);
+        return;
+    }
+    for (int size = 2; size <= ranks && naxes > 0; size++) {
+        if (ranks % size != 0 || (naxes == 1 && size < ranks) || (one_node && n > 0 && size < sizes[n - 1])) continue;
+        sizes[n] = size;
+        solve_meshes(s, sizes, n + 1, ranks / size, naxes - 1, one_node);
+    }
+}
+
+static void dynamic_programming(Search *s) {
+    const Machine *machine = s->b->options->machine != NULL ? s->b->options->machine : &machine_cpu;
+    const int nranks = s->b->front.graph.nranks;
+    int32_t sizes[MESH_AXES] = {0};
+    solve_meshes(s, sizes, 0, nranks, MESH_AXES, nranks <= machine->ranks_per_node);
+}
+
+/* ---- recursive_programming */
+
+/* The prime factors of the ranks, those that lead out of a node first, the largest first. Their number. */
+static int prime_axes(int nranks, Digit axis[MAX_AXES]) {
+    int32_t size[MAX_AXES] = {0};
+    int n = 0;
+    for (int p = 2; nranks > 1; p++)
+        for (; nranks % p == 0; nranks /= p) {
+            memmove(size + 1, size, (size_t)n * sizeof *size);
+            size[0] = p;
+            n++;
+        }
+    mesh_digits(size, n, 1, axis);
+    return n;
+}
+
+/* Each axis is the best choice where those before it are fixed. What is found before the last is not kept. */
+static void recursive_programming(Search *s) {
+    Mesh all = {0};
+    all.naxes = prime_axes(s->b->front.graph.nranks, all.axis);
+    const int first = s->found.n;
+    for (int a = 0; a < all.naxes; a++) {
+        const Strategy *const *base = a > 0 ? s->found.at[first].chosen.strategy : NULL;
+        s->found.n = first;
+        if (!solve(s, "recursive_programming", &(Mesh){1, {all.axis[a]}}, base)) return;
+    }
+    s->found.at[first].mesh = all;
+    s->found.at[first].bound = 0; /* of the last axis alone: it bounds nothing */
+}
+
+/* ---- auto */
+
+/* What a solution costs once it is compiled; infinite where that fails. */
+static void compile_found(Search *s, Found *found) {
+    Build b = *s->b;
+    Error error = {0};
+    Graph *g = &b.front.chosen;
+    b.front.chosen = b.front.graph;
+    g->states.at = arena_alloc(&s->arena, ((size_t)g->states.n + 1) * sizeof *g->states.at);
+    g->inputs.at = arena_alloc(&s->arena, ((size_t)g->inputs.n + 1) * sizeof *g->inputs.at);
+    for (int k = 0; k < g->states.n; k++) {
+        g->states.at[k] = b.front.graph.states.at[k];
+        if (found->chosen.state != NULL && found->chosen.state[k] != NULL) g->states.at[k].layout = found->chosen.state[k];
+    }
+    for (int k = 0; k < g->inputs.n; k++) {
+        g->inputs.at[k] = b.front.graph.inputs.at[k];
+        if (found->chosen.input != NULL && found->chosen.input[k] != NULL) g->inputs.at[k].layout = found->chosen.input[k];
+    }
+    if (!build_try(&b, found->chosen.strategy, &found->cost, &error)) found->cost.step_s = INFINITY;
+}
+
+static int by_seconds(const void *a, const void *b) {
+    const Found *x = a, *y = b;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+/* The place of the best of all, by what is compiled of it. */
+static int best_compiled(Search *s) {
+    const int n = s->found.n < MAX_TRIED ? s->found.n : MAX_TRIED;
+    int best = 0;
+    for (int k = 0; k < n; k++) {
+        compile_found(s, &s->found.at[k]);
+        if (s->found.at[k].cost.step_s < s->found.at[best].cost.step_s) best = k;
+    }
+    return best;
+}
+
+static int best_of_model(const Search *s) {
+    int best = 0;
+    for (int k = 1; k < s->found.n; k++)
+        if (s->found.at[k].seconds < s->found.at[best].seconds) best = k;
+    return best;
 }
 
 /* ---- the pass */
 
-static void apply(Search *s) {
-    Graph *g = &s->b->front.graph;
-    Propagation *propagation = &s->b->front.propagation;
-    for (int n = 0; n < g->nforward; n++) {
+static void apply(Build *b, const Found *found) {
+    Graph *g = &b->front.graph;
+    Propagation *propagation = &b->front.propagation;
+    for (int n = 0; found->chosen.strategy != NULL && n < g->nforward; n++) {
         Node *node = &g->nodes.at[n];
-        if (s->chosen.strategy[n] == NULL || node->from == STRATEGY_USER) continue;
-        node->strategy = s->chosen.strategy[n];
+        if (found->chosen.strategy[n] == NULL || node->from == STRATEGY_USER) continue;
+        node->strategy = found->chosen.strategy[n];
         node->from = STRATEGY_PROPAGATED;
         if (propagation->decision != NULL) propagation->decision[n] = (Decision){.hint = -1, .from = -1};
     }
-    for (int k = 0; k < g->states.n; k++)
-        if (s->chosen.state[k] != NULL) g->states.at[k].layout = s->chosen.state[k];
-    for (int k = 0; k < g->inputs.n; k++)
-        if (s->chosen.input[k] != NULL) g->inputs.at[k].layout = s->chosen.input[k];
+    for (int k = 0; found->chosen.state != NULL && k < g->states.n; k++)
+        if (found->chosen.state[k] != NULL) g->states.at[k].layout = found->chosen.state[k];
+    for (int k = 0; found->chosen.input != NULL && k < g->inputs.n; k++)
+        if (found->chosen.input[k] != NULL) g->inputs.at[k].layout = found->chosen.input[k];
 }
 
 void search_print(Text *text, const SearchResult *result) {
-    const double gap = result->seconds > 0 ? 100 * (result->seconds - result->bound) / result->seconds : 0;
-    text_printf(text, "%.4g ms predicted, ", 1e3 * result->seconds);
-    if (gap < 0.05)
-        text_printf(text, "the best of this model");
-    else
-        text_printf(text, "at most %.1f %% above the best of this model", 100 * (result->seconds / result->bound - 1));
-    text_printf(text, ", on the mesh ");
+    text_printf(text, "%.4g ms predicted", 1e3 * result->seconds);
+    if (result->bound > 0 && result->seconds < result->bound * 1.0005)
+        text_printf(text, ", the best of this model");
+    else if (result->bound > 0)
+        text_printf(text, ", at most %.1f %% above the best of this model", 100 * (result->seconds / result->bound - 1));
+    text_printf(text, ", by %s", result->how);
     for (int a = 0; a < result->mesh.naxes; a++)
-        text_printf(text, "%s%d", a > 0 ? " x " : "", (int)result->mesh.size[a]);
+        text_printf(text, "%s%d", a > 0 ? " x " : " on the mesh ", (int)result->mesh.axis[a].size);
 }
 
 static void say(Build *b) {
@@ -106,23 +194,44 @@ static void say(Build *b) {
     text_finish(&text);
 }
 
+/* Of the meshes that dynamic_programming tried. */
+static double least_bound(const Search *s) {
+    double bound = INFINITY;
+    for (int k = 0; k < s->found.n; k++)
+        if (s->found.at[k].bound > 0 && s->found.at[k].bound < bound) bound = s->found.at[k].bound;
+    return isfinite(bound) ? bound : 0;
+}
+
+static void finish(Search *s, int best, double bound) {
+    Build *b = s->b;
+    const Found *found = &s->found.at[best];
+    SearchResult *result = arena_alloc(b->arena, sizeof *result);
+    *result = (SearchResult){.how = found->how,
+                             .seconds = found->cost.step_s > 0 ? found->cost.step_s : found->seconds,
+                             .bound = bound,
+                             .mesh = found->mesh,
+                             .ntried = s->found.n,
+                             .work = s->work};
+    apply(b, found);
+    b->front.search = result;
+    say(b);
+}
+
 bool pass_search(Build *b) {
     const Graph *g = &b->front.graph;
-    if (b->follows != NULL || g->nranks == 1 || g->settings.mode != MODE_AUTO || strcmp(g->settings.search, "sharding_propagation") == 0)
-        return true;
-    Search s = {.b = b, .result = arena_alloc(b->arena, sizeof *s.result)};
-    *s.result = (SearchResult){.seconds = INFINITY};
+    const char *search = g->settings.search;
+    if (b->follows != NULL || g->nranks == 1 || g->settings.mode != MODE_AUTO || strcmp(search, "sharding_propagation") == 0) return true;
+    Search s = {.b = b};
+    const bool all = strcmp(search, "auto") == 0;
     arena_init(&s.arena);
-    Meshes meshes = {0};
-    const Machine *machine = b->options->machine != NULL ? b->options->machine : &machine_cpu;
-    add_meshes(&s, &meshes, (Mesh){0}, g->nranks, MESH_AXES, g->nranks <= machine->ranks_per_node);
-    for (int m = 0; m < meshes.n; m++)
-        try_mesh(&s, &meshes.at[m]);
-    if (s.result->seconds < INFINITY) {
-        apply(&s);
-        b->front.search = s.result;
-        say(b);
+    if (strcmp(search, "recursive_programming") != 0) dynamic_programming(&s);
+    const double bound = all ? 0 : least_bound(&s);
+    if (strcmp(search, "dynamic_programming") != 0) recursive_programming(&s);
+    if (all) {
+        vec_push(&s.arena, &s.found, ((Found){.how = "sharding_propagation"}));
+        qsort(s.found.at, (size_t)s.found.n, sizeof *s.found.at, by_seconds); /* that first */
     }
+    if (s.found.n > 0) finish(&s, all ? best_compiled(&s) : best_of_model(&s), bound);
     arena_finish(&s.arena);
     return true;
 }

@@ -242,11 +242,12 @@ void stats_json(Text *text, Compilation *c) {
         json_object(&json, "search");
         json_real(&json, "seconds", found->seconds);
         json_real(&json, "bound", found->bound);
+        json_text(&json, "how", found->how);
         json_array(&json, "mesh");
         for (int a = 0; a < found->mesh.naxes; a++)
-            json_int(&json, NULL, found->mesh.size[a]);
+            json_int(&json, NULL, found->mesh.axis[a].size);
         json_end(&json);
-        json_int(&json, "meshes", found->ntried);
+        json_int(&json, "tried", found->ntried);
         json_int(&json, "work", found->work);
         json_end(&json);
     }

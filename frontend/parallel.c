@@ -17,13 +17,8 @@ static bool eval_mode(Lower *lower, const Expr *value) {
 }
 
 static bool eval_search(Lower *lower, const Expr *value) {
-    static const char *const names[] = {"sharding_propagation", "dynamic_programming"};
-    if (value->kind == EXPR_NAME && !strcmp(value->text, "recursive_programming")) {
-        diag_error(lower->diags, lower_span(lower, value->loc), "search %s is not built yet", value->text);
-        diag_hint(lower->diags, "search = dynamic_programming;");
-        return false;
-    }
-    const int search = choice(lower, "search", value, names, 2);
+    static const char *const names[] = {"sharding_propagation", "dynamic_programming", "recursive_programming", "auto"};
+    const int search = choice(lower, "search", value, names, 4);
     if (search >= 0) lower->graph->settings.search = names[search];
     return search >= 0;
 }

@@ -14,9 +14,13 @@ uint64_t bytes_hash(const void *at, size_t n) {
 void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, Arena *arena) {
     if (machine == NULL) machine = &machine_cpu;
     *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh};
+    double all = 0;
+    for (int s = 0; s < graph->states.n; s++)
+        if (graph->states.at[s].trainable)
+            all += (double)shape_elements(&graph->states.at[s].type.shape) * dtype_bytes[graph->states.at[s].type.dtype];
+    choices->bucket_bytes = all < (double)graph->settings.bucket_bytes ? all : (double)graph->settings.bucket_bytes;
     kernels_init(&choices->kernels, graph, machine, arena);
     choices->moves = moves_create(arena, machine, graph->nranks);
-    mesh_digits(mesh->size, mesh->naxes, 1, choices->digit);
 }
 
 /* ---- which strategies there are: every axis goes to one factor or to none, the axes of a factor in any order */
@@ -24,6 +28,7 @@ void choices_init(Choices *choices, const Graph *graph, const Machine *machine, 
 typedef struct Enumeration {
     const Choices *choices;
     const Rule *rule;
+    const Strategy *base;
     bool any_order;
     int naxes[MAX_FACTORS];
     int8_t axis[MAX_FACTORS][MAX_AXES];
@@ -32,9 +37,9 @@ typedef struct Enumeration {
 
 static bool factor_takes(const Enumeration *all, int f, int axis) {
     const Factor *factor = &all->rule->factor[f];
-    int64_t split = all->choices->mesh.size[axis];
+    int64_t split = all->choices->mesh.axis[axis].size * strategy_split(all->base, f);
     for (int i = 0; i < all->naxes[f]; i++)
-        split *= all->choices->mesh.size[all->axis[f][i]];
+        split *= all->choices->mesh.axis[all->axis[f][i]].size;
     if (factor->whole || split > factor->size) return false;
     return factor->size % split == 0 || !(factor->divides || all->choices->graph->settings.strict_divide);
 }
@@ -43,9 +48,11 @@ static void enumerate(Enumeration *all, int axis) {
     const Choices *choices = all->choices;
     if (axis == choices->mesh.naxes) {
         Strategy strategy = {.nfactors = all->rule->nfactors};
-        for (int f = 0; f < all->rule->nfactors; f++)
+        for (int f = 0; f < all->rule->nfactors; f++) {
+            if (all->base != NULL) strategy_follow(&strategy, f, all->base, f);
             for (int i = 0; i < all->naxes[f]; i++)
-                strategy_append(&strategy, f, choices->digit[all->axis[f][i]]);
+                strategy_append(&strategy, f, choices->mesh.axis[all->axis[f][i]]);
+        }
         vec_push(choices->arena, &all->found, strategy);
         return;
     }
@@ -138,7 +145,7 @@ double parameter_seconds(const Choices *choices, int stored, int partial) {
     const MoveSeconds move = moves_both(choices->moves, partial, stored);
     const double exposed =
         1 - choices->machine->overlap / 2; /* the sum, half of the way, runs behind kernels; the gather of new values does not */
-    const double bucket = (double)choices->graph->settings.bucket_bytes, whole = (double)moves_bytes(choices->moves, stored);
+    const double bucket = choices->bucket_bytes, whole = (double)moves_bytes(choices->moves, stored);
     const double share = whole < bucket ? whole / bucket : 1; /* of a bucket's messages */
     return exposed * (move.bytes_s + share * move.messages_s) + passes * bytes / choices->machine->memory_bytes_per_s;
 }
@@ -184,13 +191,13 @@ static void fill_costs(const Choices *choices, const NodeClass *class, int at, d
 enum { MANY_CHOICES = 200 };
 
 static void class_make(Choices *choices, NodeClass *class) {
-    Enumeration all = {.choices = choices, .rule = class->node->rule, .any_order = true};
+    Enumeration all = {.choices = choices, .rule = class->node->rule, .base = class->key.base, .any_order = true};
     if (class->key.fixed != NULL) {
         vec_push(choices->arena, &all.found, *class->key.fixed);
     } else {
         enumerate(&all, 0);
         if (all.found.n > MANY_CHOICES) {
-            all = (Enumeration){.choices = choices, .rule = class->node->rule};
+            all = (Enumeration){.choices = choices, .rule = class->node->rule, .base = class->key.base};
             enumerate(&all, 0);
         }
     }

@@ -3,11 +3,11 @@
 #include "search/kernels.h"
 #include "search/moves.h"
 
-/* A mesh: axes of these sizes, the last one fastest. */
+/* Axes of a mesh, as digits of the rank number. */
 enum { MAX_AXES = 16 };
 typedef struct Mesh {
     int naxes;
-    int32_t size[MAX_AXES];
+    Digit axis[MAX_AXES];
 } Mesh;
 
 /* What an operand is to its operator, when it comes to what a choice costs. */
@@ -30,6 +30,7 @@ typedef struct Columns {
 typedef struct ClassKey {
     const Rule *rule;
     const Strategy *fixed; /* by a hint; NULL: free */
+    const Strategy *base;  /* what choices add axes to, behind those of each factor; NULL: nothing */
     uint64_t kernels;      /* kernels_hash */
     int op;
     int8_t kind[MAX_IN];    /* OperandKind */
@@ -56,7 +57,7 @@ typedef struct Choices {
     const Graph *graph;
     const Machine *machine;
     Mesh mesh;
-    Digit digit[MAX_AXES];
+    double bucket_bytes; /* of gradients whose messages go together */
     Moves *moves;
     KernelIndex kernels;
     VEC(NodeClass *) classes;

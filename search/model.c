@@ -32,6 +32,7 @@ typedef struct Builder {
     Model *model;
     const Graph *graph;
     const Layout *const *out_layout;
+    const Strategy *const *base;
     Arena *arena;
     int nnodes;
     int *source_of; /* per value */
@@ -202,6 +203,8 @@ static void add_node(Builder *b, int id) {
         key.fixed = node->strategy;
     else if (!b->varies[node->out[0]])
         key.fixed = whole_strategy(b, node->rule->nfactors); /* computed from constants: every rank does, and then has any part */
+    else if (b->base != NULL)
+        key.base = b->base[id];
     const NodeClass *class = choices_of(&b->model->choices, node, &key);
     b->variable_of[id] = add_variable(b, (Chooser){.node = id, .class = class, .state = -1, .input = -1}, class->n,
                                       list_once(b, class->seconds, class->n), class->bytes);
@@ -391,12 +394,14 @@ static void add_source(Builder *b, const Source *source) {
 
 /* ---- all of it */
 
-void model_init(Model *model, const Graph *graph, const Layout *const *out_layout, const Machine *machine, const Mesh *mesh, Arena *arena) {
+void model_init(Model *model, const Graph *graph, const Layout *const *out_layout, const Machine *machine, const Mesh *mesh,
+                const Strategy *const *base, Arena *arena) {
     *model = (Model){0};
     choices_init(&model->choices, graph, machine, mesh, arena);
     Builder b = {.model = model,
                  .graph = graph,
                  .out_layout = out_layout,
+                 .base = base,
                  .arena = arena,
                  .nnodes = graph->nforward ? graph->nforward : graph->nodes.n};
     b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);

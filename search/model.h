@@ -34,8 +34,9 @@ typedef struct Model {
 } Model;
 
 /* The graph is as pass propagate leaves it: nodes with a strategy of STRATEGY_USER keep that, states and inputs that have a layout keep it. out_layout[n], if not NULL, is
- * the layout that the user asked of the result of node n. */
-void model_init(Model *model, const Graph *graph, const Layout *const *out_layout, const Machine *machine, const Mesh *mesh, Arena *arena);
+ * the layout that the user asked of the result of node n. base[n], if not NULL: what the choices of node n add axes to (NULL: of none); equal ones are one pointer. */
+void model_init(Model *model, const Graph *graph, const Layout *const *out_layout, const Machine *machine, const Mesh *mesh,
+                const Strategy *const *base, Arena *arena);
 
 /* What was chosen: strategies of nodes, layouts of states and inputs; NULL: as it was. */
 typedef struct Chosen {

@@ -27,7 +27,7 @@ static void try_all(Compiled *x, double *seconds, int64_t *bytes) {
     const Graph *g = &x->b->front.chosen;
     Model model;
     int at[64] = {0};
-    model_init(&model, g, x->b->front.propagation.out_layout, NULL, &(Mesh){1, {RANKS}}, &x->arena);
+    model_init(&model, g, x->b->front.propagation.out_layout, NULL, &(Mesh){1, {{RANKS, 1}}}, NULL, &x->arena);
     *seconds = INFINITY;
     *bytes = INT64_MAX;
     const Strategy **strategy = arena_alloc(&x->arena, sizeof *strategy * (size_t)g->nodes.n);

@@ -73,7 +73,7 @@ Test(parallel, mistakes_are_diagnosed_where_they_are) {
     } cases[] = {{"mode = fast;", 8, "unknown mode 'fast'"},
                  {"mode = 3;", 8, "mode is one of"},
                  {"mode = stand_alone;", 8, "for one rank, and this run has 8"},
-                 {"search = recursive_programming;", 10, "not built yet"},
+                 {"search = exhaustive;", 10, "unknown search 'exhaustive'"},
                  {"dataset = half;", 11, "unknown dataset 'half'"},
                  {"gradients = max;", 13, "unknown gradients 'max'"},
                  {"mesh (dp = 3);", 1, "does not divide the 8 ranks"},
