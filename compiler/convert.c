@@ -7,10 +7,14 @@
 
 /* ---------------------------------------------------------------- conversions, memoised */
 
-typedef struct MemoEntry {
+typedef struct MemoKey {
     const Layout *from, *to; /* interned in spmd */
     TensorType type;
     RedistributePolicy policy;
+} MemoKey;
+
+typedef struct MemoEntry {
+    MemoKey key;
     Conversion conversion;
 } MemoEntry;
 
@@ -19,25 +23,25 @@ struct ConversionMemo {
     Map map;
 };
 
-static uint64_t entry_hash(const MemoEntry *e) {
-    uint64_t hash = hash_mix(hash_mix((uint64_t)(uintptr_t)e->from, (uint64_t)(uintptr_t)e->to), (uint64_t)e->policy);
-    for (int d = 0; d < e->type.shape.ndim; d++)
-        hash = hash_mix(hash, (uint64_t)e->type.shape.dim[d]);
+static uint64_t key_hash(const MemoKey *key) {
+    uint64_t hash = hash_mix(hash_mix((uint64_t)(uintptr_t)key->from, (uint64_t)(uintptr_t)key->to), (uint64_t)key->policy);
+    for (int d = 0; d < key->type.shape.ndim; d++)
+        hash = hash_mix(hash, (uint64_t)key->type.shape.dim[d]);
     return hash;
 }
 
-static bool entry_equal(const MemoEntry *a, const MemoEntry *b) {
+static bool key_equal(const MemoKey *a, const MemoKey *b) {
     return a->from == b->from && a->to == b->to && a->policy == b->policy && type_equal(&a->type, &b->type);
 }
 
 const Conversion *conversion_plan(Build *b, const Layout *from, const Layout *to, const TensorType *type, RedistributePolicy policy) {
     if (b->memo == NULL) b->memo = arena_alloc(b->arena, sizeof *b->memo);
     struct ConversionMemo *memo = b->memo;
-    const MemoEntry entry = {.from = from, .to = to, .type = *type, .policy = policy};
-    const uint64_t hash = entry_hash(&entry);
-    map_each(&memo->map, hash, i) if (entry_equal(memo->entries.at[i], &entry)) return &memo->entries.at[i]->conversion;
+    const MemoKey key = {.from = from, .to = to, .type = *type, .policy = policy};
+    const uint64_t hash = key_hash(&key);
+    map_each(&memo->map, hash, i) if (key_equal(&memo->entries.at[i]->key, &key)) return &memo->entries.at[i]->conversion;
     MemoEntry *made = arena_alloc(b->arena, sizeof *made);
-    *made = entry;
+    made->key = key;
     const char *why = NULL;
     bool possible = redistribute(from, to, &type->shape, dtype_bytes[type->dtype], b->front.graph.nranks, policy, b->options->machine,
                                  &made->conversion, &why);

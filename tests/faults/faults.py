@@ -101,7 +101,7 @@ seed(unit("strategies", "candidates"),
 seed(OPS,
      ("every split up to the largest is a candidate", "enumerate_factor", "most; split++", "most - (ranks > 2); split++"))
 seed(unit("strategies", "cost"),
-     ("a conversion's cost is of its own target", "cost_convert", "there->from == from && there->to == to", "there->from == from"))
+     ("layouts of one meaning are one", "cost_layout_made", "layout_canonical(&canonical, shape);", ""))
 seed(unit("strategies", "hints"),
      ("left-over ranks are the innermost digits, unless a hint says otherwise", "layout_from_hint",
       "leftover_first ? 1", "!leftover_first ? 1"),
