@@ -1,4 +1,4 @@
-/* diff: what two plans do differently: layouts of every operator's tensors, of states and inputs, communication, memory, steps. Both are read
+/* diff: what two plans do differently: layouts of every operator's tensors, of states and inputs, communication, fused steps, memory, steps. Both are read
  * as prun reads them; nothing but the plans is needed. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,10 +19,20 @@ typedef struct Row {
 } Row;
 typedef VEC(Row) Rows;
 
-typedef enum { ROWS_STRATEGIES, ROWS_LAYOUTS, ROWS_COMMUNICATIONS, NROWS } RowKind;
-static const char *const rows_name[NROWS] = {"strategies", "layouts", "communications"};
+typedef enum { ROWS_STRATEGIES, ROWS_LAYOUTS, ROWS_COMMUNICATIONS, ROWS_FUSED, NROWS } RowKind;
+static const char *const rows_name[NROWS] = {"strategies", "layouts", "communications", "fused"};
 
-typedef enum { TOTAL_COMMUNICATIONS, TOTAL_RECEIVED, TOTAL_SENT, TOTAL_ARENA, TOTAL_STATES, TOTAL_INPUTS, TOTAL_STEPS, NTOTALS } TotalId;
+typedef enum {
+    TOTAL_COMMUNICATIONS,
+    TOTAL_RECEIVED,
+    TOTAL_SENT,
+    TOTAL_ARENA,
+    TOTAL_INNER,
+    TOTAL_STATES,
+    TOTAL_INPUTS,
+    TOTAL_STEPS,
+    NTOTALS
+} TotalId;
 /* received: bytes of all ranks; sent: of the busiest; the others of a rank, in bytes, or counts. */
 static const struct {
     const char *key, *shown;
@@ -32,6 +42,7 @@ static const struct {
     [TOTAL_RECEIVED] = {"received", "received a step, all ranks", true},
     [TOTAL_SENT] = {"sent", "sent a step, busiest rank", true},
     [TOTAL_ARENA] = {"arena", "arena of a rank", true},
+    [TOTAL_INNER] = {"inner", "inner values of a rank", true},
     [TOTAL_STATES] = {"states", "states of a rank", true},
     [TOTAL_INPUTS] = {"inputs", "inputs of a rank", true},
     [TOTAL_STEPS] = {"steps", "steps", false},
@@ -68,12 +79,28 @@ static const char *list_text(Arena *arena, const Side *side, const Role *role, c
     return copy;
 }
 
-static void add_kernel(Arena *arena, Side *side, const Role *role, const Step *step) {
+static const char *kernel_name(Arena *arena, const Side *side, const Step *step) {
     const Node *node = &side->graph->nodes.at[step->node];
     const char *op = op_table[step->op].name;
-    const char *key = strcmp(op, node->name) == 0 ? op : arena_printf(arena, "%s %s", op, node->name);
+    return strcmp(op, node->name) == 0 ? op : arena_printf(arena, "%s %s", op, node->name);
+}
+
+static void add_kernel(Arena *arena, Side *side, const Role *role, const Step *step) {
     const char *in = list_text(arena, side, role, step->in, step->nin), *out = list_text(arena, side, role, step->out, step->nout);
-    add_row(arena, side, ROWS_STRATEGIES, key, arena_printf(arena, "%s => %s", in, out));
+    add_row(arena, side, ROWS_STRATEGIES, kernel_name(arena, side, step), arena_printf(arena, "%s => %s", in, out));
+}
+
+/* The n members of a fused step: the operators behind its first one, and those whose results lie in no memory. */
+static void add_fused(Arena *arena, Side *side, const Role *role, const Step *member, int n) {
+    Text text = {0};
+    int ninner = 0;
+    for (int i = 1; i < n; i++)
+        text_printf(&text, "%s%s", i == 1 ? "with " : ", ", kernel_name(arena, side, &member[i]));
+    for (int i = 0; i < n; i++)
+        if (role->instances.at[member[i].out[0]].place == PLACE_INNER)
+            text_printf(&text, "%s%s", ninner++ == 0 ? "; without memory: " : ", ", side->graph->nodes.at[member[i].node].name);
+    add_row(arena, side, ROWS_FUSED, kernel_name(arena, side, member), arena_copy(arena, text.at, text.n));
+    text_finish(&text);
 }
 
 /* conversions: per value of the graph, what is done to it so far, NULL: nothing. */
@@ -94,19 +121,22 @@ static void survey_role(Arena *arena, Side *side, const Program *program, int nu
     facts_init(&facts, g, program, number, arena);
     for (int s = 0; s < role->steps.n; s++)
         if (role->steps.at[s].kind == STEP_KERNEL) add_kernel(arena, side, role, &role->steps.at[s]);
+    for (int s = 0, n; s < role->steps.n; s += n)
+        if ((n = fused_length(role, s)) > 1) add_fused(arena, side, role, &role->steps.at[s], n);
     for (int i = 0; i < facts.communications.n; i++)
         add_communication(arena, side, role, &facts.communications.at[i], conversions);
     for (int v = 0; v < g->values.n; v++)
         if (conversions[v] != NULL) add_row(arena, side, ROWS_COMMUNICATIONS, g->values.at[v].name, conversions[v]);
     if (role->arena_bytes > side->total[TOTAL_ARENA]) side->total[TOTAL_ARENA] = role->arena_bytes;
+    if (facts.inner > side->total[TOTAL_INNER]) side->total[TOTAL_INNER] = facts.inner;
+    if (number == 0) {
+        side->total[TOTAL_STATES] = facts.states;
+        side->total[TOTAL_INPUTS] += facts.inputs;
+    }
     if (g != &side->plan.graph) return; /* the others are of a step of training */
     side->total[TOTAL_RECEIVED] += facts.received.total;
     side->total[TOTAL_COMMUNICATIONS] += facts.all.count;
     side->total[TOTAL_STEPS] += role->steps.n;
-}
-
-static int64_t leaf_bytes(const TensorType *type, const Layout *layout) {
-    return layout_max_elements(layout, &type->shape) * dtype_bytes[type->dtype];
 }
 
 static void survey_inputs(Arena *arena, Side *side) {
@@ -116,7 +146,6 @@ static void survey_inputs(Arena *arena, Side *side) {
         if (input->layout == NULL) continue;
         add_row(arena, side, ROWS_LAYOUTS, arena_printf(arena, "input %s", input->name),
                 layout_named(arena, g, input->layout, input->type.hidden));
-        side->total[TOTAL_INPUTS] += leaf_bytes(&input->type, input->layout);
     }
 }
 
@@ -127,7 +156,6 @@ static void survey(Arena *arena, Side *side) {
         const State *state = &g->states.at[s];
         if (state->layout == NULL) continue; /* of a plan without a program */
         add_row(arena, side, ROWS_LAYOUTS, arena_printf(arena, "state %s", state->name), layout_named(arena, g, state->layout, false));
-        side->total[TOTAL_STATES] += leaf_bytes(&state->type, state->layout);
     }
     survey_inputs(arena, side);
     for (int p = 0; p < side->plan.programs.n; p++) {
@@ -292,7 +320,7 @@ static void print_json(Text *text, Arena *arena, const Difference *difference) {
 
 static void help(FILE *out) {
     fputs("usage: pcc --diff [--json] A.plan B.plan\n"
-          "Says what two plans do differently: layouts, communication, memory, steps.\n"
+          "Says what two plans do differently: layouts, communication, fused steps, memory, steps.\n"
           "Exit codes: 0 the same, 1 different, 2 usage, 3 a plan cannot be read.\n",
           out);
 }

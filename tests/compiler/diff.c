@@ -57,6 +57,21 @@ Test(diff, levels_differ_in_communication_and_memory_not_in_strategies) {
     unlink(a), unlink(b);
 }
 
+Test(diff, fused_steps_are_said_with_their_members_and_what_has_no_memory) {
+    char a[64], b[64], out[OUTPUT_BYTES];
+    make(a, "a", quickstart, 8, 1);
+    make(b, "b", quickstart, 8, 2);
+    cr_expect_eq(run(a, b, NULL, out), EXIT_REJECTED, "%s", out);
+    cr_expect(
+        strstr(
+            out,
+            "\n  mean_grad loss.square.grad\n    + with mul loss.diff.grad, add d_loss.diff; without memory: loss.square.grad, loss.diff.grad\n") !=
+            NULL,
+        "%s", out);
+    cr_expect(strstr(out, "inner values of a rank       0 B -> ") != NULL, "%s", out);
+    unlink(a), unlink(b);
+}
+
 Test(diff, json_has_both_sides_of_every_change) {
     char a[64], b[64], out[OUTPUT_BYTES], other[2048];
     /* the same net under another strategy */
