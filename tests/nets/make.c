@@ -200,4 +200,6 @@ void fuzz_make(FuzzNet *net, Arena *arena, uint64_t seed) {
     if (chance(&make, 15)) net->unused = add_statement(&make, draw_op(&make));
     fuzz_prune(net, arena);
     draw_dataset(&make);
+    static const char *const searches[] = {NULL, NULL, NULL, "dynamic_programming", "recursive_programming", "auto"};
+    if (net->mode == MODE_AUTO) net->search = searches[below(&make, 6)];
 }

@@ -186,6 +186,7 @@ static void put_blocks(Text *text, const FuzzNet *net) {
     put_optimizer(text, net);
     text_printf(text, "    steps = %d;\n    seed = %" PRId64 ";\n}\n\nparallel {\n    mode = %s;\n", net->steps, net->init_seed,
                 mode_name[net->mode]);
+    if (net->search != NULL && net->mode == MODE_AUTO) text_printf(text, "    search = %s;\n", net->search);
     if (net->naxes > 0) {
         text_printf(text, "    mesh (");
         for (int a = 0; a < net->naxes; a++)

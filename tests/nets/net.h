@@ -44,6 +44,7 @@ typedef struct FuzzNet {
     int steps;
     /* parallel */
     Mode mode;
+    const char *search; /* mode auto; NULL: it is not said */
     int naxes;
     Axis axis[FUZZ_MAX_AXES]; /* name and size */
     Dataset dataset;

@@ -173,6 +173,7 @@ static void count_net(const FuzzNet *net, NetReport *report) {
     report->data = net->data;
     report->redistribution = net->redistribution;
     report->machine = net->machine != NULL;
+    report->searched = net->search != NULL;
     report->explicit_dataset = net->dataset == DATASET_EXPLICIT;
     report->dtype = net->items.at[0].type[0].dtype;
     int uses[1024] = {0};

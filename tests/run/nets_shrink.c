@@ -87,6 +87,9 @@ static bool simpler_setting(FuzzNet *net, int move, bool *changes) {
     case 13:
         net->unused = -1;
         break;
+    case 14:
+        net->search = NULL;
+        break;
     default:
         return false;
     }
