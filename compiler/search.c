@@ -14,7 +14,8 @@
 #include "compiler/sharded.h"
 #include "search/model.h"
 
-enum { MESH_AXES = 2, MAX_TRIED = 6 }; /* axes of a mesh; solutions that auto compiles */
+enum { MESH_AXES = 2, MAX_TRIED = 4 }; /* axes of a mesh; solutions on meshes that auto compiles */
+#define ABOUT 1.005                    /* predictions that differ by less are taken to be equal */
 
 /* Strategies and layouts for the whole net. */
 typedef struct Found {
@@ -29,6 +30,7 @@ typedef struct Search {
     Build *b;
     Arena arena;
     VEC(Found) found;
+    double behind; /* ModelInput */
     int64_t work;
 } Search;
 
@@ -41,7 +43,14 @@ static bool solve(Search *s, const char *how, const Mesh *mesh, const Strategy *
     Solution solution;
     Graph *g = &s->b->front.graph;
     arena_init(&arena);
-    model_init(&model, g, s->b->front.propagation.out_layout, s->b->options->machine, mesh, base, &arena);
+    model_init(&model,
+               &(ModelInput){.graph = g,
+                             .out_layout = s->b->front.propagation.out_layout,
+                             .machine = s->b->options->machine,
+                             .mesh = *mesh,
+                             .base = base,
+                             .behind = s->behind},
+               &arena);
     problem_solve(&model.problem, 0, &arena, &solution);
     s->work += solution.work;
     Found found = {.how = how, .mesh = *mesh, .seconds = solution.cost, .bound = solution.bound};
@@ -139,13 +148,17 @@ static int by_seconds(const void *a, const void *b) {
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* The place of the best of all, by what is compiled of it. */
+/* The place of the best of all, by what is compiled of it: of those that are predicted to be about as fast as the fastest, the one that sends the fewest bytes. */
 static int best_compiled(Search *s) {
-    const int n = s->found.n < MAX_TRIED ? s->found.n : MAX_TRIED;
-    int best = 0;
-    for (int k = 0; k < n; k++) {
+    double fastest = INFINITY;
+    int best = -1;
+    for (int k = 0; k < s->found.n; k++) {
         compile_found(s, &s->found.at[k]);
-        if (s->found.at[k].cost.step_s < s->found.at[best].cost.step_s) best = k;
+        fastest = fmin(fastest, s->found.at[k].cost.step_s);
+    }
+    for (int k = 0; k < s->found.n; k++) {
+        const BuildCost *cost = &s->found.at[k].cost;
+        if (cost->step_s <= fastest * ABOUT && (best < 0 || cost->sent_bytes < s->found.at[best].cost.sent_bytes)) best = k;
     }
     return best;
 }
@@ -217,21 +230,36 @@ static void finish(Search *s, int best, double bound) {
     say(b);
 }
 
+/* Of propagate's strategies, the solutions on the best meshes, axis by axis, and what of these is best where all traffic of parameters counts: that sends less. */
+static void best_of_all(Search *s) {
+    dynamic_programming(s);
+    qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, by_seconds);
+    const int n = s->found.n < MAX_TRIED ? s->found.n : MAX_TRIED;
+    s->found.n = n;
+    recursive_programming(s);
+    s->behind = 0;
+    if (n > 0) solve(s, s->found.at[0].how, &s->found.at[0].mesh, NULL);
+    recursive_programming(s);
+    vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
+    const int best = best_compiled(s);
+    if (best >= 0) finish(s, best, 0);
+}
+
 bool pass_search(Build *b) {
     const Graph *g = &b->front.graph;
     const char *search = g->settings.search;
     if (b->follows != NULL || g->nranks == 1 || g->settings.mode != MODE_AUTO || strcmp(search, "sharding_propagation") == 0) return true;
-    Search s = {.b = b};
-    const bool all = strcmp(search, "auto") == 0;
+    Search s = {.b = b, .behind = BEHIND_HALF};
     arena_init(&s.arena);
-    if (strcmp(search, "recursive_programming") != 0) dynamic_programming(&s);
-    const double bound = all ? 0 : least_bound(&s);
-    if (strcmp(search, "dynamic_programming") != 0) recursive_programming(&s);
-    if (all) {
-        vec_push(&s.arena, &s.found, ((Found){.how = "sharding_propagation"}));
-        qsort(s.found.at, (size_t)s.found.n, sizeof *s.found.at, by_seconds); /* that first */
+    if (strcmp(search, "auto") == 0) {
+        best_of_all(&s);
+    } else if (strcmp(search, "recursive_programming") == 0) {
+        recursive_programming(&s);
+        if (s.found.n > 0) finish(&s, 0, 0);
+    } else {
+        dynamic_programming(&s);
+        if (s.found.n > 0) finish(&s, best_of_model(&s), least_bound(&s));
     }
-    if (s.found.n > 0) finish(&s, all ? best_compiled(&s) : best_of_model(&s), bound);
     arena_finish(&s.arena);
     return true;
 }

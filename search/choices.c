@@ -11,9 +11,9 @@ uint64_t bytes_hash(const void *at, size_t n) {
     return hash ^ hash >> 29;
 }
 
-void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, Arena *arena) {
+void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, double behind, Arena *arena) {
     if (machine == NULL) machine = &machine_cpu;
-    *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh};
+    *choices = (Choices){.arena = arena, .graph = graph, .machine = machine, .mesh = *mesh, .behind = behind};
     double all = 0;
     for (int s = 0; s < graph->states.n; s++)
         if (graph->states.at[s].trainable)
@@ -143,8 +143,7 @@ double parameter_seconds(const Choices *choices, int stored, int partial) {
     const int passes = update_passes(choices->graph->settings.optimizer, &nslots);
     const double bytes = (double)moves_bytes(choices->moves, stored) / (double)update_parts(choices, stored, partial);
     const MoveSeconds move = moves_both(choices->moves, partial, stored);
-    const double exposed =
-        1 - choices->machine->overlap / 2; /* the sum, half of the way, runs behind kernels; the gather of new values does not */
+    const double exposed = 1 - choices->machine->overlap * choices->behind;
     const double bucket = choices->bucket_bytes, whole = (double)moves_bytes(choices->moves, stored);
     const double share = whole < bucket ? whole / bucket : 1; /* of a bucket's messages */
     return exposed * (move.bytes_s + share * move.messages_s) + passes * bytes / choices->machine->memory_bytes_per_s;

@@ -57,13 +57,14 @@ typedef struct Choices {
     const Graph *graph;
     const Machine *machine;
     Mesh mesh;
+    double behind;       /* ModelInput */
     double bucket_bytes; /* of gradients whose messages go together */
     Moves *moves;
     KernelIndex kernels;
     VEC(NodeClass *) classes;
     Map map;
 } Choices;
-void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, Arena *arena);
+void choices_init(Choices *choices, const Graph *graph, const Machine *machine, const Mesh *mesh, double behind, Arena *arena);
 /* The class of a node with this key, of which op and rule are filled in. */
 const NodeClass *choices_of(Choices *choices, const Node *node, ClassKey *key);
 /* Seconds of a step, and bytes held, for a parameter that lies in `stored` and whose gradients come to lie in `partial`, which is that with partial sums: they are summed,

@@ -394,14 +394,14 @@ static void add_source(Builder *b, const Source *source) {
 
 /* ---- all of it */
 
-void model_init(Model *model, const Graph *graph, const Layout *const *out_layout, const Machine *machine, const Mesh *mesh,
-                const Strategy *const *base, Arena *arena) {
+void model_init(Model *model, const ModelInput *input, Arena *arena) {
+    const Graph *graph = input->graph;
     *model = (Model){0};
-    choices_init(&model->choices, graph, machine, mesh, arena);
+    choices_init(&model->choices, graph, input->machine, &input->mesh, input->behind, arena);
     Builder b = {.model = model,
                  .graph = graph,
-                 .out_layout = out_layout,
-                 .base = base,
+                 .out_layout = input->out_layout,
+                 .base = input->base,
                  .arena = arena,
                  .nnodes = graph->nforward ? graph->nforward : graph->nodes.n};
     b.variable_of = arena_alloc(arena, ((size_t)b.nnodes + 1) * sizeof *b.variable_of);

@@ -33,10 +33,18 @@ typedef struct Model {
     VEC(Chooser) choosers; /* a variable each */
 } Model;
 
-/* The graph is as pass propagate leaves it: nodes with a strategy of STRATEGY_USER keep that, states and inputs that have a layout keep it. out_layout[n], if not NULL, is
- * the layout that the user asked of the result of node n. base[n], if not NULL: what the choices of node n add axes to (NULL: of none); equal ones are one pointer. */
-void model_init(Model *model, const Graph *graph, const Layout *const *out_layout, const Machine *machine, const Mesh *mesh,
-                const Strategy *const *base, Arena *arena);
+/* What a problem is made of. */
+typedef struct ModelInput {
+    const Graph *
+        graph; /* as pass propagate leaves it: nodes with a strategy of STRATEGY_USER keep that, states and inputs that have a layout keep it */
+    const Layout *const *out_layout; /* per node: the layout that the user asked of its result, or NULL */
+    const Machine *machine;          /* NULL: machine_cpu */
+    Mesh mesh;
+    const Strategy *const *base; /* per node: what its choices add axes to, equal ones one pointer; NULL: of none */
+    double behind; /* the share of the traffic of parameters that has kernels to run behind: machine->overlap of that is hidden */
+} ModelInput;
+#define BEHIND_HALF 0.5 /* the sums of gradients; the gather of new values has none */
+void model_init(Model *model, const ModelInput *input, Arena *arena);
 
 /* What was chosen: strategies of nodes, layouts of states and inputs; NULL: as it was. */
 typedef struct Chosen {
