@@ -92,7 +92,7 @@ static bool resolve(const Build *build, const Operand *operand, Result *found) {
         if (result->data != operand->data) continue;
         *found = *result;
         return result->elements == elements && result->dtype == operand->dtype &&
-               (!result->is_view || shape_equal(&result->view.shape, &operand->local));
+               (!result->is_view || shape_equal(&result->view.at.shape, &operand->local));
     }
     *found = (Result){.is_view = true, .view = view_of(operand)};
     return true;
@@ -125,7 +125,7 @@ static bool add_copy(Build *build, ChainSource from, const Operand *out) {
 
 static bool store_view(Build *build, const View *view, const Operand *out) {
     if (!take_size(build, &out->local)) return false;
-    int load = add_load(build, view, &view->shape, view->stride);
+    int load = add_load(build, view, &view->at.shape, view->at.stride);
     return load >= 0 && add_copy(build, (ChainSource){true, load}, out);
 }
 
@@ -171,11 +171,11 @@ static bool find_source(Build *build, const KernelCall *call, int i, ChainSource
         int64_t stride[MAX_NDIM];
         for (int d = 0; d < shape->ndim; d++) {
             int at = d - (shape->ndim - in->local.ndim);
-            stride[d] = at < 0 || (in->local.dim[at] == 1 && shape->dim[d] != 1) ? 0 : view.stride[at];
+            stride[d] = at < 0 || (in->local.dim[at] == 1 && shape->dim[d] != 1) ? 0 : view.at.stride[at];
         }
-        memcpy(view.stride, stride, sizeof stride);
+        memcpy(view.at.stride, stride, sizeof stride);
     }
-    *source = (ChainSource){true, add_load(build, &view, shape, view.stride)};
+    *source = (ChainSource){true, add_load(build, &view, shape, view.at.stride)};
     return source->index >= 0;
 }
 

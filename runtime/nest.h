@@ -1,23 +1,8 @@
-/* nest: loops over several tensors at once, neighbouring dimensions merged. Kernels of every backend are written over them. */
+/* nest: the loops of calls. Kernels of every backend are written over them. */
 #pragma once
+#include "ir/loops.h"
 #include "runtime/backend.h"
 
-enum { MAX_NEST = 4 }; /* tensors gone through together */
-/* Nested loops over `ndim` sizes, outermost first, with each tensor's stride in elements. Loops of one item are dropped and loops that are
- * one run in every tensor are merged; there is always at least one loop. */
-typedef struct Nest {
-    int ndim, ntensors;
-    int64_t size[MAX_FACTORS + MAX_NDIM];
-    int64_t stride[MAX_NEST][MAX_FACTORS + MAX_NDIM];
-} Nest;
-void nest_init(Nest *nest, int ntensors);
-void nest_push(Nest *nest, int64_t size, const int64_t *strides); /* as the innermost loop so far; one stride a tensor */
-void nest_merge(Nest *nest);
-int64_t nest_count(const Nest *nest, int first, int end); /* product of the sizes of loops [first, end) */
-/* Offset in each tensor of iteration `index` of the loops [0, nloops), in row-major order. */
-void nest_offsets(const Nest *nest, int nloops, int64_t index, int64_t *offsets);
-
-void strides_of(const Shape *shape, int64_t *strides); /* row-major, in elements */
 /* The loops over the result's dimensions; tensor 0 is the result, 1 + i operand i, aligned right and broadcast where of size 1. */
 void nest_broadcast(Nest *nest, const KernelCall *call);
 /* The loops over in[0]'s dimensions; tensor 0 is the result with stride 0 along dimensions that it does not have (by letters), tensor 1

@@ -1,40 +1,8 @@
-/* product: a contraction of two tensors as matrix products. Each backend gives them to its own library.
- *
- * A letter belongs to the rows (a and the result have it), the columns (b and the result), the depth (a and b) or the batch (all three).
- * Letters that are one run in every tensor are merged; then the row, column and depth letter that make the largest matrix product which
- * BLAS can do on these strides are chosen, and the letters left over become loops around it. */
+/* product: calls of matmul and einsum as matrix products (ir/gemm.h). Each backend gives them to its own library. */
 #pragma once
+#include "ir/gemm.h"
 #include "runtime/nest.h"
 
-enum { A, B, OUT };
-
-/* A matrix as BLAS wants it: rows x columns, row-major with a leading dimension, or the transpose of one. */
-typedef struct Matrix {
-    bool transposed;
-    int64_t leading;
-} Matrix;
-
-/* One product, of left (m x k) and right (k x n): row-major results. */
-typedef struct Gemm {
-    int64_t m, n, k;
-    Matrix a, b; /* left and right */
-    int64_t out_leading;
-    bool swapped;                            /* the result is laid out columns first: b^T a^T is computed, left is b */
-    int64_t row_stride[2], column_stride[2]; /* of operand and result, to begin at a row or a column; after swapping */
-} Gemm;
-
-typedef enum {
-    PRODUCT_EMPTY, /* the result has no elements */
-    PRODUCT_ZERO,  /* there is nothing to add up */
-    PRODUCT_GEMM,
-    PRODUCT_PLAIN /* no matrix product does it: the plain loop */
-} ProductKind;
-
-/* gemm, and the loops around it: tensors a, b, result. Those of depth add onto the result. */
-typedef struct ProductShape {
-    Gemm gemm;
-    Nest batch, depth;
-} ProductShape;
 /* Of each tensor's dimensions, in elements. */
 typedef struct ProductStrides {
     int64_t at[3][MAX_NDIM];

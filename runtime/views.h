@@ -1,13 +1,12 @@
 /* views: tensors that are read or written where other tensors lie, by strides. */
 #pragma once
-#include "runtime/backend.h"
+#include "runtime/nest.h"
 
-/* Elements of memory, a stride for each dimension, in elements. */
+/* Elements of memory. */
 typedef struct View {
     char *data;
     DType dtype;
-    Shape shape;
-    int64_t stride[MAX_NDIM];
+    Strided at;
 } View;
 
 View view_of(const Operand *operand); /* row-major */
@@ -18,7 +17,5 @@ bool op_keeps_order(OpCode op);
 bool view_result(const KernelCall *call, int o, View *view);
 /* The result of a transpose, or of one that keeps the order, becomes its operand: what is written there arrives where the result lies. */
 bool view_operand(const KernelCall *call, View *view);
-/* The same elements in row-major order under another shape. False as above. */
-bool view_reshape(View *view, const Shape *shape);
 /* The result's dimensions by the operand's letters; those that it does not have repeat it. */
 void view_expand(View *view, const KernelCall *call);
