@@ -73,7 +73,7 @@ typedef struct Item {
     int fused;  /* fused step that it is a member of, from 1; 0: none */
 } Item;
 
-/* Where a value of the SPMD graph lies; the fields are Instance's. */
+/* Where a value of the SPMD graph lies; the fields are Instance's, but for the value that a view is one of. */
 typedef struct Location {
     Place place;
     int64_t at;
@@ -82,6 +82,7 @@ typedef struct Location {
 
 typedef struct Placement {
     VEC(Item) order;
+    int *view;           /* views: per value of spmd the one that it is a view of, -1: none */
     Location *location;  /* per value of spmd; NULL before memory */
     int *instance;       /* emit: per value of spmd its instance in the plan, -1: none */
     int64_t arena_bytes; /* of a rank */

@@ -110,6 +110,7 @@ bool pass_place(Build *b);
 bool pass_collectives(Build *b);
 bool pass_schedule(Build *b);
 bool pass_fuse(Build *b);
+bool pass_views(Build *b);
 bool pass_memory(Build *b);
 bool pass_emit(Compilation *c);
 bool pass_fits(Compilation *c);

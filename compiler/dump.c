@@ -212,6 +212,8 @@ static void put_memory(const View *v, int value) {
         text_printf(v->text, " {view of: %s}", v->g->inputs.at[at->at].name);
     else if (at->place == PLACE_INNER)
         text_printf(v->text, " {inner}");
+    else if (at->place == PLACE_VIEW)
+        text_printf(v->text, " {view of: %s}", v->g->values.at[at->at].name);
 }
 
 /* ---------------------------------------------------------------- nodes */

@@ -41,6 +41,7 @@ static int instance_of(Emitter *e, int value) {
                          .place = location->place,
                          .at = location->at,
                          .version = location->version};
+    if (location->place == PLACE_VIEW) instance.at = instance_of(e, (int)location->at);
     e->instance[value] = e->role->instances.n;
     vec_push(b->arena, &e->role->instances, instance);
     return e->instance[value];

@@ -91,10 +91,17 @@ static void count_memory(Facts *facts) {
     facts->rank_bytes = facts->role->arena_bytes + facts->inner + facts->states + facts->inputs + facts->constants;
 }
 
+static void count_place(Facts *facts, int instance) {
+    const Instance *at = &facts->role->instances.at[instance];
+    facts->ninner += at->place == PLACE_INNER;
+    facts->views += at->place == PLACE_VIEW;
+    if (at->place == PLACE_VIEW) facts->view_bytes += largest_bytes(type_of(facts, instance), at->layout);
+}
+
 void facts_init(Facts *facts, const Graph *graph, const Program *program, int role, Arena *arena) {
     *facts = (Facts){.graph = graph, .program = program, .role = &program->roles.at[role]};
     for (int i = 0; i < facts->role->instances.n; i++)
-        facts->ninner += facts->role->instances.at[i].place == PLACE_INNER;
+        count_place(facts, i);
     for (int s = 0; s < facts->role->steps.n; s++) {
         if (facts->role->steps.at[s].fused > 0) facts->fused_kernels++, facts->fused_steps = facts->role->steps.at[s].fused;
         const StepKind kind = facts->role->steps.at[s].kind;

@@ -36,6 +36,8 @@ typedef struct Facts {
     int nparameters;
     int fused_steps, fused_kernels; /* steps of several kernels, their members */
     int ninner;                     /* inner values: results of members that have no place in the arena */
+    int views;                      /* results that lie where their operand lies */
+    int64_t view_bytes;             /* of them on a rank */
 
     double flops, rank_flops; /* facts_flops: of a step; of the rank with the largest part of every operator */
 

@@ -8,6 +8,7 @@
  * - everything else in one arena a rank: a value has the room of the largest box of any rank, from the step that begins to write it to the
  *   last that reads it, for a communication its wait; multiples of 64 bytes, placed by pack.h; an elementwise or reshaped result, or the one slice of a
  *   replica's gradient, over an operand that dies (not at -O0).
+ * - a view (views.c) lies in its operand, which lasts until the last reader of either, and which no step overwrites that reads a view of it.
  * A fused step is one step: its operands last until its end, its results are there from its beginning on, and what only its members read lies nowhere. */
 #include <assert.h>
 #include <stdlib.h>
@@ -53,7 +54,8 @@ static void lifetimes(Allocator *a) {
     for (int i = 0; i < b->placement.order.n; i++) {
         const Node *node = &g->nodes.at[b->placement.order.at[i].node];
         for (int k = 0; k < node->nin; k++)
-            a->last[node->in[k]] = a->end[i]; /* a communication's wait comes later than its start: the source lasts until then */
+            for (int v = node->in[k]; v >= 0; v = b->placement.view[v]) /* and what it is a view of */
+                a->last[v] = a->end[i]; /* a communication's wait comes later than its start: the source lasts until then */
         for (int k = 0; k < node->nout; k++) {
             if (a->def[node->out[k]] < 0) a->def[node->out[k]] = a->begin[i];
             a->last[node->out[k]] = a->end[i];
@@ -87,6 +89,14 @@ static bool may_overwrite(const Graph *g, const Node *node, int k) {
     return from->layout == to->layout && type_equal(&from->type, &to->type);
 }
 
+/* Whether a step reads a view of a value. */
+static bool reads_view(const Build *b, const Node *node, int value) {
+    for (int i = 0; i < node->nin; i++)
+        for (int v = b->placement.view[node->in[i]]; v >= 0; v = b->placement.view[v])
+            if (v == value) return true;
+    return false;
+}
+
 /* What only gives a state's old version, or an input, another shape lies where that lies: nothing is copied. The storage must last until its last reader. */
 static void place_views(const Allocator *a) {
     Build *b = a->b;
@@ -100,7 +110,7 @@ static void place_views(const Allocator *a) {
     }
     for (int i = 0; i < b->placement.order.n; i++) {
         const Node *node = &g->nodes.at[b->placement.order.at[i].node];
-        if (!op_table[node->op].view) continue;
+        if (!op_table[node->op].view || b->placement.view[node->out[0]] >= 0) continue;
         int from = node->in[0], to = node->out[0];
         const Location *at = &b->placement.location[from];
         bool lasts = at->place == PLACE_INPUT || (at->place == PLACE_STATE && at->version == 0 && a->last[to] < written[at->at]);
@@ -129,7 +139,7 @@ static void place_states(Allocator *a) {
         bool over = may_overwrite(g, maker, v->index);
         if (over) {
             const Node *old = graph_producer(g, maker->in[v->index]);
-            over = old->op == OP_read && old->state == write->state;
+            over = old->op == OP_read && old->state == write->state && !reads_view(b, maker, maker->in[v->index]);
         }
         if (last_read[write->state] < a->def[value] || (over && last_read[write->state] == a->def[value]))
             b->placement.location[value] = (Location){PLACE_STATE, write->state, 1};
@@ -149,7 +159,7 @@ static bool take_over(Allocator *a, const Node *node, int k, int step) {
     Build *b = a->b;
     int from = node->in[k];
     if (!may_take_over(b, node, k) || b->placement.location[from].place != PLACE_ARENA || a->last[from] != step || a->def[from] < 0 ||
-        a->moved[from])
+        a->moved[from] || reads_view(b, node, from))
         return false;
     b->placement.location[node->out[k]] = b->placement.location[from];
     a->moved[from] = true;
@@ -186,6 +196,8 @@ static bool take_over_fused(Allocator *a, int step, int value) {
                        b->spmd.graph.values.at[from].type.dtype == b->spmd.graph.values.at[value].type.dtype;
             for (int k = a->begin[step]; may && k < s; k++)
                 may = !reads(step_node(a, k), from); /* looked at already */
+            for (int k = a->begin[step]; may && k <= a->end[step]; k++)
+                may = !reads_view(b, step_node(a, k), from);
             for (int k = s; may && k <= a->end[step]; k++)
                 may = k <= step ? goes_by_element(a, step_node(a, k), from) : !reads(step_node(a, k), from);
             if (!may) continue;
@@ -244,6 +256,8 @@ bool pass_memory(Build *b) {
     fused_steps(&a);
     lifetimes(&a);
     place_leaves(b);
+    for (int v = 0; v < g->values.n; v++)
+        if (b->placement.view[v] >= 0) b->placement.location[v] = (Location){.place = PLACE_VIEW, .at = b->placement.view[v]};
     bool reuse = b->options->optimize > 0;
     if (reuse) {
         place_views(&a);

@@ -36,6 +36,7 @@ static const Pass passes[] = {
     {"collectives", pass_collectives, LEAVES_SPMD},
     {"schedule",    pass_schedule,    LEAVES_PLACEMENT},
     {"fuse",        pass_fuse,        LEAVES_PLACEMENT},
+    {"views",       pass_views,       LEAVES_PLACEMENT},
     {"memory",      pass_memory,      LEAVES_PLACEMENT},
 };
 

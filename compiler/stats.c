@@ -79,6 +79,8 @@ void stats_print(Text *text, Compilation *c) {
     print_held(text, train->facts, c->diags, c->arena);
     text_printf(text, "fused          %d kernels in %d steps, %d results without memory\n", train->facts->fused_kernels,
                 train->facts->fused_steps, train->facts->ninner);
+    text_printf(text, "views          %d results read where their operands lie, %s a rank not copied\n", train->facts->views,
+                bytes_named(c->arena, train->facts->view_bytes));
     const double flops = train->facts->flops, busiest = train->facts->rank_flops;
     text_printf(text, "FLOPs a step   %.4g; busiest rank %.4g (%.2f x an even share)\n", flops, busiest,
                 flops > 0 ? busiest * train->front.graph.nranks / flops : 1.0);
@@ -231,6 +233,10 @@ void stats_json(Text *text, Compilation *c) {
     json_int(&json, "kernels", train->facts->fused_kernels);
     json_int(&json, "steps", train->facts->fused_steps);
     json_int(&json, "inner", train->facts->ninner);
+    json_end(&json);
+    json_object(&json, "views");
+    json_int(&json, "values", train->facts->views);
+    json_int(&json, "bytes", train->facts->view_bytes);
     json_end(&json);
     json_strategies(&json, train);
     json_communications(&json, train->facts);

@@ -2,10 +2,11 @@
 #include "ir/text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-const char *const place_name[] = {"arena", "state", "input", "constant", "inner"};
+const char *const place_name[] = {"arena", "state", "input", "constant", "inner", "view"};
 const char *const step_name[] = {"kernel", "local", "start", "wait", "write"};
 
 enum { MAX_PROGRAMS = 16, INNER_ALIGNMENT = 64 };
@@ -48,20 +49,61 @@ static int64_t instance_bytes(const Graph *graph, const Instance *instance) {
     return layout_max_elements(instance->layout, &type->shape) * dtype_bytes[type->dtype];
 }
 
-int64_t inner_room(const Graph *graph, const Role *role, int64_t *at) {
-    int64_t used = 0, most = 0;
-    for (int s = 0; s < role->steps.n; s++) {
-        const Step *step = &role->steps.at[s];
-        if (s == 0 || step->fused != step[-1].fused) used = 0;
-        for (int o = 0; o < step->nout; o++) {
-            const Instance *instance = &role->instances.at[step->out[o]];
-            if (instance->place != PLACE_INNER) continue;
-            if (at) at[step->out[o]] = used;
-            used += (instance_bytes(graph, instance) + INNER_ALIGNMENT - 1) / INNER_ALIGNMENT * INNER_ALIGNMENT;
-            if (used > MAX_TENSOR_BYTES) used = MAX_TENSOR_BYTES; /* more than there is anywhere */
-            most = used > most ? used : most;
-        }
+void view_makers(const Role *role, int *maker) {
+    for (int i = 0; i < role->instances.n; i++)
+        maker[i] = -1;
+    for (int s = 0; s < role->steps.n; s++)
+        for (int o = 0; o < role->steps.at[s].nout; o++)
+            if (role->instances.at[role->steps.at[s].out[o]].place == PLACE_VIEW) maker[role->steps.at[s].out[o]] = s;
+}
+
+/* Puts a step into a list of n in ascending order; how many there are then, -1: too many. */
+static int insert_step(int *steps, int n, int step) {
+    int at = n;
+    while (at > 0 && steps[at - 1] >= step)
+        at--;
+    if (at < n && steps[at] == step) return n;
+    if (n == MAX_VIEWS) return -1;
+    memmove(steps + at + 1, steps + at, (size_t)(n - at) * sizeof *steps);
+    steps[at] = step;
+    return n + 1;
+}
+
+int step_views(const Role *role, const int *maker, int at, int *steps) {
+    int n = 0;
+    for (int s = at, end = at + fused_length(role, at); s < end; s++)
+        for (int i = 0; i < role->steps.at[s].nin; i++)
+            for (int v = role->steps.at[s].in[i]; maker[v] >= 0; v = (int)role->instances.at[v].at)
+                if ((n = insert_step(steps, n, maker[v])) < 0) return -1;
+    return n;
+}
+
+int64_t results_room(const Graph *graph, const Role *role, const Step *step, int64_t used, int64_t *at) {
+    for (int o = 0; o < step->nout; o++) {
+        const Instance *instance = &role->instances.at[step->out[o]];
+        if (instance->place != PLACE_INNER && instance->place != PLACE_VIEW) continue;
+        if (at) at[step->out[o]] = used;
+        used += (instance_bytes(graph, instance) + INNER_ALIGNMENT - 1) / INNER_ALIGNMENT * INNER_ALIGNMENT;
+        if (used > MAX_TENSOR_BYTES) used = MAX_TENSOR_BYTES; /* more than there is anywhere */
     }
+    return used;
+}
+
+int64_t inner_room(const Graph *graph, const Role *role, int64_t *at) {
+    int64_t most = 0;
+    int *maker = malloc(((size_t)role->instances.n + 1) * sizeof *maker), views[MAX_VIEWS];
+    if (!maker) return MAX_TENSOR_BYTES;
+    view_makers(role, maker);
+    for (int s = 0, n; s < role->steps.n; s += n) {
+        int64_t used = 0;
+        n = fused_length(role, s);
+        for (int k = s; k < s + n && role->steps.at[s].fused > 0; k++)
+            used = results_room(graph, role, &role->steps.at[k], used, at);
+        for (int k = 0, nviews = step_views(role, maker, s, views); k < nviews; k++)
+            used = results_room(graph, role, &role->steps.at[views[k]], used, NULL);
+        most = used > most ? used : most;
+    }
+    free(maker);
     return most;
 }
 
@@ -258,6 +300,8 @@ static bool read_place(Reading *reading, const Role *role, Instance *instance) {
         return check_storage(reading, instance, "input", &graph->inputs.at[instance->at].type, graph->inputs.at[instance->at].layout);
     case PLACE_INNER:
         return true;
+    case PLACE_VIEW: /* of a value before it, so that no view is one of itself */
+        return scan_integer(scan, "a value before it", 0, role->instances.n - 1, &instance->at);
     case PLACE_CONSTANT:
         if (!scan_integer(scan, "a node", 0, graph->nodes.n - 1, &instance->at)) return false;
         if (graph->nodes.at[instance->at].op != OP_constant) return scan_fail(scan, "node %d is no constant", (int)instance->at);
@@ -366,6 +410,34 @@ static bool check_inner(Reading *reading, const Role *role, const Step *step, in
     return true;
 }
 
+/* Views are made once, by kernels that place their one operand's elements, and read by other kernels, behind those. made: as above. */
+static bool check_views(Reading *reading, const Role *role, const Step *step, int *made) {
+    Scan *scan = &reading->scan;
+    int nviews = 0;
+    for (int i = 0; i < step->nin; i++) {
+        if (role->instances.at[step->in[i]].place != PLACE_VIEW) continue;
+        if (step->kind != STEP_KERNEL || op_table[step->op].boundary)
+            return scan_fail(scan, "the view %d is read by a %s: only kernels read views, and not those of the hidden dimension",
+                             step->in[i], step->kind == STEP_KERNEL ? op_table[step->op].name : step_name[step->kind]);
+        if (!made[step->in[i]]) return scan_fail(scan, "the view %d is read before it is made", step->in[i]);
+    }
+    for (int o = 0; o < step->nout; o++) {
+        const Instance *result = &role->instances.at[step->out[o]];
+        if (result->place != PLACE_VIEW) continue;
+        if (step->kind != STEP_KERNEL || !op_table[step->op].places || step->fused > 0)
+            return scan_fail(scan, "the view %d is made by a %s%s: only operators alone that place elements have views", step->out[o],
+                             step->kind == STEP_KERNEL ? op_table[step->op].name : step_name[step->kind],
+                             step->fused > 0 ? " in a fused step" : "");
+        if (result->at != step->in[0])
+            return scan_fail(scan, "value %d is a view of value %d, but made of value %d", step->out[o], (int)result->at, step->in[0]);
+        if (made[step->out[o]]) return scan_fail(scan, "the view %d is made twice", step->out[o]);
+        made[step->out[o]] = 1;
+        nviews++;
+    }
+    return nviews == 0 || nviews == step->nout ||
+           scan_fail(scan, "%s has %d results, of which only %d are views", op_table[step->op].name, step->nout, nviews);
+}
+
 static bool read_step(Reading *reading, Role *role, StepKind kind, int *made) {
     Scan *scan = &reading->scan;
     const Graph *graph = reading->graph;
@@ -399,7 +471,9 @@ static bool read_step(Reading *reading, Role *role, StepKind kind, int *made) {
     if ((kind == STEP_START || kind == STEP_WAIT) && scan_is_key(scan, "bucket") && !scan_int(scan, "a bucket", 1, INT32_MAX, &step.bucket))
         return false;
     if (kind == STEP_KERNEL && scan_is_key(scan, "fused") && !read_fused(reading, role, &step.fused)) return false;
-    if (!check_step(reading, role, &step) || !check_inner(reading, role, &step, made) || !scan_end(scan)) return false;
+    if (!check_step(reading, role, &step) || !check_inner(reading, role, &step, made) || !check_views(reading, role, &step, made) ||
+        !scan_end(scan))
+        return false;
     vec_push(scan->arena, &role->steps, step);
     return true;
 }
@@ -419,6 +493,11 @@ static bool read_steps(Reading *reading, Role *role) {
     for (int i = 0; i < role->steps.n; i++)
         if (role->steps.at[i].request >= role->steps.n)
             return scan_fail(&reading->scan, "request %d in a role of %d steps", role->steps.at[i].request, role->steps.n);
+    int views[MAX_VIEWS];
+    view_makers(role, made);
+    for (int s = 0; s < role->steps.n; s += fused_length(role, s))
+        if (step_views(role, made, s, views) < 0)
+            return scan_fail(&reading->scan, "step %d reads views of more than %d steps", s, MAX_VIEWS);
     return true;
 }
 
@@ -439,10 +518,13 @@ static bool read_role(Reading *reading, Program *program, int first, int *next) 
             return scan_fail(scan, "the report %d is no value of the role that ends here", program->reports.at[i]);
     for (int k = -1; k < program->reports.n; k++) {
         const int id = k < 0 ? program->loss : program->reports.at[k];
-        if (id >= 0 && role.instances.at[id].place == PLACE_INNER) return scan_fail(scan, "the inner value %d is reported", id);
+        const Place place = id >= 0 ? role.instances.at[id].place : PLACE_ARENA;
+        if (place == PLACE_INNER || place == PLACE_VIEW)
+            return scan_fail(scan, "the %s %d is reported", place == PLACE_INNER ? "inner value" : "view", id);
     }
     if (inner_room(reading->graph, &role, NULL) >= MAX_TENSOR_BYTES)
-        return scan_fail(scan, "a fused step of this role has inner values of more than %lld bytes", (long long)MAX_TENSOR_BYTES);
+        return scan_fail(scan, "a step of this role has inner values, or reads views, of more than %lld bytes",
+                         (long long)MAX_TENSOR_BYTES);
     *next = role.last_rank + 1;
     vec_push(scan->arena, &program->roles, role);
     return true;

@@ -4,14 +4,16 @@
 
 /* ---------------------------------------------------------------- plan.c  (docs/plan.md) */
 
-typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT, PLACE_INNER } Place;
+typedef enum { PLACE_ARENA, PLACE_STATE, PLACE_INPUT, PLACE_CONSTANT, PLACE_INNER, PLACE_VIEW } Place;
 extern const char *const place_name[];
 /* A named value of the graph in a stated layout, and where it lies. */
 typedef struct Instance {
     int value; /* graph value id */
     const Layout *layout;
-    Place place; /* inner: nowhere, it is made and read within one fused step */
-    int64_t at;  /* arena: offset in bytes; state, input: id; constant: graph node id; inner: 0 */
+    Place
+        place; /* inner: nowhere, it is made and read within one fused step; view: in another instance, in which kernels read it by strides */
+    int64_t
+        at; /* arena: offset in bytes; state, input: id; constant: graph node id; inner: 0; view: the instance, the one operand of the step that makes it */
     int version; /* PLACE_STATE: which version of the state, 0 or 1 */
 } Instance;
 /* Whether it lies in an input or in a state's old version and is the result of an operator that has views: it lies where its operand lies. */
@@ -41,9 +43,16 @@ typedef struct Role {
     VEC(Step) steps;
 } Role;
 int fused_length(const Role *role, int at); /* the number of steps from `at` on that are members of one fused step; 1: it is alone */
-/* Room for the inner values of a fused step, side by side, where its members run one by one: the offset of each inner instance in at (NULL: not asked); the
- * bytes that the largest fused step needs. */
+/* Room for the inner values of a fused step, side by side, and behind them for the views that it reads, where its members run one by one: the offset of each
+ * inner instance in at (NULL: not asked); the bytes that the largest step needs. */
 int64_t inner_room(const Graph *graph, const Role *role, int64_t *at);
+/* The steps whose results are views that the step at `at` reads, or the fused step that begins there, and those that these are views of: at most MAX_VIEWS, in the
+ * order of the role. -1: more. maker: per instance the step that makes it where it is a view, -1 elsewhere. */
+enum { MAX_VIEWS = 32 };
+void view_makers(const Role *role, int *maker);
+int step_views(const Role *role, const int *maker, int at, int *steps);
+/* Where the results of a step lie behind each other, in room that begins at offset `used` of the inner values': where the next thing may. */
+int64_t results_room(const Graph *graph, const Role *role, const Step *step, int64_t used, int64_t *at);
 
 typedef struct Program {
     const char *name;   /* "train", "eval" */

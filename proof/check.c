@@ -50,6 +50,7 @@ static bool leaf_check(RoleCheck *walk, int i) {
     switch (instance->place) {
     case PLACE_ARENA:
     case PLACE_INNER:
+    case PLACE_VIEW:
         return true;
     case PLACE_INPUT:
         if (computed) return true; /* is_view must hold of its step */
@@ -81,9 +82,16 @@ static bool leaf_check(RoleCheck *walk, int i) {
     return true;
 }
 
+/* A value is read until a step. A view of it is read where it lies: it is what it was when the view was made as long as it may be read itself, which is looked at
+ * for both. */
 static bool use(RoleCheck *walk, int i, int until) {
     if (walk->readable[i] >= walk->step) return reject(walk, "value %d (%s) is read before it is there", i, value_of(walk, i)->name);
     const Instance *instance = &walk->role->instances.at[i];
+    if (instance->place == PLACE_VIEW) {
+        if (walk->step >= walk->role->steps.n || walk->role->steps.at[walk->step].kind != STEP_KERNEL)
+            return reject(walk, "value %d (%s) is a view, which only kernels read", i, value_of(walk, i)->name);
+        if (!use(walk, (int)instance->at, until)) return false;
+    }
     if (instance->place == PLACE_INNER && walk->defined[i] != walk->first)
         return reject(walk, "inner value %d (%s) is read outside of its fused step", i, value_of(walk, i)->name);
     if (instance->place == PLACE_STATE) {
@@ -107,6 +115,8 @@ static bool define(RoleCheck *walk, int i, int readable, bool view) {
     walk->readable[i] = readable;
     if (walk->last[i] < walk->end) walk->last[i] = walk->end;
     if (view) return true;
+    if (instance->place == PLACE_VIEW)
+        return reject(walk, "value %d (%s) is no view of value %d", i, value_of(walk, i)->name, (int)instance->at);
     if (instance->place == PLACE_INNER) return true;
     if (instance->place == PLACE_STATE && instance->version == 1) {
         if (walk->overwritten[instance->at] >= 0)
@@ -135,6 +145,17 @@ static bool is_view(const RoleCheck *walk, const Step *step, const Letters *lett
     const TensorType *from = &value_of(walk, step->in[0])->type, *to = &value_of(walk, step->out[0])->type;
     return from->dtype == to->dtype && has_slices(result->layout, to) &&
            own_max_elements(operand->layout, &from->shape) == own_max_elements(result->layout, &to->shape);
+}
+
+/* Results that are read in the step's one operand: their elements are some of its. What reads them computes with the elements that the operator would give there.
+ * A fused step has no such member, and of one operator all results are views: it is not run. */
+static bool are_views(const RoleCheck *walk, const Step *step, const Letters *letters) {
+    if (step->nin != 1 || !letters->places || step->fused > 0) return false;
+    for (int k = 0; k < step->nout; k++) {
+        const Instance *result = &walk->role->instances.at[step->out[k]];
+        if (result->place != PLACE_VIEW || result->at != step->in[0]) return false;
+    }
+    return true;
 }
 
 /* ---------------------------------------------------------------- results over operands */
@@ -179,6 +200,24 @@ static bool may_overwrite(const RoleCheck *walk, int result, int operand) {
     return value_of(walk, operand)->type.dtype == value_of(walk, result)->type.dtype;
 }
 
+static bool same_place(const Instance *a, const Instance *b) {
+    return a->place == b->place && a->at == b->at && (a->place == PLACE_ARENA || a->place == PLACE_STATE);
+}
+
+/* Whether the step, or a member of its fused step, reads a view of what lies where the result does: its elements are read at other places than theirs. */
+static bool reads_view(const RoleCheck *walk, const Instance *result) {
+    const Role *role = walk->role;
+    for (int s = walk->first; s <= walk->end; s++)
+        for (int i = 0; i < role->steps.at[s].nin; i++) {
+            const Instance *at = &role->instances.at[role->steps.at[s].in[i]];
+            for (int depth = 0; at->place == PLACE_VIEW && depth < role->instances.n; depth++) {
+                at = &role->instances.at[at->at];
+                if (same_place(at, result)) return true;
+            }
+        }
+    return false;
+}
+
 /* Of a result that the step computes: of the operands that lie where it lies, it may overwrite all. A state is not overwritten otherwise. */
 static bool overwrites(RoleCheck *walk, int id) {
     const Role *role = walk->role;
@@ -188,9 +227,7 @@ static bool overwrites(RoleCheck *walk, int id) {
         for (int i = 0; i < role->steps.at[s].nin; i++) {
             const int in = role->steps.at[s].in[i];
             const Instance *operand = &role->instances.at[in];
-            if (operand->place != result->place || operand->at != result->at ||
-                (result->place != PLACE_ARENA && result->place != PLACE_STATE))
-                continue;
+            if (!same_place(operand, result)) continue;
             if (result->place == PLACE_ARENA && walk->defined[in] == walk->first)
                 continue; /* a result of the same fused step: memory_check refuses it */
             const bool may = may_overwrite(walk, id, in);
@@ -200,7 +237,11 @@ static bool overwrites(RoleCheck *walk, int id) {
             some = true;
             all = all && may;
         }
-    walk->in_place[id] = some && all;
+    const bool viewed = reads_view(walk, result);
+    if (result->place == PLACE_STATE && viewed)
+        return reject(walk, "%s: overwrites the state of which it reads a view",
+                      walk->plan->graph.nodes.at[role->steps.at[walk->step].node].name);
+    walk->in_place[id] = some && all && !viewed;
     return true;
 }
 
@@ -232,7 +273,7 @@ static bool kernel_step(RoleCheck *walk, const Step *step) {
     Letters letters;
     if (!node_letters(graph, node, &letters, why, sizeof why) || !kernel_check(graph, node, &letters, in, out, why, sizeof why))
         return reject(walk, "%s (%s): %s", node->name, op_table[node->op].name, why);
-    bool view = is_view(walk, step, &letters);
+    bool view = is_view(walk, step, &letters) || are_views(walk, step, &letters);
     for (int k = 0; k < step->nout; k++) {
         if (!view && !overwrites(walk, step->out[k])) return false;
         if (!define(walk, step->out[k], walk->step, view)) return false;

@@ -1,6 +1,6 @@
 /* A plan's programs over the field, all ranks in lock step, compared with the graph. Memory is as the plan lays it out: an arena of cells a rank, as large as
  * the smallest element (larger ones fill several), a buffer a state; so values that overlap destroy each other here too. Inner values of a fused step lie
- * behind the arena, side by side; its members run one after the other. */
+ * behind the arena, side by side; its members run one after the other. A view lies nowhere: whatever reads it makes it again of what lies there then. */
 #include "proof/field.h"
 
 #include <stdlib.h>
@@ -24,6 +24,7 @@ typedef struct Interpreter {
     int64_t ncells;                         /* of a rank, those of inner values behind the arena's */
     int64_t narena;                         /* of the arena */
     int64_t *inner;                         /* per inner instance: its first cell */
+    int *maker;                             /* per view: its step */
     Fe *cells;                              /* [rank][cell] */
     Spread *states;                         /* per state */
     Flight *flights;                        /* per request */
@@ -123,6 +124,8 @@ static bool input_load(const Interpreter *m, const Input *stored, int value, int
     return true;
 }
 
+static bool load_view(const Interpreter *m, int number, Spread *to);
+
 /* The instance's boxes on all ranks. */
 static bool load(const Interpreter *m, int number, Spread *to) {
     const Instance *instance = &m->role->instances.at[number];
@@ -131,6 +134,7 @@ static bool load(const Interpreter *m, int number, Spread *to) {
     if (!spread_room(to, instance->layout, shape, m->nranks)) return fails(m, "no memory for value %d (%s)", number, value->name);
     if (instance->place == PLACE_STATE && m->states[instance->at].each != to->each)
         return fails(m, "value %d (%s) does not fit the state that it lies in", number, value->name);
+    if (instance->place == PLACE_VIEW) return load_view(m, number, to);
     const int input = instance->place == PLACE_INPUT ? input_value(&m->plan->graph, instance->at) : -1;
     for (int rank = 0; rank < m->nranks; rank++) {
         Box box;
@@ -149,6 +153,8 @@ static bool load(const Interpreter *m, int number, Spread *to) {
             break;
         case PLACE_CONSTANT:
             box_cut(shape, m->values[instance->value].at, &box, part);
+            break;
+        case PLACE_VIEW:
             break;
         }
     }
@@ -183,6 +189,7 @@ static bool view_agrees(Interpreter *m, int number, const Spread *from) {
 static bool store(Interpreter *m, int number, const Spread *from) {
     const Instance *instance = &m->role->instances.at[number];
     const Value *value = value_of(m, instance);
+    if (instance->place == PLACE_VIEW) return true;
     if (instance_is_view(&m->plan->graph, instance)) return view_agrees(m, number, from);
     const bool in_cells = instance->place == PLACE_ARENA || instance->place == PLACE_INNER;
     if (!in_cells && instance->place != PLACE_STATE)
@@ -218,31 +225,53 @@ static bool has_poison(const FieldTensor *tensor) {
     return false;
 }
 
-static bool run_kernel(Interpreter *m, const Step *step) {
+/* A step's results of its operands. */
+static bool compute(const Interpreter *m, const Step *step, const Spread *operands, Spread *results) {
     char why[300];
     const Node *node = &m->plan->graph.nodes.at[step->node];
-    for (int i = 0; i < step->nin; i++)
-        if (!load(m, step->in[i], &m->in[i])) return false;
     for (int k = 0; k < step->nout; k++) {
         const Instance *result = &m->role->instances.at[step->out[k]];
-        if (!spread_room(&m->out[k], result->layout, &value_of(m, result)->type.shape, m->nranks))
+        if (!spread_room(&results[k], result->layout, &value_of(m, result)->type.shape, m->nranks))
             return fails(m, "no memory for value %d", step->out[k]);
     }
     for (int rank = 0; rank < m->nranks; rank++) {
         FieldTensor in[MAX_IN], out[MAX_OUT];
         for (int i = 0; i < step->nin; i++) {
-            in[i] = part_of(m, step->in[i], &m->in[i], rank);
+            in[i] = part_of(m, step->in[i], &operands[i], rank);
             if (has_poison(&in[i]))
                 return fails(m, "%s (%s): rank %d reads a part of operand %d (value %d) that is not there, or was overwritten", node->name,
                              op_table[node->op].name, rank, i, step->in[i]);
         }
         for (int k = 0; k < step->nout; k++)
-            out[k] = part_of(m, step->out[k], &m->out[k], rank);
+            out[k] = part_of(m, step->out[k], &results[k], rank);
         if (!field_kernel(&m->plan->graph, node, in, out, why, sizeof why))
             return fails(m, "%s (%s), rank %d: %s", node->name, op_table[node->op].name, rank, why);
     }
+    return true;
+}
+
+static bool load_view(const Interpreter *m, int number, Spread *to) {
+    const int base = (int)m->role->instances.at[number].at;
+    const Step *step = m->maker[number] < 0 ? NULL : &m->role->steps.at[m->maker[number]];
+    if (!step || step->in[0] != base || base >= number) return fails(m, "value %d is a view that no step makes of value %d", number, base);
+    Spread from = {0}, results[MAX_OUT] = {0};
+    const bool ok = load(m, base, &from) && compute(m, step, &from, results);
+    for (int k = 0; k < step->nout; k++) {
+        if (ok && step->out[k] == number && to->each > 0) memcpy(to->at, results[k].at, (size_t)(to->each * m->nranks) * sizeof *to->at);
+        spread_finish(&results[k]);
+    }
+    spread_finish(&from);
+    return ok;
+}
+
+static bool run_kernel(Interpreter *m, const Step *step) {
+    for (int i = 0; i < step->nin; i++)
+        if (!load(m, step->in[i], &m->in[i])) return false;
+    if (!compute(m, step, m->in, m->out)) return false;
     for (int k = 0; k < step->nout; k++)
-        if (!agrees(m, op_table[node->op].name, step->out[k], &m->out[k]) || !store(m, step->out[k], &m->out[k])) return false;
+        if (!agrees(m, op_table[m->plan->graph.nodes.at[step->node].op].name, step->out[k], &m->out[k]) ||
+            !store(m, step->out[k], &m->out[k]))
+            return false;
     return true;
 }
 
@@ -339,6 +368,8 @@ static bool prepare(Interpreter *m, uint64_t seed) {
     m->cell_bytes = smallest_element(graph);
     m->narena = (m->role->arena_bytes + m->cell_bytes - 1) / m->cell_bytes;
     m->ncells = place_inner(m, m->narena);
+    m->maker = arena_alloc(&m->arena, ((size_t)m->role->instances.n + 1) * sizeof *m->maker);
+    view_makers(m->role, m->maker);
     size_t ncells = (size_t)m->ncells * (size_t)m->nranks;
     m->cells = malloc((ncells + 1) * sizeof *m->cells);
     m->states = calloc((size_t)graph->states.n + 1, sizeof *m->states);

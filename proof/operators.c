@@ -386,7 +386,7 @@ static bool types_fit(const Graph *graph, const Node *node) {
 
 bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *why, size_t n) {
     letters->n = 0;
-    letters->reshape = letters->flat = letters->view = letters->elementwise = false;
+    letters->reshape = letters->flat = letters->view = letters->places = letters->elementwise = false;
     letters->linear = LINEAR_IN_NONE;
     letters->reduction = node->op == OP_max ? REDUCE_MAX : node->op == OP_first || node->op == OP_min ? REDUCE_MIN : REDUCE_SUM;
     memset(letters->in, -1, sizeof letters->in);
@@ -478,6 +478,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return broadcast(graph, node, letters, false, why, n);
     case OP_slice:
         letters->linear = LINEAR_IN_ALL;
+        letters->places = true;
         return slicing(node->attr, plain_of(graph, node->in[0]), plain_of(graph, node->out[0]), letters, letters->in[0], letters->out[0],
                        why, n);
     case OP_slice_grad:
@@ -487,6 +488,7 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_concat:
     case OP_split: {
         bool joins = node->op == OP_concat;
+        letters->places = !joins;
         Plain parts[MAX_IN > MAX_OUT ? MAX_IN : MAX_OUT];
         int nparts = joins ? node->nin : node->nout;
         for (int k = 0; k < nparts; k++)
@@ -555,10 +557,11 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
         return narrowing(graph, node, letters, why, n);
     case OP_transpose:
         letters->linear = LINEAR_IN_ALL;
+        letters->places = true;
         return permutation(graph, node, letters, why, n);
     case OP_reshape:
         letters->linear = LINEAR_IN_ALL;
-        letters->reshape = letters->flat = letters->view = true;
+        letters->reshape = letters->flat = letters->view = letters->places = true;
         if (shape_elements(&graph->values.at[node->in[0]].type.shape) != shape_elements(&graph->values.at[node->out[0]].type.shape))
             return fail(why, n, "a reshape to another number of elements");
         return true;

@@ -123,8 +123,12 @@ static bool run_calls(const Executor *executor, const Cursor *cursor, const Acti
     return true;
 }
 
-/* Calls that the device does as one, each by itself: what they leave for each other only is written too. */
+/* Calls that the device does as one, each by itself: what they leave for each other only, and copies of views, are written too. */
 static bool run_apart(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
+    for (int i = 0; i < action->nviews; i++) {
+        const Action view = {.kind = ACTION_CALLS, .first_call = action->view_call[i], .ncalls = action->ncalls};
+        if (!run_calls(executor, cursor, &view, error)) return false;
+    }
     for (int i = 0; i < action->nsteps; i++) {
         const int s = action->steps[i];
         const Action alone = {.kind = ACTION_CALLS, .step = s, .first_call = cursor->first_call[s], .ncalls = action->ncalls};
@@ -134,7 +138,7 @@ static bool run_apart(const Executor *executor, const Cursor *cursor, const Acti
 }
 
 static bool run_fused(const Executor *executor, const Cursor *cursor, const Action *action, Error *error) {
-    if (executor->inspects || cursor->withholds) return run_apart(executor, cursor, action, error);
+    if (!action->fused || executor->inspects || cursor->withholds) return run_apart(executor, cursor, action, error);
     for (int i = 0; i < action->ncalls; i++)
         if (!action->run(executor->context, action->fused[i], error)) return false;
     return true;

@@ -15,9 +15,11 @@ typedef struct Action {
     int step;               /* number in the role, for messages */
     const char *name;       /* "matmul of h", "2 operators, add of y to relu of z": for tools that look on */
     int first_call, ncalls; /* calls: one, or one for each hidden slice that the rank holds; fused: of the first of its steps */
-    int nsteps;             /* fused: the steps of the role that it stands for, views left out */
+    int nviews; /* calls, fused: steps that make the views which it reads; each does its calls here, where their results are read */
+    const int *view_call; /* the first call of each */
+    int nsteps;           /* fused: the steps of the role that it stands for, views left out */
     const int *steps;
-    void **fused; /* one for each slice: the backend's, or its queue's */
+    void **fused; /* one for each slice: the backend's, or its queue's; NULL: the calls are done one by one */
     bool (*run)(void *context, void *fused, Error *error);
     void (*unfuse)(void *context, void *fused);
     CommRequest *request; /* start, wait */
@@ -33,13 +35,13 @@ typedef struct Cursor {
     int rank, driven; /* number in the job, number in this process */
     const Role *role;
     void *arena;
-    void *inner;                 /* room for the inner values of the largest fused step */
+    void *inner;                 /* room for the inner values of the largest fused step, and the views that it reads */
     bool arena_lent, inner_lent; /* it is the lender's */
     void **state, **input;       /* by id */
     void **ahead; /* by id of the input, on a device with a queue: the next batch, copied while a step runs; NULL elsewhere */
     void **host;  /* page-locked, what is copied from */
     int *take;    /* by id of the input: its number in the data source */
-    void **at;    /* per instance of the role: where its box lies */
+    void **at;    /* per instance of the role: where its box lies; of a view, where the step that was loaded last has room for a copy */
     Box *box;     /* per instance */
     VEC(PreparedCall) calls;
     VEC(Action) actions;
@@ -104,9 +106,10 @@ void load_finish(Executor *executor);
 /* Memory that communicators can read in place where they offer it. */
 void *tensor_alloc(Executor *executor, int64_t bytes, Error *error);
 void tensor_free(Executor *executor, void *data);
-/* Whether the step has no action: its result lies where its operand lies. */
+/* Whether the step has no action: its results lie where its operand lies. */
 static inline bool step_is_view(const Cursor *cursor, const Step *step) {
-    return step->kind == STEP_KERNEL && op_table[step->op].view && cursor->at[step->in[0]] == cursor->at[step->out[0]];
+    return step->kind == STEP_KERNEL && (cursor->role->instances.at[step->out[0]].place == PLACE_VIEW ||
+                                         (op_table[step->op].view && cursor->at[step->in[0]] == cursor->at[step->out[0]]));
 }
 /* "rank 3, step 12 (matmul h)": where something failed. */
 void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n);

@@ -156,11 +156,8 @@ static int viewed(const Cursor *cursor, const int *maker, int instance) {
 }
 
 static void prefer(const Role *role, Origin *best, int instance, int step) {
-    static const int ranks[] = {[PLACE_ARENA] = RANK_STEP,
-                                [PLACE_STATE] = RANK_STATE,
-                                [PLACE_INPUT] = RANK_INPUT,
-                                [PLACE_CONSTANT] = RANK_CONSTANT,
-                                [PLACE_INNER] = RANK_STEP};
+    static const int ranks[] = {[PLACE_ARENA] = RANK_STEP,        [PLACE_STATE] = RANK_STATE, [PLACE_INPUT] = RANK_INPUT,
+                                [PLACE_CONSTANT] = RANK_CONSTANT, [PLACE_INNER] = RANK_STEP,  [PLACE_VIEW] = RANK_STEP};
     const int rank = step >= 0 ? RANK_STEP : ranks[role->instances.at[instance].place];
     if (rank > best->rank || (rank == best->rank && step >= best->step)) return;
     *best = (Origin){instance, step, rank};

@@ -120,6 +120,13 @@ static bool may_overwrite(const Members *m, int member, int result, int operand)
            bytes_of(m->executor, m->cursor, result) == bytes_of(m->executor, m->cursor, operand);
 }
 
+/* What a view lies in, at last. */
+static int viewed(const Cursor *cursor, int instance) {
+    while (cursor->role->instances.at[instance].place == PLACE_VIEW)
+        instance = (int)cursor->role->instances.at[instance].at;
+    return instance;
+}
+
 static bool fit_result(const Members *m, int member, int result, char *why, size_t n) {
     for (int k = 0; k < m->n; k++) {
         for (int o = 0; o < m->step[k].nout; o++)
@@ -128,7 +135,12 @@ static bool fit_result(const Members *m, int member, int result, char *why, size
                 return false;
             }
         for (int i = 0; i < m->step[k].nin; i++) {
-            const int operand = m->step[k].in[i];
+            const int operand = m->step[k].in[i], base = viewed(m->cursor, operand);
+            if (base != operand && overlap(m->executor, m->cursor, result, base)) {
+                snprintf(why, n, "result %d lies over value %d, of which the step reads a view", result, base);
+                return false;
+            }
+            if (base != operand) continue;
             if (made_by(m, k, operand) || !overlap(m->executor, m->cursor, result, operand) || may_overwrite(m, member, result, operand))
                 continue;
             snprintf(why, n, "result %d of fused step %d lies over operand %d, which its members do not read element by element before",

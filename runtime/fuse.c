@@ -12,7 +12,7 @@ static Action join(Executor *executor, const Action *actions, int n) {
     action.steps = steps;
     action.nsteps = n;
     action.fused = arena_alloc(&executor->arena, (size_t)action.ncalls * sizeof *action.fused);
-    if (executor->backend->queue)
+    if (executor->backend->queue && n > 1)
         action.name = arena_printf(&executor->arena, "%d operators, %s to %s", n, actions[0].name, actions[n - 1].name);
     return action;
 }
@@ -20,34 +20,46 @@ static Action join(Executor *executor, const Action *actions, int n) {
 /* ---------------------------------------------------------------- as the plan says */
 
 static void unfuse(const Executor *executor, const Action *action) {
-    for (int s = 0; s < action->ncalls; s++)
+    for (int s = 0; action->fused && s < action->ncalls; s++)
         if (action->fused[s]) action->unfuse(executor->context, action->fused[s]);
 }
 
-/* The n actions of a fused step as one: 1, or 0 where the backend has no kernel for them; -1: *error. */
+/* The n actions of a fused step, or of one that reads views, as one: 1, or 0 where the backend has no kernel for them; -1: *error. */
 static int fuse_step(Executor *executor, const Cursor *cursor, const Action *actions, int n, Action *joined, Error *error) {
     const Backend *backend = executor->backend;
-    KernelCall calls[MAX_FUSED];
-    unsigned inner[MAX_FUSED] = {0};
+    const int nviews = actions[0].nviews;
+    KernelCall calls[MAX_VIEWS + MAX_FUSED];
+    unsigned inner[MAX_VIEWS + MAX_FUSED] = {0};
+    for (int i = 0; i < nviews; i++)
+        inner[i] = ~0u;
     for (int i = 0; i < n; i++) {
         const Step *step = &cursor->role->steps.at[actions[i].step];
         if (actions[i].ncalls != actions[0].ncalls || actions[i].ncalls == 0) return 0;
         for (int o = 0; o < step->nout; o++)
-            if (cursor->role->instances.at[step->out[o]].place == PLACE_INNER) inner[i] |= 1u << o;
+            if (cursor->role->instances.at[step->out[o]].place == PLACE_INNER) inner[nviews + i] |= 1u << o;
     }
     *joined = join(executor, actions, n);
     joined->run = backend->run;
     joined->unfuse = backend->unfuse;
     for (int s = 0; s < joined->ncalls; s++) {
+        for (int i = 0; i < nviews; i++)
+            calls[i] = cursor->calls.at[actions[0].view_call[i] + s].call;
         for (int i = 0; i < n; i++)
-            calls[i] = cursor->calls.at[actions[i].first_call + s].call;
+            calls[nviews + i] = cursor->calls.at[actions[i].first_call + s].call;
         *error = (Error){0};
-        joined->fused[s] = backend->fuse(executor->context, calls, n, inner, error);
+        joined->fused[s] = backend->fuse(executor->context, calls, nviews + n, inner, error);
         if (joined->fused[s]) continue;
         unfuse(executor, joined);
         return error->text[0] ? -1 : 0;
     }
     return 1;
+}
+
+/* The n actions of a step that reads views, of which the backend makes copies: one by one. */
+static Action apart(Executor *executor, const Action *actions, int n) {
+    Action joined = join(executor, actions, n);
+    joined.fused = NULL;
+    return joined;
 }
 
 /* The actions from `at` on that are of one fused step. */
@@ -61,14 +73,19 @@ static int members(const Cursor *cursor, int at) {
 }
 
 static bool fuse_planned(Executor *executor, Cursor *cursor, Error *error) {
-    if (!executor->backend->fuse) return true;
     int kept = 0;
     bool ok = true;
     for (int at = 0; at < cursor->actions.n;) {
         const int n = members(cursor, at);
+        const bool views = cursor->actions.at[at].nviews > 0;
         Action joined;
-        const int fused = ok && n > 1 ? fuse_step(executor, cursor, &cursor->actions.at[at], n, &joined, error) : 0;
+        int fused =
+            ok && (n > 1 || views) && executor->backend->fuse ? fuse_step(executor, cursor, &cursor->actions.at[at], n, &joined, error) : 0;
         ok = ok && fused >= 0; /* what has been fused by then is still to be freed */
+        if (fused == 0 && views) {
+            joined = apart(executor, &cursor->actions.at[at], n);
+            fused = 1;
+        }
         const int taken = fused > 0 ? n : 1;
         cursor->actions.at[kept++] = fused > 0 ? joined : cursor->actions.at[at];
         at += taken;

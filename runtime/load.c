@@ -240,6 +240,8 @@ static bool load_instances(Executor *executor, Cursor *cursor, Error *error) {
         case PLACE_INNER:
             cursor->at[i] = cursor->inner ? (char *)cursor->inner + inner[i] : NULL; /* NULL: no step makes it */
             break;
+        case PLACE_VIEW:
+            break; /* load_views */
         case PLACE_STATE:
             cursor->at[i] = cursor->state[instance->at];
             break;
@@ -415,8 +417,44 @@ static const char *action_name(Executor *executor, const Cursor *cursor, const S
     return arena_printf(&executor->arena, "%s of %s", what, graph->values.at[cursor->role->instances.at[step->out[0]].value].name);
 }
 
+/* What load_views needs of a role. */
+typedef struct Views {
+    int *maker;  /* view_makers */
+    int64_t *to; /* results_room */
+} Views;
+
+/* The calls that make the views which a step reads, or the fused step that begins there: each such step has its own, so that its copies of them lie in the room
+ * of its inner values, behind those. */
+static bool load_views(Executor *executor, Cursor *cursor, const Views *all, int at, Action *action, Error *error) {
+    const Role *role = cursor->role;
+    const Graph *graph = &executor->plan->graph;
+    int views[MAX_VIEWS];
+    int64_t used = 0;
+    *action = (Action){.nviews = step_views(role, all->maker, at, views)};
+    if (action->nviews == 0) return true;
+    int *calls = arena_alloc(&executor->arena, (size_t)(action->nviews + 1) * sizeof *calls);
+    action->view_call = calls;
+    for (int s = at; role->steps.at[at].fused > 0 && s < at + fused_length(role, at); s++)
+        used = results_room(graph, role, &role->steps.at[s], used, all->to);
+    for (int v = 0; v < action->nviews; v++) {
+        const Step *step = &role->steps.at[views[v]];
+        Action view = {.step = views[v]};
+        used = results_room(graph, role, step, used, all->to);
+        for (int o = 0; o < step->nout; o++)
+            cursor->at[step->out[o]] = (char *)cursor->inner + all->to[step->out[o]];
+        if (!load_calls(executor, cursor, step, &view, error)) return false;
+        calls[v] = view.first_call;
+    }
+    return true;
+}
+
 static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
     const Role *role = cursor->role;
+    const size_t instances = (size_t)role->instances.n + 1;
+    const Views all = {arena_alloc(&executor->arena, instances * sizeof *all.maker),
+                       arena_alloc(&executor->arena, instances * sizeof *all.to)};
+    Action views = {0}; /* of the step, or of the fused step: of its first action */
+    view_makers(role, all.maker);
     cursor->first_call = arena_alloc(&executor->arena, (size_t)(role->steps.n + 1) * sizeof *cursor->first_call);
     cursor->guard = -1;
     int joined = 0; /* steps from here on that are part of the action before */
@@ -425,8 +463,10 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         Action action = {.step = s};
         bool skip = false;
         char place[256], why[256];
+        const bool first = s == 0 || step->fused == 0 || step->fused != step[-1].fused;
+        if (first && joined == 0 && !load_views(executor, cursor, &all, s, &views, error)) return false;
         const bool fits = fit_step(executor, cursor, step, why, sizeof why) &&
-                          (step->fused == 0 || (s > 0 && step[-1].fused == step->fused) || fit_fused(executor, cursor, s, why, sizeof why));
+                          (!first || (step->fused == 0 && views.nviews == 0) || fit_fused(executor, cursor, s, why, sizeof why));
         if (!fits) {
             where(executor, cursor, s, place, sizeof place);
             return error_of_rank(error, cursor->rank, EXIT_REJECTED, "%s: %s", place, why);
@@ -434,9 +474,11 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         if (joined > 0) continue;
         switch (step->kind) {
         case STEP_KERNEL:
+            if (step_is_view(cursor, step)) continue;
+            if (!load_calls(executor, cursor, step, &action, error)) return false;
+            break;
         case STEP_LOCAL:
             if (!load_calls(executor, cursor, step, &action, error)) return false;
-            skip = step_is_view(cursor, step);
             break;
         case STEP_START:
         case STEP_WAIT:
@@ -453,7 +495,11 @@ static bool load_actions(Executor *executor, Cursor *cursor, Error *error) {
         }
         }
         if (executor->backend->queue) action.name = action_name(executor, cursor, step);
-        if (!skip) vec_push(&executor->arena, &cursor->actions, action);
+        if (skip) continue;
+        action.nviews = views.nviews;
+        action.view_call = views.view_call;
+        views.nviews = 0;
+        vec_push(&executor->arena, &cursor->actions, action);
     }
     return true;
 }

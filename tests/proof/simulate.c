@@ -251,6 +251,7 @@ static bool rank_init(Machine *m, Rank *rank) {
             rank->place[i] = rank->arena + instance->at;
             break;
         case PLACE_INNER:
+        case PLACE_VIEW: /* made again where it is read */
             rank->place[i] = poisoned(m, bytes_of(&rank->tensor[i]));
             break;
         case PLACE_STATE:
@@ -314,6 +315,13 @@ static bool by_element(const Rank *rank, const Step *step, int instance) {
            (shape_equal(&x->local, &y->local) && simulate_elementwise(step->op));
 }
 
+/* What a view lies in, at last; the instance itself where it is none. */
+static int viewed(const Rank *rank, int instance) {
+    for (int depth = 0; depth < rank->role->instances.n && rank->role->instances.at[instance].place == PLACE_VIEW; depth++)
+        instance = (int)rank->role->instances.at[instance].at;
+    return instance;
+}
+
 /* A fused step stores before it has read all of its operands, but what it reads element by element where it stores it: all else that its results lie over is
  * ruined before it begins. */
 static void fused_begin(const Rank *rank, const Step *steps, int n) {
@@ -323,16 +331,49 @@ static void fused_begin(const Rank *rank, const Step *steps, int n) {
             bool ruined = false;
             for (int j = 0; j < n; j++)
                 for (int i = 0; i < steps[j].nin; i++) {
-                    const int operand = steps[j].in[i];
+                    const int operand = steps[j].in[i], base = viewed(rank, operand);
                     bool same =
                         rank->place[operand] == rank->place[result] && bytes_of(&rank->tensor[operand]) == bytes_of(&rank->tensor[result]);
                     bool keeps = same && by_element(rank, &steps[k], result);
                     for (int r = 0; r < n; r++)
                         keeps = keeps && (!reads(&steps[r], operand) || (r <= k && by_element(rank, &steps[r], operand)));
-                    ruined = ruined || (operand != result && overlap(rank, operand, result) && !keeps);
+                    ruined = ruined || (base != operand && overlap(rank, base, result)) ||
+                             (operand != result && overlap(rank, operand, result) && !keeps);
                 }
             if (ruined) poison(rank, result);
         }
+}
+
+static bool compute(Machine *m, const Rank *rank, const Step *step) {
+    const Graph *graph = &m->plan->graph;
+    SimTensor in[MAX_IN], out[MAX_OUT];
+    for (int i = 0; i < step->nin; i++) {
+        in[i] = rank->tensor[step->in[i]];
+        in[i].at = load(m, rank, step->in[i]);
+    }
+    for (int o = 0; o < step->nout; o++) {
+        out[o] = rank->tensor[step->out[o]];
+        out[o].at = arena_alloc(&m->arena, (size_t)(shape_elements(&out[o].local) + 1) * sizeof *out[o].at);
+    }
+    char why[200];
+    if (!simulate_kernel(graph, &graph->nodes.at[step->node], in, out, why, sizeof why)) return wrong(m, rank, why);
+    for (int o = 0; o < step->nout; o++)
+        store(rank, step->out[o], out[o].at);
+    return true;
+}
+
+/* Makes a view of what lies there now. */
+static bool view_make(Machine *m, const Rank *rank, int instance) {
+    const Role *role = rank->role;
+    if (role->instances.at[instance].place != PLACE_VIEW) return true;
+    for (int s = 0; s < role->steps.n; s++)
+        for (int o = 0; o < role->steps.at[s].nout; o++) {
+            const Step *step = &role->steps.at[s];
+            if (step->out[o] != instance) continue;
+            if (step->in[0] >= instance) return wrong(m, rank, "a view of what comes later");
+            return view_make(m, rank, step->in[0]) && compute(m, rank, step);
+        }
+    return wrong(m, rank, "a view that no step makes");
 }
 
 static bool step_kernel(Machine *m, Rank *rank, const Step *step) {
@@ -349,21 +390,12 @@ static bool step_kernel(Machine *m, Rank *rank, const Step *step) {
             bool keeps = node->op == OP_reshape || node->op == OP_replicate || node->op == OP_replica_sum ||
                          (shape_equal(&x->local, &y->local) && simulate_elementwise(node->op));
             if (overlap(rank, step->in[i], step->out[o]) && !(same && keeps)) poison(rank, step->out[o]);
+            const int base = viewed(rank, step->in[i]);
+            if (base != step->in[i] && overlap(rank, base, step->out[o])) poison(rank, step->out[o]);
         }
-    SimTensor in[MAX_IN], out[MAX_OUT];
-    for (int i = 0; i < step->nin; i++) {
-        in[i] = rank->tensor[step->in[i]];
-        in[i].at = load(m, rank, step->in[i]);
-    }
-    for (int o = 0; o < step->nout; o++) {
-        out[o] = rank->tensor[step->out[o]];
-        out[o].at = arena_alloc(&m->arena, (size_t)(shape_elements(&out[o].local) + 1) * sizeof *out[o].at);
-    }
-    char why[200];
-    if (!simulate_kernel(graph, node, in, out, why, sizeof why)) return wrong(m, rank, why);
-    for (int o = 0; o < step->nout; o++)
-        store(rank, step->out[o], out[o].at);
-    return true;
+    for (int i = 0; i < step->nin; i++)
+        if (!view_make(m, rank, step->in[i])) return false;
+    return compute(m, rank, step);
 }
 
 static bool step_start(Machine *m, Rank *rank, const Step *step) {

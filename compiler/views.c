@@ -1,0 +1,185 @@
+/* views: results that are not copied, but read where the operand lies.
+ *
+ * Before: fuse. After: b->placement.view of each value of spmd: the operand that it is a view of, -1: none. At -O2 only.
+ * A transpose, slice, split or reshape becomes a view where all that read its results read them by strides (op_strided), or are such views themselves: then
+ * nothing is copied, and the operand lives as long as they do. A product does where the library multiplies the same matrices on these strides, so that the
+ * digits stay (ir/gemm.h); an elementwise operator where the innermost elements lie side by side. Boxes are those of rank 0: where other ranks' are smaller so
+ * that strides do not do, prun copies there. */
+#include <string.h>
+
+#include "compiler/compiler.h"
+#include "ir/gemm.h"
+
+typedef struct Viewer {
+    const Build *b;
+    const Graph *g;
+    const int *uses; /* per value: how many operands and reports it is */
+    int *first_reader,
+        *next_reader; /* per value: the first item that reads it; per item and operand: the next one, as item * MAX_IN + operand; -1: none */
+    int *written;     /* per state: the item of its write; the number of items where there is none */
+} Viewer;
+
+static const Node *item_node(const Viewer *v, int item) {
+    return &v->g->nodes.at[v->b->placement.order.at[item].node];
+}
+
+/* This rank's sizes of a value as a kernel sees them: of one slice of the hidden dimension. */
+static Shape local_shape(const Viewer *v, int value) {
+    const Value *at = &v->g->values.at[value];
+    Shape shape = {.ndim = at->type.shape.ndim};
+    Box box;
+    layout_box(at->layout, &at->type.shape, 0, &box);
+    for (int d = 0; d < shape.ndim; d++)
+        shape.dim[d] = d == 0 && at->type.hidden ? 1 : box.end[d] - box.begin[d];
+    return shape;
+}
+
+/* The item with which the fused step of this one begins. */
+static int step_begin(const Viewer *v, int item) {
+    const Item *order = v->b->placement.order.at;
+    while (item > 0 && order[item].fused > 0 && order[item - 1].fused == order[item].fused)
+        item--;
+    return item;
+}
+
+/* ---------------------------------------------------------------- readers */
+
+static bool product_reads(const Viewer *v, const Node *node, int operand, const Strided *at) {
+    Strided tensors[3];
+    for (int k = 0; k < 2; k++) {
+        const Shape shape = local_shape(v, node->in[k]);
+        tensors[k == 0 ? A : B] = k == operand ? *at : strided_of(&shape);
+    }
+    const Shape shape = local_shape(v, node->out[0]);
+    tensors[OUT] = strided_of(&shape);
+    return gemm_same_digits(node->rule, tensors);
+}
+
+/* Neighbours along the last dimension stand side by side. */
+static bool runs_are_whole(const Strided *at) {
+    int last = at->shape.ndim - 1;
+    while (last >= 0 && at->shape.dim[last] == 1)
+        last--;
+    return last < 0 || at->stride[last] == 1;
+}
+
+static bool all_read(const Viewer *v, int value, const Strided *at);
+
+/* Whether the results of a step that places its operand's elements, which lies like this, can all be views. */
+static bool results_read(const Viewer *v, const Node *node, const Strided *operand) {
+    for (int o = 0; o < node->nout; o++) {
+        const Shape shape = local_shape(v, node->out[o]);
+        Strided at = *operand;
+        if (!strided_result(&at, node->op, node->rule, &shape) || !all_read(v, node->out[o], &at)) return false;
+    }
+    return true;
+}
+
+/* Whether operand i of an item may be read where it lies like this. In a fused step that begins with a product the product reads it, and nothing else. */
+static bool is_read(const Viewer *v, int item, int operand, const Strided *at) {
+    const Node *node = item_node(v, item);
+    const int begin = step_begin(v, item);
+    if (node->op == OP_convert || op_table[node->op].boundary) return false;
+    if (op_table[node->op].places) return v->b->placement.order.at[item].fused == 0 && results_read(v, node, at);
+    if (!op_strided(node->op) || !dtype_is_float(v->g->values.at[node->in[operand]].type.dtype)) return false;
+    if (op_table[node->op].strided) return begin == item && product_reads(v, node, operand, at);
+    return !op_table[item_node(v, begin)->op].strided && runs_are_whole(at);
+}
+
+static bool all_read(const Viewer *v, int value, const Strided *at) {
+    int readers = 0;
+    for (int r = v->first_reader[value]; r >= 0; r = v->next_reader[r], readers++)
+        if (!is_read(v, r / MAX_IN, r % MAX_IN, at)) return false;
+    return readers > 0 && readers == v->uses[value]; /* else it is reported */
+}
+
+/* ---------------------------------------------------------------- what lasts */
+
+static int64_t bytes_of(const Viewer *v, int value) {
+    return v->b->spmd.box_bytes[value];
+}
+
+/* A part of a tensor does not keep a much larger rest alive; and a reshape lies where its operand lies that nothing else reads. */
+static bool is_worth(const Viewer *v, const Node *node) {
+    int64_t bytes = 0;
+    if (op_table[node->op].flat && v->uses[node->in[0]] == 1) return false;
+    for (int o = 0; o < node->nout; o++)
+        bytes += bytes_of(v, node->out[o]);
+    return 2 * bytes >= bytes_of(v, node->in[0]);
+}
+
+/* The last item at which a value is read, itself or as a view; of a fused step its last member. */
+static int last_reader(const Viewer *v, int value) {
+    const Item *order = v->b->placement.order.at;
+    int last = -1;
+    for (int r = v->first_reader[value]; r >= 0; r = v->next_reader[r]) {
+        const Node *node = item_node(v, r / MAX_IN);
+        int end = r / MAX_IN;
+        while (order[end].fused > 0 && end + 1 < v->b->placement.order.n && order[end + 1].fused == order[end].fused)
+            end++;
+        last = end > last ? end : last;
+        for (int o = 0; op_table[node->op].places && o < node->nout; o++) {
+            const int later = last_reader(v, node->out[o]);
+            last = later > last ? later : last;
+        }
+    }
+    return last;
+}
+
+/* A view of a state's old version is read before the state's storage is written. */
+static bool lasts(const Viewer *v, const Node *node) {
+    const Node *root = graph_producer(v->g, node->in[0]);
+    while (op_table[root->op].view)
+        root = graph_producer(v->g, root->in[0]);
+    if (root->op != OP_read || root->version != 0) return true;
+    for (int o = 0; o < node->nout; o++)
+        if (last_reader(v, node->out[o]) >= v->written[root->state]) return false;
+    return true;
+}
+
+/* ---------------------------------------------------------------- */
+
+static void find_readers(Viewer *v) {
+    const Placement *placement = &v->b->placement;
+    Arena *arena = v->b->arena;
+    const size_t operands = (size_t)placement->order.n * MAX_IN + 1;
+    v->first_reader = arena_alloc(arena, sizeof *v->first_reader * (size_t)(v->g->values.n + 1));
+    v->next_reader = arena_alloc(arena, sizeof *v->next_reader * operands);
+    v->written = arena_alloc(arena, sizeof *v->written * (size_t)(v->g->states.n + 1));
+    memset(v->first_reader, -1, sizeof *v->first_reader * (size_t)(v->g->values.n + 1));
+    for (int s = 0; s < v->g->states.n; s++)
+        v->written[s] = placement->order.n;
+    for (int i = placement->order.n - 1; i >= 0; i--) {
+        const Node *node = item_node(v, i);
+        if (node->op == OP_write) v->written[node->state] = i;
+        for (int k = 0; k < node->nin && !placement->order.at[i].wait; k++) {
+            v->next_reader[i * MAX_IN + k] = v->first_reader[node->in[k]];
+            v->first_reader[node->in[k]] = i * MAX_IN + k;
+        }
+    }
+}
+
+static void mark(const Viewer *v, const Node *node, int *view) {
+    for (int o = 0; o < node->nout; o++) {
+        view[node->out[o]] = node->in[0];
+        for (int r = v->first_reader[node->out[o]]; r >= 0; r = v->next_reader[r])
+            if (op_table[item_node(v, r / MAX_IN)->op].places) mark(v, item_node(v, r / MAX_IN), view);
+    }
+}
+
+bool pass_views(Build *b) {
+    const Graph *g = &b->spmd.graph;
+    Viewer v = {.b = b, .g = g, .uses = graph_uses(g, b->arena)};
+    int *view = b->placement.view = arena_alloc(b->arena, sizeof *view * (size_t)(g->values.n + 1));
+    memset(view, -1, sizeof *view * (size_t)(g->values.n + 1));
+    if (b->options->optimize < 2) return true;
+    find_readers(&v);
+    for (int i = 0; i < b->placement.order.n; i++) {
+        const Node *node = item_node(&v, i);
+        if (!op_table[node->op].places || b->placement.order.at[i].fused > 0 || view[node->out[0]] >= 0 || !is_worth(&v, node)) continue;
+        const Shape shape = local_shape(&v, node->in[0]);
+        const Strided whole = strided_of(&shape);
+        if (results_read(&v, node, &whole) && lasts(&v, node)) mark(&v, node, view);
+    }
+    return true;
+}
