@@ -61,7 +61,10 @@ static void find_lives(Lives *lives, const Facts *facts, Arena *arena) {
         const int end = s + fused_length(role, s);
         for (int k = s; k < end; k++) {
             for (int i = 0; i < role->steps.at[k].nin; i++)
-                live(first, last, role->steps.at[k].in[i], s, end - 1);
+                for (int v = role->steps.at[k].in[i];; v = (int)role->instances.at[v].at) { /* and what it is a view of */
+                    live(first, last, v, s, end - 1);
+                    if (role->instances.at[v].place != PLACE_VIEW) break;
+                }
             for (int o = 0; o < role->steps.at[k].nout; o++)
                 live(first, last, role->steps.at[k].out[o], s, end - 1);
         }

@@ -41,6 +41,7 @@ static bool same_place(const Instance *a, const Instance *b) {
 
 /* Nothing runs: the result lies where its operand lies. */
 static bool is_free(const Simulation *s, const Step *step) {
+    if (s->role->instances.at[step->out[0]].place == PLACE_VIEW) return true;
     return op_table[step->op].view && same_place(&s->role->instances.at[step->in[0]], &s->role->instances.at[step->out[0]]);
 }
 

@@ -1,7 +1,7 @@
 /* views: results that are not copied, but read where the operand lies.
  *
  * Before: fuse. After: b->placement.view of each value of spmd: the operand that it is a view of, -1: none. At -O2 only.
- * A transpose, slice, split or reshape becomes a view where all that read its results read them by strides (op_strided), or are such views themselves: then
+ * A transpose, slice, split or reshape becomes a view where all that read its results read them by strides (Op.strided), or are such views themselves: then
  * nothing is copied, and the operand lives as long as they do. A product does where the library multiplies the same matrices on these strides, so that the
  * digits stay (ir/gemm.h); an elementwise operator where the innermost elements lie side by side. Boxes are those of rank 0: where other ranks' are smaller so
  * that strides do not do, prun copies there. */
@@ -81,9 +81,9 @@ static bool is_read(const Viewer *v, int item, int operand, const Strided *at) {
     const int begin = step_begin(v, item);
     if (node->op == OP_convert || op_table[node->op].boundary) return false;
     if (op_table[node->op].places) return v->b->placement.order.at[item].fused == 0 && results_read(v, node, at);
-    if (!op_strided(node->op) || !dtype_is_float(v->g->values.at[node->in[operand]].type.dtype)) return false;
-    if (op_table[node->op].strided) return begin == item && product_reads(v, node, operand, at);
-    return !op_table[item_node(v, begin)->op].strided && runs_are_whole(at);
+    if (!op_table[node->op].strided || !dtype_is_float(v->g->values.at[node->in[operand]].type.dtype)) return false;
+    if (!op_elementwise(node->op)) return begin == item && product_reads(v, node, operand, at);
+    return op_elementwise(item_node(v, begin)->op) && runs_are_whole(at);
 }
 
 static bool all_read(const Viewer *v, int value, const Strided *at) {

@@ -123,7 +123,7 @@ typedef struct Op {
     bool view;     /* and is that element: the result may lie where the operand lies, without a copy */
     bool
         places; /* each element of a result is one of the operand's, at a distance that a stride a dimension gives: a result may be a view of it */
-    bool strided;        /* its kernels read such views by their strides, as elementwise ones do: pcc plans views for it (op_strided) */
+    bool strided;        /* its kernels read such views by their strides, any other is given copies: pcc plans views for it */
     bool boundary;       /* replicate, replica_sum: sees the hidden dimension */
     Domain domain;       /* of operands that are tried */
     const char *samples; /* operand shapes for tests/ops: "8x6, 6x4; 7x5, 5x3" */
@@ -145,7 +145,6 @@ int op_nout(OpCode op);            /* results named in the row */
 char op_type(OpCode op, bool result, int k); /* the letter of Op.types of operand or result k; 't' where the row has none */
 unsigned op_dtypes(OpCode op, int operand);  /* the element types that an operand may have, a bit each */
 bool op_elementwise(OpCode op); /* element i of each result needs just element i of the operands, and those of size 1, which are repeated */
-bool op_strided(OpCode op);     /* whether it reads views by their strides; any other kernel is given a copy */
 bool op_gives(OpCode op, int nout);                            /* whether the operator may have so many results */
 void op_in_name(OpCode op, int operand, char *name, size_t n); /* "a"; of a repeated operand the last name of the row */
 int op_in(OpCode op, const char *name);                        /* the operand of this name, or -1: "g" is the gradient of an update */

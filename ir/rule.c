@@ -354,10 +354,6 @@ bool op_elementwise(OpCode op) {
     return arrow && strncmp(arrow + 2, "...", 3) == 0;
 }
 
-bool op_strided(OpCode op) {
-    return op_table[op].strided || op_elementwise(op);
-}
-
 /* The element types of the results of a row that has letters for them; rules give each that of operand 0. */
 static bool result_types(OpCode op, const TensorType *in, int nin, const Attr *attr, Rule *rule, RuleError *error) {
     for (int o = 0; o < rule->nout; o++) {
