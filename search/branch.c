@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum {
-    CHEAP_ENTRIES = 1 << 18, /* that elimination may look at before the bound is asked */
     MOST_ENTRIES = 1 << 24,  /* that it may look at, and hold in memory, at all */
     WINDOW = 16,             /* passes after which the bound must be better */
     WINDOW_PRICES = 64,      /* the same, while prices move */
@@ -68,8 +67,11 @@ static void stage_init(Stage *stage, Search *s, Core *core) {
     stage->keep = arena_alloc(&stage->arena, (size_t)core->n * sizeof *stage->keep);
 }
 
-static bool stage_eliminate(Stage *stage, int64_t most) {
+/* All that is left at once, where that looks at no more than a part of the entries that may be looked at. */
+static bool stage_eliminate(Stage *stage, int64_t work_end, int part) {
     Search *s = stage->s;
+    int64_t most = (work_end - s->work) / part;
+    if (most > MOST_ENTRIES) most = MOST_ENTRIES;
     for (int i = 0; i < stage->n; i++)
         if (stage->core->spot[stage->live[i]].bytes) return false;
     if (!block_eliminate(stage->core, stage->live, stage->n, NULL, most, stage->choice, &s->work)) return false;
@@ -257,9 +259,9 @@ bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, Sear
         search_take(s, core, stage.choice);
         goto done;
     }
-    if (stage_eliminate(&stage, CHEAP_ENTRIES) || stage_bound(&stage, warm, work_end)) goto done;
+    if (stage_eliminate(&stage, work_end, 4) || stage_bound(&stage, warm, work_end)) goto done;
     if (bound && stage.dual->bound > *bound) *bound = stage.dual->bound;
-    if (stage_eliminate(&stage, work_end - s->work < MOST_ENTRIES ? work_end - s->work : MOST_ENTRIES)) goto done;
+    if (stage_eliminate(&stage, work_end, 1)) goto done;
     for (bool again = true; again && s->work < work_end;) {
         again = false;
         double before = s->found ? s->cost : INFINITY;

@@ -1,5 +1,5 @@
 /* eliminate: a block of spots solved exactly, one after another eliminated (Bertele and Brioschi 1972; bucket elimination, Dechter 1999). What a spot costs at the
- * least is a table over the spots that it was linked with, which are linked with each other from then on. */
+ * least is a table over the spots that it was linked with, which are linked with each other from then on. Equal tables that stand in the same relation are made once. */
 #include "search/heap.h"
 #include "search/solve.h"
 
@@ -13,16 +13,21 @@ enum { MAX_SCOPE = 24 }; /* spots of a table: with two choices each, more entrie
 typedef struct Factor {
     int n;
     const int *scope; /* places in the block, in the reverse of the order of elimination */
-    const double *at;
+    const double *at; /* NULL: the result of bucket `from`, when that is there */
+    int from, id;     /* factors with one id have the same entries */
 } Factor;
 
 typedef struct Bucket {
     VEC(int) near;       /* places in the block that are linked with it and are not eliminated, ascending */
     VEC(Factor) factors; /* whose first spot to be eliminated this is */
     double *cost;        /* per choice: its own, and of links out of the block */
-    int rank;            /* in the order of elimination */
-    Factor best;         /* at: none; scope: those that its choice depends on, without itself */
-    uint16_t *choice;    /* per entry of best */
+    int cost_id;         /* the same for the same costs */
+    int rank, age;       /* in the order of elimination; in eliminations that led to its factors */
+    int nscope;          /* spots that its choice depends on */
+    const int *scope;    /* they, the first to be eliminated last */
+    int same;            /* an earlier bucket with the same result, or itself */
+    double *least;       /* per entry of the scope */
+    uint16_t *choice;    /* the same */
 } Bucket;
 
 typedef struct Elimination {
@@ -33,6 +38,9 @@ typedef struct Elimination {
     int *place; /* of a spot in the block; -1: not in it */
     Bucket *bucket;
     int *order;
+    Tables costs;  /* of spots alone */
+    VEC(int) keys; /* of buckets: what their results are made from */
+    Map known;     /* key -> where it begins in keys */
 } Elimination;
 
 static double entries_of(const Elimination *e, int i) {
@@ -60,20 +68,20 @@ static void near_add(Arena *arena, Bucket *bucket, int place) {
     bucket->near.at[k] = place;
 }
 
-/* The order of elimination: always the spot with the smallest table. The entries of all tables, or -1: more than the limit. */
-static double eliminate_order(Elimination *e, double limit) {
+/* The order of elimination: always the spot with the smallest table, of equal ones that with the youngest: so equal layers are halved and halved again, and stay equal.
+ * False: a table would have more entries than the limit. */
+static bool eliminate_order(Elimination *e, double limit) {
     Heap heap = {0};
     for (int i = 0; i < e->n; i++)
         heap_push(&e->arena, &heap, (HeapItem){entries_of(e, i), 0, i});
-    double *current = arena_alloc(&e->arena, (size_t)e->n * sizeof *current), total = 0;
+    double *current = arena_alloc(&e->arena, (size_t)e->n * sizeof *current);
     for (int i = 0; i < e->n; i++)
         current[i] = entries_of(e, i), e->bucket[i].rank = -1;
     for (int rank = 0; rank < e->n;) {
         HeapItem next = heap_pop(&heap);
         Bucket *bucket = &e->bucket[next.number];
-        if (bucket->rank >= 0 || next.key != current[next.number]) continue;
-        total += next.key;
-        if (total > limit || bucket->near.n > MAX_SCOPE) return -1;
+        if (bucket->rank >= 0 || next.key != current[next.number] || next.age != bucket->age) continue;
+        if (next.key > limit || bucket->near.n > MAX_SCOPE) return false;
         bucket->rank = rank;
         e->order[rank++] = next.number;
         for (int k = 0; k < bucket->near.n; k++) {
@@ -84,11 +92,75 @@ static double eliminate_order(Elimination *e, double limit) {
         }
         for (int k = 0; k < bucket->near.n; k++) {
             int other = bucket->near.at[k];
-            double entries = entries_of(e, other);
-            if (entries == current[other]) continue;
-            current[other] = entries;
-            heap_push(&e->arena, &heap, (HeapItem){entries, 0, other});
+            current[other] = entries_of(e, other);
+            if (e->bucket[other].age <= bucket->age) e->bucket[other].age = bucket->age + 1;
+            heap_push(&e->arena, &heap, (HeapItem){current[other], e->bucket[other].age, other});
         }
+    }
+    return true;
+}
+
+/* The spots on which the choice of one depends, the last to be eliminated first; the entries of its table. */
+static double bucket_scope(Elimination *e, Bucket *bucket) {
+    int *scope = arena_alloc(&e->arena, (size_t)(bucket->near.n + 1) * sizeof *scope);
+    double entries = 1;
+    for (int k = 0; k < bucket->near.n; k++) {
+        int j = k, other = bucket->near.at[k];
+        entries *= e->core->spot[e->block[other]].n;
+        for (; j > 0 && e->bucket[scope[j - 1]].rank < e->bucket[other].rank; j--)
+            scope[j] = scope[j - 1];
+        scope[j] = other;
+    }
+    bucket->scope = scope, bucket->nscope = bucket->near.n;
+    return entries;
+}
+
+/* Where the key of bucket i begins among the keys: its costs, its factors, and which spots of its scope they are over. */
+static int bucket_key(Elimination *e, int i, uint64_t *hash) {
+    const Bucket *bucket = &e->bucket[i];
+    int begin = e->keys.n;
+    vec_push(&e->arena, &e->keys, 0); /* its length */
+    vec_push(&e->arena, &e->keys, i);
+    vec_push(&e->arena, &e->keys, bucket->cost_id);
+    for (int f = 0; f < bucket->factors.n; f++) {
+        const Factor *factor = &bucket->factors.at[f];
+        vec_push(&e->arena, &e->keys, factor->id);
+        for (int k = 0; k < factor->n; k++) {
+            int d = 0;
+            while (d < bucket->nscope && bucket->scope[d] != factor->scope[k])
+                d++;
+            vec_push(&e->arena, &e->keys, d);
+        }
+    }
+    e->keys.at[begin] = e->keys.n - begin;
+    *hash = 7;
+    for (int k = begin + 2; k < e->keys.n; k++)
+        *hash = (*hash ^ (uint64_t)e->keys.at[k]) * 0x9e3779b97f4a7c15u, *hash ^= *hash >> 29;
+    return begin;
+}
+
+/* Which results each bucket is made from, and which are the same; the entries that are looked at to make them. */
+static double eliminate_plan(Elimination *e) {
+    double total = 0;
+    for (int rank = 0; rank < e->n; rank++) {
+        int i = e->order[rank];
+        Bucket *bucket = &e->bucket[i];
+        double entries = bucket_scope(e, bucket);
+        uint64_t hash;
+        int begin = bucket_key(e, i, &hash), length = e->keys.at[begin];
+        bucket->same = i;
+        map_each(&e->known, hash, other) if (e->keys.at[other] == length && memcmp(&e->keys.at[other + 2], &e->keys.at[begin + 2],
+                                                                                   (size_t)(length - 2) * sizeof(int)) == 0) bucket->same =
+            e->keys.at[other + 1];
+        if (bucket->same == i) {
+            map_add(&e->arena, &e->known, hash, begin);
+            total += entries * e->core->spot[e->block[i]].n;
+        } else {
+            e->keys.n = begin;
+        }
+        if (bucket->nscope > 0)
+            vec_push(&e->arena, &e->bucket[bucket->scope[bucket->nscope - 1]].factors,
+                     (Factor){.n = bucket->nscope, .scope = bucket->scope, .from = bucket->same, .id = -1 - bucket->same});
     }
     return total;
 }
@@ -100,11 +172,11 @@ typedef struct Reader {
     int depth;               /* spots of the result up to the last on which it depends */
 } Reader;
 
-static Reader reader_of(const Elimination *e, const Factor *factor, const Factor *result) {
-    Reader reader = {.at = factor->at};
+static Reader reader_of(const Elimination *e, const Factor *factor, const Bucket *result) {
+    Reader reader = {.at = factor->at ? factor->at : e->bucket[factor->from].least};
     int64_t step = 1;
     for (int k = factor->n - 1; k >= 0; k--) {
-        for (int d = 0; d < result->n; d++) {
+        for (int d = 0; d < result->nscope; d++) {
             if (result->scope[d] != factor->scope[k]) continue;
             reader.step[d] = step;
             if (d + 1 > reader.depth) reader.depth = d + 1;
@@ -116,38 +188,38 @@ static Reader reader_of(const Elimination *e, const Factor *factor, const Factor
 
 /* sum[depth] is what the tables up to that depth cost for each choice: an entry adds only those that depend on what has changed. */
 static void bucket_minimise(Elimination *e, Bucket *bucket, int n, double *out) {
-    const Factor *best = &bucket->best;
+    int nscope = bucket->nscope;
     int digit[MAX_SCOPE] = {0}, size[MAX_SCOPE];
-    for (int d = 0; d < best->n; d++)
-        size[d] = e->core->spot[e->block[best->scope[d]]].n;
+    for (int d = 0; d < nscope; d++)
+        size[d] = e->core->spot[e->block[bucket->scope[d]]].n;
     Reader *reader = arena_alloc(&e->arena, (size_t)bucket->factors.n * sizeof *reader);
     int begin[MAX_SCOPE + 2] = {0}, nreaders = 0;
-    for (int depth = 0; depth <= best->n; depth++) { /* in the order of depth */
+    for (int depth = 0; depth <= nscope; depth++) { /* in the order of depth */
         begin[depth] = nreaders;
         for (int f = 0; f < bucket->factors.n; f++) {
-            Reader one = reader_of(e, &bucket->factors.at[f], best);
+            Reader one = reader_of(e, &bucket->factors.at[f], bucket);
             if (one.depth == depth) reader[nreaders++] = one;
         }
     }
-    begin[best->n + 1] = nreaders;
-    double *sum = arena_alloc(&e->arena, (size_t)(best->n + 2) * (size_t)n * sizeof *sum);
+    begin[nscope + 1] = nreaders;
+    double *sum = arena_alloc(&e->arena, (size_t)(nscope + 2) * (size_t)n * sizeof *sum);
     memcpy(sum, bucket->cost, (size_t)n * sizeof *sum);
     int depth = 0;
     for (size_t entry = 0;; entry++) {
-        for (; depth <= best->n; depth++) {
+        for (; depth <= nscope; depth++) {
             double *to = sum + (size_t)(depth + 1) * (size_t)n;
             memcpy(to, to - n, (size_t)n * sizeof *to);
             for (int f = begin[depth]; f < begin[depth + 1]; f++)
                 for (int i = 0; i < n; i++)
                     to[i] += reader[f].at[i];
         }
-        const double *whole = sum + (size_t)(best->n + 1) * (size_t)n;
+        const double *whole = sum + (size_t)(nscope + 1) * (size_t)n;
         int least = 0;
         for (int i = 1; i < n; i++)
             if (whole[i] < whole[least]) least = i;
         bucket->choice[entry] = (uint16_t)least;
         out[entry] = whole[least];
-        int d = best->n - 1;
+        int d = nscope - 1;
         for (; d >= 0; d--) { /* the next entry */
             bool carry = ++digit[d] == size[d];
             for (int f = begin[d + 1]; f < nreaders; f++)
@@ -162,24 +234,16 @@ static void bucket_minimise(Elimination *e, Bucket *bucket, int n, double *out) 
 
 static void bucket_eliminate(Elimination *e, int i) {
     Bucket *bucket = &e->bucket[i];
-    int n = e->core->spot[e->block[i]].n, scope = bucket->near.n;
-    /* Sorted by rank, the last to be eliminated first. */
-    int *by_rank = arena_alloc(&e->arena, (size_t)(scope + 1) * sizeof *by_rank);
-    size_t entries = 1;
-    for (int k = 0; k < scope; k++) {
-        int j = k, other = bucket->near.at[k];
-        entries *= (size_t)e->core->spot[e->block[other]].n;
-        for (; j > 0 && e->bucket[by_rank[j - 1]].rank < e->bucket[other].rank; j--)
-            by_rank[j] = by_rank[j - 1];
-        by_rank[j] = other;
+    const Bucket *same = &e->bucket[bucket->same];
+    if (same == bucket) {
+        size_t entries = 1;
+        for (int k = 0; k < bucket->nscope; k++)
+            entries *= (size_t)e->core->spot[e->block[bucket->scope[k]]].n;
+        bucket->least = arena_alloc(&e->arena, entries * sizeof *bucket->least);
+        bucket->choice = arena_alloc(&e->arena, entries * sizeof *bucket->choice);
+        bucket_minimise(e, bucket, e->core->spot[e->block[i]].n, bucket->least);
     }
-    double *out = arena_alloc(&e->arena, entries * sizeof *out);
-    bucket->choice = arena_alloc(&e->arena, entries * sizeof *bucket->choice);
-    bucket->best = (Factor){scope, by_rank, out};
-    bucket_minimise(e, bucket, n, out);
-    for (int f = 0; f < bucket->factors.n; f++)
-        arena_release(&e->arena, bucket->factors.at[f].at);
-    if (scope > 0) vec_push(&e->arena, &e->bucket[by_rank[scope - 1]].factors, bucket->best);
+    bucket->choice = same->choice;
 }
 
 /* The costs of spots alone, and the links between them. */
@@ -199,6 +263,7 @@ static void block_gather(Elimination *e, const double *price, const int *choice)
                 for (int c = 0; c < spot->n; c++)
                     bucket->cost[c] += link->table->at[c * link->table->ncolumns + choice[link->to]];
         }
+        bucket->cost_id = table_of(&e->costs, 1, spot->n, bucket->cost)->id;
     }
 }
 
@@ -211,7 +276,7 @@ static void block_links(Elimination *e) {
             if (other < 0 || e->bucket[other].rank > e->bucket[i].rank) continue;
             int *scope = arena_alloc(&e->arena, 2 * sizeof *scope);
             scope[0] = i, scope[1] = other; /* other is eliminated first */
-            vec_push(&e->arena, &e->bucket[other].factors, (Factor){2, scope, link->table->at});
+            vec_push(&e->arena, &e->bucket[other].factors, (Factor){.n = 2, .scope = scope, .at = link->table->at, .id = link->table->id});
         }
     }
 }
@@ -219,6 +284,7 @@ static void block_links(Elimination *e) {
 bool block_eliminate(const Core *core, const int *block, int n, const double *price, int64_t max_work, int *choice, int64_t *work) {
     Elimination e = {.core = core, .block = block, .n = n};
     arena_init(&e.arena);
+    e.costs = (Tables){.arena = &e.arena, .work = work};
     e.place = arena_alloc(&e.arena, (size_t)core->n * sizeof *e.place);
     e.bucket = arena_alloc(&e.arena, (size_t)n * sizeof *e.bucket);
     e.order = arena_alloc(&e.arena, (size_t)n * sizeof *e.order);
@@ -227,20 +293,24 @@ bool block_eliminate(const Core *core, const int *block, int n, const double *pr
     for (int i = 0; i < n; i++)
         e.place[block[i]] = i;
     block_gather(&e, price, choice);
-    double entries = eliminate_order(&e, (double)max_work);
-    if (entries < 0) {
+    bool small = eliminate_order(&e, (double)max_work);
+    double entries = 0;
+    if (small) {
+        block_links(&e);
+        entries = eliminate_plan(&e);
+    }
+    if (!small || entries > (double)max_work) {
         arena_finish(&e.arena);
         return false;
     }
-    *work += (int64_t)entries;
-    block_links(&e);
+    *work += (int64_t)entries + n;
     for (int rank = 0; rank < n; rank++)
         bucket_eliminate(&e, e.order[rank]);
     for (int rank = n - 1; rank >= 0; rank--) {
         const Bucket *bucket = &e.bucket[e.order[rank]];
         size_t entry = 0;
-        for (int k = 0; k < bucket->best.n; k++)
-            entry = entry * (size_t)core->spot[block[bucket->best.scope[k]]].n + (size_t)choice[block[bucket->best.scope[k]]];
+        for (int k = 0; k < bucket->nscope; k++)
+            entry = entry * (size_t)core->spot[block[bucket->scope[k]]].n + (size_t)choice[block[bucket->scope[k]]];
         choice[block[e.order[rank]]] = bucket->choice[entry];
     }
     arena_finish(&e.arena);
