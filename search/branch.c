@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    MOST_ENTRIES = 1 << 24,  /* that it may look at, and hold in memory, at all */
-    WINDOW = 16,             /* passes after which the bound must be better */
-    WINDOW_PRICES = 64,      /* the same, while prices move */
+    MOST_ENTRIES = 1 << 24, /* that it may look at, and hold in memory, at all */
+    WINDOW = 16,            /* passes after which the bound must be better */
+    WINDOW_PRICES = 64,     /* the same, while prices move */
 };
 #define ROUNDING 1e-12
 
@@ -278,6 +278,10 @@ bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, Sear
         if (mode == SEARCH_DIVE) {
             whole = false;
             goto done;
+        }
+        if (!s->found && s->problem->limit_bytes && core->outer == NULL && !s->any) {
+            search_priced(s, stage.dual, s->work + (work_end - s->work) / 4);
+            again = s->found;
         }
         if (again || !s->found) continue;
         if (neighbourhood_search(s, core, stage.dual, stage.regret, s->work + (work_end - s->work) / 2)) goto done;

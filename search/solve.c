@@ -6,8 +6,7 @@
 
 enum { WORK_DEFAULT = 1 << 28 };
 
-/* Searches the whole problem; true: nothing better is left. bound: what every solution costs at the least. */
-static bool search_problem(Search *s, int64_t work_end, double *bound) {
+bool search_problem(Search *s, int64_t work_end, double *bound) {
     Arena arena;
     arena_init(&arena);
     Tables tables = {.arena = &arena, .work = &s->work};

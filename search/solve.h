@@ -7,6 +7,7 @@
  *   eliminate.c      a block of spots exactly, while everything else is fixed
  *   dual.c           a lower bound, with prices of memory, and the regret of each choice
  *   branch.c         a search of the whole, of the likely choices, around what does not fit
+ *   priced.c         a solution that fits, by prices
  *   neighbourhood.c  a solution made better block by block
  *   solve.c          problem_solve */
 #pragma once
@@ -192,3 +193,13 @@ bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, Sear
 
 /* Makes the best solution better in blocks of the core's spots; true: it was solved as one block. */
 bool neighbourhood_search(Search *s, const Core *core, const Dual *dual, double *const *regret, int64_t work_end);
+
+/* ---------------------------------------------------------------- priced.c */
+
+/* A solution that fits, where there is none yet: without the limit, with prices that rise until the choices fit, and fall again as far as they do. */
+void search_priced(Search *s, const Dual *dual, int64_t work_end);
+
+/* ---------------------------------------------------------------- solve.c */
+
+/* Searches the whole problem; true: nothing better is left. bound: what every solution costs at the least. */
+bool search_problem(Search *s, int64_t work_end, double *bound);
