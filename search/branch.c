@@ -74,7 +74,7 @@ static bool stage_eliminate(Stage *stage, int64_t work_end, int part) {
     if (most > MOST_ENTRIES) most = MOST_ENTRIES;
     for (int i = 0; i < stage->n; i++)
         if (stage->core->spot[stage->live[i]].bytes) return false;
-    if (!block_eliminate(stage->core, stage->live, stage->n, NULL, most, stage->choice, &s->work)) return false;
+    if (!block_eliminate(stage->core, stage->live, stage->n, most, stage->choice, &s->work)) return false;
     search_take(s, stage->core, stage->choice);
     return true;
 }

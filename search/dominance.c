@@ -24,6 +24,9 @@ static void touch(Reduction *r, int v) {
         key = spot->n;
         for (int i = 0; i < spot->links.n; i++)
             key *= r->core->spot[spot->links.at[i].to].n;
+        if (spot->links.n == 1)
+            key *= r->core->spot[spot->links.at[0].to]
+                       .n; /* the ends of a chain are no cheaper, so that it is halved and not eaten up from there */
     }
     if (r->key[v] == key) return;
     r->key[v] = key;

@@ -68,20 +68,25 @@ static void near_add(Arena *arena, Bucket *bucket, int place) {
     bucket->near.at[k] = place;
 }
 
+/* A spot with at most two neighbours is never eliminated too early. */
+static double key_of(const Elimination *e, int i) {
+    return e->bucket[i].near.n <= 2 ? 0 : entries_of(e, i);
+}
+
 /* The order of elimination: always the spot with the smallest table, of equal ones that with the youngest: so equal layers are halved and halved again, and stay equal.
  * False: a table would have more entries than the limit. */
 static bool eliminate_order(Elimination *e, double limit) {
     Heap heap = {0};
     for (int i = 0; i < e->n; i++)
-        heap_push(&e->arena, &heap, (HeapItem){entries_of(e, i), 0, i});
+        heap_push(&e->arena, &heap, (HeapItem){key_of(e, i), 0, i});
     double *current = arena_alloc(&e->arena, (size_t)e->n * sizeof *current);
     for (int i = 0; i < e->n; i++)
-        current[i] = entries_of(e, i), e->bucket[i].rank = -1;
+        current[i] = key_of(e, i), e->bucket[i].rank = -1;
     for (int rank = 0; rank < e->n;) {
         HeapItem next = heap_pop(&heap);
         Bucket *bucket = &e->bucket[next.number];
         if (bucket->rank >= 0 || next.key != current[next.number] || next.age != bucket->age) continue;
-        if (next.key > limit || bucket->near.n > MAX_SCOPE) return false;
+        if (entries_of(e, next.number) > limit || bucket->near.n > MAX_SCOPE) return false;
         bucket->rank = rank;
         e->order[rank++] = next.number;
         for (int k = 0; k < bucket->near.n; k++) {
@@ -92,7 +97,7 @@ static bool eliminate_order(Elimination *e, double limit) {
         }
         for (int k = 0; k < bucket->near.n; k++) {
             int other = bucket->near.at[k];
-            current[other] = entries_of(e, other);
+            current[other] = key_of(e, other);
             if (e->bucket[other].age <= bucket->age) e->bucket[other].age = bucket->age + 1;
             heap_push(&e->arena, &heap, (HeapItem){current[other], e->bucket[other].age, other});
         }
@@ -247,14 +252,12 @@ static void bucket_eliminate(Elimination *e, int i) {
 }
 
 /* The costs of spots alone, and the links between them. */
-static void block_gather(Elimination *e, const double *price, const int *choice) {
+static void block_gather(Elimination *e, const int *choice) {
     for (int i = 0; i < e->n; i++) {
         const Spot *spot = &e->core->spot[e->block[i]];
         Bucket *bucket = &e->bucket[i];
         bucket->cost = arena_alloc(&e->arena, (size_t)spot->n * sizeof *bucket->cost);
         memcpy(bucket->cost, spot->cost->at, (size_t)spot->n * sizeof *bucket->cost);
-        for (int c = 0; c < spot->n && price && spot->bytes; c++)
-            bucket->cost[c] += price[i] * (double)spot->bytes[c];
         for (int k = 0; k < spot->links.n; k++) {
             const Link *link = &spot->links.at[k];
             if (e->place[link->to] >= 0)
@@ -281,7 +284,7 @@ static void block_links(Elimination *e) {
     }
 }
 
-bool block_eliminate(const Core *core, const int *block, int n, const double *price, int64_t max_work, int *choice, int64_t *work) {
+bool block_eliminate(const Core *core, const int *block, int n, int64_t max_work, int *choice, int64_t *work) {
     Elimination e = {.core = core, .block = block, .n = n};
     arena_init(&e.arena);
     e.costs = (Tables){.arena = &e.arena, .work = work};
@@ -292,7 +295,7 @@ bool block_eliminate(const Core *core, const int *block, int n, const double *pr
         e.place[v] = -1;
     for (int i = 0; i < n; i++)
         e.place[block[i]] = i;
-    block_gather(&e, price, choice);
+    block_gather(&e, choice);
     bool small = eliminate_order(&e, (double)max_work);
     double entries = 0;
     if (small) {

@@ -129,9 +129,9 @@ void core_reduce(Core *core);
 
 /* ---------------------------------------------------------------- eliminate.c */
 
-/* Gives n spots of a block their best choices while all others keep theirs, at the sum of costs and links (of bytes times price, where price is not NULL: seconds a
- * byte for each spot). Of equal solutions always the same. False, with nothing done, where that looks at more than max_work entries; otherwise they are added to *work. */
-bool block_eliminate(const Core *core, const int *block, int n, const double *price, int64_t max_work, int *choice, int64_t *work);
+/* Gives n spots of a block their best choices while all others keep theirs, bytes not counted. Of equal solutions always the same. False, with nothing done, where that
+ * looks at more than max_work entries; otherwise they are added to *work. */
+bool block_eliminate(const Core *core, const int *block, int n, int64_t max_work, int *choice, int64_t *work);
 
 /* ---------------------------------------------------------------- dual.c */
 

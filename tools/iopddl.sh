@@ -1,7 +1,7 @@
 #!/bin/sh
 # Solves a problem of the contest on intra-operator parallelism (ASPLOS 2025 / EuroSys 2025, its JSON, also compressed by gzip): cost, lower bound, gap, peak of memory, time.
 set -eu
-[ $# -ge 1 ] && [ $# -le 2 ] || { echo "usage: tools/iopddl.sh FILE [WORK]     WORK: millions of entries of tables that the solver may look at" >&2; exit 2; }
+[ $# -ge 1 ] && [ $# -le 2 ] || { echo "usage: tools/iopddl.sh FILE [WORK]     WORK: millions of entries of tables that the solver may look at, default 20000" >&2; exit 2; }
 file=$(realpath "$1")
 cd "$(dirname "$0")/.."
 [ -d build ] || tools/build.sh build

@@ -47,3 +47,45 @@ Test(solve, is_what_brute_force_finds_within_a_limit) {
     compare(10000, 16000, true, count);
     cr_expect(count[0] > 3000 && count[1] > 100 && count[2] > 100);
 }
+
+/* Problems of many sizes, too large to try everything, solved with much work and with little: what little finds is a solution, and its bound is one. */
+Test(solve, bounds_hold_when_work_ends_early) {
+    int exact = 0, gaps = 0;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        Arena arena;
+        arena_init(&arena);
+        uint64_t random = seed;
+        ProblemKind kind = problem_kind_random(&random);
+        kind.nvariables = 1 + (int)(random_next(&random) % 150);
+        kind.most_choices = 1 + (int)(random_next(&random) % 12);
+        if (kind.shape == SHAPE_RANDOM) kind.nvariables = 1 + kind.nvariables % 20;
+        kind.infinite_percent /= 8;
+        Problem problem;
+        problem_random(&problem, &arena, &random, &kind);
+        Solution much, little, again;
+        problem_solve(&problem, 3000000, &arena, &much);
+        problem_solve(&problem, 1 + (int64_t)(random_next(&random) % 300000), &arena, &little);
+        double tolerance = 1e-9 * much.cost;
+        cr_assert_leq(little.bound, much.fits ? much.cost + tolerance : INFINITY, "seed %llu", (unsigned long long)seed);
+        if (little.fits) cr_assert_geq(little.cost, much.bound - tolerance, "seed %llu", (unsigned long long)seed);
+        if (much.fits) cr_assert_leq(much.bound, much.cost);
+        cr_assert_eq(little.cost, problem_cost(&problem, little.choice));
+        cr_assert_eq(little.peak_bytes, problem_peak(&problem, little.choice));
+        exact += much.fits && much.bound == much.cost;
+        gaps += little.bound < little.cost;
+        problem_solve(&problem, 3000000, &arena, &again);
+        cr_assert(again.cost == much.cost && again.bound == much.bound && again.work == much.work &&
+                  memcmp(again.choice, much.choice, (size_t)problem.variables.n * sizeof(int)) == 0);
+        arena_finish(&arena);
+    }
+    cr_expect(exact > 40 && gaps > 5, "%d exact, %d with a gap", exact, gaps);
+}
+
+Test(solve, a_problem_without_variables_costs_nothing) {
+    Arena arena;
+    arena_init(&arena);
+    Solution solution;
+    problem_solve(&(Problem){0}, 0, &arena, &solution);
+    cr_expect(solution.fits && solution.cost == 0 && solution.bound == 0);
+    arena_finish(&arena);
+}
