@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "compiler/facts.h"
+#include "compiler/held.h"
 #include "compiler/name.h"
+#include "compiler/oracle.h"
+#include "compiler/timeline.h"
 
 enum { MAX_USERS = 4, MAX_CHAIN_HEAD = 4, MAX_CHAIN_TAIL = 8 };
 
@@ -18,6 +21,8 @@ typedef struct Explain {
     const Graph *g; /* b->sharded.graph */
     const Facts *facts;
     const int *taken_as; /* per instance of the plan the value of spmd that it is */
+    const Timeline *timeline;
+    const Held *held;
 } Explain;
 
 static const char *layout_text(const Explain *e, const Layout *layout, const TensorType *type) {
@@ -268,6 +273,24 @@ static void explain_bucket(const Explain *e, const Communication *move, const ch
     text_printf(e->text, others > MAX_USERS ? " and %d more\n" : others == 0 ? " nothing else\n" : "\n", others - MAX_USERS);
 }
 
+/* The event in which a step of the plan runs, of a bucket together with others; NULL: it takes no time. */
+static const TimelineEvent *event_of(const Explain *e, int step) {
+    for (int i = 0; i < e->timeline->events.n; i++) {
+        const TimelineEvent *event = &e->timeline->events.at[i];
+        if (event->step <= step && step < event->step + event->nsteps) return event;
+    }
+    return NULL;
+}
+
+/* Of its own: another of its bucket has what they wait for together. */
+static void explain_move_time(const Explain *e, int communication, const char *indent) {
+    const Communication *move = &e->facts->communications.at[communication];
+    const TimelineEvent *event = event_of(e, move->step);
+    if (move->kind == COMM_STRIDED_SLICE || event == NULL || event->step != move->step) return;
+    text_printf(e->text, "%s               predicted to keep a step of %.4g ms waiting for %.4g ms\n", indent, 1e3 * e->timeline->step_s,
+                1e3 * e->timeline->exposed_by[communication]);
+}
+
 static void explain_moves(const Explain *e, int value, const char *indent) {
     Text *text = e->text;
     const Instance *instances = e->facts->role->instances.at;
@@ -284,6 +307,7 @@ static void explain_moves(const Explain *e, int value, const char *indent) {
         if (move->kind != COMM_STRIDED_SLICE)
             text_printf(text, "%s               %s received by all ranks, %s by the busiest; the least is %s\n", indent,
                         bytes_text(e, move->received.total), bytes_text(e, move->received.max), bytes_text(e, move->bound.total));
+        explain_move_time(e, i, indent);
         explain_bucket(e, move, indent);
         received += move->received.total;
         count += move->kind != COMM_STRIDED_SLICE;
@@ -352,6 +376,25 @@ static void explain_fused(const Explain *e, int id) {
     text_printf(e->text, "%s\n", inner ? "; only they read it: it has no memory" : "");
 }
 
+/* The kernel's part of a step, and whether the value is there when the arena is fullest. */
+static void explain_cost(const Explain *e, int value) {
+    const Role *role = e->facts->role;
+    const int node = e->g->values.at[value].node;
+    for (int s = 0; s < role->steps.n; s++) {
+        const TimelineEvent *event = role->steps.at[s].kind == STEP_KERNEL && role->steps.at[s].node == node ? event_of(e, s) : NULL;
+        if (event == NULL) continue;
+        text_printf(e->text, "  predicted    %.4g ms of a step of %.4g ms%s\n", 1e3 * (event->end_s - event->begin_s),
+                    1e3 * e->timeline->step_s, event->nsteps > 1 ? ", together with what is fused with it" : "");
+        break;
+    }
+    for (int i = 0; i < e->held->values.n; i++)
+        if (e->held->values.at[i] == value) {
+            text_printf(e->text, "  held         when the arena is fullest: step %d of %d, %s\n", e->held->step + 1, role->steps.n,
+                        step_named(e->b->arena, e->facts, e->b->diags, e->held->step));
+            return;
+        }
+}
+
 /* ---------------------------------------------------------------- what is explained */
 
 static void explain_value(const Explain *e, int value) {
@@ -361,6 +404,7 @@ static void explain_value(const Explain *e, int value) {
     explain_use(e, value, "  ");
     explain_node(e, v->node);
     explain_fused(e, v->node);
+    explain_cost(e, value);
     explain_moves(e, value, "  ");
 }
 
@@ -522,8 +566,12 @@ static bool explain_program(Text *text, Build *b, const char *name, Error *error
     int *taken_as = arena_alloc(b->arena, sizeof *taken_as * (size_t)(b->facts->role->instances.n + 1));
     for (int v = 0; v < b->spmd.graph.values.n; v++)
         if (b->placement.instance[v] >= 0) taken_as[b->placement.instance[v]] = v;
+    Held held;
     facts_bounds(b->facts, b->arena);
-    Explain e = {.text = text, .b = b, .g = &b->sharded.graph, .facts = b->facts, .taken_as = taken_as};
+    held_find(&held, b->facts, b->arena);
+    if (b->timeline == NULL) build_time(b);
+    Explain e = {
+        .text = text, .b = b, .g = &b->sharded.graph, .facts = b->facts, .taken_as = taken_as, .timeline = b->timeline, .held = &held};
     for (int s = 0; s < e.g->states.n; s++)
         if (strcmp(e.g->states.at[s].name, name) == 0) {
             explain_state(&e, s);

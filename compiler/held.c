@@ -167,6 +167,7 @@ void held_find(Held *held, const Facts *facts, Arena *arena) {
         const Life *life = &lives.at[i];
         if (life->end <= end) continue;
         const int value = facts->role->instances.at[life->instance].value;
+        vec_push(arena, &held->values, value);
         Holder *holder = holder_of(held, kind_name(arena, facts->graph->values.at[value].name), value, arena);
         holder->count++;
         holder->bytes += life->end - (life->begin > end ? life->begin : end);

@@ -14,6 +14,7 @@ typedef struct Held {
     int64_t bytes;       /* that values lie in at the fullest step; the arena has that and gaps between them */
     int step;            /* of the role, the first of a fused one; of several as full the first; -1: nothing is held */
     VEC(Holder) holders; /* then, the most bytes first; a value whose room is part of another's counts there */
+    VEC(int) values;     /* of the graph: all of them */
 } Held;
 
 /* Walks the steps of the facts' role. */

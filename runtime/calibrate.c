@@ -238,6 +238,7 @@ static void kernels_show(const Kernels *kernels) {
     printf("vector %9.2f GFLOP/s in other kernels, f32\n", 1e-9 * peaks->vector_flops);
     printf("memory %9.2f GB/s", 1e-9 * peaks->bytes_per_s);
     if (kernels->memory_bytes > 0) printf(", %.2f GiB free", (double)kernels->memory_bytes / (1 << 30));
+    printf("\ncache  %9.2f GB/s, up to %.2f MiB", 1e-9 * peaks->cache_bytes_per_s, peaks->cache_bytes / (1 << 20));
     printf("\nkernel %9.2f us to start one\n", 1e6 * peaks->kernel_s);
 }
 
@@ -249,7 +250,8 @@ static void kernels_print(Text *text, const Kernels *kernels) {
     text_printf(text, "memory %.4g B/s %.4g B%s\n", peaks->bytes_per_s,
                 kernels->memory_bytes > 0 ? (double)kernels->memory_bytes : default_memory,
                 kernels->memory_bytes > 0 ? "" : " # size not known");
-    text_printf(text, "kernel %.4g s\n", peaks->kernel_s);
+    text_printf(text, "cache %.4g B/s %.4g B\n", peaks->cache_bytes_per_s, peaks->cache_bytes);
+    text_printf(text, "kernel %.4g s\noverlap 0 # not measured\n", peaks->kernel_s);
 }
 
 /* ---------------------------------------------------------------- the report and the file */

@@ -107,7 +107,7 @@ static int compare_doubles(const void *a, const void *b) {
  * several times. */
 static bool trial_share(Trial *trial, const Device *device, Comm *comm, double *seconds, Error *error) {
     enum { WINDOWS = 5, FEW = 64 };
-    static const double WINDOW_S = 0.06;
+    static const double WINDOW_S = 0.04;
     static const Attr none[MAX_ATTRS];
     uint64_t *picoseconds = calloc((size_t)comm->nprocesses, sizeof *picoseconds);
     double median[WINDOWS];
@@ -146,6 +146,24 @@ static bool measure_share(const Device *device, OpCode op, DType dtype, int64_t 
     return ok;
 }
 
+/* Negs of ever more numbers. */
+static bool measure_cache(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
+    enum { SHORTEST = 1 << 12, NLENGTHS = 9 };
+    double rate[NLENGTHS];
+    for (int i = 0; i < NLENGTHS; i++) {
+        const int64_t length = (int64_t)SHORTEST << i;
+        double seconds;
+        if (!measure_share(device, OP_neg, F32, length, nthreads, comm, &seconds, error)) return false;
+        rate[i] = 2.0 * (double)length * dtype_bytes[F32] / seconds;
+        if (i == 0 || rate[i] > peaks->cache_bytes_per_s) peaks->cache_bytes_per_s = rate[i];
+    }
+    peaks->cache_bytes = 2.0 * SHORTEST * dtype_bytes[F32];
+    for (int i = 1; i < NLENGTHS; i++)
+        if (rate[i] * rate[i] > peaks->cache_bytes_per_s * peaks->bytes_per_s)
+            peaks->cache_bytes = 2.0 * (double)((int64_t)SHORTEST << i) * dtype_bytes[F32];
+    return true;
+}
+
 bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error) {
     enum { SIDE = 512, LENGTH = 1 << 22, SMALL = 1 << 14, TINY = 16 };
     static const double PRODUCT_FLOPS = 2.0 * SIDE * SIDE * SIDE;
@@ -161,5 +179,5 @@ bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeak
                          .vector_flops = (double)op_table[OP_exp].flops * SMALL / vector,
                          .bytes_per_s = 2.0 * LENGTH * dtype_bytes[F32] / pass,
                          .kernel_s = tiny};
-    return true;
+    return measure_cache(device, nthreads, comm, peaks, error);
 }

@@ -31,8 +31,10 @@ bool profile_write(Profile *profile, Comm *comm, const char *path, Error *error)
 bool peak_measure(const Device *device, int nthreads, double *flops, double *bytes, Error *error);
 
 /* What a rank's kernels do while all ranks of the job run the same: products of f32 and f64, exp of f32 (by its FLOPs in the operator table), bytes read and
- * written by a long neg, seconds of a neg of a few numbers. Collective; about two seconds. */
+ * written by a long neg, seconds of a neg of a few numbers. Collective; about three seconds. */
 typedef struct RankPeaks {
     double f32_flops, f64_flops, vector_flops, bytes_per_s, kernel_s;
+    double cache_bytes_per_s,
+        cache_bytes; /* of the fastest neg; what the longest that is nearer to it than to the long one reads and writes */
 } RankPeaks;
 bool peak_measure_ranks(const Device *device, int nthreads, Comm *comm, RankPeaks *peaks, Error *error);

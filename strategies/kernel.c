@@ -68,7 +68,7 @@ void kernel_count(KernelWork *work, const Machine *machine, const Graph *graph, 
 
 double kernel_seconds(const Machine *machine, const KernelWork *work) {
     const Machine *on = machine != NULL ? machine : &machine_cpu;
-    const double memory_s = work->bytes / on->memory_bytes_per_s;
+    const double memory_s = work->bytes / (work->bytes <= (double)on->cache_bytes ? on->cache_bytes_per_s : on->memory_bytes_per_s);
     return (work->arithmetic_s > memory_s ? work->arithmetic_s : memory_s) + on->kernel_s;
 }
 

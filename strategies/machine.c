@@ -18,6 +18,8 @@ const Machine machine_cpu = {.name = "cpu",
                              .flops = {[PEAK_F32] = 8e10, [PEAK_F64] = 4e10, [PEAK_F16] = 8e10, [PEAK_BF16] = 8e10, [PEAK_VECTOR] = 1e10},
                              .memory_bytes_per_s = 1e10,
                              .memory_bytes = INT64_C(8) << 30,
+                             .cache_bytes_per_s = 4e10,
+                             .cache_bytes = 1 << 20,
                              .kernel_s = 1e-6,
                              .overlap = 0};
 
@@ -32,6 +34,8 @@ const Machine machine_gpu8 = {
     .flops = {[PEAK_F32] = 5.4e13, [PEAK_F64] = 5.4e13, [PEAK_F16] = 7.9e14, [PEAK_BF16] = 7.9e14, [PEAK_VECTOR] = 3.3e13},
     .memory_bytes_per_s = 4.3e12,
     .memory_bytes = INT64_C(141000000000),
+    .cache_bytes_per_s = 4.3e12,
+    .cache_bytes = 50000000,
     .kernel_s = 2e-6,
     .overlap = 0.8};
 
@@ -51,8 +55,9 @@ void machine_print(Text *text, const Machine *machine) {
     text_printf(text, "node %.4g s %.4g B/s\n", machine->node.latency_s, machine->node.bytes_per_s);
     for (int p = 0; p < NPEAKS; p++)
         text_printf(text, "%s %.4g FLOP/s\n", peak_name[p], machine->flops[p]);
-    text_printf(text, "memory %.4g B/s %.4g B\nkernel %.4g s\noverlap %.4g\n", machine->memory_bytes_per_s, (double)machine->memory_bytes,
-                machine->kernel_s, machine->overlap);
+    text_printf(text, "memory %.4g B/s %.4g B\n", machine->memory_bytes_per_s, (double)machine->memory_bytes);
+    text_printf(text, "cache %.4g B/s %.4g B\n", machine->cache_bytes_per_s, (double)machine->cache_bytes);
+    text_printf(text, "kernel %.4g s\noverlap %.4g\n", machine->kernel_s, machine->overlap);
 }
 
 /* ---- reading */
@@ -64,7 +69,18 @@ typedef struct Word {
     const char *text; /* NUL-terminated copy */
 } Word;
 
-enum { KEY_NAME, KEY_RANKS_PER_NODE, KEY_RANK, KEY_NODE, KEY_PEAK, KEY_MEMORY = KEY_PEAK + NPEAKS, KEY_KERNEL, KEY_OVERLAP, NKEYS };
+enum {
+    KEY_NAME,
+    KEY_RANKS_PER_NODE,
+    KEY_RANK,
+    KEY_NODE,
+    KEY_PEAK,
+    KEY_MEMORY = KEY_PEAK + NPEAKS,
+    KEY_CACHE,
+    KEY_KERNEL,
+    KEY_OVERLAP,
+    NKEYS
+};
 static const struct {
     const char *word, *form;
     int nwords;
@@ -79,6 +95,7 @@ static const struct {
     [KEY_PEAK + PEAK_BF16] = {"bf16", "bf16 8e+10 FLOP/s", 3},
     [KEY_PEAK + PEAK_VECTOR] = {"vector", "vector 1e+10 FLOP/s", 3},
     [KEY_MEMORY] = {"memory", "memory 1e+10 B/s 8e+09 B", 5},
+    [KEY_CACHE] = {"cache", "cache 4e+10 B/s 1e+06 B", 5},
     [KEY_KERNEL] = {"kernel", "kernel 1e-06 s", 3},
     [KEY_OVERLAP] = {"overlap", "overlap 0.5", 2},
 };
@@ -129,10 +146,10 @@ static bool read_level(Reader *reader, MachineLevel *level) {
     return read_quantity(reader, 1, "s", &level->latency_s) && read_quantity(reader, 3, "B/s", &level->bytes_per_s);
 }
 
-static bool read_memory(Reader *reader) {
+static bool read_memory(Reader *reader, double *bytes_per_s, int64_t *size) {
     double bytes;
-    if (!read_quantity(reader, 1, "B/s", &reader->machine->memory_bytes_per_s) || !read_quantity(reader, 3, "B", &bytes)) return false;
-    reader->machine->memory_bytes = bytes < 1 ? 1 : bytes < 9e18 ? (int64_t)bytes : INT64_MAX;
+    if (!read_quantity(reader, 1, "B/s", bytes_per_s) || !read_quantity(reader, 3, "B", &bytes)) return false;
+    *size = bytes < 1 ? 1 : bytes < 9e18 ? (int64_t)bytes : INT64_MAX;
     return true;
 }
 
@@ -206,7 +223,9 @@ static bool read_line(Reader *reader) {
     case KEY_NODE:
         return read_level(reader, &reader->machine->node);
     case KEY_MEMORY:
-        return read_memory(reader);
+        return read_memory(reader, &reader->machine->memory_bytes_per_s, &reader->machine->memory_bytes);
+    case KEY_CACHE:
+        return read_memory(reader, &reader->machine->cache_bytes_per_s, &reader->machine->cache_bytes);
     case KEY_OVERLAP:
         return read_overlap(reader);
     case KEY_KERNEL:

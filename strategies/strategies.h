@@ -29,9 +29,11 @@ typedef struct Machine {
     double flops[NPEAKS];
     double memory_bytes_per_s; /* read and written by kernels */
     int64_t memory_bytes;      /* that a rank has */
-    double kernel_s;           /* what a kernel takes beside its arithmetic and its bytes */
-    double overlap;            /* the share of a communication that can run while kernels do, 0 to 1 */
-    bool assumed;              /* of a file: some figures of kernels and memory are not in it, and are machine_cpu's */
+    double cache_bytes_per_s;  /* the same where a kernel reads and writes at most cache_bytes */
+    int64_t cache_bytes;
+    double kernel_s; /* what a kernel takes beside its arithmetic and its bytes */
+    double overlap;  /* the share of a communication that can run while kernels do, 0 to 1 */
+    bool assumed;    /* of a file: some figures of kernels and memory are not in it, and are machine_cpu's */
 } Machine;
 extern const Machine machine_cpu, machine_gpu8; /* machine_cpu is the default */
 const Machine *machine_named(const char *name); /* one of the two, NULL: none of this name */

@@ -47,6 +47,19 @@ Test(explain, the_way_from_the_hint_is_told_with_what_decided_each_step) {
            "768 B       1024        0 B         ((8, 1), (1, 1))", "decided by   fewest bytes in converting");
 }
 
+Test(explain, what_is_predicted_of_a_kernel_and_a_conversion) {
+    EXPECT(quickstart, 8, "h", "predicted    ", " ms of a step of ", "conversion   reduce_scatter", "predicted to keep a step of ",
+           " ms waiting for ");
+    EXPECT(quickstart, 8, "loss.square", "predicted    ", "together with what is fused with it");
+}
+
+/* The two results are needed until the end: nothing else lies in the arena with them. */
+Test(explain, what_is_held_when_the_arena_is_fullest) {
+    EXPECT(
+        "net n(batch = 64) { input x : f32[batch, 64]; param u : f32[64, 64] = normal(0.1); h = exp(matmul(x, u)); loss sum(h * h); }\n" TRAIN,
+        1, "h", "held         when the arena is fullest: step ");
+}
+
 Test(explain, the_step_that_a_kernel_is_fused_into) {
     EXPECT(quickstart, 8, "loss.square", "fused        in one step with sub loss.diff, mean loss; only they read it: it has no memory");
     EXPECT(quickstart, 8, "loss.diff", "fused        in one step with mul loss.square, mean loss\n");

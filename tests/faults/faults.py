@@ -87,6 +87,25 @@ seed(FUZZ_PLAN,
      ("a layout's digits do not overlap", "read_layouts", "!layout_valid(&layout, reading->graph->nranks, &why)", "false"),
      ("a printed plan reads back as itself", "print_head", "graph->replicas", "graph->replicas + 1"),
      ("an offset in a plan's text is within the arena", "read_place", "bytes <= role->arena_bytes - instance->at", "bytes >= 0"))
+seed(unit("compiler", "timeline"),
+     ("a communication waits for the link", "run_starts", "s->kernels_s > s->link_s ? s->kernels_s : s->link_s", "s->kernels_s"),
+     ("what runs behind kernels is not waited for again", "run_starts", "seconds - s->machine->overlap * seconds", "seconds"),
+     ("a bucket's messages go together", "run_starts", "messages_s = latency_s > messages_s ? latency_s : messages_s", "messages_s += latency_s"),
+     ("kernels stand still while a communication is waited for", "run_waits", "s->kernels_s = end", "(void)end"),
+     ("a wait lasts until the communication is done", "run_waits", "behind_s > s->kernels_s ? behind_s : s->kernels_s", "s->kernels_s"),
+     ("what members of a fused step hand each other costs no bytes", "run_kernels", "handed_in |= (unsigned)made_or_read(s, first, k, step->in[i]) << i", "(void)i"),
+     ("inner values cost no bytes", "run_kernels", "s->role->instances.at[step->out[o]].place == PLACE_INNER", "false"))
+seed(unit("strategies", "kernel"),
+     ("a kernel takes its arithmetic or its bytes, whichever is longer", "kernel_seconds", "work->arithmetic_s > memory_s", "work->arithmetic_s < memory_s"),
+     ("a kernel has a start", "kernel_seconds", "+ on->kernel_s", ""),
+     ("the largest part counts", "part_of", "(size + split - 1) / split", "size / split"),
+     ("a lookup reads what it gives", "kernel_count", "i == 0 && looks_up(node->op) && given < elements", "false"))
+seed(unit("compiler", "held"),
+     ("a value is held until its last reader", "live", "last[instance] = end", "if (last[instance] < 0) last[instance] = end"),
+     ("a byte under several values counts once", "cover_add", "c->times[node] > 0", "c->times[node] != 1"))
+seed(unit("compiler", "fits"),
+     ("as much as may be needed is enough", "pass_fits", "needed <= asked", "needed < asked"),
+     ("what is asked goes before the machine", "pass_fits", "asked > 0 ? needed <= asked : needed <= there", "needed <= there"))
 seed(unit("compiler", "facts"),
      ("a slice is no communication", "count_communication", "made.kind != COMM_STRIDED_SLICE", "true"),
      ("a rank's memory counts its arena", "count_memory", "facts->role->arena_bytes + facts->inner", "facts->inner"),

@@ -31,6 +31,20 @@ Test(kernel, a_product_is_its_arithmetic_or_its_bytes) {
     net_finish(&net);
 }
 
+/* A kernel of 512 bytes, and a cache that holds just as many, or one fewer. */
+Test(kernel, what_fits_into_the_cache_is_moved_there) {
+    Net net;
+    net_init(&net, 1);
+    int y = net_op(&net, OP_relu, net_input(&net, "x", 1, (int64_t[]){64}), -1, "y");
+    Machine cached = machine;
+    cached.cache_bytes = 512;
+    cached.cache_bytes_per_s = 128;
+    cr_expect_eq(seconds(&net, y, &cached, NULL, 1), 512.0 / 128 + 0.5);
+    cached.cache_bytes = 511;
+    cr_expect_eq(seconds(&net, y, &cached, NULL, 1), 512.0 / 16 + 0.5);
+    net_finish(&net);
+}
+
 Test(kernel, uneven_parts_count_as_the_largest) {
     Net net;
     net_init(&net, 3);

@@ -54,9 +54,10 @@ Test(machine, figures_of_kernels_that_a_file_leaves_out_are_the_defaults) {
     cr_expect(m.memory_bytes_per_s == 5e9 && m.memory_bytes == INT64_C(64000000000) && m.kernel_s == 2e-6);
     cr_assert(read(
         OLD
-        "f64 3e10 FLOP/s\nmemory 5e9 B/s 64e9 B\nkernel 2e-6 s\nf32 6e10 FLOP/s\nf16 1e11 FLOP/s\nbf16 2e11 FLOP/s\nvector 4e9 FLOP/s\noverlap 0.25\n",
+        "f64 3e10 FLOP/s\nmemory 5e9 B/s 64e9 B\nkernel 2e-6 s\nf32 6e10 FLOP/s\nf16 1e11 FLOP/s\nbf16 2e11 FLOP/s\nvector 4e9 FLOP/s\ncache 2e10 B/s 5e5 B\noverlap 0.25\n",
         &arena, &m, NULL));
-    cr_expect(!m.assumed && m.flops[PEAK_BF16] == 2e11 && m.flops[PEAK_F16] == 1e11 && m.flops[PEAK_VECTOR] == 4e9 && m.overlap == 0.25);
+    cr_expect(!m.assumed && m.flops[PEAK_BF16] == 2e11 && m.flops[PEAK_F16] == 1e11 && m.flops[PEAK_VECTOR] == 4e9 && m.overlap == 0.25 &&
+              m.cache_bytes_per_s == 2e10 && m.cache_bytes == 500000);
     arena_finish(&arena);
 }
 
@@ -85,7 +86,7 @@ Test(machine, the_default_prints_as_documented) {
     cr_expect_str_eq(
         text.at,
         "pcc-machine 1\nname cpu\nranks_per_node 8\nrank 2e-06 s 8e+09 B/s\nnode 3e-05 s 1e+09 B/s\nf32 8e+10 FLOP/s\nf64 4e+10 FLOP/s\n"
-        "f16 8e+10 FLOP/s\nbf16 8e+10 FLOP/s\nvector 1e+10 FLOP/s\nmemory 1e+10 B/s 8.59e+09 B\nkernel 1e-06 s\noverlap 0\n");
+        "f16 8e+10 FLOP/s\nbf16 8e+10 FLOP/s\nvector 1e+10 FLOP/s\nmemory 1e+10 B/s 8.59e+09 B\ncache 4e+10 B/s 1.049e+06 B\nkernel 1e-06 s\noverlap 0\n");
     text_finish(&text);
 }
 
@@ -113,6 +114,7 @@ Test(machine, mistakes_are_diagnostics_at_their_place) {
     EXPECT("name cpu\nbf16 0 FLOP/s\n", "3:6: expected a positive number");
     EXPECT("name cpu\nmemory 1e10 B/s 80 GiB\n", "3:20: expected the unit 'B', not 'GiB'");
     EXPECT("name cpu\nkernel 1e-6 s\nkernel 1e-6 s\n", "4:1: 'kernel' is given twice");
+    EXPECT("name cpu\ncache 1e10 B/s\n", "3:12: expected a line such as 'cache 4e+10 B/s 1e+06 B'");
     EXPECT("name cpu\noverlap 1.5\n", "3:9: expected the share of a communication");
     EXPECT("name cpu\noverlap 0x1\n", "3:9: expected the share of a communication");
     EXPECT("name cpu\nvektor 1e10 FLOP/s\n", "did you mean 'vector'?");
