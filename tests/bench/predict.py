@@ -65,8 +65,8 @@ def rounds(args, samples, folder):
                 sys.exit(f"predict.py: {failed}")
             for row in args.nets:
                 samples.measure((row, ranks), lambda: predict(args, row, ranks, machine, folder))
-                last = samples.values.get((row, ranks), [{}])[-1]
-                print(f"{row}, {ranks} ranks: predicted / measured {last.get('ratio', 0):.2f}", file=sys.stderr, flush=True)
+                if samples.values.get((row, ranks)):
+                    print(f"{row}, ranks {ranks}: predicted / measured {samples.values[row, ranks][-1]['ratio']:.2f}", file=sys.stderr, flush=True)
 
 
 def report(args, samples):
