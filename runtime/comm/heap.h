@@ -10,12 +10,13 @@ typedef struct HeapCount {
     int64_t bytes, messages;
 } HeapCount;
 
-/* At the beginning of each heap; written by its owner, but for `wake`. */
+/* At the beginning of each heap; written by its owner, but for `wake` and `ending`. */
 typedef struct HeapHeader {
     uint64_t token;                   /* shows that a mapping is of the file that was meant */
     _Alignas(64) atomic_int sleeping; /* 1 while its owner is about to sleep on wake */
     sem_t wake;
     _Alignas(64) atomic_int request, place; /* number of the request that it entered last, and how far it came (RequestPlace) */
+    atomic_int ending;                      /* in the heap of the node's first process: one of the node has said why the job ends */
     _Alignas(64) HeapCount read[];          /* per process of the node: what the owner has read from it */
 } HeapHeader;
 

@@ -25,7 +25,7 @@ bool mpi_check(int code, const char *what, Error *error) {
 
 /* ---------------------------------------------------------------- waiting */
 
-enum { SPINS = 2000, YIELDS = 200, CLOCK_EVERY = 16 };
+enum { SPINS = 2000, YIELDS = 200, CLOCK_EVERY = 16, ENDING_S = 10 };
 static const double YIELD_S = 0.002;
 
 /* Until woken, or for a while: whoever waits for a message must look after it. */
@@ -166,7 +166,11 @@ static void job_abort(Comm *comm, int code, const char *message) {
     int turn = comm->process < 9 ? comm->process : 9;
     nanosleep(&(struct timespec){.tv_nsec = turn * 100000000L}, NULL);
     fflush(stdout);
-    fprintf(stderr, "prun: %s\nprun: rank %d on %s ends the job with exit code %d\n", message, comm->process, comm->node, code);
+    /* Ranks that wait for one that has stopped give up together, and end when mpirun has heard the first of them. */
+    if (job->shares && atomic_exchange(&heap_header(&job->heap, 0)->ending, 1) != 0)
+        sleep(ENDING_S);
+    else
+        fprintf(stderr, "prun: %s\nprun: rank %d on %s ends the job with exit code %d\n", message, comm->process, comm->node, code);
     fflush(stderr);
     MPI_Abort(job->world, code);
     _Exit(code); /* MPI_Abort may return when the job is already being ended */

@@ -63,13 +63,20 @@ static bool is_alone(const Watch *watch) {
     return false;
 }
 
-static _Noreturn void give_up(const char *what, double seconds) {
+/* In one write: other ranks say the same in the same moment. */
+static _Noreturn void give_up(const char *what) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    char text[256];
+    const int n = snprintf(text, sizeof text, "prun: rank %s: %s\n", rank ? rank : "?", what);
     signal(SIGPIPE, SIG_IGN);
-    fprintf(stderr, "prun: rank %s: ", rank ? rank : "?");
-    fprintf(stderr, what, seconds);
-    fputs("\n", stderr);
+    if (write(STDERR_FILENO, text, (size_t)n) < 0) _Exit(EXIT_ENVIRONMENT); /* nobody reads it */
     _Exit(EXIT_ENVIRONMENT);
+}
+
+static _Noreturn void give_up_start(double seconds) {
+    char what[128];
+    snprintf(what, sizeof what, "MPI_Init: not all ranks came within %g s (PRUN_TIMEOUT)", seconds);
+    give_up(what);
 }
 
 static void *look(void *argument) {
@@ -81,9 +88,8 @@ static void *look(void *argument) {
         until.tv_sec += EVERY_S;
         pthread_cond_timedwait(&watch->changed, &watch->lock, &until);
         if (watch->stop) break;
-        if (is_alone(watch)) give_up("mpirun has ended without this rank, which ends too", 0);
-        if (!watch->started && watch->limit_s > 0 && now_seconds() - watch->begin_s > watch->limit_s)
-            give_up("MPI_Init: not all ranks came within %g s (PRUN_TIMEOUT)", watch->limit_s);
+        if (is_alone(watch)) give_up("mpirun has ended without this rank, which ends too");
+        if (!watch->started && watch->limit_s > 0 && now_seconds() - watch->begin_s > watch->limit_s) give_up_start(watch->limit_s);
     }
     pthread_mutex_unlock(&watch->lock);
     return NULL;

@@ -412,6 +412,7 @@ seed(unit("ops", "kernels", "kernels/e*"),
 seed(unit("ops", "kernels", "kernels/movements*"),
      ("a transposed tile is read across", "bits", "in[i + j * in_stride]", "in[j + i * in_stride]"))
 seed(unit("runtime", "kernels"),
+     ("sums of f32 are added in f64", "SUM", "lane[l] += (Acc)x[i + l]", "lane[l] = (Acc)(T)(lane[l] + (Acc)x[i + l])"),
      ("momentum steps by its slot", "MOMENTUM", "w[i] - lr * slot", "w[i] - lr * g[i]"),
      ("the slot is updated before the parameter", "MOMENTUM", "momentum * v[i] + (decay == 0 ? g[i] : g[i] + decay * w[i])", "v[i]"))
 seed(unit("ops", "kernels", "kernels/reductions*"),
@@ -453,6 +454,7 @@ seed(unit("runtime", "kernels"),
 seed(unit("ops", "kernels", "kernels/unary*"),
      ("a cast to i32 wraps around", "integer_cast", "x[0]", "(int64_t)x[0] > INT32_MAX ? INT32_MAX : x[0]"))
 seed(unit("runtime", "verify"),
+     ("--verify moves constants that are added up", "disturber_set", "move_constants(disturber, executor);", ""),
      ("--verify's tolerance is of rounding only", "compare", "double tolerance = (8 +", "double tolerance = 1e6 * (8 +"),
      ("--verify begins each step with the states that it compares", "set_reference",
       "!executor_set_state(verifier->reference, verifier->state[i], moved, error)",

@@ -92,7 +92,9 @@ class Killed(Case):
     def test_a_rank_that_stops_is_named_after_the_timeout(self):
         job, pids = self.start(env={"PRUN_TIMEOUT": "3"})
         os.kill(pids[2], signal.SIGSTOP)
-        self.end(job, pids, r"(?m)^prun: .*rank 2\b", seconds=SECONDS + 3)
+        result = self.end(job, pids, r"(?m)^prun: .*rank 2\b", seconds=SECONDS + 3)
+        self.assertEqual(len(re.findall(r"PRUN_TIMEOUT", result.err)), 1, str(result))
+        self.assertEqual(len(re.findall(r"ends the job", result.err)), 1, str(result))
 
     def test_mpirun_told_to_end_takes_all_ranks_along(self):
         job, pids = self.start()
