@@ -10,6 +10,14 @@
 #include "runtime/profile.h"
 #include "runtime/schedule.h"
 
+/* Steps as one: executor_capture. */
+struct Capture {
+    bool may;            /* the next step but the first may be recorded */
+    void *graph;         /* a recorded step */
+    CommCounters *moves; /* per driven rank: what its communications move, which do not count it themselves when it is replayed */
+    char note[1024];     /* executor_capture_note */
+};
+
 void where(const Executor *executor, const Cursor *cursor, int step, char *text, size_t n) {
     const Step *at = &cursor->role->steps.at[step];
     const Graph *graph = &executor->plan->graph;
@@ -52,9 +60,9 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
     executor->plan_directory = plan_directory;
     executor->nthreads = nthreads < 1 ? 1 : nthreads;
     executor->cursors = arena_alloc(&executor->arena, (size_t)comm->ndriven * sizeof *executor->cursors);
-    executor->gathers = arena_alloc(&executor->arena, (size_t)plan->graph.states.n * sizeof *executor->gathers);
-    executor->saves = arena_alloc(&executor->arena, (size_t)plan->graph.states.n * sizeof *executor->saves);
-    executor->gathered_bytes = arena_alloc(&executor->arena, (size_t)comm->ndriven * sizeof *executor->gathered_bytes);
+    executor->capture = arena_alloc(&executor->arena, sizeof *executor->capture);
+    inputs_begin(executor);
+    results_begin(executor);
     /* What one rank cannot do alone must not leave the others waiting in a collective. */
     bool ok = comm_agree(comm, load_local(executor, error), error);
     ok = ok && comm_same(comm, data_common(executor->data, &executor->arena), EXIT_ENVIRONMENT, error);
@@ -72,6 +80,7 @@ Executor *executor_create_over(const Plan *plan, const char *program, Executor *
 
 void executor_destroy(Executor *executor) {
     if (!executor) return;
+    if (executor->capture->graph) executor->backend->queue->discard(executor->context, executor->capture->graph);
     load_finish(executor);
     data_close(executor->data);
     arena_finish(&executor->arena);
@@ -346,20 +355,21 @@ bool executor_repeat(Executor *executor, int64_t epoch, int64_t step, int64_t up
 /* ---------------------------------------------------------------- steps as one */
 
 void executor_capture(Executor *executor, const char *against) {
-    executor->may_capture = !against && executor->backend->queue;
-    if (against && executor->backend->queue) snprintf(executor->note, sizeof executor->note, "steps run operator by operator: %s", against);
+    executor->capture->may = !against && executor->backend->queue;
+    if (against && executor->backend->queue)
+        snprintf(executor->capture->note, sizeof executor->capture->note, "steps run operator by operator: %s", against);
 }
 
 const char *executor_capture_note(const Executor *executor) {
-    return executor->note;
+    return executor->capture->note;
 }
 
 /* What was counted while nothing moved is counted again by each replay. */
 static void counters_apart(Executor *executor, const CommCounters *before) {
     for (int i = 0; i < executor->comm->ndriven; i++) {
         CommCounters *now = &executor->comm->counters[i];
-        executor->captured[i] = (CommCounters){now->sent_bytes - before[i].sent_bytes, now->received_bytes - before[i].received_bytes,
-                                               now->messages - before[i].messages};
+        executor->capture->moves[i] = (CommCounters){now->sent_bytes - before[i].sent_bytes, now->received_bytes - before[i].received_bytes,
+                                                     now->messages - before[i].messages};
         *now = before[i];
     }
 }
@@ -367,11 +377,11 @@ static void counters_apart(Executor *executor, const CommCounters *before) {
 static bool replay(Executor *executor, Error *error) {
     for (int i = 0; i < executor->comm->ndriven; i++) {
         CommCounters *now = &executor->comm->counters[i];
-        now->sent_bytes += executor->captured[i].sent_bytes;
-        now->received_bytes += executor->captured[i].received_bytes;
-        now->messages += executor->captured[i].messages;
+        now->sent_bytes += executor->capture->moves[i].sent_bytes;
+        now->received_bytes += executor->capture->moves[i].received_bytes;
+        now->messages += executor->capture->moves[i].messages;
     }
-    return executor->backend->queue->replay(executor->context, executor->graph, error);
+    return executor->backend->queue->replay(executor->context, executor->capture->graph, error);
 }
 
 /* A call was refused while the step was recorded: error says which. Without communications the step can begin again; else some have been started that
@@ -388,7 +398,7 @@ static bool capture_refused(Executor *executor, const CommCounters *before, Erro
         return error_set(error, refused.code, "%.900s; while the step was recorded: --no-graph runs steps operator by operator",
                          refused.text);
     memcpy(executor->comm->counters, before, (size_t)executor->comm->ndriven * sizeof *before);
-    snprintf(executor->note, sizeof executor->note, "steps run operator by operator: %.900s", refused.text);
+    snprintf(executor->capture->note, sizeof executor->capture->note, "steps run operator by operator: %.900s", refused.text);
     return true;
 }
 
@@ -397,28 +407,29 @@ static bool capture(Executor *executor, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
     Error why;
     int nodes = 0;
-    executor->may_capture = false;
+    executor->capture->may = false;
     if (executor->nrequests > 0 && !executor->comm->captures) {
-        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: ranks talk by %.900s", executor->comm->transport);
+        snprintf(executor->capture->note, sizeof executor->capture->note, "steps run operator by operator: ranks talk by %.900s",
+                 executor->comm->transport);
         return true;
     }
     size_t n = (size_t)executor->comm->ndriven;
-    executor->captured = arena_alloc(&executor->arena, n * sizeof *executor->captured);
+    executor->capture->moves = arena_alloc(&executor->arena, n * sizeof *executor->capture->moves);
     CommCounters *before = arena_alloc(&executor->arena, n * sizeof *before);
     memcpy(before, executor->comm->counters, n * sizeof *before);
     if (!queue->capture(executor->context, error)) return fail_whole(executor, error);
     if (!run_actions(executor, error)) return capture_refused(executor, before, error);
     counters_apart(executor, before);
-    if (!queue->captured(executor->context, &executor->graph, &nodes, &why)) return error_set(error, why.code, "%s", why.text);
+    if (!queue->captured(executor->context, &executor->capture->graph, &nodes, &why)) return error_set(error, why.code, "%s", why.text);
     /* A communication is captured and replayed by all of its ranks, or by none: NCCL's rule. */
-    if (executor->nrequests > 0 && !comm_agree_all(executor->comm, executor->graph != NULL, &why) && executor->graph) {
-        queue->discard(executor->context, executor->graph);
-        executor->graph = NULL;
+    if (executor->nrequests > 0 && !comm_agree_all(executor->comm, executor->capture->graph != NULL, &why) && executor->capture->graph) {
+        queue->discard(executor->context, executor->capture->graph);
+        executor->capture->graph = NULL;
     }
-    if (executor->graph)
-        snprintf(executor->note, sizeof executor->note, "steps are replayed as one graph of %d nodes", nodes);
+    if (executor->capture->graph)
+        snprintf(executor->capture->note, sizeof executor->capture->note, "steps are replayed as one graph of %d nodes", nodes);
     else
-        snprintf(executor->note, sizeof executor->note, "steps run operator by operator: %.900s", why.text);
+        snprintf(executor->capture->note, sizeof executor->capture->note, "steps run operator by operator: %.900s", why.text);
     return true;
 }
 
@@ -444,21 +455,21 @@ static bool fetch_losses(Executor *executor, Error *error) {
 
 /* Whether a step may be left to the device. Communications that the process itself takes part in are done when a step ends; and times are read then. */
 static bool may_stay_behind(const Executor *executor) {
-    return executor->backend->queue && !executor->profile && executor->ran && (executor->graph || executor->nrequests == 0);
+    return executor->backend->queue && !executor->profile && executor->ran && (executor->capture->graph || executor->nrequests == 0);
 }
 
 static bool step_run(Executor *executor, int64_t epoch, int64_t step, bool ahead, Error *error) {
     const DeviceQueue *queue = executor->backend->queue;
     if (!executor->begun && !inputs_fill(executor, epoch, step, error)) return queue ? fail_whole(executor, error) : false;
     executor->begun = false;
-    if (executor->profile && !profile_step(executor->profile, executor->graph != NULL, error)) return false;
-    if (executor->may_capture && executor->ran) {
+    if (executor->profile && !profile_step(executor->profile, executor->capture->graph != NULL, error)) return false;
+    if (executor->capture->may && executor->ran) {
         if (!capture(executor, error)) return false;
         /* What was recorded and is not replayed has no times. */
-        if (executor->profile && !executor->graph && !profile_step(executor->profile, false, error)) return false;
+        if (executor->profile && !executor->capture->graph && !profile_step(executor->profile, false, error)) return false;
     }
-    if (executor->graph && !replay(executor, error)) return fail_whole(executor, error);
-    if (!executor->graph && !run_actions(executor, error)) return false;
+    if (executor->capture->graph && !replay(executor, error)) return fail_whole(executor, error);
+    if (!executor->capture->graph && !run_actions(executor, error)) return false;
     ahead = ahead && may_stay_behind(executor);
     executor->ran = true;
     executor->updates++;

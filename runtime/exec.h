@@ -75,15 +75,12 @@ struct Executor {
     Arena arena;
     Cursor *cursors; /* one a driven rank */
     DataSource *data;
-    bool filled;                     /* inputs hold a batch already */
-    bool begun;                      /* and that of the step that comes next: executor_begin */
-    int64_t ahead_epoch, ahead_step; /* whose batch Cursor.ahead holds, 0: none */
-    bool may_capture, ran;           /* executor_capture; a step has been done */
-    void *graph;                     /* a captured step */
-    bool behind;                     /* the step before may be under way still: executor_step_ahead */
-    CommCounters
-        *captured; /* per driven rank: what communications of a captured step move, which do not count it themselves when it is replayed */
-    char note[1024];         /* executor_capture_note */
+    struct Batches *batches; /* inputs.c: which batches inputs hold */
+    struct Capture *capture; /* exec.c: steps as one */
+    struct Gathers *gathers; /* results.c: states of all ranks put together */
+    bool begun;              /* inputs hold the batch of the step that comes next: executor_begin */
+    bool ran;                /* a step has been done */
+    bool behind;             /* the step before may be under way still: executor_step_ahead */
     struct Profile *profile; /* NULL: steps are not timed */
     int64_t updates;         /* done */
     int64_t schedule_ahead;  /* what the schedule counts beside them: executor_set_updates */
@@ -93,9 +90,6 @@ struct Executor {
     CommRequest **requests;  /* by the number in the plan */
     Prepared *prepared;      /* the same */
     int nrequests;
-    CommRequest **gathers;   /* per state, prepared when first needed */
-    CommRequest **saves;     /* the same: executor_rearrange_state */
-    int64_t *gathered_bytes; /* per driven rank: sent to gather states, not in steps */
 };
 
 /* Builds everything that needs no other rank: memory, states, inputs, constants, calls. */
@@ -127,6 +121,7 @@ bool inspect_action(Executor *executor, Cursor *cursor, const Action *action, Er
 
 /* ---------------------------------------------------------------- inputs.c */
 
+void inputs_begin(Executor *executor);
 /* Buffers beside the inputs themselves, where the device needs them. */
 bool inputs_load(Executor *executor, Cursor *cursor, Error *error);
 void inputs_unload(Executor *executor, Cursor *cursor);
@@ -134,6 +129,10 @@ void inputs_unload(Executor *executor, Cursor *cursor);
 bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error);
 /* Begins to copy the batch of the step after this one to the device. What a source cannot give is no failure yet: the step itself says it. */
 bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error);
+
+/* ---------------------------------------------------------------- results.c */
+
+void results_begin(Executor *executor);
 
 /* ---------------------------------------------------------------- fuse.c */
 

@@ -6,6 +6,15 @@
 #include "runtime/exec.h"
 #include "runtime/schedule.h"
 
+struct Batches {
+    bool filled;                     /* inputs hold one already */
+    int64_t ahead_epoch, ahead_step; /* whose batch Cursor.ahead holds, 0: none */
+};
+
+void inputs_begin(Executor *executor) {
+    executor->batches = arena_alloc(&executor->arena, sizeof *executor->batches);
+}
+
 /* The optimizer's inputs: the number of the update, and what the schedule multiplies the learning rate by. */
 static bool fill_number(Executor *executor, Cursor *cursor, int id, Error *error) {
     const Settings *settings = &executor->plan->graph.settings;
@@ -67,12 +76,13 @@ static bool fill_batch(Executor *executor, const Cursor *cursor, int id, int64_t
 }
 
 bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) {
-    const bool same = executor->filled && !data_changes(executor->data);
-    const bool is_ahead = executor->ahead_epoch == epoch && executor->ahead_step == step;
+    struct Batches *batches = executor->batches;
+    const bool same = batches->filled && !data_changes(executor->data);
+    const bool is_ahead = batches->ahead_epoch == epoch && batches->ahead_step == step;
     const Graph *graph = &executor->plan->graph;
     if (is_ahead && !executor->backend->queue->staged(executor->context, error)) return false;
     /* Another batch than the one that was expected: what that is being copied from is about to be written. */
-    if (!is_ahead && executor->ahead_epoch > 0 && !executor->backend->sync(executor->context, error)) return false;
+    if (!is_ahead && batches->ahead_epoch > 0 && !executor->backend->sync(executor->context, error)) return false;
     for (int c = 0; c < executor->comm->ndriven; c++)
         for (int i = 0; i < graph->inputs.n; i++) {
             Cursor *cursor = &executor->cursors[c];
@@ -81,15 +91,16 @@ bool inputs_fill(Executor *executor, int64_t epoch, int64_t step, Error *error) 
             } else if (!same && cursor->take[i] >= 0 && !fill_batch(executor, cursor, i, epoch, step, is_ahead, error))
                 return false;
         }
-    executor->filled = true;
+    batches->filled = true;
     return !is_ahead || executor->backend->queue->taken(executor->context, error);
 }
 
 bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error) {
+    struct Batches *batches = executor->batches;
     const Graph *graph = &executor->plan->graph;
     if (!data_changes(executor->data)) return true;
     if (++step > data_steps(executor->data)) epoch++, step = 1;
-    executor->ahead_epoch = executor->ahead_step = 0;
+    batches->ahead_epoch = batches->ahead_step = 0;
     if (epoch > graph->settings.epochs) return true;
     for (int c = 0; c < executor->comm->ndriven; c++)
         for (int i = 0; i < graph->inputs.n; i++) {
@@ -101,7 +112,7 @@ bool inputs_ahead(Executor *executor, int64_t epoch, int64_t step, Error *error)
             int64_t bytes = input_elements(input, cursor->rank) * dtype_bytes[input->type.dtype];
             if (!executor->backend->queue->stage(executor->context, cursor->ahead[i], cursor->host[i], bytes, error)) return false;
         }
-    executor->ahead_epoch = epoch;
-    executor->ahead_step = step;
+    batches->ahead_epoch = epoch;
+    batches->ahead_step = step;
     return true;
 }

@@ -547,7 +547,6 @@ bool load_requests(Executor *executor, Error *error) {
 
 void load_finish(Executor *executor) {
     const Graph *graph = &executor->plan->graph;
-    if (executor->graph) executor->backend->queue->discard(executor->context, executor->graph);
     for (int i = 0; i < executor->comm->ndriven; i++) {
         Cursor *cursor = &executor->cursors[i];
         fuse_finish(executor, cursor);

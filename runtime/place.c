@@ -7,6 +7,13 @@
 #include "runtime/limits.h"
 #include "runtime/run.h"
 
+/* What this process's tensors take. */
+struct Room {
+    double bytes;        /* of memory; on a device: what it holds beside them */
+    double device_bytes; /* on a device: of its memory */
+    int64_t available;   /* memory that was there before them, -1: unknown */
+};
+
 /* ---------------------------------------------------------------- processes, cores, memory */
 
 /* Processes that a launcher started together; 0: no launcher. */
@@ -65,11 +72,12 @@ static bool check_memory(Run *run, bool on_host, Error *error) {
     int64_t available = limits_memory(""), addresses = limits_addresses(), nlocal = processes_here(comm);
     /* What several processes share is mapped already. */
     if (comm->nprocesses == 1 && addresses >= 0 && (available < 0 || addresses < available)) available = addresses;
-    run->device_bytes = on_host ? 0 : arena + states + inputs;
+    run->room = arena_alloc(&run->arena, sizeof *run->room);
+    run->room->device_bytes = on_host ? 0 : arena + states + inputs;
     if (!on_host) arena = states = 0; /* inputs go through page-locked memory */
     double each = arena + states + inputs + data;
-    run->tensor_bytes = each;
-    run->available = available;
+    run->room->bytes = each;
+    run->room->available = available;
     if (available < 0 || each * (double)nlocal <= (double)available) return true;
     return error_set(
         error, EXIT_ENVIRONMENT,
@@ -86,13 +94,13 @@ bool check_held(const Run *run, Error *error) {
     double eval = run->evaluation ? executor_held_bytes(evaluation_executor(run->evaluation), &eval_path) : 0;
     if (eval_path && (!path || eval > train)) path = eval_path;
     int64_t nlocal = processes_here(comm);
-    double each = run->tensor_bytes + train + eval;
-    if (run->available < 0 || each * (double)nlocal <= (double)run->available) return true;
+    double each = run->room->bytes + train + eval;
+    if (run->room->available < 0 || each * (double)nlocal <= (double)run->room->available) return true;
     return error_set(
         error, EXIT_ENVIRONMENT,
         "not enough memory on %s: %lld process%s with %.1f MiB each, of them %.1f for the rows of an epoch%s%s, %.1f MiB were free: %s",
         comm->node, (long long)nlocal, nlocal == 1 ? "" : "es", each / mib, (train + eval) / mib, path ? ", most of them of " : "",
-        path ? path : "", (double)run->available / mib,
+        path ? path : "", (double)run->room->available / mib,
         path ? "gzip and CSV are held, .npy or raw files are read where a row stands" : "use more nodes, or order = file");
 }
 
@@ -155,7 +163,7 @@ bool open_device(Run *run, Error *error) {
                             .deterministic = options->deterministic,
                             .tf32 = options->tf32,
                             .wait = options->wait,
-                            .plan_bytes = run->device_bytes};
+                            .plan_bytes = run->room->device_bytes};
     if (!comm_agree(comm, device_open(&run->device, backend, &device, error), error)) return false;
     if (backend->host) return true;
     Comm *moved = backend->queue->comm(run->device.context, comm, options->comm ? options->comm : "auto", error);

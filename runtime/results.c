@@ -5,6 +5,20 @@
 #include "runtime/element.h"
 #include "runtime/exec.h"
 
+struct Gathers {
+    CommRequest **gather;    /* per state, prepared when first needed */
+    CommRequest **rearrange; /* the same */
+    int64_t *bytes;          /* per driven rank: sent for states and reports, not in steps */
+};
+
+void results_begin(Executor *executor) {
+    const size_t nstates = (size_t)executor->plan->graph.states.n;
+    struct Gathers *gathers = executor->gathers = arena_alloc(&executor->arena, sizeof *gathers);
+    gathers->gather = arena_alloc(&executor->arena, nstates * sizeof *gathers->gather);
+    gathers->rearrange = arena_alloc(&executor->arena, nstates * sizeof *gathers->rearrange);
+    gathers->bytes = arena_alloc(&executor->arena, (size_t)executor->comm->ndriven * sizeof *gathers->bytes);
+}
+
 /* ---------------------------------------------------------------- losses */
 
 int executor_losses(const Executor *executor, int driven, const double **losses) {
@@ -88,7 +102,7 @@ int64_t executor_row(const Executor *executor, int64_t step, int64_t place, bool
 }
 
 void executor_exclude_bytes(Executor *executor, int driven, int64_t bytes) {
-    executor->gathered_bytes[driven] += bytes;
+    executor->gathers->bytes[driven] += bytes;
 }
 
 /* ---------------------------------------------------------------- states */
@@ -121,51 +135,51 @@ static void copy_box(const TensorType *type, const Box *box, void *local, double
 static bool gather_transfer(Executor *executor, int state, void *target, Error *error) {
     Comm *comm = executor->comm;
     const State *of = &executor->plan->graph.states.at[state];
-    if (!executor->gathers[state]) {
+    if (!executor->gathers->gather[state]) {
         Layout *whole = arena_alloc(&executor->arena, sizeof *whole);
         layout_init(whole, of->type.shape.ndim);
         Transfer transfer = {COMM_EXCHANGE, of->type.dtype, of->type.shape, of->layout, whole, of->name};
-        executor->gathers[state] = comm->table->prepare(comm, &transfer, 1, error);
-        if (!comm_agree(comm, executor->gathers[state], error)) return false;
+        executor->gathers->gather[state] = comm->table->prepare(comm, &transfer, 1, error);
+        if (!comm_agree(comm, executor->gathers->gather[state], error)) return false;
     }
     if (!comm->table->barrier(comm, error)) return false; /* what was sent so far is counted */
     int64_t before = comm->counters[0].sent_bytes;
     const void *source = executor->cursors[0].state[state];
     CommStatus status = COMM_PENDING;
-    if (!comm->table->start(comm, executor->gathers[state], 0, &source, &target, error)) return false;
+    if (!comm->table->start(comm, executor->gathers->gather[state], 0, &source, &target, error)) return false;
     while (status == COMM_PENDING)
-        status = comm->table->wait(comm, executor->gathers[state], 0, error);
+        status = comm->table->wait(comm, executor->gathers->gather[state], 0, error);
     if (status != COMM_COMPLETE || !comm->table->barrier(comm, error)) return false;
-    executor->gathered_bytes[0] += comm->counters[0].sent_bytes - before;
+    executor->gathers->bytes[0] += comm->counters[0].sent_bytes - before;
     return true;
 }
 
 bool executor_rearrange_state(Executor *executor, int state, const Layout *layout, void *const *target, Error *error) {
     Comm *comm = executor->comm;
     const State *of = &executor->plan->graph.states.at[state];
-    if (!executor->saves[state]) {
+    if (!executor->gathers->rearrange[state]) {
         Layout *to = arena_alloc(&executor->arena, sizeof *to);
         *to = *layout;
         Transfer transfer = {COMM_EXCHANGE, of->type.dtype, of->type.shape, of->layout, to, of->name};
-        executor->saves[state] = comm->table->prepare(comm, &transfer, 1, error);
-        if (!comm_agree(comm, executor->saves[state], error)) return false;
+        executor->gathers->rearrange[state] = comm->table->prepare(comm, &transfer, 1, error);
+        if (!comm_agree(comm, executor->gathers->rearrange[state], error)) return false;
     }
     if (!comm->table->barrier(comm, error)) return false; /* what was sent so far is counted */
     for (int i = 0; i < comm->ndriven; i++) {
         const void *source = executor->cursors[i].state[state];
         void *to = target[i];
-        executor->gathered_bytes[i] -= comm->counters[i].sent_bytes;
-        if (!comm->table->start(comm, executor->saves[state], i, &source, &to, error)) return false;
+        executor->gathers->bytes[i] -= comm->counters[i].sent_bytes;
+        if (!comm->table->start(comm, executor->gathers->rearrange[state], i, &source, &to, error)) return false;
     }
     for (int i = 0; i < comm->ndriven; i++) {
         CommStatus status = COMM_PENDING;
         while (status == COMM_PENDING)
-            status = comm->table->wait(comm, executor->saves[state], i, error);
+            status = comm->table->wait(comm, executor->gathers->rearrange[state], i, error);
         if (status != COMM_COMPLETE) return false;
     }
     if (!comm->table->barrier(comm, error)) return false;
     for (int i = 0; i < comm->ndriven; i++)
-        executor->gathered_bytes[i] += comm->counters[i].sent_bytes;
+        executor->gathers->bytes[i] += comm->counters[i].sent_bytes;
     return true;
 }
 
@@ -226,5 +240,5 @@ const Backend *executor_backend(const Executor *executor, void **context) {
 }
 
 int64_t executor_sent_bytes(const Executor *executor, int driven) {
-    return executor->comm->counters[driven].sent_bytes - executor->gathered_bytes[driven];
+    return executor->comm->counters[driven].sent_bytes - executor->gathers->bytes[driven];
 }

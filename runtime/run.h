@@ -44,10 +44,7 @@ typedef struct Run {
     const char *directory; /* of the plan's file */
     Position position;     /* where training stands */
     int64_t epoch_steps;   /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
-    double
-        tensor_bytes; /* what this process's tensors take, of the memory that was there before them; on a device: what it holds beside them */
-    double device_bytes; /* on a device: what they take of its memory */
-    int64_t available;   /* -1: unknown */
+    struct Room *room;     /* place.c: memory that tensors take; NULL before open_device */
     int nthreads;
     Device device;                 /* that the programs run on */
     Executor *executor;            /* of the program train; NULL: evaluates only */

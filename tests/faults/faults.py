@@ -496,7 +496,7 @@ seed(script("samples", "runtime/prun", "Verify.test_another_momentum_makes_a_sta
      ("--verify compares every state", "compare_step", "i < graph->states.n", "i < 0"))
 seed(script("samples", "runtime/prun", "Samples.test_quickstart_computes_on_all_ranks_what_it_does_on_one"),
      ("what prun sends is what pcc predicted", "executor_sent_bytes",
-      "executor->comm->counters[driven].sent_bytes - executor->gathered_bytes[driven]", "executor->comm->counters[driven].sent_bytes / 2"))
+      "executor->comm->counters[driven].sent_bytes - executor->gathers->bytes[driven]", "executor->comm->counters[driven].sent_bytes / 2"))
 seed(script("same", "compiler/pcc", "Same.test_every_sample_compiles_to_the_same_bytes_and_dumps_again"),
      ("a plan depends on the net and the options only", "options_line",
       '"mode=%s search=%s -O%d redistribution=%s%s"', '"%p mode=%s search=%s -O%d redistribution=%s%s", (void *)c'))
