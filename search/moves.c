@@ -68,43 +68,63 @@ static bool has_digit(const Digit *digits, int n, Digit digit) {
     return false;
 }
 
-/* The digits along which ranks exchange: those of `from` that are elsewhere in `to`. Returns the product of their sizes, 0: all ranks; *far: some lead out of a node. */
-static int64_t moved_group(const Moves *moves, const Layout *from, const Layout *to, bool *far) {
+/* What is exchanged, and between whom. */
+typedef struct Moved {
+    int64_t group; /* ranks that exchange with each other: those that differ in the digits of `from` that are elsewhere in `to` */
+    bool far;      /* some of them are in other nodes */
+    bool gathered; /* a dimension loses digits */
+    bool turned;   /* and another place gets them: each rank sends to each of its group, as in all_to_all */
+} Moved;
+
+static bool in_dimensions(const Layout *layout, Digit digit) {
+    return has_digit(layout->digit, layout->start[layout->ndim], digit);
+}
+
+static Moved moved_between(const Moves *moves, const Layout *from, const Layout *to) {
     Layout a = *from, b = *to;
-    int64_t group = 1;
-    *far = false;
-    if (!layout_refine(&a, &b)) {
-        *far = moves->nranks > moves->machine->ranks_per_node;
-        return moves->nranks;
-    }
+    Moved moved = {.group = 1};
+    if (!layout_refine(&a, &b)) return (Moved){moves->nranks, moves->nranks > moves->machine->ranks_per_node, true, true};
     for (int list = 0; list < a.ndim + NREDUCTIONS; list++)
         for (int i = 0; i < layout_count(&a, list); i++) {
             const Digit digit = layout_list(&a, list)[i];
             if (has_digit(layout_list(&b, list), layout_count(&b, list), digit)) continue;
-            group *= digit.size;
-            *far = *far || (int64_t)digit.size * digit.stride > moves->machine->ranks_per_node;
+            moved.group *= digit.size;
+            moved.far = moved.far || (int64_t)digit.size * digit.stride > moves->machine->ranks_per_node;
+            if (list >= a.ndim) continue;
+            moved.gathered = true;
+            moved.turned = moved.turned || in_dimensions(&b, digit);
         }
-    return group;
+    return moved;
+}
+
+static int64_t log2_of(int64_t n) {
+    int64_t rounds = 0;
+    for (int64_t reach = 1; reach < n; reach *= 2)
+        rounds++;
+    return rounds;
+}
+
+/* Messages that a rank waits for, one after the other: a library's collectives take as many rounds as the group has doublings, an exchange one message from each. */
+static int64_t messages_of(const Moved *moved, const Layout *from, const Layout *to, bool sums) {
+    Layout complete;
+    layout_complete(from, &complete);
+    if (moved->turned || (moved->gathered && sums)) return (sums ? 2 : 1) * (moved->group - 1);
+    const bool all_reduce = sums && layout_equal(to, &complete);
+    return moved->group > 1 ? (all_reduce ? 2 : 1) * log2_of(moved->group) : 1;
 }
 
 static MoveSeconds seconds_of(const Moves *moves, const MoveLayout *from, const MoveLayout *to) {
     Digit summed[MAX_DIGITS];
     Reduction kind;
     Traffic bound;
-    bool far;
     const int nsummed = layout_summed(&from->layout, &to->layout, summed, &kind);
     if (nsummed < 0) return (MoveSeconds){INFINITY, 0};
     traffic_bound(&from->layout, &to->layout, &from->type.shape, moves->nranks, &bound);
     if (bound.max == 0) return (MoveSeconds){0};
-    const int64_t group = moved_group(moves, &from->layout, &to->layout, &far);
-    const MachineLevel *level = far ? &moves->machine->node : &moves->machine->rank;
-    Layout complete;
-    layout_complete(&from->layout, &complete);
-    int64_t rounds = group > 1 ? 0 : 1;
-    for (int64_t reach = 1; reach < group; reach *= 2)
-        rounds++;
-    if (nsummed > 0 && layout_equal(&to->layout, &complete)) rounds *= 2; /* summed, then gathered */
-    return (MoveSeconds){(double)bound.max * dtype_bytes[from->type.dtype] / level->bytes_per_s, level->latency_s * (double)rounds};
+    const Moved moved = moved_between(moves, &from->layout, &to->layout);
+    const MachineLevel *level = moved.far ? &moves->machine->node : &moves->machine->rank;
+    const int64_t messages = messages_of(&moved, &from->layout, &to->layout, nsummed > 0);
+    return (MoveSeconds){(double)bound.max * dtype_bytes[from->type.dtype] / level->bytes_per_s, level->latency_s * (double)messages};
 }
 
 double moves_seconds(Moves *moves, int from, int to) {
