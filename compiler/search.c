@@ -14,8 +14,12 @@
 #include "compiler/sharded.h"
 #include "search/model.h"
 
-enum { MESH_AXES = 2, MAX_TRIED = 4 }; /* axes of a mesh; solutions on meshes that auto compiles */
-#define ABOUT 1.005                    /* predictions that differ by less are taken to be equal */
+enum {
+    MESH_AXES = 2,
+    MAX_TRIED = 4,
+    COMPILED_NODES = 60000
+};                  /* axes of a mesh; solutions on meshes that auto compiles; nodes that it compiles, about */
+#define ABOUT 1.005 /* predictions that differ by less are taken to be equal */
 
 /* Strategies and layouts for the whole net. */
 typedef struct Found {
@@ -234,12 +238,15 @@ static void finish(Search *s, int best, double bound) {
 static void best_of_all(Search *s) {
     dynamic_programming(s);
     qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, by_seconds);
-    const int n = s->found.n < MAX_TRIED ? s->found.n : MAX_TRIED;
+    const int most = COMPILED_NODES / (s->b->front.graph.nodes.n + 1) < 3 + MAX_TRIED ? 1 : MAX_TRIED;
+    const int n = s->found.n < most ? s->found.n : most;
     s->found.n = n;
     recursive_programming(s);
     s->behind = 0;
-    if (n > 0) solve(s, s->found.at[0].how, &s->found.at[0].mesh, NULL);
-    recursive_programming(s);
+    if (n > 0 && most > 1) {
+        solve(s, s->found.at[0].how, &s->found.at[0].mesh, NULL);
+        recursive_programming(s);
+    }
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     const int best = best_compiled(s);
     if (best >= 0) finish(s, best, 0);
