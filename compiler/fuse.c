@@ -2,11 +2,13 @@
  *
  * Before: b->placement.order. After: Item.fused of those that are members of a fused step (docs/plan.md); members stand behind each other. At -O2 only.
  * A fused step is a product or an elementwise kernel, and the elementwise kernels behind it whose results are of one shape and layout and which take a result
- * of the step, or an operand of that shape that it takes too; then perhaps the sum over trailing dimensions of one of its results. Between two members stand
+ * of the step, or an operand of that shape that it takes too; then perhaps the sum over trailing dimensions of one of its results. Or it is a product and the
+ * transpose of its result that nothing else reads: the product is written where the transpose lies, by strides. Between two members stand
  * only kernels that need neither: they are moved behind the step. No sum is added in another order, so that every element is what it is without. */
 #include <string.h>
 
 #include "compiler/compiler.h"
+#include "compiler/views.h"
 
 enum { WINDOW = 8 }; /* kernels that a member is moved over */
 
@@ -18,7 +20,7 @@ typedef struct Group {
     const Value *result;                  /* of the elementwise members: all of its shape and layout */
     DType dtype;                          /* of them and their operands, but for bools */
     int operand[MAX_FUSED_IN], noperands; /* values from outside */
-    bool closed;                          /* by a reduction */
+    bool closed;                          /* by a reduction, or a transpose */
 } Group;
 
 static const Node *node_at(const Group *f, int member) {
@@ -107,6 +109,17 @@ static bool takes_sum(const Group *f, const Node *node) {
     return dtype_is_float(from->type.dtype);
 }
 
+/* Whether a node transposes the product that is the only member, so that the library multiplies the same matrices into the strides of the transpose. */
+static bool takes_transpose(const Group *f, const Node *node) {
+    const Node *product = node_at(f, 0);
+    if (node->op != OP_transpose || f->member.n > 1 || !is_product(product) || node->in[0] != product->out[0] || f->uses[node->in[0]] > 1)
+        return false;
+    const Shape shape = kernel_shape(f->b, node->out[0]), own = kernel_shape(f->b, node->in[0]);
+    Strided at = strided_of(&shape);
+    strided_letters(&at, node->rule->out[0], &own, node->rule->in[0]);
+    return product_takes(f->b, product, OUT, &at);
+}
+
 static bool begin(Group *f, const Node *node) {
     f->member.n = f->noperands = 0;
     f->closed = false;
@@ -162,7 +175,7 @@ static void gather(Fuser *f, int at, int end) {
         const Node *node = &b->spmd.graph.nodes.at[n];
         if (f->fused[n] > 0) continue; /* of a step before */
         const bool free = !needs_passed(f, node), element = free && is_element(node) && takes_element(group, node);
-        if (element || (free && takes_sum(group, node))) {
+        if (element || (free && (takes_sum(group, node) || takes_transpose(group, node)))) {
             add(group, node);
             group->closed = !element;
         } else {

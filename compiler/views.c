@@ -5,10 +5,11 @@
  * nothing is copied, and the operand lives as long as they do. A product does where the library multiplies the same matrices on these strides, so that the
  * digits stay (ir/gemm.h); an elementwise operator where the innermost elements lie side by side. Boxes are those of rank 0: where other ranks' are smaller so
  * that strides do not do, prun copies there. */
+#include "compiler/views.h"
+
 #include <string.h>
 
 #include "compiler/compiler.h"
-#include "ir/gemm.h"
 
 typedef struct Viewer {
     const Build *b;
@@ -23,9 +24,8 @@ static const Node *item_node(const Viewer *v, int item) {
     return &v->g->nodes.at[v->b->placement.order.at[item].node];
 }
 
-/* This rank's sizes of a value as a kernel sees them: of one slice of the hidden dimension. */
-static Shape local_shape(const Viewer *v, int value) {
-    const Value *at = &v->g->values.at[value];
+Shape kernel_shape(const Build *b, int value) {
+    const Value *at = &b->spmd.graph.values.at[value];
     Shape shape = {.ndim = at->type.shape.ndim};
     Box box;
     layout_box(at->layout, &at->type.shape, 0, &box);
@@ -44,15 +44,13 @@ static int step_begin(const Viewer *v, int item) {
 
 /* ---------------------------------------------------------------- readers */
 
-static bool product_reads(const Viewer *v, const Node *node, int operand, const Strided *at) {
+bool product_takes(const Build *b, const Node *product, int tensor, const Strided *at) {
     Strided tensors[3];
-    for (int k = 0; k < 2; k++) {
-        const Shape shape = local_shape(v, node->in[k]);
-        tensors[k == 0 ? A : B] = k == operand ? *at : strided_of(&shape);
+    for (int t = A; t <= OUT; t++) {
+        const Shape shape = kernel_shape(b, t == OUT ? product->out[0] : product->in[t]);
+        tensors[t] = t == tensor ? *at : strided_of(&shape);
     }
-    const Shape shape = local_shape(v, node->out[0]);
-    tensors[OUT] = strided_of(&shape);
-    return gemm_same_digits(node->rule, tensors);
+    return gemm_same_digits(product->rule, tensors);
 }
 
 /* Neighbours along the last dimension stand side by side. */
@@ -68,7 +66,7 @@ static bool all_read(const Viewer *v, int value, const Strided *at);
 /* Whether the results of a step that places its operand's elements, which lies like this, can all be views. */
 static bool results_read(const Viewer *v, const Node *node, const Strided *operand) {
     for (int o = 0; o < node->nout; o++) {
-        const Shape shape = local_shape(v, node->out[o]);
+        const Shape shape = kernel_shape(v->b, node->out[o]);
         Strided at = *operand;
         if (!strided_result(&at, node->op, node->rule, &shape) || !all_read(v, node->out[o], &at)) return false;
     }
@@ -82,7 +80,7 @@ static bool is_read(const Viewer *v, int item, int operand, const Strided *at) {
     if (node->op == OP_convert || op_table[node->op].boundary) return false;
     if (op_table[node->op].places) return v->b->placement.order.at[item].fused == 0 && results_read(v, node, at);
     if (!op_table[node->op].strided || !dtype_is_float(v->g->values.at[node->in[operand]].type.dtype)) return false;
-    if (!op_elementwise(node->op)) return begin == item && product_reads(v, node, operand, at);
+    if (!op_elementwise(node->op)) return begin == item && product_takes(v->b, node, operand, at);
     return op_elementwise(item_node(v, begin)->op) && runs_are_whole(at);
 }
 
@@ -177,7 +175,7 @@ bool pass_views(Build *b) {
     for (int i = 0; i < b->placement.order.n; i++) {
         const Node *node = item_node(&v, i);
         if (!op_table[node->op].places || b->placement.order.at[i].fused > 0 || view[node->out[0]] >= 0 || !is_worth(&v, node)) continue;
-        const Shape shape = local_shape(&v, node->in[0]);
+        const Shape shape = kernel_shape(b, node->in[0]);
         const Strided whole = strided_of(&shape);
         if (results_read(&v, node, &whole) && lasts(&v, node)) mark(&v, node, view);
     }

@@ -34,6 +34,9 @@ static void expect(const char *net, int nranks, int optimize, const char *const 
 /* Nothing that is trained depends on x: no gradients. */
 #define FORWARD(statements) "net n() { input x : f32[8, 8]; input y : f32[8]; param p : f32[8] = zeros; " statements " + sum(p); }" TRAINED
 
+#define NET4(statements)                                                                                                                   \
+    "net n() { input u : f32[4, 6, 8, 16]; input v : f32[4, 6, 16, 8]; param p : f32[8] = zeros; " statements " + sum(p); }" TRAINED
+
 Test(fuse, elementwise_kernels_of_one_shape_are_one_step) {
     expect(FORWARD("loss sum(exp(x) + y - relu(x), axes = [0, 1])"), 1, 2, (const char *const[]){"exp add relu sub sum", NULL}, (int[]){4});
 }
@@ -46,6 +49,14 @@ Test(fuse, nothing_is_fused_below_O2) {
 Test(fuse, a_product_takes_what_follows_it) {
     expect(FORWARD("h = matmul(x, x) + y; loss sum(transpose(gelu(h)) * 2) + sum(transpose(h))"), 1, 2,
            (const char *const[]){"matmul add gelu", "mul sum", NULL}, (int[]){1, 1});
+}
+
+Test(fuse, a_product_is_written_where_its_transpose_lies) {
+    expect(NET4("t = transpose(matmul(u, v), perm = [0, 2, 1, 3]); loss sum(t)"), 1, 2, (const char *const[]){"matmul transpose", NULL},
+           (int[]){1});
+    expect(NET4("m = matmul(u, v); t = transpose(m, perm = [0, 2, 1, 3]); loss sum(t) + sum(m)"), 1, 2, (const char *const[]){NULL}, NULL);
+    expect(NET4("t = transpose(matmul(u, v)); loss sum(t)"), 1, 2, (const char *const[]){NULL},
+           NULL); /* columns of the result: another product */
 }
 
 Test(fuse, kernels_of_other_shapes_and_unconnected_ones_stay_apart) {

@@ -85,6 +85,15 @@ Test(views, a_small_slice_keeps_no_large_tensor_alive) {
            "");
 }
 
+/* Nor is it written by strides: m is read itself. */
+Test(views, a_product_that_is_read_itself_is_stored) {
+    Compiled x;
+    compiled(&x, FORWARD("m = matmul(transpose(x, perm = [0, 2, 1, 3]), y); loss sum(transpose(m, perm = [0, 2, 1, 3])) + sum(m)"), 1, 2);
+    for (int i = 0; i < x.b->placement.order.n; i++)
+        cr_expect(x.b->placement.order.at[i].fused == 0 || x.b->spmd.graph.nodes.at[x.b->placement.order.at[i].node].op != OP_matmul);
+    compiled_finish(&x);
+}
+
 /* The operand of a view lasts until the view's last reader: nothing else lies there meanwhile. */
 Test(views, what_a_view_lies_in_is_kept) {
     Compiled x;
