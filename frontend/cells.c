@@ -44,9 +44,11 @@ const char *inner_path(Lower *lower, const char *name, Loc loc) {
 
 /* ---------------------------------------------------------------- definitions */
 
+/* In a cell that has the name of an operator, that name is the operator's. */
 const Block *cell_find(const Lower *lower, const char *name) {
     const Symbol *symbol = names_find(&lower->cells, name);
-    return symbol ? lower->cell.at[symbol->value] : NULL;
+    const Block *cell = symbol ? lower->cell.at[symbol->value] : NULL;
+    return cell && lower->frame && lower->frame->cell == cell && op_find(name) >= 0 ? NULL : cell;
 }
 
 static bool parameters_well(Lower *lower, const Block *cell) {
@@ -74,7 +76,8 @@ static bool parameters_well(Lower *lower, const Block *cell) {
     return true;
 }
 
-static bool cell_define(Lower *lower, const Block *cell) {
+/* An imported cell may have the name of an operator, before which it then stands: of layer_norm(x) it makes the parameters. */
+static bool cell_define(Lower *lower, const Block *cell, bool imported) {
     Span span = lower_span(lower, cell->name_loc);
     int op = op_find(cell->name);
     Symbol *symbol = names_find(&lower->cells, cell->name);
@@ -84,7 +87,7 @@ static bool cell_define(Lower *lower, const Block *cell) {
         diag_note(lower->diags, span_of(first->file, first->name_loc), "the first one is here");
         return false;
     }
-    if (op >= 0 && op_table[op].op_class == OP_CLASS_USER) {
+    if (op >= 0 && op_table[op].op_class == OP_CLASS_USER && !imported) {
         diag_error(lower->diags, span, "%s is an operator and cannot be a cell", cell->name);
         diag_hint(lower->diags, "leave the cell out: %s(%s) calls the operator; or give the cell another name", cell->name,
                   op_table[op].ins);
@@ -101,11 +104,12 @@ static bool cell_define(Lower *lower, const Block *cell) {
 }
 
 bool cells_define(Lower *lower, const Block *blocks) {
+    const int own = lower->file;
     bool ok = true;
     for (const Block *block = blocks; block; block = block->next) {
         if (block->kind != BLOCK_CELL) continue;
         SourcePlace place = lower_enter(lower, block->file, block->directory);
-        bool defined = cell_define(lower, block);
+        bool defined = cell_define(lower, block, block->file != own);
         Symbol *symbol = names_find(&lower->cells, block->name);
         if (!defined && symbol) symbol->kind = SYMBOL_FAILED; /* calls of it say nothing */
         ok &= defined;

@@ -7,6 +7,7 @@
  *   lookup.c   rules of operators that look elements up by index
  * adjoint.c  gradients, expansions
  *   softmax.c  expansions of operators on rows that are split
+ * norm.c     layer_norm, rms_norm: rules, gradients, expansions
  */
 #pragma once
 #include "ir/op.h"
@@ -102,3 +103,12 @@ ExpandFn expand_mse, expand_bce_with_logits, expand_cross_entropy, expand_argmax
  * backward; nothing is gathered. */
 
 ExpandFn split_softmax, split_log_softmax, split_softmax_grad, split_log_softmax_grad;
+
+/* ---- norm.c */
+
+RuleFn rule_layer_norm;      /* {eps}: x: [.., n..], weight, bias: [n..] -> x's; factors are x's dimensions, those of n.. with reductions */
+RuleFn rule_rms_norm;        /* {eps}: x, weight likewise */
+RuleFn rule_layer_norm_grad; /* {eps}: x, dy, weight -> the gradients of x, weight and bias; the factors are the same */
+RuleFn rule_rms_norm_grad;   /* {eps}: x, dy, weight -> the gradients of x and weight */
+AdjointFn adjoint_layer_norm, adjoint_rms_norm;
+ExpandFn split_layer_norm, split_rms_norm, split_layer_norm_grad, split_rms_norm_grad;

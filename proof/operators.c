@@ -249,6 +249,28 @@ static bool by_rows(const Graph *graph, const Node *node, Letters *letters, char
     return true;
 }
 
+/* x and what has its shape; the others have the shape of operand `weight`, x's last dimensions, along which rows are needed whole: these have no letter. */
+static bool normalising(const Graph *graph, const Node *node, int weight, Letters *letters, char *why, size_t n) {
+    const Plain x = plain_of(graph, node->in[0]), w = plain_of(graph, node->in[weight]);
+    const int lead = x.ndim - w.ndim;
+    if (w.ndim < 1 || lead < 0 || memcmp(x.dim + lead, w.dim, sizeof *w.dim * (size_t)w.ndim))
+        return fail(why, n, "weight is not of the rows");
+    for (int d = 0; d < lead; d++)
+        letter_new(letters, x.dim[d]);
+    const int first = letters->n - lead;
+    for (int part = 0; part < node->nin + node->nout; part++) {
+        const bool is_in = part < node->nin;
+        const int k = is_in ? part : part - node->nin;
+        const bool wide = is_in ? k < weight : k == 0;
+        const Plain own = plain_of(graph, is_in ? node->in[k] : node->out[k]), like = wide ? x : w;
+        if (own.ndim != like.ndim || memcmp(own.dim, like.dim, sizeof *own.dim * (size_t)own.ndim))
+            return fail(why, n, "operand or result of another shape than the rows or their weight");
+        for (int d = 0; wide && d < lead; d++)
+            (is_in ? letters->in[k] : letters->out[k])[own.hidden + d] = (int8_t)(first + d);
+    }
+    return true;
+}
+
 /* Updates that may have one more operand, a number: what a schedule multiplies the learning rate by. */
 static bool takes_rate(OpCode op) {
     return op == OP_sgd || op == OP_momentum || op == OP_adam || op == OP_adamw;
@@ -346,6 +368,10 @@ static bool arity_fits(const Node *node) {
         [OP_max_share] = {2, 1},
         [OP_log_softmax] = {1, 1},
         [OP_log_softmax_grad] = {2, 1},
+        [OP_layer_norm] = {3, 1},
+        [OP_rms_norm] = {2, 1},
+        [OP_layer_norm_grad] = {3, 3},
+        [OP_rms_norm_grad] = {3, 2},
     };
     if (node->op == OP_concat) return node->nin >= 2 && node->nin <= MAX_IN && node->nout == 1;
     if (node->op == OP_split) return node->nin == 1 && node->nout >= 1 && node->nout <= MAX_OUT && node->nout == node->attr[0].i;
@@ -507,6 +533,13 @@ bool node_letters(const Graph *graph, const Node *node, Letters *letters, char *
     case OP_log_softmax_grad:
         letters->linear = LINEAR_IN_SECOND;
         return by_rows(graph, node, letters, why, n);
+    case OP_layer_norm:
+    case OP_rms_norm:
+        return normalising(graph, node, 1, letters, why, n);
+    case OP_layer_norm_grad:
+    case OP_rms_norm_grad:
+        letters->linear = LINEAR_IN_SECOND;
+        return normalising(graph, node, 2, letters, why, n);
     case OP_less:
     case OP_less_equal:
     case OP_greater:

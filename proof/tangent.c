@@ -284,6 +284,10 @@ static bool tangent_softmax(const Derivation *d) {
     return true;
 }
 
+static bool tangent_norm(const Derivation *d) {
+    return norm_tangent(d->node, d->in, d->din, d->dout, d->why, d->n);
+}
+
 /* ---------------------------------------------------------------- the table */
 
 typedef bool Tangent(const Derivation *d);
@@ -326,6 +330,8 @@ static const TangentRow tangents[NOPS] = {
     [OP_gelu] = {.rule = tangent_gelu},
     [OP_rsqrt] = {.slope = slope_rsqrt},
     [OP_log_softmax] = {.rule = tangent_softmax},
+    [OP_layer_norm] = {.rule = tangent_norm},
+    [OP_rms_norm] = {.rule = tangent_norm},
     [OP_pick] = {.rule = tangent_first},
     [OP_embedding] = {.rule = tangent_first},
     [OP_cast] = {.rule = tangent_cast},

@@ -48,3 +48,10 @@ bool cross_entropy_kernel(const Node *node, const FieldTensor *in, FieldTensor *
 bool embedding_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and embedding_grad */
 bool one_hot_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);
 bool first_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and argmax */
+
+/* ---------------------------------------------------------------- norm.c: likewise */
+
+bool norm_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n);      /* layer_norm, rms_norm */
+bool norm_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n); /* and their gradients */
+/* Of tangent.c: the derivative in direction din, whose elements may be NULL. */
+bool norm_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n);

@@ -32,13 +32,17 @@ cell mlp(x, hidden, out) {
     return down;
 }
 
-# Each row brought to mean 0 and variance 1, then scaled and moved. x: [..., n] -> [..., n]
+# Each row brought to mean 0 and variance 1, then scaled and moved. weight and bias are those of PyTorch's nn.LayerNorm. x: [..., n] -> [..., n]
 cell layer_norm(x, eps = 1e-5) {
-    param gain  : f32[size(x, -1)] = ones;
-    param shift : f32[size(x, -1)] = zeros;
-    center   = x - mean(x, axes = -1, keep_dims = true);
-    variance = mean(square(center), axes = -1, keep_dims = true);
-    return center * rsqrt(variance + eps) * gain + shift;
+    param weight : f32[size(x, -1)] = ones;
+    param bias   : f32[size(x, -1)] = zeros;
+    return layer_norm(x, weight, bias, eps = eps);
+}
+
+# Each row brought to a mean square of 1, then scaled. x: [..., n] -> [..., n]
+cell rms_norm(x, eps = 1e-5) {
+    param weight : f32[size(x, -1)] = ones;
+    return rms_norm(x, weight, eps = eps);
 }
 
 # [batch, places, dim] -> [batch, heads, places, dim / heads]

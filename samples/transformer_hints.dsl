@@ -3,8 +3,8 @@
 # query, key and value and for up, and the sums that output and down owe go straight to the parts. So a block gathers twice and reduces twice forward, as
 # often backward, which is as many bytes as the two AllReduces of a block whose norms are computed by all ranks alike.
 hints {
-    layer.*.norm1           = ((dp, tp, -), (-)) -> (dp, -, -);
-    layer.*.norm2           = ((dp, tp, -), (-)) -> (dp, -, -);
+    layer.*.norm1           = ((dp, tp, -), (-), (-)) -> (dp, -, -);
+    layer.*.norm2           = ((dp, tp, -), (-), (-)) -> (dp, -, -);
     layer.*.attended.query  = ((dp, -, -), (tp, -));
     layer.*.attended.key    = ((dp, -, -), (tp, -));
     layer.*.attended.value  = ((dp, -, -), (tp, -));

@@ -19,10 +19,21 @@ typedef struct SumLoops {
 } SumLoops;
 enum { SUM_RUN = 1024 }; /* what is longer is added up in halves */
 
+/* Rows of n elements for layer_norm, rms_norm, and of their gradients dy; out: of those dx. */
+typedef struct NormRows {
+    int64_t n;
+    double eps;
+    const void *x, *dy, *weight, *bias;
+    void *out;
+} NormRows;
+/* Rows [begin, end). Of gradients what they add to weight's, then bias's, is added to sums. */
+typedef void NormLoop(const NormRows *rows, int64_t begin, int64_t end, double *sums);
+
 typedef struct VectorLoops {
     ElementLoop *(*element)(OpCode op, const Attr *attr, DType in, DType out);
     RowLoop *(*row)(OpCode op, DType dtype, bool contiguous); /* of softmax, log_softmax and their gradients */
     SumLoops (*sum)(DType dtype);
+    NormLoop *(*norm)(OpCode op, DType dtype);
 } VectorLoops;
 
 /* How many of the variants this processor can run, and each of them: the first is for every processor, the last the widest. */

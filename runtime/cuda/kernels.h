@@ -186,6 +186,20 @@ typedef enum { ROWS_SOFTMAX, ROWS_LOG_SOFTMAX, ROWS_SOFTMAX_GRAD, ROWS_LOG_SOFTM
 LAUNCHED kernels_rows(void *out, const void *x, const void *dy, KernelRows rows, int dtype, int64_t outer, int64_t n, int64_t inner,
                       cudaStream_t stream);
 
+/* norm.cuh */
+
+/* rows of n elements, neither of them 0 but for rows of a gradient. bias NULL: rms_norm, whose mean is not taken off. Of a gradient dy is not NULL, out is that of x, and
+ * dbias is NULL for rms_norm. f32 and f64. */
+typedef struct KernelNorm {
+    const void *x, *dy, *weight, *bias;
+    void *out, *dweight, *dbias;
+    int64_t rows, n;
+    double eps;
+    int dtype;
+    int nprocessors; /* of the device */
+} KernelNorm;
+LAUNCHED kernels_norm(const KernelNorm *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream);
+
 /* move.cuh */
 
 /* Tensor 0 of the loops = tensor 1, items of 1, 4 or 8 bytes; the result's innermost loop is last. Strides of tensor 1 may be 0. */

@@ -159,6 +159,38 @@ Test(expand, every_batch_of_a_step_is_expanded_alike) {
     }
 }
 
+/* The rows of a norm are split, and so are its weight and bias; each batch of a step has its own mean, and its own gradient. */
+Test(expand, norms_of_split_rows_reduce_numbers_a_row) {
+    for (int centered = 0; centered < 2; centered++)
+        for (int batches = 1; batches <= 3; batches += 2) {
+            Compiled x;
+            char text[768];
+            snprintf(
+                text, sizeof text,
+                "net n() { input x : f32[4, 6]; param w : f32[6, 12] = normal(1); param g : f32[12] = uniform(0.5, 1.5); param b : f32[12] = normal(1);\n"
+                " h = matmul(x, w); y = %s shard (%s); loss mean(y * y * y); }\n"
+                "train { data = numpy_rand(seed = 1); steps = 2; optimizer = sgd(lr = 0.5); accumulate = %d; }\n",
+                centered ? "layer_norm(h, g, b, eps = 0.25)" : "rms_norm(h + b, g, eps = 0.25)",
+                centered ? "(2, 4), (4), (4)" : "(2, 4), (4)", batches);
+            compiled_init(&x, 8, 2);
+            x.options.proof.full = true;
+            cr_assert(compiled_run(&x, text), "%s", x.c.error.text);
+            const Graph *g = x.graph;
+            cr_expect_eq(
+                count_op(g, OP_layer_norm) + count_op(g, OP_rms_norm) + count_op(g, OP_layer_norm_grad) + count_op(g, OP_rms_norm_grad), 0);
+            cr_expect_eq(count_op(g, OP_rsqrt), batches);
+            assert_layout(g->values.at[value_named(g, "g.grad")].layout, "[4@1] +sum(2@4)");
+            for (int n = 0; n < x.b->spmd.graph.nodes.n; n++) {
+                const Node *node = &x.b->spmd.graph.nodes.at[n];
+                const Value *of = &x.b->spmd.graph.values.at[node->nin > 0 ? node->in[0] : 0];
+                if (node->op == OP_convert && batches == 1 && strncmp(of->name, "w.grad", 6) != 0)
+                    cr_expect_leq(shape_elements(&of->type.shape), 12, "%s is a number a row, or a sum of rows", of->name);
+            }
+            cr_expect(x.c.proof.simplified && x.c.proof.gradients_run);
+            compiled_finish(&x);
+        }
+}
+
 /* Scores of a query against keys that lie on several ranks, as they come out of a product whose second operand is split. */
 Test(expand, propagation_splits_rows_that_are_there_split) {
     Compiled x;

@@ -137,7 +137,7 @@ static void expect_sample(const char *name, int nranks, const char *batch, int64
 }
 
 Test(search, gpt2) {
-    expect_sample("gpt2", 8, NULL, 124439808, 647);
+    expect_sample("gpt2", 8, NULL, 124439808, 1072);
 }
 
 Test(search, llama) {

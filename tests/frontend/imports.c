@@ -50,6 +50,20 @@ Test(imports, are_relative_to_the_file_that_imports) {
     compiled_finish(&c);
 }
 
+/* A library puts what it makes beside x behind the operator's name; in the cell itself, and in no other, the name is the operator's. */
+Test(imports, a_cell_with_the_name_of_an_operator_stands_before_it) {
+    Compiled c;
+    put("main.dsl",
+        "import \"lib/a.dsl\";\nnet q(batch = 4) {\n input x : f32[batch, 8];\n y = rms_norm(x);\n z = twice(y);\n loss mean(z);\n}\n" TRAIN);
+    put("lib/a.dsl",
+        "cell rms_norm(x) { param w : f32[8] = ones; return rms_norm(x, w, eps = 0.5); }\ncell twice(x) { return rms_norm(rms_norm(x)); }\n");
+    compile_file(&c, "main.dsl", &(Overrides){.nranks = 2});
+    expect_accepted(&c);
+    cr_expect_eq(node_named(&c.graph, "y")->op, OP_rms_norm);
+    cr_expect_eq(c.graph.states.n, 3);
+    compiled_finish(&c);
+}
+
 Test(imports, are_looked_for_in_the_folders_in_their_order) {
     Compiled c;
     put("main.dsl", "import \"a.dsl\";\n" MAIN);

@@ -2,6 +2,8 @@
 #include "ir/graph.h"
 #include "ir/rules.h"
 
+#include "tests/ir/plain_norm.h"
+
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -88,6 +90,10 @@ static const Case cases[] = {
     {OP_softmax, "5", {{.given = true}}},
     {OP_log_softmax, "4x3", {{0}}},
     {OP_log_softmax, "2x4x3", {{.given = true, .i = -2}}},
+    {OP_layer_norm, "4x3, 3, 3", {{.given = true, .f = 0.1}}},
+    {OP_layer_norm, "2x4x3, 4x3, 4x3", {{.given = true, .f = 1e-3}}},
+    {OP_rms_norm, "4x3, 3", {{.given = true, .f = 0.1}}},
+    {OP_rms_norm, "5, 5", {{.given = true, .f = 0.1}}},
     {OP_gelu, "4x3", {{0}}},
     {OP_gelu, "4x3", {YES}},
     {OP_silu, "4x3", {{0}}},
@@ -363,6 +369,9 @@ static void run_slice(OpCode op, const Attr *attr, const Tensor *in, int nin, in
         run_softmax(true, &attr[0], &in[0], op == OP_log_softmax ? NULL : &in[1], out);
     else if (op == OP_softmax || op == OP_softmax_grad)
         run_softmax(false, &attr[0], &in[0], op == OP_softmax ? NULL : &in[1], out);
+    else if (op == OP_layer_norm || op == OP_rms_norm || op == OP_layer_norm_grad || op == OP_rms_norm_grad)
+        run_norm(op == OP_layer_norm || op == OP_layer_norm_grad, op == OP_layer_norm_grad || op == OP_rms_norm_grad, attr[0].f,
+                 (const double *const[]){in[0].at, in[1].at, in[2].at}, count(&in[0].shape), count(&in[nin - 1].shape), result, out->at);
     else if (op == OP_slice || op == OP_slice_grad)
         run_part(op == OP_slice ? &in[0] : out, op == OP_slice ? out : &in[0], attr[0].ints, op == OP_slice);
     else if (op == OP_split) {

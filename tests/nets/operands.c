@@ -266,7 +266,7 @@ static Shape sizes_fill(Make *make, Sizes *sizes, const Shape *sample) {
 }
 
 /* The operands after the first as one of the row's samples ties their sizes: equal numbers there are equal sizes here, others are random.
- * 0: the sample does not fit the first operand. */
+ * 0: the sample that was drawn does not fit the first operand. */
 static int operands_by_sample(Make *make, OpCode op, int *in) {
     const char *samples = op_table[op].samples, *at = samples;
     Sizes sizes = {.n = 1, .at = {{1, 1}}};
@@ -343,5 +343,9 @@ int draw_operands(Make *make, OpCode op, const Attr *attr, int in[MAX_IN]) {
     }
     if (op_table[op].variadic) return ndim == 0 ? 0 : operands_of_concat(make, op, attr, in);
     if (letters && strncmp(letters, "...", 3) == 0) return operands_that_broadcast(make, op, in);
-    return op_nin(op) > 1 ? operands_by_sample(make, op, in) : 1;
+    enum { TRIES = 4 };
+    int nin = op_nin(op) > 1 ? 0 : 1;
+    for (int i = 0; i < TRIES && nin == 0; i++)
+        nin = operands_by_sample(make, op, in);
+    return nin;
 }

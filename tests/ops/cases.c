@@ -126,6 +126,24 @@ void cases_rows(CaseFn *fn, void *context) {
         row(fn, context, SHAPE(3, n[i]), -1);
 }
 
+/* Rows in a warp, rows in a block, more rows than blocks of them; a weight of two dimensions. Gradients are sums over rows too. */
+void cases_norms(CaseFn *fn, void *context) {
+    const Shape x[] = {SHAPE(8, 6),     SHAPE(5, 70, 3), SHAPE(9),        SHAPE(2, 1, 5), SHAPE(150, 40),
+                       SHAPE(3000, 17), SHAPE(3, 1024),  SHAPE(70, 1025), SHAPE(2, 5000)};
+    for (size_t s = 0; s < COUNT(x); s++)
+        for (int lead = x[s].ndim > 2 ? 1 : x[s].ndim - 1; lead < x[s].ndim; lead++) {
+            Shape weight = {.ndim = x[s].ndim - lead};
+            memcpy(weight.dim, x[s].dim + lead, sizeof *weight.dim * (size_t)weight.ndim);
+            const double n = (double)shape_elements(&weight), length = n + (double)shape_elements(&x[s]) / n;
+            for (int centered = 0; centered < 2; centered++) {
+                CASE(.op = centered ? OP_layer_norm : OP_rms_norm, .nin = 2 + centered, .in = {x[s], weight, weight},
+                     .attr = {NUMBER(1e-3)}, .length = n, .size = 8);
+                CASE(.op = centered ? OP_layer_norm_grad : OP_rms_norm_grad, .nin = 3, .in = {x[s], x[s], weight}, .attr = {NUMBER(1e-3)},
+                     .length = length, .size = 40 + length);
+            }
+        }
+}
+
 /* ---------------------------------------------------------------- movements */
 
 void cases_movements(CaseFn *fn, void *context) {
@@ -319,6 +337,11 @@ void cases_timed(CaseFn *fn, void *context) {
     CASE(.op = OP_sum, .nin = 1, .in = {x}, .length = 1 << 20);
     CASE(.op = OP_sum_to, .nin = 1, .in = {x}, .attr = {INTS(1024)}, .length = 1024);
     row(fn, context, scores, -1);
+    CASE(.op = OP_layer_norm, .nin = 3, .in = {SHAPE(4096, 256), SHAPE(256), SHAPE(256)}, .attr = {NUMBER(1e-5)}, .length = 256, .size = 8);
+    CASE(.op = OP_layer_norm_grad, .nin = 3, .in = {SHAPE(4096, 256), SHAPE(4096, 256), SHAPE(256)}, .attr = {NUMBER(1e-5)}, .length = 4096,
+         .size = 4096);
+    CASE(.op = OP_rms_norm_grad, .nin = 3, .in = {SHAPE(1024, 4096), SHAPE(1024, 4096), SHAPE(4096)}, .attr = {NUMBER(1e-5)},
+         .length = 4096, .size = 4096);
     CASE(.op = OP_transpose, .nin = 1, .in = {x});
     CASE(.op = OP_transpose, .nin = 1, .in = {SHAPE(8, 128, 8, 64)}, .attr = {INTS(0, 2, 1, 3)}); /* heads of attention */
     CASE(.op = OP_sum_grad, .nin = 1, .in = {SHAPE(1024)}, .attr = {INTS(0), INTS(1024, 1024)});

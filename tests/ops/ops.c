@@ -60,6 +60,8 @@ static const Variant variants[] = {
     {OP_softmax, "", NULL},
     {OP_softmax, ", axis = 0", "8x6; 7x5"},
     {OP_softmax, ", axis = 1", "4x6x3"},
+    {OP_layer_norm, ", eps = 0.1", NULL},
+    {OP_rms_norm, ", eps = 0.01", NULL},
     {OP_mse, "", "8x6, 8x6; 7x5, 7x5"},
     {OP_mse, ", reduction = sum", "8x6, 8x6; 7x5, 7x5"},
     {OP_bce_with_logits, "", NULL},

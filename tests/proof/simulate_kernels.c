@@ -67,7 +67,7 @@ static bool fault(char *why, size_t n, const char *text) {
 
 /* ---------------------------------------------------------------- elementwise */
 
-typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, LOOKUP, TABLE, PLACE } Way;
+typedef enum { UNKNOWN, ELEMENT, PRODUCT, RESHAPE, CUT, ROWS, NORM, LOOKUP, TABLE, PLACE } Way;
 /* How each operator is computed here. */
 static const Way way_of[NOPS] = {
     [OP_add] = ELEMENT,         [OP_sub] = ELEMENT,           [OP_mul] = ELEMENT,
@@ -95,7 +95,8 @@ static const Way way_of[NOPS] = {
     [OP_split] = CUT,           [OP_pick] = LOOKUP,           [OP_pick_grad] = LOOKUP,
     [OP_embedding] = TABLE,     [OP_embedding_grad] = TABLE,  [OP_one_hot] = LOOKUP,
     [OP_first] = PLACE,         [OP_softmax] = ROWS,          [OP_log_softmax] = ROWS,
-    [OP_softmax_grad] = ROWS,   [OP_log_softmax_grad] = ROWS,
+    [OP_softmax_grad] = ROWS,   [OP_log_softmax_grad] = ROWS, [OP_layer_norm] = NORM,
+    [OP_rms_norm] = NORM,       [OP_layer_norm_grad] = NORM,  [OP_rms_norm_grad] = NORM,
 };
 
 bool simulate_knows(OpCode op) {
@@ -553,6 +554,48 @@ static bool rows(const Node *node, const SimTensor *in, SimTensor *out, char *wh
     return true;
 }
 
+/* Norms: of each row along the weight's dimensions its normalised elements and its root are functions of all of the row; what is made of them is arithmetic. */
+static bool norm(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
+    const bool gradient = node->op == OP_layer_norm_grad || node->op == OP_rms_norm_grad;
+    const SimTensor *x = &in[0], *weight = &in[gradient ? 2 : 1];
+    const int64_t length = shape_elements(&weight->global), count = shape_elements(&x->local);
+    bool fits = shape_elements(&weight->local) == length && shape_equal(&out[0].local, &x->local) &&
+                (!gradient || shape_equal(&in[1].local, &x->local));
+    for (int d = 0; d < weight->global.ndim; d++)
+        fits = fits && is_whole(x, x->local.ndim - 1 - d);
+    if (!fits) return fault(why, n, "a row that is not whole");
+    for (int k = 1; k < node->nout; k++)
+        for (int64_t e = 0; e < length; e++)
+            out[k].at[e] = 0;
+    for (int64_t e = 0; e < count; e++) {
+        const int64_t place = e % length, begin = e - place;
+        uint64_t key = (uint64_t)(node->op == OP_layer_norm_grad ? OP_layer_norm : node->op == OP_rms_norm_grad ? OP_rms_norm : node->op);
+        uint32_t whole = 0, along = 0, sum = 0;
+        for (int64_t k = 0; k < length; k++) {
+            whole = plus(whole, x->at[begin + k]); /* poison */
+            key = simulate_mix(key ^ x->at[begin + k]);
+        }
+        const uint32_t root = any_function(key, whole);
+#define NORMALISED(k) any_function(key + 1 + (uint64_t)(k), whole)
+        if (!gradient) {
+            out->at[e] = times(NORMALISED(place), weight->at[place]);
+            if (node->op == OP_layer_norm) out->at[e] = plus(out->at[e], in[2].at[place]);
+            continue;
+        }
+        for (int64_t k = 0; k < length; k++) {
+            const uint32_t g = times(in[1].at[begin + k], weight->at[k]);
+            along = plus(along, times(g, NORMALISED(k)));
+            sum = plus(sum, g);
+        }
+        const uint32_t taken = plus(times(along, NORMALISED(place)), node->op == OP_layer_norm_grad ? sum : 0);
+        out[0].at[e] = times(plus(times(in[1].at[e], weight->at[place]), negative(taken)), root);
+        out[1].at[place] = plus(out[1].at[place], times(in[1].at[e], NORMALISED(place)));
+        if (node->nout > 2) out[2].at[place] = plus(out[2].at[place], in[1].at[e]);
+#undef NORMALISED
+    }
+    return true;
+}
+
 /* Element e of `narrow` and the one at index[e] of row e of `wide`: the ranks that do not have it take and give zero. */
 static bool lookup(const Node *node, const SimTensor *in, SimTensor *out, char *why, size_t n) {
     bool back = node->op == OP_pick_grad;
@@ -654,6 +697,8 @@ static bool plain_kernel(const Node *node, const SimTensor *in, SimTensor *out, 
         return cutting(node, in, out, why, n);
     case ROWS:
         return rows(node, in, out, why, n);
+    case NORM:
+        return norm(node, in, out, why, n);
     case LOOKUP:
         return node->op == OP_one_hot ? one_hot(in, out, why, n) : lookup(node, in, out, why, n);
     case TABLE:

@@ -1,0 +1,135 @@
+/* norm: layer_norm, rms_norm and their gradients over the field. The root of a row is the hash that stands for rsqrt, of the mean of squares plus eps; all else is
+ * arithmetic: y = n weight (+ bias) with n = (x - mean) root. With g = dy weight the gradient of x is (g - n mean(g n) - mean(g)) root, for rms_norm without the last mean. */
+#include <stdlib.h>
+
+#include "proof/walk.h"
+
+typedef struct Rows {
+    int64_t rows, n;  /* of this box */
+    int64_t together; /* rows of a hidden slice: each slice has a weight of its own */
+    Fe inverse, eps;  /* of n */
+    bool centered;
+} Rows;
+
+/* The weight's dimensions are x's last ones, and held whole; of what is before them x may have any box. */
+static bool rows_open(const Node *node, const FieldTensor *x, const FieldTensor *weight, Rows *rows, char *why, size_t n) {
+    const int hidden = x->hidden, lead = x->global.ndim - (weight->global.ndim - hidden);
+    *rows = (Rows){.rows = 1, .n = 1, .together = 1, .centered = node->op == OP_layer_norm || node->op == OP_layer_norm_grad};
+    if (weight->hidden != x->hidden || lead < hidden) return field_fail(why, n, "weight is not of the rows");
+    for (int d = 0; d < x->global.ndim; d++) {
+        const int64_t size = x->box.end[d] - x->box.begin[d];
+        const int w = d - lead + hidden;
+        if (d < lead) {
+            rows->rows *= size;
+            if (d >= hidden) rows->together *= size;
+        } else {
+            rows->n *= size;
+            if (size != x->global.dim[d] || weight->global.dim[w] != size || weight->box.end[w] - weight->box.begin[w] != size)
+                return field_fail(why, n, "rows that must be whole are split");
+        }
+    }
+    if (hidden && (weight->box.begin[0] != x->box.begin[0] || weight->box.end[0] != x->box.end[0]))
+        return field_fail(why, n, "slices of x and weight differ");
+    rows->inverse = fe_inverse(fe_integer(rows->n));
+    return fe_double(node->attr[0].f, &rows->eps) ? true : field_fail(why, n, "eps is no number");
+}
+
+static Fe mean_of(const Rows *rows, const Fe *a, const Fe *b) {
+    Fe sum = 0;
+    for (int64_t k = 0; k < rows->n; k++)
+        sum = fe_add(sum, b ? fe_mul(a[k], b[k]) : a[k]);
+    return fe_mul(sum, rows->inverse);
+}
+
+/* normalised: the row less its mean, times the root, which is returned. */
+static Fe normalise(const Rows *rows, const Fe *x, Fe *normalised) {
+    const Fe mean = rows->centered ? mean_of(rows, x, NULL) : 0;
+    for (int64_t k = 0; k < rows->n; k++)
+        normalised[k] = fe_sub(x[k], mean);
+    const Fe root = fe_hash(OP_rsqrt, fe_add(mean_of(rows, normalised, normalised), rows->eps));
+    for (int64_t k = 0; k < rows->n; k++)
+        normalised[k] = fe_mul(normalised[k], root);
+    return root;
+}
+
+static bool same_box(const FieldTensor *a, const FieldTensor *b) {
+    bool same = a->global.ndim == b->global.ndim;
+    for (int d = 0; same && d < a->global.ndim; d++)
+        same = a->global.dim[d] == b->global.dim[d] && a->box.begin[d] == b->box.begin[d] && a->box.end[d] == b->box.end[d];
+    return same;
+}
+
+/* Two rows of room. */
+static Fe *room_for(const Rows *rows, char *why, size_t n) {
+    Fe *room = malloc(sizeof *room * (size_t)(2 * rows->n + 1));
+    if (!room) field_fail(why, n, "out of memory");
+    return room;
+}
+
+bool norm_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    Rows rows;
+    if (!rows_open(node, &in[0], &in[1], &rows, why, n)) return false;
+    if (!same_box(&in[0], &out[0]) || (rows.centered && !same_box(&in[1], &in[2])))
+        return field_fail(why, n, "operands and result hold different boxes");
+    Fe *normalised = room_for(&rows, why, n);
+    for (int64_t row = 0; normalised && row < rows.rows; row++) {
+        const int64_t slice = row / rows.together * rows.n;
+        Fe *y = out[0].at + row * rows.n;
+        normalise(&rows, in[0].at + row * rows.n, normalised);
+        for (int64_t k = 0; k < rows.n; k++) {
+            y[k] = fe_mul(normalised[k], in[1].at[slice + k]);
+            if (rows.centered) y[k] = fe_add(y[k], in[2].at[slice + k]);
+        }
+    }
+    free(normalised);
+    return normalised != NULL;
+}
+
+bool norm_grad_kernel(const Node *node, const FieldTensor *in, FieldTensor *out, char *why, size_t n) {
+    Rows rows;
+    if (!rows_open(node, &in[0], &in[2], &rows, why, n)) return false;
+    bool same =
+        same_box(&in[0], &in[1]) && same_box(&in[0], &out[0]) && same_box(&in[2], &out[1]) && (!rows.centered || same_box(&in[2], &out[2]));
+    if (!same) return field_fail(why, n, "operands and results hold different boxes");
+    for (int k = 1; k < node->nout; k++)
+        tensor_fill(&out[k], 0);
+    Fe *normalised = room_for(&rows, why, n), *g = normalised ? normalised + rows.n : NULL;
+    for (int64_t row = 0; normalised && row < rows.rows; row++) {
+        const int64_t slice = row / rows.together * rows.n, at = row * rows.n;
+        const Fe root = normalise(&rows, in[0].at + at, normalised), *dy = in[1].at + at;
+        for (int64_t k = 0; k < rows.n; k++) {
+            Fe *dweight = &out[1].at[slice + k];
+            g[k] = fe_mul(dy[k], in[2].at[slice + k]);
+            *dweight = fe_add(*dweight, fe_mul(dy[k], normalised[k]));
+            if (rows.centered) out[2].at[slice + k] = fe_add(out[2].at[slice + k], dy[k]);
+        }
+        const Fe share = mean_of(&rows, g, normalised), mean = rows.centered ? mean_of(&rows, g, NULL) : 0;
+        for (int64_t k = 0; k < rows.n; k++)
+            out[0].at[at + k] = fe_mul(fe_sub(fe_sub(g[k], fe_mul(normalised[k], share)), mean), root);
+    }
+    free(normalised);
+    return normalised != NULL;
+}
+
+/* dy = dn weight + n dweight + dbias, and dn = root (dc - n mean(n dc)) with c = x less its mean, as the derivative of the root is -root^3 mean(c dc). */
+bool norm_tangent(const Node *node, const FieldTensor *in, const FieldTensor *din, FieldTensor *dout, char *why, size_t n) {
+    Rows rows;
+    if (!rows_open(node, &in[0], &in[1], &rows, why, n)) return false;
+    Fe *normalised = room_for(&rows, why, n), *moved = normalised ? normalised + rows.n : NULL;
+    for (int64_t row = 0; normalised && row < rows.rows; row++) {
+        const int64_t slice = row / rows.together * rows.n, at = row * rows.n;
+        const Fe root = normalise(&rows, in[0].at + at, normalised),
+                 mean = din[0].at && rows.centered ? mean_of(&rows, din[0].at + at, NULL) : 0;
+        for (int64_t k = 0; k < rows.n; k++)
+            moved[k] = din[0].at ? fe_sub(din[0].at[at + k], mean) : 0;
+        const Fe along = mean_of(&rows, normalised, moved);
+        for (int64_t k = 0; k < rows.n; k++) {
+            Fe dy = fe_mul(fe_mul(root, fe_sub(moved[k], fe_mul(normalised[k], along))), in[1].at[slice + k]);
+            if (din[1].at) dy = fe_add(dy, fe_mul(normalised[k], din[1].at[slice + k]));
+            if (rows.centered && din[2].at) dy = fe_add(dy, din[2].at[slice + k]);
+            dout[0].at[at + k] = dy;
+        }
+    }
+    free(normalised);
+    return normalised != NULL;
+}

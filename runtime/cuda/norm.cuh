@@ -1,0 +1,154 @@
+/* norm: layer_norm, rms_norm and their gradients over contiguous rows. A row is a warp's, or a block's where it is long. The gradients of weight and bias are sums over
+ * rows: a second kernel adds them up, for which the first leaves each row's mean and root in scratch memory. Every sum is of doubles, in one order, which follows from
+ * sizes alone. */
+#pragma once
+
+enum { LONG_NORM = 1024 };
+
+/* All of the THREADS threads of a row get the sum. */
+template <int THREADS> __device__ __forceinline__ double norm_sum(double sum) {
+    for (int lane = WARP / 2; lane > 0; lane /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, lane);
+    if constexpr (THREADS > WARP) {
+        __shared__ double warps[BLOCK / WARP];
+        __syncthreads();
+        if (threadIdx.x % WARP == 0) warps[threadIdx.x / WARP] = sum;
+        __syncthreads();
+        sum = warps[0];
+        for (int w = 1; w < THREADS / WARP; w++)
+            sum += warps[w];
+    }
+    return sum;
+}
+
+/* Rows [first, last). numbers: of a gradient, the mean and the root of each. */
+template <class T, int THREADS> __global__ void __launch_bounds__(BLOCK) norm_rows(KernelNorm norm, int64_t first, int64_t last, T *numbers) {
+    enum { EACH = BLOCK / THREADS };
+    const bool gradient = norm.dy != NULL, centered = gradient ? norm.dbias != NULL : norm.bias != NULL;
+    const int lane = threadIdx.x % THREADS;
+    const double length = (double)norm.n;
+    const T *weight = (const T *)norm.weight, *bias = (const T *)norm.bias;
+    for (int64_t base = first + (int64_t)blockIdx.x * EACH; base < last; base += (int64_t)gridDim.x * EACH) {
+        const int64_t row = base + threadIdx.x / THREADS, n = row < last ? norm.n : 0, at = n > 0 ? row * norm.n : 0;
+        const T *x = (const T *)norm.x + at;
+        T *out = (T *)norm.out + at, mean = 0;
+        double sum = 0;
+        if (centered) {
+            for (int64_t k = lane; k < n; k += THREADS)
+                sum += (double)x[k];
+            mean = (T)(norm_sum<THREADS>(sum) / length);
+        }
+        sum = 0;
+        for (int64_t k = lane; k < n; k += THREADS)
+            sum += (double)(x[k] - mean) * (double)(x[k] - mean);
+        const T root = (T)(1 / sqrt(norm_sum<THREADS>(sum) / length + norm.eps));
+        if (!gradient) {
+            for (int64_t k = lane; k < n; k += THREADS)
+                out[k] = (x[k] - mean) * root * weight[k] + (centered ? bias[k] : (T)0);
+            continue;
+        }
+        const T *dy = (const T *)norm.dy + at;
+        double all = 0, along = 0;
+        for (int64_t k = lane; k < n; k += THREADS) {
+            const T g = dy[k] * weight[k];
+            all += (double)g;
+            along += (double)g * (double)((x[k] - mean) * root);
+        }
+        const T share = (T)(norm_sum<THREADS>(along) / length), shift = centered ? (T)(norm_sum<THREADS>(all) / length) : (T)0;
+        for (int64_t k = lane; k < n; k += THREADS)
+            out[k] = (dy[k] * weight[k] - (x[k] - mean) * root * share - shift) * root;
+        if (lane == 0 && n > 0) {
+            numbers[2 * (row - first)] = mean;
+            numbers[2 * (row - first) + 1] = root;
+        }
+    }
+}
+
+/* What rows [first, last) add to the gradients of weight and bias: a warp's columns a block, whose other threads divide the rows among them, as blocks do that share the
+ * columns (y of the grid). */
+template <class T>
+__global__ void __launch_bounds__(BLOCK) norm_columns(KernelNorm norm, int64_t first, int64_t last, const T *numbers, ReduceParts parts, bool more) {
+    enum { DOWN = BLOCK / WARP };
+    __shared__ double sums[2][BLOCK];
+    const int x = threadIdx.x % WARP, y = threadIdx.x / WARP;
+    const int64_t n = norm.n, tiles = (n + WARP - 1) / WARP, each = (last - first + parts.parts - 1) / parts.parts;
+    for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const int64_t column = tile * WARP + x, begin = first + blockIdx.y * each, end = begin + each < last ? begin + each : last;
+        const bool inside = column < n;
+        double dweight = 0, dbias = 0;
+        if (inside)
+            for (int64_t row = begin + y; row < end; row += DOWN) {
+                const T dy = ((const T *)norm.dy)[row * n + column];
+                dweight += (double)(dy * ((((const T *)norm.x)[row * n + column] - numbers[2 * (row - first)]) * numbers[2 * (row - first) + 1]));
+                dbias += (double)dy;
+            }
+        for (int half = DOWN / 2; half > 0; half /= 2) { /* rows y and y + half are added, as a tree */
+            __syncthreads();
+            sums[0][threadIdx.x] = dweight;
+            sums[1][threadIdx.x] = dbias;
+            __syncthreads();
+            if (y < half) {
+                dweight += sums[0][threadIdx.x + half * WARP];
+                dbias += sums[1][threadIdx.x + half * WARP];
+            }
+        }
+        if (parts.parts > 1) {
+            double *partial = (double *)parts.partial + tile * parts.parts * 2 * WARP;
+            if (y == 0) {
+                partial[blockIdx.y * 2 * WARP + x] = dweight;
+                partial[blockIdx.y * 2 * WARP + WARP + x] = dbias;
+            }
+            if (!last_to_come(parts.counter + tile, parts.parts)) continue;
+            dweight = dbias = 0;
+            if (y == 0)
+                for (int p = 0; p < parts.parts; p++) {
+                    dweight += __ldcg(partial + p * 2 * WARP + x);
+                    dbias += __ldcg(partial + p * 2 * WARP + WARP + x);
+                }
+        }
+        if (!inside || y != 0) continue;
+        T *to = (T *)norm.dweight + column;
+        *to = (T)(dweight + (more ? (double)*to : 0));
+        if (!norm.dbias) continue;
+        to = (T *)norm.dbias + column;
+        *to = (T)(dbias + (more ? (double)*to : 0));
+    }
+}
+
+template <class T> static cudaError_t norm_launch_rows(const KernelNorm &norm, int64_t first, int64_t last, T *numbers, cudaStream_t stream) {
+    if (last == first) return cudaSuccess;
+    if (norm.n <= LONG_NORM)
+        LAUNCH((norm_rows<T, WARP>), blocks_for((last - first) * WARP, 1), BLOCK, 0, stream, norm, first, last, numbers);
+    else
+        LAUNCH((norm_rows<T, BLOCK>), blocks_for((last - first) * BLOCK, 1), BLOCK, 0, stream, norm, first, last, numbers);
+    return cudaGetLastError();
+}
+
+/* Scratch memory: counters, half of the rest for partial sums, half for the numbers of as many rows as fit. */
+template <class T> static cudaError_t norm_launch(const KernelNorm &norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
+    if (!norm.dy) return norm_launch_rows<T>(norm, 0, norm.rows, NULL, stream);
+    const int64_t half = (scratch_bytes - SCRATCH_COUNTERS * (int64_t)sizeof(unsigned)) / 2 / 16 * 16, room = half / (2 * (int64_t)sizeof(T));
+    const int64_t tiles = (norm.n + WARP - 1) / WARP;
+    char *partial = (char *)scratch + SCRATCH_COUNTERS * sizeof(unsigned);
+    T *numbers = (T *)(partial + half);
+    int64_t first = 0;
+    do {
+        const int64_t last = norm.rows - first < room ? norm.rows : first + room;
+        cudaError_t status = norm_launch_rows<T>(norm, first, last, numbers, stream);
+        if (status != cudaSuccess) return status;
+        int64_t want = 8 * (int64_t)norm.nprocessors / tiles, most = (last - first) / 64, fits = half / (tiles * 2 * WARP * (int64_t)sizeof(double));
+        want = want < most ? want : most;
+        want = want < fits ? want : fits;
+        const int parts = tiles > SCRATCH_COUNTERS || want < 1 ? 1 : (int)want;
+        dim3 grid(tiles > 1 << 20 ? 1u << 20 : (unsigned)tiles, (unsigned)parts);
+        LAUNCH((norm_columns<T>), grid, BLOCK, 0, stream, norm, first, last, numbers, ReduceParts{(unsigned *)scratch, partial, parts}, first > 0);
+        status = cudaGetLastError();
+        if (status != cudaSuccess) return status;
+        first = last;
+    } while (first < norm.rows);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t kernels_norm(const KernelNorm *norm, void *scratch, int64_t scratch_bytes, cudaStream_t stream) {
+    return norm->dtype == KERNEL_F64 ? norm_launch<double>(*norm, scratch, scratch_bytes, stream) : norm_launch<float>(*norm, scratch, scratch_bytes, stream);
+}

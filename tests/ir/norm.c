@@ -1,0 +1,119 @@
+/* Norms: which of their factors split what, and what stands for them where rows are split. */
+#include "ir/rules.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+#include "ir/graph.h"
+#include "tests/attrs.h"
+
+static const Attr eps[MAX_ATTRS] = {{.given = true, .f = 0.25}};
+
+static bool infer(OpCode op, const Attr *attr, Rule *rule, RuleError *error, Shape a, Shape b, Shape c) {
+    const TensorType in[3] = {{F32, false, a}, {F32, false, b}, {F32, false, c}};
+    return rule_infer(op, in, op_nin(op), attr, rule, error);
+}
+
+Test(norm, factors_are_those_of_x_and_normalised_ones_have_reductions) {
+    Rule rule;
+    cr_assert(infer(OP_layer_norm, eps, &rule, NULL, (Shape){3, {4, 6, 3}}, (Shape){2, {6, 3}}, (Shape){2, {6, 3}}));
+    cr_expect_eq(rule.nfactors, 3);
+    for (int d = 0; d < 3; d++) {
+        cr_expect_eq(rule.in[0][d], rule.out[0][d]);
+        cr_expect_eq(rule.factor[rule.in[0][d]].reductions, d == 0 ? 0 : 2);
+        for (int i = 1; i < 3 && d > 0; i++)
+            cr_expect_eq(rule.in[i][d - 1], rule.in[0][d]);
+    }
+    cr_assert(infer(OP_rms_norm, eps, &rule, NULL, (Shape){2, {4, 6}}, (Shape){1, {6}}, (Shape){0}));
+    cr_expect_eq(rule.factor[rule.in[0][1]].reductions, 1);
+}
+
+/* Rows that are split make the gradients of weight and bias partial sums, and that of x none. */
+Test(norm, gradients_of_weight_and_bias_lack_the_factors_of_rows) {
+    for (int centered = 0; centered < 2; centered++) {
+        Rule rule;
+        const OpCode op = centered ? OP_layer_norm_grad : OP_rms_norm_grad;
+        cr_assert(infer(op, eps, &rule, NULL, (Shape){3, {4, 6, 3}}, (Shape){3, {4, 6, 3}}, (Shape){1, {3}}));
+        cr_expect_eq(rule.nout, 2 + centered);
+        for (int o = 0; o < rule.nout; o++)
+            for (int f = 0; f < 3; f++)
+                cr_expect_eq(rule_out_has(&rule, o, f), o == 0 || f == 2, "result %d, factor %d", o, f);
+        cr_expect_eq(op_table[op].linear, LINEAR_OPERAND_1);
+    }
+}
+
+Test(norm, what_does_not_fit_is_said) {
+    Rule rule;
+    RuleError error;
+    cr_assert_not(infer(OP_layer_norm, eps, &rule, &error, (Shape){2, {4, 6}}, (Shape){1, {4}}, (Shape){1, {4}}));
+    cr_expect_str_eq(error.text, "%1 is [4]: not the last dimensions of %0, which is [4, 6]");
+    cr_expect_str_eq(error.hint, "it has an element for each of those that are normalised together: [6]");
+    cr_assert_not(infer(OP_rms_norm, eps, &rule, &error, (Shape){1, {6}}, (Shape){2, {1, 6}}, (Shape){0}));
+    cr_assert_not(infer(OP_rms_norm, eps, &rule, &error, (Shape){1, {6}}, (Shape){0}, (Shape){0}));
+    cr_assert_not(infer(OP_layer_norm, eps, &rule, &error, (Shape){2, {4, 6}}, (Shape){1, {6}}, (Shape){1, {5}}));
+    cr_expect_str_eq(error.text, "%1 and %2 have different shapes");
+    const Attr zero[MAX_ATTRS] = {{.given = true}};
+    cr_assert_not(infer(OP_rms_norm, zero, &rule, &error, (Shape){1, {6}}, (Shape){1, {6}}, (Shape){0}));
+    cr_expect_str_eq(error.text, "eps is 0, and must be above 0");
+    cr_expect_eq(error.attr, 0);
+    cr_assert_not(infer(OP_rms_norm, NULL, &rule, &error, (Shape){1, {6}}, (Shape){1, {6}}, (Shape){0}));
+    cr_expect_str_eq(error.text, "eps is missing");
+}
+
+static Arena arena;
+static Graph graph;
+
+static int leaf(const char *name, Shape shape) {
+    return graph_input(&graph, graph_add_input(&graph, (Input){.name = name, .type = {F32, false, shape}}));
+}
+
+/* The nodes from `first` on: "mean(x) sub(x y.mean) ..". */
+static void expect(int first, const char *expected) {
+    Text text = {0};
+    Error error = {0};
+    for (int n = first; n < graph.nodes.n; n++) {
+        const Node *node = &graph.nodes.at[n];
+        text_printf(&text, "%s%s(", n > first ? " " : "", op_table[node->op].name);
+        for (int i = 0; i < node->nin; i++)
+            text_printf(&text, "%s%s", i ? " " : "", graph.values.at[node->in[i]].name);
+        text_printf(&text, ")");
+    }
+    cr_assert_str_eq(text.at, expected);
+    cr_assert(graph_verify(&graph, "test", &error), "%s", error.text);
+    text_finish(&text);
+}
+
+Test(norm, expansions_give_every_result) {
+    for (int centered = 0; centered < 2; centered++) {
+        arena_init(&arena);
+        graph_init(&graph, &arena);
+        graph.nranks = 1;
+        const int x = leaf("x", (Shape){2, {4, 6}}), w = leaf("w", (Shape){1, {6}}), b = leaf("b", (Shape){1, {6}}),
+                  dy = leaf("dy", (Shape){2, {4, 6}});
+        Node node = {.op = centered ? OP_layer_norm : OP_rms_norm, .nin = 2 + centered, .in = {x, w, b}, .name = "y", .origin = -1};
+        own_attrs(&graph, &node)[0] = eps[0];
+        int out[MAX_OUT], first = graph.nodes.n;
+        op_table[node.op].expand_split(&graph, &node, out);
+        expect(
+            first,
+            centered
+                ? "mean(x) sub(x y.mean) square(y.center) mean(y.square) constant() add(y.variance y.eps) rsqrt(y.raised) mul(y.center y.rsqrt) "
+                  "mul(y.normalised w) add(y.scaled b)"
+                : "square(x) mean(y.square) constant() add(y.variance y.eps) rsqrt(y.raised) mul(x y.rsqrt) mul(y.normalised w)");
+        const int last = graph.values.at[out[0]].node;
+        cr_expect_eq(last, graph.nodes.n - 1);
+        node = (Node){.op = centered ? OP_layer_norm_grad : OP_rms_norm_grad, .nin = 3, .in = {x, dy, w}, .name = "g", .origin = last};
+        own_attrs(&graph, &node)[0] = eps[0];
+        first = graph.nodes.n;
+        op_table[node.op].expand_split(&graph, &node, out);
+        expect(
+            first,
+            centered
+                ? "mul(dy w) mul(g.mul y.normalised) mean(g.along) mul(y.normalised g.share) sub(g.mul g.taken) mean(g.mul) sub(g.sub g.mean) "
+                  "mul(g.centered y.rsqrt) mul(dy y.normalised) sum_to(g.turned) sum_to(dy)"
+                : "mul(dy w) mul(g.mul y.normalised) mean(g.along) mul(y.normalised g.share) sub(g.mul g.taken) mul(g.sub y.rsqrt) "
+                  "mul(dy y.normalised) sum_to(g.turned)");
+        for (int k = 0; k <= 1 + centered; k++)
+            cr_expect(shape_equal(&graph.values.at[out[k]].type.shape, k == 0 ? &(Shape){2, {4, 6}} : &(Shape){1, {6}}), "result %d", k);
+        arena_finish(&arena);
+    }
+}
