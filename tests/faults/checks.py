@@ -31,7 +31,7 @@ def script(name, program, *methods):
 
 
 def commtest(what, way, ranks=2):
-    return Check(f"dist/commtest {what} {way}", "tests/dist/commtest", ["{mpirun}", "-n", str(ranks), "{program}", what], {"PRUN_COMM": way, "PRUN_TIMEOUT": "10"}, True)
+    return Check(f"dist/commtest {what} {way}", "tests/runtime/comm/commtest", ["{mpirun}", "-n", str(ranks), "{program}", what], {"PRUN_COMM": way, "PRUN_TIMEOUT": "10"}, True)
 
 
 def files(pattern):

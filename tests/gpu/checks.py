@@ -306,8 +306,8 @@ def check_nccl(gpu):
 
 
 def check_communications(gpu, way, said):
-    """tests/dist/commtest.c over device memory: every kind of communication, all elements looked at. Ranks share the GPU."""
-    program = os.path.join(gpu.build, "tests/cuda/ranks/devtest")
+    """tests/runtime/comm/commtest.c over device memory: every kind of communication, all elements looked at. Ranks share the GPU."""
+    program = os.path.join(gpu.build, "tests/runtime/cuda/ranks/devtest")
     runs = [(2, "kinds")] if gpu.standin else [(2, "sweep"), (3, "kinds"), (4, "sweep"), (4, "kinds", "foreign"), (8, "kinds")]
     failures = []
     for ranks, *how in runs:

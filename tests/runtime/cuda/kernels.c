@@ -1,5 +1,5 @@
 /* The module's kernels are tested by tests/ops/kernels.c; here: what they refuse. */
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

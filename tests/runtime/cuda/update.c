@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "runtime/element.h"
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 
 static const OpCode updates[] = {OP_sgd, OP_momentum, OP_adam, OP_adamw};
 static const int64_t sizes[] = {0, 1, 3, 4, 5, 255, 1024, 4095, 4096, 4097, 9001};

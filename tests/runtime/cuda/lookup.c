@@ -1,5 +1,5 @@
 /* Elements looked up by integers. Indices are those of rows that are here, of rows that are elsewhere, and of none. */
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 #include "tests/ops/check.h"
 
 #include <criterion/criterion.h>

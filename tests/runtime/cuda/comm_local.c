@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "tests/cuda/through.h"
+#include "tests/runtime/cuda/through.h"
 #include "tests/runtime/cases.h"
 
 static Comm *open_ranks(int nranks) {

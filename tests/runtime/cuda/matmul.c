@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 #include "tests/ops/check.h"
 
 enum { MOST_CALLS = 3, MOST_TENSORS = 8, MOST_ELEMENTS = 24 * 24, M = 10, K = 12 };

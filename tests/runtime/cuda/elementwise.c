@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime/element.h"
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 
 /* What a result may differ by from the plain kernel's, which computes in doubles: so many units in the last place (of the result's type),
  * of the result and of operand `of` (-1: of the result alone), whose size is that of what is added up or cancels. CUDA's own bounds

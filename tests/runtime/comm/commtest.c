@@ -3,7 +3,7 @@
 #include "runtime/comm/comm.h"
 #include "tests/runtime/cases.h"
 #ifdef COMMTEST_DEVICE
-#include "tests/cuda/through.h"
+#include "tests/runtime/cuda/through.h"
 #endif
 #include <signal.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "tests/cuda/through.h"
+#include "tests/runtime/cuda/through.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* fixture: a device for tests of kernels. */
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

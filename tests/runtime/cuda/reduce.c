@@ -1,5 +1,5 @@
 /* Sums, means, maxima and places: rows, columns, several dimensions, one result of many elements and many of few. */
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 #include "tests/ops/check.h"
 
 #include <criterion/criterion.h>

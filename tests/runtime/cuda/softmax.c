@@ -1,5 +1,5 @@
 /* Softmax, its logarithm and their gradients: rows in a warp's registers, in a block's, longer ones, and rows side by side. */
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 #include "tests/ops/check.h"
 
 #include <criterion/criterion.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 #include "tests/ops/check.h"
 
 /* A box that contains the part, in a tensor of this shape. */

@@ -1,5 +1,5 @@
 /* Elements brought to other places: planes, permutations, copies of boxes, expansions, tensors behind each other. Every byte must be right, so tolerances are 0. */
-#include "tests/cuda/fixture.h"
+#include "tests/runtime/cuda/fixture.h"
 #include "tests/ops/check.h"
 
 #include <criterion/criterion.h>
