@@ -1,4 +1,4 @@
-/* fuse: fused steps as few launches: a product with what its epilogue takes, then the longest programs of elementwise operators, other
+/* fuse: fused steps as few launches: a product with what its epilogue takes, or with operands and a result that lie by strides, then the longest programs of elementwise operators, other
  * operators by their kernels. And, where no plan has fused anything, updates of several tensors, and a bias's gradient beside the product
  * of a weight's. */
 #include <stdlib.h>
@@ -6,12 +6,15 @@
 #include "runtime/cuda/chain.h"
 #include "runtime/cuda/matmul.h"
 
-typedef enum { PART_PRODUCT, PART_CHAIN, PART_KERNEL } PartKind;
+typedef enum { PART_PRODUCT, PART_STRIDED, PART_CHAIN, PART_KERNEL } PartKind;
+
+enum { FEW_LAUNCHES = 4 }; /* of a product by strides: more cost more than copies and one product of these */
 
 /* Calls that follow each other in a step. */
 typedef struct Part {
     PartKind kind;
     Multiply multiply;
+    ProductShape shape; /* strided: of call */
     ChainLaunch launch;
     KernelCall call;
 } Part;
@@ -30,6 +33,9 @@ static bool run_step(CudaContext *cuda, CudaFused *fused, Error *error) {
         switch (part->kind) {
         case PART_PRODUCT:
             ok = matmul_queue(cuda, &part->multiply, error);
+            break;
+        case PART_STRIDED:
+            ok = matmul_run(cuda, &part->call, &part->shape, error);
             break;
         case PART_CHAIN:
             ok = cuda_launched(cuda, kernels_chain(&part->launch, cuda->compute), "chain", error);
@@ -66,9 +72,24 @@ static int take_chain(const KernelCall *calls, int n, const unsigned *inner, Cha
     return 0;
 }
 
+/* A product behind operators that place its operands' elements, or before those that place its result's, where few launches do it: how many calls. 0: none. */
+static int take_strided(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Part *part) {
+    ProductStrides strides;
+    const int taken = product_take(calls, n, inner, &part->call, &strides);
+    if (taken < 2 || !dtype_is_float(part->call.out[0].dtype) || !product_same_digits(&part->call, &strides) ||
+        product_shape(&part->call, &strides, &part->shape) != PRODUCT_GEMM)
+        return 0;
+    const int64_t launches = matmul_launches(cuda, &part->call, &part->shape);
+    if (launches > taken || launches > FEW_LAUNCHES) return 0;
+    part->kind = PART_STRIDED;
+    return taken;
+}
+
 /* The part that the calls begin with: how many of them; -1: *error. */
 static int take_part(CudaContext *cuda, const KernelCall *calls, int n, const unsigned *inner, Part *part, Error *error) {
-    int taken = 1;
+    int taken = take_strided(cuda, calls, n, inner, part);
+    if (taken > 0) return taken;
+    taken = 1;
     part->kind = PART_KERNEL;
     part->call = calls[0];
     if (calls[0].op == OP_matmul || calls[0].op == OP_einsum) {

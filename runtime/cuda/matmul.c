@@ -276,13 +276,28 @@ static bool has_batch(CudaContext *cuda, const Multiply *first) {
     return find_plan(cuda, &one.key, NULL, NULL, &status) != NULL;
 }
 
-static bool run_product(CudaContext *cuda, const KernelCall *call, const ProductShape *shape, Error *error) {
+/* The call for the first item, with as much of the batch as cuBLASLt does at once. */
+static void find_loops(CudaContext *cuda, const KernelCall *call, const ProductShape *shape, Multiply *first, Nest *loops) {
+    matmul_first(call, shape, true, first, loops);
+    if (first->key.batch > 1 && !has_batch(cuda, first)) matmul_first(call, shape, false, first, loops);
+}
+
+int64_t matmul_launches(CudaContext *cuda, const KernelCall *call, const ProductShape *shape) {
+    Multiply first;
+    Nest loops;
+    Error error; /* the kernel itself will say it */
+    if (!matmul_open(cuda, &error)) return INT64_MAX;
+    find_loops(cuda, call, shape, &first, &loops);
+    return nest_count(&loops, 0, loops.ndim) * nest_count(&shape->depth, 0, shape->depth.ndim);
+}
+
+bool matmul_run(CudaContext *cuda, const KernelCall *call, const ProductShape *shape, Error *error) {
     Multiply first, one;
     Nest loops;
     int64_t at[MAX_NEST], in[MAX_NEST], bytes = dtype_bytes[call->out[0].dtype];
     int left = shape->gemm.swapped ? B : A, right = shape->gemm.swapped ? A : B;
-    matmul_first(call, shape, true, &first, &loops);
-    if (first.key.batch > 1 && !has_batch(cuda, &first)) matmul_first(call, shape, false, &first, &loops);
+    if (!matmul_open(cuda, error)) return false;
+    find_loops(cuda, call, shape, &first, &loops);
     for (int64_t item = 0, items = nest_count(&loops, 0, loops.ndim); item < items; item++) {
         nest_offsets(&loops, loops.ndim, item, at);
         for (int64_t i = 0, count = nest_count(&shape->depth, 0, shape->depth.ndim); i < count; i++) {
@@ -338,7 +353,7 @@ bool kernel_einsum(const KernelCall *call, Error *error) {
     case PRODUCT_GEMM:
         break;
     }
-    return matmul_open(cuda, error) && run_product(cuda, call, &shape, error);
+    return matmul_run(cuda, call, &shape, error);
 }
 
 bool kernel_matmul(const KernelCall *call, Error *error) {

@@ -31,6 +31,9 @@ void matmul_first(const KernelCall *call, const ProductShape *shape, bool batche
 /* Notes in the key how the operands are aligned: the last thing before it is asked for. */
 void matmul_align(Multiply *multiply);
 bool matmul_possible(CudaContext *cuda, const Multiply *multiply); /* whether an algorithm does it, epilogue and all */
+/* A product of this shape, whose operands and result may lie by strides; and how many times cuBLASLt is called for it. */
+bool matmul_run(CudaContext *cuda, const KernelCall *call, const ProductShape *shape, Error *error);
+int64_t matmul_launches(CudaContext *cuda, const KernelCall *call, const ProductShape *shape);
 bool matmul_queue(CudaContext *cuda, const Multiply *multiply, Error *error);
 /* Whether cuBLASLt's epilogue computes what our kernels do, which is seen once by a small product on the device, to a few roundings, and NaN stays
  * NaN: 1 or 0; -1: the device fails, *error. */

@@ -313,6 +313,12 @@ seed(unit("compiler", "views"),
      ("elementwise operators read views along their runs", "runs_are_whole", "at->stride[last] == 1", "true"),
      ("a view of a small part keeps no large tensor alive", "is_worth", "2 * bytes >= bytes_of(v, node->in[0])", "true"),
      ("a product is written by strides where it is the product of its copy", "takes_transpose", "f->uses[node->in[0]] > 1", "false"))
+seed(unit("runtime", "views"),
+     ("prun stores nothing over what a step reads a view of", "fit_result", "base != operand && overlap(m->executor, m->cursor, result, base)", "false"),
+     ("copies of views are made where the backend has no kernel", "run_apart", "i < action->nviews", "i < 0"),
+     ("copies of what one step reads do not overlap", "load_views", "used = results_room(graph, role, step, used, all->to);", "results_room(graph, role, step, used, all->to);"),
+     ("memory counts the room for copies of views", "inner_room", "k < nviews; k++", "k < 0; k++"),
+     ("results in a transpose go where its strides say", "view_operand", "call->rule->out[0], &in->local, call->rule->in[0]", "call->rule->in[0], &in->local, call->rule->in[0]"))
 seed(unit("runtime", "fused"),
      ("prun looks where a fused step's results lie", "runtime:may_overwrite", "k > member ? here : found && !goes_by_element(m, &m->step[k], operand)", "false"),
      ("prun lets no results of a fused step overlap", "fit_result", "stores(m, k, o) && overlap(m->executor, m->cursor, result, m->step[k].out[o])", "false"),

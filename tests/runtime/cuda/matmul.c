@@ -146,6 +146,46 @@ static void expect_taken(int taken, int hoped) {
         printf("note: %d calls are one, %d were hoped for\n", taken, hoped);
 }
 
+/* Heads of places: [batch, places, heads, width] to [batch, heads, places, width]. */
+static int add_heads(Run *run, int64_t batch, int64_t places, int64_t width) {
+    static const Attr perm = {.given = true, .n = 4, .ints = {0, 2, 1, 3}};
+    const int x = add_tensor(run, &(Shape){.ndim = 4, .dim = {batch, places, 3, width}});
+    return add_call(run, OP_transpose, perm, 1, (const int[]){x});
+}
+
+static int heads(int64_t batch, int offset) {
+    Run run = {.random = 5, .offset = offset};
+    image_init(&run.image, 64 << 10);
+    const int a = add_heads(&run, batch, 5, 4), b = add_heads(&run, batch, 4, 6);
+    add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){a, b});
+    return compare(&run, 3);
+}
+
+Test(matmul, operands_are_read_by_strides_where_few_launches_do_it) {
+    expect_taken(heads(1, 0), 3);
+    expect_taken(heads(1, 1), 3);
+    expect_taken(heads(2, 0), 2); /* a launch for each of the batch */
+    expect_taken(heads(3, 0), 1);
+    expect_taken(heads(6, 0), 1); /* two copies and a product */
+}
+
+static int transposed(int64_t batch, int64_t nheads) {
+    static const Attr perm = {.given = true, .n = 4, .ints = {0, 2, 1, 3}};
+    Run run = {.random = 6};
+    image_init(&run.image, 64 << 10);
+    const int a = add_tensor(&run, &(Shape){.ndim = 4, .dim = {batch, nheads, 5, 4}});
+    const int b = add_tensor(&run, &(Shape){.ndim = 4, .dim = {batch, nheads, 4, 6}});
+    const int m = add_call(&run, OP_matmul, (Attr){0}, 2, (const int[]){a, b});
+    add_call(&run, OP_transpose, perm, 1, (const int[]){m});
+    return compare(&run, 1);
+}
+
+Test(matmul, a_result_is_written_where_its_transpose_lies) {
+    expect_taken(transposed(1, 2), 1); /* results that lie in each other's rows: a launch for each */
+    expect_taken(transposed(3, 1), 2);
+    expect_taken(transposed(2, 3), 0); /* a product and a copy */
+}
+
 /* product + bias, then this: kept, where something else reads what it is taken of. */
 static int biased(OpCode op, bool approximate, bool kept, int64_t n, int offset) {
     Run run;
