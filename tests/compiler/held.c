@@ -1,6 +1,13 @@
 #include "compile.h"
 #include "compiler/held.h"
 
+/* The instance in whose memory one lies. */
+static int root_of(const Role *role, int instance) {
+    while (role->instances.at[instance].place == PLACE_VIEW)
+        instance = (int)role->instances.at[instance].at;
+    return instance;
+}
+
 /* By counting: for every step, every byte of the arena that lies in a value that a step up to it writes and one from it on reads. */
 static int64_t counted(const Facts *facts, int *step) {
     const Role *role = facts->role;
@@ -19,7 +26,7 @@ static int64_t counted(const Facts *facts, int *step) {
                 for (int o = 0; o < one->nout; o++)
                     before = before || (k < end && one->out[o] == i), after = after || (k >= s && one->out[o] == i);
                 for (int o = 0; o < one->nin; o++)
-                    after = after || (k >= s && one->in[o] == i);
+                    after = after || (k >= s && root_of(role, one->in[o]) == i);
             }
             if (at->place == PLACE_ARENA && before && after)
                 memset(full + at->at, 1, (size_t)(layout_max_elements(at->layout, &type->shape) * dtype_bytes[type->dtype]));
@@ -51,6 +58,23 @@ Test(held, the_fullest_step_is_the_one_that_counting_finds) {
             cr_expect_eq(sum, held.bytes);
             compiled_finish(&x);
         }
+}
+
+/* The transpose is read where a lies, by a product that comes after the last kernel that names a. */
+Test(held, what_is_read_through_a_view_is_held) {
+    Compiled x;
+    Held held;
+    int step = -1;
+    compiled(
+        &x,
+        "net n(batch = 64) { input x : f32[batch, 8, 16]; param u : f32[16, 16] = normal(0.1);\n"
+        "  a = tanh(matmul(x, u)); t = transpose(a, perm = [1, 0, 2]); c = tanh(matmul(exp(a), u)); loss sum(matmul(t, u) * sum(c)); }\n" TRAIN,
+        1, 2);
+    cr_expect_gt(x.b->facts->views, 0);
+    held_find(&held, x.b->facts, &x.arena);
+    cr_expect_eq(held.bytes, counted(x.b->facts, &step));
+    cr_expect_eq(held.step, step);
+    compiled_finish(&x);
 }
 
 /* Two products of 64 x 64 whose results are multiplied: when the second is made all three are there, and nothing else lies in the arena. */

@@ -114,6 +114,22 @@ Test(timeline, kernels_take_their_bytes_where_memory_is_slow) {
     compiled_finish(&x);
 }
 
+/* A transpose that its product reads by strides. */
+Test(timeline, views_take_no_time) {
+    Compiled x;
+    timed(&x,
+          "net n(batch = 8) { input x : f32[6, 4, batch]; param w : f32[8, 6, 5] = normal(0.5);\n"
+          "  wt = transpose(w, perm = [1, 0, 2]); loss mean(square(matmul(x, wt))); }\n" TRAIN,
+          1, 2, &unit);
+    cr_expect_gt(x.b->facts->views, 0);
+    for (int e = 0; e < x.b->timeline->events.n; e++) {
+        const Step *step = &x.b->facts->role->steps.at[x.b->timeline->events.at[e].step];
+        cr_expect(step->kind != STEP_KERNEL || x.b->facts->role->instances.at[step->out[0]].place != PLACE_VIEW, "step %d",
+                  x.b->timeline->events.at[e].step);
+    }
+    compiled_finish(&x);
+}
+
 /* Each figure of the machine counts as the formula says: kernels twice as fast take half, links twice as fast too. */
 Test(timeline, a_faster_machine_takes_less) {
     for (int i = 0; i < NNETS; i++) {

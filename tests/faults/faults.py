@@ -94,6 +94,7 @@ seed(unit("compiler", "timeline"),
      ("kernels stand still while a communication is waited for", "run_waits", "s->kernels_s = end", "(void)end"),
      ("a wait lasts until the communication is done", "run_waits", "behind_s > s->kernels_s ? behind_s : s->kernels_s", "s->kernels_s"),
      ("what members of a fused step hand each other costs no bytes", "run_kernels", "handed_in |= (unsigned)made_or_read(s, first, k, step->in[i]) << i", "(void)i"),
+     ("a view takes no time", "is_free", "s->role->instances.at[step->out[0]].place == PLACE_VIEW", "false"),
      ("inner values cost no bytes", "run_kernels", "s->role->instances.at[step->out[o]].place == PLACE_INNER", "false"))
 seed(unit("strategies", "kernel"),
      ("a kernel takes its arithmetic or its bytes, whichever is longer", "kernel_seconds", "work->arithmetic_s > memory_s", "work->arithmetic_s < memory_s"),
@@ -102,6 +103,7 @@ seed(unit("strategies", "kernel"),
      ("a lookup reads what it gives", "kernel_count", "i == 0 && looks_up(node->op) && given < elements", "false"))
 seed(unit("compiler", "held"),
      ("a value is held until its last reader", "live", "last[instance] = end", "if (last[instance] < 0) last[instance] = end"),
+     ("what is read through a view is held", "find_lives", "role->instances.at[v].place != PLACE_VIEW", "true"),
      ("a byte under several values counts once", "cover_add", "c->times[node] > 0", "c->times[node] != 1"))
 seed(unit("compiler", "fits"),
      ("as much as may be needed is enough", "pass_fits", "needed <= asked", "needed < asked"),
