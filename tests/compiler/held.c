@@ -60,15 +60,15 @@ Test(held, the_fullest_step_is_the_one_that_counting_finds) {
         }
 }
 
-/* The transpose is read where a lies, by a product that comes after the last kernel that names a. */
+/* The transpose is read where a lies, by products that come after the last step that names a. */
 Test(held, what_is_read_through_a_view_is_held) {
     Compiled x;
     Held held;
     int step = -1;
     compiled(
         &x,
-        "net n(batch = 64) { input x : f32[batch, 8, 16]; param u : f32[16, 16] = normal(0.1);\n"
-        "  a = tanh(matmul(x, u)); t = transpose(a, perm = [1, 0, 2]); c = tanh(matmul(exp(a), u)); loss sum(matmul(t, u) * sum(c)); }\n" TRAIN,
+        "net n(batch = 64) { input x : f32[batch, 8, 6, 16]; param u : f32[16] = normal(0.1); param v : f32[batch, 6, 16, 8] = normal(0.1);\n"
+        "  a = x + u; t = transpose(a, perm = [0, 2, 1, 3]); loss mean(square(matmul(t, v))); }\n" TRAIN,
         1, 2);
     cr_expect_gt(x.b->facts->views, 0);
     held_find(&held, x.b->facts, &x.arena);
