@@ -158,6 +158,12 @@ static void explain_node(const Explain *e, int id) {
         return;
     case STRATEGY_PROPAGATED:
         assert(decision != NULL);
+        if (decision->by_search) {
+            text_printf(text, "  because      of a search over the whole net: ");
+            search_print(text, e->b->front.search);
+            text_printf(text, "\n");
+            return;
+        }
         explain_chain(e, id);
         explain_alternatives(e, node, decision);
         return;

@@ -184,7 +184,7 @@ static void apply(Build *b, const Found *found) {
         if (found->chosen.strategy[n] == NULL || node->from == STRATEGY_USER) continue;
         node->strategy = found->chosen.strategy[n];
         node->from = STRATEGY_PROPAGATED;
-        if (propagation->decision != NULL) propagation->decision[n] = (Decision){.hint = -1, .from = -1};
+        if (propagation->decision != NULL) propagation->decision[n] = (Decision){.hint = -1, .from = -1, .by_search = true};
     }
     for (int k = 0; found->chosen.state != NULL && k < g->states.n; k++)
         if (found->chosen.state[k] != NULL) g->states.at[k].layout = found->chosen.state[k];

@@ -160,6 +160,7 @@ enum { MAX_ALTERNATIVES = 4 };
 typedef struct Decision {
     int hint; /* the hinted node from which propagation reached it; its own id: it has the hint; -1: not reached */
     int from; /* the neighbour from which it was reached, -1: none */
+    bool by_search; /* pass search decided it, not propagation */
     int ncandidates;
     int nalternatives; /* recorded: the one taken, then the next best */
     Alternative alternative[MAX_ALTERNATIVES];

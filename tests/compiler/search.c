@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "compile.h"
+#include "compiler/explain.h"
 #include "compiler/oracle.h"
 #include "ir/file.h"
 
@@ -134,6 +135,39 @@ static void expect_sample(const char *name, int nranks, const char *batch, int64
     cr_expect_leq(found.step_s, split.step_s, "%s on %d ranks", name, nranks);
     compiled_finish(&x);
     compiled_finish(&y);
+}
+
+/* What the model says of a solution is about what the timeline says of its plan: in all, and of what is not the same in every plan. */
+Test(search, what_is_predicted_is_what_is_compiled) {
+    static const struct {
+        const char *name;
+        double least, most;
+    } nets[] = {{"gpt2", 0.98, 1.04}, {"llama", 0.995, 1.01}};
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        Compiled x;
+        BuildCost cost;
+        sample(&x, nets[i].name, 8, "dynamic_programming", NULL, &cost);
+        const double ratio = x.b->front.search->seconds / cost.step_s;
+        cr_expect(nets[i].least < ratio && ratio < nets[i].most, "%s: %g of what is compiled", nets[i].name, ratio);
+        compiled_finish(&x);
+    }
+}
+
+Test(search, an_operator_is_explained_by_the_search) {
+    Compiled x;
+    Text text = {0};
+    Error error;
+    const char *const names[] = {"h"};
+    compiled_init(&x, 4, 2);
+    x.options.explain = names;
+    x.options.nexplain = 1;
+    cr_assert(compiled_run(
+        &x, "net n() { input x : f32[64, 64]; param w : f32[64, 512] = normal(0.1); h = matmul(x, w); loss mean(square(h)); }\n" TRAIN
+                SEARCHED));
+    cr_assert(explain(&text, &x.c, "h", &error));
+    cr_expect(strstr(text.at, "because      of a search over the whole net: ") != NULL, "%s", text.at);
+    text_finish(&text);
+    compiled_finish(&x);
 }
 
 Test(search, gpt2) {

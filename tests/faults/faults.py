@@ -547,6 +547,12 @@ seed(script("stop", "runtime/prun",
      ("the loss is looked at before the updates", "guard_cursor",
       "if (cursor->guard < first || cursor->actions.at[cursor->guard].kind != ACTION_WAIT) return", "return"),
      ("a state with nan is not saved", "check_finite", "return at < 0", "return true"))
+seed(unit("compiler", "search"),
+     ("a gradient's conversion costs", "forth_and_back", "gradient < 0", "gradient < 0 || home >= 0"),
+     ("hints stay", "apply", "|| node->from == STRATEGY_USER", ""),
+     ("a parameter costs the sum of its gradient", "parameter_seconds", "exposed * (move.bytes_s", "0 * exposed * (move.bytes_s"),
+     ("the kernels of gradients count", "kernels_seconds", "k < index->first_gradient[node + 1]", "k < 0"),
+     ("of what is compiled the fastest counts", "best_compiled", "cost->step_s <= fastest * ABOUT &&", ""))
 seed(unit("search", "dominance"),
      ("a choice is replaced by one that costs no more whatever the neighbours choose", "table_excess", "instead[j] - of[j] > most", "instead[j] - of[j] < most"),
      ("a choice that holds more bytes replaces none", "choices_prune", "spot->bytes[a] <= spot->bytes[b]", "true"),
