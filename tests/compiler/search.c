@@ -106,7 +106,8 @@ static void sample(Compiled *x, const char *name, int nranks, const char *search
     x->options.no_plan = true;
     x->options.prove = false; /* that takes longer than all else, and tests/run has these nets proved */
     x->options.overrides.search = search;
-    x->options.overrides.folder = (const char *[]){getenv("PCC_SAMPLES")};
+    const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
+    x->options.overrides.folder = &samples;
     x->options.overrides.nfolders = 1;
     if (batch != NULL) {
         defined = strtol(batch, NULL, 10);
@@ -114,7 +115,7 @@ static void sample(Compiled *x, const char *name, int nranks, const char *search
         x->options.overrides.define_value = &defined;
         x->options.overrides.ndefines = 1;
     }
-    snprintf(path, sizeof path, "%s/%s.dsl", getenv("PCC_SAMPLES"), name);
+    snprintf(path, sizeof path, "%s/%s.dsl", samples, name);
     cr_assert(file_read(&x->arena, path, 1 << 20, &text, &n, &error), "%s", error.text);
     cr_assert(compiled_run(x, text), "%s", x->c.error.text);
     build_cost(x->b, cost);
