@@ -202,6 +202,25 @@ static void json_figures(Json *json, const Facts *facts) {
     json_end(json);
 }
 
+static void json_held(Json *json, const Facts *facts, const Diags *diags, Arena *arena) {
+    Held held;
+    held_find(&held, facts, arena);
+    json_object(json, "fullest");
+    json_int(json, "step", held.step + 1);
+    json_text(json, "what", held.step >= 0 ? step_named(arena, facts, diags, held.step) : NULL);
+    json_int(json, "bytes", held.bytes);
+    json_array(json, "values");
+    for (int i = 0; i < held.holders.n; i++) {
+        json_row(json, NULL);
+        json_text(json, "name", held.holders.at[i].name);
+        json_int(json, "count", held.holders.at[i].count);
+        json_int(json, "bytes", held.holders.at[i].bytes);
+        json_end(json);
+    }
+    json_end(json);
+    json_end(json);
+}
+
 static void json_time(Json *json, const Timeline *timeline, const Machine *machine) {
     json_object(json, "predicted");
     json_text(json, "machine", machine != NULL ? machine->name : machine_cpu.name);
@@ -242,6 +261,7 @@ void stats_json(Text *text, Compilation *c) {
     json_communications(&json, train->facts);
     json_totals(&json, train->facts);
     json_figures(&json, train->facts);
+    json_held(&json, train->facts, c->diags, c->arena);
     json_time(&json, timeline_of(train), c->options->machine);
     if (train->front.search != NULL) {
         const SearchResult *found = train->front.search;

@@ -3,6 +3,7 @@
 
 #include "compile.h"
 #include "compiler/facts.h"
+#include "compiler/timeline.h"
 
 static bool has(Compiled *x, const char *what) {
     Text text = {0};
@@ -96,6 +97,10 @@ Test(stats, json_says_what_the_text_says) {
     cr_expect_eq(figure(json, "memory", "parameters", NULL), 768);
     cr_expect_eq(figure(json, "memory", "states", NULL), 1536);
     cr_expect_eq(figure(json, "memory", "arena", NULL), (double)x.b->placement.arena_bytes);
+    cr_expect_leq(figure(json, "fullest", "bytes", NULL), figure(json, "memory", "arena", NULL));
+    cr_expect_geq(figure(json, "fullest", "step", NULL), 1);
+    cr_expect_eq(figure(json, "predicted", "step", NULL), x.b->timeline->step_s);
+    cr_expect_geq(figure(json, "predicted", "communications", NULL), figure(json, "predicted", "exposed", NULL));
     cr_expect_eq(figure(json, "totals", "sent", "max"), (double)x.b->facts->all.sent);
     double total = 0;
     int count = 0;
