@@ -21,10 +21,10 @@ enum { ALIGNMENT = 64 };
 
 typedef struct Allocator {
     Build *b;
-    VEC(Block) blocks; /* of the arena; until all are known, Location.at of a value there is the number of its block */
-    int *begin, *end;  /* per step: the first and the last of the fused step that it is a member of; itself */
-    int *def, *last;   /* per value: index in b->placement.order of the step that begins to write it, of the last one that reads it */
-    bool *moved;       /* its memory belongs to a later value */
+    VEC(Buffer) buffers; /* of the arena; until all are known, Location.at of a value there is the number of its buffer */
+    int *begin, *end;    /* per step: the first and the last of the fused step that it is a member of; itself */
+    int *def, *last;     /* per value: index in b->placement.order of the step that begins to write it, of the last one that reads it */
+    bool *moved;         /* its memory belongs to a later value */
 } Allocator;
 
 static int64_t room(const Build *b, int value) {
@@ -219,29 +219,29 @@ static void place_results(Allocator *a, int step) {
         if (fused && location->place == PLACE_ARENA && a->last[node->out[k]] == a->end[step]) *location = (Location){.place = PLACE_INNER};
         if (location->place != PLACE_ARENA || (reuse && (fused ? take_over_fused(a, step, node->out[k]) : take_over(a, node, k, step))))
             continue;
-        location->at = a->blocks.n;
-        vec_push(b->arena, &a->blocks, (Block){.begin = a->begin[step], .bytes = room(b, node->out[k])});
+        location->at = a->buffers.n;
+        vec_push(b->arena, &a->buffers, (Buffer){.begin = a->begin[step], .bytes = room(b, node->out[k])});
     }
 }
 
-/* The block of a value, NULL: it lies elsewhere, or nowhere. */
-static Block *block_of(const Allocator *a, int value) {
+/* The buffer of a value, NULL: it lies elsewhere, or nowhere. */
+static Buffer *buffer_of(const Allocator *a, int value) {
     const Location *location = &a->b->placement.location[value];
     const bool has = location->place == PLACE_ARENA && a->def[value] >= 0 && graph_producer(&a->b->spmd.graph, value)->op != OP_write;
-    return has ? &a->blocks.at[location->at] : NULL;
+    return has ? &a->buffers.at[location->at] : NULL;
 }
 
-/* Offsets instead of the numbers of blocks. */
-static void place_blocks(Allocator *a) {
+/* Offsets instead of the numbers of buffers. */
+static void place_buffers(Allocator *a) {
     const int nvalues = a->b->spmd.graph.values.n;
     for (int v = 0; v < nvalues; v++) {
-        Block *block = block_of(a, v);
-        if (block != NULL && block->end < a->last[v]) block->end = a->last[v];
+        Buffer *buffer = buffer_of(a, v);
+        if (buffer != NULL && buffer->end < a->last[v]) buffer->end = a->last[v];
     }
-    a->b->placement.arena_bytes = pack_blocks(a->blocks.at, a->blocks.n, a->b->arena);
+    a->b->placement.arena_bytes = pack_buffers(a->buffers.at, a->buffers.n, a->b->arena);
     for (int v = 0; v < nvalues; v++) {
-        const Block *block = block_of(a, v);
-        if (block != NULL) a->b->placement.location[v].at = block->at;
+        const Buffer *buffer = buffer_of(a, v);
+        if (buffer != NULL) a->b->placement.location[v].at = buffer->at;
     }
 }
 
@@ -265,6 +265,6 @@ bool pass_memory(Build *b) {
     }
     for (int i = 0; i < b->placement.order.n; i++)
         place_results(&a, i);
-    place_blocks(&a);
+    place_buffers(&a);
     return true;
 }

@@ -1,12 +1,12 @@
-/* pack: see pack.h. Two ways, the smaller is taken: by time, each block into the hole that it fits best as it comes; and by size, the largest first, each at the lowest
- * offset that is free while it is in use. The second needs hardly more than what is in use at once, and time that grows with the square of the number of blocks, so large
+/* pack: see pack.h. Two ways, the smaller is taken: by time, each buffer into the hole that it fits best as it comes; and by size, the largest first, each at the lowest
+ * offset that is free while it is in use. The second needs hardly more than what is in use at once, and time that grows with the square of the number of buffers, so large
  * programs are packed by time alone. */
 #include "compiler/pack.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BY_SIZE = 4096 }; /* blocks: 10 ms */
+enum { MOST_BY_SIZE = 4096 }; /* buffers: 10 ms */
 
 /* ---------------------------------------------------------------- by time */
 
@@ -63,20 +63,20 @@ static void give(Holes *holes, int64_t begin, int64_t bytes) {
 }
 
 static int by_end(const void *one, const void *other) {
-    const Block *a = *(const Block *const *)one, *b = *(const Block *const *)other;
+    const Buffer *a = *(const Buffer *const *)one, *b = *(const Buffer *const *)other;
     return a->end != b->end ? (a->end > b->end) - (a->end < b->end) : (a > b) - (a < b);
 }
 
-static int64_t pack_by_time(Block *blocks, int n, Arena *arena) {
+static int64_t pack_by_time(Buffer *buffers, int n, Arena *arena) {
     Holes holes = {.at = arena_alloc(arena, sizeof *holes.at * (size_t)(n + 1))};
-    Block **dying = arena_alloc(arena, sizeof *dying * (size_t)(n + 1));
+    Buffer **dying = arena_alloc(arena, sizeof *dying * (size_t)(n + 1));
     for (int i = 0; i < n; i++)
-        dying[i] = &blocks[i];
+        dying[i] = &buffers[i];
     qsort(dying, (size_t)n, sizeof *dying, by_end);
     for (int i = 0, d = 0; i < n; i++) {
-        for (; dying[d]->end < blocks[i].begin; d++)
+        for (; dying[d]->end < buffers[i].begin; d++)
             if (dying[d]->bytes > 0) give(&holes, dying[d]->at, dying[d]->bytes);
-        blocks[i].at = take(&holes, blocks[i].bytes);
+        buffers[i].at = take(&holes, buffers[i].bytes);
     }
     return holes.most;
 }
@@ -84,43 +84,43 @@ static int64_t pack_by_time(Block *blocks, int n, Arena *arena) {
 /* ---------------------------------------------------------------- by size */
 
 static int by_size(const void *one, const void *other) {
-    const Block *a = *(const Block *const *)one, *b = *(const Block *const *)other;
+    const Buffer *a = *(const Buffer *const *)one, *b = *(const Buffer *const *)other;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
     const int a_steps = a->end - a->begin, b_steps = b->end - b->begin;
     return a_steps != b_steps ? (a_steps < b_steps ? 1 : -1) : (a > b) - (a < b);
 }
 
-static int64_t pack_by_size(Block *blocks, int n, Arena *arena) {
-    Block **order = arena_alloc(arena, sizeof *order * (size_t)(n + 1)), **placed = arena_alloc(arena, sizeof *placed * (size_t)(n + 1));
+static int64_t pack_by_size(Buffer *buffers, int n, Arena *arena) {
+    Buffer **order = arena_alloc(arena, sizeof *order * (size_t)(n + 1)), **placed = arena_alloc(arena, sizeof *placed * (size_t)(n + 1));
     int64_t most = 0;
     for (int i = 0; i < n; i++)
-        order[i] = &blocks[i];
+        order[i] = &buffers[i];
     qsort(order, (size_t)n, sizeof *order, by_size);
     for (int i = 0; i < n; i++) { /* placed: the first i, by offset */
-        Block *block = order[i];
-        block->at = 0;
+        Buffer *buffer = order[i];
+        buffer->at = 0;
         for (int k = 0; k < i; k++) {
-            const Block *other = placed[k];
-            if (other->begin > block->end || block->begin > other->end) continue;
-            if (other->at - block->at >= block->bytes) break;
-            if (other->at + other->bytes > block->at) block->at = other->at + other->bytes;
+            const Buffer *other = placed[k];
+            if (other->begin > buffer->end || buffer->begin > other->end) continue;
+            if (other->at - buffer->at >= buffer->bytes) break;
+            if (other->at + other->bytes > buffer->at) buffer->at = other->at + other->bytes;
         }
         int to = i;
-        for (; to > 0 && placed[to - 1]->at > block->at; to--)
+        for (; to > 0 && placed[to - 1]->at > buffer->at; to--)
             placed[to] = placed[to - 1];
-        placed[to] = block;
-        if (block->at + block->bytes > most) most = block->at + block->bytes;
+        placed[to] = buffer;
+        if (buffer->at + buffer->bytes > most) most = buffer->at + buffer->bytes;
     }
     return most;
 }
 
-int64_t pack_blocks(Block *blocks, int n, Arena *arena) {
-    const int64_t bytes = pack_by_time(blocks, n, arena);
+int64_t pack_buffers(Buffer *buffers, int n, Arena *arena) {
+    const int64_t bytes = pack_by_time(buffers, n, arena);
     if (n > MOST_BY_SIZE) return bytes;
-    Block *others = arena_alloc(arena, sizeof *others * (size_t)(n + 1));
-    memcpy(others, blocks, sizeof *others * (size_t)n);
+    Buffer *others = arena_alloc(arena, sizeof *others * (size_t)(n + 1));
+    memcpy(others, buffers, sizeof *others * (size_t)n);
     const int64_t tighter = pack_by_size(others, n, arena);
     if (tighter >= bytes) return bytes;
-    memcpy(blocks, others, sizeof *others * (size_t)n);
+    memcpy(buffers, others, sizeof *others * (size_t)n);
     return tighter;
 }

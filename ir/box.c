@@ -187,7 +187,7 @@ static int ranks_find(const Ranks *ranks, int rank) {
 
 /* One redistribution, prepared. The digits of the source are those that divide dimensions in `from`; those of the target are all that
  * decide what a rank needs: the ones that divide dimensions in `to`, and the partial ones that stay. */
-typedef struct Move {
+typedef struct Redistribution {
     const Layout *from, *to;
     const Shape *shape;
     int nranks;
@@ -207,7 +207,7 @@ typedef struct Move {
     int nchain;
     Arena arena; /* of list */
     int *list;   /* room for all ranks that need the same; only where nchain < 0 or the orders differ */
-} Move;
+} Redistribution;
 
 static bool within_any(Digit d, const Digit *digits, int n) {
     for (int i = 0; i < n; i++)
@@ -225,9 +225,9 @@ static int digits_left(const Digit *digits, int n, int nranks, Digit *left) {
     return nleft;
 }
 
-static void move_init(Move *m, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
+static void move_init(Redistribution *m, const Layout *from, const Layout *to, const Shape *shape, int nranks) {
     assert(from->ndim == shape->ndim && to->ndim == shape->ndim);
-    *m = (Move){.from = from, .to = to, .shape = shape, .nranks = nranks, .source = from->digit, .target = to->digit};
+    *m = (Redistribution){.from = from, .to = to, .shape = shape, .nranks = nranks, .source = from->digit, .target = to->digit};
     Reduction kind;
     m->nsource = from->start[from->ndim];
     m->ntarget = to->start[to->ndim + NREDUCTIONS];
@@ -248,22 +248,22 @@ static void move_init(Move *m, const Layout *from, const Layout *to, const Shape
 }
 
 /* Where the rank at a position of to's order stands in from's, and the other way round. */
-static int source_position(const Move *m, int target) {
+static int source_position(const Redistribution *m, int target) {
     return m->mixed ? order_position(m->from_order, order_rank(m->to_order, target)) : target;
 }
-static int target_position(const Move *m, int source) {
+static int target_position(const Redistribution *m, int source) {
     return m->mixed ? order_position(m->to_order, order_rank(m->from_order, source)) : source;
 }
 
 /* The ranks that need what rank needs. */
-static void needers(const Move *m, int rank, Ranks *ranks) {
+static void needers(const Redistribution *m, int rank, Ranks *ranks) {
     *ranks = (Ranks){.count = combinations(m->other, m->nother), .base = group_leader(m->other, m->nother, rank), .nfree = m->nother};
     memcpy(ranks->free, m->other, sizeof m->other);
 }
 
 /* The owners of a piece: of the ranks that need what rank needs, those whose source digits are those of part, that is, who hold a term
  * of it; all, when there is none. */
-static void owners(const Move *m, int rank, int part, Ranks *ranks) {
+static void owners(const Redistribution *m, int rank, int part, Ranks *ranks) {
     if (m->nchain < 0) {
         needers(m, rank, ranks);
         int count = 0, holders = combinations(m->rest, m->nrest);
@@ -318,7 +318,7 @@ typedef struct Parts {
 } Parts;
 
 /* Moves dimension dim to its first non-empty part from `at` on; false when there is none up to last. */
-static bool parts_settle(Parts *p, const Move *m, int dim, int at) {
+static bool parts_settle(Parts *p, const Redistribution *m, int dim, int at) {
     for (; at <= p->last[dim]; at++) {
         int64_t begin, end;
         int number = number_of(layout_list(m->from, dim), layout_count(m->from, dim), at);
@@ -337,7 +337,7 @@ static bool parts_settle(Parts *p, const Move *m, int dim, int at) {
 }
 
 /* The least part of a dimension whose range ends after cell. */
-static int part_after(const Move *m, int dim, int64_t cell) {
+static int part_after(const Redistribution *m, int dim, int64_t cell) {
     const Digit *digits = layout_list(m->from, dim);
     int n = layout_count(m->from, dim), low = 0, high = combinations(digits, n);
     while (low < high) {
@@ -353,7 +353,7 @@ static int part_after(const Move *m, int dim, int64_t cell) {
 }
 
 /* False when box is empty. */
-static bool parts_begin(Parts *p, const Move *m, const Box *box) {
+static bool parts_begin(Parts *p, const Redistribution *m, const Box *box) {
     if (box_elements(box) == 0) return false;
     *p = (Parts){.ndim = box->ndim, .within = *box, .box = {.ndim = box->ndim}};
     for (int i = 0; i < box->ndim; i++) {
@@ -366,7 +366,7 @@ static bool parts_begin(Parts *p, const Move *m, const Box *box) {
     return true;
 }
 
-static bool parts_next(Parts *p, const Move *m) {
+static bool parts_next(Parts *p, const Redistribution *m) {
     for (int i = p->ndim - 1; i >= 0; i--) {
         if (parts_settle(p, m, i, p->at[i] + 1)) return true;
         parts_settle(p, m, i, p->first[i]);
@@ -375,7 +375,7 @@ static bool parts_next(Parts *p, const Move *m) {
 }
 
 /* The rank that holds term `term` of a part, of those that rank keeps, and agrees with rank in every other digit. */
-static int holder(const Move *m, int rank, int part, int term) {
+static int holder(const Redistribution *m, int rank, int part, int term) {
     int at = source_position(m, rank);
     at += part - only(m->source, m->nsource, at);
     at += number_of(m->summed, m->nsummed, term) - only(m->summed, m->nsummed, at);
@@ -384,7 +384,7 @@ static int holder(const Move *m, int rank, int part, int term) {
 }
 
 /* Round 0 of a rank: the terms of one piece, or of its share when terms are added up. */
-static bool receive_terms(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
+static bool receive_terms(const Redistribution *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
     Piece piece = {.to = order_rank(m->to_order, rank), .box = parts->box, .count = box_elements(&parts->box)};
     if (m->nterms > 1) {
         Ranks own;
@@ -400,7 +400,7 @@ static bool receive_terms(const Move *m, const Parts *parts, int rank, PieceFn *
 }
 
 /* Round 1 of a rank: the other owners' shares of one piece. */
-static bool receive_shares(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
+static bool receive_shares(const Redistribution *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
     Piece piece = {.to = order_rank(m->to_order, rank), .round = 1, .box = parts->box};
     Ranks own;
     owners(m, rank, parts->part, &own);
@@ -412,7 +412,7 @@ static bool receive_shares(const Move *m, const Parts *parts, int rank, PieceFn 
 }
 
 bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context) {
-    Move m;
+    Redistribution m;
     move_init(&m, from, to, shape, nranks);
     Box wanted;
     rank = order_position(m.to_order, rank);
@@ -428,7 +428,7 @@ bool pieces_received(const Layout *from, const Layout *to, const Shape *shape, i
 
 /* The digits in which a receiver may differ from the rank that sends it a term: those of the source and the summed ones; and, where the
  * orders differ, those that stay partial. */
-static int differing(const Move *m, Digit *differ) {
+static int differing(const Redistribution *m, Digit *differ) {
     Digit chain[MAX_DIGITS], all[2 * MAX_DIGITS];
     int nall = 0, ndiffer = 0;
     for (int i = 0; i < m->nsummed; i++)
@@ -443,7 +443,7 @@ static int differing(const Move *m, Digit *differ) {
 }
 
 /* Round 0 of a sender: as the holder it sends what it holds to ranks that differ from it in certain digits only. */
-static bool send_terms(const Move *m, int rank, PieceFn *fn, void *context) {
+static bool send_terms(const Redistribution *m, int rank, PieceFn *fn, void *context) {
     Box held, wanted;
     position_box(m->from, m->shape, rank, &held);
     if (box_elements(&held) == 0) return true;
@@ -471,7 +471,7 @@ static bool send_terms(const Move *m, int rank, PieceFn *fn, void *context) {
 }
 
 /* Round 1 of a sender: its share of a piece is sent to all others that need it. */
-static bool send_shares(const Move *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
+static bool send_shares(const Redistribution *m, const Parts *parts, int rank, PieceFn *fn, void *context) {
     Piece piece = {.from = order_rank(m->to_order, rank), .round = 1, .box = parts->box};
     Ranks own, all;
     owners(m, rank, parts->part, &own);
@@ -486,7 +486,7 @@ static bool send_shares(const Move *m, const Parts *parts, int rank, PieceFn *fn
 }
 
 bool pieces_sent(const Layout *from, const Layout *to, const Shape *shape, int nranks, int rank, PieceFn *fn, void *context) {
-    Move m;
+    Redistribution m;
     move_init(&m, from, to, shape, nranks);
     Box wanted;
     Parts parts;

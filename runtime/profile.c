@@ -20,11 +20,11 @@ typedef struct Work {
     int wait;            /* of a start: the action that waits for it; -1 */
 } Work;
 
-typedef struct Entry {
+typedef struct Timing {
     int driven, action;
     int mark[2], comm_mark[2]; /* on a device: on the stream of kernels, of communications; -1: none */
     double at[2];              /* on the CPU: the clock */
-} Entry;
+} Timing;
 
 /* All actions of one name. */
 typedef struct Kind {
@@ -48,7 +48,7 @@ struct Profile {
     const DeviceQueue *queue;
     Arena arena;
     Work **work; /* by driven rank and action */
-    VEC(Entry) entries;
+    VEC(Timing) entries;
     VEC(Kind) kinds;
     VEC(Event) events;
     bool traces;
@@ -244,7 +244,7 @@ static bool mark(Profile *profile, bool comm, int *mark, Error *error) {
 }
 
 bool profile_begin(Profile *profile, const Cursor *cursor, const Action *action, Error *error) {
-    Entry entry = {.driven = cursor->driven, .action = (int)(action - cursor->actions.at), .mark = {-1, -1}, .comm_mark = {-1, -1}};
+    Timing entry = {.driven = cursor->driven, .action = (int)(action - cursor->actions.at), .mark = {-1, -1}, .comm_mark = {-1, -1}};
     bool ok = true;
     if (profile->queue) {
         if (action->kind == ACTION_START) ok = mark(profile, true, &entry.comm_mark[0], error);
@@ -256,15 +256,15 @@ bool profile_begin(Profile *profile, const Cursor *cursor, const Action *action,
 }
 
 bool profile_end(Profile *profile, Error *error) {
-    Entry *entry = &profile->entries.at[profile->entries.n - 1];
+    Timing *entry = &profile->entries.at[profile->entries.n - 1];
     entry->at[1] = now_seconds();
     if (!profile->queue) return true;
     return mark(profile, false, &entry->mark[1], error) && (entry->comm_mark[0] < 0 || mark(profile, true, &entry->comm_mark[1], error));
 }
 
 /* Seconds since the step's first entry began. */
-static bool resolve(Profile *profile, const Entry *entry, bool comm, double at[2], Error *error) {
-    const Entry *first = &profile->entries.at[0];
+static bool resolve(Profile *profile, const Timing *entry, bool comm, double at[2], Error *error) {
+    const Timing *first = &profile->entries.at[0];
     if (!profile->queue) {
         for (int i = 0; i < 2; i++)
             at[i] = entry->at[i] - first->at[0];
@@ -276,14 +276,14 @@ static bool resolve(Profile *profile, const Entry *entry, bool comm, double at[2
     return true;
 }
 
-static void keep(Profile *profile, const Entry *entry, const double at[2], bool comm) {
+static void keep(Profile *profile, const Timing *entry, const double at[2], bool comm) {
     if (!profile->traces || profile->nsteps > MAX_TRACED) return;
     Event event = {entry->driven, entry->action, profile->step_begin + at[0], profile->step_begin + at[1], comm, profile->nsteps};
     vec_push(&profile->arena, &profile->events, event);
 }
 
 /* One entry into its kind; only driven rank 0's is in the table. */
-static bool add_entry(Profile *profile, const Entry *entry, double *last, bool counted, Error *error) {
+static bool add_entry(Profile *profile, const Timing *entry, double *last, bool counted, Error *error) {
     const Action *action = &profile->executor->cursors[entry->driven].actions.at[entry->action];
     const Work *work = &profile->work[entry->driven][entry->action];
     Kind *kind = &profile->kinds.at[work->kind];

@@ -7,7 +7,7 @@
  *   fit.c      whether the operands of its steps fit together
  *   fuse.c     fused steps, and calls that a device takes together
  *   evaluate.c the program eval: metrics over all rows, predictions
- *   place.c    where it runs: processes, memory, the device
+ *   resources.c  where it runs: processes, memory, the device
  *   results.c  what a step leaves: losses, reports, states
  *   exec.c     one cursor a rank over the steps of its role; kernels, transfers, waits
  *   checkpoint.c, index.c, checksum.c, tensors.c  states in files, and back
@@ -20,12 +20,12 @@
  *   calibrate.c  --calibrate: latency and bandwidth by level, for pcc --machine
  *   verify.c   --verify: a one-rank plan of the same net beside the run; disturb.c: how much rounding matters
  *   chain.c    the elementwise operators of a fused step as one program
- *   nest.c     loops over several tensors at once, cut.c: where parts of tensors begin, product.c: contractions as matrix products; for kernels
+ *   nest.c     loops over several tensors at once, parts.c: where parts of tensors begin, product.c: contractions as matrix products; for kernels
  *   cpu/       the CPU backend: a kernel per operator
  *   cuda/      the CUDA backend, a module: prun_cuda.so
  *   comm/      communicators: local (all ranks in one process) and mpi
  *
- * This header: what run.c, place.c, outputs.c, replicas.c, report.c and log.c share. */
+ * This header: what run.c, resources.c, outputs.c, replicas.c, report.c and log.c share. */
 #pragma once
 #include "runtime/executor.h"
 #include "runtime/index.h"
@@ -44,7 +44,7 @@ typedef struct Run {
     const char *directory; /* of the plan's file */
     Position position;     /* where training stands */
     int64_t epoch_steps;   /* of the epoch that it counts in: a step that ends one says so; 0: no training stands anywhere */
-    struct Room *room;     /* place.c: memory that tensors take; NULL before open_device */
+    struct Room *room;     /* resources.c: memory that tensors take; NULL before open_device */
     int nthreads;
     Device device;                 /* that the programs run on */
     Executor *executor;            /* of the program train; NULL: evaluates only */
@@ -70,7 +70,7 @@ static inline bool evaluates_only(const Run *run) {
     return run->options->eval || run->options->predict;
 }
 
-/* ---------------------------------------------------------------- place.c */
+/* ---------------------------------------------------------------- resources.c */
 
 /* The cores of the node divided among its processes, at least one thread each. A process that drives all ranks runs them in turn, each on
  * all cores. */

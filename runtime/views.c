@@ -1,7 +1,7 @@
 /* views: see views.h. */
 #include "runtime/views.h"
 
-#include "runtime/cut.h"
+#include "runtime/parts.h"
 
 View view_of(const Operand *operand) {
     return (View){.data = operand->data, .dtype = operand->dtype, .at = strided_of(&operand->local)};

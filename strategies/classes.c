@@ -67,14 +67,14 @@ typedef struct Meeting {
 } Meeting;
 
 /* How often each length occurs in a class of meetings. */
-typedef struct Entry {
+typedef struct LengthCount {
     int a, b; /* the class */
     int64_t length, count;
-} Entry;
+} LengthCount;
 
 /* The classes of the meetings of one dimension, ascending. */
 typedef struct Table {
-    Entry *at;
+    LengthCount *at;
     int n;
     DigitList a, b; /* which digits of a rank name its class */
 } Table;
@@ -97,7 +97,7 @@ typedef struct Classes {
 } Classes;
 
 static int compare_entries(const void *x, const void *y) {
-    const Entry *p = x, *q = y;
+    const LengthCount *p = x, *q = y;
     if (p->a != q->a) return p->a < q->a ? -1 : 1;
     if (p->b != q->b) return p->b < q->b ? -1 : 1;
     return (p->length > q->length) - (p->length < q->length);
@@ -114,10 +114,10 @@ static void table_fill(Table *table, TableKind kind, const Meeting *meetings, in
     for (int i = 0; i < n; i++) {
         const Meeting *m = &meetings[i];
         bool by_target = kind == OF_NEEDED || kind == OF_NEEDED_SHARED;
-        table->at[i] = (Entry){.a = only(&table->a, by_target ? m->target : m->source),
-                               .b = only(&table->b, by_target ? m->source : m->target),
-                               .length = m->length,
-                               .count = 1};
+        table->at[i] = (LengthCount){.a = only(&table->a, by_target ? m->target : m->source),
+                                     .b = only(&table->b, by_target ? m->source : m->target),
+                                     .length = m->length,
+                                     .count = 1};
     }
     qsort(table->at, (size_t)n, sizeof *table->at, compare_entries);
     for (int i = 0; i < n; i++) {
@@ -129,8 +129,8 @@ static void table_fill(Table *table, TableKind kind, const Meeting *meetings, in
 }
 
 /* The entries of rank's class: the first, and *n of them. */
-static const Entry *table_find(const Table *table, int rank, int *n) {
-    Entry key = {.a = only(&table->a, rank), .b = only(&table->b, rank), .length = -1};
+static const LengthCount *table_find(const Table *table, int rank, int *n) {
+    LengthCount key = {.a = only(&table->a, rank), .b = only(&table->b, rank), .length = -1};
     int low = 0, high = table->n;
     while (low < high) {
         int middle = low + (high - low) / 2;
@@ -259,7 +259,7 @@ static int64_t shares_of(const Classes *classes, TableKind kind, int dim, int64_
     if (dim == classes->pair->shape->ndim) return shares(sharing, cells);
     int n;
     int64_t sum = 0;
-    const Entry *entry = table_find(&classes->table[dim][kind], sharing->rank, &n);
+    const LengthCount *entry = table_find(&classes->table[dim][kind], sharing->rank, &n);
     for (int i = 0; i < n; i++)
         sum += entry[i].count * shares_of(classes, kind, dim + 1, cells * entry[i].length, sharing);
     return sum;

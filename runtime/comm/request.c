@@ -63,7 +63,7 @@ static bool sent_add(void *context, const Piece *piece) {
     }
     Message *message = out_find(request, piece->to, piece->round);
     Packing packing = {.transfer = sent->transfer, .message_bytes = message->bytes};
-    View views[2];
+    WalkView views[2];
     walk_init(&packing.walk, piece, (const Box *[]){piece->round == 0 ? &sent->source_box : &sent->target_box, NULL}, 2, views);
     packing.from = views[0];
     packing.packed = views[1];

@@ -14,7 +14,7 @@ typedef struct Control {
 typedef struct Packing {
     int transfer;
     Walk walk;
-    View from, packed;
+    WalkView from, packed;
     int64_t message_bytes;
 } Packing;
 

@@ -1,6 +1,6 @@
 /* cut: operators that take tensors apart along axes and join them. A dimension that is cut is whole on every rank (the rule), the others are
  * divided alike in operands and results: each kernel copies boxes between row-major tensors. */
-#include "runtime/cut.h"
+#include "runtime/parts.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* lookup: operators that look elements up by integers. An index that means nothing, or whose element another rank has, reads and writes nothing:
  * whatever numbers the data hold, no memory outside the operands is touched. */
-#include "runtime/cut.h"
+#include "runtime/parts.h"
 #include "runtime/element.h"
 
 #include <string.h>

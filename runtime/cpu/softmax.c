@@ -2,7 +2,7 @@
  * the last axis inner is 1 and a row is contiguous; else blocks of neighbouring columns are worked on together. */
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/vector.h"
-#include "runtime/cut.h"
+#include "runtime/parts.h"
 
 typedef struct RowsRun {
     RowLoop *loop;

@@ -111,7 +111,7 @@ typedef struct Tasks {
 typedef struct TaskSide {
     int memory;
     int64_t bytes;
-    const View *view;
+    const WalkView *view;
 } TaskSide;
 /* Adds a walk: target = sources from left to right. */
 void tasks_add(Tasks *tasks, Arena *arena, const Walk *walk, DType dtype, Reduction reduction, bool add, TaskSide target,

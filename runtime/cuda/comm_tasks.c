@@ -15,7 +15,7 @@ void tasks_add(Tasks *tasks, Arena *arena, const Walk *walk, DType dtype, Reduct
     for (int s = 0; s < nsources; s += PULL_TERMS) {
         int n = nsources - s < PULL_TERMS ? nsources - s : PULL_TERMS;
         Task task = {.target = target.memory, .level = tasks->base + s / PULL_TERMS};
-        View views[PULL_TERMS];
+        WalkView views[PULL_TERMS];
         const void *from[PULL_TERMS];
         for (int k = 0; k < n; k++) {
             views[k] = *source[s + k].view;

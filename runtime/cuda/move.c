@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "runtime/cuda/move.h"
-#include "runtime/cut.h"
+#include "runtime/parts.h"
 
 void loops_of(KernelLoops *loops, const Nest *nest, int first, int second) {
     *loops = (KernelLoops){.ndim = nest->ndim};

@@ -202,7 +202,7 @@ static bool piece_sent(void *context, const Piece *piece) {
     if (message->parts.n > 0 && message->parts.at[message->parts.n - 1].transfer != sending->transfer)
         message->bytes = align_bytes(message->bytes, 8);
     SentPart part = {.transfer = sending->transfer, .message_bytes = message->bytes};
-    View views[2];
+    WalkView views[2];
     walk_init(&part.walk, piece, (const Box *[]){piece->round == 0 ? &sending->source_box : &sending->target_box, NULL}, 2, views);
     part.from = views[0];
     part.packed = views[1];

@@ -39,7 +39,7 @@ bool group_key_is_world(const GroupKey *key, int nranks);
 typedef struct SentPart {
     int transfer;
     Walk walk;
-    View from, packed;
+    WalkView from, packed;
     int64_t message_bytes; /* where it begins in the message */
 } SentPart;
 

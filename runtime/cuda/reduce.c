@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "runtime/cuda/move.h"
-#include "runtime/cut.h"
+#include "runtime/parts.h"
 
 _Static_assert((int)KERNEL_NDIM >= (int)MAX_NDIM, "kernels.h");
 

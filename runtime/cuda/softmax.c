@@ -1,7 +1,7 @@
 /* softmax: softmax, its logarithm and their gradients along an axis that is whole here: arguments for softmax.cuh. */
 #include "runtime/cuda/cuda.h"
 #include "runtime/cuda/kernels.h"
-#include "runtime/cut.h"
+#include "runtime/parts.h"
 
 static bool rows(const KernelCall *call, KernelRows which, Error *error) {
     CudaContext *cuda = call->context;

@@ -8,20 +8,20 @@ static int64_t below(uint64_t *state, int n) {
     return n == 0 ? 0 : (int64_t)(random_next(state) % (uint64_t)n);
 }
 
-static bool together(const Block *a, const Block *b) {
+static bool together(const Buffer *a, const Buffer *b) {
     return a->begin <= b->end && b->begin <= a->end;
 }
 
-/* No two blocks in use at one time overlap, all lie within `bytes`; what is in use at once at most. */
-static int64_t checked(const Block *blocks, int n, int64_t bytes, unsigned seed) {
+/* No two buffers in use at one time overlap, all lie within `bytes`; what is in use at once at most. */
+static int64_t checked(const Buffer *buffers, int n, int64_t bytes, unsigned seed) {
     int64_t most = 0;
     for (int i = 0; i < n; i++) {
         int64_t used = 0;
-        cr_assert(blocks[i].at >= 0 && blocks[i].at + blocks[i].bytes <= bytes, "seed %u: block %d", seed, i);
+        cr_assert(buffers[i].at >= 0 && buffers[i].at + buffers[i].bytes <= bytes, "seed %u: buffer %d", seed, i);
         for (int k = 0; k < n; k++) {
-            const Block *a = &blocks[i], *b = &blocks[k];
+            const Buffer *a = &buffers[i], *b = &buffers[k];
             if (b->begin <= a->begin && a->begin <= b->end) used += b->bytes;
-            cr_assert(i == k || !together(a, b) || a->at + a->bytes <= b->at || b->at + b->bytes <= a->at, "seed %u: blocks %d and %d",
+            cr_assert(i == k || !together(a, b) || a->at + a->bytes <= b->at || b->at + b->bytes <= a->at, "seed %u: buffers %d and %d",
                       seed, i, k);
         }
         most = used > most ? used : most;
@@ -30,12 +30,12 @@ static int64_t checked(const Block *blocks, int n, int64_t bytes, unsigned seed)
 }
 
 /* As they come: begins ascend. Lives are nested, as activations that the backward pass reads, or any. */
-static void random_blocks(Block *blocks, int n, uint64_t *state) {
+static void random_buffers(Buffer *buffers, int n, uint64_t *state) {
     const bool nested = below(state, 2);
     for (int i = 0, at = 0; i < n; i++) {
         at += (int)below(state, 3);
         const int life = (int)below(state, below(state, 4) ? 6 : 2 * n);
-        blocks[i] = (Block){
+        buffers[i] = (Buffer){
             .begin = at, .end = nested && life > 6 ? 4 * n - at : at + life, .bytes = 64 * (1 + below(state, below(state, 3) ? 4 : 100))};
     }
 }
@@ -44,12 +44,12 @@ Test(pack, blocks_in_use_at_one_time_never_overlap_and_take_little_more_than_is_
     double sum = 0, used = 0;
     for (unsigned seed = 1; seed <= 300; seed++) {
         Arena arena;
-        Block blocks[80];
+        Buffer buffers[80];
         uint64_t state = seed;
         const int n = (int)below(&state, 80);
         arena_init(&arena);
-        random_blocks(blocks, n, &state);
-        const int64_t bytes = pack_blocks(blocks, n, &arena), least = checked(blocks, n, bytes, seed);
+        random_buffers(buffers, n, &state);
+        const int64_t bytes = pack_buffers(buffers, n, &arena), least = checked(buffers, n, bytes, seed);
         cr_assert_geq(bytes, least);
         sum += (double)bytes;
         used += (double)least;
@@ -61,9 +61,9 @@ Test(pack, blocks_in_use_at_one_time_never_overlap_and_take_little_more_than_is_
 Test(pack, a_large_block_does_not_wait_behind_small_ones) {
     Arena arena;
     arena_init(&arena);
-    Block blocks[] = {{.begin = 0, .end = 1, .bytes = 128}, {.begin = 1, .end = 4, .bytes = 64}, {.begin = 2, .end = 5, .bytes = 256}};
-    cr_expect_eq(pack_blocks(blocks, 3, &arena), 320); /* by time: 128, 64 behind it, 256 behind that */
-    checked(blocks, 3, 320, 0);
+    Buffer buffers[] = {{.begin = 0, .end = 1, .bytes = 128}, {.begin = 1, .end = 4, .bytes = 64}, {.begin = 2, .end = 5, .bytes = 256}};
+    cr_expect_eq(pack_buffers(buffers, 3, &arena), 320); /* by time: 128, 64 behind it, 256 behind that */
+    checked(buffers, 3, 320, 0);
     arena_finish(&arena);
 }
 
@@ -71,10 +71,10 @@ Test(pack, thousands_of_blocks_are_packed_by_time) {
     enum { N = 6000 };
     Arena arena;
     uint64_t state = 1;
-    Block *blocks = malloc(sizeof *blocks * N);
+    Buffer *buffers = malloc(sizeof *buffers * N);
     arena_init(&arena);
-    random_blocks(blocks, N, &state);
-    checked(blocks, N, pack_blocks(blocks, N, &arena), 1);
+    random_buffers(buffers, N, &state);
+    checked(buffers, N, pack_buffers(buffers, N, &arena), 1);
     arena_finish(&arena);
-    free(blocks);
+    free(buffers);
 }

@@ -210,9 +210,9 @@ seed(unit("compiler", "memory"),
      ("a source lasts until the wait", "lifetimes", "a->last[v] = a->end[i]", "if (!b->placement.order.at[i].wait) a->last[v] = a->end[i]"),
      ("an operand that is read again is not overwritten", "take_over", "a->last[from] != step ||", ""))
 seed(unit("compiler", "pack"),
-     ("a block's memory is free again only after its end", "pack_by_time", "dying[d]->end < blocks[i].begin", "dying[d]->end <= blocks[i].begin"),
-     ("a block is placed clear of all that are in use with it", "pack_by_size", "other->begin > block->end", "other->begin >= block->end"),
-     ("of two packings the smaller is taken", "pack_blocks", "tighter >= bytes", "tighter < bytes"))
+     ("a buffer's memory is free again only after its end", "pack_by_time", "dying[d]->end < buffers[i].begin", "dying[d]->end <= buffers[i].begin"),
+     ("a buffer is placed clear of all that are in use with it", "pack_by_size", "other->begin > buffer->end", "other->begin >= buffer->end"),
+     ("of two packings the smaller is taken", "pack_buffers", "tighter >= bytes", "tighter < bytes"))
 seed(unit("compiler", "emit"),
      ("a plan holds its certificate", "pass_prove", "c->plan.certificate = c->proof.certificate;", ""),
      ("a wait is for the request of its value", "emit_step", "e->request[item.node];", "item.wait ? 0 : e->request[item.node];"))

@@ -49,9 +49,9 @@ struct Opened { /* this process's device memory, as long as it lives */
 };
 
 /* Another rank's bytes, mapped as long as this lives. */
-class View {
+class WalkView {
   public:
-    View(const Buffer &buffer, size_t bytes) {
+    WalkView(const Buffer &buffer, size_t bytes) {
         static auto *files = new std::map<std::pair<int, int>, int>;
         if (!bytes) return;
         if (buffer.pid == engine().pid) {
@@ -65,11 +65,11 @@ class View {
         map = mmap(nullptr, length, PROT_READ, MAP_SHARED, (*files)[key], (off_t)first);
         if (map != MAP_FAILED) data = (const char *)map + (buffer.offset - first);
     }
-    ~View() {
+    ~WalkView() {
         if (map != MAP_FAILED) munmap(map, length);
     }
-    View(const View &) = delete;
-    View &operator=(const View &) = delete;
+    WalkView(const WalkView &) = delete;
+    WalkView &operator=(const WalkView &) = delete;
     const char *data = nullptr;
 
   private:
@@ -136,7 +136,7 @@ static bool compute(Ring &ring, Part &part) {
         const Seat &seat = ring.shared->seat[r];
         if (part.kind == BROADCAST && (int)r != part.root) continue;
         size_t sent = n * (part.kind == REDUCE_SCATTER ? ranks : 1);
-        View view(seat.send, sent * each);
+        WalkView view(seat.send, sent * each);
         if (sent && !view.data) return ring_fail(ring, ncclSystemError, "the memory of rank " + std::to_string(r) + " cannot be mapped"), false;
         if (part.kind == ALL_GATHER)
             memcpy(part.result.data() + r * n * each, view.data, n * each);
@@ -224,7 +224,7 @@ static bool receive(Ring &ring, Part &part) {
         return true;
     }
     Opened opened;
-    View view(box.send, bytes);
+    WalkView view(box.send, bytes);
     if (bytes && !view.data) return ring_fail(ring, ncclSystemError, "a sender's memory cannot be mapped"), true;
     if (bytes) memcpy(part.recv, view.data, bytes);
     put(box.taken, get(box.posted));

@@ -31,7 +31,7 @@ static int64_t box_count(const Box *box) {
 /* One pull: its memory on the host and on the device. Memory 0 is the target's. */
 typedef struct Trial {
     Walk walk;
-    View view[1 + PULL_TERMS];
+    WalkView view[1 + PULL_TERMS];
     void *host[1 + PULL_TERMS];
     char *on[1 + PULL_TERMS];
     int64_t bytes[1 + PULL_TERMS];
@@ -171,7 +171,7 @@ Test(pull, of_many_elements) {
     Piece piece = {.box = {.ndim = 2, .begin = {0, 100}, .end = {ROWS, 100 + PART}}, .count = ROWS * PART};
     Box whole = {.ndim = 2, .end = {ROWS, COLUMNS}};
     Walk walk;
-    View view[2];
+    WalkView view[2];
     KernelPull pull;
     walk_init(&walk, &piece, (const Box *[]){NULL, &whole}, 2, view);
     void *to = device->backend->alloc(device->context, (int64_t)sizeof(float) * ROWS * PART, &error),

@@ -1,4 +1,4 @@
-/* cut: where the parts lie that operators cut out of tensors, or work along. Kernels of every backend ask it. Indices are local: they count from the first
+/* parts: where the parts lie that operators cut out of tensors, or work along. Kernels of every backend ask it. Indices are local: they count from the first
  * element of the rank's box. */
 #pragma once
 #include "runtime/backend.h"

@@ -1,4 +1,4 @@
-/* place: where a run takes place: its processes and their cores, memory, and the device. */
+/* resources: what a run takes: its processes and their cores, memory, and the device. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

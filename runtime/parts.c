@@ -1,5 +1,5 @@
-/* cut: see cut.h. */
-#include "runtime/cut.h"
+/* parts: see parts.h. */
+#include "runtime/parts.h"
 
 int attr_axis(const Attr *axis, int otherwise, int ndim) {
     int64_t at = axis->given ? axis->i : otherwise;
