@@ -74,9 +74,9 @@ static const char *strategy_text(const Explain *e, const Graph *g, const Node *n
 static const char *const by_text[] = {
     [BY_NOTHING] = "",
     [BY_ONE] = "the only candidate",
-    [BY_BYTES] = "fewest bytes in converting",
+    [BY_BYTES] = "fewest bytes, a message counted as 128 a rank",
     [BY_FLOPS] = "as few bytes as the next, fewer FLOPs",
-    [BY_SUM] = "as few bytes and FLOPs as the next, fewer bytes for its own sum",
+    [BY_SIDE] = "as cheap as the next, and fits its operands better",
     [BY_BATCH] = "equal to the next in all costs: more of the batch split",
     [BY_TUPLE] = "equal to the next in all costs: the first in order",
 };
@@ -85,11 +85,11 @@ static void explain_alternatives(const Explain *e, const Node *node, const Decis
     Text *text = e->text;
     text_printf(text, "  considered   %d candidate%s; %s%d:\n", decision->ncandidates, decision->ncandidates == 1 ? "" : "s",
                 decision->nalternatives < decision->ncandidates ? "the best " : "all ", decision->nalternatives);
-    text_printf(text, "                 converting  FLOPs       own sum\n");
+    text_printf(text, "                 bytes       regret      messages  FLOPs\n");
     for (int i = 0; i < decision->nalternatives; i++) {
         const Alternative *a = &decision->alternative[i];
-        text_printf(text, "            %s  %-10s  %-10.4g  %-10s  %s\n", i == 0 ? "-> " : "   ", bytes_text(e, a->bytes), a->flops,
-                    bytes_text(e, a->sum_bytes), strategy_text(e, &e->b->front.chosen, node, a->strategy));
+        text_printf(text, "            %s  %-10s  %-10s  %-8d  %-10.4g  %s\n", i == 0 ? "-> " : "   ", bytes_text(e, a->bytes),
+                    bytes_text(e, a->regret), (int)a->messages, a->flops, strategy_text(e, &e->b->front.chosen, node, a->strategy));
     }
     text_printf(text, "  decided by   %s\n", by_text[decision->by]);
 }
@@ -101,6 +101,10 @@ static void explain_chain(const Explain *e, int id) {
     VEC(int) chain = {0};
     for (int n = id; n >= 0; n = decision[n].from)
         vec_push(e->b->arena, &chain, n);
+    if (decision[id].hint < 0) {
+        text_printf(e->text, "  because      the batch cannot be split over all ranks; no hint leads to it\n");
+        return;
+    }
     const Node *first = &g->nodes.at[chain.at[chain.n - 1]];
     bool is_hint = first->hint != NULL; /* else it follows program train */
     text_printf(e->text, "  because      of %s %s%s, in %d step%s:\n", is_hint ? "the hint on" : "what program train does with",

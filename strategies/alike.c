@@ -1,40 +1,9 @@
-/* alike: the candidates of an operator. Candidates and their layouts are made once for all operators that are alike, so a thousand equal layers cost little
- * more than one. */
+/* alike: the candidates of an operator, made once for all operators that are alike, so a thousand equal layers cost little more than one. A candidate is
+ * known by the numbers of its layouts (cost.c). */
 #include <string.h>
 
 #include "ir/rules.h"
 #include "strategies/propagator.h"
-
-static Alike *alike_make(Propagator *p, const Node *node) {
-    Alike *alike = arena_alloc(&p->arena, sizeof *alike);
-    *alike = (Alike){.op = node->op, .rule = node->rule, .nin = node->nin, .nout = node->nout};
-    for (int i = 0; i < node->nin; i++)
-        alike->in[i] = *value_type(p, node->in[i]);
-    alike->splits = candidate_splits(node->rule, p->graph->nranks, p->graph->settings.strict_divide, &p->arena);
-    size_t n = (size_t)alike->splits.n;
-    int columns = node->nin + node->nout;
-    alike->layout = arena_alloc(&p->arena, n * (size_t)columns * sizeof *alike->layout);
-    alike->flops = arena_alloc(&p->arena, n * sizeof *alike->flops);
-    alike->completion = arena_alloc(&p->arena, n * sizeof *alike->completion);
-    alike->strategy = arena_alloc(&p->arena, n * sizeof *alike->strategy);
-    for (size_t i = 0; i < n; i++) {
-        const int32_t *splits = alike->splits.at + i * (size_t)alike->splits.nfactors;
-        Strategy strategy;
-        strategy_from_splits(splits, alike->splits.nfactors, p->graph->nranks, &strategy);
-        alike->flops[i] = cost_flops(node->op, node->rule, splits);
-        alike->completion[i] = -1;
-        for (int c = 0; c < columns; c++) {
-            const TensorType *type = c < node->nin ? &alike->in[c] : &node->rule->result[c - node->nin];
-            Layout layout;
-            if (c < node->nin)
-                strategy_in_layout(node, &strategy, c, type->shape.ndim, &layout);
-            else
-                strategy_out_layout(node, &strategy, c - node->nin, type->shape.ndim, &layout);
-            alike->layout[i * (size_t)columns + (size_t)c] = cost_layout(p->memo, &layout, &type->shape);
-        }
-    }
-    return alike;
-}
 
 Alike *alike_of(Propagator *p, const Node *node) {
     uint64_t hash = (uint64_t)node->op;
@@ -47,13 +16,16 @@ Alike *alike_of(Propagator *p, const Node *node) {
             same = type_equal(&alike->in[i], value_type(p, node->in[i]));
         if (same && rule_equal(alike->rule, node->rule, alike->in, node->nin, node->nout)) return alike;
     }
-    Alike *alike = alike_make(p, node);
-    alike->next = *slot;
+    Alike *alike = arena_alloc(&p->arena, sizeof *alike);
+    *alike = (Alike){.op = node->op, .rule = node->rule, .nin = node->nin, .nout = node->nout, .next = *slot};
+    for (int i = 0; i < node->nin; i++)
+        alike->in[i] = *value_type(p, node->in[i]);
     return *slot = alike;
 }
 
-int64_t row_bytes(const Propagator *p, const Node *node, const Strategy *strategy) {
-    int64_t bytes = 0;
+/* What is received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row. */
+static Moved rows_moved(const Propagator *p, const Node *node, const Strategy *strategy) {
+    Moved moved = {0};
     const TensorType *type = value_type(p, node->in[0]);
     for (int d = 0; d < type->shape.ndim; d++) {
         int f = node->rule->in[0][d], reductions = f < 0 || strategy_count(strategy, f) == 0 ? 0 : node->rule->factor[f].reductions;
@@ -70,39 +42,159 @@ int64_t row_bytes(const Propagator *p, const Node *node, const Strategy *strateg
         for (int i = 0; i < strategy_count(strategy, f); i++)
             layout_append(&partial, rows.ndim + REDUCE_SUM, strategy_digits(strategy, f)[i]);
         traffic_bound(&partial, &whole, &rows, p->graph->nranks, &bound);
-        bytes += reductions * bound.total * dtype_bytes[type->dtype];
+        moved_add(&moved, (Moved){reductions * bound.total * dtype_bytes[type->dtype], reductions});
     }
-    return bytes;
+    return moved;
 }
 
-const int32_t *splits_of(const Alike *alike, int candidate) {
-    return alike->splits.at + (size_t)candidate * (size_t)alike->splits.nfactors;
+/* The layout in which the gradient of an operand is left: that of the operand, partial over the digits of the factors that it does not have. */
+static int gradient_number(const Propagator *p, const Node *node, const Strategy *strategy, int operand) {
+    const Shape *shape = &value_type(p, node->in[operand])->shape;
+    Layout layout;
+    strategy_in_layout(node, strategy, operand, shape->ndim, &layout);
+    for (int f = 0; f < node->rule->nfactors; f++)
+        for (int i = 0; i < strategy_count(strategy, f) && !rule_in_has(node->rule, operand, shape->ndim, f); i++)
+            layout_append(&layout, shape->ndim + REDUCE_SUM, strategy_digits(strategy, f)[i]);
+    return cost_layout_made(p->memo, &layout, shape);
 }
 
-int64_t alike_completion(Propagator *p, Alike *alike, const Node *node, int candidate) {
-    if (alike->completion[candidate] >= 0) return alike->completion[candidate];
+Candidate *candidate_of(Propagator *p, const Node *node, const Strategy *strategy) {
+    Alike *alike = alike_of(p, node);
+    const size_t ncolumns = 2 * (size_t)(node->nin + node->nout);
+    int number[2 * (MAX_IN + MAX_OUT)], *need = number, *gradient = need + node->nin, *made = gradient + node->nin,
+                                        *home = made + node->nout;
+    for (int i = 0; i < node->nin; i++) {
+        const Shape *shape = &value_type(p, node->in[i])->shape;
+        Layout layout;
+        strategy_in_layout(node, strategy, i, shape->ndim, &layout);
+        need[i] = cost_layout(p->memo, &layout, shape);
+        gradient[i] = gradient_number(p, node, strategy, i);
+    }
+    for (int o = 0; o < node->nout; o++) {
+        const Shape *shape = &value_type(p, node->out[o])->shape;
+        Layout layout;
+        strategy_out_layout(node, strategy, o, shape->ndim, &layout);
+        made[o] = cost_layout_made(p->memo, &layout, shape);
+        home[o] = cost_layout(p->memo, &layout, shape);
+    }
+    uint64_t hash = 0;
+    for (size_t i = 0; i < ncolumns; i++)
+        hash = (hash ^ (uint64_t)number[i]) * 0x9E3779B97F4A7C15u;
+    map_each(&alike->known, hash, k) if (memcmp(alike->all.at[k]->need, number, ncolumns * sizeof *number) == 0) return alike->all.at[k];
+    Candidate *made_of = arena_alloc(&p->arena, sizeof *made_of);
+    Strategy *copy = arena_alloc(p->graph->arena, sizeof *copy);
+    int *numbers = arena_alloc(&p->arena, (ncolumns + 1) * sizeof *numbers);
+    memcpy(numbers, number, ncolumns * sizeof *number);
+    *copy = *strategy;
+    *made_of = (Candidate){.strategy = copy,
+                           .number = alike->all.n,
+                           .split = arena_alloc(&p->arena, (size_t)(copy->nfactors + 1) * sizeof *made_of->split),
+                           .need = numbers,
+                           .gradient = numbers + node->nin,
+                           .made = numbers + 2 * node->nin,
+                           .home = numbers + 2 * node->nin + node->nout,
+                           .rows = node->nin > 0 ? rows_moved(p, node, strategy) : (Moved){0}};
+    for (int f = 0; f < copy->nfactors; f++)
+        made_of->split[f] = (int32_t)strategy_split(copy, f);
+    made_of->flops = cost_flops(node->op, node->rule, made_of->split);
+    map_add(&p->arena, &alike->known, hash, alike->all.n);
+    vec_push(&p->arena, &alike->all, made_of);
+    return made_of;
+}
+
+Candidate *candidate_from_splits(Propagator *p, const Node *node, const int32_t *splits) {
     Strategy strategy;
-    strategy_from_splits(splits_of(alike, candidate), alike->splits.nfactors, p->graph->nranks, &strategy);
-    int64_t bytes = row_bytes(p, node, &strategy);
-    for (int o = 0; o < alike->nout; o++) {
-        const TensorType *type = &alike->rule->result[o];
-        Layout partial, whole;
-        strategy_out_layout(node, &strategy, o, type->shape.ndim, &partial);
-        if (!layout_is_partial(&partial)) continue;
-        layout_complete(&partial, &whole);
-        Traffic bound;
-        traffic_bound(&partial, &whole, &type->shape, p->graph->nranks, &bound);
-        bytes += bound.total * dtype_bytes[type->dtype];
-    }
-    return alike->completion[candidate] = bytes;
+    strategy_from_splits(splits, node->rule->nfactors, p->graph->nranks, &strategy);
+    return candidate_of(p, node, &strategy);
 }
 
-int tuple_compare(const Alike *alike, int a, int b) {
-    const int32_t *x = splits_of(alike, a), *y = splits_of(alike, b);
-    for (int i = 0; i < alike->nin; i++)
-        for (int d = 0; d < alike->in[i].shape.ndim; d++) {
-            int f = alike->rule->in[i][d];
-            if (f >= 0 && x[f] != y[f]) return x[f] < y[f] ? -1 : 1;
-        }
-    return a < b ? -1 : a > b;
+static void offer(Propagator *p, Alike *alike, Candidate *candidate) {
+    if (candidate->offered) return;
+    candidate->offered = true;
+    if (alike->offered.n == 0 || candidate->flops < alike->least_flops) alike->least_flops = candidate->flops;
+    vec_push(&p->arena, &alike->offered, candidate);
+}
+
+void offer_all(Propagator *p, Alike *alike, const Node *node) {
+    if (alike->offered.n > 0) return;
+    const Splits splits = candidate_splits(node->rule, p->graph->nranks, p->graph->settings.strict_divide, &p->arena);
+    for (int i = 0; i < splits.n; i++)
+        offer(p, alike, candidate_from_splits(p, node, splits.at + (size_t)i * (size_t)splits.nfactors));
+}
+
+/* ---- candidates from the neighbours' layouts, where hints have digits in another order than that of the factors, as on a mesh (tp, dp) */
+
+bool strategy_in_order(const Propagator *p, const Strategy *strategy) {
+    int32_t splits[MAX_FACTORS];
+    Strategy ordered;
+    for (int f = 0; f < strategy->nfactors; f++)
+        splits[f] = (int32_t)strategy_split(strategy, f);
+    strategy_from_splits(splits, strategy->nfactors, p->graph->nranks, &ordered);
+    for (int f = 0; f < strategy->nfactors; f++)
+        if (strategy_count(strategy, f) > 0 && strategy_digits(strategy, f)[0].stride * strategy_digits(strategy, f)[0].size !=
+                                                   strategy_digits(&ordered, f)[0].stride * strategy_digits(&ordered, f)[0].size)
+            return false;
+    return true;
+}
+
+typedef struct Derive {
+    Propagator *p;
+    const Node *node;
+    Strategy strategy;
+    Digit left[MAX_DIGITS]; /* digits that the layout does not have */
+    int nleft;
+} Derive;
+
+static bool may_split(const Derive *derive, int factor, int32_t by) {
+    const Factor *f = &derive->node->rule->factor[factor];
+    const int64_t split = strategy_split(&derive->strategy, factor) * by;
+    return !f->whole && split <= f->size && (f->size % split == 0 || !(f->divides || derive->p->graph->settings.strict_divide));
+}
+
+/* Gives each digit that is left over to any factor, and offers what comes of it. Whether there was a way. */
+static bool derive_rest(Derive *derive, int i) {
+    if (i == derive->nleft) {
+        offer(derive->p, alike_of(derive->p, derive->node), candidate_of(derive->p, derive->node, &derive->strategy));
+        return true;
+    }
+    bool any = false;
+    for (int f = 0; f < derive->node->rule->nfactors; f++) {
+        if (!may_split(derive, f, derive->left[i].size)) continue;
+        const Strategy before = derive->strategy;
+        if (strategy_append(&derive->strategy, f, derive->left[i])) any = derive_rest(derive, i + 1) || any;
+        derive->strategy = before;
+    }
+    return any;
+}
+
+enum { MAX_LEFT = 3 }; /* digits that are tried with every factor */
+
+void offer_from(Propagator *p, Alike *alike, const Node *node, int column, int number) {
+    if (p->ordered) return;
+    for (int i = 0; i < alike->derived.n; i++)
+        if (alike->derived.at[i].column == column && alike->derived.at[i].number == number) return;
+    vec_push(&p->arena, &alike->derived, ((Derived){column, number}));
+    for (int i = 0; i < alike->offered.n; i++) {
+        const Candidate *candidate = alike->offered.at[i];
+        if ((column < node->nin ? candidate->need[column] : candidate->home[column - node->nin]) == number) return;
+    }
+    const Layout *layout = cost_layout_at(p->memo, number);
+    const int8_t *letters = column < node->nin ? node->rule->in[column] : node->rule->out[column - node->nin];
+    Derive derive = {.p = p, .node = node, .strategy = {.nfactors = node->rule->nfactors}};
+    Digit taken[MAX_DIGITS], chain[MAX_DIGITS];
+    int ntaken = 0;
+    for (int f = 0; f < node->rule->nfactors; f++)
+        for (int d = 0; d < layout->ndim; d++)
+            for (int i = 0; letters[d] == f && i < layout_count(layout, d); i++) {
+                const Digit digit = layout_list(layout, d)[i];
+                if (may_split(&derive, f, digit.size) && strategy_append(&derive.strategy, f, digit)) taken[ntaken++] = digit;
+            }
+    const int nchain = digits_chain(taken, ntaken, NULL, 0, p->graph->nranks, chain);
+    for (int i = 0; i < nchain; i++) {
+        bool left = true;
+        for (int k = 0; k < ntaken && left; k++)
+            left = !digit_within(chain[i], taken[k]);
+        if (left) derive.left[derive.nleft++] = chain[i];
+    }
+    if (ntaken > 0 && nchain >= 0 && derive.nleft <= MAX_LEFT) derive_rest(&derive, 0);
 }

@@ -7,7 +7,7 @@
 /* An operator before node `end` that follows from hint `a` takes the value in this layout too. */
 static bool also_needed(const Propagator *p, int value, int a, int want, int end) {
     for (int k = p->first_user[value]; k < p->first_user[value + 1]; k++)
-        if (p->hint_of[p->user[k]] == a && p->user[k] < end && p->need[p->user[k]][p->user_operand[k]] == want) return true;
+        if (p->hint_of[p->user[k]] == a && p->user[k] < end && p->chosen[p->user[k]]->need[p->user_operand[k]] == want) return true;
     return false;
 }
 
@@ -55,7 +55,7 @@ void warn_conflicts(Propagator *p) {
             int producer = graph->values.at[node->in[i]].node;
             int a = p->hint_of[producer], b = p->hint_of[id];
             if (a < 0 || b < 0 || a == b || !graph->nodes.at[a].hint || !graph->nodes.at[b].hint) continue;
-            int have = p->value_layout[node->in[i]], want = p->need[id][i];
+            int have = value_home(p, node->in[i]), want = p->chosen[id]->need[i];
             int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];
             if (bytes == 0 || also_needed(p, node->in[i], a, want, p->nnodes))
                 continue; /* the first hint's own operators need that conversion */
@@ -118,8 +118,7 @@ static int costliest(Propagator *p, int64_t *without, int *ntried) {
         if (known) continue;
         vec_push(&p->arena, &tried, id);
         leave_out(p, node->hint->span);
-        fill(p, p->batch_first);
-        const int64_t bytes = volume_count(p).bytes;
+        const int64_t bytes = fill(p).bytes;
         if (found < 0 || bytes < *without) found = id, *without = bytes;
     }
     *ntried = tried.n;
@@ -128,15 +127,13 @@ static int costliest(Propagator *p, int64_t *without, int *ntried) {
 
 bool warn_costly(Propagator *p, Volume with) {
     if (p->diags->silenced & 1u << WARN_COSTLY) return false;
-    const bool batch_first = p->batch_first;
     leave_out(p, (Span){0});
-    fill(p, false);
+    fill(p);
     const Volume none = volume_count(p);
-    bool costly = (double)with.bytes * 100 > (double)none.bytes * COSTLY_PERCENT && none.flops <= with.flops * 1.01;
+    bool costly = (double)with.moved.bytes * 100 > (double)none.moved.bytes * COSTLY_PERCENT && none.flops <= with.flops * 1.01;
     if (costly) {
         int64_t without = 0;
         int nhints;
-        p->batch_first = batch_first;
         const Node *node = &p->graph->nodes.at[costliest(p, &without, &nhints)];
         Text text = {0};
         if (nhints == 1)
@@ -144,9 +141,9 @@ bool warn_costly(Propagator *p, Volume with) {
         else
             text_printf(&text, "with the strategies");
         text_printf(&text, " a rank receives about ");
-        print_bytes(&text, with.bytes / p->graph->nranks);
+        print_bytes(&text, with.moved.bytes / p->graph->nranks);
         text_printf(&text, " a step, without %s about ", nhints == 1 ? "it" : "any of them");
-        print_bytes(&text, none.bytes / p->graph->nranks);
+        print_bytes(&text, none.moved.bytes / p->graph->nranks);
         if (nhints > 1) {
             text_printf(&text, "; that of %s costs most: without it ", node->name);
             print_bytes(&text, without / p->graph->nranks);

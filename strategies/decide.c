@@ -1,175 +1,248 @@
-/* decide: which of an operator's candidates it takes. All that is compared is known by number: candidates and their layouts are made once for operators that are
- * alike (alike.c), conversions counted once per pair of layouts. */
+/* decide: which of an operator's candidates it takes: the one with which the values around it, and their gradients, let the fewest bytes be received. All that is
+ * compared is known by number: candidates are made once for operators that are alike (alike.c), conversions counted once per pair of layouts. */
 #include <assert.h>
+#include <string.h>
 
 #include "strategies/propagator.h"
 
-/* One conversion that a candidate of a node causes: between column `column` of its layouts and a decided neighbour's layout. */
-typedef struct Term {
-    int column, value, other;
-    bool towards; /* from other to the node; else from the node to other */
-} Term;
+/* A value around the operator: an operand, also of several names, or a result. */
+typedef struct Part {
+    ValueTraffic others; /* without the operator */
+    bool first;          /* the operator is the first that asks for it */
+    int result;          /* of the operator; -1: operands */
+    int noperands, operand[MAX_IN];
+} Part;
 
-typedef struct Terms {
-    int n;
-    Term *at;
-} Terms;
-
-static Terms terms_of(Propagator *p, const Node *node) {
-    int room = node->nin;
-    for (int o = 0; o < node->nout; o++)
-        room += p->first_user[node->out[o] + 1] - p->first_user[node->out[o]];
-    Terms terms = {.at = arena_alloc(&p->arena, (size_t)room * sizeof *terms.at + 1)};
-    for (int i = 0; i < node->nin; i++)
-        if (p->value_layout[node->in[i]] >= 0)
-            terms.at[terms.n++] = (Term){.column = i, .value = node->in[i], .other = p->value_layout[node->in[i]], .towards = true};
-    for (int o = 0; o < node->nout; o++) {
-        int before = terms.n;
-        for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++) {
-            int other = p->need[p->user[k]][p->user_operand[k]];
-            bool known = other < 0;
-            for (int t = before; t < terms.n && !known; t++)
-                known = terms.at[t].other == other;
-            if (!known) terms.at[terms.n++] = (Term){.column = node->nin + o, .value = node->out[o], .other = other};
-        }
-    }
-    return terms;
-}
-
-/* Bytes that the conversions of one candidate let be received; beyond `limit` any number above it. */
-static int64_t terms_bytes(Propagator *p, const Terms *terms, const int *layout, int64_t limit) {
-    int64_t bytes = 0;
-    for (int t = 0; t < terms->n && bytes <= limit; t++) {
-        const Term *term = &terms->at[t];
-        bool repeated = false; /* one value asked for twice in the same layout is converted once */
-        for (int u = 0; u < t && term->towards && !repeated; u++)
-            repeated = terms->at[u].towards && terms->at[u].value == term->value && layout[terms->at[u].column] == layout[term->column];
-        if (repeated) continue;
-        int own = layout[term->column];
-        int64_t elements = term->towards ? cost_convert(p->memo, term->other, own) : cost_convert(p->memo, own, term->other);
-        bytes += elements * dtype_bytes[value_type(p, term->value)->dtype];
-    }
-    return bytes;
-}
-
-void decided(Propagator *p, int id) {
-    const Node *node = &p->graph->nodes.at[id];
-    for (int i = 0; i < node->nin; i++) {
-        Layout layout;
-        const Shape *shape = &value_type(p, node->in[i])->shape;
-        strategy_in_layout(node, node->strategy, i, shape->ndim, &layout);
-        p->need[id][i] = cost_layout(p->memo, &layout, shape);
-    }
-    for (int o = 0; o < node->nout; o++) {
-        Layout layout;
-        const Shape *shape = &value_type(p, node->out[o])->shape;
-        strategy_out_layout(node, node->strategy, o, shape->ndim, &layout);
-        if (o == 0 && p->result->out_layout[id] && !p->left_out[id]) layout = *p->result->out_layout[id];
-        p->value_layout[node->out[o]] = cost_layout(p->memo, &layout, shape);
-    }
-}
-
-static Strategy *strategy_new(Propagator *p, const int32_t *splits, int nfactors) {
-    Strategy *strategy = arena_alloc(p->graph->arena, sizeof *strategy);
-    strategy_from_splits(splits, nfactors, p->graph->nranks, strategy);
-    return strategy;
-}
-
-/* A strategy that splits one factor, found again by what it is made of. */
-struct Alone {
-    int nfactors, factor;
-    int32_t split;
-    const Strategy *strategy;
-    struct Alone *next;
-};
-
-static const Strategy *alone(Propagator *p, int nfactors, int factor, int32_t split) {
-    for (const struct Alone *at = p->alone; at; at = at->next)
-        if (at->nfactors == nfactors && at->factor == factor && at->split == split) return at->strategy;
-    int32_t splits[MAX_FACTORS];
-    for (int f = 0; f < MAX_FACTORS; f++)
-        splits[f] = f == factor ? split : 1;
-    struct Alone *made = arena_alloc(&p->arena, sizeof *made);
-    *made = (struct Alone){nfactors, factor, split, strategy_new(p, splits, nfactors), p->alone};
-    return (p->alone = made)->strategy;
-}
-
-void decide_factor(Propagator *p, int id, int factor, StrategyFrom from) {
-    Node *node = &p->graph->nodes.at[id];
-    int32_t split = factor < 0 ? 1 : split_largest(&node->rule->factor[factor], p->graph->nranks, p->graph->settings.strict_divide);
-    node->strategy = alone(p, node->rule->nfactors, split > 1 ? factor : -1, split);
-    node->from = split > 1 ? from : STRATEGY_WHOLE;
-}
-
-/* One decision: the node, its candidates, the conversions that each would cause. */
+/* One decision. */
 typedef struct Question {
     const Node *node;
     Alike *alike;
-    Terms terms;
-    int batch; /* among candidates that tie, the one that splits this factor most is taken; -1: none */
+    int id, batch; /* the factor of the batch; -1: none */
+    Prefer prefer;
+    int nparts;
+    Part part[MAX_IN + MAX_OUT];
 } Question;
 
-static Question question_of(Propagator *p, const Node *node) {
-    return (Question){.node = node,
-                      .alike = alike_of(p, node),
-                      .terms = terms_of(p, node),
-                      .batch = p->batch_first ? batch_factor(p->graph, node, p->batch) : -1};
+/* What a candidate moves: in converting the values around the operator and their gradients, sums included. */
+typedef struct Cost {
+    Moved moved;
+    int64_t all, in; /* as a number; of it for operands */
+} Cost;
+
+static void ask_operand(Propagator *p, Question *question, int operand) {
+    const int value = question->node->in[operand];
+    Part *part = question->part;
+    while (part < question->part + question->nparts && part->others.value != value)
+        part++;
+    if (part == question->part + question->nparts) {
+        if (graph_producer(p->graph, value)->op == OP_constant) return;
+        question->nparts++;
+        part->result = -1;
+        part->noperands = 0;
+        part->first = value_traffic(p, value, question->id, &part->others);
+        if (part->others.home >= 0) offer_from(p, question->alike, question->node, operand, part->others.home);
+    }
+    part->operand[part->noperands++] = operand;
 }
 
-/* The key in which candidate a, with these bytes, is better than b; negative: in which it is worse. */
-static int compare(Propagator *p, const Question *question, int a, int64_t a_bytes, int b, int64_t b_bytes) {
-    Alike *alike = question->alike;
-    const Node *node = question->node;
-    if (a_bytes != b_bytes) return a_bytes < b_bytes ? BY_BYTES : -BY_BYTES;
-    if (alike->flops[a] != alike->flops[b]) return alike->flops[a] < alike->flops[b] ? BY_FLOPS : -BY_FLOPS;
-    int64_t mine = alike_completion(p, alike, node, a), other = alike_completion(p, alike, node, b);
-    if (mine != other) return mine < other ? BY_SUM : -BY_SUM;
-    const int32_t *x = splits_of(alike, a), *y = splits_of(alike, b);
-    if (question->batch >= 0 && x[question->batch] != y[question->batch])
-        return x[question->batch] > y[question->batch] ? BY_BATCH : -BY_BATCH;
-    return tuple_compare(alike, a, b) < 0 ? BY_TUPLE : -BY_TUPLE;
+static void question_make(Propagator *p, int id, Prefer prefer, Question *question) {
+    const Node *node = &p->graph->nodes.at[id];
+    question->node = node, question->alike = alike_of(p, node), question->id = id, question->prefer = prefer, question->nparts = 0;
+    question->batch = batch_factor(p->graph, node, p->batch);
+    offer_all(p, question->alike, node);
+    for (int i = 0; i < node->nin; i++)
+        ask_operand(p, question, i);
+    for (int o = 0; o < node->nout; o++) {
+        Part *part = &question->part[question->nparts++];
+        part->result = o;
+        part->noperands = 0;
+        part->first = value_traffic(p, node->out[o], id, &part->others);
+        for (int i = 0; i < part->others.n; i++)
+            offer_from(p, question->alike, node, node->nin + o, part->others.asked[i].need);
+    }
 }
 
-/* Records the best few candidates of a decision, with all their costs. */
-static void record(Propagator *p, int id, const Question *question) {
+/* The layout in which a result is found, whatever the strategy; -1: none. */
+static int part_fixed(const Propagator *p, const Question *question, const Part *part) {
+    return p->left_out[question->id] ? -1 : p->fixed_layout[part->others.value];
+}
+
+static Moved part_moved(Propagator *p, const Question *question, const Part *part, const Candidate *candidate) {
+    ValueTraffic traffic = part->others;
+    if (part->result >= 0) {
+        const int fixed = part_fixed(p, question, part);
+        traffic.made = candidate->made[part->result];
+        traffic.home = fixed >= 0 ? fixed : candidate->home[part->result];
+        return traffic_moved(p, &traffic);
+    }
+    if (part->first) traffic.n = 0;
+    for (int i = 0; i < part->noperands; i++)
+        traffic_ask(&traffic, candidate->need[part->operand[i]], asked_gradient(p, question->node, part->operand[i], candidate));
+    for (int i = 0; part->first && i < part->others.n; i++)
+        traffic_ask(&traffic, part->others.asked[i].need, part->others.asked[i].gradient);
+    return traffic_moved(p, &traffic);
+}
+
+/* Beyond `limit` any number above it. */
+static Cost cost_of(Propagator *p, const Question *question, const Candidate *candidate, int64_t limit) {
+    Cost cost = {.moved = own_moved(p, question->node, candidate)};
+    cost.all = moved_cost(p, cost.moved);
+    for (int i = 0; i < question->nparts && cost.all <= limit; i++) {
+        const Moved moved = part_moved(p, question, &question->part[i], candidate);
+        moved_add(&cost.moved, moved);
+        cost.all += moved_cost(p, moved);
+        if (question->part[i].result < 0) cost.in += moved_cost(p, moved);
+    }
+    return cost;
+}
+
+/* Lexicographic order of the tuples of two candidates, then that of their digits. */
+static int tuple_compare(const Node *node, const Propagator *p, const Candidate *a, const Candidate *b) {
+    for (int i = 0; i < node->nin; i++)
+        for (int d = 0; d < value_type(p, node->in[i])->shape.ndim; d++) {
+            int f = node->rule->in[i][d];
+            if (f >= 0 && a->split[f] != b->split[f]) return a->split[f] < b->split[f] ? -1 : 1;
+        }
+    return 0;
+}
+
+static DecidedBy better(bool a, DecidedBy by) {
+    return a ? by : -by;
+}
+
+/* The key in which candidate a is better than b; negative: in which it is worse. */
+static int compare(Propagator *p, const Question *question, const Candidate *a, Cost a_cost, const Candidate *b, Cost b_cost) {
+    const int batch = question->batch;
+    const bool splits_more = batch >= 0 && a->split[batch] != b->split[batch];
+    if (question->prefer == PREFER_BATCH) {
+        if (a->flops != b->flops) return better(a->flops < b->flops, BY_FLOPS);
+        if (splits_more) return better(a->split[batch] > b->split[batch], BY_BATCH);
+    }
+    if (a_cost.all != b_cost.all) return better(a_cost.all < b_cost.all, BY_BYTES);
+    if (a->flops != b->flops) return better(a->flops < b->flops, BY_FLOPS);
+    if (question->prefer != PREFER_BATCH && a_cost.in != b_cost.in)
+        return better((a_cost.in < b_cost.in) == (question->prefer == PREFER_OPERANDS), BY_SIDE);
+    if (splits_more) return better(a->split[batch] > b->split[batch], BY_BATCH);
+    return better(tuple_compare(question->node, p, a, b) <= 0, BY_TUPLE);
+}
+
+/* Without a hint no rank is left idle for fewer bytes. */
+static bool acceptable(const Propagator *p, const Alike *alike, const Candidate *candidate) {
+    return p->hinted || candidate->flops <= 1.1 * alike->least_flops;
+}
+
+static Answer answer_find(Propagator *p, const Question *question) {
+    const Alike *alike = question->alike;
+    const Candidate *had = p->chosen[question->id], *best = had && had->offered ? had : NULL; /* another leaves ranks idle */
+    Cost least = best ? cost_of(p, question, best, INT64_MAX) : (Cost){0};
+    const int64_t before = least.all;
+    for (int i = 0; i < alike->offered.n; i++) {
+        const Candidate *candidate = alike->offered.at[i];
+        if (candidate == best || !acceptable(p, alike, candidate)) continue;
+        const Cost cost = cost_of(p, question, candidate, best && question->prefer != PREFER_BATCH ? least.all : INT64_MAX);
+        if (!best || compare(p, question, candidate, cost, best, least) > 0) best = candidate, least = cost;
+    }
+    assert(best);
+    return (Answer){.best = best, .improves = before > 0 && least.all < before};
+}
+
+/* All that an answer depends on, as numbers; returns how many. */
+enum { MAX_KEY = (MAX_IN + MAX_OUT) * (2 * (MAX_ASKED + MAX_IN) + 5) + MAX_IN + 8 };
+static int question_key(const Propagator *p, const Question *question, int key[MAX_KEY]) {
+    const Candidate *had = p->chosen[question->id];
+    int n = 0;
+    key[n++] = (int)question->prefer;
+    key[n++] = question->batch;
+    key[n++] = question->alike->offered.n;
+    key[n++] = had ? had->number : -1;
+    key[n++] = p->hinted;
+    for (int i = 0; i < question->node->nin; i++)
+        key[n++] = p->active[question->node->in[i]];
+    for (const Part *part = question->part; part < question->part + question->nparts; part++) {
+        key[n++] = part->result >= 0 ? part_fixed(p, question, part) : part->first;
+        for (int i = 0; i < part->noperands; i++)
+            key[n++] = -2 - part->operand[i];
+        key[n++] = part->others.made;
+        key[n++] = part->others.home;
+        key[n++] = part->others.n;
+        memcpy(key + n, part->others.asked, (size_t)part->others.n * sizeof *part->others.asked);
+        n += 2 * part->others.n;
+    }
+    return n;
+}
+
+/* Equal layers ask the same: each question is answered once. */
+static Answer answer_of(Propagator *p, const Question *question) {
+    int key[MAX_KEY];
+    const int n = question_key(p, question, key);
     Alike *alike = question->alike;
+    uint64_t hash = 0;
+    for (int i = 0; i < n; i++)
+        hash = ((hash ^ (uint32_t)key[i]) * 0x9E3779B97F4A7C15u) ^ hash >> 32;
+    map_each(&alike->asked, hash, k) if (alike->answers.at[k].nkey == n &&
+                                         memcmp(alike->answers.at[k].key, key, (size_t)n * sizeof *key) == 0) return alike->answers.at[k];
+    Answer answer = answer_find(p, question);
+    answer.nkey = n;
+    answer.key = memcpy(arena_alloc(&p->arena, (size_t)n * sizeof *key), key, (size_t)n * sizeof *key);
+    map_add(&p->arena, &alike->asked, hash, alike->answers.n);
+    vec_push(&p->arena, &alike->answers, answer);
+    return answer;
+}
+
+bool decide_best(Propagator *p, int id, Prefer prefer) {
+    Question question;
+    question_make(p, id, prefer, &question);
+    const Answer answer = answer_of(p, &question);
+    if (answer.best != p->chosen[id]) decided(p, id, answer.best, STRATEGY_PROPAGATED);
+    return answer.improves;
+}
+
+void decided(Propagator *p, int id, const Candidate *candidate, StrategyFrom from) {
+    Node *node = &p->graph->nodes.at[id];
+    p->chosen[id] = candidate;
+    node->strategy = candidate->strategy;
+    node->from = from;
+}
+
+void decide_factor(Propagator *p, int id, int factor, StrategyFrom from) {
+    const Node *node = &p->graph->nodes.at[id];
+    int32_t splits[MAX_FACTORS];
+    const int32_t split = factor < 0 ? 1 : split_largest(&node->rule->factor[factor], p->graph->nranks, p->graph->settings.strict_divide);
+    for (int f = 0; f < MAX_FACTORS; f++)
+        splits[f] = f == factor ? split : 1;
+    decided(p, id, candidate_from_splits(p, node, splits), split > 1 ? from : STRATEGY_WHOLE);
+}
+
+void decision_record(Propagator *p, int id) {
     Decision *decision = &p->result->decision[id];
-    int columns = alike->nin + alike->nout, best[MAX_ALTERNATIVES], n = 0;
-    int64_t best_bytes[MAX_ALTERNATIVES];
-    for (int i = 0; i < alike->splits.n; i++) {
-        int64_t bytes = terms_bytes(p, &question->terms, alike->layout + (size_t)i * (size_t)columns, INT64_MAX - 1);
+    Question question;
+    question_make(p, id, PREFER_OPERANDS, &question);
+    const Alike *alike = question.alike;
+    const Candidate *best[MAX_ALTERNATIVES] = {p->chosen[id]};
+    Cost cost[MAX_ALTERNATIVES] = {cost_of(p, &question, p->chosen[id], INT64_MAX)};
+    int n = 1;
+    for (int i = 0; i < alike->offered.n; i++) {
+        const Candidate *candidate = alike->offered.at[i];
+        if (candidate == p->chosen[id] || !acceptable(p, alike, candidate)) continue;
+        const Cost own = cost_of(p, &question, candidate, INT64_MAX);
+        decision->ncandidates++;
         int at = n;
-        while (at > 0 && compare(p, question, i, bytes, best[at - 1], best_bytes[at - 1]) > 0)
+        while (at > 1 && compare(p, &question, candidate, own, best[at - 1], cost[at - 1]) > 0)
             at--;
         if (at == MAX_ALTERNATIVES) continue;
         if (n < MAX_ALTERNATIVES) n++;
         for (int k = n - 1; k > at; k--)
-            best[k] = best[k - 1], best_bytes[k] = best_bytes[k - 1];
-        best[at] = i, best_bytes[at] = bytes;
+            best[k] = best[k - 1], cost[k] = cost[k - 1];
+        best[at] = candidate, cost[at] = own;
     }
-    decision->ncandidates = alike->splits.n;
+    decision->ncandidates++;
     decision->nalternatives = n;
     for (int k = 0; k < n; k++)
-        decision->alternative[k] = (Alternative){.strategy = strategy_new(p, splits_of(alike, best[k]), alike->splits.nfactors),
-                                                 .bytes = best_bytes[k],
-                                                 .flops = alike->flops[best[k]],
-                                                 .sum_bytes = alike_completion(p, alike, question->node, best[k])};
-    decision->by = n < 2 ? BY_ONE : (DecidedBy)compare(p, question, best[0], best_bytes[0], best[1], best_bytes[1]);
-}
-
-void decide_best(Propagator *p, int id) {
-    Node *node = &p->graph->nodes.at[id];
-    Question question = question_of(p, node);
-    Alike *alike = question.alike;
-    int columns = alike->nin + alike->nout, best = -1;
-    int64_t best_bytes = INT64_MAX;
-    for (int i = 0; i < alike->splits.n; i++) {
-        int64_t bytes = terms_bytes(p, &question.terms, alike->layout + (size_t)i * (size_t)columns, best_bytes);
-        if (best < 0 || compare(p, &question, i, bytes, best, best_bytes) > 0) best = i, best_bytes = bytes;
-    }
-    assert(best >= 0);
-    if (p->result->decision) record(p, id, &question);
-    if (!alike->strategy[best]) alike->strategy[best] = strategy_new(p, splits_of(alike, best), alike->splits.nfactors);
-    node->strategy = alike->strategy[best];
-    node->from = STRATEGY_PROPAGATED;
+        decision->alternative[k] = (Alternative){.strategy = best[k]->strategy,
+                                                 .bytes = cost[k].moved.bytes,
+                                                 .messages = cost[k].moved.messages,
+                                                 .regret = cost[k].all - cost[0].all,
+                                                 .flops = best[k]->flops};
+    const int by = n < 2 ? BY_ONE : compare(p, &question, best[0], cost[0], best[1], cost[1]);
+    decision->by = (DecidedBy)(by < 0 ? -by : by);
 }

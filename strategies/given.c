@@ -16,8 +16,10 @@ static void read_output(Propagator *p, int id) {
     const TensorType *type = value_type(p, node->out[0]);
     const char *what = arena_printf(&p->arena, "%s: output strategy", op_table[node->op].name);
     Layout layout;
-    if (layout_from_hint(graph, &node->hint->out, node->hint->named, type, what, false, graph->settings.strict_divide, &layout, p->diags))
-        p->result->out_layout[id] = graph_layout(graph, &layout, &type->shape);
+    if (!layout_from_hint(graph, &node->hint->out, node->hint->named, type, what, false, graph->settings.strict_divide, &layout, p->diags))
+        return;
+    p->result->out_layout[id] = graph_layout(graph, &layout, &type->shape);
+    p->fixed_layout[node->out[0]] = cost_layout(p->memo, &layout, &type->shape);
 }
 
 bool read_hints(Propagator *p) {
@@ -107,7 +109,7 @@ bool read_leaves(Propagator *p) {
         const Layout *layout = node->op == OP_input  ? graph->inputs.at[node->state].layout
                                : node->op == OP_read ? graph->states.at[node->state].layout
                                                      : NULL;
-        if (layout) p->value_layout[node->out[0]] = cost_layout(p->memo, layout, &value_type(p, node->out[0])->shape);
+        if (layout) p->fixed_layout[node->out[0]] = cost_layout(p->memo, layout, &value_type(p, node->out[0])->shape);
     }
     return p->diags->nerrors == before;
 }

@@ -2,48 +2,95 @@
  *
  * Before: a verified graph with composites expanded; hints on nodes, inputs, states, the dataset. After: see strategies.h.
  *
- * Breadth-first from the hints, in program order, through operands and users; an operator is decided once, when it is first reached.
- * Where candidates tie, all ties go to the batch, or all to the first in order, whichever moves less in a step. */
+ * There are two beginnings: the hints spread to all operators that are connected with them; or every operator without a hint splits its batch. From either, operator
+ * by operator takes what costs least beside its neighbours, until none improves. The better end is taken. */
 #include <string.h>
 
 #include "strategies/propagator.h"
 
-/* ---- from the hints */
+/* ---- walks from the hints */
 
-/* Decides one neighbour, unless that has been done, and queues it. */
-static void reach(Propagator *p, int id, int from, int hint, int *queue, int *nqueue) {
-    Node *node = &p->graph->nodes.at[id];
-    if (id >= p->nnodes || node_is_leaf(node) || node->strategy) return;
-    decide_best(p, id);
-    decided(p, id);
-    p->hint_of[id] = hint;
-    if (p->result->decision) p->result->decision[id].from = from;
-    queue[(*nqueue)++] = id;
+/* DECIDE: operators beside decided ones are decided. FIT, ANY: operators beside one that a hint reaches are reached by it too; FIT: where nothing is converted between
+ * the two. */
+typedef enum { DECIDE, FIT, ANY } Walk;
+
+static bool is_known(const Propagator *p, int id, Walk walk) {
+    return walk == DECIDE ? p->chosen[id] != NULL : p->hint_of[id] >= 0;
 }
 
-static void walk_from_hints(Propagator *p) {
-    int *queue = arena_alloc(&p->arena, (size_t)p->nnodes * sizeof *queue + 1);
-    int nqueue = 0;
-    for (int id = 0; id < p->nnodes; id++)
-        if (p->hint_of[id] == id) queue[nqueue++] = id;
-    for (int i = 0; i < nqueue; i++) {
-        const Node *node = &p->graph->nodes.at[queue[i]];
-        int hint = p->hint_of[queue[i]];
-        int producer[MAX_IN], nproducers = 0;
-        for (int k = 0; k < node->nin; k++) {
-            int id = p->graph->values.at[node->in[k]].node, at = nproducers++;
-            for (; at > 0 && producer[at - 1] > id; at--)
-                producer[at] = producer[at - 1];
-            producer[at] = id;
-        }
-        for (int k = 0; k < nproducers; k++)
-            reach(p, producer[k], queue[i], hint, queue, &nqueue);
-        for (int o = 0; o < node->nout; o++)
-            for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++)
-                reach(p, p->user[k], queue[i], hint, queue, &nqueue);
+static bool leads(const Propagator *p, int from, int value, int user, int operand, Walk walk) {
+    return is_known(p, from, walk) && (walk != FIT || value_home(p, value) == p->chosen[user]->need[operand]);
+}
+
+static int known_producer(const Propagator *p, int id, Walk walk) {
+    const Node *node = &p->graph->nodes.at[id];
+    for (int i = 0; i < node->nin; i++)
+        if (leads(p, p->graph->values.at[node->in[i]].node, node->in[i], id, i, walk)) return p->graph->values.at[node->in[i]].node;
+    return -1;
+}
+
+static int known_user(const Propagator *p, int id, Walk walk) {
+    const Node *node = &p->graph->nodes.at[id];
+    for (int o = 0; o < node->nout; o++)
+        for (int k = p->first_user[node->out[o]]; k < p->first_user[node->out[o] + 1]; k++)
+            if (leads(p, p->user[k], node->out[o], p->user[k], p->user_operand[k], walk)) return p->user[k];
+    return -1;
+}
+
+static bool reach(Propagator *p, int id, int from, Walk walk, Prefer prefer) {
+    if (from < 0) return false;
+    if (walk == DECIDE) {
+        decide_best(p, id, prefer);
+        return true;
+    }
+    p->hint_of[id] = p->hint_of[from];
+    p->graph->nodes.at[id].from = STRATEGY_PROPAGATED;
+    if (p->result->decision) p->result->decision[id].from = from;
+    return true;
+}
+
+/* With the flow first, so that an operator is reached once its operands are, then against it. */
+static void walk_from_hints(Propagator *p, Walk walk) {
+    for (bool more = true; more;) {
+        more = false;
+        for (int id = 0; id < p->nnodes; id++)
+            if (!is_known(p, id, walk) && !node_is_leaf(&p->graph->nodes.at[id]))
+                more = reach(p, id, known_producer(p, id, walk), walk, PREFER_OPERANDS) || more;
+        for (int id = p->nnodes - 1; id >= 0; id--)
+            if (!is_known(p, id, walk) && !node_is_leaf(&p->graph->nodes.at[id]))
+                more = reach(p, id, known_user(p, id, walk), walk, PREFER_USERS) || more;
     }
 }
-/* ---- propagate */
+
+static bool is_sharded(const Graph *graph) {
+    return graph->nranks > 1 && (graph->settings.mode == MODE_SEMI_AUTO || graph->settings.mode == MODE_AUTO);
+}
+
+static bool is_auto(const Graph *graph) {
+    return graph->nranks > 1 && graph->settings.mode == MODE_AUTO;
+}
+
+/* Whether the batch can be split over all ranks. */
+static bool batch_fills(const Graph *graph) {
+    for (int i = 0; i < graph->inputs.n; i++) {
+        const Input *input = &graph->inputs.at[i];
+        if (!input_is_of_batch(input->kind) || input->type.shape.ndim == 0) continue;
+        const Factor batch = {.size = input->type.shape.dim[0]};
+        if (split_largest(&batch, graph->nranks, graph->settings.strict_divide) < graph->nranks) return false;
+    }
+    return true;
+}
+
+/* The factor of the hidden dimension of mode data_parallel, -1: the node has none. */
+static int hidden_factor(const Propagator *p, const Node *node) {
+    for (int i = 0; i < node->nin; i++)
+        if (value_type(p, node->in[i])->hidden) return node->rule->in[i][0];
+    for (int o = 0; o < node->nout; o++)
+        if (value_type(p, node->out[o])->hidden) return node->rule->out[o][0];
+    return -1;
+}
+
+/* ---- the state */
 
 static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Diags *diags) {
     memset(p, 0, sizeof *p);
@@ -53,17 +100,15 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
     p->nnodes = graph->nforward ? graph->nforward : graph->nodes.n;
     result->out_layout = arena_alloc(graph->arena, (size_t)(graph->nodes.n + 1) * sizeof *result->out_layout);
     int nvalues = graph->values.n;
-    p->value_layout = arena_alloc(&p->arena, (size_t)nvalues * sizeof *p->value_layout + 1);
-    p->need = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->need + 1);
+    p->fixed_layout = arena_alloc(&p->arena, (size_t)nvalues * sizeof *p->fixed_layout + 1);
+    p->chosen = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->chosen + 1);
     p->hint_of = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->hint_of + 1);
     p->first_user = arena_alloc(&p->arena, (size_t)(nvalues + 2) * sizeof *p->first_user);
     for (int v = 0; v < nvalues; v++)
-        p->value_layout[v] = -1;
+        p->fixed_layout[v] = -1;
     int nuses = 0;
     for (int id = 0; id < graph->nodes.n; id++) {
         p->hint_of[id] = -1;
-        for (int i = 0; i < MAX_IN; i++)
-            p->need[id][i] = -1;
         if (id < p->nnodes)
             for (int i = 0; i < graph->nodes.at[id].nin; i++, nuses++)
                 p->first_user[graph->nodes.at[id].in[i] + 2]++;
@@ -79,103 +124,118 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
             p->user_operand[at] = i;
         }
     p->batch = values_batch(graph, &p->arena);
+    find_active(p);
 }
 
-/* The factor of the hidden dimension of mode data_parallel, -1: the node has none. */
-static int hidden_factor(const Propagator *p, const Node *node) {
-    for (int i = 0; i < node->nin; i++)
-        if (value_type(p, node->in[i])->hidden) return node->rule->in[i][0];
-    for (int o = 0; o < node->nout; o++)
-        if (value_type(p, node->out[o])->hidden) return node->rule->out[o][0];
-    return -1;
-}
-
-static bool is_sharded(const Graph *graph) {
-    return graph->nranks > 1 && (graph->settings.mode == MODE_SEMI_AUTO || graph->settings.mode == MODE_AUTO);
-}
-
-/* Back to what is fixed. Whether any strategy is. */
-static bool forget(Propagator *p) {
-    bool any = false;
-    memcpy(p->value_layout, p->leaf_layout, (size_t)p->graph->values.n * sizeof *p->value_layout);
-    for (int id = 0; id < p->nnodes; id++) {
-        Node *node = &p->graph->nodes.at[id];
-        node->strategy = p->left_out[id] ? NULL : p->given[id];
-        node->from = p->left_out[id] ? STRATEGY_NONE : p->given_from[id];
-        for (int i = 0; i < node->nin; i++)
-            p->need[id][i] = -1;
-        const bool fixed = node->strategy && !node_is_leaf(node);
-        p->hint_of[id] = fixed ? id : -1;
-        any = any || fixed;
-        if (p->result->decision) p->result->decision[id] = (Decision){.from = -1};
-    }
-    return any;
-}
-
-void fill(Propagator *p, bool batch_first) {
-    Graph *graph = p->graph;
-    const bool any = forget(p), sharded = is_sharded(graph);
-    p->batch_first = batch_first;
-    for (int id = 0; id < p->nnodes; id++)
-        if (p->hint_of[id] == id) decided(p, id);
-    if (any && sharded && graph->settings.mode == MODE_AUTO) walk_from_hints(p);
+/* Open nodes split their batch; in mode auto, where it is short, other factors too. */
+static void split_batches(Propagator *p) {
+    const Graph *graph = p->graph;
+    const bool fills = !is_auto(graph) || batch_fills(graph);
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
-        if (node_is_leaf(node) || node->strategy) continue;
-        int factor = -1;
+        if (p->chosen[id] || node_is_leaf(node)) continue;
         if (graph->settings.mode == MODE_DATA_PARALLEL)
-            factor = hidden_factor(p, node);
-        else if (sharded)
-            factor = batch_factor(graph, node, p->batch);
-        decide_factor(p, id, factor, STRATEGY_BATCH);
-        decided(p, id);
+            decide_factor(p, id, hidden_factor(p, node), STRATEGY_BATCH);
+        else if (fills || !is_sharded(graph))
+            decide_factor(p, id, is_sharded(graph) ? batch_factor(graph, node, p->batch) : -1, STRATEGY_BATCH);
+        else
+            decide_best(p, id, PREFER_BATCH);
     }
 }
 
-/* Remembers what is fixed. Whether any strategy is. */
-static bool remember(Propagator *p) {
-    const size_t n = (size_t)p->graph->nodes.n + 1, nvalues = (size_t)p->graph->values.n;
-    bool any = false;
+/* ---- improvement */
+
+enum { MAX_ROUNDS = 16 };
+
+static bool improve_one(Propagator *p, int id, Prefer prefer) {
+    if (!p->chosen[id] || (p->given[id] && !p->left_out[id])) return false;
+    return decide_best(p, id, prefer);
+}
+
+/* Operators take what is best beside their neighbours, along the flow and back, until that helps none. */
+static void improve(Propagator *p) {
+    bool better = true;
+    for (int round = 0; round < MAX_ROUNDS && better; round++) {
+        better = false;
+        for (int id = 0; id < p->nnodes; id++)
+            better = improve_one(p, id, PREFER_OPERANDS) || better;
+        for (int id = p->nnodes - 1; id >= 0; id--)
+            better = improve_one(p, id, PREFER_USERS) || better;
+    }
+}
+
+/* Back to what is given. */
+static void forget(Propagator *p) {
+    p->hinted = false;
+    for (int id = 0; id < p->nnodes; id++) {
+        Node *node = &p->graph->nodes.at[id];
+        const bool fixed = p->given[id] && !p->left_out[id];
+        node->strategy = fixed ? p->given[id] : NULL;
+        node->from = fixed ? p->given_from[id] : STRATEGY_NONE;
+        p->chosen[id] = fixed && !node_is_leaf(node) ? candidate_of(p, node, p->given[id]) : NULL;
+        p->hint_of[id] = p->chosen[id] ? id : -1;
+        p->hinted = p->hinted || p->chosen[id];
+        if (p->result->decision) p->result->decision[id] = (Decision){.from = -1};
+    }
+}
+
+static Moved fill_from(Propagator *p, bool hints) {
+    const bool searched = is_auto(p->graph);
+    forget(p);
+    if (hints && searched) walk_from_hints(p, DECIDE);
+    split_batches(p);
+    if (searched && (p->hinted || !batch_fills(p->graph))) improve(p);
+    if (searched) {
+        walk_from_hints(p, FIT);
+        walk_from_hints(p, ANY);
+    }
+    return volume_count(p).moved;
+}
+
+Moved fill(Propagator *p) {
+    const Moved batch = fill_from(p, false);
+    if (!p->hinted || !is_auto(p->graph)) return batch;
+    const Moved hints = fill_from(p, true);
+    return moved_cost(p, hints) <= moved_cost(p, batch) ? hints : fill_from(p, false);
+}
+
+/* Remembers what is given. Whether any strategy is. */
+static void remember(Propagator *p) {
+    const size_t n = (size_t)p->graph->nodes.n + 1;
     p->given = arena_alloc(&p->arena, n * sizeof *p->given);
     p->given_from = arena_alloc(&p->arena, n * sizeof *p->given_from);
     p->left_out = arena_alloc(&p->arena, n * sizeof *p->left_out);
-    p->leaf_layout = arena_alloc(&p->arena, (nvalues + 1) * sizeof *p->leaf_layout);
-    memcpy(p->leaf_layout, p->value_layout, nvalues * sizeof *p->leaf_layout);
+    p->ordered = true;
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &p->graph->nodes.at[id];
+        p->ordered = p->ordered && (!node->strategy || strategy_in_order(p, node->strategy));
         p->given[id] = node->strategy;
         p->given_from[id] = node->from;
-        any = any || (node->strategy && !node_is_leaf(node));
     }
-    return any;
-}
-
-/* A tie says nothing of what follows from it: of the two walks that ties can make, the one is taken that moves less in a step. */
-static void fill_best(Propagator *p, bool walks) {
-    fill(p, false);
-    Volume first = volume_count(p), batch;
-    if (walks) {
-        fill(p, true);
-        batch = volume_count(p);
-        if (batch.bytes >= first.bytes) fill(p, false);
-    }
-    warn_conflicts(p);
-    const bool batch_first = p->batch_first;
-    if (warn_costly(p, batch_first ? batch : first)) fill(p, batch_first);
 }
 
 static bool propagate_all(Propagator *p) {
-    Graph *graph = p->graph;
-    const bool sharded = is_sharded(graph), well = !sharded || read_hints(p);
+    const Graph *graph = p->graph;
+    const bool well = !is_sharded(graph) || read_hints(p);
     if (!read_leaves(p) || !well) return false;
-    const bool any = remember(p), walks = sharded && graph->settings.mode == MODE_AUTO && any;
-    if (sharded && graph->settings.mode == MODE_AUTO && !any && p->diags->verbose)
-        diag_note(p->diags, (Span){0}, "no operator has a strategy (shard): every operator splits its batch");
-    if (sharded && any)
-        fill_best(p, walks);
-    else
-        fill(p, false);
+    remember(p);
+    fill(p);
+    if (!is_sharded(graph)) return true;
+    if (!p->hinted) {
+        if (is_auto(graph) && p->diags->verbose)
+            diag_note(p->diags, (Span){0}, "no operator has a strategy (shard): every operator splits its batch");
+        return true;
+    }
+    warn_conflicts(p);
+    if (warn_costly(p, volume_count(p))) fill(p);
     return true;
+}
+
+static void record_decisions(Propagator *p) {
+    for (int id = 0; id < p->nnodes; id++) {
+        p->result->decision[id].hint = p->hint_of[id];
+        if (p->chosen[id] && p->graph->nodes.at[id].from == STRATEGY_PROPAGATED) decision_record(p, id);
+    }
 }
 
 static bool propagate_any(Graph *graph, Propagation *propagation, Diags *diags, bool explained) {
@@ -183,8 +243,7 @@ static bool propagate_any(Graph *graph, Propagation *propagation, Diags *diags, 
     propagator_init(&p, graph, propagation, diags);
     propagation->decision = explained ? arena_alloc(graph->arena, (size_t)(graph->nodes.n + 1) * sizeof *propagation->decision) : NULL;
     bool done = propagate_all(&p);
-    for (int id = 0; explained && id < graph->nodes.n; id++)
-        propagation->decision[id].hint = p.hint_of[id];
+    if (explained && done) record_decisions(&p);
     arena_finish(&p.arena);
     return done;
 }

@@ -4,13 +4,48 @@
  *   given.c      what the user and the dataset fix: hints, layouts of states and inputs
  *   alike.c      the candidates of operators that are alike
  *   decide.c     which candidate an operator takes
- *   volume.c     what a step moves with the strategies as they are
+ *   volume.c     what a value moves, and a step, with the strategies as they are
  *   costly.c     warnings: hints that do not fit together, hints that cost much
  */
 #pragma once
+#include "ir/map.h"
 #include "strategies/choice.h"
 
 enum { ALIKE_SLOTS = 512 };
+
+/* What ranks receive in some communications. */
+typedef struct Moved {
+    int64_t bytes; /* by all ranks */
+    int64_t messages;
+} Moved;
+/* A communication costs its start too: as much as so many bytes that each rank receives. Machines need more; so few let bytes decide but among small tensors. */
+enum { MESSAGE_BYTES = 128 };
+
+/* A strategy, with what it costs, and the numbers of its layouts (cost.c). */
+typedef struct Candidate {
+    const Strategy *strategy; /* in the graph's arena */
+    int32_t *split;           /* per factor */
+    double flops;             /* of the busiest rank */
+    Moved rows;               /* in the reductions over the rows that it splits (Factor.reductions) */
+    const int *need;          /* per operand */
+    const int *gradient;      /* per operand: in which the operator leaves its gradient, partial sums included */
+    const int *made, *home;   /* per result: as the operator leaves it, partial sums included; complete */
+    int number;               /* of those of the alike */
+    bool offered;             /* hints may be strategies that no operator chooses */
+} Candidate;
+
+/* Where candidates were derived from: column i is operand i, then results. */
+typedef struct Derived {
+    int column, number;
+} Derived;
+
+/* What was decided, and whether that is better than what the operator had; where all was equal that `key` says. */
+typedef struct Answer {
+    const Candidate *best;
+    bool improves;
+    int nkey;
+    const int *key;
+} Answer;
 
 /* All nodes with one operator, rule and operand types: their candidates. */
 typedef struct Alike {
@@ -18,11 +53,12 @@ typedef struct Alike {
     const Rule *rule;
     int nin, nout;
     TensorType in[MAX_IN];
-    Splits splits;
-    int *layout; /* row i: numbers of the layouts of operands, then results, under candidate i */
-    double *flops;
-    int64_t *completion; /* bytes to complete the results; -1: not asked for yet */
-    const Strategy **strategy;
+    VEC(Candidate *) all, offered;
+    Map known; /* all, by their layouts */
+    VEC(Derived) derived;
+    VEC(Answer) answers;
+    Map asked;          /* answers, by their keys */
+    double least_flops; /* of those offered */
     struct Alike *next; /* in the same slot */
 } Alike;
 
@@ -34,18 +70,19 @@ typedef struct Propagator {
     CostMemo *memo;
     int nnodes;                /* forward nodes */
     Alike *alike[ALIKE_SLOTS]; /* by hash */
-    struct Alone *alone;       /* strategies that split one factor */
-    int *value_layout;         /* per value: number of the layout in which its users find it, -1: free or not decided */
-    int (*need)[MAX_IN];       /* per decided node and operand: number of the layout that it needs */
-    int *hint_of;              /* per node: the hinted node from which it was reached, -1: none */
-    int *first_user, *user;    /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
+    const Candidate **chosen;  /* per node, NULL: leaves and what is not decided */
+    int *
+        fixed_layout; /* per value: number of the layout in which its users find it, whatever makes it: of leaves, and behind `->`; -1: none */
+    int *hint_of;     /* per node: the hinted node from which it was reached, -1: none */
+    int *first_user, *user; /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
     int *user_operand;
     int8_t *batch;          /* values_batch */
+    bool *active;           /* per value: it has a gradient */
     const Strategy **given; /* per node: the strategy that it has before propagation, NULL: none */
     StrategyFrom *given_from;
-    int *leaf_layout; /* per value: value_layout before propagation */
-    bool *left_out;   /* per node: its hint does not count */
-    bool batch_first; /* candidates that tie: the one that splits the batch, or the first in order */
+    bool *left_out; /* per node: its hint does not count */
+    bool hinted;    /* a strategy is given, and not left out */
+    bool ordered;   /* those that are given have their digits in the order of the factors */
 } Propagator;
 
 static inline const TensorType *value_type(const Propagator *p, int value) {
@@ -54,26 +91,51 @@ static inline const TensorType *value_type(const Propagator *p, int value) {
 static inline bool spans_equal(Span a, Span b) {
     return a.file == b.file && a.line == b.line && a.column == b.column;
 }
+static inline bool node_active(const Propagator *p, const Node *node) {
+    bool active = false;
+    for (int i = 0; i < node->nin; i++)
+        active = active || (p->active[node->in[i]] && op_table[node->op].adjoint);
+    return active;
+}
+static inline void moved_add(Moved *moved, Moved other) {
+    moved->bytes += other.bytes;
+    moved->messages += other.messages;
+}
+static inline int64_t moved_cost(const Propagator *p, Moved moved) {
+    return moved.bytes + moved.messages * MESSAGE_BYTES * p->graph->nranks;
+}
+/* In the reductions within an operator, and those of its gradient. */
+static inline Moved own_moved(const Propagator *p, const Node *node, const Candidate *candidate) {
+    Moved moved = candidate->rows;
+    if (moved.messages > 0 && node_active(p, node)) moved_add(&moved, moved);
+    return moved;
+}
 
 /* ---- alike.c */
 
 Alike *alike_of(Propagator *p, const Node *node);
-const int32_t *splits_of(const Alike *alike, int candidate);
-/* Bytes received to complete the results of a candidate, and the reductions that it is made of. */
-int64_t alike_completion(Propagator *p, Alike *alike, const Node *node, int candidate);
-/* Lexicographic order of the tuples of two candidates. */
-int tuple_compare(const Alike *alike, int a, int b);
-/* Bytes received in the reductions over the rows that a strategy splits (Factor.reductions): each has a number a row. */
-int64_t row_bytes(const Propagator *p, const Node *node, const Strategy *strategy);
+/* The candidate that this strategy is, offered or not. */
+Candidate *candidate_of(Propagator *p, const Node *node, const Strategy *strategy);
+Candidate *candidate_from_splits(Propagator *p, const Node *node, const int32_t *splits);
+/* Offers all strategies with their digits in the order of the factors. */
+void offer_all(Propagator *p, Alike *alike, const Node *node);
+/* Whether the digits are those of the strategy's tuple. */
+bool strategy_in_order(const Propagator *p, const Strategy *strategy);
+/* Offers, where hints have digits in another order than that of the factors, those in which an operand, or result, lies in this layout: other digits go to any factors. */
+void offer_from(Propagator *p, Alike *alike, const Node *node, int column, int number);
 
 /* ---- decide.c */
 
-/* The best candidate by the keys of DecidedBy, for a node that has no strategy. */
-void decide_best(Propagator *p, int id);
+/* What decides where candidates cost the same. PREFER_OPERANDS, PREFER_USERS: it fits the operands, or the users. PREFER_BATCH: FLOPs and the split of the batch go
+ * before all else. */
+typedef enum { PREFER_OPERANDS, PREFER_USERS, PREFER_BATCH } Prefer;
+/* Gives a node its best candidate beside the neighbours that are decided. Returns whether that is better than the one that it had. */
+bool decide_best(Propagator *p, int id, Prefer prefer);
 /* Splits one factor as far as it goes; factor -1: whole. */
 void decide_factor(Propagator *p, int id, int factor, StrategyFrom from);
-/* Notes the layouts of a decided node's operands and results. */
-void decided(Propagator *p, int id);
+void decided(Propagator *p, int id, const Candidate *candidate, StrategyFrom from);
+/* Records the candidate that a node has, and the best others, beside its neighbours. */
+void decision_record(Propagator *p, int id);
 
 /* ---- given.c: false after diagnostics */
 
@@ -82,17 +144,39 @@ bool read_leaves(Propagator *p);
 
 /* ---- propagate.c */
 
-/* Decides the strategies of all nodes anew: from the hints that are not left out; the rest split their batch. */
-void fill(Propagator *p, bool batch_first);
+/* Decides the strategies of all nodes anew, from the hints that are not left out. Returns what a step moves. */
+Moved fill(Propagator *p);
 
 /* ---- volume.c */
 
-/* Bytes that all ranks receive in a step, forward and backward, and FLOPs of the busiest rank, forward. */
+/* A layout that users of a value need, and in which they leave its gradient, partial sums included; -1: there is none. */
+typedef struct Asked {
+    int need, gradient;
+} Asked;
+enum { MAX_ASKED = 16 }; /* of one value, by others than one operator: the rest, if any, is not counted */
+/* The conversions of a value and its gradient. made: as its producer leaves it, partial sums included; home: in which its users find it; both -1: as the first of
+ * them needs it. */
+typedef struct ValueTraffic {
+    int value, made, home;
+    int n;
+    Asked asked[MAX_ASKED + MAX_IN];
+} ValueTraffic;
+/* As it is without the node `except` (-1: with all). Returns whether that node is the first that asks for it. */
+bool value_traffic(const Propagator *p, int value, int except, ValueTraffic *traffic);
+void traffic_ask(ValueTraffic *traffic, int need, int gradient);
+Moved traffic_moved(const Propagator *p, const ValueTraffic *traffic);
+/* In which a node leaves the gradient of an operand under a candidate, -1: it has none. */
+int asked_gradient(const Propagator *p, const Node *node, int operand, const Candidate *candidate);
+/* In which the users of a value find it; -1: not decided. */
+int value_home(const Propagator *p, int value);
+void find_active(Propagator *p);
+
+/* What a step moves, forward and backward, and FLOPs of the busiest rank, forward. */
 typedef struct Volume {
-    int64_t bytes;
+    Moved moved;
     double flops;
 } Volume;
-Volume volume_count(Propagator *p);
+Volume volume_count(const Propagator *p);
 
 /* ---- costly.c */
 

@@ -147,13 +147,16 @@ typedef struct Propagation {
 } Propagation;
 bool propagate(Graph *graph, Propagation *propagation, Diags *diags);
 
-/* What decided between candidates, in the order in which it is compared. BY_NOTHING: not decided by propagation; BY_ONE: there was one candidate. */
-typedef enum { BY_NOTHING, BY_ONE, BY_BYTES, BY_FLOPS, BY_SUM, BY_BATCH, BY_TUPLE } DecidedBy;
+/* What decided between candidates, in the order in which it is compared. BY_NOTHING: not decided by propagation; BY_ONE: there was one candidate; BY_SIDE: what its
+ * operands need. */
+typedef enum { BY_NOTHING, BY_ONE, BY_BYTES, BY_FLOPS, BY_SIDE, BY_BATCH, BY_TUPLE } DecidedBy;
 typedef struct Alternative {
     const Strategy *strategy;
-    int64_t bytes;     /* received, by all ranks, in converting to and from the neighbours decided before */
-    double flops;      /* of the busiest rank */
-    int64_t sum_bytes; /* received to complete the operator's own partial sum */
+    int64_t bytes;    /* received, by all ranks, in converting its operands, results and their gradients, sums included */
+    int64_t messages; /* communications of these */
+    int64_t
+        regret; /* bytes that it costs more than the one taken, the start of a message counted too; below 0: propagation ended before it was looked at again */
+    double flops; /* of the busiest rank */
 } Alternative;
 enum { MAX_ALTERNATIVES = 4 };
 /* How the strategy of a forward node was decided. */

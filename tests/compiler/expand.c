@@ -194,11 +194,12 @@ Test(expand, norms_of_split_rows_reduce_numbers_a_row) {
 /* Scores of a query against keys that lie on several ranks, as they come out of a product whose second operand is split. */
 Test(expand, propagation_splits_rows_that_are_there_split) {
     Compiled x;
-    compiled(&x,
-             "net n() { input q : f32[6, 8]; input label : f32[6, 8]; param k : f32[16, 8] = normal(1); param v : f32[16, 8] = normal(1);\n"
-             " s = matmul(q, k, transpose_b = true) shard ((1, 1), (4, 1)); p = softmax(s); c = matmul(p, v); loss mse(c, label); }\n" TRAIN
-             "parallel { mode = auto; dataset = full_batch; }\n",
-             4, 2);
+    compiled(
+        &x,
+        "net n() { input q : f32[6, 8]; input label : f32[6, 8]; param k : f32[128, 8] = normal(1); param v : f32[128, 8] = normal(1);\n"
+        " s = matmul(q, k, transpose_b = true) shard ((1, 1), (4, 1)); p = softmax(s); c = matmul(p, v); loss mse(c, label); }\n" TRAIN
+        "parallel { mode = auto; dataset = full_batch; }\n",
+        4, 2);
     assert_layout(x.graph->values.at[value_named(x.graph, "p")].layout, "[- 4@1]");
     cr_expect_eq(maker(x.graph, "p")->from, STRATEGY_PROPAGATED);
     for (int n = 0; n < x.b->spmd.graph.nodes.n; n++) {

@@ -42,9 +42,9 @@ Test(explain, a_hint_is_the_reason_for_its_operator) {
 Test(explain, the_way_from_the_hint_is_told_with_what_decided_each_step) {
     EXPECT(quickstart, 8, "y",
            "because      of the hint on matmul h at test.dsl:6:22, in 2 steps:", "0. matmul h  ((2, 4), (4, 1))  the user's",
-           "1. relu a  ((2, 4))  ", "2. matmul y  ((2, 4), (4, 1))  fewest bytes in converting",
-           "considered   10 candidates; the best 4:", "->   0 B         1024        6.0 KiB     ((2, 4), (4, 1))",
-           "768 B       1024        0 B         ((8, 1), (1, 1))", "decided by   fewest bytes in converting");
+           "1. relu a  ((2, 4))  ", "2. matmul y  ((2, 4), (4, 1))  fewest bytes, a message counted as 128 a rank",
+           "considered   10 candidates; the best 4:", "->   8.0 KiB     0 B         2         1024        ((2, 4), (4, 1))",
+           "7.0 KiB     1.0 KiB     4         1024        ((2, 2), (2, 2))", "decided by   fewest bytes, a message counted as 128 a rank");
 }
 
 Test(explain, what_is_predicted_of_a_kernel_and_a_conversion) {
@@ -75,18 +75,18 @@ Test(explain, a_parameter_with_its_memory_gradient_and_update) {
 }
 
 Test(explain, a_maximum_that_is_owed_is_no_sum) {
-    const char *net = "net n() { param x : f32[8, 12] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN
+    const char *net = "net n() { param x : f32[8, 96] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN
                       "parallel { mode = auto; }\n";
     EXPECT(net, 4, "y.max", "+max(4@1): every rank has the maximum of its part", "all_reduce", "finds the maximum of all ranks, for all");
     EXPECT(net, 4, "y.sum", "+sum(4@1): every rank has a term of the sum", "adds up the partial sums, for all");
 }
 
 Test(explain, split_rows_are_told_by_their_operator) {
-    const char *net = "net n() { param x : f32[8, 12] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN
+    const char *net = "net n() { param x : f32[8, 96] = normal(1);\n h = tanh(x) shard ((1, 4)); y = softmax(h); loss sum(y * y); }\n" TRAIN
                       "parallel { mode = auto; }\n";
-    EXPECT(net, 4, "y", "y: f32[8, 12], made by div", "part of      softmax y, whose rows are split: max, sub, exp, sum, div stand for it;",
-           "strategy     softmax y  ((1, 4))", "because      of the hint on tanh h", "softmax y  ((1, 4))  fewest bytes in converting",
-           "->   0 B         288         384 B       ((1, 4))");
+    EXPECT(net, 4, "y", "y: f32[8, 96], made by div", "part of      softmax y, whose rows are split: max, sub, exp, sum, div stand for it;",
+           "strategy     softmax y  ((1, 4))", "because      of the hint on tanh h", "softmax y  ((1, 4))  fewest bytes, a message",
+           "->   768 B       0 B         4         2304        ((1, 4))");
     EXPECT(net, 4, "y.max", "+max(4@1)", "part of      softmax y", "conversion   all_reduce",
            "192 B received by all ranks, 48 B by the busiest; the least is 192 B");
     EXPECT(net, 4, "h.grad", "part of      softmax_grad", "mul, sum, sub, mul stand for it");
@@ -118,8 +118,8 @@ Test(explain, what_is_computed_otherwise_than_its_strategy_says) {
            "p = matmul(x, a) shard ((1, 4), (4, 1)); q = matmul(label, b) shard ((1, 4), (4, 1)); h = p + q; loss mse(h, label); }\n" TRAIN
            "parallel { mode = auto; }\n",
            4, "h", "layout       [- -] +sum(4@1): every rank has a term",
-           "instead of   (1, 4) [- 4@1], which its strategy gives: fewer bytes are received so (-O2)",
-           "strategy     add h  ((1, 4), (1, 4))");
+           "instead of   (4, 1) [4@1 -], which its strategy gives: fewer bytes are received so (-O2)",
+           "strategy     add h  ((4, 1), (4, 1))");
     Compiled x;
     Error error = {0};
     const char *text = explained(&x, quickstart, 8, 2, "h", &error);
