@@ -161,8 +161,8 @@ typedef struct Alternative {
 enum { MAX_ALTERNATIVES = 4 };
 /* How the strategy of a forward node was decided. */
 typedef struct Decision {
-    int hint; /* the hinted node from which propagation reached it; its own id: it has the hint; -1: not reached */
-    int from; /* the neighbour from which it was reached, -1: none */
+    int hint;       /* the hinted node from which propagation reached it; its own id: it has the hint; -1: not reached */
+    int from;       /* the neighbour from which it was reached, -1: none */
     bool by_search; /* pass search decided it, not propagation */
     int ncandidates;
     int nalternatives; /* recorded: the one taken, then the next best */
