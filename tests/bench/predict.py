@@ -3,7 +3,7 @@
 
     predict.py --pcc build/compiler/pcc --prun build/runtime/prun [--rounds 3] [--nets 'mlp; gpt_tiny'] [--ranks 1,2] [--json FILE]
 
-A round measures the machine for a number of ranks, then compiles and runs every net on so many; what counts is the median of the rounds' ratios. Goals: within
+A round compiles and runs every net on every number of ranks, and measures the machine on so many just before; what counts is the median of the rounds' ratios. Goals: within
 15 %, and of two plans of a net whose times differ by more than 10 % the faster one is predicted to be.
 """
 import os
@@ -49,22 +49,18 @@ def predict(args, row, ranks, machine, folder):
     source, plan = os.path.join(folder, name + ".dsl"), os.path.join(folder, "net.plan")
     with open(source, "w") as out:
         out.write(text_of(name, steps, edits if ranks > 1 or row == "wide" else (), ranks))
+    launch(args, ranks, "--calibrate", machine)
     said = run([args.pcc, source, "--ranks", str(ranks), "-o", plan, "--machine", machine, "--stats", "-Wno-memory", *flags])[0]
     predicted = figure(r"predicted +([\d.e+-]+) ms", said) / 1e3
-    measured = figure(r"time per step: ([\d.]+) ms", launch(args, ranks, plan)) / 1e3
+    measured = figure(r"steps after the first, ([\d.]+) ms each", launch(args, ranks, "--profile", plan)) / 1e3  # their mean, as a machine file has means
     return {"predicted_s": predicted, "measured_s": measured, "ratio": predicted / measured}
 
 
 def rounds(args, samples, folder):
     for _ in range(args.rounds):
         for ranks in args.ranks:
-            machine = os.path.join(folder, f"{ranks}.machine")
-            try:
-                launch(args, ranks, "--calibrate", machine)
-            except Failed as failed:
-                sys.exit(f"predict.py: {failed}")
             for row in args.nets:
-                samples.measure((row, ranks), lambda: predict(args, row, ranks, machine, folder))
+                samples.measure((row, ranks), lambda: predict(args, row, ranks, os.path.join(folder, "here.machine"), folder))
                 if samples.values.get((row, ranks)):
                     print(f"{row}, ranks {ranks}: predicted / measured {samples.values[row, ranks][-1]['ratio']:.2f}", file=sys.stderr, flush=True)
 
