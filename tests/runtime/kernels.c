@@ -49,6 +49,55 @@ Test(kernels, softplus_is_exact_at_both_ends) {
     }
 }
 
+/* PyTorch 2.15's layer_norm and rms_norm of three rows, eps 1e-5, in f64: values and gradients. The last row is nearly constant. */
+Test(kernels, norms_are_pytorchs) {
+    static const double x[12] = {0.5, -1.25, 2, 0.125, 3, 3.5, -2.25, 1, 0.25, 0.25, 0.25, 0.5}, weight[4] = {1.5, -0.5, 0.75, 2},
+                        bias[4] = {0.25, -1, 0.5, 0}, dy[12] = {1, -0.5, 0.25, 2, 0.5, 1.5, -1, 0.75, -2, 0.125, 1, 0.5};
+    static const double y[2][12] = {
+        {0.4525540420487567, -0.31131625703422716, 1.5735364228584106, -0.37810087849101254, 1.370254775944248, -1.484060705654922,
+         -0.682491152385595, -0.27660611751709824, -0.6156561359267876, -0.7114479546910708, 0.06717193203660621, 3.4626245437071503},
+        {0.6213343155050305, 0.5177785962541921, 1.242668631010061, 0.20711143850167682, 1.7221122826029263, -0.6697103321233602,
+         -0.6457921059760973, 0.7653832367124116, 1.1338415874540926, -0.3779471958180309, 0.5669207937270463, 3.023577566544247}};
+    static const double dx[2][12] = {
+        {0.03187269917707636, -1.2541494044698087, -0.9260866111072331, 2.148363316399966, 0.18209034021494652, -0.501573279766961,
+         -0.2737704934469367, 0.5932534329989512, -20.586864531529113, 6.537027727510228, 14.039380905542387, 0.010455898476504188},
+        {1.1493858351271542, 0.44031842820894396, -0.21779760465536976, 3.2904623170561025, 0.16879607574518768, -0.4249451247927822,
+         -0.19835173525067937, 0.5346298815269865, -8.935763898273853, -0.05400479655012866, 2.402651976267072, 3.2935151692620206}};
+    static const double dweight[2][4] = {{1.662662467916304, 2.0687278486033063, 1.3573962535157384, 0.38382796336686326},
+                                         {-0.5235284787344612, 2.6213963915787803, 2.0311734099408785, 1.250024543904893}},
+                        dbias[4] = {-0.5, 1.125, 0.25, 3.25};
+    const Shape rows = {2, {3, 4}}, row = {1, {4}};
+    const Attr eps[MAX_ATTRS] = {{.given = true, .f = 1e-5}};
+    for (int rms = 0; rms < 2; rms++) {
+        double out[3][12];
+        Error error;
+        KernelCall call = {
+            .op = rms ? OP_rms_norm : OP_layer_norm,
+            .attr = eps,
+            .nin = 3 - rms,
+            .nout = 1,
+            .in = {{(void *)x, F64, rows, rows, {0}}, {(void *)weight, F64, row, row, {0}}, {(void *)bias, F64, row, row, {0}}},
+            .out = {{out[0], F64, rows, rows, {0}}}};
+        cr_assert(backend_cpu.kernels[call.op](&call, &error));
+        for (int i = 0; i < 12; i++)
+            cr_expect_float_eq(out[0][i], y[rms][i], 1e-13 * (1 + fabs(y[rms][i])), "rms %d, y[%d] is %.17g", rms, i, out[0][i]);
+        call = (KernelCall){
+            .op = rms ? OP_rms_norm_grad : OP_layer_norm_grad,
+            .attr = eps,
+            .nin = 3,
+            .nout = 3 - rms,
+            .in = {{(void *)x, F64, rows, rows, {0}}, {(void *)dy, F64, rows, rows, {0}}, {(void *)weight, F64, row, row, {0}}},
+            .out = {{out[0], F64, rows, rows, {0}}, {out[1], F64, row, row, {0}}, {out[2], F64, row, row, {0}}}};
+        cr_assert(backend_cpu.kernels[call.op](&call, &error));
+        for (int i = 0; i < 12; i++)
+            cr_expect_float_eq(out[0][i], dx[rms][i], 1e-12 * (1 + fabs(dx[rms][i])), "rms %d, dx[%d] is %.17g", rms, i, out[0][i]);
+        for (int i = 0; i < 4; i++) {
+            cr_expect_float_eq(out[1][i], dweight[rms][i], 1e-13, "rms %d, dweight[%d] is %.17g", rms, i, out[1][i]);
+            if (!rms) cr_expect_float_eq(out[2][i], dbias[i], 1e-15, "dbias[%d] is %.17g", i, out[2][i]);
+        }
+    }
+}
+
 /* Integers wrap; a nan stays in all of them, and takes part in the gradient as in PyTorch. */
 Test(kernels, magnitudes_bounds_and_larger_ones_at_the_ends) {
     int32_t x[4] = {INT32_MIN, -7, 7, INT32_MAX}, y[4];
