@@ -363,14 +363,22 @@ void expand_argmax(Graph *graph, const Node *node, int *out) {
     out[0] = graph_emit(graph, OP_first, &places, 1, axis, arena_printf(graph->arena, "%s.first", name), span);
 }
 
-/* softplus(x) - x t for each element: -(t log(p) + (1 - t) log(1 - p)) with p = sigmoid(x), and sigmoid(x) - t the gradient for every x. */
+/* max(x, 0) - x t + log(1 + exp(-|x|)) for each element: -(t log(p) + (1 - t) log(1 - p)) with p = sigmoid(x), which keeps its digits where it is small. The gradient is
+ * sigmoid(x) - t for every x: at 0 the maximum has a half, and |x| nothing. */
 void expand_bce_with_logits(Graph *graph, const Node *node, int *out) {
     const char *name = node->name, *reduction = node->attr[0].given && node->attr[0].text ? node->attr[0].text : "mean";
     Span span = node->span;
     int x = node->in[0], t = node->in[1];
-    int plus = graph_emit(graph, OP_softplus, &x, 1, NULL, arena_printf(graph->arena, "%s.softplus", name), span);
+    TensorType single = graph->values.at[x].type;
+    single.shape.ndim = single.hidden;
+    int zero = graph_constant(graph, single, NULL, 0, arena_printf(graph->arena, "%s.zero", name), span);
+    int most = graph_emit(graph, OP_maximum, (int[]){x, zero}, 2, NULL, arena_printf(graph->arena, "%s.most", name), span);
     int product = graph_emit(graph, OP_mul, (int[]){x, t}, 2, NULL, arena_printf(graph->arena, "%s.product", name), span);
-    int loss = graph_emit(graph, OP_sub, (int[]){plus, product}, 2, NULL, arena_printf(graph->arena, "%s.each", name), span);
+    int line = graph_emit(graph, OP_sub, (int[]){most, product}, 2, NULL, arena_printf(graph->arena, "%s.line", name), span);
+    int size = graph_emit(graph, OP_abs, &x, 1, NULL, arena_printf(graph->arena, "%s.abs", name), span);
+    int turned = graph_emit(graph, OP_neg, &size, 1, NULL, arena_printf(graph->arena, "%s.neg", name), span);
+    int plus = graph_emit(graph, OP_softplus, &turned, 1, NULL, arena_printf(graph->arena, "%s.softplus", name), span);
+    int loss = graph_emit(graph, OP_add, (int[]){line, plus}, 2, NULL, arena_printf(graph->arena, "%s.each", name), span);
     if (strcmp(reduction, "none") != 0)
         loss = graph_emit(graph, strcmp(reduction, "sum") == 0 ? OP_sum : OP_mean, &loss, 1, NULL,
                           arena_printf(graph->arena, "%s.%s", name, reduction), span);

@@ -262,9 +262,10 @@ static bool kernel_reduce(const Node *node, const FieldTensor *in, FieldTensor *
     return true;
 }
 
-/* softplus(x) - x t of each element, softplus its hash; sum += that. */
+/* max(x, 0) - x t + softplus(-|x|) of each element, softplus its hash; sum += that. */
 static Fe logit_loss(Fe x, Fe t) {
-    return fe_sub(fe_hash(OP_softplus, x), fe_mul(x, t));
+    const bool above = fe_signed(x) > 0;
+    return fe_add(fe_sub(above ? x : 0, fe_mul(x, t)), fe_hash(OP_softplus, above ? fe_sub(0, x) : x));
 }
 BINARY(logit_losses, logit_loss(x, y))
 static void logit_loss_row(const void *context, Fe *const *at, const int64_t *stride, int64_t n) {
