@@ -351,7 +351,7 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
 
 bool op_elementwise(OpCode op) {
     const char *arrow = op_table[op].letters ? strstr(op_table[op].letters, "->") : NULL;
-    return arrow && strncmp(arrow + 2, "...", 3) == 0;
+    return op_table[op].in_place || (arrow && strncmp(arrow + 2, "...", 3) == 0);
 }
 
 /* The element types of the results of a row that has letters for them; rules give each that of operand 0. */

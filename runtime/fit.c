@@ -179,6 +179,13 @@ static bool fit_request(const Executor *executor, const Cursor *cursor, const St
     return false;
 }
 
+/* What arrives must not lie over what is still to be sent. */
+static bool fit_start(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
+    if (!overlap(executor, cursor, step->in[0], step->out[0])) return true;
+    snprintf(why, n, "source %d and target %d of request %d lie over each other", step->in[0], step->out[0], step->request);
+    return false;
+}
+
 bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, char *why, size_t n) {
     switch (step->kind) {
     case STEP_KERNEL:
@@ -191,6 +198,7 @@ bool fit_step(const Executor *executor, const Cursor *cursor, const Step *step, 
         return false;
     }
     case STEP_START:
+        return fit_request(executor, cursor, step, why, n) && fit_start(executor, cursor, step, why, n);
     case STEP_WAIT:
         return fit_request(executor, cursor, step, why, n);
     case STEP_WRITE: {

@@ -369,3 +369,21 @@ Test(proof_semantics, a_conversion_takes_a_box_out_of_a_larger_one) {
             cr_assert_not(field_kernel(NULL, &node, &in, &outside, why, sizeof why));
         }
 }
+
+/* What the planner and prun take for element by element is what the proof does, but where elements of another size come out. */
+Test(proof_semantics, elementwise_has_one_meaning) {
+    for (int i = 0; i < ntrials; i++) {
+        TrialGraph t;
+        Letters letters;
+        char why[512];
+        trial_open(&t, &trials[i], F32);
+        const Node *node = t.node;
+        const DType in = t.graph.values.at[node->nin > 0 ? node->in[0] : node->out[0]].type.dtype;
+        const bool kernel = node->nin > 0 && node->nout > 0 && !op_table[node->op].expand && node->op != OP_convert;
+        if (kernel && dtype_bytes[in] == dtype_bytes[t.graph.values.at[node->out[0]].type.dtype]) {
+            cr_assert(node_letters(&t.graph, node, &letters, why, sizeof why), "%s: %s", op_table[node->op].name, why);
+            cr_expect_eq(letters.elementwise, op_elementwise(node->op), "%s", op_table[node->op].name);
+        }
+        trial_close(&t);
+    }
+}

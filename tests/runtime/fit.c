@@ -101,6 +101,43 @@ Test(fit, a_request_of_other_tensors_is_refused) {
     refused(&net, "is of other tensors elsewhere");
 }
 
+/* The proof refuses it as well: both are alive at once. */
+Test(fit, a_target_over_its_source_is_refused) {
+    Net net;
+    compiled(&net);
+    Role *role = role_of(&net);
+    Step *start = NULL;
+    for (int s = 0; s < role->steps.n && !start; s++)
+        if (role->steps.at[s].kind == STEP_START && role->instances.at[role->steps.at[s].in[0]].place == PLACE_ARENA &&
+            role->instances.at[role->steps.at[s].out[0]].place == PLACE_ARENA)
+            start = &role->steps.at[s];
+    cr_assert_not_null(start);
+    role->instances.at[start->out[0]].at = role->instances.at[start->in[0]].at;
+    refused(&net, "lie over each other");
+}
+
+/* A result of a fused step over an operand that its members read element by element: what the proof takes, prun runs. */
+Test(fit, a_clamp_goes_element_by_element) {
+    Net net;
+    cr_assert(
+        net_compile(
+            &net,
+            "net t() { input x : f32[8, 4]; param w : f32[4, 6] = normal(0.5); h = softmax(matmul(x, w));\n"
+            "loss mean(clamp(h, low = -0.5, high = 0.5) * 2); }\ntrain { data = numpy_rand(seed = 1); optimizer = sgd(lr = 0.1); steps = 1; }\n",
+            1, 0, 2),
+        "%s", net.error.text);
+    Role *role = role_of(&net);
+    const Step *clamp = step_of(&net, STEP_KERNEL, OP_clamp), *gradient = step_of(&net, STEP_KERNEL, OP_clamp_grad);
+    cr_assert_neq(clamp->fused, 0, "a clamp is a member of fused steps");
+    cr_assert_eq(gradient->in[0], clamp->in[0]);
+    role->instances.at[clamp->out[0]] = (Instance){.value = role->instances.at[clamp->out[0]].value,
+                                                   .layout = role->instances.at[clamp->out[0]].layout,
+                                                   .place = role->instances.at[clamp->in[0]].place,
+                                                   .at = role->instances.at[clamp->in[0]].at};
+    cr_assert(net_load(&net), "%s", net.error.text);
+    net_close(&net);
+}
+
 Test(fit, a_wait_for_what_nobody_starts_is_refused) {
     Net net;
     compiled(&net);
