@@ -154,6 +154,26 @@ Test(search, what_is_predicted_is_what_is_compiled) {
     }
 }
 
+/* One long row: what is whole on every rank sends nothing, and takes longer. */
+Test(search, auto_sends_bytes_where_that_is_faster) {
+    static const char net[] =
+        "net n() { input x : f32[1, 2048, 256]; param w : f32[256, 1024] = normal(0.1); param v : f32[1024, 256] = normal(0.1);\n"
+        "  loss mean(square(matmul(relu(matmul(x, w)), v))); }\n" TRAIN;
+    Compiled x, y;
+    BuildCost whole, found;
+    compiled(&x, net, 8, 2);
+    compiled_init(&y, 8, 2);
+    y.options.overrides.search = "auto";
+    cr_assert(compiled_run(&y, net));
+    build_cost(x.b, &whole);
+    build_cost(y.b, &found);
+    cr_expect_eq(whole.sent_bytes, 0);
+    cr_expect_gt(found.sent_bytes, 0);
+    cr_expect_lt(found.step_s, 0.5 * whole.step_s);
+    compiled_finish(&x);
+    compiled_finish(&y);
+}
+
 Test(search, an_operator_is_explained_by_the_search) {
     Compiled x;
     Text text = {0};
