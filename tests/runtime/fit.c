@@ -85,7 +85,7 @@ Test(fit, a_slice_outside_its_operand_is_refused) {
     Step *relu = step_of(&net, STEP_KERNEL, OP_relu);
     relu->kind = STEP_LOCAL;
     relu->in[0] = relu->out[0] = slice->in[0];
-    *in = (Instance){.value = in->value, .layout = split_rows(&net, 2, 4, 1), .place = PLACE_ARENA};
+    *in = (Instance){.value = in->value, .layout = split_rows(&net, 2, 2, 1), .place = PLACE_ARENA};
     refused(&net, "");
 }
 
