@@ -17,7 +17,7 @@ static double cutoff(const Search *s) {
     return !s->found ? INFINITY : s->any ? -INFINITY : s->cost * (1 - ROUNDING);
 }
 
-bool search_take(Search *s, const Core *core, const int *choice) {
+bool search_take(Search *s, const Core *core, const int *choice, bool equal) {
     Arena scratch;
     arena_init(&scratch);
     int n = s->problem->variables.n, *result = arena_alloc(&scratch, (size_t)n * sizeof *result);
@@ -26,7 +26,8 @@ bool search_take(Search *s, const Core *core, const int *choice) {
     for (const Core *outer = core->outer; outer; outer = outer->outer)
         core_expand(outer, NULL, result);
     double cost = problem_cost(s->problem, result);
-    bool better = isfinite(cost) && (!s->found || cost < s->cost) &&
+    s->work += n + s->problem->edges.n;
+    bool better = isfinite(cost) && (!s->found || cost < s->cost || (equal && cost <= s->cost * (1 + ROUNDING))) &&
                   (s->problem->limit_bytes == 0 || problem_peak(s->problem, result) <= s->problem->limit_bytes);
     if (better) {
         s->found = true, s->cost = cost;
@@ -75,7 +76,7 @@ static bool stage_eliminate(Stage *stage, int64_t work_end, int part) {
     for (int i = 0; i < stage->n; i++)
         if (stage->core->spot[stage->live[i]].bytes) return false;
     if (!block_eliminate(stage->core, stage->live, stage->n, most, stage->choice, &s->work)) return false;
-    search_take(s, stage->core, stage->choice);
+    search_take(s, stage->core, stage->choice, false);
     return true;
 }
 
@@ -88,7 +89,7 @@ static bool stage_bound(Stage *stage, const Dual *warm, int64_t work_end) {
     int window = stage->core->ntimes && !warm ? WINDOW_PRICES : WINDOW;
     for (int pass = 1; s->work < work_end; pass++) {
         dual_pass(dual);
-        if (dual->over == 0 && (!s->found || dual->cost < s->cost)) search_take(s, stage->core, dual->choice);
+        if (dual->over == 0 && (!s->found || dual->cost < s->cost)) search_take(s, stage->core, dual->choice, false);
         if (dual->bound >= cutoff(s)) return true;
         if (pass % window) continue;
         double gain = dual->bound - before, gap = s->found ? s->cost - dual->bound : 0;
@@ -208,6 +209,23 @@ static void stage_repair(Stage *stage, int64_t work_end) {
     }
 }
 
+/* A solution by prices, and those between it and the cheaper one that does not fit: each spot chooses as in one of the two. */
+static void stage_priced(Stage *stage, int64_t work_end) {
+    Search *s = stage->s;
+    size_t n = (size_t)s->problem->variables.n;
+    int *result[2] = {arena_alloc(&stage->arena, n * sizeof(int)), arena_alloc(&stage->arena, n * sizeof(int))};
+    if (!search_priced(s, stage->dual, s->work + (work_end - s->work) / 2, result[0])) return;
+    memcpy(result[1], s->choice, n * sizeof(int));
+    for (int i = 0; i < stage->n; i++)
+        memset(stage->keep[stage->live[i]], 0, (size_t)stage->core->spot[stage->live[i]].n);
+    for (int k = 0; k < 2; k++) {
+        core_contract(stage->core, result[k], stage->choice);
+        for (int i = 0; i < stage->n; i++)
+            stage->keep[stage->live[i]][stage->choice[stage->live[i]]] = true;
+    }
+    stage_descend(stage, work_end, SEARCH_WHOLE, NULL);
+}
+
 /* The spot that the bound is surest of, so that all but one of its branches end soon; of equal ones that with most links. */
 static int stage_pick(const Stage *stage) {
     int best = -1;
@@ -256,13 +274,13 @@ bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, Sear
     stage_init(&stage, s, core);
     bool whole = true;
     if (stage.n == 0) {
-        search_take(s, core, stage.choice);
+        search_take(s, core, stage.choice, false);
         goto done;
     }
     if (stage_eliminate(&stage, work_end, 4) || stage_bound(&stage, warm, work_end)) goto done;
     if (bound && stage.dual->bound > *bound) *bound = stage.dual->bound;
     if (stage_eliminate(&stage, work_end, 1)) goto done;
-    for (bool again = true; again && s->work < work_end;) {
+    for (bool again = true, priced = false; again && s->work < work_end;) {
         again = false;
         double before = s->found ? s->cost : INFINITY;
         double room = cutoff(s) - stage.bound;
@@ -272,16 +290,17 @@ bool search_core(Search *s, Core *core, const Dual *warm, int64_t work_end, Sear
             goto done;
         }
         if (stage.n < 16 || mode == SEARCH_BLOCK) break;
+        if (core->ntimes > 0 && core->outer == NULL && !s->any && !priced) {
+            priced = again = true;
+            stage_priced(&stage, s->work + (work_end - s->work) / 2);
+            continue;
+        }
         if (!s->found || mode == SEARCH_DIVE) stage_repair(&stage, s->work + (work_end - s->work) / 4);
         if (mode == SEARCH_WHOLE || !s->found || s->cost >= before) stage_dive(&stage, s->work + (work_end - s->work) / 4, SEARCH_DIVE);
         again = s->found && s->cost < before;
         if (mode == SEARCH_DIVE) {
             whole = false;
             goto done;
-        }
-        if (!s->found && s->problem->limit_bytes && core->outer == NULL && !s->any) {
-            search_priced(s, stage.dual, s->work + (work_end - s->work) / 4);
-            again = s->found;
         }
         if (again || !s->found) continue;
         if (neighbourhood_search(s, core, stage.dual, stage.regret, s->work + (work_end - s->work) / 2)) goto done;

@@ -177,6 +177,7 @@ void core_sub(Core *sub, const Core *core, const int *block, int n, const int *c
         if (nkept[i] > most) most = nkept[i];
     }
     sub->constant = sub_constant(core, place, choice);
+    *tables->work += core->n + core->ntimes;
     double *at = arena_alloc(&scratch, (size_t)most * (size_t)most * sizeof *at);
     for (int i = 0; i < n; i++)
         sub_spot(sub, core, i, block[i], kept[i], nkept[i], place, choice, at);
@@ -225,14 +226,22 @@ static void replace_choices(const Core *core, int *result) {
     }
 }
 
-void core_contract(const Core *core, int *result, int *choice) {
-    replace_choices(core, result);
+void core_contract(const Core *core, const int *result, int *choice) {
+    const Core *whole = core;
+    while (whole->outer)
+        whole = whole->outer;
+    Arena scratch;
+    arena_init(&scratch);
+    int *replaced = arena_alloc(&scratch, (size_t)whole->n * sizeof *replaced); /* of the whole problem, spots are variables */
+    if (whole->n) memcpy(replaced, result, (size_t)whole->n * sizeof *replaced);
+    replace_choices(core, replaced);
     for (int v = 0; v < core->n; v++) {
         const Spot *spot = &core->spot[v];
         choice[v] = 0;
-        while (!spot->gone && choice[v] + 1 < spot->n && spot->origin[choice[v]] != result[spot->variable])
+        while (!spot->gone && choice[v] + 1 < spot->n && spot->origin[choice[v]] != replaced[spot->variable])
             choice[v]++;
     }
+    arena_finish(&scratch);
 }
 
 double core_cost(const Core *core, const int *choice) {

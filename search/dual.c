@@ -42,6 +42,7 @@ Dual *dual_create(const Core *core, Arena *arena) {
                            .origin = from->origin,
                            .link = arena_alloc(arena, (size_t)from->links.n * sizeof(DualLink))};
         if (from->n > most) most = from->n;
+        d->entries += from->n;
         for (int before = 1, k = 0; before >= 0; before--)
             for (int i = 0; i < from->links.n; i++) {
                 const Link *link = &from->links.at[i];
@@ -60,6 +61,7 @@ Dual *dual_create(const Core *core, Arena *arena) {
         spot->share = chains ? 1.0 / chains : 1;
     }
     size_t ntimes = (size_t)core->ntimes;
+    d->entries += core->n + core->ntimes;
     d->ntimes = core->ntimes;
     d->time = arena_alloc(arena, ntimes * sizeof *d->time);
     if (ntimes) memcpy(d->time, core->time, ntimes * sizeof *d->time);

@@ -21,11 +21,14 @@ typedef struct Blocks {
     int *block, size;
 } Blocks;
 
-static void blocks_contract(Blocks *b, double *const *regret) {
+/* The best solution as one of this core; false: it is none. */
+static bool blocks_contract(Blocks *b, double *const *regret) {
     core_contract(b->core, b->s->choice, b->choice);
+    if (!search_take(b->s, b->core, b->choice, true)) return false;
     b->nodd = 0;
     for (int i = 0; i < b->n; i++)
         if (regret[b->live[i]][b->choice[b->live[i]]] > 0) b->odd[b->nodd++] = b->live[i];
+    return true;
 }
 
 /* The spots nearest to a random one, breadth first, ascending. */
@@ -64,13 +67,9 @@ bool neighbourhood_search(Search *s, const Core *core, const Dual *dual, double 
                 .block = arena_alloc(&arena, ints)};
     for (int v = 0; v < core->n; v++)
         if (!core->spot[v].gone) b.live[b.n++] = v;
-    blocks_contract(&b, regret);
-    bool all = false;
+    bool all = false, known = b.n > 0 && blocks_contract(&b, regret);
     double size = 12;
-    int64_t *used = arena_alloc(&arena, ((size_t)core->ntimes + 1) * sizeof *used);
-    for (int number = 1, idle = 0; !all && s->work < work_end && idle < 40 + 4 * b.n / (int)size; number++) {
-        if (core_over(core, b.choice, used) > 0 || core_cost(core, b.choice) > s->cost * (1 + 1e-9))
-            break; /* the solution is not one of this core */
+    for (int number = 1, idle = 0; known && !all && s->work < work_end && idle < 40 + 4 * b.n / (int)size; number++) {
         block_grow(&b, number, size < b.n ? (int)size : b.n);
         Arena scratch;
         arena_init(&scratch);
@@ -87,7 +86,7 @@ bool neighbourhood_search(Search *s, const Core *core, const Dual *dual, double 
         if (size > 4.0 * b.n) size = 4.0 * b.n;
         idle++;
         if (s->cost < before) {
-            blocks_contract(&b, regret);
+            known = blocks_contract(&b, regret);
             idle = 0;
         }
         arena_finish(&scratch);

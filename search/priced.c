@@ -16,16 +16,16 @@ static void price_problem(Problem *priced, const Problem *problem, const double 
         const Variable *variable = &problem->variables.at[v];
         priced->variables.at[v] = *variable;
         if (variable->bytes == NULL || variable->begin >= variable->end) continue;
-        double *cost = arena_alloc(arena, (size_t)variable->nchoices * sizeof *cost),
-               each = factor * (from[variable->end] - from[variable->begin]);
+        double *cost = arena_alloc(arena, (size_t)variable->nchoices * sizeof *cost);
+        double each = factor * (from[variable->end] - from[variable->begin]);
         for (int i = 0; i < variable->nchoices; i++)
             cost[i] = variable->cost[i] + each * (double)variable->bytes[i];
         priced->variables.at[v].cost = cost;
     }
 }
 
-void search_priced(Search *s, const Dual *dual, int64_t work_end) {
-    enum { ROUNDS = 12 };
+bool search_priced(Search *s, const Dual *dual, int64_t work_end, int *cheaper) {
+    enum { ROUNDS = 12, ROUND_WORK = 1 << 27 };
     const Problem *problem = s->problem;
     Arena arena;
     arena_init(&arena);
@@ -41,15 +41,16 @@ void search_priced(Search *s, const Dual *dual, int64_t work_end) {
         price[time] = 1e-3 * most;
     for (int k = 0; k < dual->ntimes; k++)
         price[dual->time[k]] += dual->best_price[k];
-    for (int round = 0; round < ROUNDS && s->work < work_end && high > 1.2 * low; round++) {
+    for (int round = 0; round < ROUNDS && s->work < work_end && high > 1.002 * low; round++) {
         Problem priced;
         price_problem(&priced, problem, price, ntimes, factor, &arena);
         Search one = {.problem = &priced, .work = s->work, .choice = arena_alloc(&arena, n * sizeof(int))};
         one.base = one.choice;
         double bound;
-        search_problem(&one, one.work + (work_end - one.work) / 4, &bound);
+        int64_t work = (work_end - one.work) / 3;
+        bool exact = search_problem(&one, one.work + (work < ROUND_WORK ? work : ROUND_WORK), &bound);
         s->work = one.work;
-        if (!one.found) break;
+        if (!one.found || (s->found && !exact)) break; /* other ways find better ones then */
         if (problem_peak(problem, one.choice) <= problem->limit_bytes) {
             high = factor;
             double cost = problem_cost(problem, one.choice);
@@ -59,8 +60,10 @@ void search_priced(Search *s, const Dual *dual, int64_t work_end) {
             }
         } else {
             low = factor;
+            memcpy(cheaper, one.choice, n * sizeof *cheaper);
         }
-        factor = isinf(high) ? 4 * factor : (low + high) / 2;
+        factor = isinf(high) ? 4 * factor : low == 0 ? factor / 4 : sqrt(low * high);
     }
     arena_finish(&arena);
+    return low > 0 && isfinite(high);
 }

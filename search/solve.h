@@ -112,8 +112,8 @@ void core_disconnect(Core *core, int v);                             /* takes th
 void core_keep(Core *core, int v, const int *kept, int n);           /* leaves only these choices of v, ascending */
 /* result, per variable of the problem its choice: of all spots, those that are gone too. choice: of the spots that are not gone; NULL: result has them. */
 void core_expand(const Core *core, const int *choice, int *result);
-/* The choices of the spots for a result of which the core still has the choices or what replaced them (in result, too). */
-void core_contract(const Core *core, int *result, int *choice);
+/* The choices of the spots for a result of which the core still has the choices or what replaced them. */
+void core_contract(const Core *core, const int *result, int *choice);
 /* Seconds of choices of the spots, with the constant. */
 double core_cost(const Core *core, const int *choice);
 
@@ -181,8 +181,8 @@ typedef struct Search {
     int *base;   /* the same, or the choices beside which another core is searched */
     uint64_t random;
 } Search;
-/* Remembers the solution in which the spots of a core choose so and all others as in base, if it is better. */
-bool search_take(Search *s, const Core *core, const int *choice);
+/* Remembers the solution in which the spots of a core choose so and all others as in base, if it is better, or (equal) as good. */
+bool search_take(Search *s, const Core *core, const int *choice, bool equal);
 
 typedef enum { SEARCH_WHOLE, SEARCH_DIVE, SEARCH_BLOCK } SearchMode; /* everything; one solution that is likely good; a small block */
 /* True: no solution of the core is better than the best that is remembered. Reduces the core. bound: raised to what holds for all solutions that are better than the best;
@@ -196,8 +196,9 @@ bool neighbourhood_search(Search *s, const Core *core, const Dual *dual, double 
 
 /* ---------------------------------------------------------------- priced.c */
 
-/* A solution that fits, where there is none yet: without the limit, with prices that rise until the choices fit, and fall again as far as they do. */
-void search_priced(Search *s, const Dual *dual, int64_t work_end);
+/* A solution that fits: of the problem without its limit, with prices that rise until the choices fit, and fall again as far as they do. True: it is the best so far or was
+ * there before, and cheaper, per variable of the problem, has the choices at the largest prices at which they do not fit. */
+bool search_priced(Search *s, const Dual *dual, int64_t work_end, int *cheaper);
 
 /* ---------------------------------------------------------------- solve.c */
 

@@ -130,6 +130,7 @@ void core_times(Core *core, bool *changed) {
     if (core->ntimes == 0) return;
     Arena scratch;
     arena_init(&scratch);
+    *core->tables->work += core->n + 8 * (int64_t)core->ntimes;
     do
         take_least(core, &scratch, changed);
     while (!core->impossible && drop_choices(core, &scratch, changed));

@@ -575,7 +575,7 @@ seed(unit("search", "core"),
      ("links out of a block cost once", "sub_constant", "link->to > v && place[link->to] < 0", "place[link->to] < 0"),
      ("bytes over the room are counted at the fullest time", "core_over", "held - core->room[time] > over", "held - core->room[time] > 0"))
 seed(unit("search", "neighbourhood"),
-     ("a better solution is where the next block begins", "neighbourhood_search", "blocks_contract(&b, regret); idle = 0", "idle = 0"))
+     ("a better solution is where the next block begins", "neighbourhood_search", "known = blocks_contract(&b, regret); idle = 0", "idle = 0"))
 seed(unit("search", "eliminate"),
      ("a link out of the block costs by what is chosen there", "block_gather", "choice[link->to]", "0"),
      ("tables are equal only over the same spots", "bucket_key", "vec_push(&e->arena, &e->keys, d)", "(void)d"),

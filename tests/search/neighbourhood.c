@@ -32,7 +32,12 @@ Test(neighbourhood, makes_solutions_better) {
             for (int c = 1; c < core.spot[v].n && core.spot[v].bytes; c++)
                 if (core.spot[v].bytes[c] < core.spot[v].bytes[least[v]]) least[v] = c;
         }
-        if (search_take(&s, &core, least)) {
+        bool found = search_take(&s, &core, least, false);
+        if (seed % 2) core_reduce(&core); /* which leaves other choices, and may replace some of the solution's */
+        bool left = false;
+        for (int v = 0; v < core.n; v++)
+            left |= !core.spot[v].gone;
+        if (found && left) {
             double before = s.cost;
             Dual *dual = dual_create(&core, &arena);
             neighbourhood_search(&s, &core, dual, regret, s.work + 1000000);
@@ -42,5 +47,5 @@ Test(neighbourhood, makes_solutions_better) {
         }
         arena_finish(&arena);
     }
-    cr_expect(ntried > 200 && nbetter > 0.8 * ntried && nbest > 0.9 * ntried, "%d, %d better, %d best", ntried, nbetter, nbest);
+    cr_expect(ntried > 150 && nbetter > 0.8 * ntried && nbest > 0.9 * ntried, "%d, %d better, %d best", ntried, nbetter, nbest);
 }
