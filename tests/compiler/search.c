@@ -161,7 +161,9 @@ Test(search, auto_sends_bytes_where_that_is_faster) {
         "  loss mean(square(matmul(relu(matmul(x, w)), v))); }\n" TRAIN;
     Compiled x, y;
     BuildCost whole, found;
-    compiled(&x, net, 8, 2);
+    compiled_init(&x, 8, 2);
+    x.options.overrides.mode = "semi_auto";
+    cr_assert(compiled_run(&x, net));
     compiled_init(&y, 8, 2);
     y.options.overrides.search = "auto";
     cr_assert(compiled_run(&y, net));

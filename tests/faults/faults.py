@@ -556,7 +556,7 @@ seed(unit("compiler", "search"),
      ("hints stay", "apply", "|| node->from == STRATEGY_USER", ""),
      ("a parameter costs the sum of its gradient", "parameter_seconds", "exposed * (move.bytes_s", "0 * exposed * (move.bytes_s"),
      ("the kernels of gradients count", "kernels_seconds", "k < index->first_gradient[node + 1]", "k < 0"),
-     ("of what is compiled the fastest counts", "best_compiled", "cost->step_s <= fastest * ABOUT &&", ""))
+     ("of plans that are about as fast the one with the fewest bytes is taken", "best_compiled", "cost->sent_bytes < s->found", "cost->sent_bytes > s->found"))
 seed(unit("search", "dominance"),
      ("a choice is replaced by one that costs no more whatever the neighbours choose", "table_excess", "instead[j] - of[j] > most", "instead[j] - of[j] < most"),
      ("a choice that holds more bytes replaces none", "choices_prune", "spot->bytes[a] <= spot->bytes[b]", "true"),
