@@ -1,153 +1,151 @@
-/* rowloops: softmax, its logarithm and their gradients, of one contiguous row or of up to ROW_COLUMNS neighbouring columns. The largest
+/* rowloops: softmax, its logarithm and their gradients, of contiguous rows or of up to ROW_COLUMNS neighbouring columns. The largest
  * element is taken off first: no exponential overflows, and their sum is at least 1. Sums are double, whatever the type; those of a
- * contiguous row are of LANES parts, whatever vectors there are. Compiled once for each of vector.c's variants. */
+ * contiguous row are of LANES parts, whatever vectors there are. Rows shorter than that are added up in order, as columns are, and turned into columns: a vector
+ * then holds many of them. Compiled once for each of vector.c's variants. */
 #include "runtime/cpu/functions.h"
 #include "runtime/cpu/vector.h"
 
 enum { LANES = 16 };
 
-/* sum of `term` over k from 0 to n. */
-#define SUM(sum, term)                                                                                                                     \
+/* An operator is written once, in the words below; ROW_ and COLUMNS_ before them say what they mean for one contiguous row (c is 0) and for `width` columns. `at`
+ * is where an element is, c its column, and what all elements of a row share is an array over c.
+ *
+ *   EACH(statement)        for each element
+ *   SHARED(statement)      once for each row
+ *   TOP(most)              the largest element
+ *   SUM(sum, term)         of a term of each element
+ *   POWERS(sum, value)     stores the value of each element in out, and adds it up */
+
+#define ROW_VALUES 1
+#define ROW_EACH(...)                                                                                                                      \
+    _Pragma("omp simd") for (int64_t at = 0; at < n; at++) {                                                                               \
+        enum { c = 0 };                                                                                                                    \
+        __VA_ARGS__;                                                                                                                       \
+    }
+#define ROW_SHARED(...)                                                                                                                    \
+    {                                                                                                                                      \
+        enum { c = 0 };                                                                                                                    \
+        __VA_ARGS__;                                                                                                                       \
+    }
+#define ROW_TOP(T, most)                                                                                                                   \
+    {                                                                                                                                      \
+        T lane[LANES];                                                                                                                     \
+        int64_t first = 0;                                                                                                                 \
+        for (int l = 0; l < LANES; l++)                                                                                                    \
+            lane[l] = x[0];                                                                                                                \
+        for (; first + LANES <= n; first += LANES) {                                                                                       \
+            _Pragma("omp simd") for (int l = 0; l < LANES; l++) lane[l] = x[first + l] > lane[l] ? x[first + l] : lane[l];                 \
+        }                                                                                                                                  \
+        for (; first < n; first++)                                                                                                         \
+            lane[0] = x[first] > lane[0] ? x[first] : lane[0];                                                                             \
+        most[0] = lane[0];                                                                                                                 \
+        for (int l = 1; l < LANES; l++)                                                                                                    \
+            most[0] = lane[l] > most[0] ? lane[l] : most[0];                                                                               \
+    }
+#define ROW_SUM(sum, term)                                                                                                                 \
     {                                                                                                                                      \
         double lane[LANES] = {0};                                                                                                          \
         int64_t first = 0;                                                                                                                 \
         for (; first + LANES <= n; first += LANES) {                                                                                       \
             _Pragma("omp simd") for (int l = 0; l < LANES; l++) {                                                                          \
-                const int64_t k = first + l;                                                                                               \
+                const int64_t at = first + l;                                                                                              \
                 lane[l] += term;                                                                                                           \
             }                                                                                                                              \
         }                                                                                                                                  \
-        for (int64_t k = first; k < n; k++)                                                                                                \
+        for (int64_t at = first; at < n; at++)                                                                                             \
             lane[0] += term;                                                                                                               \
         for (int half = LANES / 2; half > 0; half /= 2)                                                                                    \
             for (int l = 0; l < half; l++)                                                                                                 \
                 lane[l] += lane[l + half];                                                                                                 \
-        sum = lane[0];                                                                                                                     \
+        sum[0] = lane[0];                                                                                                                  \
     }
+#define ROW_POWERS(sum, value)                                                                                                             \
+    ROW_EACH(out[at] = value)                                                                                                              \
+    ROW_SUM(sum, out[at])
 
-#define ROWS(suffix, T)                                                                                                                    \
-    /* out: the exponentials of a row less its largest element; their sum. */                                                              \
-    static double row_powers_##suffix(const T *x, T *out, int64_t n, T *most_) {                                                           \
-        T most[LANES];                                                                                                                     \
-        for (int l = 0; l < LANES; l++)                                                                                                    \
-            most[l] = x[0];                                                                                                                \
-        int64_t i = 0;                                                                                                                     \
-        for (; i + LANES <= n; i += LANES) {                                                                                               \
-            _Pragma("omp simd") for (int l = 0; l < LANES; l++) most[l] = x[i + l] > most[l] ? x[i + l] : most[l];                         \
-        }                                                                                                                                  \
-        for (; i < n; i++)                                                                                                                 \
-            most[0] = x[i] > most[0] ? x[i] : most[0];                                                                                     \
-        for (int l = 1; l < LANES; l++)                                                                                                    \
-            most[0] = most[l] > most[0] ? most[l] : most[0];                                                                               \
-        const T top = *most_ = most[0];                                                                                                    \
-        _Pragma("omp simd") for (int64_t k = 0; k < n; k++) out[k] = exp_##suffix(x[k] - top);                                             \
-        double sum;                                                                                                                        \
-        SUM(sum, out[k])                                                                                                                   \
-        return sum;                                                                                                                        \
-    }                                                                                                                                      \
-    static void softmax_row_##suffix(const void *x, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {                \
-        T *out = out_, most;                                                                                                               \
-        (void)dy_, (void)inner, (void)width;                                                                                               \
-        const T scale = (T)(1 / row_powers_##suffix(x, out, n, &most));                                                                    \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] *= scale;                                                               \
-    }                                                                                                                                      \
-    static void log_softmax_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {           \
-        const T *x = x_;                                                                                                                   \
-        T *out = out_, most;                                                                                                               \
-        (void)dy_, (void)inner, (void)width;                                                                                               \
-        const T shift = (T)log_f64(row_powers_##suffix(x, out, n, &most));                                                                 \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = x[i] - most - shift;                                                  \
-    }                                                                                                                                      \
-    static void softmax_grad_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {          \
-        const T *x = x_, *dy = dy_;                                                                                                        \
-        T *out = out_;                                                                                                                     \
-        (void)inner, (void)width;                                                                                                          \
-        double sum;                                                                                                                        \
-        SUM(sum, (double)x[k] * dy[k])                                                                                                     \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = x[i] * (dy[i] - (T)sum);                                              \
-    }                                                                                                                                      \
-    static void log_softmax_grad_row_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {      \
-        const T *x = x_, *dy = dy_;                                                                                                        \
-        T *out = out_;                                                                                                                     \
-        (void)inner, (void)width;                                                                                                          \
-        double sum;                                                                                                                        \
-        SUM(sum, dy[k])                                                                                                                    \
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = dy[i] - exp_##suffix(x[i]) * (T)sum;                                  \
-    }                                                                                                                                      \
-    static void column_maxima_##suffix(const T *x, int64_t n, int64_t inner, int64_t width, T *most) {                                     \
-        for (int64_t c = 0; c < width; c++)                                                                                                \
-            most[c] = x[c];                                                                                                                \
-        for (int64_t i = 1; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) most[c] = x[i * inner + c] > most[c] ? x[i * inner + c] : most[c];     \
-        }                                                                                                                                  \
-    }                                                                                                                                      \
-    static void softmax_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {           \
-        const T *x = x_;                                                                                                                   \
-        T *out = out_;                                                                                                                     \
-        (void)dy_;                                                                                                                         \
-        T most[ROW_COLUMNS];                                                                                                               \
-        double sum[ROW_COLUMNS] = {0};                                                                                                     \
-        column_maxima_##suffix(x, n, inner, width, most);                                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) {                                                                      \
-                T e = exp_##suffix(x[i * inner + c] - most[c]);                                                                            \
-                out[i * inner + c] = e;                                                                                                    \
-                sum[c] += e;                                                                                                               \
-            }                                                                                                                              \
-        }                                                                                                                                  \
-        for (int64_t c = 0; c < width; c++)                                                                                                \
-            sum[c] = 1 / sum[c];                                                                                                           \
-        for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] *= (T)sum[c];                                       \
-        }                                                                                                                                  \
-    }                                                                                                                                      \
-    static void log_softmax_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {       \
-        const T *x = x_;                                                                                                                   \
-        T *out = out_;                                                                                                                     \
-        (void)dy_;                                                                                                                         \
-        T most[ROW_COLUMNS];                                                                                                               \
-        double sum[ROW_COLUMNS] = {0};                                                                                                     \
-        column_maxima_##suffix(x, n, inner, width, most);                                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += exp_##suffix(x[i * inner + c] - most[c]);                    \
-        }                                                                                                                                  \
-        for (int64_t c = 0; c < width; c++)                                                                                                \
-            sum[c] = log_f64(sum[c]);                                                                                                      \
-        for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] = x[i * inner + c] - most[c] - (T)sum[c];           \
-        }                                                                                                                                  \
-    }                                                                                                                                      \
-    static void softmax_grad_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {      \
-        const T *x = x_, *dy = dy_;                                                                                                        \
-        T *out = out_;                                                                                                                     \
-        double sum[ROW_COLUMNS] = {0};                                                                                                     \
-        for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += (double)x[i * inner + c] * dy[i * inner + c];                \
-        }                                                                                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] =                                                   \
-                x[i * inner + c] * (dy[i * inner + c] - (T)sum[c]);                                                                        \
-        }                                                                                                                                  \
-    }                                                                                                                                      \
-    static void log_softmax_grad_columns_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {  \
-        const T *x = x_, *dy = dy_;                                                                                                        \
-        T *out = out_;                                                                                                                     \
-        double sum[ROW_COLUMNS] = {0};                                                                                                     \
-        for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) sum[c] += dy[i * inner + c];                                           \
-        }                                                                                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                                                                  \
-            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) out[i * inner + c] =                                                   \
-                dy[i * inner + c] - exp_##suffix(x[i * inner + c]) * (T)sum[c];                                                            \
+#define COLUMNS_VALUES ROW_COLUMNS
+#define COLUMNS_EACH(...)                                                                                                                  \
+    for (int64_t k = 0; k < n; k++) {                                                                                                      \
+        _Pragma("omp simd") for (int64_t c = 0; c < width; c++) {                                                                          \
+            const int64_t at = k * inner + c;                                                                                              \
+            __VA_ARGS__;                                                                                                                   \
         }                                                                                                                                  \
     }
-ROWS(f32, float)
-ROWS(f64, double)
+#define COLUMNS_SHARED(...)                                                                                                                \
+    _Pragma("omp simd") for (int64_t c = 0; c < width; c++) {                                                                              \
+        __VA_ARGS__;                                                                                                                       \
+    }
+#define COLUMNS_TOP(T, most)                                                                                                               \
+    COLUMNS_SHARED(most[c] = x[c])                                                                                                         \
+    COLUMNS_EACH(most[c] = x[at] > most[c] ? x[at] : most[c])
+#define COLUMNS_SUM(sum, term)                                                                                                             \
+    COLUMNS_SHARED(sum[c] = 0)                                                                                                             \
+    COLUMNS_EACH(sum[c] += term)
+#define COLUMNS_POWERS(sum, value)                                                                                                         \
+    COLUMNS_SHARED(sum[c] = 0)                                                                                                             \
+    COLUMNS_EACH(out[at] = value; sum[c] += out[at])
 
-#define LOOPS(name)                                                                                                                        \
+#define BEGIN(name, FORM, suffix, T)                                                                                                       \
+    static void name##_##FORM##_##suffix(const T *x, const T *dy, T *out, int64_t n, int64_t inner, int64_t width) {                       \
+        double sum[FORM##_VALUES];                                                                                                         \
+        (void)x, (void)dy, (void)inner, (void)width;
+#define OPERATORS(FORM, suffix, T)                                                                                                         \
+    BEGIN(softmax, FORM, suffix, T)                                                                                                        \
+    T most[FORM##_VALUES];                                                                                                                 \
+    FORM##_TOP(T, most) FORM##_POWERS(sum, exp_##suffix(x[at] - most[c])) FORM##_SHARED(most[c] = (T)(1 / sum[c]))                         \
+        FORM##_EACH(out[at] *= most[c])                                                                                                    \
+    }                                                                                                                                      \
+    BEGIN(log_softmax, FORM, suffix, T)                                                                                                    \
+    T most[FORM##_VALUES], shift[FORM##_VALUES];                                                                                           \
+    FORM##_TOP(T, most) FORM##_POWERS(sum, exp_##suffix(x[at] - most[c])) FORM##_SHARED(shift[c] = (T)log_f64(sum[c]))                     \
+        FORM##_EACH(out[at] = x[at] - most[c] - shift[c])                                                                                  \
+    }                                                                                                                                      \
+    BEGIN(softmax_grad, FORM, suffix, T)                                                                                                   \
+    FORM##_SUM(sum, (double)x[at] * dy[at]) FORM##_EACH(out[at] = x[at] * (dy[at] - (T)sum[c]))                                            \
+    }                                                                                                                                      \
+    BEGIN(log_softmax_grad, FORM, suffix, T)                                                                                               \
+    FORM##_SUM(sum, dy[at]) FORM##_EACH(out[at] = dy[at] - exp_##suffix(x[at]) * (T)sum[c])                                                \
+    }
+
+/* The loops of an operator: of columns, and of rows that lie behind each other. */
+#define LOOPS(name, suffix, T)                                                                                                             \
+    static void name##_across_##suffix(const void *x, const void *dy, void *out, int64_t n, int64_t inner, int64_t width) {                \
+        name##_COLUMNS_##suffix(x, dy, out, n, inner, width);                                                                              \
+    }                                                                                                                                      \
+    static void name##_along_##suffix(const void *x_, const void *dy_, void *out_, int64_t n, int64_t inner, int64_t width) {              \
+        const T *x = x_, *dy = dy_;                                                                                                        \
+        T *out = out_, turned[3][LANES * ROW_COLUMNS];                                                                                     \
+        for (int64_t row = 0; row < width && n >= LANES; row++)                                                                            \
+            name##_ROW_##suffix(x + row * n, dy ? dy + row * n : NULL, out + row * n, n, inner, 1);                                        \
+        for (int64_t row = 0; row < width && n < LANES; row += ROW_COLUMNS) {                                                              \
+            const int64_t rows = width - row < ROW_COLUMNS ? width - row : ROW_COLUMNS;                                                    \
+            turn_##suffix(x + row * n, turned[0], rows, n);                                                                                \
+            if (dy) turn_##suffix(dy + row * n, turned[1], rows, n);                                                                       \
+            name##_COLUMNS_##suffix(turned[0], turned[1], turned[2], n, rows, rows);                                                       \
+            turn_##suffix(turned[2], out + row * n, n, rows);                                                                              \
+        }                                                                                                                                  \
+    }
+
+#define ALL(suffix, T)                                                                                                                     \
+    /* x: [rows, columns] -> out: [columns, rows] */                                                                                       \
+    static void turn_##suffix(const T *x, T *out, int64_t rows, int64_t columns) {                                                         \
+        for (int64_t i = 0; i < rows; i++)                                                                                                 \
+            for (int64_t j = 0; j < columns; j++)                                                                                          \
+                out[j * rows + i] = x[i * columns + j];                                                                                    \
+    }                                                                                                                                      \
+    OPERATORS(ROW, suffix, T)                                                                                                              \
+    OPERATORS(COLUMNS, suffix, T)                                                                                                          \
+    LOOPS(softmax, suffix, T)                                                                                                              \
+    LOOPS(log_softmax, suffix, T)                                                                                                          \
+    LOOPS(softmax_grad, suffix, T)                                                                                                         \
+    LOOPS(log_softmax_grad, suffix, T)
+ALL(f32, float)
+ALL(f64, double)
+
+#define ENTRY(name)                                                                                                                        \
     {                                                                                                                                      \
-        {name##_columns_f32, name##_row_f32}, {                                                                                            \
-            name##_columns_f64, name##_row_f64                                                                                             \
+        {name##_across_f32, name##_along_f32}, {                                                                                           \
+            name##_across_f64, name##_along_f64                                                                                            \
         }                                                                                                                                  \
     }
 
@@ -155,7 +153,7 @@ ROWS(f64, double)
 #define NAME_(variant) row_loop_##variant
 RowLoop *NAME(VECTOR)(OpCode op, DType dtype, bool contiguous);
 RowLoop *NAME(VECTOR)(OpCode op, DType dtype, bool contiguous) {
-    static RowLoop *const loops[4][2][2] = {LOOPS(softmax), LOOPS(log_softmax), LOOPS(softmax_grad), LOOPS(log_softmax_grad)};
+    static RowLoop *const loops[4][2][2] = {ENTRY(softmax), ENTRY(log_softmax), ENTRY(softmax_grad), ENTRY(log_softmax_grad)};
     const int which = op == OP_softmax ? 0 : op == OP_log_softmax ? 1 : op == OP_softmax_grad ? 2 : 3;
     return dtype_is_float(dtype) ? loops[which][dtype == F64][contiguous] : NULL;
 }

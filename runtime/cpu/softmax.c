@@ -12,8 +12,15 @@ typedef struct RowsRun {
     char *out;
 } RowsRun;
 
-/* Ranges are of blocks of columns. */
+/* Ranges are of rows. */
 static void rows_part(void *context, int64_t begin, int64_t end) {
+    const RowsRun *run = context;
+    const int64_t offset = begin * run->n * run->item_bytes;
+    run->loop(run->x + offset, run->dy ? run->dy + offset : NULL, run->out + offset, run->n, 1, end - begin);
+}
+
+/* Ranges are of blocks of columns. */
+static void columns_part(void *context, int64_t begin, int64_t end) {
     const RowsRun *run = context;
     for (int64_t item = begin; item < end; item++) {
         int64_t column = item % run->blocks * ROW_COLUMNS, first = item / run->blocks * run->n * run->inner + column;
@@ -37,7 +44,8 @@ static bool rows(const KernelCall *call, OpCode op, int cost, Error *error) {
                    .dy = call->nin > 1 ? call->in[1].data : NULL,
                    .out = call->out[0].data};
     int64_t width = run.inner < ROW_COLUMNS ? run.inner : ROW_COLUMNS;
-    pool_run(call_pool(call), lines.outer * run.blocks, 1 + GRAIN / (cost * run.n * width), rows_part, &run);
+    pool_run(call_pool(call), lines.outer * run.blocks, 1 + GRAIN / (cost * run.n * width), run.inner == 1 ? rows_part : columns_part,
+             &run);
     return true;
 }
 

@@ -4,10 +4,10 @@
 #pragma once
 #include "runtime/cpu/elements.h"
 
-/* `width` rows of n elements that are `inner` apart; contiguous ones (inner 1) one at a time. x: of a gradient y; dy: of a gradient, else
- * NULL. */
+/* `width` rows of n elements: contiguous ones behind each other (inner 1), or neighbouring columns, whose elements are `inner` apart. x: of a gradient y; dy: of a
+ * gradient, else NULL. */
 typedef void RowLoop(const void *x, const void *dy, void *out, int64_t n, int64_t inner, int64_t width);
-enum { ROW_COLUMNS = 64 }; /* most rows of a call, where inner is not 1 */
+enum { ROW_COLUMNS = 64 }; /* most columns of a call */
 
 /* Sums in accumulators: of reals f64, of integers unsigned ones of their size. */
 typedef struct SumLoops {
