@@ -12,6 +12,17 @@ typedef struct Operand {
     Box box;      /* where the box lies in it */
 } Operand;
 
+static inline int64_t operand_bytes(const Operand *operand) {
+    return shape_elements(&operand->local) * dtype_bytes[operand->dtype];
+}
+/* Whether two ranges of memory have a byte in common. */
+static inline bool bytes_overlap(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes) {
+    return (uintptr_t)a < (uintptr_t)b + (uintptr_t)b_bytes && (uintptr_t)b < (uintptr_t)a + (uintptr_t)a_bytes;
+}
+static inline bool operands_overlap(const Operand *a, const Operand *b) {
+    return bytes_overlap(a->data, operand_bytes(a), b->data, operand_bytes(b));
+}
+
 typedef struct KernelCall {
     OpCode op;
     const Attr *attr;

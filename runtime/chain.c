@@ -41,8 +41,7 @@ bool chain_load_overlaps(const ChainLoad *load, const void *data, int64_t bytes)
     int64_t last = 0;
     for (int d = 0; d < load->ndim; d++)
         last += (load->size[d] - 1) * load->stride[d];
-    const uintptr_t begin = (uintptr_t)load->data, end = begin + (uintptr_t)((last + 1) * dtype_bytes[load->dtype]), at = (uintptr_t)data;
-    return begin < at + (uintptr_t)bytes && at < end;
+    return bytes_overlap(load->data, (last + 1) * dtype_bytes[load->dtype], data, bytes);
 }
 
 static bool take_size(Build *build, const Shape *shape) {

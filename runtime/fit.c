@@ -66,8 +66,7 @@ static int64_t bytes_of(const Executor *executor, const Cursor *cursor, int inst
 }
 
 static bool overlap(const Executor *executor, const Cursor *cursor, int a, int b) {
-    const uintptr_t x = (uintptr_t)cursor->at[a], y = (uintptr_t)cursor->at[b];
-    return x < y + (uintptr_t)bytes_of(executor, cursor, b) && y < x + (uintptr_t)bytes_of(executor, cursor, a);
+    return bytes_overlap(cursor->at[a], bytes_of(executor, cursor, a), cursor->at[b], bytes_of(executor, cursor, b));
 }
 
 /* A fused step: its first member and how many there are. */

@@ -30,27 +30,12 @@
 
 #include "ir/elementwise.def"
 
+#include "ir/endformula.def"
 #undef NUMBER_ROW
 #undef REAL_ROW
-#undef REAL
-#undef FMA
 #undef FUNCTION
 #undef FUNCTION_
 #undef FUNCTION__
-#undef EXP
-#undef LOG
-#undef LOG1P
-#undef TANH
-#undef SIN
-#undef COS
-#undef SQRT
-#undef NORMAL
-#undef DENSITY
 #undef ELEMENT
 #undef SUFFIX
 #undef IF_REAL
-#undef ADD
-#undef SUB
-#undef MUL
-#undef NEG
-#undef ABS

@@ -62,23 +62,4 @@ static bool elementwise(const KernelCall *call, OpCode op, Error *error) {
     bool kernel_##name(const KernelCall *call, Error *error) {                                                                             \
         return elementwise(call, OP_##name, error);                                                                                        \
     }
-#define UNARY_OP(name, ...) ELEMENTWISE(name)
-#define UNARY_OP_X(name, ...) ELEMENTWISE(name) ELEMENTWISE(name##_grad)
-#define UNARY_OP_Y(name, ...) ELEMENTWISE(name) ELEMENTWISE(name##_grad)
-#define BINARY_OP(name, ...) ELEMENTWISE(name)
 #include "ir/elementwise.def"
-ELEMENTWISE(gelu)
-ELEMENTWISE(clamp)
-ELEMENTWISE(max_share)
-ELEMENTWISE(max_mask)
-ELEMENTWISE(gelu_grad)
-ELEMENTWISE(clamp_grad)
-ELEMENTWISE(clip)
-ELEMENTWISE(less)
-ELEMENTWISE(less_equal)
-ELEMENTWISE(greater)
-ELEMENTWISE(greater_equal)
-ELEMENTWISE(equal)
-ELEMENTWISE(not_equal)
-ELEMENTWISE(where)
-ELEMENTWISE(cast)

@@ -18,13 +18,9 @@ typedef struct Fused {
 
 /* ---------------------------------------------------------------- building */
 
-static bool overlaps(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes) {
-    return (uintptr_t)a < (uintptr_t)b + (uintptr_t)b_bytes && (uintptr_t)b < (uintptr_t)a + (uintptr_t)a_bytes;
-}
-
 static bool reads(const KernelCall *call, const void *data, int64_t bytes) {
     for (int i = 0; i < call->nin; i++)
-        if (overlaps(call->in[i].data, shape_elements(&call->in[i].local) * dtype_bytes[call->in[i].dtype], data, bytes)) return true;
+        if (bytes_overlap(call->in[i].data, operand_bytes(&call->in[i]), data, bytes)) return true;
     return false;
 }
 
@@ -33,7 +29,7 @@ static bool is_safe(const Fused *fused, const KernelCall *calls, int n) {
     const Chain *chain = &fused->cpu.chain;
     const Operand *out = &fused->product.out[0];
     for (int c = 0; c < n; c++) {
-        if (reads(&calls[c], out->data, shape_elements(&out->local) * dtype_bytes[out->dtype])) return false;
+        if (reads(&calls[c], out->data, operand_bytes(out))) return false;
         for (int s = 0; s < chain->nsteps; s++)
             if (chain->step[s].out && reads(&calls[c], chain->step[s].out, chain->n * dtype_bytes[chain->step[s].dtype])) return false;
     }

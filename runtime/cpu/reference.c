@@ -141,11 +141,7 @@ typedef double ElementFn(const double *x, const Attr *attr);
 #define NORMAL(a) (erfc(-(a) / sqrt(2)) / 2)
 #define DENSITY(a) (exp(-(a) * (a) / 2) / sqrt(2 * acos(-1)))
 #include "ir/elementwise.def"
-#undef ADD
-#undef SUB
-#undef MUL
-#undef NEG
-#undef ABS
+#include "ir/endformula.def"
 
 static double gelu_of(const double *x, const Attr *attr) {
     return attr[0].i ? plain_gelu_tanh_of(x, attr) : plain_gelu_of(x, attr);
@@ -323,6 +319,11 @@ static bool each_element(const KernelCall *call, ElementFn *const *fn) {
     const Operand *out = &call->out[0];
     int64_t n = shape_elements(&out->local);
     if (of_integers(call)) return each_integer(call);
+    Attr bounds[MAX_ATTRS] = {call->attr[0],
+                              call->attr[1]}; /* are numbers of the operands' type: a slope depends on which side of one x lies */
+    for (int k = 0; k < 2 && call->op == OP_clamp_grad && out->dtype == F32; k++)
+        bounds[k].f = (float)bounds[k].f;
+    const Attr *attr = call->op == OP_clamp_grad ? bounds : call->attr;
     for (int64_t i = 0; i < n; i++) {
         int64_t index[MAX_NDIM];
         double x[MAX_IN];
@@ -333,7 +334,7 @@ static bool each_element(const KernelCall *call, ElementFn *const *fn) {
             x[k] = 1;
         double result[MAX_OUT];
         for (int o = 0; o < call->nout; o++)
-            result[o] = fn[o](x, call->attr);
+            result[o] = fn[o](x, attr);
         for (int o = 0; o < call->nout; o++)
             element_set(&call->out[o], i, result[o]);
     }
@@ -345,36 +346,11 @@ static bool each_element(const KernelCall *call, ElementFn *const *fn) {
         (void)error;                                                                                                                       \
         return each_element(call, (ElementFn *const[]){name##_of});                                                                        \
     }
-#define UNARY_OP(name, ...) ELEMENTWISE(name)
-#define UNARY_OP_X(name, ...) ELEMENTWISE(name) ELEMENTWISE(name##_grad)
-#define UNARY_OP_Y(name, ...) ELEMENTWISE(name) ELEMENTWISE(name##_grad)
-#define BINARY_OP(name, ...) ELEMENTWISE(name)
 #include "ir/elementwise.def"
-ELEMENTWISE(gelu)
-ELEMENTWISE(gelu_grad)
-ELEMENTWISE(max_share)
-ELEMENTWISE(max_mask)
-ELEMENTWISE(clamp)
-ELEMENTWISE(less)
-ELEMENTWISE(less_equal)
-ELEMENTWISE(greater)
-ELEMENTWISE(greater_equal)
-ELEMENTWISE(equal)
-ELEMENTWISE(not_equal)
-ELEMENTWISE(where)
-ELEMENTWISE(cast)
-ELEMENTWISE(sgd)
-ELEMENTWISE(clip)
 
-/* Bounds are numbers of the operands' type. */
-bool reference_clamp_grad(const KernelCall *call, Error *error) {
-    Attr bounds[MAX_ATTRS] = {call->attr[0], call->attr[1]};
-    KernelCall rounded = *call;
+bool reference_sgd(const KernelCall *call, Error *error) {
     (void)error;
-    rounded.attr = bounds;
-    for (int i = 0; i < 2 && call->out[0].dtype == F32; i++)
-        bounds[i].f = (float)bounds[i].f;
-    return each_element(&rounded, (ElementFn *const[]){clamp_grad_of});
+    return each_element(call, (ElementFn *const[]){sgd_of});
 }
 
 bool reference_momentum(const KernelCall *call, Error *error) {

@@ -184,19 +184,4 @@ template <class T> __device__ __forceinline__ Pack<T> element_apply(int op, cons
 }
 #undef EACH
 #undef EACH_OF
-#undef REAL
-#undef FMA
-#undef ADD
-#undef SUB
-#undef MUL
-#undef NEG
-#undef ABS
-#undef EXP
-#undef LOG
-#undef LOG1P
-#undef TANH
-#undef SIN
-#undef COS
-#undef SQRT
-#undef NORMAL
-#undef DENSITY
+#include "ir/endformula.def"

@@ -157,15 +157,6 @@ int epilogue_is_sound(CudaContext *cuda, int epilogue, Error *error) {
 
 /* ---------------------------------------------------------------- taking what follows */
 
-static int64_t operand_bytes(const Operand *operand) {
-    return shape_elements(&operand->local) * dtype_bytes[operand->dtype];
-}
-
-static bool overlaps(const Operand *a, const Operand *b) {
-    uintptr_t x = (uintptr_t)a->data, y = (uintptr_t)b->data;
-    return x < y + (uintptr_t)operand_bytes(b) && y < x + (uintptr_t)operand_bytes(a);
-}
-
 static bool same_place(const Operand *a, const Operand *b) {
     return a->data == b->data && shape_elements(&a->local) == shape_elements(&b->local) && a->dtype == b->dtype;
 }
@@ -224,7 +215,7 @@ static void take_activation(Taking *t) {
         t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     else if (next->op == OP_gelu && next->attr[0].i && hidden)
         t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    else if (next->op == OP_gelu && next->attr[0].i && !overlaps(t->out, &next->out[0]) && is_epilogue_matrix(t, t->out)) {
+    else if (next->op == OP_gelu && next->attr[0].i && !operands_overlap(t->out, &next->out[0]) && is_epilogue_matrix(t, t->out)) {
         t->multiply.key.epilogue = biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
         t->multiply.matrix = t->out->data;
         t->also = t->out;
@@ -260,7 +251,9 @@ static void take_bias_gradient(Taking *t) {
     /* All dimensions but the last are summed: the last one's letter is the result's only one. */
     bool columns = shape_elements(&sum->local) == key->n && sum->local.ndim > 0 &&
                    next->rule->out[0][sum->local.ndim - 1] == next->rule->in[0][rows->local.ndim - 1] && key->k > 1;
-    if (!right || !columns || overlaps(sum, t->out) || overlaps(sum, &product->in[0]) || overlaps(sum, &product->in[1])) return;
+    if (!right || !columns || operands_overlap(sum, t->out) || operands_overlap(sum, &product->in[0]) ||
+        operands_overlap(sum, &product->in[1]))
+        return;
     t->multiply.bias = sum->data;
     t->multiply.key.epilogue = CUBLASLT_EPILOGUE_BGRADA;
     t->also = sum;
@@ -274,9 +267,9 @@ static bool is_safe(const Taking *t) {
     for (int w = 0; w < 2; w++) {
         if (!written[w]) continue;
         for (int i = 0; i < 2; i++)
-            if (overlaps(written[w], &product->in[i])) return false;
+            if (operands_overlap(written[w], &product->in[i])) return false;
         for (int i = 0; i < t->nread; i++)
-            if (overlaps(written[w], t->read[i])) return false;
+            if (operands_overlap(written[w], t->read[i])) return false;
     }
     return true;
 }

@@ -128,23 +128,17 @@ bool kernel_sum_squares(const KernelCall *call, Error *error) {
 
 /* ---------------------------------------------------------------- runs */
 
-static bool overlap(const Operand *a, const Operand *b) {
-    const uintptr_t a_begin = (uintptr_t)a->data, b_begin = (uintptr_t)b->data;
-    return a_begin < b_begin + (uintptr_t)(shape_elements(&b->local) * dtype_bytes[b->dtype]) &&
-           b_begin < a_begin + (uintptr_t)(shape_elements(&a->local) * dtype_bytes[a->dtype]);
-}
-
 /* Whether `late`, after `early`, gives the same in one launch with it: neither writes what the other reads or writes. */
 static bool independent(const KernelCall *early, const KernelCall *late) {
     for (int o = 0; o < early->nout; o++) {
         for (int i = 0; i < late->nin; i++)
-            if (overlap(&early->out[o], &late->in[i])) return false;
+            if (operands_overlap(&early->out[o], &late->in[i])) return false;
         for (int k = 0; k < late->nout; k++)
-            if (overlap(&early->out[o], &late->out[k])) return false;
+            if (operands_overlap(&early->out[o], &late->out[k])) return false;
     }
     for (int o = 0; o < late->nout; o++)
         for (int i = 0; i < early->nin; i++)
-            if (overlap(&late->out[o], &early->in[i])) return false;
+            if (operands_overlap(&late->out[o], &early->in[i])) return false;
     return true;
 }
 

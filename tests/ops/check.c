@@ -11,10 +11,6 @@ double check_tolerance(DType dtype, double length, double size, double b) {
     return dtype_is_float(dtype) ? (8 + sqrt(length)) * unit * (size + fabs(b)) + length * ldexp(1, -53) : 0;
 }
 
-static int64_t operand_bytes(const Operand *o) {
-    return shape_elements(&o->local) * dtype_bytes[o->dtype];
-}
-
 /* ---------------------------------------------------------------- runs */
 
 typedef struct DeviceCall {
