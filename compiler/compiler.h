@@ -49,6 +49,8 @@ struct Options {
     bool verbose;               /* -v */
     const char *const *explain; /* --explain: names of values, parameters, inputs */
     int nexplain;
+    const char *const *what_if; /* --what-if: hints */
+    int nwhat_if;
     const char *timeline;              /* --timeline: a file for the predicted step; NULL: none */
     bool no_plan;                      /* the plan is not written */
     ProofOptions proof;                /* how much pass prove shows */

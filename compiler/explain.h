@@ -1,4 +1,4 @@
-/* explain: --explain. */
+/* explain: --explain, --what-if. */
 #pragma once
 #include "compiler/compiler.h"
 
@@ -6,3 +6,8 @@
  * value, a parameter or another state, an input, or NAME.grad. False with *error (EXIT_USAGE), naming the nearest one,
  * when there is none. */
 bool explain(Text *text, Compilation *c, const char *name, Error *error);
+
+/* ---- what_if.c */
+
+/* Appends what a step of the compilation costs, and what it would cost with this hint, as --shard takes it, besides; the text of the net is that of the compilation. False after diagnostics, printed. */
+bool what_if(Text *text, const Compilation *c, const char *hint, const char *source, size_t n);

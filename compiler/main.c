@@ -37,6 +37,7 @@ typedef enum {
     OPT_STATS,
     OPT_TIMELINE,
     OPT_EXPLAIN,
+    OPT_WHAT_IF,
     OPT_WARN,
     OPT_WHOLE_UPDATES,
     OPT_PROVE,
@@ -93,6 +94,9 @@ static const struct OptionSpec {
     [OPT_EXPLAIN] = {"--explain", ARGUMENT_REQUIRED, "--explain VALUE",
                      "why a value, parameter, input or gradient (w.grad) has its layout, and\n"
                      "                        every conversion at it; may be repeated; writes no plan without -o"},
+    [OPT_WHAT_IF] = {"--what-if", ARGUMENT_REQUIRED, "--what-if HINT",
+                     "what a step costs with this strategy, as --shard takes it, and without;\n"
+                     "                        may be repeated; writes no plan without -o"},
     [OPT_WARN] = {"-W", ARGUMENT_REQUIRED, "-Wno-NAME",
                   "no warnings of this name: conflict (hints that do not fit), uneven (splits),\n"
                   "                        gradient (parameters without), effect (hints without), costly\n"
@@ -156,7 +160,7 @@ typedef struct CommandLine {
     VEC(int64_t) define_value;
     VEC(double) define_real;
     VEC(int) ranks;
-    VEC(const char *) explain, shards, hints, folders;
+    VEC(const char *) explain, what_if, shards, hints, folders;
     const char *machine; /* NULL: the default */
     bool list_ops, list_paths, help, version;
 } CommandLine;
@@ -320,6 +324,9 @@ static bool take(CommandLine *line, OptionId id, const char *value) {
     case OPT_EXPLAIN:
         vec_push(line->arena, &line->explain, value);
         return true;
+    case OPT_WHAT_IF:
+        vec_push(line->arena, &line->what_if, value);
+        return true;
     case OPT_WARN:
         return read_warning(options, value);
     case OPT_WHOLE_UPDATES:
@@ -416,6 +423,7 @@ static bool check_options(const CommandLine *line) {
         return usage_error("--prove=%s leaves nothing to decide: leave out --proof-budget", options->proof.full ? "full" : "compositional");
     if (given[OPT_REDISTRIBUTION] && options->optimize < 2)
         return usage_error("-O%d replans no conversion: leave out --redistribution", options->optimize);
+    if (options->stats_json && line->what_if.n > 0) return usage_error("--stats=json prints one JSON object: leave out --what-if");
     if (options->stats_json && options->nexplain > 0) return usage_error("--stats=json prints one JSON object: leave out --explain");
     if (line->list_paths && (options->stats || options->nexplain > 0))
         return usage_error("--list-paths compiles no plan: leave out %s", options->stats ? "--stats" : "--explain");
@@ -463,7 +471,9 @@ static bool read_command_line(CommandLine *line, int argc, char **argv) {
     options->dump_ranks = line->ranks.at;
     options->explain = line->explain.at;
     options->nexplain = line->explain.n;
-    options->no_plan = options->nexplain > 0 && options->output == NULL;
+    options->what_if = line->what_if.at;
+    options->nwhat_if = line->what_if.n;
+    options->no_plan = (options->nexplain > 0 || options->nwhat_if > 0) && options->output == NULL;
     add_libraries(line);
     options->overrides.nfolders = line->folders.n;
     options->overrides.folder = line->folders.at;
@@ -511,9 +521,11 @@ static int run(const Options *options, Arena *arena) {
     if (done && !options->stats_json && !options->no_plan) stats_summary(&text, &c);
     for (int i = 0; done && i < options->nexplain; i++)
         known = explain(&text, &c, options->explain[i], &error) && known;
+    for (int i = 0; known && i < options->nwhat_if; i++)
+        if (!what_if(&text, &c, options->what_if[i], source, n)) known = error_reported(&error, EXIT_REJECTED);
     if (known && options->stats_json) stats_json(&text, &c);
     if (known && options->stats && !options->stats_json) stats_print(&text, &c);
-    if (done && !known) fprintf(stderr, "pcc: %s\n", error.text);
+    if (done && !known && !error.reported) fprintf(stderr, "pcc: %s\n", error.text);
     if (known) fwrite(text.at, 1, text.n, stdout);
     text_finish(&text);
     compilation_finish(&c);

@@ -74,6 +74,10 @@ expect 2 "there is no warning '-Wall'" net.dsl -Wall
 expect 2 "--stats=json prints one JSON object: leave out --explain" net.dsl --stats=json --explain h
 expect 2 "--explain hh: the net has no such value" net.dsl --ranks 8 --explain hh
 expect 0 "because      of its hint at net.dsl:7:22" net.dsl --ranks 8 --explain h
+expect 0 "predicted    " net.dsl --ranks 8 --what-if 'h=((8, 1), (1, 1))' # forces another strategy: other bytes
+expect 0 "what if a=((8, 1))" net.dsl --ranks 8 --what-if 'h=((8, 1), (1, 1))' --what-if 'a=((8, 1))'
+expect 1 "no operator, parameter or input has the path hh" net.dsl --ranks 8 --what-if 'hh=((8, 1), (1, 1))'
+expect 2 "--stats=json prints one JSON object: leave out --what-if" net.dsl --stats=json --what-if 'h=((8, 1), (1, 1))'
 expect 0 "made by relu" net.dsl --ranks 8 --explain h --explain a
 absent net.plan
 expect 0 "-Wuneven" net.dsl --ranks 8 -D batch=15 -o uneven.plan
