@@ -13,7 +13,7 @@
  *   partial.c      -O2: sums completed where that moves the fewest bytes; place.c: other conversions placed where their tensor is smallest
  *   materialize.c  the SPMD graph, with conversions where a value is needed in another layout: in canonical form, or planned (-O2); convert.c, tree.c
  *   schedule.c     the order of steps; starts early, waits late; buckets.c: which gradients are reduced together
- *   memory.c       where every value lies
+ *   memory.c       where every value lies; pack.c: offsets in the arena
  *   eval.c         the program eval: another graph over the same states
  *   held.h         which values are in memory when; fits.c: whether a rank's memory is enough
  *   emit.c         the plan and its text; prove.c: its proof; write.c: its files
@@ -21,7 +21,7 @@
  *   dump.c         the IR of a rank as MindSpore writes it; the SPMD form
  *   warn.c         warnings about nets that compile
  *   explain.c      --explain: why a value has its layout; name.c: layouts as people read them
- *   diff.c         --diff: what two plans do differently
+ *   diff.c         --diff: what two plans do differently, fused steps too
  *   facts.c        what a program of a plan does, counted once for all reports
  *   stats.c        --stats and the one-line summary; json.c: a writer of JSON
  */
