@@ -54,6 +54,7 @@ void warn_conflicts(Propagator *p) {
         for (int i = 0; i < node->nin && !node_is_leaf(node); i++) {
             int producer = graph->values.at[node->in[i]].node;
             int a = p->hint_of[producer], b = p->hint_of[id];
+            if (p->apart[producer] || p->apart[id]) continue; /* converted because that moves less, not because hints ask for it */
             if (a < 0 || b < 0 || a == b || !graph->nodes.at[a].hint || !graph->nodes.at[b].hint) continue;
             int have = value_home(p, node->in[i]), want = p->chosen[id]->need[i];
             int64_t bytes = cost_convert(p->memo, have, want) * dtype_bytes[value_type(p, node->in[i])->dtype];

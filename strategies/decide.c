@@ -113,16 +113,10 @@ static DecidedBy better(bool a, DecidedBy by) {
 /* The key in which candidate a is better than b; negative: in which it is worse. */
 static int compare(Propagator *p, const Question *question, const Candidate *a, Cost a_cost, const Candidate *b, Cost b_cost) {
     const int batch = question->batch;
-    const bool splits_more = batch >= 0 && a->split[batch] != b->split[batch];
-    if (question->prefer == PREFER_BATCH) {
-        if (a->flops != b->flops) return better(a->flops < b->flops, BY_FLOPS);
-        if (splits_more) return better(a->split[batch] > b->split[batch], BY_BATCH);
-    }
     if (a_cost.all != b_cost.all) return better(a_cost.all < b_cost.all, BY_BYTES);
     if (a->flops != b->flops) return better(a->flops < b->flops, BY_FLOPS);
-    if (question->prefer != PREFER_BATCH && a_cost.in != b_cost.in)
-        return better((a_cost.in < b_cost.in) == (question->prefer == PREFER_OPERANDS), BY_SIDE);
-    if (splits_more) return better(a->split[batch] > b->split[batch], BY_BATCH);
+    if (a_cost.in != b_cost.in) return better((a_cost.in < b_cost.in) == (question->prefer == PREFER_OPERANDS), BY_SIDE);
+    if (batch >= 0 && a->split[batch] != b->split[batch]) return better(a->split[batch] > b->split[batch], BY_BATCH);
     return better(tuple_compare(question->node, p, a, b) <= 0, BY_TUPLE);
 }
 
@@ -139,7 +133,7 @@ static Answer answer_find(Propagator *p, const Question *question) {
     for (int i = 0; i < alike->offered.n; i++) {
         const Candidate *candidate = alike->offered.at[i];
         if (candidate == best || !acceptable(p, alike, candidate)) continue;
-        const Cost cost = cost_of(p, question, candidate, best && question->prefer != PREFER_BATCH ? least.all : INT64_MAX);
+        const Cost cost = cost_of(p, question, candidate, best ? least.all : INT64_MAX);
         if (!best || compare(p, question, candidate, cost, best, least) > 0) best = candidate, least = cost;
     }
     assert(best);

@@ -44,6 +44,7 @@ static bool reach(Propagator *p, int id, int from, Walk walk, Prefer prefer) {
         return true;
     }
     p->hint_of[id] = p->hint_of[from];
+    p->apart[id] = walk == ANY;
     p->graph->nodes.at[id].from = STRATEGY_PROPAGATED;
     if (p->result->decision) p->result->decision[id].from = from;
     return true;
@@ -103,6 +104,7 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
     p->fixed_layout = arena_alloc(&p->arena, (size_t)nvalues * sizeof *p->fixed_layout + 1);
     p->chosen = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->chosen + 1);
     p->hint_of = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->hint_of + 1);
+    p->apart = arena_alloc(&p->arena, (size_t)graph->nodes.n * sizeof *p->apart + 1);
     p->first_user = arena_alloc(&p->arena, (size_t)(nvalues + 2) * sizeof *p->first_user);
     for (int v = 0; v < nvalues; v++)
         p->fixed_layout[v] = -1;
@@ -127,19 +129,16 @@ static void propagator_init(Propagator *p, Graph *graph, Propagation *result, Di
     find_active(p);
 }
 
-/* Open nodes split their batch; in mode auto, where it is short, other factors too. */
+/* Open nodes split their batch. */
 static void split_batches(Propagator *p) {
     const Graph *graph = p->graph;
-    const bool fills = !is_auto(graph) || batch_fills(graph);
     for (int id = 0; id < p->nnodes; id++) {
         const Node *node = &graph->nodes.at[id];
         if (p->chosen[id] || node_is_leaf(node)) continue;
         if (graph->settings.mode == MODE_DATA_PARALLEL)
             decide_factor(p, id, hidden_factor(p, node), STRATEGY_BATCH);
-        else if (fills || !is_sharded(graph))
-            decide_factor(p, id, is_sharded(graph) ? batch_factor(graph, node, p->batch) : -1, STRATEGY_BATCH);
         else
-            decide_best(p, id, PREFER_BATCH);
+            decide_factor(p, id, is_sharded(graph) ? batch_factor(graph, node, p->batch) : -1, STRATEGY_BATCH);
     }
 }
 
@@ -174,6 +173,7 @@ static void forget(Propagator *p) {
         node->from = fixed ? p->given_from[id] : STRATEGY_NONE;
         p->chosen[id] = fixed && !node_is_leaf(node) ? candidate_of(p, node, p->given[id]) : NULL;
         p->hint_of[id] = p->chosen[id] ? id : -1;
+        p->apart[id] = false;
         p->hinted = p->hinted || p->chosen[id];
         if (p->result->decision) p->result->decision[id] = (Decision){.from = -1};
     }

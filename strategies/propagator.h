@@ -74,6 +74,7 @@ typedef struct Propagator {
     int *
         fixed_layout; /* per value: number of the layout in which its users find it, whatever makes it: of leaves, and behind `->`; -1: none */
     int *hint_of;     /* per node: the hinted node from which it was reached, -1: none */
+    bool *apart;      /* per node: it fits nothing between itself and that hint, and so does not follow from it */
     int *first_user, *user; /* users of value v: node user[k] for k in first_user[v] .. first_user[v + 1], operand user_operand[k] */
     int *user_operand;
     int8_t *batch;          /* values_batch */
@@ -126,9 +127,8 @@ void offer_from(Propagator *p, Alike *alike, const Node *node, int column, int n
 
 /* ---- decide.c */
 
-/* What decides where candidates cost the same. PREFER_OPERANDS, PREFER_USERS: it fits the operands, or the users. PREFER_BATCH: FLOPs and the split of the batch go
- * before all else. */
-typedef enum { PREFER_OPERANDS, PREFER_USERS, PREFER_BATCH } Prefer;
+/* What decides where candidates cost the same. PREFER_OPERANDS, PREFER_USERS: it fits the operands, or the users. */
+typedef enum { PREFER_OPERANDS, PREFER_USERS } Prefer;
 /* Gives a node its best candidate beside the neighbours that are decided. Returns whether that is better than the one that it had. */
 bool decide_best(Propagator *p, int id, Prefer prefer);
 /* Splits one factor as far as it goes; factor -1: whole. */

@@ -194,7 +194,7 @@ Test(search, an_operator_is_explained_by_the_search) {
 }
 
 Test(search, gpt2) {
-    expect_sample("gpt2", 8, NULL, 124439808, 1072);
+    expect_sample("gpt2", 8, NULL, 124439808, 647);
 }
 
 Test(search, llama) {

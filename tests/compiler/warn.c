@@ -102,6 +102,19 @@ Test(warn, hints_that_agree_on_what_they_take_are_no_conflict) {
     compiled_finish(&x);
 }
 
+Test(warn, hints_between_which_operators_are_split_further_are_no_conflict) {
+    /* Megatron's two layers: behind d the sum is scattered, because tanh is computed in parts then; u gathers it, as it would add it up otherwise */
+    Compiled x;
+    const char *all = said(&x,
+                           "net n(b = 64, n = 32) { input x : f32[b, n]; input label : f32[b, n]; h = x;\n"
+                           "for i in 0..2 { param up : f32[n, 4 * n] = ones; param down : f32[4 * n, n] = ones;\n"
+                           "u = matmul(tanh(h), up); d = matmul(relu(u), down); h = h + d; }\n"
+                           "loss mse(h, label); }\nhints { u.* = ((2, 1), (1, 4)); d.* = ((2, 4), (4, 1)); }\n" TRAIN AUTO,
+                           8, 0, false);
+    cr_expect(x.done && strstr(all, "conflict") == NULL, "%s", all);
+    compiled_finish(&x);
+}
+
 Test(warn, uneven_splits_say_the_imbalance_of_the_busiest_rank) {
     /* 6 rows on 4 ranks: 2 2 1 1, and 1.5 on average */
     expect_warning(

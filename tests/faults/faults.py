@@ -132,14 +132,16 @@ seed(unit("strategies", "hints"),
       "if (hint->named && !check_axes_of_factors(&check, node, hint, use)) return false;", ""))
 seed(unit("strategies", "propagate"),
      ("of strategies of equal cost the one of less arithmetic wins", "compare",
-      "return better(a->flops < b->flops, BY_FLOPS);\n    if (question", "return better(a->flops > b->flops, BY_FLOPS);\n    if (question"),
+      "return better(a->flops < b->flops, BY_FLOPS);", "return better(a->flops > b->flops, BY_FLOPS);"),
      ("a split row costs the bytes of its reductions", "cost_of", "own_moved(p, question->node, candidate)", "{0}"),
      ("a result's own sum counts", "part_moved", "candidate->made[part->result]", "candidate->home[part->result]"),
      ("gradients count", "asked_gradient", "candidate->gradient[operand]", "-1"),
      ("hints reach operators before theirs", "walk_from_hints", "more = reach(p, id, known_user(p, id, walk), walk, PREFER_USERS) || more;", ";"),
-     ("a short batch is no reason to leave ranks idle", "split_batches", "!is_auto(graph) || batch_fills(graph)", "true"),
+     ("a short batch is no reason to leave ranks idle", "fill_from", "(p->hinted || !batch_fills(p->graph))", "p->hinted"),
      ("an answer is of its question alone", "question_key", "memcpy(key + n, part->others.asked, (size_t)part->others.n * sizeof *part->others.asked);", "memset(key + n, 0, (size_t)part->others.n * sizeof *part->others.asked);"),
      ("a mesh (tp, dp) has candidates in its order", "strategy_in_order", "return false", "return true"))
+seed(unit("compiler", "warn"),
+     ("what is converted because that moves less is no conflict of hints", "warn_conflicts", "if (p->apart[producer] || p->apart[id]) continue;", ""))
 seed(unit("strategies", "pair"),
      ("digits of one factor agree with one probability in its size", "pair_solutions", "pair->atom[f].size", "1"))
 seed(unit("strategies", "traffic"),
