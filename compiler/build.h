@@ -24,6 +24,7 @@ typedef struct NotedHint {
 typedef struct SearchResult {
     const char *how; /* the search whose solution was taken */
     double seconds;  /* of a step: in its model, and with auto of the plan */
+    bool compiled;   /* seconds are those of the plan (oracle.h), which counts what hides behind kernels */
     double bound;    /* no choice on the meshes tried takes less in the model; 0: none is known */
     Mesh mesh;       /* on which that is; no axes: on none */
     int ntried;      /* solutions that were compared */

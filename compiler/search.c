@@ -195,7 +195,7 @@ static void apply(Build *b, const Found *found) {
 void search_print(Text *text, const SearchResult *result) {
     text_printf(text, "%.4g ms predicted", 1e3 * result->seconds);
     if (result->bound > 0 && result->seconds < result->bound * 1.0005)
-        text_printf(text, ", the best of this model");
+        text_printf(text, result->compiled ? ", no more than the best of this model" : ", the best of this model");
     else if (result->bound > 0)
         text_printf(text, ", at most %.1f %% above the best of this model", 100 * (result->seconds / result->bound - 1));
     text_printf(text, ", by %s", result->how);
@@ -225,6 +225,7 @@ static void finish(Search *s, int best, double bound) {
     SearchResult *result = arena_alloc(b->arena, sizeof *result);
     *result = (SearchResult){.how = found->how,
                              .seconds = found->cost.step_s > 0 ? found->cost.step_s : found->seconds,
+                             .compiled = found->cost.step_s > 0,
                              .bound = bound,
                              .mesh = found->mesh,
                              .ntried = s->found.n,
@@ -238,6 +239,7 @@ static void finish(Search *s, int best, double bound) {
 static void best_of_all(Search *s) {
     dynamic_programming(s);
     qsort(s->found.at, (size_t)s->found.n, sizeof *s->found.at, by_seconds);
+    const double bound = least_bound(s);
     const int most = COMPILED_NODES / (s->b->front.graph.nodes.n + 1) < 3 + MAX_TRIED ? 1 : MAX_TRIED;
     const int n = s->found.n < most ? s->found.n : most;
     s->found.n = n;
@@ -249,7 +251,7 @@ static void best_of_all(Search *s) {
     }
     vec_push(&s->arena, &s->found, ((Found){.how = "sharding_propagation"}));
     const int best = best_compiled(s);
-    if (best >= 0) finish(s, best, 0);
+    if (best >= 0) finish(s, best, bound);
 }
 
 bool pass_search(Build *b) {

@@ -222,7 +222,7 @@ static bool propagate_all(Propagator *p) {
     fill(p);
     if (!is_sharded(graph)) return true;
     if (!p->hinted) {
-        if (is_auto(graph) && p->diags->verbose)
+        if (is_auto(graph) && p->diags->verbose && strcmp(graph->settings.search, "sharding_propagation") == 0)
             diag_note(p->diags, (Span){0}, "no operator has a strategy (shard): every operator splits its batch");
         return true;
     }
