@@ -350,8 +350,9 @@ static bool types_fit(OpCode op, const TensorType *in, int nin, RuleError *error
 }
 
 bool op_elementwise(OpCode op) {
-    const char *arrow = op_table[op].letters ? strstr(op_table[op].letters, "->") : NULL;
-    return op_table[op].in_place || (arrow && strncmp(arrow + 2, "...", 3) == 0);
+    const char *letters = op_table[op].letters, *arrow = letters ? strstr(letters, "->") : NULL;
+    const bool none = letters && !letters[strspn(letters, "., ->")]; /* "...n->...": of rows */
+    return op_table[op].in_place || (none && strncmp(arrow + 2, "...", 3) == 0);
 }
 
 /* The element types of the results of a row that has letters for them; rules give each that of operand 0. */
