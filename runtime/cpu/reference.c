@@ -319,11 +319,14 @@ static bool each_element(const KernelCall *call, ElementFn *const *fn) {
     const Operand *out = &call->out[0];
     int64_t n = shape_elements(&out->local);
     if (of_integers(call)) return each_integer(call);
-    Attr bounds[MAX_ATTRS] = {call->attr[0],
-                              call->attr[1]}; /* are numbers of the operands' type: a slope depends on which side of one x lies */
-    for (int k = 0; k < 2 && call->op == OP_clamp_grad && out->dtype == F32; k++)
-        bounds[k].f = (float)bounds[k].f;
-    const Attr *attr = call->op == OP_clamp_grad ? bounds : call->attr;
+    const bool bounded =
+        call->op == OP_clamp_grad; /* bounds are numbers of the operands' type: a slope depends on which side of one x lies */
+    Attr bounds[MAX_ATTRS];
+    for (int k = 0; k < 2 && bounded; k++) {
+        bounds[k] = call->attr[k];
+        if (out->dtype == F32) bounds[k].f = (float)bounds[k].f;
+    }
+    const Attr *attr = bounded ? bounds : call->attr;
     for (int64_t i = 0; i < n; i++) {
         int64_t index[MAX_NDIM];
         double x[MAX_IN];
