@@ -157,12 +157,43 @@ static void find_readers(Viewer *v) {
     }
 }
 
-static void mark(const Viewer *v, const Node *node, int *view) {
+/* Makes the results of a step views, and those of the steps that place them, or takes that back. */
+static void mark(const Viewer *v, const Node *node, int *view, bool is_view) {
     for (int o = 0; o < node->nout; o++) {
-        view[node->out[o]] = node->in[0];
+        view[node->out[o]] = is_view ? node->in[0] : -1;
         for (int r = v->first_reader[node->out[o]]; r >= 0; r = v->next_reader[r])
-            if (op_table[item_node(v, r / MAX_IN)->op].places) mark(v, item_node(v, r / MAX_IN), view);
+            if (op_table[item_node(v, r / MAX_IN)->op].places) mark(v, item_node(v, r / MAX_IN), view, is_view);
     }
+}
+
+/* Whether a step, of all its members, reads views that no more than MAX_VIEWS nodes make. */
+static bool step_fits(const Viewer *v, int item, const int *view) {
+    const Placement *placement = &v->b->placement;
+    const Item *order = placement->order.at;
+    const int begin = step_begin(v, item);
+    int maker[MAX_VIEWS], n = 0;
+    for (int i = begin; i < placement->order.n && (i == begin || (order[i].fused > 0 && order[i].fused == order[begin].fused)); i++) {
+        const Node *node = item_node(v, i);
+        for (int k = 0; k < node->nin; k++)
+            for (int value = node->in[k]; view[value] >= 0; value = view[value]) {
+                int at = 0;
+                while (at < n && maker[at] != v->g->values.at[value].node)
+                    at++;
+                if (at == MAX_VIEWS) return false;
+                maker[at] = v->g->values.at[value].node;
+                n = at == n ? n + 1 : n;
+            }
+    }
+    return true;
+}
+
+static bool readers_fit(const Viewer *v, const Node *node, const int *view) {
+    for (int o = 0; o < node->nout; o++)
+        for (int r = v->first_reader[node->out[o]]; r >= 0; r = v->next_reader[r]) {
+            const Node *reader = item_node(v, r / MAX_IN);
+            if (op_table[reader->op].places ? !readers_fit(v, reader, view) : !step_fits(v, r / MAX_IN, view)) return false;
+        }
+    return true;
 }
 
 bool pass_views(Build *b) {
@@ -177,7 +208,9 @@ bool pass_views(Build *b) {
         if (!op_table[node->op].places || b->placement.order.at[i].fused > 0 || view[node->out[0]] >= 0 || !is_worth(&v, node)) continue;
         const Shape shape = kernel_shape(b, node->in[0]);
         const Strided whole = strided_of(&shape);
-        if (results_read(&v, node, &whole) && lasts(&v, node)) mark(&v, node, view);
+        if (!results_read(&v, node, &whole) || !lasts(&v, node)) continue;
+        mark(&v, node, view, true);
+        if (!readers_fit(&v, node, view)) mark(&v, node, view, false);
     }
     return true;
 }

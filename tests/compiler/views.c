@@ -86,6 +86,21 @@ Test(views, a_small_slice_keeps_no_large_tensor_alive) {
 }
 
 /* Nor is it written by strides: m is read itself. */
+Test(views, a_step_reads_views_of_no_more_steps_than_a_plan_allows) {
+    char net[8192];
+    int n = snprintf(net, sizeof net, "net n() { input x : f32[200, 8]; param w : f32[8, 8] = ones; s0 = matmul(x, w);\n");
+    for (int i = 1; i <= MAX_VIEWS + 1; i++)
+        n += snprintf(net + n, sizeof net - (size_t)n, "s%d = slice(s%d, begin = [1, 0], end = [%d, 8]);\n", i, i - 1, 201 - i);
+    snprintf(net + n, sizeof net - (size_t)n, "loss mean(tanh(s%d)); }" TRAINED, MAX_VIEWS + 1);
+    Compiled x;
+    compiled(&x, net, 1, 2);
+    int nviews = 0;
+    for (int v = 0; v < x.b->spmd.graph.values.n; v++)
+        nviews += x.b->placement.view[v] >= 0;
+    cr_expect(nviews == MAX_VIEWS, "%d", nviews);
+    compiled_finish(&x);
+}
+
 Test(views, a_product_that_is_read_itself_is_stored) {
     Compiled x;
     compiled(&x, FORWARD("m = matmul(transpose(x, perm = [0, 2, 1, 3]), y); loss sum(transpose(m, perm = [0, 2, 1, 3])) + sum(m)"), 1, 2);
