@@ -152,19 +152,31 @@ static int by_seconds(const void *a, const void *b) {
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* The place of the best of all, by what is compiled of it: of those that are predicted to be about as fast as the fastest, the one that sends the fewest bytes. */
+/* Whether a rank has the memory that the user allows, if that is said. */
+static bool within_memory(const Search *s, const Found *found) {
+    const int64_t limit = s->b->front.graph.settings.memory_bytes;
+    return limit == 0 || memory_bytes(&found->cost) <= limit;
+}
+
+/* The place of the best of all, by what is compiled of it: of those that are predicted to be about as fast as the fastest that is within the memory, the one that sends the
+ * fewest bytes. Where none is, the one that needs the least memory, of which the user is told what it lacks. */
 static int best_compiled(Search *s) {
     double fastest = INFINITY;
-    int best = -1;
+    int best = -1, least = -1;
     for (int k = 0; k < s->found.n; k++) {
-        compile_found(s, &s->found.at[k]);
-        fastest = fmin(fastest, s->found.at[k].cost.step_s);
+        Found *found = &s->found.at[k];
+        compile_found(s, found);
+        if (!isfinite(found->cost.step_s)) continue;
+        if (within_memory(s, found)) fastest = fmin(fastest, found->cost.step_s);
+        if (least < 0 || memory_bytes(&found->cost) < memory_bytes(&s->found.at[least].cost)) least = k;
     }
     for (int k = 0; k < s->found.n; k++) {
         const BuildCost *cost = &s->found.at[k].cost;
-        if (cost->step_s <= fastest * ABOUT && (best < 0 || cost->sent_bytes < s->found.at[best].cost.sent_bytes)) best = k;
+        if (cost->step_s <= fastest * ABOUT && within_memory(s, &s->found.at[k]) &&
+            (best < 0 || cost->sent_bytes < s->found.at[best].cost.sent_bytes))
+            best = k;
     }
-    return best;
+    return best >= 0 ? best : least;
 }
 
 static int best_of_model(const Search *s) {

@@ -176,6 +176,35 @@ Test(search, auto_sends_bytes_where_that_is_faster) {
     compiled_finish(&y);
 }
 
+/* One long sequence: the fastest plan is too large for what is allowed, another one is not. */
+static void long_sequence(Compiled *x, const char *memory, BuildCost *cost) {
+    char net[1024];
+    const char *samples = getenv("PCC_SAMPLES") != NULL ? getenv("PCC_SAMPLES") : "samples";
+    snprintf(net, sizeof net,
+             "import \"nn.dsl\";\nnet n() { input x : f32[1, 8192, 1024]; input label : f32[1, 8192, 1024];\n"
+             "  loss mse(linear(transformer_block(x, 16), 1024), label); }\n" TRAIN "parallel { search = auto; %s }",
+             memory);
+    compiled_init(x, 8, 2);
+    x->options.machine = &machine_gpu8;
+    x->options.prove = false;
+    x->options.overrides.folder = &samples;
+    x->options.overrides.nfolders = 1;
+    cr_assert(compiled_run(x, net), "%s", x->diags.items.n > 0 ? x->diags.items.at[0].text : x->c.error.text);
+    build_cost(x->b, cost);
+}
+
+Test(search, auto_stays_within_the_memory_that_is_allowed) {
+    Compiled x, y;
+    BuildCost most, less;
+    char memory[64];
+    long_sequence(&x, "", &most);
+    snprintf(memory, sizeof memory, "memory = %lld;", (long long)memory_bytes(&most) - 1);
+    long_sequence(&y, memory, &less);
+    cr_expect_lt(memory_bytes(&less), memory_bytes(&most));
+    compiled_finish(&x);
+    compiled_finish(&y);
+}
+
 Test(search, an_operator_is_explained_by_the_search) {
     Compiled x;
     Text text = {0};

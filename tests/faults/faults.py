@@ -144,6 +144,8 @@ seed(unit("compiler", "warn"),
      ("what is converted because that moves less is no conflict of hints", "warn_conflicts", "if (p->apart[producer] || p->apart[id]) continue;", ""))
 seed(unit("compiler", "views"),
      ("a step reads views of no more steps than a plan allows", "pass_views", "if (!readers_fit(&v, node, view)) mark(&v, node, view, false);", ""))
+seed(unit("compiler", "search"),
+     ("auto takes what fits the memory", "within_memory", "return limit == 0 || memory_bytes(&found->cost) <= limit;", "return limit >= 0;"))
 seed(unit("strategies", "pair"),
      ("digits of one factor agree with one probability in its size", "pair_solutions", "pair->atom[f].size", "1"))
 seed(unit("strategies", "traffic"),
